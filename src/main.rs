@@ -1,0 +1,5 @@
+//! The program `exirate`.
+
+fn main() -> std::process::ExitCode {
+    exirate::cli::run()
+}

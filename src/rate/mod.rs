@@ -1,0 +1,12 @@
+//! The arithmetic of rates: pure functions of what is remembered and of `now`.
+//!
+//! Nothing here reads a clock, a file or a random number. The formulas are
+//! those of Tony Finch's `ratelimit` in Exim (`src/acl.c`, `acl_ratelimit`),
+//! kept in the same order of operations so that every `f64` is the same.
+
+mod average;
+pub mod bloom;
+mod outlook;
+
+pub use average::{Average, Timestamp};
+pub use outlook::{Wait, remaining, retry_after};

@@ -1,0 +1,1 @@
+//! The file-locked spool database: a [`crate::store::Store`].
