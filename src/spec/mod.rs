@@ -72,33 +72,47 @@ impl Word {
     /// What `item` is, in any case of letters.
     #[inline]
     fn of(item: &[u8]) -> Self {
-        // Keys are the commonest item by far that is no option.
-        let is = |word: &str| item.eq_ignore_ascii_case(word.as_bytes());
+        // No option without a value is longer than eight bytes, so that one
+        // comparison of a whole word each does. No item holds a NUL byte.
+        let mut word = [0; 8];
+        if let Some(start) = word.get_mut(..item.len()) {
+            start.copy_from_slice(item);
+            word.make_ascii_lowercase();
+            match u64::from_ne_bytes(word) {
+                LEAKY => return Self::Leaky,
+                STRICT => return Self::Strict,
+                READONLY => return Self::ReadOnly,
+                NOUPDATE => return Self::NoUpdate,
+                PER_MAIL => return Self::Mode(Mode::PerMail),
+                PER_RCPT => return Self::Mode(Mode::PerRcpt),
+                PER_ADDR => return Self::Mode(Mode::PerAddr),
+                PER_CONN => return Self::Mode(Mode::PerConn),
+                PER_CMD => return Self::Mode(Mode::PerCmd),
+                PER_BYTE => return Self::Mode(Mode::PerByte),
+                _ => {}
+            }
+        }
         let starts = |word: &str| {
             item.get(..word.len()).is_some_and(|s| s.eq_ignore_ascii_case(word.as_bytes()))
         };
-        match item.first().map_or(0, u8::to_ascii_lowercase) {
-            b'p' if starts("per_") => [
-                Mode::PerMail,
-                Mode::PerRcpt,
-                Mode::PerAddr,
-                Mode::PerConn,
-                Mode::PerCmd,
-                Mode::PerByte,
-            ]
-            .into_iter()
-            .find(|mode| is(mode.word()))
-            .map_or(Self::Key, Self::Mode),
-            b'l' if is("leaky") => Self::Leaky,
-            b's' if is("strict") => Self::Strict,
-            b'r' if is("readonly") => Self::ReadOnly,
-            b'n' if is("noupdate") => Self::NoUpdate,
-            b'c' if starts(COUNT) => Self::Count,
-            b'u' if starts(UNIQUE) => Self::Unique,
+        match item.first() {
+            Some(b'c' | b'C') if starts(COUNT) => Self::Count,
+            Some(b'u' | b'U') if starts(UNIQUE) => Self::Unique,
             _ => Self::Key,
         }
     }
 }
+
+const LEAKY: u64 = u64::from_ne_bytes(*b"leaky\0\0\0");
+const STRICT: u64 = u64::from_ne_bytes(*b"strict\0\0");
+const READONLY: u64 = u64::from_ne_bytes(*b"readonly");
+const NOUPDATE: u64 = u64::from_ne_bytes(*b"noupdate");
+const PER_MAIL: u64 = u64::from_ne_bytes(*b"per_mail");
+const PER_RCPT: u64 = u64::from_ne_bytes(*b"per_rcpt");
+const PER_ADDR: u64 = u64::from_ne_bytes(*b"per_addr");
+const PER_CONN: u64 = u64::from_ne_bytes(*b"per_conn");
+const PER_CMD: u64 = u64::from_ne_bytes(*b"per_cmd\0");
+const PER_BYTE: u64 = u64::from_ne_bytes(*b"per_byte");
 
 const COUNT: &str = "count=";
 const UNIQUE: &str = "unique=";

@@ -69,6 +69,13 @@ fn digits(text: &[u8]) -> usize {
 /// A decimal number without sign, and what follows it.
 fn decimal(text: &[u8]) -> Option<(f64, &[u8])> {
     let before = digits(text);
+    // Nearly every limit is a small whole number.
+    if let (1..=15, Some((number, rest))) = (before, text.split_at_checked(before))
+        && !matches!(rest, [b'.' | b'e' | b'E', ..])
+    {
+        let whole = number.iter().fold(0_u64, |n, b| n * 10 + u64::from(b - b'0'));
+        return Some((whole as f64, rest));
+    }
     let (mut length, mut any) = (before, before);
     if let Some([b'.', fraction @ ..]) = text.get(before..) {
         let after = digits(fraction);
