@@ -288,17 +288,19 @@ impl<'a> Spec<'a> {
             Unique::Address => Some([context.local_part, b"@", context.domain].concat()),
             Unique::Text(text) => Some(text.to_vec()),
         };
-        let key = match &self.key {
+        let written = match &self.key {
             Some(key) => &**key,
             None => context.host_address.unwrap_or_default(),
         };
         let unique_mark: &[u8] = if unique.is_some() { b"/unique/" } else { b"/" };
-        let key = [&*self.period_text, b"/", mode.filed_as().as_bytes(), unique_mark, key].concat();
+        let filed_as = mode.filed_as().as_bytes();
+        let key = [&*self.period_text, b"/", filed_as, unique_mark, written].concat();
+        let key_start = key.len() - written.len();
         if u16::try_from(key.len()).is_err() {
             return Err(self.error(Fault::LongKey { length: key.len() }));
         }
         let (limit, period) = (self.limit, self.period);
-        Ok(Request { key, limit, period, mode, update, count, unique, scope })
+        Ok(Request { key, key_start, limit, period, mode, update, count, unique, scope })
     }
 
     /// A fault found behind the period.

@@ -52,6 +52,7 @@ fn a_full_request() {
         ask(" 2.5k / 1h30m / Per_Addr / STRICT / user@example.org ", Place::Rcpt),
         Request {
             key: b"1h30m/per_rcpt/unique/user@example.org".to_vec(),
+            key_start: b"1h30m/per_rcpt/unique/".len(),
             limit: 2560.0,
             period: 5400.0,
             mode: Mode::PerAddr,
