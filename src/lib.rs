@@ -21,3 +21,4 @@ pub mod rate;
 pub mod spec;
 pub mod spool;
 pub mod store;
+pub mod sys;
