@@ -17,6 +17,7 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod engine;
+pub mod exim;
 pub mod rate;
 pub mod spec;
 pub mod spool;
