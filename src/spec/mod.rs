@@ -307,6 +307,14 @@ impl<'a> Spec<'a> {
     }
 }
 
+/// The seconds of a period as written in a spec: an interval such as `1d12h`
+/// or a bare number of seconds, greater than zero; nothing where it is neither
+/// or too long.
+#[must_use]
+pub fn period_seconds(text: &[u8]) -> Option<f64> {
+    interval::seconds(text).ok()
+}
+
 /// `item` without its first `length` bytes.
 fn without(item: Cow<'_, [u8]>, length: usize) -> Cow<'_, [u8]> {
     match item {
