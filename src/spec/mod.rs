@@ -4,10 +4,10 @@
 //! [`Spec`] is the text taken apart; [`Spec::request`] adds what depends on
 //! where in Exim it stands (see [`Context`]).
 //!
-//! The semantics are those of `acl_ratelimit` in Exim 4.96, with four
-//! differences: a period may be a bare number of seconds, `nan` is no number,
-//! a period that would overflow there is an error, and so is a spec longer
-//! than [`MAX_LEN`] or with a NUL byte in it.
+//! The semantics are those of `acl_ratelimit` in Exim 4.96, with these
+//! differences: a period may be a bare number of seconds; `nan` is no number,
+//! and -0 is 0; a period that would overflow there is an error, and so is a
+//! spec longer than [`MAX_LEN`] or with a NUL byte in it.
 
 mod doubt;
 mod error;
