@@ -9,8 +9,12 @@ mod database;
 mod error;
 mod forget;
 mod format;
+#[cfg(test)]
+mod format_tests;
 mod hashing;
 mod iterate;
+#[cfg(test)]
+mod kill_tests;
 mod rebuild;
 mod record;
 mod shard;
@@ -276,11 +280,13 @@ impl Store for Spool {
             // opened again.
             let Some(mut shard) = self.take_shard(number)? else { break };
             let Shard { file, body } = &mut *shard;
+            let second = clock::coarse_seconds();
+            body.prefetch(place, second);
             let guard = self
                 .database
                 .lock(file, Kind::Exclusive, || self.database.path_of(&shard_name(number)))?;
             let condition = body
-                .condition(file, &self.database)
+                .condition(file, &self.database, second)
                 .map_err(|source| self.shard_error("examine", number, source))?;
             match condition {
                 Condition::Ready => {}
