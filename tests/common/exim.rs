@@ -182,9 +182,14 @@ impl PrivateExim {
 
     /// Waits until the main log has `count` lines that contain `text`.
     pub fn wait_for_log(&self, text: &str, count: usize) {
+        self.wait_until(text, |log| log.lines().filter(|l| l.contains(text)).count() >= count);
+    }
+
+    /// Waits until the main log is as it should be.
+    pub fn wait_until(&self, what: &str, found: impl Fn(&str) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(60);
-        while self.log("main").lines().filter(|l| l.contains(text)).count() < count {
-            assert!(Instant::now() < deadline, "no {text:?}:\n{}", self.log("main"));
+        while !found(&self.log("main")) {
+            assert!(Instant::now() < deadline, "no {what}:\n{}", self.log("main"));
             std::thread::sleep(Duration::from_millis(2));
         }
     }

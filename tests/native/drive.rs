@@ -80,7 +80,6 @@ struct Seat {
     log: Tail,
     errors: Tail,
     debug: Vec<Tail>,
-    ends: usize,
 }
 
 impl Seat {
@@ -88,15 +87,7 @@ impl Seat {
         let path = exim.folder().join("log/mainlog");
         let log = Tail::new(path.clone(), " @@ ");
         let errors = Tail::new(path, "error in arguments");
-        Self {
-            errors,
-            exim,
-            open: BTreeMap::new(),
-            chunking: BTreeMap::new(),
-            log,
-            debug: vec![],
-            ends: 0,
-        }
+        Self { errors, exim, open: BTreeMap::new(), chunking: BTreeMap::new(), log, debug: vec![] }
     }
 
     /// All that was recorded since the last time.
@@ -227,13 +218,17 @@ impl Seat {
     }
 
     /// Hangs up, and waits until Exim has noticed: the not-QUIT ACL ends with
-    /// a record of its own.
+    /// a record of its own, or else with an error.
     fn hang_up(&mut self, n: usize) {
-        if let Some(client) = self.open.remove(&n) {
-            client.close();
-            self.ends += 1;
-            self.exim.wait_for_log(" @@ end", self.ends);
-        }
+        let Some(client) = self.open.remove(&n) else { return };
+        let ended = |log: &str| {
+            let ends =
+                |l: &&str| l.contains(" @@ end") || l.contains("ACL for not-QUIT returned ERROR");
+            log.lines().filter(ends).count()
+        };
+        let before = ended(&self.exim.log("main"));
+        client.close();
+        self.exim.wait_until("the end of a connection", |log| ended(log) > before);
     }
 }
 

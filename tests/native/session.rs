@@ -54,10 +54,19 @@ const SENDERS: &[&str] = &[
     "bad@private.test",
     "predata@private.test",
     "data@private.test",
+    "faulty@private.test",
+    "faulty.mail@private.test",
 ];
 /// Few: see the filters in `spec`.
-const RECIPIENTS: &[&str] =
-    &["a@private.test", "b@private.test", "c@private.test", "A@Private.Test", "bad@private.test"];
+const RECIPIENTS: &[&str] = &[
+    "a@private.test",
+    "a@private.test",
+    "b@private.test",
+    "c@private.test",
+    "A@Private.Test",
+    "bad@private.test",
+    "faulty@private.test",
+];
 /// `AUTH PLAIN` of users alice, bob, and one that is not UTF-8; the password
 /// is good.
 const GOOD: &[&str] = &["AGFsaWNlAGdvb2Q=", "AGJvYgBnb29k", "AOnoAGdvb2Q="];
@@ -137,7 +146,10 @@ fn conversation(random: &mut Random, steps: &mut Vec<Step>, n: usize, way: Way, 
                 let line = if verb == "ETRN" {
                     "ETRN #x".into()
                 } else {
-                    format!("{verb} a@private.test")
+                    format!(
+                        "{verb} {}",
+                        random.pick(&["a@private.test", "a@private.test", "faulty@private.test"])
+                    )
                 };
                 if random.chance(50) {
                     steps.push(say(n, &vec![line; again]));
@@ -175,7 +187,7 @@ fn say(n: usize, lines: &[String]) -> Step {
 fn transaction(random: &mut Random, steps: &mut Vec<Step>, n: usize) {
     let mut lines = vec![];
     let size = if random.chance(30) { " SIZE=321" } else { "" };
-    let more = random.pick(&["", "", "", " AUTH=x@private.test", " PRDR"]);
+    let more = random.pick(&["", "", " AUTH=x@private.test", " PRDR", " PRDR"]);
     lines.push(format!("MAIL FROM:<{}>{size}{more}", random.pick(SENDERS)));
     if random.chance(10) {
         lines.push(format!("MAIL FROM:<{}>", random.pick(SENDERS)));

@@ -210,12 +210,16 @@ fn bare_checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Che
     }
     let wrong = Check {
         spec: random.pick(spec::WRONG).to_owned(),
-        guard: Some(if place == "connect" {
-            "${if eq{$sender_host_address}{127.0.0.99}}"
-        } else if place.starts_with("not_smtp") {
-            "${if eq{$sender_address}{faulty@private.test}}"
-        } else {
-            "${if eq{$sender_helo_name}{faulty}}"
+        // Where it can be, such that what comes before it succeeds.
+        guard: Some(match place {
+            "connect" => "${if eq{$sender_host_address}{127.0.0.99}}",
+            "vrfy" | "expn" => "${if eq{$smtp_command_argument}{faulty@private.test}}",
+            "mail" => "${if eq{$sender_address}{faulty.mail@private.test}}",
+            "rcpt" => "${if eq{$local_part}{faulty}}",
+            "predata" | "data" | "mime" | "dkim" | "prdr" | "not_smtp" | "not_smtp_start" => {
+                "${if eq{$sender_address}{faulty@private.test}}"
+            }
+            _ => "${if eq{$sender_helo_name}{faulty}}",
         }),
         ..warn(random, pool, place, &format!("{place}.wrong"))
     };
