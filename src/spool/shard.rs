@@ -396,7 +396,7 @@ impl Body {
                 self.append(file, place, key, lookup, change)
             }
             (Some(record), filter) => {
-                if record.current(&self.map).is_none() {
+                if record.current.is_none() {
                     // Both states were damaged, so the filter is not trusted.
                     let _ = record.void_filter(&mut self.map);
                 }
@@ -437,7 +437,7 @@ impl Body {
         }
         let base = lookup
             .record
-            .and_then(|record| record.current(&self.map))
+            .and_then(|record| record.current)
             .map_or(0, |current| current.state.sequence);
         let (live, dead) = (self.sealed(LIVE).unwrap_or(0), self.sealed(DEAD).unwrap_or(0));
         let mut add = || {
