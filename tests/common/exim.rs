@@ -1,0 +1,242 @@
+//! A real Exim in a folder of its own.
+
+use super::smtp::Client;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Debian's Exim.
+pub const PROGRAM: &str = "/usr/sbin/exim4";
+/// The user it runs as.
+pub const USER: &str = "Debian-exim";
+
+/// An Exim with its own configuration, spool and logs, none of which outlives
+/// it.
+pub struct PrivateExim {
+    folder: tempfile::TempDir,
+    config: PathBuf,
+    environment: Vec<(&'static str, PathBuf)>,
+    daemon: Option<(Child, u16)>,
+    runs: AtomicUsize,
+}
+
+/// What a program that ran to its end left behind.
+#[derive(Debug)]
+pub struct Ran {
+    /// Its exit code, -1 where a signal ended it.
+    pub code: i32,
+    /// What it printed, bytes outside ASCII escaped line by line.
+    pub stdout: String,
+    /// What it complained of, likewise.
+    pub stderr: String,
+}
+
+impl PrivateExim {
+    pub(super) fn new(
+        folder: tempfile::TempDir,
+        config: PathBuf,
+        environment: Vec<(&'static str, PathBuf)>,
+    ) -> Self {
+        Self { folder, config, environment, daemon: None, runs: AtomicUsize::new(0) }
+    }
+
+    /// The private folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The spool directory.
+    pub fn spool(&self) -> PathBuf {
+        self.folder().join("spool")
+    }
+
+    /// Where [`super::Setup::library`] puts the library.
+    pub fn library(&self) -> PathBuf {
+        self.folder().join("exirate.so")
+    }
+
+    /// The configuration file.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// All of a log: `main`, `reject` or `panic`; empty where there is none.
+    pub fn log(&self, name: &str) -> String {
+        let path = self.folder().join(format!("log/{name}log"));
+        std::fs::read(path).map(|b| lossless(&b)).unwrap_or_default()
+    }
+
+    /// Exim with this configuration; the caller adds what it is to do.
+    ///
+    /// It is ended after two minutes, so that a test fails and does not hang.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new("/usr/bin/timeout");
+        command.args(["--foreground", "120", PROGRAM]).arg("-C").arg(&self.config);
+        command.env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
+        command.envs(self.environment.iter().map(|(k, v)| (k, v)));
+        command.current_dir(self.folder());
+        command
+    }
+
+    /// Starts the daemon on a free loopback port, and waits until it listens.
+    pub fn start(&mut self) -> u16 {
+        for _ in 0..5 {
+            let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let port = probe.local_addr().unwrap().port();
+            drop(probe);
+            let mut command = Command::new(PROGRAM);
+            command
+                .arg("-C")
+                .arg(&self.config)
+                .args(["-bdf", "-oX", &format!("[127.0.0.1]:{port}")])
+                .env_clear()
+                .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+                .envs(self.environment.iter().map(|(k, v)| (k, v)))
+                .current_dir(self.folder())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null());
+            let mut child = command.spawn().expect("Exim can be started");
+            let deadline = Instant::now() + Duration::from_secs(30);
+            // Asking the port would be a connection, which the connect ACL
+            // would count; the log tells as well.
+            loop {
+                let listens = format!("pid={}, ", child.id());
+                if self.log("main").lines().any(|l| l.contains(&listens) && l.contains("listening"))
+                {
+                    self.daemon = Some((child, port));
+                    return port;
+                }
+                if child.try_wait().unwrap().is_some() {
+                    break; // someone else took the port
+                }
+                assert!(Instant::now() < deadline, "no daemon:\n{}", self.log("main"));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        panic!("the daemon ends at once:\n{}\n{}", self.log("main"), self.log("panic"));
+    }
+
+    /// Stops the daemon; connections that are open go on.
+    pub fn stop(&mut self) {
+        if let Some((mut child, _)) = self.daemon.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// The daemon's port.
+    pub fn port(&self) -> u16 {
+        self.daemon.as_ref().expect("the daemon was started").1
+    }
+
+    /// Connects to the daemon from a loopback address.
+    pub fn connect(&self, source: Ipv4Addr) -> Client {
+        Client::connect(self.port(), source)
+    }
+
+    /// Connects from 127.0.0.1, and says EHLO.
+    pub fn session(&self) -> Client {
+        let mut client = self.connect(Ipv4Addr::LOCALHOST);
+        let greeting = client.expect();
+        assert_eq!(greeting.code, 220, "{}", greeting.text);
+        client.command("EHLO client.test");
+        client
+    }
+
+    /// SMTP on standard input and output: `-bs`, or `-bh` and an address.
+    ///
+    /// What it prints on standard error is in the file this also gives.
+    pub fn pipe(&self, args: &[&str]) -> (Client, PathBuf) {
+        let stderr = self.scratch("stderr");
+        let mut command = self.command();
+        command.args(args).stderr(std::fs::File::create(&stderr).unwrap());
+        (Client::program(command), stderr)
+    }
+
+    /// Runs Exim to its end with this input.
+    pub fn run(&self, args: &[&str], input: &[u8]) -> Ran {
+        let mut command = self.command();
+        command.args(args);
+        run(command, input)
+    }
+
+    /// Expands one string with `-be`.
+    pub fn expand(&self, text: &str) -> Ran {
+        self.run(&["-be", text], b"")
+    }
+
+    /// Waits until the main log has `count` lines that contain `text`.
+    pub fn wait_for_log(&self, text: &str, count: usize) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.log("main").lines().filter(|l| l.contains(text)).count() < count {
+            assert!(Instant::now() < deadline, "no {text:?}:\n{}", self.log("main"));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// A path of a file that is not there yet.
+    fn scratch(&self, name: &str) -> PathBuf {
+        let n = self.runs.fetch_add(1, Ordering::Relaxed);
+        self.folder().join(format!("{name}.{n}"))
+    }
+}
+
+impl Drop for PrivateExim {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Runs a program to its end with this input.
+pub fn run(mut command: Command, input: &[u8]) -> Ran {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    let mut stdin = child.stdin.take().unwrap();
+    // It may end before it has read all; its output will tell why.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: lossless(&output.stdout),
+        stderr: lossless(&output.stderr),
+    }
+}
+
+/// The user and group ids of a user of this machine.
+pub fn user(name: &str) -> (u32, u32) {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
+    let fields: Vec<&str> = passwd
+        .lines()
+        .map(|l| l.split(':').collect::<Vec<_>>())
+        .find(|f| f.first() == Some(&name))
+        .unwrap_or_else(|| panic!("there is no user {name}"));
+    (fields[2].parse().unwrap(), fields[3].parse().unwrap())
+}
+
+/// Lets every user pass: Exim gives up root before it reads most files.
+pub fn open_to_all(path: &Path) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Text as it is, but for bytes outside ASCII, which are shown as `\xNN`.
+pub fn lossless(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
+        if byte.is_ascii() {
+            text.push(char::from(*byte));
+        } else {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}

@@ -1,0 +1,27 @@
+//! The library, built as Exim loads it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+static BUILT: OnceLock<PathBuf> = OnceLock::new();
+
+/// The release library without the program's crates, built once a test run.
+///
+/// It has a target folder of its own: Cargo gives a `cdylib` the same file
+/// name whatever its features, so in the common folder a build of the program
+/// would put its larger library in this one's place.
+pub fn built() -> &'static Path {
+    BUILT.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("exim-library");
+        let status = Command::new(env!("CARGO"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["build", "--quiet", "--release", "--no-default-features", "--lib"])
+            .arg("--target-dir")
+            .arg(&target)
+            .status()
+            .expect("cargo can be run");
+        assert!(status.success(), "the library could not be built: {status}");
+        target.join("release/libexirate.so")
+    })
+}
