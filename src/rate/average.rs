@@ -9,6 +9,12 @@ pub struct Timestamp {
     pub micros: u32,
 }
 
+impl From<(i64, u32)> for Timestamp {
+    fn from((seconds, micros): (i64, u32)) -> Self {
+        Self { seconds, micros }
+    }
+}
+
 impl Timestamp {
     /// The moment in seconds, rounded to `f64` exactly as Exim rounds it.
     #[must_use]

@@ -3,7 +3,356 @@
 //! `m / p / options / key`, as the `ratelimit` condition of Exim reads it. A
 //! [`Spec`] is the text taken apart; [`Spec::request`] adds what depends on
 //! where in Exim it stands (see [`Context`]).
+//!
+//! The semantics are those of `acl_ratelimit` in Exim 4.96, with four
+//! differences: a period may be a bare number of seconds, `nan` is no number,
+//! a period that would overflow there is an error, and so is a spec longer
+//! than [`MAX_LEN`] or with a NUL byte in it.
 
+mod doubt;
+mod error;
+mod interval;
+mod list;
+mod number;
 mod request;
 
+pub use doubt::Doubt;
+pub use error::{Fault, SpecError, Variable};
 pub use request::{Context, Mode, Place, Request, Scope, Update};
+
+use interval::NoInterval;
+use list::Items;
+use std::borrow::Cow;
+
+/// The longest spec that is read, in bytes.
+pub const MAX_LEN: usize = 16 * 1024;
+
+/// A spec taken apart, before it is known where in Exim it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec<'a> {
+    text: &'a [u8],
+    limit_text: Cow<'a, [u8]>,
+    period_text: Cow<'a, [u8]>,
+    limit: f64,
+    period: f64,
+    mode: Option<Mode>,
+    update: Option<Update>,
+    noupdate: bool,
+    count: Option<f64>,
+    /// `count=` stands behind the `per_*` option, and so overrules it.
+    count_overrules: bool,
+    unique: Unique<'a>,
+    key: Option<Cow<'a, [u8]>>,
+}
+
+/// What `unique=` and `per_addr` ask for; the later of them wins.
+#[derive(Clone, Debug, PartialEq)]
+enum Unique<'a> {
+    /// Every event counts.
+    No,
+    /// The recipient's address.
+    Address,
+    /// This text.
+    Text(Cow<'a, [u8]>),
+}
+
+/// One item behind the period.
+enum Word {
+    Mode(Mode),
+    Leaky,
+    Strict,
+    ReadOnly,
+    NoUpdate,
+    Count,
+    Unique,
+    Key,
+}
+
+impl Word {
+    /// What `item` is, in any case of letters.
+    #[inline]
+    fn of(item: &[u8]) -> Self {
+        // No option without a value is longer than eight bytes, so that one
+        // comparison of a whole word each does. No item holds a NUL byte.
+        let mut word = [0; 8];
+        if let Some(start) = word.get_mut(..item.len()) {
+            start.copy_from_slice(item);
+            word.make_ascii_lowercase();
+            match u64::from_ne_bytes(word) {
+                LEAKY => return Self::Leaky,
+                STRICT => return Self::Strict,
+                READONLY => return Self::ReadOnly,
+                NOUPDATE => return Self::NoUpdate,
+                PER_MAIL => return Self::Mode(Mode::PerMail),
+                PER_RCPT => return Self::Mode(Mode::PerRcpt),
+                PER_ADDR => return Self::Mode(Mode::PerAddr),
+                PER_CONN => return Self::Mode(Mode::PerConn),
+                PER_CMD => return Self::Mode(Mode::PerCmd),
+                PER_BYTE => return Self::Mode(Mode::PerByte),
+                _ => {}
+            }
+        }
+        let starts = |word: &str| {
+            item.get(..word.len()).is_some_and(|s| s.eq_ignore_ascii_case(word.as_bytes()))
+        };
+        match item.first() {
+            Some(b'c' | b'C') if starts(COUNT) => Self::Count,
+            Some(b'u' | b'U') if starts(UNIQUE) => Self::Unique,
+            _ => Self::Key,
+        }
+    }
+}
+
+const LEAKY: u64 = u64::from_ne_bytes(*b"leaky\0\0\0");
+const STRICT: u64 = u64::from_ne_bytes(*b"strict\0\0");
+const READONLY: u64 = u64::from_ne_bytes(*b"readonly");
+const NOUPDATE: u64 = u64::from_ne_bytes(*b"noupdate");
+const PER_MAIL: u64 = u64::from_ne_bytes(*b"per_mail");
+const PER_RCPT: u64 = u64::from_ne_bytes(*b"per_rcpt");
+const PER_ADDR: u64 = u64::from_ne_bytes(*b"per_addr");
+const PER_CONN: u64 = u64::from_ne_bytes(*b"per_conn");
+const PER_CMD: u64 = u64::from_ne_bytes(*b"per_cmd\0");
+const PER_BYTE: u64 = u64::from_ne_bytes(*b"per_byte");
+
+const COUNT: &str = "count=";
+const UNIQUE: &str = "unique=";
+
+impl<'a> Spec<'a> {
+    /// Takes `text` apart: a slash list `m / p / options / key`.
+    ///
+    /// # Errors
+    /// Whatever Exim finds wrong with a spec wherever it stands, in the order
+    /// in which Exim finds it.
+    pub fn parse(text: &'a [u8]) -> Result<Self, SpecError> {
+        if text.len() > MAX_LEN {
+            let length = text.len();
+            return Err(SpecError::before_limit(Fault::TooLong { length }));
+        }
+        if text.contains(&0) {
+            return Err(SpecError::before_limit(Fault::Nul));
+        }
+        let mut items = Items::new(text);
+        let Some(limit_text) = items.next() else {
+            return Err(SpecError::before_limit(Fault::NoLimit));
+        };
+        let Some(limit) = number::limit(&limit_text) else {
+            return Err(SpecError::in_limit(&limit_text));
+        };
+        let Some(period_text) = items.next() else {
+            return Err(SpecError::from_period(Fault::NoPeriod, &limit_text, None));
+        };
+        let period = match interval::seconds(&period_text) {
+            Ok(period) => period,
+            Err(reason) => {
+                let text = period_text.to_vec();
+                let fault = match reason {
+                    NoInterval::Malformed => Fault::BadPeriod { text },
+                    NoInterval::TooLong => Fault::LongPeriod { text },
+                };
+                return Err(SpecError::from_period(fault, &limit_text, Some(&period_text)));
+            }
+        };
+        let mut spec = Spec {
+            text,
+            limit_text,
+            period_text,
+            limit,
+            period,
+            mode: None,
+            update: None,
+            noupdate: false,
+            count: None,
+            count_overrules: false,
+            unique: Unique::No,
+            key: None,
+        };
+        match spec.options(items) {
+            Ok(()) => Ok(spec),
+            Err(fault) => Err(spec.error(fault)),
+        }
+    }
+
+    /// Reads what stands behind the period.
+    fn options(&mut self, items: Items<'a>) -> Result<(), Fault> {
+        // Exim reads to the end before it complains of conflicts.
+        let (mut two_modes, mut two_updates) = (None, None);
+        for item in items {
+            match Word::of(&item) {
+                Word::Mode(second) => {
+                    if let Some(first) = self.mode {
+                        two_modes = two_modes.or(Some(Fault::TwoModes { first, second }));
+                    }
+                    self.mode = Some(second);
+                    self.count_overrules = false;
+                    if second == Mode::PerAddr {
+                        self.unique = Unique::Address;
+                    }
+                }
+                Word::Leaky => self.set_update(Update::Leaky, &mut two_updates),
+                Word::Strict => self.set_update(Update::Strict, &mut two_updates),
+                Word::ReadOnly => self.set_update(Update::ReadOnly, &mut two_updates),
+                Word::NoUpdate => self.noupdate = true,
+                Word::Count => {
+                    let value = item.get(COUNT.len()..).and_then(number::count);
+                    if value.is_none() {
+                        return Err(Fault::BadCount { text: item.into_owned() });
+                    }
+                    self.count = value;
+                    self.count_overrules = true;
+                }
+                Word::Unique => self.unique = Unique::Text(without(item, UNIQUE.len())),
+                Word::Key => match &mut self.key {
+                    None => self.key = Some(item),
+                    Some(key) => {
+                        let key = key.to_mut();
+                        key.push(b'/');
+                        key.extend_from_slice(&item);
+                    }
+                },
+            }
+        }
+        two_modes.or(two_updates).map_or(Ok(()), Err)
+    }
+
+    /// Notes an update mode; the same one twice is no conflict.
+    fn set_update(&mut self, second: Update, conflict: &mut Option<Fault>) {
+        match self.update {
+            Some(first) if first != second => {
+                let (first, second) = (first.word(), second.word());
+                conflict.get_or_insert(Fault::TwoUpdates { first, second });
+            }
+            _ => self.update = Some(second),
+        }
+    }
+
+    /// The limit as written, without the blanks around it; Exim shows it in
+    /// `$sender_rate_limit`.
+    #[must_use]
+    pub fn limit_text(&self) -> &[u8] {
+        &self.limit_text
+    }
+
+    /// The period as written, without the blanks around it; Exim shows it in
+    /// `$sender_rate_period`.
+    #[must_use]
+    pub fn period_text(&self) -> &[u8] {
+        &self.period_text
+    }
+
+    /// What looks like a mistake though Exim takes it without complaint.
+    #[must_use]
+    pub fn doubts(&self) -> Vec<Doubt> {
+        doubt::doubts(self.text)
+    }
+
+    /// What is to be decided where Exim stands now.
+    ///
+    /// # Errors
+    /// A mode that cannot count in this ACL together with `leaky` or
+    /// `strict`, or a key that is too long.
+    pub fn request(&self, context: &Context<'_>) -> Result<Request, SpecError> {
+        let mode = self.mode.unwrap_or(Mode::PerMail);
+        let place = context.place;
+        // A default mode is never out of place.
+        let out_of_place = self.mode.is_some_and(|mode| !place.lets_count(mode));
+        if out_of_place
+            && !self.noupdate
+            && matches!(self.update, Some(Update::Leaky | Update::Strict))
+        {
+            return Err(self.error(Fault::BadPlace { mode, place }));
+        }
+        let update = if self.noupdate || out_of_place {
+            Update::ReadOnly
+        } else {
+            self.update.unwrap_or(Update::Leaky)
+        };
+        let batched = mode == Mode::PerRcpt && place.has_all_recipients();
+        let count = match mode {
+            _ if update == Update::ReadOnly => 0.0,
+            _ if self.count_overrules => self.count.unwrap_or(1.0),
+            Mode::PerRcpt if batched => f64::from(context.recipients),
+            Mode::PerByte => context.message_size.map_or(0.0, |bytes| bytes as f64),
+            _ => self.count.unwrap_or(1.0),
+        };
+        let scope = match mode {
+            _ if place == Place::Outside => Scope::Evaluation,
+            _ if update == Update::ReadOnly => Scope::Command,
+            Mode::PerConn => Scope::Connection,
+            Mode::PerMail | Mode::PerByte => Scope::Message,
+            Mode::PerRcpt if batched => Scope::Message,
+            Mode::PerRcpt | Mode::PerAddr | Mode::PerCmd => Scope::Command,
+        };
+        let unique = match &self.unique {
+            Unique::No => None,
+            Unique::Address if out_of_place => Some(b"*".to_vec()),
+            Unique::Address => Some([context.local_part, b"@", context.domain].concat()),
+            Unique::Text(text) => Some(text.to_vec()),
+        };
+        let written = match &self.key {
+            Some(key) => &**key,
+            None => context.host_address.unwrap_or_default(),
+        };
+        let unique_mark: &[u8] = if unique.is_some() { b"/unique/" } else { b"/" };
+        let filed_as = mode.filed_as().as_bytes();
+        let key = [&*self.period_text, b"/", filed_as, unique_mark, written].concat();
+        let key_start = key.len() - written.len();
+        if u16::try_from(key.len()).is_err() {
+            return Err(self.error(Fault::LongKey { length: key.len() }));
+        }
+        let (limit, period) = (self.limit, self.period);
+        Ok(Request { key, key_start, limit, period, mode, update, count, unique, scope })
+    }
+
+    /// A fault found behind the period.
+    fn error(&self, fault: Fault) -> SpecError {
+        SpecError::from_period(fault, &self.limit_text, Some(&self.period_text))
+    }
+}
+
+/// `item` without its first `length` bytes.
+fn without(item: Cow<'_, [u8]>, length: usize) -> Cow<'_, [u8]> {
+    match item {
+        Cow::Borrowed(item) => Cow::Borrowed(item.get(length..).unwrap_or_default()),
+        Cow::Owned(item) => Cow::Owned(item.get(length..).unwrap_or_default().to_vec()),
+    }
+}
+
+impl Update {
+    /// The option that asks for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Leaky => "leaky",
+            Self::Strict => "strict",
+            Self::ReadOnly => "readonly",
+        }
+    }
+}
+
+impl Place {
+    /// Whether `mode` makes sense here, so that a check may count and write.
+    fn lets_count(self, mode: Mode) -> bool {
+        match mode {
+            _ if self == Self::Outside => true,
+            Mode::PerCmd => true,
+            Mode::PerConn => !matches!(self, Self::NotSmtp | Self::NotSmtpStart),
+            Mode::PerMail | Mode::PerByte => {
+                matches!(self, Self::Rcpt | Self::Mail) || self.has_all_recipients()
+            }
+            Mode::PerRcpt => self == Self::Rcpt || self.has_all_recipients(),
+            Mode::PerAddr => self == Self::Rcpt,
+        }
+    }
+
+    /// Whether all recipients of the message are known here, so that they are
+    /// counted in one batch.
+    fn has_all_recipients(self) -> bool {
+        matches!(
+            self,
+            Self::Predata | Self::Mime | Self::Dkim | Self::Data | Self::Prdr | Self::NotSmtp
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

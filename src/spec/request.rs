@@ -128,6 +128,8 @@ pub struct Request {
     /// `mode` as Exim files it (`per_byte` is filed under `per_mail`,
     /// `per_addr` under `per_rcpt/unique`).
     pub key: Vec<u8>,
+    /// Where in [`Request::key`] the key begins that the administrator wrote.
+    pub key_start: usize,
     /// The limit: the most events per period. Not negative, not NaN; may be
     /// infinite.
     pub limit: f64,
@@ -144,4 +146,12 @@ pub struct Request {
     pub unique: Option<Vec<u8>>,
     /// For how long the answer may be given again from memory.
     pub scope: Scope,
+}
+
+impl Request {
+    /// The key as the administrator wrote it, or the default key.
+    #[must_use]
+    pub fn written_key(&self) -> &[u8] {
+        self.key.get(self.key_start..).unwrap_or_default()
+    }
 }

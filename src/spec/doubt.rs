@@ -1,0 +1,241 @@
+//! What looks like a mistake though Exim takes it without complaint.
+
+use super::error::Printable;
+use super::list::Items;
+use super::{COUNT, UNIQUE, Word, number};
+use std::fmt;
+
+/// One thing in a spec that Exim accepts but that was hardly meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// A piece of the key looks like an option.
+    LikeOption {
+        /// The piece.
+        piece: Vec<u8>,
+        /// The option it looks like.
+        option: &'static str,
+    },
+    /// A piece of the key begins with `key=`, which then is part of the key.
+    KeyEquals {
+        /// The piece.
+        piece: Vec<u8>,
+    },
+    /// A piece of the key is empty.
+    EmptyPiece,
+    /// The spec ends in a slash with nothing behind it, so that the key is
+    /// the default one.
+    NothingAfterSlash,
+    /// The limit holds no digit and so is 0, which blocks everything.
+    EmptyLimit {
+        /// What is written there.
+        text: Vec<u8>,
+    },
+    /// `count=` without a number: nothing is counted.
+    EmptyCount,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LikeOption { piece, option } => write!(
+                f,
+                "\"{}\" looks like the option {option}, but it is part of the key",
+                Printable(piece)
+            ),
+            Self::KeyEquals { piece } => write!(
+                f,
+                "\"{}\" is part of the key as it stands, \"key=\" included",
+                Printable(piece)
+            ),
+            Self::EmptyPiece => write!(
+                f,
+                "there is an empty item between slashes, and it is part of the key; an expansion \
+                 may have come out empty (a slash in the key is written //)"
+            ),
+            Self::NothingAfterSlash => write!(
+                f,
+                "nothing stands behind the last slash, so the key is the client's address; an \
+                 expansion may have come out empty"
+            ),
+            Self::EmptyLimit { text } => write!(
+                f,
+                "the limit \"{}\" has no digits, so it is 0 and blocks everything",
+                Printable(text)
+            ),
+            Self::EmptyCount => write!(f, "there is no number after count=, so nothing is counted"),
+        }
+    }
+}
+
+/// The options that are words.
+const WORDS: [&str; 10] = [
+    "leaky", "strict", "noupdate", "readonly", "per_mail", "per_rcpt", "per_addr", "per_conn",
+    "per_cmd", "per_byte",
+];
+
+/// The doubts of a spec that parses, in the order of its text.
+pub(super) fn doubts(text: &[u8]) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    let mut items = Items::new(text);
+    if let Some(limit) = items.next()
+        && number::limit(&limit) == Some(0.0)
+        && !limit.iter().any(u8::is_ascii_digit)
+    {
+        doubts.push(Doubt::EmptyLimit { text: limit.into_owned() });
+    }
+    // The period cannot be doubtful.
+    let mut has_key = false;
+    for item in items.skip(1) {
+        match Word::of(&item) {
+            Word::Key => {
+                has_key = true;
+                doubts.extend(in_key(&item));
+            }
+            Word::Count if item.len() == COUNT.len() => doubts.push(Doubt::EmptyCount),
+            _ => {}
+        }
+    }
+    if !has_key && ends_in_slash(text) {
+        doubts.push(Doubt::NothingAfterSlash);
+    }
+    doubts
+}
+
+/// Whether the list goes on behind the end of `text`: then one byte more makes
+/// one item more.
+fn ends_in_slash(text: &[u8]) -> bool {
+    let longer = [text, b"x"].concat();
+    Items::new(&longer).count() > Items::new(text).count()
+}
+
+/// The doubt about one piece of a key.
+fn in_key(piece: &[u8]) -> Option<Doubt> {
+    if piece.is_empty() {
+        return Some(Doubt::EmptyPiece);
+    }
+    let start: Vec<u8> = piece
+        .iter()
+        .take(24)
+        .map(|b| if matches!(b, b'-' | b' ') { b'_' } else { b.to_ascii_lowercase() })
+        .collect();
+    if start.starts_with(b"key=") {
+        return Some(Doubt::KeyEquals { piece: piece.to_vec() });
+    }
+    let name = start.split(|b| matches!(b, b'=' | b':' | b'_')).next().unwrap_or_default();
+    let option = if distance(name, b"count") <= usize::from(name.len() < start.len()) {
+        Some(COUNT)
+    } else if distance(name, b"unique") <= usize::from(name.len() < start.len()) {
+        Some(UNIQUE)
+    } else {
+        WORDS
+            .into_iter()
+            .map(|word| (distance(&start, word.as_bytes()), word))
+            .min()
+            .filter(|&(distance, word)| {
+                distance <= if word.len() < 6 { 1 } else { 2 } || start.starts_with(b"per_")
+            })
+            .map(|(_, word)| word)
+    };
+    option.map(|option| Doubt::LikeOption { piece: piece.to_vec(), option })
+}
+
+/// How many bytes must be added, dropped, changed or swapped with their
+/// neighbour to make `b` of `a` (optimal string alignment).
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for (i, &x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, &y) in b.iter().enumerate() {
+            let mut least = (row[j] + 1).min(above[j + 1] + 1).min(above[j] + usize::from(x != y));
+            if i > 0 && j > 0 && x == b[j - 1] && a[i - 1] == y {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Spec;
+    use super::{Doubt, distance};
+
+    fn doubts(text: &str) -> Vec<String> {
+        Spec::parse(text.as_bytes()).unwrap().doubts().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn misspelt_options() {
+        for (piece, option) in [
+            ("per_rcp", "per_rcpt"),
+            ("per-rcpt", "per_rcpt"),
+            ("per rcpt", "per_rcpt"),
+            ("PerRcpt", "per_rcpt"),
+            ("per_recipient", "per_rcpt"),
+            ("per_message", "per_mail"),
+            ("strickt", "strict"),
+            ("stritc", "strict"),
+            ("leeky", "leaky"),
+            ("read-only", "readonly"),
+            ("no_update", "noupdate"),
+            ("cuont=3", "count="),
+            ("count 3", "count="),
+            ("count:3", "count="),
+            ("count", "count="),
+            ("uniqe=a", "unique="),
+        ] {
+            let expected =
+                format!("\"{piece}\" looks like the option {option}, but it is part of the key");
+            assert_eq!(doubts(&format!("1 / 1h / {piece}")), [expected], "{piece}");
+        }
+    }
+
+    #[test]
+    fn ordinary_keys_raise_no_doubt() {
+        for key in [
+            "10.1.2.3",
+            "2001:db8::1",
+            "user@example.org",
+            "strict@example.org",
+            "lucky",
+            "account=7",
+            "court",
+            "person",
+            "permail.example",
+            "\u{e9}t\u{e9}",
+            "a//b",
+            "x",
+        ] {
+            let all = doubts(&format!("1 / 1h / strict / {key}"));
+            assert!(all.is_empty(), "{key}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn the_others() {
+        let of = |text: &str| Spec::parse(text.as_bytes()).unwrap().doubts();
+        assert_eq!(of("100 / 1h"), []);
+        assert_eq!(of("100 / 1h / strict /"), [Doubt::NothingAfterSlash]);
+        assert_eq!(of("100 / 1h / strict / "), [Doubt::NothingAfterSlash]);
+        assert_eq!(of("100 / 1h / strict / key /"), []);
+        assert_eq!(of("100 / 1h / / key"), [Doubt::EmptyPiece]);
+        assert_eq!(of("100 / 1h / count= "), [Doubt::EmptyCount]);
+        assert_eq!(of("k / 1h"), [Doubt::EmptyLimit { text: b"k".to_vec() }]);
+        assert_eq!(of("/ 1h"), [Doubt::EmptyLimit { text: Vec::new() }]);
+        assert_eq!(of("0 / 1h"), []);
+        assert_eq!(of("inf / 1h"), []);
+        assert_eq!(of("1 / 1h / key=a"), [Doubt::KeyEquals { piece: b"key=a".to_vec() }]);
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, expected) in
+            [("", "", 0), ("a", "", 1), ("", "ab", 2), ("ab", "ba", 1), ("kitten", "sitting", 3)]
+        {
+            assert_eq!(distance(a.as_bytes(), b.as_bytes()), expected, "{a} {b}");
+        }
+    }
+}

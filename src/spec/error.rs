@@ -1,0 +1,319 @@
+//! What can be wrong with a spec, in words for an administrator.
+
+use super::interval::LONGEST;
+use super::{MAX_LEN, Mode, Place};
+use std::fmt;
+
+/// What has become of one of the variables `$sender_rate_limit` and
+/// `$sender_rate_period` when a check fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variable<'a> {
+    /// It keeps what it held before the check.
+    Untouched,
+    /// It is unset.
+    Unset,
+    /// It holds this text.
+    Set(&'a [u8]),
+}
+
+/// What is wrong with a spec.
+///
+/// Where Exim knows the fault, [`SpecError`] prints Exim's words for it first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The spec is longer than [`MAX_LEN`].
+    TooLong {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// The spec contains a NUL byte, which no text of Exim's can.
+    Nul,
+    /// There is no limit: nothing but blanks.
+    NoLimit,
+    /// The limit is no number, or negative.
+    BadLimit {
+        /// What is written there.
+        text: Vec<u8>,
+    },
+    /// There is no period: the limit stands alone.
+    NoPeriod,
+    /// The period is no interval, or zero.
+    BadPeriod {
+        /// What is written there.
+        text: Vec<u8>,
+    },
+    /// The period is longer than Exim can count (it would overflow there).
+    LongPeriod {
+        /// What is written there.
+        text: Vec<u8>,
+    },
+    /// The value of `count=` is no number, or negative.
+    BadCount {
+        /// The whole option.
+        text: Vec<u8>,
+    },
+    /// Two `per_*` options, or one twice.
+    TwoModes {
+        /// The first.
+        first: Mode,
+        /// The one it clashes with.
+        second: Mode,
+    },
+    /// More than one of `leaky`, `strict` and `readonly`.
+    TwoUpdates {
+        /// One of them.
+        first: &'static str,
+        /// The one it clashes with.
+        second: &'static str,
+    },
+    /// A mode that can only be read in this ACL, with `leaky` or `strict`.
+    BadPlace {
+        /// The mode.
+        mode: Mode,
+        /// The ACL.
+        place: Place,
+    },
+    /// The stored key text would be longer than 65535 bytes.
+    LongKey {
+        /// Its length in bytes.
+        length: usize,
+    },
+}
+
+/// A spec that cannot be used: what is wrong with it, and what Exim would have
+/// left in its variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecError(Box<Inner>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Inner {
+    fault: Fault,
+    limit: Option<Vec<u8>>,
+    /// Nothing where it was not got to; nothing within where it is unset.
+    period: Option<Option<Vec<u8>>>,
+}
+
+impl SpecError {
+    /// A fault found before the limit was.
+    pub(super) fn before_limit(fault: Fault) -> Self {
+        Self(Box::new(Inner { fault, limit: None, period: None }))
+    }
+
+    /// A fault of the limit.
+    pub(super) fn in_limit(limit: &[u8]) -> Self {
+        let text = limit.to_vec();
+        let fault = Fault::BadLimit { text: text.clone() };
+        Self(Box::new(Inner { fault, limit: Some(text), period: None }))
+    }
+
+    /// A fault of the period, or of what follows it.
+    pub(super) fn from_period(fault: Fault, limit: &[u8], period: Option<&[u8]>) -> Self {
+        let period = Some(period.map(<[u8]>::to_vec));
+        Self(Box::new(Inner { fault, limit: Some(limit.to_vec()), period }))
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub fn fault(&self) -> &Fault {
+        &self.0.fault
+    }
+
+    /// What `$sender_rate_limit` holds after this failure; nothing where it is
+    /// unset. It never keeps what it held before.
+    #[must_use]
+    pub fn limit_text(&self) -> Option<&[u8]> {
+        self.0.limit.as_deref()
+    }
+
+    /// What has become of `$sender_rate_period` with this failure: untouched
+    /// where the limit was at fault already, unset where no period is written.
+    #[must_use]
+    pub fn period_text(&self) -> Variable<'_> {
+        match &self.0.period {
+            None => Variable::Untouched,
+            Some(None) => Variable::Unset,
+            Some(Some(text)) => Variable::Set(text),
+        }
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error in arguments to \"ratelimit\" condition: {}", self.0.fault)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong { length } => {
+                write!(f, "{length} bytes are too long (at most {MAX_LEN} bytes are allowed)")
+            }
+            Self::Nul => write!(f, "it contains a NUL byte (every other byte is allowed)"),
+            Self::NoLimit => write!(
+                f,
+                "sender rate limit not set (write limit / period / options / key, such as \
+                 100 / 1h / strict / $sender_host_address; an expansion may have come out empty)"
+            ),
+            Self::BadLimit { text } => write!(
+                f,
+                "\"{}\" is not a positive number (the limit is a number such as 100, 2.5 or 10k, \
+                 with k, m or g for 1024, 1024k or 1024m)",
+                Printable(text)
+            ),
+            Self::NoPeriod => write!(
+                f,
+                "\"NULL\" is not a time value (the period is missing: write limit / period, \
+                 such as 100 / 1h)"
+            ),
+            Self::BadPeriod { text } => write!(
+                f,
+                "\"{}\" is not a time value (the period is a time greater than zero such as 1h, \
+                 1d12h or 90s, with the units w d h m s, or a bare number of seconds)",
+                Printable(text)
+            ),
+            Self::LongPeriod { text } => write!(
+                f,
+                "\"{}\" is not a time value (the period is too long: at most {LONGEST} seconds, \
+                 about 68 years, are allowed)",
+                Printable(text)
+            ),
+            Self::BadCount { text } => write!(
+                f,
+                "\"{}\" is not a positive number (after count= stands a number such as 1, 0 or \
+                 2.5, without a suffix; an expansion may have come out wrong)",
+                Printable(text)
+            ),
+            Self::TwoModes { first, second } if first == second => write!(
+                f,
+                "conflicting per_* options ({} is written twice; one per_* option is allowed)",
+                first.word()
+            ),
+            Self::TwoModes { first, second } => write!(
+                f,
+                "conflicting per_* options ({} and {}; one per_* option is allowed)",
+                first.word(),
+                second.word()
+            ),
+            Self::TwoUpdates { first, second } => write!(
+                f,
+                "conflicting update modes ({first} and {second}; one of leaky, strict and \
+                 readonly is allowed)"
+            ),
+            Self::BadPlace { mode, place } => write!(
+                f,
+                "\"{}\" must not have /leaky or /strict option, or cannot be used in {} ACL ({} \
+                 can count in {}; elsewhere write readonly, or noupdate, to look only)",
+                mode.filed_as(),
+                place.name(),
+                mode.word(),
+                mode.counts_in(),
+            ),
+            Self::LongKey { length } => write!(
+                f,
+                "the key is too long (with period and mode it has {length} bytes; at most {} are \
+                 allowed)",
+                u16::MAX
+            ),
+        }
+    }
+}
+
+/// Bytes from outside, as Exim prints them in its logs: one line of ASCII, and
+/// shortened in the middle of nowhere if they are many.
+pub(super) struct Printable<'a>(pub(super) &'a [u8]);
+
+/// Bytes printed of a long text. An address, a host or an option fits.
+const SHOWN: usize = 100;
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.0.iter().take(SHOWN) {
+            match byte {
+                b' '..=b'~' => write!(f, "{}", char::from(byte))?,
+                b'\n' => f.write_str("\\n")?,
+                b'\r' => f.write_str("\\r")?,
+                b'\t' => f.write_str("\\t")?,
+                0x08 => f.write_str("\\b")?,
+                0x0b => f.write_str("\\v")?,
+                0x0c => f.write_str("\\f")?,
+                _ => write!(f, "\\{byte:03o}")?,
+            }
+        }
+        if self.0.len() > SHOWN {
+            write!(f, "... [{} bytes]", self.0.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl Mode {
+    /// The option that asks for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::PerMail => "per_mail",
+            Self::PerRcpt => "per_rcpt",
+            Self::PerAddr => "per_addr",
+            Self::PerConn => "per_conn",
+            Self::PerCmd => "per_cmd",
+            Self::PerByte => "per_byte",
+        }
+    }
+
+    /// The word it is filed under in stored keys, and called by in Exim's
+    /// errors: `per_byte` is a `per_mail`, `per_addr` is a `per_rcpt`.
+    #[must_use]
+    pub fn filed_as(self) -> &'static str {
+        match self {
+            Self::PerByte => Self::PerMail.word(),
+            Self::PerAddr => Self::PerRcpt.word(),
+            _ => self.word(),
+        }
+    }
+
+    /// The ACLs in which it can count, in words; the tables in
+    /// `spec::mod::may_count` say the same.
+    fn counts_in(self) -> &'static str {
+        match self {
+            Self::PerMail | Self::PerByte => {
+                "the RCPT, MAIL, PREDATA, MIME, DKIM, DATA, PRDR and non-SMTP ACLs"
+            }
+            Self::PerRcpt => "the RCPT, PREDATA, MIME, DKIM, DATA, PRDR and non-SMTP ACLs",
+            Self::PerAddr => "the RCPT ACL",
+            Self::PerConn => "every ACL but non-SMTP and non-SMTP-start",
+            Self::PerCmd => "every ACL",
+        }
+    }
+}
+
+impl Place {
+    /// Its name in Exim's messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rcpt => "RCPT",
+            Self::Mail => "MAIL",
+            Self::Predata => "PREDATA",
+            Self::Mime => "MIME",
+            Self::Dkim => "DKIM",
+            Self::Data => "DATA",
+            Self::Prdr => "PRDR",
+            Self::NotSmtp => "non-SMTP",
+            Self::Auth => "AUTH",
+            Self::Connect => "connection",
+            Self::Etrn => "ETRN",
+            Self::Expn => "EXPN",
+            Self::Helo => "EHLO or HELO",
+            Self::MailAuth => "MAILAUTH",
+            Self::NotSmtpStart => "non-SMTP-start",
+            Self::NotQuit => "NOTQUIT",
+            Self::Quit => "QUIT",
+            Self::StartTls => "STARTTLS",
+            Self::Vrfy => "VRFY",
+            Self::Outside => "no",
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! Specs in a table, and any bytes at all.
+
+use super::{Context, Fault, MAX_LEN, Mode, Place, Request, Scope, Spec, Update, Variable};
+use quickcheck::{Arbitrary, Gen, quickcheck};
+
+const PLACES: [Place; 20] = [
+    Place::Rcpt,
+    Place::Mail,
+    Place::Predata,
+    Place::Mime,
+    Place::Dkim,
+    Place::Data,
+    Place::Prdr,
+    Place::NotSmtp,
+    Place::Auth,
+    Place::Connect,
+    Place::Etrn,
+    Place::Expn,
+    Place::Helo,
+    Place::MailAuth,
+    Place::NotSmtpStart,
+    Place::NotQuit,
+    Place::Quit,
+    Place::StartTls,
+    Place::Vrfy,
+    Place::Outside,
+];
+
+/// In `place`, with everything known.
+fn at(place: Place) -> Context<'static> {
+    Context {
+        place,
+        host_address: Some(b"192.0.2.1"),
+        recipients: 7,
+        message_size: Some(4000),
+        local_part: b"joe",
+        domain: b"example.org",
+    }
+}
+
+fn ask(text: &str, place: Place) -> Request {
+    Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(place))).expect(text)
+}
+
+fn error(text: &str, place: Place) -> super::SpecError {
+    Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(place))).expect_err(text)
+}
+
+#[test]
+fn a_full_request() {
+    assert_eq!(
+        ask(" 2.5k / 1h30m / Per_Addr / STRICT / user@example.org ", Place::Rcpt),
+        Request {
+            key: b"1h30m/per_rcpt/unique/user@example.org".to_vec(),
+            key_start: b"1h30m/per_rcpt/unique/".len(),
+            limit: 2560.0,
+            period: 5400.0,
+            mode: Mode::PerAddr,
+            update: Update::Strict,
+            count: 1.0,
+            unique: Some(b"joe@example.org".to_vec()),
+            scope: Scope::Command,
+        }
+    );
+}
+
+#[test]
+fn keys() {
+    for (text, key) in [
+        ("1/1h", "1h/per_mail/192.0.2.1"),
+        ("1/3600", "3600/per_mail/192.0.2.1"),
+        ("1 / 60m / k", "60m/per_mail/k"),
+        ("1 / 1h / k / strict / l", "1h/per_mail/k/l"),
+        ("1 / 1h / k//l", "1h/per_mail/k/l"),
+        ("1 / 1h / / x", "1h/per_mail//x"),
+        ("1 / 1h / x / / y", "1h/per_mail/x//y"),
+        ("1 / 1h / /", "1h/per_mail/"),
+        ("1 / 1h /", "1h/per_mail/192.0.2.1"),
+        ("1 / 1h / per_cmd / leaky", "1h/per_cmd/192.0.2.1"),
+        ("1 / 1h / per_conn", "1h/per_conn/192.0.2.1"),
+        ("1 / 1h / per_byte", "1h/per_mail/192.0.2.1"),
+        ("1 / 1h / per_rcpt", "1h/per_rcpt/192.0.2.1"),
+        ("1 / 1h / per_addr", "1h/per_rcpt/unique/192.0.2.1"),
+        ("1 / 1h / unique=x / k", "1h/per_mail/unique/k"),
+        ("1 / 1h / unique=", "1h/per_mail/unique/192.0.2.1"),
+        ("1 / 1h / key=x", "1h/per_mail/key=x"),
+        ("1 / 1h / per_rcp", "1h/per_mail/per_rcp"),
+        ("1 / 1h / count", "1h/per_mail/count"),
+    ] {
+        assert_eq!(String::from_utf8(ask(text, Place::Rcpt).key).unwrap(), key, "{text}");
+    }
+    let spec = Spec::parse(b"1/1h").unwrap();
+    assert_eq!(spec.request(&Context::outside()).unwrap().key, b"1h/per_mail/");
+}
+
+#[test]
+fn counts_and_unique_events_depend_on_order() {
+    for (text, place, count, unique) in [
+        ("1/1h", Place::Data, 1.0, None),
+        ("1/1h/count=3", Place::Data, 3.0, None),
+        ("1/1h/COUNT= 2.5e1/count=4", Place::Data, 4.0, None),
+        ("1/1h/count=3/per_cmd", Place::Data, 3.0, None),
+        ("1/1h/count=3/per_rcpt", Place::Rcpt, 3.0, None),
+        ("1/1h/per_rcpt", Place::Rcpt, 1.0, None),
+        ("1/1h/per_rcpt", Place::Data, 7.0, None),
+        ("1/1h/per_rcpt", Place::Predata, 7.0, None),
+        ("1/1h/per_rcpt", Place::NotSmtp, 7.0, None),
+        ("1/1h/per_rcpt", Place::Outside, 1.0, None),
+        ("1/1h/count=3/per_rcpt", Place::Data, 7.0, None),
+        ("1/1h/per_rcpt/count=3", Place::Data, 3.0, None),
+        ("1/1h/per_byte", Place::Mail, 4000.0, None),
+        ("1/1h/count=3/per_byte", Place::Mail, 4000.0, None),
+        ("1/1h/per_byte/count=3", Place::Mail, 3.0, None),
+        ("1/1h/per_rcpt/readonly", Place::Data, 0.0, None),
+        ("1/1h/count=3/noupdate", Place::Data, 0.0, None),
+        ("1/1h/count=-0", Place::Data, 0.0, None),
+        ("1/1h/count=", Place::Data, 0.0, None),
+        ("1/1h/per_addr", Place::Rcpt, 1.0, Some("joe@example.org")),
+        ("1/1h/per_addr", Place::Outside, 1.0, Some("joe@example.org")),
+        ("1/1h/per_addr/count=2", Place::Rcpt, 2.0, Some("joe@example.org")),
+        ("1/1h/per_addr/unique=x", Place::Rcpt, 1.0, Some("x")),
+        ("1/1h/unique=x/per_addr", Place::Rcpt, 1.0, Some("joe@example.org")),
+        ("1/1h/unique=x/UNIQUE= y//z", Place::Rcpt, 1.0, Some(" y/z")),
+        ("1/1h/per_addr", Place::Data, 0.0, Some("*")),
+        ("1/1h/unique=", Place::Data, 1.0, Some("")),
+    ] {
+        let request = ask(text, place);
+        assert_eq!(request.count.to_bits(), f64::to_bits(count), "{text} {place:?}");
+        assert_eq!(request.unique.as_deref(), unique.map(str::as_bytes), "{text} {place:?}");
+    }
+    let unknown = Context { message_size: None, ..at(Place::Connect) };
+    let spec = Spec::parse(b"1/1h/per_byte/count=9").unwrap();
+    assert_eq!(spec.request(&unknown).unwrap().count, 0.0, "out of place, so read only");
+    let unknown = Context { place: Place::Mail, ..unknown };
+    assert_eq!(Spec::parse(b"1/1h/per_byte").unwrap().request(&unknown).unwrap().count, 0.0);
+}
+
+/// For each mode where it counts ('+') and where it is only read ('-'), in
+/// the order of [`PLACES`].
+const WHERE: [(Mode, &[u8]); 6] = [
+    (Mode::PerMail, b"++++++++-----------+"),
+    (Mode::PerByte, b"++++++++-----------+"),
+    (Mode::PerRcpt, b"+-++++++-----------+"),
+    (Mode::PerAddr, b"+------------------+"),
+    (Mode::PerConn, b"+++++++-++++++-+++++"),
+    (Mode::PerCmd, b"++++++++++++++++++++"),
+];
+
+#[test]
+fn places() {
+    for (mode, table) in WHERE {
+        for (place, mark) in PLACES.into_iter().zip(table) {
+            let counts = *mark == b'+';
+            let word = mode.word();
+            for (option, update) in [("leaky", Update::Leaky), ("strict", Update::Strict)] {
+                let text = format!("1 / 1h / {option} / {word}");
+                if counts {
+                    assert_eq!(ask(&text, place).update, update, "{text} {place:?}");
+                } else {
+                    let fault = error(&text, place).fault().clone();
+                    assert_eq!(fault, Fault::BadPlace { mode, place }, "{text}");
+                }
+                let request = ask(&format!("{text} / noupdate"), place);
+                assert_eq!(request.update, Update::ReadOnly, "{text} {place:?}");
+            }
+            let request = ask(&format!("1 / 1h / {word}"), place);
+            let expected = if counts { Update::Leaky } else { Update::ReadOnly };
+            assert_eq!(request.update, expected, "{word} {place:?}");
+            assert_eq!(request.mode, mode);
+            assert_eq!(ask(&format!("1/1h/{word}/readonly"), place).update, Update::ReadOnly);
+        }
+    }
+    for place in PLACES {
+        // The default is per_mail, but that it was not asked for counts.
+        let request = ask("1 / 1h / strict", place);
+        assert_eq!((request.mode, request.update), (Mode::PerMail, Update::Strict), "{place:?}");
+    }
+}
+
+#[test]
+fn scopes() {
+    for (text, place, scope) in [
+        ("1/1h", Place::Rcpt, Scope::Message),
+        ("1/1h/per_mail", Place::Data, Scope::Message),
+        ("1/1h/per_byte", Place::Data, Scope::Message),
+        ("1/1h/per_rcpt", Place::Rcpt, Scope::Command),
+        ("1/1h/per_rcpt", Place::Data, Scope::Message),
+        ("1/1h/per_rcpt", Place::Mail, Scope::Command),
+        ("1/1h/per_addr", Place::Rcpt, Scope::Command),
+        ("1/1h/per_cmd", Place::Rcpt, Scope::Command),
+        ("1/1h/per_conn", Place::Rcpt, Scope::Connection),
+        ("1/1h/per_conn/readonly", Place::Rcpt, Scope::Command),
+        ("1/1h/noupdate", Place::Rcpt, Scope::Command),
+        ("1/1h/per_conn", Place::Outside, Scope::Evaluation),
+        ("1/1h/readonly", Place::Outside, Scope::Evaluation),
+    ] {
+        assert_eq!(ask(text, place).scope, scope, "{text} {place:?}");
+    }
+}
+
+#[test]
+fn errors_in_words() {
+    let prefix = "error in arguments to \"ratelimit\" condition: ";
+    for (text, place, expected) in [
+        ("", Place::Rcpt, "sender rate limit not set ("),
+        (" \t", Place::Rcpt, "sender rate limit not set ("),
+        ("abc", Place::Rcpt, "\"abc\" is not a positive number (the limit is a number such as"),
+        ("-1/1h", Place::Rcpt, "\"-1\" is not a positive number ("),
+        ("nan/1h", Place::Rcpt, "\"nan\" is not a positive number ("),
+        ("1\n/1h", Place::Rcpt, ""),
+        ("1\n2/1h", Place::Rcpt, "\"1\\n2\" is not a positive number ("),
+        ("\u{e9}/1h", Place::Rcpt, "\"\\303\\251\" is not a positive number ("),
+        ("100", Place::Rcpt, "\"NULL\" is not a time value (the period is missing"),
+        ("100 / ", Place::Rcpt, "\"NULL\" is not a time value ("),
+        ("100 / / x", Place::Rcpt, "\"\" is not a time value ("),
+        ("100 / 1y", Place::Rcpt, "\"1y\" is not a time value ("),
+        ("100 / 0s", Place::Rcpt, "\"0s\" is not a time value ("),
+        ("100 / 9999w", Place::Rcpt, "\"9999w\" is not a time value (the period is too long: "),
+        ("1/1h/count=-1", Place::Rcpt, "\"count=-1\" is not a positive number (after count="),
+        ("1/1h/count=5k", Place::Rcpt, "\"count=5k\" is not a positive number ("),
+        ("1/1h/Count=nan", Place::Rcpt, "\"Count=nan\" is not a positive number ("),
+        (
+            "1/1h/per_mail/per_rcpt",
+            Place::Rcpt,
+            "conflicting per_* options (per_mail and per_rcpt; ",
+        ),
+        (
+            "1/1h/per_mail/x/PER_MAIL",
+            Place::Rcpt,
+            "conflicting per_* options (per_mail is written twice; ",
+        ),
+        ("1/1h/per_cmd/per_cmd/leaky/strict", Place::Rcpt, "conflicting per_* options ("),
+        ("1/1h/per_cmd/per_cmd/count=x", Place::Rcpt, "\"count=x\" is not a positive number ("),
+        ("1/1h/leaky/strict", Place::Rcpt, "conflicting update modes (leaky and strict; "),
+        ("1/1h/readonly/leaky", Place::Rcpt, "conflicting update modes (readonly and leaky; "),
+        (
+            "1/1h/strict/strict/readonly/noupdate",
+            Place::Rcpt,
+            "conflicting update modes (strict and readonly; ",
+        ),
+        ("1/1h/strict/strict/noupdate", Place::Rcpt, ""),
+        (
+            "1/1h/per_mail/strict",
+            Place::Helo,
+            "\"per_mail\" must not have /leaky or /strict option, or cannot be used in EHLO or HELO \
+             ACL (per_mail can count in the RCPT, MAIL",
+        ),
+        (
+            "1/1h/per_addr/leaky",
+            Place::Data,
+            "\"per_rcpt\" must not have /leaky or /strict option, or cannot be used in DATA ACL \
+             (per_addr can count in the RCPT ACL; ",
+        ),
+        (
+            "1/1h/per_byte/leaky",
+            Place::Connect,
+            "\"per_mail\" must not have /leaky or /strict option, or cannot be used in connection \
+             ACL (per_byte can count in ",
+        ),
+        ("1/1h/\0", Place::Rcpt, "it contains a NUL byte ("),
+    ] {
+        match Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(place))) {
+            Ok(_) => assert_eq!("", expected, "{text:?} is no error"),
+            Err(error) => {
+                let message = error.to_string();
+                assert!(!expected.is_empty(), "{text:?}: {message}");
+                assert!(message.starts_with(&format!("{prefix}{expected}")), "{message}");
+                assert_eq!(message.matches(prefix).count(), 1);
+                assert!(message.ends_with(')'), "{message}");
+                assert!(message.bytes().all(|b| (b' '..=b'~').contains(&b)), "{message}");
+                assert!(message.len() < 500, "{message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_tell_what_the_variables_hold() {
+    let (untouched, unset) = (Variable::Untouched, Variable::Unset);
+    for (text, limit, period) in [
+        ("", None, untouched),
+        ("abc / 1h", Some("abc"), untouched),
+        ("1 / 1y", Some("1"), Variable::Set(b"1y")),
+        ("1", Some("1"), unset),
+        ("1k / 1h / leaky / strict", Some("1k"), Variable::Set(b"1h")),
+        ("1k / 1h / count=x", Some("1k"), Variable::Set(b"1h")),
+        ("/ / x", Some(""), Variable::Set(b"")),
+        ("1 / 3h / per_mail / strict", Some("1"), Variable::Set(b"3h")),
+    ] {
+        let error = error(text, Place::Connect);
+        assert_eq!(error.limit_text(), limit.map(str::as_bytes), "{text}");
+        assert_eq!(error.period_text(), period, "{text}");
+    }
+}
+
+#[test]
+fn texts_are_as_written() {
+    let spec = Spec::parse(b" 1.50K /\t60m ").unwrap();
+    assert_eq!((spec.limit_text(), spec.period_text()), (&b"1.50K"[..], &b"60m"[..]));
+}
+
+#[test]
+fn bounds() {
+    let mut text = b"1 / 1h / ".to_vec();
+    text.resize(MAX_LEN, b'k');
+    assert!(Spec::parse(&text).is_ok());
+    text.push(b'k');
+    let error = Spec::parse(&text).unwrap_err();
+    assert_eq!(*error.fault(), Fault::TooLong { length: MAX_LEN + 1 });
+    assert!(error.to_string().contains("16385 bytes are too long (at most 16384 bytes"));
+
+    let spec = Spec::parse(b"1/1h").unwrap();
+    let host = vec![b'x'; 65535 - b"1h/per_mail/".len()];
+    let context = Context { host_address: Some(&host), ..at(Place::Rcpt) };
+    assert_eq!(spec.request(&context).unwrap().key.len(), 65535);
+    let host = [&host[..], b"x"].concat();
+    let context = Context { host_address: Some(&host), ..context };
+    let fault = spec.request(&context).unwrap_err().fault().clone();
+    assert_eq!(fault, Fault::LongKey { length: 65536 });
+
+    let long = format!("{} / 1h", "x".repeat(5000));
+    let message = Spec::parse(long.as_bytes()).unwrap_err().to_string();
+    assert!(message.contains("xxx... [5000 bytes]\" is not a positive number"), "{message}");
+    assert!(message.len() < 400);
+}
+
+/// A spec made of likely pieces, in any case of letters, with any blanks.
+#[derive(Clone, Debug)]
+struct Pieces(Vec<String>);
+
+impl Arbitrary for Pieces {
+    fn arbitrary(g: &mut Gen) -> Self {
+        let mut pieces = vec![
+            g.choose(&["1", "2.5k", "0x10", "", "inf", "1e3", "-1"]).unwrap().to_string(),
+            g.choose(&["1h", "1d2h", "3600", "1s", "0", ""]).unwrap().to_string(),
+        ];
+        for _ in 0..u8::arbitrary(g) % 6 {
+            let piece = g.choose(&[
+                "leaky",
+                "STRICT",
+                "noupdate",
+                "readonly",
+                "per_cmd",
+                "Per_Conn",
+                "per_mail",
+                "per_rcpt",
+                "per_byte",
+                "per_addr",
+                "count=3",
+                "count=x",
+                "unique=u/v",
+                "unique=",
+                "key",
+                "k/l",
+                "",
+                "a b",
+                "/",
+                "x\\y",
+            ]);
+            pieces.push(piece.unwrap().to_string());
+        }
+        Self(pieces)
+    }
+
+    fn shrink(&self) -> Box<dyn Iterator<Item = Self>> {
+        Box::new(self.0.shrink().map(Self))
+    }
+}
+
+impl Pieces {
+    fn written(&self, before: &str, after: &str) -> String {
+        self.0.iter().map(|p| format!("{before}{}{after}/", p.replace('/', "//"))).collect()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct AnyPlace(Place);
+
+impl Arbitrary for AnyPlace {
+    fn arbitrary(g: &mut Gen) -> Self {
+        Self(*g.choose(&PLACES).unwrap())
+    }
+}
+
+quickcheck! {
+    fn arbitrary_bytes_never_panic(text: Vec<u8>, place: AnyPlace) -> bool {
+        match Spec::parse(&text) {
+            Ok(spec) => {
+                let _ = spec.doubts();
+                spec.request(&at(place.0)).is_ok_and(|r| r.key.len() <= 65535)
+            }
+            Err(error) => error.to_string().bytes().all(|b| (b' '..=b'~').contains(&b)),
+        }
+    }
+
+    fn bytes_behind_a_good_start_never_panic(tail: Vec<u8>, place: AnyPlace) -> bool {
+        let text = [b"1 / 1h / ", &tail[..]].concat();
+        match Spec::parse(&text) {
+            Ok(spec) => spec.doubts().iter().all(|d| !d.to_string().contains('\n')),
+            Err(error) => !error.to_string().contains('\n'),
+        }
+    }
+
+    fn blanks_and_a_second_writing_change_nothing(pieces: Pieces, place: AnyPlace) -> bool {
+        let (tight, wide) = (pieces.written(" ", ""), pieces.written("\t ", "  "));
+        let ask = |text: &str| {
+            Spec::parse(text.as_bytes())
+                .and_then(|s| s.request(&at(place.0)))
+                .map_err(|e| e.fault().clone())
+        };
+        ask(&tight) == ask(&wide)
+    }
+
+    fn what_is_answered_is_in_range(pieces: Pieces, place: AnyPlace) -> bool {
+        let text = pieces.written(" ", " ");
+        let request = Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(place.0)));
+        request.map_or(true, |r| {
+            r.limit >= 0.0
+                && r.period > 0.0
+                && r.count >= 0.0
+                && (r.update != Update::ReadOnly || r.count == 0.0)
+        })
+    }
+}
