@@ -17,7 +17,9 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod engine;
+pub mod exim;
 pub mod rate;
 pub mod spec;
 pub mod spool;
 pub mod store;
+pub mod sys;

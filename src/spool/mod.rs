@@ -1,1 +1,320 @@
 //! The file-locked spool database: a [`crate::store::Store`].
+//!
+//! It is a directory of 256 shards, shared by all processes. One check is: one
+//! lock, a look into a mapped index, one record, unlock. `FORMAT.md` beside
+//! this file lays down every byte, the order of all writes, and what a process
+//! that is killed leaves behind.
+
+mod database;
+mod error;
+mod forget;
+mod format;
+mod hashing;
+mod iterate;
+mod rebuild;
+mod record;
+mod shard;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::rate::Timestamp;
+use crate::rate::bloom::Event;
+use crate::store::{Change, Remembered, Store};
+use crate::sys::{clock, fork, lock::Kind};
+
+pub use error::SpoolError;
+pub use iterate::{Entry, FilterEntry, Sizes};
+pub use verify::{Report, ShardReport};
+
+use database::{ATTEMPTS, Database, shard_name};
+use format::{DEAD, KEY_BYTES_MAX, LIVE, SHARDS};
+use rebuild::{Outcome, Reason};
+use shard::{Body, Condition, Lookup, Shard};
+
+/// Dead heap smaller than this is not worth a rebuild.
+const DEAD_MIN: u64 = 64 * 1024;
+
+/// How the database is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long to wait for another process's lock before giving up.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { patience: Duration::from_secs(5) }
+    }
+}
+
+/// The spool database, open.
+///
+/// Opening it touches only its directory and one small file; each shard is
+/// opened when it is first needed. After a fork, the child may go on using it:
+/// it opens the shards anew.
+#[derive(Debug)]
+pub struct Spool {
+    database: Database,
+    shards: Vec<Option<Box<Shard>>>,
+    process: u32,
+    damaged: u64,
+}
+
+impl Spool {
+    /// Opens the database in `spool_directory`, in its directory `exirate`;
+    /// makes it where there is none.
+    ///
+    /// # Errors
+    /// The directory or the file that holds the key cannot be used.
+    pub fn open(spool_directory: &Path, options: Options) -> Result<Self, SpoolError> {
+        Database::open(spool_directory, options, true).map(Self::new)
+    }
+
+    /// Opens the database in `spool_directory` for reading only: it creates
+    /// nothing, repairs nothing, and needs no permission to write.
+    ///
+    /// # Errors
+    /// There is no database, or it cannot be read.
+    pub fn open_existing(spool_directory: &Path, options: Options) -> Result<Self, SpoolError> {
+        Database::open(spool_directory, options, false).map(Self::new)
+    }
+
+    fn new(database: Database) -> Self {
+        let shards = std::iter::repeat_with(|| None).take(SHARDS).collect();
+        Self { database, shards, process: fork::process(), damaged: 0 }
+    }
+
+    /// The database's directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.database.path
+    }
+
+    /// How many damaged records this has met; each was dropped alone.
+    #[must_use]
+    pub fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    /// Takes what the administrator should know of: damage that was found, and
+    /// what was done about it. One sentence each, at most 16.
+    pub fn take_incidents(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.database.incidents)
+    }
+
+    /// Looks at what is remembered of `key`, changing nothing: as
+    /// [`Store::update`], for a database open for reading only as well.
+    ///
+    /// # Errors
+    /// The database could not be used; then `look` has not run.
+    pub fn peek<T>(
+        &mut self,
+        key: &[u8],
+        event: Option<&[u8]>,
+        look: impl FnOnce(Option<Remembered<'_>>, Option<Event>) -> T,
+    ) -> Result<T, SpoolError> {
+        self.after_fork()?;
+        let place = self.database.hashing.place(key);
+        let event = event.map(|text| self.database.hashing.event(text));
+        let mut look = Some(look);
+        let (result, damaged) = self.read_shard(place.shard, |shard: Option<&Body>| {
+            let lookup = shard.map(|body| (body, body.find(place, key)));
+            let remembered = lookup.as_ref().and_then(|(body, lookup)| {
+                lookup.record.and_then(|record| record.remembered(&body.map, body.seed))
+            });
+            let damaged = lookup.as_ref().map_or(0, |(_, lookup)| lookup.damaged);
+            (look.take().map(|look| look(remembered, event)), damaged)
+        })?;
+        self.damaged += damaged;
+        result.ok_or_else(|| self.unsettled(place.shard))
+    }
+
+    /// Drops what a child has inherited: a lock belongs to the open file that
+    /// it shares with its parent, so both would hold it at once.
+    fn after_fork(&mut self) -> Result<(), SpoolError> {
+        let process = fork::process();
+        if process != self.process {
+            self.shards.iter_mut().for_each(|shard| *shard = None);
+            self.database.reopen_directory()?;
+            self.process = process;
+        }
+        Ok(())
+    }
+
+    /// Takes a shard out of its place, opened where it was not.
+    fn take_shard(&mut self, number: u8) -> Result<Option<Box<Shard>>, SpoolError> {
+        match self.shards.get_mut(usize::from(number)).and_then(Option::take) {
+            Some(shard) => Ok(Some(shard)),
+            None => self.open_shard(number),
+        }
+    }
+
+    /// Opens a shard; gives up the others where the process may open no more
+    /// files.
+    #[cold]
+    fn open_shard(&mut self, number: u8) -> Result<Option<Box<Shard>>, SpoolError> {
+        match Shard::open(&mut self.database, number) {
+            Err(SpoolError::Io { source, .. })
+                if source.raw_os_error() == Some(libc::EMFILE)
+                    && self.shards.iter().any(Option::is_some) =>
+            {
+                self.shards.iter_mut().for_each(|shard| *shard = None);
+                Shard::open(&mut self.database, number)
+            }
+            result => result,
+        }
+    }
+
+    /// Puts a shard back into its place.
+    fn put_shard(&mut self, shard: Box<Shard>) {
+        if let Some(place) = self.shards.get_mut(usize::from(shard.body.number)) {
+            *place = Some(shard);
+        }
+    }
+
+    /// The error that says that a shard would not stay the same.
+    fn unsettled(&self, number: u8) -> SpoolError {
+        SpoolError::Unsettled { path: self.database.path_of(&shard_name(number)) }
+    }
+
+    /// The error of a system call on a shard.
+    fn shard_error(&self, action: &'static str, number: u8, source: io::Error) -> SpoolError {
+        SpoolError::io(action, &self.database.path_of(&shard_name(number)))(source)
+    }
+
+    /// Rebuilds a locked shard. Unless `patient`, growth waits for nobody.
+    fn rebuild(
+        &mut self,
+        body: &mut Body,
+        reason: Reason,
+        patient: bool,
+    ) -> Result<Outcome, SpoolError> {
+        let (seconds, micros) = clock::now();
+        let now = Timestamp { seconds, micros };
+        rebuild::rebuild(&mut self.database, body, reason, now, patient)
+    }
+
+    /// Rebuilds a locked shard where that is due. True where it was, so that
+    /// it must be opened again; a failure is kept for when there is no way on.
+    #[inline]
+    fn rebuild_if_due(
+        &mut self,
+        body: &mut Body,
+        lookup: &Lookup,
+        unique: bool,
+        failure: &mut Option<SpoolError>,
+    ) -> bool {
+        // A plain record that is there needs no room, unless it is to get a
+        // filter.
+        let plain = lookup.record.is_some_and(|record| record.filter_bytes.is_none());
+        if plain && !unique && !lookup.index_damaged {
+            return false;
+        }
+        let Some((reason, full)) = due(body, lookup) else { return false };
+        // On a full disk it would fail at every check.
+        let second = clock::coarse_seconds();
+        if body.rebuild_failed == second && !full {
+            return false;
+        }
+        match self.rebuild(body, reason, full) {
+            Ok(Outcome::Replaced) => true,
+            Ok(Outcome::Postponed) => false,
+            Err(error) => {
+                body.rebuild_failed = second;
+                *failure = Some(error);
+                false
+            }
+        }
+    }
+}
+
+/// Why a shard should be rebuilt now, if it should, and whether it has no room
+/// left without that.
+fn due(body: &Body, lookup: &Lookup) -> Option<(Reason, bool)> {
+    if lookup.index_damaged {
+        return Some((Reason::Damage("its index is damaged"), false));
+    }
+    let (Some(live), Some(dead)) = (body.sealed(LIVE), body.sealed(DEAD)) else {
+        return Some((Reason::Damage("its counts are damaged"), false));
+    };
+    let used = body.heap_end().unwrap_or(0).saturating_sub(body.heap_start) as u64;
+    let entries = live.saturating_add(1);
+    let capacity = body.capacity as u64;
+    let wasteful = dead > used / 2 && dead > DEAD_MIN;
+    let crowded = lookup.record.is_none() && entries > capacity / 5 * 4;
+    let full = crowded && entries > capacity / 20 * 19;
+    (crowded || wasteful).then_some((Reason::Growth, full))
+}
+
+impl Store for Spool {
+    type Error = SpoolError;
+
+    fn update<T>(
+        &mut self,
+        key: &[u8],
+        event: Option<&[u8]>,
+        decide: impl FnOnce(Option<Remembered<'_>>, Option<Event>) -> (T, Option<Change>),
+    ) -> Result<T, SpoolError> {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(SpoolError::KeyTooLong { bytes: key.len() });
+        }
+        if !self.database.writable {
+            return Err(SpoolError::ReadOnly { path: self.database.path.clone() });
+        }
+        self.after_fork()?;
+        let place = self.database.hashing.place(key);
+        let event = event.map(|text| self.database.hashing.event(text));
+        let number = place.shard;
+        let (mut decide, mut failure) = (Some(decide), None);
+        for _ in 0..ATTEMPTS {
+            // On every way out but the last, the shard is closed and will be
+            // opened again.
+            let Some(mut shard) = self.take_shard(number)? else { break };
+            let Shard { file, body } = &mut *shard;
+            let guard = self
+                .database
+                .lock(file, Kind::Exclusive, || self.database.path_of(&shard_name(number)))?;
+            let condition = body
+                .condition(file, &self.database)
+                .map_err(|source| self.shard_error("examine", number, source))?;
+            match condition {
+                Condition::Ready => {}
+                Condition::Stale => continue,
+                Condition::Damaged(what) => {
+                    self.rebuild(body, Reason::Damage(what), true)?;
+                    continue;
+                }
+            }
+            let lookup = body.find(place, key);
+            self.damaged += lookup.damaged;
+            if self.rebuild_if_due(body, &lookup, event.is_some(), &mut failure) {
+                continue;
+            }
+            let Some(decide) = decide.take() else { break };
+            let remembered =
+                lookup.record.and_then(|record| record.remembered(&body.map, body.seed));
+            if lookup.record.is_some() && remembered.is_none() {
+                self.damaged += 1;
+            }
+            let (result, change) = decide(remembered, event);
+            let done = match change {
+                None => Ok(()),
+                Some(change) => body.apply(file, place, key, &lookup, &change),
+            };
+            drop(guard);
+            self.put_shard(shard);
+            return match done {
+                Ok(()) => Ok(result),
+                Err(error) => {
+                    Err(failure.unwrap_or_else(|| error.into_error(&self.database, number)))
+                }
+            };
+        }
+        Err(self.unsettled(number))
+    }
+}

@@ -5,8 +5,14 @@
 //! remembered from now on; the store does the rest, and nothing of the record
 //! is changed when the closure asks for nothing.
 
+#[cfg(test)]
+pub(crate) mod conformance;
+mod memory;
+
 use crate::rate::Average;
 use crate::rate::bloom::Event;
+
+pub use memory::Memory;
 
 /// What a store remembers of one key.
 #[derive(Clone, Copy, Debug, PartialEq)]

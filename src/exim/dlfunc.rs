@@ -1,0 +1,251 @@
+//! The entry points for `${dlfunc{…/exirate.so}{FUNCTION}{ARGUMENT}…}`.
+
+use super::abi::{Status, Uschar};
+use super::host::Host;
+use super::info::{self, Field};
+use super::session::{DoorError, Session};
+use super::text::Buffer;
+use std::any::Any;
+use std::ffi::{CStr, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+/// Exim's own bound on the arguments of a dlfunc (`EXPAND_DLFUNC_MAX_ARGS`).
+const MOST_ARGUMENTS: usize = 8;
+
+/// What one Exim process keeps: Exim has one thread, the lock is for form.
+static DOOR: Mutex<Door> = Mutex::new(Door { session: None, answer: None });
+
+struct Door {
+    session: Option<Session>,
+    /// The text handed to Exim last; Exim copies it before it calls again.
+    answer: Option<Buffer>,
+}
+
+/// What a function answers.
+enum Answer {
+    Word(&'static CStr),
+    /// The text in the buffer.
+    Kept,
+    /// A text in Exim's own memory.
+    Exims(*const Uschar),
+}
+
+/// `${dlfunc{…}{ratelimit}{SPEC}}`: `yes` where the sender is at or over the
+/// limit of SPEC, `no` where it is under.
+///
+/// SPEC is `m / p / options / key`, as for Exim's own `ratelimit` condition.
+/// `$sender_rate`, `$sender_rate_limit` and `$sender_rate_period` are set. A
+/// wrong SPEC or an unusable database fails the expansion, and so defers the
+/// command that Exim is answering.
+///
+/// # Safety
+/// To be called by Exim as a dlfunc: `yield_` and `argv` as `local_scan.h`
+/// describes them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ratelimit(
+    yield_: *mut *const Uschar,
+    argc: c_int,
+    argv: *const *const Uschar,
+) -> c_int {
+    // SAFETY: what Exim hands over is passed on.
+    unsafe {
+        answer(yield_, argc, argv, |session, _, arguments| match arguments {
+            [spec] => Ok(Answer::Word(if session.ratelimit(spec)? { c"yes" } else { c"no" })),
+            _ => Err(wants_one("ratelimit", "SPEC", arguments.len())),
+        })
+    }
+}
+
+/// `${dlfunc{…}{ratelimit_info}{FIELD}}`: about the latest decision in this
+/// process.
+///
+/// | FIELD | text |
+/// |---|---|
+/// | `rate` | as `$sender_rate` |
+/// | `limit`, `period` | as written |
+/// | `key` | as written; tainted, as a client may have chosen it |
+/// | `mode` | `per_mail` and so on |
+/// | `over` | `yes` or `no` |
+/// | `count` | what the event counted as |
+/// | `remaining` | how many more events would pass right now, or `unlimited` |
+/// | `retry_after` | whole seconds until one more would pass, or `never` |
+///
+/// # Safety
+/// As for [`ratelimit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ratelimit_info(
+    yield_: *mut *const Uschar,
+    argc: c_int,
+    argv: *const *const Uschar,
+) -> c_int {
+    // SAFETY: what Exim hands over is passed on.
+    unsafe {
+        answer(yield_, argc, argv, |session, buffer, arguments| match arguments {
+            [field] => {
+                let field = info::field(session.latest.as_ref(), field)?;
+                present(&session.host, buffer, &field)
+            }
+            _ => Err(wants_one("ratelimit_info", "FIELD", arguments.len())),
+        })
+    }
+}
+
+fn wants_one(function: &str, argument: &str, given: usize) -> DoorError {
+    let text = format!(
+        "{function} takes exactly one argument, {argument}, but {given} were given \
+         (write ${{dlfunc{{FILE}}{{{function}}}{{{argument}}}}})"
+    );
+    DoorError::Usage(text.into())
+}
+
+/// Puts a field into words.
+fn present(host: &Host, buffer: &mut Buffer, field: &Field<'_>) -> Result<Answer, DoorError> {
+    match *field {
+        Field::Rate(rate) => buffer.keep_rate(rate),
+        Field::Whole(number) => buffer.keep_some(&format!("{number:.0}")),
+        Field::Size(number) => buffer.keep_some(&number.to_string()),
+        Field::Checked(text) if buffer.keep(text) => {}
+        Field::Checked(text) | Field::Unchecked(text) => {
+            let copy = host.tainted_copy(text).map(Answer::Exims);
+            return copy.ok_or(DoorError::Usage(
+                "ratelimit_info: this program has no memory for text that a client may have \
+                 chosen (store_get_3)"
+                    .into(),
+            ));
+        }
+    }
+    Ok(Answer::Kept)
+}
+
+/// The boundary: every call comes and goes here. A panic becomes one error of
+/// Exim's, and the next call starts afresh.
+///
+/// # Safety
+/// As for [`ratelimit`].
+unsafe fn answer(
+    yield_: *mut *const Uschar,
+    argc: c_int,
+    argv: *const *const Uschar,
+    function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, DoorError>,
+) -> c_int {
+    // Only a panic that got past this boundary could poison the lock.
+    let mut door = DOOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let Door { session, answer } = &mut *door;
+    let buffer = answer.get_or_insert_with(Buffer::new);
+    #[cfg(not(test))]
+    if session.is_none() {
+        // Panics are told to Exim, not to standard error: that may be a
+        // client's connection. This hook is our library's own, not Exim's.
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let mut arguments = [&[][..]; MOST_ARGUMENTS];
+        // SAFETY: Exim hands over `argc` NUL-terminated strings.
+        let arguments = unsafe { read_arguments(argc, argv, &mut arguments) };
+        function(session.get_or_insert_with(Session::begin), buffer, arguments)
+    }));
+    let host = session.as_ref().map(|session| &session.host);
+    let (text, status) = match result {
+        Ok(Ok(Answer::Word(word))) => (word.as_ptr(), Status::Ok),
+        Ok(Ok(Answer::Kept)) => (buffer.pointer(), Status::Ok),
+        Ok(Ok(Answer::Exims(text))) => (text, Status::Ok),
+        Ok(Err(error)) => (explain(host, buffer, &error.to_string()), Status::Fail),
+        Err(panic) => {
+            let text = format!("exirate: internal error: {}", panic_text(&*panic));
+            let text = explain(host, buffer, &text);
+            // Whatever state it is in, it is neither used nor dropped again.
+            std::mem::forget(session.take());
+            (text, Status::Error)
+        }
+    };
+    if !yield_.is_null() {
+        // SAFETY: Exim hands over the place where it wants the text.
+        unsafe { yield_.write(text) };
+    }
+    status as c_int
+}
+
+/// Reads Exim's arguments, without copying them.
+///
+/// # Safety
+/// `argv` holds `argc` NUL-terminated strings that live as long as the call.
+unsafe fn read_arguments<'a, 'b>(
+    argc: c_int,
+    argv: *const *const Uschar,
+    arguments: &'b mut [&'a [u8]; MOST_ARGUMENTS],
+) -> &'b [&'a [u8]] {
+    let count =
+        if argv.is_null() { 0 } else { usize::try_from(argc).unwrap_or(0).min(MOST_ARGUMENTS) };
+    for (n, argument) in arguments[..count].iter_mut().enumerate() {
+        // SAFETY: by this function's contract; a NULL is taken for "".
+        unsafe {
+            let text = *argv.add(n);
+            if !text.is_null() {
+                *argument = CStr::from_ptr(text).to_bytes();
+            }
+        }
+    }
+    &arguments[..count]
+}
+
+/// A text for Exim that says what went wrong: in its own memory where it has
+/// some, else as far as there is room in ours.
+fn explain(host: Option<&Host>, buffer: &mut Buffer, text: &str) -> *const Uschar {
+    if let Some(copy) = host.and_then(|host| host.tainted_copy(text.as_bytes())) {
+        return copy;
+    }
+    buffer.keep_some(text);
+    buffer.pointer()
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(
+        arguments: &[&CStr],
+        function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, DoorError>,
+    ) -> (c_int, String) {
+        let arguments: Vec<_> = arguments.iter().map(|a| a.as_ptr()).collect();
+        let mut text = std::ptr::null();
+        let argc = c_int::try_from(arguments.len()).unwrap();
+        // SAFETY: the arguments are NUL-terminated and outlive the call, and
+        // the text that comes back is a buffer's or a literal.
+        unsafe {
+            let status = answer(&raw mut text, argc, arguments.as_ptr(), function);
+            (status, CStr::from_ptr(text).to_str().unwrap().to_owned())
+        }
+    }
+
+    #[test]
+    fn a_panic_is_one_error_and_the_next_call_works() {
+        let (status, text) = call(&[], |_, _, _| panic!("by {}", "design"));
+        assert_eq!((status, &*text), (3, "exirate: internal error: by design"));
+        let (status, text) = call(&[c"a", c"b"], |_, buffer, arguments| {
+            buffer.keep(arguments[1]);
+            Ok(Answer::Kept)
+        });
+        assert_eq!((status, &*text), (0, "b"));
+    }
+
+    #[test]
+    fn what_exim_never_does_is_harmless() {
+        let twelve = [c"x"; 12];
+        let (status, text) =
+            call(&twelve, |_, _, arguments| Err(wants_one("f", "A", arguments.len())));
+        assert_eq!(status, 2);
+        assert_eq!(
+            text,
+            "f takes exactly one argument, A, but 8 were given (write ${dlfunc{FILE}{f}{A}})"
+        );
+        // SAFETY: neither pointer is used when it is null.
+        let status = unsafe { ratelimit(std::ptr::null_mut(), 3, std::ptr::null()) };
+        assert_eq!(status, 2);
+    }
+}

@@ -1,0 +1,78 @@
+//! The functions and variables that the Exim around us exports.
+
+use super::abi::{ExpandString, ExpandString2, GET_TAINTED, StoreGet3, Uschar};
+use libloading::os::unix::Library;
+use std::ffi::{CStr, c_void};
+
+/// The program that loaded this library.
+pub(super) struct Host {
+    symbols: Library,
+    expand: Option<Expand>,
+    store_get: Option<StoreGet3>,
+}
+
+#[derive(Clone, Copy)]
+enum Expand {
+    Classic(ExpandString),
+    Second(ExpandString2),
+}
+
+impl Host {
+    /// Looks around in the running program.
+    pub(super) fn find() -> Self {
+        let symbols = Library::this();
+        // SAFETY: the types are those of local_scan.h, the API that Exim
+        // exports under these names; a program that has them is Exim.
+        let expand = unsafe {
+            symbols.get::<ExpandString>(b"expand_string\0").map(|f| Expand::Classic(*f)).or_else(
+                |_| symbols.get::<ExpandString2>(b"expand_string_2\0").map(|f| Expand::Second(*f)),
+            )
+        };
+        // SAFETY: as above.
+        let store_get = unsafe { symbols.get::<StoreGet3>(b"store_get_3\0").map(|f| *f) };
+        Self { expand: expand.ok(), store_get: store_get.ok(), symbols }
+    }
+
+    /// The address of the exported variable `name` (NUL-terminated).
+    pub(super) fn variable<T>(&self, name: &CStr) -> Option<*mut T> {
+        // SAFETY: a data symbol's address is only taken here; whoever reads
+        // through it names the fact that makes `T` its type.
+        let symbol = unsafe { self.symbols.get::<*mut T>(name.to_bytes_with_nul()) };
+        symbol.ok().map(|s| s.into_raw().cast::<T>()).filter(|p| !p.is_null())
+    }
+
+    /// What Exim expands `text` to, which must have no side effects; `None`
+    /// where it fails.
+    pub(super) fn expand(&self, text: &CStr) -> Option<Vec<u8>> {
+        // SAFETY: the text is NUL-terminated and only read. Exim's expansion
+        // returns NULL or a NUL-terminated string in its own store, which
+        // lives at least until control returns to Exim.
+        unsafe {
+            let expanded = match self.expand? {
+                Expand::Classic(expand) => expand(text.as_ptr()),
+                Expand::Second(expand) => expand(text.as_ptr(), std::ptr::null_mut()),
+            };
+            (!expanded.is_null()).then(|| CStr::from_ptr(expanded).to_bytes().to_vec())
+        }
+    }
+
+    /// A copy of `text` in Exim's tainted memory, for text that a client may
+    /// have written: Exim refuses to use it as a file name or a command.
+    ///
+    /// `None` where this host offers no such memory.
+    pub(super) fn tainted_copy(&self, text: &[u8]) -> Option<*const Uschar> {
+        let size = i32::try_from(text.len() + 1).ok()?;
+        // SAFETY: store_get_3 returns `size` writable bytes or does not
+        // return; they live as long as Exim's current message.
+        unsafe {
+            let memory: *mut c_void = self.store_get?(size, GET_TAINTED, c"exirate".as_ptr(), 0);
+            if memory.is_null() {
+                return None;
+            }
+            let bytes = memory.cast::<u8>();
+            std::ptr::copy_nonoverlapping(text.as_ptr(), bytes, text.len());
+            *bytes.add(text.len()) = 0;
+            Some(bytes.cast_const().cast())
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! `ratelimit_info{FIELD}`: the latest decision of this process.
+
+use super::session::{DoorError, Latest};
+use crate::rate::Wait;
+
+/// The fields there are, for the error that lists them.
+const FIELDS: &str = "rate, limit, period, key, mode, over, count, remaining, retry_after";
+
+/// What a field holds.
+#[derive(Debug, PartialEq)]
+pub(super) enum Field<'a> {
+    /// A rate, printed as `$sender_rate` is.
+    Rate(f64),
+    /// A text that was found to be a number, a time or a word.
+    Checked(&'a [u8]),
+    /// A text that may say anything: the key.
+    Unchecked(&'a [u8]),
+    /// Whole events or seconds.
+    Whole(f64),
+    /// A size, as short as it can be written.
+    Size(f64),
+}
+
+/// The field called `name` of the latest decision.
+pub(super) fn field<'a>(latest: Option<&'a Latest>, name: &[u8]) -> Result<Field<'a>, DoorError> {
+    let name = name.trim_ascii();
+    let Some(latest) = latest else {
+        return known(name).and(Err(DoorError::Usage(
+            "ratelimit_info: no rate has been computed in this process yet; \
+             it tells about the latest ${dlfunc{…}{ratelimit}{…}}"
+                .into(),
+        )));
+    };
+    let decision = &latest.decision;
+    Ok(match name {
+        b"rate" => Field::Rate(decision.rate),
+        b"limit" => Field::Checked(&latest.limit_text),
+        b"period" => Field::Checked(&latest.period_text),
+        b"key" => Field::Unchecked(&latest.key),
+        b"mode" => Field::Checked(latest.mode.word().as_bytes()),
+        b"over" => Field::Checked(if decision.over { b"yes" } else { b"no" }),
+        b"count" => Field::Size(decision.count),
+        b"remaining" if decision.remaining().is_infinite() => Field::Checked(b"unlimited"),
+        b"remaining" => Field::Whole(decision.remaining()),
+        b"retry_after" => match decision.retry_after() {
+            Wait::Seconds(seconds) => Field::Whole(seconds.ceil()),
+            Wait::Never => Field::Checked(b"never"),
+        },
+        _ => return known(name).and(Err(unknown(name))),
+    })
+}
+
+fn known(name: &[u8]) -> Result<(), DoorError> {
+    let known = FIELDS.split(", ").any(|field| field.as_bytes() == name);
+    if known { Ok(()) } else { Err(unknown(name)) }
+}
+
+fn unknown(name: &[u8]) -> DoorError {
+    let name = name[..name.len().min(40)].escape_ascii();
+    DoorError::Usage(format!("ratelimit_info: unknown field \"{name}\" (one of: {FIELDS})").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Decision, Trace};
+    use crate::rate::{Average, Timestamp};
+    use crate::spec::Mode;
+
+    /// Three events of one, just now, against a limit of five an hour.
+    fn latest() -> Latest {
+        let at = Timestamp { seconds: 1_000_000, micros: 0 };
+        let decision = Decision {
+            rate: 3.0,
+            over: false,
+            limit: 5.0,
+            period: 3600.0,
+            count: 1.0,
+            next_count: 1.0,
+            at,
+            kept: Some(Average { at, rate: 3.0 }),
+            trace: Trace::default(),
+        };
+        Latest {
+            decision,
+            mode: Mode::PerRcpt,
+            key: b"alice@example.org".to_vec(),
+            limit_text: b"5".to_vec(),
+            period_text: b"1h".to_vec(),
+        }
+    }
+
+    #[test]
+    fn every_field_is_told() {
+        let latest = latest();
+        for (name, told) in [
+            ("rate", Field::Rate(3.0)),
+            ("limit", Field::Checked(b"5")),
+            ("period", Field::Checked(b"1h")),
+            ("key", Field::Unchecked(b"alice@example.org")),
+            ("mode", Field::Checked(b"per_rcpt")),
+            ("over", Field::Checked(b"no")),
+            ("count", Field::Size(1.0)),
+            ("remaining", Field::Whole(2.0)),
+            (" retry_after ", Field::Whole(0.0)),
+        ] {
+            assert_eq!(field(Some(&latest), name.as_bytes()).unwrap(), told);
+            assert!(FIELDS.split(", ").any(|f| f == name.trim()));
+        }
+    }
+
+    #[test]
+    fn no_wait_helps_an_event_as_large_as_the_limit() {
+        let mut latest = latest();
+        latest.decision.next_count = 5.0;
+        assert_eq!(field(Some(&latest), b"retry_after").unwrap(), Field::Checked(b"never"));
+        assert_eq!(field(Some(&latest), b"remaining").unwrap(), Field::Whole(0.0));
+        latest.decision.next_count = 0.0;
+        assert_eq!(field(Some(&latest), b"remaining").unwrap(), Field::Checked(b"unlimited"));
+    }
+
+    #[test]
+    fn errors_name_what_there_is() {
+        let there_is = latest();
+        let error = |latest, name: &[u8]| field(latest, name).unwrap_err().to_string();
+        let unknown = error(Some(&there_is), b"ra\nte");
+        assert_eq!(
+            unknown,
+            "ratelimit_info: unknown field \"ra\\nte\" (one of: rate, limit, period, key, mode, \
+             over, count, remaining, retry_after)"
+        );
+        assert!(error(None, b"rates").contains("unknown field \"rates\""));
+        assert!(error(None, b"rate").contains("no rate has been computed in this process yet"));
+    }
+}

@@ -1,0 +1,137 @@
+//! Telling whether a command or a message is still the same.
+//!
+//! Exim unsets some variables whenever a run of an ACL ends, and some whenever
+//! a message is over. Where such a variable is unset, an empty string of our
+//! own is put there, which no expansion can tell from unset. As long as one of
+//! them is found again, the event has not happened in between; when none is,
+//! it may have, and the safe answer is that it has: then everything counts.
+
+use super::abi::Uschar;
+use super::variables::Source;
+use std::ffi::CStr;
+use std::ptr::NonNull;
+
+/// Empty strings that mark, each at an address of its own. Every event takes
+/// the next one: Exim may keep a copy of a mark and put it back when its time
+/// is over (the address data of a verified sender, say).
+static BLANKS: [u8; 4096] = [0; 4096];
+
+/// Variables that Exim unsets at the same event.
+pub(super) struct Marks {
+    addresses: Vec<NonNull<*const Uschar>>,
+    current: usize,
+}
+
+impl Marks {
+    /// Unset at the end of every run of an ACL (`acl_check`).
+    pub(super) fn of_command(source: &Source<'_>) -> Self {
+        Self::find(
+            source,
+            &[
+                (c"sender_address_data", c"$sender_address_data"),
+                (c"deliver_address_data", c"$address_data"),
+                (c"deliver_domain_data", c"$domain_data"),
+            ],
+        )
+    }
+
+    /// Unset at the end of every message, and at RSET, EHLO and the like
+    /// (`smtp_reset`).
+    pub(super) fn of_message(source: &Source<'_>) -> Self {
+        Self::find(
+            source,
+            &[(c"dnslist_domain", c"$dnslist_domain"), (c"dnslist_matched", c"$dnslist_matched")],
+        )
+    }
+
+    fn find(source: &Source<'_>, names: &[(&CStr, &CStr)]) -> Self {
+        let find = |(symbol, expansion): &(&CStr, &CStr)| source.pointer(symbol, expansion);
+        Self { addresses: names.iter().filter_map(find).collect(), current: 0 }
+    }
+
+    fn mark(&self) -> *const Uschar {
+        (&raw const BLANKS[self.current % BLANKS.len()]).cast()
+    }
+
+    /// Whether the event has not happened since [`Marks::set`].
+    pub(super) fn stand(&self) -> bool {
+        // SAFETY: the addresses are those of `uschar *` variables of Exim's,
+        // by their symbols or by their entries in the checked table.
+        self.addresses.iter().any(|address| unsafe { address.read() } == self.mark())
+    }
+
+    /// Takes note that the event has happened, or may have: no mark stands.
+    pub(super) fn renew(&mut self) {
+        self.current = (self.current + 1) % BLANKS.len();
+    }
+
+    /// Marks every variable that is unset.
+    pub(super) fn set(&self) {
+        let blanks = BLANKS.as_ptr_range();
+        for address in &self.addresses {
+            // SAFETY: as above; Exim only expands these variables, or sets
+            // them anew, and BLANKS lives as long as this library is loaded,
+            // which Exim never unloads.
+            unsafe {
+                let text = address.read();
+                if text.is_null() || blanks.contains(&text.cast()) {
+                    address.write(self.mark());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `test` on the marks in two variables of a small Exim.
+    fn with_marks(test: impl FnOnce(&mut Marks, &mut dyn FnMut(usize, *const Uschar))) {
+        let mut variables = [std::ptr::null::<Uschar>(); 2];
+        let first = NonNull::new((&raw mut variables).cast::<*const Uschar>()).unwrap();
+        // SAFETY: the second element of the array of two.
+        let addresses = vec![first, unsafe { first.add(1) }];
+        let mut marks = Marks { addresses: addresses.clone(), current: 0 };
+        // SAFETY: the array outlives the closure.
+        test(&mut marks, &mut |n, text| unsafe { addresses[n].write(text) });
+    }
+
+    #[test]
+    fn one_mark_is_enough() {
+        with_marks(|marks, write| {
+            assert!(!marks.stand());
+            marks.set();
+            assert!(marks.stand());
+            write(0, c"data".as_ptr());
+            assert!(marks.stand());
+            write(1, std::ptr::null());
+            assert!(!marks.stand());
+            marks.renew();
+            marks.set();
+            assert!(marks.stand());
+        });
+    }
+
+    #[test]
+    fn a_mark_that_comes_back_later_is_not_believed() {
+        with_marks(|marks, write| {
+            marks.set();
+            let old = marks.mark();
+            write(0, std::ptr::null());
+            write(1, std::ptr::null());
+            marks.renew();
+            write(0, old);
+            assert!(!marks.stand());
+            marks.set();
+            assert!(marks.stand());
+        });
+    }
+
+    #[test]
+    fn without_variables_nothing_stands() {
+        let marks = Marks { addresses: Vec::new(), current: 0 };
+        marks.set();
+        assert!(!marks.stand());
+    }
+}

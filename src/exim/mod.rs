@@ -1,0 +1,30 @@
+//! The only door to Exim.
+//!
+//! Exim loads this library with `${dlfunc{…/exirate.so}{ratelimit}{SPEC}}` and
+//! calls the C functions in [`dlfunc`]. Everything that knows of Exim's memory
+//! is below here, from the outside in:
+//!
+//! - [`dlfunc`]: the entry points, behind the one boundary that catches panics
+//! - `session`: what this process remembers between calls
+//! - `context`, `memory`, `marks`: where in Exim a call stands, what was
+//!   answered before, and whether that is still the same command or message
+//! - `variables`, `table`: reading and setting Exim's own variables
+//! - `host`: the functions Exim exports, `abi`: its constants and types
+//!
+//! In the host there are no threads, no signals, no environment and no waiting
+//! without a deadline.
+
+#![allow(unsafe_code)]
+
+mod abi;
+mod context;
+pub mod dlfunc;
+mod host;
+mod info;
+mod marks;
+mod memory;
+mod rate_variables;
+mod session;
+mod table;
+mod text;
+mod variables;

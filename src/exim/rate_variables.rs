@@ -1,0 +1,105 @@
+//! Setting `$sender_rate`, `$sender_rate_limit` and `$sender_rate_period`.
+
+use super::abi::Uschar;
+use super::host::Host;
+use super::text::Buffer;
+use super::variables::Source;
+use std::ptr::NonNull;
+
+/// What becomes of one of the variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Setting<'a> {
+    /// It stays as it is.
+    Leave,
+    /// It is unset.
+    Unset,
+    /// It is set to a text that was found to be a number or a time.
+    Checked(&'a [u8]),
+    /// It is set to a text that may say anything, and so must be tainted.
+    Unchecked(&'a [u8]),
+}
+
+/// The three variables, and the memory behind our values of them.
+pub(super) struct RateVariables {
+    addresses: Option<[NonNull<*const Uschar>; 3]>,
+    rate: Buffer,
+    limit: Buffer,
+    period: Buffer,
+}
+
+impl RateVariables {
+    /// Finds the variables, and tries them once: where Exim does not see what
+    /// is set there, the old values are put back and they are left alone.
+    pub(super) fn find(source: &Source<'_>) -> Self {
+        let (rate, limit, period) = (Buffer::new(), Buffer::new(), Buffer::new());
+        let mut found = Self { addresses: None, rate, limit, period };
+        let addresses = (
+            source.pointer(c"sender_rate", c"$sender_rate"),
+            source.pointer(c"sender_rate_limit", c"$sender_rate_limit"),
+            source.pointer(c"sender_rate_period", c"$sender_rate_period"),
+        );
+        if let (Some(rate), Some(limit), Some(period)) = addresses {
+            let addresses = [rate, limit, period];
+            found.addresses = found.settable(source.host, addresses).then_some(addresses);
+        }
+        found
+    }
+
+    fn settable(&mut self, host: &Host, addresses: [NonNull<*const Uschar>; 3]) -> bool {
+        let buffers = [&mut self.rate, &mut self.limit, &mut self.period];
+        // SAFETY: see `write`.
+        let before = addresses.map(|address| unsafe { address.read() });
+        for ((address, buffer), probe) in addresses.iter().zip(buffers).zip(["a", "b", "c"]) {
+            buffer.keep(probe.as_bytes());
+            write(*address, buffer.pointer());
+        }
+        let seen = host.expand(c"$sender_rate/$sender_rate_limit/$sender_rate_period");
+        for (address, text) in addresses.into_iter().zip(before) {
+            write(address, text);
+        }
+        seen.as_deref() == Some(b"a/b/c")
+    }
+
+    /// Whether `$sender_rate` still is what was set here last. Exim unsets it
+    /// between messages.
+    pub(super) fn rate_is_ours(&self) -> bool {
+        // SAFETY: see `write`.
+        self.addresses.is_some_and(|[rate, ..]| unsafe { rate.read() } == self.rate.pointer())
+    }
+
+    /// Sets `$sender_rate`; `None` unsets it, as Exim does when its database
+    /// is not available.
+    pub(super) fn set_rate(&mut self, rate: Option<f64>) {
+        let Some([address, ..]) = self.addresses else { return };
+        let Some(rate) = rate else { return write(address, std::ptr::null()) };
+        self.rate.keep_rate(rate);
+        write(address, self.rate.pointer());
+    }
+
+    /// Sets `$sender_rate_limit` and `$sender_rate_period`.
+    pub(super) fn set_texts(&mut self, host: &Host, limit: Setting<'_>, period: Setting<'_>) {
+        let Some([_, limit_address, period_address]) = self.addresses else { return };
+        for (setting, address, buffer) in
+            [(limit, limit_address, &mut self.limit), (period, period_address, &mut self.period)]
+        {
+            match setting {
+                Setting::Leave => {}
+                Setting::Unset => write(address, std::ptr::null()),
+                Setting::Checked(text) if text == buffer.text() || buffer.keep(text) => {
+                    write(address, buffer.pointer());
+                }
+                Setting::Checked(text) | Setting::Unchecked(text) => {
+                    write(address, host.tainted_copy(text).unwrap_or(std::ptr::null()));
+                }
+            }
+        }
+    }
+}
+
+fn write(address: NonNull<*const Uschar>, text: *const Uschar) {
+    // SAFETY: the address is that of a `uschar *` variable of Exim's, by its
+    // symbol or by its entry in the checked table; Exim only expands it. The
+    // text is NULL, in a buffer of ours that is never freed, or in Exim's own
+    // message store, which Exim unsets these variables before it resets.
+    unsafe { address.write(text) }
+}

@@ -1,0 +1,229 @@
+//! What this process remembers between calls, and the one way through a call.
+
+use super::context::{self, Acls};
+use super::host::Host;
+use super::marks::Marks;
+use super::memory::Memory;
+use super::rate_variables::{RateVariables, Setting};
+use super::table::Tables;
+use super::variables::{Source, Variables};
+use crate::engine::{self, Decision};
+use crate::spec::{Context, Mode, Place, Request, Spec, SpecError, Variable};
+use crate::spool::{Options, Spool, SpoolError};
+use crate::sys::{clock, fork};
+use std::borrow::Cow;
+use std::fmt;
+use std::path::Path;
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(super) enum DoorError {
+    /// The call itself is wrong.
+    Usage(Cow<'static, str>),
+    /// The spec is wrong.
+    Spec(SpecError),
+    /// The spool database cannot be used.
+    Database(SpoolError),
+    /// Exim does not say where its spool directory is.
+    NoSpoolDirectory,
+}
+
+impl fmt::Display for DoorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) => f.write_str(text),
+            Self::Spec(error) => error.fmt(f),
+            // Exim's own words for it come first.
+            Self::Database(error) => write!(f, "ratelimit database not available: {error}"),
+            Self::NoSpoolDirectory => f.write_str(
+                "ratelimit database not available: this program does not tell its spool_directory",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DoorError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Spec(error) => Some(error),
+            Self::Database(error) => Some(error),
+            Self::Usage(_) | Self::NoSpoolDirectory => None,
+        }
+    }
+}
+
+/// The latest decision of this process, for `ratelimit_info`.
+pub(super) struct Latest {
+    pub(super) decision: Decision,
+    pub(super) mode: Mode,
+    /// The key as the administrator wrote it, or the default key.
+    pub(super) key: Vec<u8>,
+    pub(super) limit_text: Vec<u8>,
+    pub(super) period_text: Vec<u8>,
+}
+
+/// Everything that outlives a call.
+pub(super) struct Session {
+    pub(super) host: Host,
+    pub(super) latest: Option<Latest>,
+    variables: Variables,
+    acls: Acls,
+    rate_variables: RateVariables,
+    command_marks: Marks,
+    message_marks: Marks,
+    memory: Memory,
+    /// The RCPT command that was answered last, by its number in its message.
+    recipient: Option<i64>,
+    /// The process that the answers in memory are of.
+    process: u32,
+    spool: Option<Spool>,
+}
+
+// SAFETY: the addresses in it are those of Exim's global variables, which are
+// the same in every thread; Exim, whose only thread calls us, does not touch
+// them during a call.
+unsafe impl Send for Session {}
+
+impl Session {
+    pub(super) fn begin() -> Self {
+        let host = Host::find();
+        let tables = Tables::find();
+        let source = Source { host: &host, tables: &tables };
+        Self {
+            latest: None,
+            variables: Variables::find(&source),
+            acls: Acls::find(&source),
+            rate_variables: RateVariables::find(&source),
+            command_marks: Marks::of_command(&source),
+            message_marks: Marks::of_message(&source),
+            memory: Memory::default(),
+            recipient: None,
+            process: fork::process(),
+            spool: None,
+            host,
+        }
+    }
+
+    /// Answers one check: whether the sender is at or over the limit.
+    pub(super) fn ratelimit(&mut self, text: &[u8]) -> Result<bool, DoorError> {
+        let parsed = Spec::parse(text);
+        self.show_texts(&parsed);
+        let spec = parsed.map_err(DoorError::Spec)?;
+        let place = context::place(&self.host, &self.variables, &self.acls);
+        let request = self.request(&spec, place).map_err(DoorError::Spec)?;
+        self.forget_what_is_over(place);
+        let decision = match self.memory.recall(request.scope, &request.key) {
+            Some(before) => before.against(request.limit),
+            None => self.decide(&request)?,
+        };
+        self.rate_variables.set_rate(Some(decision.rate));
+        self.command_marks.set();
+        self.message_marks.set();
+        self.remember(&spec, request, decision);
+        Ok(decision.over)
+    }
+
+    /// Shows limit and period as Exim does: as soon as they are read, and
+    /// whether or not they are any good.
+    fn show_texts(&mut self, parsed: &Result<Spec<'_>, SpecError>) {
+        let (limit, period) = match parsed {
+            Ok(spec) => (Setting::Checked(spec.limit_text()), Setting::Checked(spec.period_text())),
+            Err(error) => {
+                let limit = error.limit_text().map_or(Setting::Unset, Setting::Unchecked);
+                let period = match error.period_text() {
+                    Variable::Untouched => Setting::Leave,
+                    Variable::Unset => Setting::Unset,
+                    Variable::Set(text) => Setting::Unchecked(text),
+                };
+                (limit, period)
+            }
+        };
+        self.rate_variables.set_texts(&self.host, limit, period);
+    }
+
+    fn request(&self, spec: &Spec<'_>, place: Place) -> Result<Request, SpecError> {
+        let (host, variables) = (&self.host, &self.variables);
+        let host_address = variables.sender_host_address.read(host);
+        let local_part = variables.local_part.read(host);
+        let domain = variables.domain.read(host);
+        let recipients = variables.recipients_count.read(host).unwrap_or(0);
+        let message_size = variables.message_size.read(host);
+        spec.request(&Context {
+            place,
+            host_address: host_address.as_deref(),
+            recipients: u32::try_from(recipients).unwrap_or(0),
+            message_size: message_size.and_then(|bytes| u64::try_from(bytes).ok()),
+            local_part: local_part.as_deref().unwrap_or_default(),
+            domain: domain.as_deref().unwrap_or_default(),
+        })
+    }
+
+    /// Forgets the answers that do not hold any more; in doubt, too.
+    fn forget_what_is_over(&mut self, place: Place) {
+        let same_process = self.process == fork::process();
+        if !same_process {
+            self.process = fork::process();
+            self.memory.new_connection();
+        }
+        let same_message =
+            same_process && (self.rate_variables.rate_is_ours() || self.message_marks.stand());
+        if !same_message {
+            self.memory.new_message();
+            self.message_marks.renew();
+        }
+        // Within a message, RCPT commands can be told apart by their number.
+        let recipient = match place {
+            Place::Rcpt => self.variables.rcpt_count.read(&self.host),
+            _ => None,
+        };
+        let same_recipient = recipient.is_some() && recipient == self.recipient;
+        if !(same_message && (same_recipient || self.command_marks.stand())) {
+            self.memory.new_command();
+            self.command_marks.renew();
+        }
+        self.recipient = recipient;
+    }
+
+    fn decide(&mut self, request: &Request) -> Result<Decision, DoorError> {
+        let decided = self.spool().and_then(|spool| {
+            engine::decide(spool, request, || clock::now().into()).map_err(DoorError::Database)
+        });
+        if decided.is_err() {
+            self.rate_variables.set_rate(None);
+        }
+        decided
+    }
+
+    fn spool(&mut self) -> Result<&mut Spool, DoorError> {
+        match &mut self.spool {
+            Some(spool) => Ok(spool),
+            none => {
+                use std::os::unix::ffi::OsStrExt;
+                let directory = self.variables.spool_directory.read(&self.host);
+                let directory = directory.ok_or(DoorError::NoSpoolDirectory)?;
+                let directory = Path::new(std::ffi::OsStr::from_bytes(&directory));
+                let spool = Spool::open(directory, Options::default());
+                Ok(none.insert(spool.map_err(DoorError::Database)?))
+            }
+        }
+    }
+
+    fn remember(&mut self, spec: &Spec<'_>, request: Request, decision: Decision) {
+        let latest = self.latest.get_or_insert_with(|| Latest {
+            decision,
+            mode: request.mode,
+            key: Vec::new(),
+            limit_text: Vec::new(),
+            period_text: Vec::new(),
+        });
+        latest.decision = decision;
+        latest.mode = request.mode;
+        latest.key.clear();
+        latest.key.extend_from_slice(request.written_key());
+        latest.limit_text.clear();
+        latest.limit_text.extend_from_slice(spec.limit_text());
+        latest.period_text.clear();
+        latest.period_text.extend_from_slice(spec.period_text());
+        self.memory.keep(request.scope, request.key, decision);
+    }
+}

@@ -1,0 +1,354 @@
+//! Exim's own tables, found in the running program.
+//!
+//! Stock builds do not export `sender_rate`, but their table of expansion
+//! variables knows where it is, and the table of main options knows which ACLs
+//! are configured. Both are arrays of `{const char *name; int type; void
+//! *value}`, sorted by name, in the main program's writable data. Nothing is
+//! believed that does not look exactly so: names are read only from the
+//! program's read-only segments, and a table counts only if it holds the
+//! entries that make it the one looked for.
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+
+/// Words in one entry: name, type (and padding), value.
+const ENTRY: usize = 3;
+/// Both tables have far more entries than this, so looking at one place in
+/// `STRIDE` words cannot miss them.
+const STRIDE: usize = 64 * ENTRY;
+/// The longest name that is believed to be one.
+const LONGEST_NAME: usize = 63;
+/// Types are small numbers, with flags above them in the table of options.
+const MOST_TYPES: usize = 1 << 16;
+
+/// The two tables, in the main program's memory.
+pub(super) struct Tables {
+    program: Program,
+    variables: Option<Place>,
+    options: Option<Place>,
+}
+
+/// Where a table is: in which segment, and its words there.
+struct Place {
+    segment: usize,
+    entries: Range<usize>,
+}
+
+/// One entry: what type a value has and where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    /// Exim's number of the type; only comparing two of them means something.
+    pub(super) kind: usize,
+    /// The address of the value, in the program's writable memory.
+    pub(super) value: usize,
+}
+
+impl Tables {
+    /// Searches the main program.
+    pub(super) fn find() -> Self {
+        let program = Program::main().unwrap_or_default();
+        let mut tables = Self { program, variables: None, options: None };
+        let program = &tables.program;
+        for segment in 0..program.writable.len() {
+            let name_at = |address| program.name(address);
+            search(program.words(segment), &name_at, &mut |words, run| {
+                if holds_sender_rate(words, run, &name_at) {
+                    tables.variables = Some(Place { segment, entries: run.clone() });
+                } else if holds_acl_options(words, run, &name_at) {
+                    tables.options = Some(Place { segment, entries: run.clone() });
+                }
+                tables.variables.is_some() && tables.options.is_some()
+            });
+        }
+        tables
+    }
+
+    /// The expansion variable `name`, if it has room for `size` bytes.
+    pub(super) fn variable(&self, name: &[u8], size: usize) -> Option<Entry> {
+        self.entry(self.variables.as_ref()?, name, size)
+    }
+
+    /// The main option `name`, if it has room for `size` bytes.
+    pub(super) fn option(&self, name: &[u8], size: usize) -> Option<Entry> {
+        self.entry(self.options.as_ref()?, name, size)
+    }
+
+    fn entry(&self, place: &Place, name: &[u8], size: usize) -> Option<Entry> {
+        let words = self.program.words(place.segment);
+        let found = look_up(words, &place.entries, &|a| self.program.name(a), name)?;
+        let end = found.value.checked_add(size)?;
+        let inside = |s: &Segment| s.whole.start <= found.value && end <= s.whole.end;
+        let fits = self.program.writable.iter().any(inside);
+        (fits && found.value.is_multiple_of(size)).then_some(found)
+    }
+}
+
+/// The main program's segments, as they lie in memory.
+#[derive(Default)]
+struct Program {
+    readonly: Vec<Range<usize>>,
+    writable: Vec<Segment>,
+}
+
+struct Segment {
+    /// All of it, the zero-filled part included.
+    whole: Range<usize>,
+    /// How many bytes of it come from the file: the tables are among them.
+    from_file: usize,
+}
+
+impl Program {
+    fn main() -> Option<Self> {
+        let mut found: Option<Program> = None;
+        // SAFETY: dl_iterate_phdr calls `visit_first` with the pointer given
+        // here, and does not keep it.
+        unsafe {
+            libc::dl_iterate_phdr(Some(visit_first), (&raw mut found).cast::<c_void>());
+        }
+        found
+    }
+
+    /// The words of a writable segment, as far as they come from the file.
+    fn words(&self, segment: usize) -> &[usize] {
+        let Some(Segment { whole, from_file }) = self.writable.get(segment) else { return &[] };
+        let first = whole.start.next_multiple_of(size_of::<usize>());
+        let count = (whole.start + from_file).saturating_sub(first) / size_of::<usize>();
+        // SAFETY: these words lie in a segment that stays mapped readable for
+        // as long as the program runs. Exim is single-threaded and waits for
+        // us, so none of them changes while this borrow lives.
+        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(first), count) }
+    }
+
+    /// The name at `address`, if that is in the read-only segments and holds
+    /// a NUL-terminated name such as a variable or an option has.
+    fn name(&self, address: usize) -> Option<&'static [u8]> {
+        let segment = self.readonly.iter().find(|s| s.contains(&address))?;
+        let length = (LONGEST_NAME + 1).min(segment.end - address);
+        // SAFETY: the whole range lies in a segment that the loader mapped
+        // readable, and not writable, for as long as the program runs.
+        let bytes: &'static [u8] = unsafe {
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), length)
+        };
+        let in_name = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_';
+        let end = bytes.iter().position(|b| !in_name(b))?;
+        (end > 0 && bytes[end] == 0).then(|| &bytes[..end])
+    }
+}
+
+/// Takes down the segments of the first object, which is the main program,
+/// and stops.
+unsafe extern "C" fn visit_first(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    found: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader hands over a valid description, and `found` is what
+    // `Program::main` passed in.
+    let (info, found) = unsafe { (&*info, &mut *found.cast::<Option<Program>>()) };
+    if info.dlpi_phdr.is_null() {
+        return 1;
+    }
+    // SAFETY: the loader describes `dlpi_phnum` headers at `dlpi_phdr`.
+    let headers =
+        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let base = info.dlpi_addr as usize;
+    let mut program = Program::default();
+    for header in headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {
+        let start = base.wrapping_add(header.p_vaddr as usize);
+        let whole = start..start.wrapping_add(header.p_memsz as usize);
+        if header.p_flags & libc::PF_R == 0 || whole.is_empty() {
+            continue;
+        }
+        if header.p_flags & libc::PF_W == 0 {
+            program.readonly.push(whole);
+        } else {
+            let from_file = header.p_filesz.min(header.p_memsz) as usize;
+            program.writable.push(Segment { whole, from_file });
+        }
+    }
+    *found = Some(program);
+    1
+}
+
+type NameAt<'a> = &'a dyn Fn(usize) -> Option<&'static [u8]>;
+
+/// The name of the entry that begins at word `at`, if one may begin there.
+fn name_of(words: &[usize], at: usize, name_at: NameAt) -> Option<&'static [u8]> {
+    let entry = words.get(at..at + ENTRY)?;
+    if entry[1] >= MOST_TYPES {
+        return None;
+    }
+    name_at(entry[0])
+}
+
+/// Shows `visit` every table in `words`, until it has seen enough.
+fn search(
+    words: &[usize],
+    name_at: NameAt,
+    visit: &mut dyn FnMut(&[usize], &Range<usize>) -> bool,
+) {
+    let mut at = 0;
+    while at < words.len() {
+        match (at..at + ENTRY).find_map(|start| run_around(words, start, name_at)) {
+            Some(run) if visit(words, &run) => return,
+            Some(run) => at = run.end.max(at + 1),
+            None => at += STRIDE,
+        }
+    }
+}
+
+/// The longest run of entries in ascending order of names around `start`, if
+/// there are three at least.
+fn run_around(words: &[usize], start: usize, name_at: NameAt) -> Option<Range<usize>> {
+    let mut name = name_of(words, start, name_at)?;
+    let mut run = start..start + ENTRY;
+    while let Some(next) = name_of(words, run.end, name_at).filter(|next| name < *next) {
+        (name, run.end) = (next, run.end + ENTRY);
+    }
+    if run.len() < 3 * ENTRY {
+        return None;
+    }
+    name = name_of(words, start, name_at)?;
+    while let Some(before) = run.start.checked_sub(ENTRY) {
+        match name_of(words, before, name_at).filter(|previous| *previous < name) {
+            Some(previous) => (name, run.start) = (previous, before),
+            None => break,
+        }
+    }
+    Some(run)
+}
+
+fn holds_sender_rate(words: &[usize], run: &Range<usize>, name_at: NameAt) -> bool {
+    let Some(at) = position(words, run, name_at, b"sender_rate") else { return false };
+    let named = |n: usize, name: &[u8]| name_of(words, at + n * ENTRY, name_at) == Some(name);
+    let same_kind = |n: usize| words.get(at + n * ENTRY + 1) == words.get(at + 1);
+    at + 3 * ENTRY <= run.end
+        && named(1, b"sender_rate_limit")
+        && named(2, b"sender_rate_period")
+        && same_kind(1)
+        && same_kind(2)
+}
+
+fn holds_acl_options(words: &[usize], run: &Range<usize>, name_at: NameAt) -> bool {
+    [&b"acl_not_smtp"[..], b"acl_smtp_mail", b"acl_smtp_rcpt", b"spool_directory"]
+        .iter()
+        .all(|name| position(words, run, name_at, name).is_some())
+}
+
+fn look_up(words: &[usize], run: &Range<usize>, name_at: NameAt, name: &[u8]) -> Option<Entry> {
+    let at = position(words, run, name_at, name)?;
+    Some(Entry { kind: *words.get(at + 1)?, value: *words.get(at + 2)? })
+}
+
+/// Binary search for the entry called `name`.
+fn position(words: &[usize], run: &Range<usize>, name_at: NameAt, name: &[u8]) -> Option<usize> {
+    let (mut low, mut high) = (0, run.len() / ENTRY);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        let at = run.start + middle * ENTRY;
+        match name_of(words, at, name_at)?.cmp(name) {
+            std::cmp::Ordering::Equal => return Some(at),
+            std::cmp::Ordering::Less => low = middle + 1,
+            std::cmp::Ordering::Greater => high = middle,
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program whose read-only segment holds `NAMES`, one at each address.
+    const NAMES: [&[u8]; 8] = [
+        b"acl_arg1",
+        b"domain",
+        b"rcpt_count",
+        b"sender_rate",
+        b"sender_rate_limit",
+        b"sender_rate_period",
+        b"smtp_command",
+        b"value",
+    ];
+
+    fn name_at(address: usize) -> Option<&'static [u8]> {
+        NAMES.get(address.checked_sub(1000)?).copied()
+    }
+
+    fn memory(order: &[usize], padding: usize) -> Vec<usize> {
+        let mut words = vec![7; padding];
+        for name in order {
+            words.extend([1000 + name, 4, 5000 + name]);
+        }
+        words.extend(vec![7; 500]);
+        words
+    }
+
+    #[test]
+    fn finds_the_table_at_any_place() {
+        // The stride wants a long table: repeat nothing, begin at any phase.
+        for padding in 0..STRIDE * 2 {
+            let words = memory(&[0, 1, 2, 3, 4, 5, 6, 7], padding);
+            let found = (0..words.len()).find_map(|at| run_around(&words, at, &name_at)).unwrap();
+            assert_eq!(found, padding..padding + 8 * ENTRY);
+            assert!(holds_sender_rate(&words, &found, &name_at));
+            let entry = look_up(&words, &found, &name_at, b"smtp_command").unwrap();
+            assert_eq!(entry, Entry { kind: 4, value: 5006 });
+            assert_eq!(look_up(&words, &found, &name_at, b"nothing"), None);
+        }
+    }
+
+    /// The first table in `words` that holds the `sender_rate` variables.
+    fn variables(words: &[usize], name_at: NameAt) -> Option<Range<usize>> {
+        let mut found = None;
+        search(words, name_at, &mut |words, run| {
+            found = holds_sender_rate(words, run, name_at).then(|| run.clone());
+            found.is_some()
+        });
+        found
+    }
+
+    #[test]
+    fn search_strides_over_foreign_memory_to_a_long_table() {
+        let names: Vec<&'static [u8]> = (0..200)
+            .map(|n| &*format!("aa_{n:03}").leak().as_bytes())
+            .chain([&b"sender_rate"[..], b"sender_rate_limit", b"sender_rate_period"])
+            .collect();
+        let name_at = |address: usize| names.get(address.checked_sub(9000)?).copied();
+        for padding in [0, 1, 2, 3, 191, 192, 193, 1000] {
+            let mut words = vec![7; padding];
+            (0..names.len()).for_each(|n| words.extend([9000 + n, 4, n]));
+            let whole = padding..padding + names.len() * ENTRY;
+            assert_eq!(variables(&words, &name_at), Some(whole));
+            // A partial table: the last of the three is cut off.
+            words.truncate(words.len() - 1);
+            assert_eq!(variables(&words, &name_at), None);
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_not_the_table() {
+        for order in [
+            &[0, 1, 2, 3, 4][..],   // no sender_rate_period
+            &[3, 5, 4, 6, 7],       // out of order
+            &[0, 1, 2, 6, 7],       // none of the three
+            &[0, 1, 2, 3, 5, 6, 7], // no sender_rate_limit
+        ] {
+            assert_eq!(variables(&memory(order, 0), &name_at), None, "{order:?}");
+        }
+        let whole = memory(&[1, 2, 3, 4, 5], 0);
+        assert_eq!(variables(&whole, &name_at), Some(0..5 * ENTRY));
+        let mut other_kinds = whole;
+        other_kinds[3 * ENTRY + 1] = 5;
+        assert_eq!(variables(&other_kinds, &name_at), None);
+        assert_eq!(variables(&[], &name_at), None);
+    }
+
+    #[test]
+    fn this_program_is_not_exim() {
+        assert!(Program::main().is_some_and(|p| !p.writable.is_empty() && !p.readonly.is_empty()));
+        let tables = Tables::find();
+        assert!(tables.variables.is_none() && tables.options.is_none());
+        assert_eq!(tables.variable(b"sender_rate", 8), None);
+    }
+}

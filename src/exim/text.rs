@@ -1,0 +1,147 @@
+//! Text for Exim: NUL-terminated, in memory that outlives the call.
+
+use super::abi::Uschar;
+use std::io::Write;
+
+/// Room for the largest rate there is, `f64::MAX` with one decimal.
+const ROOM: usize = 384;
+
+/// A piece of memory that keeps one C string for Exim.
+pub(super) struct Buffer {
+    bytes: Box<[u8; ROOM]>,
+    length: usize,
+}
+
+impl Buffer {
+    pub(super) fn new() -> Self {
+        Self { bytes: Box::new([0; ROOM]), length: 0 }
+    }
+
+    /// Its text, without the NUL.
+    pub(super) fn text(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// Its text as Exim wants it; stays valid, and changes with the buffer.
+    pub(super) fn pointer(&self) -> *const Uschar {
+        self.bytes.as_ptr().cast()
+    }
+
+    /// Keeps `text`, if there is room and no NUL in it.
+    pub(super) fn keep(&mut self, text: &[u8]) -> bool {
+        if text.len() >= ROOM || text.contains(&0) {
+            return false;
+        }
+        self.bytes[..text.len()].copy_from_slice(text);
+        self.end(text.len());
+        true
+    }
+
+    /// Keeps `text`, as much of it as there is room for; a NUL becomes `?`.
+    pub(super) fn keep_some(&mut self, text: &str) {
+        let mut end = text.len().min(ROOM - 1);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        for (to, from) in self.bytes.iter_mut().zip(&text.as_bytes()[..end]) {
+            *to = if *from == 0 { b'?' } else { *from };
+        }
+        self.end(end);
+    }
+
+    /// Keeps a rate as Exim prints it: `%.1f`.
+    pub(super) fn keep_rate(&mut self, rate: f64) {
+        let tenths = rate * 10.0;
+        let whole = tenths.round();
+        // The short way, for every rate whose tenths are beyond doubt.
+        if (0.0..1e9).contains(&rate) && ((tenths - whole).abs() - 0.5).abs() > 1e-6 {
+            self.keep_tenths(whole as u64);
+            return;
+        }
+        let mut rest = &mut self.bytes[..ROOM - 1];
+        // Cannot fail: there is room for every f64.
+        let _ = if rate.is_nan() { write!(rest, "nan") } else { write!(rest, "{rate:.1}") };
+        let left = rest.len();
+        self.end(ROOM - 1 - left);
+    }
+
+    fn keep_tenths(&mut self, tenths: u64) {
+        let mut digits = [0; 24];
+        let mut start = digits.len();
+        let mut push = |digit| {
+            start -= 1;
+            digits[start] = digit;
+        };
+        push(b'0' + (tenths % 10) as u8);
+        push(b'.');
+        let mut whole = tenths / 10;
+        loop {
+            push(b'0' + (whole % 10) as u8);
+            whole /= 10;
+            if whole == 0 {
+                break;
+            }
+        }
+        let length = digits.len() - start;
+        self.bytes[..length].copy_from_slice(&digits[start..]);
+        self.end(length);
+    }
+
+    fn end(&mut self, length: usize) {
+        self.bytes[length] = 0;
+        self.length = length;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quickcheck::quickcheck;
+
+    fn kept(rate: f64) -> String {
+        let mut buffer = Buffer::new();
+        buffer.keep(&[b'9'; ROOM - 1]);
+        buffer.keep_rate(rate);
+        assert_eq!(buffer.bytes[buffer.length], 0);
+        String::from_utf8(buffer.text().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn rates_read_as_exim_prints_them() {
+        for (rate, text) in [
+            (0.0, "0.0"),
+            (0.04, "0.0"),
+            (0.05, "0.1"),
+            (0.25, "0.2"),
+            (0.35, "0.3"),
+            (2.999_999, "3.0"),
+            (99.949_999_999, "99.9"),
+            (1e9 - 0.1, "999999999.9"),
+            (1e15, "1000000000000000.0"),
+            (f64::INFINITY, "inf"),
+            (f64::NAN, "nan"),
+        ] {
+            assert_eq!(kept(rate), text);
+        }
+        assert_eq!(kept(f64::MAX).len(), 311);
+    }
+
+    quickcheck! {
+        fn the_short_way_is_the_long_way(units: u32, parts: u16) -> bool {
+            let rate = f64::from(units) / 7.0 + f64::from(parts) / 20.0;
+            kept(rate) == format!("{rate:.1}")
+        }
+    }
+
+    #[test]
+    fn only_what_fits_is_kept() {
+        let mut buffer = Buffer::new();
+        assert!(buffer.keep(b"1h"));
+        assert!(!buffer.keep(b"a\0b") && !buffer.keep(&[b'1'; ROOM]));
+        assert_eq!(buffer.text(), b"1h");
+        buffer.keep_some(&"é".repeat(ROOM));
+        assert_eq!(buffer.text().len(), ROOM - 2);
+        buffer.keep_some("a\0b");
+        assert_eq!(buffer.text(), b"a?b");
+    }
+}

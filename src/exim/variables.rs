@@ -1,0 +1,166 @@
+//! Reading those of Exim's variables that a decision needs.
+
+use super::abi::Uschar;
+use super::host::Host;
+use super::table::Tables;
+use std::borrow::Cow;
+use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
+
+/// A string of Exim's: a `uschar *` of its own.
+pub(super) struct Text {
+    address: Option<NonNull<*const Uschar>>,
+    /// What expands to it, where its address is not known.
+    expansion: &'static CStr,
+}
+
+impl Text {
+    /// Its text now; `None` where it is unset or empty.
+    pub(super) fn read(&self, host: &Host) -> Option<Cow<'_, [u8]>> {
+        let Some(address) = self.address else {
+            return host.expand(self.expansion).filter(|t| !t.is_empty()).map(Cow::Owned);
+        };
+        // SAFETY: the address is that of a `uschar *` of Exim's, by its symbol
+        // or by its entry in a table that was checked; Exim keeps it NULL or
+        // at a NUL-terminated string, and does not change it before we return.
+        let text = unsafe {
+            let text = address.read();
+            if text.is_null() || *text == 0 {
+                return None;
+            }
+            CStr::from_ptr(text)
+        };
+        Some(Cow::Borrowed(text.to_bytes()))
+    }
+
+    /// Whether it is set at all, be it to an empty text; not where this host
+    /// does not tell.
+    pub(super) fn is_set(&self) -> bool {
+        // SAFETY: as for `read`.
+        self.address.is_some_and(|address| !unsafe { address.read() }.is_null())
+    }
+}
+
+/// A whole number of Exim's: an `int`.
+pub(super) struct Number {
+    address: Option<NonNull<c_int>>,
+    expansion: &'static CStr,
+}
+
+impl Number {
+    /// Its value now; `None` where this host does not tell.
+    pub(super) fn read(&self, host: &Host) -> Option<i64> {
+        match self.address {
+            // SAFETY: as for `Text::read`, of an `int`.
+            Some(address) => Some(i64::from(unsafe { address.read() })),
+            None => std::str::from_utf8(&host.expand(self.expansion)?).ok()?.trim().parse().ok(),
+        }
+    }
+}
+
+/// A flag of Exim's: a `BOOL`, which some versions make an `int` and some a
+/// byte; its first byte tells either way.
+pub(super) struct Flag(Option<NonNull<u8>>);
+
+impl Flag {
+    /// Whether it is set now; not where this host does not tell.
+    pub(super) fn read(&self) -> bool {
+        // SAFETY: the address is that of an exported BOOL of Exim's.
+        self.0.is_some_and(|flag| unsafe { flag.read() } != 0)
+    }
+}
+
+/// All of them.
+pub(super) struct Variables {
+    pub(super) domain: Text,
+    pub(super) local_part: Text,
+    pub(super) message_id: Text,
+    pub(super) notquit_reason: Text,
+    pub(super) received_protocol: Text,
+    pub(super) router_name: Text,
+    pub(super) sender_address: Text,
+    pub(super) sender_host_address: Text,
+    pub(super) smtp_command: Text,
+    pub(super) spool_directory: Text,
+    pub(super) transport_name: Text,
+    pub(super) message_size: Number,
+    pub(super) rcpt_count: Number,
+    pub(super) recipients_count: Number,
+    pub(super) smtp_batched_input: Flag,
+    pub(super) smtp_input: Flag,
+}
+
+impl Variables {
+    /// Finds them in the running program.
+    pub(super) fn find(source: &Source<'_>) -> Self {
+        Self {
+            domain: source.text(c"deliver_domain", c"$domain"),
+            local_part: source.text(c"deliver_localpart", c"$local_part"),
+            message_id: source.text(c"message_id", c"$message_exim_id"),
+            notquit_reason: source.text(c"smtp_notquit_reason", c"$smtp_notquit_reason"),
+            received_protocol: source.text(c"received_protocol", c"$received_protocol"),
+            router_name: source.text(c"router_name", c"$router_name"),
+            sender_address: source.text(c"sender_address", c"$sender_address"),
+            sender_host_address: source.text(c"sender_host_address", c"$sender_host_address"),
+            smtp_command: source.text(c"smtp_cmd_buffer", c"$smtp_command"),
+            spool_directory: source.text(c"spool_directory", c"$spool_directory"),
+            transport_name: source.text(c"transport_name", c"$transport_name"),
+            message_size: source.number(c"message_size", c"$message_size"),
+            rcpt_count: source.number(c"rcpt_count", c"$rcpt_count"),
+            recipients_count: source.number(c"recipients_count", c"$recipients_count"),
+            smtp_batched_input: Flag(source.symbol(c"smtp_batched_input")),
+            smtp_input: Flag(source.symbol(c"smtp_input")),
+        }
+    }
+}
+
+/// Where the addresses of Exim's variables are had from: its symbols first,
+/// its tables where those are not exported.
+pub(super) struct Source<'a> {
+    pub(super) host: &'a Host,
+    pub(super) tables: &'a Tables,
+}
+
+impl Source<'_> {
+    fn symbol<T>(&self, name: &CStr) -> Option<NonNull<T>> {
+        self.host.variable(name).and_then(NonNull::new)
+    }
+
+    /// The address of a string variable, by its name in C or in expansions.
+    pub(super) fn pointer(
+        &self,
+        symbol: &CStr,
+        expansion: &CStr,
+    ) -> Option<NonNull<*const Uschar>> {
+        self.symbol(symbol).or_else(|| self.tabled(expansion, c"$sender_rate"))
+    }
+
+    fn text(&self, symbol: &CStr, expansion: &'static CStr) -> Text {
+        Text { address: self.pointer(symbol, expansion), expansion }
+    }
+
+    fn number(&self, symbol: &CStr, expansion: &'static CStr) -> Number {
+        let address = self.symbol(symbol).or_else(|| self.tabled(expansion, c"$message_linecount"));
+        Number { address, expansion }
+    }
+
+    /// The address that the table of variables has for `expansion`, if it is
+    /// of the same type there as `alike`, which is known to be a `T`.
+    fn tabled<T>(&self, expansion: &CStr, alike: &CStr) -> Option<NonNull<T>> {
+        let entry =
+            |e: &CStr| self.tables.variable(e.to_bytes().strip_prefix(b"$")?, size_of::<T>());
+        let (found, model) = (entry(expansion)?, entry(alike)?);
+        let address = std::ptr::with_exposed_provenance_mut(found.value);
+        NonNull::new(address).filter(|_| found.kind == model.kind)
+    }
+
+    /// Whether the main option `name`, a string, is set; `None` where this
+    /// host does not tell.
+    pub(super) fn option_is_set(&self, name: &str) -> Option<bool> {
+        let entry = self.tables.option(name.as_bytes(), size_of::<usize>())?;
+        let address: *const *const Uschar = std::ptr::with_exposed_provenance(entry.value);
+        // SAFETY: the address is aligned and in the program's writable memory,
+        // and a pointer is read there, not followed.
+        Some(!unsafe { address.read() }.is_null())
+    }
+}

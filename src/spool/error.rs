@@ -1,0 +1,169 @@
+//! What can go wrong with the spool database.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Why the spool database could not be used.
+///
+/// Each text says what could not be done, where, and what would be right.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SpoolError {
+    /// There is no database, and this use of it may not create one.
+    Absent {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// The operating system refused something.
+    Io {
+        /// What was to be done: `open`, `grow`, …
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Another process kept a lock for longer than this one may wait.
+    Busy {
+        /// The locked file.
+        path: PathBuf,
+        /// How long this process has waited.
+        waited: Duration,
+    },
+    /// Something that is no plain file bears the name of one of ours.
+    WrongKind {
+        /// Its path.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// The database's directory could be changed by strangers.
+    Unsafe {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong with it, and how it should be.
+        fault: String,
+    },
+    /// A later exirate has written this.
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The version this exirate knows.
+        known: u32,
+    },
+    /// The key's text is too long.
+    KeyTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// The shard has reached the size its format can address.
+    Full {
+        /// The shard's file.
+        path: PathBuf,
+    },
+    /// The database was opened for reading only.
+    ReadOnly {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// A file changed under our hands each time it was opened.
+    Unsettled {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The operating system has no random numbers for the key.
+    Random {
+        /// What it said.
+        source: rand::rngs::SysError,
+    },
+}
+
+impl SpoolError {
+    /// For `map_err`: the operating system refused `action` on `path`.
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { action, path: path.to_path_buf(), source }
+    }
+}
+
+impl fmt::Display for SpoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent { path } => {
+                write!(
+                    f,
+                    "no rate database at {}: Exim makes it at the first check",
+                    path.display()
+                )
+            }
+            Self::Io { action, path, source } => {
+                write!(f, "cannot {action} {}: {source}", path.display())?;
+                match source.kind() {
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                        f.write_str("; free some space on its file system")
+                    }
+                    io::ErrorKind::PermissionDenied => f.write_str(
+                        "; it should belong to Exim's user, who needs read and write permission",
+                    ),
+                    io::ErrorKind::ReadOnlyFilesystem => {
+                        f.write_str("; the spool directory must be on a writable file system")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Self::Busy { path, waited } => write!(
+                f,
+                "cannot lock {path}: another process has held it for {} s (see `fuser -v {path}`)",
+                waited.as_secs_f64(),
+                path = path.display()
+            ),
+            Self::WrongKind { path, found, wanted } => {
+                write!(f, "{} is a {found}: it must be a {wanted}", path.display())
+            }
+            Self::Unsafe { path, fault } => write!(f, "{} is not safe: {fault}", path.display()),
+            Self::Version { path, found, known } => write!(
+                f,
+                "{} was written by a later exirate: its format is version {found}, this exirate \
+                 knows version {known}",
+                path.display()
+            ),
+            Self::KeyTooLong { bytes } => write!(
+                f,
+                "key is too long: {bytes} bytes, at most {} can be stored",
+                super::format::KEY_BYTES_MAX
+            ),
+            Self::Full { path } => write!(
+                f,
+                "{} is full: a shard cannot be larger than 32 GiB; lower the limits of unique \
+                 counts",
+                path.display()
+            ),
+            Self::ReadOnly { path } => {
+                write!(f, "{} was opened for reading only", path.display())
+            }
+            Self::Unsettled { path } => write!(
+                f,
+                "{} was replaced each time it was opened: only exirate may change files there",
+                path.display()
+            ),
+            Self::Random { source } => {
+                write!(f, "cannot choose the database's key: no random numbers: {source}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SpoolError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Random { source } => Some(source),
+            _ => None,
+        }
+    }
+}

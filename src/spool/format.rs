@@ -1,0 +1,337 @@
+//! The layout of the database's files, stated once; `FORMAT.md` explains it,
+//! and a test holds the two together.
+
+use bincode::config::{Configuration, Fixint, LittleEndian};
+use bincode::{Decode, Encode};
+
+/// The version of the format.
+pub(super) const VERSION: u32 = 1;
+/// The number of shards.
+pub(super) const SHARDS: usize = 256;
+/// The magic of the file `database`.
+pub(super) const DATABASE_MAGIC: [u8; 8] = *b"EXIRATED";
+/// The magic of a shard.
+pub(super) const SHARD_MAGIC: [u8; 8] = *b"EXIRATES";
+
+/// The size of the file `database`.
+pub(super) const DATABASE_BYTES: usize = 36;
+/// Where the checksum in it is; it covers all bytes before it.
+pub(super) const DATABASE_CRC: usize = 32;
+
+/// The size of a shard's header: the index begins there.
+pub(super) const HEADER_BYTES: usize = 128;
+/// Where the checksum of the header's fixed part is; it covers all bytes
+/// before it.
+pub(super) const HEADER_CRC: usize = 60;
+/// Where the header's flags are.
+pub(super) const FLAGS: usize = 64;
+/// Where the header's sealed end of the heap is.
+pub(super) const HEAP_END: usize = 72;
+/// Where the header's sealed number of occupied index entries is.
+pub(super) const LIVE: usize = 80;
+/// Where the header's sealed number of dead heap bytes is.
+pub(super) const DEAD: usize = 88;
+
+/// Flag: another file has this one's name, or soon will.
+pub(super) const SUPERSEDED: u32 = 1;
+/// Flag: records were being added; the counts must be taken again.
+pub(super) const BUSY: u32 = 2;
+
+/// The size of an index entry.
+pub(super) const ENTRY_BYTES: usize = 8;
+/// What an empty index entry looks like. Neither zeros nor ones are valid
+/// entries, so that a lost sector does not look like an empty index.
+pub(super) const EMPTY: u64 = 0xA5A5_A5A5_FFFF_FFFF;
+/// The unit of offsets in the index, and the alignment of records.
+pub(super) const ALIGN: usize = 8;
+/// The largest shard: what 32 bits of [`ALIGN`] address, and no entry that
+/// looks like one of zeros.
+pub(super) const SHARD_BYTES_MAX: usize = 0xFFFF_FFF0 * ALIGN;
+
+/// The size of a record's head.
+pub(super) const HEAD_BYTES: usize = 16;
+/// Where the checksum in the head is; it covers the head before it, and the
+/// key's text.
+pub(super) const HEAD_CRC: usize = 12;
+/// Head flag: the record has a filter.
+pub(super) const HAS_FILTER: u16 = 1;
+/// Where a record's two states are, relative to the record.
+pub(super) const STATES: [usize; 2] = [16, 52];
+/// The size of a state, its checksum included.
+pub(super) const STATE_BYTES: usize = 36;
+/// Where the checksum in a state is; it covers the bytes before it.
+pub(super) const STATE_CRC: usize = 32;
+/// Where a record's sealed epoch is, where it has a filter.
+pub(super) const EPOCH: usize = 88;
+/// Where the key's text is in a record without a filter.
+pub(super) const PLAIN_KEY: usize = 88;
+/// Where the key's text is in a record with a filter.
+pub(super) const FILTER_KEY: usize = 96;
+/// The longest key.
+pub(super) const KEY_BYTES_MAX: usize = u16::MAX as usize;
+
+/// Fixed width, little-endian.
+const CODEC: Configuration<LittleEndian, Fixint> =
+    bincode::config::standard().with_fixed_int_encoding().with_little_endian();
+
+/// The fixed part of a shard's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct Header {
+    pub(super) magic: [u8; 8],
+    pub(super) version: u32,
+    pub(super) shard: u32,
+    pub(super) key: [u8; 16],
+    pub(super) capacity: u64,
+    pub(super) heap_start: u64,
+    pub(super) generation: u64,
+    pub(super) reserved: u32,
+}
+
+/// The file `database`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct Identity {
+    pub(super) magic: [u8; 8],
+    pub(super) version: u32,
+    pub(super) shards: u32,
+    pub(super) key: [u8; 16],
+}
+
+/// The head of a record, without its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct Head {
+    pub(super) bytes: u32,
+    pub(super) key_bytes: u16,
+    pub(super) flags: u16,
+    pub(super) filter_bytes: u32,
+}
+
+/// A record's state, without its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
+pub(super) struct State {
+    /// Microseconds since 1970.
+    pub(super) at: i64,
+    pub(super) rate: f64,
+    pub(super) limit: f64,
+    pub(super) over_since: u32,
+    pub(super) sequence: u32,
+}
+
+// What the constants say is what the structs make up.
+const _: () = {
+    assert!(8 + 4 + 4 + 16 + 8 + 8 + 8 + 4 == HEADER_CRC && HEADER_CRC + 4 <= FLAGS);
+    assert!(FLAGS + 8 <= HEAP_END && HEAP_END + 8 == LIVE && LIVE + 8 == DEAD);
+    assert!(DEAD + 8 <= HEADER_BYTES && HEADER_BYTES.is_multiple_of(ALIGN));
+    assert!(8 + 4 + 4 + 16 == DATABASE_CRC && DATABASE_CRC + 4 == DATABASE_BYTES);
+    assert!(4 + 2 + 2 + 4 == HEAD_CRC && HEAD_CRC + 4 == HEAD_BYTES);
+    assert!(8 + 8 + 8 + 4 + 4 == STATE_CRC && STATE_CRC + 4 == STATE_BYTES);
+    assert!(STATES[0] == HEAD_BYTES && STATES[1] == STATES[0] + STATE_BYTES);
+    assert!(STATES[1] + STATE_BYTES == PLAIN_KEY && EPOCH == PLAIN_KEY);
+    assert!(EPOCH + 8 == FILTER_KEY && EPOCH.is_multiple_of(ALIGN));
+    assert!(SHARDS == 256 && ENTRY_BYTES == size_of::<u64>());
+};
+
+/// Why a header is not one of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Its magic or its checksum is wrong.
+    Damaged,
+    /// It is sound, but of this later version.
+    Version(u32),
+}
+
+/// The checksum of `bytes`, begun from `seed`.
+#[inline]
+pub(super) fn checksum(seed: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(seed);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// Encodes `value` into `N` bytes; all values here have a fixed size.
+#[inline]
+pub(super) fn encode<const N: usize>(value: &impl Encode) -> [u8; N] {
+    let mut bytes = [0; N];
+    // It cannot fail: the sizes are those asserted above, and all fields are
+    // numbers. Zeros would not pass for a valid value.
+    let _ = bincode::encode_into_slice(value, &mut bytes, CODEC);
+    bytes
+}
+
+/// Decodes what [`encode`] has made; bytes beyond it are left alone.
+#[inline]
+pub(super) fn decode<T: Decode<()>>(bytes: &[u8]) -> Option<T> {
+    bincode::decode_from_slice(bytes, CODEC).ok().map(|(value, _)| value)
+}
+
+/// Appends the checksum to the bytes it covers.
+fn with_checksum<const N: usize>(mut bytes: [u8; N]) -> [u8; N] {
+    if let Some((covered, crc)) = bytes.split_last_chunk_mut::<4>() {
+        *crc = checksum(0, covered).to_le_bytes();
+    }
+    bytes
+}
+
+/// Whether the last 4 bytes are the checksum of those before.
+fn checksum_fits(bytes: &[u8]) -> bool {
+    bytes
+        .split_last_chunk::<4>()
+        .is_some_and(|(covered, crc)| checksum(0, covered) == u32::from_le_bytes(*crc))
+}
+
+impl Header {
+    /// The fixed part with its checksum, as it is on disk.
+    pub(super) fn encode(&self) -> [u8; HEADER_CRC + 4] {
+        with_checksum(encode(self))
+    }
+
+    /// Reads the fixed part; `bytes` is the header's first 64.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+        let header: Self = decode(bytes).ok_or(Fault::Damaged)?;
+        match (header.magic == SHARD_MAGIC && checksum_fits(bytes), header.version) {
+            (false, _) => Err(Fault::Damaged),
+            (true, VERSION) => Ok(header),
+            (true, version) => Err(Fault::Version(version)),
+        }
+    }
+}
+
+impl Identity {
+    /// The file's content.
+    pub(super) fn encode(&self) -> [u8; DATABASE_BYTES] {
+        with_checksum(encode(self))
+    }
+
+    /// Reads the file's content.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+        let identity: Self = decode(bytes).ok_or(Fault::Damaged)?;
+        match (identity.magic == DATABASE_MAGIC && checksum_fits(bytes), identity.version) {
+            (false, _) => Err(Fault::Damaged),
+            (true, VERSION) if identity.shards as usize == SHARDS => Ok(identity),
+            (true, version) => Err(Fault::Version(version)),
+        }
+    }
+}
+
+/// The bits of a sealed word that are its value.
+const SEALED_BITS: u32 = 40;
+/// Their mask.
+const SEALED_MASK: u64 = (1 << SEALED_BITS) - 1;
+
+/// The upper 24 bits of a sealed word: the last is always 1, so that no sealed
+/// word is zero.
+#[inline]
+fn seal_check(value: u64, seed: u32) -> u64 {
+    let mixed = (value ^ (u64::from(seed) << 8)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    ((mixed >> SEALED_BITS) | 1) << SEALED_BITS
+}
+
+/// A number of at most 40 bits with a check, stored in one step.
+#[inline]
+pub(super) fn seal(value: u64, seed: u32) -> u64 {
+    let value = value & SEALED_MASK;
+    value | seal_check(value, seed)
+}
+
+/// The number in a sealed word, or `None` where the check does not fit.
+#[inline]
+pub(super) fn unseal(word: u64, seed: u32) -> Option<u64> {
+    let value = word & SEALED_MASK;
+    (word == value | seal_check(value, seed)).then_some(value)
+}
+
+/// A second as a sealed word: years -15,000 to 19,000.
+#[inline]
+pub(super) fn seal_epoch(epoch: i64, seed: u32) -> u64 {
+    let reach = 1 << (SEALED_BITS - 1);
+    seal(epoch.clamp(-reach, reach - 1).cast_unsigned(), seed)
+}
+
+/// The second in a sealed word.
+#[inline]
+pub(super) fn unseal_epoch(word: u64, seed: u32) -> Option<i64> {
+    let unused = u64::BITS - SEALED_BITS;
+    unseal(word, seed).map(|value| (value << unused).cast_signed() >> unused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quickcheck::{QuickCheck, TestResult};
+
+    fn header() -> Header {
+        Header {
+            magic: SHARD_MAGIC,
+            version: VERSION,
+            shard: 63,
+            key: [7; 16],
+            capacity: 496,
+            heap_start: 4096,
+            generation: 3,
+            reserved: 0,
+        }
+    }
+
+    #[test]
+    fn headers_come_back_and_every_flipped_bit_is_noticed() {
+        let bytes = header().encode();
+        assert_eq!(Header::decode(&bytes), Ok(header()));
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Header::decode(&flipped), Err(Fault::Damaged), "bit {bit}");
+        }
+        let later = Header { version: 2, ..header() };
+        assert_eq!(Header::decode(&later.encode()), Err(Fault::Version(2)));
+        assert_eq!(Header::decode(&bytes[..63]), Err(Fault::Damaged));
+        assert_eq!(Header::decode(&[]), Err(Fault::Damaged));
+    }
+
+    #[test]
+    fn identities_come_back_and_every_flipped_bit_is_noticed() {
+        let identity =
+            Identity { magic: DATABASE_MAGIC, version: VERSION, shards: 256, key: [9; 16] };
+        let bytes = identity.encode();
+        assert_eq!(Identity::decode(&bytes), Ok(identity));
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Identity::decode(&flipped), Err(Fault::Damaged), "bit {bit}");
+        }
+        let later = Identity { version: 9, ..identity };
+        assert_eq!(Identity::decode(&later.encode()), Err(Fault::Version(9)));
+    }
+
+    #[test]
+    fn sealed_words_notice_every_flipped_bit() {
+        fn holds(value: u64, seed: u32, bit: u8) -> TestResult {
+            let value = value & SEALED_MASK;
+            let word = seal(value, seed);
+            if word == 0 || unseal(word, seed) != Some(value) {
+                return TestResult::failed();
+            }
+            // The bit that is always 1 is noticed as well.
+            TestResult::from_bool(unseal(word ^ (1 << (bit % 64)), seed).is_none())
+        }
+        QuickCheck::new().tests(20_000).quickcheck(holds as fn(u64, u32, u8) -> TestResult);
+        assert_eq!(unseal(0, 0), None);
+        assert_eq!(unseal(u64::MAX, 1), None);
+    }
+
+    #[test]
+    fn epochs_come_back() {
+        for epoch in [0, 1, -1, 1_700_000_000, -(1 << 39), (1 << 39) - 1] {
+            assert_eq!(unseal_epoch(seal_epoch(epoch, 5), 5), Some(epoch));
+        }
+        assert_eq!(unseal_epoch(seal_epoch(i64::MAX, 5), 5), Some((1 << 39) - 1));
+        assert_eq!(unseal_epoch(seal_epoch(i64::MIN, 5), 5), Some(-(1 << 39)));
+    }
+
+    #[test]
+    fn states_come_back_with_their_size() {
+        let state = State { at: -5, rate: 1.5, limit: f64::INFINITY, over_since: 7, sequence: 9 };
+        let bytes: [u8; STATE_CRC] = encode(&state);
+        assert_eq!(decode::<State>(&bytes), Some(state));
+        assert_eq!(&bytes[28..], &9u32.to_le_bytes());
+        assert_eq!(decode::<State>(&bytes[1..]), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! All records, for those who look at the whole database.
+
+use crate::rate::Average;
+use crate::sys::files;
+use crate::sys::lock::Kind;
+use crate::sys::mapping::Mapping;
+
+use super::database::{ATTEMPTS, shard_name};
+use super::format::SHARDS;
+use super::record::Record;
+use super::shard::{Body, Shard};
+use super::{Spool, SpoolError};
+
+/// One record, as [`Spool::for_each`] shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The stored key text: `p/mode/[unique/]key`.
+    pub key: Vec<u8>,
+    /// The moving average as it was written last.
+    pub average: Average,
+    /// The limit of the check that wrote the record last.
+    pub limit: f64,
+    /// See [`crate::store::Remembered::over_since`].
+    pub over_since: u32,
+    /// The record's Bloom filter, where it has one.
+    pub filter: Option<FilterEntry>,
+}
+
+/// What there is to say of a record's Bloom filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterEntry {
+    /// The second (since 1970) in which it was begun.
+    pub epoch: i64,
+    /// Its size in bytes.
+    pub bytes: usize,
+    /// How many of its bits are set.
+    pub ones: u64,
+}
+
+/// How large the database is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Shards that exist.
+    pub shards: usize,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes of disk they take.
+    pub disk: u64,
+}
+
+impl Spool {
+    /// Shows every record to `visit`, in no particular order.
+    ///
+    /// A shard's records are copied while it is locked, and shown afterwards,
+    /// so `visit` may take its time. Returns how many were damaged and so left
+    /// out.
+    ///
+    /// # Errors
+    /// A shard could not be read; those before it have been shown.
+    pub fn for_each(&mut self, mut visit: impl FnMut(Entry)) -> Result<u64, SpoolError> {
+        let mut damaged = 0;
+        for number in 0..=u8::MAX {
+            let entries = self.read_shard(number, |body| body.map_or_else(Vec::new, entries))?;
+            for entry in entries {
+                match entry {
+                    Some(entry) => visit(entry),
+                    None => damaged += 1,
+                }
+            }
+        }
+        self.damaged += damaged;
+        Ok(damaged)
+    }
+
+    /// How large the database is.
+    ///
+    /// # Errors
+    /// A shard could not be read.
+    pub fn sizes(&mut self) -> Result<Sizes, SpoolError> {
+        let mut sizes = Sizes::default();
+        for number in 0..=u8::MAX {
+            let records =
+                self.read_shard(number, |body| body.map(|body| body.occupied().count()))?;
+            if let Some(records) = records {
+                sizes.shards += 1;
+                sizes.records += records as u64;
+                sizes.disk += self.disk(number);
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// Bytes of disk that a shard takes; 0 where it is not there.
+    pub(super) fn disk(&self, number: u8) -> u64 {
+        files::facts_at(&self.database.directory, &shard_name(number)).map_or(0, |facts| facts.disk)
+    }
+
+    /// Runs `read` on a shard, locked for reading; on `None` where it does not
+    /// exist.
+    pub(super) fn read_shard<T>(
+        &mut self,
+        number: u8,
+        read: impl FnOnce(Option<&Body>) -> T,
+    ) -> Result<T, SpoolError> {
+        self.after_fork()?;
+        let name = shard_name(number);
+        for _ in 0..ATTEMPTS {
+            if self.shards.get(usize::from(number)).is_none_or(Option::is_none)
+                && files::facts_at(&self.database.directory, &name)
+                    .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+            {
+                return Ok(read(None));
+            }
+            let Some(mut shard) = self.take_shard(number)? else { return Ok(read(None)) };
+            let Shard { file, body } = &mut *shard;
+            let guard = self.database.lock(file, Kind::Shared, || self.database.path_of(&name))?;
+            let failed = |source| self.shard_error("examine", number, source);
+            if !body.still_named(&self.database).map_err(failed)? {
+                continue;
+            }
+            if body.heap_end().is_none_or(|end| end > body.map.len()) {
+                body.map = Mapping::of(file, self.database.writable).map_err(failed)?;
+            }
+            let result = read(Some(body));
+            drop(guard);
+            self.put_shard(shard);
+            return Ok(result);
+        }
+        Err(self.unsettled(number))
+    }
+}
+
+impl Body {
+    /// The offsets in all index entries that are not empty.
+    pub(super) fn occupied(&self) -> impl Iterator<Item = usize> {
+        (0..self.capacity).filter_map(|slot| self.entry(slot)).map(|(_, offset)| offset)
+    }
+}
+
+/// All records of a shard, `None` for each that is damaged.
+fn entries(body: &Body) -> Vec<Option<Entry>> {
+    let entry = |offset| {
+        let record = Record::read(&body.map, offset, body.seed)?;
+        let remembered = record.remembered(&body.map, body.seed)?;
+        Some(Entry {
+            key: record.key(&body.map)?.to_vec(),
+            average: remembered.average,
+            limit: remembered.limit,
+            over_since: remembered.over_since,
+            filter: remembered.filter.map(|filter| FilterEntry {
+                epoch: filter.epoch,
+                bytes: filter.bits.len(),
+                ones: filter.bits.iter().map(|byte| u64::from(byte.count_ones())).sum(),
+            }),
+        })
+    };
+    body.occupied().map(entry).collect()
+}
+
+const _: () = assert!(SHARDS == u8::MAX as usize + 1);

@@ -1,0 +1,243 @@
+//! One record in a shard's heap: head, two states, key, filter.
+
+use crate::rate::bloom::{self, Event};
+use crate::rate::{Average, Timestamp};
+use crate::store::{Change, Filter, Remembered};
+use crate::sys::mapping::Mapping;
+
+use super::format::{
+    ALIGN, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, Head, KEY_BYTES_MAX, PLAIN_KEY,
+    STATE_BYTES, STATE_CRC, STATES, State, checksum, decode, encode, seal_epoch, unseal_epoch,
+};
+
+/// A word that is no sealed epoch: the filter is void.
+const VOID: u64 = 0;
+
+/// A record whose head has been found sound and which lies in the mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Where it begins in the file.
+    pub(super) offset: usize,
+    /// Its whole size in bytes.
+    pub(super) bytes: usize,
+    key_bytes: usize,
+    /// The size of its filter, where it has one.
+    pub(super) filter_bytes: Option<usize>,
+    /// The head's checksum; the states' checksums begin from it, so that a
+    /// state is valid in its own record only.
+    crc: u32,
+}
+
+/// A record's current state, and which of the two it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Current {
+    pub(super) state: State,
+    which: usize,
+}
+
+/// The next multiple of [`ALIGN`].
+fn aligned(bytes: usize) -> usize {
+    bytes.next_multiple_of(ALIGN)
+}
+
+/// Where the key is in a record, with a filter or without.
+fn key_offset(filter: bool) -> usize {
+    if filter { FILTER_KEY } else { PLAIN_KEY }
+}
+
+/// The size of a record for a key of `key_bytes` and a filter.
+pub(super) fn record_bytes(key_bytes: usize, filter_bytes: Option<usize>) -> usize {
+    let plain = aligned(key_offset(filter_bytes.is_some()) + key_bytes);
+    plain + aligned(filter_bytes.unwrap_or(0))
+}
+
+/// The checksum over a head and its key.
+fn head_checksum(seed: u32, head: &[u8], key: &[u8]) -> u32 {
+    checksum(checksum(seed, head), key)
+}
+
+impl State {
+    fn new(change: &Change, sequence: u32) -> Self {
+        let at = change.average.at;
+        Self {
+            at: at.seconds.saturating_mul(1_000_000).saturating_add(i64::from(at.micros)),
+            rate: change.average.rate,
+            limit: change.limit,
+            over_since: change.over_since,
+            sequence,
+        }
+    }
+
+    /// The moving average in it.
+    pub(super) fn average(&self) -> Average {
+        let micros = u32::try_from(self.at.rem_euclid(1_000_000)).unwrap_or(0);
+        Average {
+            at: Timestamp { seconds: self.at.div_euclid(1_000_000), micros },
+            rate: self.rate,
+        }
+    }
+
+    /// Whether it was written after `other`; the numbers may wrap around.
+    pub(super) fn is_after(&self, other: &Self) -> bool {
+        self.sequence.wrapping_sub(other.sequence).cast_signed() > 0
+    }
+}
+
+impl Record {
+    /// The record at `offset`, or `None` where its head or key is damaged, or
+    /// it does not lie in the mapping.
+    #[inline]
+    pub(super) fn read(map: &Mapping, offset: usize, seed: u32) -> Option<Self> {
+        let bytes = map.bytes(offset, HEAD_BYTES)?;
+        let (covered, crc) = bytes.split_at_checked(HEAD_CRC)?;
+        let head: Head = decode(covered)?;
+        let crc = u32::from_le_bytes(crc.try_into().ok()?);
+        let filter_bytes = match head.flags {
+            0 if head.filter_bytes == 0 => None,
+            HAS_FILTER => Some(head.filter_bytes as usize),
+            _ => return None,
+        };
+        if filter_bytes.is_some_and(|bytes| bytes > bloom::MAX_BYTES) {
+            return None;
+        }
+        let key_bytes = usize::from(head.key_bytes);
+        let record = Self {
+            offset,
+            bytes: record_bytes(key_bytes, filter_bytes),
+            key_bytes,
+            filter_bytes,
+            crc,
+        };
+        map.bytes(offset, record.bytes)?;
+        let sound = head.bytes as usize == record.bytes
+            && head_checksum(seed, covered, record.key(map)?) == crc;
+        sound.then_some(record)
+    }
+
+    /// Writes a whole new record: `place` is free heap of
+    /// [`record_bytes`] bytes.
+    pub(super) fn write_new(
+        map: &mut Mapping,
+        offset: usize,
+        seed: u32,
+        key: &[u8],
+        filter_bytes: Option<usize>,
+    ) -> Option<Self> {
+        let bytes = record_bytes(key.len(), filter_bytes);
+        let head = Head {
+            bytes: u32::try_from(bytes).ok()?,
+            key_bytes: u16::try_from(key.len().min(KEY_BYTES_MAX)).ok()?,
+            flags: if filter_bytes.is_some() { HAS_FILTER } else { 0 },
+            filter_bytes: u32::try_from(filter_bytes.unwrap_or(0)).ok()?,
+        };
+        let head: [u8; HEAD_CRC] = encode(&head);
+        let crc = head_checksum(seed, &head, key);
+        map.clear(offset, bytes)?;
+        map.write(offset, &head)?;
+        map.write(offset + HEAD_CRC, &crc.to_le_bytes())?;
+        map.write(offset + key_offset(filter_bytes.is_some()), key)?;
+        Some(Self { offset, bytes, key_bytes: key.len(), filter_bytes, crc })
+    }
+
+    /// The key's text.
+    #[inline]
+    pub(super) fn key<'a>(&self, map: &'a Mapping) -> Option<&'a [u8]> {
+        map.bytes(self.offset + key_offset(self.filter_bytes.is_some()), self.key_bytes)
+    }
+
+    /// One of the two states, where it is valid.
+    #[inline]
+    fn state(&self, map: &Mapping, which: usize) -> Option<State> {
+        let bytes = map.bytes(self.offset + STATES.get(which)?, STATE_BYTES)?;
+        let (covered, crc) = bytes.split_at_checked(STATE_CRC)?;
+        if checksum(self.crc, covered).to_le_bytes() != crc {
+            return None;
+        }
+        decode(covered)
+    }
+
+    /// The current state: the valid one that was written last.
+    #[inline]
+    pub(super) fn current(&self, map: &Mapping) -> Option<Current> {
+        match (self.state(map, 0), self.state(map, 1)) {
+            (Some(a), Some(b)) if b.is_after(&a) => Some(Current { state: b, which: 1 }),
+            (Some(state), _) => Some(Current { state, which: 0 }),
+            (None, Some(state)) => Some(Current { state, which: 1 }),
+            (None, None) => None,
+        }
+    }
+
+    /// What is remembered here.
+    #[inline]
+    pub(super) fn remembered<'a>(&self, map: &'a Mapping, seed: u32) -> Option<Remembered<'a>> {
+        let Current { state, .. } = self.current(map)?;
+        Some(Remembered {
+            average: state.average(),
+            limit: state.limit,
+            over_since: state.over_since,
+            filter: self.filter(map, seed),
+        })
+    }
+
+    /// The filter, where there is one that is not void.
+    #[inline]
+    pub(super) fn filter<'a>(&self, map: &'a Mapping, seed: u32) -> Option<Filter<'a>> {
+        let bytes = self.filter_bytes?;
+        let epoch = unseal_epoch(map.word(self.offset + EPOCH)?, seed)?;
+        Some(Filter { epoch, bits: map.bytes(self.filter_offset(), bytes)? })
+    }
+
+    /// Where the filter's bits begin.
+    fn filter_offset(&self) -> usize {
+        self.offset + aligned(FILTER_KEY + self.key_bytes)
+    }
+
+    /// Writes a new state over the one that is not current.
+    ///
+    /// `base` is the sequence to go on from where neither is.
+    #[inline]
+    pub(super) fn write_state(&self, map: &mut Mapping, change: &Change, base: u32) -> Option<()> {
+        let (which, sequence) = match self.current(map) {
+            Some(current) => (1 - current.which, current.state.sequence),
+            None => (0, base),
+        };
+        let covered: [u8; STATE_CRC] = encode(&State::new(change, sequence.wrapping_add(1)));
+        let mut bytes = [0; STATE_BYTES];
+        let (head, tail) = bytes.split_at_mut(STATE_CRC);
+        head.copy_from_slice(&covered);
+        tail.copy_from_slice(&checksum(self.crc, &covered).to_le_bytes());
+        map.write(self.offset + STATES.get(which)?, &bytes)
+    }
+
+    /// Adds `event` to the filter, where there is one that is not void.
+    #[inline]
+    pub(super) fn insert(&self, map: &mut Mapping, seed: u32, event: Event) -> Option<()> {
+        if self.filter(map, seed).is_some() {
+            bloom::insert(map.bytes_mut(self.filter_offset(), self.filter_bytes?)?, event);
+        }
+        Some(())
+    }
+
+    /// Voids the filter: from this step on there is none.
+    pub(super) fn void_filter(&self, map: &mut Mapping) -> Option<()> {
+        self.filter_bytes?;
+        map.set_word(self.offset + EPOCH, VOID)
+    }
+
+    /// Clears the bits of a void filter.
+    pub(super) fn clear_filter(&self, map: &mut Mapping) -> Option<()> {
+        map.clear(self.filter_offset(), self.filter_bytes?)
+    }
+
+    /// Begins a void filter whose bits are clear, with its first event.
+    pub(super) fn begin_filter(
+        &self,
+        map: &mut Mapping,
+        seed: u32,
+        epoch: i64,
+        event: Event,
+    ) -> Option<()> {
+        bloom::insert(map.bytes_mut(self.filter_offset(), self.filter_bytes?)?, event);
+        map.set_word(self.offset + EPOCH, seal_epoch(epoch, seed))
+    }
+}

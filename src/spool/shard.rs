@@ -1,0 +1,487 @@
+//! One shard: a locked, mapped file with an index and a heap of records.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+
+use crate::store::{Change, FilterChange};
+use crate::sys::clock;
+use crate::sys::files;
+use crate::sys::mapping::Mapping;
+
+use super::SpoolError;
+use super::database::{ATTEMPTS, Database, shard_name};
+use super::format::{
+    ALIGN, BUSY, DEAD, EMPTY, ENTRY_BYTES, FLAGS, Fault, HEADER_BYTES, HEADER_CRC, HEAP_END,
+    Header, LIVE, SHARD_BYTES_MAX, SUPERSEDED, seal, unseal,
+};
+use super::hashing::Place;
+use super::rebuild;
+use super::record::{Record, record_bytes};
+
+/// The heap grows by at least this, in bytes: one page.
+pub(super) const PAGE: usize = 4096;
+
+/// An open shard. The file is apart from what is in it, so that a lock on the
+/// one can be held while the other changes.
+#[derive(Debug)]
+pub(super) struct Shard {
+    pub(super) file: File,
+    pub(super) body: Body,
+}
+
+/// What is in a shard's file.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) number: u8,
+    /// Which file it is, whatever its name: device and inode.
+    identity: (u64, u64),
+    /// The coarse second in which the name was last seen to be this file's.
+    checked: i64,
+    /// The coarse second in which a rebuild last failed.
+    pub(super) rebuild_failed: i64,
+    pub(super) map: Mapping,
+    pub(super) seed: u32,
+    pub(super) capacity: usize,
+    pub(super) heap_start: usize,
+    pub(super) generation: u64,
+}
+
+/// Whether a locked shard can be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// It can.
+    Ready,
+    /// Another file has its name now.
+    Stale,
+    /// What its header says of the heap is damaged: it must be salvaged.
+    Damaged(&'static str),
+}
+
+/// What a look into the index has found.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    /// The key's record.
+    pub(super) record: Option<Record>,
+    /// Its index entry, or the one that a new record may have.
+    pub(super) slot: Option<usize>,
+    /// That entry belongs to a damaged record.
+    pub(super) slot_damaged: bool,
+    /// Damaged records met on the way.
+    pub(super) damaged: u64,
+    /// Entries of the index itself are damaged.
+    pub(super) index_damaged: bool,
+}
+
+impl Shard {
+    /// Opens shard `number`; makes it where it is not there, and salvages it
+    /// where its header is damaged.
+    ///
+    /// A read-only database does neither: then `None` stands for a shard that
+    /// is not there.
+    pub(super) fn open(
+        database: &mut Database,
+        number: u8,
+    ) -> Result<Option<Box<Self>>, SpoolError> {
+        let name = shard_name(number);
+        for _ in 0..ATTEMPTS {
+            let Some((file, facts)) = database.open_file(&name)? else {
+                if !database.writable {
+                    return Ok(None);
+                }
+                rebuild::create(database, number)?;
+                continue;
+            };
+            let fault = match Body::open(database, number, &file, &facts) {
+                Ok(body) => {
+                    body.reserve_disk(&file, &facts).map_err(|source| SpoolError::Io {
+                        action: "reserve disk for",
+                        path: database.path_of(&name),
+                        source,
+                    })?;
+                    return Ok(Some(Box::new(Self { file, body })));
+                }
+                Err(OpenFault::Io(source)) => {
+                    return Err(SpoolError::io("map", &database.path_of(&name))(source));
+                }
+                Err(OpenFault::Header(Fault::Version(found))) => {
+                    return Err(database.version(&name, found));
+                }
+                Err(OpenFault::Header(Fault::Damaged)) => "its header is damaged",
+            };
+            if !database.writable {
+                return Err(SpoolError::Io {
+                    action: "read",
+                    path: database.path_of(&name),
+                    source: io::Error::new(ErrorKind::InvalidData, fault),
+                });
+            }
+            rebuild::replace_damaged(database, number, &file, &facts)?;
+        }
+        Err(SpoolError::Unsettled { path: database.path_of(&name) })
+    }
+}
+
+/// Why a shard's file cannot be used as it is.
+#[derive(Debug)]
+pub(super) enum OpenFault {
+    Io(io::Error),
+    Header(Fault),
+}
+
+impl Body {
+    /// Maps a shard's file and checks its header.
+    pub(super) fn open(
+        database: &Database,
+        number: u8,
+        file: &File,
+        facts: &files::Facts,
+    ) -> Result<Self, OpenFault> {
+        let map = match Mapping::of(file, database.writable) {
+            Ok(map) => map,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                return Err(OpenFault::Header(Fault::Damaged));
+            }
+            Err(error) => return Err(OpenFault::Io(error)),
+        };
+        let damaged = || OpenFault::Header(Fault::Damaged);
+        let bytes = map.bytes(0, HEADER_CRC + 4).ok_or_else(damaged)?;
+        let header = Header::decode(bytes).map_err(OpenFault::Header)?;
+        let capacity = usize::try_from(header.capacity).map_err(|_| damaged())?;
+        let heap_start = usize::try_from(header.heap_start).map_err(|_| damaged())?;
+        let fits = header.shard == u32::from(number)
+            && header.key == database.hashing.key
+            && capacity > 0
+            && capacity.checked_mul(ENTRY_BYTES).and_then(|bytes| bytes.checked_add(HEADER_BYTES))
+                == Some(heap_start)
+            && heap_start <= map.len();
+        if !fits {
+            return Err(damaged());
+        }
+        let seed = database.hashing.seed;
+        let generation = header.generation;
+        Ok(Self::new(number, facts.identity, map, seed, capacity, generation))
+    }
+
+    /// What is in a file with an index of `capacity` entries.
+    pub(super) fn new(
+        number: u8,
+        identity: (u64, u64),
+        map: Mapping,
+        seed: u32,
+        capacity: usize,
+        generation: u64,
+    ) -> Self {
+        let checked = clock::coarse_seconds();
+        let heap_start = HEADER_BYTES + capacity * ENTRY_BYTES;
+        let rebuild_failed = checked - 1;
+        Self {
+            number,
+            identity,
+            checked,
+            rebuild_failed,
+            map,
+            seed,
+            capacity,
+            heap_start,
+            generation,
+        }
+    }
+
+    /// Looks whether the shard, just locked for writing, can be used; a file
+    /// that has grown is mapped anew, and what a killed process left half done
+    /// is put right.
+    #[inline]
+    pub(super) fn condition(&mut self, file: &File, database: &Database) -> io::Result<Condition> {
+        let now = clock::coarse_seconds();
+        if now != self.checked {
+            // First, as this also tells whether the file was cut short.
+            if !self.still_named(database)? {
+                return Ok(Condition::Stale);
+            }
+            self.checked = now;
+        }
+        if self.map.half(FLAGS) != Some(0) {
+            if self.flags() & SUPERSEDED != 0 {
+                if !self.still_named(database)? {
+                    return Ok(Condition::Stale);
+                }
+                // The process that was about to replace it was killed.
+                let flags = self.flags() & !SUPERSEDED;
+                let _ = self.map.set_half(FLAGS, flags);
+            }
+            if self.flags() & BUSY != 0 {
+                self.recount();
+            }
+        }
+        let Some(end) = self.heap_end() else {
+            return Ok(Condition::Damaged("the end of its heap is damaged"));
+        };
+        if end > self.map.len() {
+            self.map = Mapping::of(file, true)?;
+            if end > self.map.len() || self.heap_start > self.map.len() {
+                return Ok(Condition::Damaged("it has been cut short"));
+            }
+        }
+        Ok(Condition::Ready)
+    }
+
+    /// Whether the shard's name is still this file's, and the file is at least
+    /// as long as what is mapped of it.
+    pub(super) fn still_named(&self, database: &Database) -> io::Result<bool> {
+        match files::facts_at(&database.directory, &shard_name(self.number)) {
+            Ok(facts) => Ok(facts.identity == self.identity && facts.size >= self.map.len() as u64),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes sure that there is real disk behind all that is used.
+    fn reserve_disk(&self, file: &File, facts: &files::Facts) -> io::Result<()> {
+        let used = self.heap_end().map_or(facts.size, |end| facts.size.min(end as u64));
+        if facts.disk >= used { Ok(()) } else { files::reserve(file, 0, used) }
+    }
+
+    /// The header's flags.
+    pub(super) fn flags(&self) -> u32 {
+        self.map.half(FLAGS).unwrap_or(0)
+    }
+
+    /// The end of the heap, where it is sound.
+    #[inline]
+    pub(super) fn heap_end(&self) -> Option<usize> {
+        let end = usize::try_from(self.sealed(HEAP_END)?).ok()?;
+        (end >= self.heap_start && end <= SHARD_BYTES_MAX && end.is_multiple_of(ALIGN))
+            .then_some(end)
+    }
+
+    /// A sealed word of the header.
+    pub(super) fn sealed(&self, offset: usize) -> Option<u64> {
+        unseal(self.map.word(offset)?, self.seed)
+    }
+
+    /// Writes a sealed word of the header.
+    #[must_use = "None means that nothing was written"]
+    pub(super) fn set_sealed(&mut self, offset: usize, value: u64) -> Option<()> {
+        self.map.set_word(offset, seal(value, self.seed))
+    }
+
+    /// An index entry as (tag, offset of its record), `None` where it is
+    /// empty.
+    #[inline]
+    pub(super) fn entry(&self, slot: usize) -> Option<(u32, usize)> {
+        let entry = self.map.word(HEADER_BYTES + slot * ENTRY_BYTES)? ^ EMPTY;
+        (entry != 0).then_some(((entry >> 32) as u32, (entry as u32) as usize * ALIGN))
+    }
+
+    /// Points an index entry at a record, in one step.
+    #[must_use = "None means that nothing was written"]
+    pub(super) fn set_entry(&mut self, slot: usize, tag: u32, offset: usize) -> Option<()> {
+        let unit = u32::try_from(offset / ALIGN).ok()?;
+        let entry = (u64::from(tag) << 32 | u64::from(unit)) ^ EMPTY;
+        self.map.set_word(HEADER_BYTES + slot * ENTRY_BYTES, entry)
+    }
+
+    /// Whether an entry can point at `offset`.
+    #[inline]
+    pub(super) fn in_heap(&self, offset: usize) -> bool {
+        offset >= self.heap_start && offset < self.map.len()
+    }
+
+    /// Looks for the record of `key`.
+    #[inline]
+    pub(super) fn find(&self, place: Place, key: &[u8]) -> Lookup {
+        let mut lookup = Lookup {
+            record: None,
+            slot: None,
+            slot_damaged: false,
+            damaged: 0,
+            index_damaged: false,
+        };
+        let mut slot = place.start(self.capacity);
+        for _ in 0..self.capacity {
+            let Some((tag, offset)) = self.entry(slot) else {
+                lookup.slot = lookup.slot.or(Some(slot));
+                break;
+            };
+            if !self.in_heap(offset) {
+                lookup.index_damaged = true;
+            } else if tag == place.tag {
+                match Record::read(&self.map, offset, self.seed) {
+                    Some(record) if record.key(&self.map) == Some(key) => {
+                        lookup.record = Some(record);
+                        lookup.slot = Some(slot);
+                        lookup.slot_damaged = false;
+                        break;
+                    }
+                    Some(_) => {}
+                    None => {
+                        lookup.damaged += 1;
+                        if lookup.slot.is_none() {
+                            lookup.slot = Some(slot);
+                            lookup.slot_damaged = true;
+                        }
+                    }
+                }
+            }
+            slot += 1;
+            if slot >= self.capacity {
+                slot = 0;
+            }
+        }
+        lookup
+    }
+
+    /// Takes the counts in the header again: whoever kept them was killed.
+    pub(super) fn recount(&mut self) {
+        let (mut live, mut used) = (0, 0);
+        for (_, offset) in (0..self.capacity).filter_map(|slot| self.entry(slot)) {
+            live += 1;
+            used += Record::read(&self.map, offset, self.seed).map_or(0, |record| record.bytes);
+        }
+        let heap = self.heap_end().map_or(0, |end| end - self.heap_start);
+        let dead = heap.saturating_sub(used);
+        // The mapping is for writing and has been so long enough before.
+        let _ = self.set_sealed(LIVE, live);
+        let _ = self.set_sealed(DEAD, dead as u64);
+        let flags = self.flags() & !BUSY;
+        let _ = self.map.set_half(FLAGS, flags);
+    }
+
+    /// Makes the change in the record that `lookup` has found, or in a new
+    /// one. The order of the writes is that of `FORMAT.md`.
+    #[inline]
+    pub(super) fn apply(
+        &mut self,
+        file: &File,
+        place: Place,
+        key: &[u8],
+        lookup: &Lookup,
+        change: &Change,
+    ) -> Result<(), Failure> {
+        let lost = || Failure::Io(ErrorKind::UnexpectedEof.into());
+        match (lookup.record, change.filter) {
+            (Some(record), FilterChange::Renew { bytes, epoch, event })
+                if record.filter_bytes == Some(bytes) =>
+            {
+                let (map, seed) = (&mut self.map, self.seed);
+                let mut renew = || {
+                    record.void_filter(map)?;
+                    record.clear_filter(map)?;
+                    record.write_state(map, change, 0)?;
+                    record.begin_filter(map, seed, epoch, event)
+                };
+                renew().ok_or_else(lost)
+            }
+            (_, FilterChange::Renew { .. }) | (None, _) => {
+                self.append(file, place, key, lookup, change)
+            }
+            (Some(record), filter) => {
+                if record.current(&self.map).is_none() {
+                    // Both states were damaged, so the filter is not trusted.
+                    let _ = record.void_filter(&mut self.map);
+                }
+                record.write_state(&mut self.map, change, 0).ok_or_else(lost)?;
+                if let FilterChange::Insert(event) = filter {
+                    record.insert(&mut self.map, self.seed, event).ok_or_else(lost)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds a record, built in full before the index points at it.
+    fn append(
+        &mut self,
+        file: &File,
+        place: Place,
+        key: &[u8],
+        lookup: &Lookup,
+        change: &Change,
+    ) -> Result<(), Failure> {
+        let lost = || Failure::Io(ErrorKind::UnexpectedEof.into());
+        let filter = match change.filter {
+            FilterChange::Renew { bytes, epoch, event } => {
+                Some((bytes.min(crate::rate::bloom::MAX_BYTES), epoch, event))
+            }
+            FilterChange::Keep | FilterChange::Insert(_) => None,
+        };
+        let filter_bytes = filter.map(|(bytes, ..)| bytes);
+        let (start, slot) = self.heap_end().zip(lookup.slot).ok_or(Failure::Full)?;
+        let bytes = record_bytes(key.len(), filter_bytes);
+        let end = start.checked_add(bytes).ok_or(Failure::Full)?;
+        if end > SHARD_BYTES_MAX {
+            return Err(Failure::Full);
+        }
+        if end > self.map.len() {
+            self.grow(file, end).map_err(Failure::Io)?;
+        }
+        let base = lookup
+            .record
+            .and_then(|record| record.current(&self.map))
+            .map_or(0, |current| current.state.sequence);
+        let (live, dead) = (self.sealed(LIVE).unwrap_or(0), self.sealed(DEAD).unwrap_or(0));
+        let mut add = || {
+            self.map.set_half(FLAGS, self.flags() | BUSY)?;
+            let record = Record::write_new(&mut self.map, start, self.seed, key, filter_bytes)?;
+            record.write_state(&mut self.map, change, base)?;
+            if let Some((_, epoch, event)) = filter {
+                record.begin_filter(&mut self.map, self.seed, epoch, event)?;
+            }
+            self.set_sealed(HEAP_END, end as u64)?;
+            self.set_entry(slot, place.tag, start)?;
+            match lookup.record {
+                Some(old) => self.set_sealed(DEAD, dead + old.bytes as u64)?,
+                None => self.set_sealed(LIVE, live + 1)?,
+            }
+            // In the place of a damaged record, the counts are not known.
+            if !lookup.slot_damaged {
+                self.map.set_half(FLAGS, self.flags() & !BUSY)?;
+            }
+            Some(())
+        };
+        add().ok_or_else(lost)
+    }
+
+    /// Makes the file at least `end` bytes long, with real disk behind it, and
+    /// maps it anew.
+    fn grow(&mut self, file: &File, end: usize) -> io::Result<()> {
+        // Somebody else may have done it.
+        let size = files::facts(file)?.size;
+        if size < end as u64 {
+            let step = (self.map.len() / 8).max(PAGE);
+            let wanted = end.max(self.map.len() + step).next_multiple_of(PAGE) as u64;
+            let least = end.next_multiple_of(PAGE) as u64;
+            match files::reserve(file, size, wanted - size) {
+                Err(error) if error.kind() == ErrorKind::StorageFull && least < wanted => {
+                    files::reserve(file, size, least - size)?;
+                }
+                result => result?,
+            }
+        }
+        let map = Mapping::of(file, true)?;
+        if map.len() < end {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        self.map = map;
+        Ok(())
+    }
+}
+
+/// Why a record could not be added.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Io(io::Error),
+    /// No index entry is free, or the shard has its largest size.
+    Full,
+}
+
+impl Failure {
+    /// The error, for the shard's file.
+    pub(super) fn into_error(self, database: &Database, number: u8) -> SpoolError {
+        let path = database.path_of(&shard_name(number));
+        match self {
+            Self::Io(source) => SpoolError::Io { action: "grow", path, source },
+            Self::Full => SpoolError::Full { path },
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Tests of the whole store, in one process: against a model.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use quickcheck::{Arbitrary, Gen, QuickCheck};
+
+use crate::rate::bloom::{self, Event};
+use crate::rate::{Average, Timestamp};
+use crate::store::{Change, FilterChange, Store, conformance};
+
+use super::{Options, Spool};
+
+fn open(folder: &Path) -> Spool {
+    Spool::open(folder, Options::default()).unwrap()
+}
+
+#[test]
+fn conforms() {
+    let folders = std::cell::RefCell::new(Vec::new());
+    conformance::all(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = open(folder.path());
+        folders.borrow_mut().push(folder);
+        spool
+    });
+}
+
+/// Something that happens to a database.
+#[derive(Clone, Debug)]
+enum Step {
+    Keep(u16),
+    Insert(u16, u64),
+    Renew(u16, u8, u64),
+    Look(u16),
+    Burst(u16),
+    Reopen,
+}
+
+impl Arbitrary for Step {
+    fn arbitrary(g: &mut Gen) -> Self {
+        let key = u16::arbitrary(g) % 50;
+        match u8::arbitrary(g) % 40 {
+            0..10 => Step::Keep(key),
+            10..20 => Step::Insert(key, u64::arbitrary(g)),
+            20..30 => Step::Renew(key, u8::arbitrary(g), u64::arbitrary(g)),
+            30..36 => Step::Look(key),
+            36 => Step::Reopen,
+            _ => Step::Burst(u16::arbitrary(g)),
+        }
+    }
+}
+
+/// What the model remembers of a key: its last change's number, its filter.
+type Model = HashMap<Vec<u8>, (u32, Option<(i64, Vec<u8>)>)>;
+
+fn change(n: u32, filter: FilterChange) -> Change {
+    let at = Timestamp { seconds: i64::from(n), micros: n % 1_000_000 };
+    let average = Average { at, rate: f64::from(n) };
+    Change { average, limit: f64::from(n) * 2.0, over_since: n, filter }
+}
+
+fn key_text(key: u16) -> Vec<u8> {
+    // No period, so that nothing is ever forgotten.
+    [format!("{key}-").into_bytes(), vec![b'k'; usize::from(key) % 90]].concat()
+}
+
+fn event(n: u64) -> Event {
+    Event(u128::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
+}
+
+fn bytes(size: u8) -> usize {
+    // A few sizes, so that the same one often comes again.
+    [0, 1, 40, 41, 500, 4096, 30_000, 100_000][usize::from(size) % 8]
+}
+
+/// Compares one key with the model.
+fn same(spool: &mut Spool, model: &Model, key: &[u8]) -> bool {
+    let expected = model.get(key);
+    let look = |r: Option<crate::store::Remembered<'_>>| match (r, expected) {
+        (None, None) => true,
+        (Some(r), Some((n, filter))) => {
+            let wanted = change(*n, FilterChange::Keep);
+            (r.average, r.limit, r.over_since) == (wanted.average, wanted.limit, wanted.over_since)
+                && r.filter.map(|f| (f.epoch, f.bits.to_vec())) == *filter
+        }
+        _ => false,
+    };
+    spool.update(key, None, |r, _| (look(r), None)).unwrap()
+        && spool.peek(key, None, |r, _| look(r)).unwrap()
+}
+
+#[test]
+fn behaves_as_a_map_does() {
+    fn run(steps: Vec<Step>) -> bool {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = open(folder.path());
+        let mut model = Model::new();
+        let mut n = 0;
+        for step in steps {
+            n += 1;
+            let mut write = |spool: &mut Spool, key: u16, filter: FilterChange| {
+                let key = key_text(key);
+                spool.update(&key, None, |_, _| ((), Some(change(n, filter)))).unwrap();
+                let record = model.entry(key).or_default();
+                record.0 = n;
+                match filter {
+                    FilterChange::Keep => {}
+                    FilterChange::Insert(event) => {
+                        if let Some((_, bits)) = &mut record.1 {
+                            bloom::insert(bits, event);
+                        }
+                    }
+                    FilterChange::Renew { bytes, epoch, event } => {
+                        let mut bits = vec![0; bytes];
+                        bloom::insert(&mut bits, event);
+                        record.1 = Some((epoch, bits));
+                    }
+                }
+            };
+            match step {
+                Step::Keep(key) => write(&mut spool, key, FilterChange::Keep),
+                Step::Insert(key, e) => write(&mut spool, key, FilterChange::Insert(event(e))),
+                Step::Renew(key, size, e) => {
+                    let (bytes, epoch) = (bytes(size), i64::from(n) - 50);
+                    let event = event(e);
+                    write(&mut spool, key, FilterChange::Renew { bytes, epoch, event });
+                }
+                Step::Look(key) => {
+                    if !same(&mut spool, &model, &key_text(key)) {
+                        return false;
+                    }
+                }
+                Step::Burst(seed) => {
+                    for i in 0..300u16 {
+                        write(&mut spool, seed.wrapping_add(i) % 20_000, FilterChange::Keep);
+                    }
+                }
+                Step::Reopen => spool = open(folder.path()),
+            }
+        }
+        let report = spool.verify().unwrap();
+        let problems: Vec<_> = report.problems().collect();
+        assert!(problems.is_empty(), "{problems:?}");
+        let mut shown = 0;
+        spool.for_each(|entry| shown += u64::from(model.contains_key(&entry.key))).unwrap();
+        let count = model.len() as u64;
+        let sizes = spool.sizes().unwrap();
+        (shown, report.records(), sizes.records, spool.damaged()) == (count, count, count, 0)
+            && model.keys().all(|key| same(&mut spool, &model, key))
+    }
+    QuickCheck::new().tests(40).quickcheck(run as fn(Vec<Step>) -> bool);
+}
+
+#[test]
+fn grows_and_keeps_every_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    // Far beyond the first index of all 256 shards, so that each is rebuilt.
+    let count = 256 * 900;
+    let key = |n: u32| format!("k/{n}").into_bytes();
+    for n in 0..count {
+        spool
+            .update(&key(n), None, |r, _| {
+                (assert!(r.is_none()), Some(change(n, FilterChange::Keep)))
+            })
+            .unwrap();
+    }
+    let mut other = Spool::open_existing(folder.path(), Options::default()).unwrap();
+    for n in 0..count {
+        let rate = other.peek(&key(n), None, |r, _| r.map(|r| r.average.rate)).unwrap();
+        assert_eq!(rate, Some(f64::from(n)));
+    }
+    let report = other.verify().unwrap();
+    assert_eq!(report.problems().collect::<Vec<_>>(), Vec::<String>::new());
+    assert_eq!(report.records(), u64::from(count));
+}
+
+#[test]
+fn another_handle_sees_growth() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut one, mut two) = (open(folder.path()), open(folder.path()));
+    for n in 0..100_000u32 {
+        let key = (n % 50_000).to_le_bytes();
+        let spool = if n % 3 == 0 { &mut one } else { &mut two };
+        spool
+            .update(&key, None, |r, _| {
+                assert_eq!(r.is_some(), n >= 50_000, "{n}");
+                ((), Some(change(n, FilterChange::Keep)))
+            })
+            .unwrap();
+    }
+    assert_eq!(one.verify().unwrap().problems().count(), 0);
+    assert_eq!((one.damaged(), two.damaged()), (0, 0));
+}
+
+#[test]
+fn dead_heap_is_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    // Each renewal has another size, so each leaves the record before it dead.
+    for n in 0..2_000 {
+        let (bytes, epoch, event) = (10_000 + n as usize % 2, 5, event(7));
+        let filter = FilterChange::Renew { bytes, epoch, event };
+        spool.update(b"k", None, |_, _| ((), Some(change(n, filter)))).unwrap();
+    }
+    let sizes = spool.sizes().unwrap();
+    assert_eq!((sizes.shards, sizes.records), (1, 1));
+    assert!(sizes.disk < 300_000, "{sizes:?}");
+    assert_eq!(spool.verify().unwrap().problems().count(), 0);
+}
+
+#[test]
+fn growth_forgets_what_changes_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    // All of these were last seen in 1970.
+    for n in 0..256 * 1_000u32 {
+        let key = format!("1h/per_mail/{n}");
+        spool
+            .update(key.as_bytes(), None, |_, _| ((), Some(change(n, FilterChange::Keep))))
+            .unwrap();
+    }
+    let sizes = spool.sizes().unwrap();
+    assert!(sizes.records < 256 * 500, "{sizes:?}");
+}
+
+#[test]
+fn a_key_too_long_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    let mut update = |bytes: usize| {
+        spool.update(&vec![b'x'; bytes], None, |_, _| ((), Some(change(1, FilterChange::Keep))))
+    };
+    assert!(update(65_535).is_ok());
+    let error = update(65_536).unwrap_err();
+    assert_eq!(error.to_string(), "key is too long: 65536 bytes, at most 65535 can be stored");
+}

@@ -1,0 +1,166 @@
+//! Is the database sound?
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use super::database::shard_name;
+use super::format::{BUSY, DEAD, LIVE, SUPERSEDED};
+use super::record::Record;
+use super::shard::Body;
+use super::{Spool, SpoolError};
+
+/// What [`Spool::verify`] has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// One for each shard that exists.
+    pub shards: Vec<ShardReport>,
+}
+
+/// What was found in one shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShardReport {
+    /// Its file.
+    pub path: PathBuf,
+    /// Sound records.
+    pub records: u64,
+    /// Damaged records; each is lost, and harms no other.
+    pub damaged: u64,
+    /// Bytes of disk.
+    pub disk: u64,
+    /// Bytes of heap that no record needs any more.
+    pub dead: u64,
+    /// Everything that should not be so, one sentence each.
+    pub problems: Vec<String>,
+}
+
+impl Report {
+    /// All problems of all shards, each with its file.
+    pub fn problems(&self) -> impl Iterator<Item = String> {
+        self.shards.iter().flat_map(|shard| {
+            shard.problems.iter().map(|problem| format!("{}: {problem}", shard.path.display()))
+        })
+    }
+
+    /// Sound records in all shards.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.records).sum()
+    }
+}
+
+impl Spool {
+    /// Checks every byte that can be checked, shard by shard, each locked for
+    /// reading; repairs nothing.
+    ///
+    /// What a killed process may leave behind by design is no problem: a state
+    /// written in half beside a sound one, heap that was never used, counts
+    /// that the next check will take again.
+    ///
+    /// # Errors
+    /// The database's directory cannot be used; a shard that cannot be read is
+    /// a problem in the report.
+    pub fn verify(&mut self) -> Result<Report, SpoolError> {
+        self.after_fork()?;
+        let mut report = Report::default();
+        for number in 0..=u8::MAX {
+            let path = self.database.path_of(&shard_name(number));
+            let hashing = self.database.hashing.clone();
+            let found = self
+                .read_shard(number, |body| body.map(|body| check(body, |key| hashing.place(key))));
+            match found {
+                Ok(None) => {}
+                Ok(Some(shard)) => {
+                    report.shards.push(ShardReport { path, disk: self.disk(number), ..shard });
+                }
+                Err(error) => report.shards.push(ShardReport {
+                    path,
+                    disk: self.disk(number),
+                    problems: vec![error.to_string()],
+                    ..ShardReport::default()
+                }),
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// Checks one shard.
+fn check(body: &Body, place: impl Fn(&[u8]) -> super::hashing::Place) -> ShardReport {
+    let mut report = ShardReport::default();
+    let mut offsets = HashSet::new();
+    let (mut entries, mut used) = (0, 0);
+    for slot in 0..body.capacity {
+        let Some((tag, offset)) = body.entry(slot) else { continue };
+        entries += 1;
+        if !body.in_heap(offset) {
+            report.problems.push(format!("index entry {slot} points outside of the heap"));
+            continue;
+        }
+        let Some(record) = Record::read(&body.map, offset, body.seed) else {
+            report.damaged += 1;
+            report.problems.push(format!("the record at {offset} is damaged"));
+            continue;
+        };
+        used += record.bytes as u64;
+        if !offsets.insert(offset) {
+            report.problems.push(format!("two index entries point at the record at {offset}"));
+        }
+        let key = record.key(&body.map).unwrap_or_default();
+        let place = place(key);
+        if place.shard != body.number || place.tag != tag {
+            report.problems.push(format!("the record at {offset} is not where its key belongs"));
+        } else if body.find(place, key).record.map(|found| found.offset) != Some(offset) {
+            report.problems.push(format!("the record at {offset} is not found by its key"));
+        }
+        if record.current(&body.map).is_none() {
+            report.damaged += 1;
+            report.problems.push(format!("the record at {offset} has no sound state"));
+        } else {
+            report.records += 1;
+        }
+    }
+    check_header(body, &mut report, entries, used);
+    report
+}
+
+/// Checks the header's numbers, and that records fill the heap without a gap.
+fn check_header(body: &Body, report: &mut ShardReport, entries: u64, used: u64) {
+    let Some(end) = body.heap_end() else {
+        report.problems.push("the end of the heap is damaged".to_owned());
+        return;
+    };
+    if end > body.map.len() {
+        report.problems.push(format!("the file ends at {}, its heap at {end}", body.map.len()));
+        return;
+    }
+    let mut offset = body.heap_start;
+    while offset < end {
+        match Record::read(&body.map, offset, body.seed) {
+            Some(record) => offset += record.bytes,
+            None => {
+                report.problems.push(format!("there is no sound record at {offset}"));
+                break;
+            }
+        }
+    }
+    if offset > end {
+        report.problems.push(format!("the last record ends at {offset}, the heap at {end}"));
+    }
+    report.dead = ((end - body.heap_start) as u64).saturating_sub(used);
+    if body.flags() & !(BUSY | SUPERSEDED) != 0 {
+        report.problems.push(format!("unknown flags {:#x}", body.flags()));
+    }
+    if body.flags() & BUSY == 0 {
+        for (what, offset, right) in
+            [("live records", LIVE, entries), ("dead bytes", DEAD, report.dead)]
+        {
+            match body.sealed(offset) {
+                None => report.problems.push(format!("the number of {what} is damaged")),
+                Some(stored) if stored != right => report
+                    .problems
+                    .push(format!("the header counts {stored} {what}, there are {right}")),
+                Some(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! A file as memory shared with other processes.
+//!
+//! Every access is checked against the mapping's length, which is the length
+//! the file had when it was mapped. Two things are asked of those who use it:
+//! that all processes that write do so under an exclusive file lock, and read
+//! under one or a shared one; and that none ever makes a mapped file shorter.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+/// A mapped file.
+#[derive(Debug)]
+pub struct Mapping {
+    raw: MmapRaw,
+    writable: bool,
+}
+
+impl Mapping {
+    /// Maps the whole of `file`, for writing too where `writable`.
+    ///
+    /// # Errors
+    /// The file is empty, too large for this machine, or cannot be mapped.
+    pub fn of(file: &File, writable: bool) -> io::Result<Self> {
+        let length = usize::try_from(file.metadata()?.len())
+            .map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut options = MmapOptions::new();
+        options.len(length);
+        let raw =
+            if writable { options.map_raw(file)? } else { options.map_raw_read_only(file)? };
+        Ok(Self { raw, writable })
+    }
+
+    /// How many bytes are mapped.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// Whether nothing is mapped; it never is so.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether `length` bytes from `offset` on are all mapped.
+    fn holds(&self, offset: usize, length: usize) -> bool {
+        offset.checked_add(length).is_some_and(|end| end <= self.raw.len())
+    }
+
+    /// The bytes there, or `None` where they are not all mapped.
+    #[must_use]
+    pub fn bytes(&self, offset: usize, length: usize) -> Option<&[u8]> {
+        if !self.holds(offset, length) {
+            return None;
+        }
+        // SAFETY: the range was just checked to lie in the mapping, which
+        // lives as long as `self`; bytes need no alignment and have no invalid
+        // values. Nobody changes them meanwhile: this process cannot without
+        // `&mut self`, and other processes keep to the lock (see the module).
+        Some(unsafe { std::slice::from_raw_parts(self.raw.as_ptr().add(offset), length) })
+    }
+
+    /// The bytes there for changing, or `None` where they are not all mapped,
+    /// or not for writing.
+    pub fn bytes_mut(&mut self, offset: usize, length: usize) -> Option<&mut [u8]> {
+        if !self.writable || !self.holds(offset, length) {
+            return None;
+        }
+        // SAFETY: as in `bytes`; the mapping is writable, and `&mut self` makes
+        // this the only reference into it in this process.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.raw.as_mut_ptr().add(offset), length) })
+    }
+
+    /// The 8-byte word there, or `None` where it is not mapped or `offset` is
+    /// no multiple of 8.
+    #[must_use]
+    #[inline]
+    pub fn word(&self, offset: usize) -> Option<u64> {
+        let pointer = self.aligned::<AtomicU64>(offset)?;
+        // SAFETY: `aligned` has checked range and alignment. A load writes
+        // nothing, so a read-only mapping will do (a u64 load is one plain load
+        // on every 64-bit machine); other accesses to words are atomic too.
+        let value = unsafe { AtomicU64::from_ptr(pointer) }.load(Ordering::Acquire);
+        Some(u64::from_le(value))
+    }
+
+    /// Stores an 8-byte word in one step, after all that was written before
+    /// and before all that is written later.
+    #[must_use = "None means that nothing was written"]
+    #[inline]
+    pub fn set_word(&mut self, offset: usize, value: u64) -> Option<()> {
+        if !self.writable {
+            return None;
+        }
+        let pointer = self.aligned::<AtomicU64>(offset)?;
+        Self::barrier();
+        // SAFETY: `aligned` has checked range and alignment, and the mapping
+        // is writable.
+        unsafe { AtomicU64::from_ptr(pointer) }.store(value.to_le(), Ordering::Release);
+        Self::barrier();
+        Some(())
+    }
+
+    /// As [`Mapping::word`], for 4 bytes.
+    #[must_use]
+    #[inline]
+    pub fn half(&self, offset: usize) -> Option<u32> {
+        let pointer = self.aligned::<AtomicU32>(offset)?;
+        // SAFETY: as in `word`.
+        let value = unsafe { AtomicU32::from_ptr(pointer) }.load(Ordering::Acquire);
+        Some(u32::from_le(value))
+    }
+
+    /// As [`Mapping::set_word`], for 4 bytes.
+    #[must_use = "None means that nothing was written"]
+    #[inline]
+    pub fn set_half(&mut self, offset: usize, value: u32) -> Option<()> {
+        if !self.writable {
+            return None;
+        }
+        let pointer = self.aligned::<AtomicU32>(offset)?;
+        Self::barrier();
+        // SAFETY: as in `set_word`.
+        unsafe { AtomicU32::from_ptr(pointer) }.store(value.to_le(), Ordering::Release);
+        Self::barrier();
+        Some(())
+    }
+
+    /// Copies `bytes` there, after all that was written before and before all
+    /// that is written later; not in one step.
+    #[must_use = "None means that nothing was written"]
+    #[inline]
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Option<()> {
+        let place = self.bytes_mut(offset, bytes.len())?;
+        Self::barrier();
+        place.copy_from_slice(bytes);
+        Self::barrier();
+        Some(())
+    }
+
+    /// Sets all bytes there to zero; ordered as [`Mapping::write`] is.
+    #[must_use = "None means that nothing was written"]
+    pub fn clear(&mut self, offset: usize, length: usize) -> Option<()> {
+        let place = self.bytes_mut(offset, length)?;
+        Self::barrier();
+        place.fill(0);
+        Self::barrier();
+        Some(())
+    }
+
+    /// Keeps the compiler from moving a write across. That is enough for a
+    /// process that may be killed anywhere: what it has executed is seen by
+    /// those who lock after it, what it has not is not.
+    #[inline]
+    fn barrier() {
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// A pointer to the `T` at `offset`, with range and alignment checked.
+    #[inline]
+    fn aligned<T>(&self, offset: usize) -> Option<*mut T::Plain>
+    where
+        T: Word,
+    {
+        if !offset.is_multiple_of(size_of::<T>()) || !self.holds(offset, size_of::<T>()) {
+            return None;
+        }
+        // SAFETY: the range lies in the mapping. The start of a mapping is
+        // aligned to a page, so the pointer is as aligned as its offset is.
+        Some(unsafe { self.raw.as_mut_ptr().add(offset) }.cast())
+    }
+}
+
+/// The atomic words a mapping is made of.
+trait Word {
+    /// The number in it.
+    type Plain;
+}
+
+impl Word for AtomicU64 {
+    type Plain = u64;
+}
+
+impl Word for AtomicU32 {
+    type Plain = u32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(bytes: u64, writable: bool) -> Mapping {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(bytes).unwrap();
+        Mapping::of(&file, writable).unwrap()
+    }
+
+    #[test]
+    fn every_access_is_bounds_checked() {
+        let mut map = mapping(100, true);
+        assert_eq!(map.len(), 100);
+        assert_eq!(map.set_word(88, 7), Some(()));
+        assert_eq!(map.word(88), Some(7));
+        assert_eq!(map.bytes(88, 8), Some(&[7, 0, 0, 0, 0, 0, 0, 0][..]));
+        assert_eq!(map.word(96), None);
+        assert_eq!(map.word(4), None);
+        assert_eq!(map.set_half(96, 9), Some(()));
+        assert_eq!(map.half(96), Some(9));
+        assert_eq!(map.half(98), None);
+        assert_eq!(map.half(100), None);
+        assert_eq!(map.bytes(99, 2), None);
+        assert_eq!(map.bytes(usize::MAX, 2), None);
+        assert_eq!(map.bytes(100, 0), Some(&[][..]));
+        assert_eq!(map.write(99, b"ab"), None);
+        assert_eq!(map.write(98, b"ab"), Some(()));
+        assert_eq!(map.clear(0, 101), None);
+        assert_eq!(map.clear(0, 100), Some(()));
+        assert_eq!(map.bytes(98, 2), Some(&[0, 0][..]));
+    }
+
+    #[test]
+    fn a_read_only_mapping_refuses_writes() {
+        let mut map = mapping(64, false);
+        assert_eq!(map.word(8), Some(0));
+        assert_eq!(map.half(8), Some(0));
+        assert_eq!(map.set_word(8, 1), None);
+        assert_eq!(map.set_half(8, 1), None);
+        assert_eq!(map.write(8, b"x"), None);
+        assert!(map.bytes_mut(0, 1).is_none());
+    }
+
+    #[test]
+    fn an_empty_file_is_refused() {
+        assert!(Mapping::of(&tempfile::tempfile().unwrap(), true).is_err());
+    }
+}

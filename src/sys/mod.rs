@@ -1,0 +1,12 @@
+//! What the operating system gives: locks, mappings, secure files, the clock,
+//! fork detection.
+//!
+//! Nothing here knows anything of ours, so moments are plain numbers. Of all
+//! that is not about Exim, this is the only place with `unsafe`.
+#![allow(unsafe_code)]
+
+pub mod clock;
+pub mod files;
+pub mod fork;
+pub mod lock;
+pub mod mapping;
