@@ -46,10 +46,7 @@ mod tests {
     #[test]
     fn a_stored_key_falls_apart_into_what_was_written() {
         let filed = Filed::parse(b"1h/per_rcpt/unique/alice").unwrap();
-        assert_eq!(
-            filed,
-            Filed { period: b"1h", mode: b"per_addr", unique: true, key: b"alice" }
-        );
+        assert_eq!(filed, Filed { period: b"1h", mode: b"per_addr", unique: true, key: b"alice" });
         let filed = Filed::parse(b"60/per_mail/a/b").unwrap();
         assert_eq!(filed, Filed { period: b"60", mode: b"per_mail", unique: false, key: b"a/b" });
         let filed = Filed::parse(b"1d/per_mail/unique/x").unwrap();
