@@ -50,21 +50,24 @@ impl Check {
         let setup = if matches!(self, Check::Ours(_)) { setup.library() } else { setup };
         let exim = setup.build();
         if matches!(self, Check::Nothing | Check::Lock) {
-            build_floor(&exim.folder().join("floor.so"));
+            let library = exim.folder().join("floor.so");
+            compile("floor.c", &library, &["-shared", "-fPIC"]);
+            open_to_all(&library);
         }
         exim
     }
 }
 
-fn build_floor(library: &Path) {
+/// Compiles one of the C files beside this one.
+pub(crate) fn compile(source: &str, to: &Path, options: &[&str]) {
     let status = Command::new("cc")
-        .args(["-O2", "-shared", "-fPIC", "-o"])
-        .arg(library)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/benches/cost/floor.c"))
+        .args(["-O2", "-o"])
+        .arg(to)
+        .arg(format!("{}/benches/cost/{source}", env!("CARGO_MANIFEST_DIR")))
+        .args(options)
         .status()
         .expect("a C compiler is needed");
-    assert!(status.success(), "floor.c could not be compiled");
-    open_to_all(library);
+    assert!(status.success(), "{source} could not be compiled");
 }
 
 /// `exim -bs` with nothing around it that would cost time.

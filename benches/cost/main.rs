@@ -14,6 +14,8 @@ mod common;
 mod door;
 mod exim;
 mod first;
+mod library;
+mod spool;
 mod table;
 
 /// How much is measured.
@@ -27,10 +29,22 @@ pub(crate) struct Effort {
     pub(crate) sessions: usize,
     /// Fresh processes whose first check is measured.
     pub(crate) processes: usize,
+    /// Keys in the databases that are measured in process.
+    pub(crate) keys: &'static [usize],
+    /// Checks in process.
+    pub(crate) checks: usize,
 }
 
-const FULL: Effort = Effort { rounds: 5, recipients: 3_000, sessions: 8, processes: 201 };
-const SMOKE: Effort = Effort { rounds: 1, recipients: 20, sessions: 2, processes: 2 };
+const FULL: Effort = Effort {
+    rounds: 5,
+    recipients: 3_000,
+    sessions: 8,
+    processes: 201,
+    keys: &[1_000, 100_000, 1_000_000],
+    checks: 200_000,
+};
+const SMOKE: Effort =
+    Effort { rounds: 1, recipients: 20, sessions: 2, processes: 2, keys: &[500], checks: 500 };
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,7 +52,7 @@ fn main() {
     let effort = if arguments.iter().any(|a| a == "--bench") { FULL } else { SMOKE };
     let parts: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
-    let known = ["door", "first"];
+    let known = ["door", "first", "spool", "library"];
     if let Some(unknown) = parts.iter().find(|p| !known.contains(p)) {
         eprintln!("bench: there is no part {unknown:?}; there are {}", known.join(", "));
         std::process::exit(2);
@@ -49,5 +63,11 @@ fn main() {
     }
     if wanted("first") {
         first::run(effort);
+    }
+    if wanted("spool") {
+        spool::run(effort);
+    }
+    if wanted("library") {
+        library::run(effort);
     }
 }
