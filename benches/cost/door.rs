@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Effort;
 use crate::common::PrivateExim;
 use crate::exim::{Check, sessions};
-use crate::table::{head, median, micros, print, row, times};
+use crate::table::{head, median, micros, middle, print, row, times};
 
 /// The specs that are measured, under what they are called. The key is what
 /// the client calls itself, so that a session decides whose rate it counts.
@@ -24,16 +24,30 @@ fn cases() -> Vec<(&'static str, Vec<String>)> {
     ]
 }
 
-/// Prints what a check costs: one session, several, several on one key.
-pub(crate) fn run(effort: Effort) {
-    let own = |n: usize| (0..n).map(|i| format!("client{i}.test")).collect::<Vec<_>>();
-    let all = cases();
-    measure("one session", &all, &own(1), effort);
-    let n = effort.sessions;
-    measure(&format!("{n} sessions at once, each with a key of its own"), &all, &own(n), effort);
+/// Prints what a check costs in one session.
+pub(crate) fn alone(effort: Effort) {
+    measure("one session", &cases(), &names(1), effort);
+}
+
+/// Prints what a check costs in several sessions at once, each on a key of its
+/// own, and all on one.
+pub(crate) fn crowd(effort: Effort) {
+    let (all, n) = (cases(), effort.sessions);
+    measure(&format!("{n} sessions at once, each with a key of its own"), &all, &names(n), effort);
     let same = vec!["client.test".to_owned(); n];
     measure(&format!("{n} sessions at once, all on one key"), &all[..1], &same, effort);
 }
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("client{n}.test")).collect()
+}
+
+/// How often a session is run in each round. One of native's takes a second;
+/// the others take milliseconds, so that the machine's other work shows.
+fn runs(check: &Check) -> usize {
+    if matches!(check, Check::Native(_)) { 1 } else { RUNS }
+}
+const RUNS: usize = 7;
 
 fn measure(title: &str, cases: &[(&str, Vec<String>)], names: &[String], effort: Effort) {
     let mut checks = vec![Check::None, Check::Nothing, Check::Lock];
@@ -44,8 +58,15 @@ fn measure(title: &str, cases: &[(&str, Vec<String>)], names: &[String], effort:
     let exims: Vec<PrivateExim> = checks.iter().map(Check::exim).collect();
     let mut times_taken: Vec<Vec<Duration>> = vec![Vec::new(); exims.len()];
     for round in 0..effort.rounds {
-        for (exim, taken) in exims.iter().zip(&mut times_taken) {
-            taken.push(sessions(exim, names, round, effort.recipients));
+        let mut this_round = vec![Vec::new(); exims.len()];
+        for run in 0..RUNS {
+            for (n, exim) in exims.iter().enumerate().filter(|&(n, _)| run < runs(&checks[n])) {
+                let taken = sessions(exim, names, round * RUNS + run, effort.recipients);
+                this_round[n].push(taken);
+            }
+        }
+        for (all, taken) in times_taken.iter_mut().zip(this_round) {
+            all.push(middle(taken));
         }
     }
     let medians: Vec<f64> = times_taken.into_iter().map(median).collect();

@@ -1,7 +1,7 @@
 //! What a check costs, in real Exim and in process: `scripts/bench`.
 //!
-//! `cargo bench --bench cost -- [PART]...` with the parts `door` (sessions in
-//! a real Exim, beside native `ratelimit`), `first` (the first check of a
+//! `cargo bench --bench cost -- [PART]...` with the parts `door` (a session in
+//! a real Exim, beside native `ratelimit`), `crowd` (several at once), `first` (the first check of a
 //! fresh process), `spool` (the database in process) and `library` (size and
 //! load time); all of them without. Run as a test it measures next to nothing
 //! and only shows that it still works.
@@ -52,14 +52,17 @@ fn main() {
     let effort = if arguments.iter().any(|a| a == "--bench") { FULL } else { SMOKE };
     let parts: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
-    let known = ["door", "first", "spool", "library"];
+    let known = ["door", "crowd", "first", "spool", "library"];
     if let Some(unknown) = parts.iter().find(|p| !known.contains(p)) {
         eprintln!("bench: there is no part {unknown:?}; there are {}", known.join(", "));
         std::process::exit(2);
     }
     let wanted = |part| parts.is_empty() || parts.contains(&part);
     if wanted("door") {
-        door::run(effort);
+        door::alone(effort);
+    }
+    if wanted("crowd") {
+        door::crowd(effort);
     }
     if wanted("first") {
         first::run(effort);

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-/// The median of some measurements, in microseconds.
-pub(crate) fn median(mut of: Vec<Duration>) -> f64 {
+/// The median of some measurements.
+pub(crate) fn middle(mut of: Vec<Duration>) -> Duration {
     of.sort_unstable();
-    let middle = of.len() / 2;
-    let value = if of.len() % 2 == 1 { of[middle] } else { (of[middle - 1] + of[middle]) / 2 };
-    value.as_secs_f64() * 1e6
+    let n = of.len() / 2;
+    if of.len() % 2 == 1 { of[n] } else { (of[n - 1] + of[n]) / 2 }
+}
+
+/// The median of some measurements, in microseconds.
+pub(crate) fn median(of: Vec<Duration>) -> f64 {
+    middle(of).as_secs_f64() * 1e6
 }
 
 /// A headline, underlined.
