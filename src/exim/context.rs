@@ -1,7 +1,7 @@
 //! Where in Exim a call stands.
 
 use super::host::Host;
-use super::variables::{Source, Variables};
+use super::variables::{Source, Text, Variables};
 use crate::spec::Place;
 use std::borrow::Cow;
 
@@ -108,7 +108,7 @@ impl Facts<'_> {
 
 /// Where the call stands that is being answered now.
 pub(super) fn place(host: &Host, variables: &Variables, acls: &Acls) -> Place {
-    let is_there = |text: &super::variables::Text| text.read(host).is_some();
+    let is_there = |text: &Text| text.is_there(host);
     let command = variables.smtp_command.read(host).unwrap_or(Cow::Borrowed(b""));
     let place = Facts {
         interactive: variables.smtp_input.read() && !variables.smtp_batched_input.read(),

@@ -88,7 +88,7 @@ impl Session {
     pub(super) fn begin() -> Self {
         let host = Host::find();
         let tables = Tables::find();
-        let source = Source { host: &host, tables: &tables };
+        let source = Source::new(&host, &tables);
         Self {
             latest: None,
             variables: Variables::find(&source),

@@ -15,7 +15,7 @@ use std::ops::Range;
 const ENTRY: usize = 3;
 /// Both tables have far more entries than this, so looking at one place in
 /// `STRIDE` words cannot miss them.
-const STRIDE: usize = 64 * ENTRY;
+const STRIDE: usize = 128 * ENTRY;
 /// The longest name that is believed to be one.
 const LONGEST_NAME: usize = 63;
 /// Types are small numbers, with flags above them in the table of options.
@@ -200,6 +200,10 @@ fn search(
 /// The longest run of entries in ascending order of names around `start`, if
 /// there are three at least.
 fn run_around(words: &[usize], start: usize, name_at: NameAt) -> Option<Range<usize>> {
+    // The types of three entries first: looking at names costs more.
+    if (0..3).any(|n| words.get(start + n * ENTRY + 1).is_none_or(|kind| *kind >= MOST_TYPES)) {
+        return None;
+    }
     let mut name = name_of(words, start, name_at)?;
     let mut run = start..start + ENTRY;
     while let Some(next) = name_of(words, run.end, name_at).filter(|next| name < *next) {
@@ -315,7 +319,7 @@ mod tests {
             .chain([&b"sender_rate"[..], b"sender_rate_limit", b"sender_rate_period"])
             .collect();
         let name_at = |address: usize| names.get(address.checked_sub(9000)?).copied();
-        for padding in [0, 1, 2, 3, 191, 192, 193, 1000] {
+        for padding in [0, 1, 2, 3, STRIDE - 1, STRIDE, STRIDE + 1, 1000] {
             let mut words = vec![7; padding];
             (0..names.len()).for_each(|n| words.extend([9000 + n, 4, n]));
             let whole = padding..padding + names.len() * ENTRY;

@@ -33,6 +33,18 @@ impl Text {
         Some(Cow::Borrowed(text.to_bytes()))
     }
 
+    /// Whether it is set to some text.
+    pub(super) fn is_there(&self, host: &Host) -> bool {
+        match self.address {
+            // SAFETY: as for `read`.
+            Some(address) => unsafe {
+                let text = address.read();
+                !text.is_null() && *text != 0
+            },
+            None => self.read(host).is_some(),
+        }
+    }
+
     /// Whether it is set at all, be it to an empty text; not where this host
     /// does not tell.
     pub(super) fn is_set(&self) -> bool {
@@ -114,14 +126,21 @@ impl Variables {
     }
 }
 
-/// Where the addresses of Exim's variables are had from: its symbols first,
-/// its tables where those are not exported.
+/// Where the addresses of Exim's variables are had from: by symbol from a build
+/// that exports them, else from its tables.
 pub(super) struct Source<'a> {
     pub(super) host: &'a Host,
-    pub(super) tables: &'a Tables,
+    tables: &'a Tables,
+    /// This build exports its variables.
+    exports: bool,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    pub(super) fn new(host: &'a Host, tables: &'a Tables) -> Self {
+        let exports = host.variable::<*const Uschar>(c"sender_rate").is_some();
+        Self { host, tables, exports }
+    }
+
     fn symbol<T>(&self, name: &CStr) -> Option<NonNull<T>> {
         self.host.variable(name).and_then(NonNull::new)
     }
@@ -132,7 +151,7 @@ impl Source<'_> {
         symbol: &CStr,
         expansion: &CStr,
     ) -> Option<NonNull<*const Uschar>> {
-        self.symbol(symbol).or_else(|| self.tabled(expansion, c"$sender_rate"))
+        self.address(symbol, expansion, c"$sender_rate")
     }
 
     fn text(&self, symbol: &CStr, expansion: &'static CStr) -> Text {
@@ -142,6 +161,15 @@ impl Source<'_> {
     fn number(&self, symbol: &CStr, expansion: &'static CStr) -> Number {
         let address = self.symbol(symbol).or_else(|| self.tabled(expansion, c"$message_linecount"));
         Number { address, expansion }
+    }
+
+    /// Stock builds export a few of them too, but looking up a symbol that is
+    /// not there takes its time, and each connection pays for it.
+    fn address<T>(&self, symbol: &CStr, expansion: &CStr, alike: &CStr) -> Option<NonNull<T>> {
+        if self.exports {
+            return self.symbol(symbol).or_else(|| self.tabled(expansion, alike));
+        }
+        self.tabled(expansion, alike).or_else(|| self.symbol(symbol))
     }
 
     /// The address that the table of variables has for `expansion`, if it is

@@ -6,7 +6,9 @@
 
 mod average;
 pub mod bloom;
+mod forget;
 mod outlook;
 
 pub use average::{Average, Timestamp};
+pub use forget::forgettable;
 pub use outlook::{Wait, remaining, retry_after};

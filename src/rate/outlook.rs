@@ -1,19 +1,42 @@
 //! What the next events will get: how many would pass now, and when.
+//!
+//! An event passes if its rate is below the limit. With `x` periods since the
+//! rate `r` was kept, one more event of size `c` gets
+//! `R(x) = (1 - e^-x)·c/x + e^-x·r`, but at least `c`. Both terms fall with
+//! `x`, so once an event would pass it goes on to.
 
 use super::{Average, Timestamp};
 
 /// How long until one more event would pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wait {
-    /// This many seconds; 0 where it would pass at once.
+    /// This many seconds, a whole number of microseconds (as far as `f64` can
+    /// hold them: 136 years); 0 where it would pass at once.
     Seconds(f64),
-    /// No wait helps: the event alone is as large as the limit.
+    /// No wait helps: the event alone is as large as the limit, or the rate
+    /// is infinite or no number, or the wait would be longer than 140 000
+    /// years.
     Never,
 }
 
-/// How many more events of size `count` would pass at the moment `now`.
+/// The longest wait that is told, in microseconds.
+const LONGEST_MICROS: i64 = 1 << 62;
+
+/// More periods than any finite rate needs to decay to nothing: the smallest
+/// `e^-x` above zero is at x = 745.1.
+const ENOUGH_PERIODS: f64 = 750.0;
+
+/// How many more events of size `count` would pass, one right after the other
+/// from the moment `now` on.
 ///
-/// Infinite where events have no size.
+/// The first gets `R` as above, each later one `count` more, less what decays
+/// in between: as little as one likes, but enough that an event which would
+/// just reach the limit passes. So after nothing, `m` events of size 1 pass
+/// under a whole limit of `m`, and the next one is over. (Events in the same
+/// microsecond are 1e-9 seconds apart in Exim's arithmetic, where rounding
+/// outweighs the decay: then it is `m - 1` or `m`, depending on the period.)
+///
+/// Infinite where events have no size, or the limit is infinite.
 #[must_use]
 pub fn remaining(
     kept: Option<Average>,
@@ -25,12 +48,33 @@ pub fn remaining(
     if count >= limit {
         return 0.0;
     }
-    let rate = kept.map_or(0.0, |kept| kept.next(now, period, 0.0).rate);
-    ((limit - rate) / count).floor().max(0.0)
+    let first = match kept {
+        None => count,
+        Some(kept) => {
+            let x = (now.as_seconds() - kept.at.as_seconds()).max(0.0) / period;
+            // Where x is tiny, `(1-a)/x` as Average::next computes it loses
+            // digits, and the answer would be about the rounding.
+            let fresh = if x > 0.0 { -(-x).exp_m1() / x } else { 1.0 };
+            let rate = fresh * count + (-x).exp() * kept.rate;
+            if rate < count { count } else { rate }
+        }
+    };
+    if !first.is_finite() || first > limit {
+        0.0
+    } else if count > 0.0 {
+        1.0 + ((limit - first) / count).floor()
+    } else {
+        f64::INFINITY
+    }
 }
 
 /// The least wait from `now` after which one more event of size `count` would
-/// pass under `limit`.
+/// pass under `limit`, in whole microseconds.
+///
+/// Found by bisection on what [`Average::next`] itself answers, so an event
+/// after exactly this wait passes. An event a microsecond earlier does not,
+/// except with waits under 1e-8 periods (6 ms of a week), where the rounding of
+/// `1 - e^-x` outweighs what decays in a microsecond.
 #[must_use]
 pub fn retry_after(
     kept: Option<Average>,
@@ -39,25 +83,235 @@ pub fn retry_after(
     limit: f64,
     count: f64,
 ) -> Wait {
-    if count >= limit {
+    // Also Never if either is no number.
+    if count.partial_cmp(&limit) != Some(std::cmp::Ordering::Less) {
         return Wait::Never;
     }
     let Some(kept) = kept else { return Wait::Seconds(0.0) };
-    let passes = |x: f64| {
-        let a = (-x).exp();
-        (1.0 - a) * count / x + a * kept.rate < limit
-    };
-    let waited = (now.as_seconds() - kept.at.as_seconds()).max(1e-9) / period;
-    if passes(waited) {
+    let passes = |micros: i64| kept.next(now.plus(micros), period, count).rate < limit;
+    if passes(0) {
         return Wait::Seconds(0.0);
     }
-    let (mut low, mut high) = (waited, waited.max(1e-9) * 2.0);
-    while !passes(high) {
-        (low, high) = (high, high * 2.0);
+    // A record from the future first has to be reached.
+    let ahead = (kept.at.as_seconds() - now.as_seconds()).max(0.0);
+    // Saturating, and at least one step.
+    let enough = ((ahead + ENOUGH_PERIODS * period) * 1e6) as i64;
+    let (mut fails, mut passing) = (0, enough.clamp(1, LONGEST_MICROS));
+    if !passes(passing) {
+        return Wait::Never;
     }
-    for _ in 0..200 {
-        let middle = f64::midpoint(low, high);
-        if passes(middle) { high = middle } else { low = middle }
+    // At most 62 halvings.
+    while passing - fails > 1 {
+        let middle = i64::midpoint(fails, passing);
+        if passes(middle) { passing = middle } else { fails = middle }
     }
-    Wait::Seconds((high - waited) * period)
+    Wait::Seconds(passing as f64 / 1e6)
+}
+
+impl Timestamp {
+    /// The moment this many microseconds later; not negative.
+    #[must_use]
+    fn plus(self, micros: i64) -> Self {
+        let micros = micros.saturating_add(i64::from(self.micros));
+        Self {
+            seconds: self.seconds.saturating_add(micros / 1_000_000),
+            // Less than a million.
+            micros: (micros % 1_000_000) as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::average::tests::Size;
+    use super::*;
+    use quickcheck::{TestResult, quickcheck};
+
+    const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, micros: 250_000 };
+
+    fn kept(rate: f64) -> Option<Average> {
+        Some(Average { at: NOW, rate })
+    }
+
+    fn after(kept: Option<Average>, at: Timestamp, period: f64, count: f64) -> Average {
+        kept.map_or(Average::first(at, count), |kept| kept.next(at, period, count))
+    }
+
+    /// How many events pass, `step` microseconds apart, the first at `now`.
+    fn burst(
+        mut kept: Option<Average>,
+        mut now: Timestamp,
+        step: i64,
+        (period, limit, count): (f64, f64, f64),
+    ) -> f64 {
+        let mut passed = 0.0;
+        loop {
+            let next = after(kept, now, period, count);
+            if next.rate >= limit || passed > 5000.0 {
+                return passed;
+            }
+            (kept, now, passed) = (Some(next), now.plus(step), passed + 1.0);
+        }
+    }
+
+    #[test]
+    fn from_nothing_as_many_as_the_limit_says() {
+        for (limit, count, expected) in [
+            (100.0, 1.0, 100.0),
+            (1000.0, 1.0, 1000.0),
+            (2.5, 1.0, 2.0),
+            (10.0, 4.0, 2.0),
+            (100.0, 2.5, 40.0),
+            // A lone event as large as the limit is over it.
+            (1.0, 1.0, 0.0),
+            (4.0, 5.0, 0.0),
+            (0.0, 0.0, 0.0),
+            (1.01, 1.0, 1.0),
+        ] {
+            for period in [60.0, 3600.0, 86_400.0, 604_800.0] {
+                assert_eq!(remaining(None, NOW, period, limit, count), expected);
+                if limit <= 100.0 {
+                    let setting = (period, limit, count);
+                    assert_eq!(burst(None, NOW, 1000, setting), expected, "{setting:?}");
+                }
+            }
+        }
+        assert_eq!(remaining(None, NOW, 60.0, 5.0, 0.0), f64::INFINITY);
+        assert_eq!(remaining(kept(1e300), NOW, 60.0, f64::INFINITY, 1.0), f64::INFINITY);
+        assert_eq!(remaining(kept(f64::INFINITY), NOW, 60.0, f64::INFINITY, 1.0), 0.0);
+        assert_eq!(remaining(kept(f64::NAN), NOW, 60.0, 5.0, 1.0), 0.0);
+        assert_eq!(remaining(None, NOW, 60.0, 5.0, f64::INFINITY), 0.0);
+    }
+
+    #[test]
+    fn all_through_a_burst() {
+        for setting in [(3600.0, 20.0, 1.0), (86_400.0, 100.0, 1.0), (604_800.0, 30.0, 2.5)] {
+            let (period, limit, count) = setting;
+            for step in [50, 1000, 100_000] {
+                let (mut kept, mut now) = (None, NOW);
+                loop {
+                    let foreseen = remaining(kept, now, period, limit, count);
+                    // The same moment's events one after the other, 50 µs apart.
+                    let passed = burst(kept, now.plus(50), 50, setting);
+                    assert_eq!(passed, foreseen, "{kept:?} {setting:?}");
+                    let next = after(kept, now, period, count);
+                    if next.rate >= limit {
+                        break;
+                    }
+                    (kept, now) = (Some(next), now.plus(step));
+                }
+            }
+        }
+    }
+
+    /// Where the clock stands still, Exim's rounding decides whether the event
+    /// that just reaches the limit passes; and with a period of more than 208
+    /// days no event counts at all (the burst was given up after 5001).
+    #[test]
+    fn a_clock_that_stands_still() {
+        for (period, expected) in STILL {
+            let passed = burst(None, NOW, 0, (period, 100.0, 1.0));
+            assert_eq!(passed, expected, "{period}");
+        }
+    }
+
+    const STILL: [(f64, f64); 5] =
+        [(60.0, 99.0), (3600.0, 99.0), (86_400.0, 100.0), (604_800.0, 99.0), (2e7, 5001.0)];
+
+    #[test]
+    fn waits() {
+        let seconds = |wait| match wait {
+            Wait::Seconds(seconds) => seconds,
+            Wait::Never => f64::INFINITY,
+        };
+        // Far over the limit the new event hardly matters: p·ln(r/m).
+        let wait = seconds(retry_after(kept(1e9), NOW, 3600.0, 1e6, 1.0));
+        assert!((wait - 3600.0 * 1000_f64.ln()).abs() < 0.01, "{wait}");
+        // c = 0: p·ln(r/m) exactly.
+        let wait = seconds(retry_after(kept(8.0), NOW, 100.0, 2.0, 0.0));
+        assert!((wait - 100.0 * 4_f64.ln()).abs() < 2e-6, "{wait}");
+        // r = c = 1, m = 1.5: (1-e^-x)/x + e^-x = 1.5 at x = 0.37266.
+        let wait = seconds(retry_after(kept(1.0), NOW, 1e4, 1.5, 1.0));
+        let x = wait / 1e4;
+        assert!(((1.0 - (-x).exp()) / x + (-x).exp() - 1.5).abs() < 1e-9, "{x}");
+        // A record from ten seconds ahead is waited for as well.
+        let ahead = Some(Average { at: NOW.plus(10_000_000), rate: 8.0 });
+        let late = seconds(retry_after(ahead, NOW, 100.0, 2.0, 0.0));
+        assert!((late - 10.0 - 100.0 * 4_f64.ln()).abs() < 2e-6, "{late}");
+    }
+
+    #[test]
+    fn extremes() {
+        let ask = |rate, period, limit, count| retry_after(kept(rate), NOW, period, limit, count);
+        let (tiny, huge, infinite) = (5e-324, f64::MAX, f64::INFINITY);
+        assert_eq!(ask(1.0, 60.0, 1.0, 1.0), Wait::Never);
+        assert_eq!(ask(1.0, 60.0, 0.0, 0.0), Wait::Never);
+        assert_eq!(ask(1.0, 60.0, f64::NAN, 1.0), Wait::Never);
+        assert_eq!(ask(infinite, 60.0, 5.0, 1.0), Wait::Never);
+        assert_eq!(ask(f64::NAN, 60.0, 5.0, 1.0), Wait::Never);
+        assert_eq!(ask(9.0, 1e300, 5.0, 1.0), Wait::Never);
+        assert_eq!(ask(9.0, infinite, 5.0, 1.0), Wait::Never);
+        assert_eq!(ask(9.0, 60.0, infinite, 1.0), Wait::Seconds(0.0));
+        assert_eq!(ask(9.0, 1e-300, 5.0, 1.0), Wait::Seconds(0.0));
+        assert_eq!(retry_after(None, NOW, 60.0, 5.0, 1.0), Wait::Seconds(0.0));
+        for (rate, period, limit, count) in [
+            (huge, 60.0, tiny, 0.0),
+            (huge, 2147483647.0, 1.0, 0.999_999_999_999),
+            (huge, 1e-6, 1.0, 0.5),
+            (1e300, 1.0, 1e-300, 1e-301),
+        ] {
+            let Wait::Seconds(wait) = ask(rate, period, limit, count) else {
+                panic!("{rate} {period} {limit} {count}")
+            };
+            assert!(wait > 0.0 && wait <= 750.0 * period + 1e-6, "{wait}");
+        }
+    }
+
+    quickcheck! {
+        fn exactly_that_long(rate: Size, limit: Size, count: Size, period: u32, age: u32) -> TestResult {
+            let (rate, limit, count) = (rate.0, limit.0, count.0);
+            let period = f64::from((period >> (period % 32)) + 1).min(3e7);
+            let known = Average { at: NOW, rate };
+            let now = NOW.plus(i64::from(age >> (age % 32)) * 1000);
+            if rate.is_nan() || limit.is_nan() || count.is_nan() || rate.is_infinite() {
+                return TestResult::discard();
+            }
+            let at = |wait: f64| known.next(now.plus((wait * 1e6).round() as i64), period, count).rate;
+            match retry_after(Some(known), now, period, limit, count) {
+                Wait::Never => TestResult::from_bool(count >= limit),
+                // No exact number of microseconds in f64.
+                Wait::Seconds(wait) if wait > 4e9 => TestResult::discard(),
+                Wait::Seconds(wait) => {
+                    // A thousandth of a second less, or a millionth, or what
+                    // the rounding of 1-a hides.
+                    let less = wait - 1e-3_f64.max(1e-6 * wait).max(1e-8 * period);
+                    TestResult::from_bool(at(wait) < limit && (less < 0.0 || at(less) >= limit))
+                }
+            }
+        }
+
+        fn waiting_and_room_agree(rate: u16, limit: u16, count: u8, period: u16) -> bool {
+            let (rate, limit, count) =
+                (f64::from(rate) / 64.0, f64::from(limit) / 64.0, f64::from(count) / 16.0);
+            let (period, now) = (f64::from(period) + 1.0, NOW.plus(3_000_000));
+            let room = remaining(kept(rate), now, period, limit, count) > 0.0;
+            room == (retry_after(kept(rate), now, period, limit, count) == Wait::Seconds(0.0))
+        }
+
+        fn room_is_what_a_burst_finds(rate: u16, limit: u16, count: u8, age: u16) -> TestResult {
+            let (rate, limit, count) =
+                (f64::from(rate) / 64.0, f64::from(limit) / 64.0, 1.0 + f64::from(count) / 16.0);
+            // Not at once: see a_clock_that_stands_still.
+            let (now, setting) = (NOW.plus(1000 + i64::from(age) * 1000), (86_400.0, limit, count));
+            let known = Average { at: NOW, rate };
+            let foreseen = remaining(Some(known), now, 86_400.0, limit, count);
+            // Where the last event just reaches the limit, the decay during the
+            // burst and the rounding decide.
+            let rest = (limit - known.next(now, 86_400.0, count).rate) / count;
+            if foreseen > 2000.0 || (rest - rest.round()).abs() < 2e-3 {
+                return TestResult::discard();
+            }
+            TestResult::from_bool(foreseen == burst(Some(known), now, 50, setting))
+        }
+    }
 }

@@ -274,8 +274,7 @@ impl Mode {
         }
     }
 
-    /// The ACLs in which it can count, in words; the tables in
-    /// `spec::mod::may_count` say the same.
+    /// The ACLs in which it can count, in words: `Place::lets_count`.
     fn counts_in(self) -> &'static str {
         match self {
             Self::PerMail | Self::PerByte => {

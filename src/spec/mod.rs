@@ -4,10 +4,10 @@
 //! [`Spec`] is the text taken apart; [`Spec::request`] adds what depends on
 //! where in Exim it stands (see [`Context`]).
 //!
-//! The semantics are those of `acl_ratelimit` in Exim 4.96, with four
-//! differences: a period may be a bare number of seconds, `nan` is no number,
-//! a period that would overflow there is an error, and so is a spec longer
-//! than [`MAX_LEN`] or with a NUL byte in it.
+//! The semantics are those of `acl_ratelimit` in Exim 4.96, with these
+//! differences: a period may be a bare number of seconds; `nan` is no number,
+//! and -0 is 0; a period that would overflow there is an error, and so is a
+//! spec longer than [`MAX_LEN`] or with a NUL byte in it.
 
 mod doubt;
 mod error;
@@ -307,6 +307,14 @@ impl<'a> Spec<'a> {
     fn error(&self, fault: Fault) -> SpecError {
         SpecError::from_period(fault, &self.limit_text, Some(&self.period_text))
     }
+}
+
+/// The seconds of a period as written in a spec: an interval such as `1d12h`
+/// or a bare number of seconds, greater than zero; nothing where it is neither
+/// or too long.
+#[must_use]
+pub fn period_seconds(text: &[u8]) -> Option<f64> {
+    interval::seconds(text).ok()
 }
 
 /// `item` without its first `length` bytes.

@@ -294,6 +294,14 @@ fn errors_tell_what_the_variables_hold() {
 }
 
 #[test]
+fn the_period_can_be_read_back_from_a_key() {
+    let Request { key, period, .. } = ask("1 / 1d12h / per_cmd / a//b", Place::Rcpt);
+    let written = key.split(|&b| b == b'/').next().unwrap();
+    assert_eq!(super::period_seconds(written), Some(period));
+    assert_eq!(super::period_seconds(b"1y"), None);
+}
+
+#[test]
 fn texts_are_as_written() {
     let spec = Spec::parse(b" 1.50K /\t60m ").unwrap();
     assert_eq!((spec.limit_text(), spec.period_text()), (&b"1.50K"[..], &b"60m"[..]));
