@@ -31,7 +31,7 @@ impl FakeClock {
     pub fn set(&self, offset: i64) {
         // A rename, so that no reader ever sees an empty file.
         let new = self.folder.path().join("new");
-        std::fs::write(&new, format!("{offset:+}s\n")).unwrap();
+        std::fs::write(&new, format!("{offset:+}\n")).unwrap();
         std::fs::rename(&new, &self.offset_file).unwrap();
     }
 

@@ -121,11 +121,19 @@ impl PrivateExim {
         panic!("the daemon ends at once:\n{}\n{}", self.log("main"), self.log("panic"));
     }
 
-    /// Stops the daemon; connections that are open go on.
+    /// Stops the daemon, and ends connections that are still open: their
+    /// processes would write where there is no folder any more.
     pub fn stop(&mut self) {
-        if let Some((mut child, _)) = self.daemon.take() {
-            let _ = child.kill();
-            let _ = child.wait();
+        let Some((mut daemon, _)) = self.daemon.take() else { return };
+        let id = daemon.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let _ = daemon.kill();
+        let _ = daemon.wait();
+        for child in children.unwrap_or_default().split_whitespace() {
+            let Some(pid) = child.parse().ok().and_then(rustix::process::Pid::from_raw) else {
+                continue;
+            };
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::exim::lossless;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ impl Reply {
 pub struct Client {
     reader: BufReader<Box<dyn Read + Send>>,
     writer: Option<Box<dyn Write + Send>>,
+    socket: Option<TcpStream>,
     child: Option<Child>,
     /// What was said so far, a line each; `C:` is ours.
     pub transcript: Vec<String>,
@@ -46,8 +47,10 @@ impl Client {
         let stream = TcpStream::from(socket);
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let reader = stream.try_clone().unwrap();
-        Self::over(Box::new(reader), Box::new(stream), None)
+        let (reader, writer) = (stream.try_clone().unwrap(), stream.try_clone().unwrap());
+        let mut client = Self::over(Box::new(reader), Box::new(writer), None);
+        client.socket = Some(stream);
+        client
     }
 
     /// Speaks to a program by its standard input and output.
@@ -67,7 +70,13 @@ impl Client {
         writer: Box<dyn Write + Send>,
         child: Option<Child>,
     ) -> Self {
-        Self { reader: BufReader::new(reader), writer: Some(writer), child, transcript: Vec::new() }
+        Self {
+            reader: BufReader::new(reader),
+            writer: Some(writer),
+            socket: None,
+            child,
+            transcript: Vec::new(),
+        }
     }
 
     /// Reads one reply; `None` where the server has hung up.
@@ -156,12 +165,23 @@ impl Client {
         child.and_then(|mut c| c.wait().ok()).and_then(|s| s.code())
     }
 
-    /// Says QUIT and reads to the end.
+    /// Says QUIT, and nothing ever after.
     pub fn quit(mut self) -> Option<Reply> {
-        self.send_line("QUIT");
+        self.send_quit();
         let reply = self.reply();
         self.close();
         reply
+    }
+
+    /// Sends QUIT and closes our half: Exim holds its goodbye back for 200 ms
+    /// while it waits for that.
+    pub fn send_quit(&mut self) {
+        self.send_line("QUIT");
+        self.writer = None;
+        if let Some(socket) = &self.socket {
+            // Where the server has hung up there is nothing to close.
+            let _ = socket.shutdown(Shutdown::Write);
+        }
     }
 }
 

@@ -1,0 +1,230 @@
+//! A world: one random configuration, written for each of the two sides.
+
+use super::common::{FakeClock, PrivateExim, Setup};
+use super::random::Random;
+use super::spec::{self, Pool};
+use std::fmt::Write as _;
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Exim's own `ratelimit`.
+    Native,
+    /// The library.
+    Ours,
+    /// Exim's own, but leaky where strict is asked for: a fault that a
+    /// comparison must find.
+    Faulty,
+}
+
+impl Side {
+    /// A configuration in which every place can be reached.
+    pub fn setup(self) -> Setup {
+        let setup = Setup::new()
+            .auth()
+            .main("prdr_enable = true")
+            .main("tls_advertise_hosts = *")
+            .main("chunking_advertise_hosts = *")
+            .main("dkim_verify_signers = one.test:two.test");
+        if self == Side::Ours { setup.library() } else { setup }
+    }
+
+    /// The condition that asks this side.
+    pub fn condition(self, spec: &str) -> String {
+        match self {
+            Side::Native => format!("ratelimit = {spec}"),
+            Side::Ours => format!("condition = ${{dlfunc{{EXIRATE}}{{ratelimit}}{{{spec}}}}}"),
+            Side::Faulty => format!("ratelimit = {}", spec.replace("strict", "leaky")),
+        }
+    }
+}
+
+/// What a check does with the answer.
+#[derive(Clone, Copy)]
+enum Verb {
+    /// Logs it, and goes on.
+    Warn,
+    /// Refuses for now or for good, with the variables in the reply.
+    Refuse(&'static str),
+}
+
+struct Check {
+    name: String,
+    verb: Verb,
+    spec: String,
+    /// A condition that must hold first.
+    guard: Option<&'static str>,
+    /// Native on both sides: it overwrites the variables between the others.
+    bystander: bool,
+}
+
+/// The places, with the option that sets each.
+pub const PLACES: &[(&str, &str)] = &[
+    ("connect", "acl_smtp_connect"),
+    ("helo", "acl_smtp_helo"),
+    ("mail", "acl_smtp_mail"),
+    ("mailauth", "acl_smtp_mailauth"),
+    ("rcpt", "acl_smtp_rcpt"),
+    ("predata", "acl_smtp_predata"),
+    ("dkim", "acl_smtp_dkim"),
+    ("mime", "acl_smtp_mime"),
+    ("prdr", "acl_smtp_data_prdr"),
+    ("data", "acl_smtp_data"),
+    ("not_smtp_start", "acl_not_smtp_start"),
+    ("not_smtp", "acl_not_smtp"),
+    ("auth", "acl_smtp_auth"),
+    ("starttls", "acl_smtp_starttls"),
+    ("vrfy", "acl_smtp_vrfy"),
+    ("expn", "acl_smtp_expn"),
+    ("etrn", "acl_smtp_etrn"),
+    ("quit", "acl_smtp_quit"),
+    ("notquit", "acl_smtp_notquit"),
+];
+
+/// One configuration, not yet written down.
+pub struct World {
+    places: Vec<(&'static str, &'static str, Vec<Check>)>,
+    shared: Vec<Check>,
+}
+
+impl World {
+    pub fn new(random: &mut Random, periods: &[&'static str]) -> Self {
+        let pool = Pool { periods: vec![random.pick(periods), random.pick(periods)] };
+        let places = PLACES
+            .iter()
+            .map(|(place, option)| (*place, *option, checks(random, &pool, place)))
+            .collect();
+        // One ACL called from several places: what it asks counts as asked
+        // by the place that calls it. Only what is right everywhere.
+        let shared =
+            (0..2).map(|n| warn(random, &pool, "not_smtp_start", &format!("shared.{n}"))).collect();
+        Self { places, shared }
+    }
+
+    /// The Exim of one side, started.
+    pub fn exim(&self, side: Side, clock: Option<&FakeClock>) -> PrivateExim {
+        let mut setup = side.setup();
+        if let Some(clock) = clock {
+            setup = setup.clock(clock);
+        }
+        for (place, option, checks) in &self.places {
+            setup = setup.acl(option, &acl(side, place, checks));
+        }
+        let mut shared = "shared:\n".to_owned();
+        self.shared.iter().for_each(|c| shared.push_str(&c.text(side)));
+        shared.push_str("  accept\n");
+        let mut exim = setup.acls(&shared).build();
+        exim.start();
+        exim
+    }
+
+    /// What each check is, for the report of a difference.
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        for check in self.places.iter().flat_map(|p| &p.2).chain(&self.shared) {
+            let _ = writeln!(text, "{:20} {}", check.name, check.spec);
+        }
+        text
+    }
+}
+
+fn warn(random: &mut Random, pool: &Pool, place: &str, name: &str) -> Check {
+    Check {
+        name: name.to_owned(),
+        verb: Verb::Warn,
+        spec: spec::valid(random, pool, place),
+        guard: None,
+        bystander: false,
+    }
+}
+
+fn checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Check> {
+    let mut checks = vec![];
+    for n in 0..3 + random.below(4) {
+        let mut check = warn(random, pool, place, &format!("{place}.{n}"));
+        if random.chance(20) && !matches!(place, "connect" | "quit" | "notquit" | "not_smtp_start")
+        {
+            check.verb = Verb::Refuse(if random.chance(50) { "defer" } else { "deny" });
+        }
+        checks.push(check);
+    }
+    // The same condition again, and the same key against another limit.
+    let again = random.below(checks.len());
+    let spec = checks[again].spec.clone();
+    let other = spec.split_once('/').map(|(_, rest)| format!("1.2/{rest}")).unwrap_or_default();
+    for (suffix, spec) in [("again", spec), ("other", other)] {
+        let check = Check { spec, ..warn(random, pool, place, &format!("{place}.{suffix}")) };
+        checks.insert(random.below(checks.len() + 1), check);
+    }
+    if random.chance(50) {
+        let spec = format!("3.3 / 5d / per_cmd / strict / bystander {place}");
+        let check = Check {
+            spec,
+            bystander: true,
+            ..warn(random, pool, place, &format!("{place}.beside"))
+        };
+        checks.insert(random.below(checks.len() + 1), check);
+    }
+    let wrong = Check {
+        spec: random.pick(spec::WRONG).to_owned(),
+        guard: Some(if place == "connect" {
+            "${if eq{$sender_host_address}{127.0.0.99}}"
+        } else if place.starts_with("not_smtp") {
+            "${if eq{$sender_address}{faulty@private.test}}"
+        } else {
+            "${if eq{$sender_helo_name}{faulty}}"
+        }),
+        ..warn(random, pool, place, &format!("{place}.wrong"))
+    };
+    checks.insert(random.below(checks.len() + 1), wrong);
+    checks
+}
+
+impl Check {
+    fn text(&self, side: Side) -> String {
+        let name = &self.name;
+        let side = if self.bystander { Side::Native } else { side };
+        let condition = side.condition(&self.spec);
+        let guard = self.guard.map(|g| format!("        condition = {g}\n")).unwrap_or_default();
+        let state = "rate=$sender_rate limit=$sender_rate_limit period=$sender_rate_period";
+        match self.verb {
+            Verb::Warn => format!(
+                "  warn\n{guard}        {condition}\n        logwrite = @@ {name} over\n  \
+                 warn\n        logwrite = @@ {name} {state}\n"
+            ),
+            Verb::Refuse(verb) => format!(
+                "  warn\n        logwrite = @@ {name} before {state}\n  \
+                 {verb}\n{guard}        message = {name} {state}\n        {condition}\n  \
+                 warn\n        logwrite = @@ {name} {state}\n"
+            ),
+        }
+    }
+}
+
+/// The whole ACL of a place: its checks, then what sessions rely on.
+fn acl(side: Side, place: &str, checks: &[Check]) -> String {
+    let mut text = String::new();
+    for (n, check) in checks.iter().enumerate() {
+        if n == 2 && matches!(place, "rcpt" | "mail" | "data" | "vrfy" | "helo" | "not_smtp") {
+            text.push_str("  warn\n        acl = shared\n");
+        }
+        text.push_str(&check.text(side));
+    }
+    text.push_str(match place {
+        "helo" => "  deny condition = ${if eq{$sender_helo_name}{bad}}\n  accept\n",
+        "mail" => "  deny senders = bad@private.test\n  accept\n",
+        "rcpt" => "  deny local_parts = bad\n  accept\n",
+        "predata" => "  deny senders = predata@private.test\n  accept\n",
+        "data" => "  deny senders = data@private.test\n  accept\n",
+        // What would follow takes long, and is not what is compared.
+        "starttls" | "expn" | "etrn" => "  deny message = not here\n",
+        _ => "  accept\n",
+    });
+    // A connection that was cut off is done with when this is logged, also
+    // where a check before it refused or failed.
+    if place == "notquit" {
+        text.replace("  accept\n", "  warn logwrite = @@ end\n  accept\n")
+    } else {
+        text
+    }
+}

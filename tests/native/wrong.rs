@@ -1,0 +1,121 @@
+//! Wrong specs, and specs at the wrong place: the same verdict, the same
+//! reply, and a log line that names the same fault.
+
+use super::OURS;
+use super::drive::Pair;
+use super::session::{MIME, Step, Way};
+use super::spec;
+use super::world::{PLACES, Side};
+use std::fmt::Write as _;
+
+/// The ACL of a place: each spec is asked of a client that names its number.
+fn acl(side: Side, place: &str, specs: &[String]) -> String {
+    let asked = match place {
+        "connect" => "$sender_host_address",
+        "not_smtp" | "not_smtp_start" => "$sender_address_local_part",
+        _ => "$sender_helo_name",
+    };
+    let state = "rate=$sender_rate limit=$sender_rate_limit period=$sender_rate_period";
+    let mut text = String::new();
+    for (n, spec) in specs.iter().enumerate() {
+        let name = if place == "connect" { format!("127.0.0.{}", n + 1) } else { format!("n{n}") };
+        let _ = write!(
+            text,
+            "  warn condition = ${{if eq{{{asked}}}{{{name}}}}}\n       {}\n       \
+             logwrite = @@ {place}.{n} over\n",
+            side.condition(spec)
+        );
+    }
+    let _ = write!(text, "  warn logwrite = @@ {place}.x {state}\n");
+    if place == "notquit" {
+        text.push_str("  warn logwrite = @@ end\n");
+    }
+    text + "  accept\n"
+}
+
+/// A session that asks for spec `n` at `place`, and goes on for a while.
+fn steps(place: &str, n: usize) -> Vec<Step> {
+    if place.starts_with("not_smtp") {
+        let args = ["-oep", "-oi", "-f"].map(String::from).into_iter();
+        let args = args.chain([format!("n{n}@private.test"), "a@private.test".into()]).collect();
+        return vec![Step::Run(args, "Subject: x\n\ntext\n".into())];
+    }
+    let say = |line: &str| Step::Say(0, vec![line.as_bytes().to_vec()]);
+    let host = if place == "connect" { u8::try_from(n + 1).unwrap() } else { 1 };
+    let mut steps = vec![Step::Open(0, Way::Daemon(host))];
+    if place == "connect" {
+        steps.push(Step::Quit(0));
+        return steps;
+    }
+    // The EHLO that counts is one that was accepted.
+    steps.push(say(&format!("EHLO n{n}")));
+    match place {
+        "helo" => {}
+        "auth" => steps.push(say("AUTH PLAIN AGFsaWNlAGdvb2Q=")),
+        "starttls" => {}
+        "vrfy" => steps.push(say("VRFY a@private.test")),
+        "expn" => steps.push(say("EXPN a@private.test")),
+        "etrn" => steps.push(say("ETRN #x")),
+        "quit" | "notquit" => {}
+        _ => {
+            let more = if place == "mailauth" { " AUTH=x@private.test" } else { " PRDR" };
+            steps.push(say(&format!("MAIL FROM:<one@private.test>{more}")));
+            steps.push(say("RCPT TO:<a@private.test>"));
+            steps.push(say("RCPT TO:<b@private.test>"));
+            steps.push(Step::Data(0, MIME));
+        }
+    }
+    if place == "starttls" {
+        steps.push(say("STARTTLS"));
+    }
+    steps.push(if place == "notquit" { Step::Drop(0) } else { Step::Quit(0) });
+    steps
+}
+
+#[test]
+fn wrong_specs_fail_as_native_does() {
+    let sides = [Side::Native, OURS];
+    let (mut asked, mut failed) = (0, 0);
+    // Each mode with each update mode at each place; and what is wrong
+    // anywhere, at some places.
+    let all: Vec<String> = spec::WRONG.iter().map(|s| (*s).to_owned()).collect();
+    let anywhere = ["connect", "helo", "mail", "rcpt", "data", "not_smtp", "quit"];
+    for (specs, everywhere) in [(spec::misplaced(), true), (all, false)] {
+        let [first, second] = sides.map(|side| {
+            let mut setup = side.setup();
+            for (place, option) in PLACES {
+                // What follows STARTTLS, EXPN and ETRN is not for this test.
+                let end =
+                    if matches!(*place, "starttls" | "expn" | "etrn") { "deny" } else { "accept" };
+                let text = acl(side, place, &specs);
+                let text = text.trim_end().trim_end_matches("accept").to_owned() + end;
+                setup = setup.acl(option, &text);
+            }
+            let mut exim = setup.build();
+            exim.start();
+            exim
+        });
+        let mut pair = Pair::new(first, second);
+        for (place, _) in PLACES {
+            if !everywhere && !anywhere.contains(place) {
+                continue;
+            }
+            for (n, spec) in specs.iter().enumerate() {
+                let what = format!("{spec:?} at {place}");
+                pair.session(&steps(place, n), None).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let [native, ours] = pair.errors();
+                assert_eq!(native.len(), ours.len(), "{what}: {native:?} {ours:?}");
+                for (native, ours) in native.iter().zip(&ours) {
+                    // Ours may say more, and never something else.
+                    assert!(ours.starts_with(native.as_str()), "{what}: {native} {ours}");
+                }
+                asked += 1;
+                failed += usize::from(!native.is_empty());
+            }
+        }
+        let panics = pair.panics().map(|p| p.lines().count());
+        assert_eq!(panics[0], panics[1], "{:?}", pair.panics());
+    }
+    println!("{asked} specs at a place, of which {failed} failed, as native");
+    assert!(failed > 200 && failed < asked, "{failed} of {asked}");
+}
