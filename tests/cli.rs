@@ -3,6 +3,8 @@
 #![cfg(feature = "cli")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod common;
+
 use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -246,4 +248,18 @@ fn every_command_has_help_with_examples() {
     }
     let output = exirate().arg("--help").output().unwrap();
     assert!(stdout(&output).contains("Exit status"));
+}
+
+#[test]
+fn the_program_and_exim_count_in_one_database() {
+    let exim = common::Setup::new().library().build();
+    let spec = "2.5 / 1w / per_cmd / strict / shared";
+    let dlfunc = format!("${{dlfunc{{EXIRATE}}{{ratelimit}}{{{spec}}}}} $sender_rate");
+    assert_eq!(exim.expand(&dlfunc).stdout, "no 1.0\n");
+    let dry = run(&exim.spool(), &["check", spec, "--dry-run", "--json"]);
+    assert_eq!(format!("{:.1}", json(&dry)["rate"].as_f64().unwrap()), "2.0");
+    assert_eq!(run(&exim.spool(), &["check", spec]).status.code(), Some(0));
+    let rows = list(&exim.spool());
+    assert_eq!((rows.len(), &rows[0]["key"]), (1, &"shared".into()));
+    assert_eq!(exim.expand(&dlfunc).stdout, "yes 3.0\n");
 }

@@ -9,7 +9,7 @@ use super::check::now;
 use super::filed::Filed;
 use super::{Common, Failure, Outcome, complain, json, spool_dir, text};
 use crate::rate::{Average, Timestamp, bloom};
-use crate::spec::{Context, Spec};
+use crate::spec::period_seconds;
 use crate::spool::{Entry, Options, Spool, SpoolError};
 
 /// Lists every key: its rate now, and what led to it
@@ -107,7 +107,7 @@ fn rows(spool: &mut Spool) -> Result<Vec<Row>, Failure> {
 impl Row {
     fn of(entry: &Entry, now: Timestamp) -> Self {
         let filed = Filed::parse(&entry.key);
-        let period = filed.and_then(|filed| seconds(filed.period));
+        let period = filed.and_then(|filed| period_seconds(filed.period));
         let key = filed.map_or(&*entry.key, |filed| filed.key);
         let Average { at, rate } = entry.average;
         let decayed = period.map_or(rate, |period| entry.average.next(now, period, 0.0).rate);
@@ -153,12 +153,6 @@ impl Row {
             self.human.key.clone(),
         ]
     }
-}
-
-/// The seconds of a period as written in a spec.
-fn seconds(period: &[u8]) -> Option<f64> {
-    let spec = [b"0 / ", period].concat();
-    Some(Spec::parse(&spec).ok()?.request(&Context::outside()).ok()?.period)
 }
 
 /// The part of a filter's bits that is set, 0 to 1.
@@ -207,13 +201,6 @@ fn table(out: &mut impl Write, rows: &[Row]) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::rate::bloom::Event;
-
-    #[test]
-    fn periods_are_read_as_specs_are() {
-        assert_eq!(seconds(b"1h"), Some(3_600.0));
-        assert_eq!(seconds(b"90"), Some(90.0));
-        assert_eq!(seconds(b"soon"), None);
-    }
 
     #[test]
     fn events_are_estimated_from_the_bits_they_set() {
