@@ -208,6 +208,9 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 mod tests {
     use super::*;
 
+    /// The door is one for the process, as Exim has one thread.
+    static TURN: Mutex<()> = Mutex::new(());
+
     fn call(
         arguments: &[&CStr],
         function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, DoorError>,
@@ -225,6 +228,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_one_error_and_the_next_call_works() {
+        let _turn = TURN.lock();
         let (status, text) = call(&[], |_, _, _| panic!("by {}", "design"));
         assert_eq!((status, &*text), (3, "exirate: internal error: by design"));
         let (status, text) = call(&[c"a", c"b"], |_, buffer, arguments| {
@@ -236,6 +240,7 @@ mod tests {
 
     #[test]
     fn what_exim_never_does_is_harmless() {
+        let _turn = TURN.lock();
         let twelve = [c"x"; 12];
         let (status, text) =
             call(&twelve, |_, _, arguments| Err(wants_one("f", "A", arguments.len())));

@@ -13,7 +13,8 @@ use std::collections::HashMap;
 pub(super) struct Memory {
     connection: HashMap<Vec<u8>, Decision>,
     message: HashMap<Vec<u8>, Decision>,
-    command: HashMap<Vec<u8>, Decision>,
+    /// An ACL has a handful of lines: looking through them is quickest.
+    command: Vec<(Vec<u8>, Decision)>,
 }
 
 impl Memory {
@@ -37,22 +38,67 @@ impl Memory {
     /// The answer that still holds for `key`.
     pub(super) fn recall(&self, scope: Scope, key: &[u8]) -> Option<Decision> {
         match scope {
-            Scope::Connection => self.connection.get(key),
-            Scope::Message => self.message.get(key),
-            Scope::Command => self.command.get(key),
+            Scope::Connection => self.connection.get(key).copied(),
+            Scope::Message => self.message.get(key).copied(),
+            Scope::Command => {
+                self.command.iter().find(|(known, _)| known == key).map(|(_, decision)| *decision)
+            }
             Scope::Evaluation => None,
         }
-        .copied()
     }
 
-    /// Remembers the answer for `key`.
+    /// Remembers the answer for `key`, of which there is none yet.
     pub(super) fn keep(&mut self, scope: Scope, key: Vec<u8>, decision: Decision) {
-        let memory = match scope {
-            Scope::Connection => &mut self.connection,
-            Scope::Message => &mut self.message,
-            Scope::Command => &mut self.command,
-            Scope::Evaluation => return,
-        };
-        memory.insert(key, decision);
+        match scope {
+            Scope::Connection => drop(self.connection.insert(key, decision)),
+            Scope::Message => drop(self.message.insert(key, decision)),
+            Scope::Command => self.command.push((key, decision)),
+            Scope::Evaluation => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Trace;
+    use crate::rate::Timestamp;
+
+    fn answer(rate: f64) -> Decision {
+        Decision {
+            rate,
+            over: false,
+            limit: 10.0,
+            period: 60.0,
+            count: 1.0,
+            next_count: 1.0,
+            at: Timestamp::default(),
+            kept: None,
+            trace: Trace::default(),
+        }
+    }
+
+    #[test]
+    fn an_answer_holds_as_long_as_its_scope() {
+        let scopes = [Scope::Connection, Scope::Message, Scope::Command, Scope::Evaluation];
+        let ends: [fn(&mut Memory); 3] =
+            [Memory::new_connection, Memory::new_message, Memory::new_command];
+        for (end, holds) in ends.iter().zip([
+            [false, false, false, false],
+            [true, false, true, false],
+            [true, true, false, false],
+        ]) {
+            let mut memory = Memory::default();
+            for (n, scope) in scopes.into_iter().enumerate() {
+                assert_eq!(memory.recall(scope, b"k"), None);
+                memory.keep(scope, b"k".to_vec(), answer(n as f64));
+                assert_eq!(memory.recall(scope, b"l"), None);
+            }
+            end(&mut memory);
+            for (n, scope) in scopes.into_iter().enumerate() {
+                let recalled = memory.recall(scope, b"k");
+                assert_eq!(recalled.map(|d| d.rate), holds[n].then_some(n as f64), "{scope:?}");
+            }
+        }
     }
 }

@@ -112,14 +112,18 @@ impl Session {
         let place = context::place(&self.host, &self.variables, &self.acls);
         let request = self.request(&spec, place).map_err(DoorError::Spec)?;
         self.forget_what_is_over(place);
-        let decision = match self.memory.recall(request.scope, &request.key) {
+        let recalled = self.memory.recall(request.scope, &request.key);
+        let decision = match recalled {
             Some(before) => before.against(request.limit),
             None => self.decide(&request)?,
         };
         self.rate_variables.set_rate(Some(decision.rate));
         self.command_marks.set();
         self.message_marks.set();
-        self.remember(&spec, request, decision);
+        self.tell_later(&spec, &request, decision);
+        if recalled.is_none() {
+            self.memory.keep(request.scope, request.key, decision);
+        }
         Ok(decision.over)
     }
 
@@ -208,7 +212,8 @@ impl Session {
         }
     }
 
-    fn remember(&mut self, spec: &Spec<'_>, request: Request, decision: Decision) {
+    /// Keeps what `ratelimit_info` may be asked for.
+    fn tell_later(&mut self, spec: &Spec<'_>, request: &Request, decision: Decision) {
         let latest = self.latest.get_or_insert_with(|| Latest {
             decision,
             mode: request.mode,
@@ -224,6 +229,5 @@ impl Session {
         latest.limit_text.extend_from_slice(spec.limit_text());
         latest.period_text.clear();
         latest.period_text.extend_from_slice(spec.period_text());
-        self.memory.keep(request.scope, request.key, decision);
     }
 }
