@@ -1,0 +1,99 @@
+//! What the README shows is what there is.
+
+#![cfg(feature = "cli")]
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::Command;
+
+const README: &str = include_str!("../README.md");
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The contents of the fenced blocks that are marked with `language`.
+fn blocks(language: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = README.lines();
+    while let Some(line) = lines.next() {
+        if let Some(marked) = line.strip_prefix("```") {
+            let block: Vec<&str> = lines.by_ref().take_while(|l| *l != "```").collect();
+            if marked == language {
+                blocks.push(block.join("\n"));
+            }
+        }
+    }
+    blocks
+}
+
+/// The lines of all shell blocks, without comments.
+fn commands() -> Vec<String> {
+    let blocks = blocks("sh").join("\n");
+    blocks.lines().map(|l| l.split("  #").next().unwrap().trim().to_owned()).collect()
+}
+
+/// The lines of a shipped file that are no comments.
+fn shipped(name: &str) -> String {
+    let text = std::fs::read_to_string(Path::new(ROOT).join("exim").join(name)).unwrap();
+    let lines = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What `exirate.conf` defines `name` as.
+fn default_of(name: &str) -> String {
+    let conf = shipped("exirate.conf");
+    let start = format!("{name} = ");
+    conf.lines().find_map(|l| l.strip_prefix(&start)).unwrap().to_owned()
+}
+
+#[test]
+fn the_acl_is_the_shipped_one() {
+    let acl =
+        shipped("acl_check_rcpt.conf").replace("RATELIMIT_USER", &default_of("RATELIMIT_USER"));
+    let expected = format!("EXIRATE = {}\n\nacl_check_rcpt:\n{acl}", default_of("EXIRATE"));
+    assert!(blocks("").contains(&expected), "the README lacks:\n{expected}");
+}
+
+#[test]
+fn the_files_it_names_are_there() {
+    let listed: Vec<&str> =
+        README.lines().filter_map(|l| l.strip_prefix("| `exim/")?.split('`').next()).collect();
+    for entry in std::fs::read_dir(Path::new(ROOT).join("exim")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(
+            listed.contains(&name.as_str()) || README.contains(&format!("(`exim/{name}`)")),
+            "{name}"
+        );
+    }
+    for name in listed {
+        assert!(Path::new(ROOT).join("exim").join(name).exists(), "{name}");
+    }
+    for link in README.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+        assert!(link.starts_with("https://") || Path::new(ROOT).join(link).exists(), "{link}");
+    }
+}
+
+#[test]
+fn the_commands_it_shows_exist() {
+    let mut seen = 0;
+    for command in commands() {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        match words[..] {
+            [script, ..] if script.starts_with("scripts/") => {
+                let status =
+                    Command::new("test").arg("-x").arg(Path::new(ROOT).join(script)).status();
+                assert!(status.unwrap().success(), "{script}");
+            }
+            ["exirate", subcommand, ..] => {
+                let mut help = Command::new(env!("CARGO_BIN_EXE_exirate"));
+                let output = help.args([subcommand, "--help"]).output().unwrap();
+                assert!(output.status.success(), "{command}");
+                let help = String::from_utf8(output.stdout).unwrap();
+                for option in words.iter().filter(|w| w.starts_with("--")) {
+                    assert!(help.contains(option), "{command}: {option}");
+                }
+            }
+            _ => continue,
+        }
+        seen += 1;
+    }
+    assert!(seen >= 4, "only {seen} commands were found in the README");
+}
