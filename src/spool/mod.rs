@@ -9,8 +9,12 @@ mod database;
 mod error;
 mod forget;
 mod format;
+#[cfg(test)]
+mod format_tests;
 mod hashing;
 mod iterate;
+#[cfg(test)]
+mod kill_tests;
 mod rebuild;
 mod record;
 mod shard;
@@ -276,6 +280,7 @@ impl Store for Spool {
             // opened again.
             let Some(mut shard) = self.take_shard(number)? else { break };
             let Shard { file, body } = &mut *shard;
+            body.prefetch(place);
             let guard = self
                 .database
                 .lock(file, Kind::Exclusive, || self.database.path_of(&shard_name(number)))?;

@@ -11,7 +11,7 @@ use crate::store::{Change, FilterChange, Store, conformance};
 
 use super::{Options, Spool};
 
-fn open(folder: &Path) -> Spool {
+pub(super) fn open(folder: &Path) -> Spool {
     Spool::open(folder, Options::default()).unwrap()
 }
 
@@ -54,7 +54,7 @@ impl Arbitrary for Step {
 /// What the model remembers of a key: its last change's number, its filter.
 type Model = HashMap<Vec<u8>, (u32, Option<(i64, Vec<u8>)>)>;
 
-fn change(n: u32, filter: FilterChange) -> Change {
+pub(super) fn change(n: u32, filter: FilterChange) -> Change {
     let at = Timestamp { seconds: i64::from(n), micros: n % 1_000_000 };
     let average = Average { at, rate: f64::from(n) };
     Change { average, limit: f64::from(n) * 2.0, over_since: n, filter }
@@ -65,7 +65,7 @@ fn key_text(key: u16) -> Vec<u8> {
     [format!("{key}-").into_bytes(), vec![b'k'; usize::from(key) % 90]].concat()
 }
 
-fn event(n: u64) -> Event {
+pub(super) fn event(n: u64) -> Event {
     Event(u128::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
 }
 
@@ -157,7 +157,7 @@ fn grows_and_keeps_every_key() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
     // Far beyond the first index of all 256 shards, so that each is rebuilt.
-    let count = 256 * 900;
+    let count = 256 * 600;
     let key = |n: u32| format!("k/{n}").into_bytes();
     for n in 0..count {
         spool

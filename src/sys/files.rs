@@ -71,6 +71,8 @@ impl From<Stat> for Facts {
 
 /// Calls again what a signal has interrupted.
 fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
+    #[cfg(test)]
+    super::fuel::step();
     loop {
         match call() {
             Err(Errno::INTR) => {}

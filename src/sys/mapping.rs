@@ -72,6 +72,8 @@ impl Mapping {
         if !self.writable || !self.holds(offset, length) {
             return None;
         }
+        #[cfg(test)]
+        super::fuel::step();
         // SAFETY: as in `bytes`; the mapping is writable, and `&mut self` makes
         // this the only reference into it in this process.
         Some(unsafe { std::slice::from_raw_parts_mut(self.raw.as_mut_ptr().add(offset), length) })
@@ -99,6 +101,8 @@ impl Mapping {
             return None;
         }
         let pointer = self.aligned::<AtomicU64>(offset)?;
+        #[cfg(test)]
+        super::fuel::step();
         Self::barrier();
         // SAFETY: `aligned` has checked range and alignment, and the mapping
         // is writable.
@@ -125,6 +129,8 @@ impl Mapping {
             return None;
         }
         let pointer = self.aligned::<AtomicU32>(offset)?;
+        #[cfg(test)]
+        super::fuel::step();
         Self::barrier();
         // SAFETY: as in `set_word`.
         unsafe { AtomicU32::from_ptr(pointer) }.store(value.to_le(), Ordering::Release);
@@ -139,6 +145,13 @@ impl Mapping {
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Option<()> {
         let place = self.bytes_mut(offset, bytes.len())?;
         Self::barrier();
+        #[cfg(test)]
+        if !super::fuel::burn() {
+            // It dies in the midst of copying.
+            let (half, _) = place.split_at_mut(bytes.len() / 2);
+            half.copy_from_slice(&bytes[..bytes.len() / 2]);
+            super::fuel::die();
+        }
         place.copy_from_slice(bytes);
         Self::barrier();
         Some(())
@@ -149,9 +162,31 @@ impl Mapping {
     pub fn clear(&mut self, offset: usize, length: usize) -> Option<()> {
         let place = self.bytes_mut(offset, length)?;
         Self::barrier();
+        #[cfg(test)]
+        if !super::fuel::burn() {
+            place.split_at_mut(length / 2).0.fill(0);
+            super::fuel::die();
+        }
         place.fill(0);
         Self::barrier();
         Some(())
+    }
+
+    /// Asks the processor to fetch what is there, where it can be asked: a
+    /// hint that costs nothing and changes nothing, wherever it points.
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if self.holds(offset, 1) {
+            // SAFETY: a prefetch never faults, and this one lies in the
+            // mapping besides.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(self.raw.as_ptr().add(offset).cast());
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = offset;
     }
 
     /// Keeps the compiler from moving a write across. That is enough for a

@@ -10,3 +10,43 @@ pub mod files;
 pub mod fork;
 pub mod lock;
 pub mod mapping;
+
+#[cfg(test)]
+pub(crate) mod fuel {
+    //! A process that dies at a chosen step of its writing, for tests.
+
+    use std::cell::Cell;
+
+    thread_local! {
+        static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Lets this thread make so many writing steps, or any number.
+    pub(crate) fn fill(steps: Option<u32>) {
+        LEFT.set(steps);
+    }
+
+    /// One step is to be made; false where the process dies instead.
+    pub(crate) fn burn() -> bool {
+        match LEFT.get() {
+            None => true,
+            Some(0) => false,
+            Some(left) => {
+                LEFT.set(Some(left - 1));
+                true
+            }
+        }
+    }
+
+    /// Dies where there is no fuel left.
+    pub(crate) fn step() {
+        if !burn() {
+            die();
+        }
+    }
+
+    /// Dies: what follows must not write.
+    pub(crate) fn die() -> ! {
+        panic!("killed")
+    }
+}

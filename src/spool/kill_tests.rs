@@ -1,0 +1,223 @@
+//! A process that dies at each step of each kind of write.
+//!
+//! `tests/spool_kill.rs` kills real processes at random; this visits every
+//! point, by letting the writer panic there. Nothing it drops on the way
+//! writes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use crate::store::{Change, FilterChange, Store};
+use crate::sys::fuel;
+
+use super::tests::{change, event, open};
+use super::{Entry, Spool};
+
+const KEY: &[u8] = b"the key";
+
+/// Other keys; some scenarios add such as share the key's shard.
+const BYSTANDERS: u32 = 20;
+
+fn write(spool: &mut Spool, key: &[u8], change: Change) {
+    spool.update(key, None, |_, _| ((), Some(change))).unwrap();
+}
+
+fn renew(bytes: usize, epoch: i64, number: u64) -> FilterChange {
+    FilterChange::Renew { bytes, epoch, event: event(number) }
+}
+
+fn insert(number: u64) -> FilterChange {
+    FilterChange::Insert(event(number))
+}
+
+/// A copy of a database.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to.join("exirate")).unwrap();
+    for entry in std::fs::read_dir(from.join("exirate")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join("exirate").join(entry.file_name())).unwrap();
+    }
+}
+
+/// All other records, in order.
+fn bystanders(spool: &mut Spool) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    spool.for_each(|entry| entries.push(entry)).unwrap();
+    entries.retain(|entry| entry.key != KEY);
+    entries.sort_by(|a, b| a.key.cmp(&b.key));
+    entries
+}
+
+/// What is remembered of the key: the number of its last change, its filter.
+type State = Option<(f64, Option<(i64, Vec<u8>)>)>;
+
+fn state(spool: &mut Spool) -> State {
+    spool
+        .peek(KEY, None, |r, _| {
+            r.map(|r| (r.average.rate, r.filter.map(|f| (f.epoch, f.bits.to_vec()))))
+        })
+        .unwrap()
+}
+
+/// Makes `last` die at its first step, its second, and so on until it lives;
+/// returns how often it died.
+///
+/// After each death, the database is sound, no other key has changed, and the
+/// key is as it was before or as it should be after, but for its filter: that
+/// may lack the last event, or all where it was to be `renewed`.
+fn dies_everywhere(prepare: impl Fn(&mut Spool), last: Change, renewed: bool) -> u32 {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    for n in 0..BYSTANDERS {
+        let filter = if n % 3 == 0 { renew(40, 5, n.into()) } else { FilterChange::Keep };
+        write(&mut spool, &n.to_le_bytes(), change(n, filter));
+    }
+    prepare(&mut spool);
+    let others = bystanders(&mut spool);
+    let before = state(&mut spool);
+    drop(spool);
+    let mut after = None;
+    let mut seen = Vec::new();
+    for steps in (0..).map(|n| if n == 0 { u32::MAX } else { n - 1 }) {
+        let attempt = tempfile::tempdir().unwrap();
+        copy(folder.path(), attempt.path());
+        let mut dying = open(attempt.path());
+        fuel::fill(Some(steps));
+        let died = catch_unwind(AssertUnwindSafe(|| write(&mut dying, KEY, last))).is_err();
+        fuel::fill(None);
+        drop(dying);
+        let mut spool = open(attempt.path());
+        if steps == u32::MAX {
+            after = state(&mut spool);
+            continue;
+        }
+        for writes in 0..2 {
+            let problems: Vec<_> = spool.verify().unwrap().problems().collect();
+            assert!(problems.is_empty(), "step {steps}, {writes} writes later: {problems:?}");
+            assert!(bystanders(&mut spool) == others, "step {steps} has changed another key");
+            if writes == 0 {
+                seen.push(state(&mut spool));
+                // The next check of this key puts everything right.
+                write(&mut spool, KEY, last);
+                assert_eq!(state(&mut spool).map(|s| s.0), after.as_ref().map(|s| s.0));
+            }
+        }
+        assert_eq!(spool.take_incidents(), Vec::<String>::new());
+        if !died {
+            assert_eq!(seen.pop(), Some(after.clone()));
+            break;
+        }
+    }
+    for state in &seen {
+        let rate = state.as_ref().map(|s| s.0);
+        assert!([&before, &after].map(|s| s.as_ref().map(|s| s.0)).contains(&rate));
+        let filter = |state: &State| state.as_ref().and_then(|state| state.1.clone());
+        let fine = [filter(&before), filter(&after)].contains(&filter(state))
+            || renewed && filter(state).is_none();
+        assert!(fine, "{state:?}");
+    }
+    // It died before anything was done, and late enough to be done.
+    assert_eq!(seen.first(), Some(&before));
+    seen.len() as u32
+}
+
+#[test]
+fn in_a_plain_write() {
+    let prepare = |spool: &mut Spool| write(spool, KEY, change(1, FilterChange::Keep));
+    assert!(dies_everywhere(prepare, change(2, FilterChange::Keep), false) >= 2);
+}
+
+#[test]
+fn in_an_insertion() {
+    let prepare = |spool: &mut Spool| write(spool, KEY, change(1, renew(40, 1, 1)));
+    assert!(dies_everywhere(prepare, change(2, insert(99)), false) >= 3);
+}
+
+#[test]
+fn in_a_renewal_in_place() {
+    let prepare = |spool: &mut Spool| write(spool, KEY, change(1, renew(4000, 1, 1)));
+    assert!(dies_everywhere(prepare, change(2, renew(4000, 9, 7)), true) >= 7);
+}
+
+#[test]
+fn in_a_renewal_of_another_size() {
+    let prepare = |spool: &mut Spool| write(spool, KEY, change(1, renew(40, 1, 1)));
+    assert!(dies_everywhere(prepare, change(2, renew(100_000, 9, 7)), false) >= 12);
+}
+
+#[test]
+fn in_a_new_key() {
+    assert!(dies_everywhere(|_| {}, change(2, FilterChange::Keep), false) >= 10);
+    assert!(dies_everywhere(|_| {}, change(2, renew(50_000, 3, 7)), false) >= 12);
+}
+
+/// Other keys in the key's shard.
+fn neighbours(spool: &Spool) -> impl Iterator<Item = Vec<u8>> {
+    let hashing = spool.database.hashing.clone();
+    let shard = hashing.place(KEY).shard;
+    (0u32..)
+        .map(|n| format!("neighbour {n}").into_bytes())
+        .filter(move |key| hashing.place(key).shard == shard)
+}
+
+#[test]
+fn in_a_rebuild_for_a_larger_index() {
+    let prepare = |spool: &mut Spool| {
+        let keys: Vec<_> = neighbours(spool).take(396 - 5).collect();
+        for (n, key) in keys.iter().enumerate() {
+            write(spool, key, change(n as u32, FilterChange::Keep));
+        }
+        let live = |spool: &Spool| {
+            let shard = usize::from(spool.database.hashing.place(KEY).shard);
+            let body = &spool.shards[shard].as_ref().unwrap().body;
+            (body.sealed(super::format::LIVE).unwrap(), body.capacity as u64)
+        };
+        // As full as it may be, so that the next new key has it rebuilt.
+        let more: Vec<_> = neighbours(spool).skip(396 - 5).take(300).collect();
+        for key in more {
+            let (live, capacity) = live(spool);
+            if live + 1 > capacity / 5 * 4 {
+                break;
+            }
+            write(spool, &key, change(5, FilterChange::Keep));
+        }
+    };
+    assert!(dies_everywhere(prepare, change(2, FilterChange::Keep), false) > 400);
+}
+
+#[test]
+fn in_a_rebuild_that_gives_dead_heap_back() {
+    let prepare = |spool: &mut Spool| {
+        for (n, bytes) in [(1, 200_000), (2, 300_000), (3, 40)] {
+            write(spool, KEY, change(n, renew(bytes, 1, 7)));
+        }
+    };
+    assert!(dies_everywhere(prepare, change(4, insert(99)), false) > 20);
+}
+
+#[test]
+fn in_making_a_database() {
+    let mut deaths = 0;
+    for steps in 0.. {
+        let folder = tempfile::tempdir().unwrap();
+        fuel::fill(Some(steps));
+        let died = catch_unwind(AssertUnwindSafe(|| {
+            write(&mut open(folder.path()), KEY, change(1, FilterChange::Keep));
+        }))
+        .is_err();
+        fuel::fill(None);
+        let mut spool = open(folder.path());
+        assert_eq!(spool.verify().unwrap().problems().count(), 0, "step {steps}");
+        let found = state(&mut spool).map(|s| s.0);
+        assert!([None, Some(1.0)].contains(&found));
+        write(&mut spool, KEY, change(2, FilterChange::Keep));
+        assert_eq!(state(&mut spool), Some((2.0, None)));
+        assert_eq!(spool.verify().unwrap().problems().count(), 0);
+        assert!(!folder.path().join("exirate.new").exists());
+        if !died {
+            break;
+        }
+        deaths += 1;
+    }
+    assert!(deaths > 25, "{deaths}");
+}

@@ -1,0 +1,71 @@
+//! What the tests with several processes share.
+#![allow(dead_code)] // each test uses some of it
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use exirate::rate::Timestamp;
+use exirate::rate::bloom::Event;
+use exirate::spec::{Mode, Request, Scope, Update};
+use exirate::spool::{Options, Spool};
+use exirate::sys::clock;
+
+/// Names the environment variable that makes this test binary a worker.
+const WORKER: &str = "EXIRATE_TEST_WORKER";
+
+/// Starts this very test binary again as a worker: its test `worker_process`
+/// finds `arguments`.
+pub(crate) fn start(arguments: &[&str]) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["worker_process", "--exact", "--nocapture", "--test-threads=1"])
+        .env(WORKER, arguments.join("\n"))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// The arguments of a worker; `None` in the test run itself.
+pub(crate) fn arguments() -> Option<Vec<String>> {
+    std::env::var(WORKER).ok().map(|text| text.lines().map(str::to_owned).collect())
+}
+
+pub(crate) fn finish(children: Vec<Child>) {
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+pub(crate) fn open(folder: &Path) -> Spool {
+    Spool::open(folder, Options::default()).unwrap()
+}
+
+pub(crate) fn now() -> Timestamp {
+    let (seconds, micros) = clock::now();
+    Timestamp { seconds, micros }
+}
+
+/// A strict check of `key` with a period of a week.
+pub(crate) fn request(key: &str, unique: Option<String>) -> Request {
+    Request {
+        key: format!("1w/per_rcpt/{key}").into_bytes(),
+        limit: 100_000.0,
+        period: 7.0 * 24.0 * 3600.0,
+        mode: Mode::PerAddr,
+        update: Update::Strict,
+        count: 1.0,
+        unique: unique.map(String::into_bytes),
+        scope: Scope::Command,
+    }
+}
+
+/// An event of its own for each number.
+pub(crate) fn event(number: u64) -> Event {
+    Event(u128::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
+}
+
+/// Fails with all problems of the database, if there are any.
+pub(crate) fn assert_sound(spool: &mut Spool) {
+    let report = spool.verify().unwrap();
+    let problems: Vec<_> = report.problems().collect();
+    assert!(problems.is_empty(), "{problems:#?}");
+}

@@ -1,0 +1,177 @@
+//! Many processes at once: every event is counted, and once.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod spool_common;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use exirate::engine;
+use exirate::spool::{Options, Spool, SpoolError};
+use exirate::store::Store;
+use exirate::sys::lock::{self, Kind};
+use spool_common::{arguments, assert_sound, finish, now, open, request, start};
+
+const PROCESSES: u32 = 16;
+const EVENTS: u32 = 5_000;
+
+/// Waits for all other workers, so that they run at once: the parent holds a
+/// lock on the directory until all have been started.
+fn wait_for_start(folder: &Path) {
+    let gate = std::fs::File::open(folder.join("gate")).unwrap();
+    drop(lock::lock(&gate, Kind::Shared, Duration::from_secs(60)).unwrap().unwrap());
+}
+
+/// Runs a worker of `role` in each of 16 processes, all at once.
+fn run_all(folder: &Path, role: &str) {
+    let gate = std::fs::File::create(folder.join("gate")).unwrap();
+    let guard = lock::try_lock(&gate, Kind::Exclusive).unwrap().unwrap();
+    let children =
+        (0..PROCESSES).map(|n| start(&[role, folder.to_str().unwrap(), &n.to_string()])).collect();
+    drop(guard);
+    finish(children);
+}
+
+/// The addresses of worker `n`: each worker shares half of them with the next.
+fn addresses(n: u32) -> impl Iterator<Item = String> {
+    (0..EVENTS).map(move |i| format!("user{}@example.org", n * EVENTS / 2 + i))
+}
+
+#[test]
+fn worker_process() {
+    let Some(arguments) = arguments() else { return };
+    let [role, folder, number] = &arguments[..] else { panic!("{arguments:?}") };
+    let (folder, number) = (Path::new(folder), number.parse::<u32>().unwrap());
+    wait_for_start(folder);
+    let mut spool = open(folder);
+    match role.as_str() {
+        "count" => {
+            for _ in 0..EVENTS {
+                engine::decide(&mut spool, &request("one", None), now).unwrap();
+            }
+        }
+        "unique" => {
+            for address in addresses(number) {
+                engine::decide(&mut spool, &request("unique/one", Some(address)), now).unwrap();
+            }
+        }
+        "grow" => {
+            // All make the same keys, so that each is made by one and found
+            // by the others, through all rebuilds.
+            for n in 0..20_000 {
+                let key = format!("{}", (n * 7919 + number * 1250) % 20_000);
+                engine::decide(&mut spool, &request(&key, None), now).unwrap();
+            }
+        }
+        "create" => {
+            for n in 0..40 {
+                engine::decide(&mut spool, &request(&n.to_string(), None), now).unwrap();
+            }
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// The rate of `key`, and the seconds since `begun` with some to spare.
+fn rate(folder: &Path, key: &str) -> f64 {
+    let key = request(key, None).key;
+    open(folder).peek(&key, None, |r, _| r.unwrap().average.rate).unwrap()
+}
+
+/// By how much a rate may have decayed since `begun`.
+fn decay(begun: Instant) -> f64 {
+    (-(begun.elapsed().as_secs_f64() + 1.0) / request("", None).period).exp()
+}
+
+#[test]
+fn every_event_of_every_process_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = Instant::now();
+    run_all(folder.path(), "count");
+    let (rate, sum) = (rate(folder.path(), "one"), f64::from(PROCESSES * EVENTS));
+    assert!(rate <= sum + 1e-3 && rate >= sum * decay(begun) - 1e-3, "{rate} of {sum}");
+    assert_sound(&mut open(folder.path()));
+}
+
+#[test]
+fn overlapping_unique_events_are_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = Instant::now();
+    run_all(folder.path(), "unique");
+    let distinct = f64::from((PROCESSES - 1) * EVENTS / 2 + EVENTS);
+    let rate = rate(folder.path(), "unique/one");
+    // The filter is less than half as full as it may be: one event in a
+    // million looks seen before, of 42,500.
+    assert!(rate <= distinct + 1e-3, "{rate} of {distinct}");
+    assert!(rate >= (distinct - 2.0) * decay(begun), "{rate} of {distinct}");
+    assert_sound(&mut open(folder.path()));
+}
+
+#[test]
+fn nothing_is_lost_while_shards_grow() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = Instant::now();
+    run_all(folder.path(), "grow");
+    let mut spool = open(folder.path());
+    assert_sound(&mut spool);
+    let (mut keys, least) = (0, f64::from(PROCESSES) * decay(begun));
+    spool
+        .for_each(|entry| {
+            keys += 1;
+            let rate = entry.average.rate;
+            assert!(rate <= f64::from(PROCESSES) + 1e-6 && rate >= least, "{rate}");
+        })
+        .unwrap();
+    assert_eq!(keys, 20_000);
+}
+
+#[test]
+fn racing_creators_agree() {
+    for _ in 0..8 {
+        let folder = tempfile::tempdir().unwrap();
+        run_all(folder.path(), "create");
+        // All have counted in the same files, under the same key.
+        let mut spool = open(folder.path());
+        assert_eq!(spool.sizes().unwrap().records, 40);
+        spool.for_each(|entry| assert!(entry.average.rate > 15.9)).unwrap();
+        let names: Vec<_> = std::fs::read_dir(folder.path().join("exirate"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.ends_with(".shard"))
+            .collect();
+        assert_eq!(names, ["database"]);
+        assert!(!folder.path().join("exirate.new").exists());
+    }
+}
+
+#[test]
+fn a_lock_held_for_too_long_is_an_error_and_then_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    engine::decide(&mut spool, &request("one", None), now).unwrap();
+    let path = std::fs::read_dir(folder.path().join("exirate"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "shard"))
+        .unwrap();
+    // A stopped process keeps its lock, as this open file does.
+    let file = std::fs::File::open(&path).unwrap();
+    let guard = lock::try_lock(&file, Kind::Exclusive).unwrap().unwrap();
+    let patience = Duration::from_millis(50);
+    let mut other = Spool::open(folder.path(), Options { patience }).unwrap();
+    let error = other
+        .update(&request("one", None).key, None, |_, _| -> ((), _) { panic!("must not run") })
+        .unwrap_err();
+    assert!(matches!(error, SpoolError::Busy { .. }));
+    let path = path.display();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "cannot lock {path}: another process has held it for 0.05 s (see `fuser -v {path}`)"
+        )
+    );
+    drop(guard);
+    let decision = engine::decide(&mut other, &request("one", None), now).unwrap();
+    assert!(decision.rate > 1.9);
+}
