@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn search_strides_over_foreign_memory_to_a_long_table() {
         let names: Vec<&'static [u8]> = (0..200)
-            .map(|n| &*format!("aa_{n:03}").leak().as_bytes())
+            .map(|n| format!("aa_{n:03}").leak().as_bytes())
             .chain([&b"sender_rate"[..], b"sender_rate_limit", b"sender_rate_period"])
             .collect();
         let name_at = |address: usize| names.get(address.checked_sub(9000)?).copied();

@@ -94,6 +94,9 @@ impl Client {
             }
             let line = lossless(line.trim_ascii_end());
             self.transcript.push(format!("S: {line}"));
+            if line.is_empty() || line.starts_with("****") {
+                continue; // -bh says now and then that it is not for real
+            }
             let more = line.as_bytes().get(3) == Some(&b'-');
             lines.push(line);
             if !more {

@@ -121,11 +121,7 @@ impl Seat {
                 };
                 self.open.insert(*n, client);
                 self.chunking.remove(n);
-                // -bh says in four lines that it is not for real.
-                let lines = if matches!(way, Way::Check(_)) { 5 } else { 0 };
-                let mut replies: Vec<_> = (0..lines).map(|_| self.reply(*n)).collect();
-                replies.push(self.reply(*n));
-                replies
+                vec![self.reply(*n)]
             }
             Step::Say(n, lines) => {
                 let packet: Vec<u8> =
