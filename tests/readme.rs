@@ -3,6 +3,8 @@
 #![cfg(feature = "cli")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod common;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -50,6 +52,30 @@ fn the_acl_is_the_shipped_one() {
         shipped("acl_check_rcpt.conf").replace("RATELIMIT_USER", &default_of("RATELIMIT_USER"));
     let expected = format!("EXIRATE = {}\n\nacl_check_rcpt:\n{acl}", default_of("EXIRATE"));
     assert!(blocks("").contains(&expected), "the README lacks:\n{expected}");
+}
+
+#[test]
+fn the_acl_works_as_it_is_copied() {
+    let acl = blocks("").into_iter().find(|b| b.starts_with("EXIRATE = ")).unwrap();
+    // The test's Exim has the library elsewhere.
+    let acl = acl.split_once('\n').unwrap().1;
+    let exim = common::Setup::new()
+        .library()
+        .auth()
+        .main("acl_smtp_rcpt = acl_check_rcpt")
+        .acls(&format!("{acl}\n  accept message = rate $sender_rate"))
+        .build();
+    let (mut client, _) = exim.pipe(&["-bs"]);
+    assert_eq!(client.expect().code, 220);
+    client.command("EHLO client.test");
+    assert_eq!(client.command("AUTH PLAIN AGFsaWNlAGdvb2Q=").code, 235); // alice, good
+    client.command("MAIL FROM:<alice@client.test>");
+    let replies: Vec<String> =
+        (0..102).map(|n| client.command(format!("RCPT TO:<u{n}@private.test>")).text).collect();
+    assert_eq!(replies[0], "250 rate 1.0");
+    assert!(replies[98].starts_with("250 rate "), "{}", replies[98]);
+    assert!(replies[101].starts_with("451 Sender rate 10"), "{}", replies[101]);
+    assert!(replies[101].contains(" / 1h is over 100; try again in "), "{}", replies[101]);
 }
 
 #[test]
