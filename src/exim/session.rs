@@ -8,7 +8,7 @@ use super::rate_variables::{RateVariables, Setting};
 use super::table::Tables;
 use super::variables::{Source, Variables};
 use crate::engine::{self, Decision};
-use crate::spec::{Context, Mode, Place, Request, Spec, SpecError, Variable};
+use crate::spec::{Context, Memo, Mode, Place, Request, Spec, SpecError, Variable};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::sys::{clock, fork};
 use std::borrow::Cow;
@@ -66,6 +66,7 @@ pub(super) struct Latest {
 pub(super) struct Session {
     pub(super) host: Host,
     pub(super) latest: Option<Latest>,
+    specs: Memo,
     variables: Variables,
     acls: Acls,
     rate_variables: RateVariables,
@@ -91,6 +92,7 @@ impl Session {
         let source = Source::new(&host, &tables);
         Self {
             latest: None,
+            specs: Memo::default(),
             variables: Variables::find(&source),
             acls: Acls::find(&source),
             rate_variables: RateVariables::find(&source),
@@ -106,8 +108,8 @@ impl Session {
 
     /// Answers one check: whether the sender is at or over the limit.
     pub(super) fn ratelimit(&mut self, text: &[u8]) -> Result<bool, DoorError> {
-        let parsed = Spec::parse(text);
-        self.show_texts(&parsed);
+        let parsed = self.specs.parse(text);
+        self.show_texts(parsed.as_deref());
         let spec = parsed.map_err(DoorError::Spec)?;
         let place = context::place(&self.host, &self.variables, &self.acls);
         let request = self.request(&spec, place).map_err(DoorError::Spec)?;
@@ -129,7 +131,7 @@ impl Session {
 
     /// Shows limit and period as Exim does: as soon as they are read, and
     /// whether or not they are any good.
-    fn show_texts(&mut self, parsed: &Result<Spec<'_>, SpecError>) {
+    fn show_texts(&mut self, parsed: Result<&Spec<'_>, &SpecError>) {
         let (limit, period) = match parsed {
             Ok(spec) => (Setting::Checked(spec.limit_text()), Setting::Checked(spec.period_text())),
             Err(error) => {

@@ -13,11 +13,13 @@ mod doubt;
 mod error;
 mod interval;
 mod list;
+mod memo;
 mod number;
 mod request;
 
 pub use doubt::Doubt;
 pub use error::{Fault, SpecError, Variable};
+pub use memo::{Known, Memo};
 pub use request::{Context, Mode, Place, Request, Scope, Update};
 
 use interval::NoInterval;
@@ -30,7 +32,7 @@ pub const MAX_LEN: usize = 16 * 1024;
 /// A spec taken apart, before it is known where in Exim it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec<'a> {
-    text: &'a [u8],
+    text: Cow<'a, [u8]>,
     limit_text: Cow<'a, [u8]>,
     period_text: Cow<'a, [u8]>,
     limit: f64,
@@ -153,7 +155,7 @@ impl<'a> Spec<'a> {
             }
         };
         let mut spec = Spec {
-            text,
+            text: Cow::Borrowed(text),
             limit_text,
             period_text,
             limit,
@@ -242,7 +244,31 @@ impl<'a> Spec<'a> {
     /// What looks like a mistake though Exim takes it without complaint.
     #[must_use]
     pub fn doubts(&self) -> Vec<Doubt> {
-        doubt::doubts(self.text)
+        doubt::doubts(&self.text)
+    }
+
+    /// The same, independent of the text it was read from.
+    #[must_use]
+    pub fn into_owned(self) -> Spec<'static> {
+        let own = |text: Cow<'_, [u8]>| Cow::Owned(text.into_owned());
+        Spec {
+            text: own(self.text),
+            limit_text: own(self.limit_text),
+            period_text: own(self.period_text),
+            unique: match self.unique {
+                Unique::No => Unique::No,
+                Unique::Address => Unique::Address,
+                Unique::Text(text) => Unique::Text(own(text)),
+            },
+            key: self.key.map(own),
+            limit: self.limit,
+            period: self.period,
+            mode: self.mode,
+            update: self.update,
+            noupdate: self.noupdate,
+            count: self.count,
+            count_overrules: self.count_overrules,
+        }
     }
 
     /// What is to be decided where Exim stands now.

@@ -231,7 +231,8 @@ impl Database {
     /// that file again.
     fn settle_identity(&mut self) -> Result<[u8; 16], SpoolError> {
         if !self.writable {
-            return self.key_of_shards().ok_or(SpoolError::Absent { path: self.path.clone() });
+            let absent = || SpoolError::Absent { path: self.path.clone() };
+            return self.key_of_shards()?.ok_or_else(absent);
         }
         let (key, incident) = {
             let _guard = self.lock_directory()?;
@@ -247,7 +248,7 @@ impl Database {
                 }
                 Err(_) => false,
             };
-            let found = self.key_of_shards();
+            let found = self.key_of_shards()?;
             let key = match found {
                 Some(key) => key,
                 None => random_key()?,
@@ -288,15 +289,21 @@ impl Database {
     }
 
     /// The key that a sound shard's header repeats, where there is one.
-    fn key_of_shards(&self) -> Option<[u8; 16]> {
-        (0..=u8::MAX).find_map(|number| {
+    fn key_of_shards(&self) -> Result<Option<[u8; 16]>, SpoolError> {
+        for number in 0..=u8::MAX {
             let name = shard_name(number);
-            let file = files::open_at(&self.directory, &name, Access::Read).ok()?;
             let mut bytes = [0; HEADER_CRC + 4];
-            files::read_start(&file, &mut bytes).ok()?;
-            let header = Header::decode(&bytes).ok()?;
-            (header.shard == u32::from(number)).then_some(header.key)
-        })
+            let header = files::open_at(&self.directory, &name, Access::Read)
+                .and_then(|file| files::read_start(&file, &mut bytes))
+                .map_or(Err(Fault::Damaged), |_| Header::decode(&bytes));
+            match header {
+                Ok(header) if header.shard == u32::from(number) => return Ok(Some(header.key)),
+                // A new key would be the wrong one.
+                Err(Fault::Version(found)) => return Err(self.version(&name, found)),
+                _ => {}
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -280,12 +280,13 @@ impl Store for Spool {
             // opened again.
             let Some(mut shard) = self.take_shard(number)? else { break };
             let Shard { file, body } = &mut *shard;
-            body.prefetch(place);
+            let second = clock::coarse_seconds();
+            body.prefetch(place, second);
             let guard = self
                 .database
                 .lock(file, Kind::Exclusive, || self.database.path_of(&shard_name(number)))?;
             let condition = body
-                .condition(file, &self.database)
+                .condition(file, &self.database, second)
                 .map_err(|source| self.shard_error("examine", number, source))?;
             match condition {
                 Condition::Ready => {}

@@ -189,16 +189,20 @@ impl Body {
 
     /// Looks whether the shard, just locked for writing, can be used; a file
     /// that has grown is mapped anew, and what a killed process left half done
-    /// is put right.
+    /// is put right. `second` is the coarse clock's.
     #[inline]
-    pub(super) fn condition(&mut self, file: &File, database: &Database) -> io::Result<Condition> {
-        let now = clock::coarse_seconds();
-        if now != self.checked {
+    pub(super) fn condition(
+        &mut self,
+        file: &File,
+        database: &Database,
+        second: i64,
+    ) -> io::Result<Condition> {
+        if second != self.checked {
             // First, as this also tells whether the file was cut short.
             if !self.still_named(database)? {
                 return Ok(Condition::Stale);
             }
-            self.checked = now;
+            self.checked = second;
         }
         if self.map.half(FLAGS) != Some(0) {
             if self.flags() & SUPERSEDED != 0 {
@@ -290,7 +294,11 @@ impl Body {
     /// Has the processor fetch what [`Body::find`] will most likely look at,
     /// while the kernel is busy with the lock: nothing is believed yet.
     #[inline]
-    pub(super) fn prefetch(&self, place: Place) {
+    pub(super) fn prefetch(&self, place: Place, second: i64) {
+        // Not before the file's length has been looked at again.
+        if self.checked != second {
+            return;
+        }
         if let Some((_, offset)) = self.entry(place.start(self.capacity)) {
             for line in 0..3 {
                 self.map.prefetch(offset.saturating_add(line * 64));
@@ -388,7 +396,7 @@ impl Body {
                 self.append(file, place, key, lookup, change)
             }
             (Some(record), filter) => {
-                if record.current(&self.map).is_none() {
+                if record.current.is_none() {
                     // Both states were damaged, so the filter is not trusted.
                     let _ = record.void_filter(&mut self.map);
                 }
@@ -429,7 +437,7 @@ impl Body {
         }
         let base = lookup
             .record
-            .and_then(|record| record.current(&self.map))
+            .and_then(|record| record.current)
             .map_or(0, |current| current.state.sequence);
         let (live, dead) = (self.sealed(LIVE).unwrap_or(0), self.sealed(DEAD).unwrap_or(0));
         let mut add = || {

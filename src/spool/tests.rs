@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::Duration;
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
@@ -9,7 +10,9 @@ use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
 use crate::store::{Change, FilterChange, Store, conformance};
 
-use super::{Options, Spool};
+use crate::sys::{fork, fuel};
+
+use super::{Options, Spool, SpoolError};
 
 pub(super) fn open(folder: &Path) -> Spool {
     Spool::open(folder, Options::default()).unwrap()
@@ -235,4 +238,130 @@ fn a_key_too_long_is_refused() {
     assert!(update(65_535).is_ok());
     let error = update(65_536).unwrap_err();
     assert_eq!(error.to_string(), "key is too long: 65536 bytes, at most 65535 can be stored");
+}
+
+/// Adds one to the count of `key`.
+fn bump(spool: &mut Spool, key: &[u8]) {
+    spool
+        .update(key, None, |r, _| {
+            let count = r.map_or(0, |r| r.over_since);
+            ((), Some(change(count + 1, FilterChange::Keep)))
+        })
+        .unwrap();
+}
+
+#[test]
+fn parent_and_children_may_share_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    bump(&mut spool, b"k");
+    // All have inherited the same open files; nobody may count at once.
+    let children: Vec<_> = (0..4)
+        .map(|_| {
+            fork::tests::in_child(|| {
+                (0..5_000).for_each(|_| bump(&mut spool, b"k"));
+                true
+            })
+        })
+        .collect();
+    (0..5_000).for_each(|_| bump(&mut spool, b"k"));
+    assert!(children.into_iter().all(fork::tests::Child::succeeds));
+    let count = spool.peek(b"k", None, |r, _| r.unwrap().over_since).unwrap();
+    assert_eq!(count, 25_001);
+}
+
+#[test]
+fn a_child_leaves_its_parents_lock_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    bump(&mut spool, b"k");
+    let other = Spool::open(folder.path(), Options { patience: Duration::from_millis(10) });
+    let mut other = other.unwrap();
+    let busy = |spool: &mut Spool| {
+        matches!(spool.update(b"k", None, |_, _| ((), None)), Err(SpoolError::Busy { .. }))
+    };
+    spool
+        .update(b"k", None, |_, _| {
+            assert!(busy(&mut other));
+            // It inherits all, and uses another database, as it may.
+            assert!(fork::tests::in_child(|| busy(&mut other)).succeeds());
+            assert!(busy(&mut other));
+            ((), None)
+        })
+        .unwrap();
+    assert!(!busy(&mut other));
+}
+
+/// A full disk is an error for those who need some, and for nobody else.
+#[test]
+fn a_full_disk_loses_nothing() {
+    for disk in [0, 4096, 100_000, 1_000_000, 3_000_000] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = open(folder.path());
+        fuel::give_disk(Some(disk));
+        let (mut full, mut written) = (0, Vec::new());
+        for n in 0..50_000u32 {
+            match spool
+                .update(&n.to_le_bytes(), None, |_, _| ((), Some(change(n, FilterChange::Keep))))
+            {
+                Ok(()) => written.push(n),
+                Err(error @ SpoolError::Io { .. }) => {
+                    assert!(error.to_string().contains("free some space"), "{error}");
+                    full += 1;
+                }
+                Err(error) => panic!("{error}"),
+            }
+            if full > 2_000 {
+                break;
+            }
+        }
+        assert!(full > 0);
+        // What is there can be read and written.
+        for &n in &written {
+            spool
+                .update(&n.to_le_bytes(), None, |r, _| {
+                    assert_eq!(r.unwrap().over_since, n);
+                    ((), Some(change(n, FilterChange::Keep)))
+                })
+                .unwrap();
+        }
+        assert_eq!(spool.verify().unwrap().problems().count(), 0);
+        // With room again, all goes on.
+        fuel::give_disk(None);
+        bump(&mut spool, b"another");
+        (50_000..51_000u32).for_each(|n| bump(&mut spool, &n.to_le_bytes()));
+        assert_eq!(spool.sizes().unwrap().records, written.len() as u64 + 1_001);
+        assert_eq!(spool.verify().unwrap().problems().count(), 0);
+    }
+}
+
+#[test]
+fn growth_that_must_wait_for_disk_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    let keys = |spool: &Spool| {
+        let hashing = spool.database.hashing.clone();
+        (0u32..).filter(move |n| hashing.place(&n.to_le_bytes()).shard == 7)
+    };
+    // Disk for records, but not for an index: a rebuild needs more at once.
+    let keys: Vec<_> = keys(&spool).take(600).collect();
+    let mut failed = None;
+    for (i, n) in keys.iter().enumerate() {
+        if i > 300 {
+            fuel::give_disk(Some(20_000));
+        }
+        if let Err(error) =
+            spool.update(&n.to_le_bytes(), None, |_, _| ((), Some(change(*n, FilterChange::Keep))))
+        {
+            assert!(error.to_string().contains("/07.new"), "{error}");
+            failed = Some(i);
+            break;
+        }
+    }
+    // 4/5 of 496 entries would be 396; the index is used to its very end.
+    assert_eq!(failed, Some(496));
+    fuel::give_disk(None);
+    keys.iter().skip(496).for_each(|n| bump(&mut spool, &n.to_le_bytes()));
+    assert_eq!(spool.sizes().unwrap().records, 600);
+    assert_eq!(spool.verify().unwrap().problems().count(), 0);
 }

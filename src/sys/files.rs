@@ -204,6 +204,10 @@ pub fn adopt(file: &File, uid: u32, gid: u32, mode: u32) -> io::Result<()> {
 /// Those of `fallocate`: `StorageFull` above all. The file may have become
 /// longer all the same, but never without disk behind it.
 pub fn reserve(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    #[cfg(test)]
+    if !super::fuel::take_disk(length) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
     let result = again(|| fs::fallocate(file, FallocateFlags::empty(), offset, length));
     match result {
         Err(error) if unsupported(&error) => write_zeros(file, offset, length),

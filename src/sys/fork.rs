@@ -43,25 +43,43 @@ fn wiped_word() -> Option<&'static AtomicU32> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A forked process that is at work.
+    pub(crate) struct Child(i32);
+
+    /// Forks; `work` runs in the child, which ends with it.
+    pub(crate) fn in_child(work: impl FnOnce() -> bool) -> Child {
+        // SAFETY: the child goes on with this thread alone. What it uses of
+        // other threads' state is the allocator, which the C library makes
+        // usable after a fork.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            // SAFETY: _exit takes any number and does not return.
+            unsafe { libc::_exit(if matches!(result, Ok(true)) { 0 } else { 1 }) };
+        }
+        Child(child)
+    }
+
+    impl Child {
+        /// Waits for its end; whether its work gave true.
+        pub(crate) fn succeeds(self) -> bool {
+            let mut status = 0;
+            // SAFETY: waitpid writes one int to `status`, which is ours.
+            let waited = unsafe { libc::waitpid(self.0, &raw mut status, 0) };
+            (waited, status) == (self.0, 0)
+        }
+    }
 
     #[test]
     fn a_child_is_told_from_its_parent() {
         let parent = process();
         assert_eq!(parent, std::process::id());
-        // SAFETY: the child calls nothing that could need a lock another
-        // thread held at the fork: one atomic load, getpid and _exit.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            let differs = process() != parent && process() == std::process::id();
-            // SAFETY: _exit takes any number and does not return.
-            unsafe { libc::_exit(if differs { 0 } else { 1 }) };
-        }
-        let mut status = 0;
-        // SAFETY: waitpid writes one int to `status`, which is ours.
-        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
-        assert_eq!((waited, status), (child, 0));
+        let child = in_child(|| process() != parent && process() == std::process::id());
+        assert!(child.succeeds());
         assert_eq!(process(), parent);
     }
 }

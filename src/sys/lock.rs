@@ -124,4 +124,18 @@ mod tests {
         assert!(result.is_err());
         assert!(try_lock(&two, Kind::Exclusive).unwrap().is_some());
     }
+
+    #[test]
+    fn a_child_does_not_let_go_for_its_parent() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let one = path.reopen().unwrap();
+        let two = path.reopen().unwrap();
+        let mut guard = try_lock(&one, Kind::Exclusive).unwrap();
+        assert!(guard.is_some());
+        // The child drops its own copy of the guard, and the file.
+        assert!(fork::tests::in_child(|| guard.take().is_some()).succeeds());
+        assert!(try_lock(&two, Kind::Exclusive).unwrap().is_none());
+        drop(guard);
+        assert!(try_lock(&two, Kind::Exclusive).unwrap().is_some());
+    }
 }
