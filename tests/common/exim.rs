@@ -173,7 +173,9 @@ impl PrivateExim {
         run(command, input)
     }
 
-    /// Expands one string with `-be`.
+    /// Expands one string with `-be`; macros of the configuration work there.
+    ///
+    /// Exim takes no argument of more than 256 bytes.
     pub fn expand(&self, text: &str) -> Ran {
         self.run(&["-be", text], b"")
     }

@@ -125,7 +125,7 @@ impl Setup {
         format!(
             "{main}\n\
              begin acl\n\n{}\n\
-             begin routers\n\ndiscard:\n  driver = redirect\n  data = :blackhole:\n\n\
+             begin routers\n\ndiscard:\n  driver = redirect\n  data = :blackhole:\n  address_data = $local_part\n\n\
              begin authenticators\n\n{}",
             self.acls, self.authenticators
         )

@@ -56,6 +56,8 @@ struct Check {
     guard: Option<&'static str>,
     /// Native on both sides: it overwrites the variables between the others.
     bystander: bool,
+    /// Another statement before it, which changes other variables.
+    interlude: &'static str,
 }
 
 /// The places, with the option that sets each.
@@ -128,6 +130,36 @@ impl World {
     }
 }
 
+/// What ACLs do besides, at this place, and what it changes.
+fn interlude(random: &mut Random, place: &str) -> &'static str {
+    let anywhere = [
+        "set acl_m_count = x$acl_m_count",
+        "set acl_c_name = $sender_helo_name",
+        "hosts = 127.0.0.0/8",
+        "set acl_m_line = ${lookup{never_users}lsearch{PRIVATE/exim.conf}}",
+        "condition = ${if match{$sender_helo_name}{^(.)}}",
+    ];
+    // These set and unset $address_data, $domain_data and their like.
+    let recipient = [
+        "verify = recipient",
+        "!verify = recipient/callout=no_cache,defer_ok",
+        "domains = private.test",
+        "domains = dsearch;PRIVATE",
+        "local_parts = a : b",
+        "verify = sender",
+    ];
+    let message = ["verify = sender", "verify = header_syntax", "verify = header_sender"];
+    let place = match place {
+        "rcpt" => &recipient[..],
+        "vrfy" => &recipient[2..5],
+        "predata" => &message[..1],
+        "data" | "mime" => &message[..],
+        _ => &anywhere[..],
+    };
+    let of = if random.chance(60) { place } else { &anywhere };
+    random.pick(of)
+}
+
 fn warn(random: &mut Random, pool: &Pool, place: &str, name: &str) -> Check {
     Check {
         name: name.to_owned(),
@@ -135,10 +167,21 @@ fn warn(random: &mut Random, pool: &Pool, place: &str, name: &str) -> Check {
         spec: spec::valid(random, pool, place),
         guard: None,
         bystander: false,
+        interlude: "",
     }
 }
 
 fn checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Check> {
+    let mut checks = bare_checks(random, pool, place);
+    for check in &mut checks {
+        if random.chance(25) {
+            check.interlude = interlude(random, place);
+        }
+    }
+    checks
+}
+
+fn bare_checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Check> {
     let mut checks = vec![];
     for n in 0..3 + random.below(4) {
         let mut check = warn(random, pool, place, &format!("{place}.{n}"));
@@ -187,17 +230,22 @@ impl Check {
         let condition = side.condition(&self.spec);
         let guard = self.guard.map(|g| format!("        condition = {g}\n")).unwrap_or_default();
         let state = "rate=$sender_rate limit=$sender_rate_limit period=$sender_rate_period";
-        match self.verb {
-            Verb::Warn => format!(
-                "  warn\n{guard}        {condition}\n        logwrite = @@ {name} over\n  \
+        let before = match self.interlude {
+            "" => String::new(),
+            other => format!("  warn\n        {other}\n"),
+        };
+        before
+            + &match self.verb {
+                Verb::Warn => format!(
+                    "  warn\n{guard}        {condition}\n        logwrite = @@ {name} over\n  \
                  warn\n        logwrite = @@ {name} {state}\n"
-            ),
-            Verb::Refuse(verb) => format!(
-                "  warn\n        logwrite = @@ {name} before {state}\n  \
+                ),
+                Verb::Refuse(verb) => format!(
+                    "  warn\n        logwrite = @@ {name} before {state}\n  \
                  {verb}\n{guard}        message = {name} {state}\n        {condition}\n  \
                  warn\n        logwrite = @@ {name} {state}\n"
-            ),
-        }
+                ),
+            }
     }
 }
 

@@ -26,7 +26,7 @@ fn acl(side: Side, place: &str, specs: &[String]) -> String {
             side.condition(spec)
         );
     }
-    let _ = write!(text, "  warn logwrite = @@ {place}.x {state}\n");
+    let _ = writeln!(text, "  warn logwrite = @@ {place}.x {state}");
     if place == "notquit" {
         text.push_str("  warn logwrite = @@ end\n");
     }
