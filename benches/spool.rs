@@ -23,6 +23,7 @@ const ROUNDS: usize = 301;
 fn request(n: u32) -> Request {
     Request {
         key: format!("1h/per_rcpt/user{n:06}@example.org").into_bytes(),
+        key_start: "1h/per_rcpt/".len(),
         limit: 1e9,
         period: 3600.0,
         mode: Mode::PerRcpt,

@@ -214,7 +214,7 @@ mod tests {
             let all = hashes.iter().all(|&h| contains(&bits, Event(h)));
             let most = hashes.len() as u64 * u64::from(PROBES);
             all && ones(&bits) <= most
-                && ones(&bits) == bits.iter().map(|b| u64::from(b.count_ones())).sum()
+                && ones(&bits) == bits.iter().map(|b| u64::from(b.count_ones())).sum::<u64>()
         }
 
         fn insertion_is_monotone(bits: Vec<u8>, hash: u128) -> bool {

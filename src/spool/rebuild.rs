@@ -169,9 +169,10 @@ fn indexed(body: &Body, now: Timestamp) -> Vec<Record> {
 /// Whether a record can be dropped without changing any answer. This is the
 /// one place that asks.
 fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) -> bool {
-    let Some((current, key)) = record.current(map).zip(record.key(map)) else { return true };
+    let Some((current, key)) = record.current.zip(record.key(map)) else { return true };
     let epoch = record.filter(map, seed).map(|filter| filter.epoch);
-    forgettable(key, current.state.average(), epoch, now)
+    let state = current.state;
+    forgettable(key, state.average(), state.limit, epoch, now)
 }
 
 /// The latest record of each key that is anywhere from `start` on.
@@ -182,7 +183,7 @@ fn salvaged(map: &Mapping, start: usize, seed: u32) -> Vec<Record> {
         let record = Record::read(map, offset, seed);
         offset += record.map_or(ALIGN, |record| record.bytes);
         let Some(record) = record else { continue };
-        let Some((key, current)) = record.key(map).zip(record.current(map)) else { continue };
+        let Some((key, current)) = record.key(map).zip(record.current) else { continue };
         let sequence = current.state.sequence;
         match latest.entry(key) {
             Entry::Vacant(entry) => {

@@ -14,7 +14,7 @@ use super::format::{
 const VOID: u64 = 0;
 
 /// A record whose head has been found sound and which lies in the mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Record {
     /// Where it begins in the file.
     pub(super) offset: usize,
@@ -26,6 +26,8 @@ pub(super) struct Record {
     /// The head's checksum; the states' checksums begin from it, so that a
     /// state is valid in its own record only.
     crc: u32,
+    /// The valid state that was written last, when the record was read.
+    pub(super) current: Option<Current>,
 }
 
 /// A record's current state, and which of the two it is.
@@ -101,17 +103,22 @@ impl Record {
             return None;
         }
         let key_bytes = usize::from(head.key_bytes);
-        let record = Self {
+        let mut record = Self {
             offset,
             bytes: record_bytes(key_bytes, filter_bytes),
             key_bytes,
             filter_bytes,
             crc,
+            current: None,
         };
         map.bytes(offset, record.bytes)?;
         let sound = head.bytes as usize == record.bytes
             && head_checksum(seed, covered, record.key(map)?) == crc;
-        sound.then_some(record)
+        if !sound {
+            return None;
+        }
+        record.current = record.latest_state(map);
+        Some(record)
     }
 
     /// Writes a whole new record: `place` is free heap of
@@ -136,7 +143,7 @@ impl Record {
         map.write(offset, &head)?;
         map.write(offset + HEAD_CRC, &crc.to_le_bytes())?;
         map.write(offset + key_offset(filter_bytes.is_some()), key)?;
-        Some(Self { offset, bytes, key_bytes: key.len(), filter_bytes, crc })
+        Some(Self { offset, bytes, key_bytes: key.len(), filter_bytes, crc, current: None })
     }
 
     /// The key's text.
@@ -145,32 +152,34 @@ impl Record {
         map.bytes(self.offset + key_offset(self.filter_bytes.is_some()), self.key_bytes)
     }
 
-    /// One of the two states, where it is valid.
+    /// One of the two states and whether it is valid.
     #[inline]
-    fn state(&self, map: &Mapping, which: usize) -> Option<State> {
+    fn state(&self, map: &Mapping, which: usize) -> Option<(State, impl Fn() -> bool)> {
         let bytes = map.bytes(self.offset + STATES.get(which)?, STATE_BYTES)?;
         let (covered, crc) = bytes.split_at_checked(STATE_CRC)?;
-        if checksum(self.crc, covered).to_le_bytes() != crc {
-            return None;
-        }
-        decode(covered)
+        let seed = self.crc;
+        let valid = move || checksum(seed, covered).to_le_bytes() == crc;
+        Some((decode(covered)?, valid))
     }
 
-    /// The current state: the valid one that was written last.
+    /// The valid state that was written last. Only where the later one is not
+    /// valid is the other one's checksum looked at.
     #[inline]
-    pub(super) fn current(&self, map: &Mapping) -> Option<Current> {
-        match (self.state(map, 0), self.state(map, 1)) {
-            (Some(a), Some(b)) if b.is_after(&a) => Some(Current { state: b, which: 1 }),
-            (Some(state), _) => Some(Current { state, which: 0 }),
-            (None, Some(state)) => Some(Current { state, which: 1 }),
-            (None, None) => None,
+    fn latest_state(&self, map: &Mapping) -> Option<Current> {
+        let (a, a_is_valid) = self.state(map, 0)?;
+        let (b, b_is_valid) = self.state(map, 1)?;
+        let (a, b) = (Current { state: a, which: 0 }, Current { state: b, which: 1 });
+        if b.state.is_after(&a.state) {
+            b_is_valid().then_some(b).or_else(|| a_is_valid().then_some(a))
+        } else {
+            a_is_valid().then_some(a).or_else(|| b_is_valid().then_some(b))
         }
     }
 
     /// What is remembered here.
     #[inline]
     pub(super) fn remembered<'a>(&self, map: &'a Mapping, seed: u32) -> Option<Remembered<'a>> {
-        let Current { state, .. } = self.current(map)?;
+        let Current { state, .. } = self.current?;
         Some(Remembered {
             average: state.average(),
             limit: state.limit,
@@ -197,7 +206,7 @@ impl Record {
     /// `base` is the sequence to go on from where neither is.
     #[inline]
     pub(super) fn write_state(&self, map: &mut Mapping, change: &Change, base: u32) -> Option<()> {
-        let (which, sequence) = match self.current(map) {
+        let (which, sequence) = match self.current {
             Some(current) => (1 - current.which, current.state.sequence),
             None => (0, base),
         };

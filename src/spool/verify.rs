@@ -112,7 +112,7 @@ fn check(body: &Body, place: impl Fn(&[u8]) -> super::hashing::Place) -> ShardRe
         } else if body.find(place, key).record.map(|found| found.offset) != Some(offset) {
             report.problems.push(format!("the record at {offset} is not found by its key"));
         }
-        if record.current(&body.map).is_none() {
+        if record.current.is_none() {
             report.damaged += 1;
             report.problems.push(format!("the record at {offset} has no sound state"));
         } else {

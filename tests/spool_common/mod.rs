@@ -48,6 +48,7 @@ pub(crate) fn now() -> Timestamp {
 pub(crate) fn request(key: &str, unique: Option<String>) -> Request {
     Request {
         key: format!("1w/per_rcpt/{key}").into_bytes(),
+        key_start: "1w/per_rcpt/".len(),
         limit: 100_000.0,
         period: 7.0 * 24.0 * 3600.0,
         mode: Mode::PerAddr,

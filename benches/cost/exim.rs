@@ -1,0 +1,129 @@
+//! Sessions in a real Exim: the same one, with and without a check.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::exim::{PROGRAM, open_to_all};
+use crate::common::{PrivateExim, Setup};
+
+/// What stands in the RCPT ACL before `accept`.
+#[derive(Clone, Debug)]
+pub(crate) enum Check {
+    /// Nothing.
+    None,
+    /// A dlfunc that does nothing.
+    Nothing,
+    /// A dlfunc that locks and unlocks a file.
+    Lock,
+    /// Exim's own condition, with these specs one after another.
+    Native(Vec<String>),
+    /// Ours, likewise.
+    Ours(Vec<String>),
+}
+
+impl Check {
+    fn acl(&self) -> String {
+        let conditions: Vec<String> = match self {
+            Check::None => vec![],
+            Check::Nothing => vec!["condition = ${dlfunc{PRIVATE/floor.so}{nothing}}".to_owned()],
+            Check::Lock => {
+                vec!["condition = ${dlfunc{PRIVATE/floor.so}{lock}{PRIVATE/spool/lock}}".to_owned()]
+            }
+            Check::Native(specs) => specs.iter().map(|s| format!("ratelimit = {s}")).collect(),
+            Check::Ours(specs) => specs
+                .iter()
+                .map(|s| format!("condition = ${{dlfunc{{EXIRATE}}{{ratelimit}}{{{s}}}}}"))
+                .collect(),
+        };
+        let mut acl = String::new();
+        for condition in conditions {
+            acl.push_str(&format!("  warn {condition}\n"));
+        }
+        acl + "  accept\n"
+    }
+
+    /// An Exim with this check in its RCPT ACL.
+    pub(crate) fn exim(&self) -> PrivateExim {
+        let setup = Setup::new().acl("acl_smtp_rcpt", &self.acl());
+        let setup = if matches!(self, Check::Ours(_)) { setup.library() } else { setup };
+        let exim = setup.build();
+        if matches!(self, Check::Nothing | Check::Lock) {
+            let library = exim.folder().join("floor.so");
+            compile("floor.c", &library, &["-shared", "-fPIC"]);
+            open_to_all(&library);
+        }
+        exim
+    }
+}
+
+/// Compiles one of the C files beside this one.
+pub(crate) fn compile(source: &str, to: &Path, options: &[&str]) {
+    let status = Command::new("cc")
+        .args(["-O2", "-o"])
+        .arg(to)
+        .arg(format!("{}/benches/cost/{source}", env!("CARGO_MANIFEST_DIR")))
+        .args(options)
+        .status()
+        .expect("a C compiler is needed");
+    assert!(status.success(), "{source} could not be compiled");
+}
+
+/// `exim -bs` with nothing around it that would cost time.
+pub(crate) fn dash_bs(exim: &PrivateExim) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("-C").arg(exim.config()).arg("-bs");
+    command.env_clear().env("PATH", "/usr/bin:/bin").stderr(Stdio::null());
+    command
+}
+
+/// The client's side of one session: `recipients` RCPT commands to addresses
+/// that no other `round` has, from a client that calls itself `name`.
+pub(crate) fn script(name: &str, round: usize, recipients: usize) -> String {
+    let mut text = format!("EHLO {name}\r\nMAIL FROM:<sender@client.test>\r\n");
+    for n in 0..recipients {
+        text.push_str(&format!("RCPT TO:<user{n}.{round}.{name}@private.test>\r\n"));
+    }
+    text + "QUIT\r\n"
+}
+
+/// Runs one session for each of `names` at the same time: how long until all
+/// are done. Every recipient must have been accepted.
+pub(crate) fn sessions(
+    exim: &PrivateExim,
+    names: &[String],
+    round: usize,
+    recipients: usize,
+) -> Duration {
+    let files: Vec<(PathBuf, PathBuf)> = names
+        .iter()
+        .enumerate()
+        .map(|(n, name)| {
+            let input = exim.folder().join(format!("input.{n}"));
+            std::fs::write(&input, script(name, round, recipients)).unwrap();
+            (input, exim.folder().join(format!("output.{n}")))
+        })
+        .collect();
+    let mut commands: Vec<Command> = files
+        .iter()
+        .map(|(input, output)| {
+            let mut command = dash_bs(exim);
+            command.stdin(File::open(input).unwrap()).stdout(File::create(output).unwrap());
+            command
+        })
+        .collect();
+    let start = Instant::now();
+    let children: Vec<Child> = commands.iter_mut().map(|c| c.spawn().unwrap()).collect();
+    for mut child in children {
+        let status = child.wait().unwrap();
+        assert!(status.success(), "Exim ended with {status}: {}", exim.log("panic"));
+    }
+    let elapsed = start.elapsed();
+    for (_, output) in files {
+        let replies = std::fs::read_to_string(output).unwrap();
+        let accepted = replies.lines().filter(|l| *l == "250 Accepted").count();
+        assert_eq!(accepted, recipients, "not all was accepted: {replies:.600}");
+    }
+    elapsed
+}
