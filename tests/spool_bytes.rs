@@ -375,3 +375,23 @@ fn a_shard_deleted_or_replaced_is_noticed() {
     (0..KEYS).for_each(|n| write(&mut spool, n));
     assert_eq!(use_all(folder.path()), 0);
 }
+
+#[test]
+fn everything_belongs_to_the_owner_of_the_spool_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    // Only root can give it to somebody else, and only root needs to.
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_533)).unwrap();
+    }
+    let mut spool = open(folder.path());
+    (0..KEYS).for_each(|n| write(&mut spool, n));
+    let owner = |path: &Path| {
+        let metadata = std::fs::metadata(path).unwrap();
+        (metadata.uid(), metadata.gid())
+    };
+    let expected = owner(folder.path());
+    assert_eq!(owner(&directory(folder.path())), expected);
+    let paths = files(folder.path(), "");
+    assert!(paths.len() > 200);
+    assert!(paths.iter().all(|path| owner(path) == expected));
+}

@@ -5,6 +5,7 @@
 //! this file lays down every byte, the order of all writes, and what a process
 //! that is killed leaves behind.
 
+mod change;
 mod database;
 mod error;
 mod forget;

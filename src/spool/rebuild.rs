@@ -171,7 +171,8 @@ fn indexed(body: &Body, now: Timestamp) -> Vec<Record> {
 fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) -> bool {
     let Some((current, key)) = record.current.zip(record.key(map)) else { return true };
     let epoch = record.filter(map, seed).map(|filter| filter.epoch);
-    forgettable(key, current.state.average(), epoch, now)
+    let state = current.state;
+    forgettable(key, state.average(), state.limit, epoch, now)
 }
 
 /// The latest record of each key that is anywhere from `start` on.

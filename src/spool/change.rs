@@ -1,0 +1,155 @@
+//! How a record is changed, and how one is added.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+
+use crate::store::{Change, FilterChange};
+use crate::sys::files;
+use crate::sys::mapping::Mapping;
+
+use super::SpoolError;
+use super::database::{Database, shard_name};
+use super::format::{BUSY, DEAD, FLAGS, HEAP_END, LIVE, SHARD_BYTES_MAX};
+use super::hashing::Place;
+use super::record::{Record, record_bytes};
+use super::shard::{Body, Lookup, PAGE};
+
+impl Body {
+    /// Makes the change in the record that `lookup` has found, or in a new
+    /// one. The order of the writes is that of `FORMAT.md`.
+    #[inline]
+    pub(super) fn apply(
+        &mut self,
+        file: &File,
+        place: Place,
+        key: &[u8],
+        lookup: &Lookup,
+        change: &Change,
+    ) -> Result<(), Failure> {
+        let lost = || Failure::Io(ErrorKind::UnexpectedEof.into());
+        match (lookup.record, change.filter) {
+            (Some(record), FilterChange::Renew { bytes, epoch, event })
+                if record.filter_bytes == Some(bytes) =>
+            {
+                let (map, seed) = (&mut self.map, self.seed);
+                let mut renew = || {
+                    record.void_filter(map)?;
+                    record.clear_filter(map)?;
+                    record.write_state(map, change, 0)?;
+                    record.begin_filter(map, seed, epoch, event)
+                };
+                renew().ok_or_else(lost)
+            }
+            (_, FilterChange::Renew { .. }) | (None, _) => {
+                self.append(file, place, key, lookup, change)
+            }
+            (Some(record), filter) => {
+                if record.current.is_none() {
+                    // Both states were damaged, so the filter is not trusted.
+                    let _ = record.void_filter(&mut self.map);
+                }
+                record.write_state(&mut self.map, change, 0).ok_or_else(lost)?;
+                if let FilterChange::Insert(event) = filter {
+                    record.insert(&mut self.map, self.seed, event).ok_or_else(lost)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds a record, built in full before the index points at it.
+    fn append(
+        &mut self,
+        file: &File,
+        place: Place,
+        key: &[u8],
+        lookup: &Lookup,
+        change: &Change,
+    ) -> Result<(), Failure> {
+        let lost = || Failure::Io(ErrorKind::UnexpectedEof.into());
+        let filter = match change.filter {
+            FilterChange::Renew { bytes, epoch, event } => {
+                Some((bytes.min(crate::rate::bloom::MAX_BYTES), epoch, event))
+            }
+            FilterChange::Keep | FilterChange::Insert(_) => None,
+        };
+        let filter_bytes = filter.map(|(bytes, ..)| bytes);
+        let (start, slot) = self.heap_end().zip(lookup.slot).ok_or(Failure::Full)?;
+        let bytes = record_bytes(key.len(), filter_bytes);
+        let end = start.checked_add(bytes).ok_or(Failure::Full)?;
+        if end > SHARD_BYTES_MAX {
+            return Err(Failure::Full);
+        }
+        if end > self.map.len() {
+            self.grow(file, end).map_err(Failure::Io)?;
+        }
+        let base = lookup
+            .record
+            .and_then(|record| record.current)
+            .map_or(0, |current| current.state.sequence);
+        let (live, dead) = (self.sealed(LIVE).unwrap_or(0), self.sealed(DEAD).unwrap_or(0));
+        let mut add = || {
+            self.map.set_half(FLAGS, self.flags() | BUSY)?;
+            let record = Record::write_new(&mut self.map, start, self.seed, key, filter_bytes)?;
+            record.write_state(&mut self.map, change, base)?;
+            if let Some((_, epoch, event)) = filter {
+                record.begin_filter(&mut self.map, self.seed, epoch, event)?;
+            }
+            self.set_sealed(HEAP_END, end as u64)?;
+            self.set_entry(slot, place.tag, start)?;
+            match lookup.record {
+                Some(old) => self.set_sealed(DEAD, dead + old.bytes as u64)?,
+                None => self.set_sealed(LIVE, live + 1)?,
+            }
+            // In the place of a damaged record, the counts are not known.
+            if !lookup.slot_damaged {
+                self.map.set_half(FLAGS, self.flags() & !BUSY)?;
+            }
+            Some(())
+        };
+        add().ok_or_else(lost)
+    }
+
+    /// Makes the file at least `end` bytes long, with real disk behind it, and
+    /// maps it anew.
+    fn grow(&mut self, file: &File, end: usize) -> io::Result<()> {
+        // Somebody else may have done it.
+        let size = files::facts(file)?.size;
+        if size < end as u64 {
+            let step = (self.map.len() / 8).max(PAGE);
+            let wanted = end.max(self.map.len() + step).next_multiple_of(PAGE) as u64;
+            let least = end.next_multiple_of(PAGE) as u64;
+            match files::reserve(file, size, wanted - size) {
+                Err(error) if error.kind() == ErrorKind::StorageFull && least < wanted => {
+                    files::reserve(file, size, least - size)?;
+                }
+                result => result?,
+            }
+        }
+        let map = Mapping::of(file, true)?;
+        if map.len() < end {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        self.map = map;
+        Ok(())
+    }
+}
+
+/// Why a record could not be added.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Io(io::Error),
+    /// No index entry is free, or the shard has its largest size.
+    Full,
+}
+
+impl Failure {
+    /// The error, for the shard's file.
+    pub(super) fn into_error(self, database: &Database, number: u8) -> SpoolError {
+        let path = database.path_of(&shard_name(number));
+        match self {
+            Self::Io(source) => SpoolError::Io { action: "grow", path, source },
+            Self::Full => SpoolError::Full { path },
+        }
+    }
+}
