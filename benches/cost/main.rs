@@ -31,8 +31,8 @@ pub(crate) struct Effort {
     pub(crate) processes: usize,
     /// Keys in the databases that are measured in process.
     pub(crate) keys: &'static [usize],
-    /// Checks in process.
-    pub(crate) checks: usize,
+    /// Rounds in process, which are short.
+    pub(crate) short_rounds: usize,
 }
 
 const FULL: Effort = Effort {
@@ -41,10 +41,10 @@ const FULL: Effort = Effort {
     sessions: 8,
     processes: 201,
     keys: &[1_000, 100_000, 1_000_000],
-    checks: 200_000,
+    short_rounds: 301,
 };
 const SMOKE: Effort =
-    Effort { rounds: 1, recipients: 20, sessions: 2, processes: 2, keys: &[500], checks: 500 };
+    Effort { rounds: 1, recipients: 20, sessions: 2, processes: 2, keys: &[500], short_rounds: 2 };
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,6 +1,6 @@
 //! Exim's constants and types, as `local_scan.h` (package exim4-dev) has them.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// A string of Exim's: `uschar *`.
 pub(super) type Uschar = c_char;
@@ -25,6 +25,12 @@ pub(super) type ExpandString2 = unsafe extern "C" fn(*const Uschar, *mut c_int) 
 /// `void *store_get_3(int size, const void *proto_mem, const char *func, int line)`.
 pub(super) type StoreGet3 =
     unsafe extern "C" fn(c_int, *const c_void, *const c_char, c_int) -> *mut c_void;
+
+/// `void log_write(unsigned int selector, int flags, const char *format, ...)`.
+pub(super) type LogWrite = unsafe extern "C" fn(c_uint, c_int, *const c_char, ...);
+
+/// The main log, for `log_write`.
+pub(super) const LOG_MAIN: c_int = 1;
 
 /// `GET_TAINTED`: a `proto_mem` that asks `store_get_3` for tainted memory.
 pub(super) const GET_TAINTED: *const c_void = std::ptr::without_provenance(1);

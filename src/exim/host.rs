@@ -1,8 +1,8 @@
 //! The functions and variables that the Exim around us exports.
 
-use super::abi::{ExpandString, ExpandString2, GET_TAINTED, StoreGet3, Uschar};
+use super::abi::{ExpandString, ExpandString2, GET_TAINTED, LOG_MAIN, LogWrite, StoreGet3, Uschar};
 use libloading::os::unix::Library;
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, CString, c_void};
 
 /// The program that loaded this library.
 pub(super) struct Host {
@@ -73,6 +73,20 @@ impl Host {
             std::ptr::copy_nonoverlapping(text.as_ptr(), bytes, text.len());
             *bytes.add(text.len()) = 0;
             Some(bytes.cast_const().cast())
+        }
+    }
+
+    /// Writes a line to Exim's main log, where it has one.
+    ///
+    /// Looked up only now: there is hardly ever anything to log.
+    pub(super) fn log(&self, line: &str) {
+        let Ok(line) = CString::new(line) else { return };
+        // SAFETY: the type is that of local_scan.h, and the format's one
+        // argument is the NUL-terminated string it asks for.
+        unsafe {
+            if let Ok(log_write) = self.symbols.get::<LogWrite>(b"log_write\0") {
+                log_write(0, LOG_MAIN, c"%s".as_ptr(), line.as_ptr());
+            }
         }
     }
 }

@@ -78,6 +78,8 @@ pub(super) struct Session {
     /// The process that the answers in memory are of.
     process: u32,
     spool: Option<Spool>,
+    /// How many damaged records of it the log has been told of.
+    damaged: u64,
 }
 
 // SAFETY: the addresses in it are those of Exim's global variables, which are
@@ -102,6 +104,7 @@ impl Session {
             recipient: None,
             process: fork::process(),
             spool: None,
+            damaged: 0,
             host,
         }
     }
@@ -194,10 +197,28 @@ impl Session {
         let decided = self.spool().and_then(|spool| {
             engine::decide(spool, request, || clock::now().into()).map_err(DoorError::Database)
         });
+        self.log_damage();
         if decided.is_err() {
             self.rate_variables.set_rate(None);
         }
         decided
+    }
+
+    /// Tells the main log of damage that was met and mended on the way.
+    fn log_damage(&mut self) {
+        let Some(spool) = &mut self.spool else { return };
+        for incident in spool.take_incidents() {
+            self.host.log(&format!("exirate: {incident}"));
+        }
+        if self.damaged != spool.damaged() {
+            let new = spool.damaged() - self.damaged;
+            self.damaged = spool.damaged();
+            self.host.log(&format!(
+                "exirate: dropped {new} damaged record(s) in {}; what they remembered is counted \
+                 anew",
+                spool.directory().display()
+            ));
+        }
     }
 
     fn spool(&mut self) -> Result<&mut Spool, DoorError> {
