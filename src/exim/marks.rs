@@ -40,7 +40,11 @@ impl Marks {
     pub(super) fn of_message(source: &Source<'_>) -> Self {
         Self::find(
             source,
-            &[(c"dnslist_domain", c"$dnslist_domain"), (c"dnslist_matched", c"$dnslist_matched")],
+            &[
+                (c"dnslist_domain", c"$dnslist_domain"),
+                (c"dnslist_matched", c"$dnslist_matched"),
+                (c"recipient_verify_failure", c"$recipient_verify_failure"),
+            ],
         )
     }
 
