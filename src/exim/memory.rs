@@ -5,8 +5,9 @@
 //! later line has. So does this.
 
 use crate::engine::Decision;
-use crate::spec::Scope;
+use crate::spec::{Request, Scope};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The three memories.
 #[derive(Default)]
@@ -14,7 +15,7 @@ pub(super) struct Memory {
     connection: HashMap<Vec<u8>, Decision>,
     message: HashMap<Vec<u8>, Decision>,
     /// An ACL has a handful of lines: looking through them is quickest.
-    command: Vec<(Vec<u8>, Decision)>,
+    command: Vec<(Arc<Request>, Decision)>,
 }
 
 impl Memory {
@@ -35,24 +36,26 @@ impl Memory {
         self.command.clear();
     }
 
-    /// The answer that still holds for `key`.
-    pub(super) fn recall(&self, scope: Scope, key: &[u8]) -> Option<Decision> {
-        match scope {
+    /// The answer that still holds for the key of `request`.
+    pub(super) fn recall(&self, request: &Request) -> Option<Decision> {
+        let key = &request.key;
+        match request.scope {
             Scope::Connection => self.connection.get(key).copied(),
             Scope::Message => self.message.get(key).copied(),
             Scope::Command => {
-                self.command.iter().find(|(known, _)| known == key).map(|(_, decision)| *decision)
+                let mut known = self.command.iter();
+                known.find(|(known, _)| known.key == *key).map(|(_, decision)| *decision)
             }
             Scope::Evaluation => None,
         }
     }
 
-    /// Remembers the answer for `key`, of which there is none yet.
-    pub(super) fn keep(&mut self, scope: Scope, key: Vec<u8>, decision: Decision) {
-        match scope {
-            Scope::Connection => drop(self.connection.insert(key, decision)),
-            Scope::Message => drop(self.message.insert(key, decision)),
-            Scope::Command => self.command.push((key, decision)),
+    /// Remembers the answer to `request`, to whose key there is none yet.
+    pub(super) fn keep(&mut self, request: Arc<Request>, decision: Decision) {
+        match request.scope {
+            Scope::Connection => drop(self.connection.insert(request.key.clone(), decision)),
+            Scope::Message => drop(self.message.insert(request.key.clone(), decision)),
+            Scope::Command => self.command.push((request, decision)),
             Scope::Evaluation => {}
         }
     }
@@ -63,6 +66,7 @@ mod tests {
     use super::*;
     use crate::engine::Trace;
     use crate::rate::Timestamp;
+    use crate::spec::{Mode, Update};
 
     fn answer(rate: f64) -> Decision {
         Decision {
@@ -78,6 +82,20 @@ mod tests {
         }
     }
 
+    fn request(scope: Scope, key: &str) -> Request {
+        Request {
+            key: key.into(),
+            key_start: 0,
+            limit: 10.0,
+            period: 60.0,
+            mode: Mode::PerMail,
+            update: Update::Strict,
+            count: 1.0,
+            unique: None,
+            scope,
+        }
+    }
+
     #[test]
     fn an_answer_holds_as_long_as_its_scope() {
         let scopes = [Scope::Connection, Scope::Message, Scope::Command, Scope::Evaluation];
@@ -90,13 +108,13 @@ mod tests {
         ]) {
             let mut memory = Memory::default();
             for (n, scope) in scopes.into_iter().enumerate() {
-                assert_eq!(memory.recall(scope, b"k"), None);
-                memory.keep(scope, b"k".to_vec(), answer(n as f64));
-                assert_eq!(memory.recall(scope, b"l"), None);
+                assert_eq!(memory.recall(&request(scope, "k")), None);
+                memory.keep(Arc::new(request(scope, "k")), answer(n as f64));
+                assert_eq!(memory.recall(&request(scope, "l")), None);
             }
             end(&mut memory);
             for (n, scope) in scopes.into_iter().enumerate() {
-                let recalled = memory.recall(scope, b"k");
+                let recalled = memory.recall(&request(scope, "k"));
                 assert_eq!(recalled.map(|d| d.rate), holds[n].then_some(n as f64), "{scope:?}");
             }
         }

@@ -115,9 +115,12 @@ impl Session {
         self.show_texts(parsed.as_deref());
         let spec = parsed.map_err(DoorError::Spec)?;
         let place = context::place(&self.host, &self.variables, &self.acls);
-        let request = self.request(&spec, place).map_err(DoorError::Spec)?;
+        let request = self
+            .specs
+            .request(&spec, place, |spec| ask(spec, place, &self.host, &self.variables))
+            .map_err(DoorError::Spec)?;
         self.forget_what_is_over(place);
-        let recalled = self.memory.recall(request.scope, &request.key);
+        let recalled = self.memory.recall(&request);
         let decision = match recalled {
             Some(before) => before.against(request.limit),
             None => self.decide(&request)?,
@@ -127,7 +130,7 @@ impl Session {
         self.message_marks.set();
         self.tell_later(&spec, &request, decision);
         if recalled.is_none() {
-            self.memory.keep(request.scope, request.key, decision);
+            self.memory.keep(request, decision);
         }
         Ok(decision.over)
     }
@@ -148,23 +151,6 @@ impl Session {
             }
         };
         self.rate_variables.set_texts(&self.host, limit, period);
-    }
-
-    fn request(&self, spec: &Spec<'_>, place: Place) -> Result<Request, SpecError> {
-        let (host, variables) = (&self.host, &self.variables);
-        let host_address = variables.sender_host_address.read(host);
-        let local_part = variables.local_part.read(host);
-        let domain = variables.domain.read(host);
-        let recipients = variables.recipients_count.read(host).unwrap_or(0);
-        let message_size = variables.message_size.read(host);
-        spec.request(&Context {
-            place,
-            host_address: host_address.as_deref(),
-            recipients: u32::try_from(recipients).unwrap_or(0),
-            message_size: message_size.and_then(|bytes| u64::try_from(bytes).ok()),
-            local_part: local_part.as_deref().unwrap_or_default(),
-            domain: domain.as_deref().unwrap_or_default(),
-        })
     }
 
     /// Forgets the answers that do not hold any more; in doubt, too.
@@ -253,4 +239,26 @@ impl Session {
         latest.period_text.clear();
         latest.period_text.extend_from_slice(spec.period_text());
     }
+}
+
+/// What `spec` asks for, with all that Exim knows now.
+fn ask(
+    spec: &Spec<'_>,
+    place: Place,
+    host: &Host,
+    variables: &Variables,
+) -> Result<Request, SpecError> {
+    let host_address = variables.sender_host_address.read(host);
+    let local_part = variables.local_part.read(host);
+    let domain = variables.domain.read(host);
+    let recipients = variables.recipients_count.read(host).unwrap_or(0);
+    let message_size = variables.message_size.read(host);
+    spec.request(&Context {
+        place,
+        host_address: host_address.as_deref(),
+        recipients: u32::try_from(recipients).unwrap_or(0),
+        message_size: message_size.and_then(|bytes| u64::try_from(bytes).ok()),
+        local_part: local_part.as_deref().unwrap_or_default(),
+        domain: domain.as_deref().unwrap_or_default(),
+    })
 }

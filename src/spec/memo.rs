@@ -1,6 +1,6 @@
 //! The specs of late, taken apart once.
 
-use super::{Spec, SpecError};
+use super::{Place, Request, Spec, SpecError};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -21,12 +21,15 @@ pub struct Memo {
 struct Slot {
     text: Vec<u8>,
     spec: Option<Arc<Spec<'static>>>,
+    /// What it asks for at one place, where that depends on nothing else.
+    request: Option<(Place, Arc<Request>)>,
 }
 
 /// A spec, be it remembered or new.
 pub enum Known<'a> {
-    /// Taken apart before.
-    Before(Arc<Spec<'static>>),
+    /// Taken apart before; with its place in the [`Memo`] that knows it, until
+    /// the next text is read.
+    Before(Arc<Spec<'static>>, usize),
     /// Taken apart now.
     Now(Spec<'a>),
 }
@@ -36,7 +39,7 @@ impl<'a> Deref for Known<'a> {
 
     fn deref(&self) -> &Spec<'a> {
         match self {
-            Self::Before(spec) => spec,
+            Self::Before(spec, _) => spec,
             Self::Now(spec) => spec,
         }
     }
@@ -48,27 +51,59 @@ impl Memo {
     /// # Errors
     /// Those of [`Spec::parse`]; they are not remembered.
     pub fn parse<'a>(&mut self, text: &'a [u8]) -> Result<Known<'a>, SpecError> {
-        let Some(slot) = self.slots.iter_mut().find(|slot| slot.text == text) else {
+        let Some(number) = self.slots.iter().position(|slot| slot.text == text) else {
             let spec = Spec::parse(text)?;
             if let Some(slot) = self.slots.get_mut(self.next) {
                 slot.text.clear();
                 slot.text.extend_from_slice(text);
                 slot.spec = None;
+                slot.request = None;
             }
             self.next = (self.next + 1) % SLOTS;
             return Ok(Known::Now(spec));
         };
+        let slot = &mut self.slots[number];
         if let Some(spec) = &slot.spec {
-            return Ok(Known::Before(Arc::clone(spec)));
+            return Ok(Known::Before(Arc::clone(spec), number));
         }
         let spec = Arc::new(Spec::parse(text)?.into_owned());
         slot.spec = Some(Arc::clone(&spec));
-        Ok(Known::Before(spec))
+        Ok(Known::Before(spec, number))
+    }
+
+    /// The request of the spec read last, or what it was before where it can
+    /// only be the same: where nothing but `place` matters to it.
+    ///
+    /// # Errors
+    /// Those of `ask`, which is to be [`Spec::request`] at `place`; they are
+    /// not remembered.
+    pub fn request(
+        &mut self,
+        spec: &Known<'_>,
+        place: Place,
+        ask: impl FnOnce(&Spec<'_>) -> Result<Request, SpecError>,
+    ) -> Result<Arc<Request>, SpecError> {
+        let slot = match spec {
+            Known::Before(_, number) => self.slots.get_mut(*number),
+            Known::Now(_) => None,
+        };
+        match slot {
+            Some(Slot { request: Some((at, request)), .. }) if *at == place => {
+                Ok(Arc::clone(request))
+            }
+            Some(slot) if spec.depends_on_place_only(place) => {
+                let request = Arc::new(ask(spec)?);
+                slot.request = Some((place, Arc::clone(&request)));
+                Ok(request)
+            }
+            _ => ask(spec).map(Arc::new),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Context;
     use super::*;
 
     #[test]
@@ -90,8 +125,8 @@ mod tests {
         let mut memo = Memo::default();
         let spec = b"100 / 1h / strict / k";
         assert!(matches!(memo.parse(spec), Ok(Known::Now(_))));
-        assert!(matches!(memo.parse(spec), Ok(Known::Before(_))));
-        assert!(matches!(memo.parse(spec), Ok(Known::Before(_))));
+        assert!(matches!(memo.parse(spec), Ok(Known::Before(..))));
+        assert!(matches!(memo.parse(spec), Ok(Known::Before(..))));
         for n in 0..SLOTS {
             memo.parse(format!("{n} / 1h").as_bytes()).unwrap();
         }
@@ -105,6 +140,39 @@ mod tests {
             for _ in 0..3 {
                 let error = memo.parse(text.as_bytes()).map(|_| ()).unwrap_err();
                 assert_eq!(Err(error), Spec::parse(text.as_bytes()).map(|_| ()));
+            }
+        }
+    }
+
+    #[test]
+    fn requests_are_those_of_the_spec_at_every_place() {
+        let texts = [
+            "10 / 1h / per_rcpt / strict / k",
+            "10 / 1h / per_mail / count=3 / k",
+            "10 / 1h / per_cmd",
+            "10 / 1h / per_addr / k",
+            "10 / 1h / per_byte / k",
+            "10 / 1h / per_byte / count=4 / k",
+            "10 / 1h / per_conn / unique=x / readonly / k",
+            "10 / 1h / k",
+        ];
+        let places = [Place::Rcpt, Place::Data, Place::Rcpt, Place::Mail, Place::Outside];
+        let mut memo = Memo::default();
+        for round in 0..30_u32 {
+            let text = texts[round as usize * 5 % texts.len()].as_bytes();
+            for place in places {
+                let context = Context {
+                    place,
+                    host_address: Some(b"192.0.2.1"),
+                    recipients: round,
+                    message_size: Some(u64::from(round)),
+                    local_part: b"joe",
+                    domain: b"example.org",
+                };
+                let known = memo.parse(text).unwrap();
+                let request = memo.request(&known, place, |spec| spec.request(&context));
+                let plain = Spec::parse(text).unwrap().request(&context);
+                assert_eq!(request.map(|r| (*r).clone()), plain);
             }
         }
     }

@@ -271,6 +271,17 @@ impl<'a> Spec<'a> {
         }
     }
 
+    /// Whether what is to be decided at `place` depends on nothing else that
+    /// Exim knows: not on the client, the recipients or the size.
+    fn depends_on_place_only(&self, place: Place) -> bool {
+        let counts_what_is_there = match self.mode {
+            Some(Mode::PerByte) => true,
+            Some(Mode::PerRcpt) => place.has_all_recipients(),
+            _ => false,
+        };
+        self.key.is_some() && !counts_what_is_there && !matches!(self.unique, Unique::Address)
+    }
+
     /// What is to be decided where Exim stands now.
     ///
     /// # Errors
