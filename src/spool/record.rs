@@ -88,12 +88,38 @@ impl State {
 impl Record {
     /// The record at `offset`, or `None` where its head or key is damaged, or
     /// it does not lie in the mapping.
-    #[inline]
     pub(super) fn read(map: &Mapping, offset: usize, seed: u32) -> Option<Self> {
-        let bytes = map.bytes(offset, HEAD_BYTES)?;
-        let (covered, crc) = bytes.split_at_checked(HEAD_CRC)?;
-        let head: Head = decode(covered)?;
-        let crc = u32::from_le_bytes(crc.try_into().ok()?);
+        let mut record = Self::outline(map, offset)?;
+        let (head, _) = map.bytes(offset, HEAD_BYTES)?.split_at_checked(HEAD_CRC)?;
+        if head_checksum(seed, head, record.key(map)?) != record.crc {
+            return None;
+        }
+        record.current = record.latest_state(map);
+        Some(record)
+    }
+
+    /// The record at `offset` if it is that of `key`; `None` where it is of
+    /// another one, or damaged.
+    ///
+    /// The head's checksum is not looked at: the key is the right one, the
+    /// sizes agree with each other and lie in the mapping, and a state is only
+    /// valid with the checksum that the head ought to have.
+    #[inline]
+    pub(super) fn of_key(map: &Mapping, offset: usize, key: &[u8]) -> Option<Self> {
+        let mut record = Self::outline(map, offset)?;
+        if record.key(map)? != key {
+            return None;
+        }
+        record.current = record.latest_state(map);
+        Some(record)
+    }
+
+    /// What a head says, if that can be true: its sizes agree, and the whole
+    /// record lies in the mapping.
+    #[inline]
+    fn outline(map: &Mapping, offset: usize) -> Option<Self> {
+        let (head, crc) = map.bytes(offset, HEAD_BYTES)?.split_at_checked(HEAD_CRC)?;
+        let head: Head = decode(head)?;
         let filter_bytes = match head.flags {
             0 if head.filter_bytes == 0 => None,
             HAS_FILTER => Some(head.filter_bytes as usize),
@@ -103,22 +129,13 @@ impl Record {
             return None;
         }
         let key_bytes = usize::from(head.key_bytes);
-        let mut record = Self {
-            offset,
-            bytes: record_bytes(key_bytes, filter_bytes),
-            key_bytes,
-            filter_bytes,
-            crc,
-            current: None,
-        };
-        map.bytes(offset, record.bytes)?;
-        let sound = head.bytes as usize == record.bytes
-            && head_checksum(seed, covered, record.key(map)?) == crc;
-        if !sound {
+        let bytes = record_bytes(key_bytes, filter_bytes);
+        if head.bytes as usize != bytes {
             return None;
         }
-        record.current = record.latest_state(map);
-        Some(record)
+        map.bytes(offset, bytes)?;
+        let crc = u32::from_le_bytes(crc.try_into().ok()?);
+        Some(Self { offset, bytes, key_bytes, filter_bytes, crc, current: None })
     }
 
     /// Writes a whole new record: `place` is free heap of

@@ -325,20 +325,17 @@ impl Body {
             if !self.in_heap(offset) {
                 lookup.index_damaged = true;
             } else if tag == place.tag {
-                match Record::read(&self.map, offset, self.seed) {
-                    Some(record) if record.key(&self.map) == Some(key) => {
-                        lookup.record = Some(record);
+                if let Some(record) = Record::of_key(&self.map, offset, key) {
+                    lookup.record = Some(record);
+                    lookup.slot = Some(slot);
+                    lookup.slot_damaged = false;
+                    break;
+                }
+                if Record::read(&self.map, offset, self.seed).is_none() {
+                    lookup.damaged += 1;
+                    if lookup.slot.is_none() {
                         lookup.slot = Some(slot);
-                        lookup.slot_damaged = false;
-                        break;
-                    }
-                    Some(_) => {}
-                    None => {
-                        lookup.damaged += 1;
-                        if lookup.slot.is_none() {
-                            lookup.slot = Some(slot);
-                            lookup.slot_damaged = true;
-                        }
+                        lookup.slot_damaged = true;
                     }
                 }
             }
