@@ -7,7 +7,7 @@
 use crate::engine::Decision;
 use crate::spec::{Request, Scope};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::rc::Rc;
 
 /// The three memories.
 #[derive(Default)]
@@ -15,7 +15,7 @@ pub(super) struct Memory {
     connection: HashMap<Vec<u8>, Decision>,
     message: HashMap<Vec<u8>, Decision>,
     /// An ACL has a handful of lines: looking through them is quickest.
-    command: Vec<(Arc<Request>, Decision)>,
+    command: Vec<(Rc<Request>, Decision)>,
 }
 
 impl Memory {
@@ -51,7 +51,7 @@ impl Memory {
     }
 
     /// Remembers the answer to `request`, to whose key there is none yet.
-    pub(super) fn keep(&mut self, request: Arc<Request>, decision: Decision) {
+    pub(super) fn keep(&mut self, request: Rc<Request>, decision: Decision) {
         match request.scope {
             Scope::Connection => drop(self.connection.insert(request.key.clone(), decision)),
             Scope::Message => drop(self.message.insert(request.key.clone(), decision)),
@@ -109,7 +109,7 @@ mod tests {
             let mut memory = Memory::default();
             for (n, scope) in scopes.into_iter().enumerate() {
                 assert_eq!(memory.recall(&request(scope, "k")), None);
-                memory.keep(Arc::new(request(scope, "k")), answer(n as f64));
+                memory.keep(Rc::new(request(scope, "k")), answer(n as f64));
                 assert_eq!(memory.recall(&request(scope, "l")), None);
             }
             end(&mut memory);

@@ -2,7 +2,7 @@
 
 use super::{Place, Request, Spec, SpecError};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::rc::Rc;
 
 /// As many specs as a busy ACL has lines.
 const SLOTS: usize = 8;
@@ -20,16 +20,16 @@ pub struct Memo {
 #[derive(Default)]
 struct Slot {
     text: Vec<u8>,
-    spec: Option<Arc<Spec<'static>>>,
+    spec: Option<Rc<Spec<'static>>>,
     /// What it asks for at one place, where that depends on nothing else.
-    request: Option<(Place, Arc<Request>)>,
+    request: Option<(Place, Rc<Request>)>,
 }
 
 /// A spec, be it remembered or new.
 pub enum Known<'a> {
     /// Taken apart before; with its place in the [`Memo`] that knows it, until
     /// the next text is read.
-    Before(Arc<Spec<'static>>, usize),
+    Before(Rc<Spec<'static>>, usize),
     /// Taken apart now.
     Now(Spec<'a>),
 }
@@ -64,10 +64,10 @@ impl Memo {
         };
         let slot = &mut self.slots[number];
         if let Some(spec) = &slot.spec {
-            return Ok(Known::Before(Arc::clone(spec), number));
+            return Ok(Known::Before(Rc::clone(spec), number));
         }
-        let spec = Arc::new(Spec::parse(text)?.into_owned());
-        slot.spec = Some(Arc::clone(&spec));
+        let spec = Rc::new(Spec::parse(text)?.into_owned());
+        slot.spec = Some(Rc::clone(&spec));
         Ok(Known::Before(spec, number))
     }
 
@@ -82,21 +82,21 @@ impl Memo {
         spec: &Known<'_>,
         place: Place,
         ask: impl FnOnce(&Spec<'_>) -> Result<Request, SpecError>,
-    ) -> Result<Arc<Request>, SpecError> {
+    ) -> Result<Rc<Request>, SpecError> {
         let slot = match spec {
             Known::Before(_, number) => self.slots.get_mut(*number),
             Known::Now(_) => None,
         };
         match slot {
             Some(Slot { request: Some((at, request)), .. }) if *at == place => {
-                Ok(Arc::clone(request))
+                Ok(Rc::clone(request))
             }
             Some(slot) if spec.depends_on_place_only(place) => {
-                let request = Arc::new(ask(spec)?);
-                slot.request = Some((place, Arc::clone(&request)));
+                let request = Rc::new(ask(spec)?);
+                slot.request = Some((place, Rc::clone(&request)));
                 Ok(request)
             }
-            _ => ask(spec).map(Arc::new),
+            _ => ask(spec).map(Rc::new),
         }
     }
 }
