@@ -2,7 +2,7 @@
 
 use super::host::Host;
 use super::variables::{Source, Text, Variables};
-use crate::spec::Place;
+use crate::spec::{Context, Place, Surroundings};
 use std::borrow::Cow;
 
 /// The ACLs there are, and the options that name them. More than one option
@@ -50,7 +50,7 @@ impl Acls {
 
 /// What tells where a call stands.
 #[derive(Debug, Default)]
-struct Facts<'a> {
+struct Signs<'a> {
     /// Exim is receiving over SMTP, on a connection or standard input.
     interactive: bool,
     /// The connection is ending without a QUIT.
@@ -65,7 +65,7 @@ struct Facts<'a> {
     has_sender: bool,
 }
 
-impl Facts<'_> {
+impl Signs<'_> {
     fn place(&self) -> Place {
         if self.driver {
             return Place::Outside;
@@ -110,7 +110,7 @@ impl Facts<'_> {
 pub(super) fn place(host: &Host, variables: &Variables, acls: &Acls) -> Place {
     let is_there = |text: &Text| text.is_there(host);
     let command = variables.smtp_command.read(host).unwrap_or(Cow::Borrowed(b""));
-    let place = Facts {
+    let place = Signs {
         interactive: variables.smtp_input.read() && !variables.smtp_batched_input.read(),
         notquit: is_there(&variables.notquit_reason),
         driver: is_there(&variables.router_name) || is_there(&variables.transport_name),
@@ -124,17 +124,53 @@ pub(super) fn place(host: &Host, variables: &Variables, acls: &Acls) -> Place {
     if acls.0.contains(&place) { place } else { Place::Outside }
 }
 
+/// What a spec may ask for, besides the place.
+pub(super) struct Facts<'a> {
+    host_address: Option<Cow<'a, [u8]>>,
+    local_part: Option<Cow<'a, [u8]>>,
+    domain: Option<Cow<'a, [u8]>>,
+    recipients: Option<i64>,
+    message_size: Option<i64>,
+}
+
+impl<'a> Facts<'a> {
+    /// As they are now.
+    pub(super) fn read(host: &Host, variables: &'a Variables) -> Self {
+        Self {
+            host_address: variables.sender_host_address.read(host),
+            local_part: variables.local_part.read(host),
+            domain: variables.domain.read(host),
+            recipients: variables.recipients_count.read(host),
+            message_size: variables.message_size.read(host),
+        }
+    }
+}
+
+impl Surroundings for Facts<'_> {
+    fn context(&self, place: Place) -> Context<'_> {
+        Context {
+            place,
+            host_address: self.host_address.as_deref(),
+            recipients: self.recipients.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            // Negative where it is not known.
+            message_size: self.message_size.and_then(|bytes| u64::try_from(bytes).ok()),
+            local_part: self.local_part.as_deref().unwrap_or_default(),
+            domain: self.domain.as_deref().unwrap_or_default(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_command_leads_to_its_acl() {
-        let smtp = |command: &'static str| Facts {
+        let smtp = |command: &'static str| Signs {
             interactive: true,
             command: command.as_bytes(),
             has_protocol: true,
-            ..Facts::default()
+            ..Signs::default()
         };
         for (command, place) in [
             ("", Place::Connect),
@@ -154,22 +190,22 @@ mod tests {
             ("MAILX", Place::Outside),
         ] {
             assert_eq!(smtp(command).place(), place, "{command:?}");
-            assert_eq!(Facts { notquit: true, ..smtp(command) }.place(), Place::NotQuit);
-            assert_eq!(Facts { driver: true, ..smtp(command) }.place(), Place::Outside);
+            assert_eq!(Signs { notquit: true, ..smtp(command) }.place(), Place::NotQuit);
+            assert_eq!(Signs { driver: true, ..smtp(command) }.place(), Place::Outside);
         }
-        let sender = |command| Facts { has_sender: true, ..smtp(command) };
+        let sender = |command| Signs { has_sender: true, ..smtp(command) };
         assert_eq!(sender("MAIL FROM:<>").place(), Place::Mail);
-        let message = |command| Facts { has_message_id: true, ..sender(command) };
+        let message = |command| Signs { has_message_id: true, ..sender(command) };
         assert_eq!(message("DATA").place(), Place::Data);
         assert_eq!(message("BDAT 12 LAST").place(), Place::Data);
-        assert_eq!(Facts { has_domain: true, ..message("DATA") }.place(), Place::Prdr);
+        assert_eq!(Signs { has_domain: true, ..message("DATA") }.place(), Place::Prdr);
     }
 
     #[test]
     fn without_smtp_the_message_id_tells() {
-        let local = Facts { has_protocol: true, ..Facts::default() };
-        assert_eq!(Facts::default().place(), Place::Outside);
+        let local = Signs { has_protocol: true, ..Signs::default() };
+        assert_eq!(Signs::default().place(), Place::Outside);
         assert_eq!(local.place(), Place::NotSmtpStart);
-        assert_eq!(Facts { has_message_id: true, ..local }.place(), Place::NotSmtp);
+        assert_eq!(Signs { has_message_id: true, ..local }.place(), Place::NotSmtp);
     }
 }

@@ -1,6 +1,6 @@
 //! What this process remembers between calls, and the one way through a call.
 
-use super::context::{self, Acls};
+use super::context::{self, Acls, Facts};
 use super::host::Host;
 use super::marks::Marks;
 use super::memory::Memory;
@@ -8,7 +8,7 @@ use super::rate_variables::{RateVariables, Setting};
 use super::table::Tables;
 use super::variables::{Source, Variables};
 use crate::engine::{self, Decision};
-use crate::spec::{Context, Memo, Mode, Place, Request, Spec, SpecError, Variable};
+use crate::spec::{Memo, Mode, Place, Request, Spec, SpecError, Variable};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::sys::{clock, fork};
 use std::borrow::Cow;
@@ -116,11 +116,11 @@ impl Session {
         self.show_texts(parsed.as_deref());
         let spec = parsed.map_err(DoorError::Spec)?;
         let place = context::place(&self.host, &self.variables, &self.acls);
+        self.forget_what_is_over(place);
         let request = self
             .specs
-            .request(&spec, place, |spec| ask(spec, place, &self.host, &self.variables))
+            .request(&spec, place, || Facts::read(&self.host, &self.variables))
             .map_err(DoorError::Spec)?;
-        self.forget_what_is_over(place);
         let recalled = self.memory.recall(&request);
         let decision = match recalled {
             Some(before) => before.against(request.limit),
@@ -240,26 +240,4 @@ impl Session {
         latest.period_text.clear();
         latest.period_text.extend_from_slice(spec.period_text());
     }
-}
-
-/// What `spec` asks for, with all that Exim knows now.
-fn ask(
-    spec: &Spec<'_>,
-    place: Place,
-    host: &Host,
-    variables: &Variables,
-) -> Result<Request, SpecError> {
-    let host_address = variables.sender_host_address.read(host);
-    let local_part = variables.local_part.read(host);
-    let domain = variables.domain.read(host);
-    let recipients = variables.recipients_count.read(host).unwrap_or(0);
-    let message_size = variables.message_size.read(host);
-    spec.request(&Context {
-        place,
-        host_address: host_address.as_deref(),
-        recipients: u32::try_from(recipients).unwrap_or(0),
-        message_size: message_size.and_then(|bytes| u64::try_from(bytes).ok()),
-        local_part: local_part.as_deref().unwrap_or_default(),
-        domain: domain.as_deref().unwrap_or_default(),
-    })
 }

@@ -1,11 +1,23 @@
 //! The specs of late, taken apart once.
 
-use super::{Place, Request, Spec, SpecError};
+use super::{Context, Place, Request, Spec, SpecError};
 use std::ops::Deref;
 use std::rc::Rc;
 
 /// As many specs as a busy ACL has lines.
 const SLOTS: usize = 8;
+
+/// Something that holds what a [`Context`] borrows.
+pub trait Surroundings {
+    /// What is known, at `place`.
+    fn context(&self, place: Place) -> Context<'_>;
+}
+
+impl Surroundings for Context<'_> {
+    fn context(&self, place: Place) -> Context<'_> {
+        Context { place, ..*self }
+    }
+}
 
 /// Remembers the specs that come again and again: the lines of an ACL are
 /// expanded for every recipient, and mostly to the same texts.
@@ -71,39 +83,46 @@ impl Memo {
         Ok(Known::Before(spec, number))
     }
 
-    /// The request of the spec read last, or what it was before where it can
-    /// only be the same: where nothing but `place` matters to it.
+    /// [`Spec::request`] of the spec read last. What it was at the same place
+    /// before is taken again where it can only be the same but for the
+    /// recipient. `read` is only called where something else than `place`
+    /// matters.
     ///
     /// # Errors
-    /// Those of `ask`, which is to be [`Spec::request`] at `place`; they are
-    /// not remembered.
-    pub fn request(
+    /// Those of [`Spec::request`]; they are not remembered.
+    pub fn request<S: Surroundings>(
         &mut self,
         spec: &Known<'_>,
         place: Place,
-        ask: impl FnOnce(&Spec<'_>) -> Result<Request, SpecError>,
+        read: impl FnOnce() -> S,
     ) -> Result<Rc<Request>, SpecError> {
         let slot = match spec {
             Known::Before(_, number) => self.slots.get_mut(*number),
             Known::Now(_) => None,
         };
-        match slot {
-            Some(Slot { request: Some((at, request)), .. }) if *at == place => {
-                Ok(Rc::clone(request))
+        let Some(slot) = slot.filter(|_| spec.is_settled_by(place)) else {
+            return spec.request(&read().context(place)).map(Rc::new);
+        };
+        if let Some((at, request)) = &mut slot.request
+            && *at == place
+        {
+            if !spec.counts_recipients(place) {
+                return Ok(Rc::clone(request));
             }
-            Some(slot) if spec.depends_on_place_only(place) => {
-                let request = Rc::new(ask(spec)?);
-                slot.request = Some((place, Rc::clone(&request)));
-                Ok(request)
+            // Not where an answer to it is still remembered.
+            if let Some(free) = Rc::get_mut(request) {
+                spec.set_recipient(free, &read().context(place));
+                return Ok(Rc::clone(request));
             }
-            _ => ask(spec).map(Rc::new),
         }
+        let request = Rc::new(spec.request(&read().context(place))?);
+        slot.request = Some((place, Rc::clone(&request)));
+        Ok(request)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Context;
     use super::*;
 
     #[test]
@@ -151,6 +170,7 @@ mod tests {
             "10 / 1h / per_mail / count=3 / k",
             "10 / 1h / per_cmd",
             "10 / 1h / per_addr / k",
+            "10 / 1h / unique=$x / per_addr / leaky / k//l",
             "10 / 1h / per_byte / k",
             "10 / 1h / per_byte / count=4 / k",
             "10 / 1h / per_conn / unique=x / readonly / k",
@@ -158,21 +178,25 @@ mod tests {
         ];
         let places = [Place::Rcpt, Place::Data, Place::Rcpt, Place::Mail, Place::Outside];
         let mut memo = Memo::default();
-        for round in 0..30_u32 {
-            let text = texts[round as usize * 5 % texts.len()].as_bytes();
+        for round in 0..60_u32 {
+            let text = texts[round as usize / 4 % texts.len()].as_bytes();
             for place in places {
                 let context = Context {
                     place,
                     host_address: Some(b"192.0.2.1"),
                     recipients: round,
                     message_size: Some(u64::from(round)),
-                    local_part: b"joe",
-                    domain: b"example.org",
+                    local_part: if round % 2 == 0 { b"joe" } else { b"" },
+                    domain: if round % 3 == 0 { b"example.org" } else { b"example.net" },
                 };
-                let known = memo.parse(text).unwrap();
-                let request = memo.request(&known, place, |spec| spec.request(&context));
                 let plain = Spec::parse(text).unwrap().request(&context);
-                assert_eq!(request.map(|r| (*r).clone()), plain);
+                // Twice, as a line may be met twice while the first is held.
+                let known = memo.parse(text).unwrap();
+                let first = memo.request(&known, place, || context);
+                let known = memo.parse(text).unwrap();
+                let second = memo.request(&known, place, || context);
+                assert_eq!(first.map(|r| (*r).clone()), plain);
+                assert_eq!(second.map(|r| (*r).clone()), plain);
             }
         }
     }

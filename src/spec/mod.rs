@@ -19,7 +19,7 @@ mod request;
 
 pub use doubt::Doubt;
 pub use error::{Fault, SpecError, Variable};
-pub use memo::{Known, Memo};
+pub use memo::{Known, Memo, Surroundings};
 pub use request::{Context, Mode, Place, Request, Scope, Update};
 
 use interval::NoInterval;
@@ -272,14 +272,35 @@ impl<'a> Spec<'a> {
     }
 
     /// Whether what is to be decided at `place` depends on nothing else that
-    /// Exim knows: not on the client, the recipients or the size.
-    fn depends_on_place_only(&self, place: Place) -> bool {
+    /// Exim knows, not on the client, the recipients or the size; but for the
+    /// recipient where [`Spec::counts_recipients`].
+    fn is_settled_by(&self, place: Place) -> bool {
         let counts_what_is_there = match self.mode {
             Some(Mode::PerByte) => true,
             Some(Mode::PerRcpt) => place.has_all_recipients(),
             _ => false,
         };
-        self.key.is_some() && !counts_what_is_there && !matches!(self.unique, Unique::Address)
+        self.key.is_some() && !counts_what_is_there
+    }
+
+    /// Whether the unique event at `place` is the recipient's address.
+    fn counts_recipients(&self, place: Place) -> bool {
+        matches!(self.unique, Unique::Address) && self.is_in_place(place)
+    }
+
+    /// Makes `request`, of this spec, that of another recipient.
+    fn set_recipient(&self, request: &mut Request, context: &Context<'_>) {
+        let event = request.unique.get_or_insert_default();
+        event.clear();
+        for part in [context.local_part, b"@", context.domain] {
+            event.extend_from_slice(part);
+        }
+    }
+
+    /// Whether the mode that is written makes sense at `place`. A default mode
+    /// is never out of place.
+    fn is_in_place(&self, place: Place) -> bool {
+        self.mode.is_none_or(|mode| place.lets_count(mode))
     }
 
     /// What is to be decided where Exim stands now.
@@ -290,8 +311,7 @@ impl<'a> Spec<'a> {
     pub fn request(&self, context: &Context<'_>) -> Result<Request, SpecError> {
         let mode = self.mode.unwrap_or(Mode::PerMail);
         let place = context.place;
-        // A default mode is never out of place.
-        let out_of_place = self.mode.is_some_and(|mode| !place.lets_count(mode));
+        let out_of_place = !self.is_in_place(place);
         if out_of_place
             && !self.noupdate
             && matches!(self.update, Some(Update::Leaky | Update::Strict))
