@@ -125,8 +125,8 @@ impl Check {
             key: std::str::from_utf8(key).ok(),
             key_hex: text::hex(key),
             count: decision.count,
-            remaining: decision.remaining(),
-            retry_after: text::whole_seconds(decision.retry_after()),
+            remaining: decision.remaining(decision.at),
+            retry_after: text::whole_seconds(decision.retry_after(decision.at)),
             dry_run: self.dry_run,
         }
     }
@@ -153,8 +153,8 @@ impl Check {
             ("period", text::duration(decision.period)),
             ("mode", format!("{}, {}", request.mode.word(), request.update.word())),
             ("counted", text::number(decision.count)),
-            ("remaining", text::number(decision.remaining())),
-            (free, text::wait(decision.retry_after())),
+            ("remaining", text::number(decision.remaining(decision.at))),
+            (free, text::wait(decision.retry_after(decision.at))),
         ] {
             writeln!(out, "  {name:<15}  {value}")?;
         }

@@ -53,16 +53,17 @@ impl Decision {
         Self { limit, over: over(self.rate, limit), ..self }
     }
 
-    /// How many more events of the same kind would pass at this very moment.
+    /// How many more events of the same kind would pass at the moment `now`.
     #[must_use]
-    pub fn remaining(&self) -> f64 {
-        remaining(self.kept, self.at, self.period, self.limit, self.next_count)
+    pub fn remaining(&self, now: Timestamp) -> f64 {
+        remaining(self.kept, now, self.period, self.limit, self.next_count)
     }
 
-    /// The least wait after which one more event of the same kind would pass.
+    /// The least wait from `now` after which one more event of the same kind
+    /// would pass.
     #[must_use]
-    pub fn retry_after(&self) -> Wait {
-        retry_after(self.kept, self.at, self.period, self.limit, self.next_count)
+    pub fn retry_after(&self, now: Timestamp) -> Wait {
+        retry_after(self.kept, now, self.period, self.limit, self.next_count)
     }
 }
 

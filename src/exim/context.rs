@@ -32,9 +32,8 @@ const ACLS: [(Place, &str); 20] = [
 
 /// Which ACLs this configuration has.
 ///
-/// A call can come from an ACL only if there is one. Without it a call during,
-/// say, an AUTH command comes from an authenticator, where Exim marks no end
-/// of a run, and where every evaluation has to count.
+/// A call can come from an ACL only if there is one. Elsewhere Exim marks no end
+/// of a run, and every evaluation has to count.
 pub(super) struct Acls(Vec<Place>);
 
 impl Acls {
@@ -121,7 +120,14 @@ pub(super) fn place(host: &Host, variables: &Variables, acls: &Acls) -> Place {
         has_sender: variables.sender_address.is_set(),
     }
     .place();
-    if acls.0.contains(&place) { place } else { Place::Outside }
+    // An authenticator works during AUTH too, after the ACL if there is one.
+    // Only while it does are these set: to what the client has sent.
+    let authenticates = || host.expand(c"$auth1$auth2$auth3").is_some_and(|sent| !sent.is_empty());
+    match place {
+        Place::Auth if authenticates() => Place::Outside,
+        place if acls.0.contains(&place) => place,
+        _ => Place::Outside,
+    }
 }
 
 /// What a spec may ask for, besides the place.

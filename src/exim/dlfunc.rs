@@ -5,6 +5,7 @@ use super::host::Host;
 use super::info::{self, Field};
 use super::session::{DoorError, Session};
 use super::text::Buffer;
+use crate::sys::clock;
 use std::any::Any;
 use std::ffi::{CStr, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn ratelimit_info(
     unsafe {
         answer(yield_, argc, argv, |session, buffer, arguments| match arguments {
             [field] => {
-                let field = info::field(session.latest.as_ref(), field)?;
+                let field = info::field(session.latest.as_ref(), field, clock::now().into())?;
                 present(&session.host, buffer, &field)
             }
             _ => Err(wants_one("ratelimit_info", "FIELD", arguments.len())),
@@ -143,22 +144,21 @@ unsafe fn answer(
         let mut arguments = [&[][..]; MOST_ARGUMENTS];
         // SAFETY: Exim hands over `argc` NUL-terminated strings.
         let arguments = unsafe { read_arguments(argc, argv, &mut arguments) };
-        function(session.get_or_insert_with(Session::begin), buffer, arguments)
-    }));
-    let host = session.as_ref().map(|session| &session.host);
-    let (text, status) = match result {
-        Ok(Ok(Answer::Word(word))) => (word.as_ptr(), Status::Ok),
-        Ok(Ok(Answer::Kept)) => (buffer.pointer(), Status::Ok),
-        Ok(Ok(Answer::Exims(text))) => (text, Status::Ok),
-        Ok(Err(error)) => (explain(host, buffer, &error.to_string()), Status::Fail),
-        Err(panic) => {
-            let text = format!("exirate: internal error: {}", panic_text(&*panic));
-            let text = explain(host, buffer, &text);
-            // Whatever state it is in, it is neither used nor dropped again.
-            std::mem::forget(session.take());
-            (text, Status::Error)
+        let session = session.get_or_insert_with(Session::begin);
+        match function(session, buffer, arguments) {
+            Ok(Answer::Word(word)) => (word.as_ptr(), Status::Ok),
+            Ok(Answer::Kept) => (buffer.pointer(), Status::Ok),
+            Ok(Answer::Exims(text)) => (text, Status::Ok),
+            Err(error) => (explain(&session.host, buffer, &error.to_string()), Status::Fail),
         }
-    };
+    }));
+    let (text, status) = result.unwrap_or_else(|panic| {
+        // Whatever state it is in, it is neither used nor dropped again.
+        std::mem::forget(session.take());
+        buffer.keep_some("exirate: internal error: ");
+        buffer.keep_more(panic_text(&*panic));
+        (buffer.pointer(), Status::Error)
+    });
     if !yield_.is_null() {
         // SAFETY: Exim hands over the place where it wants the text.
         unsafe { yield_.write(text) };
@@ -191,12 +191,11 @@ unsafe fn read_arguments<'a, 'b>(
 
 /// A text for Exim that says what went wrong: in its own memory where it has
 /// some, else as far as there is room in ours.
-fn explain(host: Option<&Host>, buffer: &mut Buffer, text: &str) -> *const Uschar {
-    if let Some(copy) = host.and_then(|host| host.tainted_copy(text.as_bytes())) {
-        return copy;
-    }
-    buffer.keep_some(text);
-    buffer.pointer()
+fn explain(host: &Host, buffer: &mut Buffer, text: &str) -> *const Uschar {
+    host.tainted_copy(text.as_bytes()).unwrap_or_else(|| {
+        buffer.keep_some(text);
+        buffer.pointer()
+    })
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {

@@ -1,7 +1,7 @@
 //! `ratelimit_info{FIELD}`: the latest decision of this process.
 
 use super::session::{DoorError, Latest};
-use crate::rate::Wait;
+use crate::rate::{Timestamp, Wait};
 
 /// The fields there are, for the error that lists them.
 const FIELDS: &str = "rate, limit, period, key, mode, over, count, remaining, retry_after";
@@ -21,8 +21,12 @@ pub(super) enum Field<'a> {
     Size(f64),
 }
 
-/// The field called `name` of the latest decision.
-pub(super) fn field<'a>(latest: Option<&'a Latest>, name: &[u8]) -> Result<Field<'a>, DoorError> {
+/// The field called `name` of the latest decision, as things stand at `now`.
+pub(super) fn field<'a>(
+    latest: Option<&'a Latest>,
+    name: &[u8],
+    now: Timestamp,
+) -> Result<Field<'a>, DoorError> {
     let name = name.trim_ascii();
     let Some(latest) = latest else {
         return known(name).and(Err(DoorError::Usage(
@@ -40,9 +44,9 @@ pub(super) fn field<'a>(latest: Option<&'a Latest>, name: &[u8]) -> Result<Field
         b"mode" => Field::Checked(latest.mode.word().as_bytes()),
         b"over" => Field::Checked(if decision.over { b"yes" } else { b"no" }),
         b"count" => Field::Size(decision.count),
-        b"remaining" if decision.remaining().is_infinite() => Field::Checked(b"unlimited"),
-        b"remaining" => Field::Whole(decision.remaining()),
-        b"retry_after" => match decision.retry_after() {
+        b"remaining" if decision.remaining(now).is_infinite() => Field::Checked(b"unlimited"),
+        b"remaining" => Field::Whole(decision.remaining(now)),
+        b"retry_after" => match decision.retry_after(now) {
             Wait::Seconds(seconds) => Field::Whole(seconds.ceil()),
             Wait::Never => Field::Checked(b"never"),
         },
@@ -64,12 +68,14 @@ fn unknown(name: &[u8]) -> DoorError {
 mod tests {
     use super::*;
     use crate::engine::{Decision, Trace};
-    use crate::rate::{Average, Timestamp};
+    use crate::rate::Average;
     use crate::spec::Mode;
+
+    const NOW: Timestamp = Timestamp { seconds: 1_000_000, micros: 0 };
 
     /// Three events of one, just now, against a limit of five an hour.
     fn latest() -> Latest {
-        let at = Timestamp { seconds: 1_000_000, micros: 0 };
+        let at = NOW;
         let decision = Decision {
             rate: 3.0,
             over: false,
@@ -104,7 +110,7 @@ mod tests {
             ("remaining", Field::Whole(2.0)),
             (" retry_after ", Field::Whole(0.0)),
         ] {
-            assert_eq!(field(Some(&latest), name.as_bytes()).unwrap(), told);
+            assert_eq!(field(Some(&latest), name.as_bytes(), NOW).unwrap(), told);
             assert!(FIELDS.split(", ").any(|f| f == name.trim()));
         }
     }
@@ -113,16 +119,16 @@ mod tests {
     fn no_wait_helps_an_event_as_large_as_the_limit() {
         let mut latest = latest();
         latest.decision.next_count = 5.0;
-        assert_eq!(field(Some(&latest), b"retry_after").unwrap(), Field::Checked(b"never"));
-        assert_eq!(field(Some(&latest), b"remaining").unwrap(), Field::Whole(0.0));
+        assert_eq!(field(Some(&latest), b"retry_after", NOW).unwrap(), Field::Checked(b"never"));
+        assert_eq!(field(Some(&latest), b"remaining", NOW).unwrap(), Field::Whole(0.0));
         latest.decision.next_count = 0.0;
-        assert_eq!(field(Some(&latest), b"remaining").unwrap(), Field::Checked(b"unlimited"));
+        assert_eq!(field(Some(&latest), b"remaining", NOW).unwrap(), Field::Checked(b"unlimited"));
     }
 
     #[test]
     fn errors_name_what_there_is() {
         let there_is = latest();
-        let error = |latest, name: &[u8]| field(latest, name).unwrap_err().to_string();
+        let error = |latest, name: &[u8]| field(latest, name, NOW).unwrap_err().to_string();
         let unknown = error(Some(&there_is), b"ra\nte");
         assert_eq!(
             unknown,
@@ -131,5 +137,20 @@ mod tests {
         );
         assert!(error(None, b"rates").contains("unknown field \"rates\""));
         assert!(error(None, b"rate").contains("no rate has been computed in this process yet"));
+    }
+
+    #[test]
+    fn what_is_foreseen_is_so_from_now_on() {
+        let mut latest = latest();
+        latest.decision.kept = Some(Average { at: NOW, rate: 7.0 });
+        let foreseen = |seconds, name: &str| {
+            let now = Timestamp { seconds: NOW.seconds + seconds, micros: 0 };
+            field(Some(&latest), name.as_bytes(), now).unwrap()
+        };
+        let Field::Whole(wait) = foreseen(0, "retry_after") else { panic!("no number") };
+        assert!(wait > 1000.0);
+        assert_eq!(foreseen(1000, "retry_after"), Field::Whole(wait - 1000.0));
+        assert_eq!(foreseen(0, "remaining"), Field::Whole(0.0));
+        assert_eq!(foreseen(7200, "remaining"), Field::Whole(4.0));
     }
 }

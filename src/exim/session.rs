@@ -172,8 +172,11 @@ impl Session {
             Place::Rcpt => self.variables.rcpt_count.read(&self.host),
             _ => None,
         };
-        let same_recipient = recipient.is_some() && recipient == self.recipient;
-        if !(same_message && (same_recipient || self.command_marks.stand())) {
+        let same_command = match (recipient, self.recipient) {
+            (Some(this), Some(before)) => this == before,
+            _ => self.command_marks.stand(),
+        };
+        if !(same_message && same_command) {
             self.memory.new_command();
             self.command_marks.renew();
         }

@@ -39,14 +39,18 @@ impl Buffer {
 
     /// Keeps `text`, as much of it as there is room for; a NUL becomes `?`.
     pub(super) fn keep_some(&mut self, text: &str) {
-        let mut end = text.len().min(ROOM - 1);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        for (to, from) in self.bytes.iter_mut().zip(&text.as_bytes()[..end]) {
+        self.end(0);
+        self.keep_more(text);
+    }
+
+    /// Keeps `text` behind what is kept already, in the same way.
+    pub(super) fn keep_more(&mut self, text: &str) {
+        let room = ROOM - 1 - self.length;
+        let end = text.floor_char_boundary(room);
+        for (to, from) in self.bytes[self.length..].iter_mut().zip(&text.as_bytes()[..end]) {
             *to = if *from == 0 { b'?' } else { *from };
         }
-        self.end(end);
+        self.end(self.length + end);
     }
 
     /// Keeps a rate as Exim prints it: `%.1f`.
@@ -142,6 +146,9 @@ mod tests {
         buffer.keep_some(&"é".repeat(ROOM));
         assert_eq!(buffer.text().len(), ROOM - 2);
         buffer.keep_some("a\0b");
-        assert_eq!(buffer.text(), b"a?b");
+        buffer.keep_more("cd");
+        assert_eq!(buffer.text(), b"a?bcd");
+        buffer.keep_more(&"é".repeat(ROOM));
+        assert_eq!(buffer.text().len(), ROOM - 1 - (ROOM - 1 - 5) % 2);
     }
 }
