@@ -32,5 +32,12 @@ pub(super) type LogWrite = unsafe extern "C" fn(c_uint, c_int, *const c_char, ..
 /// The main log, for `log_write`.
 pub(super) const LOG_MAIN: c_int = 1;
 
+/// `void debug_printf(const char *format, ...)`.
+pub(super) type DebugPrintf = unsafe extern "C" fn(*const c_char, ...);
+
+/// The bit of `debug_selector` that `-d+acl` sets. `local_scan.h` names only
+/// the two before it, but they have stood in this order since 4.80 at least.
+pub(super) const D_ACL: c_uint = 1 << 2;
+
 /// `GET_TAINTED`: a `proto_mem` that asks `store_get_3` for tainted memory.
 pub(super) const GET_TAINTED: *const c_void = std::ptr::without_provenance(1);

@@ -1,6 +1,8 @@
 //! The functions and variables that the Exim around us exports.
 
-use super::abi::{ExpandString, ExpandString2, GET_TAINTED, LOG_MAIN, LogWrite, StoreGet3, Uschar};
+use super::abi::{
+    DebugPrintf, ExpandString, ExpandString2, GET_TAINTED, LOG_MAIN, LogWrite, StoreGet3, Uschar,
+};
 use libloading::os::unix::Library;
 use std::ffi::{CStr, CString, c_void};
 
@@ -73,6 +75,17 @@ impl Host {
             std::ptr::copy_nonoverlapping(text.as_ptr(), bytes, text.len());
             *bytes.add(text.len()) = 0;
             Some(bytes.cast_const().cast())
+        }
+    }
+
+    /// Writes a line to Exim's debugging output.
+    pub(super) fn debug(&self, line: &str) {
+        let Ok(line) = CString::new(line) else { return };
+        // SAFETY: as for `log`.
+        unsafe {
+            if let Ok(debug_printf) = self.symbols.get::<DebugPrintf>(b"debug_printf\0") {
+                debug_printf(c"%s\n".as_ptr(), line.as_ptr());
+            }
         }
     }
 

@@ -8,7 +8,9 @@
 //! - `session`: what this process remembers between calls
 //! - `context`, `memory`, `marks`: where in Exim a call stands, what was
 //!   answered before, and whether that is still the same command or message
-//! - `variables`, `table`: reading and setting Exim's own variables
+//! - `variables`, `rate_variables`, `table`: reading and setting Exim's own
+//!   variables
+//! - `info`, `debug`: what is told of a decision
 //! - `host`: the functions Exim exports, `abi`: its constants and types
 //!
 //! In the host there are no threads, no signals, no environment and no waiting
@@ -18,6 +20,7 @@
 
 mod abi;
 mod context;
+mod debug;
 pub mod dlfunc;
 mod host;
 mod info;

@@ -1,6 +1,7 @@
 //! What this process remembers between calls, and the one way through a call.
 
 use super::context::{self, Acls, Facts};
+use super::debug;
 use super::host::Host;
 use super::marks::Marks;
 use super::memory::Memory;
@@ -126,6 +127,9 @@ impl Session {
             Some(before) => before.against(request.limit),
             None => self.decide(&request)?,
         };
+        if self.variables.debugs_acls() {
+            self.debug(&request, &decision, recalled.is_some());
+        }
         self.rate_variables.set_rate(Some(decision.rate));
         self.command_marks.set();
         self.message_marks.set();
@@ -181,6 +185,16 @@ impl Session {
             self.command_marks.renew();
         }
         self.recipient = recipient;
+    }
+
+    #[cold]
+    fn debug(&self, request: &Request, decision: &Decision, recalled: bool) {
+        self.host.debug(&debug::asked(request));
+        if recalled {
+            self.host.debug(&debug::recalled(decision));
+        } else {
+            debug::computed(request, decision).for_each(|line| self.host.debug(&line));
+        }
     }
 
     fn decide(&mut self, request: &Request) -> Result<Decision, DoorError> {

@@ -1,10 +1,10 @@
 //! Reading those of Exim's variables that a decision needs.
 
-use super::abi::Uschar;
+use super::abi::{D_ACL, Uschar};
 use super::host::Host;
 use super::table::Tables;
 use std::borrow::Cow;
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_uint};
 use std::ptr::NonNull;
 
 /// A string of Exim's: a `uschar *` of its own.
@@ -100,6 +100,7 @@ pub(super) struct Variables {
     pub(super) recipients_count: Number,
     pub(super) smtp_batched_input: Flag,
     pub(super) smtp_input: Flag,
+    debug_selector: Option<NonNull<c_uint>>,
 }
 
 impl Variables {
@@ -122,7 +123,14 @@ impl Variables {
             recipients_count: source.number(c"recipients_count", c"$recipients_count"),
             smtp_batched_input: Flag(source.symbol(c"smtp_batched_input")),
             smtp_input: Flag(source.symbol(c"smtp_input")),
+            debug_selector: source.symbol(c"debug_selector"),
         }
+    }
+
+    /// Whether Exim runs with `-d+acl`.
+    pub(super) fn debugs_acls(&self) -> bool {
+        // SAFETY: the address is that of an exported `unsigned int` of Exim's.
+        self.debug_selector.is_some_and(|selector| unsafe { selector.read() } & D_ACL != 0)
     }
 }
 

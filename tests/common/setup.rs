@@ -15,6 +15,7 @@ pub struct Setup {
     main: String,
     acls: String,
     authenticators: String,
+    routers: String,
     library: bool,
     environment: Vec<(&'static str, PathBuf)>,
 }
@@ -53,11 +54,26 @@ impl Setup {
     /// AUTH PLAIN: any user, with the password `good`; `$authenticated_id` is
     /// the user.
     #[must_use]
-    pub fn auth(mut self) -> Self {
-        self.authenticators.push_str(
+    pub fn auth(self) -> Self {
+        self.auth_if("${if eq{$auth3}{good}}")
+    }
+
+    /// AUTH PLAIN on a condition of the test's own.
+    #[must_use]
+    pub fn auth_if(mut self, condition: &str) -> Self {
+        let _ = writeln!(
+            self.authenticators,
             "plain:\n  driver = plaintext\n  public_name = PLAIN\n  server_prompts = :\n  \
-             server_condition = ${if eq{$auth3}{good}}\n  server_set_id = $auth2\n",
+             server_condition = {condition}\n  server_set_id = $auth2"
         );
+        self
+    }
+
+    /// Adds a router, before the one that discards.
+    #[must_use]
+    pub fn router(mut self, text: &str) -> Self {
+        self.routers.push_str(text.trim_end());
+        self.routers.push_str("\n\n");
         self
     }
 
@@ -125,9 +141,9 @@ impl Setup {
         format!(
             "{main}\n\
              begin acl\n\n{}\n\
-             begin routers\n\ndiscard:\n  driver = redirect\n  data = :blackhole:\n  address_data = $local_part\n\n\
+             begin routers\n\n{}discard:\n  driver = redirect\n  data = :blackhole:\n  address_data = $local_part\n\n\
              begin authenticators\n\n{}",
-            self.acls, self.authenticators
+            self.acls, self.routers, self.authenticators
         )
     }
 }

@@ -1,0 +1,165 @@
+//! Where in Exim a check stands, and what it tells the logs, in a real Exim:
+//! what cannot be compared with native, which knows ACLs only.
+
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::{PrivateExim, Setup};
+
+/// The condition of an ACL, on a spec.
+fn ask(spec: &str) -> String {
+    format!("${{dlfunc{{EXIRATE}}{{ratelimit}}{{{spec}}}}}")
+}
+
+/// The rate that is remembered for a spec, by `exim -be`.
+fn rate(exim: &PrivateExim, spec: &str) -> String {
+    let check = ask(spec).replace("EXIRATE", &exim.library().display().to_string());
+    let ran = exim.expand(&format!("{check} $sender_rate"));
+    ran.stdout.trim().rsplit(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn guesses_of_a_password_are_counted_in_the_authenticator() {
+    // Each mode that is remembered for longer than a command, and one that is
+    // not; with an ACL for AUTH, whose runs Exim marks, and without.
+    for (mode, acl) in [("", true), ("", false), ("per_conn /", true), ("per_cmd /", true)] {
+        let spec = format!("3.5 / 1h / {mode} strict / auth:$sender_host_address");
+        let condition =
+            format!("${{if bool{{{}}}{{no}}{{${{if eq{{$auth3}}{{good}}}}}}}}", ask(&spec));
+        let mut setup = Setup::new().library().auth_if(&condition);
+        if acl {
+            let counted = ask("100 / 1h / per_cmd / strict / acl");
+            setup = setup.acl("acl_smtp_auth", &format!("  accept !condition = {counted}\n"));
+        }
+        let mut exim = setup.build();
+        exim.start();
+        let mut client = exim.session();
+        for _ in 0..6 {
+            // The user is u, the password x.
+            assert_eq!(client.command("AUTH PLAIN AHUAeA==").code, 535);
+        }
+        client.quit();
+        let seen = spec.replace("strict", "readonly").replace("$sender_host_address", "127.0.0.1");
+        assert_eq!(rate(&exim, &seen), "6.0", "{mode:?}, with an ACL: {acl}");
+        let in_acl = rate(&exim, "100 / 1h / per_cmd / readonly / acl");
+        assert_eq!(in_acl, if acl { "6.0" } else { "0.0" });
+    }
+}
+
+#[test]
+fn every_evaluation_in_a_router_counts() {
+    let check = ask("100 / 1h / strict / router");
+    let verify = format!(
+        "  warn set acl_m_x = $local_part\n  require verify = recipient\n  \
+         warn condition = {}\n  accept\n",
+        ask("100 / 1h / strict / acl")
+    );
+    let mut exim = Setup::new()
+        .library()
+        .acl("acl_smtp_rcpt", &verify)
+        .router(&format!("counted:\n  driver = redirect\n  condition = {check}\n  data = :fail:"))
+        .build();
+    exim.start();
+    let mut client = exim.session();
+    assert!(client.command("MAIL FROM:<a@client.test>").is_ok());
+    for n in 0..5 {
+        assert!(client.command(format!("RCPT TO:<u{n}@private.test>")).is_ok());
+    }
+    client.quit();
+    assert_eq!(rate(&exim, "100 / 1h / readonly / router"), "5.0");
+    assert_eq!(rate(&exim, "100 / 1h / readonly / acl"), "1.0");
+}
+
+#[test]
+fn damage_is_logged_once_and_mended() {
+    let acl = format!(
+        "  defer condition = {}\n  accept\n",
+        ask("100 / 1h / per_rcpt / strict / damaged")
+    );
+    let mut exim = Setup::new().library().acl("acl_smtp_rcpt", &acl).build();
+    exim.start();
+    let recipient = |exim: &PrivateExim| {
+        let mut client = exim.session();
+        client.command("MAIL FROM:<a@client.test>");
+        assert!(client.command("RCPT TO:<b@private.test>").is_ok());
+        client.quit();
+    };
+    recipient(&exim);
+    recipient(&exim);
+    for shard in std::fs::read_dir(exim.spool().join("exirate")).unwrap() {
+        let path = shard.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let key = bytes.windows(16).position(|w| w == b"per_rcpt/damaged");
+        if let Some(at) = key {
+            bytes[at] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+    recipient(&exim);
+    recipient(&exim);
+    exim.wait_for_log("exirate: dropped 1 damaged record(s) in ", 1);
+    assert_eq!(exim.log("main").matches("damaged").count(), 1, "{}", exim.log("main"));
+    assert_eq!(rate(&exim, "100 / 1h / per_rcpt / readonly / damaged"), "2.0");
+}
+
+#[test]
+fn debugging_is_in_the_words_of_native() {
+    let check = |spec: &str| format!("  warn condition = {}\n", ask(spec));
+    let acl = [
+        check("1.5 / 1h / per_rcpt / leaky / k"),
+        check("9 / 1h / per_rcpt / leaky / k"),
+        check("9 / 1h / per_rcpt / unique=u / strict / k"),
+        check("9 / 1h / per_rcpt / readonly / k"),
+        "  accept\n".to_owned(),
+    ]
+    .concat();
+    let exim = Setup::new().library().acl("acl_smtp_rcpt", &acl).build();
+    let session =
+        "EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nRCPT TO:<c@d.test>\r\nQUIT\r\n";
+    let ran = exim.run(&["-d-all+acl", "-bs"], session.as_bytes());
+    let lines: Vec<&str> = ran
+        .stderr
+        .lines()
+        .filter_map(|l| l.find("ratelimit ").map(|at| &l[at..]))
+        .filter(|l| !l.contains("dlfunc"))
+        .collect();
+    let once = |count: &str| {
+        vec![format!("ratelimit condition count=1 1.5/1h/per_rcpt/k"), count.to_owned()]
+    };
+    assert_eq!(
+        lines,
+        [
+            once("ratelimit initializing new key's rate data"),
+            vec![
+                "ratelimit db updated".into(),
+                "ratelimit computed rate 1.0".into(),
+                "ratelimit condition count=1 9.0/1h/per_rcpt/k".into(),
+                "ratelimit found pre-computed rate 1.0".into(),
+                "ratelimit condition count=1 9.0/1h/per_rcpt/unique/k".into(),
+                "ratelimit initializing new key's rate data".into(),
+                "ratelimit event added to Bloom filter".into(),
+                "ratelimit db updated".into(),
+                "ratelimit computed rate 1.0".into(),
+                "ratelimit condition count=0 9.0/1h/per_rcpt/k".into(),
+                "ratelimit found pre-computed rate 1.0".into(),
+            ],
+            once("ratelimit found key in database"),
+            vec![
+                "ratelimit db not updated: over the limit, but leaky".into(),
+                "ratelimit computed rate 2.0".into(),
+                "ratelimit condition count=1 9.0/1h/per_rcpt/k".into(),
+                "ratelimit found pre-computed rate 2.0".into(),
+                "ratelimit condition count=1 9.0/1h/per_rcpt/unique/k".into(),
+                "ratelimit found key in database".into(),
+                "ratelimit event found in Bloom filter".into(),
+                "ratelimit db updated".into(),
+                "ratelimit computed rate 1.0".into(),
+                "ratelimit condition count=0 9.0/1h/per_rcpt/k".into(),
+                "ratelimit found pre-computed rate 2.0".into(),
+            ],
+        ]
+        .concat()
+    );
+}
