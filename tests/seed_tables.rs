@@ -7,12 +7,10 @@
 #![allow(clippy::unwrap_used, reason = "what is wrong in a test should end it")]
 
 use exirate::engine::decide;
-use exirate::rate::{Average, Timestamp, bloom};
+use exirate::rate::{Timestamp, bloom};
 use exirate::spec::{Context, Spec};
-use exirate::store::{Change, Filter, FilterChange, Remembered, Store};
+use exirate::store::Memory;
 use siphasher::sip128::{Hasher128, SipHasher24};
-use std::collections::HashMap;
-use std::convert::Infallible;
 use std::hash::Hasher;
 
 /// The keyed hash of an event, as a real store computes it; the key is fixed,
@@ -21,53 +19,6 @@ fn event(text: &[u8]) -> bloom::Event {
     let mut hasher = SipHasher24::new_with_keys(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
     hasher.write(text);
     bloom::Event(hasher.finish128().as_u128())
-}
-
-/// A record of [`Memory`].
-struct Record {
-    average: Average,
-    limit: f64,
-    over_since: u32,
-    filter: Option<(i64, Vec<u8>)>,
-}
-
-/// The plainest store there can be.
-#[derive(Default)]
-struct Memory(HashMap<Vec<u8>, Record>);
-
-impl Store for Memory {
-    type Error = Infallible;
-
-    fn update<T>(
-        &mut self,
-        key: &[u8],
-        text: Option<&[u8]>,
-        decide: impl FnOnce(Option<Remembered<'_>>, Option<bloom::Event>) -> (T, Option<Change>),
-    ) -> Result<T, Infallible> {
-        let remembered = self.0.get(key).map(|record| Remembered {
-            average: record.average,
-            limit: record.limit,
-            over_since: record.over_since,
-            filter: record.filter.as_ref().map(|(epoch, bits)| Filter { epoch: *epoch, bits }),
-        });
-        let (answer, change) = decide(remembered, text.map(event));
-        if let Some(Change { average, limit, over_since, filter: change }) = change {
-            let mut filter = self.0.remove(key).and_then(|record| record.filter);
-            match change {
-                FilterChange::Keep => {}
-                FilterChange::Insert(event) => {
-                    bloom::insert(&mut filter.as_mut().unwrap().1, event);
-                }
-                FilterChange::Renew { bytes, epoch, event } => {
-                    let mut bits = vec![0; bytes];
-                    bloom::insert(&mut bits, event);
-                    filter = Some((epoch, bits));
-                }
-            }
-            self.0.insert(key.to_vec(), Record { average, limit, over_since, filter });
-        }
-        Ok(answer)
-    }
 }
 
 /// The columns of the burst table: period in seconds, limit.

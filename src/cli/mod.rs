@@ -1,8 +1,8 @@
 //! The program: one file a command.
 //!
 //! A command is a struct of clap's with a `run` that writes to what it is
-//! given and says whether it [found](Outcome::Found) something. A new one is a
-//! file here, a line in [`Command`] and one in [`dispatch`].
+//! given and says whether it found something. A new one is a
+//! file here, a line in `Command` and one in `dispatch`.
 //!
 //! Exit codes, as those of grep: 0 all is well, 1 something was found, 2 an
 //! error, which standard error explains.
