@@ -16,6 +16,7 @@ mod list;
 mod memo;
 mod number;
 mod request;
+mod word;
 
 pub use doubt::Doubt;
 pub use error::{Fault, SpecError, Variable};
@@ -25,6 +26,7 @@ pub use request::{Context, Mode, Place, Request, Scope, Update};
 use interval::NoInterval;
 use list::Items;
 use std::borrow::Cow;
+use word::{COUNT, UNIQUE, Word};
 
 /// The longest spec that is read, in bytes.
 pub const MAX_LEN: usize = 16 * 1024;
@@ -57,67 +59,6 @@ enum Unique<'a> {
     /// This text.
     Text(Cow<'a, [u8]>),
 }
-
-/// One item behind the period.
-enum Word {
-    Mode(Mode),
-    Leaky,
-    Strict,
-    ReadOnly,
-    NoUpdate,
-    Count,
-    Unique,
-    Key,
-}
-
-impl Word {
-    /// What `item` is, in any case of letters.
-    #[inline]
-    fn of(item: &[u8]) -> Self {
-        // No option without a value is longer than eight bytes, so that one
-        // comparison of a whole word each does. No item holds a NUL byte.
-        let mut word = [0; 8];
-        if let Some(start) = word.get_mut(..item.len()) {
-            start.copy_from_slice(item);
-            word.make_ascii_lowercase();
-            match u64::from_ne_bytes(word) {
-                LEAKY => return Self::Leaky,
-                STRICT => return Self::Strict,
-                READONLY => return Self::ReadOnly,
-                NOUPDATE => return Self::NoUpdate,
-                PER_MAIL => return Self::Mode(Mode::PerMail),
-                PER_RCPT => return Self::Mode(Mode::PerRcpt),
-                PER_ADDR => return Self::Mode(Mode::PerAddr),
-                PER_CONN => return Self::Mode(Mode::PerConn),
-                PER_CMD => return Self::Mode(Mode::PerCmd),
-                PER_BYTE => return Self::Mode(Mode::PerByte),
-                _ => {}
-            }
-        }
-        let starts = |word: &str| {
-            item.get(..word.len()).is_some_and(|s| s.eq_ignore_ascii_case(word.as_bytes()))
-        };
-        match item.first() {
-            Some(b'c' | b'C') if starts(COUNT) => Self::Count,
-            Some(b'u' | b'U') if starts(UNIQUE) => Self::Unique,
-            _ => Self::Key,
-        }
-    }
-}
-
-const LEAKY: u64 = u64::from_ne_bytes(*b"leaky\0\0\0");
-const STRICT: u64 = u64::from_ne_bytes(*b"strict\0\0");
-const READONLY: u64 = u64::from_ne_bytes(*b"readonly");
-const NOUPDATE: u64 = u64::from_ne_bytes(*b"noupdate");
-const PER_MAIL: u64 = u64::from_ne_bytes(*b"per_mail");
-const PER_RCPT: u64 = u64::from_ne_bytes(*b"per_rcpt");
-const PER_ADDR: u64 = u64::from_ne_bytes(*b"per_addr");
-const PER_CONN: u64 = u64::from_ne_bytes(*b"per_conn");
-const PER_CMD: u64 = u64::from_ne_bytes(*b"per_cmd\0");
-const PER_BYTE: u64 = u64::from_ne_bytes(*b"per_byte");
-
-const COUNT: &str = "count=";
-const UNIQUE: &str = "unique=";
 
 impl<'a> Spec<'a> {
     /// Takes `text` apart: a slash list `m / p / options / key`.
@@ -379,43 +320,6 @@ fn without(item: Cow<'_, [u8]>, length: usize) -> Cow<'_, [u8]> {
     match item {
         Cow::Borrowed(item) => Cow::Borrowed(item.get(length..).unwrap_or_default()),
         Cow::Owned(item) => Cow::Owned(item.get(length..).unwrap_or_default().to_vec()),
-    }
-}
-
-impl Update {
-    /// The option that asks for it.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Leaky => "leaky",
-            Self::Strict => "strict",
-            Self::ReadOnly => "readonly",
-        }
-    }
-}
-
-impl Place {
-    /// Whether `mode` makes sense here, so that a check may count and write.
-    fn lets_count(self, mode: Mode) -> bool {
-        match mode {
-            _ if self == Self::Outside => true,
-            Mode::PerCmd => true,
-            Mode::PerConn => !matches!(self, Self::NotSmtp | Self::NotSmtpStart),
-            Mode::PerMail | Mode::PerByte => {
-                matches!(self, Self::Rcpt | Self::Mail) || self.has_all_recipients()
-            }
-            Mode::PerRcpt => self == Self::Rcpt || self.has_all_recipients(),
-            Mode::PerAddr => self == Self::Rcpt,
-        }
-    }
-
-    /// Whether all recipients of the message are known here, so that they are
-    /// counted in one batch.
-    fn has_all_recipients(self) -> bool {
-        matches!(
-            self,
-            Self::Predata | Self::Mime | Self::Dkim | Self::Data | Self::Prdr | Self::NotSmtp
-        )
     }
 }
 

@@ -155,3 +155,40 @@ impl Request {
         self.key.get(self.key_start..).unwrap_or_default()
     }
 }
+
+impl Update {
+    /// The option that asks for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Leaky => "leaky",
+            Self::Strict => "strict",
+            Self::ReadOnly => "readonly",
+        }
+    }
+}
+
+impl Place {
+    /// Whether `mode` makes sense here, so that a check may count and write.
+    pub(super) fn lets_count(self, mode: Mode) -> bool {
+        match mode {
+            _ if self == Self::Outside => true,
+            Mode::PerCmd => true,
+            Mode::PerConn => !matches!(self, Self::NotSmtp | Self::NotSmtpStart),
+            Mode::PerMail | Mode::PerByte => {
+                matches!(self, Self::Rcpt | Self::Mail) || self.has_all_recipients()
+            }
+            Mode::PerRcpt => self == Self::Rcpt || self.has_all_recipients(),
+            Mode::PerAddr => self == Self::Rcpt,
+        }
+    }
+
+    /// Whether all recipients of the message are known here, so that they are
+    /// counted in one batch.
+    pub(super) fn has_all_recipients(self) -> bool {
+        matches!(
+            self,
+            Self::Predata | Self::Mime | Self::Dkim | Self::Data | Self::Prdr | Self::NotSmtp
+        )
+    }
+}
