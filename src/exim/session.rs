@@ -84,9 +84,9 @@ pub(super) struct Session {
 }
 
 // SAFETY: what it counts references to never leaves it, so the counts are only
-// changed under the lock that the whole is behind. The addresses in it are those of Exim's global variables, which are
-// the same in every thread; Exim, whose only thread calls us, does not touch
-// them during a call.
+// changed under the lock that the whole is behind. The addresses in it are
+// those of Exim's global variables, which are the same in every thread; Exim,
+// whose only thread calls us, does not touch them during a call.
 unsafe impl Send for Session {}
 
 impl Session {
