@@ -6,6 +6,8 @@
 //! that is killed leaves behind.
 
 mod change;
+#[cfg(test)]
+mod damage_tests;
 mod database;
 mod error;
 mod forget;

@@ -81,7 +81,17 @@ pub(super) fn rebuild(
             }
         };
         let (records, incident) = match reason {
-            Reason::Growth => (indexed(body, now), None),
+            Reason::Growth => {
+                let (records, damaged) = indexed(body, now);
+                let incident = (damaged > 0).then(|| {
+                    format!(
+                        "{} has been rebuilt without its damaged records ({damaged}): their keys \
+                         count from zero again",
+                        path.display()
+                    )
+                });
+                (records, incident)
+            }
             Reason::Damage(what) => {
                 let records = salvaged(&body.map, body.heap_start, body.seed);
                 let incident = format!(
@@ -157,22 +167,28 @@ pub(super) fn replace_damaged(
     Ok(())
 }
 
-/// The records that the index points at, without those that may be forgotten.
-fn indexed(body: &Body, now: Timestamp) -> Vec<Record> {
-    (0..body.capacity)
-        .filter_map(|slot| body.entry(slot))
-        .filter_map(|(_, offset)| Record::read(&body.map, offset, body.seed))
-        .filter(|record| !may_go(record, &body.map, body.seed, now))
-        .collect()
+/// The records that the index points at, without those that may be forgotten;
+/// and how many more there were that are damaged.
+fn indexed(body: &Body, now: Timestamp) -> (Vec<Record>, usize) {
+    let (mut records, mut damaged) = (Vec::new(), 0);
+    for offset in body.occupied() {
+        let record = Record::read(&body.map, offset, body.seed);
+        match record.and_then(|record| may_go(&record, &body.map, body.seed, now)) {
+            Some(true) => {}
+            Some(false) => records.extend(record),
+            None => damaged += 1,
+        }
+    }
+    (records, damaged)
 }
 
-/// Whether a record can be dropped without changing any answer. This is the
-/// one place that asks.
-fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) -> bool {
-    let Some((current, key)) = record.current.zip(record.key(map)) else { return true };
+/// Whether a record can be dropped without changing any answer; `None` where
+/// it has no sound state. This is the one place that asks.
+fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) -> Option<bool> {
+    let (current, key) = record.current.zip(record.key(map))?;
     let epoch = record.filter(map, seed).map(|filter| filter.epoch);
     let state = current.state;
-    forgettable(key, state.average(), state.limit, epoch, now)
+    Some(forgettable(key, state.average(), state.limit, epoch, now))
 }
 
 /// The latest record of each key that is anywhere from `start` on.

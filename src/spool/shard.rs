@@ -325,7 +325,7 @@ impl Body {
             if !self.in_heap(offset) {
                 lookup.index_damaged = true;
             } else if tag == place.tag {
-                if let Some(record) = Record::of_key(&self.map, offset, key) {
+                if let Some(record) = Record::of_key(&self.map, offset, key, self.seed) {
                     lookup.record = Some(record);
                     lookup.slot = Some(slot);
                     lookup.slot_damaged = false;
