@@ -361,6 +361,42 @@ fn modes_are_right_and_reading_makes_nothing() {
     assert_eq!(files(folder.path(), "").len(), 2);
 }
 
+/// Copies a file and leaves holes where it has zeros, as `cp --sparse=always`.
+fn copy_with_holes(from: &Path, to: &Path) {
+    let bytes = std::fs::read(from).unwrap();
+    let copy = File::create_new(to).unwrap();
+    copy.set_len(bytes.len() as u64).unwrap();
+    for (page, offset) in bytes.chunks(4096).zip((0..).step_by(4096)) {
+        if page.iter().any(|&byte| byte != 0) {
+            copy.write_all_at(page, offset).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_sparse_copy_can_be_read_and_is_filled_by_writing() {
+    let folder = tempfile::tempdir().unwrap();
+    let average = Average { at: Timestamp { seconds: 7, micros: 0 }, rate: 5.0 };
+    let filter = FilterChange::Renew { bytes: 1_000_000, epoch: 3, event: event(7) };
+    let change = Change { average, limit: 1.0, over_since: 0, filter };
+    open(folder.path()).update(key(5).as_bytes(), None, |_, _| ((), Some(change))).unwrap();
+    let sparse = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory(sparse.path())).unwrap();
+    for path in files(folder.path(), "") {
+        copy_with_holes(&path, &directory(sparse.path()).join(path.file_name().unwrap()));
+    }
+    let shard = &files(sparse.path(), ".shard")[0];
+    let disk = || std::fs::metadata(shard).unwrap().blocks() * 512;
+    assert!(disk() < 100_000, "no holes");
+    let mut reader = Spool::open_existing(sparse.path(), Options::default()).unwrap();
+    let look = |spool: &mut Spool| spool.peek(key(5).as_bytes(), None, |r, _| r.is_some());
+    assert!(look(&mut reader).unwrap());
+    assert!(disk() < 100_000, "reading has written");
+    // Who writes wants an error where disk is short, and no signal.
+    assert_eq!(rate(&mut open(sparse.path()), 5), Some(5.0));
+    assert!(disk() > 1_000_000);
+}
+
 #[test]
 fn a_shard_deleted_or_replaced_is_noticed() {
     let folder = database();

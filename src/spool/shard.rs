@@ -92,11 +92,13 @@ impl Shard {
             };
             let fault = match Body::open(database, number, &file, &facts) {
                 Ok(body) => {
-                    body.reserve_disk(&file, &facts).map_err(|source| SpoolError::Io {
-                        action: "reserve disk for",
-                        path: database.path_of(&name),
-                        source,
-                    })?;
+                    // Only who writes to a hole needs disk behind it.
+                    if database.writable {
+                        body.reserve_disk(&file, &facts).map_err(SpoolError::io(
+                            "reserve disk for",
+                            &database.path_of(&name),
+                        ))?;
+                    }
                     return Ok(Some(Box::new(Self { file, body })));
                 }
                 Err(OpenFault::Io(source)) => {
