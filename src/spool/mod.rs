@@ -35,7 +35,7 @@ use crate::store::{Change, Remembered, Store};
 use crate::sys::{clock, fork, lock::Kind};
 
 pub use error::SpoolError;
-pub use iterate::{Entry, FilterEntry, Sizes};
+pub use iterate::{Entry, FilterEntry, LeftOut, Sizes};
 pub use verify::{Report, ShardReport};
 
 use database::{ATTEMPTS, Database, shard_name};

@@ -90,7 +90,7 @@ impl Shard {
                 rebuild::create(database, number)?;
                 continue;
             };
-            let fault = match Body::open(database, number, &file, &facts) {
+            let what = match Body::open(database, number, &file, &facts) {
                 Ok(body) => {
                     // Only who writes to a hole needs disk behind it.
                     if database.writable {
@@ -110,11 +110,7 @@ impl Shard {
                 Err(OpenFault::Header(Fault::Damaged)) => "its header is damaged",
             };
             if !database.writable {
-                return Err(SpoolError::Io {
-                    action: "read",
-                    path: database.path_of(&name),
-                    source: io::Error::new(ErrorKind::InvalidData, fault),
-                });
+                return Err(SpoolError::Damaged { path: database.path_of(&name), what });
             }
             rebuild::replace_damaged(database, number, &file, &facts)?;
         }
