@@ -169,6 +169,49 @@ fn no_database_is_no_error_and_no_directory_is_one() {
 }
 
 #[test]
+fn a_damaged_file_hides_no_other() {
+    let spool = tempfile::tempdir().unwrap();
+    for n in 0..20 {
+        run(spool.path(), &["check", "10 / 1w / strict", "--key", &format!("key{n}")]);
+    }
+    let all = list(spool.path()).len();
+    assert_eq!(all, 20);
+    let database = spool.path().join("exirate");
+    let mut shards: Vec<_> =
+        std::fs::read_dir(&database).unwrap().map(|entry| entry.unwrap().path()).collect();
+    shards.retain(|path| path.extension().is_some_and(|e| e == "shard"));
+    shards.sort();
+    // The first and the last, so that what is between them must be shown.
+    let bad = [&shards[0], &shards[shards.len() - 1]];
+    for path in bad {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[20] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    }
+    let output = run(spool.path(), &["list", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = rows.as_array().unwrap().len();
+    assert!(shown >= shards.len() - 2 && shown < all, "{shown} of {all}");
+    let human = run(spool.path(), &["list"]);
+    assert_eq!(human.status.code(), Some(2));
+    assert_eq!(stdout(&human).lines().count(), 1 + shown);
+    for output in [output, human] {
+        let said = stderr(&output);
+        for path in bad {
+            let advice = format!(
+                "exirate: cannot read {}: its header is damaged; Exim puts it right at its next \
+                 check of a key in it, and keeps the damaged file under another name\n",
+                path.display()
+            );
+            assert!(said.contains(&advice), "{said}");
+        }
+        let summary = "exirate: the list is not complete: 2 of the 256 shards could not be read\n";
+        assert!(said.ends_with(summary), "{said}");
+    }
+}
+
+#[test]
 fn keys_are_escaped_for_people_and_lossless_in_json() {
     let spool = tempfile::tempdir().unwrap();
     let key = OsStr::from_bytes(b"\x1b]0;gotcha\x07\xff");

@@ -23,7 +23,8 @@ The busiest first. RATE is what is left of it now: it decays while nothing
 comes. LIMIT is that of the check that was last counted. MODE is what the key is
 filed under: per_byte under per_mail, recipients that count once under per_addr.
 FILTER is how full a filter of unique events is, and how many it holds about.
-Keys are escaped so that they cannot drive the terminal.
+Keys are escaped so that they cannot drive the terminal. Where a file is damaged,
+the others are listed all the same; then the exit status is 2.
 
 JSON: an array of objects. `period`, `rate` and `limit` are numbers, `limit` is
 null where it is infinite. `key` is null where it is not UTF-8; `key_hex` has
@@ -73,11 +74,11 @@ struct Filter {
 impl List {
     pub(super) fn run(&self, out: &mut impl Write) -> Result<Outcome, Failure> {
         let dir = spool_dir::find(self.common.spool.as_deref())?;
-        let rows = match Spool::open_existing(&dir, Options::default()) {
+        let (rows, unread) = match Spool::open_existing(&dir, Options::default()) {
             Ok(mut spool) => rows(&mut spool)?,
             Err(error @ SpoolError::Absent { .. }) => {
                 complain(&format!("note: {error}"));
-                Vec::new()
+                (Vec::new(), 0)
             }
             Err(error) => return Err(Failure::new(error.to_string())),
         };
@@ -86,22 +87,32 @@ impl List {
         } else {
             table(out, &rows)?
         }
+        if unread > 0 {
+            // What could be read comes first, and whole.
+            out.flush()?;
+            return Err(Failure::new(format!(
+                "the list is not complete: {unread} of the 256 shards could not be read"
+            )));
+        }
         Ok(Outcome::Fine)
     }
 }
 
-/// Every key, the busiest first.
-fn rows(spool: &mut Spool) -> Result<Vec<Row>, Failure> {
+/// Every key, the busiest first, and how many shards could not be read.
+fn rows(spool: &mut Spool) -> Result<(Vec<Row>, usize), Failure> {
     let now = now();
     let mut rows = Vec::new();
-    let damaged = spool
+    let left_out = spool
         .for_each(|entry| rows.push(Row::of(&entry, now)))
         .map_err(|error| Failure::new(error.to_string()))?;
-    if damaged > 0 {
-        complain(&format!("note: {damaged} damaged records are left out"));
+    for error in &left_out.shards {
+        complain(&error.to_string());
+    }
+    if left_out.damaged > 0 {
+        complain(&format!("note: {} damaged records are left out", left_out.damaged));
     }
     rows.sort_by(|a, b| b.rate.total_cmp(&a.rate).then_with(|| a.stored.cmp(&b.stored)));
-    Ok(rows)
+    Ok((rows, left_out.shards.len()))
 }
 
 impl Row {
@@ -127,8 +138,8 @@ impl Row {
                 .then(|| text::iso(Timestamp { seconds: i64::from(entry.over_since), micros: 0 })),
             filter: entry.filter.as_ref().map(|filter| Filter {
                 bytes: filter.bytes,
-                fill: fill(filter.bytes, filter.ones),
-                events: events(filter.bytes, filter.ones),
+                fill: filter.fill,
+                events: bloom::events(filter.fill, filter.bytes),
                 since: text::iso(Timestamp { seconds: filter.epoch, micros: 0 }),
                 expired: period.is_some_and(|p| bloom::expired(filter.epoch, now, p)),
             }),
@@ -153,19 +164,6 @@ impl Row {
             self.human.key.clone(),
         ]
     }
-}
-
-/// The part of a filter's bits that is set, 0 to 1.
-fn fill(bytes: usize, ones: u64) -> f64 {
-    if bytes == 0 { 0.0 } else { ones as f64 / (bytes as f64 * 8.0) }
-}
-
-/// How many different events were inserted, by what they left behind:
-/// `-m/k · ln(1 - ones/m)` with `m` bits and `k` probes (Swamidass and Baldi,
-/// 2007). Infinite for a full filter.
-fn events(bytes: usize, ones: u64) -> f64 {
-    let bits = bytes as f64 * 8.0;
-    -bits / f64::from(bloom::PROBES) * (1.0 - fill(bytes, ones)).ln()
 }
 
 const COLUMNS: usize = 7;
@@ -195,24 +193,4 @@ fn table(out: &mut impl Write, rows: &[Row]) -> Result<(), Failure> {
         writeln!(out, "{}", text.trim_end())?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rate::bloom::Event;
-
-    #[test]
-    fn events_are_estimated_from_the_bits_they_set() {
-        let mut bits = vec![0; 2_000];
-        for n in 0..1_000_u128 {
-            // Any hash with well spread bits will do.
-            let low = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-            bloom::insert(&mut bits, Event(low ^ low.rotate_left(61)));
-        }
-        let ones = bits.iter().map(|b| u64::from(b.count_ones())).sum();
-        let events = events(bits.len(), ones);
-        assert!((events - 1_000.0).abs() < 50.0, "{events}");
-        assert_eq!(fill(0, 0), 0.0);
-    }
 }

@@ -45,6 +45,8 @@ pub(super) struct Database {
     pub(super) path: PathBuf,
     /// Owner and group of everything here: those of the spool directory.
     owner: (u32, u32),
+    /// The directory's own owner, who may own files here as well.
+    directory_owner: u32,
     pub(super) writable: bool,
     pub(super) options: Options,
     pub(super) hashing: Hashing,
@@ -76,11 +78,12 @@ impl Database {
                 return Err(SpoolError::io("open", &path)(error));
             }
         };
-        check_directory(&directory, &path, owner.0)?;
+        let directory_owner = check_directory(&directory, &path, owner.0)?;
         let mut database = Self {
             directory,
             path,
             owner,
+            directory_owner,
             writable,
             options,
             hashing: Hashing::new([0; 16]),
@@ -105,12 +108,21 @@ impl Database {
         SpoolError::Version { path: self.path_of(name), found, known: VERSION }
     }
 
-    /// Opens a regular file; `None` where there is nothing of that name.
+    /// Opens a regular file of ours, for writing where the database is open
+    /// for that; `None` where there is nothing of that name.
     pub(super) fn open_file(
         &self,
         name: &CStr,
     ) -> Result<Option<(File, files::Facts)>, SpoolError> {
-        let access = if self.writable { Access::Write } else { Access::Read };
+        self.open_for(if self.writable { Access::Write } else { Access::Read }, name)
+    }
+
+    /// As [`Database::open_file`], for `access`.
+    fn open_for(
+        &self,
+        access: Access,
+        name: &CStr,
+    ) -> Result<Option<(File, files::Facts)>, SpoolError> {
         let file = match files::open_at(&self.directory, name, access) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -123,6 +135,7 @@ impl Database {
         };
         let facts = files::facts(&file).map_err(SpoolError::io("open", &self.path_of(name)))?;
         self.regular(name, &facts)?;
+        self.owned(name, &facts)?;
         Ok(Some((file, facts)))
     }
 
@@ -133,6 +146,21 @@ impl Database {
         }
         let path = self.path_of(name);
         Err(SpoolError::WrongKind { path, found: facts.kind, wanted: files::REGULAR })
+    }
+
+    /// Refuses a file of a stranger: one that was linked or moved here, or that
+    /// somebody who should not be able to has made.
+    fn owned(&self, name: &CStr, facts: &files::Facts) -> Result<(), SpoolError> {
+        let process = rustix::process::geteuid().as_raw();
+        if [self.directory_owner, 0, process].contains(&facts.uid) {
+            return Ok(());
+        }
+        let fault = format!(
+            "it belongs to user {}: it should belong to the owner of its directory, user {}; \
+             remove it, or give it to that user",
+            facts.uid, self.directory_owner
+        );
+        Err(SpoolError::Unsafe { path: self.path_of(name), fault })
     }
 
     /// Makes a new file, with nothing in it that was there before.
@@ -203,27 +231,12 @@ impl Database {
 
     /// Reads the file `database`; one that is not there counts as damaged.
     fn read_identity(&self) -> Result<Result<Identity, Fault>, SpoolError> {
-        let path = || self.path_of(DATABASE);
-        let file = match files::open_at(&self.directory, DATABASE, Access::Read) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Err(Fault::Damaged)),
-            Err(error) => {
-                if let Ok(facts) = files::facts_at(&self.directory, DATABASE) {
-                    self.regular(DATABASE, &facts)?;
-                }
-                return Err(SpoolError::io("open", &path())(error));
-            }
+        let Some((file, _)) = self.open_for(Access::Read, DATABASE)? else {
+            return Ok(Err(Fault::Damaged));
         };
         let mut bytes = [0; DATABASE_BYTES];
-        // A directory or another kind of file is told by what reading gives.
-        let length = match files::read_start(&file, &mut bytes) {
-            Ok(length) => length,
-            Err(error) => {
-                let facts = files::facts(&file).map_err(SpoolError::io("open", &path()))?;
-                self.regular(DATABASE, &facts)?;
-                return Err(SpoolError::io("read", &path())(error));
-            }
-        };
+        let length = files::read_start(&file, &mut bytes)
+            .map_err(SpoolError::io("read", &self.path_of(DATABASE)))?;
         Ok(Identity::decode(bytes.get(..length).unwrap_or(&[])))
     }
 
@@ -288,13 +301,14 @@ impl Database {
         written.map_err(SpoolError::io("write", &self.path_of(DATABASE)))
     }
 
-    /// The key that a sound shard's header repeats, where there is one.
+    /// The key that a sound shard's header repeats, where there is one. A shard
+    /// that cannot be opened is an error: it may be the one that tells.
     fn key_of_shards(&self) -> Result<Option<[u8; 16]>, SpoolError> {
         for number in 0..=u8::MAX {
             let name = shard_name(number);
             let mut bytes = [0; HEADER_CRC + 4];
-            let header = files::open_at(&self.directory, &name, Access::Read)
-                .and_then(|file| files::read_start(&file, &mut bytes))
+            let Some((file, _)) = self.open_for(Access::Read, &name)? else { continue };
+            let header = files::read_start(&file, &mut bytes)
                 .map_or(Err(Fault::Damaged), |_| Header::decode(&bytes));
             match header {
                 Ok(header) if header.shard == u32::from(number) => return Ok(Some(header.key)),
@@ -329,8 +343,8 @@ fn random_key() -> Result<[u8; 16], SpoolError> {
     Ok(key)
 }
 
-/// Refuses a directory whose files strangers could replace.
-fn check_directory(directory: &File, path: &Path, spool_owner: u32) -> Result<(), SpoolError> {
+/// Refuses a directory whose files strangers could replace; its owner.
+fn check_directory(directory: &File, path: &Path, spool_owner: u32) -> Result<u32, SpoolError> {
     let facts = files::facts(directory).map_err(SpoolError::io("open", path))?;
     let fault = if facts.mode & 0o002 != 0 {
         format!(
@@ -344,7 +358,7 @@ fn check_directory(directory: &File, path: &Path, spool_owner: u32) -> Result<()
             facts.uid
         )
     } else {
-        return Ok(());
+        return Ok(facts.uid);
     };
     Err(SpoolError::Unsafe { path: path.to_path_buf(), fault })
 }

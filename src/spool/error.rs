@@ -48,6 +48,13 @@ pub enum SpoolError {
         /// What is wrong with it, and how it should be.
         fault: String,
     },
+    /// A file is damaged, and this use of the database may not repair it.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is damaged.
+        what: &'static str,
+    },
     /// A later exirate has written this.
     Version {
         /// The file.
@@ -126,6 +133,12 @@ impl fmt::Display for SpoolError {
                 write!(f, "{} is a {found}: it must be a {wanted}", path.display())
             }
             Self::Unsafe { path, fault } => write!(f, "{} is not safe: {fault}", path.display()),
+            Self::Damaged { path, what } => write!(
+                f,
+                "cannot read {}: {what}; Exim puts it right at its next check of a key in it, and \
+                 keeps the damaged file under another name",
+                path.display()
+            ),
             Self::Version { path, found, known } => write!(
                 f,
                 "{} was written by a later exirate: its format is version {found}, this exirate \

@@ -184,6 +184,13 @@ impl Header {
         with_checksum(encode(self))
     }
 
+    /// Whether magic and version are ours, whatever the rest: the file was
+    /// made by us, and may be written to.
+    pub(super) fn is_ours(bytes: &[u8]) -> bool {
+        decode(bytes)
+            .is_some_and(|header: Self| header.magic == SHARD_MAGIC && header.version == VERSION)
+    }
+
     /// Reads the fixed part; `bytes` is the header's first 64.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         let header: Self = decode(bytes).ok_or(Fault::Damaged)?;

@@ -2,8 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use siphasher::sip128::SipHasher24;
+
+use super::forget::forgettable;
 use super::format::*;
 use super::tests::{change, open};
+use crate::rate::bloom::{self, Event};
+use crate::rate::{Average, Timestamp};
 use crate::store::{FilterChange, Store};
 
 /// Every field in the tables of `FORMAT.md`: offset and size.
@@ -120,13 +125,82 @@ fn encoded_fields_are_where_they_are_documented() {
     assert_eq!(field(&bytes, "state.sequence"), 5u32.to_le_bytes());
 }
 
+/// The bits of a filter that stand for the hash `(h1, h2)`, in order.
+fn documented_bits((h1, h2): (u64, u64), bits: u64) -> Vec<u64> {
+    let formula = "`h1 + g^i·h2` modulo 2^64 for `i` in 0..8, with\n  `g = 0x9E3779B97F4A7C15`";
+    assert!(include_str!("FORMAT.md").contains(formula));
+    let two_to_64 = 1 << 64;
+    let mut power = 1;
+    let mut found = std::collections::BTreeSet::new();
+    for _ in 0..8 {
+        let hash = (u128::from(h1) + power * u128::from(h2) % two_to_64) % two_to_64;
+        found.insert((hash * u128::from(bits) / two_to_64) as u64);
+        power = power * 0x9E37_79B9_7F4A_7C15 % two_to_64;
+    }
+    found.into_iter().collect()
+}
+
+#[test]
+fn an_event_has_the_bits_that_are_documented() {
+    for (h1, h2) in [
+        (0, 0),
+        (u64::MAX, u64::MAX),
+        (0xFEDC_BA98_7654_3210, 0xF123_4567_89AB_CDEE),
+        (0x8000_0000_0000_0000, 0xFFFF_FFFF_0000_0001),
+        (1, 0xC000_0000_0000_0000),
+    ] {
+        let mut filter = [0; 5_003];
+        bloom::insert(&mut filter, Event(u128::from(h1) | u128::from(h2) << 64));
+        let bits: Vec<_> = (0..filter.len() * 8)
+            .filter(|&n| filter[n / 8] >> (n % 8) & 1 == 1)
+            .map(|n| n as u64)
+            .collect();
+        assert_eq!(bits, documented_bits((h1, h2), 5_003 * 8), "{h1:x} {h2:x}");
+    }
+}
+
+#[test]
+fn records_are_forgotten_when_it_is_documented() {
+    let text = include_str!("FORMAT.md");
+    for words in ["is under `2^-55`", "of 1 goes after 38.2 periods", "of 1000\nafter 45.1."] {
+        assert!(text.contains(words), "{words}");
+    }
+    // A period of 100 seconds; now is in tenths of it.
+    let goes = |rate: f64, limit: f64, epoch: Option<i64>, tenths: i64| {
+        let at = |seconds| Timestamp { seconds, micros: 0 };
+        let average = Average { at: at(1_000_000), rate };
+        forgettable(b"100s/per_mail/x", average, limit, epoch, at(1_000_000 + tenths * 10))
+    };
+    // ln 2^55 = 38.12, and ln 1000 = 6.91 more.
+    assert!(!goes(1.0, 10.0, None, 381) && goes(1.0, 10.0, None, 382));
+    assert!(!goes(1000.0, 10.0, None, 450) && goes(1000.0, 10.0, None, 451));
+    let bound = 2f64.powi(-55);
+    assert!(!goes(0.0, 10.0, None, 9) && goes(0.0, 10.0, None, 10));
+    // At one period, e^-1 of the rate is left.
+    let rate = bound * std::f64::consts::E;
+    assert!(!goes(rate * 1.000_001, 10.0, None, 10) && goes(rate * 0.999_999, 10.0, None, 10));
+    // Under the limit, unless there is none to be under.
+    let limit = bound / 1024.0;
+    assert!(!goes(1.0, limit, None, 450) && goes(1.0, limit, None, 451));
+    assert!(goes(1.0, 0.0, None, 382) && goes(1.0, -1.0, None, 382));
+    // A filter lives for a whole period, in whole seconds.
+    let begun = Some(1_000_000 + 4_000);
+    assert!(!goes(1.0, 10.0, begun, 410) && goes(1.0, 10.0, begun, 411));
+    // The clock was set back.
+    assert!(!goes(0.0, 10.0, None, -1_000_000));
+}
+
 /// A reader that knows nothing but FORMAT.md finds a record in a real file.
 #[test]
 fn a_file_reads_as_documented() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
-    let filter = FilterChange::Renew { bytes: 43, epoch: 77, event: crate::rate::bloom::Event(0) };
-    spool.update(b"key", None, |_, _| ((), Some(change(9, filter)))).unwrap();
+    spool
+        .update(b"key", Some(b"event"), |_, event| {
+            let event = event.unwrap();
+            ((), Some(change(9, FilterChange::Renew { bytes: 43, epoch: 77, event })))
+        })
+        .unwrap();
     let directory = folder.path().join("exirate");
     let name = std::fs::read_dir(&directory)
         .unwrap()
@@ -154,6 +228,19 @@ fn a_file_reads_as_documented() {
     let state = field(record, "record.state_a");
     assert_eq!(field(state, "state.rate"), 9f64.to_le_bytes());
     assert_eq!(number(field(state, "state.sequence")), 1);
+    let bits: Vec<_> = (0..43 * 8)
+        .filter(|&n| record[104 + n / 8] >> (n % 8) & 1 == 1)
+        .map(|n| n as u64)
+        .collect();
+    let key = field(&std::fs::read(directory.join("database")).unwrap(), "database.key").to_vec();
+    let h = |h1_h2: (u64, u64), text: &[u8]| {
+        let hash = SipHasher24::new_with_keys(h1_h2.0, h1_h2.1).hash(text);
+        (hash.h1, hash.h2)
+    };
+    let root = (number(&key[..8]), number(&key[8..]));
+    assert_eq!(h(h(root, b"exirate key"), b"key").0 >> 56, number(field(&bytes, "header.shard")));
+    assert_eq!(h(h(root, b"exirate key"), b"key").1 as u32, (entry >> 32) as u32);
+    assert_eq!(bits, documented_bits(h(h(root, b"exirate event"), b"event"), 43 * 8));
     let end = number(field(&bytes, "header.heap_end")) & low40;
     assert_eq!(end, start + number(field(record, "record.bytes")));
 }

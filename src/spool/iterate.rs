@@ -1,6 +1,6 @@
 //! All records, for those who look at the whole database.
 
-use crate::rate::Average;
+use crate::rate::{Average, bloom};
 use crate::sys::files;
 use crate::sys::lock::Kind;
 use crate::sys::mapping::Mapping;
@@ -27,14 +27,23 @@ pub struct Entry {
 }
 
 /// What there is to say of a record's Bloom filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FilterEntry {
     /// The second (since 1970) in which it was begun.
     pub epoch: i64,
     /// Its size in bytes.
     pub bytes: usize,
-    /// How many of its bits are set.
-    pub ones: u64,
+    /// Which part of its bits is set, 0 to 1: see [`bloom::fill`].
+    pub fill: f64,
+}
+
+/// What [`Spool::for_each`] could not show.
+#[derive(Debug, Default)]
+pub struct LeftOut {
+    /// Damaged records.
+    pub damaged: u64,
+    /// For each shard that could not be read, why.
+    pub shards: Vec<SpoolError>,
 }
 
 /// How large the database is.
@@ -52,24 +61,29 @@ impl Spool {
     /// Shows every record to `visit`, in no particular order.
     ///
     /// A shard's records are copied while it is locked, and shown afterwards,
-    /// so `visit` may take its time. Returns how many were damaged and so left
-    /// out.
+    /// so `visit` may take its time. Returns what had to be left out: a shard
+    /// that cannot be read keeps no other from being shown.
     ///
     /// # Errors
-    /// A shard could not be read; those before it have been shown.
-    pub fn for_each(&mut self, mut visit: impl FnMut(Entry)) -> Result<u64, SpoolError> {
-        let mut damaged = 0;
+    /// The database's directory cannot be used; nothing has been shown.
+    pub fn for_each(&mut self, mut visit: impl FnMut(Entry)) -> Result<LeftOut, SpoolError> {
+        self.after_fork()?;
+        let mut left_out = LeftOut::default();
         for number in 0..=u8::MAX {
-            let entries = self.read_shard(number, |body| body.map_or_else(Vec::new, entries))?;
-            for entry in entries {
-                match entry {
-                    Some(entry) => visit(entry),
-                    None => damaged += 1,
+            match self.read_shard(number, |body| body.map_or_else(Vec::new, entries)) {
+                Ok(entries) => {
+                    for entry in entries {
+                        match entry {
+                            Some(entry) => visit(entry),
+                            None => left_out.damaged += 1,
+                        }
+                    }
                 }
+                Err(error) => left_out.shards.push(error),
             }
         }
-        self.damaged += damaged;
-        Ok(damaged)
+        self.damaged += left_out.damaged;
+        Ok(left_out)
     }
 
     /// How large the database is.
@@ -150,7 +164,7 @@ fn entries(body: &Body) -> Vec<Option<Entry>> {
             filter: remembered.filter.map(|filter| FilterEntry {
                 epoch: filter.epoch,
                 bytes: filter.bits.len(),
-                ones: filter.bits.iter().map(|byte| u64::from(byte.count_ones())).sum(),
+                fill: bloom::fill(filter.bits),
             }),
         })
     };

@@ -6,6 +6,8 @@
 //! that is killed leaves behind.
 
 mod change;
+#[cfg(test)]
+mod damage_tests;
 mod database;
 mod error;
 mod forget;
@@ -33,7 +35,7 @@ use crate::store::{Change, Remembered, Store};
 use crate::sys::{clock, fork, lock::Kind};
 
 pub use error::SpoolError;
-pub use iterate::{Entry, FilterEntry, Sizes};
+pub use iterate::{Entry, FilterEntry, LeftOut, Sizes};
 pub use verify::{Report, ShardReport};
 
 use database::{ATTEMPTS, Database, shard_name};

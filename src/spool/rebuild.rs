@@ -19,8 +19,8 @@ use super::SpoolError;
 use super::database::{Database, shard_name, shard_name_new};
 use super::forget::forgettable;
 use super::format::{
-    ALIGN, DEAD, EMPTY, ENTRY_BYTES, FLAGS, HEADER_BYTES, HEAP_END, Header, LIVE, SHARD_MAGIC,
-    SUPERSEDED, VERSION, seal,
+    ALIGN, DEAD, EMPTY, ENTRY_BYTES, FLAGS, HEADER_BYTES, HEADER_CRC, HEAP_END, Header, LIVE,
+    SHARD_MAGIC, SUPERSEDED, VERSION, seal,
 };
 use super::record::Record;
 use super::shard::{Body, PAGE};
@@ -81,9 +81,19 @@ pub(super) fn rebuild(
             }
         };
         let (records, incident) = match reason {
-            Reason::Growth => (indexed(body, now), None),
+            Reason::Growth => {
+                let (records, damaged) = indexed(body, now);
+                let incident = (damaged > 0).then(|| {
+                    format!(
+                        "{} has been rebuilt without its damaged records ({damaged}): their keys \
+                         count from zero again",
+                        path.display()
+                    )
+                });
+                (records, incident)
+            }
             Reason::Damage(what) => {
-                let records = salvaged(&body.map, body.heap_start, body.seed);
+                let records = salvaged(&body.map, body.heap_start, database, body.number);
                 let incident = format!(
                     "{} was damaged ({what}) and has been rebuilt; {} records were saved",
                     path.display(),
@@ -135,13 +145,16 @@ pub(super) fn replace_damaged(
             Err(error) => return Err(SpoolError::io("map", &path)(error)),
         };
         // The index may be of any size, and records begin after it.
-        let records = map
-            .as_ref()
-            .map_or_else(Vec::new, |map| salvaged(map, HEADER_BYTES, database.hashing.seed));
+        let records =
+            map.as_ref().map_or_else(Vec::new, |map| salvaged(map, HEADER_BYTES, database, number));
         build(database, number, &records, map.as_ref(), 1)?;
         let aside = database.keep_damaged(&name)?;
-        if let Some(map) = &mut map {
+        if let Some(map) = &mut map
+            && map.bytes(0, HEADER_CRC).is_some_and(Header::is_ours)
+        {
             // Those who have it open from better times look for the new one.
+            // What bears none of our marks may be anybody's file that was
+            // given this name, so it is moved aside as it is.
             let _ = map.set_half(FLAGS, SUPERSEDED);
         }
         publish(database, number)?;
@@ -157,33 +170,44 @@ pub(super) fn replace_damaged(
     Ok(())
 }
 
-/// The records that the index points at, without those that may be forgotten.
-fn indexed(body: &Body, now: Timestamp) -> Vec<Record> {
-    (0..body.capacity)
-        .filter_map(|slot| body.entry(slot))
-        .filter_map(|(_, offset)| Record::read(&body.map, offset, body.seed))
-        .filter(|record| !may_go(record, &body.map, body.seed, now))
-        .collect()
+/// The records that the index points at, without those that may be forgotten;
+/// and how many more there were that are damaged.
+fn indexed(body: &Body, now: Timestamp) -> (Vec<Record>, usize) {
+    let (mut records, mut damaged) = (Vec::new(), 0);
+    for offset in body.occupied() {
+        let record = Record::read(&body.map, offset, body.seed);
+        match record.and_then(|record| may_go(&record, &body.map, body.seed, now)) {
+            Some(true) => {}
+            Some(false) => records.extend(record),
+            None => damaged += 1,
+        }
+    }
+    (records, damaged)
 }
 
-/// Whether a record can be dropped without changing any answer. This is the
-/// one place that asks.
-fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) -> bool {
-    let Some((current, key)) = record.current.zip(record.key(map)) else { return true };
+/// Whether a record can be dropped without changing any answer; `None` where
+/// it has no sound state. This is the one place that asks.
+fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) -> Option<bool> {
+    let (current, key) = record.current.zip(record.key(map))?;
     let epoch = record.filter(map, seed).map(|filter| filter.epoch);
     let state = current.state;
-    forgettable(key, state.average(), state.limit, epoch, now)
+    Some(forgettable(key, state.average(), state.limit, epoch, now))
 }
 
-/// The latest record of each key that is anywhere from `start` on.
-fn salvaged(map: &Mapping, start: usize, seed: u32) -> Vec<Record> {
+/// The latest record of each key that is anywhere from `start` on. Those of
+/// another shard, whose file was given this one's name, would never be found.
+fn salvaged(map: &Mapping, start: usize, database: &Database, number: u8) -> Vec<Record> {
+    let hashing = &database.hashing;
     let mut latest: HashMap<&[u8], (u32, Record)> = HashMap::new();
     let mut offset = start;
     while offset < map.len() {
-        let record = Record::read(map, offset, seed);
+        let record = Record::read(map, offset, hashing.seed);
         offset += record.map_or(ALIGN, |record| record.bytes);
         let Some(record) = record else { continue };
         let Some((key, current)) = record.key(map).zip(record.current) else { continue };
+        if hashing.place(key).shard != number {
+            continue;
+        }
         let sequence = current.state.sequence;
         match latest.entry(key) {
             Entry::Vacant(entry) => {

@@ -90,28 +90,37 @@ impl Record {
     /// it does not lie in the mapping.
     pub(super) fn read(map: &Mapping, offset: usize, seed: u32) -> Option<Self> {
         let mut record = Self::outline(map, offset)?;
-        let (head, _) = map.bytes(offset, HEAD_BYTES)?.split_at_checked(HEAD_CRC)?;
-        if head_checksum(seed, head, record.key(map)?) != record.crc {
+        if !record.head_is_sound(map, seed)? {
             return None;
         }
         record.current = record.latest_state(map);
         Some(record)
     }
 
+    /// Whether the head's checksum fits the head and the key.
+    fn head_is_sound(&self, map: &Mapping, seed: u32) -> Option<bool> {
+        let (head, _) = map.bytes(self.offset, HEAD_BYTES)?.split_at_checked(HEAD_CRC)?;
+        Some(head_checksum(seed, head, self.key(map)?) == self.crc)
+    }
+
     /// The record at `offset` if it is that of `key`; `None` where it is of
     /// another one, or damaged.
     ///
-    /// The head's checksum is not looked at: the key is the right one, the
-    /// sizes agree with each other and lie in the mapping, and a state is only
-    /// valid with the checksum that the head ought to have.
+    /// The head's checksum is not looked at in a record without a filter that
+    /// has a valid state: all that such a head says follows from the key, and a
+    /// state is only valid with the checksum that the head ought to have. Where
+    /// there is a filter, only the checksum tells its size; where no state is
+    /// valid, the checksum itself may be what is damaged, and a state written
+    /// with it would be believed here and nowhere else.
     #[inline]
-    pub(super) fn of_key(map: &Mapping, offset: usize, key: &[u8]) -> Option<Self> {
+    pub(super) fn of_key(map: &Mapping, offset: usize, key: &[u8], seed: u32) -> Option<Self> {
         let mut record = Self::outline(map, offset)?;
         if record.key(map)? != key {
             return None;
         }
         record.current = record.latest_state(map);
-        Some(record)
+        let vouched_for = record.filter_bytes.is_none() && record.current.is_some();
+        (vouched_for || record.head_is_sound(map, seed)?).then_some(record)
     }
 
     /// What a head says, if that can be true: its sizes agree, and the whole

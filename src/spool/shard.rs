@@ -90,13 +90,15 @@ impl Shard {
                 rebuild::create(database, number)?;
                 continue;
             };
-            let fault = match Body::open(database, number, &file, &facts) {
+            let what = match Body::open(database, number, &file, &facts) {
                 Ok(body) => {
-                    body.reserve_disk(&file, &facts).map_err(|source| SpoolError::Io {
-                        action: "reserve disk for",
-                        path: database.path_of(&name),
-                        source,
-                    })?;
+                    // Only who writes to a hole needs disk behind it.
+                    if database.writable {
+                        body.reserve_disk(&file, &facts).map_err(SpoolError::io(
+                            "reserve disk for",
+                            &database.path_of(&name),
+                        ))?;
+                    }
                     return Ok(Some(Box::new(Self { file, body })));
                 }
                 Err(OpenFault::Io(source)) => {
@@ -108,11 +110,7 @@ impl Shard {
                 Err(OpenFault::Header(Fault::Damaged)) => "its header is damaged",
             };
             if !database.writable {
-                return Err(SpoolError::Io {
-                    action: "read",
-                    path: database.path_of(&name),
-                    source: io::Error::new(ErrorKind::InvalidData, fault),
-                });
+                return Err(SpoolError::Damaged { path: database.path_of(&name), what });
             }
             rebuild::replace_damaged(database, number, &file, &facts)?;
         }
@@ -325,7 +323,7 @@ impl Body {
             if !self.in_heap(offset) {
                 lookup.index_damaged = true;
             } else if tag == place.tag {
-                if let Some(record) = Record::of_key(&self.map, offset, key) {
+                if let Some(record) = Record::of_key(&self.map, offset, key, self.seed) {
                     lookup.record = Some(record);
                     lookup.slot = Some(slot);
                     lookup.slot_damaged = false;

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
+use crate::engine;
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
+use crate::spec::{Context, Spec};
 use crate::store::{Change, FilterChange, Store, conformance};
 
 use crate::sys::{fork, fuel};
@@ -339,19 +341,20 @@ fn a_full_disk_loses_nothing() {
 fn growth_that_must_wait_for_disk_waits() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
-    let keys = |spool: &Spool| {
-        let hashing = spool.database.hashing.clone();
-        (0u32..).filter(move |n| hashing.place(&n.to_le_bytes()).shard == 7)
-    };
+    // Texts that name no period, so that the rebuild forgets none.
+    let hashing = spool.database.hashing.clone();
+    let keys = (0u32..)
+        .map(|n| format!("key {n}").into_bytes())
+        .filter(|key| hashing.place(key).shard == 7);
     // Disk for records, but not for an index: a rebuild needs more at once.
-    let keys: Vec<_> = keys(&spool).take(600).collect();
+    let keys: Vec<_> = keys.take(600).collect();
     let mut failed = None;
-    for (i, n) in keys.iter().enumerate() {
+    for (i, key) in keys.iter().enumerate() {
         if i > 300 {
             fuel::give_disk(Some(20_000));
         }
         if let Err(error) =
-            spool.update(&n.to_le_bytes(), None, |_, _| ((), Some(change(*n, FilterChange::Keep))))
+            spool.update(key, None, |_, _| ((), Some(change(1, FilterChange::Keep))))
         {
             assert!(error.to_string().contains("/07.new"), "{error}");
             failed = Some(i);
@@ -361,7 +364,46 @@ fn growth_that_must_wait_for_disk_waits() {
     // 4/5 of 496 entries would be 396; the index is used to its very end.
     assert_eq!(failed, Some(496));
     fuel::give_disk(None);
-    keys.iter().skip(496).for_each(|n| bump(&mut spool, &n.to_le_bytes()));
+    keys.iter().skip(496).for_each(|key| bump(&mut spool, key));
     assert_eq!(spool.sizes().unwrap().records, 600);
     assert_eq!(spool.verify().unwrap().problems().count(), 0);
+}
+
+#[test]
+fn a_clock_that_was_set_back_goes_on_from_there() {
+    const BEGIN: i64 = 1_700_000_000;
+    const DAY: i64 = 86_400;
+    let folder = tempfile::tempdir().unwrap();
+    let spec = Spec::parse(b"2.5 / 1h / per_addr / strict / unique=$x / key").unwrap();
+    let mut request = spec.request(&Context::outside()).unwrap();
+    let mut decide = |event: &str, seconds: i64| {
+        // Each check is another process's.
+        let mut spool = open(folder.path());
+        request.unique = Some(event.as_bytes().to_vec());
+        let at = Timestamp { seconds, micros: 999_999 };
+        let decision = engine::decide(&mut spool, &request, || at).unwrap();
+        let (kept, since) = spool
+            .peek(&request.key, None, |r, _| r.map(|r| (r.average, r.over_since)))
+            .unwrap()
+            .unwrap();
+        assert_eq!((kept.at, kept.rate), (at, decision.rate));
+        assert_eq!(since != 0, decision.over);
+        (decision.rate.round(), since)
+    };
+    let since = u32::try_from(BEGIN + 2).unwrap();
+    assert_eq!(decide("a", BEGIN), (1.0, 0));
+    assert_eq!(decide("b", BEGIN + 1), (2.0, 0));
+    assert_eq!(decide("c", BEGIN + 2), (3.0, since));
+    // As an event at the same moment: nothing decays, all that was seen still
+    // is, and it has been over since then, though that is to come again.
+    assert_eq!(decide("d", BEGIN - DAY), (4.0, since));
+    assert_eq!(decide("a", BEGIN - DAY), (4.0, since));
+    // From there on it decays as ever, long before the old time is reached.
+    assert_eq!(decide("e", BEGIN - DAY + 7200), (1.0, 0));
+    // The filter lives until a period after it was begun.
+    assert_eq!(decide("a", BEGIN - DAY / 2), (0.0, 0));
+    assert_eq!(decide("a", BEGIN + 3600), (0.0, 0));
+    assert_eq!(decide("a", BEGIN + 3601), (1.0, 0));
+    // Before 1970 as well.
+    assert_eq!(decide("f", -5), (2.0, 0));
 }
