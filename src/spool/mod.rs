@@ -9,12 +9,14 @@ mod change;
 #[cfg(test)]
 mod damage_tests;
 mod database;
+mod directory;
 mod error;
 mod forget;
 mod format;
 #[cfg(test)]
 mod format_tests;
 mod hashing;
+mod identity;
 mod iterate;
 #[cfg(test)]
 mod kill_tests;

@@ -1,5 +1,7 @@
-//! What the tests with several processes share.
+//! What the tests of the spool database share.
 #![allow(dead_code)] // each test uses some of it
+
+pub(crate) mod records;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

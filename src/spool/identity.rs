@@ -1,0 +1,121 @@
+//! The file that says what database this is: its key, settled once among all
+//! processes, and had back from the shards where it was lost.
+
+use std::ffi::CStr;
+use std::io::Write;
+
+use rand::TryRng;
+use rand::rngs::SysRng;
+
+use crate::sys::files::{self, Access};
+
+use super::SpoolError;
+use super::database::{Database, shard_name};
+use super::format::{
+    DATABASE_BYTES, DATABASE_MAGIC, Fault, HEADER_CRC, Header, Identity, SHARDS, VERSION,
+};
+
+/// The file that holds the key.
+pub(super) const DATABASE: &CStr = c"database";
+/// That file while it is being written.
+const DATABASE_NEW: &CStr = c"database.new";
+
+impl Database {
+    /// Reads the file `database`; one that is not there counts as damaged.
+    pub(super) fn read_identity(&self) -> Result<Result<Identity, Fault>, SpoolError> {
+        let Some((file, _)) = self.open_for(Access::Read, DATABASE)? else {
+            return Ok(Err(Fault::Damaged));
+        };
+        let mut bytes = [0; DATABASE_BYTES];
+        let length = files::read_start(&file, &mut bytes)
+            .map_err(SpoolError::io("read", &self.path_of(DATABASE)))?;
+        Ok(Identity::decode(bytes.get(..length).unwrap_or(&[])))
+    }
+
+    /// Finds the key where the file `database` does not tell it, and writes
+    /// that file again.
+    pub(super) fn settle_identity(&mut self) -> Result<[u8; 16], SpoolError> {
+        if !self.writable {
+            let absent = || SpoolError::Absent { path: self.path.clone() };
+            return self.key_of_shards()?.ok_or_else(absent);
+        }
+        let (key, incident) = {
+            let _guard = self.lock_directory()?;
+            match self.read_identity()? {
+                Ok(identity) => return Ok(identity.key),
+                Err(Fault::Version(found)) => return Err(self.version(DATABASE, found)),
+                Err(Fault::Damaged) => {}
+            }
+            let present = match files::facts_at(&self.directory, DATABASE) {
+                Ok(facts) => {
+                    self.regular(DATABASE, &facts)?;
+                    true
+                }
+                Err(_) => false,
+            };
+            let found = self.key_of_shards()?;
+            let key = match found {
+                Some(key) => key,
+                None => random_key()?,
+            };
+            let aside = if present { Some(self.keep_damaged(DATABASE)?) } else { None };
+            self.write_identity(key)?;
+            let path = self.path_of(DATABASE);
+            let incident = match (&aside, found) {
+                (None, None) => None,
+                (None, Some(_)) => {
+                    Some(format!("{} was lost and has been rebuilt", path.display()))
+                }
+                (Some(aside), _) => Some(format!(
+                    "{} was damaged and has been {}; the damaged one is kept as {}",
+                    path.display(),
+                    if found.is_some() { "rebuilt" } else { "begun anew" },
+                    aside.to_string_lossy()
+                )),
+            };
+            (key, incident)
+        };
+        if let Some(incident) = incident {
+            self.report(incident);
+        }
+        Ok(key)
+    }
+
+    /// Writes the file `database`, all or nothing.
+    fn write_identity(&self, key: [u8; 16]) -> Result<(), SpoolError> {
+        let identity =
+            Identity { magic: DATABASE_MAGIC, version: VERSION, shards: SHARDS as u32, key };
+        let mut file = self.create_file(DATABASE_NEW)?;
+        let written = file
+            .write_all(&identity.encode())
+            .and_then(|()| file.sync_data())
+            .and_then(|()| files::rename_at(&self.directory, DATABASE_NEW, DATABASE));
+        written.map_err(SpoolError::io("write", &self.path_of(DATABASE)))
+    }
+
+    /// The key that a sound shard's header repeats, where there is one. A shard
+    /// that cannot be opened is an error: it may be the one that tells.
+    fn key_of_shards(&self) -> Result<Option<[u8; 16]>, SpoolError> {
+        for number in 0..=u8::MAX {
+            let name = shard_name(number);
+            let mut bytes = [0; HEADER_CRC + 4];
+            let Some((file, _)) = self.open_for(Access::Read, &name)? else { continue };
+            let header = files::read_start(&file, &mut bytes)
+                .map_or(Err(Fault::Damaged), |_| Header::decode(&bytes));
+            match header {
+                Ok(header) if header.shard == u32::from(number) => return Ok(Some(header.key)),
+                // A new key would be the wrong one.
+                Err(Fault::Version(found)) => return Err(self.version(&name, found)),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// 16 bytes that nobody can guess.
+fn random_key() -> Result<[u8; 16], SpoolError> {
+    let mut key = [0; 16];
+    SysRng.try_fill_bytes(&mut key).map_err(|source| SpoolError::Random { source })?;
+    Ok(key)
+}
