@@ -79,8 +79,6 @@ pub(super) struct Session {
     /// The process that the answers in memory are of.
     process: u32,
     spool: Option<Spool>,
-    /// How many damaged records of it the log has been told of.
-    damaged: u64,
 }
 
 // SAFETY: what it counts references to never leaves it, so the counts are only
@@ -106,7 +104,6 @@ impl Session {
             recipient: None,
             process: fork::process(),
             spool: None,
-            damaged: 0,
             host,
         }
     }
@@ -213,15 +210,6 @@ impl Session {
         let Some(spool) = &mut self.spool else { return };
         for incident in spool.take_incidents() {
             self.host.log(&format!("exirate: {incident}"));
-        }
-        if self.damaged != spool.damaged() {
-            let new = spool.damaged() - self.damaged;
-            self.damaged = spool.damaged();
-            self.host.log(&format!(
-                "exirate: dropped {new} damaged record(s) in {}; what they remembered is counted \
-                 anew",
-                spool.directory().display()
-            ));
         }
     }
 

@@ -72,6 +72,8 @@ pub struct Spool {
     shards: Vec<Option<Box<Shard>>>,
     process: u32,
     damaged: u64,
+    /// How many of them [`Spool::take_incidents`] has told of.
+    told: u64,
 }
 
 impl Spool {
@@ -95,7 +97,7 @@ impl Spool {
 
     fn new(database: Database) -> Self {
         let shards = std::iter::repeat_with(|| None).take(SHARDS).collect();
-        Self { database, shards, process: fork::process(), damaged: 0 }
+        Self { database, shards, process: fork::process(), damaged: 0, told: 0 }
     }
 
     /// The database's directory.
@@ -111,9 +113,18 @@ impl Spool {
     }
 
     /// Takes what the administrator should know of: damage that was found, and
-    /// what was done about it. One sentence each, at most 16.
+    /// what was done about it. One sentence each, at most 17.
     pub fn take_incidents(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.database.incidents)
+        let mut incidents = std::mem::take(&mut self.database.incidents);
+        let new = self.damaged - self.told;
+        if new > 0 {
+            self.told = self.damaged;
+            incidents.push(format!(
+                "dropped {new} damaged record(s) in {}; what they remembered is counted anew",
+                self.directory().display()
+            ));
+        }
+        incidents
     }
 
     /// Looks at what is remembered of `key`, changing nothing: as
@@ -127,7 +138,6 @@ impl Spool {
         event: Option<&[u8]>,
         look: impl FnOnce(Option<Remembered<'_>>, Option<Event>) -> T,
     ) -> Result<T, SpoolError> {
-        self.after_fork()?;
         let place = self.database.hashing.place(key);
         let event = event.map(|text| self.database.hashing.event(text));
         let mut look = Some(look);
