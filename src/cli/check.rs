@@ -13,7 +13,7 @@ use crate::engine::{self, Decision};
 use crate::rate::{Timestamp, bloom};
 use crate::spec::{Context, Request, Spec, Update};
 use crate::spool::{Options, Spool, SpoolError};
-use crate::store::{Change, Remembered, Store};
+use crate::store::{Change, Memory, Remembered, Store};
 use crate::sys::clock;
 
 /// Asks what Exim would answer, and counts it as Exim would
@@ -174,16 +174,19 @@ fn decide(dir: &Path, request: &Request) -> Result<Decision, Failure> {
 
 /// Decides as Exim would, and remembers nothing.
 fn look(dir: &Path, request: &Request) -> Result<Decision, Failure> {
-    let spool = match Spool::open_existing(dir, Options::default()) {
-        Ok(spool) => Some(spool),
-        Err(SpoolError::Absent { .. }) => None,
-        Err(error) => return Err(unusable(error)),
-    };
-    engine::decide(&mut ReadOnly(spool), request, now).map_err(unusable)
+    match Spool::open_existing(dir, Options::default()) {
+        Ok(spool) => engine::decide(&mut ReadOnly(spool), request, now).map_err(unusable),
+        // Where nothing is remembered, an empty store answers the same.
+        Err(SpoolError::Absent { .. }) => {
+            let Ok(decision) = engine::decide(&mut Memory::new(), request, now);
+            Ok(decision)
+        }
+        Err(error) => Err(unusable(error)),
+    }
 }
 
-/// A store that forgets what it is told; without a database, an empty one.
-struct ReadOnly(Option<Spool>);
+/// A store that forgets what it is told.
+struct ReadOnly(Spool);
 
 impl Store for ReadOnly {
     type Error = SpoolError;
@@ -194,11 +197,7 @@ impl Store for ReadOnly {
         event: Option<&[u8]>,
         decide: impl FnOnce(Option<Remembered<'_>>, Option<bloom::Event>) -> (T, Option<Change>),
     ) -> Result<T, SpoolError> {
-        match &mut self.0 {
-            Some(spool) => spool.peek(key, event, |remembered, event| decide(remembered, event).0),
-            // No filter is there to ask, so any hash will do.
-            None => Ok(decide(None, event.map(|_| bloom::Event(0))).0),
-        }
+        self.0.peek(key, event, |remembered, event| decide(remembered, event).0)
     }
 }
 
