@@ -66,7 +66,7 @@ impl Marks {
 
     /// Takes note that the event has happened, or may have: no mark stands.
     pub(super) fn renew(&mut self) {
-        self.current = (self.current + 1) % BLANKS.len();
+        self.current = self.current.wrapping_add(1);
     }
 
     /// Marks every variable that is unset.

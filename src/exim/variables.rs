@@ -167,8 +167,7 @@ impl<'a> Source<'a> {
     }
 
     fn number(&self, symbol: &CStr, expansion: &'static CStr) -> Number {
-        let address = self.symbol(symbol).or_else(|| self.tabled(expansion, c"$message_linecount"));
-        Number { address, expansion }
+        Number { address: self.address(symbol, expansion, c"$message_linecount"), expansion }
     }
 
     /// Stock builds export a few of them too, but looking up a symbol that is

@@ -110,19 +110,18 @@ pub fn events(fill: f64, bytes: usize) -> f64 {
     events.max(0.0)
 }
 
-/// The chance that a new event is taken for one seen before by a filter whose
-/// `fill` is given.
-#[must_use]
-pub fn false_positive(fill: f64) -> f64 {
-    fill.powi(PROBES as i32)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rate::Timestamp;
     use quickcheck::quickcheck;
     use std::hash::Hasher;
+
+    /// The chance that a new event is taken for one seen before by a filter whose
+    /// `fill` is given.
+    fn false_positive(fill: f64) -> f64 {
+        fill.powi(PROBES as i32)
+    }
 
     /// As real stores hash: keyed SipHash of 128 bits.
     fn event(number: u64) -> Event {

@@ -13,12 +13,6 @@ pub trait Surroundings {
     fn context(&self, place: Place) -> Context<'_>;
 }
 
-impl Surroundings for Context<'_> {
-    fn context(&self, place: Place) -> Context<'_> {
-        Context { place, ..*self }
-    }
-}
-
 /// Remembers the specs that come again and again: the lines of an ACL are
 /// expanded for every recipient, and mostly to the same texts.
 #[derive(Default)]
@@ -33,7 +27,8 @@ pub struct Memo {
 struct Slot {
     text: Vec<u8>,
     spec: Option<Rc<Spec<'static>>>,
-    /// What it asks for at one place, where that depends on nothing else.
+    /// What it asks for at one place, where that depends on nothing else but
+    /// the recipient.
     request: Option<(Place, Rc<Request>)>,
 }
 
@@ -124,6 +119,12 @@ impl Memo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Surroundings for Context<'_> {
+        fn context(&self, place: Place) -> Context<'_> {
+            Context { place, ..*self }
+        }
+    }
 
     #[test]
     fn what_is_remembered_is_what_would_be_read() {
