@@ -6,10 +6,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::check::now;
-use super::filed::Filed;
 use super::{Common, Failure, Outcome, complain, json, spool_dir, text};
 use crate::rate::{Average, Timestamp, bloom};
-use crate::spec::period_seconds;
+use crate::spec::Filed;
 use crate::spool::{Entry, Options, Spool, SpoolError};
 
 /// Lists every key: its rate now, and what led to it
@@ -118,7 +117,7 @@ fn rows(spool: &mut Spool) -> Result<(Vec<Row>, usize), Failure> {
 impl Row {
     fn of(entry: &Entry, now: Timestamp) -> Self {
         let filed = Filed::parse(&entry.key);
-        let period = filed.and_then(|filed| period_seconds(filed.period));
+        let period = filed.and_then(|filed| filed.period_seconds());
         let key = filed.map_or(&*entry.key, |filed| filed.key);
         let Average { at, rate } = entry.average;
         let decayed = period.map_or(rate, |period| entry.average.next(now, period, 0.0).rate);

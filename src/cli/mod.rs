@@ -8,7 +8,6 @@
 //! error, which standard error explains.
 
 mod check;
-mod filed;
 mod list;
 mod spool_dir;
 mod text;

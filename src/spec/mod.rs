@@ -11,6 +11,7 @@
 
 mod doubt;
 mod error;
+mod filed;
 mod interval;
 mod list;
 mod memo;
@@ -20,6 +21,7 @@ mod word;
 
 pub use doubt::Doubt;
 pub use error::{Fault, SpecError, Variable};
+pub use filed::Filed;
 pub use memo::{Known, Memo, Surroundings};
 pub use request::{Context, Mode, Place, Request, Scope, Update};
 
@@ -305,14 +307,6 @@ impl<'a> Spec<'a> {
     fn error(&self, fault: Fault) -> SpecError {
         SpecError::from_period(fault, &self.limit_text, Some(&self.period_text))
     }
-}
-
-/// The seconds of a period as written in a spec: an interval such as `1d12h`
-/// or a bare number of seconds, greater than zero; nothing where it is neither
-/// or too long.
-#[must_use]
-pub fn period_seconds(text: &[u8]) -> Option<f64> {
-    interval::seconds(text).ok()
 }
 
 /// `item` without its first `length` bytes.

@@ -297,8 +297,8 @@ fn errors_tell_what_the_variables_hold() {
 fn the_period_can_be_read_back_from_a_key() {
     let Request { key, period, .. } = ask("1 / 1d12h / per_cmd / a//b", Place::Rcpt);
     let written = key.split(|&b| b == b'/').next().unwrap();
-    assert_eq!(super::period_seconds(written), Some(period));
-    assert_eq!(super::period_seconds(b"1y"), None);
+    assert_eq!(super::interval::seconds(written), Ok(period));
+    assert!(super::interval::seconds(b"1y").is_err());
 }
 
 #[test]

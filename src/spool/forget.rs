@@ -1,7 +1,7 @@
 //! Which records may go, because remembering them could change no answer.
 
 use crate::rate::{self, Average, Timestamp};
-use crate::spec;
+use crate::spec::Filed;
 
 /// Whether the record of `key` may be forgotten at `now`; its filter was begun
 /// in second `epoch`, where it has one.
@@ -16,8 +16,7 @@ pub(super) fn forgettable(
     epoch: Option<i64>,
     now: Timestamp,
 ) -> bool {
-    // The stored key text is `p/mode/…`.
-    let period = key.split(|&byte| byte == b'/').next().and_then(spec::period_seconds);
+    let period = Filed::parse(key).and_then(|filed| filed.period_seconds());
     period.is_some_and(|period| rate::forgettable(average, limit, epoch, period, 0.0, now))
 }
 
@@ -35,7 +34,7 @@ mod tests {
         assert!(forgettable("10s/per_mail/x", 1000 + 400));
         assert!(!forgettable("20/per_mail/x", 1000 + 400));
         assert!(forgettable("20/per_mail/x", 1000 + 800));
-        for no_period in ["", "/x", "h/x", "0/x", "1y/x", "key"] {
+        for no_period in ["", "/x", "h/m/x", "0/m/x", "1y/m/x", "1h/x", "key"] {
             assert!(!forgettable(no_period, 1_000_000), "{no_period}");
         }
     }

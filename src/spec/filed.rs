@@ -1,24 +1,28 @@
 //! A stored key taken apart again: `p/mode/[unique/]key`.
 
-/// The parts of a stored key, as far as it has them.
+use super::interval;
+
+/// The parts of a stored key: what [`super::Request::key`] was put together
+/// from.
 ///
 /// `per_addr` is filed as `per_rcpt/unique`, `per_byte` as `per_mail`, so the
 /// mode is what a key is filed under and not always what a line said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Filed<'a> {
+pub struct Filed<'a> {
     /// The period as the administrator wrote it: `1h`.
-    pub(super) period: &'a [u8],
+    pub period: &'a [u8],
     /// `per_mail`, `per_rcpt`, ...; `per_addr` where recipients are unique.
-    pub(super) mode: &'a [u8],
+    pub mode: &'a [u8],
     /// Whether unique events are counted.
-    pub(super) unique: bool,
+    pub unique: bool,
     /// What the administrator calls the key.
-    pub(super) key: &'a [u8],
+    pub key: &'a [u8],
 }
 
 impl<'a> Filed<'a> {
     /// Takes `stored` apart; `None` where it has no such parts.
-    pub(super) fn parse(stored: &'a [u8]) -> Option<Self> {
+    #[must_use]
+    pub fn parse(stored: &'a [u8]) -> Option<Self> {
         let (period, rest) = split_once(stored)?;
         let (mode, rest) = split_once(rest)?;
         // A key that itself begins with `unique/` looks the same: the text
@@ -29,6 +33,20 @@ impl<'a> Filed<'a> {
         };
         let mode = if unique && mode == b"per_rcpt" { b"per_addr" } else { mode };
         Some(Self { period, mode, unique, key })
+    }
+
+    /// The period in seconds; `None` where it is none.
+    #[must_use]
+    pub fn period_seconds(&self) -> Option<f64> {
+        interval::seconds(self.period).ok()
+    }
+
+    /// Everything before the key: `1h/per_rcpt/unique/`. Two keys with the
+    /// same one were most likely made by the same line.
+    #[must_use]
+    pub fn prefix_of(stored: &'a [u8]) -> &'a [u8] {
+        let key = Self::parse(stored).map_or(0, |filed| filed.key.len());
+        stored.get(..stored.len() - key).unwrap_or_default()
     }
 }
 
@@ -52,6 +70,19 @@ mod tests {
         let filed = Filed::parse(b"1d/per_mail/unique/x").unwrap();
         assert_eq!((filed.mode, filed.unique), (&b"per_mail"[..], true));
         assert_eq!(Filed::parse(b"1d/per_conn/").unwrap().key, b"");
+    }
+
+    #[test]
+    fn a_stored_key_tells_its_period_and_its_line() {
+        let period = |stored| Filed::parse(stored).unwrap().period_seconds();
+        assert_eq!(period(b"1h/per_rcpt/alice"), Some(3600.0));
+        assert_eq!(period(b"90/per_mail/x"), Some(90.0));
+        for no_period in [&b"h/per_mail/x"[..], b"0/per_mail/x", b"1y/per_mail/x", b"//"] {
+            assert_eq!(period(no_period), None, "{no_period:?}");
+        }
+        assert_eq!(Filed::prefix_of(b"1h/per_rcpt/unique/a/b"), b"1h/per_rcpt/unique/");
+        assert_eq!(Filed::prefix_of(b"1h/per_rcpt/a/b"), b"1h/per_rcpt/");
+        assert_eq!(Filed::prefix_of(b"nothing of ours"), b"nothing of ours");
     }
 
     #[test]
