@@ -135,12 +135,15 @@ impl Row {
             last_seen: text::iso(at),
             over_since: (entry.over_since != 0)
                 .then(|| text::iso(Timestamp { seconds: i64::from(entry.over_since), micros: 0 })),
-            filter: entry.filter.as_ref().map(|filter| Filter {
-                bytes: filter.bytes,
-                fill: filter.fill,
-                events: bloom::events(filter.fill, filter.bytes),
-                since: text::iso(Timestamp { seconds: filter.epoch, micros: 0 }),
-                expired: period.is_some_and(|p| bloom::expired(filter.epoch, now, p)),
+            filter: entry.filter.as_ref().map(|filter| {
+                let fill = bloom::fill(&filter.bits);
+                Filter {
+                    bytes: filter.bits.len(),
+                    fill,
+                    events: bloom::events(fill, filter.bits.len()),
+                    since: text::iso(Timestamp { seconds: filter.epoch, micros: 0 }),
+                    expired: period.is_some_and(|p| bloom::expired(filter.epoch, now, p)),
+                }
             }),
             human: Human { key: text::printable(key), age: text::age(at, now) },
         }

@@ -1,6 +1,7 @@
 //! All records, for those who look at the whole database.
 
-use crate::rate::{Average, bloom};
+use crate::rate::Average;
+use crate::store::Remembered;
 use crate::sys::files;
 use crate::sys::lock::Kind;
 use crate::sys::mapping::Mapping;
@@ -11,10 +12,11 @@ use super::record::Record;
 use super::shard::{Body, Shard};
 use super::{Spool, SpoolError};
 
-/// One record, as [`Spool::for_each`] shows it.
+/// Everything that is remembered of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The stored key text: `p/mode/[unique/]key`.
+    /// The stored key text: `p/mode/[unique/]key`; [`crate::spec::Filed`] takes
+    /// it apart.
     pub key: Vec<u8>,
     /// The moving average as it was written last.
     pub average: Average,
@@ -26,15 +28,28 @@ pub struct Entry {
     pub filter: Option<FilterEntry>,
 }
 
-/// What there is to say of a record's Bloom filter.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A record's Bloom filter.
+#[derive(Clone, Debug, PartialEq)]
 pub struct FilterEntry {
     /// The second (since 1970) in which it was begun.
     pub epoch: i64,
-    /// Its size in bytes.
-    pub bytes: usize,
-    /// Which part of its bits is set, 0 to 1: see [`bloom::fill`].
-    pub fill: f64,
+    /// Its bits. Which of them stand for an event depends on the database's
+    /// key.
+    pub bits: Vec<u8>,
+}
+
+impl Entry {
+    fn of(key: &[u8], remembered: Remembered<'_>) -> Self {
+        Self {
+            key: key.to_vec(),
+            average: remembered.average,
+            limit: remembered.limit,
+            over_since: remembered.over_since,
+            filter: remembered
+                .filter
+                .map(|filter| FilterEntry { epoch: filter.epoch, bits: filter.bits.to_vec() }),
+        }
+    }
 }
 
 /// What [`Spool::for_each`] could not show.
@@ -84,6 +99,14 @@ impl Spool {
         }
         self.damaged += left_out.damaged;
         Ok(left_out)
+    }
+
+    /// Everything that is remembered of `key`, a stored key text.
+    ///
+    /// # Errors
+    /// The database could not be used.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Entry>, SpoolError> {
+        self.peek(key, None, |remembered, _| remembered.map(|r| Entry::of(key, r)))
     }
 
     /// How large the database is.
@@ -156,17 +179,7 @@ fn entries(body: &Body) -> Vec<Option<Entry>> {
     let entry = |offset| {
         let record = Record::read(&body.map, offset, body.seed)?;
         let remembered = record.remembered(&body.map, body.seed)?;
-        Some(Entry {
-            key: record.key(&body.map)?.to_vec(),
-            average: remembered.average,
-            limit: remembered.limit,
-            over_since: remembered.over_since,
-            filter: remembered.filter.map(|filter| FilterEntry {
-                epoch: filter.epoch,
-                bytes: filter.bits.len(),
-                fill: bloom::fill(filter.bits),
-            }),
-        })
+        Some(Entry::of(record.key(&body.map)?, remembered))
     };
     body.occupied().map(entry).collect()
 }
