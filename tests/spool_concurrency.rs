@@ -137,7 +137,7 @@ fn racing_creators_agree() {
         run_all(folder.path(), "create");
         // All have counted in the same files, under the same key.
         let mut spool = open(folder.path());
-        assert_eq!(spool.sizes().unwrap().records, 40);
+        assert_eq!(spool.stats().unwrap().records, 40);
         spool.for_each(|entry| assert_eq!(entry.average.rate, after(PROCESSES))).unwrap();
         let names: Vec<_> = std::fs::read_dir(folder.path().join("exirate"))
             .unwrap()

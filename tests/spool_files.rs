@@ -94,7 +94,7 @@ fn a_damaged_shard_of_ours_sends_those_who_have_it_open_to_the_new_one() {
     }
     // At once, and not in the next second.
     (0..KEYS).for_each(|n| write(&mut old, n));
-    assert_eq!(old.sizes().unwrap().records, u64::from(KEYS));
+    assert_eq!(old.stats().unwrap().records, u64::from(KEYS));
     drop(spool);
     assert_eq!(use_all(folder.path()), 0);
 }
@@ -188,7 +188,7 @@ fn modes_are_right_and_reading_makes_nothing() {
     let refused = reader.update(b"key", None, |_, _| ((), None)).unwrap_err();
     assert!(matches!(refused, SpoolError::ReadOnly { .. }));
     // A database open for writing makes no shards to look at them, either.
-    assert_eq!(spool.sizes().unwrap().records, 1);
+    assert_eq!(spool.stats().unwrap().records, 1);
     assert_eq!(files(folder.path(), "").len(), 2);
 }
 

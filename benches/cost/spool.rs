@@ -6,7 +6,7 @@ use std::time::Instant;
 use exirate::engine;
 use exirate::rate::Timestamp;
 use exirate::spec::{Context, Request, Spec};
-use exirate::spool::{Options, Sizes, Spool};
+use exirate::spool::{Options, Spool, Stats};
 use exirate::sys::clock;
 
 use crate::Effort;
@@ -21,7 +21,7 @@ struct Measured {
     hot_parsed: f64,
     random: f64,
     opened: f64,
-    sizes: Sizes,
+    sizes: Stats,
     key_bytes: f64,
 }
 
@@ -84,7 +84,7 @@ fn measure(keys: usize, effort: Effort) -> Measured {
     let hot_parsed = rounds_of(effort.short_rounds, || {
         (0..ROUND).for_each(|_| decide(&mut spool, &parse(&text)));
     });
-    let sizes = spool.sizes().unwrap();
+    let sizes = spool.stats().unwrap();
     drop(spool);
 
     let opened = (0..effort.processes).map(|_| {

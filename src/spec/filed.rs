@@ -41,11 +41,12 @@ impl<'a> Filed<'a> {
         interval::seconds(self.period).ok()
     }
 
-    /// Everything before the key: `1h/per_rcpt/unique/`. Two keys with the
-    /// same one were most likely made by the same line.
+    /// Everything before the key: `1h/per_rcpt/unique/`; nothing where there
+    /// is no such thing. Two keys with the same one were most likely made by
+    /// the same line.
     #[must_use]
     pub fn prefix_of(stored: &'a [u8]) -> &'a [u8] {
-        let key = Self::parse(stored).map_or(0, |filed| filed.key.len());
+        let key = Self::parse(stored).map_or(stored.len(), |filed| filed.key.len());
         stored.get(..stored.len() - key).unwrap_or_default()
     }
 }
@@ -82,7 +83,7 @@ mod tests {
         }
         assert_eq!(Filed::prefix_of(b"1h/per_rcpt/unique/a/b"), b"1h/per_rcpt/unique/");
         assert_eq!(Filed::prefix_of(b"1h/per_rcpt/a/b"), b"1h/per_rcpt/");
-        assert_eq!(Filed::prefix_of(b"nothing of ours"), b"nothing of ours");
+        assert_eq!(Filed::prefix_of(b"nothing of ours"), b"");
     }
 
     #[test]

@@ -3,15 +3,16 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 
+use crate::rate::bloom::MAX_BYTES;
 use crate::store::{Change, FilterChange};
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
 
 use super::SpoolError;
 use super::database::{Database, shard_name};
-use super::format::{BUSY, DEAD, FLAGS, HEAP_END, LIVE, SHARD_BYTES_MAX};
+use super::format::{BUSY, DEAD, DROPPED, FLAGS, HEAP_END, LIVE, SHARD_BYTES_MAX};
 use super::hashing::Place;
-use super::record::{Record, record_bytes};
+use super::record::{Fill, Record, record_bytes};
 use super::shard::{Body, Lookup, PAGE};
 
 impl Body {
@@ -26,7 +27,6 @@ impl Body {
         lookup: &Lookup,
         change: &Change,
     ) -> Result<(), Failure> {
-        let lost = || Failure::Io(ErrorKind::UnexpectedEof.into());
         match (lookup.record, change.filter) {
             (Some(record), FilterChange::Renew { bytes, epoch, event })
                 if record.filter_bytes == Some(bytes) =>
@@ -36,21 +36,25 @@ impl Body {
                     record.void_filter(map)?;
                     record.clear_filter(map)?;
                     record.write_state(map, change, 0)?;
-                    record.begin_filter(map, seed, epoch, event)
+                    record.begin_filter(map, seed, epoch, Fill::Event(event))
                 };
-                renew().ok_or_else(lost)
+                renew().ok_or_else(Failure::lost)
             }
-            (_, FilterChange::Renew { .. }) | (None, _) => {
-                self.append(file, place, key, lookup, change)
+            (_, FilterChange::Renew { bytes, epoch, event }) => {
+                let bytes = bytes.min(MAX_BYTES);
+                let filter = NewFilter { bytes, epoch, fill: Fill::Event(event) };
+                self.append(file, place, key, lookup, change, Some(filter))
             }
+            (None, _) => self.append(file, place, key, lookup, change, None),
             (Some(record), filter) => {
                 if record.current.is_none() {
                     // Both states were damaged, so the filter is not trusted.
                     let _ = record.void_filter(&mut self.map);
+                    let _ = self.count(DROPPED);
                 }
-                record.write_state(&mut self.map, change, 0).ok_or_else(lost)?;
+                record.write_state(&mut self.map, change, 0).ok_or_else(Failure::lost)?;
                 if let FilterChange::Insert(event) = filter {
-                    record.insert(&mut self.map, self.seed, event).ok_or_else(lost)?;
+                    record.insert(&mut self.map, self.seed, event).ok_or_else(Failure::lost)?;
                 }
                 Ok(())
             }
@@ -58,22 +62,16 @@ impl Body {
     }
 
     /// Adds a record, built in full before the index points at it.
-    fn append(
+    pub(super) fn append(
         &mut self,
         file: &File,
         place: Place,
         key: &[u8],
         lookup: &Lookup,
         change: &Change,
+        filter: Option<NewFilter<'_>>,
     ) -> Result<(), Failure> {
-        let lost = || Failure::Io(ErrorKind::UnexpectedEof.into());
-        let filter = match change.filter {
-            FilterChange::Renew { bytes, epoch, event } => {
-                Some((bytes.min(crate::rate::bloom::MAX_BYTES), epoch, event))
-            }
-            FilterChange::Keep | FilterChange::Insert(_) => None,
-        };
-        let filter_bytes = filter.map(|(bytes, ..)| bytes);
+        let filter_bytes = filter.map(|filter| filter.bytes);
         let (start, slot) = self.heap_end().zip(lookup.slot).ok_or(Failure::Full)?;
         let bytes = record_bytes(key.len(), filter_bytes);
         let end = start.checked_add(bytes).ok_or(Failure::Full)?;
@@ -92,8 +90,8 @@ impl Body {
             self.map.set_half(FLAGS, self.flags() | BUSY)?;
             let record = Record::write_new(&mut self.map, start, self.seed, key, filter_bytes)?;
             record.write_state(&mut self.map, change, base)?;
-            if let Some((_, epoch, event)) = filter {
-                record.begin_filter(&mut self.map, self.seed, epoch, event)?;
+            if let Some(NewFilter { epoch, fill, .. }) = filter {
+                record.begin_filter(&mut self.map, self.seed, epoch, fill)?;
             }
             self.set_sealed(HEAP_END, end as u64)?;
             self.set_entry(slot, place.tag, start)?;
@@ -101,13 +99,14 @@ impl Body {
                 Some(old) => self.set_sealed(DEAD, dead + old.bytes as u64)?,
                 None => self.set_sealed(LIVE, live + 1)?,
             }
-            // In the place of a damaged record, the counts are not known.
-            if !lookup.slot_damaged {
-                self.map.set_half(FLAGS, self.flags() & !BUSY)?;
+            if lookup.slot_damaged {
+                // In the place of a damaged record, the counts are not known.
+                self.count(DROPPED)
+            } else {
+                self.map.set_half(FLAGS, self.flags() & !BUSY)
             }
-            Some(())
         };
-        add().ok_or_else(lost)
+        add().ok_or_else(Failure::lost)
     }
 
     /// Makes the file at least `end` bytes long, with real disk behind it, and
@@ -117,7 +116,8 @@ impl Body {
         let size = files::facts(file)?.size;
         if size < end as u64 {
             let step = (self.map.len() / 8).max(PAGE);
-            let wanted = end.max(self.map.len() + step).next_multiple_of(PAGE) as u64;
+            let ahead = (self.map.len() + step).min(self.share);
+            let wanted = end.max(ahead).next_multiple_of(PAGE) as u64;
             let least = end.next_multiple_of(PAGE) as u64;
             match files::reserve(file, size, wanted - size) {
                 Err(error) if error.kind() == ErrorKind::StorageFull && least < wanted => {
@@ -135,6 +135,15 @@ impl Body {
     }
 }
 
+/// The filter of a new record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewFilter<'a> {
+    pub(super) bytes: usize,
+    /// The second in which it began.
+    pub(super) epoch: i64,
+    pub(super) fill: Fill<'a>,
+}
+
 /// Why a record could not be added.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -144,6 +153,11 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// The mapping does not reach where it was found to reach before.
+    pub(super) fn lost() -> Self {
+        Self::Io(ErrorKind::UnexpectedEof.into())
+    }
+
     /// The error, for the shard's file.
     pub(super) fn into_error(self, database: &Database, number: u8) -> SpoolError {
         let path = database.path_of(&shard_name(number));

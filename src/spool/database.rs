@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Guard, Kind};
 
+use super::bound::MAX_BYTES_DEFAULT;
 use super::directory::{check_directory, make_directory};
-use super::format::{Fault, VERSION};
+use super::format::{Fault, Identity, VERSION};
 use super::hashing::Hashing;
 use super::identity::DATABASE;
 use super::{Options, SpoolError};
@@ -37,6 +38,8 @@ pub(super) struct Database {
     pub(super) writable: bool,
     pub(super) options: Options,
     pub(super) hashing: Hashing,
+    /// The most bytes that all shards together should take.
+    pub(super) max_bytes: u64,
     pub(super) incidents: Vec<String>,
 }
 
@@ -44,6 +47,23 @@ impl Database {
     /// Opens the database under `spool`; makes it where it is not there and
     /// `writable`.
     pub(super) fn open(spool: &Path, options: Options, writable: bool) -> Result<Self, SpoolError> {
+        let mut database = Self::open_directory(spool, options, writable)?;
+        let identity = match database.read_identity()? {
+            Ok(identity) => identity,
+            Err(Fault::Version(found)) => return Err(database.version(DATABASE, found)),
+            Err(Fault::Damaged) => database.settle_identity()?,
+        };
+        database.take_identity(&identity);
+        Ok(database)
+    }
+
+    /// Opens the database's directory under `spool`, whatever is in it; makes
+    /// it where it is not there and `writable`.
+    pub(super) fn open_directory(
+        spool: &Path,
+        options: Options,
+        writable: bool,
+    ) -> Result<Self, SpoolError> {
         let path = spool.join("exirate");
         let spool_facts = files::facts_of(spool).map_err(SpoolError::io("open", spool))?;
         let owner = (spool_facts.uid, spool_facts.gid);
@@ -66,7 +86,7 @@ impl Database {
             }
         };
         let directory_owner = check_directory(&directory, &path, owner.0)?;
-        let mut database = Self {
+        Ok(Self {
             directory,
             path,
             owner,
@@ -74,15 +94,15 @@ impl Database {
             writable,
             options,
             hashing: Hashing::new([0; 16]),
+            max_bytes: MAX_BYTES_DEFAULT,
             incidents: Vec::new(),
-        };
-        let key = match database.read_identity()? {
-            Ok(identity) => identity.key,
-            Err(Fault::Version(found)) => return Err(database.version(DATABASE, found)),
-            Err(Fault::Damaged) => database.settle_identity()?,
-        };
-        database.hashing = Hashing::new(key);
-        Ok(database)
+        })
+    }
+
+    /// Goes on as the database that `identity` says it is.
+    pub(super) fn take_identity(&mut self, identity: &Identity) {
+        self.hashing = Hashing::new(identity.key);
+        self.max_bytes = identity.max_bytes;
     }
 
     /// The path of a file here, for messages.

@@ -16,6 +16,11 @@ pub enum SpoolError {
         /// Where it would be.
         path: PathBuf,
     },
+    /// There is a database already where one was to be made.
+    Present {
+        /// Where it is.
+        path: PathBuf,
+    },
     /// The operating system refused something.
     Io {
         /// What was to be done: `open`, `grow`, …
@@ -108,6 +113,11 @@ impl fmt::Display for SpoolError {
                     path.display()
                 )
             }
+            Self::Present { path } => write!(
+                f,
+                "{} is there already, and not empty: name another directory, or move it away",
+                path.display()
+            ),
             Self::Io { action, path, source } => {
                 write!(f, "cannot {action} {}: {source}", path.display())?;
                 match source.kind() {

@@ -14,12 +14,12 @@ pub(super) const DATABASE_MAGIC: [u8; 8] = *b"EXIRATED";
 pub(super) const SHARD_MAGIC: [u8; 8] = *b"EXIRATES";
 
 /// The size of the file `database`.
-pub(super) const DATABASE_BYTES: usize = 36;
+pub(super) const DATABASE_BYTES: usize = 44;
 /// Where the checksum in it is; it covers all bytes before it.
-pub(super) const DATABASE_CRC: usize = 32;
+pub(super) const DATABASE_CRC: usize = 40;
 
 /// The size of a shard's header: the index begins there.
-pub(super) const HEADER_BYTES: usize = 128;
+pub(super) const HEADER_BYTES: usize = 192;
 /// Where the checksum of the header's fixed part is; it covers all bytes
 /// before it.
 pub(super) const HEADER_CRC: usize = 60;
@@ -31,6 +31,24 @@ pub(super) const HEAP_END: usize = 72;
 pub(super) const LIVE: usize = 80;
 /// Where the header's sealed number of dead heap bytes is.
 pub(super) const DEAD: usize = 88;
+/// Where the header's sealed second is in which the shard was last looked
+/// through for records that may go.
+pub(super) const TIDIED: usize = 96;
+/// Where the header's sealed number of records is that went because they could
+/// change no answer any more.
+pub(super) const FORGOTTEN: usize = 104;
+/// Where the header's sealed number of records is that went to keep the
+/// database's bound.
+pub(super) const EVICTED: usize = 112;
+/// Where the header's sealed number of records is that were damaged and
+/// dropped.
+pub(super) const DROPPED: usize = 120;
+/// Where the header's sealed number of checks is that had to wait for the
+/// lock.
+pub(super) const WAITS: usize = 128;
+/// Where the header's sealed size is of the largest record that the shard was
+/// built with.
+pub(super) const LARGEST: usize = 136;
 
 /// Flag: another file has this one's name, or soon will.
 pub(super) const SUPERSEDED: u32 = 1;
@@ -70,6 +88,10 @@ pub(super) const FILTER_KEY: usize = 96;
 /// The longest key.
 pub(super) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
+/// The time of a state that says that its key has been forgotten by hand: the
+/// record is as none.
+pub(super) const NEVER: i64 = i64::MIN;
+
 /// Fixed width, little-endian.
 const CODEC: Configuration<LittleEndian, Fixint> =
     bincode::config::standard().with_fixed_int_encoding().with_little_endian();
@@ -94,6 +116,8 @@ pub(super) struct Identity {
     pub(super) version: u32,
     pub(super) shards: u32,
     pub(super) key: [u8; 16],
+    /// The most bytes that all shards together should take.
+    pub(super) max_bytes: u64,
 }
 
 /// The head of a record, without its checksum.
@@ -120,8 +144,15 @@ pub(super) struct State {
 const _: () = {
     assert!(8 + 4 + 4 + 16 + 8 + 8 + 8 + 4 == HEADER_CRC && HEADER_CRC + 4 <= FLAGS);
     assert!(FLAGS + 8 <= HEAP_END && HEAP_END + 8 == LIVE && LIVE + 8 == DEAD);
-    assert!(DEAD + 8 <= HEADER_BYTES && HEADER_BYTES.is_multiple_of(ALIGN));
-    assert!(8 + 4 + 4 + 16 == DATABASE_CRC && DATABASE_CRC + 4 == DATABASE_BYTES);
+    assert!(DEAD + 8 == TIDIED && TIDIED + 8 == FORGOTTEN && FORGOTTEN + 8 == EVICTED);
+    assert!(
+        EVICTED + 8 == DROPPED
+            && DROPPED + 8 == WAITS
+            && WAITS + 8 == LARGEST
+            && LARGEST + 8 <= HEADER_BYTES
+    );
+    assert!(HEADER_BYTES.is_multiple_of(ALIGN));
+    assert!(8 + 4 + 4 + 16 + 8 == DATABASE_CRC && DATABASE_CRC + 4 == DATABASE_BYTES);
     assert!(4 + 2 + 2 + 4 == HEAD_CRC && HEAD_CRC + 4 == HEAD_BYTES);
     assert!(8 + 8 + 8 + 4 + 4 == STATE_CRC && STATE_CRC + 4 == STATE_BYTES);
     assert!(STATES[0] == HEAD_BYTES && STATES[1] == STATES[0] + STATE_BYTES);
@@ -295,8 +326,13 @@ mod tests {
 
     #[test]
     fn identities_come_back_and_every_flipped_bit_is_noticed() {
-        let identity =
-            Identity { magic: DATABASE_MAGIC, version: VERSION, shards: 256, key: [9; 16] };
+        let identity = Identity {
+            magic: DATABASE_MAGIC,
+            version: VERSION,
+            shards: 256,
+            key: [9; 16],
+            max_bytes: 1 << 40,
+        };
         let bytes = identity.encode();
         assert_eq!(Identity::decode(&bytes), Ok(identity));
         for bit in 0..bytes.len() * 8 {

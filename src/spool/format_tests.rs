@@ -44,7 +44,7 @@ fn tables_have_no_gaps_and_the_sizes_of_the_code() {
         ("record", FILTER_KEY),
         ("state", STATE_BYTES),
     ];
-    assert_eq!(documented().len(), 5 + 15 + 8 + 6);
+    assert_eq!(documented().len(), 6 + 21 + 8 + 6);
     for (name, bytes) in sizes {
         let end = table(name).iter().fold(0, |end, (field, offset, size)| {
             assert_eq!(end, *offset, "{name}.{field}");
@@ -64,6 +64,12 @@ fn offsets_are_those_of_the_code() {
         ("header.heap_end", HEAP_END),
         ("header.live", LIVE),
         ("header.dead", DEAD),
+        ("header.tidied", TIDIED),
+        ("header.forgotten", FORGOTTEN),
+        ("header.evicted", EVICTED),
+        ("header.dropped", DROPPED),
+        ("header.waits", WAITS),
+        ("header.largest", LARGEST),
         ("record.crc", HEAD_CRC),
         ("record.state_a", STATES[0]),
         ("record.state_b", STATES[1]),
@@ -82,12 +88,13 @@ fn field<'a>(bytes: &'a [u8], name: &str) -> &'a [u8] {
 
 #[test]
 fn encoded_fields_are_where_they_are_documented() {
-    let identity = Identity { magic: DATABASE_MAGIC, version: 1, shards: 256, key: [3; 16] };
+    let identity = Identity::new([3; 16]);
     let bytes = identity.encode();
     assert_eq!(field(&bytes, "database.magic"), b"EXIRATED");
     assert_eq!(field(&bytes, "database.version"), 1u32.to_le_bytes());
     assert_eq!(field(&bytes, "database.shards"), 256u32.to_le_bytes());
     assert_eq!(field(&bytes, "database.key"), [3; 16]);
+    assert_eq!(field(&bytes, "database.max_bytes"), (1u64 << 30).to_le_bytes());
 
     let header = Header {
         magic: SHARD_MAGIC,
@@ -212,11 +219,11 @@ fn a_file_reads_as_documented() {
     assert_eq!(format!("{:02x}.shard", number(field(&bytes, "header.shard"))), name);
     let (capacity, start) =
         (number(field(&bytes, "header.capacity")), number(field(&bytes, "header.heap_start")));
-    assert_eq!(start, 128 + 8 * capacity);
+    assert_eq!(start, 192 + 8 * capacity);
     let low40 = (1 << 40) - 1;
     assert_eq!(number(field(&bytes, "header.live")) & low40, 1);
     let entries: Vec<_> = (0..capacity as usize)
-        .map(|slot| number(&bytes[128 + slot * 8..][..8]) ^ 0xA5A5_A5A5_FFFF_FFFF)
+        .map(|slot| number(&bytes[192 + slot * 8..][..8]) ^ 0xA5A5_A5A5_FFFF_FFFF)
         .filter(|&entry| entry != 0)
         .collect();
     let [entry] = entries[..] else { panic!("{entries:?}") };

@@ -10,6 +10,7 @@ use rand::rngs::SysRng;
 use crate::sys::files::{self, Access};
 
 use super::SpoolError;
+use super::bound::MAX_BYTES_DEFAULT;
 use super::database::{Database, shard_name};
 use super::format::{
     DATABASE_BYTES, DATABASE_MAGIC, Fault, HEADER_CRC, Header, Identity, SHARDS, VERSION,
@@ -34,15 +35,15 @@ impl Database {
 
     /// Finds the key where the file `database` does not tell it, and writes
     /// that file again.
-    pub(super) fn settle_identity(&mut self) -> Result<[u8; 16], SpoolError> {
+    pub(super) fn settle_identity(&mut self) -> Result<Identity, SpoolError> {
         if !self.writable {
             let absent = || SpoolError::Absent { path: self.path.clone() };
-            return self.key_of_shards()?.ok_or_else(absent);
+            return self.key_of_shards()?.map(Identity::new).ok_or_else(absent);
         }
-        let (key, incident) = {
+        let (identity, incident) = {
             let _guard = self.lock_directory()?;
             match self.read_identity()? {
-                Ok(identity) => return Ok(identity.key),
+                Ok(identity) => return Ok(identity),
                 Err(Fault::Version(found)) => return Err(self.version(DATABASE, found)),
                 Err(Fault::Damaged) => {}
             }
@@ -54,37 +55,48 @@ impl Database {
                 Err(_) => false,
             };
             let found = self.key_of_shards()?;
-            let key = match found {
+            let identity = Identity::new(match found {
                 Some(key) => key,
                 None => random_key()?,
-            };
+            });
             let aside = if present { Some(self.keep_damaged(DATABASE)?) } else { None };
-            self.write_identity(key)?;
+            self.write_identity(&identity)?;
             let path = self.path_of(DATABASE);
             let incident = match (&aside, found) {
                 (None, None) => None,
-                (None, Some(_)) => {
-                    Some(format!("{} was lost and has been rebuilt", path.display()))
-                }
+                (None, Some(_)) => Some(format!(
+                    "{} was lost and has been rebuilt; the bound on its size is the default again",
+                    path.display()
+                )),
                 (Some(aside), _) => Some(format!(
-                    "{} was damaged and has been {}; the damaged one is kept as {}",
+                    "{} was damaged and has been {}; the bound on its size is the default again; \
+                     the damaged one is kept as {}",
                     path.display(),
                     if found.is_some() { "rebuilt" } else { "begun anew" },
                     aside.to_string_lossy()
                 )),
             };
-            (key, incident)
+            (identity, incident)
         };
         if let Some(incident) = incident {
             self.report(incident);
         }
-        Ok(key)
+        Ok(identity)
     }
 
-    /// Writes the file `database`, all or nothing.
-    fn write_identity(&self, key: [u8; 16]) -> Result<(), SpoolError> {
-        let identity =
-            Identity { magic: DATABASE_MAGIC, version: VERSION, shards: SHARDS as u32, key };
+    /// Sets the bound on the database's size.
+    pub(super) fn set_max_bytes(&mut self, max_bytes: u64) -> Result<(), SpoolError> {
+        {
+            let _guard = self.lock_directory()?;
+            self.write_identity(&Identity { max_bytes, ..Identity::new(self.hashing.key) })?;
+        }
+        self.max_bytes = max_bytes;
+        Ok(())
+    }
+
+    /// Writes the file `database`, all or nothing. Whoever calls has locked
+    /// the directory.
+    pub(super) fn write_identity(&self, identity: &Identity) -> Result<(), SpoolError> {
         let mut file = self.create_file(DATABASE_NEW)?;
         let written = file
             .write_all(&identity.encode())
@@ -110,6 +122,19 @@ impl Database {
             }
         }
         Ok(None)
+    }
+}
+
+impl Identity {
+    /// That of a database with this key, and the default bound on its size.
+    pub(super) fn new(key: [u8; 16]) -> Self {
+        Self {
+            magic: DATABASE_MAGIC,
+            version: VERSION,
+            shards: SHARDS as u32,
+            key,
+            max_bytes: MAX_BYTES_DEFAULT,
+        }
     }
 }
 

@@ -39,7 +39,7 @@ pub struct FilterEntry {
 }
 
 impl Entry {
-    fn of(key: &[u8], remembered: Remembered<'_>) -> Self {
+    pub(super) fn of(key: &[u8], remembered: Remembered<'_>) -> Self {
         Self {
             key: key.to_vec(),
             average: remembered.average,
@@ -59,17 +59,6 @@ pub struct LeftOut {
     pub damaged: u64,
     /// For each shard that could not be read, why.
     pub shards: Vec<SpoolError>,
-}
-
-/// How large the database is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
-    /// Shards that exist.
-    pub shards: usize,
-    /// Records in them.
-    pub records: u64,
-    /// Bytes of disk they take.
-    pub disk: u64,
 }
 
 impl Spool {
@@ -107,24 +96,6 @@ impl Spool {
     /// The database could not be used.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Entry>, SpoolError> {
         self.peek(key, None, |remembered, _| remembered.map(|r| Entry::of(key, r)))
-    }
-
-    /// How large the database is.
-    ///
-    /// # Errors
-    /// A shard could not be read.
-    pub fn sizes(&mut self) -> Result<Sizes, SpoolError> {
-        let mut sizes = Sizes::default();
-        for number in 0..=u8::MAX {
-            let records =
-                self.read_shard(number, |body| body.map(|body| body.occupied().count()))?;
-            if let Some(records) = records {
-                sizes.shards += 1;
-                sizes.records += records as u64;
-                sizes.disk += self.disk(number);
-            }
-        }
-        Ok(sizes)
     }
 
     /// Bytes of disk that a shard takes; 0 where it is not there.
@@ -174,14 +145,16 @@ impl Body {
     }
 }
 
-/// All records of a shard, `None` for each that is damaged.
+/// All records of a shard that remember something, `None` for each that is
+/// damaged.
 fn entries(body: &Body) -> Vec<Option<Entry>> {
     let entry = |offset| {
-        let record = Record::read(&body.map, offset, body.seed)?;
+        let record = Record::read(&body.map, offset, body.seed).filter(|r| r.current.is_some());
+        let Some(record) = record else { return Some(None) };
         let remembered = record.remembered(&body.map, body.seed)?;
-        Some(Entry::of(record.key(&body.map)?, remembered))
+        Some(Some(Entry::of(record.key(&body.map)?, remembered)))
     };
-    body.occupied().map(entry).collect()
+    body.occupied().filter_map(entry).collect()
 }
 
 const _: () = assert!(SHARDS == u8::MAX as usize + 1);

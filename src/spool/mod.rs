@@ -5,16 +5,20 @@
 //! this file lays down every byte, the order of all writes, and what a process
 //! that is killed leaves behind.
 
+mod bound;
 mod change;
+mod copy;
 #[cfg(test)]
 mod damage_tests;
 mod database;
 mod directory;
+mod edit;
 mod error;
 mod forget;
 mod format;
 #[cfg(test)]
 mod format_tests;
+mod gather;
 mod hashing;
 mod identity;
 mod iterate;
@@ -23,30 +27,33 @@ mod kill_tests;
 mod rebuild;
 mod record;
 mod shard;
+mod stats;
 #[cfg(test)]
 mod tests;
+mod tidy;
+mod update;
 mod verify;
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::rate::Timestamp;
 use crate::rate::bloom::Event;
-use crate::store::{Change, Remembered, Store};
-use crate::sys::{clock, fork, lock::Kind};
+use crate::store::Remembered;
+use crate::sys::fork;
 
+pub use bound::{MAX_BYTES_DEFAULT, MAX_BYTES_MIN};
+pub use copy::Copied;
+pub use edit::Restored;
 pub use error::SpoolError;
-pub use iterate::{Entry, FilterEntry, LeftOut, Sizes};
+pub use iterate::{Entry, FilterEntry, LeftOut};
+pub use stats::Stats;
+pub use tidy::Tidied;
 pub use verify::{Report, ShardReport};
 
-use database::{ATTEMPTS, Database, shard_name};
-use format::{DEAD, KEY_BYTES_MAX, LIVE, SHARDS};
-use rebuild::{Outcome, Reason};
-use shard::{Body, Condition, Lookup, Shard};
-
-/// Dead heap smaller than this is not worth a rebuild.
-const DEAD_MIN: u64 = 64 * 1024;
+use database::{Database, shard_name};
+use format::SHARDS;
+use shard::{Body, Shard};
 
 /// How the database is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +135,7 @@ impl Spool {
     }
 
     /// Looks at what is remembered of `key`, changing nothing: as
-    /// [`Store::update`], for a database open for reading only as well.
+    /// [`crate::store::Store::update`], for a database open for reading only as well.
     ///
     /// # Errors
     /// The database could not be used; then `look` has not run.
@@ -204,138 +211,5 @@ impl Spool {
     /// The error of a system call on a shard.
     fn shard_error(&self, action: &'static str, number: u8, source: io::Error) -> SpoolError {
         SpoolError::io(action, &self.database.path_of(&shard_name(number)))(source)
-    }
-
-    /// Rebuilds a locked shard. Unless `patient`, growth waits for nobody.
-    fn rebuild(
-        &mut self,
-        body: &mut Body,
-        reason: Reason,
-        patient: bool,
-    ) -> Result<Outcome, SpoolError> {
-        let (seconds, micros) = clock::now();
-        let now = Timestamp { seconds, micros };
-        rebuild::rebuild(&mut self.database, body, reason, now, patient)
-    }
-
-    /// Rebuilds a locked shard where that is due. True where it was, so that
-    /// it must be opened again; a failure is kept for when there is no way on.
-    #[inline]
-    fn rebuild_if_due(
-        &mut self,
-        body: &mut Body,
-        lookup: &Lookup,
-        unique: bool,
-        failure: &mut Option<SpoolError>,
-    ) -> bool {
-        // A plain record that is there needs no room, unless it is to get a
-        // filter.
-        let plain = lookup.record.is_some_and(|record| record.filter_bytes.is_none());
-        if plain && !unique && !lookup.index_damaged {
-            return false;
-        }
-        let Some((reason, full)) = due(body, lookup) else { return false };
-        // On a full disk it would fail at every check.
-        let second = clock::coarse_seconds();
-        if body.rebuild_failed == second && !full {
-            return false;
-        }
-        match self.rebuild(body, reason, full) {
-            Ok(Outcome::Replaced) => true,
-            Ok(Outcome::Postponed) => false,
-            Err(error) => {
-                body.rebuild_failed = second;
-                *failure = Some(error);
-                false
-            }
-        }
-    }
-}
-
-/// Why a shard should be rebuilt now, if it should, and whether it has no room
-/// left without that.
-fn due(body: &Body, lookup: &Lookup) -> Option<(Reason, bool)> {
-    if lookup.index_damaged {
-        return Some((Reason::Damage("its index is damaged"), false));
-    }
-    let (Some(live), Some(dead)) = (body.sealed(LIVE), body.sealed(DEAD)) else {
-        return Some((Reason::Damage("its counts are damaged"), false));
-    };
-    let used = body.heap_end().unwrap_or(0).saturating_sub(body.heap_start) as u64;
-    let entries = live.saturating_add(1);
-    let capacity = body.capacity as u64;
-    let wasteful = dead > used / 2 && dead > DEAD_MIN;
-    let crowded = lookup.record.is_none() && entries > capacity / 5 * 4;
-    let full = crowded && entries > capacity / 20 * 19;
-    (crowded || wasteful).then_some((Reason::Growth, full))
-}
-
-impl Store for Spool {
-    type Error = SpoolError;
-
-    fn update<T>(
-        &mut self,
-        key: &[u8],
-        event: Option<&[u8]>,
-        decide: impl FnOnce(Option<Remembered<'_>>, Option<Event>) -> (T, Option<Change>),
-    ) -> Result<T, SpoolError> {
-        if key.len() > KEY_BYTES_MAX {
-            return Err(SpoolError::KeyTooLong { bytes: key.len() });
-        }
-        if !self.database.writable {
-            return Err(SpoolError::ReadOnly { path: self.database.path.clone() });
-        }
-        self.after_fork()?;
-        let place = self.database.hashing.place(key);
-        let event = event.map(|text| self.database.hashing.event(text));
-        let number = place.shard;
-        let (mut decide, mut failure) = (Some(decide), None);
-        for _ in 0..ATTEMPTS {
-            // On every way out but the last, the shard is closed and will be
-            // opened again.
-            let Some(mut shard) = self.take_shard(number)? else { break };
-            let Shard { file, body } = &mut *shard;
-            let second = clock::coarse_seconds();
-            body.prefetch(place, second);
-            let guard = self
-                .database
-                .lock(file, Kind::Exclusive, || self.database.path_of(&shard_name(number)))?;
-            let condition = body
-                .condition(file, &self.database, second)
-                .map_err(|source| self.shard_error("examine", number, source))?;
-            match condition {
-                Condition::Ready => {}
-                Condition::Stale => continue,
-                Condition::Damaged(what) => {
-                    self.rebuild(body, Reason::Damage(what), true)?;
-                    continue;
-                }
-            }
-            let lookup = body.find(place, key);
-            self.damaged += lookup.damaged;
-            if self.rebuild_if_due(body, &lookup, event.is_some(), &mut failure) {
-                continue;
-            }
-            let Some(decide) = decide.take() else { break };
-            let remembered =
-                lookup.record.and_then(|record| record.remembered(&body.map, body.seed));
-            if lookup.record.is_some() && remembered.is_none() {
-                self.damaged += 1;
-            }
-            let (result, change) = decide(remembered, event);
-            let done = match change {
-                None => Ok(()),
-                Some(change) => body.apply(file, place, key, &lookup, &change),
-            };
-            drop(guard);
-            self.put_shard(shard);
-            return match done {
-                Ok(()) => Ok(result),
-                Err(error) => {
-                    Err(failure.unwrap_or_else(|| error.into_error(&self.database, number)))
-                }
-            };
-        }
-        Err(self.unsettled(number))
     }
 }

@@ -4,29 +4,28 @@
 //! A new file is complete, and on disk, before it gets the name. Whoever holds
 //! the old one finds its SUPERSEDED flag at the next lock.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 
 use crate::rate::Timestamp;
-use crate::sys::files;
 use crate::sys::lock::{self, Kind};
 use crate::sys::mapping::Mapping;
+use crate::sys::{clock, files};
 
 use super::SpoolError;
+use super::bound::largest;
 use super::database::{Database, shard_name, shard_name_new};
-use super::forget::forgettable;
 use super::format::{
-    ALIGN, DEAD, EMPTY, ENTRY_BYTES, FLAGS, HEADER_BYTES, HEADER_CRC, HEAP_END, Header, LIVE,
-    SHARD_MAGIC, SUPERSEDED, VERSION, seal,
+    DEAD, DROPPED, EMPTY, ENTRY_BYTES, EVICTED, FLAGS, FORGOTTEN, HEADER_BYTES, HEADER_CRC,
+    HEAP_END, Header, LARGEST, LIVE, SHARD_MAGIC, SUPERSEDED, TIDIED, VERSION, WAITS,
 };
+use super::gather::{self, Gathered};
 use super::record::Record;
-use super::shard::{Body, PAGE};
+use super::shard::{Body, Counts, PAGE};
 
 /// Index entries of a new shard: header and index fill one page.
-const CAPACITY_MIN: usize = (PAGE - HEADER_BYTES) / ENTRY_BYTES;
+pub(super) const CAPACITY_MIN: usize = (PAGE - HEADER_BYTES) / ENTRY_BYTES;
 
 /// Why a shard is rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +43,8 @@ pub(super) enum Outcome {
     Replaced,
     /// Another process is rebuilding a shard, and this one can wait.
     Postponed,
+    /// There was too little to be gained.
+    Unneeded,
 }
 
 /// Makes an empty shard, where none is there yet.
@@ -53,7 +54,8 @@ pub(super) fn create(database: &Database, number: u8) -> Result<(), SpoolError> 
     if files::facts_at(&database.directory, &name).is_ok() {
         return Ok(());
     }
-    build(database, number, &[], None, 1)?;
+    let counts = Gathered::default().counts(Counts::default());
+    build(database, number, &[], None, counts, clock::now().into())?;
     publish(database, number)
 }
 
@@ -80,30 +82,28 @@ pub(super) fn rebuild(
                 None => return Ok(Outcome::Postponed),
             }
         };
-        let (records, incident) = match reason {
-            Reason::Growth => {
-                let (records, damaged) = indexed(body, now);
-                let incident = (damaged > 0).then(|| {
-                    format!(
-                        "{} has been rebuilt without its damaged records ({damaged}): their keys \
-                         count from zero again",
-                        path.display()
-                    )
-                });
-                (records, incident)
-            }
-            Reason::Damage(what) => {
-                let records = salvaged(&body.map, body.heap_start, database, body.number);
-                let incident = format!(
-                    "{} was damaged ({what}) and has been rebuilt; {} records were saved",
-                    path.display(),
-                    records.len()
-                );
-                (records, Some(incident))
+        let gathered = match reason {
+            Reason::Growth => Gathered::indexed(body, now),
+            Reason::Damage(_) => {
+                Gathered::salvaged(&body.map, body.heap_start, database, body.number)
             }
         };
-        let generation = body.generation.wrapping_add(1);
-        build(database, body.number, &records, Some(&body.map), generation)?;
+        let gathered = gathered.fit(&body.map, database.max_bytes, now);
+        let incident = match (reason, gathered.dropped) {
+            (Reason::Growth, 0) => None,
+            (Reason::Growth, damaged) => Some(format!(
+                "{} has been rebuilt without its damaged records ({damaged}): their keys count \
+                 from zero again",
+                path.display()
+            )),
+            (Reason::Damage(what), _) => Some(format!(
+                "{} was damaged ({what}) and has been rebuilt; {} records were saved",
+                path.display(),
+                gathered.records.len()
+            )),
+        };
+        let counts = gathered.counts(body.counts());
+        build(database, body.number, &gathered.records, Some(&body.map), counts, now)?;
         let flags = body.flags() | SUPERSEDED;
         let _ = body.map.set_half(FLAGS, flags);
         let published = publish(database, body.number);
@@ -117,6 +117,21 @@ pub(super) fn rebuild(
         database.report(incident);
     }
     Ok(Outcome::Replaced)
+}
+
+/// Rebuilds the shard of `body`, which this process has locked, where a quarter
+/// of it or more is of no use any more; notes that it has been looked through.
+pub(super) fn tidy(
+    database: &mut Database,
+    body: &mut Body,
+    now: Timestamp,
+    patient: bool,
+) -> Result<Outcome, SpoolError> {
+    if gather::is_worth_it(body, now) {
+        return rebuild(database, body, Reason::Growth, now, patient);
+    }
+    let _ = body.set_sealed(TIDIED, now.seconds.max(0).cast_unsigned());
+    Ok(Outcome::Unneeded)
 }
 
 /// Puts a shard with what can be saved in the place of `file`, whose header is
@@ -145,9 +160,16 @@ pub(super) fn replace_damaged(
             Err(error) => return Err(SpoolError::io("map", &path)(error)),
         };
         // The index may be of any size, and records begin after it.
-        let records =
-            map.as_ref().map_or_else(Vec::new, |map| salvaged(map, HEADER_BYTES, database, number));
-        build(database, number, &records, map.as_ref(), 1)?;
+        let now = clock::now().into();
+        let gathered = map.as_ref().map_or_else(Gathered::default, |map| {
+            Gathered::salvaged(map, HEADER_BYTES, database, number).fit(
+                map,
+                database.max_bytes,
+                now,
+            )
+        });
+        let counts = gathered.counts(Counts::default());
+        build(database, number, &gathered.records, map.as_ref(), counts, now)?;
         let aside = database.keep_damaged(&name)?;
         if let Some(map) = &mut map
             && map.bytes(0, HEADER_CRC).is_some_and(Header::is_ours)
@@ -162,7 +184,7 @@ pub(super) fn replace_damaged(
             "{} had a damaged header and has been rebuilt; {} records were saved; the damaged one \
              is kept as {}",
             path.display(),
-            records.len(),
+            gathered.records.len(),
             aside.to_string_lossy()
         )
     };
@@ -170,64 +192,10 @@ pub(super) fn replace_damaged(
     Ok(())
 }
 
-/// The records that the index points at, without those that may be forgotten;
-/// and how many more there were that are damaged.
-fn indexed(body: &Body, now: Timestamp) -> (Vec<Record>, usize) {
-    let (mut records, mut damaged) = (Vec::new(), 0);
-    for offset in body.occupied() {
-        let record = Record::read(&body.map, offset, body.seed);
-        match record.and_then(|record| may_go(&record, &body.map, body.seed, now)) {
-            Some(true) => {}
-            Some(false) => records.extend(record),
-            None => damaged += 1,
-        }
-    }
-    (records, damaged)
-}
-
-/// Whether a record can be dropped without changing any answer; `None` where
-/// it has no sound state. This is the one place that asks.
-fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) -> Option<bool> {
-    let (current, key) = record.current.zip(record.key(map))?;
-    let epoch = record.filter(map, seed).map(|filter| filter.epoch);
-    let state = current.state;
-    Some(forgettable(key, state.average(), state.limit, epoch, now))
-}
-
-/// The latest record of each key that is anywhere from `start` on. Those of
-/// another shard, whose file was given this one's name, would never be found.
-fn salvaged(map: &Mapping, start: usize, database: &Database, number: u8) -> Vec<Record> {
-    let hashing = &database.hashing;
-    let mut latest: HashMap<&[u8], (u32, Record)> = HashMap::new();
-    let mut offset = start;
-    while offset < map.len() {
-        let record = Record::read(map, offset, hashing.seed);
-        offset += record.map_or(ALIGN, |record| record.bytes);
-        let Some(record) = record else { continue };
-        let Some((key, current)) = record.key(map).zip(record.current) else { continue };
-        if hashing.place(key).shard != number {
-            continue;
-        }
-        let sequence = current.state.sequence;
-        match latest.entry(key) {
-            Entry::Vacant(entry) => {
-                entry.insert((sequence, record));
-            }
-            Entry::Occupied(mut entry) => {
-                if sequence.wrapping_sub(entry.get().0).cast_signed() > 0 {
-                    entry.insert((sequence, record));
-                }
-            }
-        }
-    }
-    let mut records: Vec<_> = latest.into_values().map(|(_, record)| record).collect();
-    records.sort_unstable_by_key(|record| record.offset);
-    records
-}
-
 /// Index entries for this many records, so that half as many more will fit.
-fn capacity_for(records: usize) -> usize {
-    (records * 15 / 8).max(CAPACITY_MIN)
+pub(super) const fn capacity_for(records: usize) -> usize {
+    let capacity = records * 15 / 8;
+    if capacity > CAPACITY_MIN { capacity } else { CAPACITY_MIN }
 }
 
 /// Writes `records`, which are in `source`, as a complete new shard under its
@@ -237,7 +205,8 @@ fn build(
     number: u8,
     records: &[Record],
     source: Option<&Mapping>,
-    generation: u64,
+    counts: Counts,
+    now: Timestamp,
 ) -> Result<(), SpoolError> {
     let name = shard_name_new(number);
     let file = database.create_file(&name)?;
@@ -251,15 +220,16 @@ fn build(
         key: database.hashing.key,
         capacity: capacity as u64,
         heap_start: heap_start as u64,
-        generation,
+        generation: counts.rebuilds,
         reserved: 0,
     };
     let written = files::reserve(&file, 0, (heap_end + 1).next_multiple_of(PAGE) as u64)
         .and_then(|()| Mapping::of(&file, true))
         .and_then(|map| {
             let seed = database.hashing.seed;
-            let mut body = Body::new(number, (0, 0), map, seed, capacity, generation);
-            fill(&mut body, &header, database, records, source, heap_end)
+            let mut body = Body::new(number, (0, 0), map, seed, capacity, counts.rebuilds);
+            fill(&mut body, database, records, source)
+                .and_then(|()| finish(&mut body, &header, records, heap_end, counts, now))
                 .ok_or_else(|| io::Error::from(ErrorKind::UnexpectedEof))
         })
         .and_then(|()| if records.is_empty() { Ok(()) } else { file.sync_data() });
@@ -270,14 +240,12 @@ fn build(
     })
 }
 
-/// Fills a new file: index, records, header.
+/// Fills a new file: index and records.
 fn fill(
     body: &mut Body,
-    header: &Header,
     database: &Database,
     records: &[Record],
     source: Option<&Mapping>,
-    heap_end: usize,
 ) -> Option<()> {
     let index = body.map.bytes_mut(HEADER_BYTES, body.capacity * ENTRY_BYTES)?;
     for entry in index.chunks_exact_mut(ENTRY_BYTES) {
@@ -293,10 +261,31 @@ fn fill(
         body.set_entry(slot, place.tag, offset)?;
         offset += record.bytes;
     }
-    let seed = body.seed;
-    body.map.set_word(HEAP_END, seal(heap_end as u64, seed))?;
-    body.map.set_word(LIVE, seal(records.len() as u64, seed))?;
-    body.map.set_word(DEAD, seal(0, seed))?;
+    Some(())
+}
+
+/// Writes the header of a new file.
+fn finish(
+    body: &mut Body,
+    header: &Header,
+    records: &[Record],
+    heap_end: usize,
+    counts: Counts,
+    now: Timestamp,
+) -> Option<()> {
+    for (field, value) in [
+        (HEAP_END, heap_end as u64),
+        (LIVE, records.len() as u64),
+        (DEAD, 0),
+        (TIDIED, now.seconds.max(0).cast_unsigned()),
+        (FORGOTTEN, counts.forgotten),
+        (EVICTED, counts.evicted),
+        (DROPPED, counts.dropped),
+        (WAITS, counts.waits),
+        (LARGEST, largest(records) as u64),
+    ] {
+        body.set_sealed(field, value)?;
+    }
     body.map.write(0, &header.encode())
 }
 

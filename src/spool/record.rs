@@ -6,8 +6,9 @@ use crate::store::{Change, Filter, Remembered};
 use crate::sys::mapping::Mapping;
 
 use super::format::{
-    ALIGN, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, Head, KEY_BYTES_MAX, PLAIN_KEY,
-    STATE_BYTES, STATE_CRC, STATES, State, checksum, decode, encode, seal_epoch, unseal_epoch,
+    ALIGN, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, Head, KEY_BYTES_MAX, NEVER,
+    PLAIN_KEY, STATE_BYTES, STATE_CRC, STATES, State, checksum, decode, encode, seal_epoch,
+    unseal_epoch,
 };
 
 /// A word that is no sealed epoch: the filter is void.
@@ -37,6 +38,15 @@ pub(super) struct Current {
     which: usize,
 }
 
+/// What a new filter holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fill<'a> {
+    /// Its first event.
+    Event(Event),
+    /// These bits, as many as it has.
+    Bits(&'a [u8]),
+}
+
 /// The next multiple of [`ALIGN`].
 fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN)
@@ -53,6 +63,10 @@ pub(super) fn record_bytes(key_bytes: usize, filter_bytes: Option<usize>) -> usi
     plain + aligned(filter_bytes.unwrap_or(0))
 }
 
+/// The size of the largest record, rounded up.
+pub(super) const RECORD_BYTES_MAX: usize =
+    FILTER_KEY + KEY_BYTES_MAX + bloom::MAX_BYTES + 2 * ALIGN;
+
 /// The checksum over a head and its key.
 fn head_checksum(seed: u32, head: &[u8], key: &[u8]) -> u32 {
     checksum(checksum(seed, head), key)
@@ -62,7 +76,11 @@ impl State {
     fn new(change: &Change, sequence: u32) -> Self {
         let at = change.average.at;
         Self {
-            at: at.seconds.saturating_mul(1_000_000).saturating_add(i64::from(at.micros)),
+            at: at
+                .seconds
+                .saturating_mul(1_000_000)
+                .saturating_add(i64::from(at.micros))
+                .max(NEVER + 1),
             rate: change.average.rate,
             limit: change.limit,
             over_since: change.over_since,
@@ -77,6 +95,18 @@ impl State {
             at: Timestamp { seconds: self.at.div_euclid(1_000_000), micros },
             rate: self.rate,
         }
+    }
+
+    /// A state that says that the key has been forgotten by hand, written after
+    /// the one with `sequence`.
+    fn blank(sequence: u32) -> Self {
+        Self { at: NEVER, rate: 0.0, limit: 0.0, over_since: 0, sequence }
+    }
+
+    /// Whether it says that the key has been forgotten by hand.
+    #[inline]
+    pub(super) fn is_blank(&self) -> bool {
+        self.at == NEVER
     }
 
     /// Whether it was written after `other`; the numbers may wrap around.
@@ -206,6 +236,9 @@ impl Record {
     #[inline]
     pub(super) fn remembered<'a>(&self, map: &'a Mapping, seed: u32) -> Option<Remembered<'a>> {
         let Current { state, .. } = self.current?;
+        if state.is_blank() {
+            return None;
+        }
         Some(Remembered {
             average: state.average(),
             limit: state.limit,
@@ -232,11 +265,22 @@ impl Record {
     /// `base` is the sequence to go on from where neither is.
     #[inline]
     pub(super) fn write_state(&self, map: &mut Mapping, change: &Change, base: u32) -> Option<()> {
+        self.write(map, base, |sequence| State::new(change, sequence))
+    }
+
+    /// Writes that the key has been forgotten by hand.
+    pub(super) fn write_blank(&self, map: &mut Mapping) -> Option<()> {
+        self.write(map, 0, State::blank)
+    }
+
+    /// Writes the state that `state` makes of its sequence.
+    #[inline]
+    fn write(&self, map: &mut Mapping, base: u32, state: impl FnOnce(u32) -> State) -> Option<()> {
         let (which, sequence) = match self.current {
             Some(current) => (1 - current.which, current.state.sequence),
             None => (0, base),
         };
-        let covered: [u8; STATE_CRC] = encode(&State::new(change, sequence.wrapping_add(1)));
+        let covered: [u8; STATE_CRC] = encode(&state(sequence.wrapping_add(1)));
         let mut bytes = [0; STATE_BYTES];
         let (head, tail) = bytes.split_at_mut(STATE_CRC);
         head.copy_from_slice(&covered);
@@ -264,15 +308,21 @@ impl Record {
         map.clear(self.filter_offset(), self.filter_bytes?)
     }
 
-    /// Begins a void filter whose bits are clear, with its first event.
+    /// Begins a void filter whose bits are clear.
     pub(super) fn begin_filter(
         &self,
         map: &mut Mapping,
         seed: u32,
         epoch: i64,
-        event: Event,
+        fill: Fill<'_>,
     ) -> Option<()> {
-        bloom::insert(map.bytes_mut(self.filter_offset(), self.filter_bytes?)?, event);
+        let bytes = self.filter_bytes?;
+        match fill {
+            Fill::Event(event) => {
+                bloom::insert(map.bytes_mut(self.filter_offset(), bytes)?, event);
+            }
+            Fill::Bits(bits) => map.write(self.filter_offset(), bits.get(..bytes)?)?,
+        }
         map.set_word(self.offset + EPOCH, seal_epoch(epoch, seed))
     }
 }

@@ -8,17 +8,23 @@ use crate::sys::files;
 use crate::sys::mapping::Mapping;
 
 use super::SpoolError;
+use super::bound::shard_share;
 use super::database::{ATTEMPTS, Database, shard_name};
 use super::format::{
-    ALIGN, BUSY, DEAD, EMPTY, ENTRY_BYTES, FLAGS, Fault, HEADER_BYTES, HEADER_CRC, HEAP_END,
-    Header, LIVE, SHARD_BYTES_MAX, SUPERSEDED, seal, unseal,
+    ALIGN, BUSY, DEAD, DROPPED, EMPTY, ENTRY_BYTES, EVICTED, FLAGS, FORGOTTEN, Fault, HEADER_BYTES,
+    HEADER_CRC, HEAP_END, Header, LARGEST, LIVE, SHARD_BYTES_MAX, SUPERSEDED, TIDIED, WAITS, seal,
+    unseal,
 };
 use super::hashing::Place;
 use super::rebuild;
-use super::record::Record;
+use super::record::{RECORD_BYTES_MAX, Record};
 
 /// The heap grows by at least this, in bytes: one page.
 pub(super) const PAGE: usize = 4096;
+
+/// A shard is looked through for records that may go every so many seconds:
+/// six hours.
+pub(super) const TIDY_EVERY: u64 = 6 * 60 * 60;
 
 /// An open shard. The file is apart from what is in it, so that a lock on the
 /// one can be held while the other changes.
@@ -38,11 +44,30 @@ pub(super) struct Body {
     checked: i64,
     /// The coarse second in which a rebuild last failed.
     pub(super) rebuild_failed: i64,
+    /// It has not been looked through for long: see [`TIDY_EVERY`].
+    pub(super) tidy_due: bool,
+    /// The most bytes it should take.
+    pub(super) share: usize,
     pub(super) map: Mapping,
     pub(super) seed: u32,
     pub(super) capacity: usize,
     pub(super) heap_start: usize,
     pub(super) generation: u64,
+}
+
+/// What a shard's header counts, from one of its files to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Files this shard has had.
+    pub(super) rebuilds: u64,
+    /// Records that went because they could change no answer any more.
+    pub(super) forgotten: u64,
+    /// Records that went because the bound was reached.
+    pub(super) evicted: u64,
+    /// Records that were damaged.
+    pub(super) dropped: u64,
+    /// Checks that had to wait for the lock.
+    pub(super) waits: u64,
 }
 
 /// Whether a locked shard can be used.
@@ -156,7 +181,12 @@ impl Body {
         }
         let seed = database.hashing.seed;
         let generation = header.generation;
-        Ok(Self::new(number, facts.identity, map, seed, capacity, generation))
+        let mut body = Self::new(number, facts.identity, map, seed, capacity, generation);
+        body.tidy_due = body.is_untidy();
+        let largest = body.sealed(LARGEST).and_then(|bytes| usize::try_from(bytes).ok());
+        let largest = largest.unwrap_or(0).min(RECORD_BYTES_MAX);
+        body.share = shard_share(database.max_bytes, largest);
+        Ok(body)
     }
 
     /// What is in a file with an index of `capacity` entries.
@@ -171,11 +201,14 @@ impl Body {
         let checked = clock::coarse_seconds();
         let heap_start = HEADER_BYTES + capacity * ENTRY_BYTES;
         let rebuild_failed = checked - 1;
+        let (tidy_due, share) = (false, SHARD_BYTES_MAX);
         Self {
             number,
             identity,
             checked,
             rebuild_failed,
+            tidy_due,
+            share,
             map,
             seed,
             capacity,
@@ -200,6 +233,7 @@ impl Body {
                 return Ok(Condition::Stale);
             }
             self.checked = second;
+            self.tidy_due = self.is_untidy();
         }
         if self.map.half(FLAGS) != Some(0) {
             if self.flags() & SUPERSEDED != 0 {
@@ -224,6 +258,31 @@ impl Body {
             }
         }
         Ok(Condition::Ready)
+    }
+
+    /// Whether it has not been looked through for long, or at a time that has
+    /// not come yet, as after a clock was set back.
+    fn is_untidy(&self) -> bool {
+        let (now, _) = clock::now();
+        let tidied = self.sealed(TIDIED).and_then(|second| i64::try_from(second).ok());
+        tidied.is_none_or(|second| now.abs_diff(second) >= TIDY_EVERY)
+    }
+
+    /// What the header counts; a damaged count begins again.
+    pub(super) fn counts(&self) -> Counts {
+        let count = |field| self.sealed(field).unwrap_or(0);
+        Counts {
+            rebuilds: self.generation,
+            forgotten: count(FORGOTTEN),
+            evicted: count(EVICTED),
+            dropped: count(DROPPED),
+            waits: count(WAITS),
+        }
+    }
+
+    /// Adds one to a count of the header.
+    pub(super) fn count(&mut self, field: usize) -> Option<()> {
+        self.set_sealed(field, self.sealed(field).unwrap_or(0).saturating_add(1))
     }
 
     /// Whether the shard's name is still this file's, and the file is at least

@@ -85,7 +85,7 @@ impl Spool {
 }
 
 /// Checks one shard.
-fn check(body: &Body, place: impl Fn(&[u8]) -> super::hashing::Place) -> ShardReport {
+pub(super) fn check(body: &Body, place: impl Fn(&[u8]) -> super::hashing::Place) -> ShardReport {
     let mut report = ShardReport::default();
     let mut offsets = HashSet::new();
     let (mut entries, mut used) = (0, 0);

@@ -28,6 +28,15 @@ pub enum Kind {
 pub struct Guard<'a> {
     file: &'a File,
     process: u32,
+    waited: bool,
+}
+
+impl Guard<'_> {
+    /// Whether another process held the lock when it was asked for.
+    #[must_use]
+    pub fn waited(&self) -> bool {
+        self.waited
+    }
 }
 
 /// Locks `file` at once, or gives `None` where another process holds it.
@@ -41,7 +50,7 @@ pub fn try_lock(file: &File, kind: Kind) -> io::Result<Option<Guard<'_>>> {
             Kind::Exclusive => fs2::FileExt::try_lock_exclusive(file),
         };
         match result {
-            Ok(()) => return Ok(Some(Guard { file, process: fork::process() })),
+            Ok(()) => return Ok(Some(Guard { file, process: fork::process(), waited: false })),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(error),
@@ -62,6 +71,16 @@ pub fn lock(file: &File, kind: Kind, patience: Duration) -> io::Result<Option<Gu
     if let Some(guard) = try_lock(file, kind)? {
         return Ok(Some(guard));
     }
+    let mut guard = wait(file, kind, patience)?;
+    if let Some(guard) = &mut guard {
+        guard.waited = true;
+    }
+    Ok(guard)
+}
+
+/// Asks again and again until `patience` is at its end.
+#[cold]
+fn wait(file: &File, kind: Kind, patience: Duration) -> io::Result<Option<Guard<'_>>> {
     let begun = Instant::now();
     for _ in 0..TRIES {
         std::thread::yield_now();

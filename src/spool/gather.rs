@@ -1,0 +1,122 @@
+//! The records that a rebuilt shard is to have.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use crate::rate::Timestamp;
+use crate::sys::mapping::Mapping;
+
+use super::bound;
+use super::database::Database;
+use super::forget::forgettable;
+use super::format::{ALIGN, ENTRY_BYTES, HEADER_BYTES};
+use super::rebuild::capacity_for;
+use super::record::Record;
+use super::shard::{Body, Counts};
+
+/// What was found in a shard, and what was left behind.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// The records that are to live on, in the order of their offsets.
+    pub(super) records: Vec<Record>,
+    /// How many went because they could change no answer any more.
+    pub(super) forgotten: u64,
+    /// How many went because the bound was reached.
+    pub(super) evicted: u64,
+    /// How many were damaged.
+    pub(super) dropped: u64,
+}
+
+impl Gathered {
+    /// The records that the index points at.
+    pub(super) fn indexed(body: &Body, now: Timestamp) -> Self {
+        let mut gathered = Self::default();
+        for offset in body.occupied() {
+            let record = Record::read(&body.map, offset, body.seed);
+            match record.and_then(|record| may_go(&record, &body.map, body.seed, now)) {
+                Some(true) => gathered.forgotten += 1,
+                Some(false) => gathered.records.extend(record),
+                None => gathered.dropped += 1,
+            }
+        }
+        gathered
+    }
+
+    /// The latest record of each key that is anywhere from `start` on. Those of
+    /// another shard, whose file was given this one's name, would never be
+    /// found.
+    pub(super) fn salvaged(map: &Mapping, start: usize, database: &Database, number: u8) -> Self {
+        let hashing = &database.hashing;
+        let mut latest: HashMap<&[u8], (u32, Record)> = HashMap::new();
+        let mut offset = start;
+        while offset < map.len() {
+            let record = Record::read(map, offset, hashing.seed);
+            offset += record.map_or(ALIGN, |record| record.bytes);
+            let Some(record) = record else { continue };
+            let Some((key, current)) = record.key(map).zip(record.current) else { continue };
+            if hashing.place(key).shard != number {
+                continue;
+            }
+            let sequence = current.state.sequence;
+            match latest.entry(key) {
+                Entry::Vacant(entry) => {
+                    entry.insert((sequence, record));
+                }
+                Entry::Occupied(mut entry) => {
+                    if sequence.wrapping_sub(entry.get().0).cast_signed() > 0 {
+                        entry.insert((sequence, record));
+                    }
+                }
+            }
+        }
+        let mut records: Vec<_> = latest.into_values().map(|(_, record)| record).collect();
+        records.sort_unstable_by_key(|record| record.offset);
+        Self { records, ..Self::default() }
+    }
+
+    /// Keeps no more than a shard may hold of a database that may take
+    /// `max_bytes`.
+    pub(super) fn fit(mut self, map: &Mapping, max_bytes: u64, now: Timestamp) -> Self {
+        self.evicted += bound::fit(&mut self.records, map, max_bytes, now) as u64;
+        self
+    }
+
+    /// What the header counts from now on, `before` being what it counted.
+    pub(super) fn counts(&self, before: Counts) -> Counts {
+        Counts {
+            rebuilds: before.rebuilds.wrapping_add(1),
+            forgotten: before.forgotten.saturating_add(self.forgotten),
+            evicted: before.evicted.saturating_add(self.evicted),
+            dropped: before.dropped.saturating_add(self.dropped),
+            waits: before.waits,
+        }
+    }
+}
+
+/// Whether a record can be dropped without changing any answer; `None` where
+/// it has no sound state. This is the one place that asks.
+pub(super) fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) -> Option<bool> {
+    let (current, key) = record.current.zip(record.key(map))?;
+    let epoch = record.filter(map, seed).map(|filter| filter.epoch);
+    let state = current.state;
+    let blank = state.is_blank();
+    Some(blank || forgettable(key, state.average(), state.limit, epoch, now))
+}
+
+/// Whether a rebuild would make a quarter of what a shard holds free, or drops
+/// a quarter of its records.
+pub(super) fn is_worth_it(body: &Body, now: Timestamp) -> bool {
+    let end = body.heap_end().unwrap_or(body.heap_start);
+    let (mut records, mut going, mut needed) = (0_usize, 0_usize, 0_usize);
+    for offset in body.occupied() {
+        records += 1;
+        let record = Record::read(&body.map, offset, body.seed);
+        match record.filter(|r| may_go(r, &body.map, body.seed, now) == Some(false)) {
+            Some(record) => needed += record.bytes,
+            None => going += 1,
+        }
+    }
+    let index = capacity_for(records - going) * ENTRY_BYTES;
+    let after = HEADER_BYTES + index + needed;
+    going > 0 && going >= records / 4 || after <= end / 4 * 3
+}

@@ -1,0 +1,107 @@
+//! How large the database is, and what has happened to it.
+
+use super::record::Record;
+use super::shard::Body;
+use super::{Spool, SpoolError};
+
+/// What [`Spool::stats`] tells, of all shards together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Shards that exist.
+    pub shards: usize,
+    /// Keys that are remembered.
+    pub records: u64,
+    /// Bytes of disk.
+    pub disk: u64,
+    /// Entries of the indexes, taken and free.
+    pub index_entries: u64,
+    /// Bytes of records, dead ones included.
+    pub heap: u64,
+    /// Bytes of records that no key needs any more; growth or
+    /// [`Spool::compact`] makes them free.
+    pub dead: u64,
+    /// Bytes of Bloom filters.
+    pub filters: u64,
+    /// The most bytes it should take.
+    pub max_bytes: u64,
+    /// Files that the shards have had, the first ones included.
+    pub rebuilds: u64,
+    /// Records that went because they could change no answer any more.
+    pub forgotten: u64,
+    /// Records that went to keep the bound.
+    pub evicted: u64,
+    /// Damaged records that were dropped.
+    pub dropped: u64,
+    /// Checks that had to wait for a lock.
+    pub waits: u64,
+}
+
+impl Spool {
+    /// How large the database is, and what has happened to it since it was
+    /// made. The counts of a shard whose header was damaged have begun again.
+    ///
+    /// # Errors
+    /// A shard could not be read.
+    pub fn stats(&mut self) -> Result<Stats, SpoolError> {
+        let mut stats = Stats { max_bytes: self.database.max_bytes, ..Stats::default() };
+        for number in 0..=u8::MAX {
+            let shard = self.read_shard(number, |body| body.map(Stats::of))?;
+            if let Some(shard) = shard {
+                stats.add(&Stats { disk: self.disk(number), ..shard });
+            }
+        }
+        Ok(stats)
+    }
+}
+
+impl Stats {
+    /// Those of one shard, but for its disk.
+    fn of(body: &Body) -> Self {
+        let end = body.heap_end().unwrap_or(body.heap_start);
+        let (mut records, mut used, mut filters) = (0, 0, 0);
+        for record in body.occupied().filter_map(|at| Record::read(&body.map, at, body.seed)) {
+            let remembers = record.current.is_some_and(|current| !current.state.is_blank());
+            if remembers {
+                records += 1;
+                used += record.bytes as u64;
+                filters += record.filter_bytes.unwrap_or(0) as u64;
+            }
+        }
+        let heap = (end - body.heap_start) as u64;
+        let counts = body.counts();
+        Self {
+            shards: 1,
+            records,
+            disk: 0,
+            index_entries: body.capacity as u64,
+            heap,
+            dead: heap.saturating_sub(used),
+            filters,
+            max_bytes: 0,
+            rebuilds: counts.rebuilds,
+            forgotten: counts.forgotten,
+            evicted: counts.evicted,
+            dropped: counts.dropped,
+            waits: counts.waits,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.shards += other.shards;
+        for (sum, more) in [
+            (&mut self.records, other.records),
+            (&mut self.disk, other.disk),
+            (&mut self.index_entries, other.index_entries),
+            (&mut self.heap, other.heap),
+            (&mut self.dead, other.dead),
+            (&mut self.filters, other.filters),
+            (&mut self.rebuilds, other.rebuilds),
+            (&mut self.forgotten, other.forgotten),
+            (&mut self.evicted, other.evicted),
+            (&mut self.dropped, other.dropped),
+            (&mut self.waits, other.waits),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}

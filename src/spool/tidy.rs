@@ -1,0 +1,194 @@
+//! Looking after the whole database: tidying, compacting, mending, and its
+//! bound. None of it is needed; all of it may be done while Exim runs.
+
+use crate::rate::Timestamp;
+use crate::sys::files;
+use crate::sys::lock::Kind;
+
+use super::database::{ATTEMPTS, shard_name, shard_name_new};
+use super::rebuild::{self, Outcome, Reason};
+use super::shard::{Body, Condition, Shard};
+use super::verify::check;
+use super::{MAX_BYTES_MIN, Spool, SpoolError};
+
+/// What [`Spool::tidy`], [`Spool::compact`] and [`Spool::repair`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tidied {
+    /// Shards that were rebuilt.
+    pub rebuilt: u64,
+    /// Bytes of disk before.
+    pub disk_before: u64,
+    /// Bytes of disk after.
+    pub disk_after: u64,
+}
+
+/// How thoroughly a shard is looked after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Care {
+    Tidy,
+    Compact,
+    Repair,
+}
+
+impl Spool {
+    /// Does now what checks do by themselves every six hours: rebuilds the
+    /// shards a quarter of which is of no use any more.
+    ///
+    /// `progress` is called after each shard with how many are done.
+    ///
+    /// # Errors
+    /// A shard could not be used; those before it have been tidied.
+    pub fn tidy(
+        &mut self,
+        now: Timestamp,
+        progress: impl FnMut(usize),
+    ) -> Result<Tidied, SpoolError> {
+        self.look_after(Care::Tidy, now, progress)
+    }
+
+    /// Rebuilds every shard as small as it can be, which also brings it under
+    /// a bound that has been lowered.
+    ///
+    /// # Errors
+    /// As for [`Spool::tidy`].
+    pub fn compact(
+        &mut self,
+        now: Timestamp,
+        progress: impl FnMut(usize),
+    ) -> Result<Tidied, SpoolError> {
+        self.look_after(Care::Compact, now, progress)
+    }
+
+    /// Rebuilds every shard in which [`Spool::verify`] would find something
+    /// wrong from what can be saved, and removes what killed processes have
+    /// left unfinished. [`Spool::take_incidents`] tells what was done.
+    ///
+    /// # Errors
+    /// As for [`Spool::tidy`].
+    pub fn repair(
+        &mut self,
+        now: Timestamp,
+        progress: impl FnMut(usize),
+    ) -> Result<Tidied, SpoolError> {
+        self.look_after(Care::Repair, now, progress)
+    }
+
+    /// The most bytes the database should take.
+    #[must_use]
+    pub fn max_bytes(&self) -> u64 {
+        self.database.max_bytes
+    }
+
+    /// Sets the most bytes the database should take, at least
+    /// [`MAX_BYTES_MIN`]. Processes that open it from now on keep to it, when a
+    /// shard next grows.
+    ///
+    /// # Errors
+    /// The setting could not be written; it is as it was.
+    pub fn set_max_bytes(&mut self, max_bytes: u64) -> Result<(), SpoolError> {
+        self.database.set_max_bytes(max_bytes.max(MAX_BYTES_MIN))?;
+        // Those that are open follow the old one.
+        self.shards.iter_mut().for_each(|shard| *shard = None);
+        Ok(())
+    }
+
+    fn look_after(
+        &mut self,
+        care: Care,
+        now: Timestamp,
+        mut progress: impl FnMut(usize),
+    ) -> Result<Tidied, SpoolError> {
+        if !self.database.writable {
+            return Err(SpoolError::ReadOnly { path: self.database.path.clone() });
+        }
+        self.after_fork()?;
+        let mut tidied = Tidied::default();
+        for number in 0..=u8::MAX {
+            tidied.disk_before += self.disk(number);
+            if care == Care::Repair {
+                self.remove_unfinished(number)?;
+            }
+            if self.exists(number) && self.look_after_one(number, care, now)? {
+                tidied.rebuilt += 1;
+            }
+            tidied.disk_after += self.disk(number);
+            progress(usize::from(number) + 1);
+        }
+        Ok(tidied)
+    }
+
+    /// Whether something has the shard's name.
+    pub(super) fn exists(&self, number: u8) -> bool {
+        files::facts_at(&self.database.directory, &shard_name(number)).is_ok()
+    }
+
+    /// Removes a shard's file that was being written when a process was killed.
+    fn remove_unfinished(&mut self, number: u8) -> Result<(), SpoolError> {
+        let name = shard_name_new(number);
+        if files::facts_at(&self.database.directory, &name).is_err() {
+            return Ok(());
+        }
+        // Whoever is still writing it holds this lock.
+        let guard = self.database.lock_directory()?;
+        let path = self.database.path_of(&name);
+        files::remove_at(&self.database.directory, &name)
+            .map_err(SpoolError::io("remove", &path))?;
+        drop(guard);
+        self.database.report(format!("removed {}, which was never finished", path.display()));
+        Ok(())
+    }
+
+    /// Whether the shard has been replaced.
+    fn look_after_one(
+        &mut self,
+        number: u8,
+        care: Care,
+        now: Timestamp,
+    ) -> Result<bool, SpoolError> {
+        // Salvaging a shard whose header is damaged is part of opening it.
+        let before = self.database.incidents.len();
+        for _ in 0..ATTEMPTS {
+            let Some(mut shard) = self.take_shard(number)? else { break };
+            let Shard { file, body } = &mut *shard;
+            let guard = self
+                .database
+                .lock(file, Kind::Exclusive, || self.database.path_of(&shard_name(number)))?;
+            // A second that never was: the name is looked at again.
+            let condition = body
+                .condition(file, &self.database, i64::MIN)
+                .map_err(|source| self.shard_error("examine", number, source))?;
+            let outcome = match condition {
+                Condition::Stale => continue,
+                Condition::Damaged(what) => self.rebuild(body, Reason::Damage(what), true)?,
+                Condition::Ready => self.care_for(body, care, now)?,
+            };
+            drop(guard);
+            if outcome != Outcome::Replaced {
+                self.put_shard(shard);
+            }
+            return Ok(outcome == Outcome::Replaced || self.database.incidents.len() > before);
+        }
+        Err(self.unsettled(number))
+    }
+
+    fn care_for(
+        &mut self,
+        body: &mut Body,
+        care: Care,
+        now: Timestamp,
+    ) -> Result<Outcome, SpoolError> {
+        let database = &mut self.database;
+        match care {
+            Care::Tidy => rebuild::tidy(database, body, now, true),
+            Care::Compact => rebuild::rebuild(database, body, Reason::Growth, now, true),
+            Care::Repair => {
+                let hashing = database.hashing.clone();
+                if check(body, |key| hashing.place(key)).problems.is_empty() {
+                    return Ok(Outcome::Unneeded);
+                }
+                let reason = Reason::Damage("verify finds it so");
+                rebuild::rebuild(database, body, reason, now, true)
+            }
+        }
+    }
+}
