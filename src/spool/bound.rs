@@ -8,9 +8,10 @@
 //! mode) gets an equal part of the room, and what one does not need goes to
 //! the others.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
 
-use crate::rate::{Average, Timestamp};
+use crate::rate::Timestamp;
 use crate::spec::Filed;
 use crate::sys::mapping::Mapping;
 
@@ -44,10 +45,13 @@ pub(super) fn largest(records: &[Record]) -> usize {
     records.iter().map(|record| record.bytes).max().unwrap_or(0)
 }
 
-/// A record, and what tells how much it matters.
+/// What tells how much a record matters.
 #[derive(Clone, Copy, Debug)]
 struct Weighed<'a> {
-    record: Record,
+    /// Which record it is.
+    index: usize,
+    /// Bytes that it takes.
+    bytes: usize,
     /// The key up to its own text: what kind of key it is.
     kind: &'a [u8],
     /// Its rate as a part of its limit, now.
@@ -59,41 +63,31 @@ struct Weighed<'a> {
 }
 
 impl<'a> Weighed<'a> {
-    fn new(record: Record, map: &'a Mapping, now: Timestamp) -> Option<Self> {
+    fn new(index: usize, record: &Record, map: &'a Mapping, now: Timestamp) -> Option<Self> {
         let (state, key) = (record.current?.state, record.key(map)?);
-        let filed = Filed::parse(key);
-        let rate = match filed.and_then(|filed| filed.period_seconds()) {
-            Some(period) => decayed(state.average(), period, now),
-            None => state.rate,
-        };
+        let period = Filed::parse(key).and_then(|filed| filed.period_seconds());
+        // As a check that counts nothing would see it.
+        let rate = period.map_or(state.rate, |period| state.average().next(now, period, 0.0).rate);
         // Whoever has no limit, or is over it with the first event already, is
         // told the same without the record.
         let part = if state.limit > 0.0 { rate / state.limit } else { 0.0 };
-        Some(Self { record, kind: Filed::prefix_of(key), part, rate, at: state.at })
+        let bytes = record.bytes + INDEX_BYTES;
+        Some(Self { index, bytes, kind: Filed::prefix_of(key), part, rate, at: state.at })
     }
 
-    /// Bytes that it takes.
-    fn bytes(&self) -> usize {
-        self.record.bytes + INDEX_BYTES
-    }
-
-    /// A rate that is no number is over every limit.
+    /// Whether it is over its limit; a rate that is no number is.
     fn is_over(&self) -> bool {
         self.part >= 1.0 || self.part.is_nan()
     }
 
     /// Sorts what matters most to the front.
-    fn order(&self, other: &Self) -> std::cmp::Ordering {
+    fn order(&self, other: &Self) -> Ordering {
+        // Without their signs, as what is no number may have any.
         (other.part.abs().total_cmp(&self.part.abs()))
             .then(other.rate.abs().total_cmp(&self.rate.abs()))
             .then(other.at.cmp(&self.at))
-            .then(self.record.offset.cmp(&other.record.offset))
+            .then(self.index.cmp(&other.index))
     }
-}
-
-/// What is left of a rate now, as a check that counts nothing would see it.
-fn decayed(average: Average, period: f64, now: Timestamp) -> f64 {
-    average.next(now, period, 0.0).rate
 }
 
 /// Leaves as many of `records`, which are in `map`, as a shard may hold of a
@@ -114,44 +108,141 @@ pub(super) fn fit(
         return 0;
     }
     let room = (share / 4 * 3).saturating_sub(HEADER_BYTES + CAPACITY_MIN * ENTRY_BYTES);
+    let weighed = records.iter().enumerate();
+    let weighed = weighed.filter_map(|(index, record)| Weighed::new(index, record, map, now));
+    let kept = choose(weighed.collect(), room);
     let before = records.len();
-    let weighed = records.iter().filter_map(|&record| Weighed::new(record, map, now));
-    let (over, under): (Vec<_>, Vec<_>) = weighed.partition(Weighed::is_over);
-    let mut kept = Vec::new();
-    let left = choose(over, room, &mut kept);
-    choose(under, left, &mut kept);
-    kept.sort_unstable_by_key(|record: &Record| record.offset);
-    *records = kept;
+    let mut index = 0..;
+    records.retain(|_| index.next().is_some_and(|index| kept.contains(&index)));
     before - records.len()
+}
+
+/// Which of `weighed` stay where there is this much room.
+fn choose(weighed: Vec<Weighed<'_>>, room: usize) -> HashSet<usize> {
+    let mut kept = HashSet::new();
+    let (over, under): (Vec<_>, Vec<_>) = weighed.into_iter().partition(Weighed::is_over);
+    let left = share_out(over, room, &mut kept);
+    share_out(under, left, &mut kept);
+    kept
 }
 
 /// Adds to `kept` what matters most of each kind, as far as there is `room`;
 /// the room that is left.
-fn choose(weighed: Vec<Weighed<'_>>, room: usize, kept: &mut Vec<Record>) -> usize {
+fn share_out(weighed: Vec<Weighed<'_>>, mut room: usize, kept: &mut HashSet<usize>) -> usize {
     let mut kinds: HashMap<&[u8], (usize, Vec<Weighed<'_>>)> = HashMap::new();
     for one in weighed {
         let (bytes, of_kind) = kinds.entry(one.kind).or_default();
-        *bytes += one.bytes();
+        *bytes += one.bytes;
         of_kind.push(one);
     }
     let mut kinds: Vec<_> = kinds.into_values().collect();
     // Those that need least first, so that what they leave goes to the others.
     kinds.sort_by_key(|&(bytes, _)| bytes);
-    let (mut room, mut waiting) = (room, kinds.len());
+    let mut waiting = kinds.len();
     for (bytes, mut of_kind) in kinds {
-        let part = room / waiting;
+        let mut left = room / waiting;
         waiting -= 1;
-        if bytes > part {
+        if bytes > left {
             of_kind.sort_unstable_by(Weighed::order);
         }
-        let mut left = part;
         for one in of_kind {
-            if let Some(rest) = left.checked_sub(one.bytes()) {
+            if let Some(rest) = left.checked_sub(one.bytes) {
                 left = rest;
-                kept.push(one.record);
+                room -= one.bytes;
+                kept.insert(one.index);
             }
         }
-        room -= part - left;
     }
     room
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quickcheck::{QuickCheck, TestResult};
+
+    const KINDS: [&[u8]; 3] = [b"1h/per_mail/", b"1h/per_rcpt/unique/", b"1d/per_conn/"];
+
+    /// Records of some kinds and sizes, some of them over their limits.
+    fn weighed(seeds: &[(u8, u8, u16)]) -> Vec<Weighed<'static>> {
+        let one = |(index, &(kind, size, part)): (usize, &(u8, u8, u16))| Weighed {
+            index,
+            bytes: 100 + usize::from(size),
+            kind: KINDS[usize::from(kind) % 3],
+            part: f64::from(part) / 40_000.0,
+            rate: 1.0,
+            at: 0,
+        };
+        seeds.iter().enumerate().map(one).collect()
+    }
+
+    #[test]
+    fn what_matters_most_stays_within_the_room() {
+        fn holds(seeds: Vec<(u8, u8, u16)>, room: u16) -> TestResult {
+            let (all, room) = (weighed(&seeds), usize::from(room) / 4);
+            let kept = choose(all.clone(), room);
+            let used: usize = all.iter().filter(|w| kept.contains(&w.index)).map(|w| w.bytes).sum();
+            assert!(used <= room);
+            let largest = all.iter().map(|w| w.bytes).max().unwrap_or(0);
+            for gone in all.iter().filter(|w| !kept.contains(&w.index)) {
+                // One kind loses only where it had its part, less what a
+                // record that did not fit has left of it.
+                let same = |w: &&Weighed<'_>| {
+                    kept.contains(&w.index) && w.kind == gone.kind && w.is_over() == gone.is_over()
+                };
+                let before: usize = all
+                    .iter()
+                    .filter(|w| kept.contains(&w.index) && w.is_over() && !gone.is_over())
+                    .map(|w| w.bytes)
+                    .sum();
+                let kinds = KINDS.len();
+                let of_kind: usize = all.iter().filter(same).map(|w| w.bytes).sum();
+                assert!(of_kind + largest > (room - before) / kinds, "{gone:?} of {room}");
+                // And then loses what matters least, but for its size.
+                let less = all.iter().filter(same).filter(|w| w.part < gone.part);
+                assert!(less.map(|w| w.bytes).all(|bytes| bytes < gone.bytes));
+            }
+            let all_fit = all.iter().map(|w| w.bytes).sum::<usize>() <= room;
+            TestResult::from_bool(!all_fit || kept.len() == all.len())
+        }
+        QuickCheck::new().tests(2_000).quickcheck(holds as fn(Vec<(u8, u8, u16)>, u16) -> _);
+    }
+
+    #[test]
+    fn who_is_over_a_limit_stays() {
+        let mut seeds = vec![(0, 0, 1); 1_000];
+        seeds.extend([(1, 0, 50_000); 20]);
+        seeds.extend([(0, 0, 40_000); 20]);
+        let kept = choose(weighed(&seeds), 100 * 100);
+        assert_eq!(kept.len(), 100);
+        assert!((1_000..1_040).all(|index| kept.contains(&index)));
+    }
+
+    #[test]
+    fn a_kind_that_strangers_flood_pushes_out_no_other() {
+        let mut seeds = vec![(0, 0, 39_000); 10_000];
+        seeds.extend([(1, 0, 1); 40]);
+        let kept = choose(weighed(&seeds), 100 * 100);
+        assert!((10_000..10_040).all(|index| kept.contains(&index)));
+        assert_eq!(kept.len(), 100);
+    }
+
+    #[test]
+    fn rates_that_are_no_numbers_are_over() {
+        let odd = |index, part| Weighed { index, part, ..weighed(&[(0, 0, 0)])[0] };
+        let parts = [f64::NAN, -f64::NAN, f64::INFINITY, 2.0, 1.0, 0.5];
+        let all: Vec<_> = parts.into_iter().enumerate().map(|(i, part)| odd(i, part)).collect();
+        for (count, index) in (1..=6).zip([1, 1, 2, 3, 4, 5]) {
+            let kept = choose(all.clone(), count * 100);
+            assert!(kept.len() == count && (0..index).all(|i| count <= i || kept.contains(&i)));
+        }
+    }
+
+    #[test]
+    fn a_shard_has_room_for_four_of_its_largest_records() {
+        assert_eq!(shard_share(MAX_BYTES_DEFAULT, 100), 4 << 20);
+        assert_eq!(shard_share(0, 0), 64 << 10);
+        assert_eq!(shard_share(0, 2_000_000), 8_000_000);
+        assert_eq!(shard_share(u64::MAX, usize::MAX), SHARD_BYTES_MAX);
+    }
 }

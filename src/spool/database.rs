@@ -22,8 +22,9 @@ pub(super) const ATTEMPTS: usize = 100;
 const FILE_MODE: u32 = 0o640;
 /// How many damaged files of one name are kept.
 const ASIDE_MAX: u32 = 9;
-/// How many incidents are kept for [`super::Spool::take_incidents`].
-const INCIDENTS_MAX: usize = 16;
+/// How many incidents are kept for [`super::Spool::take_incidents`]: some for
+/// each shard, should all be mended at once.
+const INCIDENTS_MAX: usize = 1024;
 
 /// An open database: everything but its shards.
 #[derive(Debug)]

@@ -13,8 +13,12 @@ mod damage_tests;
 mod database;
 mod directory;
 mod edit;
+#[cfg(test)]
+mod edit_tests;
 mod error;
 mod forget;
+#[cfg(test)]
+mod forget_tests;
 mod format;
 #[cfg(test)]
 mod format_tests;
@@ -120,7 +124,7 @@ impl Spool {
     }
 
     /// Takes what the administrator should know of: damage that was found, and
-    /// what was done about it. One sentence each, at most 17.
+    /// what was done about it. One sentence each; a check meets one or two.
     pub fn take_incidents(&mut self) -> Vec<String> {
         let mut incidents = std::mem::take(&mut self.database.incidents);
         let new = self.damaged - self.told;

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use super::database::shard_name;
-use super::format::{BUSY, DEAD, LIVE, SUPERSEDED};
+use super::format::{
+    BUSY, DEAD, DROPPED, EVICTED, FORGOTTEN, LARGEST, LIVE, SUPERSEDED, TIDIED, WAITS,
+};
 use super::record::Record;
 use super::shard::Body;
 use super::{Spool, SpoolError};
@@ -149,6 +151,18 @@ fn check_header(body: &Body, report: &mut ShardReport, entries: u64, used: u64) 
     report.dead = ((end - body.heap_start) as u64).saturating_sub(used);
     if body.flags() & !(BUSY | SUPERSEDED) != 0 {
         report.problems.push(format!("unknown flags {:#x}", body.flags()));
+    }
+    for (what, offset) in [
+        ("the second in which it was tidied", TIDIED),
+        ("the count of forgotten records", FORGOTTEN),
+        ("the count of records that the bound pushed out", EVICTED),
+        ("the count of damaged records", DROPPED),
+        ("the count of waits for the lock", WAITS),
+        ("the size of the largest record", LARGEST),
+    ] {
+        if body.sealed(offset).is_none() {
+            report.problems.push(format!("{what} is damaged"));
+        }
     }
     if body.flags() & BUSY == 0 {
         for (what, offset, right) in

@@ -7,7 +7,29 @@
 #[inline]
 pub fn now() -> (i64, u32) {
     let time = read(libc::CLOCK_REALTIME);
+    #[cfg(test)]
+    let time = shifted::shift(time);
     (time.tv_sec, (time.tv_nsec / 1000) as u32)
+}
+
+#[cfg(test)]
+pub(crate) mod shifted {
+    //! A clock that tests set.
+
+    use std::cell::Cell;
+
+    thread_local! {
+        static SECONDS: Cell<i64> = const { Cell::new(0) };
+    }
+
+    /// Has [`super::now`] say this many seconds more in this thread.
+    pub(crate) fn by(seconds: i64) {
+        SECONDS.set(seconds);
+    }
+
+    pub(super) fn shift(time: libc::timespec) -> libc::timespec {
+        libc::timespec { tv_sec: time.tv_sec + SECONDS.get(), ..time }
+    }
 }
 
 /// Seconds of a clock that never goes backwards, a few milliseconds coarse:
