@@ -144,8 +144,9 @@ fn the_busiest_key_is_listed_first() {
 
     let human = stdout(&run(spool.path(), &["list"]));
     let lines: Vec<Vec<&str>> = human.lines().map(|l| l.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["RATE", "LIMIT", "PERIOD", "MODE", "SEEN", "FILTER", "KEY"]);
-    assert_eq!(lines[1][1..4], ["10", "1w", "per_mail"]);
+    assert_eq!(lines[0][..6], ["RATE", "LIMIT", "SHARE", "PERIOD", "MODE", "SEEN"]);
+    assert_eq!(lines[0][6..], ["OVER", "SINCE", "FREE", "AGAIN", "KEY"], "no filter: no column");
+    assert_eq!(lines[1][1..5], ["10", "299%", "1w", "per_mail"]);
     assert_eq!(lines[1].last(), Some(&"high"));
     assert_eq!(lines.len(), 4);
 }
