@@ -146,10 +146,14 @@ pub(super) fn number(value: f64) -> String {
     format!("{value}")
 }
 
-/// A part of a whole in per cent: `85%`; rounded down, so that only what is at
-/// the limit is shown as 100 %.
+/// A part of a whole in per cent: `85%`. Only what is the whole or more is shown
+/// as 100 %.
 pub(super) fn percent(part: f64) -> String {
-    if part.is_finite() { format!("{:.0}%", (part * 100.0).floor()) } else { "-".to_owned() }
+    match (part * 100.0).round() {
+        hundred if hundred >= 100.0 && part < 1.0 => "99%".to_owned(),
+        percent if percent.is_finite() => format!("{percent:.0}%"),
+        _ => "-".to_owned(),
+    }
 }
 
 /// `at` as ISO 8601 in UTC, to the second: `2026-11-20T10:50:37Z`. Beyond the
@@ -201,6 +205,14 @@ mod tests {
         for text in [r"a\", r"\q", r"\x1", r"\x+1", r"\u{}", r"\u{d800}", r"\u{1", r"\u1"] {
             assert_eq!(unescape(text.as_bytes()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn less_than_all_is_less_than_100_percent() {
+        for (part, text) in [(0.0, "0%"), (0.996, "99%"), (1.0, "100%"), (1.596, "160%")] {
+            assert_eq!(percent(part), text);
+        }
+        assert_eq!((percent(f64::INFINITY), percent(f64::NAN)), ("-".into(), "-".into()));
     }
 
     #[test]
