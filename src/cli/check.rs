@@ -1,20 +1,21 @@
 //! `exirate check`: what Exim would answer.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::{Common, Failure, Outcome, complain, json, spool_dir, text};
+use super::database::{Common, now};
+use super::screen::{Screen, note};
+use super::{Failure, Outcome, spool_dir, text};
 use crate::engine::{self, Decision};
-use crate::rate::{Timestamp, bloom};
+use crate::rate::bloom;
 use crate::spec::{Context, Request, Spec, Update};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Change, Memory, Remembered, Store};
-use crate::sys::clock;
 
 /// Asks what Exim would answer, and counts it as Exim would
 #[derive(Debug, Args)]
@@ -75,16 +76,16 @@ struct Answer<'a> {
 }
 
 impl Check {
-    pub(super) fn run(&self, out: &mut impl Write) -> Result<Outcome, Failure> {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let request = self.request()?;
         let dir = spool_dir::find(self.common.spool.as_deref())?;
         let decision = if self.dry_run { look(&dir, &request)? } else { decide(&dir, &request)? };
         if self.common.json {
-            json(out, &self.answer(&request, &decision))?;
+            screen.json(&self.answer(&request, &decision))?;
         } else {
-            self.tell(out, &request, &decision)?;
+            self.tell(screen, &request, &decision)?;
         }
-        Ok(if decision.over { Outcome::Found } else { Outcome::Fine })
+        Ok(Outcome::found_if(decision.over))
     }
 
     /// What SPEC asks for, with what the options replace.
@@ -92,7 +93,7 @@ impl Check {
         let spec =
             Spec::parse(self.spec.as_bytes()).map_err(|error| Failure::new(error.to_string()))?;
         for doubt in spec.doubts() {
-            complain(&format!("note: {doubt}"));
+            note(doubt);
         }
         let recipient = self.recipient.as_deref().unwrap_or_default().as_bytes();
         let (local_part, domain) = split_address(recipient);
@@ -105,7 +106,7 @@ impl Check {
         }
         match self.count {
             Some(_) if request.update == Update::ReadOnly => {
-                complain("note: a readonly check counts nothing, so --count has no effect");
+                note("a readonly check counts nothing, so --count has no effect");
             }
             Some(count) => request.count = count,
             None => {}
@@ -133,7 +134,7 @@ impl Check {
 
     fn tell(
         &self,
-        out: &mut impl Write,
+        screen: &mut Screen<'_>,
         request: &Request,
         decision: &Decision,
     ) -> Result<(), Failure> {
@@ -144,7 +145,7 @@ impl Check {
             (false, Update::Leaky) if decision.over => " (leaky: what is over is not counted)",
             (false, Update::Leaky | Update::Strict) => "",
         };
-        writeln!(out, "{verdict}{note}")?;
+        writeln!(screen, "{verdict}{note}")?;
         let free = if decision.over { "free again" } else { "next one passes" };
         for (name, value) in [
             ("key", text::printable(request.written_key())),
@@ -156,7 +157,7 @@ impl Check {
             ("remaining", text::number(decision.remaining(decision.at))),
             (free, text::wait(decision.retry_after(decision.at))),
         ] {
-            writeln!(out, "  {name:<15}  {value}")?;
+            writeln!(screen, "  {name:<15}  {value}")?;
         }
         Ok(())
     }
@@ -164,24 +165,24 @@ impl Check {
 
 /// Decides as Exim does, and remembers it.
 fn decide(dir: &Path, request: &Request) -> Result<Decision, Failure> {
-    let mut spool = Spool::open(dir, Options::default()).map_err(unusable)?;
-    let decision = engine::decide(&mut spool, request, now).map_err(unusable);
+    let mut spool = Spool::open(dir, Options::default())?;
+    let decision = engine::decide(&mut spool, request, now);
     for incident in spool.take_incidents() {
-        complain(&format!("note: {incident}"));
+        note(incident);
     }
-    decision
+    Ok(decision?)
 }
 
 /// Decides as Exim would, and remembers nothing.
 fn look(dir: &Path, request: &Request) -> Result<Decision, Failure> {
     match Spool::open_existing(dir, Options::default()) {
-        Ok(spool) => engine::decide(&mut ReadOnly(spool), request, now).map_err(unusable),
+        Ok(spool) => Ok(engine::decide(&mut ReadOnly(spool), request, now)?),
         // Where nothing is remembered, an empty store answers the same.
         Err(SpoolError::Absent { .. }) => {
             let Ok(decision) = engine::decide(&mut Memory::new(), request, now);
             Ok(decision)
         }
-        Err(error) => Err(unusable(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -199,14 +200,6 @@ impl Store for ReadOnly {
     ) -> Result<T, SpoolError> {
         self.0.peek(key, event, |remembered, event| decide(remembered, event).0)
     }
-}
-
-fn unusable(error: SpoolError) -> Failure {
-    Failure::new(error.to_string())
-}
-
-pub(super) fn now() -> Timestamp {
-    clock::now().into()
 }
 
 /// `local@domain` at its last `@`; without one, all of it is the local part.

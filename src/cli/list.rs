@@ -1,198 +1,231 @@
-//! `exirate list`: every key that is remembered.
+//! `exirate list`: the keys that are remembered.
 
-use std::io::Write;
+use std::cmp::Ordering;
+use std::ffi::OsString;
+use std::io::Write as _;
 
-use clap::Args;
-use serde::Serialize;
+use anstyle::{AnsiColor, Style};
+use clap::{Args, ValueEnum};
+use serde::Serializer as _;
 
-use super::check::now;
-use super::{Common, Failure, Outcome, complain, json, spool_dir, text};
-use crate::rate::{Average, Timestamp, bloom};
-use crate::spec::Filed;
-use crate::spool::{Entry, Options, Spool, SpoolError};
+use super::database::{self, Common, now};
+use super::keys::{self, Choice, Narrow};
+use super::record::{self, Record};
+use super::screen::Screen;
+use super::table::{Column, Layout};
+use super::{Failure, Outcome, text};
+use crate::rate::Timestamp;
 
-/// Lists every key: its rate now, and what led to it
+/// Lists keys: their rates now, and what led to them
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  exirate list
-  exirate list --json | jq '.[] | select(.rate >= .limit) | .key'
-  exirate list --spool /var/spool/exim4
-
-The busiest first. RATE is what is left of it now: it decays while nothing
-comes. LIMIT is that of the check that was last counted. MODE is what the key is
-filed under: per_byte under per_mail, recipients that count once under per_addr.
-FILTER is how full a filter of unique events is, and how many it holds about.
-Keys are escaped so that they cannot drive the terminal. Where a file is damaged,
-the others are listed all the same; then the exit status is 2.
-
-JSON: an array of objects. `period`, `rate` and `limit` are numbers, `limit` is
-null where it is infinite. `key` is null where it is not UTF-8; `key_hex` has
-its bytes in any case. `stored` is the whole stored key in hexadecimal.")]
+#[command(after_help = help())]
 pub(super) struct List {
+    /// Keys or globs; without any, all keys
+    #[arg(value_name = "KEY", allow_hyphen_values = false)]
+    keys: Vec<OsString>,
+
+    #[command(flatten)]
+    narrow: Narrow,
+
+    /// Only keys of which one more event would be refused
+    #[arg(long)]
+    over: bool,
+
+    /// What comes first
+    #[arg(long, value_name = "BY", default_value = "share")]
+    sort: Sort,
+
+    /// Only the first N
+    #[arg(long, value_name = "N", visible_alias = "top")]
+    limit: Option<usize>,
+
     #[command(flatten)]
     common: Common,
 }
 
-/// One key, as JSON has it.
-#[derive(Debug, Serialize)]
-struct Row {
-    key: Option<String>,
-    key_hex: String,
-    stored: String,
-    mode: Option<String>,
-    unique: bool,
-    period: Option<f64>,
-    period_text: Option<String>,
-    limit: f64,
-    rate: f64,
-    last_rate: f64,
-    last_seen: String,
-    over_since: Option<String>,
-    filter: Option<Filter>,
-    #[serde(skip)]
-    human: Human,
+/// What the help says besides the options.
+fn help() -> String {
+    format!(
+        "Examples:
+  Who is blocked, or nearest to it?
+    exirate list --top 20
+    exirate list --over
+  Whom do I see of one domain, and by the hour?
+    exirate list '*@example.org' --period 1h
+  Who has sent something last?
+    exirate list --sort seen --top 5
+  For scripts:
+    exirate list --over --json | jq -r '.[].key'
+
+{}
+
+RATE is what is left of it now: it decays while nothing comes. LIMIT is that of
+the check that was counted last, SHARE the part of it that is used up. MODE is
+what the key is filed under: per_byte under per_mail, recipients that count once
+under per_addr. SEEN is when an event was counted last, \"ahead\" where the clock
+was set back since. OVER SINCE is told of strict checks only, for leaky ones do
+not count what is over. FREE AGAIN is when one more event, of size 1, would pass.
+FILTER is how full a filter of unique events is, and how many it holds about.
+Columns that say nothing, and on a narrow terminal the less important ones, are
+left out. Keys are escaped so that they cannot drive the terminal.
+
+Exit status: 0 listed, also if there was nothing to list; 1 a KEY is not
+remembered; 2 an error. Where a file is damaged, the others are listed all the
+same.
+
+JSON: an array of objects. {}",
+        keys::HELP,
+        record::JSON_HELP
+    )
 }
 
-/// What the table shows otherwise.
-#[derive(Debug)]
-struct Human {
-    key: String,
-    age: String,
+/// What comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Sort {
+    /// The highest rate
+    Rate,
+    /// The largest share of its limit
+    Share,
+    /// The latest
+    Seen,
+    /// The first in the alphabet
+    Key,
 }
 
-/// A filter of unique events.
-#[derive(Debug, Serialize)]
-struct Filter {
-    bytes: usize,
-    fill: f64,
-    events: f64,
-    since: String,
-    expired: bool,
+impl Sort {
+    /// How `a` and `b` come one after the other at `now`.
+    pub(super) fn order(self, a: &Record, b: &Record, now: Timestamp) -> Ordering {
+        let by = match self {
+            Self::Rate => b.rate(now).total_cmp(&a.rate(now)),
+            Self::Share => b.share(now).total_cmp(&a.share(now)),
+            Self::Seen => b.average.at.cmp(&a.average.at),
+            Self::Key => a.key().cmp(b.key()),
+        };
+        let busier = || b.rate(now).total_cmp(&a.rate(now));
+        by.then_with(busier).then_with(|| a.stored.cmp(&b.stored))
+    }
+}
+
+/// The first records, as `sort` has it, among those that are added.
+pub(super) struct First {
+    sort: Sort,
+    now: Timestamp,
+    most: usize,
+    records: Vec<Record>,
+}
+
+impl First {
+    pub(super) fn new(sort: Sort, now: Timestamp, most: usize) -> Self {
+        Self { sort, now, most, records: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, record: Record) {
+        self.records.push(record);
+        // Rarely, so that it costs little for each.
+        if self.records.len() >= self.most.saturating_mul(2).saturating_add(1000) {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        self.records.sort_unstable_by(|a, b| self.sort.order(a, b, self.now));
+        self.records.truncate(self.most);
+    }
+
+    /// The records in order.
+    pub(super) fn take(mut self) -> Vec<Record> {
+        self.cut();
+        self.records
+    }
 }
 
 impl List {
-    pub(super) fn run(&self, out: &mut impl Write) -> Result<Outcome, Failure> {
-        let dir = spool_dir::find(self.common.spool.as_deref())?;
-        let (rows, unread) = match Spool::open_existing(&dir, Options::default()) {
-            Ok(mut spool) => rows(&mut spool)?,
-            Err(error @ SpoolError::Absent { .. }) => {
-                complain(&format!("note: {error}"));
-                (Vec::new(), 0)
-            }
-            Err(error) => return Err(Failure::new(error.to_string())),
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let Some(mut spool) = self.common.open_if_there()? else {
+            self.tell(screen, &[], now())?;
+            return Ok(Outcome::found_if(!self.keys.is_empty()));
         };
-        if self.common.json {
-            json(out, &rows)?
-        } else {
-            table(out, &rows)?
-        }
-        if unread > 0 {
-            // What could be read comes first, and whole.
-            out.flush()?;
-            return Err(Failure::new(format!(
-                "the list is not complete: {unread} of the 256 shards could not be read"
-            )));
-        }
-        Ok(Outcome::Fine)
-    }
-}
-
-/// Every key, the busiest first, and how many shards could not be read.
-fn rows(spool: &mut Spool) -> Result<(Vec<Row>, usize), Failure> {
-    let now = now();
-    let mut rows = Vec::new();
-    let left_out = spool
-        .for_each(|entry| rows.push(Row::of(&entry, now)))
-        .map_err(|error| Failure::new(error.to_string()))?;
-    for error in &left_out.shards {
-        complain(&error.to_string());
-    }
-    if left_out.damaged > 0 {
-        complain(&format!("note: {} damaged records are left out", left_out.damaged));
-    }
-    rows.sort_by(|a, b| b.rate.total_cmp(&a.rate).then_with(|| a.stored.cmp(&b.stored)));
-    Ok((rows, left_out.shards.len()))
-}
-
-impl Row {
-    fn of(entry: &Entry, now: Timestamp) -> Self {
-        let filed = Filed::parse(&entry.key);
-        let period = filed.and_then(|filed| filed.period_seconds());
-        let key = filed.map_or(&*entry.key, |filed| filed.key);
-        let Average { at, rate } = entry.average;
-        let decayed = period.map_or(rate, |period| entry.average.next(now, period, 0.0).rate);
-        Row {
-            key: String::from_utf8(key.to_vec()).ok(),
-            key_hex: text::hex(key),
-            stored: text::hex(&entry.key),
-            mode: filed.map(|filed| text::printable(filed.mode)),
-            unique: filed.is_some_and(|filed| filed.unique),
-            period,
-            period_text: filed.map(|filed| text::printable(filed.period)),
-            limit: entry.limit,
-            rate: decayed,
-            last_rate: rate,
-            last_seen: text::iso(at),
-            over_since: (entry.over_since != 0)
-                .then(|| text::iso(Timestamp { seconds: i64::from(entry.over_since), micros: 0 })),
-            filter: entry.filter.as_ref().map(|filter| {
-                let fill = bloom::fill(&filter.bits);
-                Filter {
-                    bytes: filter.bits.len(),
-                    fill,
-                    events: bloom::events(fill, filter.bits.len()),
-                    since: text::iso(Timestamp { seconds: filter.epoch, micros: 0 }),
-                    expired: period.is_some_and(|p| bloom::expired(filter.epoch, now, p)),
+        let choice = Choice::of(&mut spool, &self.keys, &self.narrow, false)?;
+        let now = now();
+        let mut first = First::new(self.sort, now, self.limit.unwrap_or(usize::MAX));
+        let unread = database::visit(&mut spool, |entry| {
+            if choice.contains(&entry.key) {
+                let record = Record::from(entry);
+                if !self.over || record.is_over(now) {
+                    first.add(record);
                 }
-            }),
-            human: Human { key: text::printable(key), age: text::age(at, now) },
-        }
+            }
+        })?;
+        self.tell(screen, &first.take(), now)?;
+        // What could be read comes first, and whole.
+        screen.flush()?;
+        database::incomplete(unread)?;
+        Ok(Outcome::found_if(choice.missing))
     }
 
-    fn cells(&self) -> [String; COLUMNS] {
-        let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());
-        let filter = match &self.filter {
-            None => String::new(),
-            Some(filter) if filter.expired => "expired".to_owned(),
-            Some(filter) => format!("{:.1}% ~{:.0}", filter.fill * 100.0, filter.events),
-        };
-        [
-            format!("{:.1}", self.rate),
-            text::number(self.limit),
-            or_unknown(&self.period_text),
-            or_unknown(&self.mode),
-            self.human.age.clone(),
-            filter,
-            self.human.key.clone(),
-        ]
+    fn tell(
+        &self,
+        screen: &mut Screen<'_>,
+        records: &[Record],
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        if self.common.json {
+            let facts = records.iter().map(|record| record.facts(now));
+            serde_json::Serializer::new(&mut *screen)
+                .collect_seq(facts)
+                .map_err(std::io::Error::from)?;
+            writeln!(screen)?;
+        } else if !records.is_empty() {
+            let layout = Layout::of(screen, COLUMNS, records.iter().map(|r| cells(r, now)));
+            layout.head(screen)?;
+            for alike in records.chunk_by(|a, b| a.is_over(now) == b.is_over(now)) {
+                let over = alike.first().is_some_and(|record| record.is_over(now));
+                let style = if over { OVER } else { Style::new() };
+                layout.write(screen, style, alike.iter().map(|r| cells(r, now)), None)?;
+            }
+        }
+        Ok(())
     }
 }
 
-const COLUMNS: usize = 7;
-const HEAD: [&str; COLUMNS] = ["RATE", "LIMIT", "PERIOD", "MODE", "SEEN", "FILTER", "KEY"];
-/// Columns of numbers, set flush right.
-const RIGHT: [bool; COLUMNS] = [true, true, false, false, false, false, false];
+/// How a key is shown that is over its limit.
+pub(super) const OVER: Style = AnsiColor::Red.on_default();
 
-fn table(out: &mut impl Write, rows: &[Row]) -> Result<(), Failure> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let mut lines = vec![HEAD.map(str::to_owned)];
-    lines.extend(rows.iter().map(Row::cells));
-    let mut widths = [0; COLUMNS];
-    for line in &lines {
-        for (width, cell) in widths.iter_mut().zip(line) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    for line in &lines {
-        let mut text = String::new();
-        for ((cell, &width), right) in line.iter().zip(&widths).zip(RIGHT) {
-            let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
-            let (before, after) = if right { (pad.as_str(), "") } else { ("", pad.as_str()) };
-            text.extend([before, cell, after, "  "]);
-        }
-        writeln!(out, "{}", text.trim_end())?;
-    }
-    Ok(())
+/// The columns of [`cells`].
+pub(super) const COLUMNS: [Column; 10] = [
+    Column::numbers("RATE"),
+    Column::numbers("LIMIT"),
+    Column::numbers("SHARE"),
+    Column::words("PERIOD").spare(2),
+    Column::words("MODE").spare(3),
+    Column::words("SEEN").spare(1),
+    Column::words("OVER SINCE").spare(4),
+    Column::words("FREE AGAIN"),
+    Column::words("FILTER").spare(5),
+    Column::words("KEY"),
+];
+
+/// A record as a line of a table.
+pub(super) fn cells(record: &Record, now: Timestamp) -> [String; 10] {
+    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
+    let filter = match &record.filter {
+        None => String::new(),
+        Some(_) if record.filter_expired(now) => "expired".to_owned(),
+        Some(filter) => format!("{:.1}% ~{:.0}", filter.fill * 100.0, filter.events()),
+    };
+    let over = record.is_over(now);
+    let since = record.over_since().filter(|_| over);
+    let free = if over { record.wait(now).map(text::wait_short) } else { None };
+    [
+        format!("{:.1}", record.rate(now)),
+        text::number(record.limit),
+        text::percent(record.share(now)),
+        or_unknown(record.period_text()),
+        or_unknown(record.mode()),
+        text::age(record.average.at, now),
+        since.map_or_else(String::new, |since| text::age(since, now)),
+        free.unwrap_or_default(),
+        filter,
+        text::printable(record.key()),
+    ]
 }

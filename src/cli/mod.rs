@@ -1,21 +1,32 @@
 //! The program: one file a command.
 //!
-//! A command is a struct of clap's with a `run` that writes to what it is
-//! given and says whether it found something. A new one is a
-//! file here, a line in `Command` and one in `dispatch`.
+//! A command is a struct of clap's with a `run` that writes to the [`Screen`]
+//! and says whether it found something. A new one is a file here, a line in
+//! `Command` and one in `Command::run`. What commands share: [`database`] opens
+//! and reads, [`keys`] finds the records an argument means, [`screen`],
+//! [`table`] and [`text`] show things to people.
 //!
 //! Exit codes, as those of grep: 0 all is well, 1 something was found, 2 an
 //! error, which standard error explains.
 
 mod check;
+mod database;
+mod failure;
+mod keys;
 mod list;
+mod record;
+mod screen;
 mod spool_dir;
+mod table;
 mod text;
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ColorChoice, Parser, Subcommand};
+
+use failure::{Failure, Outcome};
+use screen::{Screen, complain};
 
 /// Rates of mail, as Exim sees them through exirate.so.
 #[derive(Debug, Parser)]
@@ -23,10 +34,14 @@ use clap::{Args, Parser, Subcommand};
     name = "exirate",
     version,
     max_term_width = 100,
-    after_help = "Exit status: 0 all is well, 1 something was found (check: over the limit), \
-                  2 an error.\nEach command has examples: exirate help check"
+    after_help = "Exit status: 0 all is well, 1 something was found (each command's help says \
+                  what), 2 an error.\nEach command has examples: exirate help check"
 )]
 struct Program {
+    /// When to use colours: auto is on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -37,47 +52,12 @@ enum Command {
     List(list::List),
 }
 
-/// What every command that reads the database understands.
-#[derive(Debug, Args)]
-pub(in crate::cli) struct Common {
-    /// Exim's spool directory; the database is DIR/exirate
-    ///
-    /// Without it, Exim is asked (`exim -bP spool_directory`).
-    #[arg(long, value_name = "DIR")]
-    spool: Option<std::path::PathBuf>,
-
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
-}
-
-/// What a command found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// All is well.
-    Fine,
-    /// Something was found.
-    Found,
-}
-
-/// Why a command could not do its work.
-#[derive(Debug)]
-enum Failure {
-    /// What is wrong, where, and what would be right: one line.
-    Said(String),
-    /// The output could not be written.
-    Output(io::Error),
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Failure::Output(error)
-    }
-}
-
-impl Failure {
-    fn new(what: impl Into<String>) -> Self {
-        Failure::Said(what.into())
+impl Command {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        match self {
+            Self::Check(check) => check.run(screen),
+            Self::List(list) => list.run(screen),
+        }
     }
 }
 
@@ -87,44 +67,23 @@ impl Failure {
 #[must_use]
 pub fn run() -> ExitCode {
     let program = Program::parse();
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let result = dispatch(&program.command, &mut out).and_then(|outcome| {
-        out.flush()?;
-        Ok(outcome)
-    });
-    match result {
-        Ok(Outcome::Fine) => ExitCode::SUCCESS,
-        Ok(Outcome::Found) => ExitCode::from(1),
+    let mut screen = Screen::stdout(program.color);
+    let result = program.command.run(&mut screen);
+    // What was found out before an error is shown all the same.
+    match screen.flush().map_err(Failure::from).and(result) {
+        Ok(outcome) => outcome.into(),
         // Whoever reads has had enough: nothing went wrong.
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
-            let what = match failure {
-                Failure::Said(what) => what,
-                Failure::Output(error) => format!("cannot write the output: {error}"),
-            };
-            complain(&what);
+            match failure {
+                Failure::Said(what) => complain(what),
+                Failure::Output(error) => {
+                    complain(format_args!("cannot write the output: {error}"));
+                }
+            }
             ExitCode::from(2)
         }
     }
-}
-
-fn dispatch(command: &Command, out: &mut impl Write) -> Result<Outcome, Failure> {
-    match command {
-        Command::Check(check) => check.run(out),
-        Command::List(list) => list.run(out),
-    }
-}
-
-/// Says something on standard error.
-fn complain(what: &str) {
-    // Where standard error cannot be written, there is nobody left to tell.
-    let _ = writeln!(io::stderr(), "exirate: {what}");
-}
-
-/// Writes `value` as one line of JSON.
-fn json(out: &mut impl Write, value: &impl serde::Serialize) -> Result<(), Failure> {
-    serde_json::to_writer(&mut *out, value).map_err(io::Error::from)?;
-    Ok(writeln!(out)?)
 }
 
 #[cfg(test)]

@@ -24,6 +24,49 @@ pub(super) fn printable(bytes: &[u8]) -> String {
     text
 }
 
+/// What [`printable`] has made `text` from; `None` if it cannot have.
+pub(super) fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        let (&escape, after) = rest.split_first()?;
+        rest = after;
+        match escape {
+            b'\\' => bytes.push(b'\\'),
+            b'0' => bytes.push(0),
+            b'n' => bytes.push(b'\n'),
+            b'r' => bytes.push(b'\r'),
+            b't' => bytes.push(b'\t'),
+            b'x' => {
+                let (digits, after) = rest.split_at_checked(2)?;
+                bytes.push(u8::try_from(from_hex(digits)?).ok()?);
+                rest = after;
+            }
+            b'u' => {
+                let digits = rest.strip_prefix(b"{")?;
+                let end = digits.iter().position(|&b| b == b'}')?;
+                let (digits, after) = digits.split_at_checked(end)?;
+                let c = char::from_u32(from_hex(digits)?)?;
+                bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = after.get(1..)?;
+            }
+            _ => return None,
+        }
+    }
+    Some(bytes)
+}
+
+/// The number that hexadecimal `digits` stand for.
+fn from_hex(digits: &[u8]) -> Option<u32> {
+    let all_digits = digits.iter().all(u8::is_ascii_hexdigit);
+    u32::from_str_radix(std::str::from_utf8(digits).ok().filter(|_| all_digits)?, 16).ok()
+}
+
 /// `bytes` in lower-case hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
@@ -58,16 +101,32 @@ pub(super) fn duration(seconds: f64) -> String {
     format!("{whole} s")
 }
 
-/// How long ago `then` was, seen from `now`.
+/// How long ago `then` was, seen from `now`: `now`, `5 min ago`, or `5 min
+/// ahead` where it is yet to come.
 pub(super) fn age(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_seconds() - then.as_seconds();
-    if seconds < 1.0 { "now".to_owned() } else { format!("{} ago", duration(seconds.floor())) }
+    if seconds <= -1.0 {
+        // The clock went back.
+        format!("{} ahead", duration(seconds.abs().floor()))
+    } else if seconds < 1.0 {
+        "now".to_owned()
+    } else {
+        format!("{} ago", duration(seconds.floor()))
+    }
 }
 
 /// When one more event would pass, in words.
 pub(super) fn wait(wait: Wait) -> String {
+    match wait {
+        Wait::Never => "never (one event is as large as the limit)".to_owned(),
+        Wait::Seconds(_) => wait_short(wait),
+    }
+}
+
+/// As [`wait`], without a word on why.
+pub(super) fn wait_short(wait: Wait) -> String {
     match whole_seconds(wait) {
-        None => "never (one event is as large as the limit)".to_owned(),
+        None => "never".to_owned(),
         Some(0) => "now".to_owned(),
         Some(seconds) => format!("in {}", duration(seconds as f64)),
     }
@@ -87,23 +146,35 @@ pub(super) fn number(value: f64) -> String {
     format!("{value}")
 }
 
-/// `at` as ISO 8601 in UTC, to the second: `2026-11-20T10:50:37Z`.
-///
-/// Days to date by Howard Hinnant's `civil_from_days`
-/// (<https://howardhinnant.github.io/date_algorithms.html>).
+/// A part of a whole in per cent: `85%`. Only what is the whole or more is shown
+/// as 100 %.
+pub(super) fn percent(part: f64) -> String {
+    match (part * 100.0).round() {
+        hundred if hundred >= 100.0 && part < 1.0 => "99%".to_owned(),
+        percent if percent.is_finite() => format!("{percent:.0}%"),
+        _ => "-".to_owned(),
+    }
+}
+
+/// `at` as ISO 8601 in UTC, to the second: `2026-11-20T10:50:37Z`. Beyond the
+/// calendar, after the year 9999, as seconds since 1970: `@1795171837000`.
 pub(super) fn iso(at: Timestamp) -> String {
-    let (days, second) = (at.seconds.div_euclid(86_400), at.seconds.rem_euclid(86_400));
-    let shifted = i128::from(days) + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i128::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    match jiff::Timestamp::from_second(at.seconds) {
+        Ok(time) => time.to_string(),
+        Err(_) => format!("@{}", at.seconds),
+    }
+}
+
+/// `at` as a clock on the wall here shows it: `2026-11-20 11:50:37 +01:00`.
+#[allow(dead_code, reason = "for commands that show a moment in full")]
+pub(super) fn local(at: Timestamp) -> String {
+    match jiff::Timestamp::from_second(at.seconds) {
+        Ok(time) => time
+            .to_zoned(jiff::tz::TimeZone::system())
+            .strftime("%Y-%m-%d %H:%M:%S %:z")
+            .to_string(),
+        Err(_) => format!("@{}", at.seconds),
+    }
 }
 
 #[cfg(test)]
@@ -118,6 +189,38 @@ mod tests {
         assert_eq!(printable(b"\xff\x9b1m"), r"\xff\x9b1m");
         assert_eq!(printable("\u{202e}gpj\u{9b}\u{200b}".as_bytes()), r"\u{202e}gpj\u{9b}\u{200b}");
         assert_eq!(printable(br#"it's "a\b""#), r#"it's "a\\b""#);
+    }
+
+    #[test]
+    fn what_was_escaped_is_understood() {
+        for bytes in [
+            &b"alice@example.org"[..],
+            b"a\x1b[2Jb\r\n\t\0\x07\xff\x9b1m",
+            "\u{202e}gpj\u{9b}\u{200b}jürgen".as_bytes(),
+            br#"it's "a\b""#,
+            b"",
+        ] {
+            assert_eq!(unescape(printable(bytes).as_bytes()).as_deref(), Some(bytes));
+        }
+        for text in [r"a\", r"\q", r"\x1", r"\x+1", r"\u{}", r"\u{d800}", r"\u{1", r"\u1"] {
+            assert_eq!(unescape(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn less_than_all_is_less_than_100_percent() {
+        for (part, text) in [(0.0, "0%"), (0.996, "99%"), (1.0, "100%"), (1.596, "160%")] {
+            assert_eq!(percent(part), text);
+        }
+        assert_eq!((percent(f64::INFINITY), percent(f64::NAN)), ("-".into(), "-".into()));
+    }
+
+    #[test]
+    fn ages_are_seen_from_now() {
+        let at = |seconds| Timestamp { seconds, micros: 0 };
+        assert_eq!(age(at(100), at(100)), "now");
+        assert_eq!(age(at(100), at(190)), "1 min 30 s ago");
+        assert_eq!(age(at(400), at(100)), "5 min ahead");
     }
 
     #[test]
@@ -148,7 +251,7 @@ mod tests {
         assert_eq!(iso(951_782_400), "2000-02-29T00:00:00Z");
         assert_eq!(iso(1_795_171_837), "2026-11-20T10:50:37Z");
         assert_eq!(iso(-1), "1969-12-31T23:59:59Z");
-        assert!(iso(i64::MAX).ends_with('Z') && iso(i64::MIN).starts_with('-'));
+        assert_eq!(iso(i64::MAX), "@9223372036854775807");
     }
 
     #[test]

@@ -1,0 +1,79 @@
+//! The database that the commands look into.
+
+use clap::Args;
+
+use super::screen::{complain, note};
+use super::{Failure, spool_dir};
+use crate::rate::Timestamp;
+use crate::spool::{Entry, Options, Spool, SpoolError};
+use crate::sys::clock;
+
+/// What every command that uses the database understands.
+#[derive(Debug, Args)]
+pub(super) struct Common {
+    /// Exim's spool directory; the database is DIR/exirate
+    ///
+    /// Without it, Exim is asked (`exim -bP spool_directory`).
+    #[arg(long, value_name = "DIR")]
+    pub(super) spool: Option<std::path::PathBuf>,
+
+    /// Prints JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Common {
+    /// Opens the database for reading only; it must be there.
+    #[allow(dead_code, reason = "for commands that ask for a key")]
+    pub(super) fn open(&self) -> Result<Spool, Failure> {
+        let dir = spool_dir::find(self.spool.as_deref())?;
+        Ok(Spool::open_existing(&dir, Options::default())?)
+    }
+
+    /// Opens the database for reading only. Where there is none yet, which is
+    /// as good as an empty one, says so in a note and gives `None`.
+    pub(super) fn open_if_there(&self) -> Result<Option<Spool>, Failure> {
+        let dir = spool_dir::find(self.spool.as_deref())?;
+        match Spool::open_existing(&dir, Options::default()) {
+            Ok(spool) => Ok(Some(spool)),
+            Err(error @ SpoolError::Absent { .. }) => {
+                note(error);
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Shows every record that can be read to `visit`, and complains about what
+/// cannot. Gives how many shards could not be read: see [`incomplete`].
+pub(super) fn visit(spool: &mut Spool, visit: impl FnMut(Entry)) -> Result<usize, Failure> {
+    let left_out = spool.for_each(visit)?;
+    for error in &left_out.shards {
+        complain(error);
+    }
+    if left_out.damaged > 0 {
+        note(format_args!(
+            "left out {} damaged record(s) in {}",
+            left_out.damaged,
+            spool.directory().display()
+        ));
+    }
+    Ok(left_out.shards.len())
+}
+
+/// An error if shards could not be read: for the end, after what could be read
+/// has been written.
+pub(super) fn incomplete(unread: usize) -> Result<(), Failure> {
+    match unread {
+        0 => Ok(()),
+        _ => Err(Failure::new(format!(
+            "the list is not complete: {unread} of the 256 shards could not be read"
+        ))),
+    }
+}
+
+/// The moment a command looks at the clock.
+pub(super) fn now() -> Timestamp {
+    clock::now().into()
+}

@@ -1,0 +1,61 @@
+//! How a command ends.
+
+use std::io;
+use std::process::ExitCode;
+
+use crate::spool::SpoolError;
+
+/// What a command found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// All is well: exit code 0.
+    Fine,
+    /// Something was found, or what was asked for was not: exit code 1. The
+    /// command's help says which.
+    Found,
+}
+
+impl Outcome {
+    /// [`Outcome::Found`] where `found`.
+    pub(super) fn found_if(found: bool) -> Self {
+        if found { Self::Found } else { Self::Fine }
+    }
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Fine => Self::SUCCESS,
+            Outcome::Found => Self::from(1),
+        }
+    }
+}
+
+/// Why a command could not do its work: exit code 2.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// What is wrong, where, and what would be right: one line.
+    Said(String),
+    /// The output could not be written.
+    Output(io::Error),
+}
+
+impl Failure {
+    /// A failure in words.
+    pub(super) fn new(what: impl Into<String>) -> Self {
+        Self::Said(what.into())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// The database's errors say all there is to say.
+impl From<SpoolError> for Failure {
+    fn from(error: SpoolError) -> Self {
+        Self::Said(error.to_string())
+    }
+}

@@ -1,0 +1,250 @@
+//! A record as the views show it: everything but its filter's bits.
+
+use serde::Serialize;
+
+use super::text;
+use crate::rate::{Average, Timestamp, Wait, bloom, retry_after};
+use crate::spec::Filed;
+use crate::spool::Entry;
+
+/// What is remembered of a key.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    /// The stored key.
+    pub(super) stored: Box<[u8]>,
+    pub(super) average: Average,
+    pub(super) limit: f64,
+    over_since: u32,
+    pub(super) filter: Option<Filter>,
+}
+
+/// A filter of unique events.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Filter {
+    /// Its size.
+    pub(super) bytes: usize,
+    /// Which part of its bits is set, 0 to 1.
+    pub(super) fill: f64,
+    /// When it was begun.
+    pub(super) since: Timestamp,
+}
+
+impl Filter {
+    /// About how many different events it holds.
+    pub(super) fn events(&self) -> f64 {
+        bloom::events(self.fill, self.bytes)
+    }
+}
+
+impl From<Entry> for Record {
+    fn from(entry: Entry) -> Self {
+        let filter = entry.filter.map(|filter| Filter {
+            bytes: filter.bits.len(),
+            fill: bloom::fill(&filter.bits),
+            since: second(filter.epoch),
+        });
+        Self {
+            stored: entry.key.into_boxed_slice(),
+            average: entry.average,
+            limit: entry.limit,
+            over_since: entry.over_since,
+            filter,
+        }
+    }
+}
+
+impl Record {
+    /// The parts of the stored key, if it has them.
+    pub(super) fn filed(&self) -> Option<Filed<'_>> {
+        Filed::parse(&self.stored)
+    }
+
+    /// What the administrator calls the key.
+    pub(super) fn key(&self) -> &[u8] {
+        self.filed().map_or(&self.stored, |filed| filed.key)
+    }
+
+    /// The period in seconds, if the stored key tells one.
+    pub(super) fn period(&self) -> Option<f64> {
+        self.filed().and_then(|filed| filed.period_seconds())
+    }
+
+    /// The period as it was written, for people.
+    pub(super) fn period_text(&self) -> Option<String> {
+        self.filed().map(|filed| text::printable(filed.period))
+    }
+
+    /// The mode the key is filed under, for people.
+    pub(super) fn mode(&self) -> Option<String> {
+        self.filed().map(|filed| text::printable(filed.mode))
+    }
+
+    /// What is left of the rate at `now`.
+    pub(super) fn rate(&self, now: Timestamp) -> f64 {
+        self.rate_after(now, 0.0)
+    }
+
+    /// The rate that an event of size `count` would get at `now`. Without a
+    /// period, nothing is known but the rate that was written.
+    pub(super) fn rate_after(&self, now: Timestamp, count: f64) -> f64 {
+        self.period().map_or(self.average.rate, |period| self.average.next(now, period, count).rate)
+    }
+
+    /// The part of the limit that is used up at `now`: 1 at the limit.
+    pub(super) fn share(&self, now: Timestamp) -> f64 {
+        let share = self.rate(now) / self.limit;
+        if self.limit == 0.0 { f64::INFINITY } else { share }
+    }
+
+    /// Whether one more event, of size 1, would be at or over the limit.
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        !self.passes(self.rate_after(now, 1.0))
+    }
+
+    /// Whether an event that gets `rate` is under the limit.
+    pub(super) fn passes(&self, rate: f64) -> bool {
+        rate < self.limit
+    }
+
+    /// When one more event, of size 1, would pass.
+    pub(super) fn wait(&self, now: Timestamp) -> Option<Wait> {
+        self.period().map(|period| retry_after(Some(self.average), now, period, self.limit, 1.0))
+    }
+
+    /// Since when every counted event was at or over the limit, if the last
+    /// one was. Leaky checks do not count what is over, so they leave no trace
+    /// here.
+    pub(super) fn over_since(&self) -> Option<Timestamp> {
+        (self.over_since != 0).then(|| second(i64::from(self.over_since)))
+    }
+
+    /// Whether its filter has outlived the period.
+    pub(super) fn filter_expired(&self, now: Timestamp) -> bool {
+        self.filter
+            .zip(self.period())
+            .is_some_and(|(filter, period)| bloom::expired(filter.since.seconds, now, period))
+    }
+
+    /// Everything, as JSON has it.
+    pub(super) fn facts(&self, now: Timestamp) -> Facts {
+        let key = self.key();
+        let wait = self.wait(now).and_then(text::whole_seconds);
+        let over_for = wait.filter(|&seconds| seconds > 0);
+        Facts {
+            key: String::from_utf8(key.to_vec()).ok(),
+            key_hex: text::hex(key),
+            stored: text::hex(&self.stored),
+            mode: self.mode(),
+            unique: self.filed().is_some_and(|filed| filed.unique),
+            period: self.period(),
+            period_text: self.period_text(),
+            limit: self.limit,
+            rate: self.rate(now),
+            share: self.share(now),
+            over: self.is_over(now),
+            over_since: self.over_since().map(text::iso),
+            retry_after: wait,
+            free_at: over_for.map(|seconds| text::iso(later(now, seconds))),
+            last_rate: self.average.rate,
+            last_seen: text::iso(self.average.at),
+            filter: self.filter.map(|filter| FilterFacts {
+                bytes: filter.bytes,
+                fill: filter.fill,
+                events: filter.events(),
+                since: text::iso(filter.since),
+                expired: self.filter_expired(now),
+            }),
+        }
+    }
+}
+
+/// A record, as JSON has it.
+#[derive(Debug, Serialize)]
+pub(super) struct Facts {
+    key: Option<String>,
+    key_hex: String,
+    stored: String,
+    mode: Option<String>,
+    unique: bool,
+    period: Option<f64>,
+    period_text: Option<String>,
+    limit: f64,
+    rate: f64,
+    share: f64,
+    over: bool,
+    over_since: Option<String>,
+    retry_after: Option<u64>,
+    free_at: Option<String>,
+    last_rate: f64,
+    last_seen: String,
+    filter: Option<FilterFacts>,
+}
+
+/// A filter of unique events, as JSON has it.
+#[derive(Debug, Serialize)]
+struct FilterFacts {
+    bytes: usize,
+    fill: f64,
+    events: f64,
+    since: String,
+    expired: bool,
+}
+
+/// What [`Facts`] means, for the help of commands that print it.
+pub(super) const JSON_HELP: &str = "\
+`rate`, `share` and `over` are those of now: `share` is the part of
+the limit that is used up, `over` tells whether one more event of size 1 would
+be refused, `retry_after` is in how many seconds it would pass (null: never),
+`free_at` is when. What is infinite is null. `key` is null where it is not UTF-8;
+`key_hex` has its bytes in any case. `stored` is the whole stored key in
+hexadecimal.";
+
+/// The moment `seconds` after `at`.
+pub(super) fn later(at: Timestamp, seconds: u64) -> Timestamp {
+    Timestamp { seconds: at.seconds.saturating_add_unsigned(seconds), ..at }
+}
+
+fn second(seconds: i64) -> Timestamp {
+    Timestamp { seconds, micros: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(stored: &[u8], rate: f64, limit: f64) -> Record {
+        Record::from(Entry {
+            key: stored.to_vec(),
+            average: Average { at: second(1000), rate },
+            limit,
+            over_since: 0,
+            filter: None,
+        })
+    }
+
+    #[test]
+    fn who_is_over_is_refused_and_waits() {
+        let leaky = record(b"1h/per_mail/x", 9.5, 10.0);
+        assert!(leaky.is_over(second(1000)), "one more would be the tenth and a half");
+        assert!(leaky.share(second(1000)) < 1.0);
+        let Some(Wait::Seconds(wait)) = leaky.wait(second(1000)) else { panic!() };
+        assert!(wait > 0.0);
+        assert!(!leaky.is_over(later(second(1000), wait.ceil() as u64)));
+    }
+
+    #[test]
+    fn limits_that_are_no_limits() {
+        let none = record(b"1h/per_mail/x", 1e9, f64::INFINITY);
+        assert_eq!((none.share(second(1000)), none.is_over(second(1000))), (0.0, false));
+        let zero = record(b"1h/per_mail/x", 0.0, 0.0);
+        assert_eq!((zero.share(second(1000)), zero.is_over(second(1000))), (f64::INFINITY, true));
+        assert_eq!(zero.wait(second(1000)), Some(Wait::Never));
+    }
+
+    #[test]
+    fn a_key_without_a_period_keeps_the_rate_that_was_written() {
+        let odd = record(b"odd", 3.0, 2.0);
+        assert_eq!((odd.rate(second(9000)), odd.wait(second(9000))), (3.0, None));
+        assert_eq!((odd.key(), odd.is_over(second(9000))), (&b"odd"[..], true));
+    }
+}

@@ -1,0 +1,125 @@
+//! Where a command writes: standard output, and what it can show.
+//!
+//! Results go to the [`Screen`]; notes and errors go to standard error, by
+//! [`complain`] and [`note`], and so do progress bars.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal as _, Write};
+
+use anstyle::Style;
+use clap::ColorChoice;
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use serde::Serialize;
+
+use super::Failure;
+
+/// Standard output, or what stands in for it.
+pub(super) struct Screen<'a> {
+    out: Box<dyn Write + 'a>,
+    color: bool,
+    width: Option<u16>,
+}
+
+impl Screen<'_> {
+    /// Standard output. Where `color` is `auto`, a terminal gets colours unless
+    /// the environment says otherwise (`NO_COLOR`, `CLICOLOR`, `TERM=dumb`).
+    pub(super) fn stdout(color: ColorChoice) -> Screen<'static> {
+        let stdout = io::stdout();
+        let color = match color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never
+            }
+        };
+        let width = if stdout.is_terminal() { terminal_width() } else { None };
+        Screen { out: Box::new(io::BufWriter::new(stdout.lock())), color, width }
+    }
+
+    /// The terminal's width in columns; `None` where this is no terminal.
+    pub(super) fn width(&self) -> Option<u16> {
+        self.width
+    }
+
+    /// `text` in `style`, where colours are on.
+    pub(super) fn paint(&self, style: Style, text: impl Display) -> String {
+        let style = if self.color { style } else { Style::new() };
+        format!("{style}{text}{style:#}")
+    }
+
+    /// Writes `value` as one line of JSON.
+    pub(super) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        serde_json::to_writer(&mut self.out, value).map_err(io::Error::from)?;
+        Ok(writeln!(self.out)?)
+    }
+}
+
+#[cfg(test)]
+impl<'a> Screen<'a> {
+    /// A screen that writes to `out`, without colours; `width` columns wide
+    /// as a terminal is, or as wide as it takes.
+    pub(super) fn plain(out: &'a mut Vec<u8>, width: Option<u16>) -> Self {
+        Self { out: Box::new(out), color: false, width }
+    }
+}
+
+impl Write for Screen<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// The width of this process's terminal, where it tells one.
+fn terminal_width() -> Option<u16> {
+    crossterm::terminal::size().ok().map(|(width, _)| width).filter(|&width| width > 0)
+}
+
+/// Says something on standard error.
+pub(super) fn complain(what: impl Display) {
+    // Where standard error cannot be written, there is nobody left to tell.
+    let _ = writeln!(io::stderr(), "exirate: {what}");
+}
+
+/// Says on standard error what is worth knowing but is no error.
+pub(super) fn note(what: impl Display) {
+    complain(format_args!("note: {what}"));
+}
+
+/// A progress bar on standard error, of `total` steps, named `what`; shown only
+/// where standard error is a terminal, and wiped away when it is dropped.
+/// `inc` and `set_position` move it; they are cheap.
+#[allow(dead_code, reason = "for commands that walk the whole database")]
+pub(super) fn progress(total: u64, what: &'static str) -> ProgressBar {
+    // Hides itself where standard error is no terminal.
+    let bar = ProgressBar::new(total).with_finish(ProgressFinish::AndClear).with_message(what);
+    match ProgressStyle::with_template("{msg} {bar:30} {human_pos}/{human_len}, {eta} left") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn styles_are_written_only_where_colours_are_on() {
+        let style = Style::new().bold();
+        let mut out = Vec::new();
+        let mut screen = Screen::plain(&mut out, None);
+        assert_eq!(screen.paint(style, "x"), "x");
+        screen.color = true;
+        assert_eq!(screen.paint(style, "x"), "\x1b[1mx\x1b[0m");
+    }
+
+    #[test]
+    fn a_progress_bar_is_well_formed() {
+        let template =
+            ProgressStyle::with_template("{msg} {bar:30} {human_pos}/{human_len}, {eta} left");
+        assert!(template.is_ok());
+    }
+}

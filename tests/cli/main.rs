@@ -1,0 +1,44 @@
+//! The program `exirate`, run as an administrator runs it.
+
+#![cfg(feature = "cli")]
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod check;
+#[path = "../common/mod.rs"]
+mod common;
+mod help;
+mod list;
+mod wrong;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn exirate() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_exirate"))
+}
+
+/// Runs `exirate ARGUMENTS --spool SPOOL`.
+fn run(spool: &Path, arguments: &[&str]) -> Output {
+    exirate().args(arguments).arg("--spool").arg(spool).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    assert_eq!(stderr(output), "");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn list(spool: &Path) -> Vec<Value> {
+    let output = run(spool, &["list", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    json(&output).as_array().unwrap().clone()
+}

@@ -1,0 +1,65 @@
+//! What goes wrong, and how it is told.
+
+use std::io::Read as _;
+use std::process::Stdio;
+
+use crate::{exirate, run, stderr, stdout};
+
+#[test]
+fn no_database_is_no_error_and_no_directory_is_one() {
+    let spool = tempfile::tempdir().unwrap();
+    let output = run(spool.path(), &["list", "--json"]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "[]\n"));
+    assert!(stderr(&output).starts_with("exirate: note: "), "{}", stderr(&output));
+    assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
+
+    let missing = spool.path().join("missing");
+    for arguments in [&["list"][..], &["check", "1 / 1h"]] {
+        let output = run(&missing, arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("no such directory"), "{}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+    }
+    assert!(!missing.exists());
+}
+
+#[test]
+fn errors_say_what_is_wrong_and_what_would_be_right() {
+    let spool = tempfile::tempdir().unwrap();
+    for (arguments, words) in [
+        (&["check", "x / 1h"][..], &["\"x\" is not a positive number", "100"][..]),
+        (&["check", "1 / soon"], &["\"soon\" is not a time value", "1h"]),
+        (&["check", "1 / 1h / per_mail / per_rcpt"], &["conflicting", "one per_* option"]),
+        (&["check", "1 / 1h", "--count", "-3"], &["--count", "-3"]),
+        (&["check"], &["<SPEC>"]),
+        (&["chek"], &["chek", "check"]),
+    ] {
+        let output = run(spool.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(stdout(&output), "");
+        for word in words {
+            assert!(stderr(&output).contains(word), "{word:?}: {}", stderr(&output));
+        }
+    }
+    let output = run(spool.path(), &["check", "1 / 1h / strict / per-rcpt / k", "--dry-run"]);
+    assert!(stderr(&output).contains("looks like the option per_rcpt"), "{}", stderr(&output));
+    assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_reader_that_has_had_enough_is_no_error() {
+    let spool = tempfile::tempdir().unwrap();
+    run(spool.path(), &["check", "9 / 1w / strict / x"]);
+    let mut child = exirate()
+        .args(["list", "--spool"])
+        .arg(spool.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Closed before it can have written: nothing reads it while it starts.
+    drop(child.stdout.take());
+    let mut complaints = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
+    assert_eq!((child.wait().unwrap().code(), complaints.as_str()), (Some(0), ""));
+}
