@@ -1,0 +1,49 @@
+//! Requests for many keys, and a database to ask them of.
+
+use std::path::Path;
+
+use exirate::engine;
+use exirate::rate::Timestamp;
+use exirate::spec::{Context, Request, Spec};
+use exirate::spool::{Options, Spool};
+use exirate::sys::clock;
+
+pub(crate) fn open(folder: &Path) -> Spool {
+    Spool::open(folder, Options::default()).unwrap()
+}
+
+pub(crate) fn decide(spool: &mut Spool, request: &Request) {
+    let now = || Timestamp::from(clock::now());
+    std::hint::black_box(engine::decide(spool, request, now).unwrap());
+}
+
+pub(crate) fn spec(n: usize) -> String {
+    format!("100 / 1w / per_rcpt / strict / user{n:08}@example.org")
+}
+
+pub(crate) fn parse(spec: &str) -> Request {
+    Spec::parse(spec.as_bytes()).unwrap().request(&Context::outside()).unwrap()
+}
+
+/// Makes `request` the one of [`spec`] `n`.
+///
+/// One request whose key is written anew each time, as Exim does it: a million
+/// requests would have cache misses of their own.
+pub(crate) fn number(request: &mut Request, mut n: usize) {
+    let digits = request.key_start + "user".len();
+    for digit in request.key[digits..digits + 8].iter_mut().rev() {
+        *digit = b'0' + (n % 10) as u8;
+        n /= 10;
+    }
+}
+
+/// Numbers below `below`, the same ones each time (xorshift64, Marsaglia 2003).
+pub(crate) fn random(below: usize) -> impl Iterator<Item = usize> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    std::iter::repeat_with(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    })
+}
