@@ -355,7 +355,9 @@ impl Body {
         if self.checked != second {
             return;
         }
-        if let Some((_, offset)) = self.entry(place.start(self.capacity)) {
+        let start = place.start(self.capacity);
+        let mut entries = (start..self.capacity.min(start + 16)).map_while(|slot| self.entry(slot));
+        if let Some((_, offset)) = entries.find(|&(tag, _)| tag == place.tag) {
             for line in 0..3 {
                 self.map.prefetch(offset.saturating_add(line * 64));
             }
