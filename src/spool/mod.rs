@@ -9,6 +9,9 @@ mod bound;
 mod change;
 mod copy;
 #[cfg(test)]
+#[path = "../../tests/spool_common/counts.rs"]
+mod counts;
+#[cfg(test)]
 mod damage_tests;
 mod database;
 mod directory;
@@ -25,6 +28,10 @@ mod format_tests;
 mod gather;
 mod hashing;
 mod identity;
+#[cfg(test)]
+mod image_tests;
+#[cfg(test)]
+mod images;
 mod iterate;
 #[cfg(test)]
 mod kill_tests;

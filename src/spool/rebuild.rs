@@ -232,7 +232,7 @@ fn build(
                 .and_then(|()| finish(&mut body, &header, records, heap_end, counts, now))
                 .ok_or_else(|| io::Error::from(ErrorKind::UnexpectedEof))
         })
-        .and_then(|()| if records.is_empty() { Ok(()) } else { file.sync_data() });
+        .and_then(|()| if records.is_empty() { Ok(()) } else { files::sync(&file) });
     written.map_err(|error| {
         // What is left of it would only take space that is missing already.
         let _ = files::remove_at(&database.directory, &name);
@@ -247,10 +247,11 @@ fn fill(
     records: &[Record],
     source: Option<&Mapping>,
 ) -> Option<()> {
-    let index = body.map.bytes_mut(HEADER_BYTES, body.capacity * ENTRY_BYTES)?;
-    for entry in index.chunks_exact_mut(ENTRY_BYTES) {
-        entry.copy_from_slice(&EMPTY.to_le_bytes());
-    }
+    body.map.change(HEADER_BYTES, body.capacity * ENTRY_BYTES, |index| {
+        for entry in index.chunks_exact_mut(ENTRY_BYTES) {
+            entry.copy_from_slice(&EMPTY.to_le_bytes());
+        }
+    })?;
     let mut offset = body.heap_start;
     for record in records {
         let source = source?;
