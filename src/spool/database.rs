@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::sys::files::{self, Access};
+use crate::sys::holder::holder;
 use crate::sys::lock::{self, Guard, Kind};
 
 use super::bound::MAX_BYTES_DEFAULT;
@@ -200,7 +201,7 @@ impl Database {
         let waited = self.options.patience;
         lock::lock(file, kind, waited)
             .map_err(|source| SpoolError::Io { action: "lock", path: path(), source })?
-            .ok_or_else(|| SpoolError::Busy { path: path(), waited })
+            .ok_or_else(|| SpoolError::Busy { path: path(), waited, holder: holder(file) })
     }
 
     /// Keeps a copy of a damaged file under another name; its own name stays,

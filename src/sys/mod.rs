@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod files;
 pub mod fork;
+pub mod holder;
 pub mod lock;
 pub mod mapping;
 
