@@ -15,20 +15,15 @@ use crate::sys::journal;
 
 use super::counts;
 use super::images::{Disk, Random, power_cut, tears, torn};
-use super::kill_tests::{KEY, State, crowd, insert, neighbours, renew, state, write};
+use super::kill_tests::{
+    KEY, State, crowd, insert, memory_folder, neighbours, renew, state, write,
+};
 use super::rebuild::{self, Reason};
 use super::tests::{change, open};
 use super::{Spool, SpoolError};
 
 /// Power cuts for each operation, at least.
 const CUTS: usize = 400;
-
-/// An empty directory, in memory where that is possible: thousands of images
-/// are synced.
-fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
-}
 
 /// One operation, and what it starts from.
 struct Scene {
@@ -65,7 +60,7 @@ impl Scene {
         last: Change,
         renewed: bool,
     ) -> Self {
-        let folder = folder();
+        let folder = memory_folder();
         let mut spool = open(folder.path());
         prepare(&mut spool);
         let rates = others(&mut spool);
@@ -104,7 +99,7 @@ impl Scene {
 
     /// Lays out an image and opens it.
     fn open(&mut self, disk: &Disk) -> (tempfile::TempDir, Spool) {
-        let folder = folder();
+        let folder = memory_folder();
         disk.lay_out(folder.path());
         self.images += 1;
         let spool = open(folder.path());
@@ -281,7 +276,7 @@ fn of_a_new_shard() {
 
 #[test]
 fn of_a_new_database() {
-    let folder = folder();
+    let folder = memory_folder();
     let last = change(2, FilterChange::Keep);
     let scene = Scene::record_in(folder.path(), last, false, None, HashMap::new());
     assert!(scene.images() > 25);

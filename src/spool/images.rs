@@ -80,6 +80,7 @@ impl Disk {
                 let content = self.content(*file);
                 content.resize(content.len().max(*bytes), 0);
             }
+            Write::Emptied { file } => self.content(*file).clear(),
             Write::Synced { .. } => {}
             Write::File { directory, name, file } => {
                 self.nodes.insert(*file, Node::File(Vec::new()));
@@ -196,7 +197,13 @@ pub(super) fn power_cut(disk: &Disk, writes: &[Write], random: &mut Random) -> D
     let mut written = disk.clone();
     let mut durable = disk.clone();
     let is_name = |write: &Write| {
-        !matches!(write, Write::Bytes { .. } | Write::Length { .. } | Write::Synced { .. })
+        !matches!(
+            write,
+            Write::Bytes { .. }
+                | Write::Length { .. }
+                | Write::Emptied { .. }
+                | Write::Synced { .. }
+        )
     };
     let names = writes.iter().filter(|write| is_name(write)).count();
     // Mostly all of them: what is under the new names is what matters.

@@ -18,6 +18,13 @@ pub(super) const KEY: &[u8] = b"the key";
 /// Other keys; some scenarios add such as share the key's shard.
 const BYSTANDERS: u32 = 20;
 
+/// An empty directory, in memory where that is possible: it is done thousands
+/// of times.
+pub(super) fn memory_folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
 pub(super) fn write(spool: &mut Spool, key: &[u8], change: Change) {
     spool.update(key, None, |_, _| ((), Some(change))).unwrap();
 }
@@ -66,7 +73,7 @@ pub(super) fn state(spool: &mut Spool) -> State {
 /// key is as it was before or as it should be after, but for its filter: that
 /// may lack the last event, or all where it was to be `renewed`.
 fn dies_everywhere(prepare: impl Fn(&mut Spool), last: Change, renewed: bool) -> u32 {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory_folder();
     let mut spool = open(folder.path());
     for n in 0..BYSTANDERS {
         let filter = if n % 3 == 0 { renew(40, 5, n.into()) } else { FilterChange::Keep };
@@ -79,7 +86,7 @@ fn dies_everywhere(prepare: impl Fn(&mut Spool), last: Change, renewed: bool) ->
     let mut after = None;
     let mut seen = Vec::new();
     for steps in (0..).map(|n| if n == 0 { u32::MAX } else { n - 1 }) {
-        let attempt = tempfile::tempdir().unwrap();
+        let attempt = memory_folder();
         copy(folder.path(), attempt.path());
         let mut dying = open(attempt.path());
         fuel::fill(Some(steps));
@@ -193,7 +200,7 @@ fn in_a_rebuild_that_gives_dead_heap_back() {
 fn in_making_a_database() {
     let mut deaths = 0;
     for steps in 0.. {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = memory_folder();
         fuel::fill(Some(steps));
         let died = catch_unwind(AssertUnwindSafe(|| {
             write(&mut open(folder.path()), KEY, change(1, FilterChange::Keep));

@@ -265,6 +265,17 @@ pub fn write_start(file: &File, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Empties a file that nobody has mapped.
+///
+/// # Errors
+/// Those of `ftruncate`.
+pub fn empty(file: &File) -> io::Result<()> {
+    again(|| fs::ftruncate(file, 0))?;
+    #[cfg(test)]
+    journal::note(|| Write::Emptied { file: journal::id(file) });
+    Ok(())
+}
+
 /// Waits until what was written to the file is on disk.
 ///
 /// # Errors

@@ -16,6 +16,8 @@ pub(crate) enum Write {
     Bytes { file: Id, offset: usize, bytes: Vec<u8> },
     /// A file is at least so long now.
     Length { file: Id, bytes: usize },
+    /// A file is empty again.
+    Emptied { file: Id },
     /// What was written to a file so far is on disk.
     Synced { file: Id },
     /// A new and empty file.
