@@ -16,7 +16,7 @@ use crate::spec::Filed;
 use crate::sys::mapping::Mapping;
 
 use super::format::{ENTRY_BYTES, HEADER_BYTES, SHARD_BYTES_MAX, SHARDS};
-use super::rebuild::{CAPACITY_MIN, capacity_for};
+use super::new_shard::{CAPACITY_MIN, capacity_for};
 use super::record::Record;
 
 /// The most bytes that a database takes, unless it is told otherwise: 1 GiB,

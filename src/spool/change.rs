@@ -120,7 +120,8 @@ impl Body {
             let wanted = end.max(ahead).next_multiple_of(PAGE) as u64;
             let least = end.next_multiple_of(PAGE) as u64;
             match files::reserve(file, size, wanted - size) {
-                Err(error) if error.kind() == ErrorKind::StorageFull && least < wanted => {
+                // Disk, a quota or a limit may allow for less.
+                Err(_) if least < wanted => {
                     files::reserve(file, size, least - size)?;
                 }
                 result => result?,

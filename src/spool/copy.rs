@@ -1,8 +1,9 @@
 //! A copy of the database while it is in use, and a database made anew with a
 //! key that is known.
 
-use std::io::Write as _;
 use std::path::Path;
+
+use crate::sys::files;
 
 use super::database::{Database, shard_name};
 use super::format::Identity;
@@ -67,9 +68,9 @@ impl Spool {
                 Some(body.map.bytes(0, end)?.to_vec())
             })?;
             if let Some(bytes) = bytes {
-                let written = target
-                    .create_file(&name)
-                    .map(|file| (&file).write_all(&bytes).and_then(|()| file.sync_data()));
+                let written = target.create_file(&name).map(|file| {
+                    files::write_start(&file, &bytes).and_then(|()| files::sync(&file))
+                });
                 written?.map_err(SpoolError::io("write", &target.path_of(&name)))?;
                 copied.shards += 1;
                 copied.bytes += bytes.len() as u64;

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::sys::files::{self, Access};
+use crate::sys::holder::holder;
 use crate::sys::lock::{self, Guard, Kind};
 
 use super::bound::MAX_BYTES_DEFAULT;
@@ -171,7 +172,7 @@ impl Database {
         Err(SpoolError::Unsafe { path: self.path_of(name), fault })
     }
 
-    /// Makes a new file, with nothing in it that was there before.
+    /// Makes a new file, in the place of what is there.
     ///
     /// Only whoever has locked the directory may do this.
     pub(super) fn create_file(&self, name: &CStr) -> Result<File, SpoolError> {
@@ -184,10 +185,19 @@ impl Database {
         made.map_err(SpoolError::io("create", &self.path_of(name)))
     }
 
-    /// Locks the directory: whoever makes or replaces files in it does so
-    /// alone. A shard's lock is always taken before this one.
+    /// Locks the directory: whoever makes files in it does so alone. A shard's
+    /// lock is always taken before this one.
     pub(super) fn lock_directory(&self) -> Result<Guard<'_>, SpoolError> {
         self.lock(&self.directory, Kind::Exclusive, || self.path.clone())
+    }
+
+    /// As [`Database::lock_directory`]; unless `patient`, `None` where another
+    /// process has it locked.
+    pub(super) fn lock_directory_if(&self, patient: bool) -> Result<Option<Guard<'_>>, SpoolError> {
+        if patient {
+            return self.lock_directory().map(Some);
+        }
+        lock::try_lock(&self.directory, Kind::Exclusive).map_err(SpoolError::io("lock", &self.path))
     }
 
     /// Locks a file, or says that another process holds it for too long.
@@ -200,7 +210,7 @@ impl Database {
         let waited = self.options.patience;
         lock::lock(file, kind, waited)
             .map_err(|source| SpoolError::Io { action: "lock", path: path(), source })?
-            .ok_or_else(|| SpoolError::Busy { path: path(), waited })
+            .ok_or_else(|| SpoolError::Busy { path: path(), waited, holder: holder(file) })
     }
 
     /// Keeps a copy of a damaged file under another name; its own name stays,

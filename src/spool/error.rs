@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::sys::holder::Holder;
+
 /// Why the spool database could not be used.
 ///
 /// Each text says what could not be done, where, and what would be right.
@@ -36,6 +38,8 @@ pub enum SpoolError {
         path: PathBuf,
         /// How long this process has waited.
         waited: Duration,
+        /// Who holds it now, where the kernel tells.
+        holder: Option<Holder>,
     },
     /// Something that is no plain file bears the name of one of ours.
     WrongKind {
@@ -103,6 +107,11 @@ impl SpoolError {
     }
 }
 
+/// Whether this process, or the system, may have no more files open.
+pub(super) fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 impl fmt::Display for SpoolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -130,15 +139,36 @@ impl fmt::Display for SpoolError {
                     io::ErrorKind::ReadOnlyFilesystem => {
                         f.write_str("; the spool directory must be on a writable file system")
                     }
+                    io::ErrorKind::FileTooLarge => {
+                        f.write_str("; this process may make no larger file: see `ulimit -f`")
+                    }
+                    _ if is_out_of_files(source) => f.write_str(
+                        "; it or the whole system has too many files open: see `ulimit -n`",
+                    ),
                     _ => Ok(()),
                 }
             }
-            Self::Busy { path, waited } => write!(
-                f,
-                "cannot lock {path}: another process has held it for {} s (see `fuser -v {path}`)",
-                waited.as_secs_f64(),
-                path = path.display()
-            ),
+            Self::Busy { path, waited, holder } => {
+                let (path, waited) = (path.display(), waited.as_secs_f64());
+                match holder {
+                    None => write!(
+                        f,
+                        "cannot lock {path}: another process has held it for {waited} s (see \
+                         `fuser -v {path}`)"
+                    ),
+                    Some(Holder { process, name, stopped: false }) => write!(
+                        f,
+                        "cannot lock {path}: waited {waited} s for process {process} ({name}); if \
+                         it hangs, end it by `kill -KILL {process}`, which harms no record"
+                    ),
+                    Some(Holder { process, name, stopped: true }) => write!(
+                        f,
+                        "cannot lock {path}: waited {waited} s for process {process} ({name}), \
+                         which is stopped: continue it by `kill -CONT {process}`, or end it by \
+                         `kill -KILL {process}`, which harms no record"
+                    ),
+                }
+            }
             Self::WrongKind { path, found, wanted } => {
                 write!(f, "{} is a {found}: it must be a {wanted}", path.display())
             }

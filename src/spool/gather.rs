@@ -10,7 +10,7 @@ use super::bound;
 use super::database::Database;
 use super::forget::forgettable;
 use super::format::{ALIGN, ENTRY_BYTES, HEADER_BYTES};
-use super::rebuild::capacity_for;
+use super::new_shard::capacity_for;
 use super::record::Record;
 use super::shard::{Body, Counts};
 

@@ -2,7 +2,6 @@
 //! processes, and had back from the shards where it was lost.
 
 use std::ffi::CStr;
-use std::io::Write;
 
 use rand::TryRng;
 use rand::rngs::SysRng;
@@ -97,10 +96,9 @@ impl Database {
     /// Writes the file `database`, all or nothing. Whoever calls has locked
     /// the directory.
     pub(super) fn write_identity(&self, identity: &Identity) -> Result<(), SpoolError> {
-        let mut file = self.create_file(DATABASE_NEW)?;
-        let written = file
-            .write_all(&identity.encode())
-            .and_then(|()| file.sync_data())
+        let file = self.create_file(DATABASE_NEW)?;
+        let written = files::write_start(&file, &identity.encode())
+            .and_then(|()| files::sync(&file))
             .and_then(|()| files::rename_at(&self.directory, DATABASE_NEW, DATABASE));
         written.map_err(SpoolError::io("write", &self.path_of(DATABASE)))
     }

@@ -13,25 +13,32 @@ use crate::sys::fuel;
 use super::tests::{change, event, open};
 use super::{Entry, Spool};
 
-const KEY: &[u8] = b"the key";
+pub(super) const KEY: &[u8] = b"the key";
 
 /// Other keys; some scenarios add such as share the key's shard.
 const BYSTANDERS: u32 = 20;
 
-fn write(spool: &mut Spool, key: &[u8], change: Change) {
+/// An empty directory, in memory where that is possible: it is done thousands
+/// of times.
+pub(super) fn memory_folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+pub(super) fn write(spool: &mut Spool, key: &[u8], change: Change) {
     spool.update(key, None, |_, _| ((), Some(change))).unwrap();
 }
 
-fn renew(bytes: usize, epoch: i64, number: u64) -> FilterChange {
+pub(super) fn renew(bytes: usize, epoch: i64, number: u64) -> FilterChange {
     FilterChange::Renew { bytes, epoch, event: event(number) }
 }
 
-fn insert(number: u64) -> FilterChange {
+pub(super) fn insert(number: u64) -> FilterChange {
     FilterChange::Insert(event(number))
 }
 
 /// A copy of a database.
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to.join("exirate")).unwrap();
     for entry in std::fs::read_dir(from.join("exirate")).unwrap() {
         let entry = entry.unwrap();
@@ -49,9 +56,9 @@ fn bystanders(spool: &mut Spool) -> Vec<Entry> {
 }
 
 /// What is remembered of the key: the number of its last change, its filter.
-type State = Option<(f64, Option<(i64, Vec<u8>)>)>;
+pub(super) type State = Option<(f64, Option<(i64, Vec<u8>)>)>;
 
-fn state(spool: &mut Spool) -> State {
+pub(super) fn state(spool: &mut Spool) -> State {
     spool
         .peek(KEY, None, |r, _| {
             r.map(|r| (r.average.rate, r.filter.map(|f| (f.epoch, f.bits.to_vec()))))
@@ -66,7 +73,7 @@ fn state(spool: &mut Spool) -> State {
 /// key is as it was before or as it should be after, but for its filter: that
 /// may lack the last event, or all where it was to be `renewed`.
 fn dies_everywhere(prepare: impl Fn(&mut Spool), last: Change, renewed: bool) -> u32 {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory_folder();
     let mut spool = open(folder.path());
     for n in 0..BYSTANDERS {
         let filter = if n % 3 == 0 { renew(40, 5, n.into()) } else { FilterChange::Keep };
@@ -79,7 +86,7 @@ fn dies_everywhere(prepare: impl Fn(&mut Spool), last: Change, renewed: bool) ->
     let mut after = None;
     let mut seen = Vec::new();
     for steps in (0..).map(|n| if n == 0 { u32::MAX } else { n - 1 }) {
-        let attempt = tempfile::tempdir().unwrap();
+        let attempt = memory_folder();
         copy(folder.path(), attempt.path());
         let mut dying = open(attempt.path());
         fuel::fill(Some(steps));
@@ -152,7 +159,7 @@ fn in_a_new_key() {
 }
 
 /// Other keys in the key's shard.
-fn neighbours(spool: &Spool) -> impl Iterator<Item = Vec<u8>> {
+pub(super) fn neighbours(spool: &Spool) -> impl Iterator<Item = Vec<u8>> + use<> {
     let hashing = spool.database.hashing.clone();
     let shard = hashing.place(KEY).shard;
     (0u32..)
@@ -160,29 +167,23 @@ fn neighbours(spool: &Spool) -> impl Iterator<Item = Vec<u8>> {
         .filter(move |key| hashing.place(key).shard == shard)
 }
 
+/// Fills the key's shard as far as it may be, so that the next new key has it
+/// rebuilt.
+pub(super) fn crowd(spool: &mut Spool) {
+    let shard = usize::from(spool.database.hashing.place(KEY).shard);
+    for (key, n) in neighbours(spool).zip(1..) {
+        write(spool, &key, change(n, FilterChange::Keep));
+        let body = &spool.shards[shard].as_ref().unwrap().body;
+        let live = body.sealed(super::format::LIVE).unwrap();
+        if live + 1 > body.capacity as u64 / 5 * 4 {
+            return;
+        }
+    }
+}
+
 #[test]
 fn in_a_rebuild_for_a_larger_index() {
-    let prepare = |spool: &mut Spool| {
-        let keys: Vec<_> = neighbours(spool).take(396 - 5).collect();
-        for (n, key) in keys.iter().enumerate() {
-            write(spool, key, change(n as u32, FilterChange::Keep));
-        }
-        let live = |spool: &Spool| {
-            let shard = usize::from(spool.database.hashing.place(KEY).shard);
-            let body = &spool.shards[shard].as_ref().unwrap().body;
-            (body.sealed(super::format::LIVE).unwrap(), body.capacity as u64)
-        };
-        // As full as it may be, so that the next new key has it rebuilt.
-        let more: Vec<_> = neighbours(spool).skip(396 - 5).take(300).collect();
-        for key in more {
-            let (live, capacity) = live(spool);
-            if live + 1 > capacity / 5 * 4 {
-                break;
-            }
-            write(spool, &key, change(5, FilterChange::Keep));
-        }
-    };
-    assert!(dies_everywhere(prepare, change(2, FilterChange::Keep), false) > 400);
+    assert!(dies_everywhere(crowd, change(2, FilterChange::Keep), false) > 400);
 }
 
 #[test]
@@ -199,7 +200,7 @@ fn in_a_rebuild_that_gives_dead_heap_back() {
 fn in_making_a_database() {
     let mut deaths = 0;
     for steps in 0.. {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = memory_folder();
         fuel::fill(Some(steps));
         let died = catch_unwind(AssertUnwindSafe(|| {
             write(&mut open(folder.path()), KEY, change(1, FilterChange::Keep));

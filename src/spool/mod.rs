@@ -9,6 +9,9 @@ mod bound;
 mod change;
 mod copy;
 #[cfg(test)]
+#[path = "../../tests/spool_common/counts.rs"]
+mod counts;
+#[cfg(test)]
 mod damage_tests;
 mod database;
 mod directory;
@@ -25,13 +28,20 @@ mod format_tests;
 mod gather;
 mod hashing;
 mod identity;
+#[cfg(test)]
+mod image_tests;
+#[cfg(test)]
+mod images;
 mod iterate;
 #[cfg(test)]
 mod kill_tests;
+mod new_shard;
 mod rebuild;
 mod record;
 mod shard;
 mod stats;
+#[cfg(test)]
+mod stop_tests;
 #[cfg(test)]
 mod tests;
 mod tidy;
@@ -189,15 +199,20 @@ impl Spool {
     #[cold]
     fn open_shard(&mut self, number: u8) -> Result<Option<Box<Shard>>, SpoolError> {
         match Shard::open(&mut self.database, number) {
-            Err(SpoolError::Io { source, .. })
-                if source.raw_os_error() == Some(libc::EMFILE)
-                    && self.shards.iter().any(Option::is_some) =>
-            {
-                self.shards.iter_mut().for_each(|shard| *shard = None);
-                Shard::open(&mut self.database, number)
-            }
+            Err(error) if self.gives_up_shards(&error) => Shard::open(&mut self.database, number),
             result => result,
         }
+    }
+
+    /// Closes all shards that are not in use, where an error says that no more
+    /// files can be open; whether that may help.
+    fn gives_up_shards(&mut self, error: &SpoolError) -> bool {
+        let SpoolError::Io { source, .. } = error else { return false };
+        let may_help = error::is_out_of_files(source) && self.shards.iter().any(Option::is_some);
+        if may_help {
+            self.shards.iter_mut().for_each(|shard| *shard = None);
+        }
+        may_help
     }
 
     /// Puts a shard back into its place.

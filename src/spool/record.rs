@@ -291,10 +291,10 @@ impl Record {
     /// Adds `event` to the filter, where there is one that is not void.
     #[inline]
     pub(super) fn insert(&self, map: &mut Mapping, seed: u32, event: Event) -> Option<()> {
-        if self.filter(map, seed).is_some() {
-            bloom::insert(map.bytes_mut(self.filter_offset(), self.filter_bytes?)?, event);
+        if self.filter(map, seed).is_none() {
+            return Some(());
         }
-        Some(())
+        map.change(self.filter_offset(), self.filter_bytes?, |bits| bloom::insert(bits, event))
     }
 
     /// Voids the filter: from this step on there is none.
@@ -319,7 +319,7 @@ impl Record {
         let bytes = self.filter_bytes?;
         match fill {
             Fill::Event(event) => {
-                bloom::insert(map.bytes_mut(self.filter_offset(), bytes)?, event);
+                map.change(self.filter_offset(), bytes, |bits| bloom::insert(bits, event))?;
             }
             Fill::Bits(bits) => map.write(self.filter_offset(), bits.get(..bytes)?)?,
         }

@@ -338,6 +338,23 @@ fn a_full_disk_loses_nothing() {
 }
 
 #[test]
+fn a_quota_that_is_used_up_is_as_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    (0..1_000u32).for_each(|n| bump(&mut spool, &n.to_le_bytes()));
+    fuel::give_quota(0);
+    let filter = FilterChange::Renew { bytes: 10_000, epoch: 1, event: event(1) };
+    let error = spool.update(b"new", None, |_, _| ((), Some(change(1, filter)))).unwrap_err();
+    assert!(error.to_string().ends_with("quota exceeded; free some space on its file system"));
+    // What is there needs none.
+    (0..1_000u32).for_each(|n| bump(&mut spool, &n.to_le_bytes()));
+    fuel::give_disk(None);
+    bump(&mut spool, b"new");
+    assert_eq!(spool.stats().unwrap().records, 1_001);
+    assert_eq!(spool.verify().unwrap().problems().count(), 0);
+}
+
+#[test]
 fn growth_that_must_wait_for_disk_waits() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());

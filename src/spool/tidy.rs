@@ -6,6 +6,7 @@ use crate::sys::files;
 use crate::sys::lock::Kind;
 
 use super::database::{ATTEMPTS, shard_name, shard_name_new};
+use super::new_shard::NewShard;
 use super::rebuild::{self, Outcome, Reason};
 use super::shard::{Body, Condition, Shard};
 use super::verify::check;
@@ -128,13 +129,16 @@ impl Spool {
         if files::facts_at(&self.database.directory, &name).is_err() {
             return Ok(());
         }
-        // Whoever is still writing it holds this lock.
-        let guard = self.database.lock_directory()?;
-        let path = self.database.path_of(&name);
-        files::remove_at(&self.database.directory, &name)
-            .map_err(SpoolError::io("remove", &path))?;
-        drop(guard);
-        self.database.report(format!("removed {}, which was never finished", path.display()));
+        // Whoever is still writing it has it locked.
+        let Some(unfinished) = NewShard::claim(&self.database, number, true)? else {
+            return Ok(());
+        };
+        let left_behind = unfinished.left_behind;
+        unfinished.abandon(&self.database)?;
+        if left_behind {
+            let path = self.database.path_of(&name);
+            self.database.report(format!("removed {}, which was never finished", path.display()));
+        }
         Ok(())
     }
 

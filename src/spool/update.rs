@@ -129,7 +129,13 @@ impl Spool {
         reason: Reason,
         patient: bool,
     ) -> Result<Outcome, SpoolError> {
-        rebuild::rebuild(&mut self.database, body, reason, clock::now().into(), patient)
+        let now = clock::now().into();
+        match rebuild::rebuild(&mut self.database, body, reason, now, patient) {
+            Err(error) if self.gives_up_shards(&error) => {
+                rebuild::rebuild(&mut self.database, body, reason, now, patient)
+            }
+            result => result,
+        }
     }
 
     /// Rebuilds a locked shard where that is due. True where it was, so that

@@ -9,6 +9,9 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
+#[cfg(test)]
+use super::journal::{self, Write};
+
 /// What a file is to be opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -160,7 +163,16 @@ pub fn open_at(directory: &File, name: &CStr, access: Access) -> io::Result<File
             Access::Create => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
         };
     let mode = Mode::RUSR | Mode::WUSR;
-    above_standard_streams(again(|| fs::openat(directory, name, flags, mode))?.into())
+    let file = above_standard_streams(again(|| fs::openat(directory, name, flags, mode))?.into())?;
+    #[cfg(test)]
+    if access == Access::Create {
+        journal::note(|| Write::File {
+            directory: journal::id(directory),
+            name: name.to_owned(),
+            file: journal::id(&file),
+        });
+    }
+    Ok(file)
 }
 
 /// Makes a directory that only its owner can enter.
@@ -168,7 +180,14 @@ pub fn open_at(directory: &File, name: &CStr, access: Access) -> io::Result<File
 /// # Errors
 /// Those of `mkdirat`.
 pub fn make_directory_at(directory: &File, name: &CStr) -> io::Result<()> {
-    again(|| fs::mkdirat(directory, name, Mode::RWXU))
+    again(|| fs::mkdirat(directory, name, Mode::RWXU))?;
+    #[cfg(test)]
+    journal::note(|| Write::Directory {
+        directory: journal::id(directory),
+        name: name.to_owned(),
+        made: facts_at(directory, name).unwrap().identity,
+    });
+    Ok(())
 }
 
 /// Gives a file or directory the owner, group and mode it should have.
@@ -205,14 +224,67 @@ pub fn adopt(file: &File, uid: u32, gid: u32, mode: u32) -> io::Result<()> {
 /// longer all the same, but never without disk behind it.
 pub fn reserve(file: &File, offset: u64, length: u64) -> io::Result<()> {
     #[cfg(test)]
-    if !super::fuel::take_disk(length) {
-        return Err(io::ErrorKind::StorageFull.into());
-    }
+    super::fuel::take_disk(length)?;
+    let end = offset.saturating_add(length);
+    within_limit(end)?;
     let result = again(|| fs::fallocate(file, FallocateFlags::empty(), offset, length));
     match result {
-        Err(error) if unsupported(&error) => write_zeros(file, offset, length),
-        other => other,
+        Err(error) if unsupported(&error) => write_zeros(file, offset, length)?,
+        other => other?,
     }
+    #[cfg(test)]
+    journal::note(|| Write::Length { file: journal::id(file), bytes: end as usize });
+    Ok(())
+}
+
+/// Refuses to make a file longer than this process may (`ulimit -f`): the
+/// kernel would end the process with SIGXFSZ.
+fn within_limit(end: u64) -> io::Result<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| end > limit) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(())
+}
+
+/// Writes all of `bytes` at the start of the file.
+///
+/// # Errors
+/// Those of `pwrite`; the file may be longer than this process may make one.
+pub fn write_start(file: &File, bytes: &[u8]) -> io::Result<()> {
+    within_limit(bytes.len() as u64)?;
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        match again(|| rustix::io::pwrite(file, rest, at as u64))? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => at += count,
+        }
+    }
+    #[cfg(test)]
+    journal::bytes(journal::id(file), 0, bytes);
+    Ok(())
+}
+
+/// Empties a file that nobody has mapped.
+///
+/// # Errors
+/// Those of `ftruncate`.
+pub fn empty(file: &File) -> io::Result<()> {
+    again(|| fs::ftruncate(file, 0))?;
+    #[cfg(test)]
+    journal::note(|| Write::Emptied { file: journal::id(file) });
+    Ok(())
+}
+
+/// Waits until what was written to the file is on disk.
+///
+/// # Errors
+/// Those of `fdatasync`.
+pub fn sync(file: &File) -> io::Result<()> {
+    again(|| fs::fdatasync(file))?;
+    #[cfg(test)]
+    journal::note(|| Write::Synced { file: journal::id(file) });
+    Ok(())
 }
 
 /// Whether a file system does not know the call.
@@ -255,7 +327,14 @@ pub fn read_start(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
 /// # Errors
 /// Those of `renameat`.
 pub fn rename_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
-    again(|| fs::renameat(directory, from, directory, to))
+    again(|| fs::renameat(directory, from, directory, to))?;
+    #[cfg(test)]
+    journal::note(|| Write::Renamed {
+        directory: journal::id(directory),
+        from: from.to_owned(),
+        to: to.to_owned(),
+    });
+    Ok(())
 }
 
 /// Renames within `directory`, unless the new name is taken.
@@ -263,7 +342,14 @@ pub fn rename_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
 /// # Errors
 /// Those of `renameat2`: `AlreadyExists` above all.
 pub fn rename_new_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
-    again(|| fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE))
+    again(|| fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE))?;
+    #[cfg(test)]
+    journal::note(|| Write::Renamed {
+        directory: journal::id(directory),
+        from: from.to_owned(),
+        to: to.to_owned(),
+    });
+    Ok(())
 }
 
 /// Gives a file a second name within `directory`.
@@ -271,7 +357,14 @@ pub fn rename_new_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()>
 /// # Errors
 /// Those of `linkat`: `AlreadyExists` above all.
 pub fn link_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
-    again(|| fs::linkat(directory, from, directory, to, AtFlags::empty()))
+    again(|| fs::linkat(directory, from, directory, to, AtFlags::empty()))?;
+    #[cfg(test)]
+    journal::note(|| Write::Linked {
+        directory: journal::id(directory),
+        from: from.to_owned(),
+        to: to.to_owned(),
+    });
+    Ok(())
 }
 
 /// Removes a file; that there is none is no error.
@@ -279,7 +372,10 @@ pub fn link_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
 /// # Errors
 /// Those of `unlinkat`.
 pub fn remove_at(directory: &File, name: &CStr) -> io::Result<()> {
-    absent_is_fine(again(|| fs::unlinkat(directory, name, AtFlags::empty())))
+    absent_is_fine(again(|| fs::unlinkat(directory, name, AtFlags::empty())))?;
+    #[cfg(test)]
+    journal::note(|| Write::Removed { directory: journal::id(directory), name: name.to_owned() });
+    Ok(())
 }
 
 /// Removes an empty directory; that there is none is no error.
@@ -287,7 +383,10 @@ pub fn remove_at(directory: &File, name: &CStr) -> io::Result<()> {
 /// # Errors
 /// Those of `unlinkat`.
 pub fn remove_directory_at(directory: &File, name: &CStr) -> io::Result<()> {
-    absent_is_fine(again(|| fs::unlinkat(directory, name, AtFlags::REMOVEDIR)))
+    absent_is_fine(again(|| fs::unlinkat(directory, name, AtFlags::REMOVEDIR)))?;
+    #[cfg(test)]
+    journal::note(|| Write::Removed { directory: journal::id(directory), name: name.to_owned() });
+    Ok(())
 }
 
 /// Turns `NotFound` into success.

@@ -65,12 +65,53 @@ pub(crate) mod tests {
     }
 
     impl Child {
+        /// Its number.
+        pub(crate) fn process(&self) -> u32 {
+            self.0.unsigned_abs()
+        }
+
+        /// Waits until it is stopped or has ended; whether it is stopped. It
+        /// can be waited for again.
+        pub(crate) fn stops(&self) -> bool {
+            let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+            let options = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
+            // SAFETY: waitid writes one siginfo_t to `info`, which is ours.
+            let result =
+                unsafe { libc::waitid(libc::P_PID, self.process(), info.as_mut_ptr(), options) };
+            assert_eq!(result, 0);
+            // SAFETY: it was written just now, and zeros were valid before.
+            unsafe { info.assume_init() }.si_code == libc::CLD_STOPPED
+        }
+
+        /// Continues it after a stop.
+        pub(crate) fn go_on(&self) {
+            // SAFETY: kill takes any numbers; this is a child of ours that has
+            // not been waited for.
+            assert_eq!(unsafe { libc::kill(self.0, libc::SIGCONT) }, 0);
+        }
+
         /// Waits for its end; whether its work gave true.
         pub(crate) fn succeeds(self) -> bool {
+            let status = self.wait(0);
+            std::mem::forget(self);
+            status == 0
+        }
+
+        /// Waits for a change of its state.
+        fn wait(&self, options: i32) -> i32 {
             let mut status = 0;
             // SAFETY: waitpid writes one int to `status`, which is ours.
-            let waited = unsafe { libc::waitpid(self.0, &raw mut status, 0) };
-            (waited, status) == (self.0, 0)
+            let waited = unsafe { libc::waitpid(self.0, &raw mut status, options) };
+            assert_eq!(waited, self.0);
+            status
+        }
+    }
+
+    impl Drop for Child {
+        fn drop(&mut self) {
+            // SAFETY: as in `go_on`.
+            unsafe { libc::kill(self.0, libc::SIGKILL) };
+            self.wait(0);
         }
     }
 

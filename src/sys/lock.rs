@@ -102,6 +102,13 @@ fn wait(file: &File, kind: Kind, patience: Duration) -> io::Result<Option<Guard<
     }
 }
 
+impl Guard<'_> {
+    /// Keeps the lock until the file is closed.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         // A lock belongs to the open file that parent and child share: a child

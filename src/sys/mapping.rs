@@ -16,6 +16,9 @@ use memmap2::{MmapOptions, MmapRaw};
 pub struct Mapping {
     raw: MmapRaw,
     writable: bool,
+    /// Which file it is of.
+    #[cfg(test)]
+    file: super::journal::Id,
 }
 
 impl Mapping {
@@ -33,7 +36,12 @@ impl Mapping {
         options.len(length);
         let raw =
             if writable { options.map_raw(file)? } else { options.map_raw_read_only(file)? };
-        Ok(Self { raw, writable })
+        Ok(Self {
+            raw,
+            writable,
+            #[cfg(test)]
+            file: super::journal::id(file),
+        })
     }
 
     /// How many bytes are mapped.
@@ -68,7 +76,8 @@ impl Mapping {
 
     /// The bytes there for changing, or `None` where they are not all mapped,
     /// or not for writing.
-    pub fn bytes_mut(&mut self, offset: usize, length: usize) -> Option<&mut [u8]> {
+    #[inline]
+    fn bytes_mut(&mut self, offset: usize, length: usize) -> Option<&mut [u8]> {
         if !self.writable || !self.holds(offset, length) {
             return None;
         }
@@ -107,6 +116,8 @@ impl Mapping {
         // SAFETY: `aligned` has checked range and alignment, and the mapping
         // is writable.
         unsafe { AtomicU64::from_ptr(pointer) }.store(value.to_le(), Ordering::Release);
+        #[cfg(test)]
+        super::journal::bytes(self.file, offset, &value.to_le_bytes());
         Self::barrier();
         Some(())
     }
@@ -134,6 +145,32 @@ impl Mapping {
         Self::barrier();
         // SAFETY: as in `set_word`.
         unsafe { AtomicU32::from_ptr(pointer) }.store(value.to_le(), Ordering::Release);
+        #[cfg(test)]
+        super::journal::bytes(self.file, offset, &value.to_le_bytes());
+        Self::barrier();
+        Some(())
+    }
+
+    /// Has `work` change the `length` bytes there; not in one step, and in no
+    /// order but after all that was written before and before all that is
+    /// written later.
+    #[must_use = "None means that nothing was written"]
+    #[inline]
+    pub fn change(
+        &mut self,
+        offset: usize,
+        length: usize,
+        work: impl FnOnce(&mut [u8]),
+    ) -> Option<()> {
+        #[cfg(test)]
+        let file = self.file;
+        let place = self.bytes_mut(offset, length)?;
+        Self::barrier();
+        #[cfg(test)]
+        let before = place.to_vec();
+        work(place);
+        #[cfg(test)]
+        super::journal::difference(file, offset, &before, place);
         Self::barrier();
         Some(())
     }
@@ -153,6 +190,8 @@ impl Mapping {
             super::fuel::die();
         }
         place.copy_from_slice(bytes);
+        #[cfg(test)]
+        super::journal::bytes(self.file, offset, bytes);
         Self::barrier();
         Some(())
     }
@@ -168,6 +207,8 @@ impl Mapping {
             super::fuel::die();
         }
         place.fill(0);
+        #[cfg(test)]
+        super::journal::bytes(self.file, offset, &vec![0; length]);
         Self::barrier();
         Some(())
     }
@@ -254,6 +295,9 @@ mod tests {
         assert_eq!(map.bytes(100, 0), Some(&[][..]));
         assert_eq!(map.write(99, b"ab"), None);
         assert_eq!(map.write(98, b"ab"), Some(()));
+        assert_eq!(map.change(97, 2, |bytes| bytes[0] = b'c'), Some(()));
+        assert_eq!(map.bytes(96, 4), Some(&b"\x09cab"[..]));
+        assert_eq!(map.change(97, 4, |_| panic!("must not run")), None);
         assert_eq!(map.clear(0, 101), None);
         assert_eq!(map.clear(0, 100), Some(()));
         assert_eq!(map.bytes(98, 2), Some(&[0, 0][..]));
@@ -267,7 +311,7 @@ mod tests {
         assert_eq!(map.set_word(8, 1), None);
         assert_eq!(map.set_half(8, 1), None);
         assert_eq!(map.write(8, b"x"), None);
-        assert!(map.bytes_mut(0, 1).is_none());
+        assert_eq!(map.change(0, 1, |_| panic!("must not run")), None);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What the tests of the spool database share.
 #![allow(dead_code)] // each test uses some of it
 
+pub(crate) mod counts;
 pub(crate) mod records;
+pub(crate) mod shards;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,0 +1,224 @@
+//! The file that is to become a shard, while it is made.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+
+use crate::rate::Timestamp;
+use crate::sys::files::{self, Access};
+use crate::sys::lock::{self, Kind};
+use crate::sys::mapping::Mapping;
+
+use super::SpoolError;
+use super::bound::largest;
+use super::database::{ATTEMPTS, Database, shard_name, shard_name_new};
+use super::format::{
+    DEAD, DROPPED, EMPTY, ENTRY_BYTES, EVICTED, FORGOTTEN, HEADER_BYTES, HEAP_END, Header, LARGEST,
+    LIVE, SHARD_MAGIC, TIDIED, VERSION, WAITS,
+};
+use super::record::Record;
+use super::shard::{Body, Counts, PAGE};
+
+/// Index entries of a new shard: header and index fill one page.
+pub(super) const CAPACITY_MIN: usize = (PAGE - HEADER_BYTES) / ENTRY_BYTES;
+
+/// A file under a shard's temporary name that this process alone may write to.
+///
+/// It is locked until it is closed, under its new name as well.
+#[derive(Debug)]
+pub(super) struct NewShard {
+    file: File,
+    number: u8,
+    /// A process that was killed had begun it.
+    pub(super) left_behind: bool,
+}
+
+impl NewShard {
+    /// Takes the temporary name of shard `number`, and empties what is there;
+    /// `None` where another process has it, unless `patient`.
+    pub(super) fn claim(
+        database: &Database,
+        number: u8,
+        patient: bool,
+    ) -> Result<Option<Self>, SpoolError> {
+        let name = shard_name_new(number);
+        let path = || database.path_of(&name);
+        for _ in 0..ATTEMPTS {
+            let Some(file) = open(database, &name, patient)? else { return Ok(None) };
+            if !lock_for_good(database, &file, &name, patient)? {
+                return Ok(None);
+            }
+            // Whoever had it locked may have given it the shard's name.
+            let failed = |error| SpoolError::io("examine", &path())(error);
+            let facts = files::facts(&file).map_err(failed)?;
+            match files::facts_at(&database.directory, &name) {
+                Ok(named) if named.identity == facts.identity => {}
+                Ok(_) => continue,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(error)),
+            }
+            // What a killed process has left behind, nobody has mapped.
+            let left_behind = facts.size > 0;
+            if left_behind {
+                files::empty(&file).map_err(|error| SpoolError::io("empty", &path())(error))?;
+            }
+            return Ok(Some(Self { file, number, left_behind }));
+        }
+        Err(SpoolError::Unsettled { path: path() })
+    }
+
+    /// Writes `records`, which are in `source`, as a complete shard.
+    pub(super) fn build(
+        &self,
+        database: &Database,
+        records: &[Record],
+        source: Option<&Mapping>,
+        counts: Counts,
+        now: Timestamp,
+    ) -> Result<(), SpoolError> {
+        let Self { file, number, .. } = self;
+        let capacity = capacity_for(records.len());
+        let heap_start = HEADER_BYTES + capacity * ENTRY_BYTES;
+        let heap_end = heap_start + records.iter().map(|record| record.bytes).sum::<usize>();
+        let header = Header {
+            magic: SHARD_MAGIC,
+            version: VERSION,
+            shard: u32::from(*number),
+            key: database.hashing.key,
+            capacity: capacity as u64,
+            heap_start: heap_start as u64,
+            generation: counts.rebuilds,
+            reserved: 0,
+        };
+        let written = files::reserve(file, 0, (heap_end + 1).next_multiple_of(PAGE) as u64)
+            .and_then(|()| Mapping::of(file, true))
+            .and_then(|map| {
+                let seed = database.hashing.seed;
+                let mut body = Body::new(*number, (0, 0), map, seed, capacity, counts.rebuilds);
+                fill(&mut body, database, records, source)
+                    .and_then(|()| finish(&mut body, &header, records, heap_end, counts, now))
+                    .ok_or_else(|| io::Error::from(ErrorKind::UnexpectedEof))
+            })
+            .and_then(|()| if records.is_empty() { Ok(()) } else { files::sync(file) });
+        written.map_err(|error| {
+            // What is left of it would only take space that is missing already.
+            let name = shard_name_new(*number);
+            let _ = files::remove_at(&database.directory, &name);
+            SpoolError::io("write", &database.path_of(&name))(error)
+        })
+    }
+
+    /// Gives the file the shard's name.
+    pub(super) fn publish(&self, database: &Database) -> Result<(), SpoolError> {
+        let (from, to): (&CStr, &CStr) = (&shard_name_new(self.number), &shard_name(self.number));
+        files::rename_at(&database.directory, from, to)
+            .map_err(SpoolError::io("replace", &database.path_of(to)))
+    }
+
+    /// Removes it again.
+    pub(super) fn abandon(self, database: &Database) -> Result<(), SpoolError> {
+        let name = shard_name_new(self.number);
+        files::remove_at(&database.directory, &name)
+            .map_err(SpoolError::io("remove", &database.path_of(&name)))
+    }
+}
+
+/// Locks the file until it is closed; false where another process has it
+/// locked, unless `patient`.
+fn lock_for_good(
+    database: &Database,
+    file: &File,
+    name: &CStr,
+    patient: bool,
+) -> Result<bool, SpoolError> {
+    let guard = if patient {
+        Some(database.lock(file, Kind::Exclusive, || database.path_of(name))?)
+    } else {
+        lock::try_lock(file, Kind::Exclusive)
+            .map_err(|error| SpoolError::io("lock", &database.path_of(name))(error))?
+    };
+    Ok(guard.map(lock::Guard::keep).is_some())
+}
+
+/// Opens the file, or makes it; `None` where that would have to wait, unless
+/// `patient`.
+fn open(database: &Database, name: &CStr, patient: bool) -> Result<Option<File>, SpoolError> {
+    if let Some(file) = usable(database, name)? {
+        return Ok(Some(file));
+    }
+    // Making it takes some steps, of which others are to see all or none:
+    // they may remove what a killed process has left half made.
+    let Some(_guard) = database.lock_directory_if(patient)? else { return Ok(None) };
+    match usable(database, name)? {
+        Some(file) => Ok(Some(file)),
+        None => database.create_file(name).map(Some),
+    }
+}
+
+/// Opens the file, where it is there and one that can be used.
+fn usable(database: &Database, name: &CStr) -> Result<Option<File>, SpoolError> {
+    match database.open_for(Access::Write, name) {
+        Ok(found) => Ok(found.map(|(file, _)| file)),
+        Err(SpoolError::WrongKind { .. } | SpoolError::Unsafe { .. }) => Ok(None),
+        Err(SpoolError::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Index entries for this many records, so that half as many more will fit.
+pub(super) const fn capacity_for(records: usize) -> usize {
+    let capacity = records * 15 / 8;
+    if capacity > CAPACITY_MIN { capacity } else { CAPACITY_MIN }
+}
+
+/// Fills a new file: index and records.
+fn fill(
+    body: &mut Body,
+    database: &Database,
+    records: &[Record],
+    source: Option<&Mapping>,
+) -> Option<()> {
+    body.map.change(HEADER_BYTES, body.capacity * ENTRY_BYTES, |index| {
+        for entry in index.chunks_exact_mut(ENTRY_BYTES) {
+            entry.copy_from_slice(&EMPTY.to_le_bytes());
+        }
+    })?;
+    let mut offset = body.heap_start;
+    for record in records {
+        let source = source?;
+        let place = database.hashing.place(record.key(source)?);
+        let start = place.start(body.capacity);
+        let slot = (start..body.capacity).chain(0..start).find(|&s| body.entry(s).is_none())?;
+        body.map.write(offset, source.bytes(record.offset, record.bytes)?)?;
+        body.set_entry(slot, place.tag, offset)?;
+        offset += record.bytes;
+    }
+    Some(())
+}
+
+/// Writes the header of a new file.
+fn finish(
+    body: &mut Body,
+    header: &Header,
+    records: &[Record],
+    heap_end: usize,
+    counts: Counts,
+    now: Timestamp,
+) -> Option<()> {
+    for (field, value) in [
+        (HEAP_END, heap_end as u64),
+        (LIVE, records.len() as u64),
+        (DEAD, 0),
+        (TIDIED, now.seconds.max(0).cast_unsigned()),
+        (FORGOTTEN, counts.forgotten),
+        (EVICTED, counts.evicted),
+        (DROPPED, counts.dropped),
+        (WAITS, counts.waits),
+        (LARGEST, largest(records) as u64),
+    ] {
+        body.set_sealed(field, value)?;
+    }
+    body.map.write(0, &header.encode())
+}
