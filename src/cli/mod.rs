@@ -16,6 +16,7 @@ mod keys;
 mod list;
 mod record;
 mod screen;
+mod show;
 mod spool_dir;
 mod table;
 mod text;
@@ -50,6 +51,7 @@ struct Program {
 enum Command {
     Check(check::Check),
     List(list::List),
+    Show(show::Show),
 }
 
 impl Command {
@@ -57,6 +59,7 @@ impl Command {
         match self {
             Self::Check(check) => check.run(screen),
             Self::List(list) => list.run(screen),
+            Self::Show(show) => show.run(screen),
         }
     }
 }

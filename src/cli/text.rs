@@ -166,7 +166,6 @@ pub(super) fn iso(at: Timestamp) -> String {
 }
 
 /// `at` as a clock on the wall here shows it: `2026-11-20 11:50:37 +01:00`.
-#[allow(dead_code, reason = "for commands that show a moment in full")]
 pub(super) fn local(at: Timestamp) -> String {
     match jiff::Timestamp::from_second(at.seconds) {
         Ok(time) => time
