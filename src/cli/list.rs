@@ -196,12 +196,12 @@ pub(super) const COLUMNS: [Column; 10] = [
     Column::numbers("RATE"),
     Column::numbers("LIMIT"),
     Column::numbers("SHARE"),
-    Column::words("PERIOD").spare(2),
-    Column::words("MODE").spare(3),
-    Column::words("SEEN").spare(1),
-    Column::words("OVER SINCE").spare(4),
-    Column::words("FREE AGAIN"),
-    Column::words("FILTER").spare(5),
+    Column::words("PERIOD").spare(3),
+    Column::words("MODE").spare(4),
+    Column::words("SEEN").spare(2),
+    Column::words("OVER SINCE").spare(5),
+    Column::words("FREE AGAIN").spare(1),
+    Column::words("FILTER").spare(6),
     Column::words("KEY"),
 ];
 
@@ -215,15 +215,15 @@ pub(super) fn cells(record: &Record, now: Timestamp) -> [String; 10] {
     };
     let over = record.is_over(now);
     let since = record.over_since().filter(|_| over);
-    let free = if over { record.wait(now).map(text::wait_short) } else { None };
+    let free = if over { record.wait(now).map(text::rough_wait) } else { None };
     [
         format!("{:.1}", record.rate(now)),
         text::number(record.limit),
         text::percent(record.share(now)),
         or_unknown(record.period_text()),
         or_unknown(record.mode()),
-        text::age(record.average.at, now),
-        since.map_or_else(String::new, |since| text::age(since, now)),
+        text::rough_age(record.average.at, now),
+        since.map_or_else(String::new, |since| text::rough_age(since, now)),
         free.unwrap_or_default(),
         filter,
         text::printable(record.key()),

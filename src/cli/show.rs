@@ -42,8 +42,8 @@ fn help() -> String {
         "Examples:
   Why is alice blocked, and for how long?
     exirate show alice@example.org
-  Only her hourly count of different recipients; does bob count again?
-    exirate show alice@example.org --mode per_addr --period 1h --event bob@example.net
+  Would bob be one more of the different people whom carol has written to?
+    exirate show carol@example.org --mode per_addr --period 1h --event bob@example.net
   A client, as Exim's log shows it:
     exirate show '[192.0.2.7]'
 
@@ -141,7 +141,11 @@ impl Show {
         let at = record.average.at;
         line("last counted", format!("rate {:.1}, {}", record.average.rate, moment(at, now)))?;
         if let Some(since) = record.over_since() {
-            line("over since", moment(since, now))?;
+            if over {
+                line("over since", moment(since, now))?;
+            } else {
+                line("was over", format!("at its last event, since {}", moment(since, now)))?;
+            }
         }
         line("next event", next_event(record, now))?;
         if let (true, Some(wait)) = (over, wait) {

@@ -8,6 +8,9 @@ mod check;
 mod common;
 mod help;
 mod list;
+mod prepared;
+mod top;
+mod transcripts;
 mod wrong;
 
 use std::path::Path;
