@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::database::{Common, now};
 use super::keys::{self, Choice, Narrow};
-use super::list::{OVER, Sort};
+use super::list::OVER;
 use super::record::{self, Facts, Record, later};
 use super::screen::Screen;
 use super::{Failure, Outcome, text};
@@ -101,7 +101,7 @@ impl Show {
                 records.push((record, seen));
             }
         }
-        records.sort_by(|(a, _), (b, _)| Sort::Share.order(a, b, now));
+        records.sort_by(|(a, _), (b, _)| b.share(now).total_cmp(&a.share(now)));
         if self.common.json {
             let shown: Vec<Shown> =
                 records.iter().map(|(record, seen)| shown(record, *seen, now)).collect();

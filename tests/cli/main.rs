@@ -7,8 +7,10 @@ mod check;
 #[path = "../common/mod.rs"]
 mod common;
 mod help;
+mod keys;
 mod list;
 mod prepared;
+mod show;
 mod top;
 mod transcripts;
 mod wrong;

@@ -68,6 +68,11 @@ impl Prepared {
         self.path("spool")
     }
 
+    /// From now on it is `time` there, in UTC.
+    pub(crate) fn at(&self, time: &str) {
+        self.clock.freeze(time);
+    }
+
     /// Runs a line of shell there.
     pub(crate) fn run(&self, line: &str) -> Output {
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.path("bin").display());
