@@ -14,6 +14,9 @@
 //! WRITE_TRANSCRIPTS=1 cargo test --test cli transcripts
 //! ```
 //!
+//! Blocks of the README that are marked `console` are held against a machine in
+//! the same way.
+//!
 //! A new command needs a file there and a line in `src/cli/man.rs`.
 
 use crate::prepared::{Prepared, commands, source};
@@ -73,6 +76,27 @@ fn a_session_is_as_the_manual_shows_it() {
         seen += inputs.len();
     }
     assert!(seen >= 8, "only {seen} commands were run");
+}
+
+#[test]
+fn a_session_is_as_the_readme_shows_it() {
+    let mut readme = source("README.md");
+    let blocks: Vec<String> = readme
+        .split("\n```console\n")
+        .skip(1)
+        .map(|block| block.split("```").next().unwrap().to_owned())
+        .collect();
+    assert!(!blocks.is_empty());
+    for shown in blocks {
+        let real = session(&inputs(&shown));
+        if std::env::var_os("WRITE_TRANSCRIPTS").is_some() {
+            readme = readme.replace(&shown, &real);
+            std::fs::write("README.md", &readme).unwrap();
+        } else {
+            let same = without_fill(&real) == without_fill(&shown);
+            assert!(same, "README.md shows\n{shown}\nand there is\n{real}");
+        }
+    }
 }
 
 #[test]
