@@ -28,8 +28,9 @@ use crate::store::{Change, Memory, Remembered, Store};
     exirate check '20 / 1h / strict' --key backup --count 5
 
 The answer is that of ${dlfunc{...}{ratelimit}{SPEC}} outside Exim's ACLs: every
-mode counts, and every call anew. Exit status: 0 under the limit, 1 at or over
-it, 2 an error.
+mode counts, and every call anew.
+
+Exit status: 0 under the limit; 1 at or over it; 2 an error.
 
 JSON: `retry_after` is null where no wait helps; `limit` and `remaining` are
 null where they are infinite. `key` is null where it is not UTF-8; `key_hex`

@@ -24,7 +24,6 @@ pub(super) struct Common {
 
 impl Common {
     /// Opens the database for reading only; it must be there.
-    #[allow(dead_code, reason = "for commands that ask for a key")]
     pub(super) fn open(&self) -> Result<Spool, Failure> {
         let dir = spool_dir::find(self.spool.as_deref())?;
         Ok(Spool::open_existing(&dir, Options::default())?)

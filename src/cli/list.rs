@@ -1,6 +1,5 @@
 //! `exirate list`: the keys that are remembered.
 
-use std::cmp::Ordering;
 use std::ffi::OsString;
 use std::io::Write as _;
 
@@ -93,16 +92,15 @@ pub(super) enum Sort {
 }
 
 impl Sort {
-    /// How `a` and `b` come one after the other at `now`.
-    pub(super) fn order(self, a: &Record, b: &Record, now: Timestamp) -> Ordering {
-        let by = match self {
-            Self::Rate => b.rate(now).total_cmp(&a.rate(now)),
-            Self::Share => b.share(now).total_cmp(&a.share(now)),
-            Self::Seen => b.average.at.cmp(&a.average.at),
-            Self::Key => a.key().cmp(b.key()),
-        };
-        let busier = || b.rate(now).total_cmp(&a.rate(now));
-        by.then_with(busier).then_with(|| a.stored.cmp(&b.stored))
+    /// What `record` is sorted by at `now`, the highest first; nothing where it
+    /// is its key.
+    fn rank(self, record: &Record, now: Timestamp) -> f64 {
+        match self {
+            Self::Rate => record.rate(now),
+            Self::Share => record.share(now),
+            Self::Seen => record.average.at.as_seconds(),
+            Self::Key => 0.0,
+        }
     }
 }
 
@@ -111,7 +109,8 @@ pub(super) struct First {
     sort: Sort,
     now: Timestamp,
     most: usize,
-    records: Vec<Record>,
+    /// With their ranks, for to compute one anew for each comparison takes long.
+    records: Vec<(f64, Record)>,
 }
 
 impl First {
@@ -120,7 +119,7 @@ impl First {
     }
 
     pub(super) fn add(&mut self, record: Record) {
-        self.records.push(record);
+        self.records.push((self.sort.rank(&record, self.now), record));
         // Rarely, so that it costs little for each.
         if self.records.len() >= self.most.saturating_mul(2).saturating_add(1000) {
             self.cut();
@@ -128,14 +127,21 @@ impl First {
     }
 
     fn cut(&mut self) {
-        self.records.sort_unstable_by(|a, b| self.sort.order(a, b, self.now));
+        let now = self.now;
+        self.records.sort_unstable_by(|(rank_a, a), (rank_b, b)| {
+            rank_b
+                .total_cmp(rank_a)
+                .then_with(|| a.key().cmp(b.key()))
+                .then_with(|| b.rate(now).total_cmp(&a.rate(now)))
+                .then_with(|| a.stored.cmp(&b.stored))
+        });
         self.records.truncate(self.most);
     }
 
     /// The records in order.
     pub(super) fn take(mut self) -> Vec<Record> {
         self.cut();
-        self.records
+        self.records.into_iter().map(|(_, record)| record).collect()
     }
 }
 
@@ -196,12 +202,12 @@ pub(super) const COLUMNS: [Column; 10] = [
     Column::numbers("RATE"),
     Column::numbers("LIMIT"),
     Column::numbers("SHARE"),
-    Column::words("PERIOD").spare(2),
-    Column::words("MODE").spare(3),
-    Column::words("SEEN").spare(1),
-    Column::words("OVER SINCE").spare(4),
-    Column::words("FREE AGAIN"),
-    Column::words("FILTER").spare(5),
+    Column::words("PERIOD").spare(3),
+    Column::words("MODE").spare(4),
+    Column::words("SEEN").spare(2),
+    Column::words("OVER SINCE").spare(5),
+    Column::words("FREE AGAIN").spare(1),
+    Column::words("FILTER").spare(6),
     Column::words("KEY"),
 ];
 
@@ -215,15 +221,15 @@ pub(super) fn cells(record: &Record, now: Timestamp) -> [String; 10] {
     };
     let over = record.is_over(now);
     let since = record.over_since().filter(|_| over);
-    let free = if over { record.wait(now).map(text::wait_short) } else { None };
+    let free = if over { record.wait(now).map(text::rough_wait) } else { None };
     [
         format!("{:.1}", record.rate(now)),
         text::number(record.limit),
         text::percent(record.share(now)),
         or_unknown(record.period_text()),
         or_unknown(record.mode()),
-        text::age(record.average.at, now),
-        since.map_or_else(String::new, |since| text::age(since, now)),
+        text::rough_age(record.average.at, now),
+        since.map_or_else(String::new, |since| text::rough_age(since, now)),
         free.unwrap_or_default(),
         filter,
         text::printable(record.key()),

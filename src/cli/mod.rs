@@ -10,20 +10,24 @@
 //! error, which standard error explains.
 
 mod check;
+mod completions;
 mod database;
 mod failure;
 mod keys;
 mod list;
+mod man;
 mod record;
 mod screen;
+mod show;
 mod spool_dir;
 mod table;
 mod text;
+mod top;
 
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
-use clap::{ColorChoice, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory as _, Parser, Subcommand};
 
 use failure::{Failure, Outcome};
 use screen::{Screen, complain};
@@ -34,8 +38,11 @@ use screen::{Screen, complain};
     name = "exirate",
     version,
     max_term_width = 100,
-    after_help = "Exit status: 0 all is well, 1 something was found (each command's help says \
-                  what), 2 an error.\nEach command has examples: exirate help check"
+    after_help = "\
+Exit status: 0 all is well; 1 something was found, or what was asked for was not:
+each command's help says what; 2 an error, which standard error explains.
+
+Each command has examples: exirate help list"
 )]
 struct Program {
     /// When to use colours: auto is on a terminal, unless NO_COLOR is set
@@ -50,6 +57,10 @@ struct Program {
 enum Command {
     Check(check::Check),
     List(list::List),
+    Show(show::Show),
+    Top(top::Top),
+    Completions(completions::Completions),
+    Man(man::Man),
 }
 
 impl Command {
@@ -57,6 +68,10 @@ impl Command {
         match self {
             Self::Check(check) => check.run(screen),
             Self::List(list) => list.run(screen),
+            Self::Show(show) => show.run(screen),
+            Self::Top(top) => top.run(screen),
+            Self::Completions(completions) => completions.run(screen, Program::command()),
+            Self::Man(man) => man.run(screen, Program::command()),
         }
     }
 }
@@ -92,7 +107,6 @@ mod tests {
 
     #[test]
     fn the_arguments_are_well_formed() {
-        use clap::CommandFactory as _;
         Program::command().debug_assert();
     }
 }

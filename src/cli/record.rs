@@ -3,9 +3,13 @@
 use serde::Serialize;
 
 use super::text;
-use crate::rate::{Average, Timestamp, Wait, bloom, retry_after};
+use crate::rate::{self, Average, Timestamp, Wait, bloom, retry_after};
 use crate::spec::Filed;
 use crate::spool::Entry;
+
+/// More periods than any finite rate needs to decay to nothing: the smallest
+/// `e^-x` above zero is at x = 745.1.
+const LONGEST_PERIODS: f64 = 750.0;
 
 /// What is remembered of a key.
 #[derive(Clone, Debug)]
@@ -125,6 +129,31 @@ impl Record {
             .is_some_and(|(filter, period)| bloom::expired(filter.since.seconds, now, period))
     }
 
+    /// From which second on the database may forget this, if nothing more is
+    /// counted; `None` if never.
+    pub(super) fn forgettable_from(&self) -> Option<Timestamp> {
+        let period = self.period()?;
+        let since = self.filter.map(|filter| filter.since.seconds);
+        // As the database asks it, which knows no least size of an event.
+        let may_go =
+            |at| rate::forgettable(self.average, self.limit, since, period, 0.0, second(at));
+        let start = self.average.at.seconds;
+        // Whatever may ever go has decayed to nothing by then, and its filter
+        // has expired.
+        let periods = (LONGEST_PERIODS * period) as i64;
+        let end = since.map_or(start, |since| since.max(start)).saturating_add(periods);
+        if !may_go(end) {
+            return None;
+        }
+        let (mut kept, mut gone) = (start, end);
+        // At most 63 halvings.
+        while gone - kept > 1 {
+            let middle = i64::midpoint(kept, gone);
+            if may_go(middle) { gone = middle } else { kept = middle }
+        }
+        Some(second(gone))
+    }
+
     /// Everything, as JSON has it.
     pub(super) fn facts(&self, now: Timestamp) -> Facts {
         let key = self.key();
@@ -239,6 +268,19 @@ mod tests {
         let zero = record(b"1h/per_mail/x", 0.0, 0.0);
         assert_eq!((zero.share(second(1000)), zero.is_over(second(1000))), (f64::INFINITY, true));
         assert_eq!(zero.wait(second(1000)), Some(Wait::Never));
+    }
+
+    #[test]
+    fn a_record_is_forgotten_in_the_second_from_which_it_may_go() {
+        for events in [0.0, 1.0, 5.0, 1e9] {
+            let record = record(b"1h/per_mail/x", events, 10.0);
+            let from = record.forgettable_from().unwrap().seconds;
+            let may_go =
+                |at| rate::forgettable(record.average, 10.0, None, 3600.0, 0.0, second(at));
+            assert!(may_go(from) && !may_go(from - 1), "{events}");
+        }
+        assert_eq!(record(b"1h/per_mail/x", f64::INFINITY, 1.0).forgettable_from(), None);
+        assert_eq!(record(b"odd", 1.0, 1.0).forgettable_from(), None);
     }
 
     #[test]

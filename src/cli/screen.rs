@@ -36,6 +36,11 @@ impl Screen<'_> {
         Screen { out: Box::new(io::BufWriter::new(stdout.lock())), color, width }
     }
 
+    /// A screen like this one, `width` columns wide, that writes to `out`.
+    pub(super) fn page<'a>(&self, out: &'a mut Vec<u8>, width: u16) -> Screen<'a> {
+        Screen { out: Box::new(out), color: self.color, width: Some(width) }
+    }
+
     /// The terminal's width in columns; `None` where this is no terminal.
     pub(super) fn width(&self) -> Option<u16> {
         self.width

@@ -115,20 +115,30 @@ pub(super) fn age(then: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// As [`age`], without the seconds once it is minutes.
+pub(super) fn rough_age(then: Timestamp, now: Timestamp) -> String {
+    let seconds = now.as_seconds() - then.as_seconds();
+    let cut = if seconds >= 60.0 { seconds % 60.0 } else { 0.0 };
+    age(Timestamp { seconds: then.seconds.saturating_add(cut as i64), ..then }, now)
+}
+
 /// When one more event would pass, in words.
 pub(super) fn wait(wait: Wait) -> String {
-    match wait {
-        Wait::Never => "never (one event is as large as the limit)".to_owned(),
-        Wait::Seconds(_) => wait_short(wait),
+    match whole_seconds(wait) {
+        None => "never (one event is as large as the limit)".to_owned(),
+        Some(0) => "now".to_owned(),
+        Some(seconds) => format!("in {}", duration(seconds as f64)),
     }
 }
 
-/// As [`wait`], without a word on why.
-pub(super) fn wait_short(wait: Wait) -> String {
+/// As [`wait`], without a word on why, and without the seconds once it is
+/// minutes: rounded up, so that it promises nothing too early.
+pub(super) fn rough_wait(wait: Wait) -> String {
     match whole_seconds(wait) {
         None => "never".to_owned(),
         Some(0) => "now".to_owned(),
-        Some(seconds) => format!("in {}", duration(seconds as f64)),
+        Some(seconds @ ..60) => format!("in {seconds} s"),
+        Some(seconds) => format!("in {}", duration(seconds.div_ceil(60) as f64 * 60.0)),
     }
 }
 
@@ -165,14 +175,20 @@ pub(super) fn iso(at: Timestamp) -> String {
     }
 }
 
-/// `at` as a clock on the wall here shows it: `2026-11-20 11:50:37 +01:00`.
-#[allow(dead_code, reason = "for commands that show a moment in full")]
+/// `at` in this machine's time zone: `2026-11-20 11:50:37 +01:00`.
 pub(super) fn local(at: Timestamp) -> String {
+    zoned(at, "%Y-%m-%d %H:%M:%S %:z")
+}
+
+/// `at` as a clock on the wall here shows it: `11:50:37`.
+pub(super) fn clock(at: Timestamp) -> String {
+    zoned(at, "%H:%M:%S")
+}
+
+/// `at` in this machine's time zone, in the form of strftime.
+fn zoned(at: Timestamp, form: &str) -> String {
     match jiff::Timestamp::from_second(at.seconds) {
-        Ok(time) => time
-            .to_zoned(jiff::tz::TimeZone::system())
-            .strftime("%Y-%m-%d %H:%M:%S %:z")
-            .to_string(),
+        Ok(time) => time.to_zoned(jiff::tz::TimeZone::system()).strftime(form).to_string(),
         Err(_) => format!("@{}", at.seconds),
     }
 }
@@ -221,6 +237,12 @@ mod tests {
         assert_eq!(age(at(100), at(100)), "now");
         assert_eq!(age(at(100), at(190)), "1 min 30 s ago");
         assert_eq!(age(at(400), at(100)), "5 min ahead");
+        for (then, text) in
+            [(100, "now"), (50, "50 s ago"), (-49, "2 min ago"), (400, "5 min ahead")]
+        {
+            assert_eq!(rough_age(at(then), at(100)), text);
+        }
+        assert_eq!(rough_age(at(0), at(7_379)), "2 h 2 min ago");
     }
 
     #[test]
@@ -260,6 +282,12 @@ mod tests {
         assert_eq!(whole_seconds(Wait::Seconds(11.01)), Some(12));
         assert_eq!(whole_seconds(Wait::Never), None);
         assert_eq!(wait(Wait::Seconds(719.2)), "in 12 min");
+        for (seconds, text) in
+            [(0.0, "now"), (59.0, "in 59 s"), (60.5, "in 2 min"), (3_599.0, "in 1 h")]
+        {
+            assert_eq!(rough_wait(Wait::Seconds(seconds)), text);
+        }
+        assert_eq!(rough_wait(Wait::Never), "never");
     }
 
     #[test]

@@ -1,15 +1,142 @@
-//! What the program says of itself.
+//! What the program says of itself: help, manual pages, completions.
 
-use crate::{exirate, stdout};
+use std::process::{Command, Stdio};
+
+use crate::prepared::{Prepared, commands, source};
+use crate::{exirate, run, stderr, stdout};
+
+/// The help of a command.
+fn help(command: &str) -> String {
+    let output = exirate().args([command, "--help"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    stdout(&output)
+}
+
+/// The lines of `text` that are commands to type, indented by `indent`.
+fn examples<'a>(text: &'a str, indent: &str) -> Vec<&'a str> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix(indent))
+        .filter(|line| line.starts_with("exirate ") || line.contains("| exirate "))
+        .collect()
+}
+
+/// Runs an example on a machine of its own; it must do what it says.
+fn try_out(example: &str) {
+    let machine = Prepared::new();
+    // What would be installed on the real machine.
+    let line = example
+        .replace("/usr/share/", "./")
+        .replace("/usr/local/share/", "./")
+        // libfaketime and man's sandbox do not go together.
+        .replace("| man -l -", "| env -u LD_PRELOAD man -l - >/dev/null");
+    let setup = "mkdir -p bash-completion/completions zsh/vendor-completions \
+                 fish/vendor_completions.d";
+    assert!(machine.run(setup).status.success());
+    let output = machine.run(&line);
+    let said = stderr(&output);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{example}: {said}");
+    let notes = said.lines().all(|line| line.starts_with("exirate: note: "));
+    assert!(notes, "{example}: {said}");
+    let written = example.contains('>') || example.contains("--dir");
+    assert!(written || example.contains("man -l") || !output.stdout.is_empty(), "{example}");
+}
 
 #[test]
-fn every_command_has_help_with_examples() {
-    for command in ["check", "list"] {
-        let output = exirate().args([command, "--help"]).output().unwrap();
-        assert_eq!(output.status.code(), Some(0));
-        assert!(stdout(&output).contains("Examples:\n"), "{}", stdout(&output));
-        assert!(stdout(&output).contains(&format!("exirate {command}")));
+fn every_example_of_every_help_works() {
+    let mut tried = 0;
+    for command in commands() {
+        let help = help(&command);
+        assert!(help.contains("Examples:\n"), "{help}");
+        assert!(help.contains("\nExit status: "), "{help}");
+        let examples = examples(&help, "    ");
+        assert!(!examples.is_empty(), "{help}");
+        for example in examples {
+            try_out(example);
+            tried += 1;
+        }
     }
+    assert!(tried >= 15, "only {tried} examples were found");
+}
+
+#[test]
+fn every_example_of_the_readme_works() {
+    let readme = source("README.md");
+    let blocks = readme.split("```sh\n").skip(1);
+    let shell: String = blocks.map(|block| block.split("```").next().unwrap()).collect();
+    let examples = examples(&shell, "");
+    assert!(examples.len() >= 2, "{examples:?}");
+    examples.into_iter().for_each(try_out);
+}
+
+#[test]
+fn the_help_of_the_program_names_its_commands_and_exit_codes() {
     let output = exirate().arg("--help").output().unwrap();
-    assert!(stdout(&output).contains("Exit status"));
+    assert!(stdout(&output).contains("Exit status: 0 all is well; 1"));
+    let output = exirate().output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("Usage: exirate"), "{}", stderr(&output));
+}
+
+#[test]
+fn manual_pages_are_written_and_well_formed() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("man1");
+    let output = exirate().args(["man", "--dir"]).arg(&dir).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let mut pages = vec!["exirate.1".to_owned()];
+    pages.extend(commands().iter().map(|command| format!("exirate-{command}.1")));
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), pages.len());
+    for page in pages {
+        let formatted = Command::new("groff")
+            .args(["-man", "-Tutf8", "-ww", "-P-cbou"])
+            .arg(dir.join(&page))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!(stderr(&formatted), "", "{page}");
+        let text = stdout(&formatted);
+        for part in ["NAME", "SYNOPSIS", "OPTIONS", "EXIT STATUS", "SEE ALSO"] {
+            assert!(text.contains(&format!("\n{part}\n")), "{page} lacks {part}:\n{text}");
+        }
+        // Each line of a transcript is one of the page.
+        let command = page.strip_prefix("exirate-").and_then(|name| name.strip_suffix(".1"));
+        let shown = command.map(|command| format!("docs/transcripts/{command}.txt"));
+        if let Some(path) = shown.filter(|path| std::path::Path::new(path).exists()) {
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            for line in source(path).lines() {
+                assert!(lines.contains(&line.trim()), "{page} lacks {line:?}:\n{text}");
+            }
+        }
+    }
+    assert_eq!(stdout(&exirate().arg("man").output().unwrap()).lines().count(), {
+        std::fs::read_to_string(dir.join("exirate.1")).unwrap().lines().count()
+    });
+    let output = exirate().args(["man", "lst"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("no command lst; the commands are"), "{}", stderr(&output));
+    let output = exirate().args(["man", "--dir", "/dev/null/x"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("/dev/null/x"), "{}", stderr(&output));
+}
+
+#[test]
+fn completions_are_what_the_shell_understands() {
+    let folder = tempfile::tempdir().unwrap();
+    let bash = stdout(&exirate().args(["completions", "bash"]).output().unwrap());
+    let file = folder.path().join("exirate");
+    std::fs::write(&file, &bash).unwrap();
+    // What bash offers after `exirate sh`, and after `exirate list --s`.
+    let script = format!(
+        ". {}; COMP_WORDS=(exirate sh); COMP_CWORD=1; _exirate exirate sh exirate; echo ${{COMPREPLY[@]}}; \
+         COMP_WORDS=(exirate list --s); COMP_CWORD=2; _exirate exirate --s list; echo ${{COMPREPLY[@]}}",
+        file.display()
+    );
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert_eq!(stdout(&output), "show\n--sort --spool\n", "{}", stderr(&output));
+    for shell in ["zsh", "fish", "elvish", "powershell"] {
+        let output = exirate().args(["completions", shell]).output().unwrap();
+        assert!(stdout(&output).contains("exirate"), "{shell}");
+    }
+    let output = run(folder.path(), &["completions"]);
+    assert_eq!(output.status.code(), Some(2));
 }

@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use serde_json::Value;
 
-use crate::{exirate, list, run, stderr, stdout};
+use crate::prepared::Prepared;
+use crate::{exirate, json, list, run, stderr, stdout};
 
 #[test]
 fn the_busiest_key_is_listed_first() {
@@ -88,4 +89,70 @@ fn keys_are_escaped_for_people_and_lossless_in_json() {
     assert_eq!(row["key"], Value::Null);
     assert_eq!(row["key_hex"], "1b5d303b676f7463686107ff");
     assert_eq!(row["stored"], "31772f7065725f6d61696c2f1b5d303b676f7463686107ff");
+}
+
+#[test]
+fn it_is_sorted_and_cut_as_one_likes() {
+    let machine = Prepared::new();
+    for (arguments, expected) in [
+        ("--sort share", &["alice@example.org", "192.0.2.7", "bob@example.net", "web"][..]),
+        ("", &["alice@example.org", "192.0.2.7", "bob@example.net", "web"]),
+        ("--sort rate", &["web", "alice@example.org", "alice@example.org", "bob@example.net"]),
+        ("--sort seen", &["alice", "192.0.2.7", "alice@example.org", "alice@example.org"]),
+        ("--sort key", &["192.0.2.7", "2001:db8::1", "alice", "alice@example.org"]),
+        ("--over", &["alice@example.org"]),
+    ] {
+        for limit in [1, 3, 4] {
+            let line = format!("exirate list {arguments} --limit {limit} --json | jq -r '.[].key'");
+            let text = stdout(&machine.run(&line));
+            let keys: Vec<&str> = text.lines().collect();
+            assert_eq!(keys, expected[..limit.min(expected.len())], "{arguments}");
+        }
+    }
+    assert_eq!(stdout(&machine.run("exirate list --limit 0")), "");
+    assert_eq!(stdout(&machine.run("exirate list --json --limit 0")), "[]\n");
+}
+
+#[test]
+fn json_has_all_that_the_table_shows() {
+    let machine = Prepared::new();
+    let output = machine.run("exirate list alice@example.org --period 1h --json");
+    let row = &json(&output)[0];
+    assert_eq!((&row["over"], &row["limit"]), (&true.into(), &100.0.into()));
+    assert!((row["share"].as_f64().unwrap() - 1.1277).abs() < 1e-3, "{row}");
+    assert_eq!(row["over_since"], "2026-11-20T11:42:05Z");
+    assert_eq!(row["retry_after"], 465);
+    assert_eq!(row["free_at"], "2026-11-20T11:58:22Z");
+}
+
+#[test]
+fn colours_are_for_terminals_and_for_who_asks() {
+    let machine = Prepared::new();
+    // A terminal as `script` makes it, with nothing said about colours.
+    let on_terminal = |setting: &str, option: &str| {
+        let line = format!("stty cols 120; {setting} exirate list {option}");
+        let command = format!("TERM=xterm SHELL=/bin/sh script -qec '{line}' /dev/null");
+        stdout(&machine.run(&command)).contains("\x1b[31m")
+    };
+    assert!(on_terminal("", ""));
+    assert!(!on_terminal("", "--color never"));
+    assert!(!on_terminal("NO_COLOR=1", ""));
+    assert!(!on_terminal("TERM=dumb", ""));
+    assert!(on_terminal("NO_COLOR=1", "--color always"));
+    assert!(!stdout(&machine.run("exirate list")).contains('\x1b'));
+    assert!(stdout(&machine.run("exirate --color always list")).contains("\x1b[31m"));
+}
+
+#[test]
+fn a_narrow_terminal_is_not_overrun() {
+    let machine = Prepared::new();
+    for width in [120, 80, 60, 40] {
+        let line = format!("stty cols {width}; exirate list --color never");
+        let command = format!("TERM=xterm SHELL=/bin/sh script -qec '{line}' /dev/null");
+        let text = stdout(&machine.run(&command));
+        assert!(text.starts_with("     RATE     LIMIT  SHARE"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+        // One line a key, while there is room for it.
+        assert!(width < 60 || text.lines().count() == 9, "{width}: {text}");
+    }
 }

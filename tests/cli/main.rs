@@ -7,7 +7,12 @@ mod check;
 #[path = "../common/mod.rs"]
 mod common;
 mod help;
+mod keys;
 mod list;
+mod prepared;
+mod show;
+mod top;
+mod transcripts;
 mod wrong;
 
 use std::path::Path;

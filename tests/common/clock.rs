@@ -29,9 +29,19 @@ impl FakeClock {
 
     /// From now on the clock is `offset` seconds ahead of real time.
     pub fn set(&self, offset: i64) {
+        self.write(&format!("{offset:+}"));
+    }
+
+    /// From now on the clock stands still at `moment`, such as
+    /// `2026-11-20 10:50:37` in the time zone of the process.
+    pub fn freeze(&self, moment: &str) {
+        self.write(moment);
+    }
+
+    fn write(&self, time: &str) {
         // A rename, so that no reader ever sees an empty file.
         let new = self.folder.path().join("new");
-        std::fs::write(&new, format!("{offset:+}\n")).unwrap();
+        std::fs::write(&new, format!("{time}\n")).unwrap();
         std::fs::rename(&new, &self.offset_file).unwrap();
     }
 

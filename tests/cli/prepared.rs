@@ -1,0 +1,118 @@
+//! A machine with an Exim and a database in which something has happened, for
+//! the commands that documentation shows.
+//!
+//! `exirate` and `exim4` are commands there, as on a real machine: the second
+//! only says where its spool directory is. The clock stands still at
+//! [`NOW`], so whatever is shown is the same each time.
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::common::FakeClock;
+
+/// The time there, in UTC.
+pub(crate) const NOW: &str = "2026-11-20 11:50:37";
+
+/// What has happened before: when, which check, and how large the event was.
+const PAST: [(&str, &str, &str); 10] = [
+    ("2026-11-20 09:15:00", "20 / 10m / per_conn / strict / 2001:db8::1", "3"),
+    ("2026-11-20 10:02:10", "10M / 1d / per_byte / leaky / web", "2500000"),
+    ("2026-11-20 11:31:07", "100 / 1h / per_rcpt / leaky / bob@example.net", "42"),
+    ("2026-11-20 11:38:40", "100 / 1h / per_addr / strict / carol@example.org", "1"),
+    ("2026-11-20 11:38:41", "100 / 1h / per_addr / strict / carol@example.org", "1"),
+    ("2026-11-20 11:38:42", "100 / 1h / per_addr / strict / carol@example.org", "1"),
+    ("2026-11-20 11:42:05", "100 / 1h / per_rcpt / strict / alice@example.org", "130"),
+    ("2026-11-20 11:42:05", "1000 / 1d / per_rcpt / strict / alice@example.org", "130"),
+    ("2026-11-20 11:48:19", "20 / 10m / per_conn / strict / 192.0.2.7", "24"),
+    ("2026-11-20 11:50:30", "100 / 1h / per_rcpt / strict / alice", "1"),
+];
+
+/// The machine; it is gone when this is dropped.
+pub(crate) struct Prepared {
+    folder: tempfile::TempDir,
+    clock: FakeClock,
+}
+
+impl Prepared {
+    pub(crate) fn new() -> Self {
+        let prepared = Self { folder: tempfile::tempdir().unwrap(), clock: FakeClock::new() };
+        for name in ["bin", "spool", "work"] {
+            std::fs::create_dir(prepared.path(name)).unwrap();
+        }
+        let bin = prepared.path("bin");
+        symlink(env!("CARGO_BIN_EXE_exirate"), bin.join("exirate")).unwrap();
+        let spool = prepared.spool();
+        let exim = format!("#!/bin/sh\necho spool_directory = {}\n", spool.display());
+        std::fs::write(bin.join("exim4"), exim).unwrap();
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(bin.join("exim4"), executable).unwrap();
+        for (n, (moment, spec, count)) in PAST.into_iter().enumerate() {
+            prepared.clock.freeze(moment);
+            let check =
+                format!("exirate check '{spec}' --count {count} --recipient r{n}@example.net");
+            let output = prepared.run(&check);
+            assert!(output.stderr.is_empty(), "{check}: {output:?}");
+            assert!(matches!(output.status.code(), Some(0 | 1)), "{check}: {output:?}");
+        }
+        prepared.clock.freeze(NOW);
+        prepared
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Exim's spool directory.
+    pub(crate) fn spool(&self) -> PathBuf {
+        self.path("spool")
+    }
+
+    /// From now on it is `time` there, in UTC.
+    pub(crate) fn at(&self, time: &str) {
+        self.clock.freeze(time);
+    }
+
+    /// Runs a line of shell there.
+    pub(crate) fn run(&self, line: &str) -> Output {
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.path("bin").display());
+        Command::new("/bin/sh")
+            .args(["-c", line])
+            .env_clear()
+            .env("PATH", path)
+            .env("LC_ALL", "C.UTF-8")
+            .env("TZ", "UTC")
+            .envs(self.clock.environment())
+            .current_dir(self.path("work"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// What `line` prints on both outputs, as on a machine whose spool
+    /// directory is the usual one.
+    pub(crate) fn show(&self, line: &str) -> String {
+        let output = self.run(&format!("{{ {line}\n}} 2>&1"));
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.replace(&*self.spool().to_string_lossy(), "/var/spool/exim4")
+    }
+}
+
+/// The root of the sources.
+pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The commands of the program.
+pub(crate) fn commands() -> Vec<String> {
+    let output = crate::exirate().arg("--help").output().unwrap();
+    let help = crate::stdout(&output);
+    let commands = help.split("\nCommands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let names = commands.lines().filter_map(|line| line.split_whitespace().next());
+    let names: Vec<String> = names.filter(|name| *name != "help").map(str::to_owned).collect();
+    assert!(names.contains(&"list".to_owned()), "{names:?}");
+    names
+}
+
+/// The text of a file of the sources.
+pub(crate) fn source(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(Path::new(ROOT).join(path)).unwrap()
+}

@@ -1,0 +1,113 @@
+//! The sessions that the manual pages show, `docs/transcripts/COMMAND.txt`.
+//!
+//! Such a file is what a terminal would show: lines that begin with `$ ` are
+//! commands, one each, run by a shell on the machine of `prepared.rs`, one
+//! after the other; the lines that follow are what they print, on both outputs.
+//! An empty line before a command belongs to neither. The clock stands still
+//! there, so times, rates and waits are the same each time. Compared are all
+//! characters but the fill of filters, percentages with a decimal such as
+//! `1.5%`, for it depends on the database's random key.
+//!
+//! To write the outputs anew (and then look at what git says has changed):
+//!
+//! ```sh
+//! WRITE_TRANSCRIPTS=1 cargo test --test cli transcripts
+//! ```
+//!
+//! Blocks of the README that are marked `console` are held against a machine in
+//! the same way.
+//!
+//! A new command needs a file there and a line in `src/cli/man.rs`.
+
+use crate::prepared::{Prepared, commands, source};
+use crate::{exirate, stdout};
+
+/// Commands that have nothing to show.
+const WITHOUT: [&str; 2] = ["completions", "man"];
+
+/// The commands of a transcript.
+fn inputs(transcript: &str) -> Vec<&str> {
+    transcript.lines().filter_map(|line| line.strip_prefix("$ ")).collect()
+}
+
+/// The transcript of a session that has these commands.
+fn session(inputs: &[&str]) -> String {
+    let machine = Prepared::new();
+    let parts: Vec<String> =
+        inputs.iter().map(|input| format!("$ {input}\n{}", machine.show(input))).collect();
+    parts.join("\n")
+}
+
+/// The text with each `1.5%` as `#.#%`.
+fn without_fill(text: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        let number = word.strip_suffix('%').filter(|number| number.contains('.'));
+        words.push(match number {
+            Some(number) => format!("{}%", number.replace(|c: char| c.is_ascii_digit(), "#")),
+            None => word.to_owned(),
+        });
+    }
+    words.join(" ")
+}
+
+fn path_of(command: &str) -> String {
+    format!("docs/transcripts/{command}.txt")
+}
+
+#[test]
+fn a_session_is_as_the_manual_shows_it() {
+    let mut seen = 0;
+    for command in commands().iter().filter(|command| !WITHOUT.contains(&&***command)) {
+        let shown = source(path_of(command));
+        let inputs = inputs(&shown);
+        let own = inputs.iter().filter(|input| input.contains(&format!("exirate {command}")));
+        assert!(own.count() > 0, "{} does not show exirate {command}", path_of(command));
+        let real = session(&inputs);
+        if std::env::var_os("WRITE_TRANSCRIPTS").is_some() {
+            std::fs::write(path_of(command), real).unwrap();
+        } else {
+            assert!(
+                without_fill(&real) == without_fill(&shown),
+                "{} shows\n{shown}\nand there is\n{real}",
+                path_of(command)
+            );
+        }
+        seen += inputs.len();
+    }
+    assert!(seen >= 8, "only {seen} commands were run");
+}
+
+#[test]
+fn a_session_is_as_the_readme_shows_it() {
+    let mut readme = source("README.md");
+    let blocks: Vec<String> = readme
+        .split("\n```console\n")
+        .skip(1)
+        .map(|block| block.split("```").next().unwrap().to_owned())
+        .collect();
+    assert!(!blocks.is_empty());
+    for shown in blocks {
+        let real = session(&inputs(&shown));
+        if std::env::var_os("WRITE_TRANSCRIPTS").is_some() {
+            readme = readme.replace(&shown, &real);
+            std::fs::write("README.md", &readme).unwrap();
+        } else {
+            let same = without_fill(&real) == without_fill(&shown);
+            assert!(same, "README.md shows\n{shown}\nand there is\n{real}");
+        }
+    }
+}
+
+#[test]
+fn every_transcript_is_in_its_manual_page() {
+    for entry in std::fs::read_dir(format!("{}/docs/transcripts", crate::prepared::ROOT)).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let command = name.strip_suffix(".txt").unwrap();
+        let page = stdout(&exirate().args(["man", command]).output().unwrap());
+        let transcript = source(path_of(command));
+        // As roff has them.
+        let input = inputs(&transcript)[0].replace('-', r"\-").replace('\'', r"\*(Aq");
+        assert!(page.contains(&input), "{command}: {input}\n{page}");
+    }
+}
