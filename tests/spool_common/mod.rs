@@ -1,6 +1,8 @@
 //! What the tests of the spool database share.
 #![allow(dead_code)] // each test uses some of it
 
+pub(crate) mod crafted;
+pub(crate) mod image;
 pub(crate) mod records;
 
 use std::path::Path;
