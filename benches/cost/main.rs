@@ -1,10 +1,9 @@
 //! What a check costs, in real Exim and in process: `scripts/bench`.
 //!
 //! `cargo bench --bench cost -- [PART]...` with the parts `door` (a session in
-//! a real Exim, beside native `ratelimit`), `crowd` (several at once), `first`
-//! (the first check of a fresh process), `spool` (the database in process, over
-//! its size), `growth` (pauses while it grows) and `library` (size and load
-//! time); all of them without. Run as a test it measures next to nothing
+//! a real Exim, beside native `ratelimit`), `crowd` (several at once), `first` (the first check of a
+//! fresh process), `spool` (the database in process) and `library` (size and
+//! load time); all of them without. Run as a test it measures next to nothing
 //! and only shows that it still works.
 
 #![allow(missing_docs)]
@@ -15,8 +14,6 @@ mod common;
 mod door;
 mod exim;
 mod first;
-mod growth;
-mod keys;
 mod library;
 mod spool;
 mod table;
@@ -34,8 +31,6 @@ pub(crate) struct Effort {
     pub(crate) processes: usize,
     /// Keys in the databases that are measured in process.
     pub(crate) keys: &'static [usize],
-    /// Keys that a database is filled with to see what growth costs.
-    pub(crate) growth: usize,
     /// Rounds in process, which are short.
     pub(crate) short_rounds: usize,
 }
@@ -45,19 +40,11 @@ const FULL: Effort = Effort {
     recipients: 3_000,
     sessions: 8,
     processes: 201,
-    keys: &[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
-    growth: 10_000_000,
+    keys: &[1_000, 100_000, 1_000_000],
     short_rounds: 301,
 };
-const SMOKE: Effort = Effort {
-    rounds: 1,
-    recipients: 20,
-    sessions: 2,
-    processes: 2,
-    keys: &[500],
-    growth: 2_000,
-    short_rounds: 2,
-};
+const SMOKE: Effort =
+    Effort { rounds: 1, recipients: 20, sessions: 2, processes: 2, keys: &[500], short_rounds: 2 };
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -65,7 +52,7 @@ fn main() {
     let effort = if arguments.iter().any(|a| a == "--bench") { FULL } else { SMOKE };
     let parts: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
-    let known = ["door", "crowd", "first", "spool", "growth", "library"];
+    let known = ["door", "crowd", "first", "spool", "library"];
     if let Some(unknown) = parts.iter().find(|p| !known.contains(p)) {
         eprintln!("bench: there is no part {unknown:?}; there are {}", known.join(", "));
         std::process::exit(2);
@@ -82,9 +69,6 @@ fn main() {
     }
     if wanted("spool") {
         spool::run(effort);
-    }
-    if wanted("growth") {
-        growth::run(effort);
     }
     if wanted("library") {
         library::run(effort);
