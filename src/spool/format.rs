@@ -228,7 +228,9 @@ impl Header {
         match (header.magic == SHARD_MAGIC && checksum_fits(bytes), header.version) {
             (false, _) => Err(Fault::Damaged),
             (true, VERSION) => Ok(header),
-            (true, version) => Err(Fault::Version(version)),
+            (true, version) if version > VERSION => Err(Fault::Version(version)),
+            // No exirate has ever written this.
+            (true, _) => Err(Fault::Damaged),
         }
     }
 }
@@ -245,7 +247,9 @@ impl Identity {
         match (identity.magic == DATABASE_MAGIC && checksum_fits(bytes), identity.version) {
             (false, _) => Err(Fault::Damaged),
             (true, VERSION) if identity.shards as usize == SHARDS => Ok(identity),
-            (true, version) => Err(Fault::Version(version)),
+            (true, version) if version > VERSION => Err(Fault::Version(version)),
+            // No exirate has ever written this.
+            (true, _) => Err(Fault::Damaged),
         }
     }
 }
@@ -320,6 +324,8 @@ mod tests {
         }
         let later = Header { version: 2, ..header() };
         assert_eq!(Header::decode(&later.encode()), Err(Fault::Version(2)));
+        let never = Header { version: 0, ..header() };
+        assert_eq!(Header::decode(&never.encode()), Err(Fault::Damaged));
         assert_eq!(Header::decode(&bytes[..63]), Err(Fault::Damaged));
         assert_eq!(Header::decode(&[]), Err(Fault::Damaged));
     }
@@ -342,6 +348,10 @@ mod tests {
         }
         let later = Identity { version: 9, ..identity };
         assert_eq!(Identity::decode(&later.encode()), Err(Fault::Version(9)));
+        let other_shards = Identity { shards: 255, ..identity };
+        assert_eq!(Identity::decode(&other_shards.encode()), Err(Fault::Damaged));
+        let never = Identity { version: 0, ..identity };
+        assert_eq!(Identity::decode(&never.encode()), Err(Fault::Damaged));
     }
 
     #[test]

@@ -31,8 +31,7 @@ impl Gathered {
     /// The records that the index points at.
     pub(super) fn indexed(body: &Body, now: Timestamp) -> Self {
         let mut gathered = Self::default();
-        for offset in body.occupied() {
-            let record = Record::read(&body.map, offset, body.seed);
+        for record in body.records() {
             match record.and_then(|record| may_go(&record, &body.map, body.seed, now)) {
                 Some(true) => gathered.forgotten += 1,
                 Some(false) => gathered.records.extend(record),
@@ -108,9 +107,8 @@ pub(super) fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) 
 pub(super) fn is_worth_it(body: &Body, now: Timestamp) -> bool {
     let end = body.heap_end().unwrap_or(body.heap_start);
     let (mut records, mut going, mut needed) = (0_usize, 0_usize, 0_usize);
-    for offset in body.occupied() {
+    for record in body.records() {
         records += 1;
-        let record = Record::read(&body.map, offset, body.seed);
         match record.filter(|r| may_go(r, &body.map, body.seed, now) == Some(false)) {
             Some(record) => needed += record.bytes,
             None => going += 1,

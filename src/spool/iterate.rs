@@ -74,14 +74,10 @@ impl Spool {
         self.after_fork()?;
         let mut left_out = LeftOut::default();
         for number in 0..=u8::MAX {
-            match self.read_shard(number, |body| body.map_or_else(Vec::new, entries)) {
-                Ok(entries) => {
-                    for entry in entries {
-                        match entry {
-                            Some(entry) => visit(entry),
-                            None => left_out.damaged += 1,
-                        }
-                    }
+            match self.read_shard(number, |body| body.map_or_else(Default::default, entries)) {
+                Ok((entries, damaged)) => {
+                    entries.into_iter().for_each(&mut visit);
+                    left_out.damaged += damaged;
                 }
                 Err(error) => left_out.shards.push(error),
             }
@@ -143,18 +139,39 @@ impl Body {
     pub(super) fn occupied(&self) -> impl Iterator<Item = usize> {
         (0..self.capacity).filter_map(|slot| self.entry(slot)).map(|(_, offset)| offset)
     }
+
+    /// The records that the index points at, in the order of their offsets;
+    /// `None` for each entry that points at none.
+    ///
+    /// No two of them overlap: of those that do, the first is one, so that all
+    /// together are never larger than the file is, whatever an index says.
+    pub(super) fn records(&self) -> impl Iterator<Item = Option<Record>> {
+        let mut offsets: Vec<_> = self.occupied().collect();
+        offsets.sort_unstable();
+        let mut end = 0;
+        offsets.into_iter().map(move |offset| {
+            if offset < end {
+                return None;
+            }
+            let record = Record::read(&self.map, offset, self.seed)?;
+            end = offset + record.bytes;
+            Some(record)
+        })
+    }
 }
 
-/// All records of a shard that remember something, `None` for each that is
-/// damaged.
-fn entries(body: &Body) -> Vec<Option<Entry>> {
-    let entry = |offset| {
-        let record = Record::read(&body.map, offset, body.seed).filter(|r| r.current.is_some());
-        let Some(record) = record else { return Some(None) };
-        let remembered = record.remembered(&body.map, body.seed)?;
-        Some(Some(Entry::of(record.key(&body.map)?, remembered)))
-    };
-    body.occupied().filter_map(entry).collect()
+/// All records of a shard that remember something, and how many are damaged.
+fn entries(body: &Body) -> (Vec<Entry>, u64) {
+    let (mut entries, mut damaged) = (Vec::new(), 0);
+    for record in body.records() {
+        let Some(record) = record.filter(|record| record.current.is_some()) else {
+            damaged += 1;
+            continue;
+        };
+        let remembered = record.remembered(&body.map, body.seed).zip(record.key(&body.map));
+        entries.extend(remembered.map(|(remembered, key)| Entry::of(key, remembered)));
+    }
+    (entries, damaged)
 }
 
 const _: () = assert!(SHARDS == u8::MAX as usize + 1);

@@ -26,6 +26,10 @@ pub(super) const PAGE: usize = 4096;
 /// six hours.
 pub(super) const TIDY_EVERY: u64 = 6 * 60 * 60;
 
+/// So many records with a key's tag that are not its own mean that the index is
+/// damaged: one in four billion keys has the tag of another.
+const STRANGERS_MAX: u32 = 16;
+
 /// An open shard. The file is apart from what is in it, so that a lock on the
 /// one can be held while the other changes.
 #[derive(Debug)]
@@ -375,7 +379,7 @@ impl Body {
             damaged: 0,
             index_damaged: false,
         };
-        let mut slot = place.start(self.capacity);
+        let (mut slot, mut strangers) = (place.start(self.capacity), 0);
         for _ in 0..self.capacity {
             let Some((tag, offset)) = self.entry(slot) else {
                 lookup.slot = lookup.slot.or(Some(slot));
@@ -388,6 +392,11 @@ impl Body {
                     lookup.record = Some(record);
                     lookup.slot = Some(slot);
                     lookup.slot_damaged = false;
+                    break;
+                }
+                strangers += 1;
+                if strangers > STRANGERS_MAX {
+                    lookup.index_damaged = true;
                     break;
                 }
                 if Record::read(&self.map, offset, self.seed).is_none() {
@@ -408,11 +417,8 @@ impl Body {
 
     /// Takes the counts in the header again: whoever kept them was killed.
     pub(super) fn recount(&mut self) {
-        let (mut live, mut used) = (0, 0);
-        for (_, offset) in (0..self.capacity).filter_map(|slot| self.entry(slot)) {
-            live += 1;
-            used += Record::read(&self.map, offset, self.seed).map_or(0, |record| record.bytes);
-        }
+        let live = self.occupied().count() as u64;
+        let used = self.records().flatten().map(|record| record.bytes).sum();
         let heap = self.heap_end().map_or(0, |end| end - self.heap_start);
         let dead = heap.saturating_sub(used);
         // The mapping is for writing and has been so long enough before.

@@ -1,6 +1,5 @@
 //! How large the database is, and what has happened to it.
 
-use super::record::Record;
 use super::shard::Body;
 use super::{Spool, SpoolError};
 
@@ -59,7 +58,7 @@ impl Stats {
     fn of(body: &Body) -> Self {
         let end = body.heap_end().unwrap_or(body.heap_start);
         let (mut records, mut used, mut filters) = (0, 0, 0);
-        for record in body.occupied().filter_map(|at| Record::read(&body.map, at, body.seed)) {
+        for record in body.records().flatten() {
             let remembers = record.current.is_some_and(|current| !current.state.is_blank());
             if remembers {
                 records += 1;

@@ -186,9 +186,11 @@ fn due(body: &Body, lookup: &Lookup) -> Option<(Reason, bool)> {
     let entries = live.saturating_add(1);
     let capacity = body.capacity as u64;
     let wasteful = dead > used / 2 && dead > DEAD_MIN;
-    let crowded = lookup.record.is_none() && entries > capacity / 5 * 4;
+    // No free entry: then the count is wrong, whatever its check says.
+    let packed = lookup.slot.is_none();
+    let crowded = lookup.record.is_none() && (entries > capacity / 5 * 4 || packed);
     let beyond = end > body.share;
-    let full = crowded && entries > capacity / 20 * 19 || end > body.share / 8 * 9;
+    let full = crowded && (entries > capacity / 20 * 19 || packed) || end > body.share / 8 * 9;
     (crowded || wasteful || beyond).then_some((Reason::Growth, full))
 }
 

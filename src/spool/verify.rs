@@ -1,6 +1,6 @@
 //! Is the database sound?
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use super::database::shard_name;
@@ -86,71 +86,114 @@ impl Spool {
     }
 }
 
-/// Checks one shard.
+/// So many problems of one shard are told.
+const PROBLEMS_MAX: usize = 100;
+
+impl ShardReport {
+    /// Notes something that should not be so.
+    fn problem(&mut self, problem: impl FnOnce() -> String) {
+        match self.problems.len() {
+            ..PROBLEMS_MAX => self.problems.push(problem()),
+            PROBLEMS_MAX => self.problems.push("and there is more of this".to_owned()),
+            _ => {}
+        }
+    }
+}
+
+/// Checks one shard. Whatever its index says, the time this takes grows no
+/// faster than the file.
 pub(super) fn check(body: &Body, place: impl Fn(&[u8]) -> super::hashing::Place) -> ShardReport {
     let mut report = ShardReport::default();
-    let mut offsets = HashSet::new();
+    let (mut spans, mut keys) = (HashMap::new(), HashSet::new());
     let (mut entries, mut used) = (0, 0);
+    // How many entries before this one are taken without a gap, around the end.
+    let mut run = (0..body.capacity).rev().take_while(|&slot| body.entry(slot).is_some()).count();
     for slot in 0..body.capacity {
-        let Some((tag, offset)) = body.entry(slot) else { continue };
+        let Some((tag, offset)) = body.entry(slot) else {
+            run = 0;
+            continue;
+        };
+        let before = run;
+        run += 1;
         entries += 1;
         if !body.in_heap(offset) {
-            report.problems.push(format!("index entry {slot} points outside of the heap"));
+            report.problem(|| format!("index entry {slot} points outside of the heap"));
+            continue;
+        }
+        if spans.contains_key(&offset) {
+            report.problem(|| format!("two index entries point at the record at {offset}"));
             continue;
         }
         let Some(record) = Record::read(&body.map, offset, body.seed) else {
             report.damaged += 1;
-            report.problems.push(format!("the record at {offset} is damaged"));
+            report.problem(|| format!("the record at {offset} is damaged"));
             continue;
         };
         used += record.bytes as u64;
-        if !offsets.insert(offset) {
-            report.problems.push(format!("two index entries point at the record at {offset}"));
-        }
+        spans.insert(offset, record.bytes);
         let key = record.key(&body.map).unwrap_or_default();
         let place = place(key);
+        let way = (slot + body.capacity - place.start(body.capacity)) % body.capacity;
         if place.shard != body.number || place.tag != tag {
-            report.problems.push(format!("the record at {offset} is not where its key belongs"));
-        } else if body.find(place, key).record.map(|found| found.offset) != Some(offset) {
-            report.problems.push(format!("the record at {offset} is not found by its key"));
+            report.problem(|| format!("the record at {offset} is not where its key belongs"));
+        } else if way > before {
+            report.problem(|| format!("the record at {offset} is not found by its key"));
+        }
+        if !keys.insert(key) {
+            report.problem(|| format!("the record at {offset} is not the only one of its key"));
         }
         if record.current.is_none() {
             report.damaged += 1;
-            report.problems.push(format!("the record at {offset} has no sound state"));
+            report.problem(|| format!("the record at {offset} has no sound state"));
         } else {
             report.records += 1;
         }
     }
-    check_header(body, &mut report, entries, used);
+    check_heap(body, &mut report, entries, used, spans);
     report
 }
 
-/// Checks the header's numbers, and that records fill the heap without a gap.
-fn check_header(body: &Body, report: &mut ShardReport, entries: u64, used: u64) {
+/// Checks the header's numbers, and that records fill the heap without a gap
+/// and without overlapping.
+fn check_heap(
+    body: &Body,
+    report: &mut ShardReport,
+    entries: u64,
+    used: u64,
+    mut spans: HashMap<usize, usize>,
+) {
     let Some(end) = body.heap_end() else {
-        report.problems.push("the end of the heap is damaged".to_owned());
+        report.problem(|| "the end of the heap is damaged".to_owned());
         return;
     };
     if end > body.map.len() {
-        report.problems.push(format!("the file ends at {}, its heap at {end}", body.map.len()));
+        report.problem(|| format!("the file ends at {}, its heap at {end}", body.map.len()));
         return;
     }
     let mut offset = body.heap_start;
     while offset < end {
+        spans.remove(&offset);
         match Record::read(&body.map, offset, body.seed) {
             Some(record) => offset += record.bytes,
             None => {
-                report.problems.push(format!("there is no sound record at {offset}"));
+                report.problem(|| format!("there is no sound record at {offset}"));
                 break;
             }
         }
     }
     if offset > end {
-        report.problems.push(format!("the last record ends at {offset}, the heap at {end}"));
+        report.problem(|| format!("the last record ends at {offset}, the heap at {end}"));
+    }
+    // What lies within another record, or beyond the heap's end. Behind damage,
+    // where records begin is not known.
+    if offset >= end {
+        for at in spans.into_keys() {
+            report.problem(|| format!("the record at {at} is not one of the heap's"));
+        }
     }
     report.dead = ((end - body.heap_start) as u64).saturating_sub(used);
     if body.flags() & !(BUSY | SUPERSEDED) != 0 {
-        report.problems.push(format!("unknown flags {:#x}", body.flags()));
+        report.problem(|| format!("unknown flags {:#x}", body.flags()));
     }
     for (what, offset) in [
         ("the second in which it was tidied", TIDIED),
@@ -161,7 +204,7 @@ fn check_header(body: &Body, report: &mut ShardReport, entries: u64, used: u64) 
         ("the size of the largest record", LARGEST),
     ] {
         if body.sealed(offset).is_none() {
-            report.problems.push(format!("{what} is damaged"));
+            report.problem(|| format!("{what} is damaged"));
         }
     }
     if body.flags() & BUSY == 0 {
@@ -169,10 +212,9 @@ fn check_header(body: &Body, report: &mut ShardReport, entries: u64, used: u64) 
             [("live records", LIVE, entries), ("dead bytes", DEAD, report.dead)]
         {
             match body.sealed(offset) {
-                None => report.problems.push(format!("the number of {what} is damaged")),
+                None => report.problem(|| format!("the number of {what} is damaged")),
                 Some(stored) if stored != right => report
-                    .problems
-                    .push(format!("the header counts {stored} {what}, there are {right}")),
+                    .problem(|| format!("the header counts {stored} {what}, there are {right}")),
                 Some(_) => {}
             }
         }

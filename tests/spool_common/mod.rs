@@ -2,6 +2,8 @@
 #![allow(dead_code)] // each test uses some of it
 
 pub(crate) mod counts;
+pub(crate) mod crafted;
+pub(crate) mod image;
 pub(crate) mod records;
 pub(crate) mod shards;
 

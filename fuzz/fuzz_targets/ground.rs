@@ -1,0 +1,71 @@
+//! One database in memory, made anew for each input.
+
+use std::cell::{OnceCell, RefCell};
+use std::path::{Path, PathBuf};
+
+use crate::image;
+
+/// The shard that the keys of [`key`] belong into.
+pub const SHARD: u8 = 0x3f;
+/// So many keys there are.
+const KEYS: usize = 64;
+/// So many more, for growth.
+const MORE: u16 = 1024;
+
+thread_local! {
+    static KEYS_OF_SHARD: OnceCell<Vec<Vec<u8>>> = const { OnceCell::new() };
+    static BEYOND: RefCell<Vec<(u64, Vec<u8>)>> = const { RefCell::new(Vec::new()) };
+    static FOLDER: OnceCell<PathBuf> = const { OnceCell::new() };
+}
+
+/// A key of the shard; the last quarter of them name a period that is long over.
+pub fn key(number: u8) -> Vec<u8> {
+    KEYS_OF_SHARD.with(|keys| {
+        let keys = keys.get_or_init(|| {
+            let plain = image::keys_of(SHARD).take(KEYS * 3 / 4);
+            let timed = (0_u64..)
+                .map(|n| format!("1s/per_mail/{n}").into_bytes())
+                .filter(|key| image::Place::of(key).shard == SHARD);
+            plain.chain(timed.take(KEYS / 4)).collect()
+        });
+        keys[usize::from(number) % KEYS].clone()
+    })
+}
+
+/// A key of the shard that is none of [`key`]'s.
+pub fn key_beyond(number: u16) -> Vec<u8> {
+    BEYOND.with_borrow_mut(|keys| {
+        while keys.len() <= usize::from(number % MORE) {
+            let found = (keys.last().map_or(0, |&(n, _)| n + 1)..)
+                .map(|n: u64| (n, format!("beyond {n}").into_bytes()))
+                .find(|(_, key)| image::Place::of(key).shard == SHARD);
+            keys.extend(found);
+        }
+        keys[usize::from(number % MORE)].1.clone()
+    })
+}
+
+/// The spool directory of this process, in memory where the machine can do that.
+pub fn folder() -> PathBuf {
+    FOLDER.with(|folder| {
+        folder
+            .get_or_init(|| {
+                let memory = Path::new("/dev/shm");
+                let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+                let folder = base.join(format!("exirate-fuzz-{}", std::process::id()));
+                std::fs::create_dir_all(folder.join("exirate")).unwrap();
+                folder
+            })
+            .clone()
+    })
+}
+
+/// Makes the database anew, with `shard` as its only one.
+pub fn lay(shard: &[u8]) {
+    let directory = folder().join("exirate");
+    for entry in std::fs::read_dir(&directory).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    std::fs::write(directory.join("database"), image::database()).unwrap();
+    std::fs::write(directory.join(format!("{SHARD:02x}.shard")), shard).unwrap();
+}

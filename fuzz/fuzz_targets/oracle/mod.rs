@@ -1,0 +1,288 @@
+//! The rules of a spec once more: read slowly, one byte a step, and from the
+//! manual instead of the code.
+
+use exirate::spec::{Context, Mode, Place, Request, Scope, Update};
+
+/// A spec as this reads it.
+pub struct Reading {
+    limit: Number,
+    period_text: Vec<u8>,
+    period: f64,
+    mode: Option<Mode>,
+    update: Option<Update>,
+    noupdate: bool,
+    count: Option<Number>,
+    /// Some `count=` may be none, though a later one is.
+    count_in_doubt: bool,
+    count_is_last: bool,
+    unique: Option<Option<Vec<u8>>>,
+    key: Option<Vec<u8>>,
+}
+
+/// A number where it is plainly written; C knows more ways than this does.
+#[derive(Clone, Copy)]
+enum Number {
+    Known(f64),
+    Unknown,
+}
+
+impl Number {
+    fn of(text: &[u8], suffixes: bool) -> Self {
+        let text = String::from_utf8_lossy(text);
+        let (digits, factor) = match text.char_indices().next_back() {
+            Some((at, 'k' | 'K')) if suffixes => (&text[..at], 1024.0),
+            Some((at, 'm' | 'M')) if suffixes => (&text[..at], 1024.0 * 1024.0),
+            Some((at, 'g' | 'G')) if suffixes => (&text[..at], 1024.0 * 1024.0 * 1024.0),
+            _ => (&*text, 1.0),
+        };
+        let plain = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+            && digits.bytes().any(|b| b.is_ascii_digit());
+        match digits.parse::<f64>() {
+            Ok(number) if plain => Self::Known(number * factor),
+            _ => Self::Unknown,
+        }
+    }
+
+    fn or(self, other: f64) -> f64 {
+        match self {
+            Self::Known(number) => number,
+            Self::Unknown => other,
+        }
+    }
+}
+
+impl Reading {
+    /// Reads `text`; nothing where it is plainly wrong.
+    pub fn of(text: &[u8]) -> Option<Self> {
+        if text.len() > exirate::spec::MAX_LEN {
+            return None;
+        }
+        let mut items = items(text).into_iter();
+        let limit = Number::of(&items.next()?, true);
+        let period_text = items.next()?;
+        let period = period(&period_text)?;
+        let mut reading = Self {
+            limit,
+            period_text,
+            period,
+            mode: None,
+            update: None,
+            noupdate: false,
+            count: None,
+            count_in_doubt: false,
+            count_is_last: false,
+            unique: None,
+            key: None,
+        };
+        items.try_for_each(|item| reading.option(item))?;
+        Some(reading)
+    }
+
+    fn option(&mut self, item: Vec<u8>) -> Option<()> {
+        let word = item.to_ascii_lowercase();
+        let mode = match &*word {
+            b"per_mail" => Some(Mode::PerMail),
+            b"per_rcpt" => Some(Mode::PerRcpt),
+            b"per_addr" => Some(Mode::PerAddr),
+            b"per_conn" => Some(Mode::PerConn),
+            b"per_cmd" => Some(Mode::PerCmd),
+            b"per_byte" => Some(Mode::PerByte),
+            _ => None,
+        };
+        let update = match &*word {
+            b"leaky" => Some(Update::Leaky),
+            b"strict" => Some(Update::Strict),
+            b"readonly" => Some(Update::ReadOnly),
+            _ => None,
+        };
+        if mode.is_some() {
+            if self.mode.is_some() {
+                return None;
+            }
+            self.mode = mode;
+            self.count_is_last = false;
+            if mode == Some(Mode::PerAddr) {
+                self.unique = Some(None);
+            }
+        } else if update.is_some() {
+            if self.update.is_some() && self.update != update {
+                return None;
+            }
+            self.update = update;
+        } else if word == b"noupdate" {
+            self.noupdate = true;
+        } else if word.starts_with(b"count=") {
+            let count = Number::of(&item[6..], false);
+            self.count_in_doubt |= matches!(count, Number::Unknown);
+            self.count = Some(count);
+            self.count_is_last = true;
+        } else if word.starts_with(b"unique=") {
+            self.unique = Some(Some(item[7..].to_vec()));
+        } else if let Some(key) = &mut self.key {
+            key.push(b'/');
+            key.extend(item);
+        } else {
+            self.key = Some(item);
+        }
+        Some(())
+    }
+
+    pub fn limit_is_known(&self) -> bool {
+        matches!(self.limit, Number::Known(_))
+    }
+
+    pub fn count_is_known(&self) -> bool {
+        !matches!(self.count, Some(Number::Unknown))
+    }
+
+    /// Whether a number is written in a way that this cannot read, so that it
+    /// may be none.
+    pub fn is_in_doubt(&self) -> bool {
+        !self.limit_is_known() || self.count_in_doubt
+    }
+
+    /// What it asks for where Exim stands now; nothing where it may not.
+    pub fn request(&self, context: &Context<'_>) -> Option<Request> {
+        let place = context.place;
+        let mode = self.mode.unwrap_or(Mode::PerMail);
+        let in_place = self.mode.is_none() || counts(place, mode);
+        let update = match (self.noupdate, in_place, self.update) {
+            (true, ..) => Update::ReadOnly,
+            (false, false, Some(Update::Leaky | Update::Strict)) => return None,
+            (false, false, _) => Update::ReadOnly,
+            (false, true, update) => update.unwrap_or(Update::Leaky),
+        };
+        let readonly = update == Update::ReadOnly;
+        let batch = mode == Mode::PerRcpt && has_recipients(place);
+        let written = self.count.map_or(1.0, |number| number.or(1.0));
+        let count = if readonly {
+            0.0
+        } else if self.count_is_last {
+            written
+        } else if batch {
+            f64::from(context.recipients)
+        } else if mode == Mode::PerByte {
+            context.message_size.unwrap_or(0) as f64
+        } else {
+            written
+        };
+        let address = [context.local_part, context.domain].join(&b'@');
+        let unique = self.unique.as_ref().map(|text| match text {
+            Some(text) => text.clone(),
+            None if in_place => address,
+            None => b"*".to_vec(),
+        });
+        let scope = if place == Place::Outside {
+            Scope::Evaluation
+        } else if readonly || matches!(mode, Mode::PerAddr | Mode::PerCmd) {
+            Scope::Command
+        } else if mode == Mode::PerConn {
+            Scope::Connection
+        } else if mode == Mode::PerRcpt && !batch {
+            Scope::Command
+        } else {
+            Scope::Message
+        };
+        let filed: &[u8] = match mode {
+            Mode::PerMail | Mode::PerByte => b"per_mail",
+            Mode::PerRcpt | Mode::PerAddr => b"per_rcpt",
+            Mode::PerConn => b"per_conn",
+            Mode::PerCmd => b"per_cmd",
+        };
+        let mut parts = vec![&*self.period_text, filed];
+        parts.extend(unique.is_some().then_some(&b"unique"[..]));
+        let key_start = parts.iter().map(|part| part.len() + 1).sum();
+        parts.push(self.key.as_deref().or(context.host_address).unwrap_or_default());
+        let key = parts.join(&b'/');
+        if key.len() > 65_535 {
+            return None;
+        }
+        let (limit, period) = (self.limit.or(0.0), self.period);
+        Some(Request { key, key_start, limit, period, mode, update, count, unique, scope })
+    }
+}
+
+/// Where all recipients are known.
+fn has_recipients(place: Place) -> bool {
+    [Place::Predata, Place::Mime, Place::Dkim, Place::Data, Place::Prdr, Place::NotSmtp]
+        .contains(&place)
+}
+
+/// Where a mode that is written can count.
+fn counts(place: Place, mode: Mode) -> bool {
+    if place == Place::Outside {
+        return true;
+    }
+    match mode {
+        Mode::PerCmd => true,
+        Mode::PerAddr => place == Place::Rcpt,
+        Mode::PerConn => place != Place::NotSmtp && place != Place::NotSmtpStart,
+        Mode::PerRcpt => place == Place::Rcpt || has_recipients(place),
+        Mode::PerMail | Mode::PerByte => {
+            place == Place::Rcpt || place == Place::Mail || has_recipients(place)
+        }
+    }
+}
+
+fn blank(byte: u8) -> bool {
+    b" \t\n\x0b\x0c\r".contains(&byte)
+}
+
+/// The items of a slash list, by index.
+fn items(text: &[u8]) -> Vec<Vec<u8>> {
+    let slash = |at: usize| text.get(at) == Some(&b'/');
+    let (mut found, mut at) = (Vec::new(), 0);
+    loop {
+        while text.get(at).is_some_and(|&byte| blank(byte)) {
+            at += 1;
+        }
+        if at >= text.len() {
+            return found;
+        }
+        let mut item = Vec::new();
+        while at < text.len() {
+            if slash(at) {
+                at += 1;
+                if !slash(at) {
+                    break;
+                }
+            }
+            item.push(text[at]);
+            at += 1;
+        }
+        while item.last().is_some_and(|&byte| blank(byte))
+            && !(item.len() > 1 && item[item.len() - 2] == b'\\')
+        {
+            item.pop();
+        }
+        found.push(item);
+    }
+}
+
+/// The seconds of an interval; a bare number is one of seconds.
+fn period(text: &[u8]) -> Option<f64> {
+    let (mut total, mut value) = (0_u128, None);
+    for &byte in text {
+        let unit = match byte {
+            b'0'..=b'9' => {
+                let digit = u128::from(byte - b'0');
+                value = Some((value.unwrap_or(0) * 10 + digit).min(1 << 40));
+                continue;
+            }
+            b'w' => 604_800,
+            b'd' => 86_400,
+            b'h' => 3600,
+            b'm' => 60,
+            b's' => 1,
+            _ => return None,
+        };
+        total += value.take()? * unit;
+    }
+    if let Some(value) = value {
+        if !text.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        total = value;
+    }
+    (1..=0x7fff_ffff).contains(&total).then_some(total as f64)
+}

@@ -1,0 +1,143 @@
+//! Any bytes as the heap of an otherwise sound shard, with checksums that fit:
+//! sizes and offsets that mislead.
+#![no_main]
+
+mod ground;
+#[allow(dead_code)] // each target uses some of it
+#[path = "../../tests/spool_common/image.rs"]
+mod image;
+mod steps;
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+
+use ground::SHARD;
+use image::Shard;
+use steps::Step;
+
+/// A record, sound but for what is changed in it.
+#[derive(Arbitrary, Debug)]
+struct Piece {
+    /// Whose it is.
+    key: u8,
+    /// The rate, as bits: any number, or none.
+    rate: u64,
+    at: i64,
+    sequence: u32,
+    /// The filter's bytes, where it has one.
+    filter: Option<u8>,
+    /// Bytes of the record that are written over, by their offset.
+    changes: Vec<(u8, u8)>,
+    /// The second state is a copy of the first with this sequence.
+    second: Option<u32>,
+    /// Whether the checksums of the head and the two states fit after that.
+    mended: bool,
+    states: [bool; 2],
+    /// So many bytes are cut off its end.
+    cut: u8,
+    /// How the index points at it: not at all, where it is looked for, or from
+    /// any entry, with any tag or the right one, so many bytes away.
+    entries: Vec<Entry>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Entry {
+    Right,
+    Off { by: i8 },
+    Any { slot: u8, tag: Option<u32>, by: i8 },
+}
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    capacity: u8,
+    pieces: Vec<Piece>,
+    /// The bytes behind the records, which the file may hold or not.
+    tail: Vec<u8>,
+    /// Where the heap is said to end, as bytes before the file's end, and the
+    /// two counts.
+    end: Option<i16>,
+    live: Option<u64>,
+    dead: Option<u64>,
+    /// When it was tidied, what was counted, its largest record.
+    others: [Option<u64>; 6],
+    flags: u8,
+    steps: Vec<Step>,
+}
+
+impl Piece {
+    fn bytes(&self) -> Vec<u8> {
+        let filter = self.filter.map(|bytes| vec![0xFF; usize::from(bytes)]);
+        let state = image::State {
+            at: self.at,
+            rate: f64::from_bits(self.rate),
+            limit: 1.0,
+            over_since: 0,
+            sequence: self.sequence,
+        };
+        let mut bytes = image::record(&ground::key(self.key), state, filter.as_deref());
+        if let Some(sequence) = self.second {
+            bytes.copy_within(16..48, 52);
+            bytes[80..84].copy_from_slice(&sequence.to_le_bytes());
+        }
+        for &(at, byte) in &self.changes {
+            if let Some(place) = bytes.get_mut(usize::from(at)) {
+                *place = byte;
+            }
+        }
+        if self.mended {
+            image::mend_record(&mut bytes, self.states);
+        }
+        bytes.truncate(bytes.len().saturating_sub(usize::from(self.cut)));
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes
+    }
+}
+
+impl Input {
+    fn shard(&self) -> Shard {
+        let mut shard = Shard::new(SHARD, 1 + usize::from(self.capacity));
+        let mut live = 0;
+        for piece in &self.pieces {
+            let offset = shard.add(&piece.bytes());
+            let key = ground::key(piece.key);
+            for entry in &piece.entries {
+                live += 1;
+                let near = |by: i8| offset.saturating_add_signed(8 * isize::from(by));
+                match *entry {
+                    Entry::Right => {
+                        shard.file(&key, offset);
+                    }
+                    Entry::Off { by } => {
+                        shard.file(&key, near(by));
+                    }
+                    Entry::Any { slot, tag, by } => {
+                        let tag = tag.unwrap_or(image::Place::of(&key).tag);
+                        shard.point(usize::from(slot) % shard.capacity, tag, near(by));
+                    }
+                }
+            }
+        }
+        shard.bytes.extend(&self.tail);
+        shard.settle(live);
+        let end = self.end.map(|by| shard.bytes.len().saturating_add_signed(8 * isize::from(by)));
+        for (at, value) in [
+            (image::HEAP_END, end.map(|end| end as u64 / 8 * 8)),
+            (image::LIVE, self.live),
+            (image::DEAD, self.dead),
+        ]
+        .into_iter()
+        .chain(image::OTHERS.into_iter().zip(self.others))
+        {
+            if let Some(value) = value {
+                shard.word(at, image::sealed(value));
+            }
+        }
+        shard.bytes[image::FLAGS] = self.flags;
+        shard
+    }
+}
+
+fuzz_target!(|input: Input| {
+    ground::lay(&input.shard().bytes);
+    steps::take(&input.steps);
+});

@@ -1,0 +1,101 @@
+//! Any bytes as a shard's file, in a database that is used by one process and
+//! then another.
+#![no_main]
+
+mod ground;
+#[allow(dead_code)] // each target uses some of it
+#[path = "../../tests/spool_common/image.rs"]
+mod image;
+mod steps;
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+
+use ground::SHARD;
+use image::Shard;
+use steps::Step;
+
+/// Bytes written over what is there, or behind it.
+#[derive(Arbitrary, Debug)]
+struct Patch {
+    at: u16,
+    bytes: Vec<u8>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum File {
+    /// These bytes, whatever they are.
+    Any(Vec<u8>),
+    /// A sound shard with some keys, and these changes.
+    Patched {
+        capacity: u8,
+        keys: u8,
+        filters: bool,
+        patches: Vec<Patch>,
+        /// Other numbers in the header.
+        version: Option<u32>,
+        capacity_said: Option<u64>,
+        heap_start_said: Option<u64>,
+        /// Whether the header's checksum fits after that.
+        mended: bool,
+        /// The file is cut or made longer.
+        length: Option<u16>,
+    },
+}
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    file: File,
+    steps: Vec<Step>,
+}
+
+fn bytes(file: File) -> Vec<u8> {
+    let File::Patched {
+        capacity,
+        keys,
+        filters,
+        patches,
+        version,
+        capacity_said,
+        heap_start_said,
+        mended,
+        length,
+    } = file
+    else {
+        let File::Any(bytes) = file else { unreachable!() };
+        return bytes;
+    };
+    let mut shard = Shard::new(SHARD, 1 + usize::from(capacity));
+    let keys = keys % capacity.max(1);
+    for n in 0..keys {
+        let bits = filters.then_some(&[0x55; 43][..]);
+        shard.insert(&ground::key(n), f64::from(n), bits);
+    }
+    shard.settle(u64::from(keys));
+    for Patch { at, bytes } in patches {
+        let at = usize::from(at) % shard.bytes.len();
+        for (place, byte) in shard.bytes[at..].iter_mut().zip(bytes) {
+            *place = byte;
+        }
+    }
+    if let Some(version) = version {
+        shard.bytes[8..12].copy_from_slice(&version.to_le_bytes());
+    }
+    for (at, said) in [(32, capacity_said), (40, heap_start_said)] {
+        if let Some(said) = said {
+            shard.word(at, said);
+        }
+    }
+    if mended {
+        shard.mend_header();
+    }
+    if let Some(length) = length {
+        shard.bytes.resize(usize::from(length), 0);
+    }
+    shard.bytes
+}
+
+fuzz_target!(|input: Input| {
+    ground::lay(&bytes(input.file));
+    steps::take(&input.steps);
+});

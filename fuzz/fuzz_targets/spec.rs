@@ -1,0 +1,167 @@
+//! Any text as a spec, anywhere in Exim: no panic, and the request it makes is
+//! the one that a second reading of the rules makes.
+//!
+//! The input is a text, or several with a 1 byte between them; behind the first
+//! 0 byte, if any, stands what Exim knows (see [`Surroundings`]). A spec with a
+//! 0 byte in it is tried in its own right.
+#![no_main]
+
+mod oracle;
+
+use exirate::spec::{Context, Filed, MAX_LEN, Memo, Place, Request, Spec, SpecError};
+use libfuzzer_sys::fuzz_target;
+use oracle::Reading;
+
+/// Every place in Exim.
+const PLACES: [Place; 20] = [
+    Place::Rcpt,
+    Place::Mail,
+    Place::Predata,
+    Place::Mime,
+    Place::Dkim,
+    Place::Data,
+    Place::Prdr,
+    Place::NotSmtp,
+    Place::Auth,
+    Place::Connect,
+    Place::Etrn,
+    Place::Expn,
+    Place::Helo,
+    Place::MailAuth,
+    Place::NotSmtpStart,
+    Place::NotQuit,
+    Place::Quit,
+    Place::StartTls,
+    Place::Vrfy,
+    Place::Outside,
+];
+
+/// What Exim knows: four numbers, then the client, the local part and the
+/// domain with a 1 byte between them.
+struct Surroundings<'a>(Context<'a>);
+
+impl<'a> Surroundings<'a> {
+    fn read(bytes: &'a [u8]) -> Self {
+        let number = |at: usize| bytes.get(at).copied().unwrap_or(0);
+        let mut texts = bytes.get(4..).unwrap_or_default().split(|&byte| byte == 1);
+        let mut text = || texts.next().unwrap_or_default();
+        Self(Context {
+            place: PLACES[usize::from(number(0)) % PLACES.len()],
+            host_address: (number(1) & 1 == 0).then(&mut text),
+            recipients: u32::from(number(2)),
+            message_size: (number(1) & 2 == 0).then(|| u64::from(number(3)) * 1000),
+            local_part: text(),
+            domain: text(),
+        })
+    }
+}
+
+impl exirate::spec::Surroundings for Surroundings<'_> {
+    fn context(&self, place: Place) -> Context<'_> {
+        Context { place, ..self.0 }
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let end = data.iter().position(|&byte| byte == 0).unwrap_or(data.len());
+    let (texts, known) = data.split_at(end);
+    let known = known.get(1..).unwrap_or_default();
+    if end < data.len() {
+        assert!(Spec::parse(data).is_err(), "a NUL byte passes");
+    }
+    let texts: Vec<&[u8]> = texts.split(|&byte| byte == 1).collect();
+    let mut memo = Memo::default();
+    for round in 0..3 {
+        for text in &texts {
+            let plain = Spec::parse(text);
+            if round == 0 {
+                consistent(text, &plain);
+            }
+            for step in 0..2 {
+                let mut surroundings = Surroundings::read(known);
+                // Two places in turns, and other recipients each time.
+                let place = PLACES[(place_of(&surroundings) + step) % PLACES.len()];
+                surroundings.0.place = place;
+                surroundings.0.recipients += round;
+                let expected = match &plain {
+                    Ok(spec) => spec.request(&surroundings.0),
+                    Err(error) => Err(error.clone()),
+                };
+                if round == 0 {
+                    as_read_again(text, &surroundings.0, &expected);
+                }
+                remembered(&mut memo, text, surroundings, &expected);
+            }
+        }
+    }
+});
+
+fn place_of(surroundings: &Surroundings<'_>) -> usize {
+    PLACES.iter().position(|&place| place == surroundings.0.place).unwrap()
+}
+
+/// What can be said of a spec wherever it stands.
+fn consistent(text: &[u8], plain: &Result<Spec<'_>, SpecError>) {
+    match plain {
+        Ok(spec) => {
+            assert!(text.len() <= MAX_LEN);
+            assert_eq!(spec.clone().into_owned(), *spec);
+            assert_eq!(spec.doubts(), spec.clone().into_owned().doubts());
+            for doubt in spec.doubts() {
+                one_line(&doubt.to_string());
+            }
+        }
+        Err(error) => one_line(&error.to_string()),
+    }
+}
+
+/// What goes to a log is one printable line of bounded length.
+fn one_line(text: &str) {
+    assert!(text.len() < 2000, "{} bytes of text", text.len());
+    assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{text:?}");
+}
+
+/// The request is that of the [`oracle`].
+fn as_read_again(text: &[u8], context: &Context<'_>, found: &Result<Request, SpecError>) {
+    let reading = Reading::of(text);
+    let expected = reading.as_ref().and_then(|reading| reading.request(context));
+    match (found, expected) {
+        (Ok(found), Some(mut expected)) => {
+            let reading = reading.unwrap();
+            assert!(found.limit >= 0.0 && found.count >= 0.0 && found.period > 0.0);
+            // Where the oracle cannot read a number, any will do.
+            if !reading.limit_is_known() {
+                expected.limit = found.limit;
+            }
+            if !reading.count_is_known() {
+                expected.count = found.count;
+            }
+            assert_eq!(*found, expected, "{}", text.escape_ascii());
+            // What is stored can be taken apart again.
+            let filed = Filed::parse(&found.key).unwrap();
+            assert_eq!(filed.period_seconds(), Some(found.period));
+            assert!(found.key.ends_with(filed.key));
+        }
+        (Err(error), Some(_)) => {
+            assert!(reading.unwrap().is_in_doubt(), "{}: {error}", text.escape_ascii());
+        }
+        (Ok(found), None) => panic!("{}: {found:?}", text.escape_ascii()),
+        (Err(_), None) => {}
+    }
+}
+
+/// A memo gives what would be read without it, also while an answer is held.
+fn remembered(
+    memo: &mut Memo,
+    text: &[u8],
+    surroundings: Surroundings<'_>,
+    expected: &Result<Request, SpecError>,
+) {
+    let place = surroundings.0.place;
+    let found = memo.parse(text).and_then(|known| memo.request(&known, place, || surroundings));
+    match (found, expected) {
+        (Ok(found), Ok(expected)) => assert_eq!(*found, *expected),
+        (Err(found), Err(expected)) => assert_eq!(found, *expected),
+        (found, expected) => panic!("{}: {found:?}, {expected:?}", text.escape_ascii()),
+    }
+}

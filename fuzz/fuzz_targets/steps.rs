@@ -1,0 +1,221 @@
+//! What processes do with a database, and what must be so whatever is in it.
+
+use arbitrary::Arbitrary;
+use exirate::rate::bloom::{self, Event};
+use exirate::rate::{Average, Timestamp};
+use exirate::spool::{Entry, FilterEntry, Options, Restored, Spool, SpoolError};
+use exirate::store::{Change, FilterChange, Store};
+
+use crate::ground;
+
+/// One use of the database.
+#[derive(Arbitrary, Debug)]
+pub enum Step {
+    /// A check that writes.
+    Write {
+        key: u8,
+        rate: u32,
+        filter: Filter,
+    },
+    /// A check that does not.
+    Read {
+        key: u8,
+    },
+    /// As `exirate check --dry-run`.
+    Peek {
+        key: u8,
+    },
+    /// So many new keys, so that the shard grows.
+    Fill {
+        from: u16,
+        count: u8,
+    },
+    /// Another process comes.
+    Reopen,
+    /// Another process looks, and may not write.
+    Look,
+    List,
+    Verify,
+    /// As the program's commands of these names.
+    Stats,
+    Forget {
+        key: u8,
+    },
+    Restore {
+        key: u8,
+        at: i64,
+        filter: Option<u8>,
+    },
+    Tidy {
+        compact: bool,
+    },
+    Repair,
+}
+
+/// What a check does to the filter.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+pub enum Filter {
+    Keep,
+    Insert(u64),
+    Renew { bytes: u8, event: u64 },
+}
+
+impl Step {
+    /// Whether it goes through all shards.
+    fn is_for_all(&self) -> bool {
+        use Step::{List, Look, Repair, Stats, Tidy, Verify};
+        matches!(self, Look | List | Verify | Stats | Tidy { .. } | Repair)
+    }
+}
+
+/// Uses the database that [`ground::lay`] has laid.
+pub fn take(steps: &[Step]) {
+    let Some(mut spool) = open() else { return };
+    // What goes through all 256 shards takes as long as all the rest.
+    let mut whole = 0;
+    for step in steps.iter().take(16) {
+        whole += usize::from(step.is_for_all());
+        match *step {
+            _ if step.is_for_all() && whole > 2 => {}
+            Step::Write { key, rate, filter } => {
+                write(&mut spool, &ground::key(key), f64::from(rate), filter);
+            }
+            Step::Read { key } => {
+                let read = spool.update(&ground::key(key), None, |r, _| (r.is_some(), None));
+                told(read);
+            }
+            Step::Peek { key } => {
+                told(spool.peek(&ground::key(key), Some(b"event"), |r, _| r.is_some()));
+            }
+            Step::Fill { from, count } => {
+                for n in 0..u16::from(count) {
+                    let key = crate::ground::key_beyond(from.wrapping_add(n));
+                    write(&mut spool, &key, 1.0, Filter::Keep);
+                }
+            }
+            Step::Reopen => match open() {
+                Some(again) => spool = again,
+                None => return,
+            },
+            Step::Look => {
+                if let Some(mut reader) = told(Spool::open_existing(&ground::folder(), OPTIONS)) {
+                    all(&mut reader);
+                    told(reader.peek(&ground::key(0), None, |r, _| r.is_some()));
+                }
+            }
+            Step::List => all(&mut spool),
+            Step::Verify => drop(told(spool.verify())),
+            Step::Stats => drop(told(spool.stats())),
+            Step::Forget { key } => {
+                let key = ground::key(key);
+                if told(spool.forget(&key)).is_some() {
+                    assert_eq!(told(spool.get(&key)), Some(None), "it is still remembered");
+                }
+            }
+            Step::Restore { key, at, filter } => restore(&mut spool, &ground::key(key), at, filter),
+            Step::Tidy { compact: false } => drop(told(spool.tidy(NOW, |_| ()))),
+            Step::Tidy { compact: true } => drop(told(spool.compact(NOW, |_| ()))),
+            Step::Repair => repair(&mut spool),
+        }
+    }
+}
+
+/// What is over long ago by this clock is the last quarter of the keys.
+const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, micros: 0 };
+const OPTIONS: Options = Options { patience: std::time::Duration::from_secs(1) };
+
+fn open() -> Option<Spool> {
+    told(Spool::open(&ground::folder(), OPTIONS))
+}
+
+/// What went well. Whatever is in the files, only a later version, or damage
+/// where nothing may be mended, is a reason to refuse.
+fn told<T>(result: Result<T, SpoolError>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(SpoolError::Version { found, known, .. }) => {
+            assert!(found > known, "version {found} is told to be later than {known}");
+            None
+        }
+        Err(SpoolError::Damaged { .. }) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// What is written is what is remembered, whatever was there.
+fn write(spool: &mut Spool, key: &[u8], rate: f64, filter: Filter) {
+    let at = Timestamp { micros: 5, ..NOW };
+    let filter = match filter {
+        Filter::Keep => FilterChange::Keep,
+        Filter::Insert(event) => FilterChange::Insert(spread(event)),
+        Filter::Renew { bytes, event } => {
+            FilterChange::Renew { bytes: usize::from(bytes), epoch: 7, event: spread(event) }
+        }
+    };
+    let change = Change { average: Average { at, rate }, limit: 3.0, over_since: 9, filter };
+    let written = spool.update(key, None, |r, _| (r.is_some(), Some(change)));
+    if told(written).is_none() {
+        return;
+    }
+    let check = |found: exirate::store::Remembered<'_>| {
+        assert_eq!((found.average, found.limit, found.over_since), (change.average, 3.0, 9));
+        match (change.filter, found.filter) {
+            (FilterChange::Renew { bytes, epoch, event }, Some(filter)) => {
+                assert_eq!((filter.bits.len(), filter.epoch), (bytes, epoch));
+                assert!(bytes == 0 || bloom::contains(filter.bits, event));
+            }
+            (FilterChange::Renew { .. }, None) => panic!("the new filter is not there"),
+            (FilterChange::Insert(event), Some(filter)) => {
+                assert!(filter.bits.is_empty() || bloom::contains(filter.bits, event));
+            }
+            (FilterChange::Insert(_), None) | (FilterChange::Keep, _) => {}
+        }
+    };
+    let read = spool.update(key, None, |found, _| {
+        check(found.expect("what was written is remembered"));
+        ((), None)
+    });
+    read.expect("what was written can be read");
+}
+
+fn spread(event: u64) -> Event {
+    Event(u128::from(event).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
+}
+
+/// Lists everything: never more than the files hold.
+fn all(spool: &mut Spool) {
+    let mut bytes = 0;
+    let listed = spool.for_each(|entry| {
+        bytes += 88 + entry.key.len() + entry.filter.map_or(0, |filter| filter.bits.len());
+    });
+    let left_out = told(listed).expect("a damaged shard does not keep others from being listed");
+    for error in left_out.shards {
+        let _: Option<()> = told(Err(error));
+    }
+    let path = ground::folder().join("exirate").join(format!("{:02x}.shard", ground::SHARD));
+    let held = std::fs::metadata(path).map_or(0, |file| file.len());
+    assert!(bytes as u64 <= held, "{bytes} bytes are listed of a file of {held}");
+}
+
+/// What is restored is what is remembered, unless something newer is.
+fn restore(spool: &mut Spool, key: &[u8], at: i64, filter: Option<u8>) {
+    let average = Average { at: Timestamp { seconds: at >> 24, micros: 0 }, rate: 2.0 };
+    let filter =
+        filter.map(|bytes| FilterEntry { epoch: 9, bits: vec![3; 1 + usize::from(bytes)] });
+    let entry = Entry { key: key.to_vec(), average, limit: 1.0, over_since: 0, filter };
+    match told(spool.restore(&entry)) {
+        Some(Restored::Added | Restored::Replaced) => {
+            assert_eq!(spool.get(key).expect("it can be read"), Some(entry));
+        }
+        Some(Restored::Kept) | None => {}
+    }
+}
+
+/// A database that has been repaired is sound.
+fn repair(spool: &mut Spool) {
+    if told(spool.repair(NOW, |_| ())).is_some() {
+        let report = spool.verify().expect("what was repaired can be read");
+        let problems: Vec<_> = report.problems().collect();
+        assert!(problems.is_empty(), "{problems:?}");
+    }
+}

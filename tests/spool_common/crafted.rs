@@ -1,0 +1,108 @@
+//! A database whose one shard is an [`image`], and what must be so whatever is
+//! in it.
+
+use std::path::PathBuf;
+use std::sync::Once;
+
+use exirate::rate::{Average, Timestamp};
+use exirate::spool::{Options, Spool, SpoolError};
+use exirate::store::{Change, FilterChange, Store};
+use rustix::process::{Resource, Rlimit};
+
+use super::image::{self, Shard};
+use super::open;
+
+/// The shard that is crafted.
+pub(crate) const SHARD: u8 = 0x3f;
+
+/// A spool directory whose database has this one shard; a size that is believed
+/// or a loop without an end kills the tests.
+pub(crate) fn lay(shard: &Shard) -> tempfile::TempDir {
+    static BOUNDS: Once = Once::new();
+    BOUNDS.call_once(|| {
+        for (resource, most) in [
+            // Seconds of processor time, bytes of a file, bytes of memory.
+            (Resource::Cpu, 300),
+            (Resource::Fsize, 256 << 20),
+            (Resource::As, 64 << 30),
+        ] {
+            let maximum = rustix::process::getrlimit(resource).maximum;
+            rustix::process::setrlimit(resource, Rlimit { current: Some(most), maximum }).unwrap();
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("exirate");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(directory.join("database"), image::database()).unwrap();
+    std::fs::write(directory.join(shard.name()), &shard.bytes).unwrap();
+    folder
+}
+
+pub(crate) fn path(folder: &tempfile::TempDir) -> PathBuf {
+    folder.path().join("exirate").join(format!("{SHARD:02x}.shard"))
+}
+
+pub(crate) fn keys(count: usize) -> Vec<Vec<u8>> {
+    image::keys_of(SHARD).take(count).collect()
+}
+
+pub(crate) fn rate(spool: &mut Spool, key: &[u8]) -> Option<f64> {
+    spool.peek(key, None, |found, _| found.map(|found| found.average.rate)).unwrap()
+}
+
+pub(crate) fn write(spool: &mut Spool, key: &[u8], rate: f64) -> Result<(), SpoolError> {
+    let average = Average { at: Timestamp { seconds: 1_800_000_000, micros: 0 }, rate };
+    let filter = FilterChange::Keep;
+    let change = Change { average, limit: 1.0, over_since: 0, filter };
+    spool.update(key, None, |_, _| ((), Some(change)))
+}
+
+/// Everything a database is used for, on a copy in which each key is either as
+/// it should be or as none. Returns the lost keys; the database is sound again
+/// after them all have been written.
+pub(crate) fn use_all(folder: &tempfile::TempDir, keys: &[Vec<u8>]) -> Vec<usize> {
+    // Those who may not write neither panic nor see more than there is.
+    let mut reader = Spool::open_existing(folder.path(), Options::default()).unwrap();
+    let _ = reader.verify().unwrap();
+    list(&mut reader, folder);
+    for key in keys {
+        let _ = reader.get(key);
+    }
+    let mut spool = open(folder.path());
+    let mut lost = Vec::new();
+    for (n, key) in keys.iter().enumerate() {
+        match rate(&mut spool, key) {
+            Some(rate) => assert_eq!(rate, n as f64),
+            None => lost.push(n),
+        }
+    }
+    list(&mut spool, folder);
+    for (n, key) in keys.iter().enumerate() {
+        write(&mut spool, key, n as f64).unwrap();
+        assert_eq!(rate(&mut spool, key), Some(n as f64));
+    }
+    lost
+}
+
+/// Lists everything: how many, and never more bytes than the file has.
+pub(crate) fn list(spool: &mut Spool, folder: &tempfile::TempDir) -> usize {
+    let (mut count, mut bytes) = (0, 0);
+    spool
+        .for_each(|entry| {
+            count += 1;
+            bytes += 88 + entry.key.len() + entry.filter.map_or(0, |filter| filter.bits.len());
+        })
+        .unwrap();
+    let held = std::fs::metadata(path(folder)).unwrap().len();
+    assert!(bytes as u64 <= held, "{bytes} bytes are listed of a file of {held}");
+    count
+}
+
+/// A sound shard with these keys, whose rates are their numbers.
+pub(crate) fn sound(keys: &[Vec<u8>], capacity: usize, bits: Option<&[u8]>) -> (Shard, Vec<usize>) {
+    let mut shard = Shard::new(SHARD, capacity);
+    let insert = |(n, key): (usize, &Vec<u8>)| shard.insert(key, n as f64, bits);
+    let offsets = keys.iter().enumerate().map(insert).collect();
+    shard.settle(keys.len() as u64);
+    (shard, offsets)
+}

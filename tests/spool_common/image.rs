@@ -1,0 +1,258 @@
+//! The files of a database once more, put together from `FORMAT.md` and not by
+//! the code that reads them: for files that no exirate would write, with
+//! checksums that fit.
+//!
+//! The fuzz targets use this file as well.
+
+use siphasher::sip128::{Hash128, SipHasher24};
+
+/// The key of all databases here, so that what goes wrong once goes wrong again.
+pub(crate) const KEY: [u8; 16] = *b"a key for images";
+/// An index entry without a record.
+pub(crate) const EMPTY: u64 = 0xA5A5_A5A5_FFFF_FFFF;
+/// Where the index begins.
+pub(crate) const INDEX: usize = 192;
+/// Where a shard's flags are, and those of its sealed words that say how it is
+/// to be read.
+pub(crate) const FLAGS: usize = 64;
+pub(crate) const HEAP_END: usize = 72;
+pub(crate) const LIVE: usize = 80;
+pub(crate) const DEAD: usize = 88;
+/// When it was tidied, four counts, and the size of its largest record: sealed as
+/// well.
+pub(crate) const OTHERS: [usize; 6] = [96, 104, 112, 120, 128, 136];
+/// A shard that has been superseded, and one that was being added to.
+pub(crate) const SUPERSEDED: u32 = 1;
+pub(crate) const BUSY: u32 = 2;
+
+/// What a key's text says of its place: shard, fraction of the index, tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) shard: u8,
+    pub(crate) fraction: u32,
+    pub(crate) tag: u32,
+}
+
+impl Place {
+    /// Where `key` belongs.
+    pub(crate) fn of(key: &[u8]) -> Self {
+        let Hash128 { h1, h2 } = SipHasher24::new_with_key(&KEY).hash(b"exirate key");
+        let Hash128 { h1, h2 } = SipHasher24::new_with_keys(h1, h2).hash(key);
+        Self { shard: (h1 >> 56) as u8, fraction: h1 as u32, tag: h2 as u32 }
+    }
+}
+
+/// The first so many of `0: …`, `1: …` that belong into shard `number`.
+pub(crate) fn keys_of(number: u8) -> impl Iterator<Item = Vec<u8>> {
+    (0_u64..)
+        .map(|n| format!("key {n}").into_bytes())
+        .filter(move |key| Place::of(key).shard == number)
+}
+
+/// What checksums begin from.
+pub(crate) fn seed() -> u32 {
+    SipHasher24::new_with_key(&KEY).hash(b"exirate checksum").h1 as u32
+}
+
+pub(crate) fn checksum(seed: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(seed);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// The low 40 bits of `value` as a sealed word.
+pub(crate) fn sealed(value: u64) -> u64 {
+    let value = value & 0xFF_FFFF_FFFF;
+    let mixed = (value ^ u64::from(seed()) << 8).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    value | (mixed >> 40 | 1) << 40
+}
+
+/// The content of the file `database`.
+pub(crate) fn database() -> Vec<u8> {
+    let mut bytes = [&b"EXIRATED"[..], &1_u32.to_le_bytes(), &256_u32.to_le_bytes(), &KEY].concat();
+    bytes.extend((1_u64 << 30).to_le_bytes());
+    mend(&mut bytes);
+    bytes
+}
+
+/// Appends the checksum of what tells the key.
+fn mend(bytes: &mut Vec<u8>) {
+    bytes.extend(checksum(0, bytes).to_le_bytes());
+}
+
+/// One of the two states of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State {
+    pub(crate) at: i64,
+    pub(crate) rate: f64,
+    pub(crate) limit: f64,
+    pub(crate) over_since: u32,
+    pub(crate) sequence: u32,
+}
+
+impl State {
+    /// One whose rate is `rate`.
+    pub(crate) fn of(rate: f64) -> Self {
+        Self { at: 1_700_000_000_000_000, rate, limit: 1.0, over_since: 0, sequence: 1 }
+    }
+
+    fn bytes(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&self.at.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.rate.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.limit.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.over_since.to_le_bytes());
+        bytes[28..].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes
+    }
+}
+
+/// A record of `key` with one state, and a filter of these bits where there are
+/// any.
+pub(crate) fn record(key: &[u8], state: State, bits: Option<&[u8]>) -> Vec<u8> {
+    let mut bytes = vec![0; 88];
+    bytes[4..6].copy_from_slice(&(key.len() as u16).to_le_bytes());
+    bytes[16..48].copy_from_slice(&state.bytes());
+    if let Some(bits) = bits {
+        bytes[6] = 1;
+        bytes[8..12].copy_from_slice(&(bits.len() as u32).to_le_bytes());
+        bytes.extend(sealed(1_700_000_000).to_le_bytes());
+    }
+    bytes.extend(key);
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes.extend(bits.unwrap_or_default());
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    let length = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    mend_record(&mut bytes, [true, false]);
+    bytes
+}
+
+/// Makes the head's checksum fit whatever the head says, and those of the
+/// states that are asked for, as far as they lie within `bytes`.
+pub(crate) fn mend_record(bytes: &mut [u8], states: [bool; 2]) {
+    let Some(head) = bytes.first_chunk::<12>() else { return };
+    let key_bytes = usize::from(u16::from_le_bytes([head[4], head[5]]));
+    let start = if head[6..8] == [1, 0] { 96 } else { 88 };
+    let key = bytes.get(start..).unwrap_or_default();
+    let key = key.get(..key_bytes).unwrap_or(key);
+    let crc = checksum(checksum(seed(), head), key);
+    if let Some(place) = bytes.get_mut(12..16) {
+        place.copy_from_slice(&crc.to_le_bytes());
+    }
+    for at in [16, 52].into_iter().zip(states).filter_map(|(at, wanted)| wanted.then_some(at)) {
+        let Some((covered, sum)) = bytes.get_mut(at..at + 36).map(|state| state.split_at_mut(32))
+        else {
+            continue;
+        };
+        sum.copy_from_slice(&checksum(crc, covered).to_le_bytes());
+    }
+}
+
+/// A shard's file.
+#[derive(Clone, Debug)]
+pub(crate) struct Shard {
+    pub(crate) number: u8,
+    pub(crate) capacity: usize,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Shard {
+    /// An empty one with an index of `capacity` entries.
+    pub(crate) fn new(number: u8, capacity: usize) -> Self {
+        let mut bytes = [&b"EXIRATES"[..], &1_u32.to_le_bytes()].concat();
+        bytes.extend(u32::from(number).to_le_bytes());
+        bytes.extend(KEY);
+        bytes.extend((capacity as u64).to_le_bytes());
+        bytes.extend((INDEX as u64 + 8 * capacity as u64).to_le_bytes());
+        bytes.extend(1_u64.to_le_bytes());
+        bytes.extend([0; 4]);
+        mend(&mut bytes);
+        bytes.resize(INDEX, 0);
+        bytes.extend(EMPTY.to_le_bytes().repeat(capacity));
+        let mut shard = Self { number, capacity, bytes };
+        shard.settle(0);
+        shard
+    }
+
+    /// Puts other numbers into the fixed part of the header: 4 or 8 bytes at
+    /// `at`, with a checksum that fits.
+    pub(crate) fn header(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.mend_header();
+    }
+
+    /// Makes the checksum of the header fit.
+    pub(crate) fn mend_header(&mut self) {
+        if let Some((covered, rest)) = self.bytes.split_at_mut_checked(60)
+            && let Some(sum) = rest.first_chunk_mut::<4>()
+        {
+            *sum = checksum(0, covered).to_le_bytes();
+        }
+    }
+
+    /// Puts a word anywhere.
+    pub(crate) fn word(&mut self, at: usize, word: u64) {
+        if let Some(place) = self.bytes.get_mut(at..at + 8) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    /// Where the heap begins.
+    pub(crate) fn heap_start(&self) -> usize {
+        INDEX + 8 * self.capacity
+    }
+
+    /// Adds `record` at the end, and the number of records and dead bytes that
+    /// belong to it; its offset. No entry points at it.
+    pub(crate) fn add(&mut self, record: &[u8]) -> usize {
+        let offset = self.bytes.len();
+        self.bytes.extend(record);
+        offset
+    }
+
+    /// Points entry `slot` at `offset`.
+    pub(crate) fn point(&mut self, slot: usize, tag: u32, offset: usize) {
+        self.word(INDEX + 8 * slot, (u64::from(tag) << 32 | (offset / 8) as u64) ^ EMPTY);
+    }
+
+    /// Points the first free entry where `key` is looked for at `offset`;
+    /// which one.
+    pub(crate) fn file(&mut self, key: &[u8], offset: usize) -> usize {
+        let place = Place::of(key);
+        let start = ((u64::from(place.fraction) * self.capacity as u64) >> 32) as usize;
+        let empty = |slot: &usize| {
+            let at = INDEX + 8 * slot;
+            self.bytes[at..at + 8] == EMPTY.to_le_bytes()
+        };
+        let slot = (start..self.capacity).chain(0..start).find(empty).unwrap_or(start);
+        self.point(slot, place.tag, offset);
+        slot
+    }
+
+    /// Adds a record of `key` and files it; its offset.
+    pub(crate) fn insert(&mut self, key: &[u8], rate: f64, bits: Option<&[u8]>) -> usize {
+        let offset = self.add(&record(key, State::of(rate), bits));
+        self.file(key, offset);
+        offset
+    }
+
+    /// Has the header tell of `live` entries, none dead, and of a heap that
+    /// reaches to the end.
+    pub(crate) fn settle(&mut self, live: u64) {
+        let end = self.bytes.len() as u64;
+        self.word(HEAP_END, sealed(end));
+        self.word(LIVE, sealed(live));
+        self.word(DEAD, sealed(0));
+        for at in OTHERS {
+            self.word(at, sealed(0));
+        }
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        self.word(OTHERS[0], sealed(now.map_or(0, |now| now.as_secs())));
+    }
+
+    /// Its file's name.
+    pub(crate) fn name(&self) -> String {
+        format!("{:02x}.shard", self.number)
+    }
+}
