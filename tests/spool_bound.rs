@@ -103,6 +103,7 @@ fn a_lowered_bound_is_kept_at_once_by_compacting() {
     for n in 0..200_000 {
         check(&mut spool, &flooded(n));
     }
+    assert_eq!(spool.take_incidents(), Vec::<String>::new());
     let before = spool.stats().unwrap();
     assert!(before.disk > MAX_BYTES_MIN * 3 / 2, "{before:?}");
     spool.set_max_bytes(MAX_BYTES_MIN).unwrap();
@@ -111,7 +112,17 @@ fn a_lowered_bound_is_kept_at_once_by_compacting() {
     assert_eq!((compacted.rebuilt, compacted.disk_before), (256, before.disk));
     assert_eq!(compacted.disk_after, after.disk);
     assert!(after.disk <= MAX_BYTES_MIN, "{after:?}");
-    assert_eq!(after.records + after.evicted, 200_000);
+    // Told once for each shard, and then no more.
+    let told = spool.take_incidents();
+    assert_eq!(told.len(), 256);
+    assert!(told.iter().all(|t| t.contains("reached its part of the bound of 16 MiB")), "{told:?}");
+    for n in 200_000..300_000 {
+        check(&mut spool, &flooded(n));
+    }
+    assert!(spool.stats().unwrap().evicted > after.evicted);
+    assert_eq!(spool.take_incidents(), Vec::<String>::new());
+    let after = spool.stats().unwrap();
+    assert_eq!(after.records + after.evicted, 300_000);
     assert_sound(&mut spool);
 }
 

@@ -63,6 +63,7 @@ pub(super) fn rebuild(
     patient: bool,
 ) -> Result<Outcome, SpoolError> {
     let path = database.path_of(&shard_name(body.number));
+    let bitten;
     let incident = {
         let patient = patient || reason != Reason::Growth;
         let Some(new) = NewShard::claim(database, body.number, patient)? else {
@@ -93,7 +94,19 @@ pub(super) fn rebuild(
                 gathered.records.len()
             )),
         };
-        let counts = gathered.counts(body.counts());
+        let before = body.counts();
+        let counts = gathered.counts(before);
+        // Once, and not each time: it is an attacker who would fill the log.
+        bitten = (before.evicted == 0 && counts.evicted > 0).then(|| {
+            format!(
+                "{} has reached its part of the bound of {} MiB: from now on, what matters least \
+                 is forgotten ({} records so far); `exirate stats` counts them, and `exirate \
+                 compact --max-size` sets the bound",
+                path.display(),
+                database.max_bytes >> 20,
+                counts.evicted
+            )
+        });
         new.build(database, &gathered.records, Some(&body.map), counts, now)?;
         let flags = body.flags() | SUPERSEDED;
         let _ = body.map.set_half(FLAGS, flags);
@@ -104,9 +117,7 @@ pub(super) fn rebuild(
         published?;
         incident
     };
-    if let Some(incident) = incident {
-        database.report(incident);
-    }
+    incident.into_iter().chain(bitten).for_each(|incident| database.report(incident));
     Ok(Outcome::Replaced)
 }
 
