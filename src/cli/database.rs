@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::screen::{complain, note};
+use super::screen::{Tally, complain, note};
 use super::{Failure, spool_dir};
 use crate::rate::Timestamp;
 use crate::spool::{Entry, Options, Spool, SpoolError};
@@ -46,8 +46,13 @@ impl Common {
 
 /// Shows every record that can be read to `visit`, and complains about what
 /// cannot. Gives how many shards could not be read: see [`incomplete`].
-pub(super) fn visit(spool: &mut Spool, visit: impl FnMut(Entry)) -> Result<usize, Failure> {
-    let left_out = spool.for_each(visit)?;
+pub(super) fn visit(spool: &mut Spool, mut visit: impl FnMut(Entry)) -> Result<usize, Failure> {
+    let mut tally = Tally::of("keys read");
+    let left_out = spool.for_each(|entry| {
+        tally.add();
+        visit(entry);
+    })?;
+    drop(tally);
     for error in &left_out.shards {
         complain(error);
     }

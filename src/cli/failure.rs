@@ -53,9 +53,16 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The database's errors say all there is to say.
+/// The database's errors say what should be; what to do about it here and now
+/// may be simpler.
 impl From<SpoolError> for Failure {
     fn from(error: SpoolError) -> Self {
-        Self::Said(error.to_string())
+        let advice = match &error {
+            SpoolError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "; run exirate as root, or as that user"
+            }
+            _ => "",
+        };
+        Self::Said(format!("{error}{advice}"))
     }
 }

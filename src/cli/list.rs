@@ -20,7 +20,7 @@ use crate::rate::Timestamp;
 #[command(after_help = help())]
 pub(super) struct List {
     /// Keys or globs; without any, all keys
-    #[arg(value_name = "KEY", allow_hyphen_values = false)]
+    #[arg(value_name = "KEY")]
     keys: Vec<OsString>,
 
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub(super) struct List {
     sort: Sort,
 
     /// Only the first N
-    #[arg(long, value_name = "N", visible_alias = "top")]
+    #[arg(long, value_name = "N", visible_alias = "top", allow_negative_numbers = true)]
     limit: Option<usize>,
 
     #[command(flatten)]

@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write};
+use std::time::{Duration, Instant};
 
 use anstyle::Style;
 use clap::ColorChoice;
@@ -101,11 +102,54 @@ pub(super) fn note(what: impl Display) {
 pub(super) fn progress(total: u64, what: &'static str) -> ProgressBar {
     // Hides itself where standard error is no terminal.
     let bar = ProgressBar::new(total).with_finish(ProgressFinish::AndClear).with_message(what);
-    match ProgressStyle::with_template("{msg} {bar:30} {human_pos}/{human_len}, {eta} left") {
+    match ProgressStyle::with_template(PROGRESS) {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
 }
+
+/// A count of what was read, on standard error where that is a terminal, for
+/// when nobody knows how much there is; shown only once it takes long.
+pub(super) struct Tally {
+    what: &'static str,
+    started: Instant,
+    count: u64,
+    bar: Option<ProgressBar>,
+}
+
+impl Tally {
+    /// A tally of `what`: `keys read`.
+    pub(super) fn of(what: &'static str) -> Self {
+        Self { what, started: Instant::now(), count: 0, bar: None }
+    }
+
+    /// One more was read.
+    pub(super) fn add(&mut self) {
+        self.count += 1;
+        // To look at the clock each time would take longer than to read.
+        if self.count.is_multiple_of(4096) {
+            if self.bar.is_none() && self.started.elapsed() >= Duration::from_secs(1) {
+                self.bar = Some(self.bar());
+            }
+            if let Some(bar) = &self.bar {
+                bar.set_position(self.count);
+            }
+        }
+    }
+
+    fn bar(&self) -> ProgressBar {
+        let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
+        match ProgressStyle::with_template(TALLY) {
+            Ok(style) => bar.with_style(style).with_message(self.what),
+            Err(_) => bar,
+        }
+    }
+}
+
+/// How a tally looks.
+const TALLY: &str = "{human_pos} {msg}";
+/// How a progress bar looks.
+const PROGRESS: &str = "{msg} {bar:30} {human_pos}/{human_len}, {eta} left";
 
 #[cfg(test)]
 mod tests {
@@ -122,9 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn a_progress_bar_is_well_formed() {
-        let template =
-            ProgressStyle::with_template("{msg} {bar:30} {human_pos}/{human_len}, {eta} left");
-        assert!(template.is_ok());
+    fn what_shows_progress_is_well_formed() {
+        for template in [PROGRESS, TALLY] {
+            assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
+        }
     }
 }

@@ -100,7 +100,8 @@ fn wrong_modes_and_periods_are_refused_with_what_would_be_right() {
         ("--period soon", "a period, such as 1h, 30m"),
         ("--period 1h/2", "a period, such as 1h, 30m"),
         ("--sort size", "rate, share, seen, key"),
-        ("--limit few", "invalid"),
+        ("--limit few", "invalid value 'few' for '--limit <N>'"),
+        ("--limit -1", "invalid value '-1' for '--limit <N>'"),
         ("--color red", "auto, always, never"),
     ] {
         let output = run(&machine.spool(), &[&["list"][..], &words(arguments)].concat());

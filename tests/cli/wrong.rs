@@ -1,7 +1,9 @@
 //! What goes wrong, and how it is told.
 
 use std::io::Read as _;
-use std::process::Stdio;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 
 use crate::{exirate, run, stderr, stdout};
 
@@ -62,4 +64,24 @@ fn a_reader_that_has_had_enough_is_no_error() {
     let mut complaints = String::new();
     child.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
     assert_eq!((child.wait().unwrap().code(), complaints.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn whoever_may_not_read_is_told_who_may() {
+    const NOBODY: u32 = 65534;
+    let spool = tempfile::tempdir().unwrap();
+    run(spool.path(), &["check", "9 / 1w / strict / x"]);
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(spool.path(), open).unwrap();
+    // A program that others may run as well, wherever this was built.
+    let program = spool.path().join("program");
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_exirate")).arg(&program).status();
+    assert!(copied.unwrap().success());
+    let mut command = Command::new(&program);
+    command.args(["list", "--spool"]).arg(spool.path());
+    let output = command.uid(NOBODY).gid(NOBODY).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("Permission denied"), "{said}");
+    assert!(said.ends_with("; run exirate as root, or as that user\n"), "{said}");
 }

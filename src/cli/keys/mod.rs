@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use clap::Args;
 
-use super::screen::{complain, note};
+use super::screen::{Tally, complain, note};
 use super::{Failure, text};
 use crate::spec::Filed;
 use crate::spool::Spool;
@@ -121,7 +121,9 @@ impl Choice {
         }
         let mut searches: Vec<Search> =
             arguments.iter().map(|argument| Search::new(argument.as_bytes())).collect();
+        let mut tally = Tally::of("keys searched");
         let mut unread = spool.for_each(|entry| {
+            tally.add();
             let allowed = narrow.allows(&entry.key);
             for search in &mut searches {
                 search.see(&entry.key, allowed, keep);
@@ -130,6 +132,7 @@ impl Choice {
                 choice.keys.push(entry.key);
             }
         })?;
+        drop(tally);
         for search in searches {
             match search.best {
                 Some(reading) => choice.add(search, reading),

@@ -41,11 +41,17 @@ pub(super) struct Top {
     sort: Sort,
 
     /// At most N keys; without it, as many as there is room for
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     limit: Option<usize>,
 
     /// Looks every so many seconds
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = interval)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "2",
+        value_parser = interval,
+        allow_negative_numbers = true
+    )]
     interval: Duration,
 
     /// Looks once, and ends
@@ -90,8 +96,8 @@ files that could not be read) and `records`, as those of `exirate list`. {}",
 
 /// How many keys are shown where nothing bounds them.
 const MOST: usize = 20;
-/// Lines of the live view that are no keys: two above, the heads, one below.
-const OTHER_LINES: usize = 4;
+/// Lines of the live view that are no keys: two above, and the heads.
+const OTHER_LINES: usize = 3;
 /// A look may take this part of the time.
 const PATIENCE: u32 = 4;
 
