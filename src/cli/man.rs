@@ -61,7 +61,7 @@ impl Man {
         }
         let command = match self.command.as_deref() {
             None | Some("exirate") => &program,
-            Some(name) => program.find_subcommand(name).ok_or_else(|| {
+            Some(name) => find(&program, name).ok_or_else(|| {
                 let names: Vec<&str> = program.get_subcommands().map(Command::get_name).collect();
                 Failure::new(format!(
                     "there is no command {name}; the commands are {}",
@@ -72,6 +72,11 @@ impl Man {
         screen.write_all(&page(command, &program)?)?;
         Ok(Outcome::Fine)
     }
+}
+
+/// The command `name`, which may also be the name of its page.
+fn find<'a>(program: &'a Command, name: &str) -> Option<&'a Command> {
+    program.find_subcommand(name.strip_prefix("exirate-").unwrap_or(name))
 }
 
 /// Writes all pages to `dir`, and gives their paths.

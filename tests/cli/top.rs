@@ -140,7 +140,7 @@ fn it_redraws_in_place_and_obeys_keys() {
 fn the_terminal_is_restored_on_every_way_out() {
     let spool = tempfile::tempdir().unwrap();
     count(spool.path(), "alice", "1");
-    for way in ["\x03", "\x1b", "HUP", "INT", "TERM"] {
+    for way in ["\x03", "\x1b", "HUP", "INT", "QUIT", "TERM"] {
         let mut pty = Pty::top(spool.path(), "--interval 3600");
         pty.expect("pid ");
         let pid = pty.expect("\r\n");

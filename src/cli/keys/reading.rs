@@ -68,7 +68,10 @@ pub(super) struct Pattern {
 
 impl Pattern {
     pub(super) fn new(argument: &[u8]) -> Self {
-        let (glob, wrong_glob) = match glob(argument, false) {
+        let ip = ip(argument);
+        // An address in brackets is not meant as a set of letters.
+        let letters = if ip.is_some() { &[] } else { argument };
+        let (glob, wrong_glob) = match glob(letters, false) {
             Ok(glob) => (glob, None),
             Err(why) => (None, Some(why)),
         };
@@ -76,12 +79,12 @@ impl Pattern {
         Self {
             argument: argument.to_vec(),
             unescaped: text::unescape(argument).filter(|plain| plain != argument),
-            ip: ip(argument),
+            ip,
             bracketed: enclosed(argument, b"<", b">").map(<[u8]>::to_vec),
             lower: String::from_utf8_lossy(argument).to_lowercase(),
             glob,
             stored_glob,
-            glob_any_case: glob_of_any_case(argument),
+            glob_any_case: glob_of_any_case(letters),
             wrong_glob,
         }
     }
@@ -217,6 +220,7 @@ mod tests {
         assert_eq!(reading(b"[192.0.2.7]", stored), Some(Reading::Address));
         assert_eq!(reading(b"::ffff:192.0.2.7", stored), Some(Reading::Address));
         assert_eq!(reading(b"192.0.2.70", stored), None);
+        assert_eq!(reading(b"[192.0.2.7]", b"1h/per_mail/7"), None, "this is no glob");
     }
 
     #[test]
