@@ -7,7 +7,7 @@ mod spool_common;
 
 use spool_common::crafted::{SHARD, keys, lay, list, path, rate, sound, use_all, write};
 use spool_common::image::{self, Shard, State};
-use spool_common::{assert_sound, open};
+use spool_common::{assert_sound, counts, open};
 
 #[test]
 fn an_image_is_what_the_code_would_write() {
@@ -65,7 +65,7 @@ fn sizes_that_lie_lose_their_own_record_only() {
             }
         }
     }
-    eprintln!("hostile images tried: {tried}");
+    counts::tell("hostile images tried", tried);
 }
 
 #[test]
