@@ -1,7 +1,7 @@
 //! One database in memory, made anew for each input.
 
 use std::cell::{OnceCell, RefCell};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::image;
 
@@ -45,14 +45,13 @@ pub fn key_beyond(number: u16) -> Vec<u8> {
     })
 }
 
-/// The spool directory of this process, in memory where the machine can do that.
+/// The spool directory of this process; `scripts/fuzz` has it in memory.
 pub fn folder() -> PathBuf {
     FOLDER.with(|folder| {
         folder
             .get_or_init(|| {
-                let memory = Path::new("/dev/shm");
-                let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-                let folder = base.join(format!("exirate-fuzz-{}", std::process::id()));
+                let name = format!("exirate-fuzz-{}", std::process::id());
+                let folder = std::env::temp_dir().join(name);
                 std::fs::create_dir_all(folder.join("exirate")).unwrap();
                 folder
             })

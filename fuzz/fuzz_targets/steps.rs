@@ -76,7 +76,7 @@ pub fn take(steps: &[Step]) {
     for step in steps.iter().take(16) {
         whole += usize::from(step.is_for_all());
         match *step {
-            _ if step.is_for_all() && whole > 2 => {}
+            _ if step.is_for_all() && whole > 1 => {}
             Step::Write { key, rate, filter } => {
                 write(&mut spool, &ground::key(key), f64::from(rate), filter);
             }

@@ -1,0 +1,209 @@
+//! Any sequence of uses of a sound database, against a plain map.
+#![no_main]
+
+#[allow(dead_code)] // each target uses some of it
+mod ground;
+#[allow(dead_code)]
+#[path = "../../tests/spool_common/image.rs"]
+mod image;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use arbitrary::Arbitrary;
+use exirate::rate::bloom::{self, Event};
+use exirate::rate::{Average, Timestamp};
+use exirate::spool::{Entry, FilterEntry, Options, Restored, Spool};
+use exirate::store::{Change, FilterChange, Store};
+use libfuzzer_sys::fuzz_target;
+
+#[derive(Arbitrary, Debug)]
+enum Step {
+    /// A check of one key.
+    Write {
+        key: u8,
+        value: Value,
+        filter: Filter,
+    },
+    /// Checks of many new keys: the shard grows.
+    Fill {
+        from: u16,
+        count: u8,
+    },
+    /// As `exirate reset`, `exirate import`.
+    Forget {
+        key: u8,
+    },
+    Restore {
+        key: u8,
+        value: Value,
+        filter: Option<(i32, u8)>,
+    },
+    /// As the program's commands of these names.
+    Tidy,
+    Compact,
+    Repair,
+    /// Another process comes.
+    Reopen,
+    /// One that came before looks again.
+    Swap,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct Value {
+    second: u32,
+    rate: u16,
+    limit: u8,
+    over_since: u8,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Filter {
+    Keep,
+    Insert(u64),
+    Renew { bytes: u16, epoch: i32, event: u64 },
+}
+
+/// Keys here name no period, so that none is forgotten.
+fn key(number: u8) -> Vec<u8> {
+    ground::key(number % 48)
+}
+
+impl Value {
+    fn average(self) -> Average {
+        let at = Timestamp { seconds: self.second.into(), micros: u32::from(self.rate) };
+        Average { at, rate: self.rate.into() }
+    }
+}
+
+fn spread(event: u64) -> Event {
+    Event(u128::from(event).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
+}
+
+#[derive(Default)]
+struct Model(BTreeMap<Vec<u8>, Entry>);
+
+impl Model {
+    fn write(&mut self, spool: &mut Spool, key: Vec<u8>, value: Value, filter: Filter) {
+        let filter = match filter {
+            Filter::Keep => FilterChange::Keep,
+            Filter::Insert(event) => FilterChange::Insert(spread(event)),
+            Filter::Renew { bytes, epoch, event } => FilterChange::Renew {
+                bytes: 1 + usize::from(bytes % 300),
+                epoch: epoch.into(),
+                event: spread(event),
+            },
+        };
+        let change = Change {
+            average: value.average(),
+            limit: value.limit.into(),
+            over_since: value.over_since.into(),
+            filter,
+        };
+        let known = spool.update(&key, None, |found, _| (found.is_some(), Some(change)));
+        let before = self.0.remove(&key);
+        assert_eq!(known.expect("it can be written"), before.is_some());
+        let mut bits = before.and_then(|entry| entry.filter);
+        match filter {
+            FilterChange::Keep => {}
+            FilterChange::Insert(event) => {
+                if let Some(filter) = &mut bits {
+                    bloom::insert(&mut filter.bits, event);
+                }
+            }
+            FilterChange::Renew { bytes, epoch, event } => {
+                let mut filter = FilterEntry { epoch, bits: vec![0; bytes] };
+                bloom::insert(&mut filter.bits, event);
+                bits = Some(filter);
+            }
+        }
+        self.remember(key, value, bits);
+    }
+
+    fn remember(&mut self, key: Vec<u8>, value: Value, filter: Option<FilterEntry>) {
+        let entry = entry(key.clone(), value, filter);
+        self.0.insert(key, entry);
+    }
+
+    fn restore(&mut self, spool: &mut Spool, entry: Entry) {
+        let done = spool.restore(&entry).expect("it can be restored");
+        let expected = match self.0.get(&entry.key) {
+            None => Restored::Added,
+            Some(known) if known.average.at < entry.average.at => Restored::Replaced,
+            Some(_) => Restored::Kept,
+        };
+        assert_eq!(done, expected);
+        if done != Restored::Kept {
+            self.0.insert(entry.key.clone(), entry);
+        }
+    }
+
+    /// Everything is as it should be, and nothing else is there.
+    fn check(&self, spool: &mut Spool) {
+        let mut found = BTreeMap::new();
+        let left_out = spool.for_each(|entry| {
+            assert!(found.insert(entry.key.clone(), entry).is_none(), "a key is listed twice");
+        });
+        let left_out = left_out.expect("it can be listed");
+        assert!(left_out.damaged == 0 && left_out.shards.is_empty(), "{left_out:?}");
+        assert_eq!(found, self.0);
+        let report = spool.verify().expect("it can be verified");
+        let problems: Vec<_> = report.problems().collect();
+        assert!(problems.is_empty(), "{problems:?}");
+        assert_eq!(spool.damaged(), 0);
+    }
+}
+
+fn entry(key: Vec<u8>, value: Value, filter: Option<FilterEntry>) -> Entry {
+    let (limit, over_since) = (value.limit.into(), value.over_since.into());
+    Entry { key, average: value.average(), limit, over_since, filter }
+}
+
+fn open() -> Spool {
+    let options = Options { patience: Duration::from_secs(1) };
+    Spool::open(&ground::folder(), options).expect("it can be opened")
+}
+
+fuzz_target!(|steps: Vec<Step>| {
+    ground::lay(&image::Shard::new(ground::SHARD, 31).bytes);
+    let (mut spool, mut other, mut model) = (open(), open(), Model::default());
+    let now = Timestamp { seconds: 1_800_000_000, micros: 0 };
+    let mut whole = 0;
+    for step in steps {
+        // What goes through all 256 shards takes as long as all the rest.
+        whole += usize::from(matches!(step, Step::Tidy | Step::Compact | Step::Repair));
+        match step {
+            Step::Write { key: number, value, filter } => {
+                model.write(&mut spool, key(number), value, filter);
+            }
+            Step::Fill { from, count } => {
+                let value = Value { second: 5, rate: from, limit: 1, over_since: 0 };
+                for n in 0..u16::from(count) {
+                    let key = ground::key_beyond(from.wrapping_add(n));
+                    model.write(&mut spool, key, value, Filter::Keep);
+                }
+            }
+            Step::Forget { key: number } => {
+                let forgotten = spool.forget(&key(number)).expect("it can be forgotten");
+                assert_eq!(forgotten, model.0.remove(&key(number)));
+            }
+            Step::Restore { key: number, value, filter } => {
+                let filter = filter.map(|(epoch, byte)| FilterEntry {
+                    epoch: epoch.into(),
+                    bits: vec![byte; 1 + usize::from(byte)],
+                });
+                model.restore(&mut spool, entry(key(number), value, filter));
+            }
+            Step::Tidy | Step::Compact | Step::Repair if whole > 2 => {}
+            Step::Tidy => drop(spool.tidy(now, |_| ()).expect("it can be tidied")),
+            Step::Compact => drop(spool.compact(now, |_| ()).expect("it can be compacted")),
+            Step::Repair => {
+                let done = spool.repair(now, |_| ()).expect("it can be repaired");
+                assert_eq!(done.rebuilt, 0, "a sound shard has been repaired");
+            }
+            Step::Reopen => spool = open(),
+            Step::Swap => std::mem::swap(&mut spool, &mut other),
+        }
+    }
+    model.check(&mut spool);
+});
