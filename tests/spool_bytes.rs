@@ -132,6 +132,21 @@ fn files_cut_short_lose_only_what_was_cut_off() {
 }
 
 #[test]
+fn files_made_longer_than_anything_lose_nothing() {
+    let folder = database();
+    for path in files(folder.path(), ".shard").iter().take(3) {
+        let file = File::options().write(true).open(path).unwrap();
+        // Longer than a shard can be, and where the file system knows no end,
+        // than a process can map.
+        let longest = (36..63).rev().find(|power| file.set_len(1 << power).is_ok());
+        assert!(longest.is_some(), "this file system has no large files");
+    }
+    assert_sound(&mut open(folder.path()));
+    assert_eq!(use_all(folder.path()), 0);
+    assert_sound(&mut open(folder.path()));
+}
+
+#[test]
 fn garbage_in_all_files_is_survived() {
     let mut random = Random(3);
     for length in [0, 1, 44, 128, 192, 5000, 100_000] {

@@ -158,6 +158,7 @@ const _: () = {
     assert!(STATES[0] == HEAD_BYTES && STATES[1] == STATES[0] + STATE_BYTES);
     assert!(STATES[1] + STATE_BYTES == PLAIN_KEY && EPOCH == PLAIN_KEY);
     assert!(EPOCH + 8 == FILTER_KEY && EPOCH.is_multiple_of(ALIGN));
+    assert!(SHARD_BYTES_MAX <= crate::sys::mapping::LENGTH_MAX);
     assert!(SHARDS == 256 && ENTRY_BYTES == size_of::<u64>());
 };
 

@@ -11,6 +11,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use memmap2::{MmapOptions, MmapRaw};
 
+/// No more than this is mapped of a file: 32 GiB. One that somebody has made
+/// longer than a process can map must not be of no use for that.
+pub const LENGTH_MAX: usize = 1 << 35;
+
 /// A mapped file.
 #[derive(Debug)]
 pub struct Mapping {
@@ -22,13 +26,14 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Maps the whole of `file`, for writing too where `writable`.
+    /// Maps the whole of `file`, or its first [`LENGTH_MAX`] bytes, for writing
+    /// too where `writable`.
     ///
     /// # Errors
-    /// The file is empty, too large for this machine, or cannot be mapped.
+    /// The file is empty, or cannot be mapped.
     pub fn of(file: &File, writable: bool) -> io::Result<Self> {
-        let length = usize::try_from(file.metadata()?.len())
-            .map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        let length = length.min(LENGTH_MAX);
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -312,6 +317,16 @@ mod tests {
         assert_eq!(map.set_half(8, 1), None);
         assert_eq!(map.write(8, b"x"), None);
         assert_eq!(map.change(0, 1, |_| panic!("must not run")), None);
+    }
+
+    #[test]
+    fn of_a_file_that_is_too_long_its_start_is_mapped() {
+        let file = tempfile::tempfile().unwrap();
+        let longest = (36..63).rev().find(|power| file.set_len(1 << power).is_ok()).unwrap();
+        let map = Mapping::of(&file, true).unwrap();
+        assert_eq!(map.len(), LENGTH_MAX, "of 2^{longest} bytes");
+        assert_eq!(map.word(LENGTH_MAX - 8), Some(0));
+        assert_eq!(map.word(LENGTH_MAX), None);
     }
 
     #[test]
