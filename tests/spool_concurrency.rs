@@ -168,11 +168,15 @@ fn a_lock_held_for_too_long_is_an_error_and_then_none() {
         .update(&request("one", None).key, None, |_, _| -> ((), _) { panic!("must not run") })
         .unwrap_err();
     assert!(matches!(error, SpoolError::Busy { .. }));
-    let path = path.display();
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap();
     assert_eq!(
         error.to_string(),
         format!(
-            "cannot lock {path}: another process has held it for 0.05 s (see `fuser -v {path}`)"
+            "cannot lock {}: waited 0.05 s for process {process} ({}); if it hangs, end it by \
+             `kill -KILL {process}`, which harms no record",
+            path.display(),
+            name.trim_end(),
+            process = std::process::id()
         )
     );
     drop(guard);

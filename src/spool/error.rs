@@ -136,6 +136,7 @@ impl fmt::Display for SpoolError {
                     io::ErrorKind::PermissionDenied => f.write_str(
                         "; it should belong to Exim's user, who needs read and write permission",
                     ),
+                    io::ErrorKind::NotFound => f.write_str("; it has to be there"),
                     io::ErrorKind::ReadOnlyFilesystem => {
                         f.write_str("; the spool directory must be on a writable file system")
                     }

@@ -186,7 +186,8 @@ impl Scene {
             disk.apply(write);
             self.after_a_kill(&disk, &format!("write {n}, {write:?}"));
         }
-        counts::tell("images of kills opened", self.images);
+        counts::tell("images opened", self.images);
+        counts::tell("  of kills", self.images);
         let kills = self.images;
         let mut random = Random(1);
         for round in 0..CUTS.div_ceil(writes.len()) * writes.len() {
@@ -195,7 +196,8 @@ impl Scene {
             let disk = power_cut(&before, &writes[..end], &mut random);
             self.after_a_power_cut(&disk, &format!("power cut {round} after {end} writes"));
         }
-        counts::tell("images of power cuts opened", self.images - kills);
+        counts::tell("images opened", self.images - kills);
+        counts::tell("  of power cuts", self.images - kills);
         writes.len()
     }
 }

@@ -242,7 +242,7 @@ pub fn reserve(file: &File, offset: u64, length: u64) -> io::Result<()> {
 fn within_limit(end: u64) -> io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| end > limit) {
-        return Err(io::ErrorKind::FileTooLarge.into());
+        return Err(Errno::FBIG.into());
     }
     Ok(())
 }

@@ -22,7 +22,12 @@ const WORKER: &str = "EXIRATE_TEST_WORKER";
 /// Starts this very test binary again as a worker: its test `worker_process`
 /// finds `arguments`.
 pub(crate) fn start(arguments: &[&str]) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+    start_by(Command::new(std::env::current_exe().unwrap()), arguments)
+}
+
+/// As [`start`], by a command that the worker's own arguments complete.
+pub(crate) fn start_by(mut command: Command, arguments: &[&str]) -> Child {
+    command
         .args(["worker_process", "--exact", "--nocapture", "--test-threads=1"])
         .env(WORKER, arguments.join("\n"))
         .stdout(Stdio::null())

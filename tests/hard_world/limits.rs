@@ -1,0 +1,88 @@
+//! Limits on what a process may do.
+
+use std::fs::File;
+use std::path::Path;
+
+use exirate::spool::{Options, Spool};
+use exirate::store::Store;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::documents::assert_documented;
+use crate::spool_common::records::{key, rate, write};
+use crate::spool_common::{assert_sound, event, finish, open, start};
+
+use exirate::rate::{Average, Timestamp};
+use exirate::store::{Change, FilterChange};
+
+#[test]
+fn a_limit_on_file_sizes_is_an_error_and_no_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    finish(vec![start(&["large files", folder.path().to_str().unwrap()])]);
+}
+
+#[test]
+fn few_open_files_are_enough_and_none_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    finish(vec![start(&["open files", folder.path().to_str().unwrap()])]);
+}
+
+/// Sets the soft limit.
+fn limit(resource: Resource, current: Option<u64>) {
+    let maximum = getrlimit(resource).maximum;
+    setrlimit(resource, Rlimit { current: current.or(maximum), maximum }).unwrap();
+}
+
+pub(crate) fn large_files(folder: &Path) {
+    limit(Resource::Fsize, Some(0));
+    let error = Spool::open(folder, Options::default()).unwrap_err();
+    assert_documented(&error.to_string(), folder, &[]);
+    limit(Resource::Fsize, Some(50_000));
+    let mut spool = open(folder);
+    let change = |bytes| {
+        let average = Average { at: Timestamp { seconds: 7, micros: 0 }, rate: 1.0 };
+        let filter = FilterChange::Renew { bytes, epoch: 3, event: event(7) };
+        Change { average, limit: 1.0, over_since: 0, filter }
+    };
+    write(&mut spool, 1);
+    let large = spool.update(b"large", None, |_, _| ((), Some(change(60_000))));
+    assert_documented(&large.unwrap_err().to_string(), folder, &[]);
+    // What fits goes on.
+    for n in 1..200 {
+        write(&mut spool, n);
+        assert_eq!(rate(&mut spool, n), Some(f64::from(n)));
+    }
+    limit(Resource::Fsize, None);
+    spool.update(b"large", None, |_, _| ((), Some(change(60_000)))).unwrap();
+    assert_sound(&mut spool);
+}
+
+pub(crate) fn open_files(folder: &Path) {
+    limit(Resource::Nofile, Some(20));
+    let mut spool = open(folder);
+    for _ in 0..2 {
+        for n in 0..2_000 {
+            write(&mut spool, n);
+        }
+    }
+    assert_sound(&mut spool);
+    drop(spool);
+    // The process itself has all of them open.
+    let null = || File::open("/dev/null");
+    let mut others: Vec<_> = std::iter::from_fn(|| null().ok()).collect();
+    let error = Spool::open(folder, Options::default()).unwrap_err();
+    assert_documented(&error.to_string(), folder, &[]);
+    others.pop();
+    others.pop();
+    let mut spool = open(folder);
+    others.extend(std::iter::from_fn(|| null().ok()));
+    let look =
+        |spool: &mut Spool| spool.update(key(5).as_bytes(), None, |r, _| (r.is_some(), None));
+    let error = look(&mut spool).unwrap_err();
+    assert_documented(&error.to_string(), folder, &[]);
+    // One is enough, in whatever shard; it is given up for the next.
+    others.pop();
+    assert!(look(&mut spool).unwrap());
+    for n in 0..2_000 {
+        assert_eq!(rate(&mut spool, n), Some(f64::from(n)));
+    }
+}
