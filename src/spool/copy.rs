@@ -62,11 +62,24 @@ impl Spool {
         for number in 0..=u8::MAX {
             let name = shard_name(number);
             let bytes = self.read_shard(number, |body| {
-                let body = body?;
-                let end = body.heap_end().unwrap_or(body.map.len()).min(body.map.len());
-                // Writing it may take longer than anybody should wait.
-                Some(body.map.bytes(0, end)?.to_vec())
+                body.map(|body| {
+                    let end = body.heap_end().filter(|&end| end <= body.map.len())?;
+                    // Writing it may take longer than anybody should wait.
+                    body.map.bytes(0, end).map(<[u8]>::to_vec)
+                })
             })?;
+            let bytes = match bytes {
+                None => None,
+                Some(Some(bytes)) => Some(bytes),
+                // It could be of any length.
+                Some(None) => {
+                    let path = self.database.path_of(&name);
+                    return Err(SpoolError::Damaged {
+                        path,
+                        what: "the end of its heap is damaged",
+                    });
+                }
+            };
             if let Some(bytes) = bytes {
                 let written = target.create_file(&name).map(|file| {
                     files::write_start(&file, &bytes).and_then(|()| files::sync(&file))
