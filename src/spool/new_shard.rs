@@ -24,7 +24,7 @@ pub(super) const CAPACITY_MIN: usize = (PAGE - HEADER_BYTES) / ENTRY_BYTES;
 
 /// A file under a shard's temporary name that this process alone may write to.
 ///
-/// It is locked until it is closed, under its new name as well.
+/// It is locked until this is dropped, under its new name as well.
 #[derive(Debug)]
 pub(super) struct NewShard {
     file: File,
@@ -48,9 +48,10 @@ impl NewShard {
             if !lock_for_good(database, &file, &name, patient)? {
                 return Ok(None);
             }
+            let mut new = Self { file, number, left_behind: false };
             // Whoever had it locked may have given it the shard's name.
             let failed = |error| SpoolError::io("examine", &path())(error);
-            let facts = files::facts(&file).map_err(failed)?;
+            let facts = files::facts(&new.file).map_err(failed)?;
             match files::facts_at(&database.directory, &name) {
                 Ok(named) if named.identity == facts.identity => {}
                 Ok(_) => continue,
@@ -58,11 +59,11 @@ impl NewShard {
                 Err(error) => return Err(failed(error)),
             }
             // What a killed process has left behind, nobody has mapped.
-            let left_behind = facts.size > 0;
-            if left_behind {
-                files::empty(&file).map_err(|error| SpoolError::io("empty", &path())(error))?;
+            if facts.size > 0 {
+                files::empty(&new.file).map_err(|error| SpoolError::io("empty", &path())(error))?;
+                new.left_behind = true;
             }
-            return Ok(Some(Self { file, number, left_behind }));
+            return Ok(Some(new));
         }
         Err(SpoolError::Unsettled { path: path() })
     }
@@ -123,7 +124,7 @@ impl NewShard {
     }
 }
 
-/// Locks the file until it is closed; false where another process has it
+/// Locks the file beyond this call; false where another process has it
 /// locked, unless `patient`.
 fn lock_for_good(
     database: &Database,
@@ -138,6 +139,12 @@ fn lock_for_good(
             .map_err(|error| SpoolError::io("lock", &database.path_of(name))(error))?
     };
     Ok(guard.map(lock::Guard::keep).is_some())
+}
+
+impl Drop for NewShard {
+    fn drop(&mut self) {
+        lock::let_go(&self.file);
+    }
 }
 
 /// Opens the file, or makes it; `None` where that would have to wait, unless

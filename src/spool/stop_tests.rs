@@ -102,7 +102,11 @@ fn a_rebuild_that_stands_still_stops_no_other_shard() {
 fn growth_of_all_shards_needs_few_open_files() {
     let folder = memory_folder();
     let child = in_child(|| {
-        let limit = rustix::process::Rlimit { current: Some(24), maximum: Some(24) };
+        // It has inherited what other tests have open at this moment.
+        let names = std::fs::read_dir("/proc/self/fd").unwrap();
+        let open_files = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let last: u64 = open_files.map(|name| name.parse().unwrap()).max().unwrap();
+        let limit = rustix::process::Rlimit { current: Some(last + 16), maximum: Some(last + 16) };
         rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
         let mut spool = open(folder.path());
         // Each shard grows while as many others are open as can be.

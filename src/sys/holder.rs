@@ -5,6 +5,9 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{major, minor};
 
+/// How often the kernel is asked.
+const TRIES: u32 = 5;
+
 /// A process that holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
@@ -23,11 +26,13 @@ pub struct Holder {
 pub fn holder(file: &File) -> Option<Holder> {
     let facts = file.metadata().ok()?;
     let (dev, inode) = (facts.dev(), facts.ino());
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let process = locks
-        .lines()
-        .find_map(|line| process_in(line, (major(dev), minor(dev)), inode))
-        .filter(|&process| process > 0)?;
+    // The kernel tells it piece by piece, and may leave out a lock where others
+    // come and go in between.
+    let process = (0..TRIES).find_map(|_| {
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        locks.lines().find_map(|line| process_in(line, (major(dev), minor(dev)), inode))
+    });
+    let process = process.filter(|&process| process > 0)?;
     let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
     let (name, stopped) = name_and_state(&String::from_utf8_lossy(&stat))?;
     Some(Holder { process, name, stopped })

@@ -103,10 +103,19 @@ fn wait(file: &File, kind: Kind, patience: Duration) -> io::Result<Option<Guard<
 }
 
 impl Guard<'_> {
-    /// Keeps the lock until the file is closed.
+    /// Keeps the lock until [`let_go`] is called, or the file is closed by all
+    /// who have it open.
     pub fn keep(self) {
         std::mem::forget(self);
     }
+}
+
+/// Lets go of a lock that this process has kept.
+///
+/// Closing the file would do the same, unless a child has it open as well.
+pub fn let_go(file: &File) {
+    // It can only fail where the file is not open.
+    let _ = fs2::FileExt::unlock(file);
 }
 
 impl Drop for Guard<'_> {
