@@ -12,6 +12,7 @@
 //!   variables
 //! - `info`, `debug`: what is told of a decision
 //! - `host`: the functions Exim exports, `abi`: its constants and types
+//! - [`version`]: which exirate this is, readable in the library's file
 //!
 //! In the host there are no threads, no signals, no environment and no waiting
 //! without a deadline.
@@ -31,6 +32,7 @@ mod session;
 mod table;
 mod text;
 mod variables;
+pub mod version;
 
 // The unwinder is linked in: loading libgcc_s.so.1 beside this library would
 // cost each SMTP connection a quarter of what its first check costs.
