@@ -12,6 +12,7 @@
 mod check;
 mod completions;
 mod database;
+mod doctor;
 mod failure;
 mod keys;
 mod list;
@@ -56,6 +57,7 @@ struct Program {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(check::Check),
+    Doctor(doctor::Doctor),
     List(list::List),
     Show(show::Show),
     Top(top::Top),
@@ -67,6 +69,7 @@ impl Command {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match self {
             Self::Check(check) => check.run(screen),
+            Self::Doctor(doctor) => doctor.run(screen),
             Self::List(list) => list.run(screen),
             Self::Show(show) => show.run(screen),
             Self::Top(top) => top.run(screen),

@@ -1,0 +1,128 @@
+//! What is in the database.
+
+use std::path::Path;
+
+use super::finding::{Findings, counted, quoted, size};
+use crate::spool::{Options, Spool, SpoolError, Stats};
+
+/// How many of its problems are told; `exirate verify` tells all.
+const PROBLEMS_MAX: usize = 5;
+
+/// Looks into the database in `spool`; gives its size and bound where it can be
+/// read.
+pub(super) fn look(spool: &Path, findings: &mut Findings) -> Option<Stats> {
+    let found = Spool::open_existing(spool, Options::default())
+        .and_then(|mut database| Ok((database.verify()?, database.stats())));
+    let (report, stats) = match found {
+        Ok(found) => found,
+        Err(error) => {
+            cannot_read(spool, &error, findings);
+            return None;
+        }
+    };
+    let problems: Vec<String> = report.problems().collect();
+    for problem in problems.iter().take(PROBLEMS_MAX) {
+        findings.problem(problem);
+    }
+    if let Some(more) = problems.len().checked_sub(PROBLEMS_MAX).filter(|&more| more > 0) {
+        findings.problem(format!("and {more} more of this kind: see `exirate verify`"));
+    }
+    if !problems.is_empty() {
+        findings.mend(format!("exirate repair --spool {}", quoted(spool)));
+    }
+    let stats = stats.ok()?;
+    if problems.is_empty() {
+        findings.ok(format!(
+            "the database is sound: {} in {}",
+            counted(usize::try_from(report.records()).unwrap_or(usize::MAX), "key"),
+            size(stats.disk)
+        ));
+    }
+    history(&stats, spool, findings);
+    Some(stats)
+}
+
+fn cannot_read(spool: &Path, error: &SpoolError, findings: &mut Findings) {
+    match error {
+        SpoolError::Io { source, .. }
+            if source.kind() == std::io::ErrorKind::PermissionDenied
+                && !rustix::process::geteuid().is_root() =>
+        {
+            findings.note(format!("the database was not read: {error}"));
+            findings.mend("sudo exirate doctor");
+        }
+        SpoolError::Damaged { .. } => {
+            findings.problem(error.to_string());
+            findings.mend(format!("exirate repair --spool {}", quoted(spool)));
+        }
+        _ => {
+            findings.problem(error.to_string());
+        }
+    }
+}
+
+/// How near the bound is, and what has happened so far.
+fn history(stats: &Stats, spool: &Path, findings: &mut Findings) {
+    let percent = |part: u64| part as f64 / stats.max_bytes.max(1) as f64 * 100.0;
+    // Each shard begins to let go of records at 7/8 of its part.
+    let near = stats.disk > stats.max_bytes / 8 * 7;
+    let bound = format!(
+        "it takes {:.0}% of the {} that it may take",
+        percent(stats.disk),
+        size(stats.max_bytes)
+    );
+    let raise = format!(
+        "exirate compact --spool {} --max-size {}",
+        quoted(spool),
+        stats.max_bytes.saturating_mul(2)
+    );
+    match (stats.evicted, near) {
+        (0, false) => findings.ok(bound),
+        (0, true) => {
+            findings.note(format!("{bound}; beyond, keys far from their limits are dropped early"));
+            findings.mend(raise);
+        }
+        (evicted, _) => {
+            findings.note(format!(
+                "{bound}; so far {} that still counted had to go to keep to that",
+                counted(usize::try_from(evicted).unwrap_or(usize::MAX), "key")
+            ));
+            findings.mend(raise);
+        }
+    }
+    if stats.dropped > 0 {
+        findings.note(format!(
+            "{} dropped so far: where that goes on, look for a failing disk",
+            counted(usize::try_from(stats.dropped).unwrap_or(usize::MAX), "damaged record")
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(stats: Stats) -> Vec<(super::super::finding::Level, String)> {
+        let mut findings = Findings::default();
+        history(&stats, Path::new("/spool"), &mut findings);
+        findings.list.into_iter().map(|f| (f.level, f.text + &f.mend.concat())).collect()
+    }
+
+    #[test]
+    fn the_bound_is_told_before_it_bites_and_after() {
+        use super::super::finding::Level::{Note, Ok};
+        let stats = |disk, evicted| Stats { disk, evicted, max_bytes: 1 << 30, ..Stats::default() };
+        assert_eq!(
+            told(stats(1 << 29, 0)),
+            [(Ok, "it takes 50% of the 1.0 GiB that it may take".into())]
+        );
+        let near = told(stats(1 << 30, 0));
+        assert_eq!((near.len(), near[0].0), (1, Note));
+        assert!(near[0].1.ends_with("--max-size 2147483648"), "{near:?}");
+        let past = told(stats(0, 3));
+        assert_eq!(past[0].0, Note);
+        assert!(past[0].1.contains("3 keys that still counted had to go"), "{past:?}");
+        let damaged = told(Stats { dropped: 1, ..stats(0, 0) });
+        assert!(damaged[1].1.contains("1 damaged record dropped"), "{damaged:?}");
+    }
+}

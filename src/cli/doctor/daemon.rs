@@ -1,0 +1,160 @@
+//! The Exim that runs, and what it may use.
+
+use std::path::{Path, PathBuf};
+
+use super::finding::Findings;
+use super::mailer::is_same_program;
+use super::program::Exim;
+
+/// Open files that a check of any key needs: one a shard, the directory, and
+/// what Exim has open besides.
+const FILES_WANTED: u64 = 256 + 1 + 63;
+/// Below this Exim itself is in want.
+const FILES_NEEDED: u64 = 32;
+/// A shard of the default bound, and some room.
+const SIZE_WANTED: u64 = 8 << 20;
+
+/// A running daemon.
+#[derive(Debug, PartialEq, Eq)]
+struct Daemon {
+    id: u32,
+    program: PathBuf,
+}
+
+/// Looks at the daemons that run with this Exim's configuration.
+pub(super) fn look(exim: &Exim, findings: &mut Findings) {
+    let daemons = running(Path::new("/proc"), exim.config.as_deref());
+    let (ours, others): (Vec<_>, Vec<_>) =
+        daemons.into_iter().partition(|daemon| is_same_program(exim, &daemon.program));
+    for other in others {
+        findings.note(format!(
+            "the Exim that runs as process {} is {}, and this is about {}: say --exim {0}",
+            other.id,
+            other.program.display(),
+            exim.program.display(),
+        ));
+    }
+    if ours.is_empty() {
+        findings.note("no Exim daemon runs with this configuration");
+    }
+    for daemon in ours {
+        let path = format!("/proc/{}/limits", daemon.id);
+        match std::fs::read_to_string(&path) {
+            Ok(limits) => judge(daemon.id, &limits, findings),
+            Err(error) => {
+                findings
+                    .note(format!("the limits of Exim's daemon were not seen: {path}: {error}"));
+            }
+        }
+    }
+}
+
+/// Says whether a daemon's limits are enough.
+fn judge(id: u32, limits: &str, findings: &mut Findings) {
+    let files = soft(limits, "Max open files");
+    let set = |what: &str, value: u64| format!("prlimit --pid {id} --{what}={value}:{value}");
+    let lasting = "a lasting one is LimitNOFILE= in Exim's systemd unit";
+    match files {
+        Some(files) if files < FILES_NEEDED => {
+            findings.problem(format!(
+                "Exim's daemon (process {id}) may open {files} files, which is too few for it; \
+                 {FILES_WANTED} are enough ({lasting})"
+            ));
+            findings.mend(set("nofile", FILES_WANTED));
+        }
+        Some(files) if files < FILES_WANTED => {
+            findings.note(format!(
+                "Exim's daemon (process {id}) may open {files} files: a connection that checks \
+                 very many keys opens them again and again; {FILES_WANTED} are enough ({lasting})"
+            ));
+            findings.mend(set("nofile", FILES_WANTED));
+        }
+        Some(files) => {
+            findings.ok(format!("Exim's daemon (process {id}) may open {files} files"));
+        }
+        None => findings.ok(format!("Exim's daemon (process {id}) may open any number of files")),
+    }
+    if let Some(size) = soft(limits, "Max file size").filter(|&size| size < SIZE_WANTED) {
+        findings.problem(format!(
+            "Exim's daemon (process {id}) may write files of {size} bytes only: the database's \
+             files may grow beyond; a lasting limit is LimitFSIZE= in Exim's systemd unit"
+        ));
+        findings.mend(format!("prlimit --pid {id} --fsize=unlimited:unlimited"));
+    }
+}
+
+/// The soft limit of this name in `/proc/PID/limits`; `None` for no limit.
+fn soft(limits: &str, name: &str) -> Option<u64> {
+    let values = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    values.split_whitespace().next()?.parse().ok()
+}
+
+/// The Exim daemons that run with this configuration, or with their usual one.
+fn running(proc: &Path, config: Option<&Path>) -> Vec<Daemon> {
+    let mut found = Vec::new();
+    for entry in proc.read_dir().into_iter().flatten().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        let words: Vec<&[u8]> = line.split(|&b| b == 0).collect();
+        let Ok(program) = entry.path().join("exe").read_link() else { continue };
+        if is_daemon(&words, config) {
+            found.push(Daemon { id, program });
+        }
+    }
+    found.sort_by_key(|daemon| daemon.id);
+    // A daemon's connections have its command line: the first one stands for all.
+    found.dedup_by(|later, first| later.program == first.program);
+    found
+}
+
+/// Whether this is the command line of an Exim daemon with this configuration.
+fn is_daemon(words: &[&[u8]], config: Option<&Path>) -> bool {
+    let [name, arguments @ ..] = words else { return false };
+    let name = name.rsplit(|&b| b == b'/').next().unwrap_or_default();
+    let named = arguments.iter().position(|&word| word == b"-C");
+    let named = named.and_then(|at| arguments.get(at + 1).copied());
+    name.starts_with(b"exim")
+        && arguments.iter().any(|&word| word == b"-bd" || word == b"-bdf")
+        && named == config.map(|config| config.as_os_str().as_encoded_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Level;
+    use super::*;
+
+    #[test]
+    fn a_daemon_is_known_by_its_command_line() {
+        let is = |line: &str, config: Option<&str>| {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            is_daemon(&words, config.map(Path::new))
+        };
+        assert!(is("/usr/sbin/exim4 -bd -q30m", None));
+        assert!(is("exim -C /x -bdf", Some("/x")));
+        assert!(!is("exim -C /x -bdf", None));
+        assert!(!is("exim -bdf", Some("/x")));
+        assert!(!is("exim -bs", None));
+        assert!(!is("vi -bd", None));
+        assert!(!is("", None));
+    }
+
+    #[test]
+    fn limits_are_judged() {
+        let judged = |files: &str, size: &str| {
+            let limits = format!(
+                "Limit                     Soft Limit           Hard Limit           Units\n\
+                 Max file size             {size}            unlimited            bytes\n\
+                 Max open files            {files}                 1048576              files\n"
+            );
+            let mut findings = Findings::default();
+            judge(7, &limits, &mut findings);
+            findings.list.iter().map(|finding| finding.level).collect::<Vec<_>>()
+        };
+        assert_eq!(judged("1024", "unlimited"), [Level::Ok]);
+        assert_eq!(judged("unlimited", "unlimited"), [Level::Ok]);
+        assert_eq!(judged("100", "unlimited"), [Level::Note]);
+        assert_eq!(judged("20", "1000"), [Level::Problem, Level::Problem]);
+    }
+}

@@ -1,0 +1,104 @@
+//! `exirate doctor`: whether everything is as it should be.
+//!
+//! It looks from the outside in, one file each: [`mailer`] at Exim, [`library`]
+//! at the library and the lines that call it ([`calls`]), [`directory`] at the
+//! database's files, [`contents`] into them, [`filesystem`] at what they lie
+//! on, [`daemon`] and [`confinement`] at what Exim may do. Each adds to the
+//! [`finding::Findings`]. It changes nothing: what it tries, it tries with a
+//! file of its own or with a call that Exim refuses.
+
+mod calls;
+mod confinement;
+mod contents;
+mod daemon;
+mod directory;
+mod filesystem;
+mod finding;
+mod library;
+mod mailer;
+mod people;
+mod probe;
+mod program;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::screen::Screen;
+use super::{Failure, Outcome};
+use finding::{Findings, Level};
+
+/// Looks whether Exim, library and database are as they should be
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  exirate doctor
+  exirate doctor --exim /usr/sbin/exim4 --config /etc/exim4/exim4.conf
+  exirate doctor --json | jq -r '.findings[] | select(.level == \"problem\") | .text'
+
+Run it as root: others may not see all of Exim's configuration and files. It
+looks at Exim and what it can load, at the lines of its configuration that call
+exirate.so, at that library, at the database's files and what is in them, at the
+file system, and at the limits of Exim's daemon. It changes nothing; each finding
+says what would mend it, with the commands for that where there are some.
+
+Exit status: 0 all is well, notes or not; 1 there are problems; 2 it could not
+look.
+
+JSON: `findings` is an array of objects with `about`, `level` (ok, note or
+problem), `text` and `mend`, an array of commands for a shell.")]
+pub(super) struct Doctor {
+    /// Exim's configuration file, where it is not the usual one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Exim's program
+    #[arg(long, value_name = "PROGRAM")]
+    exim: Option<PathBuf>,
+
+    /// The spool directory to look at, in place of that of Exim's configuration
+    #[arg(long, value_name = "DIR")]
+    spool: Option<PathBuf>,
+
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Doctor {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let findings = self.look()?;
+        if self.json {
+            findings.json(screen)?;
+        } else {
+            findings.tell(screen)?;
+        }
+        Ok(Outcome::found_if(findings.count(Level::Problem) > 0))
+    }
+
+    fn look(&self) -> Result<Findings, Failure> {
+        let mut findings = Findings::default();
+        findings.about("Exim");
+        let exim = mailer::find(self.exim.as_deref(), self.config.as_deref(), &mut findings)?;
+        let mailer = mailer::look(exim, &mut findings)?;
+        findings.about("The library");
+        let libraries = library::look(&mailer, &mut findings);
+        let setup = mailer.setup.as_ref();
+        let spool = self.spool.as_ref().or(setup.map(|setup| &setup.spool));
+        if let Some(spool) = spool {
+            findings.about("The database");
+            let who = directory::look(spool, setup.map(|setup| &setup.who), &mut findings);
+            let stats = who.and_then(|_| contents::look(spool, &mut findings));
+            if self.spool.is_none() {
+                probe::look(&mailer, &libraries, stats.is_some(), &mut findings);
+            }
+            findings.about("The file system");
+            filesystem::look(spool, stats.as_ref(), &mut findings);
+        }
+        findings.about("The machine");
+        daemon::look(&mailer.exim, &mut findings);
+        if let Some(spool) = spool {
+            confinement::look(spool, &libraries, &mut findings);
+        }
+        Ok(findings)
+    }
+}

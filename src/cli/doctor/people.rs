@@ -1,0 +1,108 @@
+//! Users and groups by their names, and what they may do.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::finding::quoted;
+use super::program;
+
+/// Exim's user and group, or other ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Who {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// The user's name, or its number.
+    pub(super) user: String,
+    /// The group's name, or its number.
+    pub(super) group: String,
+}
+
+impl Who {
+    /// With the names that this machine knows for them.
+    pub(super) fn of(uid: u32, gid: u32) -> Self {
+        Self { uid, gid, user: name("passwd", uid), group: name("group", gid) }
+    }
+
+    /// `user:group`, as chown takes it.
+    pub(super) fn both(&self) -> String {
+        format!("{}:{}", self.user, self.group)
+    }
+}
+
+/// The name of a user (`passwd`) or group (`group`), or its number.
+pub(super) fn name(kind: &str, id: u32) -> String {
+    let mut command = Command::new("/usr/bin/getent");
+    command.args([kind, &id.to_string()]);
+    let answer = program::ask(command).ok().filter(|answer| answer.success);
+    let name = answer.and_then(|answer| {
+        answer.stdout.split_once(':').map(|(name, _)| name.to_owned()).filter(|n| !n.is_empty())
+    });
+    name.unwrap_or_else(|| id.to_string())
+}
+
+/// What keeps `who` from reading `file`, and the command that lets them; `None`
+/// where nothing does. Access lists and other groups of theirs are not
+/// looked at.
+pub(super) fn unreadable_for(who: &Who, file: &Path) -> Option<(String, String)> {
+    let mut way: Vec<&Path> = file.ancestors().skip(1).collect();
+    way.reverse();
+    for directory in way {
+        let facts = directory.metadata().ok()?;
+        if !may(who, facts.uid(), facts.gid(), facts.mode(), 0o1) {
+            return Some((
+                format!("may not pass through {} (mode {:04o})", directory.display(), bits(&facts)),
+                format!("chmod o+x {}", quoted(directory)),
+            ));
+        }
+    }
+    let facts = file.metadata().ok()?;
+    let text = format!("may not read it (mode {:04o})", bits(&facts));
+    (!may(who, facts.uid(), facts.gid(), facts.mode(), 0o4))
+        .then(|| (text, format!("chmod 0644 {}", quoted(file))))
+}
+
+fn bits(facts: &std::fs::Metadata) -> u32 {
+    facts.mode() & 0o7777
+}
+
+/// Whether the permissions let `who` do `what`: 4 reads, 2 writes, 1 passes.
+pub(super) fn may(who: &Who, uid: u32, gid: u32, mode: u32, what: u32) -> bool {
+    let shift = match () {
+        () if who.uid == 0 => return true,
+        () if who.uid == uid => 6,
+        () if who.gid == gid => 3,
+        () => 0,
+    };
+    mode >> shift & what == what
+}
+
+/// The path with all its symbolic links followed, or as it is.
+pub(super) fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(uid: u32, gid: u32) -> Who {
+        Who { uid, gid, user: uid.to_string(), group: gid.to_string() }
+    }
+
+    #[test]
+    fn the_class_that_fits_first_decides() {
+        assert!(may(&who(7, 8), 7, 8, 0o700, 4));
+        assert!(!may(&who(7, 8), 7, 8, 0o077, 4));
+        assert!(may(&who(7, 8), 1, 8, 0o640, 4));
+        assert!(!may(&who(7, 8), 1, 8, 0o640, 2));
+        assert!(!may(&who(7, 8), 1, 1, 0o770, 1));
+        assert!(may(&who(0, 0), 1, 1, 0, 4));
+    }
+
+    #[test]
+    fn a_user_without_a_name_has_a_number() {
+        assert_eq!(Who::of(0, 0).both(), "root:root");
+        assert_eq!(name("passwd", 3_999_999_999), "3999999999");
+    }
+}

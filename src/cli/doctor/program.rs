@@ -1,0 +1,176 @@
+//! Programs that the doctor asks: Exim above all.
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+/// How long a program may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The names of Exim; Debian's has both.
+const NAMES: [&str; 2] = ["exim4", "exim"];
+/// Where Exim is put, besides what `PATH` names: administrators' paths often
+/// lack the first.
+const PLACES: [&str; 4] = ["/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/exim/bin"];
+
+/// What a program said.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// It ended with status 0.
+    pub(super) success: bool,
+    /// On standard output.
+    pub(super) stdout: String,
+    /// On standard error.
+    pub(super) stderr: String,
+}
+
+impl Answer {
+    /// What it complained of, in one line.
+    pub(super) fn complaint(&self) -> String {
+        let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Runs a program to its end, which must come soon, and without any
+/// environment: Exim would log that it has dropped it.
+pub(super) fn ask(mut command: Command) -> Result<Answer, String> {
+    let name = command.get_program().display().to_string();
+    let failed = |error: io::Error| format!("cannot run {name}: {error}");
+    command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // With what it has started, so that all of it can be ended.
+    let child = command.process_group(0).spawn().map_err(failed)?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    match receiver.recv_timeout(PATIENCE) {
+        Ok(output) => {
+            let output = output.map_err(failed)?;
+            Ok(Answer {
+                success: output.status.success(),
+                stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+                stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            })
+        }
+        Err(_) => {
+            if let Some(group) = group {
+                let _ = rustix::process::kill_process_group(group, Signal::KILL);
+            }
+            Err(format!("{name} does not answer: it was ended after {} s", PATIENCE.as_secs()))
+        }
+    }
+}
+
+/// An Exim, with the configuration that it is to read.
+#[derive(Debug)]
+pub(super) struct Exim {
+    /// The program.
+    pub(super) program: PathBuf,
+    /// The configuration, where it is not the usual one.
+    pub(super) config: Option<PathBuf>,
+}
+
+impl Exim {
+    /// Asks it.
+    pub(super) fn ask(&self, arguments: &[&str]) -> Result<Answer, String> {
+        ask(self.command(arguments))
+    }
+
+    /// Asks it as this user and group, where this process may become them.
+    ///
+    /// With another configuration it is asked as whoever runs this: Exim's user
+    /// may not name one, and Exim would log that it tried.
+    pub(super) fn ask_as(
+        &self,
+        (user, group): (u32, u32),
+        arguments: &[&str],
+    ) -> Result<Answer, String> {
+        let mut command = self.command(arguments);
+        if self.config.is_none() && rustix::process::geteuid().is_root() {
+            command.uid(user).gid(group);
+        }
+        ask(command)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        if let Some(config) = &self.config {
+            command.arg("-C").arg(config);
+        }
+        command.args(arguments).current_dir("/");
+        command
+    }
+
+    /// What it expands each of `texts` to, in one process; each a line.
+    pub(super) fn expand(&self, texts: &[&str]) -> Result<Vec<String>, String> {
+        let arguments: Vec<&str> = std::iter::once("-be").chain(texts.iter().copied()).collect();
+        let answer = self.ask(&arguments)?;
+        let lines: Vec<String> = answer.stdout.lines().map(str::to_owned).collect();
+        if answer.success && lines.len() == texts.len() {
+            Ok(lines)
+        } else {
+            Err(format!("{} -be fails: {}", self.program.display(), answer.complaint()))
+        }
+    }
+}
+
+/// The Exims on this machine, each once, the one that is asked first.
+pub(super) fn installed(path: &std::ffi::OsStr) -> Vec<PathBuf> {
+    let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
+    let places = std::env::split_paths(path).chain(PLACES.iter().map(PathBuf::from));
+    for place in places.filter(|place| place.is_absolute()) {
+        for name in NAMES {
+            let program = place.join(name);
+            let Ok(real) = program.canonicalize() else { continue };
+            if is_program(&real) && !found.iter().any(|(_, known)| *known == real) {
+                found.push((program, real));
+            }
+        }
+    }
+    found.into_iter().map(|(program, _)| program).collect()
+}
+
+/// The program that `given` names, as a shell would find it.
+pub(super) fn named(given: &Path, path: &std::ffi::OsStr) -> Option<PathBuf> {
+    if given.as_os_str().as_encoded_bytes().contains(&b'/') {
+        let absolute = std::path::absolute(given).ok()?;
+        return is_program(&absolute).then_some(absolute);
+    }
+    std::env::split_paths(path).map(|place| place.join(given)).find(|program| is_program(program))
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    path.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_program_is_found_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let exim = folder.path().join("exim4");
+        std::fs::copy("/bin/true", &exim).unwrap();
+        std::os::unix::fs::symlink("exim4", folder.path().join("exim")).unwrap();
+        let found = installed(folder.path().as_os_str());
+        assert_eq!(found.iter().filter(|p| p.starts_with(folder.path())).count(), 1);
+        assert_eq!(found.first(), Some(&exim));
+        assert_eq!(named(Path::new("exim4"), folder.path().as_os_str()), Some(exim));
+        assert_eq!(named(Path::new("exim5"), folder.path().as_os_str()), None);
+    }
+
+    #[test]
+    fn a_program_that_cannot_run_is_an_error() {
+        assert!(ask(Command::new("/nonexistent")).unwrap_err().contains("/nonexistent"));
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "echo a; echo b >&2; exit 3"]);
+        let answer = ask(shell).unwrap();
+        assert_eq!((answer.success, &*answer.stdout, &*answer.complaint()), (false, "a\n", "b"));
+    }
+}
