@@ -118,6 +118,13 @@ impl Spool {
         Ok(tidied)
     }
 
+    /// Whether the shard of `key` is there: then a check that remembers nothing
+    /// makes no file.
+    #[must_use]
+    pub fn has_shard_of(&self, key: &[u8]) -> bool {
+        self.exists(self.database.hashing.place(key).shard)
+    }
+
     /// Whether something has the shard's name.
     pub(super) fn exists(&self, number: u8) -> bool {
         files::facts_at(&self.database.directory, &shard_name(number)).is_ok()

@@ -6,6 +6,7 @@
 mod check;
 #[path = "../common/mod.rs"]
 mod common;
+mod doctor;
 mod help;
 mod keys;
 mod list;

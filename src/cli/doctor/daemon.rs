@@ -51,8 +51,13 @@ pub(super) fn look(exim: &Exim, findings: &mut Findings) {
 
 /// Says whether a daemon's limits are enough.
 fn judge(id: u32, limits: &str, findings: &mut Findings) {
-    let files = soft(limits, "Max open files");
-    let set = |what: &str, value: u64| format!("prlimit --pid {id} --{what}={value}:{value}");
+    let [files, most] = limit(limits, "Max open files");
+    // The second one is raised only where it must be.
+    let more = match most {
+        Some(most) if most < FILES_WANTED => format!("{FILES_WANTED}:{FILES_WANTED}"),
+        _ => format!("{FILES_WANTED}:"),
+    };
+    let more = format!("prlimit --pid {id} --nofile={more}");
     let lasting = "a lasting one is LimitNOFILE= in Exim's systemd unit";
     match files {
         Some(files) if files < FILES_NEEDED => {
@@ -60,21 +65,22 @@ fn judge(id: u32, limits: &str, findings: &mut Findings) {
                 "Exim's daemon (process {id}) may open {files} files, which is too few for it; \
                  {FILES_WANTED} are enough ({lasting})"
             ));
-            findings.mend(set("nofile", FILES_WANTED));
+            findings.mend(more);
         }
         Some(files) if files < FILES_WANTED => {
             findings.note(format!(
                 "Exim's daemon (process {id}) may open {files} files: a connection that checks \
                  very many keys opens them again and again; {FILES_WANTED} are enough ({lasting})"
             ));
-            findings.mend(set("nofile", FILES_WANTED));
+            findings.mend(more);
         }
         Some(files) => {
             findings.ok(format!("Exim's daemon (process {id}) may open {files} files"));
         }
         None => findings.ok(format!("Exim's daemon (process {id}) may open any number of files")),
     }
-    if let Some(size) = soft(limits, "Max file size").filter(|&size| size < SIZE_WANTED) {
+    let [size, _] = limit(limits, "Max file size");
+    if let Some(size) = size.filter(|&size| size < SIZE_WANTED) {
         findings.problem(format!(
             "Exim's daemon (process {id}) may write files of {size} bytes only: the database's \
              files may grow beyond; a lasting limit is LimitFSIZE= in Exim's systemd unit"
@@ -83,10 +89,12 @@ fn judge(id: u32, limits: &str, findings: &mut Findings) {
     }
 }
 
-/// The soft limit of this name in `/proc/PID/limits`; `None` for no limit.
-fn soft(limits: &str, name: &str) -> Option<u64> {
-    let values = limits.lines().find_map(|line| line.strip_prefix(name))?;
-    values.split_whitespace().next()?.parse().ok()
+/// The limit of this name in `/proc/PID/limits`, and up to where a process may
+/// raise it; `None` for no limit.
+fn limit(limits: &str, name: &str) -> [Option<u64>; 2] {
+    let values = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    let mut values = values.split_whitespace().map(|value| value.parse().ok());
+    [values.next().flatten(), values.next().flatten()]
 }
 
 /// The Exim daemons that run with this configuration, or with their usual one.

@@ -165,7 +165,8 @@ pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (bytes as f64, UNITS[0]);
     for larger in &UNITS[1..] {
-        if value < 1024.0 {
+        // What would be rounded to 1024 is one of the next unit.
+        if value < 1023.5 {
             break;
         }
         (value, unit) = (value / 1024.0, larger);
@@ -197,6 +198,7 @@ mod tests {
             (1023, "1023 bytes"),
             (1024, "1.0 KiB"),
             (100 << 20, "100 MiB"),
+            ((1 << 30) - 1, "1.0 GiB"),
             (1 << 30, "1.0 GiB"),
             (u64::MAX, "16777216 TiB"),
         ] {

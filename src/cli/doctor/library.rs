@@ -316,6 +316,13 @@ fn loads(mailer: &Mailer, who: &Who, path: &Path, findings: &mut Findings) {
         Ok(Answer { stdout, .. }) if stdout.contains("Failed: dlopen") => {
             let why = stdout.lines().next().unwrap_or_default();
             findings.problem(format!("Exim cannot load {shown}: {why}"));
+            reinstall(path, findings);
+        }
+        Ok(Answer { signal: Some(signal), .. }) => {
+            findings.problem(format!(
+                "Exim dies as it loads {shown} (signal {signal}): the file is damaged"
+            ));
+            reinstall(path, findings);
         }
         Ok(answer) if !answer.stdout.contains("error in arguments to \"ratelimit\"") => {
             findings.problem(format!(

@@ -87,12 +87,15 @@ impl Doctor {
         if let Some(spool) = spool {
             findings.about("The database");
             let who = directory::look(spool, setup.map(|setup| &setup.who), &mut findings);
-            let stats = who.and_then(|_| contents::look(spool, &mut findings));
-            if self.spool.is_none() {
-                probe::look(&mailer, &libraries, stats.is_some(), &mut findings);
+            let contents = who.and_then(|_| contents::look(spool, &mut findings));
+            let harmless = contents.as_ref().and_then(|contents| contents.harmless.as_deref());
+            // Exim asks the database of its configuration.
+            if let (None, Some(spec)) = (&self.spool, harmless) {
+                probe::look(&mailer, &libraries, spec, &mut findings);
             }
             findings.about("The file system");
-            filesystem::look(spool, stats.as_ref(), &mut findings);
+            let stats = contents.as_ref().map(|contents| &contents.stats);
+            filesystem::look(spool, stats, &mut findings);
         }
         findings.about("The machine");
         daemon::look(&mailer.exim, &mut findings);

@@ -5,18 +5,16 @@ use std::path::PathBuf;
 use super::finding::{Findings, Level};
 use super::mailer::Mailer;
 
-/// A readonly check of a key of its own: it writes nothing.
-const SPEC: &str = "1 / 1h / readonly / exirate doctor";
-
-/// Lets Exim make a check, as its own user where that is possible.
+/// Lets Exim check `spec`, which must be harmless, as its own user where that is
+/// possible.
 ///
-/// Only where the database is sound so far: Exim would make a missing one, and
-/// mend a damaged one, and the doctor is to change nothing.
-pub(super) fn look(mailer: &Mailer, libraries: &[PathBuf], read: bool, findings: &mut Findings) {
+/// Only where all is well so far: Exim would mend a damaged database, and the
+/// doctor is to change nothing.
+pub(super) fn look(mailer: &Mailer, libraries: &[PathBuf], spec: &str, findings: &mut Findings) {
     let Some(setup) = &mailer.setup else { return };
     let sick = findings.count(Level::Problem) > 0;
-    let (false, true, Some(library)) = (sick, read, libraries.first()) else { return };
-    let call = format!("${{dlfunc{{{}}}{{ratelimit}}{{{SPEC}}}}}", library.display());
+    let (false, Some(library)) = (sick, libraries.first()) else { return };
+    let call = format!("${{dlfunc{{{}}}{{ratelimit}}{{{spec}}}}}", library.display());
     if call.len() > super::library::ARGUMENT_MAX {
         return;
     }

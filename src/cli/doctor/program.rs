@@ -1,7 +1,7 @@
 //! Programs that the doctor asks: Exim above all.
 
 use std::io;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -22,6 +22,8 @@ const PLACES: [&str; 4] = ["/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/u
 pub(super) struct Answer {
     /// It ended with status 0.
     pub(super) success: bool,
+    /// The signal that ended it.
+    pub(super) signal: Option<i32>,
     /// On standard output.
     pub(super) stdout: String,
     /// On standard error.
@@ -52,6 +54,7 @@ pub(super) fn ask(mut command: Command) -> Result<Answer, String> {
             let output = output.map_err(failed)?;
             Ok(Answer {
                 success: output.status.success(),
+                signal: output.status.signal(),
                 stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
                 stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             })

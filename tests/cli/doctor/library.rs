@@ -1,0 +1,159 @@
+//! The library, and the lines that call it.
+
+use std::os::unix::fs::chown;
+use std::path::Path;
+
+use super::{Diagnosis, broken_and_mended, checked, configured, exim, set_mode};
+use crate::common::Setup;
+use crate::common::library::built;
+
+#[test]
+fn a_library_that_is_not_there_or_not_one_is_installed_anew() {
+    let exim = exim();
+    let library = exim.library();
+    broken_and_mended(&exim, &["names the library", "No such file"], |_| {
+        std::fs::remove_file(&library).unwrap();
+    });
+    broken_and_mended(&exim, &["exirate.so is no library"], |_| {
+        std::fs::write(&library, "#!/bin/sh\n").unwrap();
+    });
+    broken_and_mended(&exim, &["exirate.so is an ELF file, but no library"], |_| {
+        let mut bytes = std::fs::read(built()).unwrap();
+        bytes[16] = 1; // an object file
+        std::fs::write(&library, bytes).unwrap();
+    });
+    broken_and_mended(&exim, &["is for another processor than Exim", "machine 243"], |_| {
+        let mut bytes = std::fs::read(built()).unwrap();
+        bytes[18] = 243; // RISC-V
+        std::fs::write(&library, bytes).unwrap();
+    });
+    broken_and_mended(&exim, &["is of exirate 9.1.0", "this program is of exirate 0.1.0"], |_| {
+        let mut bytes = std::fs::read(built()).unwrap();
+        let mark = b"@(#)exirate 0.1.0\0";
+        let at = bytes.windows(mark.len()).position(|window| window == mark).unwrap();
+        bytes[at + 12] = b'9';
+        std::fs::write(&library, bytes).unwrap();
+    });
+    broken_and_mended(&exim, &["does not say that it is exirate's"], |_| {
+        std::fs::copy(some_library(), &library).unwrap();
+    });
+    std::fs::remove_file(&library).unwrap();
+    std::fs::create_dir(&library).unwrap();
+    Diagnosis::of(&exim).finding("problem", &["is no regular file"]);
+    // None of it was loaded, so that Exim's panic log is empty.
+    assert_eq!(exim.log("panic"), "");
+}
+
+/// A library of this machine that is none of ours.
+fn some_library() -> &'static Path {
+    let places = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6"];
+    places.into_iter().map(Path::new).find(|path| path.exists()).unwrap()
+}
+
+#[test]
+fn a_library_that_strangers_can_change_or_exim_cannot_read_is_a_problem() {
+    let exim = exim();
+    let library = exim.library();
+    broken_and_mended(&exim, &["mode 0666", "should belong to root"], |_| {
+        set_mode(&library, 0o666);
+    });
+    broken_and_mended(&exim, &["belongs to Debian-exim", "should belong to root"], |spool| {
+        use std::os::unix::fs::MetadataExt as _;
+        chown(&library, Some(spool.metadata().unwrap().uid()), None).unwrap();
+    });
+    broken_and_mended(&exim, &["user Debian-exim may not read it (mode 0600)"], |_| {
+        set_mode(&library, 0o600);
+    });
+    let folder = exim.folder();
+    broken_and_mended(&exim, &["may not pass through", "(mode 0750)"], |_| {
+        set_mode(folder, 0o750);
+    });
+}
+
+#[test]
+fn a_library_that_cannot_be_loaded_is_a_problem() {
+    let exim = exim();
+    let library = exim.library();
+    let bytes = std::fs::read(built()).unwrap();
+    let mark = b"@(#)exirate ";
+    let at = bytes.windows(mark.len()).position(|window| window == mark).unwrap();
+    broken_and_mended(&exim, &["Exim dies as it loads", "the file is damaged"], |_| {
+        // Sound at its start, where the version is, and cut off after that.
+        std::fs::write(&library, &bytes[..at + 40]).unwrap();
+    });
+    broken_and_mended(&exim, &["Exim cannot load", "exirate.so"], |_| {
+        let mut bytes = bytes.clone();
+        bytes[4] = 2;
+        bytes[20] = 9; // of an ELF that is yet to be
+        std::fs::write(&library, bytes).unwrap();
+    });
+}
+
+#[test]
+fn a_library_on_a_file_system_without_programs_is_a_problem() {
+    let exim = exim();
+    let place = exim.folder().join("noexec");
+    let mounted = super::places::Mounted::tmpfs(&place, "noexec");
+    super::set_mode(&place, 0o755);
+    std::fs::copy(built(), place.join("exirate.so")).unwrap();
+    let config = std::fs::read_to_string(exim.config()).unwrap();
+    let moved = config.replace("/exirate.so", "/noexec/exirate.so");
+    std::fs::write(exim.config(), moved).unwrap();
+    Diagnosis::of(&exim).finding("problem", &["noexec/exirate.so", "mounted noexec"]);
+    drop(mounted);
+}
+
+#[test]
+fn lines_that_limit_nothing_or_wrongly_are_found() {
+    let nothing = Setup::new().library().build();
+    Diagnosis::of(&nothing)
+        .finding("problem", &["calls ratelimit in exirate.so", "limits nothing"]);
+
+    let call = |function: &str, argument: &str| {
+        format!("${{dlfunc{{EXIRATE}}{{{function}}}{{{argument}}}}}")
+    };
+    for (condition, words) in [
+        (call("ratelimt", "9 / 1h"), &["calls ratelimt", "it has ratelimit and ratelimit_info"]),
+        (call("ratelimit", "9 / soon"), &["in \"9 / soon\"", "\"soon\" is not a time value"]),
+        ("${dlfunc{exirate.so}{ratelimit}{9 / 1h}}".into(), &["\"exirate.so\"", "a whole path"]),
+    ] {
+        Diagnosis::of(&configured(&condition)).finding("problem", words);
+    }
+    for (condition, words) in [
+        (
+            call("ratelimit", "9 / 1h / per-rcpt / a"),
+            &["looks like the option per_rcpt", "exim.conf"],
+        ),
+        (
+            "${dlfunc{EXIRATE}{ratelimit}{9 / 1h / $no_such_variable}}".into(),
+            &["no rate database", "yet"],
+        ),
+    ] {
+        let exim = configured(&condition);
+        let found = Diagnosis::of(&exim);
+        found.is_well();
+        found.finding("note", words);
+        assert!(!exim.spool().join("exirate").exists(), "the doctor makes no database");
+    }
+}
+
+#[test]
+fn a_path_that_exim_expands_is_understood() {
+    let exim = configured("${dlfunc{$config_dir/exirate.so}{ratelimit}{9 / 1h / strict / a}}");
+    let found = Diagnosis::of(&exim);
+    found.is_well();
+    let library = exim.library();
+    found.finding("ok", &[library.to_str().unwrap(), "is exirate 0.1.0"]);
+    checked(&exim);
+    Diagnosis::of(&exim).finding("ok", &["a check that counts nothing was answered"]);
+}
+
+#[test]
+fn exims_own_conditions_beside_ours_are_told() {
+    let acl = "  defer ratelimit = 9 / 1h / strict\n  \
+               defer condition = ${dlfunc{EXIRATE}{ratelimit}{9 / 1h / strict / a}}\n  accept\n";
+    let exim = Setup::new().library().acl("acl_smtp_rcpt", acl).build();
+    let found = Diagnosis::of(&exim);
+    found.is_well();
+    found.finding("note", &["still used, once, such as in `defer ratelimit = 9 / 1h / strict`"]);
+}
