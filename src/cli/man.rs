@@ -18,8 +18,9 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 4] = [
+const TRANSCRIPTS: [(&str, &str); 5] = [
     ("check", include_str!("../../docs/transcripts/check.txt")),
+    ("doctor", include_str!("../../docs/transcripts/doctor.txt")),
     ("list", include_str!("../../docs/transcripts/list.txt")),
     ("show", include_str!("../../docs/transcripts/show.txt")),
     ("top", include_str!("../../docs/transcripts/top.txt")),

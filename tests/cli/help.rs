@@ -25,6 +25,7 @@ fn try_out(example: &str) {
     let machine = Prepared::new();
     // What would be installed on the real machine.
     let line = example
+        .replace("/etc/exim4/exim4.conf", "../exim.conf")
         .replace("/usr/share/", "./")
         .replace("/usr/local/share/", "./")
         // libfaketime and man's sandbox do not go together.

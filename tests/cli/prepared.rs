@@ -1,18 +1,22 @@
 //! A machine with an Exim and a database in which something has happened, for
 //! the commands that documentation shows.
 //!
-//! `exirate` and `exim4` are commands there, as on a real machine: the second
-//! only says where its spool directory is. The clock stands still at
+//! `exirate` and `exim4` are commands there, as on a real machine; the second
+//! is the real Exim with a configuration of its own. The clock stands still at
 //! [`NOW`], so whatever is shown is the same each time.
 
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::FakeClock;
+use crate::common::exim::{PROGRAM, USER, open_to_all, user};
+use crate::common::{FakeClock, library};
 
 /// The time there, in UTC.
 pub(crate) const NOW: &str = "2026-11-20 11:50:37";
+
+/// Where the spool directory is on a real machine.
+const USUAL_SPOOL: &str = "/var/spool/exim4";
 
 /// What has happened before: when, which check, and how large the event was.
 const PAST: [(&str, &str, &str); 10] = [
@@ -42,8 +46,8 @@ impl Prepared {
         }
         let bin = prepared.path("bin");
         symlink(env!("CARGO_BIN_EXE_exirate"), bin.join("exirate")).unwrap();
-        let spool = prepared.spool();
-        let exim = format!("#!/bin/sh\necho spool_directory = {}\n", spool.display());
+        let config = prepared.configure();
+        let exim = format!("#!/bin/sh\nexec {PROGRAM} -C {} \"$@\"\n", config.display());
         std::fs::write(bin.join("exim4"), exim).unwrap();
         let executable = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(bin.join("exim4"), executable).unwrap();
@@ -57,6 +61,26 @@ impl Prepared {
         }
         prepared.clock.freeze(NOW);
         prepared
+    }
+
+    /// Makes what Exim needs: a spool directory of its user's, the library, and
+    /// a configuration that calls it.
+    fn configure(&self) -> PathBuf {
+        open_to_all(self.folder.path());
+        let (uid, gid) = user(USER);
+        chown(self.spool(), Some(uid), Some(gid)).unwrap();
+        let (config, so) = (self.path("exim.conf"), self.path("exirate.so"));
+        std::fs::copy(library::built(), &so).unwrap();
+        std::fs::set_permissions(&so, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let text = format!(
+            "spool_directory = {}\nexim_user = {USER}\nexim_group = {USER}\n\
+             keep_environment =\nacl_smtp_rcpt = check\nbegin acl\ncheck:\n  \
+             defer condition = ${{dlfunc{{{}}}{{ratelimit}}{{100 / 1h / per_rcpt}}}}\n  accept\n",
+            self.spool().display(),
+            so.display()
+        );
+        std::fs::write(&config, text).unwrap();
+        config
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -92,9 +116,11 @@ impl Prepared {
     /// What `line` prints on both outputs, as on a machine whose spool
     /// directory is the usual one.
     pub(crate) fn show(&self, line: &str) -> String {
+        let spool = self.spool().display().to_string();
+        let line = line.replace(USUAL_SPOOL, &spool);
         let output = self.run(&format!("{{ {line}\n}} 2>&1"));
         let text = String::from_utf8(output.stdout).unwrap();
-        text.replace(&*self.spool().to_string_lossy(), "/var/spool/exim4")
+        text.replace(&spool, USUAL_SPOOL)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::finding::{Findings, counted, quoted, size};
+use super::finding::{Findings, Level, counted, quoted, size};
 use crate::spec::{Context, Spec};
 use crate::spool::{Options, Spool, SpoolError, Stats};
 
@@ -71,6 +71,9 @@ fn cannot_read(spool: &Path, error: &SpoolError, findings: &mut Findings) {
             findings.note(format!("the database was not read: {error}"));
             findings.mend("sudo exirate doctor");
         }
+        // Whoever looked at the files from outside has told it.
+        SpoolError::Unsafe { .. } | SpoolError::WrongKind { .. }
+            if findings.count(Level::Problem) > 0 => {}
         SpoolError::Damaged { .. } => {
             findings.problem(error.to_string());
             findings.mend(format!("exirate repair --spool {}", quoted(spool)));

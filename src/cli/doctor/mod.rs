@@ -31,9 +31,12 @@ use finding::{Findings, Level};
 /// Looks whether Exim, library and database are as they should be
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  exirate doctor
-  exirate doctor --exim /usr/sbin/exim4 --config /etc/exim4/exim4.conf
-  exirate doctor --json | jq -r '.findings[] | select(.level == \"problem\") | .text'
+  Is everything as it should be?
+    exirate doctor
+  Would it be with this configuration?
+    exirate doctor --exim /usr/sbin/exim4 --config /etc/exim4/exim4.conf
+  For scripts:
+    exirate doctor --json | jq -r '.findings[] | .level + \": \" + .text'
 
 Run it as root: others may not see all of Exim's configuration and files. It
 looks at Exim and what it can load, at the lines of its configuration that call
@@ -41,8 +44,8 @@ exirate.so, at that library, at the database's files and what is in them, at the
 file system, and at the limits of Exim's daemon. It changes nothing; each finding
 says what would mend it, with the commands for that where there are some.
 
-Exit status: 0 all is well, notes or not; 1 there are problems; 2 it could not
-look.
+Exit status: 0 all is well, notes or not; 1 there are problems; 2 an error: it could
+not look.
 
 JSON: `findings` is an array of objects with `about`, `level` (ok, note or
 problem), `text` and `mend`, an array of commands for a shell.")]
