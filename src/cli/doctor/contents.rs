@@ -40,7 +40,8 @@ pub(super) fn look(spool: &Path, findings: &mut Findings) -> Option<Contents> {
     if let Some(more) = problems.len().checked_sub(PROBLEMS_MAX).filter(|&more| more > 0) {
         findings.problem(format!("and {more} more of this kind: see `exirate verify`"));
     }
-    if !problems.is_empty() {
+    // A lock that another process holds is no damage.
+    if problems.iter().any(|problem| !problem.contains(": cannot lock ")) {
         findings.mend(format!("exirate repair --spool {}", quoted(spool)));
     }
     let stats = stats.ok()?;

@@ -5,15 +5,13 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::finding::{Findings, quoted};
+use super::calls::{Call, Calls, FUNCTIONS};
+use super::finding::{Findings, Level, quoted};
+use super::image;
 use super::mailer::Mailer;
 use super::people::{self, Who};
 use super::program::Answer;
-use crate::exim::version::MARK;
 use crate::spec::Spec;
-use crate::sys::files;
-
-use super::calls::{Call, Calls, FUNCTIONS};
 
 /// The version of this program.
 const OURS: &str = env!("CARGO_PKG_VERSION");
@@ -58,8 +56,7 @@ pub(super) fn look(mailer: &Mailer, findings: &mut Findings) -> Vec<PathBuf> {
         if is_fit(mailer, &setup.who, &path, &calls, findings) && mailer.dlfunc {
             loads(mailer, &setup.who, &path, findings);
         }
-        let well =
-            findings.list.iter().skip(before).all(|f| f.level != super::finding::Level::Problem);
+        let well = findings.list.iter().skip(before).all(|f| f.level != Level::Problem);
         if well && mailer.dlfunc {
             usable.push(path);
         }
@@ -183,6 +180,13 @@ fn is_fit(
         findings.mend(format!("chown root:root {}", quoted(path)));
         findings.mend(format!("chmod 0644 {}", quoted(path)));
     }
+    if let Some(directory) = people::open_to_strangers(path) {
+        findings.problem(format!(
+            "everyone may write to {}, and so replace {shown} by anything",
+            directory.display()
+        ));
+        findings.mend(format!("chmod o-w {}", quoted(directory)));
+    }
     if let Some((why, mend)) = people::unreadable_for(who, path) {
         findings.problem(format!("Exim's user {} {why}: {shown}", who.user)).mend(mend);
     }
@@ -195,12 +199,12 @@ fn is_fit(
         ));
         return false;
     }
-    if let Err(why) = is_for_this_machine(&bytes, &mailer.exim.program) {
+    if let Err(why) = image::is_for_this_machine(&bytes, &mailer.exim.program) {
         findings.problem(format!("{shown} {why}"));
         reinstall(path, findings);
         return false;
     }
-    match version(&bytes) {
+    match image::version(&bytes) {
         Some(version) if version == OURS => true,
         found => {
             let is = match found {
@@ -225,80 +229,6 @@ fn reinstall(path: &Path, findings: &mut Findings) {
     if new.is_file() && people::real(&new) != people::real(path) {
         findings.mend(format!("install -m 644 {} {}", quoted(&new), quoted(path)));
     }
-}
-
-/// Whether these are the bytes of a library for the processor that `program`
-/// is for.
-fn is_for_this_machine(bytes: &[u8], program: &Path) -> Result<(), String> {
-    let ours = header(program).or_else(|| header(Path::new("/proc/self/exe")));
-    let Some(found) = Elf::read(bytes) else {
-        return Err("is no library: it does not begin as an ELF file does".to_owned());
-    };
-    if found.kind != SHARED {
-        return Err("is an ELF file, but no library".to_owned());
-    }
-    match ours {
-        Some(ours)
-            if (ours.class, ours.order, ours.machine)
-                != (found.class, found.order, found.machine) =>
-        {
-            Err(format!(
-                "is for another processor than Exim (ELF machine {}, {} bits; Exim has {}, {})",
-                found.machine,
-                found.bits(),
-                ours.machine,
-                ours.bits()
-            ))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// What the start of an ELF file tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Elf {
-    class: u8,
-    order: u8,
-    kind: u16,
-    machine: u16,
-}
-
-/// `e_type` of libraries.
-const SHARED: u16 = 3;
-
-impl Elf {
-    fn read(bytes: &[u8]) -> Option<Self> {
-        let [0x7f, b'E', b'L', b'F', class, order, ..] = *bytes else { return None };
-        let half = |at: usize| {
-            let pair = bytes.get(at..)?.first_chunk::<2>()?;
-            Some(if order == 2 { u16::from_be_bytes(*pair) } else { u16::from_le_bytes(*pair) })
-        };
-        Some(Self { class, order, kind: half(16)?, machine: half(18)? })
-    }
-
-    fn bits(self) -> u8 {
-        if self.class == 2 { 64 } else { 32 }
-    }
-}
-
-fn header(program: &Path) -> Option<Elf> {
-    let mut bytes = [0; 20];
-    let length = files::read_start(&File::open(program).ok()?, &mut bytes).ok()?;
-    Elf::read(bytes.get(..length)?)
-}
-
-/// The version that a library of ours has in its file.
-fn version(bytes: &[u8]) -> Option<&str> {
-    let mark = MARK.as_bytes();
-    bytes.windows(mark.len()).enumerate().find_map(|(at, window)| {
-        if window != mark {
-            return None;
-        }
-        let text = bytes.get(at + mark.len()..)?;
-        let end = text.iter().take(40).position(|&b| b == 0)?;
-        let version = std::str::from_utf8(text.get(..end)?).ok()?;
-        version.starts_with(|c: char| c.is_ascii_digit()).then_some(version)
-    })
 }
 
 /// Lets Exim load the library, and sees whether it can set Exim's variables.
@@ -342,36 +272,6 @@ fn loads(mailer: &Mailer, who: &Who, path: &Path, findings: &mut Findings) {
         }
         Err(error) => {
             findings.problem(error);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_version_is_the_one_with_a_number() {
-        assert_eq!(version(b"x@(#)exirate @(#)exirate 0.1.0\0y"), Some("0.1.0"));
-        assert_eq!(version(b"@(#)exirate is not here"), None);
-        assert_eq!(version(b""), None);
-    }
-
-    #[test]
-    fn programs_are_told_from_libraries_by_their_first_bytes() {
-        let mut bytes = std::fs::read("/proc/self/exe").unwrap();
-        let elf = Elf::read(&bytes).unwrap();
-        assert_eq!(Some(elf), header(Path::new("/proc/self/exe")));
-        let fit = |bytes: &[u8]| is_for_this_machine(bytes, Path::new("/proc/self/exe"));
-        bytes.truncate(64);
-        bytes[16] = 3;
-        assert_eq!(fit(&bytes), Ok(()));
-        bytes[18] ^= 0xff;
-        assert!(fit(&bytes).unwrap_err().contains("another processor"));
-        bytes[16] = 2;
-        assert!(fit(&bytes).unwrap_err().contains("no library"));
-        for short in [&b""[..], b"\x7fELF", b"#!/bin/sh\n"] {
-            assert!(fit(short).unwrap_err().contains("ELF"));
         }
     }
 }

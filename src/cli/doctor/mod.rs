@@ -1,9 +1,10 @@
 //! `exirate doctor`: whether everything is as it should be.
 //!
 //! It looks from the outside in, one file each: [`mailer`] at Exim, [`library`]
-//! at the library and the lines that call it ([`calls`]), [`directory`] at the
+//! at the library and the lines that call it ([`calls`], [`image`]), [`directory`] at the
 //! database's files, [`contents`] into them, [`filesystem`] at what they lie
-//! on, [`daemon`] and [`confinement`] at what Exim may do. Each adds to the
+//! on, [`daemon`] and [`confinement`] at what Exim may do; [`probe`] has Exim
+//! make a check. Each adds to the
 //! [`finding::Findings`]. It changes nothing: what it tries, it tries with a
 //! file of its own or with a call that Exim refuses.
 
@@ -14,6 +15,7 @@ mod daemon;
 mod directory;
 mod filesystem;
 mod finding;
+mod image;
 mod library;
 mod mailer;
 mod people;

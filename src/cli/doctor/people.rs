@@ -62,6 +62,13 @@ pub(super) fn unreadable_for(who: &Who, file: &Path) -> Option<(String, String)>
         .then(|| (text, format!("chmod 0644 {}", quoted(file))))
 }
 
+/// A directory on the way to `file` in which everyone may replace what is there.
+pub(super) fn open_to_strangers(file: &Path) -> Option<&Path> {
+    // With the sticky bit, as /tmp has it, everyone may only add.
+    let open = |facts: std::fs::Metadata| facts.mode() & 0o1002 == 0o0002;
+    file.ancestors().skip(1).find(|directory| directory.metadata().is_ok_and(open))
+}
+
 fn bits(facts: &std::fs::Metadata) -> u32 {
     facts.mode() & 0o7777
 }

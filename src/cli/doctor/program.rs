@@ -40,7 +40,11 @@ impl Answer {
 
 /// Runs a program to its end, which must come soon, and without any
 /// environment: Exim would log that it has dropped it.
-pub(super) fn ask(mut command: Command) -> Result<Answer, String> {
+pub(super) fn ask(command: Command) -> Result<Answer, String> {
+    ask_for(command, PATIENCE)
+}
+
+fn ask_for(mut command: Command, patience: Duration) -> Result<Answer, String> {
     let name = command.get_program().display().to_string();
     let failed = |error: io::Error| format!("cannot run {name}: {error}");
     command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -49,7 +53,7 @@ pub(super) fn ask(mut command: Command) -> Result<Answer, String> {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
-    match receiver.recv_timeout(PATIENCE) {
+    match receiver.recv_timeout(patience) {
         Ok(output) => {
             let output = output.map_err(failed)?;
             Ok(Answer {
@@ -63,7 +67,7 @@ pub(super) fn ask(mut command: Command) -> Result<Answer, String> {
             if let Some(group) = group {
                 let _ = rustix::process::kill_process_group(group, Signal::KILL);
             }
-            Err(format!("{name} does not answer: it was ended after {} s", PATIENCE.as_secs()))
+            Err(format!("{name} does not answer: it was ended after {} s", patience.as_secs()))
         }
     }
 }
@@ -175,5 +179,28 @@ mod tests {
         shell.args(["-c", "echo a; echo b >&2; exit 3"]);
         let answer = ask(shell).unwrap();
         assert_eq!((answer.success, &*answer.stdout, &*answer.complaint()), (false, "a\n", "b"));
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid = |patience| {
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", "echo $$ >pid; sleep 1000; true"]).current_dir(folder.path());
+            let said = ask_for(shell, Duration::from_secs(patience)).unwrap_err();
+            assert_eq!(said, format!("/bin/sh does not answer: it was ended after {patience} s"));
+            std::fs::read_to_string(folder.path().join("pid")).ok().filter(|pid| !pid.is_empty())
+        };
+        // A busy machine may not come to its first command at once.
+        let pid = [1, 4, 16, 64].into_iter().find_map(pid).unwrap();
+        let proc = PathBuf::from(format!("/proc/{}", pid.trim()));
+        // Whoever waits for it in the background takes a moment.
+        for _ in 0..6000 {
+            if !proc.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!proc.exists(), "it still runs");
     }
 }

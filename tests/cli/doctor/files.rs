@@ -114,6 +114,18 @@ fn a_damaged_record_is_found_and_not_touched() {
 }
 
 #[test]
+fn a_lock_that_is_held_is_told_and_is_no_damage() {
+    let exim = exim();
+    let shard = std::fs::File::open(shard(&exim.spool().join("exirate"))).unwrap();
+    fs2::FileExt::lock_exclusive(&shard).unwrap();
+    let found = Diagnosis::of(&exim);
+    let held = found.finding("problem", &["cannot lock", "for process", "kill"]);
+    assert_eq!(held["mend"].as_array().unwrap().len(), 0);
+    fs2::FileExt::unlock(&shard).unwrap();
+    Diagnosis::of(&exim).is_well();
+}
+
+#[test]
 fn another_spool_directory_can_be_looked_at() {
     let (exim, other) = (exim(), tempfile::tempdir().unwrap());
     let copied = Command::new("cp").args(["-a"]).arg(exim.spool()).arg(other.path()).status();

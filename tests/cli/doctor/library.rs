@@ -68,6 +68,9 @@ fn a_library_that_strangers_can_change_or_exim_cannot_read_is_a_problem() {
     broken_and_mended(&exim, &["may not pass through", "(mode 0750)"], |_| {
         set_mode(folder, 0o750);
     });
+    broken_and_mended(&exim, &["everyone may write to", "exirate.so"], |_| {
+        set_mode(folder, 0o777);
+    });
 }
 
 #[test]
