@@ -69,8 +69,7 @@ fn cannot_read(spool: &Path, error: &SpoolError, findings: &mut Findings) {
             if source.kind() == std::io::ErrorKind::PermissionDenied
                 && !rustix::process::geteuid().is_root() =>
         {
-            findings.note(format!("the database was not read: {error}"));
-            findings.mend("sudo exirate doctor");
+            findings.hidden(format!("the database was not read: {error}"));
         }
         // Whoever looked at the files from outside has told it.
         SpoolError::Unsafe { .. } | SpoolError::WrongKind { .. }

@@ -136,8 +136,7 @@ pub(super) fn look(spool: &Path, exim: Option<&Who>, findings: &mut Findings) ->
 /// Where this user may not look.
 fn unreadable(path: &Path, error: &std::io::Error, findings: &mut Findings) {
     if error.kind() == ErrorKind::PermissionDenied && !rustix::process::geteuid().is_root() {
-        findings.note(format!("{} was not looked at: {error}", path.display()));
-        findings.mend("sudo exirate doctor");
+        findings.hidden(format!("{} was not looked at: {error}", path.display()));
     } else {
         findings.problem(format!("cannot look at {}: {error}", path.display()));
     }

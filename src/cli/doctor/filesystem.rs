@@ -93,11 +93,10 @@ pub(super) fn look(spool: &Path, stats: Option<&Stats>, findings: &mut Findings)
             name.map_or(String::new(), |name| format!(" ({name})"))
         )),
         Err(Trial::Refused(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
-            findings.note(format!(
+            findings.hidden(format!(
                 "whether locks and mappings work in {} was not tried: {error}",
                 path.display()
             ));
-            findings.mend("sudo exirate doctor");
         }
         Err(Trial::Refused(error)) => {
             let right = match error.kind() {

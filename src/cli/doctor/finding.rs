@@ -38,6 +38,8 @@ pub(super) struct Finding {
 pub(super) struct Findings {
     about: &'static str,
     pub(super) list: Vec<Finding>,
+    /// Something was hidden from whoever runs this.
+    hidden: bool,
 }
 
 /// The findings, as JSON has them.
@@ -45,6 +47,7 @@ pub(super) struct Findings {
 struct Told<'a> {
     problems: usize,
     notes: usize,
+    complete: bool,
     findings: &'a [Finding],
 }
 
@@ -63,6 +66,17 @@ impl Findings {
     pub(super) fn note(&mut self, text: impl Into<String>) -> &mut Self {
         self.add(Level::Note, text.into());
         self
+    }
+
+    /// Something could not be looked at but by root.
+    pub(super) fn hidden(&mut self, text: impl Into<String>) {
+        self.hidden = true;
+        self.note(text).mend(as_root());
+    }
+
+    /// Whether something could not be looked at.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.hidden
     }
 
     /// Something is wrong.
@@ -93,6 +107,7 @@ impl Findings {
         screen.json(&Told {
             problems: self.count(Level::Problem),
             notes: self.count(Level::Note),
+            complete: !self.hidden,
             findings: &self.list,
         })
     }
@@ -120,6 +135,7 @@ impl Findings {
         }
         let (problems, notes) = (self.count(Level::Problem), self.count(Level::Note));
         let verdict = match problems {
+            0 if self.hidden => "Nothing wrong was seen".to_owned(),
             0 => "All is well".to_owned(),
             _ => counted(problems, "problem"),
         };
@@ -158,6 +174,14 @@ pub(super) fn quoted(path: &Path) -> Cow<'static, str> {
     } else {
         format!("'{}'", text.replace('\'', r"'\''")).into()
     }
+}
+
+/// The command that runs this again as root.
+fn as_root() -> String {
+    let arguments = std::env::args_os().skip(1);
+    arguments.fold("sudo exirate".to_owned(), |command, argument| {
+        format!("{command} {}", quoted(Path::new(&argument)))
+    })
 }
 
 /// A size in the unit that fits: `3.2 MiB`.

@@ -25,10 +25,10 @@ pub(super) fn look(mailer: &Mailer, findings: &mut Findings) -> Vec<PathBuf> {
     let config = setup.config.display();
     let calls = match mailer.exim.ask(&["-bP", "config"]) {
         Ok(answer) if !answer.success || answer.stdout.contains("<value not displayable>") => {
-            findings.note(format!(
+            findings.hidden(format!(
                 "only root may see all of {config}: what calls the library was not looked at"
             ));
-            findings.mend("sudo exirate doctor");
+
             return Vec::new();
         }
         Ok(answer) => Calls::read(&answer.stdout),
@@ -163,9 +163,11 @@ fn is_fit(
         }
         Err(error) => {
             let file = calls.first().map_or("the configuration", |call| &*call.file);
-            findings.problem(format!("{file} names the library {shown}: {error}"));
             if error.kind() == std::io::ErrorKind::NotFound {
+                findings.problem(format!("{file} names the library {shown}, which is not there"));
                 reinstall(path, findings);
+            } else {
+                findings.problem(format!("{file} names the library {shown}: {error}"));
             }
             return false;
         }

@@ -47,10 +47,11 @@ file system, and at the limits of Exim's daemon. It changes nothing; each findin
 says what would mend it, with the commands for that where there are some.
 
 Exit status: 0 all is well, notes or not; 1 there are problems; 2 an error: it could
-not look.
+not look at everything.
 
 JSON: `findings` is an array of objects with `about`, `level` (ok, note or
-problem), `text` and `mend`, an array of commands for a shell.")]
+problem), `text` and `mend`, an array of commands for a shell; `complete` is false
+where something could not be looked at.")]
 pub(super) struct Doctor {
     /// Exim's configuration file, where it is not the usual one
     #[arg(long, value_name = "FILE")]
@@ -77,7 +78,12 @@ impl Doctor {
         } else {
             findings.tell(screen)?;
         }
-        Ok(Outcome::found_if(findings.count(Level::Problem) > 0))
+        match findings.count(Level::Problem) {
+            0 if findings.is_hidden() => {
+                Err(Failure::new("not everything could be looked at: run this as root"))
+            }
+            problems => Ok(Outcome::found_if(problems > 0)),
+        }
     }
 
     fn look(&self) -> Result<Findings, Failure> {

@@ -34,7 +34,8 @@ impl Answer {
     /// What it complained of, in one line.
     pub(super) fn complaint(&self) -> String {
         let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
+        let words: Vec<&str> = text.split_whitespace().collect();
+        if words.is_empty() { "it says nothing".to_owned() } else { words.join(" ") }
     }
 }
 

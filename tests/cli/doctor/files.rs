@@ -7,7 +7,9 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::{Diagnosis, broken_and_mended, exim, set_mode};
-use crate::{exirate, json};
+use serde_json::Value;
+
+use crate::stderr;
 
 /// A shard that is there.
 fn shard(database: &Path) -> PathBuf {
@@ -151,10 +153,14 @@ fn who_may_not_look_is_told_to_be_root() {
     set_mode(&program, 0o755);
     let mut doctor = Command::new(&program);
     doctor.args(["doctor", "--json", "--config"]).arg(exim.config()).uid(65_534).gid(65_534);
-    let told = json(&doctor.output().unwrap());
-    let notes: Vec<_> = told["findings"].as_array().unwrap().iter().collect();
-    let asked = notes.iter().filter(|f| f["mend"][0] == "sudo exirate doctor").count();
+    let output = doctor.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("run this as root"), "{}", stderr(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let again = format!("sudo exirate doctor --json --config {}", exim.config().display());
+    let findings = told["findings"].as_array().unwrap();
+    let asked = findings.iter().filter(|finding| finding["mend"][0] == *again).count();
     assert!(asked >= 2, "{told:#}");
-    assert_eq!(told["problems"], 0, "{told:#}");
-    assert!(exirate().arg("doctor").arg("--config").arg(exim.config()).status().unwrap().success());
+    assert_eq!((&told["problems"], &told["complete"]), (&Value::from(0), &Value::from(false)));
+    Diagnosis::of(&exim).is_well();
 }

@@ -11,7 +11,7 @@ use crate::common::library::built;
 fn a_library_that_is_not_there_or_not_one_is_installed_anew() {
     let exim = exim();
     let library = exim.library();
-    broken_and_mended(&exim, &["names the library", "No such file"], |_| {
+    broken_and_mended(&exim, &["exim.conf names the library", "which is not there"], |_| {
         std::fs::remove_file(&library).unwrap();
     });
     broken_and_mended(&exim, &["exirate.so is no library"], |_| {

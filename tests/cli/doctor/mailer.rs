@@ -33,6 +33,7 @@ fn what_exim_may_not_be_asked_is_said() {
     let exim = exim();
     for (case, words) in [
         ("*-bV*) echo 'Sendmail 8'; exit 0;;", "-bV does not answer as Exim does: Sendmail 8"),
+        ("*-bV*) exit 0;;", "-bV does not answer as Exim does: it says nothing"),
         ("*-bV*) echo no >&2; exit 1;;", "-bV does not answer as Exim does: no"),
     ] {
         let other = disguised(exim.folder(), "other", case);
@@ -55,8 +56,12 @@ fn what_exim_may_not_be_asked_is_said() {
         "hidden",
         "*'-bP config'*) echo 'EXIRATE = <value not displayable>'; exit 0;;",
     );
-    let found = Diagnosis::with(&exim, &["--exim", hidden.to_str().unwrap()]);
-    found.finding("note", &["only root may see all of"]);
+    let mut doctor = exirate();
+    doctor.args(["doctor", "--exim"]).arg(&hidden).arg("--config").arg(exim.config());
+    let output = doctor.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("run this as root"), "{}", stderr(&output));
+    assert!(crate::stdout(&output).contains("only root may see all of"), "{output:?}");
 }
 
 #[test]

@@ -59,6 +59,7 @@ impl Diagnosis {
         let count = |level: &str| findings.iter().filter(|f| f["level"] == level).count();
         assert_eq!(told["problems"], count("problem"));
         assert_eq!(told["notes"], count("note"));
+        assert_eq!(told["complete"], true);
         let code = output.status.code().unwrap();
         assert_eq!(code, i32::from(count("problem") > 0));
         Self { code, findings }
