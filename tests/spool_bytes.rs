@@ -146,6 +146,22 @@ fn files_made_longer_than_anything_lose_nothing() {
     assert_sound(&mut open(folder.path()));
 }
 
+/// What is looked through for records is what there is data in: a file that is
+/// all holes must keep nobody waiting.
+#[test]
+fn long_files_that_are_damaged_are_mended_all_the_same() {
+    use std::os::unix::fs::FileExt;
+    let folder = database();
+    // The end of the heap, and the magic.
+    for (path, damaged) in files(folder.path(), ".shard").iter().zip([72, 0]) {
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        file.write_all_at(&[0x55; 8], damaged).unwrap();
+    }
+    assert_eq!(use_all(folder.path()), 0);
+    assert_sound(&mut open(folder.path()));
+}
+
 #[test]
 fn garbage_in_all_files_is_survived() {
     let mut random = Random(3);

@@ -4,15 +4,19 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::rate::Timestamp;
+use crate::sys::files;
 use crate::sys::mapping::Mapping;
 
 use super::bound;
-use super::database::Database;
+use super::database::{Database, shard_name};
 use super::forget::forgettable;
 use super::format::{ALIGN, ENTRY_BYTES, HEADER_BYTES};
 use super::new_shard::capacity_for;
 use super::record::Record;
 use super::shard::{Body, Counts};
+
+/// Every so many bytes, holes are looked for.
+const LOOK_EVERY: usize = 1 << 20;
 
 /// What was found in a shard, and what was left behind.
 #[derive(Debug, Default)]
@@ -47,8 +51,17 @@ impl Gathered {
     pub(super) fn salvaged(map: &Mapping, start: usize, database: &Database, number: u8) -> Self {
         let hashing = &database.hashing;
         let mut latest: HashMap<&[u8], (u32, Record)> = HashMap::new();
-        let mut offset = start;
+        // A file that has been made much longer has holes, and nothing in them.
+        let file = database.open_file(&shard_name(number)).ok().flatten();
+        let (mut offset, mut looked) = (start, start);
         while offset < map.len() {
+            if let Some((file, _)) = &file
+                && offset >= looked
+            {
+                let data = files::data_from(file, offset as u64).unwrap_or(offset as u64);
+                offset = usize::try_from(data).map_or(map.len(), |at| at.next_multiple_of(ALIGN));
+                looked = offset.saturating_add(LOOK_EVERY);
+            }
             let record = Record::read(map, offset, hashing.seed);
             offset += record.map_or(ALIGN, |record| record.bytes);
             let Some(record) = record else { continue };

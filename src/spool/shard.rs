@@ -301,7 +301,9 @@ impl Body {
 
     /// Makes sure that there is real disk behind all that is used.
     fn reserve_disk(&self, file: &File, facts: &files::Facts) -> io::Result<()> {
-        let used = self.heap_end().map_or(facts.size, |end| facts.size.min(end as u64));
+        // Where the heap's end is damaged, the file is only read any more.
+        let end = self.heap_end().unwrap_or(HEADER_BYTES);
+        let used = facts.size.min(end as u64);
         if facts.disk >= used { Ok(()) } else { files::reserve(file, 0, used) }
     }
 

@@ -322,6 +322,20 @@ pub fn read_start(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
+/// Where in a file there is data, at `offset` or after it: what is before that
+/// is a hole. At its end, or where the file system cannot tell, there is some.
+///
+/// # Errors
+/// Those of `lseek`.
+pub fn data_from(file: &File, offset: u64) -> io::Result<u64> {
+    match again(|| fs::seek(file, fs::SeekFrom::Data(offset))) {
+        // Beyond the last of it.
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(facts(file)?.size),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(offset),
+        result => result,
+    }
+}
+
 /// Renames within `directory`; what had the new name is replaced in one step.
 ///
 /// # Errors
@@ -400,6 +414,18 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn holes_are_told_from_data() {
+        use std::os::unix::fs::FileExt;
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 30).unwrap();
+        assert_eq!(data_from(&file, 0).unwrap(), 1 << 30);
+        file.write_all_at(b"x", 1 << 29).unwrap();
+        assert_eq!(data_from(&file, 0).unwrap(), 1 << 29);
+        assert_eq!(data_from(&file, 1 << 29).unwrap(), 1 << 29);
+        assert_eq!(data_from(&file, 1 << 30).unwrap(), 1 << 30);
+    }
     use std::os::unix::fs::MetadataExt;
 
     #[test]
