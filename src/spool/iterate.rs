@@ -8,7 +8,7 @@ use crate::sys::mapping::Mapping;
 
 use super::database::{ATTEMPTS, shard_name};
 use super::format::SHARDS;
-use super::record::Record;
+use super::record::{Record, record_bytes};
 use super::shard::{Body, Shard};
 use super::{Spool, SpoolError};
 
@@ -39,6 +39,12 @@ pub struct FilterEntry {
 }
 
 impl Entry {
+    /// Bytes that its record takes in the database, the index not included.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        record_bytes(self.key.len(), self.filter.as_ref().map(|filter| filter.bits.len()))
+    }
+
     pub(super) fn of(key: &[u8], remembered: Remembered<'_>) -> Self {
         Self {
             key: key.to_vec(),

@@ -5,8 +5,10 @@
 //! this file lays down every byte, the order of all writes, and what a process
 //! that is killed leaves behind.
 
+mod aside;
 mod bound;
 mod change;
+mod changes;
 mod copy;
 #[cfg(test)]
 #[path = "../../tests/spool_common/counts.rs"]
@@ -33,6 +35,7 @@ mod image_tests;
 #[cfg(test)]
 mod images;
 mod iterate;
+
 #[cfg(test)]
 mod kill_tests;
 mod new_shard;
@@ -56,6 +59,7 @@ use crate::rate::bloom::Event;
 use crate::store::Remembered;
 use crate::sys::fork;
 
+pub use aside::Aside;
 pub use bound::{MAX_BYTES_DEFAULT, MAX_BYTES_MIN};
 pub use copy::Copied;
 pub use edit::Restored;
@@ -114,6 +118,22 @@ impl Spool {
     /// There is no database, or it cannot be read.
     pub fn open_existing(spool_directory: &Path, options: Options) -> Result<Self, SpoolError> {
         Database::open(spool_directory, options, false).map(Self::new)
+    }
+
+    /// An error unless there is something where the database in
+    /// `spool_directory` would be.
+    ///
+    /// # Errors
+    /// [`SpoolError::Absent`], or it cannot be told.
+    pub fn require(spool_directory: &Path) -> Result<(), SpoolError> {
+        let path = spool_directory.join("exirate");
+        match std::fs::symlink_metadata(&path) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(SpoolError::Absent { path })
+            }
+            Err(error) => Err(SpoolError::io("open", &path)(error)),
+        }
     }
 
     fn new(database: Database) -> Self {

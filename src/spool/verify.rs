@@ -7,6 +7,7 @@ use super::database::shard_name;
 use super::format::{
     BUSY, DEAD, DROPPED, EVICTED, FORGOTTEN, LARGEST, LIVE, SUPERSEDED, TIDIED, WAITS,
 };
+use super::identity::DATABASE;
 use super::record::Record;
 use super::shard::Body;
 use super::{Spool, SpoolError};
@@ -14,7 +15,8 @@ use super::{Spool, SpoolError};
 /// What [`Spool::verify`] has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// One for each shard that exists.
+    /// One for each shard that exists, and one before them for the file
+    /// `database`, if that is damaged.
     pub shards: Vec<ShardReport>,
 }
 
@@ -62,8 +64,26 @@ impl Spool {
     /// The database's directory cannot be used; a shard that cannot be read is
     /// a problem in the report.
     pub fn verify(&mut self) -> Result<Report, SpoolError> {
+        self.verify_with(|_| {})
+    }
+
+    /// As [`Spool::verify`]; `progress` is called after each shard with how many
+    /// are done.
+    ///
+    /// # Errors
+    /// As for [`Spool::verify`].
+    pub fn verify_with(&mut self, mut progress: impl FnMut(usize)) -> Result<Report, SpoolError> {
         self.after_fork()?;
         let mut report = Report::default();
+        if self.database.read_identity()?.is_err() {
+            report.shards.push(ShardReport {
+                path: self.database.path_of(DATABASE),
+                problems: vec![
+                    "it is lost or damaged; the shards tell the key that it should hold".to_owned(),
+                ],
+                ..ShardReport::default()
+            });
+        }
         for number in 0..=u8::MAX {
             let path = self.database.path_of(&shard_name(number));
             let hashing = self.database.hashing.clone();
@@ -81,6 +101,7 @@ impl Spool {
                     ..ShardReport::default()
                 }),
             }
+            progress(usize::from(number) + 1);
         }
         Ok(report)
     }

@@ -21,6 +21,8 @@ pub enum Access {
     Write,
     /// Reading and writing, and it must not have been there.
     Create,
+    /// Writing behind what is there, whoever else does so too.
+    Append,
 }
 
 /// What the kernel says of a file.
@@ -161,6 +163,7 @@ pub fn open_at(directory: &File, name: &CStr, access: Access) -> io::Result<File
             Access::Read => OFlags::RDONLY,
             Access::Write => OFlags::RDWR,
             Access::Create => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+            Access::Append => OFlags::WRONLY | OFlags::APPEND,
         };
     let mode = Mode::RUSR | Mode::WUSR;
     let file = above_standard_streams(again(|| fs::openat(directory, name, flags, mode))?.into())?;

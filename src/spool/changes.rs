@@ -1,0 +1,96 @@
+//! What was changed by hand: a log for people beside the shards.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::Write as _;
+
+use crate::sys::files::{self, Access};
+
+use super::{Spool, SpoolError};
+
+/// The log.
+const LOG: &CStr = c"changes.log";
+/// The one before it.
+const LOG_BEFORE: &CStr = c"changes.log.1";
+/// How long it gets, in bytes.
+const LOG_BYTES: u64 = 1 << 20;
+
+impl Spool {
+    /// Adds a line to `changes.log` in the database's directory, in one write,
+    /// so that lines of several processes do not mix. Beyond 1 MiB the log is
+    /// renamed to `changes.log.1` first, and a new one begun.
+    ///
+    /// # Errors
+    /// It could not be written; nothing else depends on it.
+    pub fn log_change(&mut self, line: &str) -> Result<(), SpoolError> {
+        let mut file = self.open_log()?;
+        let line = format!("{line}\n");
+        file.write_all(line.as_bytes())
+            .map_err(SpoolError::io("write", &self.database.path_of(LOG)))
+    }
+
+    /// The log, with room for a line.
+    fn open_log(&self) -> Result<File, SpoolError> {
+        if !self.database.writable {
+            return Err(SpoolError::ReadOnly { path: self.database.path.clone() });
+        }
+        if let Some(file) = self.log_with_room()? {
+            return Ok(file);
+        }
+        let _guard = self.database.lock_directory()?;
+        // Another process may have been faster.
+        if let Some(file) = self.log_with_room()? {
+            return Ok(file);
+        }
+        let path = self.database.path_of(LOG);
+        if files::facts_at(&self.database.directory, LOG).is_ok() {
+            files::rename_at(&self.database.directory, LOG, LOG_BEFORE)
+                .map_err(SpoolError::io("rename", &path))?;
+        }
+        self.database.create_file(LOG)
+    }
+
+    fn log_with_room(&self) -> Result<Option<File>, SpoolError> {
+        let log = self.database.open_for(Access::Append, LOG)?;
+        Ok(log.filter(|(_, facts)| facts.size < LOG_BYTES).map(|(file, _)| file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+
+    use crate::spool::Options;
+
+    use super::*;
+
+    #[test]
+    fn the_log_is_begun_anew_when_it_is_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
+        let path = spool.directory().join("changes.log");
+        spool.log_change("one").unwrap();
+        spool.log_change("two").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
+        spool.log_change(&"x".repeat(LOG_BYTES as usize)).unwrap();
+        spool.log_change("three").unwrap();
+        spool.log_change("four").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "three\nfour\n");
+        let before = std::fs::read_to_string(path.with_extension("log.1")).unwrap();
+        assert!(before.starts_with("one\ntwo\nxxx"));
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
+        let other = folder.path().join("other");
+        std::fs::write(&other, "mine").unwrap();
+        symlink(&other, spool.directory().join("changes.log")).unwrap();
+        assert!(matches!(spool.log_change("x"), Err(SpoolError::WrongKind { .. })));
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "mine");
+        let mut reader = Spool::open_existing(folder.path(), Options::default()).unwrap();
+        assert!(matches!(reader.log_change("x"), Err(SpoolError::ReadOnly { .. })));
+    }
+}
