@@ -29,6 +29,17 @@ impl Common {
         Ok(Spool::open_existing(&dir, Options::default())?)
     }
 
+    /// Opens the database for changing it; it must be there. What the opening
+    /// has mended is told.
+    pub(super) fn open_to_change(&self) -> Result<Spool, Failure> {
+        let dir = spool_dir::find(self.spool.as_deref())?;
+        // A command that changes what is there makes nothing that is not.
+        Spool::require(&dir)?;
+        let mut spool = Spool::open(&dir, Options::default())?;
+        tell_incidents(&mut spool);
+        Ok(spool)
+    }
+
     /// Opens the database for reading only. Where there is none yet, which is
     /// as good as an empty one, says so in a note and gives `None`.
     pub(super) fn open_if_there(&self) -> Result<Option<Spool>, Failure> {
@@ -64,6 +75,13 @@ pub(super) fn visit(spool: &mut Spool, mut visit: impl FnMut(Entry)) -> Result<u
         ));
     }
     Ok(left_out.shards.len())
+}
+
+/// Tells what the database has mended by the way.
+pub(super) fn tell_incidents(spool: &mut Spool) {
+    for incident in spool.take_incidents() {
+        note(incident);
+    }
 }
 
 /// An error if shards could not be read: for the end, after what could be read

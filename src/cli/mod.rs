@@ -9,16 +9,21 @@
 //! Exit codes, as those of grep: 0 all is well, 1 something was found, 2 an
 //! error, which standard error explains.
 
+mod changes_log;
 mod check;
 mod completions;
+mod confirm;
 mod database;
 mod doctor;
 mod failure;
 mod keys;
 mod list;
 mod man;
+mod moment;
 mod record;
+mod reset;
 mod screen;
+mod set;
 mod show;
 mod spool_dir;
 mod table;
@@ -61,6 +66,8 @@ enum Command {
     List(list::List),
     Show(show::Show),
     Top(top::Top),
+    Reset(reset::Reset),
+    Set(set::Set),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -73,6 +80,8 @@ impl Command {
             Self::List(list) => list.run(screen),
             Self::Show(show) => show.run(screen),
             Self::Top(top) => top.run(screen),
+            Self::Reset(reset) => reset.run(screen),
+            Self::Set(set) => set.run(screen),
             Self::Completions(completions) => completions.run(screen, Program::command()),
             Self::Man(man) => man.run(screen, Program::command()),
         }

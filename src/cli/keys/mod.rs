@@ -45,6 +45,17 @@ pub(super) struct Narrow {
 }
 
 impl Narrow {
+    /// Those of this mode and period, each as an argument has it.
+    ///
+    /// # Errors
+    /// What would be right.
+    pub(super) fn of(mode: Option<&str>, period: Option<&str>) -> Result<Self, String> {
+        Ok(Self {
+            mode: mode.map(self::mode).transpose()?,
+            period: period.map(self::period).transpose()?,
+        })
+    }
+
     /// Whether the record of this stored key is among them.
     pub(super) fn allows(&self, stored: &[u8]) -> bool {
         let filed = Filed::parse(stored);

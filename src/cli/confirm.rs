@@ -1,0 +1,38 @@
+//! Asks before much is changed.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use super::Failure;
+
+/// How many of the things that are meant are named in the question.
+const NAMED: usize = 20;
+
+/// Whether the administrator wants it. `things` are what is meant, `verb` is
+/// what is to be done to them. With `yes`, nobody is asked.
+///
+/// # Errors
+/// There is no terminal to ask at.
+pub(super) fn ask(verb: &str, things: &[String], yes: bool) -> Result<bool, Failure> {
+    if yes {
+        return Ok(true);
+    }
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(Failure::new(format!(
+            "this would {verb} {} record(s), and there is no terminal to ask at: say --yes, or see \
+             them with --dry-run",
+            things.len()
+        )));
+    }
+    let mut screen = io::stderr().lock();
+    for thing in things.iter().take(NAMED) {
+        writeln!(screen, "  {thing}")?;
+    }
+    if things.len() > NAMED {
+        writeln!(screen, "  and {} more", things.len() - NAMED)?;
+    }
+    write!(screen, "{verb} {} record(s)? [y/N] ", things.len())?;
+    screen.flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
+}

@@ -1,0 +1,331 @@
+//! `exirate set`: changes what is remembered of a key, or has one remembered.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::changes_log::ChangesLog;
+use super::database::{Common, now, tell_incidents};
+use super::keys::{self, Choice, Narrow};
+use super::record::{Facts, Record};
+use super::screen::{Screen, note};
+use super::{Failure, Outcome, moment, reset, text};
+use crate::rate::{Average, Timestamp, bloom};
+use crate::spec::{Context, Filed, Spec};
+use crate::spool::{Entry, Spool};
+use crate::store::{Change, FilterChange, Remembered, Store as _};
+
+/// Changes what is remembered of a key
+#[derive(Debug, Args)]
+#[command(after_help = help())]
+pub(super) struct Set {
+    /// The key
+    #[arg(value_name = "KEY")]
+    key: OsString,
+
+    /// The rate that it has at the time of --at
+    #[arg(long, value_name = "N", value_parser = rate, allow_negative_numbers = true)]
+    rate: Option<f64>,
+
+    /// The limit, as in a spec; the next check that is counted sets its own
+    #[arg(long, value_name = "M", value_parser = limit, allow_negative_numbers = true)]
+    limit: Option<f64>,
+
+    /// When its last event was counted; `now` if --rate is given
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    at: Option<Timestamp>,
+
+    /// Remembers this unique event, such as a recipient, as one that was counted
+    #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
+    event: Option<OsString>,
+
+    /// Has it remembered if it is not; KEY is then taken byte for byte
+    #[arg(long, requires_all = ["rate", "limit", "mode", "period"])]
+    create: bool,
+
+    /// The record of this mode
+    #[arg(long, value_name = "MODE")]
+    mode: Option<String>,
+
+    /// The record with this period; with --create, as the spec has it
+    #[arg(long, value_name = "P")]
+    period: Option<String>,
+
+    /// With --create: the record of a line that has `unique=`
+    #[arg(long, requires = "create")]
+    unique: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What the help says besides the options.
+fn help() -> String {
+    format!(
+        "Examples:
+  Leave bob with a rate of 90 events an hour:
+    exirate set bob@example.net --rate 90
+  Take a recipient for one whom carol has written to already:
+    exirate set carol@example.org --event dave@example.net
+  Hold up a key before Exim has seen it:
+    exirate set 203.0.113.9 --create --mode per_conn --period 10m --rate 100 --limit 20
+
+{}
+
+KEY must mean one record; --mode and --period say which. The change is made in one
+step, whether Exim runs or not. It is printed, and logged to changes.log beside the
+database and to syslog (facility mail). To let somebody go, `exirate reset` is
+shorter.
+
+Exit status: 0 changed; 1 KEY is not remembered; 2 an error.
+
+JSON: an object; `before` (null for a new key) and `after` are as `exirate list`
+has them.",
+        keys::HELP
+    )
+}
+
+/// What was done, as JSON has it.
+#[derive(Serialize)]
+struct Answer {
+    before: Option<Facts>,
+    after: Facts,
+    event_was_counted: Option<bool>,
+}
+
+/// What was remembered, and what is now.
+struct Done {
+    before: Option<Entry>,
+    change: Change,
+    /// Whether the event had been counted before.
+    seen: Option<bool>,
+}
+
+impl Set {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if self.rate.is_none() && self.limit.is_none() && self.at.is_none() && self.event.is_none()
+        {
+            return Err(Failure::new(
+                "nothing to set: say --rate, --limit, --at or --event; `exirate set --help` has \
+                 examples",
+            ));
+        }
+        let mut spool = self.common.open_to_change()?;
+        let stored = match self.stored(&mut spool)? {
+            Some(stored) => stored,
+            None => return Ok(Outcome::Found),
+        };
+        let event = self.event.as_deref().map(|event| event.as_bytes());
+        let now = now();
+        let done = spool.update(&stored, event, |remembered, event| {
+            if remembered.is_none() && !self.create {
+                return (None, None); // it went meanwhile
+            }
+            let (change, seen) = self.change(&stored, remembered, event, now);
+            let before = remembered.map(|remembered| Entry {
+                key: stored.clone(),
+                average: remembered.average,
+                limit: remembered.limit,
+                over_since: remembered.over_since,
+                filter: None,
+            });
+            (Some(Done { before, change, seen }), Some(change))
+        })?;
+        tell_incidents(&mut spool);
+        let Some(done) = done else {
+            note("it was forgotten a moment ago; --create would have it remembered");
+            return Ok(Outcome::Found);
+        };
+        self.log(&mut spool, &stored, &done);
+        self.tell(screen, &stored, done)?;
+        Ok(Outcome::Fine)
+    }
+
+    /// The stored key that is meant; `None` if none is, which has been told.
+    fn stored(&self, spool: &mut Spool) -> Result<Option<Vec<u8>>, Failure> {
+        if self.create {
+            return self.new_key().map(Some);
+        }
+        let narrow = Narrow::of(self.mode.as_deref(), self.period.as_deref())
+            .map_err(|what| Failure::new(format!("--mode or --period: {what}")))?;
+        let choice = Choice::of(spool, std::slice::from_ref(&self.key), &narrow, true)?;
+        match &*choice.keys {
+            [] => Ok(None),
+            [key] => Ok(Some(key.clone())),
+            keys => {
+                let some: Vec<String> =
+                    keys.iter().take(5).map(|key| text::printable(key)).collect();
+                let more = if keys.len() > some.len() { ", …" } else { "" };
+                Err(Failure::new(format!(
+                    "{} means {} records: {}{more}; name one, by --mode and --period if need be",
+                    text::printable(self.key.as_bytes()),
+                    keys.len(),
+                    some.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// The stored key that a line with this mode and period would use.
+    fn new_key(&self) -> Result<Vec<u8>, Failure> {
+        let mode = self.mode.as_deref().unwrap_or_default();
+        let period = self.period.as_deref().unwrap_or_default();
+        let unique = if self.unique { " / unique=x" } else { "" };
+        let spec = format!("0 / {period} / {mode}{unique} / strict / x");
+        let request = Spec::parse(spec.as_bytes())
+            .and_then(|spec| spec.request(&Context::outside()))
+            .map_err(|error| Failure::new(format!("--mode or --period: {error}")))?;
+        let mut key = request.key;
+        key.truncate(request.key_start);
+        // A mode that is none would have been taken for a key.
+        if Filed::parse(&key).is_none() || Narrow::of(Some(mode), Some(period)).is_err() {
+            return Err(Failure::new(format!(
+                "--mode {mode}: it takes per_mail, per_rcpt, per_addr, per_conn, per_cmd or \
+                 per_byte"
+            )));
+        }
+        key.extend_from_slice(self.key.as_bytes());
+        Ok(key)
+    }
+
+    /// What is to be remembered, and whether the event was counted before.
+    fn change(
+        &self,
+        stored: &[u8],
+        remembered: Option<Remembered<'_>>,
+        event: Option<bloom::Event>,
+        now: Timestamp,
+    ) -> (Change, Option<bool>) {
+        let old = remembered.map_or(Average { at: now, rate: 0.0 }, |r| r.average);
+        let average = Average {
+            rate: self.rate.unwrap_or(old.rate),
+            at: self.at.unwrap_or(if self.rate.is_some() { now } else { old.at }),
+        };
+        let limit = self.limit.or(remembered.map(|r| r.limit)).unwrap_or(f64::INFINITY);
+        let over_since = match remembered.map(|r| r.over_since).filter(|&since| since != 0) {
+            _ if average.rate < limit => 0,
+            Some(since) => since,
+            None => u32::try_from(now.seconds).unwrap_or(u32::MAX),
+        };
+        let period = Filed::parse(stored).and_then(|filed| filed.period_seconds());
+        let filter = remembered.and_then(|r| r.filter).filter(|filter| {
+            period.is_none_or(|period| !bloom::expired(filter.epoch, now, period))
+        });
+        let seen = event.map(|event| filter.is_some_and(|f| bloom::contains(f.bits, event)));
+        let filter = match (event, filter) {
+            (None, _) => FilterChange::Keep,
+            (Some(event), Some(_)) => FilterChange::Insert(event),
+            (Some(event), None) => {
+                FilterChange::Renew { bytes: bloom::bytes_for(limit), epoch: now.seconds, event }
+            }
+        };
+        (Change { average, limit, over_since, filter }, seen)
+    }
+
+    fn log(&self, spool: &mut Spool, stored: &[u8], done: &Done) {
+        let was = done.before.as_ref().map_or_else(
+            || "new".to_owned(),
+            |b| {
+                format!(
+                    "was rate={} limit={} at={}",
+                    b.average.rate,
+                    b.limit,
+                    text::iso(b.average.at)
+                )
+            },
+        );
+        let event = self.event.as_deref().map_or_else(String::new, |event| {
+            format!(" event={}", text::printable(event.as_bytes()))
+        });
+        ChangesLog::new().add(
+            spool,
+            format_args!(
+                "set rate={} limit={} at={}{event} ({was}) key={}",
+                done.change.average.rate,
+                done.change.limit,
+                text::iso(done.change.average.at),
+                text::printable(stored)
+            ),
+        );
+    }
+
+    fn tell(&self, screen: &mut Screen<'_>, stored: &[u8], done: Done) -> Result<(), Failure> {
+        let now = now();
+        let after = Record::from(Entry {
+            key: stored.to_vec(),
+            average: done.change.average,
+            limit: done.change.limit,
+            over_since: done.change.over_since,
+            filter: None,
+        });
+        let before = done.before.map(Record::from);
+        if self.common.json {
+            return screen.json(&Answer {
+                before: before.map(|before| before.facts(now)),
+                after: after.facts(now),
+                event_was_counted: done.seen,
+            });
+        }
+        let cells = |r: &Record| {
+            [format!("{:.1}", r.rate(now)), text::number(r.limit), text::local(r.average.at)]
+        };
+        let old = before.as_ref().map_or_else(|| ["-", "-", "-"].map(str::to_owned), cells);
+        let new = cells(&after);
+        let verb = if before.is_some() { "changed" } else { "created" };
+        writeln!(screen, "{verb} {}", reset::name(&after))?;
+        for ((what, old), new) in ["rate now", "limit", "last seen"].iter().zip(old).zip(new) {
+            match old == new {
+                true => writeln!(screen, "  {what:<9}  {new}, as before")?,
+                false => writeln!(screen, "  {what:<9}  {new}, was {old}")?,
+            }
+        }
+        if let Some((event, seen)) = self.event.as_deref().zip(done.seen) {
+            let event = text::printable(event.as_bytes());
+            let said =
+                if seen { "had been counted already" } else { "is now remembered as counted" };
+            writeln!(screen, "  event      {event} {said}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A rate: a number, not negative.
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate >= 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err("it takes a number that is not negative, such as 0, 12 or 2.5".to_owned()),
+    }
+}
+
+/// A limit, as a spec has it.
+fn limit(text: &str) -> Result<f64, String> {
+    if text.trim().is_empty() {
+        return Err("it takes a number, such as 100 or 10k".to_owned());
+    }
+    let spec = format!("{} / 1h / strict / x", text.replace('/', "//"));
+    Spec::parse(spec.as_bytes())
+        .and_then(|spec| spec.request(&Context::outside()))
+        .map(|request| request.limit)
+        .map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_those_of_a_spec() {
+        assert_eq!(limit("10k"), Ok(10_240.0));
+        assert_eq!(limit("0.5"), Ok(0.5));
+        for text in ["-1", "x", "", "1/2"] {
+            assert!(limit(text).is_err(), "{text}");
+        }
+        assert_eq!(rate("2.5"), Ok(2.5));
+        for text in ["-1", "nan", "inf", "x"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+    }
+}
