@@ -11,24 +11,33 @@
 
 mod changes_log;
 mod check;
+mod compact;
 mod completions;
 mod confirm;
+mod copy;
 mod database;
 mod doctor;
 mod failure;
+mod figures;
 mod keys;
 mod list;
 mod man;
 mod moment;
+mod outfile;
+mod prometheus;
 mod record;
+mod repair;
 mod reset;
 mod screen;
 mod set;
 mod show;
 mod spool_dir;
+mod stats;
 mod table;
 mod text;
+mod tidy;
 mod top;
+mod verify;
 
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
@@ -68,6 +77,12 @@ enum Command {
     Top(top::Top),
     Reset(reset::Reset),
     Set(set::Set),
+    Stats(stats::Stats),
+    Verify(verify::Verify),
+    Repair(repair::Repair),
+    Tidy(tidy::Tidy),
+    Compact(compact::Compact),
+    Copy(copy::Copy),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -82,6 +97,12 @@ impl Command {
             Self::Top(top) => top.run(screen),
             Self::Reset(reset) => reset.run(screen),
             Self::Set(set) => set.run(screen),
+            Self::Stats(stats) => stats.run(screen),
+            Self::Verify(verify) => verify.run(screen),
+            Self::Repair(repair) => repair.run(screen),
+            Self::Tidy(tidy) => tidy.run(screen),
+            Self::Compact(compact) => compact.run(screen),
+            Self::Copy(copy) => copy.run(screen),
             Self::Completions(completions) => completions.run(screen, Program::command()),
             Self::Man(man) => man.run(screen, Program::command()),
         }

@@ -1,0 +1,139 @@
+//! `exirate tidy`: forgets now what may go.
+
+use std::io::Write as _;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::changes_log::ChangesLog;
+use super::database::{Common, now, tell_incidents};
+use super::figures::bytes;
+use super::screen::{Screen, progress};
+use super::{Failure, Outcome, text};
+use crate::spec::Filed;
+use crate::spool::{Spool, Tidied};
+
+/// Forgets now what Exim would forget in time
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Forget what may go:
+    exirate tidy
+  Remove damaged files that were kept, after a month:
+    exirate tidy --damaged-older-than 30d
+
+This is never needed: the checks themselves do it every six hours, shard by shard.
+A record goes only when remembering it could change no answer, and a shard is
+rebuilt only where that frees a quarter of it; `exirate compact` rebuilds all.
+
+Exit status: 0 done, also if there was nothing to do; 2 an error.
+
+JSON: an object.")]
+pub(super) struct Tidy {
+    /// Removes files *.damaged-N that were set aside longer ago than this, such
+    /// as 30d; 0s removes all
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    damaged_older_than: Option<f64>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What was done, as JSON has it.
+#[derive(Serialize)]
+pub(super) struct Answer {
+    rebuilt: u64,
+    forgotten: u64,
+    evicted: u64,
+    disk_before: u64,
+    disk_after: u64,
+    removed: Vec<String>,
+}
+
+impl Answer {
+    /// What `work` has done to the database.
+    pub(super) fn of(
+        spool: &mut Spool,
+        work: impl FnOnce(&mut Spool) -> Result<Tidied, Failure>,
+    ) -> Result<Self, Failure> {
+        // Counts that cannot be read are not worth failing for.
+        let before = spool.stats().unwrap_or_default();
+        let tidied = work(spool)?;
+        let after = spool.stats().unwrap_or_default();
+        Ok(Self {
+            rebuilt: tidied.rebuilt,
+            forgotten: after.forgotten.saturating_sub(before.forgotten),
+            evicted: after.evicted.saturating_sub(before.evicted),
+            disk_before: tidied.disk_before,
+            disk_after: tidied.disk_after,
+            removed: Vec::new(),
+        })
+    }
+
+    pub(super) fn tell(&self, screen: &mut Screen<'_>) -> std::io::Result<()> {
+        for path in &self.removed {
+            writeln!(screen, "removed {path}")?;
+        }
+        let evicted = match self.evicted {
+            0 => String::new(),
+            n => format!(", {n} more went to keep the bound"),
+        };
+        writeln!(
+            screen,
+            "rebuilt {} shard(s), forgot {} record(s) that could change no answer{evicted}; the \
+             database takes {}, it took {}",
+            self.rebuilt,
+            self.forgotten,
+            bytes(self.disk_after),
+            bytes(self.disk_before)
+        )
+    }
+}
+
+impl Tidy {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let mut spool = self.common.open_to_change()?;
+        let removed = self.remove(&mut spool)?;
+        let bar = progress(256, "shards");
+        let mut answer = Answer::of(&mut spool, |spool| {
+            Ok(spool.tidy(now(), |done| bar.set_position(done as u64))?)
+        })?;
+        bar.finish_and_clear();
+        answer.removed = removed;
+        tell_incidents(&mut spool);
+        if self.common.json {
+            screen.json(&answer)?;
+        } else {
+            answer.tell(screen)?;
+        }
+        Ok(Outcome::Fine)
+    }
+
+    /// Removes damaged files that are old enough, and gives their paths.
+    fn remove(&self, spool: &mut Spool) -> Result<Vec<String>, Failure> {
+        let Some(age) = self.damaged_older_than else { return Ok(Vec::new()) };
+        let mut log = ChangesLog::new();
+        let mut removed = Vec::new();
+        for aside in spool.kept_damaged()? {
+            if (now().seconds - aside.since) as f64 >= age {
+                spool.remove_damaged(&aside)?;
+                let path = text::printable(aside.path.as_os_str().as_encoded_bytes());
+                log.add(spool, format_args!("tidy removed={path}"));
+                removed.push(path);
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// A time in seconds, written as a period, or none.
+fn age(text: &str) -> Result<f64, String> {
+    if matches!(text, "0" | "0s") {
+        return Ok(0.0);
+    }
+    // As the period of a stored key.
+    let stored = format!("{text}/per_mail/");
+    let filed = Filed::parse(stored.as_bytes()).filter(|_| !text.contains('/'));
+    filed
+        .and_then(|filed| filed.period_seconds())
+        .ok_or_else(|| "it takes a time such as 30d, 2w or 12h".to_owned())
+}
