@@ -17,13 +17,17 @@ mod confirm;
 mod copy;
 mod database;
 mod doctor;
+mod exim_dump;
+mod export;
 mod failure;
 mod figures;
+mod import;
 mod keys;
 mod list;
 mod man;
 mod moment;
 mod outfile;
+mod portable;
 mod prometheus;
 mod record;
 mod repair;
@@ -82,6 +86,8 @@ enum Command {
     Repair(repair::Repair),
     Tidy(tidy::Tidy),
     Compact(compact::Compact),
+    Export(export::Export),
+    Import(import::Import),
     Copy(copy::Copy),
     Completions(completions::Completions),
     Man(man::Man),
@@ -102,6 +108,8 @@ impl Command {
             Self::Repair(repair) => repair.run(screen),
             Self::Tidy(tidy) => tidy.run(screen),
             Self::Compact(compact) => compact.run(screen),
+            Self::Export(export) => export.run(screen),
+            Self::Import(import) => import.run(screen),
             Self::Copy(copy) => copy.run(screen),
             Self::Completions(completions) => completions.run(screen, Program::command()),
             Self::Man(man) => man.run(screen, Program::command()),

@@ -1,0 +1,343 @@
+//! `exirate import`: what `exirate export` or Exim's own exim_dumpdb wrote.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::changes_log::ChangesLog;
+use super::database::{Common, now, tell_incidents};
+use super::portable::{self, Header};
+use super::screen::{Screen, complain};
+use super::{Failure, Outcome, exim_dump, spool_dir, text};
+use crate::rate::Timestamp;
+use crate::spool::{Entry, Options, Restored, Spool, SpoolError};
+
+/// How many wrong lines are told one by one.
+const TOLD: u64 = 20;
+/// The longest line: the largest filter in base64, a key of the largest size
+/// with every byte escaped, and more.
+const LINE_MAX: usize = 4 << 20;
+
+/// Reads what `exirate export` wrote, or Exim's own exim_dumpdb
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Go on with the rates that Exim's own `ratelimit` has counted:
+    exim_dumpdb /var/spool/exim4 ratelimit | exirate import -
+  Read an export:
+    exirate import exirate.jsonl
+  The dump of another machine, made with -z:
+    exirate import dump.txt --utc
+
+Which of the two it is, is seen from the first line. Exim may run meanwhile. A
+record that is as new as the one remembered, or newer, replaces it; an older one is
+left out, so that importing again does no harm. Lines that are wrong are told
+with their numbers, and all others are imported.
+
+The filters of unique events depend on the database's key. Where there is no database
+yet, one is made with the key of the export, and nothing is lost; where there is one
+with another key, and from exim_dumpdb, which does not print filters, rates are kept
+but unique events count once more. A dump of Exim's has no limits either: they are
+shown as inf until the next check that is counted. Its times are those of this
+machine's clock on the wall unless --utc says otherwise.
+
+What was imported is logged to changes.log beside the database, and to syslog
+(facility mail).
+
+Exit status: 0 all was imported, or was there already as new; 2 an error, or a line
+was wrong.
+
+JSON: an object with what was counted.")]
+pub(super) struct Import {
+    /// The file; - is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// It is what exim_dumpdb prints, however it looks
+    #[arg(long)]
+    exim: bool,
+
+    /// The times of exim_dumpdb are in UTC: it was run with -z
+    #[arg(long)]
+    utc: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What was done, as JSON has it.
+#[derive(Default, Serialize)]
+struct Counts {
+    added: u64,
+    replaced: u64,
+    kept: u64,
+    filters_left_out: u64,
+    wrong_lines: u64,
+}
+
+/// The form of the lines.
+enum Form {
+    /// Whether the filters mean something in this database.
+    Export {
+        filters: bool,
+    },
+    Exim(TimeZone),
+}
+
+impl Import {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let mut lines = Lines::open(&self.file)?;
+        let dir = spool_dir::find(self.common.spool.as_deref())?;
+        let Some(()) = lines.skip_blank()? else {
+            return Err(Failure::new(format!(
+                "{} is empty: it takes what `exirate export` or `exim_dumpdb SPOOL ratelimit` \
+                 prints",
+                lines.name
+            )));
+        };
+        let (mut spool, form) = if self.exim || exim_dump::looks_like(&lines.line) {
+            let zone = if self.utc { TimeZone::UTC } else { TimeZone::system() };
+            (Spool::open(&dir, Options::default())?, Form::Exim(zone))
+        } else {
+            let opened = self.open_for_export(&dir, &lines)?;
+            lines.next()?;
+            opened
+        };
+        let counts = import(&mut spool, &form, &mut lines, now())?;
+        tell_incidents(&mut spool);
+        log(&mut spool, &lines.name, &counts);
+        if self.common.json {
+            screen.json(&counts)?;
+        } else {
+            tell(screen, &counts, &form)?;
+        }
+        if counts.wrong_lines > 0 {
+            screen.flush()?;
+            return Err(Failure::new(format!(
+                "{} of {} lines were wrong and have been left out; all others are imported",
+                counts.wrong_lines, lines.number
+            )));
+        }
+        Ok(Outcome::Fine)
+    }
+
+    /// Opens the database for an export whose first line has been read; makes
+    /// one with its key where there is none.
+    fn open_for_export(&self, dir: &Path, lines: &Lines) -> Result<(Spool, Form), Failure> {
+        let first = String::from_utf8_lossy(&lines.line);
+        if let Some(complaint) = first.strip_prefix("** ") {
+            let complaint = text::printable(complaint.as_bytes());
+            return Err(Failure::new(format!("exim_dumpdb says: {complaint}")));
+        }
+        let wrong =
+            |what: String| Failure::new(format!("{}, line {}: {what}", lines.name, lines.number));
+        let header = Header::parse(&first).map_err(wrong)?;
+        let key = header.key().map_err(wrong)?;
+        let spool = match (key, Spool::require(dir)) {
+            (Some(key), Err(SpoolError::Absent { .. })) => {
+                match Spool::create(dir, key, Options::default()) {
+                    // Exim has been faster.
+                    Err(SpoolError::Present { .. }) => Spool::open(dir, Options::default())?,
+                    result => result?,
+                }
+            }
+            _ => Spool::open(dir, Options::default())?,
+        };
+        let filters = key == Some(spool.key());
+        Ok((spool, Form::Export { filters }))
+    }
+}
+
+/// Imports all lines from this one on.
+fn import(
+    spool: &mut Spool,
+    form: &Form,
+    lines: &mut Lines,
+    now: Timestamp,
+) -> Result<Counts, Failure> {
+    let mut counts = Counts::default();
+    while !lines.done {
+        if !lines.line.trim_ascii().is_empty() {
+            match entry(form, lines, now) {
+                Ok((entry, lost)) => match spool.restore(&entry) {
+                    Ok(restored) => {
+                        match restored {
+                            Restored::Added => counts.added += 1,
+                            Restored::Replaced => counts.replaced += 1,
+                            Restored::Kept => counts.kept += 1,
+                        }
+                        counts.filters_left_out += u64::from(lost && restored != Restored::Kept);
+                    }
+                    Err(error @ SpoolError::KeyTooLong { .. }) => {
+                        counts.wrong(lines, &error.to_string());
+                    }
+                    Err(error) => return Err(stopped(lines, &error)),
+                },
+                Err(what) => counts.wrong(lines, &what),
+            }
+        }
+        lines.next()?;
+    }
+    if counts.wrong_lines > TOLD {
+        complain(format_args!("and {} more lines are wrong", counts.wrong_lines - TOLD));
+    }
+    Ok(counts)
+}
+
+/// The record of the line, and whether it has lost its filter.
+fn entry(form: &Form, lines: &Lines, now: Timestamp) -> Result<(Entry, bool), String> {
+    if lines.too_long {
+        return Err(format!("it is longer than {LINE_MAX} bytes"));
+    }
+    match form {
+        Form::Exim(zone) => {
+            let dumped = exim_dump::read(&lines.line, zone, now)?;
+            Ok((dumped.entry, dumped.filter))
+        }
+        Form::Export { filters } => {
+            let line = std::str::from_utf8(&lines.line).map_err(|_| "it is not UTF-8")?;
+            let mut entry = portable::read(line)?;
+            let lost = entry.filter.is_some() && !filters;
+            if lost {
+                entry.filter = None;
+            }
+            Ok((entry, lost))
+        }
+    }
+}
+
+/// The database cannot go on.
+fn stopped(lines: &Lines, error: &SpoolError) -> Failure {
+    Failure::new(format!(
+        "{}, line {}: {error}; what comes before that line is imported, and importing all of it \
+         again does no harm",
+        lines.name, lines.number
+    ))
+}
+
+impl Counts {
+    fn wrong(&mut self, lines: &Lines, what: &str) {
+        self.wrong_lines += 1;
+        if self.wrong_lines <= TOLD {
+            let what = text::printable(what.as_bytes());
+            complain(format_args!("{}, line {}: {what}", lines.name, lines.number));
+        }
+    }
+}
+
+fn tell(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()> {
+    writeln!(screen, "imported {} records", counts.added + counts.replaced)?;
+    for (count, what) in [
+        (counts.replaced, "of them replaced older ones"),
+        (counts.kept, "left out: what is remembered is as new, or newer"),
+    ] {
+        if count > 0 {
+            writeln!(screen, "{count} {what}")?;
+        }
+    }
+    if counts.filters_left_out > 0 {
+        let why = match form {
+            Form::Exim(_) => "exim_dumpdb does not print them",
+            Form::Export { .. } => "they depend on the key of another database",
+        };
+        writeln!(
+            screen,
+            "{} filter(s) of unique events left out: {why}, so these events count once more",
+            counts.filters_left_out
+        )?;
+    }
+    Ok(())
+}
+
+fn log(spool: &mut Spool, name: &str, counts: &Counts) {
+    ChangesLog::new().add(
+        spool,
+        format_args!(
+            "import added={} replaced={} kept={} wrong={} from={}",
+            counts.added,
+            counts.replaced,
+            counts.kept,
+            counts.wrong_lines,
+            text::printable(name.as_bytes())
+        ),
+    );
+}
+
+/// The lines of a file, of whatever bytes, one at a time.
+struct Lines {
+    input: Box<dyn BufRead>,
+    /// The file, for messages.
+    name: String,
+    /// The number of the line, from 1 on.
+    number: u64,
+    /// The line without its end.
+    line: Vec<u8>,
+    /// Whether it was too long to be kept.
+    too_long: bool,
+    done: bool,
+}
+
+impl Lines {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let (input, name): (Box<dyn BufRead>, _) = if path.as_os_str() == "-" {
+            (Box::new(io::stdin().lock()), "standard input".to_owned())
+        } else {
+            let file = File::open(path).map_err(|error| {
+                Failure::new(format!("cannot read {}: {error}", path.display()))
+            })?;
+            (Box::new(BufReader::new(file)), path.display().to_string())
+        };
+        Ok(Self { input, name, number: 0, line: Vec::new(), too_long: false, done: false })
+    }
+
+    /// Goes to the first line that is not blank; `None` if there is none.
+    fn skip_blank(&mut self) -> Result<Option<()>, Failure> {
+        loop {
+            self.next()?;
+            if self.done {
+                return Ok(None);
+            }
+            if !self.line.trim_ascii().is_empty() {
+                return Ok(Some(()));
+            }
+        }
+    }
+
+    /// Goes to the next line. Of one that is too long, only a part is kept.
+    fn next(&mut self) -> Result<(), Failure> {
+        self.line.clear();
+        (self.too_long, self.done) = (false, true);
+        loop {
+            let failed =
+                |error: io::Error| Failure::new(format!("cannot read {}: {error}", self.name));
+            let buffer = match self.input.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result.map_err(failed)?,
+            };
+            if buffer.is_empty() {
+                break;
+            }
+            self.done = false;
+            let end = buffer.iter().position(|&b| b == b'\n');
+            let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
+            if self.line.len() + part.len() <= LINE_MAX {
+                self.line.extend_from_slice(part);
+            } else {
+                self.too_long = true;
+            }
+            let used = end.map_or(buffer.len(), |end| end + 1);
+            self.input.consume(used);
+            if end.is_some() {
+                break;
+            }
+        }
+        self.number += u64::from(!self.done);
+        if self.line.last() == Some(&b'\r') {
+            self.line.pop();
+        }
+        Ok(())
+    }
+}

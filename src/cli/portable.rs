@@ -1,0 +1,280 @@
+//! Records as lines of JSON, without loss: what `export` writes and `import`
+//! reads.
+//!
+//! The first line says what this is, and holds the database's key, on which the
+//! bits of all filters depend. Each other line is a record. A number that JSON
+//! has no word for is a text: `"inf"`, `"-inf"`, `"nan"`, or `"0x"` and the bits
+//! of any other NaN.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::rate::{Average, Timestamp, bloom};
+use crate::spool::{Entry, FilterEntry};
+
+/// The version of the form that is written here; older ones can be read.
+const VERSION: u32 = 1;
+
+/// The first line.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Header {
+    /// The version of the form; the word says what program it belongs to.
+    exirate_export: u32,
+    /// The database's key in hexadecimal; none where the filters were left out.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    key: Option<String>,
+}
+
+impl Header {
+    pub(super) fn new(key: Option<[u8; 16]>) -> Self {
+        let key = key.map(|key| super::text::hex(&key));
+        Self { exirate_export: VERSION, key }
+    }
+
+    /// The first line as text.
+    pub(super) fn parse(line: &str) -> Result<Self, String> {
+        let header: Self = serde_json::from_str(line).map_err(|_| {
+            "it is no line of exim_dumpdb, such as `20-Nov-2026 11:50:37.000000 rate: …`, nor the \
+             first one of an export: {\"exirate_export\":1,…}"
+                .to_owned()
+        })?;
+        if header.exirate_export != VERSION {
+            return Err(format!(
+                "it was written by a later exirate: its form is version {}, this exirate knows \
+                 version {VERSION}",
+                header.exirate_export
+            ));
+        }
+        header.key()?;
+        Ok(header)
+    }
+
+    /// The database's key.
+    pub(super) fn key(&self) -> Result<Option<[u8; 16]>, String> {
+        let Some(text) = &self.key else { return Ok(None) };
+        let wrong = || "its key must be 32 hexadecimal digits".to_owned();
+        if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        let key = u128::from_str_radix(text, 16).map_err(|_| wrong())?;
+        Ok(Some(key.to_be_bytes()))
+    }
+}
+
+/// A record.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    /// The stored key where it is UTF-8, and its bytes in base64 where not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    key_base64: Option<String>,
+    #[serde(serialize_with = "write_number", deserialize_with = "read_number")]
+    rate: f64,
+    #[serde(serialize_with = "write_number", deserialize_with = "read_number")]
+    limit: f64,
+    /// When the rate was computed: seconds since 1970, and microseconds.
+    seconds: i64,
+    micros: u32,
+    over_since: u32,
+    #[serde(skip_serializing_if = "Option::is_none", default, borrow)]
+    filter: Option<FilterLine<'a>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilterLine<'a> {
+    /// The second since 1970 in which it was begun.
+    since: i64,
+    /// Its bits in base64.
+    bits: std::borrow::Cow<'a, str>,
+}
+
+/// The line of a record, without its end.
+pub(super) fn write(entry: &Entry, filters: bool) -> Result<String, serde_json::Error> {
+    let text = std::str::from_utf8(&entry.key).ok();
+    let filter = entry.filter.as_ref().filter(|_| filters);
+    serde_json::to_string(&Line {
+        key: text.map(str::to_owned),
+        key_base64: text.is_none().then(|| STANDARD.encode(&entry.key)),
+        rate: entry.average.rate,
+        limit: entry.limit,
+        seconds: entry.average.at.seconds,
+        micros: entry.average.at.micros,
+        over_since: entry.over_since,
+        filter: filter.map(|filter| FilterLine {
+            since: filter.epoch,
+            bits: STANDARD.encode(&filter.bits).into(),
+        }),
+    })
+}
+
+/// The record of a line; or what is wrong with it.
+pub(super) fn read(line: &str) -> Result<Entry, String> {
+    let line: Line<'_> = serde_json::from_str(line).map_err(|error| {
+        // The position counts from the line's start; its number is told by
+        // who called.
+        let what = error.to_string();
+        let what = what.split(" at line ").next().unwrap_or_default();
+        format!("{what}, at character {}", error.column())
+    })?;
+    let key = match (line.key, line.key_base64) {
+        (Some(text), None) => text.into_bytes(),
+        (None, Some(text)) => {
+            STANDARD.decode(text).map_err(|error| format!("key_base64: {error}"))?
+        }
+        _ => return Err("it must have either key or key_base64".to_owned()),
+    };
+    if line.micros >= 1_000_000 {
+        return Err(format!("micros is {}: it must be less than 1000000", line.micros));
+    }
+    // What the database's own clock can hold.
+    if line.seconds.unsigned_abs() > i64::MAX as u64 / 1_000_000 - 1 {
+        return Err(format!("seconds is {}: no clock shows that", line.seconds));
+    }
+    let filter = line.filter.map(filter).transpose()?;
+    Ok(Entry {
+        key,
+        average: Average {
+            at: Timestamp { seconds: line.seconds, micros: line.micros },
+            rate: line.rate,
+        },
+        limit: line.limit,
+        over_since: line.over_since,
+        filter,
+    })
+}
+
+fn filter(line: FilterLine<'_>) -> Result<FilterEntry, String> {
+    let bits =
+        STANDARD.decode(&*line.bits).map_err(|error| format!("the filter's bits: {error}"))?;
+    if !(1..=bloom::MAX_BYTES).contains(&bits.len()) {
+        return Err(format!(
+            "the filter has {} bytes: it must have 1 to {}",
+            bits.len(),
+            bloom::MAX_BYTES
+        ));
+    }
+    Ok(FilterEntry { epoch: line.since, bits })
+}
+
+fn write_number<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if number.is_finite() {
+        serializer.serialize_f64(*number)
+    } else if number.is_infinite() {
+        serializer.serialize_str(if *number > 0.0 { "inf" } else { "-inf" })
+    } else if number.to_bits() == f64::NAN.to_bits() {
+        serializer.serialize_str("nan")
+    } else {
+        serializer.collect_str(&format_args!("0x{:016x}", number.to_bits()))
+    }
+}
+
+fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "it takes a number, \"inf\", \"-inf\" or \"nan\"")]
+    enum Number {
+        Finite(f64),
+        Text(String),
+    }
+    let text = match Number::deserialize(deserializer)? {
+        Number::Finite(number) => return Ok(number),
+        Number::Text(text) => text,
+    };
+    let bits = text.strip_prefix("0x").filter(|digits| digits.len() == 16);
+    let number = match &*text {
+        "inf" => Some(f64::INFINITY),
+        "-inf" => Some(f64::NEG_INFINITY),
+        "nan" => Some(f64::NAN),
+        _ => bits.and_then(|bits| u64::from_str_radix(bits, 16).ok()).map(f64::from_bits),
+    };
+    number
+        .ok_or_else(|| serde::de::Error::custom("it takes a number, \"inf\", \"-inf\" or \"nan\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use quickcheck::quickcheck;
+
+    use super::*;
+
+    fn same(a: &Entry, b: &Entry) -> bool {
+        a.key == b.key
+            && a.average.at == b.average.at
+            && a.average.rate.to_bits() == b.average.rate.to_bits()
+            && a.limit.to_bits() == b.limit.to_bits()
+            && a.over_since == b.over_since
+            && a.filter == b.filter
+    }
+
+    quickcheck! {
+        fn a_record_survives_to_the_last_bit(
+            key: Vec<u8>, rate: u64, limit: u64, at: (i32, u32), over: u32,
+            filter: Option<(i64, Vec<u8>)>
+        ) -> bool {
+            let filter = filter.filter(|(_, bits)| !bits.is_empty());
+            let entry = Entry {
+                key,
+                average: Average {
+                    at: Timestamp { seconds: at.0.into(), micros: at.1 % 1_000_000 },
+                    rate: f64::from_bits(rate),
+                },
+                limit: f64::from_bits(limit),
+                over_since: over,
+                filter: filter.map(|(epoch, bits)| FilterEntry { epoch, bits }),
+            };
+            same(&entry, &read(&write(&entry, true).unwrap()).unwrap())
+        }
+    }
+
+    #[test]
+    fn numbers_that_json_lacks_survive() {
+        let odd = f64::from_bits(f64::NAN.to_bits() | 1);
+        for rate in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, odd, -0.0, 5e-324, f64::MAX] {
+            let entry = Entry {
+                key: b"\xff".to_vec(),
+                average: Average { at: Timestamp { seconds: -5, micros: 999_999 }, rate },
+                limit: rate,
+                over_since: 0,
+                filter: None,
+            };
+            let line = write(&entry, true).unwrap();
+            assert!(same(&entry, &read(&line).unwrap()), "{line}");
+        }
+    }
+
+    #[test]
+    fn wrong_lines_are_told_from_right_ones() {
+        let right = r#"{"key":"a","rate":1,"limit":2,"seconds":3,"micros":4,"over_since":0}"#;
+        assert!(read(right).is_ok());
+        for (from, to, words) in [
+            (r#""micros":4"#, r#""micros":1000000"#, "micros"),
+            (r#""rate":1"#, r#""rate":"many""#, "number"),
+            (r#""seconds":3"#, r#""seconds":-9223372036854775808"#, "no clock"),
+            (r#""key":"a","#, "", "either key or key_base64"),
+            (r#""key":"a""#, r#""key_base64":"?""#, "key_base64"),
+            (r#""over_since":0"#, r#""over_since":0,"filter":{"since":0,"bits":""}"#, "0 bytes"),
+            (r#""over_since":0"#, r#""over_since":0,"more":1"#, "more"),
+            ("}", "", "EOF"),
+        ] {
+            let line = right.replace(from, to);
+            let error = read(&line).unwrap_err();
+            assert!(error.contains(words), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_first_line_says_what_this_is() {
+        let header = Header::new(Some([0xab; 16]));
+        let line = serde_json::to_string(&header).unwrap();
+        let parsed = Header::parse(&line).unwrap();
+        assert_eq!(parsed, header);
+        assert_eq!(parsed.key(), Ok(Some([0xab; 16])));
+        assert_eq!(Header::parse(r#"{"exirate_export":1}"#).unwrap().key(), Ok(None));
+        for line in [r#"{"exirate_export":2}"#, r#"{"exirate_export":1,"key":"ab"}"#, "{}", "x"] {
+            assert!(Header::parse(line).is_err(), "{line}");
+        }
+    }
+}
