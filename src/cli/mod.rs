@@ -24,7 +24,9 @@ mod figures;
 mod import;
 mod keys;
 mod list;
+mod main_log;
 mod man;
+mod measure;
 mod moment;
 mod outfile;
 mod portable;
@@ -89,6 +91,7 @@ enum Command {
     Export(export::Export),
     Import(import::Import),
     Copy(copy::Copy),
+    Measure(measure::Measure),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -111,6 +114,7 @@ impl Command {
             Self::Export(export) => export.run(screen),
             Self::Import(import) => import.run(screen),
             Self::Copy(copy) => copy.run(screen),
+            Self::Measure(measure) => measure.run(screen),
             Self::Completions(completions) => completions.run(screen, Program::command()),
             Self::Man(man) => man.run(screen, Program::command()),
         }

@@ -1,0 +1,280 @@
+//! `exirate measure`: the rates that keys would have had, from a log.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
+
+use clap::Args;
+use regex::Regex;
+use serde::Serialize;
+
+use super::main_log::{self, By, What};
+use super::screen::{Screen, note};
+use super::table::{Column, Layout};
+use super::{Failure, Outcome, text};
+use crate::rate::{Average, Timestamp};
+use crate::spec::Filed;
+
+/// Computes from Exim's log what rates there were, to find a good limit
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  How many messages an hour did each user send at most?
+    exirate measure 1h /var/log/exim4/mainlog --by auth --top 20
+  How many bytes a day, by client address; whom would 100 MB have hit?
+    exirate measure 1d /var/log/exim4/mainlog --by host --count bytes --limit 100000000
+  Only what exigrep finds:
+    exigrep @example.org /var/log/exim4/mainlog | exirate measure 1h
+  Lines of my own choice, the key in the first pair of parentheses, its size in the second:
+    exirate measure 1h /var/log/exim4/mainlog --match ' <= (\\S+) .* S=(\\d+)'
+
+The rates are those that a strict check would have computed for messages that came in
+(`<=`), with a time as exact as the log's: add log_selector = +millisec for more. PEAK
+is the highest rate there was, WHEN it was reached (in UTC if the log has time zones), OVER how many of the EVENTS would
+have been at or over --limit. Lines need not be in the order of time. A limit a little
+above what honest users reach blocks nobody who is one.
+
+Exit status: 0 something was measured; 1 no line was of use; 2 an error.
+
+JSON: an array of objects. `key` is empty where all lines count together.")]
+pub(super) struct Measure {
+    /// The period, such as 1h, as in a spec
+    #[arg(value_name = "PERIOD", value_parser = period)]
+    period: f64,
+
+    /// The logs; without any, or for -, standard input
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Whose rates
+    #[arg(long, value_name = "WHO", default_value = "sender", conflicts_with = "pattern")]
+    by: By,
+
+    /// What counts
+    #[arg(long, value_name = "WHAT", default_value = "messages", conflicts_with = "pattern")]
+    count: What,
+
+    /// Takes lines that match instead: group 1 is the key, group 2 the size
+    #[arg(long = "match", value_name = "REGEX", value_parser = pattern)]
+    pattern: Option<Regex>,
+
+    /// Counts how often this limit would have been reached
+    #[arg(long, value_name = "M")]
+    limit: Option<f64>,
+
+    /// Only the first N
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// An event of the log.
+struct Event {
+    at: Timestamp,
+    /// Which key, by its number.
+    key: u32,
+    count: f64,
+}
+
+/// What was found of a key.
+#[derive(Clone, Debug, Serialize)]
+struct Peak {
+    key: String,
+    peak: f64,
+    /// Seconds since 1970.
+    #[serde(skip)]
+    at: Timestamp,
+    when: String,
+    events: u64,
+    over: Option<u64>,
+    #[serde(skip)]
+    average: Option<Average>,
+}
+
+/// The events of the log, in the order of its lines.
+#[derive(Default)]
+struct Log {
+    events: Vec<Event>,
+    keys: HashMap<String, u32>,
+    /// Lines of messages that do not tell what is asked for.
+    silent: u64,
+}
+
+impl Measure {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let mut log = Log::default();
+        let stdin = [PathBuf::from("-")];
+        let files = if self.files.is_empty() { &stdin[..] } else { &self.files };
+        for path in files {
+            self.read(path, &mut log)?;
+        }
+        if log.silent > 0 {
+            note(format_args!(
+                "{} message(s) do not tell their {}, and are left out",
+                log.silent,
+                self.missing()
+            ));
+        }
+        let mut peaks = self.peaks(log);
+        peaks.truncate(self.top.unwrap_or(usize::MAX));
+        let found = !peaks.is_empty();
+        if self.json {
+            screen.json(&peaks)?;
+        } else if found {
+            self.tell(screen, &peaks)?;
+        } else {
+            note("no line was of use: each begins with a time, as in Exim's main log");
+        }
+        Ok(Outcome::found_if(!found))
+    }
+
+    /// What lines lack that tell nothing.
+    fn missing(&self) -> &'static str {
+        match (self.by, self.count) {
+            (By::Auth, What::Messages) => "authenticated user (A=)",
+            (By::Host, What::Messages) => "host (H=)",
+            (By::User, What::Messages) => "user (U=)",
+            (_, What::Recipients) => "recipients (log_selector = +received_recipients adds them)",
+            (_, What::Bytes) => "user, host or size (S=)",
+            _ => "sender",
+        }
+    }
+
+    fn read(&self, path: &PathBuf, log: &mut Log) -> Result<(), Failure> {
+        let failed =
+            |error: io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
+        let mut input: Box<dyn BufRead> = if path.as_os_str() == "-" {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(BufReader::new(File::open(path).map_err(failed)?))
+        };
+        let mut line = Vec::new();
+        while input.read_until(b'\n', &mut line).map_err(failed)? > 0 {
+            self.see(&String::from_utf8_lossy(&line), log);
+            line.clear();
+        }
+        Ok(())
+    }
+
+    /// Considers a line.
+    fn see(&self, line: &str, log: &mut Log) {
+        let line = line.trim_end_matches(['\n', '\r']);
+        let Some((at, rest)) = main_log::time(line) else { return };
+        let (key, count) = if let Some(pattern) = &self.pattern {
+            let Some(found) = pattern.captures(line) else { return };
+            let key = found.get(1).map_or("", |key| key.as_str());
+            (Some(key), found.get(2).map_or(Some(1.0), |size| size.as_str().parse().ok()))
+        } else {
+            let Some(received) = main_log::received(rest) else { return };
+            (main_log::key(received, self.by), main_log::count(received, self.count))
+        };
+        let Some((key, count)) = key.zip(count).filter(|(_, count)| *count >= 0.0) else {
+            log.silent += 1;
+            return;
+        };
+        let next = u32::try_from(log.keys.len()).unwrap_or(u32::MAX);
+        let key = match log.keys.get(key) {
+            Some(&key) => key,
+            None => *log.keys.entry(key.to_owned()).or_insert(next),
+        };
+        log.events.push(Event { at, key, count });
+    }
+
+    /// What the events come to, the highest peak first.
+    fn peaks(&self, mut log: Log) -> Vec<Peak> {
+        // exigrep, for one, shows message after message; and several files may
+        // come in any order.
+        log.events.sort_by_key(|event| event.at);
+        let mut keys: Vec<(String, u32)> = log.keys.into_iter().collect();
+        keys.sort_unstable_by_key(|&(_, number)| number);
+        let mut peaks: Vec<Peak> = keys
+            .into_iter()
+            .map(|(key, _)| Peak {
+                key,
+                peak: 0.0,
+                at: Timestamp::default(),
+                when: String::new(),
+                events: 0,
+                over: self.limit.map(|_| 0),
+                average: None,
+            })
+            .collect();
+        for event in &log.events {
+            if let Some(peak) = peaks.get_mut(event.key as usize) {
+                peak.add(event, self.period, self.limit);
+            }
+        }
+        for peak in &mut peaks {
+            peak.when = text::iso(peak.at).replace('T', " ").replace('Z', "");
+        }
+        peaks.sort_by(|a, b| b.peak.total_cmp(&a.peak).then_with(|| a.key.cmp(&b.key)));
+        peaks
+    }
+
+    fn tell(&self, screen: &mut Screen<'_>, peaks: &[Peak]) -> io::Result<()> {
+        let columns = [
+            Column::numbers("PEAK"),
+            Column::numbers("EVENTS"),
+            Column::numbers("OVER"),
+            Column::words("WHEN").spare(1),
+            Column::words("KEY"),
+        ];
+        let cells = || {
+            peaks.iter().map(|peak| {
+                [
+                    format!("{:.1}", peak.peak),
+                    peak.events.to_string(),
+                    peak.over.map_or_else(String::new, |over| over.to_string()),
+                    peak.when.clone(),
+                    text::printable(peak.key.as_bytes()),
+                ]
+            })
+        };
+        let layout = Layout::of(screen, columns, cells());
+        layout.head(screen)?;
+        layout.write(screen, anstyle::Style::new(), cells(), None)
+    }
+}
+
+impl Peak {
+    fn add(&mut self, event: &Event, period: f64, limit: Option<f64>) {
+        let average = match self.average {
+            Some(average) => average.next(event.at, period, event.count),
+            None => Average::first(event.at, event.count),
+        };
+        self.average = Some(average);
+        self.events += 1;
+        if self.events == 1 || average.rate > self.peak {
+            (self.peak, self.at) = (average.rate, event.at);
+        }
+        if let Some((over, limit)) = self.over.as_mut().zip(limit)
+            && average.rate >= limit
+        {
+            *over += 1;
+        }
+    }
+}
+
+/// A period in seconds, as in a spec.
+fn period(text: &str) -> Result<f64, String> {
+    // As that of a stored key.
+    let stored = format!("{text}/per_mail/");
+    let filed = Filed::parse(stored.as_bytes()).filter(|_| !text.contains('/'));
+    filed
+        .and_then(|filed| filed.period_seconds())
+        .ok_or_else(|| "it takes a period, such as 1h, 30m, 1d12h or 3600".to_owned())
+}
+
+/// A regular expression with at most two groups.
+fn pattern(text: &str) -> Result<Regex, String> {
+    let pattern = Regex::new(text).map_err(|error| error.to_string())?;
+    match pattern.captures_len() - 1 {
+        0..=2 => Ok(pattern),
+        n => Err(format!(
+            "it has {n} groups: the first is the key, the second the size; (?:…) is none"
+        )),
+    }
+}
