@@ -18,12 +18,23 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 5] = [
+const TRANSCRIPTS: [(&str, &str); 16] = [
     ("check", include_str!("../../docs/transcripts/check.txt")),
+    ("compact", include_str!("../../docs/transcripts/compact.txt")),
+    ("copy", include_str!("../../docs/transcripts/copy.txt")),
     ("doctor", include_str!("../../docs/transcripts/doctor.txt")),
+    ("export", include_str!("../../docs/transcripts/export.txt")),
+    ("import", include_str!("../../docs/transcripts/import.txt")),
     ("list", include_str!("../../docs/transcripts/list.txt")),
+    ("measure", include_str!("../../docs/transcripts/measure.txt")),
+    ("repair", include_str!("../../docs/transcripts/repair.txt")),
+    ("reset", include_str!("../../docs/transcripts/reset.txt")),
+    ("set", include_str!("../../docs/transcripts/set.txt")),
     ("show", include_str!("../../docs/transcripts/show.txt")),
+    ("stats", include_str!("../../docs/transcripts/stats.txt")),
+    ("tidy", include_str!("../../docs/transcripts/tidy.txt")),
     ("top", include_str!("../../docs/transcripts/top.txt")),
+    ("verify", include_str!("../../docs/transcripts/verify.txt")),
 ];
 
 /// Prints manual pages, or writes them to a directory

@@ -38,7 +38,7 @@ fn try_out(example: &str) {
     assert!(matches!(output.status.code(), Some(0 | 1)), "{example}: {said}");
     let notes = said.lines().all(|line| line.starts_with("exirate: note: "));
     assert!(notes, "{example}: {said}");
-    let written = example.contains('>') || example.contains("--dir");
+    let written = ["> ", "--dir ", "--prometheus "].iter().any(|option| example.contains(option));
     assert!(written || example.contains("man -l") || !output.stdout.is_empty(), "{example}");
 }
 

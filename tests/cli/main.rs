@@ -3,15 +3,22 @@
 #![cfg(feature = "cli")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod care;
 mod check;
 #[path = "../common/mod.rs"]
 mod common;
 mod doctor;
+mod dump;
+mod export;
 mod help;
 mod keys;
 mod list;
+mod measure;
 mod prepared;
+mod reset;
+mod set;
 mod show;
+mod stats;
 mod top;
 mod transcripts;
 mod wrong;

@@ -32,6 +32,24 @@ const PAST: [(&str, &str, &str); 10] = [
     ("2026-11-20 11:50:30", "100 / 1h / per_rcpt / strict / alice", "1"),
 ];
 
+/// Directories of a real machine that are in the folder there.
+const PLACES: [&str; 3] = ["/var/log/exim4", "/var/backups", "/var/lib/prometheus/node-exporter"];
+
+/// What `exim_dumpdb` prints there.
+const DUMP: &str = "\
+20-Nov-2026 11:49:12.250000 rate:     17.250 key: 1h/per_rcpt/dora@example.org
+20-Nov-2026 11:50:02.125000 rate:      3.000 epoch: 20-Nov-2026 11:05:40 size: 200 key: 1h/per_rcpt/unique/emil@example.org
+";
+
+/// The main log there.
+const MAIN_LOG: &str = "\
+2026-11-20 11:31:07 1vM1aB-000000001Ab-1aBc <= bob@example.net H=(pc) [192.0.2.9] P=esmtpsa A=plain:bob S=2048 for r1@example.net
+2026-11-20 11:31:08 1vM1aB-000000001Ab-1aBc => r1@example.net R=dnslookup T=remote_smtp H=mx.example.net [192.0.2.80]
+2026-11-20 11:38:40 1vM1aC-000000001Ac-1aBc <= alice@example.org H=(laptop) [192.0.2.7] P=esmtpsa A=plain:alice S=120000 for r2@example.net
+2026-11-20 11:38:52 1vM1aD-000000001Ad-1aBc <= alice@example.org H=(laptop) [192.0.2.7] P=esmtpsa A=plain:alice S=110000 for r3@example.net
+2026-11-20 11:39:30 1vM1aE-000000001Ae-1aBc <= alice@example.org H=(laptop) [192.0.2.7] P=esmtpsa A=plain:alice S=99000000 for r4@example.net
+";
+
 /// The machine; it is gone when this is dropped.
 pub(crate) struct Prepared {
     folder: tempfile::TempDir,
@@ -51,6 +69,12 @@ impl Prepared {
         std::fs::write(bin.join("exim4"), exim).unwrap();
         let executable = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(bin.join("exim4"), executable).unwrap();
+        prepared.install_more();
+        prepared.clock.freeze(PAST[0].0);
+        // A key that is known, so that all is in the same shards each time.
+        let key = r#"echo '{"exirate_export":1,"key":"2b7e151628aed2a6abf7158809cf4f3c"}' "#;
+        let output = prepared.run(&format!("{key} | exirate import -"));
+        assert!(output.status.success(), "{output:?}");
         for (n, (moment, spec, count)) in PAST.into_iter().enumerate() {
             prepared.clock.freeze(moment);
             let check =
@@ -83,6 +107,31 @@ impl Prepared {
         config
     }
 
+    /// Exim's other programs, its log, and files of ours.
+    fn install_more(&self) {
+        let bin = self.path("bin");
+        let dump = format!("#!/bin/sh\ncat <<'END'\n{DUMP}END\n");
+        let grep = "#!/bin/sh\nexec grep -e \"$1\" \"$2\"\n".to_owned();
+        for (name, script) in [("exim_dumpdb", dump), ("exigrep", grep)] {
+            std::fs::write(bin.join(name), script).unwrap();
+            let executable = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(bin.join(name), executable).unwrap();
+        }
+        for place in PLACES {
+            std::fs::create_dir_all(self.place(place)).unwrap();
+        }
+        std::fs::write(self.place("/var/log/exim4").join("mainlog"), MAIN_LOG).unwrap();
+        std::fs::write(self.path("work").join("dump.txt"), DUMP).unwrap();
+        let line = r#"{"key":"1h/per_mail/x","rate":1,"limit":9,"seconds":1795170000,"micros":0,"over_since":0}"#;
+        let export = format!("{{\"exirate_export\":1}}\n{line}\n");
+        std::fs::write(self.path("work").join("exirate.jsonl"), export).unwrap();
+    }
+
+    /// Where a directory of [`PLACES`] is.
+    fn place(&self, place: &str) -> PathBuf {
+        self.path(place.trim_start_matches('/'))
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -100,8 +149,12 @@ impl Prepared {
     /// Runs a line of shell there.
     pub(crate) fn run(&self, line: &str) -> Output {
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.path("bin").display());
+        let mut line = line.replace(USUAL_SPOOL, &self.spool().to_string_lossy());
+        for place in PLACES {
+            line = line.replace(place, &self.place(place).to_string_lossy());
+        }
         Command::new("/bin/sh")
-            .args(["-c", line])
+            .args(["-c", &line])
             .env_clear()
             .env("PATH", path)
             .env("LC_ALL", "C.UTF-8")
@@ -117,10 +170,13 @@ impl Prepared {
     /// directory is the usual one.
     pub(crate) fn show(&self, line: &str) -> String {
         let spool = self.spool().display().to_string();
-        let line = line.replace(USUAL_SPOOL, &spool);
         let output = self.run(&format!("{{ {line}\n}} 2>&1"));
         let text = String::from_utf8(output.stdout).unwrap();
-        text.replace(&spool, USUAL_SPOOL)
+        let mut text = text.replace(&spool, USUAL_SPOOL);
+        for place in PLACES {
+            text = text.replace(&*self.place(place).to_string_lossy(), place);
+        }
+        text
     }
 }
 

@@ -1,0 +1,197 @@
+//! `exirate verify`, `repair`, `tidy`, `compact` and `copy`.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use exirate::rate::{Average, Timestamp};
+use exirate::spool::{Options, Spool};
+use exirate::store::{Change, FilterChange, Store as _};
+
+use crate::{json, list, run, stderr, stdout};
+
+/// A database with `count` keys.
+fn database(count: u32) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
+    for n in 0..count {
+        write(&mut spool, n);
+    }
+    folder
+}
+
+fn write(spool: &mut Spool, n: u32) {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    let at = Timestamp { seconds: now.as_secs().cast_signed(), micros: now.subsec_micros() };
+    let average = Average { at, rate: f64::from(n) + 1.0 };
+    let change = Change { average, limit: 10.0, over_since: 0, filter: FilterChange::Keep };
+    let key = format!("1w/per_mail/key of number {n}");
+    spool.update(key.as_bytes(), None, |_, _| ((), Some(change))).unwrap();
+}
+
+fn shards(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = std::fs::read_dir(folder.join("exirate"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "shard"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn flip(path: &Path, offset: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[offset] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn what_verify_finds_repair_mends() {
+    let folder = database(2_000);
+    let spool = folder.path();
+    let output = run(spool, &["verify"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).starts_with("sound: 2000 records in 2"), "{}", stdout(&output));
+    let output = run(spool, &["repair"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stdout(&output), "nothing to mend: the database is sound\n");
+
+    let files = shards(spool);
+    flip(&files[3], 20); // the header
+    let record = std::fs::read(&files[7]).unwrap();
+    let at = record.windows(6).position(|bytes| bytes == b"number").unwrap();
+    flip(&files[7], at); // one record
+    flip(&spool.join("exirate/database"), 20);
+    std::fs::write(spool.join("exirate/00.new"), "half").unwrap();
+
+    let verify = run(spool, &["verify", "--json"]);
+    assert_eq!(verify.status.code(), Some(1));
+    let problems = json(&verify)["problems"].as_array().unwrap().len();
+    assert!(problems >= 3, "{}", stdout(&verify));
+    let said = stdout(&run(spool, &["verify"]));
+    assert!(said.contains("its header is damaged"), "{said}");
+    assert!(said.contains("exirate/database: it is lost or damaged"), "{said}");
+    let dry = run(spool, &["repair", "--dry-run"]);
+    assert_eq!(dry.status.code(), Some(1));
+    assert!(stdout(&dry).ends_with("nothing was changed; `exirate repair` mends this\n"));
+    assert_eq!(run(spool, &["verify"]).status.code(), Some(1), "a dry run has mended it");
+
+    let output = run(spool, &["repair"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.ends_with("the database is sound now\n"), "{said}");
+    for words in ["done: ", "00.new, which was never finished", "damaged-1"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(run(spool, &["verify"]).status.code(), Some(0));
+    assert_eq!(list(spool).len(), 1_999, "one record was damaged");
+    assert_eq!(json(&run(spool, &["stats", "--json"]))["damaged_files"], 2);
+    let log = std::fs::read_to_string(spool.join("exirate/changes.log")).unwrap();
+    assert!(log.lines().count() >= 3 && log.lines().all(|l| l.contains(" repair ")), "{log}");
+
+    // What was kept goes when it is old enough, and not before.
+    let output = run(spool, &["tidy", "--damaged-older-than", "1d"]);
+    assert!(!stdout(&output).contains("removed"), "{}", stdout(&output));
+    let output = run(spool, &["tidy", "--damaged-older-than", "0s"]);
+    assert_eq!(stdout(&output).matches("removed ").count(), 2, "{}", stdout(&output));
+    assert_eq!(json(&run(spool, &["stats", "--json"]))["damaged_files"], 0);
+}
+
+#[test]
+fn what_may_go_is_forgotten_by_tidy() {
+    let folder = database(200);
+    let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
+    for n in 0..2_000 {
+        let average = Average { at: Timestamp { seconds: 1_000, micros: 0 }, rate: 1.0 };
+        let change = Change { average, limit: 10.0, over_since: 0, filter: FilterChange::Keep };
+        let key = format!("1s/per_mail/old {n}");
+        spool.update(key.as_bytes(), None, |_, _| ((), Some(change))).unwrap();
+    }
+    let answer = json(&run(folder.path(), &["tidy", "--json"]));
+    let forgotten = answer["forgotten"].as_u64().unwrap();
+    assert!(forgotten > 1_500, "{answer}");
+    let left = list(folder.path());
+    assert_eq!(left.len() as u64, 2_200 - forgotten);
+    assert_eq!(left.iter().filter(|row| row["period_text"] == "1w").count(), 200);
+    // The rest was not worth a rebuild.
+    let answer = json(&run(folder.path(), &["compact", "--json"]));
+    assert_eq!(answer["forgotten"].as_u64().unwrap(), 2_000 - forgotten);
+    assert_eq!(list(folder.path()).len(), 200);
+    let output = run(folder.path(), &["tidy", "--damaged-older-than", "soon"]);
+    assert!(stderr(&output).contains("it takes a time such as 30d"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_bound_is_set_and_kept_and_logged() {
+    let folder = database(10);
+    let answer = json(&run(folder.path(), &["compact", "--max-size", "32M", "--json"]));
+    assert_eq!(
+        (&answer["max_bytes"], &answer["max_bytes_before"]),
+        (&(32 << 20).into(), &(1 << 30).into())
+    );
+    assert_eq!(json(&run(folder.path(), &["stats", "--json"]))["max_bytes"], 32 << 20);
+    assert!(stdout(&run(folder.path(), &["compact"])).ends_with("it may take 32 MiB\n"));
+    let output = run(folder.path(), &["compact", "--max-size", "1k"]);
+    assert!(stderr(&output).contains("cannot be lower than 16 MiB"), "{}", stderr(&output));
+    let log = std::fs::read_to_string(folder.path().join("exirate/changes.log")).unwrap();
+    assert_eq!(log.lines().count(), 2, "{log}");
+    assert!(log.contains("compact max_bytes=33554432 (was max_bytes=1073741824)"), "{log}");
+    let output = run(folder.path(), &["compact", "--max-size", "much"]);
+    assert!(stderr(&output).contains("such as 512M or 2G"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_copy_made_under_load_is_sound() {
+    let folder = database(3_000);
+    let copies = tempfile::tempdir().unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (path, done) = (folder.path(), &done);
+            scope.spawn(move || {
+                let mut spool = Spool::open(path, Options::default()).unwrap();
+                let mut n = thread;
+                while !done.load(Ordering::Relaxed) {
+                    // Known keys, and new ones, so that shards grow meanwhile.
+                    write(&mut spool, n % 50_000);
+                    n += 7;
+                }
+            });
+        }
+        for n in 0..5 {
+            let to = copies.path().join(n.to_string());
+            let output = run(folder.path(), &["copy", to.to_str().unwrap(), "--json"]);
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let answer = json(&output);
+            assert!(answer["records"].as_u64().unwrap() >= 3_000, "{answer}");
+            assert_eq!(run(&to, &["verify"]).status.code(), Some(0));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let to = copies.path().join("0");
+    let again = run(folder.path(), &["copy", to.to_str().unwrap()]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(stderr(&again).contains("is there already, and not empty"), "{}", stderr(&again));
+    let nowhere = run(folder.path(), &["copy", "/nonexistent/a/b"]);
+    assert!(stderr(&nowhere).contains("cannot make /nonexistent/a/b"), "{}", stderr(&nowhere));
+    // The copy is a database of its own.
+    assert_eq!(run(&to, &["check", "9 / 1w / strict / mine"]).status.code(), Some(0));
+}
+
+#[test]
+fn without_a_database_nothing_is_made() {
+    let empty = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["repair"][..],
+        &["tidy"],
+        &["compact"],
+        &["export"],
+        &["copy", "/nonexistent"],
+        &["set", "x", "--rate", "1"],
+    ] {
+        let output = run(empty.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains("no rate database"), "{}", stderr(&output));
+    }
+    assert_eq!(run(empty.path(), &["verify"]).status.code(), Some(0));
+    assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
+}

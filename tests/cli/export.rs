@@ -1,0 +1,191 @@
+//! `exirate export` and `exirate import`.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use exirate::rate::{Average, Timestamp};
+use exirate::spool::{Entry, FilterEntry, Options, Spool};
+use quickcheck::QuickCheck;
+
+use crate::{json, list, run, stderr, stdout};
+
+fn export(spool: &Path) -> Vec<u8> {
+    let output = run(spool, &["export"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    output.stdout
+}
+
+/// A key, the bits of its rate and limit, the time, and a filter.
+type Random = (Vec<u8>, u64, u64, (i32, u32, u32), Option<(i64, Vec<u8>)>);
+
+fn entry((key, rate, limit, (seconds, micros, over_since), filter): Random) -> Entry {
+    let at = Timestamp { seconds: seconds.into(), micros: micros % 1_000_000 };
+    let filter = filter.filter(|(_, bits)| !bits.is_empty());
+    Entry {
+        key,
+        average: Average { at, rate: f64::from_bits(rate) },
+        limit: f64::from_bits(limit),
+        over_since,
+        filter: filter.map(|(epoch, bits)| FilterEntry { epoch, bits }),
+    }
+}
+
+#[test]
+fn what_is_exported_comes_back_byte_for_byte() {
+    fn property(entries: Vec<Random>) -> bool {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut spool = Spool::open(from.path(), Options::default()).unwrap();
+        for entry in entries.into_iter().map(entry) {
+            spool.restore(&entry).unwrap();
+        }
+        let first = export(from.path());
+        let file = from.path().join("export");
+        std::fs::write(&file, &first).unwrap();
+        let output = run(to.path(), &["import", file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        // As records as well, and not only as they are printed.
+        let mut copy = Spool::open_existing(to.path(), Options::default()).unwrap();
+        let mut same = copy.key() == spool.key();
+        spool
+            .for_each(|entry| {
+                let other = copy.get(&entry.key).unwrap().unwrap();
+                same &= format!("{entry:?}") == format!("{other:?}");
+            })
+            .unwrap();
+        same && export(to.path()) == first
+    }
+    QuickCheck::new().tests(25).quickcheck(property as fn(Vec<Random>) -> bool);
+}
+
+fn prepared() -> tempfile::TempDir {
+    let spool = tempfile::tempdir().unwrap();
+    for to in ["a@x.test", "b@x.test"] {
+        run(spool.path(), &["check", "9 / 1w / per_addr / strict / carol", "--recipient", to]);
+    }
+    run(spool.path(), &["check", "9 / 1w / strict / dave"]);
+    spool
+}
+
+#[test]
+fn events_that_were_seen_stay_seen_only_with_the_same_key() {
+    let from = prepared();
+    let file = from.path().join("export.jsonl");
+    let path = file.to_str().unwrap();
+    let output = run(from.path(), &["export", "--output", path]);
+    assert!(stdout(&output).starts_with("wrote 2 records to "), "{}", stdout(&output));
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let check = ["check", "9 / 1w / per_addr / strict / carol", "--recipient", "a@x.test"];
+    let count = |spool: &Path| {
+        let check = [&check[..], &["--dry-run", "--json"]].concat();
+        json(&run(spool, &check))["count"].as_f64().unwrap()
+    };
+
+    let to = tempfile::tempdir().unwrap();
+    assert_eq!(json(&run(to.path(), &["import", path, "--json"]))["filters_left_out"], 0);
+    assert_eq!(count(to.path()), 0.0);
+
+    let other = tempfile::tempdir().unwrap();
+    run(other.path(), &["check", "9 / 1h / x"]);
+    let output = run(other.path(), &["import", path]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = stdout(&output);
+    assert!(
+        said.starts_with("imported 2 records\n1 filter(s) of unique events left out"),
+        "{said}"
+    );
+    assert_eq!(count(other.path()), 1.0);
+    assert_eq!(list(other.path()).len(), 3);
+
+    // Without the secret, neither a key nor bits.
+    let output = run(from.path(), &["export", "--no-filters", "carol"]);
+    let text = stdout(&output);
+    assert!(text.starts_with("{\"exirate_export\":1}\n{\"key\":\"1w/per_rcpt/unique/carol\""));
+    assert_eq!((text.lines().count(), text.contains("filter")), (2, false));
+}
+
+#[test]
+fn what_is_newer_stays() {
+    let spool = prepared();
+    let file = spool.path().join("export.jsonl");
+    let path = file.to_str().unwrap();
+    run(spool.path(), &["export", "--output", path]);
+    run(spool.path(), &["check", "9 / 1w / strict / dave"]);
+    let before = export(spool.path());
+    for _ in 0..2 {
+        let counts = json(&run(spool.path(), &["import", path, "--json"]));
+        assert_eq!((&counts["added"], &counts["kept"]), (&0.into(), &2.into()));
+    }
+    assert_eq!(export(spool.path()), before);
+    run(spool.path(), &["reset", "carol"]);
+    let counts = json(&run(spool.path(), &["import", path, "--json"]));
+    assert_eq!((&counts["added"], &counts["kept"]), (&1.into(), &1.into()));
+    run(spool.path(), &["set", "dave", "--rate", "5", "--at", "@1700000000"]);
+    let counts = json(&run(spool.path(), &["import", path, "--json"]));
+    assert_eq!((&counts["replaced"], &counts["kept"]), (&1.into(), &1.into()));
+}
+
+#[test]
+fn wrong_lines_are_told_and_all_others_imported() {
+    let spool = tempfile::tempdir().unwrap();
+    let file = spool.path().join("export.jsonl");
+    let path = file.to_str().unwrap();
+    let good = |key: &str| {
+        format!(
+            r#"{{"key":"{key}","rate":1,"limit":"inf","seconds":1795170000,"micros":0,"over_since":0}}"#
+        )
+    };
+    let long = "x".repeat(70_000);
+    let lines = [
+        r#"{"exirate_export":1}"#.to_owned(),
+        good("1h/per_mail/a"),
+        "nonsense".to_owned(),
+        String::new(),
+        good("1h/per_mail/b").replace("\"micros\":0", "\"micros\":9999999"),
+        good(&long),
+        good("1h/per_mail/c"),
+    ];
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let output = run(spool.path(), &["import", path]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    for words in [
+        "export.jsonl, line 3: expected",
+        "line 5: micros is 9999999",
+        "line 6: key is too long: 70000 bytes",
+        "3 of 7 lines were wrong and have been left out; all others are imported",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(stdout(&output), "imported 2 records\n");
+    assert_eq!(list(spool.path()).len(), 2);
+
+    // Many are told once, and a line without an end takes no memory without one.
+    let mut text = format!("{}\n{}", lines[0], "x\n".repeat(50)).into_bytes();
+    text.extend(vec![b'y'; 6 << 20]);
+    std::fs::write(&file, text).unwrap();
+    let said = stderr(&run(spool.path(), &["import", path]));
+    assert_eq!(said.matches(", line ").count(), 20);
+    assert!(said.contains("and 31 more lines are wrong"), "{said}");
+}
+
+#[test]
+fn a_file_of_another_kind_is_refused() {
+    let spool = tempfile::tempdir().unwrap();
+    let file = spool.path().join("file");
+    let path = file.to_str().unwrap();
+    for (text, words) in [
+        ("", "is empty: it takes what `exirate export`"),
+        ("\n\n", "is empty"),
+        ("[]\n", "line 1: it is no line of exim_dumpdb"),
+        ("{\"exirate_export\":2}\n", "written by a later exirate: its form is version 2"),
+        ("{\"exirate_export\":1,\"key\":\"12\"}\n", "32 hexadecimal digits"),
+        ("** Failed to open database lock file x\n", "exim_dumpdb says: Failed to open"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let output = run(spool.path(), &["import", path]);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(stderr(&output).contains(words), "{text}: {}", stderr(&output));
+        assert!(!spool.path().join("exirate").exists(), "{text}: it made a database");
+    }
+}

@@ -1,0 +1,115 @@
+//! `exirate measure`.
+
+use std::process::{Command, Output};
+
+use crate::{exirate, stderr, stdout};
+
+fn measure(arguments: &[&str], log: &str) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mainlog");
+    std::fs::write(&path, log).unwrap();
+    exirate().arg("measure").args(arguments).arg(&path).output().unwrap()
+}
+
+fn rows(output: &Output) -> Vec<(String, f64, u64)> {
+    assert_eq!(stderr(output), "");
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = |row: &serde_json::Value| {
+        let key = row["key"].as_str().unwrap().to_owned();
+        (key, row["peak"].as_f64().unwrap(), row["events"].as_u64().unwrap())
+    };
+    rows.as_array().unwrap().iter().map(row).collect()
+}
+
+/// A log in which alice sends `count` messages, a minute apart, and bob one.
+fn log(count: u32) -> String {
+    let mut lines = String::new();
+    for n in 0..count {
+        lines += &format!(
+            "2026-11-20 10:{:02}:00 1vM1aC-000000001Ac-1aBc <= alice@x.test H=h [192.0.2.7] \
+             A=plain:alice S=1000 for r@y.test q@y.test\n",
+            n % 60
+        );
+    }
+    lines + "2026-11-20 10:00:30 1vM1aD-000000001Ac-1aBc <= bob@x.test U=bob S=7 for r@y.test\n\n"
+}
+
+#[test]
+fn the_peak_is_that_of_the_checks_formula() {
+    let found = rows(&measure(&["1h", "--json"], &log(30)));
+    assert_eq!(found[0].0, "alice@x.test");
+    assert_eq!((found[1].0.as_str(), found[1].1, found[1].2), ("bob@x.test", 1.0, 1));
+    // What the formula gives, step by step.
+    let mut rate = 1.0_f64;
+    for _ in 1..30 {
+        let x = 60.0 / 3600.0;
+        let a = f64::exp(-x);
+        rate = (1.0 - a) / x + a * rate;
+    }
+    assert!((found[0].1 - rate).abs() < 1e-9, "{} and not {rate}", found[0].1);
+    assert_eq!(found[0].2, 30);
+
+    // Lines in any order are the same.
+    let mut shuffled: Vec<String> = log(30).lines().map(str::to_owned).collect();
+    shuffled.reverse();
+    assert_eq!(rows(&measure(&["1h", "--json"], &shuffled.join("\n"))), found);
+}
+
+#[test]
+fn what_counts_can_be_chosen() {
+    let names = |arguments: &[&str]| {
+        let output = measure(arguments, &log(3));
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    assert!(names(&["1h", "--by", "host"]).ends_with("192.0.2.7\n"));
+    assert!(names(&["1h", "--by", "user"]).ends_with(" bob\n"));
+    let found = rows(&measure(&["1h", "--by", "all", "--count", "bytes", "--json"], &log(1)));
+    // The second event is small, and the first has decayed by then.
+    assert_eq!(found[0], (String::new(), 1000.0, 2));
+    let found = rows(&measure(&["1h", "--count", "recipients", "--json"], &log(1)));
+    assert_eq!(found[0], ("alice@x.test".to_owned(), 2.0, 1));
+    let found = rows(&measure(&["1h", "--match", r"<= (\S+).* S=(\d+)", "--json"], &log(1)));
+    assert_eq!(found[0], ("alice@x.test".to_owned(), 1000.0, 1));
+    let human = names(&["1h", "--limit", "2", "--top", "1"]);
+    let row: Vec<&str> = human.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row, ["2.9", "3", "1", "2026-11-20", "10:02:00", "alice@x.test"]);
+}
+
+#[test]
+fn what_is_of_no_use_is_told() {
+    let output = measure(&["1h"], "no log\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no line was of use"), "{}", stderr(&output));
+    let output = measure(&["1h", "--by", "auth"], &log(1));
+    assert!(stderr(&output).contains("1 message(s) do not tell their authenticated user"));
+    for (arguments, words) in [
+        (&["soon"][..], "it takes a period"),
+        (&["1h", "--match", "("], "unclosed group"),
+        (&["1h", "--match", "(a)(b)(c)"], "it has 3 groups"),
+    ] {
+        let output = measure(arguments, "");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+    let output = exirate().args(["measure", "1h", "/nonexistent"]).output().unwrap();
+    assert!(stderr(&output).contains("cannot read /nonexistent"), "{}", stderr(&output));
+}
+
+#[test]
+fn it_finds_what_exims_own_script_would_find_in_a_real_log() {
+    let exim = crate::common::Setup::new().build();
+    for n in 0..3 {
+        let message = format!("From: a@x.test\nTo: b@y.test\n\n{n}\n");
+        let ran = exim.run(&["-f", "a@x.test", "-odq", "b@y.test"], message.as_bytes());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    }
+    exim.wait_for_log("<= a@x.test", 3);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+    command.args(["measure", "1w", "--json"]);
+    let ran = crate::common::exim::run(command, exim.log("main").as_bytes());
+    let rows: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&rows[0]["key"], &rows[0]["events"]), (&"a@x.test".into(), &3.into()));
+    let peak = rows[0]["peak"].as_f64().unwrap();
+    assert!((2.9..3.1).contains(&peak), "{peak}");
+}

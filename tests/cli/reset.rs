@@ -1,0 +1,153 @@
+//! `exirate reset`.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::{exirate, json, list, run, stderr, stdout};
+
+fn count(spool: &std::path::Path, key: &str, count: &str) {
+    let output = run(spool, &["check", "10 / 1w / strict", "--key", key, "--count", count]);
+    assert_eq!(stderr(&output), "");
+}
+
+fn keys(spool: &std::path::Path) -> Vec<String> {
+    let mut keys: Vec<String> =
+        list(spool).iter().map(|row| row["key"].as_str().unwrap().to_owned()).collect();
+    keys.sort();
+    keys
+}
+
+#[test]
+fn who_is_reset_may_send_again() {
+    let spool = tempfile::tempdir().unwrap();
+    for key in ["alice", "bob"] {
+        count(spool.path(), key, "30");
+    }
+    let check = ["check", "10 / 1w / strict / alice", "--dry-run"];
+    assert_eq!(run(spool.path(), &check).status.code(), Some(1));
+    let dry = run(spool.path(), &["reset", "alice", "--dry-run"]);
+    assert!(
+        stdout(&dry)
+            .starts_with("would forget alice (per_mail, 1w): over the limit, rate 30.0, limit 10")
+    );
+    assert_eq!(run(spool.path(), &check).status.code(), Some(1), "a dry run has reset it");
+    let output = run(spool.path(), &["reset", "alice"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&output),
+        "forgot alice (per_mail, 1w): over the limit, rate 30.0, limit 10\n"
+    );
+    assert_eq!(run(spool.path(), &check).status.code(), Some(0));
+    assert_eq!(keys(spool.path()), ["bob"]);
+    let log = std::fs::read_to_string(spool.path().join("exirate/changes.log")).unwrap();
+    let line = log.strip_suffix('\n').unwrap();
+    assert!(line.contains("Z uid=") && line.contains(" reset rate=30 limit=10 "), "{line}");
+    assert!(line.ends_with(" key=1w/per_mail/alice") && !line.contains('\n'), "{line}");
+}
+
+#[test]
+fn what_is_not_there_is_told_and_the_rest_is_reset() {
+    let spool = tempfile::tempdir().unwrap();
+    count(spool.path(), "alice", "1");
+    let output = run(spool.path(), &["reset", "nobody", "alice"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("no key nobody"), "{}", stderr(&output));
+    assert!(keys(spool.path()).is_empty());
+    let empty = tempfile::tempdir().unwrap();
+    let output = run(empty.path(), &["reset", "alice"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("no rate database"), "{}", stderr(&output));
+    assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0, "it made a database");
+    assert_eq!(run(spool.path(), &["reset"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_glob_is_asked_about() {
+    let spool = tempfile::tempdir().unwrap();
+    for key in ["a@x.test", "b@x.test", "c@y.test"] {
+        count(spool.path(), key, if key == "b@x.test" { "30" } else { "1" });
+    }
+    let output = run(spool.path(), &["reset", "*@x.test"]);
+    assert_eq!(output.status.code(), Some(2));
+    let words = "this would forget 2 record(s), and there is no terminal to ask at: say --yes";
+    assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    assert_eq!(keys(spool.path()).len(), 3);
+
+    // At a terminal, it asks.
+    let line = format!(
+        "'{}' reset '*@x.test' --spool '{}'",
+        env!("CARGO_BIN_EXE_exirate"),
+        spool.path().display()
+    );
+    for (answer, code, left) in [("n", 1, 3), ("", 1, 3)] {
+        let output = at_a_terminal(&line, answer);
+        assert_eq!(output.status.code(), Some(code), "{}", stdout(&output));
+        let said = stdout(&output);
+        assert!(said.contains("1w/per_mail/a@x.test") && said.contains("[y/N]"), "{said}");
+        assert!(said.contains("nothing was forgotten"), "{said}");
+        assert_eq!(keys(spool.path()).len(), left);
+    }
+    let output = at_a_terminal(&line, "y");
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert_eq!(keys(spool.path()), ["c@y.test"]);
+
+    count(spool.path(), "b@x.test", "30");
+    let output = run(spool.path(), &["reset", "--over", "--yes"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(keys(spool.path()), ["c@y.test"]);
+    assert_eq!(run(spool.path(), &["reset", "--over", "--yes"]).status.code(), Some(1));
+    assert_eq!(run(spool.path(), &["reset", "C@Y.test"]).status.code(), Some(2), "another case");
+    assert_eq!(run(spool.path(), &["reset", "C@Y.test", "--yes"]).status.code(), Some(0));
+}
+
+/// Runs a line of shell at a terminal at which `answer` is typed.
+fn at_a_terminal(line: &str, answer: &str) -> std::process::Output {
+    let mut command = Command::new("script");
+    command.args(["-qec", line, "/dev/null"]);
+    let ran = crate::common::exim::run(command, format!("{answer}\n").as_bytes());
+    std::process::Output {
+        status: std::os::unix::process::ExitStatusExt::from_raw(ran.code << 8),
+        stdout: ran.stdout.into(),
+        stderr: ran.stderr.into(),
+    }
+}
+
+#[test]
+fn no_event_is_lost_or_counted_twice_while_others_check() {
+    const PROCESSES: usize = 3;
+    const CHECKS: usize = 40;
+    let spool = tempfile::tempdir().unwrap();
+    count(spool.path(), "alice", "1");
+    let checking = AtomicUsize::new(PROCESSES);
+    let mut forgotten = 0.0;
+    let mut resets = 0;
+    std::thread::scope(|scope| {
+        for _ in 0..PROCESSES {
+            scope.spawn(|| {
+                for _ in 0..CHECKS {
+                    count(spool.path(), "alice", "1");
+                }
+                checking.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        while checking.load(Ordering::SeqCst) > 0 {
+            let output =
+                exirate().args(["reset", "alice", "--json", "--spool"]).arg(spool.path()).output();
+            let output = output.unwrap();
+            // Right after another reset there may be nothing to forget.
+            if output.status.code() == Some(0) {
+                let rows = json(&output)["reset"].as_array().unwrap().clone();
+                for row in rows {
+                    forgotten += row["last_rate"].as_f64().unwrap();
+                    resets += 1;
+                }
+            }
+        }
+    });
+    let left: f64 = list(spool.path()).iter().map(|row| row["last_rate"].as_f64().unwrap()).sum();
+    let all = (1 + PROCESSES * CHECKS) as f64;
+    // A rate of a week decays a little over the seconds that this takes.
+    assert!((forgotten + left - all).abs() < 0.5, "{forgotten} + {left} of {all}");
+    assert!(resets > 1, "only {resets} resets hit anything");
+    assert_eq!(run(spool.path(), &["verify"]).status.code(), Some(0));
+}

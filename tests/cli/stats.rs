@@ -1,0 +1,119 @@
+//! `exirate stats`.
+
+use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use crate::{json, run, stderr, stdout};
+
+fn fill(spool: &Path) {
+    for (spec, key, count) in [
+        ("10 / 1w / strict", "a", "30"),
+        ("10 / 1w / strict", "b", "3"),
+        ("100 / 1d / per_addr / strict", "c", "1"),
+    ] {
+        let check = ["check", spec, "--key", key, "--count", count, "--recipient", "x@y.test"];
+        assert_eq!(stderr(&run(spool, &check)), "");
+    }
+}
+
+#[test]
+fn keys_are_counted_by_their_kinds() {
+    let spool = tempfile::tempdir().unwrap();
+    fill(spool.path());
+    let stats = json(&run(spool.path(), &["stats", "--json"]));
+    assert_eq!((&stats["keys"], &stats["over"]), (&3.into(), &1.into()));
+    assert_eq!(stats["max_bytes"], 1 << 30);
+    let disk = stats["disk_bytes"].as_u64().unwrap();
+    assert!(disk > 0 && stats["fill"].as_f64().unwrap() == disk as f64 / f64::from(1 << 30));
+    let kinds = stats["kinds"].as_array().unwrap();
+    assert_eq!(kinds.len(), 2);
+    assert_eq!((&kinds[0]["period"], &kinds[0]["mode"]), (&"1d".into(), &"per_addr".into()));
+    assert_eq!((&kinds[1]["keys"], &kinds[1]["over"]), (&2.into(), &1.into()));
+    let bytes: u64 = kinds.iter().map(|kind| kind["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(
+        stats["heap_bytes"].as_u64().unwrap() - stats["dead_bytes"].as_u64().unwrap(),
+        bytes
+    );
+    let human = stdout(&run(spool.path(), &["stats"]));
+    assert!(human.starts_with("keys        3, 1 over the limit now\n"), "{human}");
+    assert!(human.contains("1w      per_mail"), "{human}");
+
+    let empty = tempfile::tempdir().unwrap();
+    let output = run(empty.path(), &["stats"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).starts_with("keys        0"));
+}
+
+/// What Prometheus's text format asks for, in the words of its documentation.
+fn check_exposition(text: &str) -> HashMap<String, f64> {
+    let name_is_right = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == ':')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':')
+    };
+    assert!(text.ends_with('\n'), "the last line must end with a line feed");
+    let mut samples = HashMap::new();
+    let (mut helped, mut types) = (Vec::new(), HashMap::new());
+    let mut current = "";
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, words) = help.split_once(' ').unwrap();
+            assert!(name_is_right(name) && !words.is_empty(), "{line}");
+            assert!(!helped.contains(&name), "a second HELP: {line}");
+            helped.push(name);
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert_eq!(helped.last(), Some(&name), "HELP must come before: {line}");
+            assert!(types.insert(name, kind).is_none(), "a second TYPE: {line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            assert!(["counter", "gauge"].contains(&kind), "{line}");
+            current = name;
+        } else {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let name = series.split('{').next().unwrap();
+            assert_eq!(name, current, "a sample must follow its TYPE: {line}");
+            if let Some(labels) = series.strip_prefix(name).filter(|labels| !labels.is_empty()) {
+                let labels = labels.strip_prefix('{').unwrap().strip_suffix('}').unwrap();
+                for label in labels.split("\",") {
+                    let (label, value) = label.split_once("=\"").unwrap();
+                    assert!(name_is_right(label) && !label.contains(':'), "{line}");
+                    let value = value.strip_suffix('"').unwrap_or(value);
+                    let plain = value.replace(r"\\", "").replace("\\\"", "").replace(r"\n", "");
+                    assert!(!plain.contains(['"', '\\']), "{line}");
+                }
+            }
+            let value = value.parse().unwrap();
+            assert!(samples.insert(series.to_owned(), value).is_none(), "twice: {line}");
+        }
+    }
+    assert_eq!(helped.len(), types.len());
+    samples
+}
+
+#[test]
+fn prometheus_gets_what_its_format_asks_for() {
+    let spool = tempfile::tempdir().unwrap();
+    fill(spool.path());
+    let odd = r#"{"key":"1\"\\\n/per/x","rate":1,"limit":1,"seconds":5,"micros":0,"over_since":0}"#;
+    let file = spool.path().join("odd.jsonl");
+    std::fs::write(&file, format!("{{\"exirate_export\":1}}\n{odd}\n")).unwrap();
+    run(spool.path(), &["import", file.to_str().unwrap()]);
+
+    let samples = check_exposition(&stdout(&run(spool.path(), &["stats", "--prometheus"])));
+    assert!(samples.len() > 15, "{samples:?}");
+    let keys = r#"exirate_keys{period="1w",mode="per_mail"}"#;
+    assert_eq!(samples[keys], 2.0);
+    assert_eq!(samples[r#"exirate_keys_over_limit{period="1w",mode="per_mail"}"#], 1.0);
+    assert_eq!(samples["exirate_evicted_total"], 0.0);
+
+    let file = spool.path().join("exirate.prom");
+    std::fs::write(&file, "old").unwrap();
+    let output = run(spool.path(), &["stats", "--prometheus", file.to_str().unwrap()]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), ""));
+    assert_eq!(check_exposition(&std::fs::read_to_string(&file).unwrap())[keys], 2.0);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o444, 0o444);
+    assert!(!spool.path().join("exirate.prom.tmp").exists());
+    let output = run(spool.path(), &["stats", "--prometheus", "/nonexistent/x.prom"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("cannot write /nonexistent/x.prom"), "{}", stderr(&output));
+}
