@@ -9,7 +9,7 @@ use super::database;
 use super::record::Record;
 use super::text;
 use crate::rate::Timestamp;
-use crate::spool::{MAX_BYTES_DEFAULT, Spool, Stats};
+use crate::spool::{MAX_BYTES_DEFAULT, Spool};
 
 /// Kinds of keys that are told apart. A database has as many as Exim's
 /// configuration has lines; only one that was written to by others has more.
@@ -78,7 +78,7 @@ impl Figures {
         })?;
         let damaged_now = spool.damaged() - damaged_before;
         // It has been told which shards cannot be read.
-        let stats = if unread == 0 { spool.stats()? } else { Stats::default() };
+        let stats = spool.stats_of_readable()?;
         let aside = spool.kept_damaged()?;
         let kinds = kinds.into_iter().map(|((period, mode), kind)| Kind { period, mode, ..kind });
         Ok(Self {

@@ -1,7 +1,6 @@
 //! `exirate import`: what `exirate export` or Exim's own exim_dumpdb wrote.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write as _};
+use std::io::{self, BufRead, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -12,7 +11,7 @@ use super::changes_log::ChangesLog;
 use super::database::{Common, now, tell_incidents};
 use super::portable::{self, Header};
 use super::screen::{Screen, complain};
-use super::{Failure, Outcome, exim_dump, spool_dir, text};
+use super::{Failure, Outcome, exim_dump, input, spool_dir, text};
 use crate::rate::Timestamp;
 use crate::spool::{Entry, Options, Restored, Spool, SpoolError};
 
@@ -282,14 +281,7 @@ struct Lines {
 
 impl Lines {
     fn open(path: &Path) -> Result<Self, Failure> {
-        let (input, name): (Box<dyn BufRead>, _) = if path.as_os_str() == "-" {
-            (Box::new(io::stdin().lock()), "standard input".to_owned())
-        } else {
-            let file = File::open(path).map_err(|error| {
-                Failure::new(format!("cannot read {}: {error}", path.display()))
-            })?;
-            (Box::new(BufReader::new(file)), path.display().to_string())
-        };
+        let (input, name) = input::open(path)?;
         Ok(Self { input, name, number: 0, line: Vec::new(), too_long: false, done: false })
     }
 
@@ -311,11 +303,9 @@ impl Lines {
         self.line.clear();
         (self.too_long, self.done) = (false, true);
         loop {
-            let failed =
-                |error: io::Error| Failure::new(format!("cannot read {}: {error}", self.name));
             let buffer = match self.input.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => result.map_err(failed)?,
+                result => result.map_err(|error| input::failed(&self.name, &error))?,
             };
             if buffer.is_empty() {
                 break;

@@ -1,9 +1,8 @@
 //! `exirate measure`: the rates that keys would have had, from a log.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use regex::Regex;
@@ -12,7 +11,7 @@ use serde::Serialize;
 use super::main_log::{self, By, What};
 use super::screen::{Screen, note};
 use super::table::{Column, Layout};
-use super::{Failure, Outcome, text};
+use super::{Failure, Outcome, input, text};
 use crate::rate::{Average, Timestamp};
 use crate::spec::Filed;
 
@@ -143,14 +142,9 @@ impl Measure {
         }
     }
 
-    fn read(&self, path: &PathBuf, log: &mut Log) -> Result<(), Failure> {
-        let failed =
-            |error: io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
-        let mut input: Box<dyn BufRead> = if path.as_os_str() == "-" {
-            Box::new(io::stdin().lock())
-        } else {
-            Box::new(BufReader::new(File::open(path).map_err(failed)?))
-        };
+    fn read(&self, path: &Path, log: &mut Log) -> Result<(), Failure> {
+        let (mut input, name) = input::open(path)?;
+        let failed = |error| input::failed(&name, &error);
         let mut line = Vec::new();
         while input.read_until(b'\n', &mut line).map_err(failed)? > 0 {
             self.see(&String::from_utf8_lossy(&line), log);

@@ -22,6 +22,7 @@ mod export;
 mod failure;
 mod figures;
 mod import;
+mod input;
 mod keys;
 mod list;
 mod main_log;

@@ -42,11 +42,29 @@ impl Spool {
     /// # Errors
     /// A shard could not be read.
     pub fn stats(&mut self) -> Result<Stats, SpoolError> {
+        self.sum_up(Err)
+    }
+
+    /// As [`Spool::stats`], of the shards that can be read.
+    ///
+    /// # Errors
+    /// The database's directory cannot be used.
+    pub fn stats_of_readable(&mut self) -> Result<Stats, SpoolError> {
+        self.after_fork()?;
+        self.sum_up(|_| Ok(()))
+    }
+
+    /// Adds up all shards; `failed` says what becomes of an error.
+    fn sum_up(
+        &mut self,
+        failed: impl Fn(SpoolError) -> Result<(), SpoolError>,
+    ) -> Result<Stats, SpoolError> {
         let mut stats = Stats { max_bytes: self.database.max_bytes, ..Stats::default() };
         for number in 0..=u8::MAX {
-            let shard = self.read_shard(number, |body| body.map(Stats::of))?;
-            if let Some(shard) = shard {
-                stats.add(&Stats { disk: self.disk(number), ..shard });
+            match self.read_shard(number, |body| body.map(Stats::of)) {
+                Ok(Some(shard)) => stats.add(&Stats { disk: self.disk(number), ..shard }),
+                Ok(None) => {}
+                Err(error) => failed(error)?,
             }
         }
         Ok(stats)

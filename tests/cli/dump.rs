@@ -1,6 +1,7 @@
 //! `exirate import` of what the real exim_dumpdb prints after real checks of
 //! Exim's own.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -64,6 +65,14 @@ fn after_the_import_the_next_answer_is_the_one_that_exim_gives() {
         said.starts_with("imported 3 records\n1 filter(s) of unique events left out"),
         "{said}"
     );
+    // Root has made all this, for Exim to use.
+    let owner = std::fs::metadata(exim.spool()).unwrap();
+    for file in std::fs::read_dir(exim.spool().join("exirate")).unwrap() {
+        let file = file.unwrap();
+        let found = file.metadata().unwrap();
+        assert_eq!((found.uid(), found.gid()), (owner.uid(), owner.gid()), "{file:?}");
+        assert_eq!(found.mode() & 0o7777, 0o640, "{file:?}");
+    }
     let rows = list(&exim.spool());
     assert!(rows.iter().all(|row| row["limit"].is_null()), "a dump has no limits: {rows:?}");
 

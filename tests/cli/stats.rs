@@ -45,6 +45,27 @@ fn keys_are_counted_by_their_kinds() {
     assert!(stdout(&output).starts_with("keys        0"));
 }
 
+#[test]
+fn what_can_be_read_is_counted_all_the_same() {
+    let spool = tempfile::tempdir().unwrap();
+    fill(spool.path());
+    let shards = std::fs::read_dir(spool.path().join("exirate")).unwrap();
+    let mut shards = shards.map(|entry| entry.unwrap().path());
+    let shard = shards.find(|path| path.extension().is_some_and(|e| e == "shard")).unwrap();
+    let mut bytes = std::fs::read(&shard).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(shard, bytes).unwrap();
+    let output = run(spool.path(), &["stats", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let stats: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(stats["shards_unreadable"], 1);
+    assert!(stats["keys"] == 2 || stats["keys"] == 1, "{stats}");
+    assert!(stats["disk_bytes"].as_u64().unwrap() > 0, "{stats}");
+    assert!(stderr(&output).contains("its header is damaged"), "{}", stderr(&output));
+    let output = run(spool.path(), &["stats", "--prometheus"]);
+    assert!(stdout(&output).contains("\nexirate_unreadable_shards 1\n"), "{}", stdout(&output));
+}
+
 /// What Prometheus's text format asks for, in the words of its documentation.
 fn check_exposition(text: &str) -> HashMap<String, f64> {
     let name_is_right = |name: &str| {
