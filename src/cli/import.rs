@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::changes_log::ChangesLog;
 use super::database::{Common, now, tell_incidents};
 use super::portable::{self, Header};
-use super::screen::{Screen, complain};
+use super::screen::{Screen, Tally, complain};
 use super::{Failure, Outcome, exim_dump, input, spool_dir, text};
 use crate::rate::Timestamp;
 use crate::spool::{Entry, Options, Restored, Spool, SpoolError};
@@ -158,7 +158,9 @@ fn import(
     now: Timestamp,
 ) -> Result<Counts, Failure> {
     let mut counts = Counts::default();
+    let mut tally = Tally::of("lines read");
     while !lines.done {
+        tally.add();
         if !lines.line.trim_ascii().is_empty() {
             match entry(form, lines, now) {
                 Ok((entry, lost)) => match spool.restore(&entry) {
@@ -180,6 +182,7 @@ fn import(
         }
         lines.next()?;
     }
+    drop(tally);
     if counts.wrong_lines > TOLD {
         complain(format_args!("and {} more lines are wrong", counts.wrong_lines - TOLD));
     }

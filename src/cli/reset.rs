@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 
 use clap::Args;
 use serde::Serialize;
@@ -14,6 +15,10 @@ use super::record::{Facts, Record};
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, text};
 use crate::spool::Spool;
+
+/// So many records are logged one by one; of more, only the arguments are, for
+/// they would push everything else out of the log.
+const LOGGED: usize = 100;
 
 /// Forgets keys: who was blocked is free again
 #[derive(Debug, Args)]
@@ -62,7 +67,8 @@ seen: its rate and the unique events it has had are gone, its limit comes from
 Exim's configuration as ever. Exim may run meanwhile: a check comes either before
 or after. Where more may be meant than was written, by a glob or in another case
 of letters, it asks first; without a terminal it needs --yes. What is forgotten is
-logged to changes.log beside the database, and to syslog (facility mail).
+logged to changes.log beside the database, and to syslog (facility mail): a line for
+each record, or one for all of more than 100.
 
 Exit status: 0 forgotten; 1 a KEY is not remembered, or nothing was forgotten; 2 an
 error.
@@ -101,7 +107,7 @@ impl Reset {
             let entry = if self.dry_run { spool.get(key)? } else { spool.forget(key)? };
             // It may have gone meanwhile.
             let Some(record) = entry.map(Record::from) else { continue };
-            if !self.dry_run {
+            if !self.dry_run && keys.len() <= LOGGED {
                 log.add(
                     &mut spool,
                     format_args!(
@@ -118,6 +124,10 @@ impl Reset {
                 self.tell(screen, &record)?;
             }
         }
+        if !self.dry_run && keys.len() > LOGGED {
+            let what = self.arguments();
+            log.add(&mut spool, format_args!("reset records={} of={what}", keys.len()));
+        }
         tell_incidents(&mut spool);
         if self.common.json {
             screen.json(&Answer { dry_run: self.dry_run, reset })?;
@@ -125,6 +135,13 @@ impl Reset {
             writeln!(screen, "nobody is over a limit")?;
         }
         Ok(Outcome::found_if(choice.missing || keys.is_empty()))
+    }
+
+    /// What was asked for, for the log.
+    fn arguments(&self) -> String {
+        let over = self.over.then(|| "--over".to_owned());
+        let keys = self.keys.iter().map(|key| text::printable(key.as_bytes()));
+        over.into_iter().chain(keys).collect::<Vec<_>>().join(" ")
     }
 
     fn tell(&self, screen: &mut Screen<'_>, record: &Record) -> std::io::Result<()> {

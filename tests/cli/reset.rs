@@ -100,6 +100,30 @@ fn a_glob_is_asked_about() {
     assert_eq!(run(spool.path(), &["reset", "C@Y.test", "--yes"]).status.code(), Some(0));
 }
 
+#[test]
+fn the_log_has_a_line_for_each_unless_there_are_many() {
+    let spool = tempfile::tempdir().unwrap();
+    let file = spool.path().join("many.jsonl");
+    let rest = r#""rate":1,"limit":9,"seconds":1795170000,"micros":0,"over_since":0}"#;
+    let mut lines = "{\"exirate_export\":1}\n".to_owned();
+    for n in 0..103 {
+        let key = if n < 101 { format!("many{n}") } else { format!("few{n}") };
+        lines += &format!("{{\"key\":\"1w/per_mail/{key}\",{rest}\n");
+    }
+    std::fs::write(&file, lines).unwrap();
+    run(spool.path(), &["import", file.to_str().unwrap()]);
+    for glob in ["few*", "many*"] {
+        assert_eq!(run(spool.path(), &["reset", glob, "--yes"]).status.code(), Some(0));
+    }
+    assert!(keys(spool.path()).is_empty());
+    let log = std::fs::read_to_string(spool.path().join("exirate/changes.log")).unwrap();
+    let lines: Vec<&str> = log.lines().collect();
+    assert_eq!(lines.len(), 4, "{log}");
+    assert!(lines[0].contains(" import added=103 "), "{log}");
+    assert!(lines[1].ends_with("key=1w/per_mail/few101"), "{log}");
+    assert!(lines[3].ends_with(" reset records=101 of=many*"), "{log}");
+}
+
 /// Runs a line of shell at a terminal at which `answer` is typed.
 fn at_a_terminal(line: &str, answer: &str) -> std::process::Output {
     let mut command = Command::new("script");
