@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
+use crate::sys::files;
+
 use super::database::shard_name;
 use super::format::{
     BUSY, DEAD, DROPPED, EVICTED, FORGOTTEN, LARGEST, LIVE, SUPERSEDED, TIDIED, WAITS,
@@ -75,11 +77,13 @@ impl Spool {
     pub fn verify_with(&mut self, mut progress: impl FnMut(usize)) -> Result<Report, SpoolError> {
         self.after_fork()?;
         let mut report = Report::default();
-        if self.database.read_identity()?.is_err() {
+        // One that is lost is written again by whoever opens the database next.
+        let present = files::facts_at(&self.database.directory, DATABASE).is_ok();
+        if present && self.database.read_identity()?.is_err() {
             report.shards.push(ShardReport {
                 path: self.database.path_of(DATABASE),
                 problems: vec![
-                    "it is lost or damaged; the shards tell the key that it should hold".to_owned(),
+                    "it is damaged; the shards tell the key that it should hold".to_owned(),
                 ],
                 ..ShardReport::default()
             });
