@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::changes_log::ChangesLog;
 use super::database::{Common, now};
-use super::screen::{Screen, progress};
+use super::screen::{Screen, complain, progress};
 use super::verify::Findings;
 use super::{Failure, Outcome, spool_dir, text};
 use crate::spool::{Options, Spool};
@@ -91,13 +91,20 @@ impl Repair {
         for what in &answer.done {
             log.add(spool, format_args!("repair {}", text::printable(what.as_bytes())));
         }
-        let repaired = repaired?;
-        if repaired.rebuilt > 0 && answer.done.is_empty() {
+        if let Ok(repaired) = &repaired
+            && repaired.rebuilt > 0
+            && answer.done.is_empty()
+        {
             let what = format!("rebuilt {} shard(s)", repaired.rebuilt);
             log.add(spool, format_args!("repair {what}"));
             answer.done.push(what);
         }
         answer.left = problems(spool)?;
+        match repaired {
+            // Why it is still wrong: what was done all the same is told as well.
+            Err(error) if !answer.left.is_empty() => complain(error),
+            repaired => drop(repaired?),
+        }
         Ok(())
     }
 }

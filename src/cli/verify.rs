@@ -77,8 +77,8 @@ impl Verify {
             }
             let verdict = match findings.problems.len() {
                 0 => "sound".to_owned(),
-                1 => "1 problem; `exirate repair` mends it".to_owned(),
-                n => format!("{n} problems; `exirate repair` mends them"),
+                1 => "1 problem; `exirate repair` mends it if it can be mended".to_owned(),
+                n => format!("{n} problems; `exirate repair` mends what can be mended"),
             };
             writeln!(
                 screen,

@@ -38,7 +38,8 @@ impl Spool {
     /// `progress` is called after each shard with how many are done.
     ///
     /// # Errors
-    /// A shard could not be used; those before it have been tidied.
+    /// A shard could not be used: the first such error; all others have been
+    /// tidied, unless what could not be had is the lock on the directory.
     pub fn tidy(
         &mut self,
         now: Timestamp,
@@ -104,18 +105,37 @@ impl Spool {
         }
         self.after_fork()?;
         let mut tidied = Tidied::default();
+        let mut failure = None;
         for number in 0..=u8::MAX {
             tidied.disk_before += self.disk(number);
-            if care == Care::Repair {
-                self.remove_unfinished(number)?;
-            }
-            if self.exists(number) && self.look_after_one(number, care, now)? {
-                tidied.rebuilt += 1;
+            match self.look_after_number(number, care, now) {
+                Ok(replaced) => tidied.rebuilt += u64::from(replaced),
+                // All others would wait for it as long as this one did.
+                Err(error) if self.is_of_directory(&error) => return Err(error),
+                Err(error) => failure = failure.or(Some(error)),
             }
             tidied.disk_after += self.disk(number);
             progress(usize::from(number) + 1);
         }
-        Ok(tidied)
+        failure.map_or(Ok(tidied), Err)
+    }
+
+    /// Whether another process holds what every shard needs.
+    fn is_of_directory(&self, error: &SpoolError) -> bool {
+        matches!(error, SpoolError::Busy { path, .. } if *path == self.database.path)
+    }
+
+    /// Whether what has this number has been replaced.
+    fn look_after_number(
+        &mut self,
+        number: u8,
+        care: Care,
+        now: Timestamp,
+    ) -> Result<bool, SpoolError> {
+        if care == Care::Repair {
+            self.remove_unfinished(number)?;
+        }
+        Ok(self.exists(number) && self.look_after_one(number, care, now)?)
     }
 
     /// Whether the shard of `key` is there: then a check that remembers nothing

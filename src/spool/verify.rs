@@ -43,7 +43,12 @@ impl Report {
     /// All problems of all shards, each with its file.
     pub fn problems(&self) -> impl Iterator<Item = String> {
         self.shards.iter().flat_map(|shard| {
-            shard.problems.iter().map(|problem| format!("{}: {problem}", shard.path.display()))
+            let path = shard.path.display().to_string();
+            shard.problems.iter().map(move |problem| match problem.contains(&path) {
+                // Errors name it themselves.
+                true => problem.clone(),
+                false => format!("{path}: {problem}"),
+            })
         })
     }
 

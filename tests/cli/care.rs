@@ -97,6 +97,28 @@ fn what_verify_finds_repair_mends() {
 }
 
 #[test]
+fn what_cannot_be_mended_keeps_nothing_else_from_being_mended() {
+    let folder = database(2_000);
+    let spool = folder.path();
+    let files = shards(spool);
+    std::fs::remove_file(&files[0]).unwrap();
+    std::fs::create_dir(&files[0]).unwrap();
+    flip(&files[3], 20); // the header
+    let said = stdout(&run(spool, &["verify"]));
+    let first = files[0].to_str().unwrap();
+    assert_eq!(said.matches(first).count(), 1, "{said}");
+    let output = run(spool, &["repair"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.contains("had a damaged header and has been rebuilt"), "{said}");
+    assert!(said.contains(&format!("still wrong: {first} is a directory")), "{said}");
+    assert!(stderr(&output).contains("1 problem(s) could not be mended"), "{}", stderr(&output));
+    assert_eq!(run(spool, &["tidy"]).status.code(), Some(2));
+    std::fs::remove_dir(&files[0]).unwrap();
+    assert_eq!(run(spool, &["verify"]).status.code(), Some(0));
+}
+
+#[test]
 fn what_may_go_is_forgotten_by_tidy() {
     let folder = database(200);
     let mut spool = Spool::open(folder.path(), Options::default()).unwrap();

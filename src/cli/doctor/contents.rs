@@ -41,7 +41,7 @@ pub(super) fn look(spool: &Path, findings: &mut Findings) -> Option<Contents> {
         findings.problem(format!("and {more} more of this kind: see `exirate verify`"));
     }
     // A lock that another process holds is no damage.
-    if problems.iter().any(|problem| !problem.contains(": cannot lock ")) {
+    if problems.iter().any(|problem| !problem.starts_with("cannot lock ")) {
         findings.mend(format!("exirate repair --spool {}", quoted(spool)));
     }
     let stats = stats.ok()?;
