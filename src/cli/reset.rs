@@ -86,6 +86,14 @@ struct Answer {
     reset: Vec<Facts>,
 }
 
+/// What has been forgotten so far, or would be.
+#[derive(Default)]
+struct Done {
+    count: usize,
+    /// For JSON.
+    facts: Vec<Facts>,
+}
+
 impl Reset {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut spool =
@@ -101,15 +109,50 @@ impl Reset {
                 return Ok(Outcome::Found);
             }
         }
+        let mut done = Done::default();
+        let forgotten = self.forget(&mut spool, &keys, screen, &mut done);
+        if !self.dry_run && keys.len() > LOGGED && done.count > 0 {
+            let what = self.arguments();
+            ChangesLog::new()
+                .add(&mut spool, format_args!("reset records={} of={what}", done.count));
+        }
+        tell_incidents(&mut spool);
+        if self.common.json {
+            screen.json(&Answer { dry_run: self.dry_run, reset: done.facts })?;
+        } else if self.over && keys.is_empty() {
+            writeln!(screen, "nobody is over a limit")?;
+        }
+        match forgotten {
+            Err(Failure::Said(what)) if !self.dry_run && keys.len() > 1 => {
+                screen.flush()?;
+                Err(Failure::new(format!(
+                    "{what}; {} of {} record(s) have been forgotten, and the same command goes on",
+                    done.count,
+                    keys.len()
+                )))
+            }
+            Err(failure) => Err(failure),
+            Ok(()) => Ok(Outcome::found_if(choice.missing || keys.is_empty())),
+        }
+    }
+
+    /// Forgets these keys, and tells and logs each; stops where that fails.
+    fn forget(
+        &self,
+        spool: &mut Spool,
+        keys: &[Vec<u8>],
+        screen: &mut Screen<'_>,
+        done: &mut Done,
+    ) -> Result<(), Failure> {
         let mut log = ChangesLog::new();
-        let mut reset = Vec::new();
-        for key in &keys {
+        for key in keys {
             let entry = if self.dry_run { spool.get(key)? } else { spool.forget(key)? };
             // It may have gone meanwhile.
             let Some(record) = entry.map(Record::from) else { continue };
+            done.count += 1;
             if !self.dry_run && keys.len() <= LOGGED {
                 log.add(
-                    &mut spool,
+                    spool,
                     format_args!(
                         "reset rate={} limit={} key={}",
                         record.average.rate,
@@ -119,29 +162,19 @@ impl Reset {
                 );
             }
             if self.common.json {
-                reset.push(record.facts(now()));
+                done.facts.push(record.facts(now()));
             } else {
                 self.tell(screen, &record)?;
             }
         }
-        if !self.dry_run && keys.len() > LOGGED {
-            let what = self.arguments();
-            log.add(&mut spool, format_args!("reset records={} of={what}", keys.len()));
-        }
-        tell_incidents(&mut spool);
-        if self.common.json {
-            screen.json(&Answer { dry_run: self.dry_run, reset })?;
-        } else if self.over && keys.is_empty() {
-            writeln!(screen, "nobody is over a limit")?;
-        }
-        Ok(Outcome::found_if(choice.missing || keys.is_empty()))
+        Ok(())
     }
 
     /// What was asked for, for the log.
     fn arguments(&self) -> String {
         let over = self.over.then(|| "--over".to_owned());
         let keys = self.keys.iter().map(|key| text::printable(key.as_bytes()));
-        over.into_iter().chain(keys).collect::<Vec<_>>().join(" ")
+        over.into_iter().chain(self.narrow.arguments()).chain(keys).collect::<Vec<_>>().join(" ")
     }
 
     fn tell(&self, screen: &mut Screen<'_>, record: &Record) -> std::io::Result<()> {

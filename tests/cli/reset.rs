@@ -175,3 +175,36 @@ fn no_event_is_lost_or_counted_twice_while_others_check() {
     assert!(resets > 1, "only {resets} resets hit anything");
     assert_eq!(run(spool.path(), &["verify"]).status.code(), Some(0));
 }
+
+#[test]
+fn what_was_forgotten_before_an_error_is_told_and_logged() {
+    let spool = tempfile::tempdir().unwrap();
+    let shards = || std::fs::read_dir(spool.path().join("exirate")).unwrap();
+    let names = || shards().map(|file| file.unwrap().file_name()).collect::<Vec<_>>();
+    for n in 0..101 {
+        count(spool.path(), &format!("k{n:03}"), "1");
+    }
+    // One that has a shard of its own, and comes last.
+    let before = names();
+    let last = (0..)
+        .find_map(|n| {
+            count(spool.path(), &format!("z{n}"), "1");
+            names().into_iter().find(|name| !before.contains(name))
+        })
+        .unwrap();
+    let all = keys(spool.path()).len();
+    let shard = std::fs::File::open(spool.path().join("exirate").join(last)).unwrap();
+    shard.lock_shared().unwrap();
+    let output = run(spool.path(), &["reset", "*", "--mode", "per_mail", "--yes"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = format!("; {} of {all} record(s) have been forgotten", all - 1);
+    assert!(stderr(&output).contains(&said), "{}", stderr(&output));
+    assert_eq!(stdout(&output).lines().count(), all - 1);
+    let log = std::fs::read_to_string(spool.path().join("exirate/changes.log")).unwrap();
+    let line = format!(" reset records={} of=--mode per_mail *\n", all - 1);
+    assert!(log.ends_with(&line), "{log}");
+    shard.unlock().unwrap();
+    let output = run(spool.path(), &["reset", "*", "--yes"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(keys(spool.path()).is_empty());
+}

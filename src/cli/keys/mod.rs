@@ -56,6 +56,13 @@ impl Narrow {
         })
     }
 
+    /// As arguments, for a log; a period is in seconds.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = String> {
+        let mode = self.mode.map(|mode| format!("--mode {mode}"));
+        let period = self.period.map(|period| format!("--period {period}"));
+        mode.into_iter().chain(period)
+    }
+
     /// Whether the record of this stored key is among them.
     pub(super) fn allows(&self, stored: &[u8]) -> bool {
         let filed = Filed::parse(stored);
