@@ -32,8 +32,8 @@ const LINE_MAX: usize = 4 << 20;
     exirate import dump.txt --utc
 
 Which of the two it is, is seen from the first line. Exim may run meanwhile. A
-record that is as new as the one remembered, or newer, replaces it; an older one is
-left out, so that importing again does no harm. Lines that are wrong are told
+record that is newer than the one remembered replaces it; one that is as new, or
+older, is left out, so that importing again does no harm. Lines that are wrong are told
 with their numbers, and all others are imported.
 
 The filters of unique events depend on the database's key. Where there is no database
@@ -105,9 +105,12 @@ impl Import {
             lines.next()?;
             opened
         };
-        let counts = import(&mut spool, &form, &mut lines, now())?;
+        let mut counts = Counts::default();
+        let done = import(&mut spool, &form, &mut lines, now(), &mut counts);
         tell_incidents(&mut spool);
+        // What was changed is changed, wherever it has stopped.
         log(&mut spool, &lines.name, &counts);
+        done?;
         if self.common.json {
             screen.json(&counts)?;
         } else {
@@ -156,8 +159,8 @@ fn import(
     form: &Form,
     lines: &mut Lines,
     now: Timestamp,
-) -> Result<Counts, Failure> {
-    let mut counts = Counts::default();
+    counts: &mut Counts,
+) -> Result<(), Failure> {
     let mut tally = Tally::of("lines read");
     while !lines.done {
         tally.add();
@@ -186,7 +189,7 @@ fn import(
     if counts.wrong_lines > TOLD {
         complain(format_args!("and {} more lines are wrong", counts.wrong_lines - TOLD));
     }
-    Ok(counts)
+    Ok(())
 }
 
 /// The record of the line, and whether it has lost its filter.
