@@ -98,7 +98,6 @@ pub(super) fn note(what: impl Display) {
 /// A progress bar on standard error, of `total` steps, named `what`; shown only
 /// where standard error is a terminal, and wiped away when it is dropped.
 /// `inc` and `set_position` move it; they are cheap.
-#[allow(dead_code, reason = "for commands that walk the whole database")]
 pub(super) fn progress(total: u64, what: &'static str) -> ProgressBar {
     // Hides itself where standard error is no terminal.
     let bar = ProgressBar::new(total).with_finish(ProgressFinish::AndClear).with_message(what);
