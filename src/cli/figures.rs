@@ -66,11 +66,11 @@ impl Figures {
             let is_over = u64::from(record.is_over(now));
             keys += 1;
             over += is_over;
-            let mut name = (record.period_text(), record.mode());
-            if kinds.len() >= KINDS_MAX {
-                name = (None, None);
-            }
-            let name = (name.0.unwrap_or_default(), name.1.unwrap_or_default());
+            let name =
+                (record.period_text().unwrap_or_default(), record.mode().unwrap_or_default());
+            // One that is told apart stays so: or its figures would be too low.
+            let known = kinds.len() < KINDS_MAX || kinds.contains_key(&name);
+            let name = if known { name } else { Default::default() };
             let kind = kinds.entry(name).or_default();
             kind.keys += 1;
             kind.over += is_over;

@@ -138,3 +138,22 @@ fn prometheus_gets_what_its_format_asks_for() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("cannot write /nonexistent/x.prom"), "{}", stderr(&output));
 }
+
+#[test]
+fn many_kinds_are_counted_wholly_or_as_others() {
+    let spool = tempfile::tempdir().unwrap();
+    let mut lines = "{\"exirate_export\":1}\n".to_owned();
+    for (minutes, key) in (1..=120).flat_map(|minutes| (0..3).map(move |key| (minutes, key))) {
+        lines += &format!("{{\"key\":\"{minutes}m/per_mail/k{key}\",\"rate\":1,\"limit\":9,");
+        lines += "\"seconds\":1795170000,\"micros\":0,\"over_since\":0}\n";
+    }
+    let file = spool.path().join("export.jsonl");
+    std::fs::write(&file, lines).unwrap();
+    run(spool.path(), &["import", file.to_str().unwrap()]);
+    let stats = json(&run(spool.path(), &["stats", "--json"]));
+    let kinds = stats["kinds"].as_array().unwrap();
+    assert_eq!(kinds.len(), 101);
+    let keys = |kind: &serde_json::Value| kind["keys"].as_u64().unwrap();
+    assert_eq!(kinds.iter().map(keys).sum::<u64>(), 360);
+    assert!(kinds.iter().all(|kind| kind["mode"] == "" || keys(kind) == 3), "{kinds:?}");
+}
