@@ -119,7 +119,7 @@ impl Reset {
         tell_incidents(&mut spool);
         if self.common.json {
             screen.json(&Answer { dry_run: self.dry_run, reset: done.facts })?;
-        } else if self.over && keys.is_empty() {
+        } else if self.over && keys.is_empty() && choice.unread == 0 {
             writeln!(screen, "nobody is over a limit")?;
         }
         match forgotten {
@@ -132,6 +132,14 @@ impl Reset {
                 )))
             }
             Err(failure) => Err(failure),
+            Ok(()) if choice.unread > 0 => {
+                screen.flush()?;
+                Err(Failure::new(format!(
+                    "{} of the 256 shards could not be read: what is in them has not been \
+                     forgotten",
+                    choice.unread
+                )))
+            }
             Ok(()) => Ok(Outcome::found_if(choice.missing || keys.is_empty())),
         }
     }

@@ -8,7 +8,7 @@ use anstyle::Style;
 use clap::Args;
 use serde::Serialize;
 
-use super::database::{Common, now};
+use super::database::{self, Common, now};
 use super::keys::{self, Choice, Narrow};
 use super::list::OVER;
 use super::record::{self, Facts, Record, later};
@@ -114,6 +114,8 @@ impl Show {
                 self.tell(screen, record, *seen, now)?;
             }
         }
+        screen.flush()?;
+        database::incomplete(choice.unread)?;
         Ok(Outcome::found_if(choice.missing))
     }
 

@@ -208,3 +208,34 @@ fn what_was_forgotten_before_an_error_is_told_and_logged() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(keys(spool.path()).is_empty());
 }
+
+#[test]
+fn what_could_not_be_looked_at_is_not_passed_over_in_silence() {
+    let spool = tempfile::tempdir().unwrap();
+    count(spool.path(), "alice", "30");
+    let folder = spool.path().join("exirate");
+    let names = || {
+        let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+        files.filter(|file| file.extension().is_some_and(|e| e == "shard")).collect::<Vec<_>>()
+    };
+    let first = names().remove(0);
+    let other = (0..).map(|n| format!("z{n}")).find(|key| {
+        count(spool.path(), key, "30");
+        names().len() == 2
+    });
+    let shard = std::fs::File::open(first).unwrap();
+    shard.lock().unwrap();
+    let words = "1 of the 256 shards could not be read";
+    for arguments in [&["show", "*"][..], &["reset", "--over", "--yes"]] {
+        let output = run(spool.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = stderr(&output);
+        assert!(said.contains(words) && said.contains("cannot lock"), "{said}");
+        assert!(stdout(&output).contains(other.as_deref().unwrap()), "{}", stdout(&output));
+    }
+    // Nor that nobody is, where nobody could be found.
+    let output = run(spool.path(), &["reset", "--over", "--yes"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
+    shard.unlock().unwrap();
+    assert!(keys(spool.path()).contains(&"alice".to_owned()));
+}

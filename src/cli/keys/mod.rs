@@ -108,6 +108,9 @@ pub(super) struct Choice {
     /// Whether an argument was read as a glob, or in another case of letters:
     /// before anything is changed it should be asked whether that was meant.
     pub(super) loose: bool,
+    /// How many shards could not be read, where keys were to be kept: so not all
+    /// that are meant may be among them. It has been told why.
+    pub(super) unread: usize,
     every: bool,
 }
 
@@ -132,6 +135,7 @@ impl Choice {
             keys: Vec::new(),
             missing: false,
             loose: false,
+            unread: 0,
             every: arguments.is_empty(),
         };
         if choice.every && !keep {
@@ -162,6 +166,11 @@ impl Choice {
                     choice.missing = true;
                 }
             }
+        }
+        if keep {
+            // Who keeps none looks through all once more, and tells it then.
+            unread.shards.iter().for_each(complain);
+            choice.unread = unread.shards.len();
         }
         choice.keys.sort_unstable();
         choice.keys.dedup();
