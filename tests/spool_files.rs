@@ -135,6 +135,22 @@ fn a_strangers_file_is_refused() {
             use_it(Options::default()).unwrap();
         }
     }
+    // Unless root's has been linked here, by whoever may write to the directory.
+    let other = folder.path().join("other");
+    std::fs::hard_link(&shard, &other).unwrap();
+    use_it(Options::default()).unwrap();
+    chown(&shard, 0);
+    let error = use_it(Options::default()).unwrap_err().to_string();
+    assert!(error.ends_with("it belongs to root and has another name elsewhere: remove it here"));
+    std::fs::remove_file(&other).unwrap();
+    use_it(Options::default()).unwrap();
+    let (mine, log) = (folder.path().join("mine"), directory(folder.path()).join("changes.log"));
+    std::fs::write(&mine, "mine").unwrap();
+    chown(&mine, 0);
+    std::fs::hard_link(&mine, &log).unwrap();
+    let mut spool = open(folder.path());
+    assert!(matches!(spool.log_change("x"), Err(SpoolError::Unsafe { path, .. }) if path == log));
+    assert_eq!(std::fs::read(&mine).unwrap(), b"mine");
     // Nor does a stranger's shard tell the key.
     std::fs::remove_file(directory(folder.path()).join("database")).unwrap();
     chown(&shard, 65_533);

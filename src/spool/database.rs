@@ -161,14 +161,20 @@ impl Database {
     /// somebody who should not be able to has made.
     fn owned(&self, name: &CStr, facts: &files::Facts) -> Result<(), SpoolError> {
         let process = rustix::process::geteuid().as_raw();
-        if [self.directory_owner, 0, process].contains(&facts.uid) {
+        // Whoever owns the directory may have linked a file of root's here, which
+        // root could write to and must not. What root makes is given away at once.
+        let linked = facts.uid == 0 && self.directory_owner != 0 && facts.links > 1;
+        let fault = if linked {
+            "it belongs to root and has another name elsewhere: remove it here".to_owned()
+        } else if [self.directory_owner, 0, process].contains(&facts.uid) {
             return Ok(());
-        }
-        let fault = format!(
-            "it belongs to user {}: it should belong to the owner of its directory, user {}; \
-             remove it, or give it to that user",
-            facts.uid, self.directory_owner
-        );
+        } else {
+            format!(
+                "it belongs to user {}: it should belong to the owner of its directory, user {}; \
+                 remove it, or give it to that user",
+                facts.uid, self.directory_owner
+            )
+        };
         Err(SpoolError::Unsafe { path: self.path_of(name), fault })
     }
 

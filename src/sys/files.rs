@@ -38,6 +38,8 @@ pub struct Facts {
     pub gid: u32,
     /// Permission bits.
     pub mode: u32,
+    /// How many names it has.
+    pub links: u64,
     /// Length in bytes.
     pub size: u64,
     /// Bytes of disk that are really there.
@@ -68,6 +70,7 @@ impl From<Stat> for Facts {
             uid: stat.st_uid,
             gid: stat.st_gid,
             mode: stat.st_mode as u32 & 0o7777,
+            links: stat.st_nlink as u64,
             size: u64::try_from(stat.st_size).unwrap_or(0),
             disk: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
         }
