@@ -212,7 +212,7 @@ fn over(spool: &mut Spool, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> 
 
 /// A record for people: `alice@example.org (per_rcpt, 1h)`.
 pub(super) fn name(record: &Record) -> String {
-    let key = text::printable(record.key());
+    let key = text::key(record.key());
     match record.mode().zip(record.period_text()) {
         Some((mode, period)) => format!("{key} ({mode}, {period})"),
         None => key,

@@ -128,10 +128,7 @@ impl Show {
     ) -> Result<(), Failure> {
         let (over, wait) = (record.is_over(now), record.wait(now));
         let style = if over { OVER.bold() } else { Style::new().bold() };
-        let key = match text::printable(record.key()) {
-            key if key.is_empty() => "(the empty key)".to_owned(),
-            key => key,
-        };
+        let key = text::key(record.key());
         let verdict = match (over, wait) {
             (true, Some(Wait::Seconds(_))) => "one more event would be refused",
             (true, _) => "every event is refused",

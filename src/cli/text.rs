@@ -4,6 +4,14 @@ use std::fmt::Write as _;
 
 use crate::rate::{Timestamp, Wait};
 
+/// A key for people: as [`printable`], and never nothing at all.
+pub(super) fn key(bytes: &[u8]) -> String {
+    match printable(bytes) {
+        text if text.is_empty() => "(the empty key)".to_owned(),
+        text => text,
+    }
+}
+
 /// `bytes` as text that cannot drive a terminal: what is not printable, and
 /// what is not UTF-8, is escaped as in a Rust string (`\n`, `\u{202e}`,
 /// `\xff`); a backslash is doubled.

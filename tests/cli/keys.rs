@@ -69,6 +69,7 @@ fn what_is_not_there_is_said_with_what_is_near() {
         ("nobody", "no key nobody is remembered; `exirate list` shows all keys"),
         ("'*@nowhere'", "no key *@nowhere is remembered; `exirate list` shows all keys"),
         ("web --mode per_cmd", "web is remembered, but not with this --mode or --period"),
+        ("''", "no key (the empty key) is remembered"),
         ("'[a-'", "no key [a- is remembered (as a glob: "),
         ("\"$(printf 'x\\033y')\"", r"no key x\u{1b}y is remembered"),
     ] {

@@ -85,8 +85,8 @@ fn mode(text: &str) -> Result<&'static str, String> {
     })
 }
 
-/// A period in seconds.
-fn period(text: &str) -> Result<f64, String> {
+/// A period in seconds, as a key or a spec has it.
+pub(super) fn period(text: &str) -> Result<f64, String> {
     // As that of a stored key, so that both are read alike.
     let stored = format!("{text}/per_mail/");
     let filed = Filed::parse(stored.as_bytes()).filter(|_| !text.contains('/'));
@@ -234,7 +234,7 @@ impl Search {
 
     /// Says that there is no such key, and what there is instead.
     fn complain(&self) {
-        let shown = text::printable(&self.pattern.argument);
+        let shown = text::key(&self.pattern.argument);
         if self.other {
             complain(format_args!("{shown} is remembered, but not with this --mode or --period"));
             return;
