@@ -11,9 +11,8 @@ use serde::Serialize;
 use super::main_log::{self, By, What};
 use super::screen::{Screen, note};
 use super::table::{Column, Layout};
-use super::{Failure, Outcome, input, text};
+use super::{Failure, Outcome, input, keys, text};
 use crate::rate::{Average, Timestamp};
-use crate::spec::Filed;
 
 /// Computes from Exim's log what rates there were, to find a good limit
 #[derive(Debug, Args)]
@@ -38,7 +37,7 @@ Exit status: 0 something was measured; 1 no line was of use; 2 an error.
 JSON: an array of objects. `key` is empty where all lines count together.")]
 pub(super) struct Measure {
     /// The period, such as 1h, as in a spec
-    #[arg(value_name = "PERIOD", value_parser = period)]
+    #[arg(value_name = "PERIOD", value_parser = keys::period)]
     period: f64,
 
     /// The logs; without any, or for -, standard input
@@ -250,16 +249,6 @@ impl Peak {
             *over += 1;
         }
     }
-}
-
-/// A period in seconds, as in a spec.
-fn period(text: &str) -> Result<f64, String> {
-    // As that of a stored key.
-    let stored = format!("{text}/per_mail/");
-    let filed = Filed::parse(stored.as_bytes()).filter(|_| !text.contains('/'));
-    filed
-        .and_then(|filed| filed.period_seconds())
-        .ok_or_else(|| "it takes a period, such as 1h, 30m, 1d12h or 3600".to_owned())
 }
 
 /// A regular expression with at most two groups.

@@ -9,8 +9,7 @@ use super::changes_log::ChangesLog;
 use super::database::{Common, now, tell_incidents};
 use super::figures::bytes;
 use super::screen::{Screen, progress};
-use super::{Failure, Outcome, text};
-use crate::spec::Filed;
+use super::{Failure, Outcome, keys, text};
 use crate::spool::{Spool, Tidied};
 
 /// Forgets now what Exim would forget in time
@@ -130,10 +129,5 @@ fn age(text: &str) -> Result<f64, String> {
     if matches!(text, "0" | "0s") {
         return Ok(0.0);
     }
-    // As the period of a stored key.
-    let stored = format!("{text}/per_mail/");
-    let filed = Filed::parse(stored.as_bytes()).filter(|_| !text.contains('/'));
-    filed
-        .and_then(|filed| filed.period_seconds())
-        .ok_or_else(|| "it takes a time such as 30d, 2w or 12h".to_owned())
+    keys::period(text).map_err(|_| "it takes a time such as 30d, 2w or 12h".to_owned())
 }
