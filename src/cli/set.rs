@@ -83,7 +83,7 @@ shorter.
 Exit status: 0 changed; 1 KEY is not remembered; 2 an error.
 
 JSON: an object; `before` (null for a new key) and `after` are as `exirate list`
-has them.",
+has them, but for `filter`, which is null.",
         keys::HELP
     )
 }
