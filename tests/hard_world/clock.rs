@@ -3,6 +3,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use exirate::engine;
+use exirate::rate::Timestamp;
+use exirate::spec::{Context, Spec};
+
 use crate::spool_common::{assert_sound, finish, open, start, start_by};
 use crate::{count, rate};
 
@@ -38,4 +42,23 @@ fn a_clock_may_jump_in_both_directions() {
     let mut spool = open(folder.path());
     assert_eq!(rounded(count(&mut spool, "key").unwrap()), 1.0);
     assert_sound(&mut spool);
+}
+
+#[test]
+fn who_is_over_a_leaky_limit_waits_for_a_time_that_was_ahead() {
+    const BEGIN: i64 = 1_700_000_000;
+    const YEAR: i64 = 365 * 86_400;
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    let spec = Spec::parse(b"2.5 / 1h / leaky / key").unwrap();
+    let request = spec.request(&Context::outside()).unwrap();
+    let over = |spool: &mut _, seconds| {
+        engine::decide(spool, &request, || Timestamp { seconds, micros: 0 }).unwrap().over
+    };
+    assert!(!over(&mut spool, BEGIN + YEAR) && !over(&mut spool, BEGIN + YEAR));
+    assert!(over(&mut spool, BEGIN) && over(&mut spool, BEGIN + YEAR / 2));
+    assert!(!over(&mut spool, BEGIN + YEAR + 7_200));
+    assert!(!over(&mut spool, BEGIN + YEAR + 7_200) && over(&mut spool, BEGIN));
+    spool.forget(&request.key).unwrap();
+    assert!(!over(&mut spool, BEGIN));
 }
