@@ -54,10 +54,11 @@ impl Answer {
         spool: &mut Spool,
         work: impl FnOnce(&mut Spool) -> Result<Tidied, Failure>,
     ) -> Result<Self, Failure> {
-        // Counts that cannot be read are not worth failing for.
-        let before = spool.stats().unwrap_or_default();
+        // Counts that cannot be read are not worth failing for; nor can those of
+        // all shards be compared with those of some.
+        let before = spool.stats();
         let tidied = work(spool)?;
-        let after = spool.stats().unwrap_or_default();
+        let (before, after) = before.and_then(|b| Ok((b, spool.stats()?))).unwrap_or_default();
         Ok(Self {
             rebuilt: tidied.rebuilt,
             forgotten: after.forgotten.saturating_sub(before.forgotten),
