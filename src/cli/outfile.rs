@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::Failure;
@@ -24,6 +24,14 @@ pub(super) fn replace(
     };
     if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         let file = OpenOptions::new().write(true).open(path).map_err(|e| failed(path, e))?;
+        // The file that was opened, and not what the name may lead to by now.
+        let kind = file.metadata().map_err(|error| failed(path, error))?.file_type();
+        if kind.is_block_device() {
+            return Err(Failure::new(format!(
+                "{} is a disk: nothing is written to it; name a file",
+                path.display()
+            )));
+        }
         return fill(file, path, write).map(drop);
     }
     let temporary = suffixed(path, ".tmp");
