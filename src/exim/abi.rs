@@ -28,8 +28,11 @@ pub(super) type ExpandString2 = unsafe extern "C" fn(*const Uschar, *mut c_int) 
 pub(super) type StoreGet3 =
     unsafe extern "C" fn(c_int, *const c_void, *const c_char, c_int) -> *mut c_void;
 
-/// `void log_write(unsigned int selector, int flags, const char *format, ...)`.
+/// `void log_write(unsigned int selector, int flags, const char *format, ...)`,
+/// up to 4.99.
 pub(super) type LogWrite = unsafe extern "C" fn(c_uint, c_int, *const c_char, ...);
+/// `void log_write(int flags, const char *format, ...)`, from 4.100 on.
+pub(super) type LogWrite2 = unsafe extern "C" fn(c_int, *const c_char, ...);
 
 /// The main log, for `log_write`.
 pub(super) const LOG_MAIN: c_int = 1;
@@ -37,9 +40,13 @@ pub(super) const LOG_MAIN: c_int = 1;
 /// `void debug_printf(const char *format, ...)`.
 pub(super) type DebugPrintf = unsafe extern "C" fn(*const c_char, ...);
 
-/// The bit of `debug_selector` that `-d+acl` sets. `local_scan.h` names only
-/// the two before it, but they have stood in this order since 4.80 at least.
+/// The bit of `debug_selector` that `-d+acl` sets, up to 4.99. `local_scan.h`
+/// names only the two before it, but they have stood in this order since 4.80
+/// at least.
 pub(super) const D_ACL: c_uint = 1 << 2;
+/// `BOOL is_debug(const uschar *channels)`, which 4.100 has instead; it answers
+/// 0 or 1, whatever the width of its BOOL.
+pub(super) type IsDebug = unsafe extern "C" fn(*const Uschar) -> u8;
 
 /// `GET_TAINTED`: a `proto_mem` that asks `store_get_3` for tainted memory.
 pub(super) const GET_TAINTED: *const c_void = std::ptr::without_provenance(1);
