@@ -1,7 +1,8 @@
 //! The functions and variables that the Exim around us exports.
 
 use super::abi::{
-    DebugPrintf, ExpandString, ExpandString2, GET_TAINTED, LOG_MAIN, LogWrite, StoreGet3, Uschar,
+    DebugPrintf, ExpandString, ExpandString2, GET_TAINTED, IsDebug, LOG_MAIN, LogWrite, LogWrite2,
+    StoreGet3, Uschar,
 };
 use libloading::os::unix::Library;
 use std::ffi::{CStr, CString, c_void};
@@ -11,6 +12,8 @@ pub(super) struct Host {
     symbols: Library,
     expand: Option<Expand>,
     store_get: Option<StoreGet3>,
+    /// Here since 4.100, as is another `log_write`.
+    is_debug: Option<IsDebug>,
 }
 
 #[derive(Clone, Copy)]
@@ -32,7 +35,15 @@ impl Host {
         };
         // SAFETY: as above.
         let store_get = unsafe { symbols.get::<StoreGet3>(b"store_get_3\0").map(|f| *f) };
-        Self { expand: expand.ok(), store_get: store_get.ok(), symbols }
+        let is_debug = match expand {
+            // SAFETY: as above.
+            Ok(Expand::Second(_)) => unsafe {
+                symbols.get::<IsDebug>(b"is_debug\0").map(|f| *f).ok()
+            },
+            // Looking up what is not there takes its time.
+            _ => None,
+        };
+        Self { expand: expand.ok(), store_get: store_get.ok(), is_debug, symbols }
     }
 
     /// The address of the exported variable `name` (NUL-terminated).
@@ -41,6 +52,20 @@ impl Host {
         // through it names the fact that makes `T` its type.
         let symbol = unsafe { self.symbols.get::<*mut T>(name.to_bytes_with_nul()) };
         symbol.ok().map(|s| s.into_raw().cast::<T>()).filter(|p| !p.is_null())
+    }
+
+    /// The exported function `name`.
+    ///
+    /// # Safety
+    /// `T` is the type by which Exim declares it.
+    pub(super) unsafe fn function<T: Copy>(&self, name: &CStr) -> Option<T> {
+        // SAFETY: by this function's contract.
+        unsafe { self.symbols.get::<T>(name.to_bytes_with_nul()) }.ok().map(|function| *function)
+    }
+
+    /// Whether the program exports anything of this name.
+    pub(super) fn exports(&self, name: &CStr) -> bool {
+        self.variable::<c_void>(name).is_some()
     }
 
     /// What Exim expands `text` to, which must have no side effects; `None`
@@ -78,6 +103,14 @@ impl Host {
         }
     }
 
+    /// Whether Exim shows what is debugged in `channel`, such as `acl`; `None`
+    /// where it has no function that tells, as up to 4.99.
+    pub(super) fn debugs(&self, channel: &CStr) -> Option<bool> {
+        // SAFETY: the type is that of 4.100's local_scan.h, and the name is
+        // NUL-terminated and only read.
+        self.is_debug.map(|is_debug| unsafe { is_debug(channel.as_ptr()) } != 0)
+    }
+
     /// Writes a line to Exim's debugging output.
     pub(super) fn debug(&self, line: &str) {
         let Ok(line) = CString::new(line) else { return };
@@ -94,10 +127,15 @@ impl Host {
     /// Looked up only now: there is hardly ever anything to log.
     pub(super) fn log(&self, line: &str) {
         let Ok(line) = CString::new(line) else { return };
-        // SAFETY: the type is that of local_scan.h, and the format's one
-        // argument is the NUL-terminated string it asks for.
+        // SAFETY: the type is that of this version's local_scan.h: the first
+        // parameter went when `is_debug` came. The format's one argument is
+        // the NUL-terminated string it asks for.
         unsafe {
-            if let Ok(log_write) = self.symbols.get::<LogWrite>(b"log_write\0") {
+            if self.is_debug.is_some() {
+                if let Ok(log_write) = self.symbols.get::<LogWrite2>(b"log_write\0") {
+                    log_write(LOG_MAIN, c"%s".as_ptr(), line.as_ptr());
+                }
+            } else if let Ok(log_write) = self.symbols.get::<LogWrite>(b"log_write\0") {
                 log_write(0, LOG_MAIN, c"%s".as_ptr(), line.as_ptr());
             }
         }

@@ -124,7 +124,7 @@ impl Session {
             Some(before) => before.against(request.limit),
             None => self.decide(&request)?,
         };
-        if self.variables.debugs_acls() {
+        if self.variables.debugs_acls(&self.host) {
             self.debug(&request, &decision, recalled.is_some());
         }
         self.rate_variables.set_rate(Some(decision.rate));

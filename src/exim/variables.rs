@@ -128,9 +128,13 @@ impl Variables {
     }
 
     /// Whether Exim runs with `-d+acl`.
-    pub(super) fn debugs_acls(&self) -> bool {
-        // SAFETY: the address is that of an exported `unsigned int` of Exim's.
-        self.debug_selector.is_some_and(|selector| unsafe { selector.read() } & D_ACL != 0)
+    pub(super) fn debugs_acls(&self, host: &Host) -> bool {
+        let selected = |selector: NonNull<c_uint>| {
+            // SAFETY: the address is that of an exported `unsigned int` of
+            // Exim's, which it is wherever Exim cannot be asked.
+            unsafe { selector.read() & D_ACL != 0 }
+        };
+        host.debugs(c"acl").unwrap_or_else(|| self.debug_selector.is_some_and(selected))
     }
 }
 

@@ -9,12 +9,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod clock;
+pub mod door;
 pub mod exim;
 pub mod library;
 pub mod setup;
 pub mod smtp;
 
 pub use clock::FakeClock;
+pub use door::Door;
 pub use exim::PrivateExim;
 pub use setup::Setup;
 pub use smtp::{Client, Reply};

@@ -1,6 +1,7 @@
 //! How a private Exim is configured.
 
 use super::clock::FakeClock;
+use super::door::Door;
 use super::exim::{PROGRAM, PrivateExim, USER, open_to_all, user};
 use std::fmt::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -116,8 +117,12 @@ impl Setup {
         }
         if self.library {
             let copy = folder.path().join("exirate.so");
-            std::fs::copy(super::library::built(), &copy).unwrap();
-            std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o644)).unwrap();
+            if Door::chosen() == Door::Lookup {
+                std::os::unix::fs::symlink(Door::module(), &copy).unwrap();
+            } else {
+                std::fs::copy(super::library::built(), &copy).unwrap();
+                std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o644)).unwrap();
+            }
         }
         let config = folder.path().join("exim.conf");
         std::fs::write(&config, self.text(folder.path())).unwrap();

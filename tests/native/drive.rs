@@ -336,9 +336,10 @@ fn rates_agree(x: &str, y: &str) -> bool {
     }
 }
 
-/// `id=1xUMJx-0002gb-0J`, or without the `id=`.
+/// `id=1xUMJx-0002gb-0J` or `id=1xUQ1o-000000002lJ-1ydK`, or without the `id=`.
 fn id(word: &str) -> bool {
     let word = word.strip_prefix("id=").unwrap_or(word);
     let lengths: Vec<usize> = word.split('-').map(str::len).collect();
-    lengths == [6, 6, 2]
+    // Up to 4.96, and since.
+    [[6, 6, 2], [6, 11, 4]].iter().any(|id| lengths == id)
 }

@@ -9,6 +9,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../spool_common/counts.rs"]
+mod counts;
 mod drive;
 mod random;
 mod session;
@@ -64,8 +66,13 @@ fn compare_all(name: &str, fixed: u64, sessions: usize, jumps: bool) {
     for seed in seeds(fixed) {
         println!("{name}: seed {seed:#x}");
         let tally = run(seed, [Side::Native, OURS], sessions, jumps);
-        sum.add(&tally.unwrap_or_else(|e| panic!("{e}")));
+        sum.add(&tally.unwrap_or_else(|e| {
+            counts::tell("differences from native", 1);
+            panic!("{e}")
+        }));
     }
+    counts::tell("checks compared with native", sum.checks() as u64);
+    counts::tell("differences from native", 0);
     println!(
         "{name}: {} sessions, {} checks and {} replies compared, 0 differences",
         sum.sessions,

@@ -1,6 +1,6 @@
 //! A world: one random configuration, written for each of the two sides.
 
-use super::common::{FakeClock, PrivateExim, Setup};
+use super::common::{Door, FakeClock, PrivateExim, Setup};
 use super::random::Random;
 use super::spec::{self, Pool};
 use std::fmt::Write as _;
@@ -33,7 +33,7 @@ impl Side {
     pub fn condition(self, spec: &str) -> String {
         match self {
             Side::Native => format!("ratelimit = {spec}"),
-            Side::Ours => format!("condition = ${{dlfunc{{EXIRATE}}{{ratelimit}}{{{spec}}}}}"),
+            Side::Ours => format!("condition = {}", Door::chosen().ask(spec)),
             Side::Faulty => format!("ratelimit = {}", spec.replace("strict", "leaky")),
         }
     }
@@ -41,7 +41,7 @@ impl Side {
 
 /// What a check does with the answer.
 #[derive(Clone, Copy)]
-enum Verb {
+pub enum Verb {
     /// Logs it, and goes on.
     Warn,
     /// Refuses for now or for good, with the variables in the reply.
@@ -171,6 +171,16 @@ fn warn(random: &mut Random, pool: &Pool, place: &str, name: &str) -> Check {
     }
 }
 
+/// What asks a wrong spec: where the condition of a `warn` defers, as that of a
+/// lookup does, Exim goes on; where it fails, as native and a dlfunc do, Exim
+/// does not.
+pub fn faulty_verb() -> Verb {
+    match Door::chosen() {
+        Door::Dlfunc => Verb::Warn,
+        Door::Lookup => Verb::Refuse("defer"),
+    }
+}
+
 fn checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Check> {
     let mut checks = bare_checks(random, pool, place);
     for check in &mut checks {
@@ -209,7 +219,8 @@ fn bare_checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Che
         checks.insert(random.below(checks.len() + 1), check);
     }
     let wrong = Check {
-        spec: random.pick(spec::WRONG).to_owned(),
+        verb: faulty_verb(),
+        spec: random.pick(spec::wrong()).to_owned(),
         // Where it can be, such that what comes before it succeeds.
         guard: Some(match place {
             "connect" => "${if eq{$sender_host_address}{127.0.0.99}}",

@@ -1,11 +1,11 @@
 //! Wrong specs, and specs at the wrong place: the same verdict, the same
 //! reply, and a log line that names the same fault.
 
-use super::OURS;
 use super::drive::Pair;
 use super::session::{MIME, Step, Way};
 use super::spec;
-use super::world::{PLACES, Side};
+use super::world::{PLACES, Side, Verb, faulty_verb};
+use super::{OURS, counts};
 use std::fmt::Write as _;
 
 /// The ACL of a place: each spec is asked of a client that names its number.
@@ -16,12 +16,16 @@ fn acl(side: Side, place: &str, specs: &[String]) -> String {
         _ => "$sender_helo_name",
     };
     let state = "rate=$sender_rate limit=$sender_rate_limit period=$sender_rate_period";
+    let verb = match faulty_verb() {
+        Verb::Warn => "warn",
+        Verb::Refuse(verb) => verb,
+    };
     let mut text = String::new();
     for (n, spec) in specs.iter().enumerate() {
         let name = if place == "connect" { format!("127.0.0.{}", n + 1) } else { format!("n{n}") };
         let _ = write!(
             text,
-            "  warn condition = ${{if eq{{{asked}}}{{{name}}}}}\n       {}\n       \
+            "  {verb} condition = ${{if eq{{{asked}}}{{{name}}}}}\n       {}\n       \
              logwrite = @@ {place}.{n} over\n",
             side.condition(spec)
         );
@@ -78,7 +82,7 @@ fn wrong_specs_fail_as_native_does() {
     let (mut asked, mut failed) = (0, 0);
     // Each mode with each update mode at each place; and what is wrong
     // anywhere, at some places.
-    let all: Vec<String> = spec::WRONG.iter().map(|s| (*s).to_owned()).collect();
+    let all: Vec<String> = spec::wrong().iter().map(|s| (*s).to_owned()).collect();
     let anywhere = ["connect", "helo", "mail", "rcpt", "data", "not_smtp", "quit"];
     for (specs, everywhere) in [(spec::misplaced(), true), (all, false)] {
         let [first, second] = sides.map(|side| {
@@ -106,16 +110,19 @@ fn wrong_specs_fail_as_native_does() {
                 let [native, ours] = pair.errors();
                 assert_eq!(native.len(), ours.len(), "{what}: {native:?} {ours:?}");
                 for (native, ours) in native.iter().zip(&ours) {
+                    // What is missing was "NULL" up to 4.98, and ours is so still.
+                    let native = native.replace("<NULL>", "\"NULL\"");
                     // Ours may say more, and never something else.
                     assert!(ours.starts_with(native.as_str()), "{what}: {native} {ours}");
                 }
                 asked += 1;
-                failed += usize::from(!native.is_empty());
+                failed += u64::from(!native.is_empty());
             }
         }
         let panics = pair.panics().map(|p| p.lines().count());
         assert_eq!(panics[0], panics[1], "{:?}", pair.panics());
     }
+    counts::tell("checks compared with native", asked);
     println!("{asked} specs at a place, of which {failed} failed, as native");
     assert!(failed > 200 && failed < asked, "{failed} of {asked}");
 }

@@ -1,0 +1,132 @@
+//! The lookup door, in an Exim that loads lookup modules, which the machine's
+//! own need not do: `scripts/exims` runs this where there is one. That the
+//! door answers as native does is for `native`, which is run by it as well.
+
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::{Door, PrivateExim, Setup};
+
+/// What the lookup says to a spec, in words of its own.
+fn look(spec: &str) -> String {
+    format!("${{lookup ratelimit {{{spec}}}{{over: $value}}{{under}}}}")
+}
+
+/// What is told of this string being expanded: its text, or why there is none.
+fn expanded(exim: &PrivateExim, text: &str) -> String {
+    let ran = exim.expand(text);
+    (ran.stdout + &ran.stderr).trim().to_owned()
+}
+
+#[test]
+fn exim_lists_it() {
+    let ran = Setup::new().build().run(&["-bV"], b"");
+    let dynamic = ran.stdout.lines().find(|l| l.starts_with("Lookups (dynamic):"));
+    let listed = dynamic.is_some_and(|l| l.split_whitespace().any(|word| word == "ratelimit"));
+    assert!(listed, "{}", ran.stdout);
+}
+
+#[test]
+fn it_is_found_when_over_the_limit_and_the_value_is_the_rate() {
+    let exim = Setup::new().library().build();
+    let shown = "$sender_rate $sender_rate_limit $sender_rate_period";
+    for (spec, wanted) in [
+        ("2.5 / 1h / per_cmd / strict / k", "under 1.0 2.5 1h"),
+        ("2.5 / 1h / per_cmd / strict / k", "under 2.0 2.5 1h"),
+        ("2.5 / 1h / per_cmd / strict / k", "over: 3.0 3.0 2.5 1h"),
+        ("9 / 1h / per_cmd / readonly / k", "under 3.0 9 1h"),
+        ("0 / 1w / readonly / nobody", "over: 0.0 0.0 0 1w"),
+    ] {
+        assert_eq!(expanded(&exim, &format!("{} {shown}", look(spec))), wanted, "{spec}");
+    }
+    // The value is what it was, whatever is asked before it is used.
+    let (outer, inner) = ("1 / 1h / per_cmd / readonly / k", "0 / 1h / readonly / other");
+    let text = format!("${{lookup ratelimit {{{outer}}}{{{} $value}}}}", look(inner));
+    assert_eq!(expanded(&exim, &text), "over: 0.0 3.0");
+    assert_eq!(exim.log("panic"), "");
+}
+
+#[test]
+fn each_of_two_alike_counts() {
+    let exim = Setup::new().library().build();
+    let spec = "9 / 1w / per_cmd / strict /";
+    let twice = |door: Door, key: &str| {
+        let ask = door.ask(&format!("{spec} {key}"));
+        expanded(&exim, &format!("{ask} {ask} {ask} $sender_rate"))
+    };
+    assert_eq!(twice(Door::Lookup, "a"), "no no no 3.0");
+    assert_eq!(twice(Door::Dlfunc, "b"), "no no no 3.0");
+}
+
+#[test]
+fn both_doors_share_one_database() {
+    let exim = Setup::new().library().build();
+    let spec = "9 / 1w / per_cmd / strict / shared";
+    let ask = |door: Door| expanded(&exim, &format!("{} $sender_rate", door.ask(spec)));
+    assert_eq!(ask(Door::Lookup), "no 1.0");
+    assert_eq!(ask(Door::Dlfunc), "no 2.0");
+    assert_eq!(ask(Door::Lookup), "no 3.0");
+    // In one process too: no lock of the one keeps the other out.
+    let both = format!("{} {} $sender_rate", Door::Lookup.ask(spec), Door::Dlfunc.ask(spec));
+    assert_eq!(expanded(&exim, &both), "no no 5.0");
+}
+
+#[test]
+fn what_is_wrong_defers_with_the_text_of_the_dlfunc() {
+    let exim = Setup::new().library().build();
+    // Exim shows the text as one in a string.
+    let by_lookup = |spec: &str| {
+        let said = expanded(&exim, &Door::Lookup.ask(spec)).replace("\\\"", "\"");
+        let start = format!("Failed: lookup of \"{spec}\" gave DEFER: \"");
+        let text = said.strip_prefix(&start).and_then(|text| text.strip_suffix('"'));
+        text.unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
+    let by_dlfunc = |spec: &str| {
+        let said = expanded(&exim, &Door::Dlfunc.ask(spec));
+        said.strip_prefix("Failed: ").unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
+    for spec in ["many / 1h", "5 / 1y", "5 / 1h / per_mail / per_cmd", "5 / 1h / count=x", "1"] {
+        let text = by_lookup(spec);
+        assert!(text.starts_with("error in arguments to \"ratelimit\" condition: "), "{text}");
+        assert!(by_dlfunc(spec).contains(&text), "{text}\n{}", by_dlfunc(spec));
+    }
+    std::fs::write(exim.spool().join("exirate"), "in its place").unwrap();
+    let text = by_lookup("5 / 1h / per_cmd / k");
+    assert!(text.starts_with("ratelimit database not available: "), "{text}");
+    assert!(by_dlfunc("5 / 1h / per_cmd / k").contains(&text), "{text}");
+}
+
+#[test]
+fn options_are_refused_and_an_empty_query_is_not_found() {
+    let exim = Setup::new().library().build();
+    for options in ["file=/etc/passwd", "strict"] {
+        let said = expanded(&exim, &format!("${{lookup ratelimit,{options}{{1 / 1h}}{{a}}{{b}}}}"));
+        let said = said.replace("\\\"", "\"");
+        let wanted = format!("the ratelimit lookup knows no options, but \"{options}\" was given");
+        assert!(said.contains("gave DEFER") && said.contains(&wanted), "{said}");
+    }
+    // Exim does not even call a lookup then.
+    assert_eq!(expanded(&exim, &look("")), "under");
+    assert!(!exim.spool().join("exirate").exists(), "nothing was counted");
+    // Exim's own option, which it takes for itself: of its cache.
+    let text = "${lookup ratelimit,cache=no_rd{2 / 1h / strict / k}{a}{b}}";
+    assert_eq!(expanded(&exim, text), "b");
+}
+
+#[test]
+fn a_wrong_spec_defers_the_command() {
+    let acl = "  defer condition = ${lookup ratelimit{many / 1h / per_rcpt}{yes}{no}}\n  accept\n";
+    let mut exim = Setup::new().acl("acl_smtp_rcpt", acl).build();
+    exim.start();
+    let mut client = exim.session();
+    client.command("MAIL FROM:<a@client.test>");
+    let reply = client.command("RCPT TO:<b@private.test>");
+    assert_eq!(reply.text, "451 Temporary local problem - please try later");
+    client.quit();
+    let log = exim.log("main");
+    assert!(log.contains("temporarily rejected RCPT <b@private.test>"), "{log}");
+    assert!(log.contains(": error in arguments to \"ratelimit\" condition: \"many\""), "{log}");
+    assert_eq!(exim.log("panic"), "");
+}
