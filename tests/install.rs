@@ -64,7 +64,9 @@ fn pretended_exim(folder: &Path, support: &str, config: &str, more: &str) -> Pat
     let path = folder.join("exim");
     let text = format!(
         "#!/bin/sh\n# {more}\ncase $1 in\n-bV) echo 'Exim version 4.99'; echo 'Support for: \
-         {support}' ;;\n-bP) echo {config} ;;\nesac\n"
+         {support}' ;;\n-bP) case $2 in\nconfigure_file) echo {config} ;;\nexim_user) echo \
+         'exim_user = mailer' ;;\nspool_directory) echo 'spool_directory = /opt/spool' ;;\nesac \
+         ;;\nesac\n"
     );
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -84,6 +86,11 @@ fn everything_has_its_place_and_stays_there() {
         ("usr/local/share/bash-completion/completions/exirate", 0o644),
         ("usr/local/share/zsh/site-functions/_exirate", 0o644),
         ("usr/local/share/fish/vendor_completions.d/exirate.fish", 0o644),
+        ("usr/local/lib/systemd/system/exirate-stats.service", 0o644),
+        ("usr/local/lib/systemd/system/exirate-stats.timer", 0o644),
+        ("usr/local/lib/systemd/system/exirate-verify.service", 0o644),
+        ("usr/local/lib/systemd/system/exirate-verify.timer", 0o644),
+        ("usr/local/share/exirate/exirate.cron", 0o644),
         ("etc/exim4/conf.d/main/00_exirate", 0o644),
         ("etc/exim4/conf.d/acl/25_exirate", 0o644),
     ] {
@@ -194,6 +201,10 @@ fn another_exim_has_other_places() {
     assert!(conf.contains("\nRATELIMIT_FILE = /opt/exim/exirate/limits\n"), "{conf}");
     assert!(told.contains(".include_if_exists /opt/exim/exirate/exirate.conf"), "{told}");
     assert!(!all.keys().any(|path| path.contains("conf.d")), "{:?}", all.keys());
+    let unit =
+        String::from_utf8(all["etc/systemd/system/exirate-verify.service"].1.clone()).unwrap();
+    let start = "\nExecStart=/opt/exirate/bin/exirate verify --spool /opt/spool\nUser=mailer\n";
+    assert!(unit.contains(start), "{unit}");
     let link = modules.join("ratelimit_lookup.so");
     let link = link.strip_prefix("/").unwrap().to_str().unwrap();
     assert_eq!(all[link].1, format!("/{library}").into_bytes());
