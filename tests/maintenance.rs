@@ -221,7 +221,7 @@ fn the_readme_installs_what_there_is() {
     assert_eq!(files, known);
     let install =
         |what: &str| readme.lines().any(|l| l.starts_with("install ") && l.contains(what));
-    assert!(install("scripts/maintenance/*.service") && install("scripts/maintenance/*.timer"));
+    // Where scripts/install puts the units is for tests/install.rs to know.
     assert!(install("scripts/maintenance/exirate.cron"));
     for timer in TIMERS {
         assert!(readme.contains(timer), "{timer}");
