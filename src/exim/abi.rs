@@ -11,6 +11,8 @@ pub(super) type Uschar = c_char;
 pub(super) enum Status {
     /// `OK`: the yield is the result.
     Ok = 0,
+    /// `DEFER`: a lookup has no answer now, and its message says why.
+    Defer = 1,
     /// `FAIL`: the expansion fails and the yield says why. Exim logs it once,
     /// with the refusal that follows from it.
     Fail = 2,
@@ -41,3 +43,66 @@ pub(super) const D_ACL: c_uint = 1 << 2;
 
 /// `GET_TAINTED`: a `proto_mem` that asks `store_get_3` for tainted memory.
 pub(super) const GET_TAINTED: *const c_void = std::ptr::without_provenance(1);
+
+/// `LOOKUP_MODULE_INFO_MAGIC` of Exim 4.96 to 4.99.
+pub(super) const MAGIC_5: c_uint = 0x4c4d_4935;
+/// That of Exim 4.100.
+pub(super) const MAGIC_6: c_uint = 0x4c4d_4936;
+/// One that no Exim has.
+pub(super) const MAGIC_NONE: c_uint = 0;
+
+/// `lookup_querystyle`: a lookup of a query, in no file.
+pub(super) const QUERY_STYLE: c_int = 1;
+
+/// `gstring *string_catn(gstring *, const uschar *, int)`.
+pub(super) type StringCatn = unsafe extern "C" fn(*mut c_void, *const Uschar, c_int) -> *mut c_void;
+
+/// `lookup_info`: one kind of lookup, as `lookupapi.h` has it. Up to 4.98 there
+/// is padding where later ones write the acquisition number; what stands behind
+/// `version_report` is new in 4.100, and not looked at by older ones.
+#[repr(C)]
+pub(super) struct LookupInfo {
+    pub(super) name: *const Uschar,
+    pub(super) kind: c_int,
+    /// Written by Exim.
+    pub(super) acquisition: c_uint,
+    pub(super) open: Option<unsafe extern "C" fn(*const Uschar, *mut *const Uschar) -> *mut c_void>,
+    pub(super) check: Option<unsafe extern "C" fn()>,
+    #[allow(clippy::type_complexity)] // it is Exim's
+    pub(super) find: Option<
+        unsafe extern "C" fn(
+            *mut c_void,
+            *const Uschar,
+            *const Uschar,
+            c_int,
+            *mut *const Uschar,
+            *mut *const Uschar,
+            *mut c_uint,
+            *const Uschar,
+        ) -> c_int,
+    >,
+    pub(super) close: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub(super) tidy: Option<unsafe extern "C" fn()>,
+    pub(super) quote: Option<unsafe extern "C" fn()>,
+    pub(super) version_report: Option<unsafe extern "C" fn(*mut c_void) -> *mut c_void>,
+    pub(super) options: *const c_void,
+    pub(super) options_count: c_uint,
+    pub(super) variables: *const c_void,
+    pub(super) variables_count: c_uint,
+}
+
+/// `lookup_module_info`: what a module offers.
+#[repr(C)]
+pub(super) struct LookupModuleInfo {
+    pub(super) magic: c_uint,
+    pub(super) lookups: *mut *mut LookupInfo,
+    pub(super) count: c_uint,
+}
+
+// The layout that was tried with real Exims.
+const _: () = {
+    assert!(std::mem::offset_of!(LookupInfo, acquisition) == 12);
+    assert!(std::mem::offset_of!(LookupInfo, open) == 16);
+    assert!(std::mem::offset_of!(LookupInfo, version_report) == 64);
+    assert!(std::mem::offset_of!(LookupModuleInfo, lookups) == 8);
+};

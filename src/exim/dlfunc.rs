@@ -24,7 +24,7 @@ struct Door {
 }
 
 /// What a function answers.
-enum Answer {
+pub(super) enum Answer {
     Word(&'static CStr),
     /// The text in the buffer.
     Kept,
@@ -124,7 +124,7 @@ fn present(host: &Host, buffer: &mut Buffer, field: &Field<'_>) -> Result<Answer
 ///
 /// # Safety
 /// As for [`ratelimit`].
-unsafe fn answer(
+pub(super) unsafe fn answer(
     yield_: *mut *const Uschar,
     argc: c_int,
     argv: *const *const Uschar,

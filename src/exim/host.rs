@@ -43,6 +43,20 @@ impl Host {
         symbol.ok().map(|s| s.into_raw().cast::<T>()).filter(|p| !p.is_null())
     }
 
+    /// The exported function `name`.
+    ///
+    /// # Safety
+    /// `T` is the type by which Exim declares it.
+    pub(super) unsafe fn function<T: Copy>(&self, name: &CStr) -> Option<T> {
+        // SAFETY: by this function's contract.
+        unsafe { self.symbols.get::<T>(name.to_bytes_with_nul()) }.ok().map(|function| *function)
+    }
+
+    /// Whether the program exports anything of this name.
+    pub(super) fn exports(&self, name: &CStr) -> bool {
+        self.variable::<c_void>(name).is_some()
+    }
+
     /// What Exim expands `text` to, which must have no side effects; `None`
     /// where it fails.
     pub(super) fn expand(&self, text: &CStr) -> Option<Vec<u8>> {

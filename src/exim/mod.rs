@@ -1,10 +1,12 @@
 //! The only door to Exim.
 //!
 //! Exim loads this library with `${dlfunc{…/exirate.so}{ratelimit}{SPEC}}` and
-//! calls the C functions in [`dlfunc`]. Everything that knows of Exim's memory
+//! calls the C functions in [`dlfunc`], or as a lookup module with
+//! `${lookup ratelimit {SPEC}…}`, by [`lookup`]. Everything that knows of Exim's memory
 //! is below here, from the outside in:
 //!
-//! - [`dlfunc`]: the entry points, behind the one boundary that catches panics
+//! - [`dlfunc`]: the entry points, behind the one boundary that catches panics;
+//!   [`lookup`]: another one, behind the same
 //! - `session`: what this process remembers between calls
 //! - `context`, `memory`, `marks`: where in Exim a call stands, what was
 //!   answered before, and whether that is still the same command or message
@@ -25,6 +27,7 @@ mod debug;
 pub mod dlfunc;
 mod host;
 mod info;
+pub mod lookup;
 mod marks;
 mod memory;
 mod rate_variables;

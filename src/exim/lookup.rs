@@ -1,0 +1,168 @@
+//! The entry point for `${lookup ratelimit {SPEC} {FOUND} {NOT FOUND}}`: this
+//! library as one of Exim's dynamic lookup modules.
+//!
+//! Exim finds [`_lookup_module_info`] by its name and compares its magic number
+//! with its own before it looks at anything else. As one library serves several
+//! versions of Exim, that number is settled when the library is loaded.
+
+use super::abi::{
+    LookupInfo, LookupModuleInfo, MAGIC_5, MAGIC_6, MAGIC_NONE, QUERY_STYLE, Status, StringCatn,
+    Uschar,
+};
+use super::dlfunc::{self, Answer};
+use super::host::Host;
+use super::session::DoorError;
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_int, c_uint, c_void};
+
+/// A structure of ours that Exim writes to.
+#[repr(transparent)]
+struct ForExim<T>(UnsafeCell<T>);
+
+// SAFETY: Exim has one thread; ours writes once, in a constructor, before the
+// loader has handed the library to anybody.
+unsafe impl<T> Sync for ForExim<T> {}
+
+static LOOKUP: ForExim<LookupInfo> = ForExim(UnsafeCell::new(LookupInfo {
+    name: c"ratelimit".as_ptr(),
+    kind: QUERY_STYLE,
+    acquisition: 0,
+    open: Some(open),
+    check: None,
+    find: Some(find),
+    close: None,
+    tidy: None,
+    quote: None,
+    version_report: Some(version_report),
+    options: std::ptr::null(),
+    options_count: 0,
+    variables: std::ptr::null(),
+    variables_count: 0,
+}));
+
+static LOOKUPS: ForExim<[*mut LookupInfo; 1]> = ForExim(UnsafeCell::new([LOOKUP.0.get()]));
+
+/// `lookup_module_info`: what this module offers.
+#[repr(transparent)]
+pub struct Module(ForExim<LookupModuleInfo>);
+
+/// What Exim looks for in a lookup module.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)] // Exim's own name for it
+pub static _lookup_module_info: Module = Module(ForExim(UnsafeCell::new(LookupModuleInfo {
+    magic: MAGIC_NONE,
+    lookups: LOOKUPS.0.get().cast(),
+    count: 1,
+})));
+
+/// Settles the magic number as soon as the library is loaded.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOADING: extern "C" fn() = settle_magic;
+
+extern "C" fn settle_magic() {
+    let magic = magic_of(&Host::find());
+    // SAFETY: a constructor runs before the loader hands the library to
+    // anybody, so nobody else refers to the structure.
+    unsafe { (*_lookup_module_info.0.0.get()).magic = magic };
+}
+
+/// The magic number of the Exim around us.
+///
+/// What 4.100 changed is told by what it exports; a program that exports
+/// neither is no Exim, and gets a number that none has.
+fn magic_of(host: &Host) -> c_uint {
+    if host.exports(c"expand_string_2") && !host.exports(c"expand_string") {
+        MAGIC_6
+    } else if host.exports(c"expand_string") {
+        MAGIC_5
+    } else {
+        MAGIC_NONE
+    }
+}
+
+/// There is nothing to open: any address will do as a handle.
+unsafe extern "C" fn open(_: *const Uschar, _: *mut *const Uschar) -> *mut c_void {
+    LOOKUP.0.get().cast()
+}
+
+/// `${lookup ratelimit {SPEC}…}`: found, with the rate as `$value`, where the
+/// dlfunc says `yes`; not found where it says `no`; deferred with the same text
+/// where the dlfunc fails.
+///
+/// Exim's cache is told to keep nothing, so that each lookup counts.
+///
+/// # Safety
+/// To be called by Exim, as `lookupapi.h` describes it.
+unsafe extern "C" fn find(
+    _handle: *mut c_void,
+    _file: *const Uschar,
+    query: *const Uschar,
+    _length: c_int,
+    result: *mut *const Uschar,
+    message: *mut *const Uschar,
+    cache_seconds: *mut c_uint,
+    options: *const Uschar,
+) -> c_int {
+    let arguments = [query];
+    let mut text = std::ptr::null();
+    let mut found = false;
+    // SAFETY: Exim hands over NUL-terminated strings, or NULL, and the places
+    // where it wants the answers, or NULL.
+    unsafe {
+        if !cache_seconds.is_null() {
+            cache_seconds.write(0);
+        }
+        let status =
+            dlfunc::answer(&raw mut text, 1, arguments.as_ptr(), |session, buffer, specs| {
+                if let Some(options) = options.as_ref().map(|first| CStr::from_ptr(first))
+                    && !options.is_empty()
+                {
+                    return Err(unknown_options(options));
+                }
+                found = session.ratelimit(specs.first().copied().unwrap_or_default())?;
+                let rate = session.latest.as_ref().map_or(0.0, |latest| latest.decision.rate);
+                buffer.keep_rate(rate);
+                Ok(Answer::Kept)
+            });
+        let (place, code) = match (status, found) {
+            (0, true) => (result, Status::Ok as c_int),
+            (0, false) => return Status::Fail as c_int,
+            _ => (message, Status::Defer as c_int),
+        };
+        if !place.is_null() {
+            place.write(text);
+        }
+        code
+    }
+}
+
+fn unknown_options(options: &CStr) -> DoorError {
+    let text = format!(
+        "the ratelimit lookup knows no options, but \"{}\" was given (write ${{lookup ratelimit \
+         {{SPEC}} {{OVER THE LIMIT}} {{UNDER IT}}}})",
+        options.to_string_lossy().escape_debug()
+    );
+    DoorError::Usage(text.into())
+}
+
+/// Adds our version to what `exim -d -bV` says.
+///
+/// # Safety
+/// To be called by Exim, as `lookupapi.h` describes it.
+unsafe extern "C" fn version_report(string: *mut c_void) -> *mut c_void {
+    const LINE: &CStr = match CStr::from_bytes_with_nul(
+        concat!("Library version: ratelimit: exirate ", env!("CARGO_PKG_VERSION"), "\n\0")
+            .as_bytes(),
+    ) {
+        Ok(line) => line,
+        Err(_) => c"",
+    };
+    // SAFETY: the type is that of Exim's functions.h; the text is copied.
+    unsafe {
+        match Host::find().function::<StringCatn>(c"string_catn") {
+            Some(string_catn) => string_catn(string, LINE.as_ptr(), LINE.count_bytes() as c_int),
+            None => string,
+        }
+    }
+}
