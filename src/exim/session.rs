@@ -27,6 +27,8 @@ pub(super) enum DoorError {
     Database(SpoolError),
     /// Exim does not say where its spool directory is.
     NoSpoolDirectory,
+    /// Exim says so by a path that means another directory in each directory.
+    RelativeSpoolDirectory(Vec<u8>),
 }
 
 impl fmt::Display for DoorError {
@@ -39,6 +41,12 @@ impl fmt::Display for DoorError {
             Self::NoSpoolDirectory => f.write_str(
                 "ratelimit database not available: this program does not tell its spool_directory",
             ),
+            Self::RelativeSpoolDirectory(path) => write!(
+                f,
+                "ratelimit database not available: the spool_directory is \"{}\": it should be an \
+                 absolute path, beginning with a slash",
+                path.escape_ascii()
+            ),
         }
     }
 }
@@ -48,7 +56,7 @@ impl std::error::Error for DoorError {
         match self {
             Self::Spec(error) => Some(error),
             Self::Database(error) => Some(error),
-            Self::Usage(_) | Self::NoSpoolDirectory => None,
+            Self::Usage(_) | Self::NoSpoolDirectory | Self::RelativeSpoolDirectory(_) => None,
         }
     }
 }
@@ -92,14 +100,17 @@ impl Session {
         let host = Host::find();
         let tables = Tables::find();
         let source = Source::new(&host, &tables);
+        let rate_variables = RateVariables::find(&source);
+        // What leads to the wrong rate variables leads to no others either.
+        let right = rate_variables.work();
         Self {
             latest: None,
             specs: Memo::default(),
             variables: Variables::find(&source),
             acls: Acls::find(&source),
-            rate_variables: RateVariables::find(&source),
-            command_marks: Marks::of_command(&source),
-            message_marks: Marks::of_message(&source),
+            rate_variables,
+            command_marks: if right { Marks::of_command(&source) } else { Marks::none() },
+            message_marks: if right { Marks::of_message(&source) } else { Marks::none() },
             memory: Memory::default(),
             recipient: None,
             process: fork::process(),
@@ -220,6 +231,9 @@ impl Session {
                 use std::os::unix::ffi::OsStrExt;
                 let directory = self.variables.spool_directory.read(&self.host);
                 let directory = directory.ok_or(DoorError::NoSpoolDirectory)?;
+                if !directory.starts_with(b"/") {
+                    return Err(DoorError::RelativeSpoolDirectory(directory.into_owned()));
+                }
                 let directory = Path::new(std::ffi::OsStr::from_bytes(&directory));
                 let spool = Spool::open(directory, Options::default());
                 Ok(none.insert(spool.map_err(DoorError::Database)?))
