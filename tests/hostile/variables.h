@@ -1,0 +1,22 @@
+/* The variables of the small Exim. Those that stock builds export are visible
+ * to the library by name; the others are in the table only. */
+
+#ifndef SMALL_EXIM_VARIABLES_H
+#define SMALL_EXIM_VARIABLES_H
+
+extern const char *message_id, *received_protocol, *sender_address, *sender_host_address;
+extern int recipients_count;
+extern unsigned debug_selector;
+extern _Bool smtp_input, smtp_batched_input;
+
+extern const char *deliver_domain, *deliver_localpart, *router_name, *transport_name;
+extern const char *smtp_command, *smtp_notquit_reason, *spool_directory;
+extern const char *sender_rate, *sender_rate_limit, *sender_rate_period;
+extern int message_size, rcpt_count, message_linecount;
+extern char command_buffer[64];
+
+/* What Exim unsets then. */
+void end_of_command(void);
+void end_of_message(void);
+
+#endif
