@@ -1,5 +1,4 @@
 #include "variables.h"
-#include "exim.h"
 
 #define API __attribute__((visibility("default")))
 
@@ -11,6 +10,9 @@ API _Bool smtp_input, smtp_batched_input;
 char command_buffer[64];
 const char *deliver_domain, *deliver_localpart, *router_name, *transport_name;
 const char *smtp_command = command_buffer, *smtp_notquit_reason, *spool_directory;
+#if EXPORTED == 1
+API
+#endif
 const char *sender_rate, *sender_rate_limit, *sender_rate_period;
 int message_size = -1, rcpt_count, message_linecount;
 
@@ -25,7 +27,7 @@ static const char *acl = "an_acl", *filler;
 #define HUNDRED(p) TEN(p "0"), TEN(p "1"), TEN(p "2"), TEN(p "3"), TEN(p "4"), TEN(p "5"), \
   TEN(p "6"), TEN(p "7"), TEN(p "8"), TEN(p "9")
 
-static entry variables[] = {
+entry variables[] = {
   HUNDRED("a_"),
   {"address_data", TEXT, &address_data},
   {"dnslist_domain", TEXT, &dnslist_domain},
@@ -77,6 +79,7 @@ __attribute__((used)) static entry options[] = {
 };
 
 const entry *live = variables;
+const size_t variables_count = sizeof variables / sizeof *variables;
 size_t live_entries = sizeof variables / sizeof *variables;
 
 void end_of_command(void) { address_data = domain_data = sender_address_data = 0; }
