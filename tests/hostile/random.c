@@ -1,9 +1,9 @@
 /* Random specs, arguments, fields and queries, at random places in an Exim:
  *
- *     random LIBRARY SPOOL COUNT SEED
+ *     random LIBRARY SPOOL COUNT SEED [STACK]
  *
- * ends with 0 where each was answered as it should be, and nothing that
- * belongs to Exim was changed. */
+ * on a stack of STACK KiB, or the usual one. It ends with 0 where each was
+ * answered as it should be, and nothing that belongs to Exim was changed. */
 
 #define _GNU_SOURCE
 #include "exim.h"
@@ -11,6 +11,7 @@
 #include "variables.h"
 
 #include <malloc.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,9 +210,9 @@ static void call_lookup(char *input)
   }
 }
 
-int main(int argc, char **argv)
+static void *run(void *given)
 {
-  if (argc != 5) fail("usage: random LIBRARY SPOOL COUNT SEED");
+  char **argv = given;
   unsigned long count = strtoul(argv[3], NULL, 10), rates = 0;
   state = strtoul(argv[4], NULL, 10) * 2 + 1;
   spool_directory = argv[2];
@@ -248,4 +249,20 @@ int main(int argc, char **argv)
   printf("heap grew: %zd\n", (ssize_t)(mallinfo2().uordblks - heap_half_way));
   printf("memory grew: %ld\n", anonymous_memory() - memory_half_way);
   printf("heap: %zu\n", mallinfo2().uordblks);
+  return NULL;
+}
+
+int main(int argc, char **argv)
+{
+  if (argc < 5) fail("usage: random LIBRARY SPOOL COUNT SEED [STACK]");
+  pthread_attr_t small;
+  pthread_t thread;
+  pthread_attr_init(&small);
+  if (argc == 5) {
+    run(argv);
+  } else if (pthread_attr_setstacksize(&small, strtoul(argv[5], NULL, 10) << 10)
+             || pthread_create(&thread, &small, run, argv) || pthread_join(thread, NULL)) {
+    fail("no thread with a stack of %s KiB", argv[5]);
+  }
+  return 0;
 }
