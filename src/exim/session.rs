@@ -140,12 +140,16 @@ impl Session {
             .specs
             .request(&spec, place, || Facts::read(&self.host, &self.variables))
             .map_err(DoorError::Spec)?;
+        let debugs = self.variables.debugs_acls();
+        if debugs {
+            self.host.debug(&debug::asked(&request));
+        }
         let recalled = self.memory.recall(&request);
         let decision = match recalled {
             Some(before) => before.against(request.limit),
             None => self.decide(&request)?,
         };
-        if self.variables.debugs_acls() {
+        if debugs {
             self.debug(&request, &decision, recalled.is_some());
         }
         self.rate_variables.set_rate(Some(decision.rate));
@@ -207,7 +211,6 @@ impl Session {
 
     #[cold]
     fn debug(&self, request: &Request, decision: &Decision, recalled: bool) {
-        self.host.debug(&debug::asked(request));
         if recalled {
             self.host.debug(&debug::recalled(decision));
         } else {
@@ -222,6 +225,9 @@ impl Session {
         self.log_damage();
         if decided.is_err() {
             self.rate_variables.set_rate(None);
+            if self.variables.debugs_acls() {
+                self.host.debug(debug::NOT_AVAILABLE);
+            }
         }
         decided
     }
