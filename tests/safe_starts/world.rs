@@ -144,8 +144,9 @@ impl World {
                 command
             }
         };
-        command.args(["-c", &script, "bash", "/usr/bin/timeout", "--foreground", "60"]);
-        command.arg("/usr/sbin/chroot");
+        command.args(["-c", &script, "bash", "/usr/bin/timeout", "--foreground"]);
+        // A stranger may have it ignore the first signal.
+        command.args(["--kill-after=5", "60", "/usr/sbin/chroot"]);
         command.args([&format!("--userspec={}:{}", who.0, who.1), "--groups="]);
         command.arg(self.root()).args(["/usr/bin/env", "-i"]);
         command.args(&start.environment).arg(PROGRAM);
