@@ -51,6 +51,9 @@ pub(super) type IsDebug = unsafe extern "C" fn(*const Uschar) -> u8;
 /// `GET_TAINTED`: a `proto_mem` that asks `store_get_3` for tainted memory.
 pub(super) const GET_TAINTED: *const c_void = std::ptr::without_provenance(1);
 
+/// `GET_UNTAINTED`: one that asks for memory that Exim trusts.
+pub(super) const GET_UNTAINTED: *const c_void = std::ptr::null();
+
 /// `LOOKUP_MODULE_INFO_MAGIC` of Exim 4.96 to 4.99.
 pub(super) const MAGIC_5: c_uint = 0x4c4d_4935;
 /// That of Exim 4.100.

@@ -9,6 +9,9 @@ pub(super) fn asked(request: &Request) -> String {
     format!("ratelimit condition count={:.0} {:.1}/{key}", request.count, request.limit)
 }
 
+/// Why there is no answer.
+pub(super) const NOT_AVAILABLE: &str = "ratelimit database not available";
+
 /// The answer that was remembered.
 pub(super) fn recalled(decision: &Decision) -> String {
     format!("ratelimit found pre-computed rate {:.1}", decision.rate)
@@ -17,21 +20,30 @@ pub(super) fn recalled(decision: &Decision) -> String {
 /// How the answer was computed, a line each.
 pub(super) fn computed(request: &Request, decision: &Decision) -> impl Iterator<Item = String> {
     let trace = decision.trace;
-    let key = if trace.found {
-        "ratelimit found key in database"
-    } else {
-        "ratelimit initializing new key's rate data"
-    };
+    let found = trace.found.then_some("ratelimit found key in database");
     let expired = trace.filter_expired.then_some("ratelimit discarding old Bloom filter");
+    let new = (!trace.found || trace.filter_expired).then_some(match &request.unique {
+        Some(_) => "ratelimit creating new Bloom filter",
+        None => "ratelimit creating new rate data block",
+    });
+    let looked_for = request.unique.as_ref().filter(|_| trace.seen.is_some());
+    let looked_for = looked_for.map(|event| {
+        format!("ratelimit checking uniqueness of {}", String::from_utf8_lossy(event))
+    });
     let event = trace.seen.map(|seen| match seen {
         true => "ratelimit event found in Bloom filter",
         false => "ratelimit event added to Bloom filter",
     });
+    let first = (!trace.found).then_some("ratelimit initializing new key's rate data");
     let written = match request.update {
         _ if trace.written => "ratelimit db updated",
         Update::ReadOnly => "ratelimit db not updated: readonly mode",
         Update::Leaky | Update::Strict => "ratelimit db not updated: over the limit, but leaky",
     };
-    let lines = [Some(key), expired, event, Some(written)].into_iter().flatten();
-    lines.map(str::to_owned).chain([format!("ratelimit computed rate {:.1}", decision.rate)])
+    let own = |line: Option<&str>| line.map(str::to_owned);
+    let rate = format!("ratelimit computed rate {:.1}", decision.rate);
+    [own(found), own(expired), own(new), looked_for, own(event), own(first), own(Some(written))]
+        .into_iter()
+        .flatten()
+        .chain([rate])
 }

@@ -153,11 +153,15 @@ pub(super) unsafe fn answer(
         }
     }));
     let (text, status) = result.unwrap_or_else(|panic| {
-        // Whatever state it is in, it is neither used nor dropped again.
-        std::mem::forget(session.take());
         buffer.keep_some("exirate: internal error: ");
         buffer.keep_more(panic_text(&*panic));
-        (buffer.pointer(), Status::Error)
+        // A panic may quote what it was about, so it is told in tainted memory.
+        let session = session.take();
+        let told = session.as_ref().and_then(|session| session.host.tainted_copy(buffer.text()));
+        // Whatever state it is in, it is not used again, and the next call starts
+        // afresh. A panic in closing its files is no second error.
+        let _ = catch_unwind(AssertUnwindSafe(|| session.map(Session::abandon)));
+        (told.unwrap_or(buffer.pointer()), Status::Error)
     });
     if !yield_.is_null() {
         // SAFETY: Exim hands over the place where it wants the text.

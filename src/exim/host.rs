@@ -1,8 +1,8 @@
 //! The functions and variables that the Exim around us exports.
 
 use super::abi::{
-    DebugPrintf, ExpandString, ExpandString2, GET_TAINTED, IsDebug, LOG_MAIN, LogWrite, LogWrite2,
-    StoreGet3, Uschar,
+    DebugPrintf, ExpandString, ExpandString2, GET_TAINTED, GET_UNTAINTED, IsDebug, LOG_MAIN,
+    LogWrite, LogWrite2, StoreGet3, Uschar,
 };
 use libloading::os::unix::Library;
 use std::ffi::{CStr, CString, c_void};
@@ -88,11 +88,23 @@ impl Host {
     ///
     /// `None` where this host offers no such memory.
     pub(super) fn tainted_copy(&self, text: &[u8]) -> Option<*const Uschar> {
+        self.copy(text, GET_TAINTED)
+    }
+
+    /// A copy of `text` in Exim's memory that lives as long as the message, and
+    /// that Exim trusts: for what is certain to be plain.
+    ///
+    /// `None` where this host offers no such memory.
+    pub(super) fn clean_copy(&self, text: &[u8]) -> Option<*const Uschar> {
+        self.copy(text, GET_UNTAINTED)
+    }
+
+    fn copy(&self, text: &[u8], kind: *const c_void) -> Option<*const Uschar> {
         let size = i32::try_from(text.len() + 1).ok()?;
         // SAFETY: store_get_3 returns `size` writable bytes or does not
         // return; they live as long as Exim's current message.
         unsafe {
-            let memory: *mut c_void = self.store_get?(size, GET_TAINTED, c"exirate".as_ptr(), 0);
+            let memory: *mut c_void = self.store_get?(size, kind, c"exirate".as_ptr(), 0);
             if memory.is_null() {
                 return None;
             }

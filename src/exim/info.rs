@@ -11,7 +11,8 @@ const FIELDS: &str = "rate, limit, period, key, mode, over, count, remaining, re
 pub(super) enum Field<'a> {
     /// A rate, printed as `$sender_rate` is.
     Rate(f64),
-    /// A text that was found to be a number, a time or a word.
+    /// A text that was found to be a number, a time or a word; tainted where it
+    /// is not written plainly.
     Checked(&'a [u8]),
     /// A text that may say anything: the key.
     Unchecked(&'a [u8]),

@@ -123,7 +123,10 @@ unsafe extern "C" fn find(
                 found = session.ratelimit(specs.first().copied().unwrap_or_default())?;
                 let rate = session.latest.as_ref().map_or(0.0, |latest| latest.decision.rate);
                 buffer.keep_rate(rate);
-                Ok(Answer::Kept)
+                // `$value` is this very text: it must outlast the next call,
+                // which may come before `$value` is read.
+                let copy = if found { session.host.clean_copy(buffer.text()) } else { None };
+                Ok(copy.map_or(Answer::Kept, Answer::Exims))
             });
         let (place, code) = match (status, found) {
             (0, true) => (result, Status::Ok as c_int),

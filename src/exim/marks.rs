@@ -48,6 +48,11 @@ impl Marks {
         )
     }
 
+    /// No variables: every event may have happened.
+    pub(super) fn none() -> Self {
+        Self { addresses: Vec::new(), current: 0 }
+    }
+
     fn find(source: &Source<'_>, names: &[(&CStr, &CStr)]) -> Self {
         let find = |(symbol, expansion): &(&CStr, &CStr)| source.pointer(symbol, expansion);
         Self { addresses: names.iter().filter_map(find).collect(), current: 0 }
@@ -134,7 +139,7 @@ mod tests {
 
     #[test]
     fn without_variables_nothing_stands() {
-        let marks = Marks { addresses: Vec::new(), current: 0 };
+        let marks = Marks::none();
         marks.set();
         assert!(!marks.stand());
     }

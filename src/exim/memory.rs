@@ -9,11 +9,44 @@ use crate::spec::{Request, Scope};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+/// What the answers of a connection, and those of a message, may take in
+/// bytes: over twenty thousand of common keys. A client who comes with more
+/// is counted each time from there on.
+const MOST_BYTES: usize = 8 << 20;
+
+/// How many answers of a command are remembered: more than any ACL has lines.
+const MOST_LINES: usize = 1024;
+
+/// Answers by their keys.
+#[derive(Default)]
+struct Answers {
+    known: HashMap<Vec<u8>, Decision>,
+    bytes: usize,
+}
+
+impl Answers {
+    fn keep(&mut self, key: &[u8], decision: Decision) {
+        // Twice, for what the map keeps free.
+        let bytes = 2 * size_of::<(Vec<u8>, Decision)>() + key.len();
+        if self.bytes + bytes <= MOST_BYTES {
+            self.bytes += bytes;
+            self.known.insert(key.to_owned(), decision);
+        }
+    }
+
+    fn forget(&mut self) {
+        // A map that grew large once takes its time to be emptied each time.
+        if !self.known.is_empty() {
+            *self = Self::default();
+        }
+    }
+}
+
 /// The three memories.
 #[derive(Default)]
 pub(super) struct Memory {
-    connection: HashMap<Vec<u8>, Decision>,
-    message: HashMap<Vec<u8>, Decision>,
+    connection: Answers,
+    message: Answers,
     /// An ACL has a handful of lines: looking through them is quickest.
     command: Vec<(Rc<Request>, Decision)>,
 }
@@ -21,14 +54,14 @@ pub(super) struct Memory {
 impl Memory {
     /// Another connection: nothing holds any more.
     pub(super) fn new_connection(&mut self) {
-        self.connection.clear();
+        self.connection.forget();
         self.new_message();
         self.new_command();
     }
 
     /// Another message.
     pub(super) fn new_message(&mut self) {
-        self.message.clear();
+        self.message.forget();
     }
 
     /// Another run of an ACL.
@@ -40,8 +73,8 @@ impl Memory {
     pub(super) fn recall(&self, request: &Request) -> Option<Decision> {
         let key = &request.key;
         match request.scope {
-            Scope::Connection => self.connection.get(key).copied(),
-            Scope::Message => self.message.get(key).copied(),
+            Scope::Connection => self.connection.known.get(key).copied(),
+            Scope::Message => self.message.known.get(key).copied(),
             Scope::Command => {
                 let mut known = self.command.iter();
                 known.find(|(known, _)| known.key == *key).map(|(_, decision)| *decision)
@@ -53,9 +86,12 @@ impl Memory {
     /// Remembers the answer to `request`, to whose key there is none yet.
     pub(super) fn keep(&mut self, request: Rc<Request>, decision: Decision) {
         match request.scope {
-            Scope::Connection => drop(self.connection.insert(request.key.clone(), decision)),
-            Scope::Message => drop(self.message.insert(request.key.clone(), decision)),
-            Scope::Command => self.command.push((request, decision)),
+            Scope::Connection => self.connection.keep(&request.key, decision),
+            Scope::Message => self.message.keep(&request.key, decision),
+            Scope::Command if self.command.len() < MOST_LINES => {
+                self.command.push((request, decision));
+            }
+            Scope::Command => {}
             Scope::Evaluation => {}
         }
     }
@@ -117,6 +153,26 @@ mod tests {
                 let recalled = memory.recall(&request(scope, "k"));
                 assert_eq!(recalled.map(|d| d.rate), holds[n].then_some(n as f64), "{scope:?}");
             }
+        }
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_is_remembered() {
+        for scope in [Scope::Connection, Scope::Message, Scope::Command] {
+            let mut memory = Memory::default();
+            let key = |n: usize| format!("{n:01000}");
+            for n in 0..10_000 {
+                memory.keep(Rc::new(request(scope, &key(n))), answer(n as f64));
+            }
+            let recalled = |n: usize| memory.recall(&request(scope, &key(n))).map(|d| d.rate);
+            let known = (0..10_000).filter_map(recalled).collect::<Vec<_>>();
+            // The first of them, each its own.
+            assert!((1000..8_000).contains(&known.len()), "{}", known.len());
+            assert!(known.iter().enumerate().all(|(n, rate)| *rate == n as f64));
+            memory.new_connection();
+            assert_eq!(memory.recall(&request(scope, &key(0))), None);
+            memory.keep(Rc::new(request(scope, &key(9_999))), answer(1.0));
+            assert!(memory.recall(&request(scope, &key(9_999))).is_some());
         }
     }
 }

@@ -10,8 +10,8 @@
 //! - `session`: what this process remembers between calls
 //! - `context`, `memory`, `marks`: where in Exim a call stands, what was
 //!   answered before, and whether that is still the same command or message
-//! - `variables`, `rate_variables`, `table`: reading and setting Exim's own
-//!   variables
+//! - `variables`, `rate_variables`, `table`, `program`: reading and setting
+//!   Exim's own variables
 //! - `info`, `debug`: what is told of a decision
 //! - `host`: the functions Exim exports, `abi`: its constants and types
 //! - [`version`]: which exirate this is, readable in the library's file
@@ -30,6 +30,7 @@ mod info;
 pub mod lookup;
 mod marks;
 mod memory;
+mod program;
 mod rate_variables;
 mod session;
 mod table;

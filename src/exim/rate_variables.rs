@@ -13,7 +13,8 @@ pub(super) enum Setting<'a> {
     Leave,
     /// It is unset.
     Unset,
-    /// It is set to a text that was found to be a number or a time.
+    /// It is set to a text that was found to be a number or a time; tainted
+    /// where it is not written plainly (`-0`, `.5`).
     Checked(&'a [u8]),
     /// It is set to a text that may say anything, and so must be tainted.
     Unchecked(&'a [u8]),
@@ -45,7 +46,16 @@ impl RateVariables {
         found
     }
 
+    /// Whether these really are the variables.
     fn settable(&mut self, host: &Host, addresses: [NonNull<*const Uschar>; 3]) -> bool {
+        let names = [c"$sender_rate", c"$sender_rate_limit", c"$sender_rate_period"];
+        // SAFETY: see `write`.
+        let is_null = |address: NonNull<*const Uschar>| unsafe { address.read() }.is_null();
+        // Nothing is written where what is there is not what Exim sees.
+        let empty = |name| host.expand(name).map(|text| text.is_empty());
+        if !names.iter().zip(addresses).all(|(name, at)| empty(name) == Some(is_null(at))) {
+            return false;
+        }
         let buffers = [&mut self.rate, &mut self.limit, &mut self.period];
         // SAFETY: see `write`.
         let before = addresses.map(|address| unsafe { address.read() });
@@ -58,6 +68,11 @@ impl RateVariables {
             write(address, text);
         }
         seen.as_deref() == Some(b"a/b/c")
+    }
+
+    /// Whether they could be found, and so can be set.
+    pub(super) fn work(&self) -> bool {
+        self.addresses.is_some()
     }
 
     /// Whether `$sender_rate` still is what was set here last. Exim unsets it

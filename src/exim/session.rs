@@ -27,6 +27,8 @@ pub(super) enum DoorError {
     Database(SpoolError),
     /// Exim does not say where its spool directory is.
     NoSpoolDirectory,
+    /// Exim says so by a path that means another directory in each directory.
+    RelativeSpoolDirectory(Vec<u8>),
 }
 
 impl fmt::Display for DoorError {
@@ -39,6 +41,12 @@ impl fmt::Display for DoorError {
             Self::NoSpoolDirectory => f.write_str(
                 "ratelimit database not available: this program does not tell its spool_directory",
             ),
+            Self::RelativeSpoolDirectory(path) => write!(
+                f,
+                "ratelimit database not available: the spool_directory is \"{}\": it should be an \
+                 absolute path, beginning with a slash",
+                path.escape_ascii()
+            ),
         }
     }
 }
@@ -48,7 +56,7 @@ impl std::error::Error for DoorError {
         match self {
             Self::Spec(error) => Some(error),
             Self::Database(error) => Some(error),
-            Self::Usage(_) | Self::NoSpoolDirectory => None,
+            Self::Usage(_) | Self::NoSpoolDirectory | Self::RelativeSpoolDirectory(_) => None,
         }
     }
 }
@@ -92,14 +100,17 @@ impl Session {
         let host = Host::find();
         let tables = Tables::find();
         let source = Source::new(&host, &tables);
+        let rate_variables = RateVariables::find(&source);
+        // What leads to the wrong rate variables leads to no others either.
+        let right = rate_variables.work();
         Self {
             latest: None,
             specs: Memo::default(),
             variables: Variables::find(&source),
             acls: Acls::find(&source),
-            rate_variables: RateVariables::find(&source),
-            command_marks: Marks::of_command(&source),
-            message_marks: Marks::of_message(&source),
+            rate_variables,
+            command_marks: if right { Marks::of_command(&source) } else { Marks::none() },
+            message_marks: if right { Marks::of_message(&source) } else { Marks::none() },
             memory: Memory::default(),
             recipient: None,
             process: fork::process(),
@@ -108,8 +119,18 @@ impl Session {
         }
     }
 
+    /// Closes the files, and keeps the rest for ever: Exim's variables may still
+    /// point into it.
+    pub(super) fn abandon(mut self) {
+        let spool = self.spool.take();
+        std::mem::forget(self);
+        drop(spool);
+    }
+
     /// Answers one check: whether the sender is at or over the limit.
     pub(super) fn ratelimit(&mut self, text: &[u8]) -> Result<bool, DoorError> {
+        #[cfg(exirate_test_panics)]
+        panic_on_demand(text);
         let parsed = self.specs.parse(text);
         self.show_texts(parsed.as_deref());
         let spec = parsed.map_err(DoorError::Spec)?;
@@ -119,12 +140,16 @@ impl Session {
             .specs
             .request(&spec, place, || Facts::read(&self.host, &self.variables))
             .map_err(DoorError::Spec)?;
+        let debugs = self.variables.debugs_acls(&self.host);
+        if debugs {
+            self.host.debug(&debug::asked(&request));
+        }
         let recalled = self.memory.recall(&request);
         let decision = match recalled {
             Some(before) => before.against(request.limit),
             None => self.decide(&request)?,
         };
-        if self.variables.debugs_acls(&self.host) {
+        if debugs {
             self.debug(&request, &decision, recalled.is_some());
         }
         self.rate_variables.set_rate(Some(decision.rate));
@@ -186,7 +211,6 @@ impl Session {
 
     #[cold]
     fn debug(&self, request: &Request, decision: &Decision, recalled: bool) {
-        self.host.debug(&debug::asked(request));
         if recalled {
             self.host.debug(&debug::recalled(decision));
         } else {
@@ -201,6 +225,9 @@ impl Session {
         self.log_damage();
         if decided.is_err() {
             self.rate_variables.set_rate(None);
+            if self.variables.debugs_acls(&self.host) {
+                self.host.debug(debug::NOT_AVAILABLE);
+            }
         }
         decided
     }
@@ -220,6 +247,9 @@ impl Session {
                 use std::os::unix::ffi::OsStrExt;
                 let directory = self.variables.spool_directory.read(&self.host);
                 let directory = directory.ok_or(DoorError::NoSpoolDirectory)?;
+                if !directory.starts_with(b"/") {
+                    return Err(DoorError::RelativeSpoolDirectory(directory.into_owned()));
+                }
                 let directory = Path::new(std::ffi::OsStr::from_bytes(&directory));
                 let spool = Spool::open(directory, Options::default());
                 Ok(none.insert(spool.map_err(DoorError::Database)?))
@@ -244,5 +274,17 @@ impl Session {
         latest.limit_text.extend_from_slice(spec.limit_text());
         latest.period_text.clear();
         latest.period_text.extend_from_slice(spec.period_text());
+    }
+}
+
+/// Panics with the rest of a spec that begins with `panic `.
+///
+/// In no library that is released: `tests/safe_panic.rs` builds one of its own
+/// with this, to see what becomes of a panic in a real Exim.
+#[cfg(exirate_test_panics)]
+#[allow(clippy::panic)]
+fn panic_on_demand(spec: &[u8]) {
+    if let Some(text) = spec.strip_prefix(b"panic ") {
+        panic!("{}", String::from_utf8_lossy(text));
     }
 }

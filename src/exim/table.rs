@@ -8,7 +8,7 @@
 //! program's read-only segments, and a table counts only if it holds the
 //! entries that make it the one looked for.
 
-use std::ffi::{c_int, c_void};
+use super::program::Program;
 use std::ops::Range;
 
 /// Words in one entry: name, type (and padding), value.
@@ -16,8 +16,6 @@ const ENTRY: usize = 3;
 /// Both tables have far more entries than this, so looking at one place in
 /// `STRIDE` words cannot miss them.
 const STRIDE: usize = 128 * ENTRY;
-/// The longest name that is believed to be one.
-const LONGEST_NAME: usize = 63;
 /// Types are small numbers, with flags above them in the table of options.
 const MOST_TYPES: usize = 1 << 16;
 
@@ -49,7 +47,7 @@ impl Tables {
         let program = Program::main().unwrap_or_default();
         let mut tables = Self { program, variables: None, options: None };
         let program = &tables.program;
-        for segment in 0..program.writable.len() {
+        for segment in 0..program.segments() {
             let name_at = |address| program.name(address);
             search(program.words(segment), &name_at, &mut |words, run| {
                 if holds_sender_rate(words, run, &name_at) {
@@ -73,101 +71,17 @@ impl Tables {
         self.entry(self.options.as_ref()?, name, size)
     }
 
+    /// Whether `address` is one that a variable of the program's own may have,
+    /// of `size` bytes: aligned, and in its writable memory.
+    pub(super) fn lets_write(&self, address: usize, size: usize) -> bool {
+        self.program.lets_write(address, size)
+    }
+
     fn entry(&self, place: &Place, name: &[u8], size: usize) -> Option<Entry> {
         let words = self.program.words(place.segment);
         let found = look_up(words, &place.entries, &|a| self.program.name(a), name)?;
-        let end = found.value.checked_add(size)?;
-        let inside = |s: &Segment| s.whole.start <= found.value && end <= s.whole.end;
-        let fits = self.program.writable.iter().any(inside);
-        (fits && found.value.is_multiple_of(size)).then_some(found)
+        self.program.lets_write(found.value, size).then_some(found)
     }
-}
-
-/// The main program's segments, as they lie in memory.
-#[derive(Default)]
-struct Program {
-    readonly: Vec<Range<usize>>,
-    writable: Vec<Segment>,
-}
-
-struct Segment {
-    /// All of it, the zero-filled part included.
-    whole: Range<usize>,
-    /// How many bytes of it come from the file: the tables are among them.
-    from_file: usize,
-}
-
-impl Program {
-    fn main() -> Option<Self> {
-        let mut found: Option<Program> = None;
-        // SAFETY: dl_iterate_phdr calls `visit_first` with the pointer given
-        // here, and does not keep it.
-        unsafe {
-            libc::dl_iterate_phdr(Some(visit_first), (&raw mut found).cast::<c_void>());
-        }
-        found
-    }
-
-    /// The words of a writable segment, as far as they come from the file.
-    fn words(&self, segment: usize) -> &[usize] {
-        let Some(Segment { whole, from_file }) = self.writable.get(segment) else { return &[] };
-        let first = whole.start.next_multiple_of(size_of::<usize>());
-        let count = (whole.start + from_file).saturating_sub(first) / size_of::<usize>();
-        // SAFETY: these words lie in a segment that stays mapped readable for
-        // as long as the program runs. Exim is single-threaded and waits for
-        // us, so none of them changes while this borrow lives.
-        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(first), count) }
-    }
-
-    /// The name at `address`, if that is in the read-only segments and holds
-    /// a NUL-terminated name such as a variable or an option has.
-    fn name(&self, address: usize) -> Option<&'static [u8]> {
-        let segment = self.readonly.iter().find(|s| s.contains(&address))?;
-        let length = (LONGEST_NAME + 1).min(segment.end - address);
-        // SAFETY: the whole range lies in a segment that the loader mapped
-        // readable, and not writable, for as long as the program runs.
-        let bytes: &'static [u8] = unsafe {
-            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), length)
-        };
-        let in_name = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_';
-        let end = bytes.iter().position(|b| !in_name(b))?;
-        (end > 0 && bytes[end] == 0).then(|| &bytes[..end])
-    }
-}
-
-/// Takes down the segments of the first object, which is the main program,
-/// and stops.
-unsafe extern "C" fn visit_first(
-    info: *mut libc::dl_phdr_info,
-    _size: usize,
-    found: *mut c_void,
-) -> c_int {
-    // SAFETY: the loader hands over a valid description, and `found` is what
-    // `Program::main` passed in.
-    let (info, found) = unsafe { (&*info, &mut *found.cast::<Option<Program>>()) };
-    if info.dlpi_phdr.is_null() {
-        return 1;
-    }
-    // SAFETY: the loader describes `dlpi_phnum` headers at `dlpi_phdr`.
-    let headers =
-        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-    let base = info.dlpi_addr as usize;
-    let mut program = Program::default();
-    for header in headers.iter().filter(|h| h.p_type == libc::PT_LOAD) {
-        let start = base.wrapping_add(header.p_vaddr as usize);
-        let whole = start..start.wrapping_add(header.p_memsz as usize);
-        if header.p_flags & libc::PF_R == 0 || whole.is_empty() {
-            continue;
-        }
-        if header.p_flags & libc::PF_W == 0 {
-            program.readonly.push(whole);
-        } else {
-            let from_file = header.p_filesz.min(header.p_memsz) as usize;
-            program.writable.push(Segment { whole, from_file });
-        }
-    }
-    *found = Some(program);
-    1
 }
 
 type NameAt<'a> = &'a dyn Fn(usize) -> Option<&'static [u8]>;
@@ -350,7 +264,6 @@ mod tests {
 
     #[test]
     fn this_program_is_not_exim() {
-        assert!(Program::main().is_some_and(|p| !p.writable.is_empty() && !p.readonly.is_empty()));
         let tables = Tables::find();
         assert!(tables.variables.is_none() && tables.options.is_none());
         assert_eq!(tables.variable(b"sender_rate", 8), None);

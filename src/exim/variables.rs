@@ -145,16 +145,45 @@ pub(super) struct Source<'a> {
     tables: &'a Tables,
     /// This build exports its variables.
     exports: bool,
+    /// What the table of variables calls a string and a number; `None` where
+    /// that table is not to be believed.
+    kinds: Option<Kinds>,
+}
+
+/// The table's numbers of the two types that matter here.
+struct Kinds {
+    text: usize,
+    number: usize,
+}
+
+impl Kinds {
+    /// By variables that every build exports: the table is believed where it
+    /// has the very addresses of their symbols.
+    fn find(host: &Host, tables: &Tables) -> Option<Self> {
+        let text = Self::agreed::<*const Uschar>(host, tables, c"sender_address")?;
+        let other = Self::agreed::<*const Uschar>(host, tables, c"sender_host_address")?;
+        let number = Self::agreed::<c_int>(host, tables, c"recipients_count")?;
+        (text == other && text != number).then_some(Self { text, number })
+    }
+
+    /// The type of a variable that its symbol and the table agree upon.
+    fn agreed<T>(host: &Host, tables: &Tables, name: &CStr) -> Option<usize> {
+        let entry = tables.variable(name.to_bytes(), size_of::<T>())?;
+        let symbol = host.variable::<T>(name)?;
+        (symbol.addr() == entry.value).then_some(entry.kind)
+    }
 }
 
 impl<'a> Source<'a> {
     pub(super) fn new(host: &'a Host, tables: &'a Tables) -> Self {
         let exports = host.variable::<*const Uschar>(c"sender_rate").is_some();
-        Self { host, tables, exports }
+        Self { host, tables, exports, kinds: Kinds::find(host, tables) }
     }
 
+    /// The exported variable `name`, if it is the main program's own.
     fn symbol<T>(&self, name: &CStr) -> Option<NonNull<T>> {
-        self.host.variable(name).and_then(NonNull::new)
+        let address = NonNull::new(self.host.variable::<T>(name)?)?;
+        self.tables.lets_write(address.addr().get(), size_of::<T>()).then_some(address)
     }
 
     /// The address of a string variable, by its name in C or in expansions.
@@ -163,7 +192,7 @@ impl<'a> Source<'a> {
         symbol: &CStr,
         expansion: &CStr,
     ) -> Option<NonNull<*const Uschar>> {
-        self.address(symbol, expansion, c"$sender_rate")
+        self.address(symbol, expansion, |kinds| kinds.text)
     }
 
     fn text(&self, symbol: &CStr, expansion: &'static CStr) -> Text {
@@ -171,26 +200,30 @@ impl<'a> Source<'a> {
     }
 
     fn number(&self, symbol: &CStr, expansion: &'static CStr) -> Number {
-        Number { address: self.address(symbol, expansion, c"$message_linecount"), expansion }
+        Number { address: self.address(symbol, expansion, |kinds| kinds.number), expansion }
     }
 
     /// Stock builds export a few of them too, but looking up a symbol that is
     /// not there takes its time, and each connection pays for it.
-    fn address<T>(&self, symbol: &CStr, expansion: &CStr, alike: &CStr) -> Option<NonNull<T>> {
+    fn address<T>(
+        &self,
+        symbol: &CStr,
+        expansion: &CStr,
+        kind: fn(&Kinds) -> usize,
+    ) -> Option<NonNull<T>> {
         if self.exports {
-            return self.symbol(symbol).or_else(|| self.tabled(expansion, alike));
+            return self.symbol(symbol).or_else(|| self.tabled(expansion, kind));
         }
-        self.tabled(expansion, alike).or_else(|| self.symbol(symbol))
+        self.tabled(expansion, kind).or_else(|| self.symbol(symbol))
     }
 
     /// The address that the table of variables has for `expansion`, if it is
-    /// of the same type there as `alike`, which is known to be a `T`.
-    fn tabled<T>(&self, expansion: &CStr, alike: &CStr) -> Option<NonNull<T>> {
-        let entry =
-            |e: &CStr| self.tables.variable(e.to_bytes().strip_prefix(b"$")?, size_of::<T>());
-        let (found, model) = (entry(expansion)?, entry(alike)?);
+    /// of the type there that is known to be a `T`.
+    fn tabled<T>(&self, expansion: &CStr, kind: fn(&Kinds) -> usize) -> Option<NonNull<T>> {
+        let name = expansion.to_bytes().strip_prefix(b"$")?;
+        let found = self.tables.variable(name, size_of::<T>())?;
         let address = std::ptr::with_exposed_provenance_mut(found.value);
-        NonNull::new(address).filter(|_| found.kind == model.kind)
+        NonNull::new(address).filter(|_| self.kinds.as_ref().map(kind) == Some(found.kind))
     }
 
     /// Whether the main option `name`, a string, is set; `None` where this

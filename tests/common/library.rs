@@ -16,19 +16,24 @@ const GIVEN: &str = "EXIRATE_TEST_LIBRARY";
 /// name whatever its features, so in the common folder a build of the program
 /// would put its larger library in this one's place.
 pub fn built() -> &'static Path {
-    BUILT.get_or_init(|| {
-        if let Some(given) = std::env::var_os(GIVEN) {
-            return given.into();
-        }
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("exim-library");
-        let status = Command::new(env!("CARGO"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["build", "--quiet", "--release", "--no-default-features", "--lib"])
-            .arg("--target-dir")
-            .arg(&target)
-            .status()
-            .expect("cargo can be run");
-        assert!(status.success(), "the library could not be built: {status}");
-        target.join("release/libexirate.so")
-    })
+    let given = || std::env::var_os(GIVEN).map(PathBuf::from);
+    BUILT.get_or_init(|| given().unwrap_or_else(|| build("exim-library", "")))
+}
+
+/// The same with `flags` for the compiler, in a target folder of that name.
+pub fn build(folder: &str, flags: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name(folder);
+    let mut command = Command::new(env!("CARGO"));
+    if !flags.is_empty() {
+        command.env("RUSTFLAGS", flags);
+    }
+    let status = command
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["build", "--quiet", "--release", "--no-default-features", "--lib"])
+        .arg("--target-dir")
+        .arg(&target)
+        .status()
+        .expect("cargo can be run");
+    assert!(status.success(), "the library could not be built: {status}");
+    target.join("release/libexirate.so")
 }

@@ -1,0 +1,150 @@
+//! The running program's own memory, as the loader tells of it.
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+
+/// The longest name that is believed to be one.
+const LONGEST_NAME: usize = 63;
+
+/// The main program's segments, as they lie in memory.
+#[derive(Default)]
+pub(super) struct Program {
+    readonly: Vec<Range<usize>>,
+    writable: Vec<Segment>,
+    /// Parts of the writable segments that the loader has made read-only when
+    /// it was done with them (RELRO).
+    sealed: Vec<Range<usize>>,
+}
+
+struct Segment {
+    /// All of it, the zero-filled part included.
+    whole: Range<usize>,
+    /// How many bytes of it come from the file: the tables are among them.
+    from_file: usize,
+}
+
+impl Program {
+    /// That which is running; `None` where the loader does not tell.
+    pub(super) fn main() -> Option<Self> {
+        let mut found: Option<Program> = None;
+        // SAFETY: dl_iterate_phdr calls `visit_first` with the pointer given
+        // here, and does not keep it.
+        unsafe {
+            libc::dl_iterate_phdr(Some(visit_first), (&raw mut found).cast::<c_void>());
+        }
+        found
+    }
+
+    /// How many writable segments there are.
+    pub(super) fn segments(&self) -> usize {
+        self.writable.len()
+    }
+
+    /// The words of a writable segment, as far as they come from the file.
+    pub(super) fn words(&self, segment: usize) -> &[usize] {
+        let Some(Segment { whole, from_file }) = self.writable.get(segment) else { return &[] };
+        let first = whole.start.next_multiple_of(size_of::<usize>());
+        let count = (whole.start + from_file).saturating_sub(first) / size_of::<usize>();
+        // SAFETY: these words lie in a segment that stays mapped readable for
+        // as long as the program runs. Exim is single-threaded and waits for
+        // us, so none of them changes while this borrow lives.
+        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(first), count) }
+    }
+
+    /// Whether `size` bytes at `address`, aligned to that, are the program's to
+    /// write to for as long as it runs.
+    pub(super) fn lets_write(&self, address: usize, size: usize) -> bool {
+        let Some(end) = address.checked_add(size) else { return false };
+        let inside = |s: &Segment| s.whole.start <= address && end <= s.whole.end;
+        let sealed = |s: &Range<usize>| address < s.end && s.start < end;
+        address.is_multiple_of(size)
+            && self.writable.iter().any(inside)
+            && !self.sealed.iter().any(sealed)
+    }
+
+    /// The name at `address`, if that is in the read-only segments and holds
+    /// a NUL-terminated name such as a variable or an option has.
+    pub(super) fn name(&self, address: usize) -> Option<&'static [u8]> {
+        let segment = self.readonly.iter().find(|s| s.contains(&address))?;
+        let length = (LONGEST_NAME + 1).min(segment.end - address);
+        // SAFETY: the whole range lies in a segment that the loader mapped
+        // readable, and not writable, for as long as the program runs.
+        let bytes: &'static [u8] = unsafe {
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), length)
+        };
+        let in_name = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_';
+        let end = bytes.iter().position(|b| !in_name(b))?;
+        (end > 0 && bytes[end] == 0).then(|| &bytes[..end])
+    }
+}
+
+/// Takes down the segments of the first object, which is the main program,
+/// and stops.
+unsafe extern "C" fn visit_first(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    found: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader hands over a valid description, and `found` is what
+    // `Program::main` passed in.
+    let (info, found) = unsafe { (&*info, &mut *found.cast::<Option<Program>>()) };
+    if info.dlpi_phdr.is_null() {
+        return 1;
+    }
+    // SAFETY: the loader describes `dlpi_phnum` headers at `dlpi_phdr`.
+    let headers =
+        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let base = info.dlpi_addr as usize;
+    let mut program = Program::default();
+    for header in headers {
+        let start = base.wrapping_add(header.p_vaddr as usize);
+        let whole = start..start.wrapping_add(header.p_memsz as usize);
+        if whole.is_empty() {
+            continue;
+        }
+        match header.p_type {
+            libc::PT_GNU_RELRO => program.sealed.push(whole),
+            libc::PT_LOAD if header.p_flags & libc::PF_R == 0 => {}
+            libc::PT_LOAD if header.p_flags & libc::PF_W == 0 => program.readonly.push(whole),
+            libc::PT_LOAD => {
+                let from_file = header.p_filesz.min(header.p_memsz) as usize;
+                program.writable.push(Segment { whole, from_file });
+            }
+            _ => {}
+        }
+    }
+    *found = Some(program);
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static mut WRITABLE: [u64; 2] = [1, 2];
+    static READ_ONLY: [u64; 2] = [1, 2];
+    /// Read-only once the loader has put the addresses in.
+    static SEALED: [&[u64; 2]; 2] = [&READ_ONLY; 2];
+
+    #[test]
+    fn only_the_programs_own_writable_memory_may_be_written() {
+        let program = Program::main().unwrap();
+        let own = (&raw const WRITABLE).addr();
+        assert!(program.lets_write(own, 8) && program.lets_write(own + 8, 8));
+        assert!(!program.lets_write(own + 4, 8), "it is not aligned");
+        let heap = Box::new(7_u64);
+        let stack = 7_u64;
+        for (place, address) in [
+            ("constants", (&raw const READ_ONLY).addr()),
+            ("sealed", (&raw const SEALED).addr()),
+            ("code", Program::main as fn() -> Option<Program> as usize),
+            ("heap", (&raw const *heap).addr()),
+            ("stack", (&raw const stack).addr()),
+            ("nowhere", 0),
+            ("nowhere", 8),
+            ("the end of it all", usize::MAX - 7),
+        ] {
+            assert!(!program.lets_write(address, 8), "{place}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+/* A small Exim, as the library sees one from outside: the functions and
+ * variables that stock builds export, and the tables that they do not. */
+
+#ifndef SMALL_EXIM_H
+#define SMALL_EXIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* One variable or option; both tables are sorted by name. */
+typedef struct {
+  const char *name;
+  int type;
+  void *value;
+} entry;
+
+enum { NUMBER = 1, TEXT = 4, OTHER = 7 };
+
+/* The table that expansions go by, wherever it is. */
+extern const entry *live;
+extern size_t live_entries;
+
+/* Called before anything is expanded: a test looks at its memory there. */
+extern void (*before_expanding)(void);
+extern unsigned long expansions;
+
+/* How often the library asked for a variable of the environment. */
+extern unsigned long environment_asked;
+
+const char *expand_string(const char *text);
+void *store_get_3(int size, const void *proto, const char *function, int line);
+
+/* Whether a text lies in tainted store; `store_holds`: in any. */
+bool store_is_tainted(const void *text);
+bool store_holds(const void *text);
+void store_forget(void);
+
+/* The entry points of the library. */
+typedef int dlfunc(const char **yield, int argc, const char **argv);
+typedef struct {
+  const char *name;
+  int type;
+  unsigned acquisition;
+  void *(*open)(const char *, const char **);
+  void *check;
+  int (*find)(void *, const char *, const char *, int, const char **, const char **, unsigned *,
+              const char *);
+} lookup_info;
+typedef struct {
+  unsigned magic;
+  lookup_info **lookups;
+  unsigned count;
+} lookup_module_info;
+
+extern dlfunc *ratelimit, *ratelimit_info;
+extern lookup_info *lookup;
+void load(const char *library);
+
+/* Says what is wrong, and ends the program. */
+_Noreturn void fail(const char *format, ...);
+
+#endif

@@ -1,0 +1,214 @@
+//! A small world of its own, for `chroot`: Debian's Exim with its set-uid bit,
+//! the configuration that it trusts, and the library.
+
+use crate::common::exim::{PROGRAM, USER, user};
+use crate::common::library;
+use std::collections::BTreeSet;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The user who starts Exim: nobody.
+pub(crate) const STRANGER: &str = "nobody";
+
+/// What Exim is asked to do with each message that a user hands over; the
+/// environment is kept, so that the library could see it.
+const CONFIGURATION: &str = "\
+primary_hostname = private.test
+qualify_domain = private.test
+spool_directory = /spool
+log_file_path = /log/%slog
+acl_not_smtp = check
+queue_only = true
+host_lookup =
+keep_environment = *
+add_environment = PATH=/usr/bin
+begin acl
+check:
+  CHECK
+  accept
+begin routers
+discard:
+  driver = redirect
+  data = :blackhole:
+";
+
+/// Counts each message, and logs what it is told.
+pub(crate) const CHECK: &str = "warn logwrite = answer ${dlfunc{/exirate.so}{ratelimit}\
+    {100000 / 52w / per_mail / strict / k}} $sender_rate/$sender_rate_limit/$sender_rate_period \
+    ${dlfunc{/exirate.so}{ratelimit_info}{retry_after}}";
+
+pub(crate) struct World {
+    folder: tempfile::TempDir,
+}
+
+/// How Exim is to be started.
+#[derive(Clone, Default)]
+pub(crate) struct Start<'a> {
+    /// What a shell does first: limits, closed files.
+    pub(crate) shell: &'a str,
+    /// What `env` is given: its options, and the environment.
+    pub(crate) environment: Vec<String>,
+    /// What Exim is given; nothing means a message to be accepted.
+    pub(crate) arguments: &'a [&'a str],
+    /// Root starts it, not a stranger.
+    pub(crate) by_root: bool,
+    /// A program to run all of it, such as `strace`.
+    pub(crate) wrapper: &'a [&'a str],
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let uid = std::fs::metadata("/proc/self").unwrap().uid();
+        assert_eq!(uid, 0, "these tests use chroot, so they must run as root");
+        let world =
+            Self { folder: tempfile::Builder::new().prefix("exim-world-").tempdir().unwrap() };
+        std::fs::set_permissions(world.root(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        for program in [PROGRAM, "/usr/bin/env"] {
+            world.copy_program(program);
+        }
+        for file in ["/etc/passwd", "/etc/group", "/etc/nsswitch.conf"] {
+            world.copy(Path::new(file));
+        }
+        let owner = user(USER);
+        for (name, owner, mode) in [
+            ("spool", owner, 0o750),
+            ("log", owner, 0o750),
+            ("tmp", (0, 0), 0o1777),
+            ("home", user(STRANGER), 0o755),
+            ("dev", (0, 0), 0o755),
+        ] {
+            let path = world.path(name);
+            std::fs::create_dir_all(&path).unwrap();
+            chown(&path, Some(owner.0), Some(owner.1)).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let made = Command::new("mknod")
+            .args(["-m", "666"])
+            .arg(world.path("dev/null"))
+            .args(["c", "1", "3"])
+            .status();
+        assert!(made.unwrap().success(), "mknod: these tests need a root that may make devices");
+        std::fs::copy(library::built(), world.path("exirate.so")).unwrap();
+        world.configure(CHECK);
+        // Traps, in the directory from which the stranger starts it.
+        for trap in ["exirate", "exirate.so", "spool", "database", "libc.so.6", "libm.so.6"] {
+            std::os::unix::fs::symlink("/etc/passwd", world.path("home").join(trap)).unwrap();
+        }
+        world
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root().join(name.trim_start_matches('/'))
+    }
+
+    /// Sets the line of the ACL that checks.
+    pub(crate) fn configure(&self, check: &str) {
+        std::fs::create_dir_all(self.path("etc/exim4")).unwrap();
+        let text = CONFIGURATION.replace("CHECK", check);
+        std::fs::write(self.path("etc/exim4/exim4.conf"), text).unwrap();
+    }
+
+    fn copy(&self, path: &Path) {
+        let to = self.path(path.to_str().unwrap());
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(path, to).unwrap();
+    }
+
+    /// A program and the libraries that it needs. `copy` keeps the mode, and
+    /// with it the set-uid bit.
+    fn copy_program(&self, program: &str) {
+        self.copy(Path::new(program));
+        let listed = Command::new("ldd").arg(program).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        listed
+            .split_whitespace()
+            .filter(|w| w.starts_with('/'))
+            .for_each(|l| self.copy(Path::new(l)));
+    }
+
+    /// Starts Exim once, and waits for its end.
+    pub(crate) fn start(&self, start: &Start<'_>) -> Output {
+        let stranger = user(STRANGER);
+        let who = if start.by_root { (0, 0) } else { stranger };
+        let script = format!("{}\nexec \"$@\"", start.shell);
+        let mut command = match start.wrapper {
+            [] => Command::new("/bin/bash"),
+            [program, rest @ ..] => {
+                let mut command = Command::new(program);
+                command.args(rest).arg("/bin/bash");
+                command
+            }
+        };
+        command.args(["-c", &script, "bash", "/usr/bin/timeout", "--foreground"]);
+        // A stranger may have it ignore the first signal.
+        command.args(["--kill-after=5", "60", "/usr/sbin/chroot"]);
+        command.args([&format!("--userspec={}:{}", who.0, who.1), "--groups="]);
+        command.arg(self.root()).args(["/usr/bin/env", "-i"]);
+        command.args(&start.environment).arg(PROGRAM);
+        if start.arguments.is_empty() {
+            command.args(["-odq", "-oep", "someone@private.test"]);
+        } else {
+            command.args(start.arguments);
+        }
+        let input = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(input.path(), "Subject: x\n\nbody\n").unwrap();
+        command.env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
+        command.stdin(Stdio::from(std::fs::File::open(input.path()).unwrap()));
+        command.output().unwrap()
+    }
+
+    /// The answers in the main log so far, and what went wrong.
+    pub(crate) fn answers(&self) -> Vec<String> {
+        let log = std::fs::read(self.path("log/mainlog")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&log).into_owned();
+        text.lines().filter_map(|l| Some(l.split_once(" answer ")?.1.to_owned())).collect()
+    }
+
+    /// All of a log.
+    pub(crate) fn log(&self, name: &str) -> String {
+        let log = std::fs::read(self.path("log").join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// Every file that is neither Exim's own nor in its spool, with owner, mode
+    /// and size.
+    pub(crate) fn files(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let mut folders = vec![self.root().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path == self.path("spool") || path == self.path("log") {
+                    continue;
+                }
+                let facts = std::fs::symlink_metadata(&path).unwrap();
+                let size = if facts.is_file() { facts.size() } else { 0 };
+                let (uid, gid, mode) = (facts.uid(), facts.gid(), facts.mode());
+                found.insert(format!("{} {uid}:{gid} {mode:o} {size}", path.display()));
+                if facts.is_dir() {
+                    folders.push(path);
+                }
+            }
+        }
+        found
+    }
+
+    /// The bytes, owners and modes of the database.
+    pub(crate) fn database(&self) -> Vec<(PathBuf, u32, u32, u32, Vec<u8>)> {
+        let directory = self.path("spool/exirate");
+        let Ok(entries) = std::fs::read_dir(&directory) else { return Vec::new() };
+        let mut files: Vec<_> = entries.map(|e| e.unwrap().path()).collect();
+        files.sort();
+        let read = |path: PathBuf| {
+            let facts = std::fs::metadata(&path).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            (path, facts.uid(), facts.gid(), facts.mode() & 0o7777, bytes)
+        };
+        files.into_iter().map(read).collect()
+    }
+}
