@@ -12,6 +12,7 @@ use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};
 use exirate::store::Store;
 use exirate::sys::lock::{self, Kind};
+use exirate::sys::place::PlaceError;
 use spool_common::{arguments, assert_sound, finish, now, open, request, start};
 
 const PROCESSES: u32 = 16;
@@ -167,7 +168,7 @@ fn a_lock_held_for_too_long_is_an_error_and_then_none() {
     let error = other
         .update(&request("one", None).key, None, |_, _| -> ((), _) { panic!("must not run") })
         .unwrap_err();
-    assert!(matches!(error, SpoolError::Busy { .. }));
+    assert!(matches!(error, SpoolError::Place(PlaceError::Busy { .. })));
     let name = std::fs::read_to_string("/proc/self/comm").unwrap();
     assert_eq!(
         error.to_string(),

@@ -4,6 +4,8 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::spool::SpoolError;
+use crate::sys::place::PlaceError;
+use crate::trace::TraceError;
 
 /// What a command found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,20 @@ impl Failure {
     pub(super) fn new(what: impl Into<String>) -> Self {
         Self::Said(what.into())
     }
+
+    /// An error of the database or of the trace store, which says what should
+    /// be; what to do about it here and now may be simpler.
+    fn with_advice(error: &dyn std::error::Error, place: Option<&PlaceError>) -> Self {
+        let advice = match place {
+            Some(PlaceError::Io { source, .. })
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                "; run exirate as root, or as that user"
+            }
+            _ => "",
+        };
+        Self::Said(format!("{error}{advice}"))
+    }
 }
 
 impl From<io::Error> for Failure {
@@ -53,16 +69,16 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The database's errors say what should be; what to do about it here and now
-/// may be simpler.
 impl From<SpoolError> for Failure {
     fn from(error: SpoolError) -> Self {
-        let advice = match &error {
-            SpoolError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                "; run exirate as root, or as that user"
-            }
-            _ => "",
-        };
-        Self::Said(format!("{error}{advice}"))
+        let place = if let SpoolError::Place(place) = &error { Some(place) } else { None };
+        Self::with_advice(&error, place)
+    }
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Self {
+        let place = if let TraceError::Place(place) = &error { Some(place) } else { None };
+        Self::with_advice(&error, place)
     }
 }

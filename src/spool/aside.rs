@@ -26,7 +26,7 @@ impl Spool {
     /// # Errors
     /// The directory cannot be read.
     pub fn kept_damaged(&self) -> Result<Vec<Aside>, SpoolError> {
-        let directory = &self.database.path;
+        let directory = self.database.place.path();
         let failed = |error| SpoolError::io("read", directory)(error);
         let mut kept = Vec::new();
         for entry in std::fs::read_dir(directory).map_err(failed)? {
@@ -54,7 +54,7 @@ impl Spool {
         let name = aside.path.file_name().unwrap_or_default().as_bytes();
         let name = CString::new(name).unwrap_or_default();
         let _guard = self.database.lock_directory()?;
-        files::remove_at(&self.database.directory, &name)
+        files::remove_at(self.database.place.directory(), &name)
             .map_err(SpoolError::io("remove", &aside.path))
     }
 }

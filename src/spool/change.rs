@@ -7,6 +7,7 @@ use crate::rate::bloom::MAX_BYTES;
 use crate::store::{Change, FilterChange};
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
+use crate::sys::place::PlaceError;
 
 use super::SpoolError;
 use super::database::{Database, shard_name};
@@ -163,7 +164,7 @@ impl Failure {
     pub(super) fn into_error(self, database: &Database, number: u8) -> SpoolError {
         let path = database.path_of(&shard_name(number));
         match self {
-            Self::Io(source) => SpoolError::Io { action: "grow", path, source },
+            Self::Io(source) => SpoolError::Place(PlaceError::Io { action: "grow", path, source }),
             Self::Full => SpoolError::Full { path },
         }
     }

@@ -31,9 +31,7 @@ impl Spool {
 
     /// The log, with room for a line.
     fn open_log(&self) -> Result<File, SpoolError> {
-        if !self.database.writable {
-            return Err(SpoolError::ReadOnly { path: self.database.path.clone() });
-        }
+        self.database.require_writable()?;
         if let Some(file) = self.log_with_room()? {
             return Ok(file);
         }
@@ -43,8 +41,8 @@ impl Spool {
             return Ok(file);
         }
         let path = self.database.path_of(LOG);
-        if files::facts_at(&self.database.directory, LOG).is_ok() {
-            files::rename_at(&self.database.directory, LOG, LOG_BEFORE)
+        if files::facts_at(self.database.place.directory(), LOG).is_ok() {
+            files::rename_at(self.database.place.directory(), LOG, LOG_BEFORE)
                 .map_err(SpoolError::io("rename", &path))?;
         }
         self.database.create_file(LOG)
@@ -63,6 +61,7 @@ mod tests {
     use crate::spool::Options;
 
     use super::*;
+    use crate::sys::place::PlaceError;
 
     #[test]
     fn the_log_is_begun_anew_when_it_is_long() {
@@ -88,7 +87,10 @@ mod tests {
         let other = folder.path().join("other");
         std::fs::write(&other, "mine").unwrap();
         symlink(&other, spool.directory().join("changes.log")).unwrap();
-        assert!(matches!(spool.log_change("x"), Err(SpoolError::WrongKind { .. })));
+        assert!(matches!(
+            spool.log_change("x"),
+            Err(SpoolError::Place(PlaceError::WrongKind { .. }))
+        ));
         assert_eq!(std::fs::read_to_string(&other).unwrap(), "mine");
         let mut reader = Spool::open_existing(folder.path(), Options::default()).unwrap();
         assert!(matches!(reader.log_change("x"), Err(SpoolError::ReadOnly { .. })));

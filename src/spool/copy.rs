@@ -53,11 +53,7 @@ impl Spool {
         directory: &Path,
         mut progress: impl FnMut(usize),
     ) -> Result<Copied, SpoolError> {
-        let identity = Identity {
-            max_bytes: self.database.max_bytes,
-            ..Identity::new(self.database.hashing.key)
-        };
-        let target = Database::create(directory, &identity, self.database.options)?;
+        let target = Database::create(directory, &self.database.identity(), self.database.options)?;
         let mut copied = Copied::default();
         for number in 0..=u8::MAX {
             let name = shard_name(number);
@@ -100,10 +96,10 @@ impl Database {
         let mut database = Self::open_directory(spool, options, true)?;
         {
             let _guard = database.lock_directory()?;
-            let mut files = std::fs::read_dir(&database.path)
-                .map_err(SpoolError::io("read", &database.path))?;
+            let mut files = std::fs::read_dir(database.place.path())
+                .map_err(SpoolError::io("read", database.place.path()))?;
             if files.next().is_some() {
-                return Err(SpoolError::Present { path: database.path.clone() });
+                return Err(SpoolError::Present { path: database.place.path().to_path_buf() });
             }
             database.write_identity(identity)?;
         }

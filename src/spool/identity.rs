@@ -36,7 +36,7 @@ impl Database {
     /// that file again.
     pub(super) fn settle_identity(&mut self) -> Result<Identity, SpoolError> {
         if !self.writable {
-            let absent = || SpoolError::Absent { path: self.path.clone() };
+            let absent = || SpoolError::Absent { path: self.place.path().to_path_buf() };
             return self.key_of_shards()?.map(Identity::new).ok_or_else(absent);
         }
         let (identity, incident) = {
@@ -46,9 +46,9 @@ impl Database {
                 Err(Fault::Version(found)) => return Err(self.version(DATABASE, found)),
                 Err(Fault::Damaged) => {}
             }
-            let present = match files::facts_at(&self.directory, DATABASE) {
+            let present = match files::facts_at(self.place.directory(), DATABASE) {
                 Ok(facts) => {
-                    self.regular(DATABASE, &facts)?;
+                    self.place.regular(DATABASE, &facts)?;
                     true
                 }
                 Err(_) => false,
@@ -83,11 +83,16 @@ impl Database {
         Ok(identity)
     }
 
+    /// What the file `database` says of this one.
+    pub(super) fn identity(&self) -> Identity {
+        Identity { max_bytes: self.max_bytes, ..Identity::new(self.hashing.key) }
+    }
+
     /// Sets the bound on the database's size.
     pub(super) fn set_max_bytes(&mut self, max_bytes: u64) -> Result<(), SpoolError> {
         {
             let _guard = self.lock_directory()?;
-            self.write_identity(&Identity { max_bytes, ..Identity::new(self.hashing.key) })?;
+            self.write_identity(&Identity { max_bytes, ..self.identity() })?;
         }
         self.max_bytes = max_bytes;
         Ok(())
@@ -99,7 +104,7 @@ impl Database {
         let file = self.create_file(DATABASE_NEW)?;
         let written = files::write_start(&file, &identity.encode())
             .and_then(|()| files::sync(&file))
-            .and_then(|()| files::rename_at(&self.directory, DATABASE_NEW, DATABASE));
+            .and_then(|()| files::rename_at(self.place.directory(), DATABASE_NEW, DATABASE));
         written.map_err(SpoolError::io("write", &self.path_of(DATABASE)))
     }
 

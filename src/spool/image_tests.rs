@@ -11,13 +11,11 @@ use std::path::Path;
 use crate::rate::Timestamp;
 use crate::store::{Change, FilterChange};
 use crate::sys::clock;
+use crate::sys::images::{Disk, Random, memory_folder, power_cut, tears, torn};
 use crate::sys::journal;
 
 use super::counts;
-use super::images::{Disk, Random, power_cut, tears, torn};
-use super::kill_tests::{
-    KEY, State, crowd, insert, memory_folder, neighbours, renew, state, write,
-};
+use super::kill_tests::{KEY, State, crowd, insert, neighbours, renew, state, write};
 use super::rebuild::{self, Reason};
 use super::tests::{change, open};
 use super::{Spool, SpoolError};

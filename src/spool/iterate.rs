@@ -102,7 +102,8 @@ impl Spool {
 
     /// Bytes of disk that a shard takes; 0 where it is not there.
     pub(super) fn disk(&self, number: u8) -> u64 {
-        files::facts_at(&self.database.directory, &shard_name(number)).map_or(0, |facts| facts.disk)
+        files::facts_at(self.database.place.directory(), &shard_name(number))
+            .map_or(0, |facts| facts.disk)
     }
 
     /// Runs `read` on a shard, locked for reading; on `None` where it does not
@@ -116,7 +117,7 @@ impl Spool {
         let name = shard_name(number);
         for _ in 0..ATTEMPTS {
             if self.shards.get(usize::from(number)).is_none_or(Option::is_none)
-                && files::facts_at(&self.database.directory, &name)
+                && files::facts_at(self.database.place.directory(), &name)
                     .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
             {
                 return Ok(read(None));

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use crate::store::{Change, FilterChange, Store};
 use crate::sys::fuel;
+use crate::sys::images::memory_folder;
 
 use super::tests::{change, event, open};
 use super::{Entry, Spool};
@@ -17,13 +18,6 @@ pub(super) const KEY: &[u8] = b"the key";
 
 /// Other keys; some scenarios add such as share the key's shard.
 const BYSTANDERS: u32 = 20;
-
-/// An empty directory, in memory where that is possible: it is done thousands
-/// of times.
-pub(super) fn memory_folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
-}
 
 pub(super) fn write(spool: &mut Spool, key: &[u8], change: Change) {
     spool.update(key, None, |_, _| ((), Some(change))).unwrap();

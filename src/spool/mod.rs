@@ -16,7 +16,6 @@ mod counts;
 #[cfg(test)]
 mod damage_tests;
 mod database;
-mod directory;
 mod edit;
 #[cfg(test)]
 mod edit_tests;
@@ -32,8 +31,6 @@ mod hashing;
 mod identity;
 #[cfg(test)]
 mod image_tests;
-#[cfg(test)]
-mod images;
 mod iterate;
 
 #[cfg(test)]
@@ -58,6 +55,7 @@ use std::time::Duration;
 use crate::rate::bloom::Event;
 use crate::store::Remembered;
 use crate::sys::fork;
+use crate::sys::place::PlaceError;
 
 pub use aside::Aside;
 pub use bound::{MAX_BYTES_DEFAULT, MAX_BYTES_MIN};
@@ -144,7 +142,7 @@ impl Spool {
     /// The database's directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
-        &self.database.path
+        self.database.place.path()
     }
 
     /// How many damaged records this has met; each was dropped alone.
@@ -200,7 +198,7 @@ impl Spool {
         let process = fork::process();
         if process != self.process {
             self.shards.iter_mut().for_each(|shard| *shard = None);
-            self.database.reopen_directory()?;
+            self.database.place.reopen()?;
             self.process = process;
         }
         Ok(())
@@ -227,8 +225,8 @@ impl Spool {
     /// Closes all shards that are not in use, where an error says that no more
     /// files can be open; whether that may help.
     fn gives_up_shards(&mut self, error: &SpoolError) -> bool {
-        let SpoolError::Io { source, .. } = error else { return false };
-        let may_help = error::is_out_of_files(source) && self.shards.iter().any(Option::is_some);
+        let SpoolError::Place(error) = error else { return false };
+        let may_help = error.is_out_of_files() && self.shards.iter().any(Option::is_some);
         if may_help {
             self.shards.iter_mut().for_each(|shard| *shard = None);
         }
@@ -244,7 +242,9 @@ impl Spool {
 
     /// The error that says that a shard would not stay the same.
     fn unsettled(&self, number: u8) -> SpoolError {
-        SpoolError::Unsettled { path: self.database.path_of(&shard_name(number)) }
+        SpoolError::Place(PlaceError::Unsettled {
+            path: self.database.path_of(&shard_name(number)),
+        })
     }
 
     /// The error of a system call on a shard.

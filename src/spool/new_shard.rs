@@ -8,6 +8,7 @@ use crate::rate::Timestamp;
 use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Kind};
 use crate::sys::mapping::Mapping;
+use crate::sys::place::PlaceError;
 
 use super::SpoolError;
 use super::bound::largest;
@@ -52,7 +53,7 @@ impl NewShard {
             // Whoever had it locked may have given it the shard's name.
             let failed = |error| SpoolError::io("examine", &path())(error);
             let facts = files::facts(&new.file).map_err(failed)?;
-            match files::facts_at(&database.directory, &name) {
+            match files::facts_at(database.place.directory(), &name) {
                 Ok(named) if named.identity == facts.identity => {}
                 Ok(_) => continue,
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -65,7 +66,7 @@ impl NewShard {
             }
             return Ok(Some(new));
         }
-        Err(SpoolError::Unsettled { path: path() })
+        Err(SpoolError::Place(PlaceError::Unsettled { path: path() }))
     }
 
     /// Writes `records`, which are in `source`, as a complete shard.
@@ -104,7 +105,7 @@ impl NewShard {
         written.map_err(|error| {
             // What is left of it would only take space that is missing already.
             let name = shard_name_new(*number);
-            let _ = files::remove_at(&database.directory, &name);
+            let _ = files::remove_at(database.place.directory(), &name);
             SpoolError::io("write", &database.path_of(&name))(error)
         })
     }
@@ -112,14 +113,14 @@ impl NewShard {
     /// Gives the file the shard's name.
     pub(super) fn publish(&self, database: &Database) -> Result<(), SpoolError> {
         let (from, to): (&CStr, &CStr) = (&shard_name_new(self.number), &shard_name(self.number));
-        files::rename_at(&database.directory, from, to)
+        files::rename_at(database.place.directory(), from, to)
             .map_err(SpoolError::io("replace", &database.path_of(to)))
     }
 
     /// Removes it again.
     pub(super) fn abandon(self, database: &Database) -> Result<(), SpoolError> {
         let name = shard_name_new(self.number);
-        files::remove_at(&database.directory, &name)
+        files::remove_at(database.place.directory(), &name)
             .map_err(SpoolError::io("remove", &database.path_of(&name)))
     }
 }
@@ -166,8 +167,13 @@ fn open(database: &Database, name: &CStr, patient: bool) -> Result<Option<File>,
 fn usable(database: &Database, name: &CStr) -> Result<Option<File>, SpoolError> {
     match database.open_for(Access::Write, name) {
         Ok(found) => Ok(found.map(|(file, _)| file)),
-        Err(SpoolError::WrongKind { .. } | SpoolError::Unsafe { .. }) => Ok(None),
-        Err(SpoolError::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+        Err(
+            SpoolError::Place(PlaceError::WrongKind { .. })
+            | SpoolError::Place(PlaceError::Unsafe { .. }),
+        ) => Ok(None),
+        Err(SpoolError::Place(PlaceError::Io { source, .. }))
+            if source.kind() == ErrorKind::PermissionDenied =>
+        {
             Ok(None)
         }
         Err(error) => Err(error),

@@ -15,8 +15,8 @@ use crate::sys::{clock, files};
 
 use super::SpoolError;
 use super::database::{Database, shard_name};
-use super::format::{FLAGS, HEADER_BYTES, HEADER_CRC, Header, SUPERSEDED, TIDIED};
-use super::gather::{self, Gathered};
+use super::format::{FLAGS, HEADER_BYTES, HEADER_CRC, Header, SUPERSEDED};
+use super::gather::Gathered;
 use super::new_shard::NewShard;
 use super::shard::{Body, Counts};
 
@@ -43,7 +43,7 @@ pub(super) enum Outcome {
 /// Makes an empty shard, where none is there yet.
 pub(super) fn create(database: &Database, number: u8) -> Result<(), SpoolError> {
     let Some(new) = NewShard::claim(database, number, true)? else { return Ok(()) };
-    if files::facts_at(&database.directory, &shard_name(number)).is_ok() {
+    if files::facts_at(database.place.directory(), &shard_name(number)).is_ok() {
         return new.abandon(database);
     }
     let counts = Gathered::default().counts(Counts::default());
@@ -121,21 +121,6 @@ pub(super) fn rebuild(
     Ok(Outcome::Replaced)
 }
 
-/// Rebuilds the shard of `body`, which this process has locked, where a quarter
-/// of it or more is of no use any more; notes that it has been looked through.
-pub(super) fn tidy(
-    database: &mut Database,
-    body: &mut Body,
-    now: Timestamp,
-    patient: bool,
-) -> Result<Outcome, SpoolError> {
-    if gather::is_worth_it(body, now) {
-        return rebuild(database, body, Reason::Growth, now, patient);
-    }
-    let _ = body.set_sealed(TIDIED, now.seconds.max(0).cast_unsigned());
-    Ok(Outcome::Unneeded)
-}
-
 /// Puts a shard with what can be saved in the place of `file`, whose header is
 /// damaged, and keeps the damaged one under another name.
 ///
@@ -151,7 +136,7 @@ pub(super) fn replace_damaged(
     let incident = {
         let _shard_guard = database.lock(file, Kind::Exclusive, || path.clone())?;
         let Some(new) = NewShard::claim(database, number, true)? else { return Ok(()) };
-        let named = files::facts_at(&database.directory, &name)
+        let named = files::facts_at(database.place.directory(), &name)
             .is_ok_and(|now| now.identity == facts.identity);
         if !named || Body::open(database, number, file, facts).is_ok() {
             return new.abandon(database);

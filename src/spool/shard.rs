@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use crate::sys::clock;
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
+use crate::sys::place::PlaceError;
 
 use super::SpoolError;
 use super::bound::shard_share;
@@ -143,7 +144,7 @@ impl Shard {
             }
             rebuild::replace_damaged(database, number, &file, &facts)?;
         }
-        Err(SpoolError::Unsettled { path: database.path_of(&name) })
+        Err(SpoolError::Place(PlaceError::Unsettled { path: database.path_of(&name) }))
     }
 }
 
@@ -292,7 +293,7 @@ impl Body {
     /// Whether the shard's name is still this file's, and the file is at least
     /// as long as what is mapped of it.
     pub(super) fn still_named(&self, database: &Database) -> io::Result<bool> {
-        match files::facts_at(&database.directory, &shard_name(self.number)) {
+        match files::facts_at(database.place.directory(), &shard_name(self.number)) {
             Ok(facts) => Ok(facts.identity == self.identity && facts.size >= self.map.len() as u64),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),

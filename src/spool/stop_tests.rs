@@ -7,9 +7,11 @@ use std::time::Duration;
 use crate::store::{FilterChange, Store};
 use crate::sys::fork::tests::{Child, in_child};
 use crate::sys::fuel::{self, End};
+use crate::sys::images::memory_folder;
+use crate::sys::place::PlaceError;
 
 use super::format::SHARDS;
-use super::kill_tests::{KEY, insert, memory_folder, renew, state, write};
+use super::kill_tests::{KEY, insert, renew, state, write};
 use super::tests::{change, open};
 use super::{Options, Spool, SpoolError};
 
@@ -62,7 +64,7 @@ fn a_rebuild_that_stands_still_stops_no_other_shard() {
         let mut spool = Spool::open(folder.path(), Options { patience }).unwrap();
         match spool.peek(KEY, None, |_, _| ()) {
             Ok(()) => {}
-            Err(error @ SpoolError::Busy { .. }) => {
+            Err(error @ SpoolError::Place(PlaceError::Busy { .. })) => {
                 held += 1;
                 let process = child.process();
                 let text = format!("which is stopped: continue it by `kill -CONT {process}`");
@@ -81,7 +83,7 @@ fn a_rebuild_that_stands_still_stops_no_other_shard() {
                 assert_eq!(generation(&mut spool, other), 2, "step {steps}");
             }
             // The directory is locked for the moment in which the file is made.
-            Err(SpoolError::Busy { path, .. }) => {
+            Err(SpoolError::Place(PlaceError::Busy { path, .. })) => {
                 assert_eq!(path, spool.directory(), "step {steps}");
                 put_off += 1;
             }

@@ -12,6 +12,7 @@ use crate::rate::{Average, Timestamp};
 use crate::spec::{Context, Spec};
 use crate::store::{Change, FilterChange, Store, conformance};
 
+use crate::sys::place::PlaceError;
 use crate::sys::{fork, fuel};
 
 use super::{Options, Spool, SpoolError};
@@ -280,7 +281,10 @@ fn a_child_leaves_its_parents_lock_alone() {
     let other = Spool::open(folder.path(), Options { patience: Duration::from_millis(10) });
     let mut other = other.unwrap();
     let busy = |spool: &mut Spool| {
-        matches!(spool.update(b"k", None, |_, _| ((), None)), Err(SpoolError::Busy { .. }))
+        matches!(
+            spool.update(b"k", None, |_, _| ((), None)),
+            Err(SpoolError::Place(PlaceError::Busy { .. }))
+        )
     };
     spool
         .update(b"k", None, |_, _| {
@@ -307,7 +311,7 @@ fn a_full_disk_loses_nothing() {
                 .update(&n.to_le_bytes(), None, |_, _| ((), Some(change(n, FilterChange::Keep))))
             {
                 Ok(()) => written.push(n),
-                Err(error @ SpoolError::Io { .. }) => {
+                Err(error @ SpoolError::Place(PlaceError::Io { .. })) => {
                     assert!(error.to_string().contains("free some space"), "{error}");
                     full += 1;
                 }

@@ -4,10 +4,11 @@
 use crate::rate::Timestamp;
 use crate::sys::files;
 use crate::sys::lock::Kind;
+use crate::sys::place::PlaceError;
 
 use super::database::{ATTEMPTS, shard_name, shard_name_new};
 use super::new_shard::NewShard;
-use super::rebuild::{self, Outcome, Reason};
+use super::rebuild::{Outcome, Reason};
 use super::shard::{Body, Condition, Shard};
 use super::verify::check;
 use super::{MAX_BYTES_MIN, Spool, SpoolError};
@@ -100,9 +101,7 @@ impl Spool {
         now: Timestamp,
         mut progress: impl FnMut(usize),
     ) -> Result<Tidied, SpoolError> {
-        if !self.database.writable {
-            return Err(SpoolError::ReadOnly { path: self.database.path.clone() });
-        }
+        self.database.require_writable()?;
         self.after_fork()?;
         let mut tidied = Tidied::default();
         let mut failure = None;
@@ -122,7 +121,7 @@ impl Spool {
 
     /// Whether another process holds what every shard needs.
     fn is_of_directory(&self, error: &SpoolError) -> bool {
-        matches!(error, SpoolError::Busy { path, .. } if *path == self.database.path)
+        matches!(error, SpoolError::Place(PlaceError::Busy { path, .. }) if *path == self.database.place.path())
     }
 
     /// Whether what has this number has been replaced.
@@ -147,13 +146,13 @@ impl Spool {
 
     /// Whether something has the shard's name.
     pub(super) fn exists(&self, number: u8) -> bool {
-        files::facts_at(&self.database.directory, &shard_name(number)).is_ok()
+        files::facts_at(self.database.place.directory(), &shard_name(number)).is_ok()
     }
 
     /// Removes a shard's file that was being written when a process was killed.
     fn remove_unfinished(&mut self, number: u8) -> Result<(), SpoolError> {
         let name = shard_name_new(number);
-        if files::facts_at(&self.database.directory, &name).is_err() {
+        if files::facts_at(self.database.place.directory(), &name).is_err() {
             return Ok(());
         }
         // Whoever is still writing it has it locked.
@@ -190,7 +189,7 @@ impl Spool {
                 .map_err(|source| self.shard_error("examine", number, source))?;
             let outcome = match condition {
                 Condition::Stale => continue,
-                Condition::Damaged(what) => self.rebuild(body, Reason::Damage(what), true)?,
+                Condition::Damaged(what) => self.rebuild(body, Reason::Damage(what), now, true)?,
                 Condition::Ready => self.care_for(body, care, now)?,
             };
             drop(guard);
@@ -208,17 +207,15 @@ impl Spool {
         care: Care,
         now: Timestamp,
     ) -> Result<Outcome, SpoolError> {
-        let database = &mut self.database;
         match care {
-            Care::Tidy => rebuild::tidy(database, body, now, true),
-            Care::Compact => rebuild::rebuild(database, body, Reason::Growth, now, true),
+            Care::Tidy => self.tidy_shard(body, now, true),
+            Care::Compact => self.rebuild(body, Reason::Growth, now, true),
             Care::Repair => {
-                let hashing = database.hashing.clone();
+                let hashing = &self.database.hashing;
                 if check(body, |key| hashing.place(key)).problems.is_empty() {
                     return Ok(Outcome::Unneeded);
                 }
-                let reason = Reason::Damage("verify finds it so");
-                rebuild::rebuild(database, body, reason, now, true)
+                self.rebuild(body, Reason::Damage("verify finds it so"), now, true)
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 
+use crate::rate::Timestamp;
 use crate::rate::bloom::Event;
 use crate::store::{Change, Remembered, Store};
 use crate::sys::clock;
@@ -9,7 +10,8 @@ use crate::sys::lock::Kind;
 
 use super::change::Failure;
 use super::database::{ATTEMPTS, shard_name};
-use super::format::{DEAD, KEY_BYTES_MAX, LIVE, WAITS};
+use super::format::{DEAD, KEY_BYTES_MAX, LIVE, TIDIED, WAITS};
+use super::gather;
 use super::hashing::Place;
 use super::rebuild::{self, Outcome, Reason};
 use super::shard::{Body, Condition, Lookup, Shard};
@@ -56,9 +58,7 @@ impl Spool {
         if key.len() > KEY_BYTES_MAX {
             return Err(SpoolError::KeyTooLong { bytes: key.len() });
         }
-        if !self.database.writable {
-            return Err(SpoolError::ReadOnly { path: self.database.path.clone() });
-        }
+        self.database.require_writable()?;
         self.after_fork()?;
         let place = self.database.hashing.place(key);
         let number = place.shard;
@@ -80,7 +80,7 @@ impl Spool {
                 Condition::Ready => {}
                 Condition::Stale => continue,
                 Condition::Damaged(what) => {
-                    self.rebuild(body, Reason::Damage(what), true)?;
+                    self.rebuild(body, Reason::Damage(what), clock::now().into(), true)?;
                     continue;
                 }
             }
@@ -118,8 +118,22 @@ impl Spool {
         body.tidy_due = false;
         // Where it cannot be done now, there is a next time; a check must not
         // fail for it.
-        let now = clock::now().into();
-        matches!(rebuild::tidy(&mut self.database, body, now, false), Ok(Outcome::Replaced))
+        matches!(self.tidy_shard(body, clock::now().into(), false), Ok(Outcome::Replaced))
+    }
+
+    /// Rebuilds a locked shard where a quarter of it or more is of no use any
+    /// more; notes that it has been looked through.
+    pub(super) fn tidy_shard(
+        &mut self,
+        body: &mut Body,
+        now: Timestamp,
+        patient: bool,
+    ) -> Result<Outcome, SpoolError> {
+        if gather::is_worth_it(body, now) {
+            return self.rebuild(body, Reason::Growth, now, patient);
+        }
+        let _ = body.set_sealed(TIDIED, now.seconds.max(0).cast_unsigned());
+        Ok(Outcome::Unneeded)
     }
 
     /// Rebuilds a locked shard. Unless `patient`, growth waits for nobody.
@@ -127,9 +141,9 @@ impl Spool {
         &mut self,
         body: &mut Body,
         reason: Reason,
+        now: Timestamp,
         patient: bool,
     ) -> Result<Outcome, SpoolError> {
-        let now = clock::now().into();
         match rebuild::rebuild(&mut self.database, body, reason, now, patient) {
             Err(error) if self.gives_up_shards(&error) => {
                 rebuild::rebuild(&mut self.database, body, reason, now, patient)
@@ -160,7 +174,7 @@ impl Spool {
         if body.rebuild_failed == second && !full {
             return false;
         }
-        match self.rebuild(body, reason, full) {
+        match self.rebuild(body, reason, clock::now().into(), full) {
             Ok(Outcome::Replaced) => true,
             Ok(Outcome::Postponed | Outcome::Unneeded) => false,
             Err(error) => {

@@ -83,7 +83,7 @@ impl Spool {
         self.after_fork()?;
         let mut report = Report::default();
         // One that is lost is written again by whoever opens the database next.
-        let present = files::facts_at(&self.database.directory, DATABASE).is_ok();
+        let present = files::facts_at(self.database.place.directory(), DATABASE).is_ok();
         if present && self.database.read_identity()?.is_err() {
             report.shards.push(ShardReport {
                 path: self.database.path_of(DATABASE),

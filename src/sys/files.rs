@@ -1,7 +1,7 @@
 //! Files opened relative to a directory, never through a symbolic link, with
 //! the owner, group and mode they should have.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -44,6 +44,8 @@ pub struct Facts {
     pub size: u64,
     /// Bytes of disk that are really there.
     pub disk: u64,
+    /// The second, since 1970, in which its contents were last changed.
+    pub modified: i64,
 }
 
 /// `kind` of a regular file.
@@ -73,6 +75,7 @@ impl From<Stat> for Facts {
             links: stat.st_nlink as u64,
             size: u64::try_from(stat.st_size).unwrap_or(0),
             disk: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
+            modified: stat.st_mtime as i64,
         }
     }
 }
@@ -258,17 +261,45 @@ fn within_limit(end: u64) -> io::Result<()> {
 /// # Errors
 /// Those of `pwrite`; the file may be longer than this process may make one.
 pub fn write_start(file: &File, bytes: &[u8]) -> io::Result<()> {
-    within_limit(bytes.len() as u64)?;
+    write_at(file, 0, bytes)
+}
+
+/// Writes all of `bytes` from `offset` on; not in one step.
+///
+/// # Errors
+/// Those of `pwrite`: `StorageFull` above all, and then some of it may have
+/// been written; the file may be longer than this process may make one.
+pub fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    within_limit(offset.saturating_add(bytes.len() as u64))?;
+    #[cfg(test)]
+    let (bytes, fault) = super::fuel::fits(file, offset, bytes);
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        match again(|| rustix::io::pwrite(file, rest, at as u64))? {
+        #[cfg(test)]
+        die_halfway(file, offset + at as u64, rest);
+        match again(|| rustix::io::pwrite(file, rest, offset.saturating_add(at as u64)))? {
             0 => return Err(io::ErrorKind::WriteZero.into()),
             count => at += count,
         }
     }
     #[cfg(test)]
-    journal::bytes(journal::id(file), 0, bytes);
+    journal::bytes(journal::id(file), offset as usize, bytes);
+    #[cfg(test)]
+    fault?;
     Ok(())
+}
+
+/// Dies in the midst of a write, between two sectors, where there is no fuel
+/// left: the kernel copies what lies within one in one go, whatever is to
+/// happen to the process, and so does a disk.
+#[cfg(test)]
+fn die_halfway(file: &File, offset: u64, bytes: &[u8]) {
+    let sector = super::images::SECTOR as u64;
+    let middle = (offset + bytes.len() as u64 / 2) / sector * sector;
+    if middle > offset && !super::fuel::burn() {
+        let _ = rustix::io::pwrite(file, &bytes[..(middle - offset) as usize], offset);
+        super::fuel::die();
+    }
 }
 
 /// Empties a file that nobody has mapped.
@@ -318,14 +349,41 @@ fn write_zeros(file: &File, offset: u64, length: u64) -> io::Result<()> {
 /// # Errors
 /// Those of `pread`.
 pub fn read_start(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    read_at(file, 0, buffer)
+}
+
+/// Reads up to `buffer.len()` bytes from `offset` on; how many: fewer only
+/// where the file ends.
+///
+/// # Errors
+/// Those of `pread`.
+pub fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match again(|| rustix::io::pread(file, &mut *rest, filled as u64))? {
+        let at = offset.saturating_add(filled as u64);
+        match again(|| rustix::io::pread(file, &mut *rest, at))? {
             0 => break,
             count => filled += count,
         }
     }
     Ok(filled)
+}
+
+/// The names in a directory, in no order, without `.` and `..`; no more than
+/// `most` of them.
+///
+/// # Errors
+/// Those of `openat` and `getdents`.
+pub fn names(directory: &File, most: usize) -> io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in again(|| fs::Dir::read_from(directory))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name != c"." && name != c".." && names.len() < most {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
 }
 
 /// Where in a file there is data, at `offset` or after it: what is before that
@@ -349,11 +407,7 @@ pub fn data_from(file: &File, offset: u64) -> io::Result<u64> {
 pub fn rename_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
     again(|| fs::renameat(directory, from, directory, to))?;
     #[cfg(test)]
-    journal::note(|| Write::Renamed {
-        directory: journal::id(directory),
-        from: from.to_owned(),
-        to: to.to_owned(),
-    });
+    note_renamed(directory, from, to);
     Ok(())
 }
 
@@ -364,12 +418,17 @@ pub fn rename_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
 pub fn rename_new_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
     again(|| fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE))?;
     #[cfg(test)]
+    note_renamed(directory, from, to);
+    Ok(())
+}
+
+#[cfg(test)]
+fn note_renamed(directory: &File, from: &CStr, to: &CStr) {
     journal::note(|| Write::Renamed {
         directory: journal::id(directory),
         from: from.to_owned(),
         to: to.to_owned(),
     });
-    Ok(())
 }
 
 /// Gives a file a second name within `directory`.

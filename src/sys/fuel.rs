@@ -2,6 +2,7 @@
 //! disk that fills up, for tests.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::io;
 
 /// What happens to a process at the step for which it has no fuel.
@@ -49,6 +50,20 @@ pub(crate) fn take_disk(bytes: u64) -> io::Result<()> {
             DISK.set(Some((left - bytes, error)));
             Ok(())
         }
+    }
+}
+
+/// As much of `bytes` as fits on the disk when written to `file` from `offset`
+/// on, and the error that follows where that is not all.
+pub(crate) fn fits<'a>(file: &File, offset: u64, bytes: &'a [u8]) -> (&'a [u8], io::Result<()>) {
+    let Some((left, error)) = DISK.get() else { return (bytes, Ok(())) };
+    let present = file.metadata().map_or(0, |facts| facts.len()).saturating_sub(offset);
+    let fits = usize::try_from(present.saturating_add(left)).unwrap_or(usize::MAX);
+    let more = (bytes.len() as u64).saturating_sub(present).min(left);
+    DISK.set(Some((left - more, error)));
+    match bytes.get(..fits) {
+        Some(fitting) if fits < bytes.len() => (fitting, Err(error.into())),
+        _ => (bytes, Ok(())),
     }
 }
 

@@ -6,13 +6,17 @@
 #![allow(unsafe_code)]
 
 pub mod clock;
+pub mod descriptors;
 pub mod files;
 pub mod fork;
 pub mod holder;
 pub mod lock;
 pub mod mapping;
+pub mod place;
 
 #[cfg(test)]
 pub(crate) mod fuel;
+#[cfg(test)]
+pub(crate) mod images;
 #[cfg(test)]
 pub(crate) mod journal;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use exirate::spool::{Options, Spool, SpoolError};
 use exirate::store::Store;
+use exirate::sys::place::PlaceError;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use crate::documents::assert_documented;
@@ -47,7 +48,7 @@ fn a_stopped_process_is_named_after_a_bounded_wait() {
     let error = count(&mut spool, "key").unwrap_err();
     // So long, and no matter how slow this machine is, not for ever.
     assert!(begun.elapsed() >= patience);
-    assert!(matches!(error, SpoolError::Busy { .. }));
+    assert!(matches!(error, SpoolError::Place(PlaceError::Busy { .. })));
     let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
     let (number, name) = (process.to_string(), format!("({})", name.trim_end()));
     assert_documented(

@@ -1,7 +1,7 @@
 //! The lines of Exim's configuration that call the library.
 
 /// Functions of the library that a configuration may call.
-pub(super) const FUNCTIONS: [&str; 2] = ["ratelimit", "ratelimit_info"];
+pub(super) const FUNCTIONS: [&str; 4] = ["ratelimit", "ratelimit_info", "record", "recorded"];
 
 /// A `${dlfunc{LIBRARY}{FUNCTION}{ARGUMENT}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]

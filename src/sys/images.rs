@@ -9,10 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::sys::journal::{self, Id, Write};
+use super::journal::{self, Id, Write};
 
 /// What a disk writes in one piece.
-pub(super) const SECTOR: usize = 512;
+pub(crate) const SECTOR: usize = 512;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Node {
@@ -22,14 +22,14 @@ enum Node {
 
 /// All that is under one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Disk {
+pub(crate) struct Disk {
     root: Id,
     nodes: HashMap<Id, Node>,
 }
 
 impl Disk {
     /// What is there now.
-    pub(super) fn of(folder: &Path) -> Self {
+    pub(crate) fn of(folder: &Path) -> Self {
         let root = journal::id(&File::open(folder).unwrap());
         let mut disk = Self { root, nodes: HashMap::new() };
         disk.add(root, folder);
@@ -66,7 +66,7 @@ impl Disk {
     }
 
     /// Makes a write.
-    pub(super) fn apply(&mut self, write: &Write) {
+    pub(crate) fn apply(&mut self, write: &Write) {
         match write {
             Write::Bytes { file, offset, bytes } => {
                 let content = self.content(*file);
@@ -107,7 +107,7 @@ impl Disk {
     }
 
     /// What can be reached from the root, for comparing.
-    pub(super) fn reachable(&self) -> BTreeMap<Vec<CString>, &[u8]> {
+    pub(crate) fn reachable(&self) -> BTreeMap<Vec<CString>, &[u8]> {
         let mut found = BTreeMap::new();
         self.walk(self.root, &mut Vec::new(), &mut found);
         found
@@ -134,7 +134,7 @@ impl Disk {
     }
 
     /// Makes all of it in an empty directory.
-    pub(super) fn lay_out(&self, folder: &Path) {
+    pub(crate) fn lay_out(&self, folder: &Path) {
         self.lay_out_directory(self.root, folder);
     }
 
@@ -143,7 +143,11 @@ impl Disk {
         for (name, child) in names {
             let path = folder.join(OsStr::from_bytes(name.to_bytes()));
             match &self.nodes[child] {
-                Node::File(bytes) => std::fs::write(&path, bytes).unwrap(),
+                Node::File(bytes) => {
+                    std::fs::write(&path, bytes).unwrap();
+                    let mode = std::fs::Permissions::from_mode(0o600);
+                    std::fs::set_permissions(&path, mode).unwrap();
+                }
                 Node::Directory(_) => {
                     std::fs::create_dir(&path).unwrap();
                     let mode = std::fs::Permissions::from_mode(0o750);
@@ -158,7 +162,7 @@ impl Disk {
 /// Where the last of `writes` can be torn: in how many bytes of it are made.
 /// At the sectors' boundaries, and in its midst, as a process is killed
 /// between any two of its instructions.
-pub(super) fn tears(write: &Write) -> Vec<usize> {
+pub(crate) fn tears(write: &Write) -> Vec<usize> {
     let Write::Bytes { offset, bytes, .. } = write else { return Vec::new() };
     // A word is written in one step.
     if bytes.len() <= 8 {
@@ -171,7 +175,7 @@ pub(super) fn tears(write: &Write) -> Vec<usize> {
 }
 
 /// The first `length` bytes of a write.
-pub(super) fn torn(write: &Write, length: usize) -> Write {
+pub(crate) fn torn(write: &Write, length: usize) -> Write {
     match write {
         Write::Bytes { file, offset, bytes } => {
             Write::Bytes { file: *file, offset: *offset, bytes: bytes[..length].to_vec() }
@@ -181,10 +185,10 @@ pub(super) fn torn(write: &Write, length: usize) -> Write {
 }
 
 /// Random numbers, the same in each run.
-pub(super) struct Random(pub(super) u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         ((self.0 >> 33) % end as u64) as usize
     }
@@ -193,7 +197,7 @@ impl Random {
 /// What may be left of `disk` when the power fails after `writes`: of what was
 /// written to each file since it was synced, any sectors may be missing, and
 /// so may its new length; of what happened to names, the latest.
-pub(super) fn power_cut(disk: &Disk, writes: &[Write], random: &mut Random) -> Disk {
+pub(crate) fn power_cut(disk: &Disk, writes: &[Write], random: &mut Random) -> Disk {
     let mut written = disk.clone();
     let mut durable = disk.clone();
     let is_name = |write: &Write| {
@@ -256,4 +260,11 @@ fn mixed(new: &[u8], old: &[u8], kept: usize, random: &mut Random) -> Vec<u8> {
         }
     }
     mixed
+}
+
+/// An empty directory, in memory where that is possible: it is done thousands
+/// of times.
+pub(crate) fn memory_folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
 }

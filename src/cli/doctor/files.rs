@@ -1,0 +1,251 @@
+//! The files of a directory of ours, from outside: whose they are, who may read
+//! them, and what else lies there.
+
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::super::text;
+use super::finding::{Findings, counted, quoted, size};
+use super::people::{self, Who};
+
+/// A file that is being written is younger than this.
+const UNFINISHED_AFTER: Duration = Duration::from_secs(600);
+/// How many names a finding lists.
+const NAMES_MAX: usize = 3;
+
+/// What the name of a file in a directory of ours says that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// A part of the database or of the trace store, or a log of ours.
+    Ours,
+    /// What nobody but Exim's user may read.
+    Secret,
+    /// What is looked at elsewhere.
+    Elsewhere,
+    /// One that is being written.
+    Unfinished,
+    /// A damaged one that was set aside.
+    Aside,
+    /// None of ours.
+    Strange,
+}
+
+/// What was found among the files.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    wrong_owner: Vec<PathBuf>,
+    wrong_mode: Vec<PathBuf>,
+    /// Secrets that others could read, or that Exim cannot.
+    told_secrets: Vec<PathBuf>,
+    /// No regular files.
+    odd: Vec<PathBuf>,
+    strange: Vec<PathBuf>,
+    unfinished: Vec<PathBuf>,
+    aside: Vec<PathBuf>,
+    aside_bytes: u64,
+    aside_oldest: Option<SystemTime>,
+}
+
+/// Whether `mode` has all of `least` and nothing beyond `most`.
+pub(super) fn is_fit(mode: u32, least: u32, most: u32) -> bool {
+    mode & least == least && mode & !most == 0
+}
+
+impl Files {
+    /// Looks at the files of `directory`, whose names say by `named` what they
+    /// are.
+    pub(super) fn read(
+        directory: &Path,
+        who: &Who,
+        named: impl Fn(&str) -> Part,
+    ) -> std::io::Result<Self> {
+        let mut files = Self::default();
+        for entry in directory.read_dir()? {
+            let entry = entry?;
+            // It may be gone already: Exim replaces files.
+            let Ok(facts) = entry.path().symlink_metadata() else { continue };
+            let part = named(&entry.file_name().to_string_lossy());
+            files.sort_in(entry.path(), part, &facts, who);
+        }
+        for list in [
+            &mut files.wrong_owner,
+            &mut files.wrong_mode,
+            &mut files.told_secrets,
+            &mut files.odd,
+            &mut files.strange,
+            &mut files.unfinished,
+            &mut files.aside,
+        ] {
+            list.sort();
+        }
+        Ok(files)
+    }
+
+    fn sort_in(&mut self, path: PathBuf, part: Part, facts: &std::fs::Metadata, who: &Who) {
+        let changed = facts.modified().ok();
+        match part {
+            Part::Elsewhere if facts.is_dir() => return,
+            Part::Strange => return self.strange.push(path),
+            _ if !facts.is_file() => return self.odd.push(path),
+            Part::Unfinished => {
+                // A young one belongs to a process that is still at it.
+                let age = changed.and_then(|changed| changed.elapsed().ok());
+                if age.is_some_and(|age| age > UNFINISHED_AFTER) {
+                    self.unfinished.push(path);
+                }
+                return;
+            }
+            Part::Aside => {
+                self.aside_bytes += facts.blocks() * 512;
+                self.aside_oldest = self.aside_oldest.min(changed).or(changed);
+                self.aside.push(path.clone());
+            }
+            Part::Ours | Part::Secret | Part::Elsewhere => {}
+        }
+        if (facts.uid(), facts.gid()) != (who.uid, who.gid) {
+            self.wrong_owner.push(path.clone());
+        }
+        match (part, facts.mode() & 0o777) {
+            (Part::Secret, 0o600) => {}
+            (Part::Secret, _) => self.told_secrets.push(path),
+            (_, mode) if is_fit(mode, 0o600, 0o640) => {}
+            _ => self.wrong_mode.push(path),
+        }
+    }
+
+    /// Tells what is wrong with those of `directory`.
+    pub(super) fn tell(&self, directory: &Path, who: &Who, findings: &mut Findings) {
+        let at = quoted(directory);
+        if !self.odd.is_empty() {
+            findings.problem(format!(
+                "no regular {}: {}; Exim cannot use such",
+                if self.odd.len() == 1 { "file" } else { "files" },
+                some(&self.odd)
+            ));
+            for path in &self.odd {
+                findings.mend(aside(path));
+            }
+        }
+        if !self.wrong_owner.is_empty() {
+            findings.problem(format!(
+                "{} in {} should belong to {}: {}",
+                counted(self.wrong_owner.len(), "file"),
+                directory.display(),
+                who.both(),
+                owners(&self.wrong_owner)
+            ));
+            findings.mend(format!("chown -h {} {at}/*", who.both()));
+        }
+        if !self.wrong_mode.is_empty() {
+            findings.problem(format!(
+                "{} in {} should have mode 0640, for Exim to read and write and for strangers not \
+                 to: {}",
+                counted(self.wrong_mode.len(), "file"),
+                directory.display(),
+                some(&self.wrong_mode)
+            ));
+            findings.mend(with_each("chmod 0640", &self.wrong_mode));
+        }
+        if !self.told_secrets.is_empty() {
+            findings.problem(format!(
+                "{} should have mode 0600: whoever can read it can ask for what is in the mail",
+                some(&self.told_secrets)
+            ));
+            findings.mend(with_each("chmod 0600", &self.told_secrets));
+        }
+        if !self.unfinished.is_empty() {
+            findings.note(format!(
+                "{} that a killed process has left unfinished: {}; a later one is to write over it",
+                counted(self.unfinished.len(), "file"),
+                some(&self.unfinished)
+            ));
+            findings.mend(remove(&self.unfinished));
+        }
+        if !self.aside.is_empty() {
+            let age = self.aside_oldest.and_then(|oldest| oldest.elapsed().ok());
+            findings.note(format!(
+                "{} kept for you to look at ({}, the oldest since {}): {}",
+                counted(self.aside.len(), "damaged file"),
+                size(self.aside_bytes),
+                text::duration(age.map_or(0.0, |age| age.as_secs_f64())),
+                some(&self.aside)
+            ));
+            findings.mend(remove(&self.aside));
+        }
+        if !self.strange.is_empty() {
+            findings.note(format!(
+                "not of exirate, who alone should write there: {}",
+                some(&self.strange)
+            ));
+        }
+    }
+}
+
+/// The first of `paths`, and how many more there are.
+fn some(paths: &[PathBuf]) -> String {
+    listed(paths, |path| path.display().to_string())
+}
+
+/// As [`some`], with the owner of each.
+fn owners(paths: &[PathBuf]) -> String {
+    listed(paths, |path| match path.symlink_metadata() {
+        Ok(facts) => format!(
+            "{} ({}:{})",
+            path.display(),
+            people::name("passwd", facts.uid()),
+            people::name("group", facts.gid())
+        ),
+        Err(_) => path.display().to_string(),
+    })
+}
+
+fn listed(paths: &[PathBuf], show: impl Fn(&Path) -> String) -> String {
+    let mut names: Vec<String> = paths.iter().take(NAMES_MAX).map(|path| show(path)).collect();
+    if let Some(more) = paths.len().checked_sub(NAMES_MAX).filter(|&more| more > 0) {
+        names.push(format!("and {more} more"));
+    }
+    names.join(", ")
+}
+
+/// The command that removes files.
+fn remove(paths: &[PathBuf]) -> String {
+    with_each("rm", paths)
+}
+
+/// A command with these files as its arguments.
+fn with_each(command: &str, paths: &[PathBuf]) -> String {
+    paths.iter().fold(command.to_owned(), |command, path| format!("{command} {}", quoted(path)))
+}
+
+/// The command that moves something out of the way.
+pub(super) fn aside(path: &Path) -> String {
+    let mut away = path.as_os_str().to_owned();
+    away.push(".aside");
+    format!("mv -nT {} {}", quoted(path), quoted(Path::new(&away)))
+}
+
+/// What something is that is no directory.
+pub(super) fn kind(facts: &std::fs::Metadata) -> &'static str {
+    let kind = facts.file_type();
+    match () {
+        () if kind.is_symlink() => "symbolic link",
+        () if kind.is_fifo() => "FIFO",
+        () if kind.is_socket() => "socket",
+        () if kind.is_file() => "file",
+        () => "device",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_cut() {
+        let paths: Vec<PathBuf> = (0..5).map(|n| PathBuf::from(format!("/{n}"))).collect();
+        assert_eq!(some(&paths), "/0, /1, /2, and 2 more");
+        assert_eq!(some(&paths[..3]), "/0, /1, /2");
+        assert_eq!(remove(&paths[..2]), "rm /0 /1");
+    }
+}

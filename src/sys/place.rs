@@ -1,0 +1,463 @@
+//! A directory of ours under Exim's spool directory, and the files in it: with
+//! the owner they should have, through no symbolic link, and belonging to
+//! nobody who should not be able to make them.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::files::{self, Access, Facts};
+use super::holder::{Holder, holder};
+use super::lock::{self, Guard, Kind};
+
+/// Permissions of a directory.
+const DIRECTORY_MODE: u32 = 0o750;
+/// How often something that others change meanwhile is tried again.
+const ATTEMPTS: usize = 100;
+
+/// Why a directory or a file in it could not be used.
+///
+/// Each text says what could not be done, where, and what would be right.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// The directory is not there, and this use of it may not make it.
+    Absent {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// The operating system refused something.
+    Io {
+        /// What was to be done: `open`, `write`, …
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Another process kept a lock for longer than this one may wait.
+    Busy {
+        /// The locked file.
+        path: PathBuf,
+        /// How long this process has waited.
+        waited: Duration,
+        /// Who holds it now, where the kernel tells.
+        holder: Option<Holder>,
+    },
+    /// Something that is no plain file bears the name of one of ours.
+    WrongKind {
+        /// Its path.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// It could be changed by strangers.
+    Unsafe {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong with it, and how it should be.
+        fault: String,
+    },
+    /// A file changed under our hands each time it was opened.
+    Unsettled {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl PlaceError {
+    /// For `map_err`: the operating system refused `action` on `path`.
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { action, path: path.to_path_buf(), source }
+    }
+
+    /// Whether this process, or the system, may have no more files open.
+    #[must_use]
+    pub fn is_out_of_files(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_out_of_files(source))
+    }
+}
+
+/// Whether this process, or the system, may have no more files open.
+fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent { path } => write!(f, "{} is not there", path.display()),
+            Self::Io { action, path, source } => {
+                write!(f, "cannot {action} {}: {source}", path.display())?;
+                f.write_str(remedy(source))
+            }
+            Self::Busy { path, waited, holder } => {
+                let (path, waited) = (path.display(), waited.as_secs_f64());
+                match holder {
+                    None => write!(
+                        f,
+                        "cannot lock {path}: another process has held it for {waited} s (see \
+                         `fuser -v {path}`)"
+                    ),
+                    Some(Holder { process, name, stopped: false }) => write!(
+                        f,
+                        "cannot lock {path}: waited {waited} s for process {process} ({name}); if \
+                         it hangs, end it by `kill -KILL {process}`, which harms no record"
+                    ),
+                    Some(Holder { process, name, stopped: true }) => write!(
+                        f,
+                        "cannot lock {path}: waited {waited} s for process {process} ({name}), \
+                         which is stopped: continue it by `kill -CONT {process}`, or end it by \
+                         `kill -KILL {process}`, which harms no record"
+                    ),
+                }
+            }
+            Self::WrongKind { path, found, wanted } => {
+                write!(f, "{} is a {found}: it must be a {wanted}", path.display())
+            }
+            Self::Unsafe { path, fault } => write!(f, "{} is not safe: {fault}", path.display()),
+            Self::Unsettled { path } => write!(
+                f,
+                "{} was replaced each time it was opened: only exirate may change files there",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// What would help against an error, to follow its text.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "; free some space on its file system",
+        ErrorKind::PermissionDenied => {
+            "; it should belong to Exim's user, who needs read and write permission"
+        }
+        ErrorKind::NotFound => "; it has to be there",
+        ErrorKind::ReadOnlyFilesystem => "; the spool directory must be on a writable file system",
+        ErrorKind::FileTooLarge => "; this process may make no larger file: see `ulimit -f`",
+        _ if is_out_of_files(error) => {
+            "; it or the whole system has too many files open: see `ulimit -n`"
+        }
+        _ => "",
+    }
+}
+
+impl std::error::Error for PlaceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// A directory of ours, open.
+#[derive(Debug)]
+pub struct Place {
+    directory: File,
+    path: PathBuf,
+    /// Owner and group of everything here: those of the spool directory.
+    owner: (u32, u32),
+    /// The directory's own owner, who may own files here as well.
+    directory_owner: u32,
+}
+
+impl Place {
+    /// Opens the directory that is found by `names`, one in the other, under
+    /// `spool`; makes those that are not there where `make`.
+    ///
+    /// # Errors
+    /// It is absent, is no directory, could be changed by strangers, or cannot
+    /// be opened or made.
+    pub fn open(spool: &Path, names: &[&CStr], make: bool) -> Result<Self, PlaceError> {
+        let facts = files::facts_of(spool).map_err(PlaceError::io("open", spool))?;
+        let mut place: Option<Self> = None;
+        for name in names {
+            let owner = (facts.uid, facts.gid);
+            let above = place.as_ref().map_or(spool, |place| place.path.as_path());
+            let path = above.join(OsStr::from_bytes(name.to_bytes()));
+            let opened = match &place {
+                Some(place) => files::open_directory_at(&place.directory, name),
+                None => files::open_real_directory(&path),
+            };
+            let directory = match opened {
+                Ok(directory) => directory,
+                Err(error) if error.kind() == ErrorKind::NotFound && make => {
+                    let parent = match place {
+                        Some(place) => place.directory,
+                        None => {
+                            files::open_directory(spool).map_err(PlaceError::io("open", spool))?
+                        }
+                    };
+                    make_directory(&parent, name, &path, owner)?
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Err(PlaceError::Absent { path });
+                }
+                Err(error) => {
+                    if let Ok(found) = std::fs::symlink_metadata(&path)
+                        && !found.is_dir()
+                    {
+                        let found = if found.is_symlink() { "symbolic link" } else { "file" };
+                        return Err(PlaceError::WrongKind {
+                            path,
+                            found,
+                            wanted: files::DIRECTORY,
+                        });
+                    }
+                    return Err(PlaceError::io("open", &path)(error));
+                }
+            };
+            let directory_owner = check_directory(&directory, &path, facts.uid)?;
+            place = Some(Self { directory, path, owner, directory_owner });
+        }
+        place.ok_or_else(|| PlaceError::Absent { path: spool.to_path_buf() })
+    }
+
+    /// The directory itself, for names in it.
+    #[must_use]
+    pub fn directory(&self) -> &File {
+        &self.directory
+    }
+
+    /// Its path, for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of a file here, for messages.
+    #[must_use]
+    pub fn path_of(&self, name: &CStr) -> PathBuf {
+        self.path.join(OsStr::from_bytes(name.to_bytes()))
+    }
+
+    /// For `map_err`: the operating system refused `action` on the file `name`.
+    pub fn failed(
+        &self,
+        action: &'static str,
+        name: &CStr,
+    ) -> impl FnOnce(io::Error) -> PlaceError {
+        let path = self.path_of(name);
+        move |source| PlaceError::Io { action, path, source }
+    }
+
+    /// Opens a regular file of ours; `None` where there is nothing of that
+    /// name.
+    ///
+    /// # Errors
+    /// It is something else, belongs to a stranger, or cannot be opened.
+    pub fn open_file(
+        &self,
+        access: Access,
+        name: &CStr,
+    ) -> Result<Option<(File, Facts)>, PlaceError> {
+        let file = match files::open_at(&self.directory, name, access) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                if let Ok(facts) = files::facts_at(&self.directory, name) {
+                    self.regular(name, &facts)?;
+                }
+                return Err(self.failed("open", name)(error));
+            }
+        };
+        let facts = files::facts(&file).map_err(|error| self.failed("open", name)(error))?;
+        self.regular(name, &facts)?;
+        self.owned(name, &facts)?;
+        Ok(Some((file, facts)))
+    }
+
+    /// Refuses what is no regular file.
+    ///
+    /// # Errors
+    /// [`PlaceError::WrongKind`].
+    pub fn regular(&self, name: &CStr, facts: &Facts) -> Result<(), PlaceError> {
+        if facts.kind == files::REGULAR {
+            return Ok(());
+        }
+        let path = self.path_of(name);
+        Err(PlaceError::WrongKind { path, found: facts.kind, wanted: files::REGULAR })
+    }
+
+    /// Refuses a file of a stranger: one that was linked or moved here, or that
+    /// somebody who should not be able to has made.
+    fn owned(&self, name: &CStr, facts: &Facts) -> Result<(), PlaceError> {
+        let process = rustix::process::geteuid().as_raw();
+        // Whoever owns the directory may have linked a file of root's here, which
+        // root could write to and must not. What root makes is given away at once.
+        let linked = facts.uid == 0 && self.directory_owner != 0 && facts.links > 1;
+        let fault = if linked {
+            "it belongs to root and has another name elsewhere: remove it here".to_owned()
+        } else if [self.directory_owner, 0, process].contains(&facts.uid) {
+            return Ok(());
+        } else {
+            format!(
+                "it belongs to user {}: it should belong to the owner of its directory, user {}; \
+                 remove it, or give it to that user",
+                facts.uid, self.directory_owner
+            )
+        };
+        Err(PlaceError::Unsafe { path: self.path_of(name), fault })
+    }
+
+    /// Makes a new file of this mode, in the place of what is there.
+    ///
+    /// Only whoever has locked the directory may do this, or else whoever alone
+    /// makes files of this name.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create_file(&self, name: &CStr, mode: u32) -> Result<File, PlaceError> {
+        let made = files::remove_at(&self.directory, name)
+            .and_then(|()| files::open_at(&self.directory, name, Access::Create))
+            .and_then(|file| {
+                files::adopt(&file, self.owner.0, self.owner.1, mode)?;
+                Ok(file)
+            });
+        made.map_err(self.failed("create", name))
+    }
+
+    /// Opens a file for writing; makes an empty one of this mode where there is
+    /// none.
+    ///
+    /// # Errors
+    /// As for [`Place::open_file`] and [`Place::create_file`].
+    pub fn open_or_create(&self, name: &CStr, mode: u32) -> Result<File, PlaceError> {
+        for _ in 0..ATTEMPTS {
+            if let Some((file, _)) = self.open_file(Access::Write, name)? {
+                return Ok(file);
+            }
+            let made = files::open_at(&self.directory, name, Access::Create).and_then(|file| {
+                files::adopt(&file, self.owner.0, self.owner.1, mode)?;
+                Ok(file)
+            });
+            match made {
+                // Another process was faster.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                result => return result.map_err(self.failed("create", name)),
+            }
+        }
+        Err(PlaceError::Unsettled { path: self.path_of(name) })
+    }
+
+    /// Locks the directory: whoever makes files in it does so alone.
+    ///
+    /// # Errors
+    /// [`PlaceError::Busy`], or its file system cannot lock.
+    pub fn lock_directory(&self, patience: Duration) -> Result<Guard<'_>, PlaceError> {
+        self.lock(&self.directory, Kind::Exclusive, patience, || self.path.clone())
+    }
+
+    /// Locks a file, or says that another process holds it for too long.
+    ///
+    /// # Errors
+    /// [`PlaceError::Busy`], or its file system cannot lock.
+    pub fn lock<'a>(
+        &self,
+        file: &'a File,
+        kind: Kind,
+        patience: Duration,
+        path: impl Fn() -> PathBuf,
+    ) -> Result<Guard<'a>, PlaceError> {
+        lock::lock(file, kind, patience)
+            .map_err(|source| PlaceError::Io { action: "lock", path: path(), source })?
+            .ok_or_else(|| PlaceError::Busy {
+                path: path(),
+                waited: patience,
+                holder: holder(file),
+            })
+    }
+
+    /// Opens the directory anew: a child shares its parent's locks on it.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn reopen(&mut self) -> Result<(), PlaceError> {
+        self.directory = files::open_directory_at(&self.directory, c".")
+            .map_err(PlaceError::io("open", &self.path))?;
+        Ok(())
+    }
+}
+
+/// Refuses a directory whose files strangers could replace; its owner.
+fn check_directory(directory: &File, path: &Path, spool_owner: u32) -> Result<u32, PlaceError> {
+    let facts = files::facts(directory).map_err(PlaceError::io("open", path))?;
+    let fault = if facts.mode & 0o002 != 0 {
+        format!(
+            "everyone may write to it (mode {:04o}): it should have mode {DIRECTORY_MODE:04o}",
+            facts.mode
+        )
+    } else if ![0, spool_owner, rustix::process::geteuid().as_raw()].contains(&facts.uid) {
+        format!(
+            "it belongs to user {}: it should belong to the owner of the spool directory, user \
+             {spool_owner}",
+            facts.uid
+        )
+    } else {
+        return Ok(facts.uid);
+    };
+    Err(PlaceError::Unsafe { path: path.to_path_buf(), fault })
+}
+
+/// Makes a directory in `parent`, with its owner and mode from the first
+/// moment on that it has its name; several processes may do so at once, and
+/// any of them may be killed.
+fn make_directory(
+    parent: &File,
+    name: &CStr,
+    path: &Path,
+    owner: (u32, u32),
+) -> Result<File, PlaceError> {
+    let failed = |error| PlaceError::io("create", path)(error);
+    // Neither part has a NUL in it.
+    let new = CString::new([name.to_bytes(), b".new"].concat()).unwrap_or_default();
+    for _ in 0..ATTEMPTS {
+        match files::make_directory_at(parent, &new) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            result => result.map_err(failed)?,
+        }
+        let adopted = files::open_directory_at(parent, &new)
+            .and_then(|new| files::adopt(&new, owner.0, owner.1, DIRECTORY_MODE));
+        let renamed = match adopted {
+            Ok(()) => match files::rename_new_at(parent, &new, name) {
+                // Not every file system knows the flag; without it, an empty
+                // directory of that name is replaced, which does no harm.
+                Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                    files::rename_at(parent, &new, name)
+                }
+                result => result,
+            },
+            Err(error) => Err(error),
+        };
+        match renamed {
+            Ok(()) => {}
+            // Another process was faster, with the new name or with the old.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            // Somebody has made it, or has left one behind that only its owner
+            // can finish.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::AlreadyExists
+                        | ErrorKind::DirectoryNotEmpty
+                        | ErrorKind::PermissionDenied
+                ) =>
+            {
+                files::remove_directory_at(parent, &new).map_err(failed)?;
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        match files::open_directory_at(parent, name) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            result => return result.map_err(failed),
+        }
+    }
+    Err(PlaceError::Unsettled { path: path.to_path_buf() })
+}
