@@ -10,6 +10,7 @@
 //! - [`store`]: one atomic read-decide-write of one record
 //! - [`spec`]: what the administrator wrote → a validated request
 //! - [`rate`]: the arithmetic: moving average, Bloom filter, waits
+//! - [`trace`]: message → digests → segments → query
 //! - [`sys`]: locks, mappings, secure files, clock, fork detection
 //!
 //! `unsafe` is allowed in [`exim`] and [`sys`] only.
@@ -23,3 +24,4 @@ pub mod spec;
 pub mod spool;
 pub mod store;
 pub mod sys;
+pub mod trace;

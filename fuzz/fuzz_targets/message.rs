@@ -1,0 +1,42 @@
+//! Any bytes as a message, as a file and as text: no panic, normal forms are
+//! their own, and an excerpt is found in what it was cut from.
+#![no_main]
+
+use exirate::trace::Piece;
+use exirate::trace::decode::{Limits, canonical_file, decode, decode_file, excerpt, normalise};
+use libfuzzer_sys::fuzz_target;
+
+fn check(piece: Piece<'_>) {
+    match piece {
+        Piece::Text(text) => {
+            assert!(!text.is_empty());
+            assert_eq!(normalise(text), text);
+        }
+        Piece::File(bytes) => {
+            assert!(!bytes.is_empty());
+            assert_eq!(canonical_file(bytes), bytes);
+        }
+        Piece::Bytes(bytes) => assert!(!bytes.is_empty()),
+    }
+}
+
+/// The normal form of an excerpt is part of that of the whole, if it was cut
+/// where ASCII characters meet.
+fn excerpts(text: &str) {
+    let whole = normalise(text);
+    let is_plain = |at: usize| text.as_bytes().get(at).is_none_or(|byte| matches!(byte, 32..127));
+    let mut cuts = (0..=text.len()).filter(|&at| is_plain(at) && is_plain(at.saturating_sub(1)));
+    if let (Some(from), Some(to)) = (cuts.next(), cuts.next_back()) {
+        assert!(whole.contains(&normalise(&text[from..to])));
+        assert!(whole.contains(&excerpt(&text[from..to])));
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    assert!(decode(data, &Limits::default(), &mut check));
+    decode(data, &Limits { depth: 2, parts: 3, text: 50, attachments: 50 }, &mut check);
+    assert!(decode_file(data, &Limits::default(), &mut check));
+    let text = String::from_utf8_lossy(data);
+    assert_eq!(normalise(&normalise(&text)), normalise(&text));
+    excerpts(&text);
+});

@@ -1,0 +1,197 @@
+//! Charsets: from whatever a part says it is written in to UTF-8.
+
+use std::borrow::Cow;
+
+use mail_parser::decoders::charsets::map::charset_decoder;
+
+/// Of whatever does not say what it is written in.
+const USUAL: &[u8] = b"windows-1252";
+
+/// The text that `bytes` are in `charset`. What cannot be read becomes U+FFFD.
+///
+/// Where none or an unknown one is named, or US-ASCII, the bytes are UTF-8 if
+/// they can be, and Windows-1252 otherwise.
+pub(super) fn to_utf8<'a>(bytes: &'a [u8], charset: Option<&str>) -> Cow<'a, str> {
+    let name =
+        charset.unwrap_or_default().trim_matches(|c: char| c.is_whitespace() || "\"'".contains(c));
+    if contains(name.as_bytes(), b"utf-8") || contains(name.as_bytes(), b"utf8") {
+        return String::from_utf8_lossy(bytes);
+    }
+    if begins(name, "us-ascii") || begins(name, "ascii") || begins(name, "ansi_x3") {
+        return unnamed(bytes);
+    }
+    let is_ascii_the_same =
+        ["iso-8859", "windows-", "latin", "koi8"].iter().any(|start| begins(name, start));
+    match charset_decoder(name.as_bytes()) {
+        Some(_) if is_ascii_the_same && bytes.is_ascii() => String::from_utf8_lossy(bytes),
+        Some(decode) => Cow::Owned(decode(bytes)),
+        None => unnamed(bytes),
+    }
+}
+
+fn unnamed(bytes: &[u8]) -> Cow<'_, str> {
+    match (std::str::from_utf8(bytes), charset_decoder(USUAL)) {
+        (Err(_), Some(decode)) => Cow::Owned(decode(bytes)),
+        (text, _) => text.map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed),
+    }
+}
+
+/// The charset that HTML names in itself, near its beginning.
+pub(super) fn of_html(bytes: &[u8]) -> Option<&str> {
+    let head = &bytes[..bytes.len().min(1024)];
+    let label = b"charset=";
+    let at = head.windows(label.len()).position(|window| window.eq_ignore_ascii_case(label))?;
+    let value = head[at + label.len()..].trim_ascii_start();
+    let value = value.strip_prefix(b"\"").or(value.strip_prefix(b"'")).unwrap_or(value);
+    let end =
+        value.iter().position(|byte| !(byte.is_ascii_alphanumeric() || b"-_.:".contains(byte)));
+    std::str::from_utf8(&value[..end?]).ok().filter(|name| !name.is_empty())
+}
+
+/// The text of a file that does not say what it is: `None` where it is none.
+pub(super) fn text_of_file(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    match bytes {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some(to_utf8(bytes, Some("utf-16"))),
+        _ if bytes.contains(&0) => None,
+        _ => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+    }
+}
+
+/// Whether these bytes are none of a text in this charset, whatever is said.
+pub(super) fn is_binary(bytes: &[u8], charset: Option<&str>) -> bool {
+    let name = charset.unwrap_or_default().as_bytes();
+    let is_wide = [&b"16"[..], b"ucs", b"unicode"].iter().any(|part| contains(name, part));
+    !is_wide
+        && bytes.contains(&0)
+        && !bytes.starts_with(&[0xff, 0xfe])
+        && !bytes.starts_with(&[0xfe, 0xff])
+}
+
+fn begins(name: &str, start: &str) -> bool {
+    name.get(..start.len()).is_some_and(|name| name.eq_ignore_ascii_case(start))
+}
+
+fn contains(name: &[u8], part: &[u8]) -> bool {
+    name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charsets_by_example() {
+        for (charset, bytes, expected) in [
+            (Some("iso-8859-1"), &b"caf\xe9"[..], "café"),
+            (Some("ISO-8859-15"), b"5 \xa4", "5 €"),
+            (Some("iso-8859-1"), b"5 \x80 caf\xe9", "5 € café"),
+            (Some(" 'windows-1251' "), b"\xcf\xf0\xe8\xe2\xe5\xf2", "Привет"),
+            (Some("koi8-r"), b"\xf0\xd2\xc9\xd7\xc5\xd4", "Привет"),
+            (Some("UTF-8"), "café".as_bytes(), "café"),
+            (Some("utf8"), b"caf\xe9!", "caf\u{fffd}!"),
+            (Some("gb2312"), b"\xc4\xe3\xba\xc3", "你好"),
+            (Some("big5"), b"\xa7A\xa6n", "你好"),
+            (Some("shift_jis"), b"\x83n\x83\x8d\x81[", "ハロー"),
+            (Some("iso-2022-jp"), b"\x1b$B%O%m!<\x1b(B", "ハロー"),
+            (Some("euc-kr"), b"\xbe\xc8\xb3\xe7", "안녕"),
+            (Some("utf-16le"), b"h\0i\0", "hi"),
+            (Some("utf-7"), b"Hi Mom -+Jjo--!", "Hi Mom -☺-!"),
+            (None, "café".as_bytes(), "café"),
+            (None, b"caf\xe9", "café"),
+            (Some("us-ascii"), "café".as_bytes(), "café"),
+            (Some("us-ascii"), b"caf\xe9", "café"),
+            (Some("x-unknown"), "café".as_bytes(), "café"),
+            (Some("x-unknown"), b"\x93caf\xe9\x94", "“café”"),
+            (Some(""), b"caf\xe9", "café"),
+        ] {
+            assert_eq!(to_utf8(bytes, charset), expected, "{charset:?}");
+        }
+    }
+
+    #[test]
+    fn html_names_its_charset() {
+        for (html, charset) in [
+            ("<meta charset=\"koi8-r\">", Some("koi8-r")),
+            ("<META CHARSET=koi8-r>", Some("koi8-r")),
+            ("<meta http-equiv=x content='text/html; charset=koi8-r'>", Some("koi8-r")),
+            ("<meta charset=\"\">", None),
+            ("<p>no charset</p>", None),
+            ("<meta charset=", None),
+        ] {
+            assert_eq!(of_html(html.as_bytes()), charset, "{html}");
+        }
+    }
+
+    #[test]
+    fn files_are_text_or_not() {
+        assert_eq!(text_of_file("café".as_bytes()).as_deref(), Some("café"));
+        assert_eq!(text_of_file(b"\xff\xfeh\0i\0").as_deref(), Some("hi"));
+        assert_eq!(text_of_file(b"caf\xe9"), None);
+        assert_eq!(text_of_file(b"PK\x03\x04\0"), None);
+        assert!(is_binary(b"%PDF\0", None) && is_binary(b"%PDF\0", Some("iso-8859-1")));
+        assert!(!is_binary(b"h\0i\0", Some("utf-16le")) && !is_binary(b"\xff\xfeh\0", None));
+        assert!(!is_binary(b"text", None));
+    }
+
+    /// Every charset that the crate knows, and every byte in it.
+    #[test]
+    fn no_byte_is_too_much() {
+        let bytes: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
+        let pairs: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_be_bytes).collect();
+        for charset in [
+            "utf-7",
+            "utf-8",
+            "utf-16",
+            "utf-16le",
+            "utf-16be",
+            "iso-8859-1",
+            "iso-8859-2",
+            "iso-8859-3",
+            "iso-8859-4",
+            "iso-8859-5",
+            "iso-8859-6",
+            "iso-8859-7",
+            "iso-8859-8",
+            "iso-8859-9",
+            "iso-8859-10",
+            "iso-8859-11",
+            "iso-8859-13",
+            "iso-8859-14",
+            "iso-8859-15",
+            "iso-8859-16",
+            "windows-1250",
+            "windows-1251",
+            "windows-1252",
+            "windows-1253",
+            "windows-1254",
+            "windows-1255",
+            "windows-1256",
+            "windows-1257",
+            "windows-1258",
+            "windows-874",
+            "tis-620",
+            "koi8-r",
+            "koi8-u",
+            "macintosh",
+            "x-mac-cyrillic",
+            "ibm850",
+            "ibm866",
+            "shift_jis",
+            "big5",
+            "euc-jp",
+            "euc-kr",
+            "gbk",
+            "gb18030",
+            "iso-2022-jp",
+            "iso-2022-kr",
+            "hz-gb-2312",
+            "x-user-defined",
+            "nonsense",
+            "",
+        ] {
+            for bytes in [&bytes[..], &bytes[1..], &pairs, &pairs[1..], b""] {
+                to_utf8(bytes, Some(charset));
+            }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The header of a message or a part: its fields, and what is kept of them.
+
+use mail_parser::parsers::MessageStream;
+use mail_parser::{Address, ContentType, HeaderValue};
+
+use super::transfer::Encoding;
+use super::words;
+
+/// So many bytes of a field are looked at at once, or at all where only the
+/// first of them count.
+const MOST: usize = 8192;
+
+/// What a header says of the body behind it.
+#[derive(Default)]
+pub(super) struct Head<'a> {
+    content_type: Option<&'a [u8]>,
+    disposition: Option<&'a [u8]>,
+    encoding: Option<&'a [u8]>,
+}
+
+/// A field that people read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spoken<'a> {
+    Subject(&'a [u8]),
+    /// People and their addresses.
+    People(&'a [u8]),
+}
+
+impl<'a> Head<'a> {
+    /// Takes in a field. The first of a name counts; those that people read are
+    /// returned.
+    pub(super) fn add(&mut self, name: &[u8], value: &'a [u8]) -> Option<Spoken<'a>> {
+        let mut keep = |place: fn(&mut Self) -> &mut Option<&'a [u8]>| {
+            let place = place(self);
+            *place = place.or(Some(&value[..value.len().min(MOST)]));
+            None
+        };
+        let mut lower = [0; 25];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        match &*lower {
+            b"content-type" => keep(|head| &mut head.content_type),
+            b"content-disposition" => keep(|head| &mut head.disposition),
+            b"content-transfer-encoding" => keep(|head| &mut head.encoding),
+            b"subject" => Some(Spoken::Subject(value)),
+            b"from" | b"to" | b"cc" | b"reply-to" => Some(Spoken::People(value)),
+            _ => None,
+        }
+    }
+
+    /// What the body is.
+    pub(super) fn media(&self) -> Media {
+        let mut media = Media {
+            encoding: self.encoding.map(Encoding::named).unwrap_or_default(),
+            is_typed: self.content_type.is_some(),
+            ..Media::default()
+        };
+        if let Some(value) = self.content_type {
+            parameters(value, |kind, content| {
+                media.kind = String::from(kind);
+                for (to, name) in [
+                    (&mut media.charset, "charset"),
+                    (&mut media.boundary, "boundary"),
+                    (&mut media.named, "name"),
+                ] {
+                    *to = content.attribute(name).map(|value| value.replace(words::APART, ""));
+                }
+                let joined = content.attribute("delsp");
+                media.is_joined = joined.is_some_and(|value| value.eq_ignore_ascii_case("yes"));
+            });
+        }
+        if let Some(value) = self.disposition {
+            parameters(value, |kind, content| {
+                media.is_attached = kind == "attachment";
+                media.filename = content.attribute("filename").map(String::from);
+            });
+        }
+        media
+    }
+}
+
+/// What a body is, and how it is written.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Media {
+    /// Type and subtype in lower case, as in `text/plain`; may be empty or
+    /// anything else.
+    pub(super) kind: String,
+    /// Whether there is a field that says what it is.
+    pub(super) is_typed: bool,
+    pub(super) encoding: Encoding,
+    pub(super) charset: Option<String>,
+    pub(super) boundary: Option<String>,
+    /// The names of the file, from both fields that may have one.
+    pub(super) named: Option<String>,
+    pub(super) filename: Option<String>,
+    /// Whether it is to be shown as an attachment only.
+    pub(super) is_attached: bool,
+    /// Whether the space before a soft line break goes with it (RFC 3676).
+    pub(super) is_joined: bool,
+}
+
+/// Reads a field like `Content-Type`.
+fn parameters(value: &[u8], mut found: impl FnMut(&str, &ContentType<'_>)) {
+    let value = words::prepare(value);
+    if let HeaderValue::ContentType(content) =
+        MessageStream::new(value.as_bytes()).parse_content_type()
+    {
+        let kind = match content.subtype() {
+            Some(subtype) => format!("{}/{subtype}", content.ctype()),
+            None => String::from(content.ctype()),
+        };
+        found(kind.trim().to_ascii_lowercase().as_str(), &content);
+    }
+}
+
+impl Spoken<'_> {
+    /// How many bytes it has.
+    pub(super) fn len(self) -> usize {
+        let (Self::Subject(value) | Self::People(value)) = self;
+        value.len()
+    }
+
+    /// Gives the subject, or each name. A long list is taken in turns, so that
+    /// no more memory is needed than for a short one.
+    pub(super) fn names(self, give: &mut impl FnMut(&str)) {
+        let (Self::Subject(mut value) | Self::People(mut value)) = self;
+        while !value.is_empty() {
+            let (turn, rest) = value.split_at(turn(value));
+            let turn = words::prepare(turn);
+            let mut stream = MessageStream::new(turn.as_bytes());
+            match self {
+                Self::Subject(_) => {
+                    if let HeaderValue::Text(text) = stream.parse_unstructured() {
+                        give(&text);
+                    }
+                }
+                Self::People(_) => {
+                    if let HeaderValue::Address(people) = stream.parse_address() {
+                        each_name(&people, give);
+                    }
+                }
+            }
+            value = rest;
+        }
+    }
+}
+
+/// Where to part a value so that what is before is not too long: behind a
+/// line that ends in a comma if there is one, else behind a line, else anywhere.
+fn turn(value: &[u8]) -> usize {
+    let Some(head) = value.get(..MOST) else { return value.len() };
+    let behind =
+        |end: &[u8]| head.windows(end.len()).rposition(|line| line == end).map(|at| at + end.len());
+    let lines = behind(b",\n").max(behind(b",\r\n")).or_else(|| behind(b"\n"));
+    lines.unwrap_or(MOST)
+}
+
+fn each_name(people: &Address<'_>, give: &mut impl FnMut(&str)) {
+    match people {
+        Address::List(people) => people.iter().filter_map(|one| one.name()).for_each(give),
+        Address::Group(groups) => {
+            for group in groups {
+                group.name.as_deref().into_iter().for_each(&mut *give);
+                group.addresses.iter().filter_map(|one| one.name()).for_each(&mut *give);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_is_parted_between_names() {
+        for line_end in ["\n", "\r\n"] {
+            let one = |n: usize| format!(" \"Name, {n}\"{line_end}\t<n{n}@example.org>,{line_end}");
+            let list: String = (0..1000).map(one).collect();
+            let turn = turn(list.as_bytes());
+            assert!((MOST - 100..=MOST).contains(&turn));
+            assert!(list[..turn].ends_with(&format!(",{line_end}")));
+            let mut names = Vec::new();
+            Spoken::People(list.as_bytes()).names(&mut |name| names.push(String::from(name)));
+            assert!(names.iter().eq(&(0..1000).map(|n| format!("Name, {n}")).collect::<Vec<_>>()));
+        }
+        assert_eq!(turn(b"a,\nb"), 4);
+        assert_eq!(turn(&b"a \n".repeat(MOST)), MOST / 3 * 3);
+        assert_eq!(turn(&[b'a'; 2 * MOST]), MOST);
+    }
+
+    fn media(content_type: &str, disposition: &str) -> Media {
+        let mut head = Head::default();
+        assert_eq!(head.add(b"Content-Type", content_type.as_bytes()), None);
+        assert_eq!(head.add(b"CONTENT-DISPOSITION", disposition.as_bytes()), None);
+        head.media()
+    }
+
+    #[test]
+    fn what_a_body_is() {
+        let found = media(
+            " TEXT/Plain; Charset=\"UTF-8\"; format=flowed; DelSp=Yes;\r\n\tboundary=\"=?b c?=\"\r\n",
+            " attachment; filename=a.txt\r\n",
+        );
+        let expected = Media {
+            kind: String::from("text/plain"),
+            is_typed: true,
+            charset: Some(String::from("UTF-8")),
+            boundary: Some(String::from("=?b c?=")),
+            filename: Some(String::from("a.txt")),
+            is_attached: true,
+            is_joined: true,
+            ..Media::default()
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn names_of_files() {
+        for (parameter, name) in [
+            ("filename=a.txt", "a.txt"),
+            ("filename=\"a b.txt\"", "a b.txt"),
+            ("filename=\"a \\\"b\\\".txt\"", "a \"b\".txt"),
+            ("filename*=utf-8'en'caf%C3%A9", "café"),
+            ("filename*=iso-8859-1''caf%E9", "café"),
+            ("filename*0=a;\r\n filename*1=b.txt", "ab.txt"),
+            ("filename*1=b.txt; filename*0=a", "ab.txt"),
+            ("filename*0*=utf-8''%C3%A9; filename*1*=%C3%A9; filename*2=\"%C3\"", "éé%C3"),
+            ("filename=\"=?utf-8?b?Y2Fmw6k=?=\"", "café"),
+            ("filename==?iso-8859-1?q?caf=E9?=", "café"),
+            ("filename=\"=?utf-8?q?a_?=\r\n =?utf-8?q?b?=\"", "a b"),
+            ("filename=café", "café"),
+        ] {
+            let media = media("application/x", &format!("attachment; {parameter}"));
+            assert_eq!(media.filename.as_deref(), Some(name), "{parameter}");
+        }
+    }
+}

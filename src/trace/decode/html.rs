@@ -1,0 +1,297 @@
+//! HTML: the text that a reader sees, and what stands beside it.
+//!
+//! Cut into tags, comments and text as the standard says (WHATWG HTML, 13.2.5),
+//! in one pass and without a tree: what elements mean for each other matters
+//! little to where words end.
+
+use super::entities;
+use super::tags::{self, Attribute, Display};
+
+/// What is in an HTML text.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Page {
+    /// What is seen, with line ends where blocks begin and end.
+    pub(super) text: String,
+    /// The title.
+    pub(super) title: String,
+    /// What is in elements that are not displayed.
+    pub(super) hidden: String,
+    /// The texts in place of images, one a line.
+    pub(super) alternatives: String,
+    /// The targets of links, one a line.
+    pub(super) links: String,
+}
+
+impl Page {
+    /// Reads `html`.
+    pub(super) fn read(html: &str) -> Self {
+        let mut reader =
+            Reader { html, at: 0, page: Self::default(), styled: Vec::new(), hidden: 0 };
+        while reader.at < html.len() {
+            reader.text();
+        }
+        reader.page
+    }
+
+    /// Each piece.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &str> {
+        let whole = [self.text.as_str(), &self.title, &self.hidden];
+        whole.into_iter().chain(self.alternatives.lines()).chain(self.links.lines())
+    }
+}
+
+/// Where a reader has come to.
+struct Reader<'a> {
+    html: &'a str,
+    at: usize,
+    page: Page,
+    /// Elements whose style matters, the innermost one last.
+    styled: Vec<Styled<'a>>,
+    /// How many of them are not displayed.
+    hidden: usize,
+}
+
+/// An open element whose style matters.
+struct Styled<'a> {
+    name: &'a str,
+    /// How many of its name are open in it, itself included.
+    open: usize,
+    display: Display,
+}
+
+/// So many of [`Reader::styled`] an end tag may close: the end tags of the inner
+/// ones may be missing.
+const CLOSED: usize = 8;
+
+impl<'a> Reader<'a> {
+    /// Reads text up to the next tag or entity, and that.
+    fn text(&mut self) {
+        let rest = &self.html[self.at..];
+        let mark = rest.bytes().position(|byte| matches!(byte, b'<' | b'&'));
+        let (text, rest) = rest.split_at(mark.unwrap_or(rest.len()));
+        self.out().push_str(text);
+        self.at += text.len();
+        if rest.starts_with('&') {
+            self.at += entities::decode(rest, false, self.out());
+        } else if !rest.is_empty() {
+            self.markup(rest);
+        }
+    }
+
+    /// Where text goes.
+    fn out(&mut self) -> &mut String {
+        if self.hidden > 0 { &mut self.page.hidden } else { &mut self.page.text }
+    }
+
+    /// Reads what begins with a `<`.
+    fn markup(&mut self, rest: &'a str) {
+        match rest.as_bytes() {
+            [_, b'!', b'-', b'-', ..] => self.at += comment_length(rest),
+            [_, b'/', letter, ..] if letter.is_ascii_alphabetic() => {
+                self.at += 2;
+                let name = self.name();
+                while self.attribute().is_some() {}
+                self.end(name);
+            }
+            [_, letter, ..] if letter.is_ascii_alphabetic() => {
+                self.at += 1;
+                self.start();
+            }
+            [_, b'!' | b'?' | b'/', ..] => self.at += length_to(rest, b'>'),
+            _ => {
+                self.out().push('<');
+                self.at += 1;
+            }
+        }
+    }
+
+    /// Goes on with a start tag.
+    fn start(&mut self) {
+        let name = self.name();
+        let mut display = tags::display(name);
+        while let Some((attribute, value)) = self.attribute() {
+            match tags::attribute(attribute) {
+                Some(Attribute::Link) => add_link(&mut self.page.links, value),
+                Some(Attribute::Alternative) => add_line(&mut self.page.alternatives, value, " "),
+                Some(Attribute::Style) => display = tags::display_styled(value).unwrap_or(display),
+                Some(Attribute::Hidden) => display = Display::None,
+                None => {}
+            }
+        }
+        if tags::is_raw(name) {
+            self.raw(name);
+            return;
+        }
+        if name.eq_ignore_ascii_case("title") {
+            let title = self.raw(name);
+            add_line(&mut self.page.title, title, "\n");
+            return;
+        }
+        let is_styled = display != tags::display(name) || display == Display::None;
+        if is_styled && !tags::is_void(name) {
+            self.styled.push(Styled { name, open: 1, display });
+            self.hidden += usize::from(display == Display::None);
+        } else if let Some(outer) = self.styled.last_mut()
+            && outer.name.eq_ignore_ascii_case(name)
+        {
+            outer.open += 1;
+        }
+        self.edge(display);
+        if name.eq_ignore_ascii_case("textarea") {
+            let text = self.raw(name);
+            entities::decode_all(text, false, self.out());
+        }
+    }
+
+    /// An end tag.
+    fn end(&mut self, name: &str) {
+        let mut display = tags::display(name);
+        let last = self.styled.iter().rev().take(CLOSED);
+        let inner = last.take_while(|styled| !styled.name.eq_ignore_ascii_case(name)).count();
+        if let Some(at) = self.styled.len().checked_sub(inner + 1)
+            && inner < CLOSED
+        {
+            self.styled[at].open -= 1;
+            if self.styled[at].open == 0 {
+                display = self.styled[at].display;
+                // Still where the element's own text went.
+                self.edge(display);
+                let closed = self.styled.drain(at..);
+                self.hidden -= closed.filter(|styled| styled.display == Display::None).count();
+                return;
+            }
+        }
+        self.edge(display);
+    }
+
+    /// The beginning or the end of an element.
+    fn edge(&mut self, display: Display) {
+        if display != Display::Inline {
+            self.out().push('\n');
+        }
+    }
+
+    /// Goes behind the name of a tag.
+    fn name(&mut self) -> &'a str {
+        self.take_until(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>'))
+    }
+
+    /// Goes behind the next attribute of a tag, or behind the tag if there is
+    /// none.
+    fn attribute(&mut self) -> Option<(&'a str, &'a str)> {
+        self.take_until(|byte| !(byte.is_ascii_whitespace() || byte == b'/'));
+        if matches!(self.peek(), None | Some(b'>')) {
+            self.at = (self.at + 1).min(self.html.len());
+            return None;
+        }
+        let start = self.at;
+        // A `=` that begins a name belongs to it.
+        self.at += usize::from(self.peek() == Some(b'='));
+        self.take_until(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>' | b'='));
+        let name = &self.html[start..self.at];
+        let behind = self.at;
+        self.take_until(|byte| !byte.is_ascii_whitespace());
+        if self.peek() != Some(b'=') {
+            self.at = behind;
+            return Some((name, ""));
+        }
+        self.at += 1;
+        self.take_until(|byte| !byte.is_ascii_whitespace());
+        let value = match self.peek() {
+            Some(quote @ (b'"' | b'\'')) => {
+                self.at += 1;
+                let value = self.take_until(|byte| byte == quote);
+                self.at = (self.at + 1).min(self.html.len());
+                value
+            }
+            _ => self.take_until(|byte| byte.is_ascii_whitespace() || byte == b'>'),
+        };
+        Some((name, value))
+    }
+
+    /// What stands before the end tag of an element in which there are no tags.
+    /// Goes to that end tag.
+    fn raw(&mut self, name: &str) -> &'a str {
+        let start = self.at;
+        loop {
+            self.take_until(|byte| byte == b'<');
+            let end = self.at;
+            let Some(tag) = self.html.as_bytes().get(end + 2..end + 2 + name.len() + 1) else {
+                self.at = self.html.len();
+                return &self.html[start..];
+            };
+            let is_end = self.html.as_bytes()[end + 1] == b'/'
+                && tag[..name.len()].eq_ignore_ascii_case(name.as_bytes())
+                && (tag[name.len()].is_ascii_whitespace()
+                    || matches!(tag[name.len()], b'/' | b'>'));
+            if is_end {
+                return &self.html[start..end];
+            }
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.html.as_bytes().get(self.at).copied()
+    }
+
+    /// Goes to the first byte, which is to be an ASCII one, that is wanted.
+    fn take_until(&mut self, is_wanted: impl Fn(u8) -> bool) -> &'a str {
+        let rest = &self.html[self.at..];
+        let end = rest.bytes().position(|byte| byte.is_ascii() && is_wanted(byte));
+        let taken = &rest[..end.unwrap_or(rest.len())];
+        self.at += taken.len();
+        taken
+    }
+}
+
+/// How long a comment is that `rest` begins with.
+fn comment_length(rest: &str) -> usize {
+    let bytes = rest.as_bytes();
+    // `<!-->` and `<!--->` are whole ones.
+    let mut at = 2;
+    while let Some(found) = bytes[at..].iter().position(|&byte| byte == b'-') {
+        at += found;
+        match &bytes[at..] {
+            [b'-', b'-', b'>', ..] => return at + 3,
+            [b'-', b'-', b'!', b'>', ..] if at > 3 => return at + 4,
+            [b'-', b'>', ..] if at == 4 => return at + 2,
+            _ => at += 1,
+        }
+    }
+    rest.len()
+}
+
+fn length_to(rest: &str, end: u8) -> usize {
+    rest.bytes().position(|byte| byte == end).map_or(rest.len(), |at| at + 1)
+}
+
+/// Adds a line: the value of an attribute, with `gap` for line ends in it.
+fn add_line(lines: &mut String, value: &str, gap: &str) {
+    let start = lines.len();
+    entities::decode_all(value, true, lines);
+    if lines[start..].contains(['\r', '\n']) {
+        let line = lines[start..].replace(['\r', '\n'], gap);
+        lines.truncate(start);
+        lines.push_str(&line);
+    }
+    lines.push('\n');
+}
+
+/// Adds the target of a link, if it leads out of the message and is not the
+/// one before it once more.
+fn add_link(links: &mut String, value: &str) {
+    let value = value.trim();
+    let begins = |start: &str| {
+        value.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start))
+    };
+    if value.is_empty() || begins("#") || begins("cid:") || begins("data:") {
+        return;
+    }
+    let start = links.len();
+    add_line(links, value, "");
+    let (before, link) = links.split_at(start);
+    if before.strip_suffix(link).is_some_and(|before| before.is_empty() || before.ends_with('\n')) {
+        links.truncate(start);
+    }
+}

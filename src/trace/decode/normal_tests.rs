@@ -1,0 +1,282 @@
+//! Tests of the normal form: against its rules, and what it promises.
+
+use quickcheck::{Arbitrary, Gen, QuickCheck};
+
+use super::chars::{self, Becomes};
+use super::normal::*;
+use unicode_normalization::UnicodeNormalization;
+
+/// Text in which the rules meet often.
+#[derive(Clone, Debug)]
+struct Text(String);
+
+const PARTS: &[&str] = &[
+    "a",
+    "A",
+    "a",
+    "e",
+    "I",
+    " ",
+    "\n",
+    "\r\n",
+    "\t",
+    ">",
+    ">",
+    "> ",
+    "<",
+    "=",
+    "-",
+    "--",
+    ".",
+    "...",
+    "\u{7}",
+    "\u{0}",
+    "\u{200b}",
+    "\u{ad}",
+    "\u{200d}",
+    "\u{fe0f}",
+    "\u{34f}",
+    "\u{301}",
+    "\u{308}",
+    "\u{323}",
+    "\u{338}",
+    "\u{345}",
+    "\u{307}",
+    "é",
+    "E\u{301}",
+    "ệ",
+    "İ",
+    "ß",
+    "ẞ",
+    "Σ",
+    "ς",
+    "ǆ",
+    "Ǆ",
+    "ﬁ",
+    "…",
+    "½",
+    "´",
+    "¨",
+    "\u{a0}",
+    "\u{3000}",
+    "\u{2028}",
+    "’",
+    "“",
+    "—",
+    "−",
+    "ｶ",
+    "ﾞ",
+    "カ",
+    "\u{3099}",
+    "か",
+    "한",
+    "\u{1112}",
+    "\u{1161}",
+    "\u{11ab}",
+    "ㅎ",
+    "ㅏ",
+    "ﾡ",
+    "ﾲ",
+    "漢",
+    "字",
+    "。",
+    "🙂",
+    "👩\u{200d}🚀",
+    "\u{fdfa}",
+    "\u{fffd}",
+    "ё",
+    "\u{430}\u{306}",
+    "क\u{94d}\u{937}",
+    "\u{9c7}\u{9be}",
+    "\u{1b35}",
+    "\u{110a5}\u{110ba}",
+    "\u{1d15e}",
+    "ກ\u{eb3}",
+    "𝕍",
+    "Ａ",
+];
+
+impl Arbitrary for Text {
+    fn arbitrary(g: &mut Gen) -> Self {
+        let parts = 0..u8::arbitrary(g) % 40;
+        Self(parts.map(|_| part(g)).collect())
+    }
+
+    fn shrink(&self) -> Box<dyn Iterator<Item = Self>> {
+        let chars: Vec<char> = self.0.chars().collect();
+        Box::new((0..chars.len()).map(move |without| {
+            Self([&chars[..without], &chars[without + 1..]].concat().into_iter().collect())
+        }))
+    }
+}
+
+fn part(g: &mut Gen) -> String {
+    match u8::arbitrary(g) % 10 {
+        0 => char::arbitrary(g).to_string(),
+        1 => char::from_u32(u32::arbitrary(g) % 0x3100).unwrap_or('x').to_string(),
+        2 => g.choose(PARTS).unwrap().repeat(usize::arbitrary(g) % 6),
+        _ => String::from(*g.choose(PARTS).unwrap()),
+    }
+}
+
+fn check(tests: u64, property: fn(Text) -> bool) {
+    QuickCheck::new().tests(tests).quickcheck(property);
+}
+
+/// The rules once more, each applied to all the text before the next is.
+fn step_by_step(text: &str) -> String {
+    let mut spread = String::new();
+    text.chars().for_each(|c| chars::spread(c, &mut |part| spread.push(part)));
+    let mut spaced = String::new();
+    for c in spread.nfc() {
+        if !(matches!(c, ' ' | '>') && (spaced.is_empty() || spaced.ends_with(' '))) {
+            spaced.push(c);
+        }
+    }
+    let mut out: Vec<char> = Vec::new();
+    for c in spaced.trim_end_matches(' ').chars() {
+        if !out.ends_with(&[c; RUN]) {
+            out.push(c);
+        }
+    }
+    out.into_iter().collect()
+}
+
+#[test]
+fn is_what_the_rules_say() {
+    check(20_000, |Text(text)| {
+        assert_eq!(normalise(&text), step_by_step(&text));
+        true
+    });
+}
+
+#[test]
+fn a_normal_form_is_its_own() {
+    check(20_000, |Text(text)| {
+        let once = normalise(&text);
+        assert_eq!(normalise(&once), once);
+        assert_eq!(once.trim(), once);
+        true
+    });
+}
+
+/// Whether a selection can begin or end here: what follows joins nothing.
+fn is_between_letters(text: &str, at: usize) -> bool {
+    let mut seen = text[at..].chars().map(chars::becomes).filter(|b| *b != Becomes::Nothing);
+    text.is_char_boundary(at) && seen.next() != Some(Becomes::Joined)
+}
+
+#[test]
+fn what_a_reader_copies_is_found() {
+    check(1_000, |Text(text)| {
+        let whole = normalise(&text);
+        let cuts = (0..=text.len()).filter(|&at| text.is_char_boundary(at));
+        let cuts: Vec<usize> = cuts.filter(|&at| is_between_letters(&text, at)).collect();
+        for (n, &from) in cuts.iter().enumerate() {
+            for &to in &cuts[n..] {
+                let copied = &text[from..to];
+                assert!(whole.contains(&normalise(copied)), "{copied:?}");
+                assert!(whole.contains(&excerpt(copied)), "{copied:?}");
+            }
+        }
+        true
+    });
+}
+
+#[test]
+fn what_is_cut_anywhere_is_found_but_for_a_lost_last_accent() {
+    check(1_000, |Text(text)| {
+        let whole = normalise(&text);
+        let cuts: Vec<usize> = (0..=text.len()).filter(|&at| text.is_char_boundary(at)).collect();
+        for (n, &from) in cuts.iter().enumerate() {
+            for &to in &cuts[n..] {
+                let cut = &text[from..to];
+                let mut found = whole.contains(&excerpt(cut));
+                if !found && !is_between_letters(&text, to) {
+                    let joined = |c| chars::becomes(c) == Becomes::Joined;
+                    let excerpt = excerpt(cut);
+                    let mut letters = excerpt.trim_end_matches(joined).chars();
+                    letters.next_back();
+                    found = whole.contains(letters.as_str());
+                }
+                assert!(found, "{cut:?}");
+            }
+        }
+        true
+    });
+}
+
+#[test]
+fn the_rules_by_example() {
+    for (text, expected) in [
+        ("", ""),
+        (" \r\n\t", ""),
+        ("  Dear   Sir,\r\n\r\nI am ", "dear sir, i am"),
+        ("> > quoted\n>again\n>>\n> and again", "quoted again and again"),
+        ("a -> b >= c", "a -> b = c"),
+        ("x>y", "x>y"),
+        ("========== cut ----------", "=== cut ---"),
+        ("Hallooooo", "hallooo"),
+        ("V\u{200b}i\u{200d}a\u{ad}gra", "viagra"),
+        ("‘It’s’ – “so”", "'it's' - \"so\""),
+        ("Cafe\u{301} CAFÉ", "café café"),
+        ("ＦＵＬＬ　ｗｉｄｔｈ", "full width"),
+        ("e\u{7}\u{301}", "é"),
+        ("ΟΔΟΣ οδός", "οδοσ οδόσ"),
+        ("ÄÖÜ ПРИВЕТ", "äöü привет"),
+    ] {
+        assert_eq!(normalise(text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn an_excerpt_loses_what_is_in_doubt() {
+    for (text, expected) in [
+        ("\u{301}t au lait", "t au lait"),
+        ("\u{200b}\u{301}t au lait", "t au lait"),
+        ("cafe\u{301} cre\u{300}me", "café crèm"),
+        ("cafe\u{301} cre\u{300}", "café cr"),
+        ("café crème", "café crème"),
+        ("\u{1161}\u{11ab}국", "국"),
+    ] {
+        assert_eq!(excerpt(text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn is_cut_where_it_would_grow_too_large() {
+    let (out, whole) = normalise_most(&"\u{fdfa}".repeat(1000), 1000);
+    assert!(!whole);
+    assert!((1001..1100).contains(&out.len()));
+    assert!(normalise("\u{fdfa}\u{fdfa}").starts_with(&out[..33]));
+    assert_eq!(normalise_most("abc", 3), (String::from("abc"), true));
+}
+
+#[test]
+fn accents_without_end_take_no_longer_than_text() {
+    let accents = "e\u{301}\u{323}".repeat(10) + &"\u{301}\u{323}\u{200b}".repeat(300_000);
+    let started = std::time::Instant::now();
+    let out = normalise(&accents);
+    assert!(out.starts_with("ẹ\u{301}ẹ\u{301}ẹ\u{301}"));
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+}
+
+/// Where this fails, the characters' tables have changed (a later Unicode, or
+/// rules of our own): then digests made before do not fit excerpts any more,
+/// and [`super::VERSION`] goes up.
+#[test]
+fn the_version_stands_for_these_tables() {
+    let blocks = [
+        '\0'..='\u{24f}',
+        'Ͱ'..='ӿ',
+        'Ḁ'..='\u{206f}',
+        '\u{2100}'..='\u{21ff}',
+        '、'..='㏿',
+        '！'..='\u{ffef}',
+    ];
+    let mut sum = crc32fast::Hasher::new();
+    for c in blocks.into_iter().flatten() {
+        sum.update(normalise(&format!("x{c}x")).as_bytes());
+    }
+    assert_eq!((super::VERSION, sum.finalize()), (1, 136_342_581));
+}

@@ -1,0 +1,220 @@
+//! What bodies and fields become: pieces, as far as there is room.
+
+use std::borrow::Cow;
+
+use super::fields::{Media, Spoken};
+use super::file::canonical_file;
+use super::html::Page;
+use super::normal::normalise_most;
+use super::{Limits, charset, flowed};
+use crate::trace::Piece;
+
+/// Takes bodies and fields, gives pieces, and counts.
+pub(super) struct Pieces<'s> {
+    sink: &'s mut dyn FnMut(Piece<'_>),
+    /// What may still come.
+    left: Limits,
+    /// Whether nothing has been left out.
+    is_whole: bool,
+    /// Messages that were encoded as a whole, and how deep they lie.
+    pub(super) messages: Vec<(Vec<u8>, usize)>,
+}
+
+impl<'s> Pieces<'s> {
+    pub(super) fn new(limits: Limits, sink: &'s mut dyn FnMut(Piece<'_>)) -> Self {
+        Self { sink, left: limits, is_whole: true, messages: Vec::new() }
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.left
+    }
+
+    /// Notes that something is left out.
+    pub(super) fn leave_out(&mut self) {
+        self.is_whole = false;
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Counts a part, if there may be one more.
+    pub(super) fn is_room_for_part(&mut self) -> bool {
+        self.is_whole &= self.left.parts > 0;
+        let is_room = self.left.parts > 0;
+        self.left.parts = self.left.parts.saturating_sub(1);
+        is_room
+    }
+
+    /// The subject, or the names of people.
+    pub(super) fn spoken(&mut self, field: Spoken<'_>) {
+        if self.take_text(field.len()) {
+            field.names(&mut |name| self.text(name));
+        }
+    }
+
+    /// The names of an attachment.
+    pub(super) fn names(&mut self, media: &Media) {
+        let (named, filename) = (media.named.as_deref(), media.filename.as_deref());
+        for name in filename.into_iter().chain(named.filter(|_| named != filename)) {
+            if self.take_text(name.len()) {
+                self.text(name);
+            }
+        }
+    }
+
+    /// A body that is no multipart one.
+    pub(super) fn body(&mut self, media: &Media, body: &[u8], depth: usize) {
+        self.names(media);
+        let is_file = media.is_attached || media.named.is_some() || media.filename.is_some();
+        let is_text = is_text(media);
+        let most = if is_text && !is_file { self.left.text } else { self.left.attachments };
+        let (bytes, is_whole) = media.encoding.decode(body, most);
+        self.is_whole &= is_whole;
+        if is_text && !is_file {
+            self.left.text -= bytes.len();
+            self.written(media, &bytes);
+            return;
+        }
+        self.left.attachments -= bytes.len();
+        if matches!(media.kind.as_str(), "message/rfc822" | "message/global") {
+            self.message(bytes, is_whole, depth);
+        } else {
+            self.attachment(media, &bytes, is_text, is_whole);
+        }
+    }
+
+    /// A message that was encoded as a whole, and has been counted.
+    fn message(&mut self, bytes: Cow<'_, [u8]>, is_whole: bool, depth: usize) {
+        if is_whole {
+            self.whole_file(&bytes);
+        }
+        if depth + 1 < self.left.depth {
+            self.messages.push((bytes.into_owned(), depth + 1));
+        } else {
+            self.leave_out();
+        }
+    }
+
+    /// A whole file, if there is room for it.
+    pub(super) fn file(&mut self, bytes: &[u8]) {
+        if bytes.len() > self.left.attachments {
+            return self.leave_out();
+        }
+        self.left.attachments -= bytes.len();
+        self.whole_file(bytes);
+    }
+
+    fn whole_file(&mut self, bytes: &[u8]) {
+        let file = canonical_file(bytes);
+        if !file.is_empty() {
+            (self.sink)(Piece::File(&file));
+        }
+    }
+
+    /// An attachment of which nothing is said.
+    pub(super) fn lone_file(&mut self, bytes: &[u8]) {
+        let some = &bytes[..bytes.len().min(self.left.attachments)];
+        self.is_whole &= some.len() == bytes.len();
+        self.left.attachments -= some.len();
+        self.attachment(&Media::default(), some, false, some.len() == bytes.len());
+    }
+
+    /// An attachment that has been counted.
+    fn attachment(&mut self, media: &Media, bytes: &[u8], is_text: bool, is_whole: bool) {
+        if is_whole {
+            self.whole_file(bytes);
+        }
+        let charset = media.charset.as_deref();
+        let is_html = is_html(media) || is_html_file(media, bytes);
+        let text = match is_text && !charset::is_binary(bytes, charset) {
+            true => Some(decoded(bytes, charset, is_html)),
+            false => charset::text_of_file(bytes),
+        };
+        match text {
+            Some(text) => {
+                let mut end = text.len().min(self.left.text);
+                while !text.is_char_boundary(end) {
+                    end -= 1;
+                }
+                self.is_whole &= end == text.len();
+                self.left.text -= end;
+                self.shown(&text[..end], is_html, media.is_joined);
+            }
+            None if !bytes.is_empty() => (self.sink)(Piece::Bytes(bytes)),
+            None => {}
+        }
+    }
+
+    /// A text that has been counted.
+    fn written(&mut self, media: &Media, bytes: &[u8]) {
+        let is_html = is_html(media);
+        let text = decoded(bytes, media.charset.as_deref(), is_html);
+        self.shown(&text, is_html, media.is_joined);
+    }
+
+    /// Text as it is shown to a reader.
+    fn shown(&mut self, text: &str, is_html: bool, is_joined: bool) {
+        if is_html {
+            Page::read(text).pieces().for_each(|piece| self.text(piece));
+        } else if is_joined {
+            self.text(&flowed::join(text));
+        } else {
+            self.text(text);
+        }
+    }
+
+    /// One piece of text that has been counted; what it grows by when it is
+    /// normalised is counted here.
+    fn text(&mut self, text: &str) {
+        let (normal, is_whole) = normalise_most(text, text.len().saturating_add(self.left.text));
+        self.is_whole &= is_whole;
+        let grown = normal.len().saturating_sub(text.len());
+        self.left.text = self.left.text.saturating_sub(grown);
+        if !normal.is_empty() {
+            (self.sink)(Piece::Text(&normal));
+        }
+    }
+
+    fn take_text(&mut self, length: usize) -> bool {
+        let left = self.left.text.checked_sub(length);
+        self.left.text = left.unwrap_or(self.left.text);
+        self.is_whole &= left.is_some();
+        left.is_some()
+    }
+}
+
+fn decoded<'a>(bytes: &'a [u8], charset: Option<&str>, is_html: bool) -> Cow<'a, str> {
+    let own = if is_html && charset.is_none() { charset::of_html(bytes) } else { None };
+    charset::to_utf8(bytes, charset.or(own))
+}
+
+/// Whether a body is text by what is said of it. Of others that is found out.
+fn is_text(media: &Media) -> bool {
+    // What nobody could name is as if nothing were said.
+    let Some((main, sub)) = media.kind.split_once('/') else { return true };
+    match main {
+        // A multipart one here is one without a boundary.
+        "text" | "multipart" => true,
+        "message" => !matches!(sub, "rfc822" | "global"),
+        _ => false,
+    }
+}
+
+fn is_html(media: &Media) -> bool {
+    matches!(media.kind.as_str(), "text/html" | "application/xhtml+xml")
+}
+
+/// Whether an attachment is HTML by its name or its beginning.
+fn is_html_file(media: &Media, bytes: &[u8]) -> bool {
+    let ends = |name: &str| {
+        let end = name.rsplit('.').next().unwrap_or_default();
+        end.eq_ignore_ascii_case("html") || end.eq_ignore_ascii_case("htm")
+    };
+    let begin = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
+    let begins =
+        |mark: &[u8]| begin.get(..mark.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(mark));
+    media.filename.as_deref().or(media.named.as_deref()).is_some_and(ends)
+        || begins(b"<!doctype html")
+        || begins(b"<html")
+}

@@ -1,0 +1,496 @@
+//! Messages as they are sent, and what they become.
+
+use quickcheck::{Arbitrary, Gen, QuickCheck};
+
+use super::*;
+
+/// The pieces of a message, each with a letter for its kind. Whether they are
+/// all, too.
+pub(super) fn decoded(message: &[u8], limits: &Limits) -> (Vec<String>, bool) {
+    let mut pieces = Vec::new();
+    let is_whole = decode(message, limits, &mut |piece| pieces.push(named(piece)));
+    (pieces, is_whole)
+}
+
+fn named(piece: Piece<'_>) -> String {
+    match piece {
+        Piece::Text(text) => {
+            assert_eq!(normalise(text), text);
+            format!("T {text}")
+        }
+        Piece::File(bytes) => {
+            assert_eq!(canonical_file(bytes), bytes);
+            format!("F {}", bytes.escape_ascii())
+        }
+        Piece::Bytes(bytes) => format!("B {}", bytes.escape_ascii()),
+    }
+}
+
+/// The pieces of a message, whichever way its lines end.
+fn pieces(message: &str) -> Vec<String> {
+    let (pieces, is_whole) = decoded(message.as_bytes(), &Limits::default());
+    assert!(is_whole);
+    let crlf = decoded(message.replace('\n', "\r\n").as_bytes(), &Limits::default());
+    let with_lf = |piece: &String| piece.replace("\\r\\n", "\\n");
+    assert!(crlf.0.iter().map(with_lf).eq(pieces.iter().map(with_lf)), "{:?}", crlf.0);
+    pieces
+}
+
+fn assert_pieces(message: &str, expected: &[&str]) {
+    assert_eq!(pieces(message), expected, "{message}");
+}
+
+#[test]
+fn subject_names_and_body() {
+    assert_pieces(
+        "Received: from client.example by mail.example; Mon, 1 Jan 2024 10:00:00 +0000\n\
+         From: \"Doe, Jane\" <jane@example.org>\n\
+         To: Bob <bob@example.net>, carol@example.net (Carol C.),\n\
+         \tdave@example.net\n\
+         Cc: The board: Eve <eve@example.net>, Mallory <m@example.net>;\n\
+         Reply-To: Office <office@example.org>\n\
+         Subject: Minutes of\n the meeting\n\
+         Message-ID: <1@example.org>\n\
+         \n\
+         Dear all,\n\nhere are the MINUTES.\n",
+        &[
+            "T doe, jane",
+            "T bob",
+            "T carol c.",
+            "T the board",
+            "T eve",
+            "T mallory",
+            "T office",
+            "T minutes of the meeting",
+            "T dear all, here are the minutes.",
+        ],
+    );
+}
+
+#[test]
+fn encoded_words() {
+    assert_pieces(
+        "Subject: =?UTF-8?Q?Caf=C3=A9_cr?= =?utf-8?q?=C3=A8me?= for 2\n\
+         From: =?iso-8859-1?Q?J=F6rg?= Maier <j@example.org>\n\
+         To: =?koi8-r?B?8NLJ18XU?= <p@example.org>, \"=?utf-8?b?w6k=?=\" <e@example.org>\n\
+         Cc: =?utf-8?B?5ryi5a0=?=\n =?utf-8?B?lw==?= <k@example.org>\n\
+         Reply-To: café <c@example.org>\n\n",
+        &["T café crème for 2", "T jörg maier", "T привет", "T é", "T 漢字", "T café"],
+    );
+    // What is no such word is text.
+    assert_pieces(
+        "Subject: =?utf-8?q?never ended and =?x?= more\n\n",
+        &["T =?utf-8?q?never ended and =?x?= more"],
+    );
+}
+
+#[test]
+fn transfer_encodings_and_charsets() {
+    for (header, body, text) in [
+        ("", "Gr=C3=BC=DFe =3D", "gr=c3=bc=dfe =3d"),
+        ("Content-Transfer-Encoding: quoted-printable\n", "Gr=C3=BC=\n=C3=9Fe", "grüße"),
+        (
+            "Content-Type: text/plain; charset=iso-8859-1\nContent-Transfer-Encoding: Quoted-Printable\n",
+            "Gr=FC=DFe, a very long line that was bro=\nken",
+            "grüße, a very long line that was broken",
+        ),
+        (
+            "Content-Type: text/plain; charset=\"utf-8\"\nContent-Transfer-Encoding: base64\n",
+            "R3LD\nvMOf\nZQ==\n",
+            "grüße",
+        ),
+        (
+            "Content-Type: text/plain; charset=shift_jis\nContent-Transfer-Encoding: base64\n",
+            "g26DjYFb\n",
+            "ハロー",
+        ),
+        ("Content-Type: text/plain; charset=utf-7\n", "Hi Mom -+Jjo--!", "hi mom -☺-!"),
+    ] {
+        assert_pieces(&format!("{header}\n{body}"), &[&format!("T {text}")]);
+    }
+    let (latin, _) = decoded(b"\nGr\xfc\xdfe", &Limits::default());
+    assert_eq!(latin, ["T grüße"]);
+}
+
+#[test]
+fn alternatives_are_both_there() {
+    assert_pieces(
+        "Subject: Offer\nMIME-Version: 1.0\n\
+         Content-Type: multipart/alternative; boundary=\"=_b1\"\n\n\
+         This is a multi-part message in MIME format.\n\
+         --=_b1\n\
+         Content-Type: text/plain; charset=utf-8; format=flowed\n\n\
+         Only today: see\nhttps://example.org/offer\n\
+         --=_b1  \n\
+         Content-Type: text/html; charset=utf-8\n\n\
+         <html><head><title>Our offer</title><style>p { color: red }</style></head>\n\
+         <body><p>Only <b>to</b>day: see <a href=\"https://example.org/offer?a=1&amp;b=2\">here</a></p>\n\
+         <img src='https://example.org/pixel.gif' alt=\"A red car\"><img src=\"cid:1\"></body></html>\n\
+         --=_b1--\n\
+         Sent by nobody.\n",
+        &[
+            "T offer",
+            "T only today: see https://example.org/offer",
+            "T only today: see here",
+            "T our offer",
+            "T a red car",
+            "T https://example.org/offer?a=1&b=2",
+            "T https://example.org/pixel.gif",
+        ],
+    );
+}
+
+#[test]
+fn attachments() {
+    assert_pieces(
+        "Subject: Files\nContent-Type: multipart/mixed; boundary=b\n\n\
+         --b\n\n\
+         See the files.\n\
+         --b\n\
+         Content-Type: text/plain; name=\"=?utf-8?q?caf=C3=A9.txt?=\"\n\
+         Content-Disposition: attachment;\n filename*0*=utf-8''caf%C3%A9%20;\n filename*1=menu.txt\n\
+         Content-Transfer-Encoding: quoted-printable\n\n\
+         Caf=C3=A9: 2 Euro\n\n\
+         --b\n\
+         Content-Type: application/pdf\n\
+         Content-Disposition: attachment; filename=\"Report 2024.PDF\"\n\
+         Content-Transfer-Encoding: base64\n\n\
+         JVBERi0xLjQKAP8K\n\
+         --b\n\
+         Content-Type: application/octet-stream; name=page.html\n\
+         Content-Transfer-Encoding: base64\n\n\
+         PHA+SGVsbG88cD5Xb3JsZA==\n\
+         --b\n\
+         Content-Type: application/json\n\n\
+         {\"A\": 1}\n\
+         --b\n\
+         Content-Type: image/png\nContent-ID: <1>\nContent-Transfer-Encoding: base64\n\n\
+         iVBORw0KGgoA\n\
+         --b\n\
+         Content-Type: text/plain; name=empty.txt\n\n\
+         --b--\n",
+        &[
+            "T files",
+            "T see the files.",
+            "T café menu.txt",
+            "T café.txt",
+            "F Caf\\xc3\\xa9: 2 Euro",
+            "T café: 2 euro",
+            "T report 2024.pdf",
+            "F %PDF-1.4\\n\\x00\\xff",
+            "B %PDF-1.4\\n\\x00\\xff\\n",
+            "T page.html",
+            "F <p>Hello<p>World",
+            "T hello world",
+            "F {\\\"A\\\": 1}",
+            "T {\"a\": 1}",
+            "F \\x89PNG\\n\\x1a\\n\\x00",
+            "B \\x89PNG\\r\\n\\x1a\\n\\x00",
+            "T empty.txt",
+        ],
+    );
+}
+
+#[test]
+fn transport_changes_no_file() {
+    let mut files = Vec::new();
+    for part in [
+        "\n\nfirst\nsecond  line\n",
+        "\n\nfirst\r\nsecond  line\r\n\r\n",
+        "; x=y\nContent-Transfer-Encoding: base64\n\nZmlyc3QNCnNlY29uZCAgbGluZQ0K\n",
+        "\nContent-Transfer-Encoding: quoted-printable\n\nfirst\nsecond =20=\nline\n",
+    ] {
+        let message = format!(
+            "Content-Type: multipart/mixed; boundary=b\n\n--b\n\
+             Content-Disposition: attachment; filename=a.txt\nContent-Type: text/plain{part}\n--b--\n"
+        );
+        let (pieces, _) = decoded(message.as_bytes(), &Limits::default());
+        files.extend(pieces.into_iter().filter(|piece| piece.starts_with("F ")));
+    }
+    assert_eq!(files, ["F first\\nsecond  line"; 4]);
+}
+
+#[test]
+fn messages_within_messages() {
+    let inner = "Subject: Inner\nFrom: Eve <eve@example.org>\nContent-Type: multipart/mixed; boundary=i\n\n\
+                 --i\n\nInner text\n--i--\nbehind";
+    let file = inner.replace('\n', "\\n");
+    assert_pieces(
+        &format!(
+            "Subject: Outer\nContent-Type: multipart/mixed; boundary=o\n\n\
+             --o\n\nFor your information\n\
+             --o\nContent-Type: message/rfc822; name=\"the mail.eml\"\n\n{inner}\n\
+             --o\n\nSee above\n--o--\n"
+        ),
+        &[
+            "T outer",
+            "T for your information",
+            "T the mail.eml",
+            "T inner",
+            "T eve",
+            "T inner text",
+            &format!("F {file}"),
+            "T see above",
+        ],
+    );
+    // Encoded as a whole, which is not allowed, and done.
+    assert_pieces(
+        "Subject: Outer\nContent-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n\
+         U3ViamVjdDogSW5uZXIKCkhlbGxv\n",
+        &["T outer", "F Subject: Inner\\n\\nHello", "T inner", "T hello"],
+    );
+    // Parts of a digest are messages.
+    assert_pieces(
+        "Content-Type: multipart/digest; boundary=d\n\n\
+         --d\n\nSubject: One\n\nFirst\n--d\nContent-Type: text/plain\n\nSubject: Two\n--d--\n",
+        &["T one", "T first", "F Subject: One\\n\\nFirst", "T subject: two"],
+    );
+}
+
+#[test]
+fn parts_of_parts() {
+    assert_pieces(
+        "Content-Type: multipart/signed; boundary=\"s\"; protocol=\"application/pgp-signature\"\n\n\
+         --s\nContent-Type: multipart/mixed; boundary=\"s2\"\n\n\
+         --s2\n\none\n--s2\n\ntwo\n--s2--\n\n\
+         --s\nContent-Type: message/delivery-status\n\nAction: failed\n--s--\n",
+        &["T one", "T two", "T action: failed"],
+    );
+}
+
+#[test]
+fn broken_structure_hides_nothing() {
+    for (message, expected) in [
+        // The end is missing.
+        (
+            "Content-Type: multipart/mixed; boundary=b\n\n--b\n\none\n--b\n\ntwo\n",
+            &["T one", "T two"][..],
+        ),
+        // The boundary is missing.
+        ("Content-Type: multipart/mixed; boundary=b\n\none\n", &["T one"]),
+        ("Content-Type: multipart/mixed\n\none\n--b\n\ntwo\n", &["T one --b two"]),
+        ("Content-Type: multipart/mixed; boundary=\"\"\n\none\n", &["T one"]),
+        // An outer boundary ends inner parts.
+        (
+            "Content-Type: multipart/mixed; boundary=o\n\n--o\nContent-Type: multipart/mixed; boundary=i\n\n\
+             --i\n\none\n--o\n\ntwo\n--o--\n",
+            &["T one", "T two"],
+        ),
+        // What is closed stays closed.
+        (
+            "Content-Type: multipart/mixed; boundary=o\n\n--o\nContent-Type: multipart/mixed; boundary=i\n\n\
+             --i\n\none\n--i--\n--i\n\nnobody sees this\n--o\n\ntwo\n--o--\n--o\n\nnor this\n",
+            &["T one", "T two"],
+        ),
+        // One boundary begins like the other, and lines like a boundary.
+        (
+            "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: multipart/mixed; boundary=bb\n\n\
+             --bb\n\none\n--bbb\n --b\n--\n--b-\n--bb--\n\n--b\n\ntwo\n--b--\n",
+            &["T one --bbb --b -- --b-", "T two"],
+        ),
+        // No empty line behind the header.
+        (
+            "Subject: one\nthis is the body\nmore: of it\n",
+            &["T one", "T this is the body more: of it"],
+        ),
+        ("this is the body\n", &["T this is the body"]),
+        ("From me@example.org Mon Jan 1\nSubject: one\n\ntwo\n", &["T one", "T two"]),
+        ("Subject: one\n", &["T one"]),
+        ("Subject: one", &["T one"]),
+        (" folded\nSubject : one\n\ttwo\n \n three\n\nfour", &["T one two three", "T four"]),
+        ("", &[]),
+        ("\n\n", &[]),
+        // A part without a body, and one without a header.
+        (
+            "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n--b\none\n--b--",
+            &["T one"],
+        ),
+        // Nonsense for a type is a plain text.
+        ("Content-Type: nonsense\n\none\n", &["T one"]),
+        ("Content-Type: ;;;\n\none\n", &["T one"]),
+        ("Content-Type: text/x-nonsense; charset=nonsense\n\none\n", &["T one"]),
+        // The first of several counts.
+        ("Content-Type: text/plain\nContent-Type: text/html\n\n<b>one\n", &["T <b>one"]),
+    ] {
+        assert_pieces(message, expected);
+    }
+}
+
+#[test]
+fn what_readers_never_see_in_text_is_gone() {
+    assert_pieces(
+        "Subject: V\u{200b}ia\u{ad}gra\nContent-Type: text/plain; charset=utf-8\n\n\
+         > On Monday you wrote:\n>> “Quoted” — it’s\n>  so\n\n========== ＦＲＥＥ  Money!!!!!!!\n",
+        &["T viagra", "T on monday you wrote: \"quoted\" - it's so === free money!!!"],
+    );
+}
+
+/// Lines as people write them, and quote them.
+#[derive(Clone, Debug)]
+struct Body(String);
+
+impl Arbitrary for Body {
+    fn arbitrary(g: &mut Gen) -> Self {
+        let parts = [
+            "word",
+            "Überweisung",
+            "it’s",
+            "“so”",
+            "漢字",
+            "привет",
+            "...",
+            "!!!!!",
+            "----",
+            " ",
+            "  ",
+            "\n",
+            "\n\n",
+            "\n> ",
+            "\n>> ",
+            "> ",
+            ">",
+            "-->",
+            "a>b",
+            "<",
+            "&",
+            "=",
+            "=41",
+            "\u{a0}",
+            "\t",
+            "1 < 2",
+            "<b>",
+            "--b",
+            ".",
+            "e\u{301}",
+            "…",
+            "https://example.org/?a=1&b=2",
+        ];
+        Self((0..u8::arbitrary(g) % 50).map(|_| *g.choose(&parts).unwrap()).collect())
+    }
+}
+
+impl Body {
+    /// As quoted-printable with nothing left as it is.
+    fn quoted(text: &str, line_end: &str) -> String {
+        let bytes: Vec<String> = text.bytes().map(|byte| format!("={byte:02X}")).collect();
+        bytes.chunks(20).map(|line| line.concat() + "=" + line_end).collect()
+    }
+
+    fn html(text: &str) -> String {
+        let text = text.replace('&', "&amp;").replace('<', "&lt;");
+        text.replace("word", "w<b>or</b>d").replace('\n', "<br>\n").replace('é', "&eacute;")
+    }
+}
+
+/// Whatever a reader copies out of a body is part of one of the pieces.
+#[test]
+fn excerpts_of_a_body_are_found() {
+    fn property(Body(body): Body, is_html: bool, is_quoted: bool, is_crlf: bool) -> bool {
+        let line_end = if is_crlf { "\r\n" } else { "\n" };
+        let kind = if is_html { "html" } else { "plain" };
+        let source = if is_html { Body::html(&body) } else { body.clone() };
+        let source = source.replace('\n', line_end);
+        let (encoding, source) = match is_quoted {
+            true => ("quoted-printable", Body::quoted(&source, line_end)),
+            false => ("8bit", source.replace("--b", "- -b")),
+        };
+        let body = if is_quoted { body } else { body.replace("--b", "- -b") };
+        let message = [
+            "Content-Type: multipart/mixed; boundary=b",
+            "",
+            "--b",
+            &format!("Content-Type: text/{kind}; charset=utf-8"),
+            &format!("Content-Transfer-Encoding: {encoding}"),
+            "",
+            &source,
+            "--b--",
+        ];
+        let (pieces, _) = decoded(message.join(line_end).as_bytes(), &Limits::default());
+        let text = pieces.first().map_or("", |piece| &piece[2..]);
+        let letters = |&(at, _): &(usize, char)| !body[at..].starts_with('\u{301}');
+        let cuts: Vec<usize> = body.char_indices().filter(letters).map(|(at, _)| at).collect();
+        cuts.iter().enumerate().all(|(n, &from)| {
+            let mut ends = cuts[n..].iter().step_by(7);
+            ends.all(|&to| {
+                text.contains(&normalise(&body[from..to]))
+                    && text.contains(&excerpt(&body[from..to]))
+            })
+        })
+    }
+    QuickCheck::new().tests(1_000).quickcheck(property as fn(Body, bool, bool, bool) -> bool);
+}
+
+#[test]
+fn flowed_text_is_joined() {
+    assert_pieces(
+        "Content-Type: text/plain; charset=utf-8; format=flowed; delsp=yes\n\n\
+         See https://example.org/a/ \nvery/long/path  \nfor more.\n",
+        &["T see https://example.org/a/very/long/path for more."],
+    );
+    assert_pieces(
+        "Content-Type: text/plain; format=flowed\n\n> quoted and \n> broken\nanswer\n",
+        &["T quoted and broken answer"],
+    );
+}
+
+#[test]
+fn html_without_charset_names_it_itself() {
+    let (pieces, _) = decoded(
+        b"Content-Type: text/html\n\n<meta charset=iso-8859-2><p>\xb1\xe6\xea",
+        &Limits::default(),
+    );
+    assert_eq!(pieces, ["T ąćę"]);
+}
+
+#[test]
+fn binary_called_text_is_binary() {
+    assert_pieces(
+        "Content-Type: text/plain; name=a.doc\nContent-Transfer-Encoding: base64\n\n0M8R4KGxGuEAAA==\n",
+        &[
+            "T a.doc",
+            "F \\xd0\\xcf\\x11\\xe0\\xa1\\xb1\\x1a\\xe1\\x00\\x00",
+            "B \\xd0\\xcf\\x11\\xe0\\xa1\\xb1\\x1a\\xe1\\x00\\x00",
+        ],
+    );
+}
+
+#[test]
+fn beyond_the_limits_the_rest_is_left_out() {
+    let parts = "Content-Type: multipart/mixed; boundary=b\n\n--b\n\none two\n\
+                 --b\nContent-Type: application/x; name=x\n\n\u{1}\0three\n\
+                 --b\nContent-Type: multipart/mixed; boundary=c\n\n--c\n\nfour\n--c--\n--b\n\nfive\n--b--\n";
+    let all = ["T one two", "T x", "F \\x01\\x00three", "B \\x01\\x00three", "T four", "T five"];
+    let limited = |limits: Limits| decoded(parts.as_bytes(), &limits);
+    let limits = Limits { depth: 2, parts: 6, text: 100, attachments: 7 };
+    assert_eq!(limited(limits), (all.map(String::from).to_vec(), true));
+
+    let (pieces, is_whole) = limited(Limits { depth: 1, ..limits });
+    assert!(!is_whole && pieces == [&all[..4], &all[5..]].concat());
+    let (pieces, is_whole) = limited(Limits { depth: 0, ..limits });
+    assert!(!is_whole && pieces.is_empty());
+    let (pieces, is_whole) = limited(Limits { parts: 4, ..limits });
+    assert!(!is_whole && pieces == all[..4]);
+    let (pieces, is_whole) = limited(Limits { text: 4, ..limits });
+    assert!(!is_whole && pieces == ["T one", "F \\x01\\x00three", "B \\x01\\x00three"]);
+    let (pieces, is_whole) = limited(Limits { attachments: 6, ..limits });
+    assert!(!is_whole && pieces == [all[0], all[1], "B \\x01\\x00thre", all[4], all[5]]);
+    let (pieces, is_whole) = limited(Limits { attachments: 0, ..limits });
+    assert!(!is_whole && pieces == [all[0], all[1], all[4], all[5]]);
+}
+
+#[test]
+fn a_file_has_the_pieces_of_an_attachment() {
+    let file = |bytes: &[u8]| {
+        let mut pieces = Vec::new();
+        assert!(decode_file(bytes, &Limits::default(), &mut |piece| pieces.push(named(piece))));
+        pieces
+    };
+    assert_eq!(file("Café\r\n".as_bytes()), ["F Caf\\xc3\\xa9", "T café"]);
+    assert_eq!(file(b"<html>A<br>B"), ["F <html>A<br>B", "T a b"]);
+    assert_eq!(file(b"PK\0\n"), ["F PK\\x00", "B PK\\x00\\n"]);
+    assert_eq!(file(b""), [""; 0]);
+    let limits = Limits { attachments: 2, ..Limits::default() };
+    let mut pieces = Vec::new();
+    assert!(!decode_file(b"PK\0", &limits, &mut |piece| pieces.push(named(piece))));
+    assert_eq!(pieces, ["T pk"]);
+}

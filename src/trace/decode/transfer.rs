@@ -1,0 +1,260 @@
+//! Transfer encodings: base64 and quoted-printable, as tolerant as readers are.
+
+use std::borrow::Cow;
+
+/// How a body was encoded for transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// Not at all.
+    #[default]
+    None,
+    Base64,
+    QuotedPrintable,
+}
+
+impl Encoding {
+    /// The encoding that the field `Content-Transfer-Encoding` names; an
+    /// unknown one is none.
+    pub(super) fn named(field: &[u8]) -> Self {
+        let field = field.trim_ascii();
+        let end = field.iter().position(|byte| !matches!(byte, b'-' | b'0'..=b'9' | b'A'..=b'z'));
+        let name = &field[..end.unwrap_or(field.len())];
+        if name.eq_ignore_ascii_case(b"base64") {
+            Self::Base64
+        } else if name.eq_ignore_ascii_case(b"quoted-printable") {
+            Self::QuotedPrintable
+        } else {
+            Self::None
+        }
+    }
+
+    /// The decoded bytes, `most` of them at most, and whether that is all.
+    pub(super) fn decode(self, bytes: &[u8], most: usize) -> (Cow<'_, [u8]>, bool) {
+        let (decoded, whole) = match self {
+            Self::None => (Cow::Borrowed(&bytes[..bytes.len().min(most)]), bytes.len() <= most),
+            Self::Base64 => owned(base64(bytes, most)),
+            Self::QuotedPrintable => owned(quoted_printable(bytes, most)),
+        };
+        debug_assert!(decoded.len() <= most);
+        (decoded, whole)
+    }
+}
+
+fn owned((decoded, whole): (Vec<u8>, bool)) -> (Cow<'static, [u8]>, bool) {
+    (Cow::Owned(decoded), whole)
+}
+
+/// What the bytes stand for in base64: below 64 a digit.
+static DIGITS: [u8; 256] = {
+    let mut table = [OTHER; 256];
+    let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut value = 0;
+    while value < digits.len() {
+        table[digits[value] as usize] = value as u8;
+        value += 1;
+    }
+    table[b'=' as usize] = END;
+    table
+};
+const END: u8 = 64;
+const OTHER: u8 = 65;
+
+/// Decodes base64. What is no digit is passed over, and after a `=` it begins
+/// anew.
+fn base64(mut bytes: &[u8], most: usize) -> (Vec<u8>, bool) {
+    let mut out = Vec::with_capacity((bytes.len() / 4 * 3 + 3).min(most));
+    let (mut word, mut digits) = (0_u32, 0_u32);
+    loop {
+        if digits == 0 {
+            bytes = quads(bytes, most, &mut out);
+        }
+        let Some((byte, rest)) = bytes.split_first() else { break };
+        bytes = rest;
+        match DIGITS[usize::from(*byte)] {
+            OTHER => {}
+            END => {
+                end(word, digits, &mut out);
+                digits = 0;
+            }
+            digit => {
+                word = (word << 6) | u32::from(digit);
+                digits += 1;
+                if digits == 4 {
+                    out.extend_from_slice(&word.to_be_bytes()[1..]);
+                    digits = 0;
+                }
+            }
+        }
+        if out.len() > most {
+            break;
+        }
+    }
+    if bytes.is_empty() {
+        end(word, digits, &mut out);
+    }
+    let whole = bytes.is_empty() && out.len() <= most;
+    out.truncate(most);
+    (out, whole)
+}
+
+/// Decodes groups of four digits, until there is something else or more than
+/// `most` bytes; returns the rest.
+fn quads<'a>(mut bytes: &'a [u8], most: usize, out: &mut Vec<u8>) -> &'a [u8] {
+    while let Some((quad, rest)) = bytes.split_first_chunk()
+        && out.len() <= most
+    {
+        let [a, b, c, d] = quad.map(|byte| u32::from(DIGITS[usize::from(byte)]));
+        if (a | b | c | d) >= 64 {
+            break;
+        }
+        let word = (a << 18) | (b << 12) | (c << 6) | d;
+        out.extend_from_slice(&[(word >> 16) as u8, (word >> 8) as u8, word as u8]);
+        bytes = rest;
+    }
+    bytes
+}
+
+/// Adds the bytes of a last group of 0 to 3 digits.
+fn end(word: u32, digits: u32, out: &mut Vec<u8>) {
+    let word = word << (6 * (4 - digits) % 24);
+    let bytes = [(word >> 16) as u8, (word >> 8) as u8];
+    out.extend_from_slice(&bytes[..digits.saturating_sub(1) as usize]);
+}
+
+/// Decodes quoted-printable. A `=` that means nothing is kept, white space
+/// before the end of a line is not.
+fn quoted_printable(bytes: &[u8], most: usize) -> (Vec<u8>, bool) {
+    let mut out = Vec::with_capacity(bytes.len().min(most));
+    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+        let content = line.trim_ascii_end();
+        match content.strip_suffix(b"=") {
+            Some(soft) => quoted_line(soft, &mut out),
+            None => {
+                quoted_line(content, &mut out);
+                let end: &[u8] = match line {
+                    [.., b'\r', b'\n'] => b"\r\n",
+                    [.., b'\n'] => b"\n",
+                    _ => b"",
+                };
+                out.extend_from_slice(end);
+            }
+        }
+        if out.len() > most {
+            out.truncate(most);
+            return (out, false);
+        }
+    }
+    (out, true)
+}
+
+fn quoted_line(mut line: &[u8], out: &mut Vec<u8>) {
+    while let Some(at) = line.iter().position(|&byte| byte == b'=') {
+        out.extend_from_slice(&line[..at]);
+        match line[at + 1..].first_chunk().and_then(|&pair| hex(pair)) {
+            Some(byte) => {
+                out.push(byte);
+                line = &line[at + 3..];
+            }
+            None => {
+                out.push(b'=');
+                line = &line[at + 1..];
+            }
+        }
+    }
+    out.extend_from_slice(line);
+}
+
+/// The byte that two hexadecimal digits stand for.
+fn hex([high, low]: [u8; 2]) -> Option<u8> {
+    let digit = |byte| char::from(byte).to_digit(16);
+    Some((digit(high)? << 4 | digit(low)?) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use quickcheck::quickcheck;
+
+    use super::*;
+
+    fn decoded(encoding: Encoding, bytes: &str) -> String {
+        let (decoded, whole) = encoding.decode(bytes.as_bytes(), 1000);
+        assert!(whole);
+        decoded.escape_ascii().to_string()
+    }
+
+    #[test]
+    fn encodings_by_name() {
+        for (field, encoding) in [
+            ("base64", Encoding::Base64),
+            (" BASE64 (really)\r\n", Encoding::Base64),
+            ("Quoted-Printable", Encoding::QuotedPrintable),
+            ("quoted-printable;", Encoding::QuotedPrintable),
+            ("7bit", Encoding::None),
+            ("base64x", Encoding::None),
+            ("", Encoding::None),
+        ] {
+            assert_eq!(Encoding::named(field.as_bytes()), encoding, "{field}");
+        }
+    }
+
+    #[test]
+    fn base64_by_example() {
+        for (encoded, expected) in [
+            ("", ""),
+            ("SGVsbG8gd29ybGQ=", "Hello world"),
+            ("SGVs\r\nbG8g\r\nd29y\r\nbGQ=\r\n", "Hello world"),
+            ("SGVsbG8gd29ybGQ", "Hello world"),
+            ("SGVsbG8=IHdvcmxk", "Hello world"),
+            ("SGV sb.G8-gd2*9ybGQ=", "Hello world"),
+            // A lone digit stands for nothing.
+            ("Q===Q", ""),
+            ("QQ==", "A"),
+            ("====", ""),
+        ] {
+            assert_eq!(decoded(Encoding::Base64, encoded), expected, "{encoded}");
+        }
+    }
+
+    #[test]
+    fn quoted_printable_by_example() {
+        for (encoded, expected) in [
+            ("", ""),
+            ("caf=C3=a9", "caf\\xc3\\xa9"),
+            ("one=\r\ntwo=  \r\nthree=\nfour=", "onetwothreefour"),
+            ("one  \t\r\ntwo \nthree  ", "one\\r\\ntwo\\nthree"),
+            ("one=20\r\ntwo", "one \\r\\ntwo"),
+            ("1 + 1 = 2, =zz, =4", "1 + 1 = 2, =zz, =4"),
+            ("==41=", "=A"),
+        ] {
+            assert_eq!(decoded(Encoding::QuotedPrintable, encoded), expected, "{encoded}");
+        }
+    }
+
+    quickcheck! {
+        fn never_more_than_most(bytes: Vec<u8>, most: u8, times: u8) -> bool {
+            let bytes = bytes.repeat(1 + usize::from(times % 4));
+            let most = usize::from(most);
+            [Encoding::None, Encoding::Base64, Encoding::QuotedPrintable].iter().all(|encoding| {
+                let (all, whole) = encoding.decode(&bytes, usize::MAX - 3);
+                let (some, is_all) = encoding.decode(&bytes, most);
+                whole && all.starts_with(&some) && is_all == (all.len() <= most)
+                    && some.len() == all.len().min(most)
+            })
+        }
+
+        fn base64_gives_back_what_was_encoded(bytes: Vec<u8>, line: u8) -> bool {
+            let mut encoded = Vec::new();
+            let digit = |value: u8| DIGITS.iter().position(|&digit| digit == value).unwrap() as u8;
+            for three in bytes.chunks(3) {
+                let word = three.iter().fold(0_u32, |word, &byte| word << 8 | u32::from(byte));
+                let bits = 8 * three.len();
+                let word = word << (24 - bits);
+                let digits = bits.div_ceil(6);
+                encoded.extend((0..digits).map(|n| digit((word >> (18 - 6 * n)) as u8 & 63)));
+                encoded.extend(&b"==="[..4 - digits]);
+            }
+            let lines: Vec<&[u8]> = encoded.chunks(1 + usize::from(line)).collect();
+            Encoding::Base64.decode(&lines.join(&b"\r\n"[..]), usize::MAX).0 == bytes
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The parts of a message, found line by line.
+//!
+//! One pass over the bytes and a list of what is open, whatever is in them. The
+//! message parser of mail-parser is not used for it: it seeks each boundary to
+//! the end of the message, which takes the square of its length where the
+//! boundaries are missing, and frees messages within messages by recursion, so
+//! that three megabytes of them overflow the stack.
+
+use super::fields::{Head, Media};
+use super::pieces::Pieces;
+
+/// What is open where the walk has come to.
+enum Open {
+    /// A multipart body.
+    Parts {
+        boundary: Vec<u8>,
+        /// Whether parts are messages unless they say otherwise.
+        is_digest: bool,
+    },
+    /// A message within a message, and where it began.
+    Message(usize),
+}
+
+/// A line that ends a part.
+struct Delimiter {
+    /// Where the part before it ends.
+    end: usize,
+    /// Which of what is open it belongs to.
+    level: usize,
+    /// Whether it is the last one.
+    is_last: bool,
+}
+
+/// A walk through a message.
+struct Walk<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    open: Vec<Open>,
+    /// How many of [`Self::open`] are multipart bodies.
+    multiparts: usize,
+    /// How deep this message lies in others that were encoded as a whole.
+    depth: usize,
+}
+
+/// Decodes what is in a message.
+pub(super) fn walk(bytes: &[u8], depth: usize, pieces: &mut Pieces<'_>) {
+    let mut walk = Walk { bytes, at: 0, open: Vec::new(), multiparts: 0, depth };
+    let mut is_message = true;
+    while pieces.is_room_for_part() {
+        let head = walk.head(is_message, pieces);
+        is_message = false;
+        let media = head.media();
+        let body = walk.at;
+        let is_deep = walk.depth + walk.open.len() >= pieces.limits().depth;
+        let end = match walk.what_follows(&media) {
+            Follows::Parts { .. } | Follows::Message if is_deep => {
+                pieces.leave_out();
+                walk.next_delimiter()
+            }
+            Follows::Message => {
+                pieces.names(&media);
+                walk.open.push(Open::Message(body));
+                is_message = true;
+                continue;
+            }
+            Follows::Parts { boundary, is_digest } => {
+                walk.open.push(Open::Parts { boundary, is_digest });
+                walk.multiparts += 1;
+                let end = walk.next_delimiter();
+                let level = walk.open.len() - 1;
+                // It has no parts: what a reader shows then is the text itself.
+                if !end.as_ref().is_some_and(|end| end.level == level && !end.is_last) {
+                    let plain = Media { kind: String::from("text/plain"), ..Media::default() };
+                    pieces.body(&plain, walk.body(body, &end), depth);
+                }
+                end
+            }
+            Follows::Body => {
+                let end = walk.next_delimiter();
+                pieces.body(&media, walk.body(body, &end), walk.depth + walk.open.len());
+                end
+            }
+        };
+        if !walk.close(end, pieces) {
+            return;
+        }
+    }
+}
+
+/// What stands behind a header.
+enum Follows {
+    Parts { boundary: Vec<u8>, is_digest: bool },
+    Message,
+    Body,
+}
+
+impl<'a> Walk<'a> {
+    /// Reads a header, and gives what people read of it where it is that of a
+    /// message. Ends at an empty line, and in front of what belongs to no header.
+    fn head(&mut self, is_message: bool, pieces: &mut Pieces<'_>) -> Head<'a> {
+        let mut head = Head::default();
+        let begin = self.at;
+        let mut field: Option<(&[u8], usize)> = None;
+        loop {
+            let start = self.at;
+            let (line, next) = line(self.bytes, start);
+            let is_more = line.first().is_some_and(|byte| matches!(byte, b' ' | b'\t'));
+            if !is_more && let Some((name, value)) = field.take() {
+                let spoken = head.add(name, &self.bytes[value..start]);
+                if let Some(spoken) = spoken.filter(|_| is_message) {
+                    pieces.spoken(spoken);
+                }
+            }
+            if next == start || line.starts_with(b"--") && self.delimiter(line).is_some() {
+                return head;
+            }
+            if line.is_empty() {
+                self.at = next;
+                return head;
+            }
+            if !is_more {
+                let colon = line.iter().position(|&byte| byte == b':');
+                let name = line[..colon.unwrap_or(0)].trim_ascii_end();
+                let is_field = !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
+                // As mailboxes have it before each message.
+                let is_envelope = start == begin && line.starts_with(b"From ");
+                match colon {
+                    Some(colon) if is_field => field = Some((name, start + colon + 1)),
+                    _ if is_envelope => {}
+                    _ => return head,
+                }
+            }
+            self.at = next;
+        }
+    }
+
+    fn what_follows(&self, media: &Media) -> Follows {
+        let is_plain = media.encoding == super::transfer::Encoding::None;
+        let digest = matches!(self.open.last(), Some(Open::Parts { is_digest: true, .. }));
+        match media.kind.as_str() {
+            kind if kind.starts_with("multipart/") => {
+                let boundary = media.boundary.as_deref().unwrap_or_default().trim_end();
+                match boundary {
+                    "" => Follows::Body,
+                    _ => Follows::Parts {
+                        boundary: boundary.as_bytes().to_vec(),
+                        is_digest: kind == "multipart/digest",
+                    },
+                }
+            }
+            "message/rfc822" | "message/global" if is_plain => Follows::Message,
+            _ if digest && !media.is_typed && is_plain => Follows::Message,
+            _ => Follows::Body,
+        }
+    }
+
+    /// Goes behind the next delimiter of anything that is open.
+    fn next_delimiter(&mut self) -> Option<Delimiter> {
+        // Most messages have no parts.
+        while self.multiparts > 0 && self.at < self.bytes.len() {
+            let start = self.at;
+            let (line, next) = line(self.bytes, start);
+            self.at = next;
+            if line.starts_with(b"--")
+                && let Some((level, is_last)) = self.delimiter(line)
+            {
+                return Some(Delimiter { end: start, level, is_last });
+            }
+        }
+        self.at = self.bytes.len();
+        None
+    }
+
+    /// Whose delimiter a line is, and whether it is the last one.
+    fn delimiter(&self, line: &[u8]) -> Option<(usize, bool)> {
+        let line = line.get(2..)?.trim_ascii_end();
+        self.open.iter().enumerate().rev().find_map(|(level, open)| {
+            let Open::Parts { boundary, .. } = open else { return None };
+            match line.strip_prefix(boundary.as_slice())? {
+                b"" => Some((level, false)),
+                b"--" => Some((level, true)),
+                _ => None,
+            }
+        })
+    }
+
+    /// The body that begins at `start`. The line end before a delimiter belongs
+    /// to the delimiter.
+    fn body(&self, start: usize, end: &Option<Delimiter>) -> &'a [u8] {
+        let Some(end) = end else { return &self.bytes[start..] };
+        let body = &self.bytes[start..end.end.max(start)];
+        let body = body.strip_suffix(b"\n").unwrap_or(body);
+        body.strip_suffix(b"\r").unwrap_or(body)
+    }
+
+    /// Closes what a delimiter, or the end, closes, and goes to the next part.
+    /// Whether there is one.
+    fn close(&mut self, mut end: Option<Delimiter>, pieces: &mut Pieces<'_>) -> bool {
+        loop {
+            let keep = end.as_ref().map_or(0, |end| end.level + usize::from(!end.is_last));
+            while self.open.len() > keep {
+                match self.open.pop() {
+                    Some(Open::Message(start)) => pieces.file(self.body(start, &end)),
+                    Some(Open::Parts { .. }) => self.multiparts -= 1,
+                    None => {}
+                }
+            }
+            match end {
+                None => return false,
+                Some(Delimiter { is_last: false, .. }) => return true,
+                // What follows the last delimiter is for nobody.
+                Some(_) => end = self.next_delimiter(),
+            }
+        }
+    }
+}
+
+/// The line that begins at `start`, without its end, and where the next one
+/// begins.
+fn line(bytes: &[u8], start: usize) -> (&[u8], usize) {
+    let rest = &bytes[start..];
+    let (line, length) = match rest.iter().position(|&byte| byte == b'\n') {
+        Some(end) => (&rest[..end], end + 1),
+        None => (rest, rest.len()),
+    };
+    (line.strip_suffix(b"\r").unwrap_or(line), start + length)
+}

@@ -1,0 +1,114 @@
+//! Encoded words (RFC 2047) in the values of header fields, made ready for the
+//! parser of values.
+
+use super::charset::to_utf8;
+
+/// Stands between the `=` and the `?` of what is no encoded word. Normalising
+/// drops it.
+pub(super) const APART: char = '\u{200b}';
+
+/// The value of a field as it can be handed to mail-parser.
+///
+/// - Neighbouring words in the same charset become one, since many senders cut
+///   letters in two.
+/// - A `=?` that begins no word gets [`APART`] in its midst: the parser would
+///   look for the end of such a word up to the end of the value, each time
+///   again.
+/// - Bytes beyond ASCII become UTF-8, and a line end follows.
+pub(super) fn prepare(value: &[u8]) -> String {
+    let value = to_utf8(value, None);
+    let mut out = String::with_capacity(value.len() + 8);
+    let mut rest = value.as_ref();
+    while let Some(at) = rest.find("=?") {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let Some(mut word) = Word::read(rest) else {
+            out.push('=');
+            out.push(APART);
+            rest = &rest[1..];
+            continue;
+        };
+        let (charset, encoding) = (word.charset, word.encoding);
+        out.push_str(&rest[..word.start]);
+        loop {
+            out.push_str(word.data);
+            rest = &rest[word.length..];
+            let gap = rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n']).len();
+            match Word::read(&rest[gap..]) {
+                Some(next)
+                    if next.charset.eq_ignore_ascii_case(charset)
+                        && next.encoding.eq_ignore_ascii_case(encoding) =>
+                {
+                    rest = &rest[gap..];
+                    word = next;
+                }
+                _ => break,
+            }
+        }
+        out.push_str("?=");
+    }
+    out.push_str(rest);
+    out.truncate(out.trim_end_matches(['\r', '\n']).len());
+    out.push('\n');
+    out
+}
+
+/// `=?charset?encoding?data?=`
+#[derive(Clone, Copy)]
+struct Word<'a> {
+    charset: &'a str,
+    encoding: &'a str,
+    data: &'a str,
+    /// Where the data begin.
+    start: usize,
+    /// Of it all.
+    length: usize,
+}
+
+impl<'a> Word<'a> {
+    /// The word that `text` begins with, if it does.
+    fn read(text: &'a str) -> Option<Self> {
+        let (charset, rest) = text.strip_prefix("=?")?.split_once('?')?;
+        let (encoding, rest) = rest.split_once('?')?;
+        let (data, rest) = rest.split_once('?')?;
+        let rest = rest.strip_prefix('=')?;
+        let is_token = |part: &str| part.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_word =
+            charset.len() >= 2 && is_token(charset) && matches!(encoding, "b" | "B" | "q" | "Q");
+        let start = 2 + charset.len() + 1 + encoding.len() + 1;
+        is_word.then_some(Self { charset, encoding, data, start, length: text.len() - rest.len() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_one_and_what_is_none_comes_apart() {
+        for (value, expected) in [
+            ("", "\n"),
+            (" Hello\r\n", " Hello\n"),
+            ("a =?utf-8?q?b?= c", "a =?utf-8?q?b?= c\n"),
+            ("=?utf-8?B?w6?=\r\n =?UTF-8?b?k=?=", "=?utf-8?B?w6k=?=\n"),
+            ("=?utf-8?q?a?= =?utf-8?q?b?= =?utf-8?q?c?= d", "=?utf-8?q?abc?= d\n"),
+            ("=?utf-8?q?a?= =?utf-8?b?b?=", "=?utf-8?q?a?= =?utf-8?b?b?=\n"),
+            ("=?utf-8?q?a?= =?koi8-r?q?b?=", "=?utf-8?q?a?= =?koi8-r?q?b?=\n"),
+            ("=?utf-8?q?a?=, =?utf-8?q?b?=", "=?utf-8?q?a?=, =?utf-8?q?b?=\n"),
+            ("=?", "=\u{200b}?\n"),
+            ("a=?b?c", "a=\u{200b}?b?c\n"),
+            ("=?utf-8?x?a?=", "=\u{200b}?utf-8?x?a?=\n"),
+            ("=?u f?q?a?=", "=\u{200b}?u f?q?a?=\n"),
+            ("=?utf-8?q?a?b", "=\u{200b}?utf-8?q?a?b\n"),
+            ("=?utf-8?q?=?utf-8?q?a?=", "=\u{200b}?utf-8?q?=?utf-8?q?a?=\n"),
+        ] {
+            assert_eq!(prepare(value.as_bytes()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn bytes_beyond_ascii() {
+        assert_eq!(prepare("café\r\n".as_bytes()), "café\n");
+        assert_eq!(prepare(b"caf\xe9\n"), "café\n");
+    }
+}

@@ -1,0 +1,221 @@
+//! The schemes' parameters.
+
+use super::hbf::Hbf;
+use super::scheme::{DigestKey, Scheme};
+use super::winnow::Winnow;
+
+/// A scheme and its parameters, as a segment's header keeps them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Settings {
+    /// Winnowed grams in a filter a message.
+    Winnow(WinnowSettings),
+    /// Hierarchical Bloom filters.
+    Hbf(HbfSettings),
+}
+
+/// The parameters of the scheme `winnow`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WinnowSettings {
+    /// How many bytes of text a gram has: 4 to 32.
+    pub gram: u8,
+    /// Of how many neighbouring grams of text one at least is kept: 1 to 64.
+    pub window: u8,
+    /// The gram of an attachment's bytes: 4 to 32.
+    pub bytes_gram: u8,
+    /// The window of an attachment's bytes: 1 to 255.
+    pub bytes_window: u8,
+    /// The size of a filter, in hundredths of a bit for each kept gram, of which
+    /// those kept before in the same message count half: 25 to 3,200.
+    pub centibits: u16,
+}
+
+/// The parameters of the scheme `hbf`, with the seed's names for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HbfSettings {
+    /// `s`: the bytes of a block, 4 to 1,024.
+    pub block: u16,
+    /// `m`: the bits of a filter, a multiple of 64 up to 2^27.
+    pub bits: u32,
+    /// `k`: the hash functions, 1 to 16.
+    pub probes: u8,
+    /// `n`: at how many insertions a filter is saturated, from `m`/64 to `m`.
+    pub capacity: u32,
+    /// Which insertions `n` counts.
+    pub counted: Counted,
+}
+
+/// The two readings of the seed's `n`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counted {
+    /// "Number of elements that can be inserted": those of all levels.
+    Elements,
+    /// "Number of blocks that can be inserted": those of the lowest level.
+    Blocks,
+}
+
+/// How many bytes [`Settings::encode`] makes.
+const BYTES: usize = 16;
+/// The first of them, of each scheme.
+const WINNOW: u8 = 1;
+const HBF: u8 = 2;
+
+impl Settings {
+    /// The scheme that has these parameters. Those out of range are taken for
+    /// the nearest within.
+    pub fn scheme(&self, key: &DigestKey) -> Box<dyn Scheme> {
+        match self.nearest() {
+            Self::Winnow(settings) => Box::new(Winnow::new(settings, key)),
+            Self::Hbf(settings) => Box::new(Hbf::new(settings, key)),
+        }
+    }
+
+    /// These parameters, with those out of range brought to the nearest within.
+    pub fn nearest(&self) -> Self {
+        match *self {
+            Self::Winnow(settings) => Self::Winnow(settings.nearest()),
+            Self::Hbf(settings) => Self::Hbf(settings.nearest()),
+        }
+    }
+
+    /// As bytes, numbers little-endian: the scheme, its parameters in the order
+    /// they are declared in without gaps, and zeros.
+    pub fn encode(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        let mut free = bytes.iter_mut();
+        let mut put = |part: &[u8]| free.by_ref().zip(part).for_each(|(to, from)| *to = *from);
+        match *self {
+            Self::Winnow(s) => {
+                put(&[WINNOW, s.gram, s.window, s.bytes_gram, s.bytes_window]);
+                put(&s.centibits.to_le_bytes());
+            }
+            Self::Hbf(s) => {
+                put(&[HBF]);
+                put(&s.block.to_le_bytes());
+                put(&s.bits.to_le_bytes());
+                put(&[s.probes]);
+                put(&s.capacity.to_le_bytes());
+                put(&[s.counted as u8]);
+            }
+        }
+        bytes
+    }
+
+    /// Reads what [`Self::encode`] has made of parameters within their ranges;
+    /// `None` of anything else.
+    pub fn decode(bytes: &[u8; BYTES]) -> Option<Self> {
+        let settings = match *bytes {
+            [WINNOW, gram, window, bytes_gram, bytes_window, c0, c1, ..] => {
+                let centibits = u16::from_le_bytes([c0, c1]);
+                Self::Winnow(WinnowSettings { gram, window, bytes_gram, bytes_window, centibits })
+            }
+            [HBF, s0, s1, m0, m1, m2, m3, probes, n0, n1, n2, n3, counted, ..] => {
+                Self::Hbf(HbfSettings {
+                    block: u16::from_le_bytes([s0, s1]),
+                    bits: u32::from_le_bytes([m0, m1, m2, m3]),
+                    probes,
+                    capacity: u32::from_le_bytes([n0, n1, n2, n3]),
+                    counted: if counted == 0 { Counted::Elements } else { Counted::Blocks },
+                })
+            }
+            _ => return None,
+        };
+        (settings.nearest() == settings && settings.encode() == *bytes).then_some(settings)
+    }
+}
+
+impl WinnowSettings {
+    /// With what is out of range brought to the nearest within.
+    pub(super) fn nearest(self) -> Self {
+        Self {
+            gram: self.gram.clamp(4, 32),
+            window: self.window.clamp(1, 64),
+            bytes_gram: self.bytes_gram.clamp(4, 32),
+            bytes_window: self.bytes_window.max(1),
+            centibits: self.centibits.clamp(25, 3200),
+        }
+    }
+}
+
+impl HbfSettings {
+    /// With what is out of range brought to the nearest within.
+    pub(super) fn nearest(self) -> Self {
+        let bits = self.bits.clamp(64, 1 << 27).next_multiple_of(64);
+        Self {
+            block: self.block.clamp(4, 1024),
+            bits,
+            probes: self.probes.clamp(1, 16),
+            capacity: self.capacity.clamp(bits / 64, bits),
+            counted: self.counted,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::Winnow(WinnowSettings::default())
+    }
+}
+
+impl Default for WinnowSettings {
+    fn default() -> Self {
+        Self { gram: 8, window: 8, bytes_gram: 16, bytes_window: 128, centibits: 105 }
+    }
+}
+
+impl Default for HbfSettings {
+    /// The seed's parameters.
+    fn default() -> Self {
+        Self { block: 32, bits: 65_536, probes: 4, capacity: 4_369, counted: Counted::Elements }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quickcheck::quickcheck;
+
+    #[test]
+    fn layout() {
+        let bytes = Settings::default().encode();
+        assert_eq!(bytes, [1, 8, 8, 16, 128, 105, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let hbf = HbfSettings { counted: Counted::Blocks, ..HbfSettings::default() };
+        let bytes = Settings::Hbf(hbf).encode();
+        assert_eq!(bytes, [2, 32, 0, 0, 0, 1, 0, 4, 0x11, 0x11, 0, 0, 1, 0, 0, 0]);
+    }
+
+    quickcheck! {
+        fn what_is_encoded_is_decoded(a: u64, b: u64) -> bool {
+            let [gram, window, bytes_gram, bytes_window, c0, c1, probes, ..] = a.to_le_bytes();
+            let winnow = WinnowSettings {
+                gram, window, bytes_gram, bytes_window,
+                centibits: u16::from_le_bytes([c0, c1]),
+            };
+            let hbf = HbfSettings {
+                block: a as u16,
+                bits: b as u32,
+                probes,
+                capacity: (b >> 32) as u32,
+                counted: if a >> 63 == 0 { Counted::Elements } else { Counted::Blocks },
+            };
+            [Settings::Winnow(winnow), Settings::Hbf(hbf)].into_iter().all(|settings| {
+                let nearest = settings.nearest();
+                // What is out of range is not decoded.
+                let plain = Settings::decode(&settings.encode());
+                nearest.nearest() == nearest
+                    && Settings::decode(&nearest.encode()) == Some(nearest)
+                    && plain == Some(settings).filter(|_| settings == nearest)
+            })
+        }
+
+        fn what_is_decoded_is_encoded(a: u64, b: u64, known: bool) -> bool {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&a.to_le_bytes());
+            bytes[8..].copy_from_slice(&b.to_le_bytes());
+            if known {
+                bytes[0] = 1 + bytes[0] % 2;
+                bytes[7..].fill(0);
+            }
+            Settings::decode(&bytes).is_none_or(|settings| settings.encode() == bytes)
+        }
+    }
+}
