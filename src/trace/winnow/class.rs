@@ -1,0 +1,118 @@
+//! The sizes of filters.
+
+/// How many bits a filter has beyond those that its elements ask for: with only
+/// a few of them, several elements of a question fall on one bit and tell as
+/// little as one.
+const SPARE: u64 = 12;
+
+/// The size of a filter: any number of bytes up to 16, then eight sizes in each
+/// doubling.
+///
+/// Coarser steps would make filters so unequally full that there were half as
+/// many false hits again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Class(u8);
+
+impl Class {
+    /// No filter at all: that of a message without text.
+    pub(super) const EMPTY: Self = Self(0);
+    /// The largest: 4 MiB.
+    pub(super) const LARGEST: Self = Self(160);
+
+    /// The class of a number that [`Self::number`] gave.
+    pub(super) fn numbered(number: u8) -> Option<Self> {
+        (number <= Self::LARGEST.0).then_some(Self(number))
+    }
+
+    /// Its number; larger filters have larger ones.
+    pub(super) fn number(self) -> u8 {
+        self.0
+    }
+
+    /// To which octave it belongs: the sizes up to 7 bytes, and those of each
+    /// doubling from there on.
+    pub(super) fn octave(self) -> u8 {
+        self.0 / 8
+    }
+
+    /// How many buckets its filters have, as many as all of the octave: a power
+    /// of two.
+    pub(super) fn buckets(self) -> u32 {
+        8 << self.octave().saturating_sub(1)
+    }
+
+    /// How many bits there are in a bucket.
+    pub(super) fn units(self) -> u32 {
+        match self.octave() {
+            0 => u32::from(self.0),
+            _ => u32::from(8 + self.0 % 8),
+        }
+    }
+
+    /// How many bits its filters have.
+    pub(super) fn bits(self) -> u32 {
+        self.units() * self.buckets()
+    }
+
+    /// How many bytes these are.
+    pub(super) fn bytes(self) -> usize {
+        self.bits() as usize / 8
+    }
+
+    /// That of half its size, of those that have at least 16 bytes.
+    pub(super) fn half(self) -> Option<Self> {
+        (self.0 >= 16).then(|| Self(self.0 - 8))
+    }
+
+    /// The class for so many elements, at so many hundredths of a bit each.
+    pub(super) fn of(elements: u64, centibits: u16) -> Self {
+        if elements == 0 {
+            return Self::EMPTY;
+        }
+        let bits =
+            elements.saturating_mul(u64::from(centibits)).div_ceil(100).saturating_add(SPARE);
+        let mut class = Self(1);
+        // Whether it is beyond the middle, by ratio, between two sizes.
+        while class < Self::LARGEST {
+            let next = Self(class.0 + 1);
+            if bits.saturating_mul(bits) <= u64::from(class.bits()) * u64::from(next.bits()) {
+                break;
+            }
+            class = next;
+        }
+        class
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let sizes: Vec<usize> = (0..26).map(|n| Class(n).bytes()).collect();
+        assert_eq!(sizes[..17], (0..17).collect::<Vec<_>>());
+        assert_eq!(sizes[16..], [16, 18, 20, 22, 24, 26, 28, 30, 32, 36]);
+        assert_eq!(Class::LARGEST.bytes(), 4 << 20);
+        assert_eq!(Class::numbered(160), Some(Class::LARGEST));
+        assert_eq!(Class::numbered(161), None);
+        for class in (1..=160).map(Class) {
+            let half = class.half().map(|half| half.bits() * 2);
+            assert_eq!(half, Some(class.bits()).filter(|&bits| bits >= 128));
+        }
+    }
+
+    #[test]
+    fn sizes_are_as_asked_for() {
+        for (elements, bytes) in
+            [(0, 0), (1, 2), (50, 8), (55, 8), (56, 9), (1000, 128), (1100, 144)]
+        {
+            assert_eq!(Class::of(elements, 100).bytes(), bytes, "{elements}");
+        }
+        for elements in (200..200_000).chain([5_000_000, 33_000_000]) {
+            let ratio = f64::from(Class::of(elements, 100).bits()) / (elements as f64 + 12.0);
+            assert!((0.94..1.07).contains(&ratio), "{elements}: {ratio}");
+        }
+        assert_eq!(Class::of(u64::MAX, 3200), Class::LARGEST);
+    }
+}

@@ -1,0 +1,270 @@
+//! Which grams are kept.
+//!
+//! Winnowing: of each `window` neighbouring grams the least is kept, by
+//! an order that looks random (Schleimer, Wilkerson and Aiken, "Winnowing:
+//! local algorithms for document fingerprinting", 2003). A window keeps the
+//! same gram wherever it stands, so that of two texts with a part in common of
+//! at least `gram + window - 1` bytes the same grams are kept of that part, but
+//! for those that only windows reaching beyond it keep. About 2 of `window + 1`
+//! grams are kept. Where several are least, all of them are kept: they are
+//! equal, but for one window in thousands.
+
+use super::words;
+
+/// How many grams are looked at together.
+const CHUNK: usize = 2048;
+/// The largest window.
+const WIDEST: usize = 255;
+
+/// What keeps grams.
+#[derive(Clone, Debug)]
+pub(super) struct Winnower {
+    gram: usize,
+    window: usize,
+    /// Odd multipliers that decide the order.
+    order: [u64; 4],
+}
+
+impl Winnower {
+    /// One that keeps the least of each `window` grams of `gram` bytes. They
+    /// are 1 to 255 and 4 to 32.
+    pub(super) fn new(gram: u8, window: u8, order: [u64; 4]) -> Self {
+        Self {
+            gram: usize::from(gram.clamp(4, 32)),
+            window: usize::from(window.max(1)),
+            order: order.map(|multiplier| multiplier | 1),
+        }
+    }
+
+    /// The length from which on a text has a whole window, in bytes.
+    pub(super) fn shortest(&self) -> usize {
+        self.gram + self.window - 1
+    }
+
+    /// Gives the grams kept of `text`, in order of their places, some more than
+    /// once. Of one that is shorter than a window, but no shorter than a gram,
+    /// the least gram is kept.
+    pub(super) fn kept<'t>(&self, text: &'t [u8], mut keep: impl FnMut(&'t [u8])) {
+        let Some(grams) = (text.len() + 1).checked_sub(self.gram).filter(|&n| n > 0) else {
+            return;
+        };
+        let window = self.window.min(grams);
+        // Exim may have little stack left.
+        let mut scratch = Box::new(Scratch::new());
+        let mut last: (i16, &[u8]) = (0, &[]);
+        let mut first = 0;
+        loop {
+            let count = (grams - first).min(CHUNK);
+            let part = &text[first..first + count + self.gram - 1];
+            self.orders(part, &mut scratch.orders[..count]);
+            for i in 0..scratch.least(count, window) {
+                let place = usize::from(scratch.places[i]);
+                let (order, gram) = (scratch.orders[place], &part[place..place + self.gram]);
+                // Text that repeats itself is not hashed over and over.
+                if order != last.0 || gram != last.1 {
+                    keep(gram);
+                    last = (order, gram);
+                }
+            }
+            if first + count == grams {
+                break;
+            }
+            first += count - window + 1;
+        }
+    }
+
+    /// The order of each gram of `text`.
+    fn orders(&self, text: &[u8], orders: &mut [i16]) {
+        let [a, b, c, d] = self.order;
+        let sum = |parts: &[(u64, u64)]| {
+            let products = parts.iter().map(|(word, multiplier)| word.wrapping_mul(*multiplier));
+            high(products.fold(0, u64::wrapping_add))
+        };
+        let grams = text.windows(self.gram).zip(orders);
+        match self.gram {
+            // Its length is known to the compiler here.
+            8 => text.windows(8).zip(grams).for_each(|(gram, (_, order))| {
+                *order = sum(&[(words::word(gram, 0), a)]);
+            }),
+            ..8 => grams.for_each(|(gram, order)| *order = sum(&[(words::short(gram), a)])),
+            9..=16 => grams.for_each(|(gram, order)| {
+                let [one, two] = words::medium(gram);
+                *order = sum(&[(one, a), (two, b)]);
+            }),
+            _ => grams.for_each(|(gram, order)| {
+                let [one, two, three, four] = words::long(gram);
+                *order = sum(&[(one, a), (two, b), (three, c), (four, d)]);
+            }),
+        }
+    }
+}
+
+/// The high bits of a hash: signed, as the least of two such numbers is quickly
+/// found on any x86-64.
+#[inline]
+fn high(hash: u64) -> i16 {
+    (hash >> 48) as i16
+}
+
+/// A chunk's numbers, with room for an edge on both sides.
+type Numbers = [i16; CHUNK + 2 * WIDEST];
+
+/// What is worked out of a chunk.
+struct Scratch {
+    orders: [i16; CHUNK],
+    places: [u16; CHUNK],
+    one: Numbers,
+    other: Numbers,
+    around: Numbers,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        let [one, other, around] = [[0; CHUNK + 2 * WIDEST]; 3];
+        Self { orders: [0; CHUNK], places: [0; CHUNK], one, other, around }
+    }
+
+    /// Finds the places of those of the first `count` orders that are least in
+    /// any window, and how many there are: those that are as large as the
+    /// largest of the least orders of the windows around them. There are no
+    /// branches in this, and the compiler makes much of it work on 8 orders at
+    /// once.
+    fn least(&mut self, count: usize, window: usize) -> usize {
+        let Self { orders, places, one, other, around } = self;
+        let orders = &orders[..count];
+        one[..count].copy_from_slice(orders);
+        let least = slide(&mut one[..count], other, window, i16::min);
+        // Beyond the first and the last window there are none.
+        let (edge, end) = (window - 1, window - 1 + least.len());
+        around[..edge].fill(i16::MIN);
+        around[edge..end].copy_from_slice(least);
+        around[end..end + edge].fill(i16::MIN);
+        let around = slide(&mut around[..end + edge], one, window, i16::max);
+        for (around, order) in around.iter_mut().zip(orders) {
+            *around = i16::from(around == order);
+        }
+        let mut found = 0;
+        for (is_least, place) in around.iter().zip(0..) {
+            // Never more than there are places.
+            places[found % CHUNK] = place;
+            found += *is_least as usize;
+        }
+        found
+    }
+}
+
+/// The `best` of each `width` neighbours, by doubling: that of two ranges side by
+/// side, or one over the other. They end up in one of the two slices.
+fn slide<'a>(
+    mut from: &'a mut [i16],
+    mut into: &'a mut [i16],
+    width: usize,
+    best: impl Fn(i16, i16) -> i16,
+) -> &'a mut [i16] {
+    let mut done = 1;
+    while done < width {
+        let by = done.min(width - done);
+        let length = from.len() - by;
+        for ((into, a), b) in into.iter_mut().zip(&*from).zip(&from[by..]) {
+            *into = best(*a, *b);
+        }
+        (from, into) = (&mut into[..length], from);
+        done += by;
+    }
+    from
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quickcheck::quickcheck;
+    use std::collections::BTreeSet;
+
+    fn winnower(gram: u8, window: u8) -> Winnower {
+        Winnower::new(gram, window, [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03, 77, 1 << 60])
+    }
+
+    fn kept(winnower: &Winnower, text: &[u8]) -> BTreeSet<Vec<u8>> {
+        let mut kept = BTreeSet::new();
+        winnower.kept(text, |gram| {
+            kept.insert(gram.to_vec());
+        });
+        kept
+    }
+
+    /// The same, window by window.
+    fn plainly(winnower: &Winnower, text: &[u8]) -> BTreeSet<Vec<u8>> {
+        let grams: Vec<&[u8]> = text.windows(winnower.gram).collect();
+        let mut kept = BTreeSet::new();
+        if grams.is_empty() {
+            return kept;
+        }
+        for window in grams.windows(winnower.window.min(grams.len())) {
+            let orders = window.iter().map(|gram| {
+                let mut order = [0];
+                winnower.orders(gram, &mut order);
+                order[0]
+            });
+            let least = orders.clone().min();
+            let all = window.iter().zip(orders).filter(|(_, order)| Some(*order) == least);
+            kept.extend(all.map(|(gram, _)| gram.to_vec()));
+        }
+        kept
+    }
+
+    quickcheck! {
+        fn the_least_of_each_window_is_kept(gram: u8, window: u8, text: Vec<u8>, few: bool) -> bool {
+            // Of few different bytes many grams are equal.
+            let text: Vec<u8> = text.iter().map(|byte| if few { byte % 2 } else { *byte }).collect();
+            let winnower = winnower(4 + gram % 29, 1 + window % 70);
+            kept(&winnower, &text) == plainly(&winnower, &text)
+        }
+
+        fn what_is_kept_of_a_part_is_kept_of_the_whole(gram: u8, window: u8, text: Vec<u8>, from: u16, length: u16) -> bool {
+            let winnower = winnower(4 + gram % 29, 1 + window % 64);
+            let text = text.repeat(60);
+            let from = usize::from(from) % (text.len() + 1);
+            let end = (from + winnower.shortest() + usize::from(length)).min(text.len());
+            let part = &text[from..end];
+            part.len() < winnower.shortest() || kept(&winnower, part).is_subset(&kept(&winnower, &text))
+        }
+    }
+
+    #[test]
+    fn chunks_are_no_borders() {
+        let text: Vec<u8> = (0..3 * CHUNK as u32).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
+        for (gram, window) in [(8, 8), (4, 1), (6, 255), (13, 3), (32, 64)] {
+            let winnower = winnower(gram, window);
+            for length in [CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK] {
+                for length in length..(length + 40).min(text.len()) {
+                    let text = &text[..length];
+                    assert_eq!(
+                        kept(&winnower, text),
+                        plainly(&winnower, text),
+                        "{gram} {window} {length}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn as_many_are_kept_as_of_a_random_order() {
+        let words = ["the ", "message ", "of ", "a ", "mailing ", "list ", "was ", "never "];
+        let mut seed = 1_u32;
+        let text: String = (0..40_000)
+            .map(|_| {
+                seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12345);
+                words[seed as usize >> 16 & 7]
+            })
+            .collect();
+        for (gram, window) in
+            [(4, 4), (6, 12), (8, 8), (8, 12), (12, 6), (16, 16), (24, 8), (32, 64)]
+        {
+            let mut count = 0;
+            winnower(gram, window).kept(text.as_bytes(), |_| count += 1);
+            let ratio = count as f64 / text.len() as f64 * (f64::from(window) + 1.0) / 2.0;
+            assert!((0.8..1.2).contains(&ratio), "{gram} {window}: {ratio}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Where the bits of filters lie that differ in size by less than a factor of
+//! two.
+//!
+//! A hash falls on one bit of a filter of any size: as a fraction, all those bits
+//! begin just below it. So bits of filters of several sizes are sorted by the
+//! fraction at which they begin. Then those for one hash, of all messages, lie
+//! within a short range that is read at once.
+//!
+//! The filters of an octave have the same number of buckets, and the order is
+//! the same in each bucket. Within one, the q-th of the bits of a size is a row: a
+//! bit of each message of that size. Rows follow each other without a gap, the
+//! first bit in the lowest bit of the first byte.
+
+use crate::trace::{Body, Damage};
+
+use super::class::Class;
+use super::hashing::bit;
+
+/// The messages whose filters have one size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Group {
+    /// The size that the filters once had.
+    pub(super) class: Class,
+    /// The number of its first message.
+    pub(super) first: u32,
+    /// How many messages there are.
+    pub(super) messages: u32,
+    /// Where the rows of a bucket begin, in bits.
+    starts: Vec<u64>,
+}
+
+/// The messages whose filters have about the same size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Octave {
+    /// How many buckets there are now.
+    buckets: u32,
+    /// The length of a bucket, in bits.
+    bucket: u64,
+    /// Its groups, by size.
+    pub(super) groups: Vec<Group>,
+    /// Where it begins, in bytes of the body.
+    pub(super) offset: usize,
+}
+
+impl Group {
+    /// Those of some messages; where its rows lie is settled by its octave.
+    pub(super) fn new(class: Class, first: u32, messages: u32) -> Self {
+        Self { class, first, messages, starts: Vec::new() }
+    }
+
+    /// How many words of 64 messages each there are.
+    pub(super) fn words(&self) -> usize {
+        (self.messages as usize).div_ceil(64)
+    }
+}
+
+impl Octave {
+    /// Those of some groups of the same octave, not none, by size; folded so
+    /// often.
+    pub(super) fn new(mut groups: Vec<Group>, folds: u8, offset: usize) -> Self {
+        let sizes: Vec<(u64, u64)> = groups
+            .iter()
+            .map(|group| (u64::from(group.class.units()), u64::from(group.messages)))
+            .collect();
+        for (this, group) in groups.iter_mut().enumerate() {
+            let units = u64::from(group.class.units());
+            let start = |row: u64| {
+                // How many rows of another size begin before the fraction at
+                // which this one does, or at the same one if they are smaller.
+                let before = |(other, &(others, messages)): (usize, &(u64, u64))| {
+                    let rows = row * others;
+                    messages * if other < this { rows / units + 1 } else { rows.div_ceil(units) }
+                };
+                sizes.iter().enumerate().map(before).sum()
+            };
+            group.starts = (0..units).map(start).collect();
+        }
+        let bucket = sizes.iter().map(|(units, messages)| units * messages).sum();
+        let buckets = groups.first().map_or(0, |group| group.class.buckets()) >> folds;
+        Self { buckets, bucket, groups, offset }
+    }
+
+    /// Its length, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        // Below 2^61: 2^19 buckets of eight times 15 times 2^32 bits at most.
+        (u64::from(self.buckets) * self.bucket).div_ceil(8)
+    }
+
+    /// How many bits are in use of its last byte, if not all.
+    pub(super) fn rest(&self) -> u64 {
+        u64::from(self.buckets) * self.bucket % 8
+    }
+
+    /// How many rows a group of it has: the bits of its filters now.
+    pub(super) fn rows(&self, group: &Group) -> u32 {
+        group.class.units() * self.buckets
+    }
+
+    /// Where a row of a group begins, in bits.
+    pub(super) fn place(&self, group: &Group, row: u32) -> u64 {
+        let units = group.class.units().max(1);
+        let start = group.starts.get((row % units) as usize).copied().unwrap_or(0);
+        u64::from(row / units) * self.bucket + start
+    }
+
+    /// Reads the rows on which an element falls, of some of the groups. Gives
+    /// where they begin.
+    pub(super) fn read<'g>(
+        &self,
+        body: &Body<'_>,
+        element: u64,
+        groups: impl Iterator<Item = &'g Group> + Clone,
+        into: &mut Range,
+    ) -> Result<(), Damage> {
+        let places = groups.map(|group| {
+            let place = self.place(group, bit(element, self.rows(group)));
+            (place, place + u64::from(group.messages))
+        });
+        let (first, end) =
+            places.fold((u64::MAX, 0), |(first, end), (from, to)| (first.min(from), end.max(to)));
+        into.fill(body, self.offset, first.min(end), end)
+    }
+}
+
+/// A range of an octave that has been read.
+#[derive(Default)]
+pub(super) struct Range {
+    bytes: Vec<u8>,
+    /// Which bit of the octave is the first of them.
+    first: u64,
+}
+
+impl Range {
+    /// Reads bits, from the first up to the end.
+    pub(super) fn fill(
+        &mut self,
+        body: &Body<'_>,
+        offset: usize,
+        first: u64,
+        end: u64,
+    ) -> Result<(), Damage> {
+        self.first = first / 8 * 8;
+        let length = (end.div_ceil(8) - first / 8) as usize;
+        if length > body.len() {
+            return Err(Damage("a place beyond its end is named"));
+        }
+        // Two words more, so that each word has one behind it.
+        self.bytes.resize(length + 16, 0);
+        let (bytes, beyond) = self.bytes.split_at_mut(length);
+        beyond.fill(0);
+        body.read(offset + (first / 8) as usize, bytes)
+    }
+
+    /// The bits from a place on, as words. Those beyond the last are zero.
+    pub(super) fn words(&self, place: u64, bits: u32) -> impl Iterator<Item = u64> {
+        let skipped = place.saturating_sub(self.first);
+        let rest = self.bytes.get((skipped / 8) as usize..).unwrap_or_default();
+        let (chunks, _) = rest.as_chunks::<8>();
+        let pairs = chunks.iter().zip(chunks.get(1..).unwrap_or_default());
+        pairs.zip((0..bits).step_by(64)).map(move |((low, high), done)| {
+            let [low, high] = [low, high].map(|word| u128::from(u64::from_le_bytes(*word)));
+            let word = ((high << 64 | low) >> (skipped % 8)) as u64;
+            match bits - done {
+                left @ ..64 => word & ((1 << left) - 1),
+                _ => word,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::winnow::matrix;
+    use quickcheck::quickcheck;
+
+    /// Octaves with some of their sizes, and some messages of each.
+    fn octave(number: u8, messages: &[u8], folds: u8) -> Option<Octave> {
+        let mut first = 0;
+        let groups = (0..8).zip(messages).filter(|(_, messages)| **messages > 0);
+        let groups = groups.filter_map(|(size, &messages)| {
+            let class = Class::numbered(number * 8 + size).filter(|class| class.bits() > 0)?;
+            first += u32::from(messages);
+            Some(Group::new(class, first - u32::from(messages), u32::from(messages)))
+        });
+        let groups: Vec<Group> = groups.collect();
+        (!groups.is_empty()).then(|| Octave::new(groups, folds, 0))
+    }
+
+    quickcheck! {
+        fn rows_lie_side_by_side(number: u8, messages: Vec<u8>, folds: u8) -> bool {
+            let Some(octave) = octave(number % 5, &messages, folds % 4) else { return true };
+            let mut rows: Vec<(u64, u64)> = octave.groups.iter().flat_map(|group| {
+                let octave = &octave;
+                (0..octave.rows(group)).map(move |row| {
+                    let place = octave.place(group, row);
+                    (place, place + u64::from(group.messages))
+                })
+            }).collect();
+            rows.sort_unstable();
+            let bits = octave.bytes() * 8 - (8 - octave.rest()) % 8;
+            rows.first().is_some_and(|row| row.0 == 0)
+                && rows.last().is_some_and(|row| row.1 == bits)
+                && rows.windows(2).all(|pair| pair[0].1 == pair[1].0)
+        }
+
+        fn the_rows_of_an_element_are_read(number: u8, messages: Vec<u8>, element: u64, few: bool) -> bool {
+            let Some(octave) = octave(number % 5, &messages, 0) else { return true };
+            let bytes: Vec<u8> = (0..octave.bytes()).map(|n| (n.wrapping_mul(n) >> 3) as u8).collect();
+            let mut range = Range::default();
+            let groups = octave.groups.iter().skip(usize::from(few));
+            octave.read(&Body::plain(&bytes), element, groups.clone(), &mut range).unwrap();
+            // A bucket's worth of an eighth, and the two rows it begins and ends in.
+            let most = octave.bucket / octave.groups[0].class.units().max(1) as u64;
+            let short = range.bytes.len() as u64 <= most / 8 * 2 + 2 * 256 / 8 + 18;
+            short && groups.clone().all(|group| {
+                let place = octave.place(group, bit(element, octave.rows(group)));
+                let ones: Vec<usize> = matrix::ones(range.words(place, group.messages)).collect();
+                let plain = (0..group.messages as usize).filter(|column| {
+                    let bit = place as usize + column;
+                    bytes[bit / 8] >> (bit % 8) & 1 == 1
+                });
+                ones == plain.collect::<Vec<_>>()
+            })
+        }
+    }
+}
