@@ -1,0 +1,265 @@
+//! Asking.
+
+use crate::trace::{Body, Damage, Hit, Part, Question, Search, TooShort, filter};
+
+use super::excerpt::Excerpt;
+use super::hashing::Element;
+use super::levels::{self, Group};
+use super::sealed::{Placed, Table};
+use super::{Hbf, digest};
+
+/// For how many offsets the elements of first blocks are remembered: as many as
+/// a filter may have blocks.
+const MOST: usize = 4_096;
+
+/// A question under way.
+pub(super) struct HbfSearch<'a> {
+    hbf: &'a Hbf,
+    /// Parts of one kind after another.
+    chains: [Vec<Asked>; 2],
+    files: Vec<u64>,
+    least: f64,
+    /// How many filters or messages have been asked, and at how many offsets in
+    /// all.
+    asked: u64,
+    offsets: u64,
+}
+
+/// An excerpt that is asked for.
+struct Asked {
+    excerpt: Excerpt,
+    /// The elements of the first block of each cut, by offset.
+    firsts: Vec<Vec<Element>>,
+}
+
+/// What became of a filter that was asked for the messages that are all in it.
+#[derive(Clone, Copy)]
+struct Answer {
+    filter: u64,
+    /// How many elements are there, of how many, if it matches.
+    found: Option<(u32, u32)>,
+    fill: f32,
+}
+
+impl<'a> HbfSearch<'a> {
+    pub(super) fn new(hbf: &'a Hbf, question: &Question) -> Result<Self, TooShort> {
+        let least = 2 * usize::from(hbf.settings.block) - 1;
+        let (mut chains, mut files) = ([Vec::new(), Vec::new()], Vec::new());
+        for (part, content) in question.parts.iter().enumerate() {
+            let (chain, bytes) = match content {
+                Part::Text(text) => (0, text.as_bytes()),
+                Part::Bytes(bytes) => (1, bytes.as_slice()),
+                Part::File(content) => {
+                    files.push(hbf.hashing.file(content));
+                    continue;
+                }
+            };
+            if bytes.len() < least {
+                return Err(TooShort { part, bytes: bytes.len(), least });
+            }
+            let excerpt = Excerpt::new(hbf, bytes);
+            let firsts = excerpt.firsts().map(|_| Vec::new()).collect();
+            if let Some(chain) = chains.get_mut(chain) {
+                chain.push(Asked { excerpt, firsts });
+            }
+        }
+        let least = question.least.clamp(0.0, 1.0);
+        Ok(Self { hbf, chains, files, least, asked: 0, offsets: 0 })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.chains.iter().all(Vec::is_empty)
+    }
+
+    /// Gets ready to ask for so many offsets: counts them, and remembers the
+    /// elements of first blocks.
+    fn prepare(&mut self, offsets: u64) {
+        self.asked += 1;
+        self.offsets += offsets;
+        let hashing = &self.hbf.hashing;
+        let offsets = usize::try_from(offsets).map_or(MOST, |offsets| offsets.min(MOST));
+        for asked in self.chains.iter_mut().flatten() {
+            for (name, elements) in asked.excerpt.firsts().zip(&mut asked.firsts) {
+                let new = (elements.len()..offsets).map(|n| hashing.element(name, n as u64));
+                elements.extend(new);
+            }
+        }
+    }
+
+    /// Finds all parts in a text of so many blocks, and tells how many of their
+    /// elements are there, of how many. `has` tells it of elements, `first` of
+    /// those of first blocks, and `has_file` of attachments.
+    fn find(
+        &self,
+        blocks: u64,
+        first: impl Fn(&Asked, usize, u64) -> bool,
+        has: impl Fn(Group, u64) -> bool,
+        has_file: impl Fn(u64) -> bool,
+    ) -> Option<(u32, u32)> {
+        let (mut present, mut of) = (0, 0);
+        for &file in &self.files {
+            present += u32::from(has_file(file).then_some(true)?);
+            of += 1;
+        }
+        for chain in &self.chains {
+            let mut from = 0;
+            for asked in chain {
+                let first = |cut, offset| first(asked, cut, offset);
+                let found = asked.excerpt.find(from, blocks, self.least, first, &has)?;
+                from = found.end;
+                present += found.present;
+                of += found.of;
+            }
+        }
+        Some((present, of))
+    }
+
+    /// Asks a filter for messages that have up to so many blocks.
+    fn ask_filter(&self, filter: &[u8], bits: u32, blocks: u64) -> Option<(u32, u32)> {
+        let Hbf { settings, hashing } = self.hbf;
+        let is_in = |element: Element| {
+            element.bits(bits, settings.probes).all(|bit| filter::is_set(filter, bit))
+        };
+        let has = |group: Group, name| is_in(hashing.element(name, group.number));
+        let first = |asked: &Asked, cut: usize, offset: u64| {
+            let known = asked.firsts.get(cut).and_then(|known| known.get(offset as usize));
+            // Another is asked for with the rest.
+            known.is_none_or(|element| is_in(*element))
+        };
+        self.find(blocks, first, has, |file| is_in(hashing.file_element(file)))
+    }
+
+    /// Asks for a message that is in several filters: these, of which the first
+    /// has this number.
+    fn ask_filters(
+        &self,
+        placed: &Placed,
+        filters: &[u8],
+        number: u64,
+        bits: u32,
+    ) -> Option<(u32, u32)> {
+        let Hbf { settings, hashing } = self.hbf;
+        let is_in = |place: u64, element: Element| {
+            let skipped = (place.saturating_sub(number)) as usize * (bits as usize / 8);
+            let filter = filters.get(skipped..).unwrap_or_default();
+            element.bits(bits, settings.probes).all(|bit| filter::is_set(filter, bit))
+        };
+        let has = |group: Group, name| {
+            let place = placed.filter_of(group, settings);
+            place.is_some_and(|place| is_in(place, hashing.element(name, group.number)))
+        };
+        let has_file = |file| {
+            let element = hashing.file_element(file);
+            (0..placed.files).any(|n| is_in(placed.filter_of_file(n, settings), element))
+        };
+        let first = |asked: &Asked, cut: usize, offset: u64| {
+            let known = asked.firsts.get(cut).and_then(|known| known.get(offset as usize));
+            let place = placed.filter_of(Group { level: 0, number: offset }, settings);
+            known.zip(place).is_none_or(|(element, place)| is_in(place, *element))
+        };
+        self.find(placed.blocks.into(), first, has, has_file)
+    }
+
+    /// Asks a filter for the messages from the n-th on that are all in it; `None`
+    /// where there are none.
+    fn answer(
+        &mut self,
+        body: &Body<'_>,
+        table: &Table,
+        n: usize,
+        filter: u64,
+    ) -> Result<Option<Answer>, Damage> {
+        let settings = &self.hbf.settings;
+        let others = table.messages.get(n..).unwrap_or_default().iter();
+        let within = others.map_while(|placed| match placed.filters(settings) {
+            Some(filters) => (filters == (filter, filter)).then_some(Some(placed.blocks)),
+            None => Some(None),
+        });
+        let Some(blocks) = within.flatten().max().map(u64::from) else { return Ok(None) };
+        let mut bytes = Vec::new();
+        table.read_filters(body, (filter, filter), &mut bytes)?;
+        self.prepare(blocks);
+        let found = self.ask_filter(&bytes, table.bits, blocks);
+        Ok(Some(Answer { filter, found, fill: filter::fill(&bytes) }))
+    }
+}
+
+impl Search for HbfSearch<'_> {
+    fn digests(&mut self, digests: &[&[u8]], hit: &mut dyn FnMut(Hit)) {
+        if self.is_empty() {
+            return;
+        }
+        for (message, digest) in (0..).zip(digests) {
+            let Some((blocks, files)) = digest::parse(digest) else { continue };
+            let count = blocks.len() as u64;
+            self.asked += 1;
+            self.offsets += count;
+            let names = levels::all(&self.hbf.hashing, blocks);
+            let has = |group: Group, name: u64| {
+                let place = (group.number as usize) << group.level;
+                names.get(group.level as usize).and_then(|names| names.get(place)) == Some(&name)
+            };
+            let found = self.find(count, |_, _, _| true, has, |file| files.contains(&file));
+            if let Some((present, of)) = found {
+                hit(Hit { message, present, of, fill: 0.0 });
+            }
+        }
+    }
+
+    fn sealed(
+        &mut self,
+        body: &Body<'_>,
+        messages: u32,
+        hit: &mut dyn FnMut(Hit),
+    ) -> Result<(), Damage> {
+        let table = Table::read(self.hbf, body, messages)?;
+        if self.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        // Of the filter asked last.
+        let mut answer: Option<Answer> = None;
+        for (number, placed) in table.messages.iter().enumerate() {
+            let Some((first, last)) = placed.filters(&self.hbf.settings) else { continue };
+            let of = |answer: &Option<Answer>, filter: u64| {
+                let answer = answer.filter(|answer| answer.filter == filter)?;
+                Some((answer.found?, answer.fill))
+            };
+            let mut found = of(&answer, first);
+            if answer.is_none_or(|answer| answer.filter != last) {
+                // If it begins in another, those that are all in its last one
+                // come behind it.
+                let next = number + usize::from(first < last);
+                answer = self.answer(body, &table, next, last)?;
+                found = found.or_else(|| of(&answer, last));
+            }
+            if first < last {
+                table.read_filters(body, (first, last), &mut bytes)?;
+                self.prepare(placed.blocks.into());
+                let own = self.ask_filters(placed, &bytes, first, table.bits);
+                found = own.map(|own| (own, filter::fill(&bytes))).or(found);
+            }
+            if let Some(((present, of), fill)) = found {
+                hit(Hit { message: number as u32, present, of, fill });
+            }
+        }
+        Ok(())
+    }
+
+    fn chance(&self, hit: &Hit) -> f64 {
+        // Names of 64 bits are equal by chance as well.
+        let one = f64::from(hit.fill).powi(self.hbf.settings.probes.into()).max(0.5_f64.powi(64));
+        let offsets = self.offsets as f64 / self.asked.max(1) as f64;
+        if hit.present < hit.of {
+            // As many in any place, of which there are some; no less than that.
+            let (present, of) = (f64::from(hit.present), f64::from(hit.of));
+            let ways =
+                (0..hit.of - hit.present).map(|n| ((of - f64::from(n)) / f64::from(n + 1)).ln());
+            let trials = offsets * f64::from(self.hbf.settings.block);
+            return (trials.ln() + ways.sum::<f64>() + present * one.ln()).exp().min(1.0);
+        }
+        let parts = self.chains.iter().flatten();
+        let parts = parts.map(|asked| -(-asked.excerpt.expected(offsets, one)).exp_m1());
+        parts.product::<f64>() * one.powi(self.files.len() as i32)
+    }
+}
