@@ -1,0 +1,190 @@
+//! Recording: one record is appended to the open log.
+
+use crate::sys::clock;
+use crate::sys::files::{self, Access};
+
+use super::super::decode;
+use super::super::{Envelope, Settings};
+use super::log::{Fault, LOG_BYTES_MAX, Log, MESSAGES_MAX, STATUS, Status, write_status};
+use super::names::{self, Kind, Numbered, OPEN, OPEN_NEW};
+use super::options::Options;
+use super::{PATIENCE, Trace, TraceError, VERSION, record, wire};
+
+/// How often a message is digested anew because the settings have changed
+/// meanwhile.
+const ATTEMPTS: u32 = 3;
+/// A log is full after this part of the time for which messages are kept: its
+/// messages are forgotten together, when the last of them may be.
+const KEEP_PARTS: u64 = 16;
+
+/// When a log is full.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) messages: u32,
+    pub(super) bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { messages: MESSAGES_MAX, bytes: LOG_BYTES_MAX }
+    }
+}
+
+/// What became of a record.
+enum Appended {
+    /// It was appended; whether a log became full before.
+    Done { rotated: bool },
+    /// The store's settings are not those it was digested by, but these.
+    Other(Options),
+}
+
+impl Trace {
+    /// Records a message whose headers and body are `message`, as they were
+    /// received or sent: with line ends of either kind.
+    ///
+    /// About once in 16,384 messages, a log is full: then it is sealed as well,
+    /// and what is to be forgotten is. What goes wrong with that is told by
+    /// [`Trace::take_incidents`].
+    ///
+    /// It does not wait for the disk: after a loss of power, the messages of
+    /// the last half minute or so may be gone.
+    ///
+    /// # Errors
+    /// The store cannot be used; then nothing was recorded.
+    pub fn record(&mut self, envelope: &Envelope, message: &[u8]) -> Result<(), TraceError> {
+        for _ in 0..ATTEMPTS {
+            let (digest, whole) = self.digest(message);
+            let partial = envelope.partial || !whole;
+            let envelope = Envelope { partial, ..envelope.clone() };
+            if self.append(&envelope, &digest)? {
+                return Ok(());
+            }
+        }
+        Err(crate::sys::place::PlaceError::Unsettled {
+            path: self.place.path_of(super::options::SETTINGS),
+        }
+        .into())
+    }
+
+    /// Records a message whose digest was made by the settings in
+    /// [`Trace::options`]; false where others have been chosen meanwhile, which
+    /// these are then: the message is to be digested anew.
+    ///
+    /// # Errors
+    /// The store cannot be used; then nothing was recorded.
+    pub fn append(&mut self, envelope: &Envelope, digest: &[u8]) -> Result<bool, TraceError> {
+        self.require_writable()?;
+        self.after_fork()?;
+        let age = clock::now().0.saturating_sub(envelope.time).max(0).unsigned_abs();
+        if let Some(keep) = self.options.keep.filter(|&keep| age > keep) {
+            return Err(TraceError::TooOld { seconds: age, keep });
+        }
+        let record = record::make(&self.key, &wire::encode(envelope), digest)?;
+        match self.append_record(&record)? {
+            Appended::Done { rotated } => {
+                if rotated {
+                    self.settle();
+                }
+                Ok(true)
+            }
+            Appended::Other(options) => {
+                self.options = options;
+                Ok(false)
+            }
+        }
+    }
+
+    fn append_record(&self, record: &[u8]) -> Result<Appended, TraceError> {
+        let _guard = self.place.lock_directory(PATIENCE)?;
+        let (log, status, rotated) = match self.usable_log()? {
+            Usable::Log(log, status) => (log, status, false),
+            Usable::Other(options) => return Ok(Appended::Other(options)),
+            Usable::None { rotated } => {
+                let options = Options::read(&self.place)?;
+                if options.settings != self.options.settings {
+                    return Ok(Appended::Other(options));
+                }
+                let log = self.begin_log(options.settings)?;
+                let status = log.status.unwrap_or(Status { end: log.size, messages: 0 });
+                (log, status, rotated)
+            }
+        };
+        let end = status.end.saturating_add(record.len() as u64);
+        let after = Status { end, messages: status.messages.saturating_add(1) };
+        let written = write_status(&after, &self.key).map(|bytes| {
+            files::write_at(&log.file, status.end, record)
+                .and_then(|()| files::write_at(&log.file, STATUS as u64, &bytes))
+        })?;
+        written.map_err(self.place.failed("write", OPEN))?;
+        Ok(Appended::Done { rotated })
+    }
+
+    /// The open log, if another record can be appended to it; one that is full
+    /// or unusable gets its number. The directory is locked.
+    fn usable_log(&self) -> Result<Usable, TraceError> {
+        match Log::open(&self.place, &self.key, OPEN, Access::Write)? {
+            None => return Ok(Usable::None { rotated: false }),
+            Some(Err(Fault::Version(found))) => {
+                let path = self.place.path_of(OPEN);
+                return Err(TraceError::Version { path, found, known: VERSION });
+            }
+            Some(Ok(log)) if log.head.decode > decode::VERSION => {
+                let path = self.place.path_of(OPEN);
+                let (found, known) = (log.head.decode.into(), decode::VERSION.into());
+                return Err(TraceError::Version { path, found, known });
+            }
+            Some(Ok(log)) if log.settings != self.options.settings => {
+                let options = Options::read(&self.place)?;
+                if options.settings != self.options.settings {
+                    return Ok(Usable::Other(options));
+                }
+            }
+            Some(Ok(log)) => match log.status {
+                Some(status) if self.has_room(&log, status, clock::now().0) => {
+                    return Ok(Usable::Log(log, status));
+                }
+                _ => {}
+            },
+            Some(Err(Fault::Damaged | Fault::OtherKey)) => {}
+        }
+        self.rotate()?;
+        Ok(Usable::None { rotated: true })
+    }
+
+    /// Whether another record can be appended to a log, `now`.
+    pub(super) fn has_room(&self, log: &Log, status: Status, now: i64) -> bool {
+        let span = self.options.keep.map_or(i64::MAX, |keep| (keep / KEEP_PARTS) as i64);
+        let age = now.saturating_sub(log.head.created);
+        log.is_sound()
+            && log.head.decode == decode::VERSION
+            && status.messages < self.limits.messages
+            && status.end < self.limits.bytes
+            && age < span
+    }
+
+    /// Gives the open log a number: nobody appends to it any more. The
+    /// directory is locked.
+    pub(super) fn rotate(&self) -> Result<(), TraceError> {
+        let full = Numbered { number: names::next(&self.place)?, kind: Kind::Log }.name();
+        let renamed = files::rename_at(self.place.directory(), OPEN, &full);
+        Ok(renamed.map_err(self.place.failed("rename", OPEN))?)
+    }
+
+    /// Makes a new open log. The directory is locked.
+    fn begin_log(&self, settings: Settings) -> Result<Log, TraceError> {
+        let log = Log::create(&self.place, &self.key, OPEN_NEW, settings, clock::now().0)?;
+        files::rename_at(self.place.directory(), OPEN_NEW, OPEN)
+            .map_err(self.place.failed("create", OPEN))?;
+        Ok(log)
+    }
+}
+
+/// Whether there is a log to append to.
+enum Usable {
+    /// This one, which goes so far.
+    Log(Log, Status),
+    /// No; whether there was one before.
+    None { rotated: bool },
+    /// It is not known: the settings are others now.
+    Other(Options),
+}

@@ -1,0 +1,139 @@
+//! What can go wrong with the trace store.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::sys::place::PlaceError;
+
+use super::super::TooShort;
+
+/// Why the trace store could not be used.
+///
+/// Each text says what could not be done, where, and what would be right.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// There is no store, and this use of it may not create one.
+    Absent {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// Its directory, or a file in it, could not be used.
+    Place(PlaceError),
+    /// The key is gone, and this use of the store may not choose a new one.
+    NoKey {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// A file without which nothing can be done is damaged.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is damaged, and what to do about it.
+        what: &'static str,
+    },
+    /// A later exirate has written this.
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The version this exirate knows.
+        known: u32,
+    },
+    /// The store was opened for reading only.
+    ReadOnly {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// A message takes more than one record can hold.
+    TooLarge {
+        /// What it takes, in bytes.
+        bytes: u64,
+    },
+    /// A message is older than messages are kept.
+    TooOld {
+        /// How many seconds ago it passed.
+        seconds: u64,
+        /// For how many seconds messages are kept.
+        keep: u64,
+    },
+    /// A part of a question is so short that no digest could answer.
+    TooShort(TooShort),
+    /// The operating system has no random numbers.
+    Random {
+        /// What it said.
+        source: rand::rngs::SysError,
+    },
+}
+
+impl From<PlaceError> for TraceError {
+    fn from(error: PlaceError) -> Self {
+        match error {
+            PlaceError::Absent { path } => Self::Absent { path },
+            error => Self::Place(error),
+        }
+    }
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent { path } => write!(
+                f,
+                "no trace store at {}: it is made when the first message is recorded",
+                path.display()
+            ),
+            Self::Place(error) => error.fmt(f),
+            Self::NoKey { path } => write!(
+                f,
+                "{} is gone: without it, nothing that was recorded can be answered; put it back, \
+                 or record another message, for which a new key is chosen",
+                path.display()
+            ),
+            Self::Damaged { path, what } => write!(f, "cannot read {}: {what}", path.display()),
+            Self::Version { path, found, known } => write!(
+                f,
+                "{} was written by a later exirate: its format is version {found}, this exirate \
+                 knows version {known}",
+                path.display()
+            ),
+            Self::ReadOnly { path } => {
+                write!(f, "{} was opened for reading only", path.display())
+            }
+            Self::TooLarge { bytes } => write!(
+                f,
+                "message is too large to record: envelope and digest take {bytes} bytes, at most \
+                 {} can be stored",
+                super::log::PAYLOAD_BYTES_MAX
+            ),
+            Self::TooOld { seconds, keep } => write!(
+                f,
+                "message passed {:.1} days ago, and is not recorded: messages are kept for {:.1} \
+                 days",
+                *seconds as f64 / 86_400.0,
+                *keep as f64 / 86_400.0
+            ),
+            Self::TooShort(TooShort { part, bytes, least }) => write!(
+                f,
+                "part {} of the question is too short: it has {bytes} bytes, at least {least} can \
+                 be asked for",
+                part + 1
+            ),
+            Self::Random { source } => {
+                write!(f, "cannot encipher what is to be recorded: no random numbers: {source}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TraceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // Its text is the whole of this one's.
+            Self::Place(error) => error.source(),
+            Self::Random { source } => Some(source),
+            _ => None,
+        }
+    }
+}

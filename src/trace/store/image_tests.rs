@@ -1,0 +1,131 @@
+//! Crash images: what is on disk after each prefix of the writes of one deed,
+//! with the last of them torn, and with sectors missing that were not synced
+//! when the power failed.
+//!
+//! `kill_tests.rs` has the writer die; here its writes are replayed, so that
+//! every image is made of what was written and of nothing else.
+
+use crate::sys::images::{Disk, Random, SECTOR, memory_folder, power_cut, torn};
+use crate::sys::journal::{self, Write};
+
+use super::kill_tests::{DEEDS, Deed, FULL, check_after};
+use super::tests::{ask, envelope, open, open_small, question, record, secret};
+use super::*;
+
+/// Power cuts for each deed, at least.
+const CUTS: usize = 300;
+
+/// In how many bytes of a write it can be torn: the kernel and the disk write
+/// a sector in one go.
+fn tears(write: &Write) -> Vec<usize> {
+    let Write::Bytes { offset, bytes, .. } = write else { return Vec::new() };
+    (SECTOR - offset % SECTOR..bytes.len()).step_by(SECTOR).collect()
+}
+
+/// What was recorded before and has been synced: the messages of segments.
+const SYNCED: u32 = 2 * FULL;
+
+/// After the power has failed: what was in segments is there, or has been
+/// forgotten on purpose; whatever answers was recorded; recording goes on.
+fn check_after_a_power_cut(deed: Deed, disk: &Disk, what: &str) {
+    let folder = memory_folder();
+    disk.lay_out(folder.path());
+    let directory = trace_directory(folder.path());
+    if let Ok(trace) = Trace::open(&directory, Access::Read) {
+        trace.verify(&mut |_, _| {}, &mut |_| {}).unwrap();
+    }
+    let mut trace = open_small(folder.path(), FULL);
+    record(&mut trace, 1000);
+    trace.seal().unwrap();
+    trace.tidy(envelope(0).time).unwrap();
+    let mut numbers = Vec::new();
+    trace
+        .query(&Query::default(), &mut |_, _| {}, &mut |answer| {
+            let n: u32 = answer.envelope.id.strip_prefix("id-").unwrap().parse().unwrap();
+            assert_eq!(answer.envelope, envelope(n), "{what}");
+            numbers.push(n);
+        })
+        .unwrap();
+    assert!(numbers.is_sorted_by(|a, b| a < b), "{what}: {numbers:?}");
+    assert_eq!(numbers.last(), Some(&1000), "{what}");
+    for n in 0..SYNCED {
+        let forgotten = deed == Deed::Forget && n < FULL && !numbers.contains(&0);
+        assert!(numbers.contains(&n) || forgotten, "{what}: {n} of {numbers:?}");
+    }
+    for &n in &numbers {
+        assert!(!ask(&trace, &question(&secret(n))).is_empty(), "{what}: {n}");
+    }
+}
+
+/// All images of a deed; how many there were.
+fn images(deed: Deed) -> (u64, u64) {
+    let folder = memory_folder();
+    deed.prepare(folder.path());
+    let before = Disk::of(folder.path());
+    let ((), writes) = journal::of(|| {
+        // From opening it on, as a new process does.
+        deed.run(&mut open(folder.path()));
+    });
+    // Nothing was written that is not in the journal.
+    let mut disk = before.clone();
+    writes.iter().for_each(|write| disk.apply(write));
+    assert!(disk.reachable() == Disk::of(folder.path()).reachable(), "{deed:?}");
+    let (mut disk, mut kills) = (before.clone(), 0);
+    let mut killed = |disk: &Disk, what: &str| {
+        let folder = memory_folder();
+        disk.lay_out(folder.path());
+        check_after(deed, folder.path(), what);
+        kills += 1;
+    };
+    killed(&disk, "before the first write");
+    for (n, write) in writes.iter().enumerate() {
+        for length in tears(write) {
+            let mut disk = disk.clone();
+            disk.apply(&torn(write, length));
+            killed(&disk, &format!("{deed:?}: {length} bytes of write {n}"));
+        }
+        disk.apply(write);
+        killed(&disk, &format!("{deed:?}: write {n}"));
+    }
+    let (mut random, mut cuts) = (Random(1), 0);
+    for round in 0..CUTS.div_ceil(writes.len()) * writes.len() {
+        let end = 1 + round % writes.len();
+        let disk = power_cut(&before, &writes[..end], &mut random);
+        let what = format!("{deed:?}: power cut {round} after {end} writes");
+        check_after_a_power_cut(deed, &disk, &what);
+        cuts += 1;
+    }
+    (kills, cuts)
+}
+
+#[test]
+fn of_all_deeds() {
+    for (deed, least) in DEEDS.into_iter().zip([3, 10, 10, 9, 4, 10]) {
+        let (kills, cuts) = images(deed);
+        assert!(kills >= least && cuts >= CUTS as u64, "{deed:?}: {kills} {cuts}");
+    }
+}
+
+#[test]
+fn of_a_new_store() {
+    let folder = memory_folder();
+    let before = Disk::of(folder.path());
+    let ((), writes) = journal::of(|| record(&mut open(folder.path()), 0));
+    let mut disk = before;
+    for (n, write) in writes.iter().enumerate() {
+        let images = tears(write).into_iter().map(|length| torn(write, length));
+        for write in images.chain([write.clone()]) {
+            let mut disk = disk.clone();
+            disk.apply(&write);
+            let folder = memory_folder();
+            disk.lay_out(folder.path());
+            let mut trace = open(folder.path());
+            super::tests::assert_sound(&trace, &format!("write {n}"));
+            record(&mut trace, 1);
+            let found = super::tests::found(&trace);
+            assert!(found == [1] || found == [0, 1], "write {n}: {found:?}");
+        }
+        disk.apply(write);
+    }
+    assert!(writes.len() > 15, "{}", writes.len());
+}

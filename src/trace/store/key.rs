@@ -1,0 +1,106 @@
+//! The key of the store: 32 random bytes, chosen once, and what follows from
+//! them.
+
+use std::ffi::CStr;
+
+use bincode::{Decode, Encode};
+
+use crate::sys::place::Place;
+
+use super::super::DigestKey;
+use super::cipher::{Nonce, Stream, random};
+use super::twice::{self, Found, Twice};
+use super::{PATIENCE, TraceError, VERSION};
+
+/// The file that holds the key.
+pub(super) const KEY: &CStr = c"key";
+/// That file while it is being written.
+const KEY_NEW: &CStr = c"key.new";
+/// Permissions of that file: it opens all others.
+const KEY_MODE: u32 = 0o600;
+
+/// What the keystream of the key is asked for, by its nonce.
+const DIGEST: &Nonce = b"exirate trace digest key";
+/// As above.
+const CIPHER: &Nonce = b"exirate trace cipher key";
+/// As above.
+const NUMBER: &Nonce = b"exirate trace key number";
+
+/// The file's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct KeyFile {
+    pub(super) magic: [u8; 8],
+    pub(super) version: u32,
+    pub(super) reserved: u32,
+    pub(super) key: [u8; 32],
+}
+
+impl Twice for KeyFile {
+    const MAGIC: [u8; 8] = *b"EXIRATEK";
+    const BYTES: usize = 52;
+}
+
+/// What follows from the key.
+#[derive(Clone)]
+pub(super) struct Key {
+    /// What digests are keyed with.
+    pub(super) digest: DigestKey,
+    /// What files are enciphered with.
+    cipher: [u8; 32],
+    /// Tells this key from others, and tells nothing else of it.
+    pub(super) number: u64,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Key {{ number: {:016x}, .. }}", self.number)
+    }
+}
+
+impl Key {
+    fn of(key: &[u8; 32]) -> Self {
+        let derive = |nonce| {
+            let mut bytes = [0; 32];
+            Stream::new(key, nonce).apply(0, &mut bytes);
+            bytes
+        };
+        let number = derive(NUMBER).first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        Self { digest: derive(DIGEST), cipher: derive(CIPHER), number }
+    }
+
+    /// The keystream that goes with a nonce.
+    pub(super) fn stream(&self, nonce: &Nonce) -> Stream {
+        Stream::new(&self.cipher, nonce)
+    }
+
+    /// Reads the key; chooses one where there is none and `make`.
+    pub(super) fn open(place: &Place, make: bool) -> Result<Self, TraceError> {
+        if let Some(key) = Self::read(place)? {
+            return Ok(key);
+        }
+        if !make {
+            return Err(TraceError::NoKey { path: place.path_of(KEY) });
+        }
+        let _guard = place.lock_directory(PATIENCE)?;
+        if let Some(key) = Self::read(place)? {
+            return Ok(key);
+        }
+        let key = random()?;
+        let file = KeyFile { magic: KeyFile::MAGIC, version: VERSION, reserved: 0, key };
+        twice::write(place, KEY, KEY_NEW, KEY_MODE, &file)?;
+        Ok(Self::of(&key))
+    }
+
+    fn read(place: &Place) -> Result<Option<Self>, TraceError> {
+        match twice::read::<KeyFile>(place, KEY)? {
+            Found::Nothing => Ok(None),
+            Found::Sound(file, _) => Ok(Some(Self::of(&file.key))),
+            Found::Damaged => Err(TraceError::Damaged {
+                path: place.path_of(KEY),
+                what: "it is damaged, and without it nothing can be recorded or answered: put a \
+                       copy in its place, or remove it, and a new key is chosen for the messages \
+                       to come",
+            }),
+        }
+    }
+}

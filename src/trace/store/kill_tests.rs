@@ -1,0 +1,241 @@
+//! A process that dies at each step of all that it does, or is stopped there.
+//!
+//! `tests/trace_kill` kills real processes at random; this visits every point,
+//! by letting the writer panic there. Nothing it drops on the way writes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use crate::sys::fork::tests::{Child, in_child};
+use crate::sys::fuel::{self, End};
+use crate::sys::images::memory_folder;
+
+use super::tests::{assert_sound, found, open, open_small, record};
+use super::*;
+
+/// After so many messages, a log is full here.
+pub(super) const FULL: u32 = 4;
+/// Messages before what is done in the tests.
+pub(super) const BEFORE: u32 = 11;
+
+/// A copy of a store.
+pub(super) fn copy(from: &Path, to: &Path) {
+    let (from, to) = (trace_directory(from), trace_directory(to));
+    std::fs::create_dir_all(&to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        // With its mode.
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// Something that is done to a store of [`BEFORE`] messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deed {
+    /// A message is recorded in a log with room.
+    Record,
+    /// One is, and the log is full, so that it is sealed.
+    RecordBeyond,
+    /// All is sealed.
+    Seal,
+    /// Segments are folded, as there are too many bytes.
+    Fold,
+    /// The oldest segment is forgotten, as it is too old.
+    Forget,
+    /// Other settings are chosen, and a message is recorded.
+    Choose,
+}
+
+pub(super) const DEEDS: [Deed; 6] =
+    [Deed::Record, Deed::RecordBeyond, Deed::Seal, Deed::Fold, Deed::Forget, Deed::Choose];
+
+impl Deed {
+    /// A store for it: two segments, a full log and an open one.
+    pub(super) fn prepare(self, folder: &Path) {
+        let mut trace = open_small(folder, FULL);
+        (0..2 * FULL).for_each(|n| record(&mut trace, n));
+        trace.seal().unwrap();
+        let full = if self == Self::RecordBeyond { FULL - BEFORE % FULL } else { 0 };
+        (2 * FULL..BEFORE + full).for_each(|n| record(&mut trace, n));
+    }
+
+    /// How many messages there are before it.
+    pub(super) fn before(self) -> u32 {
+        if self == Self::RecordBeyond { BEFORE.next_multiple_of(FULL) } else { BEFORE }
+    }
+
+    /// Does it.
+    pub(super) fn run(self, trace: &mut Trace) {
+        trace.limits.messages = FULL;
+        match self {
+            Self::Record | Self::RecordBeyond => record(trace, self.before()),
+            Self::Seal => trace.seal().unwrap(),
+            Self::Fold => {
+                trace.options.max_bytes = trace.stats().unwrap().bytes - 1;
+                assert!(trace.tidy(super::tests::envelope(0).time).unwrap().folded > 0);
+            }
+            Self::Forget => {
+                let first = super::tests::envelope(FULL).time;
+                trace.options.keep = Some(1);
+                trace.tidy(first + 1).unwrap();
+            }
+            Self::Choose => {
+                let settings = crate::trace::WinnowSettings { gram: 9, ..Default::default() };
+                let settings = crate::trace::Settings::Winnow(settings);
+                trace.set_options(Options { settings, ..super::tests::for_ever() }).unwrap();
+                record(trace, self.before());
+            }
+        }
+    }
+
+    /// Whether these can be what is found when it was not finished.
+    pub(super) fn may_leave(self, found: &[u32]) -> bool {
+        let all: Vec<_> = (0..self.before()).collect();
+        let more: Vec<_> = (0..=self.before()).collect();
+        match self {
+            Self::Record | Self::RecordBeyond | Self::Choose => found == all || found == more,
+            Self::Seal | Self::Fold => found == all,
+            Self::Forget => found == all || found == &all[FULL as usize..],
+        }
+    }
+
+    /// Whether these are what is found when it was finished.
+    pub(super) fn leaves(self, found: &[u32]) -> bool {
+        let last = match self {
+            Self::Record | Self::RecordBeyond | Self::Choose => self.before(),
+            _ => self.before() - 1,
+        };
+        let first = if self == Self::Forget { FULL } else { 0 };
+        found.iter().copied().eq(first..=last)
+    }
+}
+
+/// After a process has died in the midst of something: nothing else is lost,
+/// and what comes next goes on.
+pub(super) fn check_after(deed: Deed, folder: &Path, what: &str) {
+    let trace = Trace::open(&trace_directory(folder), Access::Read).unwrap();
+    assert_sound(&trace, what);
+    let left = found(&trace);
+    assert!(deed.may_leave(&left), "{what}: {left:?}");
+    let mut trace = open_small(folder, FULL);
+    let next = 1000;
+    record(&mut trace, next);
+    let mut expected = left.clone();
+    expected.push(next);
+    assert_eq!(found(&trace), expected, "{what}");
+    trace.tidy(super::tests::envelope(0).time).unwrap();
+    trace.seal().unwrap();
+    assert_eq!(found(&trace), expected, "{what}");
+    assert_sound(&trace, what);
+    assert_eq!(trace.take_incidents(), Vec::<String>::new(), "{what}");
+    let stats = trace.stats().unwrap();
+    assert_eq!((stats.logs, stats.damaged, stats.lost), (0, 0, 0), "{what}");
+    for name in std::fs::read_dir(trace.directory()).unwrap() {
+        let name = name.unwrap().file_name().into_string().unwrap();
+        assert!(!name.ends_with(".log"), "{what}: {name}");
+    }
+}
+
+fn dies_everywhere(deed: Deed) -> u32 {
+    let folder = memory_folder();
+    deed.prepare(folder.path());
+    for steps in 0.. {
+        let attempt = memory_folder();
+        copy(folder.path(), attempt.path());
+        let mut dying = open(attempt.path());
+        fuel::fill(Some(steps));
+        let died = catch_unwind(AssertUnwindSafe(|| deed.run(&mut dying))).is_err();
+        fuel::fill(None);
+        if !died {
+            let left = found(&dying);
+            assert!(deed.leaves(&left), "{deed:?}: {left:?}");
+            assert_sound(&dying, "in the end");
+            return steps;
+        }
+        drop(dying);
+        check_after(deed, attempt.path(), &format!("{deed:?}, step {steps}"));
+    }
+    0
+}
+
+#[test]
+fn nothing_else_is_lost_wherever_a_process_dies() {
+    let deaths = DEEDS.map(dies_everywhere);
+    assert!(
+        deaths.iter().zip([5, 40, 20, 30, 14, 50]).all(|(&all, least)| all >= least),
+        "{deaths:?}"
+    );
+}
+
+#[test]
+fn a_store_is_made_wherever_a_process_dies_at_it() {
+    let mut deaths = 0;
+    for steps in 0.. {
+        let folder = memory_folder();
+        fuel::fill(Some(steps));
+        let died = catch_unwind(AssertUnwindSafe(|| record(&mut open(folder.path()), 0))).is_err();
+        fuel::fill(None);
+        let mut trace = open(folder.path());
+        assert_sound(&trace, &format!("step {steps}"));
+        let left = found(&trace);
+        assert!(left.is_empty() || left == [0], "step {steps}");
+        record(&mut trace, 1);
+        assert_eq!(found(&trace).last(), Some(&1));
+        let above = trace.directory().parent().unwrap();
+        assert!(!above.join("trace.new").exists() && !folder.path().join("exirate.new").exists());
+        if !died {
+            break;
+        }
+        deaths += 1;
+    }
+    assert!(deaths > 30, "{deaths}");
+}
+
+/// Starts a process that is stopped after so many steps.
+fn stopped_after(steps: u32, deed: Deed, folder: &Path) -> Child {
+    in_child(|| {
+        let mut trace = open(folder);
+        fuel::fill_until(Some(steps), End::Stops);
+        deed.run(&mut trace);
+        true
+    })
+}
+
+#[test]
+fn whoever_stands_still_is_named_and_keeps_nobody_from_asking() {
+    let (mut held, mut free) = (0, 0);
+    // While a log is sealed, nobody waits; while one is renamed, all do.
+    for steps in (0..).step_by(3) {
+        let folder = memory_folder();
+        Deed::RecordBeyond.prepare(folder.path());
+        let child = stopped_after(steps, Deed::RecordBeyond, folder.path());
+        if !child.stops() {
+            assert!(child.succeeds());
+            break;
+        }
+        let mut trace = Trace::open(&trace_directory(folder.path()), Access::Write).unwrap();
+        trace.limits.messages = 1000;
+        assert!(Deed::RecordBeyond.may_leave(&found(&trace)), "step {steps}");
+        // It is in nobody's way for longer than it may be.
+        match trace.append(&super::tests::envelope(500), &[]) {
+            Ok(done) => {
+                assert!(done);
+                free += 1;
+            }
+            Err(error) => {
+                held += 1;
+                let text = format!(
+                    "cannot lock {}: waited 1 s for process {} (",
+                    trace.directory().display(),
+                    child.process()
+                );
+                assert!(error.to_string().starts_with(&text), "{error}");
+                assert!(error.to_string().contains("which is stopped"), "{error}");
+            }
+        }
+        child.go_on();
+        assert!(child.succeeds());
+        assert_sound(&open(folder.path()), "continued");
+    }
+    assert!(held > 2 && free > 5, "{held} {free}");
+}

@@ -1,0 +1,252 @@
+//! A log: messages one after the other, as they were recorded.
+//!
+//! Two copies of its head, its status, its records, each part in sectors of
+//! its own. What counts is what the status says: a record that a killed
+//! process has not finished is written over.
+
+use std::ffi::CStr;
+use std::fs::File;
+
+use bincode::{Decode, Encode};
+
+use crate::sys::files::{self, Access};
+use crate::sys::place::{Place, PlaceError};
+
+use super::super::Settings;
+use super::cipher::{NONCE_BYTES, Nonce, random};
+use super::codec::{CRC_BYTES, checksum_fits, decode, encode, set_checksum};
+use super::key::Key;
+use super::twice::SECOND;
+use super::{TraceError, VERSION};
+
+/// How a log begins.
+pub(super) const LOG_MAGIC: [u8; 8] = *b"EXIRATEL";
+/// The size of what is in plain at the start of a log or segment.
+pub(super) const START_BYTES: usize = 48;
+/// The size of a log's head, its checksum included.
+pub(super) const HEAD_BYTES: usize = 88;
+/// Where the status is.
+pub(super) const STATUS: usize = 2 * SECOND;
+/// The size of a status, its nonce and checksum included.
+pub(super) const STATUS_BYTES: usize = 40;
+/// Where the first record is.
+pub(super) const RECORDS: usize = 3 * SECOND;
+
+/// A log that has so many messages is full.
+pub(super) const MESSAGES_MAX: u32 = 16_384;
+/// So is one of so many bytes.
+pub(super) const LOG_BYTES_MAX: u64 = 8 << 20;
+/// The most bytes that envelope and digest of a message may take.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+/// The most that is read of a log.
+const READ_MAX: u64 = LOG_BYTES_MAX + 2 * PAYLOAD_BYTES_MAX as u64;
+
+/// The start of a log or segment, in plain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct Start {
+    pub(super) magic: [u8; 8],
+    pub(super) version: u32,
+    pub(super) reserved: u32,
+    /// Of the key that all else is enciphered with.
+    pub(super) key: u64,
+    pub(super) nonce: Nonce,
+}
+
+/// The head of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct Head {
+    /// Tells this log from all others.
+    pub(super) id: u64,
+    /// When it was begun, in seconds since 1970.
+    pub(super) created: i64,
+    /// How its messages were digested.
+    pub(super) settings: [u8; 16],
+    /// How they were decoded.
+    pub(super) decode: u16,
+    pub(super) reserved: u16,
+}
+
+/// How far a log goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct Status {
+    /// Where the last record ends.
+    pub(super) end: u64,
+    /// How many there are.
+    pub(super) messages: u32,
+}
+
+/// Why a file cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// What is needed of it is damaged.
+    Damaged,
+    /// It was made with another key.
+    OtherKey,
+    /// It is of this later version.
+    Version(u32),
+}
+
+/// A log, open.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) file: File,
+    pub(super) head: Head,
+    pub(super) settings: Settings,
+    /// `None` where it is damaged.
+    pub(super) status: Option<Status>,
+    /// The bytes of the file.
+    pub(super) size: u64,
+    /// Both copies of the head are the same, and nothing is where nothing
+    /// should be.
+    pub(super) whole: bool,
+}
+
+impl Log {
+    /// Opens the log `name`; `None` where there is none of that name.
+    pub(super) fn open(
+        place: &Place,
+        key: &Key,
+        name: &CStr,
+        access: Access,
+    ) -> Result<Option<Result<Self, Fault>>, PlaceError> {
+        let Some((file, facts)) = place.open_file(access, name)? else { return Ok(None) };
+        let mut bytes = [0; RECORDS];
+        files::read_start(&file, &mut bytes).map_err(place.failed("read", name))?;
+        Ok(Some(Self::of(file, facts.size, &bytes, key)))
+    }
+
+    fn of(file: File, size: u64, bytes: &[u8; RECORDS], key: &Key) -> Result<Self, Fault> {
+        let copies = [0, SECOND].map(|at| read_head(bytes.get(at..).unwrap_or(&[]), key));
+        let zeros = |range| bytes.get::<std::ops::Range<_>>(range).is_some_and(is_zero);
+        let whole = bytes.get(..SECOND) == bytes.get(SECOND..2 * SECOND)
+            && zeros(HEAD_BYTES..SECOND)
+            && zeros(STATUS + STATUS_BYTES..RECORDS);
+        let head = copies[0].or(copies[1]).map_err(|fault| worse(fault, copies[1]))?;
+        let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
+        let status = read_status(bytes.get(STATUS..).unwrap_or(&[]), key);
+        Ok(Self { file, head, settings, status, size, whole })
+    }
+
+    /// Makes an empty log under the name `new`.
+    pub(super) fn create(
+        place: &Place,
+        key: &Key,
+        new: &CStr,
+        settings: Settings,
+        created: i64,
+    ) -> Result<Self, TraceError> {
+        let [nonce, id] = [random::<NONCE_BYTES>()?, random()?];
+        let id = id.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let head = Head {
+            id,
+            created,
+            settings: settings.encode(),
+            decode: crate::trace::decode::VERSION,
+            reserved: 0,
+        };
+        let status = Status { end: RECORDS as u64, messages: 0 };
+        let mut bytes = [0; RECORDS];
+        let copy = write_head(&head, key, nonce);
+        for at in [0, SECOND] {
+            put(&mut bytes, at, &copy);
+        }
+        put(&mut bytes, STATUS, &write_status(&status, key)?);
+        let file = place.create_file(new, super::FILE_MODE)?;
+        // Without its head, nothing of a log could be read after a loss of power.
+        let written = files::write_start(&file, &bytes).and_then(|()| files::sync(&file));
+        written.map_err(place.failed("write", new))?;
+        let size = RECORDS as u64;
+        Ok(Self { file, head, settings, status: Some(status), size, whole: true })
+    }
+
+    /// All records, as they are on disk; up to the file's end where the status
+    /// is damaged.
+    pub(super) fn read(&self) -> std::io::Result<Vec<u8>> {
+        let end = self.status.map_or(self.size, |status| status.end.min(self.size));
+        let length = end.min(READ_MAX).saturating_sub(RECORDS as u64);
+        // At most READ_MAX.
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        let read = files::read_at(&self.file, RECORDS as u64, &mut bytes)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// Whether the status is sound and the file is as long as it says.
+    pub(super) fn is_sound(&self) -> bool {
+        self.status.is_some_and(|status| (RECORDS as u64..=self.size).contains(&status.end))
+    }
+}
+
+/// Whether there is nothing but zeros.
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
+}
+
+/// Copies `bytes` to `at`.
+fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
+    to.iter_mut().skip(at).zip(bytes).for_each(|(to, from)| *to = *from);
+}
+
+/// Of two copies' faults, the one to be told: a damaged byte may look like
+/// another key or version, in one of them.
+pub(super) fn worse<T>(one: Fault, other: Result<T, Fault>) -> Fault {
+    if other.err() == Some(one) { one } else { Fault::Damaged }
+}
+
+/// Reads the start of a log or segment.
+pub(super) fn read_start(bytes: &[u8], magic: [u8; 8], key: &Key) -> Result<Start, Fault> {
+    let start: Start = decode(bytes).ok_or(Fault::Damaged)?;
+    match start.version {
+        _ if start.magic != magic => Err(Fault::Damaged),
+        version if version > VERSION => Err(Fault::Version(version)),
+        VERSION if start.key == key.number => Ok(start),
+        VERSION => Err(Fault::OtherKey),
+        // No exirate has ever written this.
+        _ => Err(Fault::Damaged),
+    }
+}
+
+/// Makes a copy of a head.
+fn write_head(head: &Head, key: &Key, nonce: Nonce) -> [u8; HEAD_BYTES] {
+    let start = Start { magic: LOG_MAGIC, version: VERSION, reserved: 0, key: key.number, nonce };
+    let mut bytes: [u8; HEAD_BYTES] = encode(&(start, *head));
+    set_checksum(&mut bytes);
+    key.stream(&nonce).apply(START_BYTES as u64, bytes.get_mut(START_BYTES..).unwrap_or(&mut []));
+    bytes
+}
+
+/// Reads a copy of a head.
+fn read_head(bytes: &[u8], key: &Key) -> Result<Head, Fault> {
+    let start = read_start(bytes, LOG_MAGIC, key)?;
+    let mut bytes = *bytes.first_chunk::<HEAD_BYTES>().ok_or(Fault::Damaged)?;
+    let enciphered = bytes.get_mut(START_BYTES..).unwrap_or(&mut []);
+    key.stream(&start.nonce).apply(START_BYTES as u64, enciphered);
+    if !checksum_fits(&bytes) {
+        return Err(Fault::Damaged);
+    }
+    decode(bytes.get(START_BYTES..).unwrap_or(&[])).ok_or(Fault::Damaged)
+}
+
+/// Makes a status: each has a nonce of its own.
+pub(super) fn write_status(status: &Status, key: &Key) -> Result<[u8; STATUS_BYTES], TraceError> {
+    let nonce = random()?;
+    let mut bytes: [u8; STATUS_BYTES] = encode(&(nonce, *status));
+    set_checksum(&mut bytes);
+    key.stream(&nonce).apply(0, bytes.get_mut(NONCE_BYTES..).unwrap_or(&mut []));
+    Ok(bytes)
+}
+
+/// Reads a status; `None` where it is damaged.
+pub(super) fn read_status(bytes: &[u8], key: &Key) -> Option<Status> {
+    let mut bytes = *bytes.first_chunk::<STATUS_BYTES>()?;
+    let (nonce, enciphered) = bytes.split_first_chunk_mut::<NONCE_BYTES>()?;
+    key.stream(nonce).apply(0, enciphered);
+    checksum_fits(&bytes).then(|| decode(bytes.get(NONCE_BYTES..)?)).flatten()
+}
+
+const _: () = {
+    assert!(HEAD_BYTES <= SECOND && STATUS + STATUS_BYTES <= RECORDS);
+    assert!(8 + 4 + 4 + 8 + NONCE_BYTES == START_BYTES);
+    assert!(START_BYTES + 8 + 8 + 16 + 2 + 2 + CRC_BYTES == HEAD_BYTES);
+    assert!(NONCE_BYTES + 8 + 4 + CRC_BYTES == STATUS_BYTES);
+};

@@ -1,0 +1,168 @@
+//! The files of the trace store.
+//!
+//! A directory of logs and segments, shared by all processes. A message is
+//! appended to the open log, under a lock; a log that is full is sealed into a
+//! segment, in which messages take less and are found sooner. `FORMAT.md`
+//! beside this folder lays down every byte, the order of all writes, and what
+//! a process that is killed leaves behind.
+
+mod append;
+mod ask;
+mod cipher;
+mod codec;
+mod error;
+#[cfg(test)]
+mod image_tests;
+mod key;
+#[cfg(test)]
+mod kill_tests;
+mod log;
+#[cfg(test)]
+mod mix;
+mod names;
+mod options;
+mod query;
+mod record;
+mod retain;
+mod seal;
+mod segment;
+mod sources;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod twice;
+mod verify;
+mod wire;
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::sys::fork;
+use crate::sys::place::Place;
+
+pub use error::TraceError;
+pub use options::{KEEP_DEFAULT, KEEP_MIN, Options, TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN};
+pub use query::{Address, Answer, Asked, Match, Query};
+pub use retain::Tidied;
+pub use stats::TraceStats;
+pub use verify::{Problem, Verified};
+
+use super::decode;
+use append::Limits;
+use key::Key;
+
+/// The version of the format.
+const VERSION: u32 = 1;
+/// Permissions of the files, but for the key.
+const FILE_MODE: u32 = 0o640;
+/// How long to wait for another process's lock before giving up.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many incidents are kept for [`Trace::take_incidents`].
+const INCIDENTS_MAX: usize = 100;
+
+/// How the store is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Asking only: nothing is made or changed.
+    Read,
+    /// Recording as well: what is missing is made.
+    Write,
+}
+
+/// The trace store, open.
+///
+/// Opening it reads its key and its settings; logs and segments are opened
+/// when they are needed. After a fork, the child may go on using it.
+#[derive(Debug)]
+pub struct Trace {
+    place: Place,
+    key: Key,
+    options: Options,
+    writable: bool,
+    process: u32,
+    limits: Limits,
+    /// What the administrator should know of.
+    incidents: Vec<String>,
+}
+
+/// Where the trace store of a spool directory is: `exirate/trace` in it.
+#[must_use]
+pub fn trace_directory(spool: &Path) -> PathBuf {
+    spool.join("exirate").join("trace")
+}
+
+impl Trace {
+    /// Opens the store in `directory`, which is `exirate/trace` in Exim's spool
+    /// directory (see [`trace_directory`]): all that is made belongs to the
+    /// owner and group of the directory two levels above it.
+    ///
+    /// # Errors
+    /// The directory, the key or the settings cannot be used.
+    pub fn open(directory: &Path, access: Access) -> Result<Self, TraceError> {
+        let writable = access == Access::Write;
+        let absent = || TraceError::Absent { path: directory.to_path_buf() };
+        let above = directory.parent().ok_or_else(absent)?;
+        let spool = match above.parent().ok_or_else(absent)? {
+            spool if spool.as_os_str().is_empty() => Path::new("."),
+            spool => spool,
+        };
+        let names = [above, directory].map(|path| path.file_name().map(|name| name.as_bytes()));
+        let [Some(above), Some(name)] = names else { return Err(absent()) };
+        let names = [above, name].map(|name| CString::new(name).unwrap_or_default());
+        let place = Place::open(spool, &names.each_ref().map(|name| name.as_c_str()), writable)?;
+        let key = Key::open(&place, writable)?;
+        let options = Options::read(&place)?;
+        let process = fork::process();
+        let (limits, incidents) = (Limits::default(), Vec::new());
+        Ok(Self { place, key, options, writable, process, limits, incidents })
+    }
+
+    /// The store's directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// Refuses to change a store that is open for reading only.
+    fn require_writable(&self) -> Result<(), TraceError> {
+        if self.writable {
+            return Ok(());
+        }
+        Err(TraceError::ReadOnly { path: self.directory().to_path_buf() })
+    }
+
+    /// Opens the directory anew in a child: a lock belongs to the open file
+    /// that it shares with its parent, so both would hold it at once.
+    fn after_fork(&mut self) -> Result<(), TraceError> {
+        let process = fork::process();
+        if process != self.process {
+            self.place.reopen()?;
+            self.process = process;
+        }
+        Ok(())
+    }
+
+    /// Takes what the administrator should know of: damage that was found, and
+    /// what could not be done besides recording. One sentence each.
+    pub fn take_incidents(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.incidents)
+    }
+
+    /// Notes something that the administrator should know.
+    fn report(&mut self, incident: String) {
+        if self.incidents.len() < INCIDENTS_MAX {
+            self.incidents.push(incident);
+        }
+    }
+
+    /// The digest of a message, and whether all of it is in it.
+    fn digest(&self, message: &[u8]) -> (Vec<u8>, bool) {
+        let scheme = self.options.settings.scheme(&self.key.digest);
+        let mut digester = scheme.digester();
+        let whole = decode::decode(message, &decode::Limits::default(), &mut |piece| digester.add(piece));
+        (digester.finish(), whole)
+    }
+}

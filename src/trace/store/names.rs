@@ -1,0 +1,96 @@
+//! The names of logs and segments.
+
+use std::ffi::{CStr, CString};
+
+use crate::sys::files;
+use crate::sys::place::{Place, PlaceError};
+
+/// The log that is appended to.
+pub(super) const OPEN: &CStr = c"open.log";
+/// That log while it is being made.
+pub(super) const OPEN_NEW: &CStr = c"open.new";
+/// No more names than these are looked at.
+const NAMES_MAX: usize = 1 << 20;
+
+/// A log that is full, or a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Numbered {
+    pub(super) number: u64,
+    pub(super) kind: Kind,
+}
+
+/// What a numbered file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// A sealed segment; of the same number, it comes first.
+    Segment,
+    /// A log that is full.
+    Log,
+}
+
+impl Numbered {
+    /// Its name: `00000012.log`.
+    pub(super) fn name(self) -> CString {
+        let kind = match self.kind {
+            Kind::Log => "log",
+            Kind::Segment => "segment",
+        };
+        CString::new(format!("{:08}.{kind}", self.number)).unwrap_or_default()
+    }
+
+    /// What a name says, where it is one of ours.
+    fn of(name: &CStr) -> Option<Self> {
+        let (number, kind) = name.to_str().ok()?.split_once('.')?;
+        let kind = match kind {
+            "log" => Kind::Log,
+            "segment" => Kind::Segment,
+            _ => return None,
+        };
+        let numbered = Self { number: number.parse().ok()?, kind };
+        // No two names of one number.
+        (numbered.name().as_c_str() == name).then_some(numbered)
+    }
+}
+
+/// All full logs and segments, oldest first.
+pub(super) fn list(place: &Place) -> Result<Vec<Numbered>, PlaceError> {
+    let names =
+        files::names(place.directory(), NAMES_MAX).map_err(PlaceError::io("read", place.path()))?;
+    let mut found: Vec<_> = names.iter().filter_map(|name| Numbered::of(name)).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// A number for the next full log: higher than all that are there.
+pub(super) fn next(place: &Place) -> Result<u64, PlaceError> {
+    let mut number = list(place)?.last().map_or(0, |last| last.number).saturating_add(1);
+    // One that was just being renamed may have been left out of the list.
+    let taken = |number| {
+        [Kind::Log, Kind::Segment]
+            .map(|kind| files::facts_at(place.directory(), &Numbered { number, kind }.name()))
+            .iter()
+            .any(Result::is_ok)
+    };
+    while taken(number) {
+        number = number.saturating_add(1);
+    }
+    Ok(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back_and_others_are_none() {
+        for (number, kind) in [(0, Kind::Log), (12, Kind::Segment), (123_456_789, Kind::Log)] {
+            let numbered = Numbered { number, kind };
+            assert_eq!(Numbered::of(&numbered.name()), Some(numbered));
+        }
+        for name in
+            [c"key", c"open.log", c"12.log", c"+0000012.log", c"00000012.new", c"00000012.log.1"]
+        {
+            assert_eq!(Numbered::of(name), None, "{name:?}");
+        }
+    }
+}

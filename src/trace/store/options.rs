@@ -1,0 +1,129 @@
+//! What an administrator can choose: scheme, retention.
+
+use std::ffi::CStr;
+
+use bincode::{Decode, Encode};
+
+use super::super::Settings;
+use super::twice::{self, Found, Twice};
+use super::{FILE_MODE, PATIENCE, Trace, TraceError, VERSION};
+
+/// The file that holds them.
+pub(super) const SETTINGS: &CStr = c"settings";
+/// That file while it is being written.
+const SETTINGS_NEW: &CStr = c"settings.new";
+
+/// For how long messages are remembered, unless told otherwise: 90 days.
+pub const KEEP_DEFAULT: u64 = 90 * 86_400;
+/// The most bytes that the store takes, unless told otherwise: 1 GiB.
+pub const TRACE_BYTES_DEFAULT: u64 = 1 << 30;
+/// The least that it can be told: two open logs, and a few segments.
+pub const TRACE_BYTES_MIN: u64 = 32 << 20;
+/// The least time for which messages can be kept: a day.
+pub const KEEP_MIN: u64 = 86_400;
+
+/// What an administrator can choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How messages are digested from now on.
+    pub settings: Settings,
+    /// For how many seconds they are remembered, at least [`KEEP_MIN`]; `None`
+    /// for ever.
+    pub keep: Option<u64>,
+    /// The most bytes that the store should take, at least
+    /// [`TRACE_BYTES_MIN`].
+    pub max_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            keep: Some(KEEP_DEFAULT),
+            max_bytes: TRACE_BYTES_DEFAULT,
+        }
+    }
+}
+
+/// The file's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct OptionsFile {
+    pub(super) magic: [u8; 8],
+    pub(super) version: u32,
+    pub(super) reserved: u32,
+    pub(super) settings: [u8; 16],
+    pub(super) keep: u64,
+    pub(super) max_bytes: u64,
+}
+
+impl Twice for OptionsFile {
+    const MAGIC: [u8; 8] = *b"EXIRATEO";
+    const BYTES: usize = 52;
+}
+
+/// `keep` in the file, for `None`.
+const FOR_EVER: u64 = u64::MAX;
+
+impl Options {
+    fn to_file(self) -> OptionsFile {
+        OptionsFile {
+            magic: OptionsFile::MAGIC,
+            version: VERSION,
+            reserved: 0,
+            settings: self.settings.encode(),
+            keep: self.keep.unwrap_or(FOR_EVER),
+            max_bytes: self.max_bytes,
+        }
+    }
+
+    fn of_file(file: &OptionsFile) -> Option<Self> {
+        Some(Self {
+            settings: Settings::decode(&file.settings)?,
+            keep: (file.keep != FOR_EVER).then_some(file.keep),
+            max_bytes: file.max_bytes,
+        })
+    }
+
+    /// Within what can be told.
+    fn bounded(self) -> Self {
+        Self {
+            keep: self.keep.map(|seconds| seconds.clamp(KEEP_MIN, FOR_EVER - 1)),
+            max_bytes: self.max_bytes.max(TRACE_BYTES_MIN),
+            settings: self.settings.nearest(),
+        }
+    }
+
+    /// Reads them; the default where they were never set, or are damaged.
+    pub(super) fn read(place: &crate::sys::place::Place) -> Result<Self, TraceError> {
+        Ok(match twice::read(place, SETTINGS)? {
+            Found::Sound(file, _) => Self::of_file(&file).unwrap_or_default(),
+            Found::Nothing | Found::Damaged => Self::default(),
+        })
+    }
+}
+
+impl Trace {
+    /// What the administrator has chosen, as it was when the store was opened
+    /// or last recorded to.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Chooses from now on; messages that were recorded stay digested as they
+    /// are. Times and sizes under their least become these.
+    ///
+    /// # Errors
+    /// They cannot be written; then nothing has changed.
+    pub fn set_options(&mut self, options: Options) -> Result<(), TraceError> {
+        self.require_writable()?;
+        self.after_fork()?;
+        let options = options.bounded();
+        let _guard = self.place.lock_directory(PATIENCE)?;
+        if Options::read(&self.place)? != options {
+            twice::write(&self.place, SETTINGS, SETTINGS_NEW, FILE_MODE, &options.to_file())?;
+        }
+        self.options = options;
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! Sealing: a full log becomes a segment.
+//!
+//! Whoever seals, folds or forgets holds the lock on `sealing`. Recording only
+//! tries to get it: who has it will see to what is left, or a later one will.
+
+use std::ffi::CStr;
+use std::time::Duration;
+
+use crate::sys::clock;
+use crate::sys::files::{self, Access};
+use crate::sys::lock::Kind as LockKind;
+use crate::sys::place::PlaceError;
+
+use super::log::{Fault, Log};
+use super::names::{self, Kind, Numbered, OPEN};
+use super::record::Records;
+use super::segment::{Origin, Segment, build};
+use super::{FILE_MODE, PATIENCE, Tidied, Trace, TraceError, wire};
+
+/// The file whose lock is held by who seals, folds or forgets.
+const SEALING: &CStr = c"sealing";
+/// A segment while it is being made.
+const SEGMENT_NEW: &CStr = c"segment.new";
+/// How many logs are sealed, and how many segments folded, by who was only
+/// recording: more than one, so that what was left becomes less.
+const FEW: usize = 2;
+
+/// What became of a full log.
+enum Sealed {
+    /// It is a segment now.
+    Yes,
+    /// It had been one already, or had no message.
+    Removed,
+    /// It cannot be: it is of another key or a later version, or damaged.
+    No,
+}
+
+impl Trace {
+    /// Seals what has been recorded so far. A message that is recorded later is
+    /// in another segment.
+    ///
+    /// # Errors
+    /// The store cannot be used, or another process is sealing for longer than
+    /// this one waits.
+    pub fn seal(&mut self) -> Result<(), TraceError> {
+        self.require_writable()?;
+        self.after_fork()?;
+        {
+            let _guard = self.place.lock_directory(PATIENCE)?;
+            if files::facts_at(self.place.directory(), OPEN).is_ok() {
+                self.rotate()?;
+            }
+        }
+        self.sealing(PATIENCE, |trace| trace.seal_full(usize::MAX).map(drop))
+    }
+
+    /// After a log became full: seals it, and forgets what is to be forgotten,
+    /// unless another process is at it. What goes wrong is an incident: the
+    /// message itself has been recorded.
+    pub(super) fn settle(&mut self) {
+        let settled = self.sealing(Duration::ZERO, |trace| {
+            // A disk without room for a segment may have some afterwards.
+            let sealed = trace.seal_full(FEW);
+            trace.retain(clock::now().0, FEW, &mut Tidied::default())?;
+            sealed.map(drop)
+        });
+        match settled {
+            Ok(()) | Err(TraceError::Place(PlaceError::Busy { .. })) => {}
+            Err(error) => self.report(error.to_string()),
+        }
+    }
+
+    /// Has `work` done by nobody else meanwhile.
+    pub(super) fn sealing<T>(
+        &mut self,
+        patience: Duration,
+        work: impl FnOnce(&mut Self) -> Result<T, TraceError>,
+    ) -> Result<T, TraceError> {
+        let file = self.place.open_or_create(SEALING, FILE_MODE)?;
+        let path = self.place.path_of(SEALING);
+        let _guard = self.place.lock(&file, LockKind::Exclusive, patience, || path.clone())?;
+        work(self)
+    }
+
+    /// Seals full logs, oldest first, `most` at the most; how many. Others do
+    /// not meanwhile.
+    pub(super) fn seal_full(&mut self, most: usize) -> Result<u64, TraceError> {
+        let mut sealed = 0;
+        let logs = names::list(&self.place)?.into_iter().filter(|one| one.kind == Kind::Log);
+        for numbered in logs {
+            match self.seal_one(numbered)? {
+                Sealed::Yes => sealed += 1,
+                Sealed::Removed | Sealed::No => {}
+            }
+            if sealed >= most as u64 {
+                break;
+            }
+        }
+        Ok(sealed)
+    }
+
+    fn seal_one(&mut self, numbered: Numbered) -> Result<Sealed, TraceError> {
+        let name = numbered.name();
+        let Some(Ok(log)) = Log::open(&self.place, &self.key, &name, Access::Read)? else {
+            return Ok(Sealed::No);
+        };
+        let segment = Numbered { kind: Kind::Segment, ..numbered }.name();
+        match Segment::open(&self.place, &self.key, &segment)? {
+            None => {}
+            Some(Ok(segment)) if segment.head.log == log.head.id && segment.is_sound() => {
+                self.remove(&name)?;
+                return Ok(Sealed::Removed);
+            }
+            // The same log, and the segment is damaged: it is made once more.
+            Some(Ok(segment)) if segment.head.log == log.head.id => {}
+            Some(Err(Fault::Damaged)) => {}
+            Some(_) => {
+                self.renumber(&name)?;
+                return Ok(Sealed::No);
+            }
+        }
+        let bytes = log.read().map_err(self.place.failed("read", &name))?;
+        let records = Records::of(bytes, &self.key);
+        let mut lost = records.damaged + u32::from(records.torn && log.is_sound());
+        let mut messages = Vec::with_capacity(records.sound.len());
+        for record in &records.sound {
+            match wire::decode(records.envelope(record)) {
+                Some(envelope) => messages.push((envelope, records.digest(record))),
+                None => lost += 1,
+            }
+        }
+        if lost > 0 {
+            self.report(format!(
+                "{} was damaged in {lost} place(s); the messages there are lost, the other {} can \
+                 be found",
+                self.place.path_of(&name).display(),
+                messages.len()
+            ));
+        }
+        if messages.is_empty() {
+            self.remove(&name)?;
+            return Ok(Sealed::Removed);
+        }
+        let (id, settings, decode) = (log.head.id, log.head.settings, log.head.decode);
+        let origin = Origin { log: id, settings, decode, lost };
+        let scheme = log.settings.scheme(&self.key.digest);
+        match build(messages, origin, scheme.as_ref(), &self.key)? {
+            Some(bytes) => self.write_segment(&bytes, &segment)?,
+            None => return Ok(Sealed::No),
+        }
+        self.remove(&name)?;
+        Ok(Sealed::Yes)
+    }
+
+    /// Writes a segment, all or nothing.
+    pub(super) fn write_segment(&self, bytes: &[u8], name: &CStr) -> Result<(), TraceError> {
+        let file = self.place.create_file(SEGMENT_NEW, FILE_MODE)?;
+        let written = files::write_start(&file, bytes)
+            .and_then(|()| files::sync(&file))
+            .and_then(|()| files::rename_at(self.place.directory(), SEGMENT_NEW, name));
+        if written.is_err() {
+            // On a full disk, what was written of it would be in the way.
+            let _ = files::remove_at(self.place.directory(), SEGMENT_NEW);
+        }
+        Ok(written.map_err(self.place.failed("write", name))?)
+    }
+
+    /// Removes what a killed process has left of a segment.
+    pub(super) fn remove_unfinished(&self) -> Result<(), TraceError> {
+        self.remove(SEGMENT_NEW)
+    }
+
+    /// Gives a log another number: its own belongs to another segment.
+    fn renumber(&self, name: &CStr) -> Result<(), TraceError> {
+        let _guard = self.place.lock_directory(PATIENCE)?;
+        let other = Numbered { number: names::next(&self.place)?, kind: Kind::Log }.name();
+        let renamed = files::rename_at(self.place.directory(), name, &other);
+        Ok(renamed.map_err(self.place.failed("rename", name))?)
+    }
+
+    pub(super) fn remove(&self, name: &CStr) -> Result<(), TraceError> {
+        let removed = files::remove_at(self.place.directory(), name);
+        Ok(removed.map_err(self.place.failed("remove", name))?)
+    }
+}

@@ -1,0 +1,130 @@
+//! Numbers of any count of bits, one behind the other, the highest bit first.
+
+/// Takes bits.
+#[derive(Debug, Default)]
+pub(super) struct BitWriter {
+    bytes: Vec<u8>,
+    /// Bits that make no whole byte yet, the last of them lowest.
+    pending: u64,
+    count: u32,
+}
+
+impl BitWriter {
+    /// Appends the lowest `bits` bits of `value`, at most 64.
+    pub(super) fn put(&mut self, value: u64, bits: u32) {
+        if bits > 32 {
+            self.put_few(value >> 32, bits - 32);
+        }
+        self.put_few(value, bits.min(32));
+    }
+
+    /// As [`BitWriter::put`], at most 32.
+    fn put_few(&mut self, value: u64, bits: u32) {
+        let value = value & ((1 << bits) - 1);
+        self.pending = self.pending << bits | value;
+        self.count += bits;
+        while self.count >= 8 {
+            self.count -= 8;
+            self.bytes.push((self.pending >> self.count) as u8);
+        }
+    }
+
+    /// How many bits there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> u64 {
+        self.bytes.len() as u64 * 8 + u64::from(self.count)
+    }
+
+    /// All bytes, the last filled with zeros.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.put_few(0, (8 - self.count) % 8);
+        self.bytes
+    }
+}
+
+/// Gives bits.
+#[derive(Clone, Debug)]
+pub(super) struct BitReader<'a> {
+    bytes: &'a [u8],
+    at: u64,
+}
+
+impl<'a> BitReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// How many bits were taken.
+    #[cfg(test)]
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The next `bits` bits, at most 32, which stay; zeros behind the end.
+    #[inline]
+    pub(super) fn peek(&self, bits: u32) -> u32 {
+        let start = usize::try_from(self.at / 8).unwrap_or(usize::MAX);
+        let rest = self.bytes.get(start..).unwrap_or(&[]);
+        let word = match rest.first_chunk::<8>() {
+            Some(bytes) => u64::from_be_bytes(*bytes),
+            None => {
+                rest.iter()
+                    .fold((0, 56), |(word, shift), &byte| {
+                        (word | u64::from(byte) << shift, shift - 8)
+                    })
+                    .0
+            }
+        };
+        // Of 64 bits, 7 at most were taken, and no more than 32 are wanted.
+        (word << (self.at % 8) >> 32 >> (32 - bits.min(32))) as u32
+    }
+
+    /// Leaves out `bits` bits; `None` where there are not so many.
+    #[inline]
+    pub(super) fn skip(&mut self, bits: u64) -> Option<()> {
+        let at = self.at.checked_add(bits)?;
+        (at <= self.bytes.len() as u64 * 8).then(|| self.at = at)
+    }
+
+    /// The next `bits` bits, at most 64; `None` where there are not so many.
+    #[inline]
+    pub(super) fn take(&mut self, bits: u32) -> Option<u64> {
+        let high = match bits.saturating_sub(32) {
+            0 => 0,
+            more => {
+                let high = u64::from(self.peek(more));
+                self.skip(more.into())?;
+                high << 32
+            }
+        };
+        let bits = bits.min(32);
+        let low = u64::from(self.peek(bits));
+        self.skip(bits.into())?;
+        Some(high | low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_come_back() {
+        fn holds(numbers: Vec<(u64, u8)>) -> bool {
+            let mut writer = BitWriter::default();
+            let cut = |(value, bits): &(u64, u8)| {
+                let bits = u32::from(bits % 65);
+                (if bits == 64 { *value } else { value & ((1 << bits) - 1) }, bits)
+            };
+            numbers.iter().map(cut).for_each(|(value, bits)| writer.put(value, bits));
+            let length = writer.len();
+            let bytes = writer.finish();
+            let mut reader = BitReader::new(&bytes);
+            numbers.iter().map(cut).all(|(value, bits)| reader.take(bits) == Some(value))
+                && reader.at() == length
+                && bytes.len() as u64 == length.div_ceil(8)
+                && reader.take(8).is_none()
+        }
+        quickcheck::QuickCheck::new().tests(2000).quickcheck(holds as fn(Vec<(u64, u8)>) -> bool);
+    }
+}

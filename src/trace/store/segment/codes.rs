@@ -1,0 +1,323 @@
+//! The codes of a segment, one for each kind of thing in it.
+
+use super::super::wire::TEXT_BYTES_MAX;
+use super::bits::{BitReader, BitWriter};
+use super::huffman::{Code, Decoder};
+
+/// What is written: each has a code of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A byte of a text.
+    Byte,
+    /// How many bytes a text has in common with the one before.
+    Shared,
+    /// How many follow these.
+    Rest,
+    /// How many domains after that of the address before.
+    Domain,
+    /// How far an IPv4 address is from the one before.
+    Four,
+    /// How far the upper half of an IPv6 address is from the one before.
+    Six,
+    /// The lower half of an IPv6 address.
+    Low,
+    /// How many seconds after the message before.
+    Time,
+    /// How many recipients.
+    Count,
+    /// What the id is like, and whether the message is partial.
+    Form,
+    /// How many seconds the id is before the message.
+    IdTime,
+    /// How far the id's process is from that of the id before.
+    IdProcess,
+    /// The id's fraction of a second.
+    IdFraction,
+    /// A byte of an id that is none of Exim's.
+    IdByte,
+    /// How many bytes it has in common with the one before.
+    IdShared,
+    /// How many follow these.
+    IdRest,
+    /// In which run of the body a message is.
+    Run,
+    /// Which address sent it.
+    From,
+    /// Which address was to get it.
+    To,
+    /// Which client it came from.
+    Client,
+    /// As whom that authenticated.
+    Authenticated,
+}
+
+/// How many kinds there are.
+const KINDS: usize = 21;
+/// Those whose codes are needed to look an address up.
+pub(super) const WORDS: [What; 7] =
+    [What::Byte, What::Shared, What::Rest, What::Domain, What::Four, What::Six, What::Low];
+/// Those whose codes are needed to read messages.
+pub(super) const MESSAGES: [What; 14] = [
+    What::Time,
+    What::Count,
+    What::Form,
+    What::IdTime,
+    What::IdProcess,
+    What::IdFraction,
+    What::IdByte,
+    What::IdShared,
+    What::IdRest,
+    What::Run,
+    What::From,
+    What::To,
+    What::Client,
+    What::Authenticated,
+];
+/// Symbols of a number: how many bits it has.
+const NUMBER: usize = 65;
+/// Symbols of [`What::Form`].
+const FORMS: usize = 8;
+
+/// How many symbols there are of what depends on the segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) addresses: usize,
+    pub(super) clients: usize,
+    pub(super) authenticated: usize,
+    pub(super) runs: usize,
+}
+
+impl What {
+    /// How many symbols its code has.
+    fn symbols(self, sizes: &Sizes) -> usize {
+        match self {
+            Self::Byte | Self::IdByte => 256,
+            Self::Form => FORMS,
+            Self::Run => sizes.runs,
+            Self::From | Self::To => sizes.addresses,
+            // None at all; none, the sender, its local part.
+            Self::Client => sizes.clients + 1,
+            Self::Authenticated => sizes.authenticated + 3,
+            _ => NUMBER,
+        }
+    }
+}
+
+/// Takes symbols: first to be counted, then to be written.
+pub(super) trait Sink {
+    /// Takes a symbol.
+    fn symbol(&mut self, what: What, symbol: u32);
+
+    /// Takes bits as they are.
+    fn bits(&mut self, value: u64, bits: u32);
+
+    /// Takes a text that follows another: `what` are its bytes, how many it has
+    /// in common with that, and how many follow.
+    fn text(&mut self, what: [What; 3], before: &[u8], text: &[u8]) {
+        let [byte, shared, rest] = what;
+        let common = before.iter().zip(text).take_while(|(a, b)| a == b).count();
+        let follow = text.get(common..).unwrap_or(&[]);
+        self.number(shared, common as u64);
+        self.number(rest, follow.len() as u64);
+        follow.iter().for_each(|&b| self.symbol(byte, b.into()));
+    }
+
+    /// Takes a number: how many bits it has, and those but the first.
+    fn number(&mut self, what: What, number: u64) {
+        let bits = u64::BITS - number.leading_zeros();
+        self.symbol(what, bits);
+        self.bits(number, bits.saturating_sub(1));
+    }
+
+    /// Takes a number that may be negative; small ones are small all the same.
+    fn signed(&mut self, what: What, number: i64) {
+        self.number(what, (number << 1 ^ number >> 63).cast_unsigned());
+    }
+}
+
+/// Counts symbols.
+#[derive(Debug)]
+pub(super) struct Counts {
+    counts: [Vec<u32>; KINDS],
+}
+
+impl Counts {
+    pub(super) fn new(sizes: &Sizes) -> Self {
+        let mut counts = [const { Vec::new() }; KINDS];
+        for what in WORDS.into_iter().chain(MESSAGES) {
+            if let Some(counts) = counts.get_mut(what as usize) {
+                counts.resize(what.symbols(sizes), 0);
+            }
+        }
+        Self { counts }
+    }
+
+    fn of(&self, what: What) -> &[u32] {
+        self.counts.get(what as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// The codes that suit.
+    pub(super) fn codes(&self) -> Codes {
+        Codes { codes: self.counts.each_ref().map(|counts| Code::of(counts)) }
+    }
+
+    /// Writes some of these codes.
+    pub(super) fn write(&self, which: &[What], writer: &mut BitWriter) {
+        which.iter().for_each(|&what| Code::write(self.of(what), writer));
+    }
+}
+
+impl Sink for Counts {
+    fn symbol(&mut self, what: What, symbol: u32) {
+        let counts = self.counts.get_mut(what as usize);
+        if let Some(count) = counts.and_then(|counts| counts.get_mut(symbol as usize)) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn bits(&mut self, _value: u64, _bits: u32) {}
+}
+
+/// Codes for writing.
+#[derive(Debug)]
+pub(super) struct Codes {
+    codes: [Code; KINDS],
+}
+
+/// Writes symbols.
+#[derive(Debug)]
+pub(super) struct Writer<'a> {
+    codes: &'a Codes,
+    pub(super) bits: BitWriter,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(codes: &'a Codes) -> Self {
+        Self { codes, bits: BitWriter::default() }
+    }
+}
+
+impl Sink for Writer<'_> {
+    fn symbol(&mut self, what: What, symbol: u32) {
+        if let Some(code) = self.codes.codes.get(what as usize) {
+            code.put(symbol, &mut self.bits);
+        }
+    }
+
+    fn bits(&mut self, value: u64, bits: u32) {
+        self.bits.put(value, bits);
+    }
+}
+
+/// Codes for reading.
+#[derive(Debug)]
+pub(super) struct Decoders {
+    decoders: [Option<Decoder>; KINDS],
+}
+
+impl Decoders {
+    /// Reads some codes; `None` where they are none.
+    pub(super) fn read(which: &[What], sizes: &Sizes, reader: &mut BitReader<'_>) -> Option<Self> {
+        let mut decoders = [const { None }; KINDS];
+        for &what in which {
+            *decoders.get_mut(what as usize)? = Some(Decoder::read(what.symbols(sizes), reader)?);
+        }
+        Some(Self { decoders })
+    }
+
+    /// Whether a symbol ever comes.
+    pub(super) fn knows(&self, what: What, symbol: u32) -> bool {
+        self.get(what).is_some_and(|decoder| decoder.knows(symbol))
+    }
+
+    #[inline]
+    fn get(&self, what: What) -> Option<&Decoder> {
+        self.decoders.get(what as usize)?.as_ref()
+    }
+}
+
+/// Reads symbols.
+#[derive(Clone, Debug)]
+pub(super) struct Reader<'a> {
+    decoders: &'a Decoders,
+    pub(super) bits: BitReader<'a>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(decoders: &'a Decoders, bytes: &'a [u8]) -> Self {
+        Self { decoders, bits: BitReader::new(bytes) }
+    }
+
+    /// Reads a symbol.
+    #[inline]
+    pub(super) fn symbol(&mut self, what: What) -> Option<u32> {
+        self.decoders.get(what)?.take(&mut self.bits)
+    }
+
+    /// Reads a number.
+    #[inline]
+    pub(super) fn number(&mut self, what: What) -> Option<u64> {
+        Some(match self.symbol(what)? {
+            0 => 0,
+            bits => 1 << (bits - 1) | self.bits.take(bits - 1)?,
+        })
+    }
+
+    /// Reads a text into the one before, which it follows.
+    pub(super) fn text(&mut self, what: [What; 3], text: &mut Vec<u8>) -> Option<()> {
+        let [byte, shared, rest] = what;
+        let shared = usize::try_from(self.number(shared)?).ok()?;
+        let rest = usize::try_from(self.number(rest)?).ok()?;
+        if shared > text.len() || rest > TEXT_BYTES_MAX {
+            return None;
+        }
+        text.truncate(shared);
+        for _ in 0..rest {
+            text.push(self.symbol(byte)? as u8);
+        }
+        (text.len() <= TEXT_BYTES_MAX).then_some(())
+    }
+
+    /// Reads a number that may be negative.
+    #[inline]
+    pub(super) fn signed(&mut self, what: What) -> Option<i64> {
+        let number = self.number(what)?;
+        Some((number >> 1).cast_signed() ^ -((number & 1).cast_signed()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back() {
+        let sizes = Sizes { addresses: 3, clients: 0, authenticated: 0, runs: 1 };
+        let numbers = [0, 1, 2, 3, 7, 8, 1000, u64::MAX >> 1, u64::MAX];
+        let signed = [0, 1, -1, 63, -64, i64::MAX, i64::MIN];
+        let put = |sink: &mut dyn Sink| {
+            numbers.iter().for_each(|&number| sink.number(What::Time, number));
+            signed.iter().for_each(|&number| sink.signed(What::IdTime, number));
+            sink.symbol(What::From, 2);
+            sink.bits(5, 3);
+        };
+        let mut counts = Counts::new(&sizes);
+        put(&mut counts);
+        let codes = counts.codes();
+        let mut writer = Writer::new(&codes);
+        put(&mut writer);
+        let bytes = writer.bits.finish();
+        let mut table = BitWriter::default();
+        counts.write(&MESSAGES, &mut table);
+        let table = table.finish();
+        let mut reader = BitReader::new(&table);
+        let decoders = Decoders::read(&MESSAGES, &sizes, &mut reader).unwrap();
+        let mut reader = Reader::new(&decoders, &bytes);
+        numbers.iter().for_each(|&n| assert_eq!(reader.number(What::Time), Some(n)));
+        signed.iter().for_each(|&n| assert_eq!(reader.signed(What::IdTime), Some(n)));
+        assert_eq!(reader.symbol(What::From), Some(2));
+        assert_eq!(reader.bits.take(3), Some(5));
+        assert_eq!(reader.symbol(What::Byte), None);
+        assert!(decoders.knows(What::From, 2) && !decoders.knows(What::From, 1));
+    }
+}

@@ -1,0 +1,155 @@
+//! The head of a segment: what is in it, and where.
+
+use std::ops::Range;
+
+use bincode::{Decode, Encode};
+
+use super::super::VERSION;
+use super::super::cipher::Nonce;
+use super::super::codec::{CRC_BYTES, checksum_fits, decode, encode, set_checksum};
+use super::super::key::Key;
+use super::super::log::{Fault, MESSAGES_MAX, START_BYTES, Start, read_start};
+use super::codes::Sizes;
+use super::ids::{self, Form};
+
+/// How a segment begins.
+pub(in super::super) const SEGMENT_MAGIC: [u8; 8] = *b"EXIRATEG";
+/// The size of a head, its checksum included.
+pub(in super::super) const HEAD_BYTES: usize = 192;
+/// How many sections are in blocks.
+pub(super) const SECTIONS: usize = 7;
+
+/// The head of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(in super::super) struct Head {
+    /// The id of the log it was made from.
+    pub(in super::super) log: u64,
+    /// How its messages were digested.
+    pub(in super::super) settings: [u8; 16],
+    /// How they were decoded.
+    pub(in super::super) decode: u16,
+    /// How often it was folded.
+    pub(in super::super) folds: u16,
+    pub(in super::super) messages: u32,
+    /// How many stretches of the log were damaged, and are not in it.
+    pub(in super::super) lost: u32,
+    /// When the first and the last message passed.
+    pub(in super::super) times: [i64; 2],
+    /// The first and the last second in ids of Exim's.
+    pub(in super::super) ids: [i64; 2],
+    /// How many messages have an id that is none of Exim's.
+    pub(in super::super) texts: u32,
+    pub(super) domains: u32,
+    pub(super) addresses: u32,
+    pub(super) names: u32,
+    pub(super) fours: u32,
+    pub(super) sixes: u32,
+    pub(super) runs: u32,
+    /// The bytes of the tables: for words, and for messages.
+    pub(super) tables: [u32; 2],
+    /// The bytes of the sections.
+    pub(super) sections: [u32; SECTIONS],
+    /// The bytes of the body.
+    pub(in super::super) body: u64,
+}
+
+/// The parts of a file, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Parts {
+    /// The tables, each twice.
+    pub(super) tables: [[Range<usize>; 2]; 2],
+    pub(super) sections: [Range<usize>; SECTIONS],
+    pub(super) body: Range<usize>,
+    /// The second head.
+    pub(super) second: usize,
+    /// The whole file.
+    pub(super) bytes: usize,
+}
+
+impl Head {
+    /// Where everything is; `None` where that is further than can be.
+    pub(super) fn parts(&self) -> Option<Parts> {
+        let mut end = HEAD_BYTES;
+        let mut next = |bytes: u64| {
+            let start = end;
+            end = start.checked_add(usize::try_from(bytes).ok()?)?;
+            Some(start..end)
+        };
+        let [words, messages] = self.tables.map(u64::from);
+        let first = [next(words)?, next(messages)?];
+        let mut sections = [const { 0..0 }; SECTIONS];
+        for (section, bytes) in sections.iter_mut().zip(self.sections) {
+            *section = next(bytes.into())?;
+        }
+        let body = next(self.body)?;
+        let [again_words, again_messages] = [next(words)?, next(messages)?];
+        let [first_words, first_messages] = first;
+        let second = next(HEAD_BYTES as u64)?.start;
+        let bytes = next(CRC_BYTES as u64)?.end;
+        let tables = [[first_words, again_words], [first_messages, again_messages]];
+        Some(Parts { tables, sections, body, second, bytes })
+    }
+
+    /// Whether a message may have this id.
+    pub(in super::super) fn may_have_id(&self, id: &str) -> bool {
+        match ids::parse(id) {
+            (Form::None, _) => true,
+            (Form::Text, _) => self.texts > 0,
+            (_, id) => (self.ids[0]..=self.ids[1]).contains(&id.time),
+        }
+    }
+
+    /// How many symbols the codes have.
+    pub(super) fn sizes(&self) -> Sizes {
+        Sizes {
+            addresses: self.addresses as usize,
+            clients: (self.fours as usize).saturating_add(self.sixes as usize),
+            authenticated: self.names as usize,
+            runs: self.runs as usize,
+        }
+    }
+
+    /// Whether the counts are such as a file of so many bytes can have.
+    fn is_possible(&self, bytes: u64) -> bool {
+        let most = bytes.saturating_mul(8);
+        let words = [self.domains, self.addresses, self.names, self.fours, self.sixes];
+        self.messages <= MESSAGES_MAX
+            && self.runs <= self.messages
+            && words.iter().all(|&count| u64::from(count) <= most)
+    }
+
+    /// The copy of the head that is at `offset`.
+    pub(super) fn write(&self, key: &Key, nonce: Nonce, offset: u64) -> [u8; HEAD_BYTES] {
+        let start =
+            Start { magic: SEGMENT_MAGIC, version: VERSION, reserved: 0, key: key.number, nonce };
+        let mut bytes: [u8; HEAD_BYTES] = encode(&(start, *self));
+        set_checksum(&mut bytes);
+        let enciphered = bytes.get_mut(START_BYTES..).unwrap_or(&mut []);
+        key.stream(&nonce).apply(offset + START_BYTES as u64, enciphered);
+        bytes
+    }
+
+    /// Reads the copy at `offset` of a file of `size` bytes.
+    pub(super) fn read(
+        bytes: &[u8],
+        key: &Key,
+        offset: u64,
+        size: u64,
+    ) -> Result<(Self, Nonce), Fault> {
+        let start = read_start(bytes, SEGMENT_MAGIC, key)?;
+        let mut bytes = *bytes.first_chunk::<HEAD_BYTES>().ok_or(Fault::Damaged)?;
+        let enciphered = bytes.get_mut(START_BYTES..).unwrap_or(&mut []);
+        key.stream(&start.nonce).apply(offset.saturating_add(START_BYTES as u64), enciphered);
+        if !checksum_fits(&bytes) {
+            return Err(Fault::Damaged);
+        }
+        let head: Self = decode(bytes.get(START_BYTES..).unwrap_or(&[])).ok_or(Fault::Damaged)?;
+        if head.is_possible(size) { Ok((head, start.nonce)) } else { Err(Fault::Damaged) }
+    }
+}
+
+const _: () = {
+    let counts = 4 + 6 * 4 + 2 * 4 + 4 * SECTIONS + 8;
+    let fields = 8 + 16 + 2 + 2 + 4 + 4 + 2 * 8 + 2 * 8 + counts;
+    assert!(START_BYTES + fields + CRC_BYTES == HEAD_BYTES);
+};

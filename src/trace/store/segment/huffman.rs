@@ -1,0 +1,322 @@
+//! Codes in which frequent symbols take fewer bits.
+//!
+//! A code is told by the length of each symbol's word, in bits, 0 for a symbol
+//! that never comes. Words of one length are numbers in the order of their
+//! symbols; those of the next length go on from the last, doubled (the
+//! canonical Huffman code). A code of one symbol needs no bits at all.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::bits::{BitReader, BitWriter};
+
+/// The longest word: enough for more symbols than a log can hold addresses.
+const LENGTH_MAX: u32 = 24;
+/// The longest word of the code in which lengths are written.
+const OUTER_MAX: u32 = 15;
+/// The symbols of that code: all lengths.
+const OUTER: usize = LENGTH_MAX as usize + 1;
+/// The bits in which its own lengths are written.
+const OUTER_BITS: u32 = 4;
+
+/// A code for writing.
+#[derive(Clone, Debug)]
+pub(super) struct Code {
+    /// Of each symbol: its word, and how many bits that has.
+    words: Vec<(u32, u8)>,
+}
+
+impl Code {
+    /// The code in which symbols that come as often as this take the fewest
+    /// bits.
+    pub(super) fn of(counts: &[u32]) -> Self {
+        Self::with(counts, LENGTH_MAX)
+    }
+
+    fn with(counts: &[u32], longest: u32) -> Self {
+        let lengths = lengths(counts, longest);
+        let mut words = vec![(0, 0); lengths.len()];
+        let (mut next, mut before) = (0_u32, 0);
+        let mut order: Vec<_> =
+            lengths.iter().zip(0..).filter(|(length, _)| **length > 0).collect();
+        order.sort_unstable();
+        let lone = order.len() == 1;
+        for (&length, symbol) in order {
+            next <<= length - before;
+            before = length;
+            if let Some(word) = words.get_mut::<usize>(symbol) {
+                *word = (next, if lone { 0 } else { length });
+            }
+            next += 1;
+        }
+        Self { words }
+    }
+
+    /// Writes a symbol.
+    pub(super) fn put(&self, symbol: u32, writer: &mut BitWriter) {
+        let (word, bits) = self.words.get(symbol as usize).copied().unwrap_or_default();
+        writer.put(word.into(), bits.into());
+    }
+
+    /// Writes the code itself, but for how many symbols there are; `counts` is
+    /// what it was made of.
+    pub(super) fn write(counts: &[u32], writer: &mut BitWriter) {
+        let lengths = lengths(counts, LENGTH_MAX);
+        let mut outer_counts = [0; OUTER];
+        for &length in &lengths {
+            if let Some(count) = outer_counts.get_mut(usize::from(length)) {
+                *count += 1;
+            }
+        }
+        for length in self::lengths(&outer_counts, OUTER_MAX) {
+            writer.put(length.into(), OUTER_BITS);
+        }
+        let outer = Self::with(&outer_counts, OUTER_MAX);
+        lengths.iter().for_each(|&length| outer.put(length.into(), writer));
+    }
+}
+
+/// The length of each symbol's word; 0 where it never comes.
+fn lengths(counts: &[u32], longest: u32) -> Vec<u8> {
+    let mut counts = counts.to_vec();
+    loop {
+        let lengths = unbounded_lengths(&counts);
+        if lengths.iter().all(|&length| u32::from(length) <= longest) {
+            return lengths;
+        }
+        if counts.iter().all(|&count| count <= 1) {
+            // There are more symbols than words; this code cannot be read.
+            return lengths;
+        }
+        // Flatter counts give shorter words at the most.
+        for count in counts.iter_mut().filter(|count| **count > 0) {
+            *count = (*count / 2).max(1);
+        }
+    }
+}
+
+/// As [`lengths`], as long as they get.
+fn unbounded_lengths(counts: &[u32]) -> Vec<u8> {
+    let mut lengths = vec![0_u8; counts.len()];
+    // Leaves are numbered by symbol, inner nodes after them.
+    let mut heap: BinaryHeap<_> = counts
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0)
+        .map(|(symbol, &count)| Reverse((u64::from(count), symbol)))
+        .collect();
+    if heap.len() == 1
+        && let Some(Reverse((_, symbol))) = heap.pop()
+        && let Some(length) = lengths.get_mut(symbol)
+    {
+        *length = 1;
+        return lengths;
+    }
+    let mut children = Vec::new();
+    while let (Some(Reverse((one, a))), Some(Reverse((other, b)))) = (heap.pop(), heap.pop()) {
+        heap.push(Reverse((one + other, counts.len() + children.len())));
+        children.push((a, b));
+        if heap.len() == 1 {
+            break;
+        }
+    }
+    let mut depths = vec![0_u8; children.len()];
+    for (node, &(a, b)) in children.iter().enumerate().rev() {
+        let depth = depths.get(node).map_or(0, |depth| depth.saturating_add(1));
+        for child in [a, b] {
+            let place = match child.checked_sub(counts.len()) {
+                None => lengths.get_mut(child),
+                Some(inner) => depths.get_mut(inner),
+            };
+            if let Some(place) = place {
+                *place = depth;
+            }
+        }
+    }
+    lengths
+}
+
+/// A code for reading.
+#[derive(Clone, Debug)]
+pub(super) struct Decoder {
+    /// Of what the next [`Decoder::quick_bits`] bits can be: the symbol whose
+    /// word they begin with, times 32, and the length of that; 0 where the word
+    /// is longer, or there is none.
+    quick: Vec<u32>,
+    quick_bits: u32,
+    /// Of each length, as wide as the longest word: the first number that no
+    /// word of this length or a shorter one begins.
+    ends: [u32; OUTER],
+    /// Of each length: its first word, as wide, and the place of its symbol.
+    firsts: [(u32, u32); OUTER],
+    /// Symbols that come, by the length of their words.
+    symbols: Vec<u32>,
+}
+
+/// The most bits that are looked up at once.
+const QUICK_BITS: u32 = 10;
+
+impl Decoder {
+    /// Reads a code of so many symbols; `None` where it is none.
+    pub(super) fn read(symbols: usize, reader: &mut BitReader<'_>) -> Option<Self> {
+        let mut outer = [0; OUTER];
+        for length in &mut outer {
+            *length = reader.take(OUTER_BITS)? as u8;
+        }
+        let outer = Self::of(&outer)?;
+        let mut lengths = Vec::new();
+        for _ in 0..symbols {
+            lengths.push(outer.take(reader)? as u8);
+        }
+        Self::of(&lengths)
+    }
+
+    /// The code of these lengths; `None` where there are more words than that
+    /// allows.
+    fn of(lengths: &[u8]) -> Option<Self> {
+        let mut counts = [0_u32; OUTER];
+        for &length in lengths {
+            *counts.get_mut(usize::from(length))? += 1;
+        }
+        let (mut ends, mut firsts) = ([0; OUTER], [(0, 0); OUTER]);
+        let (mut next, mut place) = (0_u64, 0_u32);
+        let mut places = [0_u32; OUTER];
+        let (mut longest, mut lengths_used) = (0, counts.iter().zip(0..).skip(1));
+        for (((end, first), start), (&count, length)) in
+            ends.iter_mut().zip(&mut firsts).zip(&mut places).skip(1).zip(&mut lengths_used)
+        {
+            (*first, *start) = ((next as u32, place), place);
+            next += u64::from(count) << (LENGTH_MAX - length);
+            if next > 1 << LENGTH_MAX {
+                return None;
+            }
+            *end = next as u32;
+            place += count;
+            if count > 0 {
+                longest = length;
+            }
+        }
+        let quick_bits = longest.min(QUICK_BITS);
+        let mut quick = vec![0; 1 << quick_bits];
+        let mut symbols = vec![0; place as usize];
+        for (&length, symbol) in lengths.iter().zip(0..).filter(|(length, _)| **length > 0) {
+            let place = places.get_mut(usize::from(length))?;
+            *symbols.get_mut(*place as usize)? = symbol;
+            let bits = u32::from(length);
+            let (first, start) = *firsts.get(usize::from(length))?;
+            if bits <= quick_bits {
+                let word = (first >> (LENGTH_MAX - quick_bits))
+                    + ((*place - start) << (quick_bits - bits));
+                let all = word as usize..word as usize + (1 << (quick_bits - bits));
+                quick.get_mut(all)?.fill(symbol << 5 | bits);
+            }
+            *place += 1;
+        }
+        Some(Self { quick, quick_bits, ends, firsts, symbols })
+    }
+
+    /// Whether this symbol has a word.
+    pub(super) fn knows(&self, symbol: u32) -> bool {
+        self.symbols.contains(&symbol)
+    }
+
+    /// Reads a symbol; `None` where there is none.
+    #[inline]
+    pub(super) fn take(&self, reader: &mut BitReader<'_>) -> Option<u32> {
+        if let [lone] = self.symbols[..] {
+            return Some(lone);
+        }
+        let word = reader.peek(LENGTH_MAX);
+        let quick = word >> (LENGTH_MAX - self.quick_bits);
+        match self.quick.get(quick as usize) {
+            Some(&found) if found > 0 => {
+                reader.skip((found & 31).into())?;
+                Some(found >> 5)
+            }
+            _ => self.take_long(word, reader),
+        }
+    }
+
+    /// As [`Decoder::take`], of a word that is longer than what is looked up.
+    fn take_long(&self, word: u32, reader: &mut BitReader<'_>) -> Option<u32> {
+        let length = self.ends.iter().position(|&end| word < end)?;
+        let (first, place) = *self.firsts.get(length)?;
+        reader.skip(length as u64)?;
+        let number = (word - first) >> (LENGTH_MAX as usize - length);
+        self.symbols.get((place + number) as usize).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(counts: &[u32], text: &[u32]) -> u64 {
+        let mut writer = BitWriter::default();
+        Code::write(counts, &mut writer);
+        let start = writer.len();
+        let code = Code::of(counts);
+        text.iter().for_each(|&symbol| code.put(symbol, &mut writer));
+        let bits = writer.len() - start;
+        let bytes = writer.finish();
+        let mut reader = BitReader::new(&bytes);
+        let decoder = Decoder::read(counts.len(), &mut reader).unwrap();
+        assert_eq!(reader.at(), start);
+        for &symbol in text {
+            assert_eq!(decoder.take(&mut reader), Some(symbol));
+            assert!(decoder.knows(symbol));
+        }
+        assert_eq!(reader.at(), start + bits);
+        bits
+    }
+
+    #[test]
+    fn texts_come_back() {
+        fn holds(text: Vec<u8>) -> bool {
+            let mut counts = [0; 256];
+            text.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
+            let text: Vec<_> = text.into_iter().map(u32::from).collect();
+            let bits = round_trip(&counts, &text);
+            bits <= text.len() as u64 * 8
+        }
+        quickcheck::QuickCheck::new().tests(500).quickcheck(holds as fn(Vec<u8>) -> bool);
+        assert_eq!(round_trip(&[0, 7, 0], &[1, 1, 1]), 0);
+        assert_eq!(round_trip(&[], &[]), 0);
+        assert_eq!(round_trip(&[4, 2, 1, 1], &[0, 1, 2, 3]), 1 + 2 + 3 + 3);
+    }
+
+    #[test]
+    fn words_are_no_longer_than_they_may_be() {
+        // As unequal as can be: without a bound, one symbol has 40 bits.
+        let counts: Vec<u32> = (0..41)
+            .scan((1_u32, 1_u32), |(a, b), _| {
+                (*a, *b) = (*b, a.saturating_add(*b));
+                Some(*a)
+            })
+            .collect();
+        assert_eq!(unbounded_lengths(&counts).iter().max(), Some(&40));
+        assert!(lengths(&counts, LENGTH_MAX).iter().all(|&n| (1..=24).contains(&n)));
+        round_trip(&counts, &(0..41).collect::<Vec<_>>());
+        let all = vec![1; 100_000];
+        round_trip(&all, &[0, 99_999, 5]);
+    }
+
+    #[test]
+    fn any_bytes_at_all_are_survived() {
+        fn holds(bytes: Vec<u8>, symbols: u16) -> bool {
+            let mut reader = BitReader::new(&bytes);
+            if let Some(decoder) = Decoder::read(symbols.into(), &mut reader) {
+                for _ in 0..100 {
+                    decoder.take(&mut reader);
+                }
+            }
+            true
+        }
+        quickcheck::QuickCheck::new().tests(20_000).quickcheck(holds as fn(Vec<u8>, u16) -> bool);
+        assert!(Decoder::of(&[1, 1, 1]).is_none());
+        assert!(Decoder::of(&[1, 2, 2]).is_some());
+        assert!(Decoder::of(&vec![20; 1 << 20]).is_some());
+        assert!(Decoder::of(&vec![20; (1 << 20) + 1]).is_none());
+        assert!(Decoder::of(&[25]).is_none());
+    }
+}

@@ -1,0 +1,286 @@
+//! The envelopes, in order of time, in blocks that can be read alone.
+//!
+//! A block has four columns, so that those who look for an address need not
+//! read the rest: times, senders, recipients, all else. It begins with the
+//! lengths of the first three, in bytes, each in groups of 7 bits, the lowest
+//! first, the highest bit of a byte set where another follows.
+
+use std::ops::Range;
+
+use crate::trace::Envelope;
+
+use super::blocks::{Section, Things};
+use super::codes::{Codes, Decoders, Reader, Sink, What, Writer};
+use super::ids::{self, Form, Id};
+use super::words::Words;
+
+/// How many messages a block has.
+pub(super) const EACH: usize = 128;
+/// The codes of an id's text.
+const ID: [What; 3] = [What::IdByte, What::IdShared, What::IdRest];
+/// Added to the number of an id's form: the message is partial.
+const PARTIAL: u32 = 4;
+/// How many columns there are.
+const COLUMNS: usize = 4;
+
+/// The envelopes of a segment that is being made.
+#[derive(Debug)]
+pub(super) struct Messages<'a> {
+    pub(super) envelopes: &'a [Envelope],
+    pub(super) words: &'a Words,
+    /// The earliest time.
+    pub(super) oldest: i64,
+}
+
+/// Puts a column of some messages.
+type Put<T> = fn(&T, &[Envelope], &mut dyn Sink);
+
+impl Messages<'_> {
+    fn put_times(&self, envelopes: &[Envelope], sink: &mut dyn Sink) {
+        let mut before = self.oldest;
+        for envelope in envelopes {
+            sink.number(What::Time, envelope.time.wrapping_sub(before).cast_unsigned());
+            before = envelope.time;
+        }
+    }
+
+    fn put_senders(&self, envelopes: &[Envelope], sink: &mut dyn Sink) {
+        for envelope in envelopes {
+            sink.symbol(What::From, self.words.address(&envelope.sender));
+        }
+    }
+
+    fn put_recipients(&self, envelopes: &[Envelope], sink: &mut dyn Sink) {
+        for envelope in envelopes {
+            sink.number(What::Count, envelope.recipients.len() as u64);
+            for recipient in &envelope.recipients {
+                sink.symbol(What::To, self.words.address(recipient));
+            }
+        }
+    }
+
+    fn put_rest(&self, envelopes: &[Envelope], sink: &mut dyn Sink) {
+        let (mut process, mut text) = (0, "");
+        for envelope in envelopes {
+            let (form, id) = ids::parse(&envelope.id);
+            sink.symbol(What::Form, form.number() + if envelope.partial { PARTIAL } else { 0 });
+            match form {
+                Form::None => {}
+                Form::Text => {
+                    sink.text(ID, text.as_bytes(), envelope.id.as_bytes());
+                    text = &envelope.id;
+                }
+                Form::Short | Form::Long => {
+                    sink.signed(What::IdTime, envelope.time.wrapping_sub(id.time));
+                    sink.signed(What::IdProcess, id.process.wrapping_sub(process));
+                    sink.number(What::IdFraction, id.fraction);
+                    process = id.process;
+                }
+            }
+            sink.symbol(What::Client, self.words.client(envelope.client));
+            sink.symbol(What::Authenticated, self.words.name(envelope));
+        }
+    }
+}
+
+impl Things for Messages<'_> {
+    const EACH: usize = EACH;
+
+    fn count(&self) -> usize {
+        self.envelopes.len()
+    }
+
+    fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
+        let envelopes = self.envelopes.get(range).unwrap_or(&[]);
+        self.put_times(envelopes, sink);
+        self.put_senders(envelopes, sink);
+        self.put_recipients(envelopes, sink);
+        self.put_rest(envelopes, sink);
+    }
+
+    fn write(&self, codes: &Codes) -> Section {
+        let mut section = Section::default();
+        for envelopes in self.envelopes.chunks(EACH) {
+            let puts: [Put<Self>; COLUMNS] =
+                [Self::put_times, Self::put_senders, Self::put_recipients, Self::put_rest];
+            let columns = puts.map(|put| {
+                let mut writer = Writer::new(codes);
+                put(self, envelopes, &mut writer);
+                writer.bits.finish()
+            });
+            let mut block = Vec::new();
+            for column in columns.iter().take(COLUMNS - 1) {
+                put_length(column.len(), &mut block);
+            }
+            section.push(&[block, columns.concat()].concat());
+        }
+        section
+    }
+}
+
+/// Appends a length, in groups of 7 bits.
+fn put_length(mut length: usize, block: &mut Vec<u8>) {
+    while length >= 0x80 {
+        block.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    block.push(length as u8);
+}
+
+/// Takes a length.
+fn take_length(block: &mut &[u8]) -> Option<usize> {
+    let mut length = 0;
+    // No more than 35 bits.
+    for shift in (0..35).step_by(7) {
+        let (&byte, rest) = block.split_first()?;
+        *block = rest;
+        length |= usize::from(byte & 0x7F) << shift;
+        if byte < 0x80 {
+            return Some(length);
+        }
+    }
+    None
+}
+
+/// A block, ready to be read.
+#[derive(Clone, Debug)]
+pub(super) struct Block<'a> {
+    decoders: &'a Decoders,
+    columns: [&'a [u8]; COLUMNS],
+    /// How many messages it has.
+    count: usize,
+}
+
+/// All of a message's envelope but its words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rest {
+    form: Form,
+    numbers: Id,
+    text: String,
+    pub(super) partial: bool,
+    pub(super) client: u32,
+    pub(super) name: u32,
+}
+
+impl Rest {
+    /// The message's id.
+    pub(super) fn id(&self) -> String {
+        match self.form {
+            Form::None | Form::Text => self.text.clone(),
+            Form::Short | Form::Long => ids::write(self.form, self.numbers),
+        }
+    }
+
+    /// Whether the message has this id, which is the same [`ids::parse`]d.
+    pub(super) fn has_id(&self, id: &str, parsed: (Form, Id)) -> bool {
+        parsed == (self.form, self.numbers) && (self.form != Form::Text || self.text == id)
+    }
+}
+
+/// The recipients of a block's messages, one behind the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Recipients {
+    all: Vec<u32>,
+    ends: Vec<usize>,
+}
+
+impl Recipients {
+    /// Those of one message.
+    pub(super) fn of(&self, message: usize) -> &[u32] {
+        let before = message.checked_sub(1).and_then(|before| self.ends.get(before));
+        let start = before.copied().unwrap_or(0);
+        let end = self.ends.get(message).copied().unwrap_or(start);
+        self.all.get(start..end).unwrap_or(&[])
+    }
+}
+
+impl<'a> Block<'a> {
+    /// The block with these bytes; `None` where they make none.
+    pub(super) fn of(decoders: &'a Decoders, mut bytes: &'a [u8], count: usize) -> Option<Self> {
+        let mut lengths = [0; COLUMNS - 1];
+        for length in &mut lengths {
+            *length = take_length(&mut bytes)?;
+        }
+        let mut columns = [&[][..]; COLUMNS];
+        for (column, length) in columns.iter_mut().zip(lengths) {
+            (*column, bytes) = bytes.split_at_checked(length)?;
+        }
+        *columns.last_mut()? = bytes;
+        Some(Self { decoders, columns, count })
+    }
+
+    fn column(&self, number: usize) -> Reader<'a> {
+        Reader::new(self.decoders, self.columns.get(number).unwrap_or(&&[][..]))
+    }
+
+    /// When each passed.
+    pub(super) fn times(&self, oldest: i64) -> Option<Vec<i64>> {
+        let mut reader = self.column(0);
+        let (mut time, mut times) = (oldest, Vec::with_capacity(self.count));
+        for _ in 0..self.count {
+            time = time.wrapping_add(reader.number(What::Time)?.cast_signed());
+            times.push(time);
+        }
+        Some(times)
+    }
+
+    /// Who sent each.
+    pub(super) fn senders(&self) -> Option<Vec<u32>> {
+        let mut reader = self.column(1);
+        let mut senders = Vec::with_capacity(self.count);
+        for _ in 0..self.count {
+            senders.push(reader.symbol(What::From)?);
+        }
+        Some(senders)
+    }
+
+    /// Who was to get each.
+    pub(super) fn recipients(&self) -> Option<Recipients> {
+        let mut reader = self.column(2);
+        // A code of one symbol takes no bits: no more are believed than a log
+        // could hold.
+        let mut left = super::super::log::PAYLOAD_BYTES_MAX as u64 / 2;
+        let mut found = Recipients {
+            all: Vec::with_capacity(2 * self.count),
+            ends: Vec::with_capacity(self.count),
+        };
+        for _ in 0..self.count {
+            let count = reader.number(What::Count)?;
+            left = left.checked_sub(count)?;
+            for _ in 0..count {
+                found.all.push(reader.symbol(What::To)?);
+            }
+            found.ends.push(found.all.len());
+        }
+        Some(found)
+    }
+
+    /// All else, of the first messages, which are of these times.
+    pub(super) fn rest(&self, times: &[i64]) -> Option<Vec<Rest>> {
+        let mut reader = self.column(3);
+        let (mut process, mut text) = (0_i64, Vec::new());
+        (times.iter().take(self.count))
+            .map(|&time| {
+                let form = reader.symbol(What::Form)?;
+                let partial = form & PARTIAL != 0;
+                let form = Form::numbered(form & !PARTIAL);
+                let mut numbers = Id::default();
+                match form {
+                    Form::None => {}
+                    Form::Text => reader.text(ID, &mut text)?,
+                    Form::Short | Form::Long => {
+                        numbers.time = time.wrapping_sub(reader.signed(What::IdTime)?);
+                        process = process.wrapping_add(reader.signed(What::IdProcess)?);
+                        numbers.process = process;
+                        numbers.fraction = reader.number(What::IdFraction)?;
+                    }
+                }
+                let text = if form == Form::Text { text.clone() } else { Vec::new() };
+                let text = String::from_utf8(text).ok()?;
+                let client = reader.symbol(What::Client)?;
+                let name = reader.symbol(What::Authenticated)?;
+                Some(Rest { form, numbers, text, partial, client, name })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,224 @@
+//! Reading the envelopes of a segment.
+
+use std::ops::Range;
+
+use crate::trace::Envelope;
+
+use super::super::codec::checksum;
+use super::Segment;
+use super::bits::BitReader;
+use super::blocks::Table;
+use super::codes::{Decoders, MESSAGES, What};
+use super::ids;
+use super::lookup::Words;
+use super::messages::{Block, EACH, Rest};
+use super::places;
+
+/// The sections of envelopes and of places.
+const ENVELOPES: usize = 5;
+const PLACES: usize = 6;
+
+/// The envelopes of a segment.
+#[derive(Debug)]
+pub(in super::super) struct Messages<'a> {
+    segment: &'a Segment,
+    decoders: Decoders,
+    envelopes: Table,
+    places: Table,
+    /// Where in the body each run begins.
+    starts: Vec<u32>,
+}
+
+/// Which messages are wanted. What is not given fits all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct Wanted<'a> {
+    /// Those that passed within these seconds.
+    pub(in super::super) times: Option<(i64, i64)>,
+    /// Of these senders' numbers, in order.
+    pub(in super::super) from: Option<&'a [u32]>,
+    /// To one of these recipients' numbers, in order.
+    pub(in super::super) to: Option<&'a [u32]>,
+    /// Of this id.
+    pub(in super::super) id: Option<&'a str>,
+    /// These alone, in order.
+    pub(in super::super) messages: Option<&'a [u32]>,
+}
+
+/// A message that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Row {
+    /// Its number.
+    pub(in super::super) message: u32,
+    pub(in super::super) envelope: Envelope,
+    /// Some of it could not be read, and is empty.
+    pub(in super::super) damaged: bool,
+}
+
+impl<'a> Messages<'a> {
+    /// Those of a segment; `None` where both copies of their table are damaged.
+    pub(in super::super) fn of(segment: &'a Segment) -> Option<Self> {
+        let bytes = segment.table(1)?;
+        let mut bits = BitReader::new(&bytes);
+        let head = &segment.head;
+        let envelopes = Table::read(head.messages, EACH, &mut bits)?;
+        let places = Table::read(head.messages, places::EACH, &mut bits)?;
+        let starts = (0..head.runs).map(|_| Some(bits.take(32)? as u32)).collect::<Option<_>>()?;
+        let decoders = Decoders::read(&MESSAGES, &head.sizes(), &mut bits)?;
+        Some(Self { segment, decoders, envelopes, places, starts })
+    }
+
+    /// The bytes of a block, and the numbers of what it should have.
+    fn block(
+        &self,
+        section: usize,
+        table: &Table,
+        number: usize,
+        each: usize,
+    ) -> Option<(Vec<u8>, Range<usize>)> {
+        let (range, crc) = table.block(number)?;
+        let bytes = self.segment.section(section, range)?;
+        let start = number.checked_mul(each)?;
+        let end = (self.segment.head.messages as usize).min(start.checked_add(each)?);
+        (checksum(0, &bytes) == crc).then_some((bytes, start..end))
+    }
+
+    /// Which messages are at these places of the body, in order; `None` for a
+    /// place that damage does not tell of.
+    pub(in super::super) fn at_places(&self, wanted: &[u32]) -> Vec<Option<u32>> {
+        let mut found = vec![None; wanted.len()];
+        for number in 0..self.places.len() {
+            let block = self.block(PLACES, &self.places, number, places::EACH);
+            let Some((bytes, range)) = block else { continue };
+            let Some(all) = places::read(&self.decoders, &bytes, &self.starts, range.len()) else {
+                continue;
+            };
+            for (place, message) in all.iter().zip(range) {
+                if let Ok(n) = wanted.binary_search(place)
+                    && let Some(found) = found.get_mut(n)
+                {
+                    *found = Some(message as u32);
+                }
+            }
+        }
+        found
+    }
+
+    /// Reads all places; whether each message has one of its own.
+    pub(in super::super) fn check_places(&self) -> bool {
+        let all: Vec<_> = (0..self.segment.head.messages).collect();
+        self.at_places(&all).iter().all(Option::is_some)
+    }
+
+    /// Whether any message has one of these senders.
+    pub(in super::super) fn has_sender(&self, numbers: &[u32]) -> bool {
+        numbers.iter().any(|&number| self.decoders.knows(What::From, number))
+    }
+
+    /// Whether any message has one of these recipients.
+    pub(in super::super) fn has_recipient(&self, numbers: &[u32]) -> bool {
+        numbers.iter().any(|&number| self.decoders.knows(What::To, number))
+    }
+
+    /// Gives the messages that are wanted, in order; the numbers of those that
+    /// cannot be read at all.
+    pub(in super::super) fn read(
+        &self,
+        words: &Words<'_>,
+        wanted: &Wanted<'_>,
+        row: &mut dyn FnMut(Row),
+    ) -> Vec<Range<u32>> {
+        let mut unreadable = Vec::new();
+        for number in 0..self.envelopes.len() {
+            let start = (number * EACH) as u32;
+            let end = self.segment.head.messages.min(start.saturating_add(EACH as u32));
+            if let Some(messages) = wanted.messages {
+                let first = messages.partition_point(|&message| message < start);
+                if messages.get(first).is_none_or(|&message| message >= end) {
+                    continue;
+                }
+            }
+            if self.read_block(number, words, wanted, row).is_none() {
+                unreadable.push(start..end);
+            }
+        }
+        unreadable
+    }
+
+    /// As [`Messages::read`], of one block; `None` where it is damaged.
+    fn read_block(
+        &self,
+        number: usize,
+        words: &Words<'_>,
+        wanted: &Wanted<'_>,
+        row: &mut dyn FnMut(Row),
+    ) -> Option<()> {
+        let (bytes, range) = self.block(ENVELOPES, &self.envelopes, number, EACH)?;
+        let block = Block::of(&self.decoders, &bytes, range.len())?;
+        let oldest = self.segment.head.times[0];
+        let mut fits: Vec<usize> = (0..range.len()).collect();
+        let number_of = |n: usize| (range.start + n) as u32;
+        if let Some(messages) = wanted.messages {
+            fits.retain(|&n| messages.binary_search(&number_of(n)).is_ok());
+        }
+        let mut times = Vec::new();
+        if let Some((since, until)) = wanted.times {
+            times = block.times(oldest)?;
+            fits.retain(|&n| times.get(n).is_some_and(|time| (since..=until).contains(time)));
+        }
+        if fits.is_empty() {
+            return Some(());
+        }
+        let mut senders = Vec::new();
+        if let Some(from) = wanted.from {
+            senders = block.senders()?;
+            fits.retain(|&n| senders.get(n).is_some_and(|one| from.binary_search(one).is_ok()));
+        }
+        if fits.is_empty() {
+            return Some(());
+        }
+        let recipients = block.recipients()?;
+        if let Some(to) = wanted.to {
+            fits.retain(|&n| recipients.of(n).iter().any(|one| to.binary_search(one).is_ok()));
+        }
+        if fits.is_empty() {
+            return Some(());
+        }
+        if wanted.times.is_none() {
+            times = block.times(oldest)?;
+        }
+        if wanted.from.is_none() {
+            senders = block.senders()?;
+        }
+        let time = |n: usize| times.get(n).copied().unwrap_or_default();
+        let sender = |n: usize| senders.get(n).copied().unwrap_or_default();
+        let last = fits.last().map_or(0, |last| last + 1);
+        let rest = block.rest(times.get(..last)?)?;
+        let id = wanted.id.map(|id| (id, ids::parse(id)));
+        for n in fits {
+            let fits_id = |rest: &&Rest| id.is_none_or(|(id, parsed)| rest.has_id(id, parsed));
+            let Some(rest) = rest.get(n).filter(fits_id) else { continue };
+            let mut damaged = false;
+            let mut address = |number| {
+                words.address(number).unwrap_or_else(|| {
+                    damaged = true;
+                    String::new()
+                })
+            };
+            let sender = address(sender(n));
+            let recipients = recipients.of(n).iter().map(|&number| address(number)).collect();
+            let (client, name) = (words.client(rest.client), words.name(rest.name, &sender));
+            damaged |= client.is_none() || name.is_none();
+            let envelope = Envelope {
+                time: time(n),
+                id: rest.id(),
+                sender,
+                recipients,
+                client: client.flatten(),
+                authenticated: name.unwrap_or_default(),
+                partial: rest.partial,
+            };
+            row(Row { message: number_of(n), envelope, damaged });
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,298 @@
+//! Segments made and read again.
+
+use std::ffi::CStr;
+use std::net::IpAddr;
+
+use quickcheck::{Arbitrary, Gen, QuickCheck};
+
+use super::*;
+use crate::sys::files;
+use crate::trace::Envelope;
+use crate::trace::store::key;
+
+const NAME: &CStr = c"00000001.segment";
+
+/// Any envelope at all, mostly of a small world.
+#[derive(Clone, Debug)]
+struct Any(Envelope);
+
+fn pick<T: Clone>(any: &mut Gen, from: &[T]) -> T {
+    any.choose(from).unwrap().clone()
+}
+
+fn address(any: &mut Gen) -> String {
+    let small = ["", "a", "A", "postmaster", "b@c"];
+    let local = if bool::arbitrary(any) { pick(any, &small).to_owned() } else { text(any) };
+    let domains = ["", "@", "@example.org", "@EXAMPLE.org", "@mail.example.org", "@x.example.net"];
+    let domain = if u8::arbitrary(any) < 250 { pick(any, &domains).to_owned() } else { text(any) };
+    local + &domain
+}
+
+/// No longer than a log keeps.
+fn text(any: &mut Gen) -> String {
+    String::arbitrary(any).chars().take(200).collect()
+}
+
+impl Arbitrary for Any {
+    fn arbitrary(any: &mut Gen) -> Self {
+        let time = match u8::arbitrary(any) {
+            0 => i64::arbitrary(any),
+            n => 1_700_000_000 + i64::from(n) * 100 + i64::from(u8::arbitrary(any)),
+        };
+        let sender = address(any);
+        let id = match u8::arbitrary(any) % 5 {
+            0 => String::new(),
+            1 => text(any),
+            2 => "1rABCD-0001x2-3Y".to_owned(),
+            3 => format!("1rABCE-0001{:02}-3Y", u8::arbitrary(any) % 100),
+            _ => format!("1rABCD-00000001x{:02}-3Y{:02}", 7, u8::arbitrary(any) % 100),
+        };
+        let client = match u8::arbitrary(any) % 4 {
+            0 => None,
+            1 => Some(IpAddr::from([192, 0, 2, u8::arbitrary(any)])),
+            2 => Some(IpAddr::from(u32::arbitrary(any).to_be_bytes())),
+            _ => Some(IpAddr::from(u128::arbitrary(any).to_be_bytes())),
+        };
+        let authenticated = match u8::arbitrary(any) % 4 {
+            0 => String::new(),
+            1 => sender.clone(),
+            2 => words::local_part(&sender).to_owned(),
+            _ => text(any),
+        };
+        let recipients = (0..u8::arbitrary(any) % 4).map(|_| address(any)).collect();
+        let partial = bool::arbitrary(any);
+        Self(Envelope { time, id, sender, recipients, client, authenticated, partial })
+    }
+}
+
+/// A directory with a key, for segments.
+struct World {
+    _folder: tempfile::TempDir,
+    place: Place,
+    key: Key,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::open(folder.path(), &[c"exirate", c"trace"], true).unwrap();
+        let key = key::Key::open(&place, true).unwrap();
+        Self { _folder: folder, place, key }
+    }
+
+    fn scheme(&self) -> Box<dyn Scheme> {
+        Settings::default().scheme(&self.key.digest)
+    }
+
+    /// The file of a segment with these envelopes, of messages of many sizes.
+    fn build(&self, envelopes: &[Envelope]) -> Vec<u8> {
+        let scheme = self.scheme();
+        let digests: Vec<_> = (envelopes.iter().zip(0_usize..))
+            .map(|(_, n)| {
+                let mut digester = scheme.digester();
+                let words = (0..1 + n * 7 % 40).map(|word| format!("{n} has {word}, "));
+                let text = words.collect::<String>();
+                digester.add(crate::trace::Piece::Text(&text));
+                digester.finish()
+            })
+            .collect();
+        let digests = digests.iter().map(Vec::as_slice);
+        let messages = envelopes.iter().cloned().zip(digests).collect();
+        let settings = Settings::default().encode();
+        let origin = Origin { log: 7, settings, decode: 1, lost: 3 };
+        build(messages, origin, scheme.as_ref(), &self.key).unwrap().unwrap()
+    }
+
+    fn open(&self, bytes: &[u8]) -> Result<Segment, Fault> {
+        let file = self.place.create_file(NAME, 0o640).unwrap();
+        files::write_start(&file, bytes).unwrap();
+        Segment::open(&self.place, &self.key, NAME).unwrap().unwrap()
+    }
+}
+
+fn sorted(envelopes: &[Any]) -> Vec<Envelope> {
+    let mut envelopes: Vec<_> = envelopes.iter().map(|one| one.0.clone()).collect();
+    envelopes.sort_by_key(|envelope| envelope.time);
+    envelopes
+}
+
+fn read(segment: &Segment, wanted: &Wanted<'_>) -> Vec<Envelope> {
+    let (words, messages) = (Words::of(segment).unwrap(), Messages::of(segment).unwrap());
+    let mut rows = Vec::new();
+    let unreadable = messages.read(&words, wanted, &mut |row| {
+        assert!(!row.damaged);
+        rows.push(row.envelope);
+    });
+    assert_eq!(unreadable, []);
+    assert!(words.check() && messages.check_places());
+    rows
+}
+
+#[test]
+fn envelopes_come_back() {
+    fn holds(envelopes: Vec<Any>) -> bool {
+        let world = World::new();
+        let mut all = sorted(&envelopes);
+        let bytes = world.build(&all);
+        let segment = world.open(&bytes).unwrap();
+        assert!(segment.is_sound() && segment.tables_are_whole());
+        let head = segment.head;
+        assert_eq!((head.messages as usize, head.lost, head.log), (all.len(), 3, 7));
+        segment.check_body(world.scheme().as_ref()).unwrap();
+        // The same time, in any order, comes back in that order.
+        assert_eq!(read(&segment, &Wanted::default()), all);
+        all.reverse();
+        all.sort_by_key(|envelope| envelope.time);
+        let again = world.open(&world.build(&all)).unwrap();
+        read(&again, &Wanted::default()) == all
+    }
+    QuickCheck::new().tests(100).quickcheck(holds as fn(Vec<Any>) -> bool);
+}
+
+#[test]
+fn many_envelopes_come_back_and_are_looked_up() {
+    let mut any = Gen::new(10);
+    let envelopes: Vec<_> = (0..3000).map(|_| Any::arbitrary(&mut any)).collect();
+    let all = sorted(&envelopes);
+    let world = World::new();
+    let segment = world.open(&world.build(&all)).unwrap();
+    assert_eq!(read(&segment, &Wanted::default()), all);
+    let words = Words::of(&segment).unwrap();
+    let addresses: std::collections::BTreeSet<&str> =
+        all.iter().map(|envelope| envelope.sender.as_str()).collect();
+    for address in addresses {
+        let found = words.find(&address.to_ascii_uppercase()).unwrap();
+        let same = |text: &str| text.eq_ignore_ascii_case(address);
+        assert_eq!(Some(&found), words.matching(&same).as_ref(), "{address:?}");
+        let wanted = Wanted { from: Some(&found), ..Wanted::default() };
+        let expected: Vec<_> = all.iter().filter(|one| same(&one.sender)).cloned().collect();
+        assert!(read(&segment, &wanted) == expected, "{address:?}");
+    }
+    for absent in ["absent@example.org", "a@absent.example", "a@", "", "\u{10FFFF}@\u{10FFFF}"] {
+        let same = |text: &str| text.eq_ignore_ascii_case(absent);
+        assert_eq!(words.find(absent), words.matching(&same), "{absent:?}");
+    }
+}
+
+#[test]
+fn those_that_are_wanted_are_read() {
+    let mut any = Gen::new(10);
+    let envelopes: Vec<_> = (0..700).map(|_| Any::arbitrary(&mut any)).collect();
+    let all = sorted(&envelopes);
+    let world = World::new();
+    let segment = world.open(&world.build(&all)).unwrap();
+    let words = Words::of(&segment).unwrap();
+    let test = |text: &str| text.ends_with("@example.org");
+    let to = words.matching(&test).unwrap();
+    let id = "1rABCD-0001x2-3Y";
+    let times = (1_700_001_000, 1_700_009_000);
+    let few = [3, 127, 128, 500, 699];
+    let mut seen = 0;
+    for bits in 0..16 {
+        let has = |bit: u32| bits >> bit & 1 == 1;
+        let wanted = Wanted {
+            times: has(0).then_some(times),
+            from: None,
+            to: has(1).then_some(&to),
+            id: has(2).then_some(id),
+            messages: has(3).then_some(&few),
+        };
+        let expected: Vec<_> = (0..)
+            .zip(&all)
+            .filter(|(n, one)| {
+                (!has(0) || (times.0..=times.1).contains(&one.time))
+                    && (!has(1) || one.recipients.iter().any(|address| test(address)))
+                    && (!has(2) || one.id == id)
+                    && (!has(3) || few.contains(n))
+            })
+            .map(|(_, one)| one.clone())
+            .collect();
+        seen += expected.len();
+        assert_eq!(read(&segment, &wanted), expected, "{bits:b}");
+    }
+    assert!(seen > 1000, "{seen}");
+    assert!(segment.head.may_have_id(id) && !segment.head.may_have_id("1rABZZ-0001x2-3Y"));
+}
+
+#[test]
+fn places_are_those_of_the_body() {
+    let all: Vec<_> =
+        (0..2500).map(|n| Envelope { time: n, id: n.to_string(), ..Envelope::default() }).collect();
+    let world = World::new();
+    let segment = world.open(&world.build(&all)).unwrap();
+    assert!(segment.head.runs > 3, "{}", segment.head.runs);
+    let messages = Messages::of(&segment).unwrap();
+    let places: Vec<_> = (0..2500).collect();
+    let mut found: Vec<_> =
+        messages.at_places(&places).into_iter().collect::<Option<Vec<_>>>().unwrap();
+    assert_ne!(found, places);
+    assert_eq!(messages.at_places(&[7, 2499]), [Some(found[7]), Some(found[2499])]);
+    found.sort_unstable();
+    assert_eq!(found, places);
+    assert_eq!(messages.at_places(&[2500]), [None]);
+}
+
+#[test]
+fn folded_segments_have_the_same_envelopes() {
+    let mut any = Gen::new(10);
+    let envelopes: Vec<_> = (0..500).map(|_| Any::arbitrary(&mut any)).collect();
+    let all = sorted(&envelopes);
+    let world = World::new();
+    let bytes = world.build(&all);
+    let segment = world.open(&bytes).unwrap();
+    let folded = segment.fold(world.scheme().as_ref(), &world.key).unwrap().unwrap();
+    assert!(folded.len() < bytes.len());
+    let folded = world.open(&folded).unwrap();
+    assert_eq!(folded.head.folds, 1);
+    assert_eq!(read(&folded, &Wanted::default()), all);
+    // Nothing is enciphered twice by one keystream.
+    let start = 16..48;
+    assert_ne!(folded.map.bytes(0, 48).unwrap()[start.clone()], bytes[start]);
+}
+
+#[test]
+fn another_key_and_a_later_version_are_told() {
+    let world = World::new();
+    let bytes = world.build(&[Envelope::default()]);
+    let other = World::new();
+    assert_eq!(other.open(&bytes).unwrap_err(), Fault::OtherKey);
+    let mut later = bytes.clone();
+    let second = later.len() - HEAD_BYTES - CRC_BYTES;
+    later[8] = 2;
+    // One copy may be damaged.
+    assert!(!world.open(&later).unwrap().whole);
+    later[second + 8] = 2;
+    assert_eq!(world.open(&later).unwrap_err(), Fault::Version(2));
+    for length in [0, 1, 47, 48, HEAD_BYTES - 1] {
+        assert_eq!(world.open(&bytes[..length]).unwrap_err(), Fault::Damaged);
+    }
+}
+
+/// Prints what the envelopes of an ordinary site take.
+#[test]
+fn envelopes_of_an_ordinary_site_are_small() {
+    let mut site = crate::trace::store::mix::Site::new(1);
+    let all: Vec<_> = (0..16_384).map(|_| site.envelope()).collect();
+    let world = World::new();
+    let segment = world.open(&world.build(&all)).unwrap();
+    assert!(read(&segment, &Wanted::default()) == all);
+    let head = segment.head;
+    let each = |bytes: u64| bytes as f64 / 16_384.0;
+    let plain: usize = all.iter().map(|one| super::super::wire::encode(one).len()).sum();
+    let names = ["domains", "addresses", "names", "IPv4", "IPv6", "envelopes", "places"];
+    for (name, bytes) in names.iter().zip(head.sections) {
+        println!("{name}: {:.2}", each(bytes.into()));
+    }
+    println!(
+        "tables, twice: {:.2} {:.2}",
+        each(2 * u64::from(head.tables[0])),
+        each(2 * u64::from(head.tables[1]))
+    );
+    println!(
+        "counts: {} {} {} {} {} {}",
+        head.domains, head.addresses, head.names, head.fours, head.sixes, head.runs
+    );
+    let total = each(segment.bytes() - head.body);
+    println!("a message: {total:.2}, in the log: {:.2}", each(plain as u64));
+    assert!(total < 20.0, "{total}");
+}

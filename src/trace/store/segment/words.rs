@@ -1,0 +1,238 @@
+//! Addresses, clients and authenticated names: each once, in an order in which
+//! they have much in common with the one before, and can be looked up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::ops::Range;
+
+use crate::trace::Envelope;
+
+use super::blocks::Things;
+use super::codes::{Sink, What};
+
+/// How many words a block has.
+pub(super) const EACH: usize = 64;
+/// The codes of a text in these sections.
+pub(super) const TEXT: [What; 3] = [What::Byte, What::Shared, What::Rest];
+
+/// A domain or a local part: found by its lower-case letters, and then by
+/// those it has.
+type Word = (Vec<u8>, Vec<u8>);
+
+fn word(text: &[u8]) -> Word {
+    (text.to_ascii_lowercase(), text.to_vec())
+}
+
+/// An address in two: the local part, and the domain with its `@`, backwards.
+pub(super) fn split(address: &str) -> (Vec<u8>, Vec<u8>) {
+    let (local, domain) = address.split_at(address.rfind('@').unwrap_or(address.len()));
+    (local.as_bytes().to_vec(), domain.bytes().rev().collect())
+}
+
+/// An address from its two parts.
+pub(super) fn join(local: &[u8], domain: &[u8]) -> Option<String> {
+    String::from_utf8(local.iter().chain(domain.iter().rev()).copied().collect()).ok()
+}
+
+/// Domains, in order.
+#[derive(Debug, Default)]
+pub(super) struct Domains(Vec<Word>);
+
+/// Addresses, in order: each by the number of its domain, and its local part.
+#[derive(Debug, Default)]
+pub(super) struct Addresses(Vec<(u32, Word)>);
+
+/// Authenticated names, in order.
+#[derive(Debug, Default)]
+pub(super) struct Names(Vec<Vec<u8>>);
+
+/// IPv4 clients, in order.
+#[derive(Debug, Default)]
+pub(super) struct Fours(Vec<u32>);
+
+/// IPv6 clients, in order.
+#[derive(Debug, Default)]
+pub(super) struct Sixes(Vec<u128>);
+
+/// All words of some envelopes.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    pub(super) domains: Domains,
+    pub(super) addresses: Addresses,
+    pub(super) names: Names,
+    pub(super) fours: Fours,
+    pub(super) sixes: Sixes,
+    /// The number of each address.
+    numbers: BTreeMap<String, u32>,
+}
+
+impl Words {
+    pub(super) fn of(envelopes: &[Envelope]) -> Self {
+        let texts: BTreeSet<&str> = envelopes
+            .iter()
+            .flat_map(|envelope| envelope.recipients.iter().chain([&envelope.sender]))
+            .map(String::as_str)
+            .collect();
+        let parts: Vec<_> = texts.iter().map(|text| (*text, split(text))).collect();
+        let domains: BTreeSet<_> = parts.iter().map(|(_, (_, domain))| word(domain)).collect();
+        let domains: Vec<_> = domains.into_iter().collect();
+        let number = |domain: &[u8]| domains.binary_search(&word(domain)).unwrap_or_default();
+        let mut addresses: Vec<_> = parts
+            .iter()
+            .map(|(text, (local, domain))| (number(domain) as u32, word(local), *text))
+            .collect();
+        addresses.sort_unstable();
+        let numbers = addresses.iter().zip(0..).map(|((_, _, text), n)| ((*text).to_owned(), n));
+        let numbers = numbers.collect();
+        let names: BTreeSet<&[u8]> = envelopes
+            .iter()
+            .filter(|envelope| shortcut(envelope).is_none())
+            .map(|envelope| envelope.authenticated.as_bytes())
+            .collect();
+        let (mut fours, mut sixes) = (BTreeSet::new(), BTreeSet::new());
+        for envelope in envelopes {
+            match envelope.client {
+                None => {}
+                Some(IpAddr::V4(address)) => drop(fours.insert(address.to_bits())),
+                Some(IpAddr::V6(address)) => drop(sixes.insert(address.to_bits())),
+            }
+        }
+        Self {
+            domains: Domains(domains),
+            addresses: Addresses(addresses.into_iter().map(|(n, word, _)| (n, word)).collect()),
+            names: Names(names.into_iter().map(<[u8]>::to_vec).collect()),
+            fours: Fours(fours.into_iter().collect()),
+            sixes: Sixes(sixes.into_iter().collect()),
+            numbers,
+        }
+    }
+
+    /// The number of an address.
+    pub(super) fn address(&self, text: &str) -> u32 {
+        self.numbers.get(text).copied().unwrap_or_default()
+    }
+
+    /// The number of a client: 0 for none, those of IPv4 before those of IPv6.
+    pub(super) fn client(&self, client: Option<IpAddr>) -> u32 {
+        let place = match client {
+            None => return 0,
+            Some(IpAddr::V4(address)) => self.fours.0.binary_search(&address.to_bits()),
+            Some(IpAddr::V6(address)) => (self.sixes.0.binary_search(&address.to_bits()))
+                .map(|place| place + self.fours.0.len()),
+        };
+        place.map_or(0, |place| place as u32 + 1)
+    }
+
+    /// The number of an envelope's authenticated name.
+    pub(super) fn name(&self, envelope: &Envelope) -> u32 {
+        shortcut(envelope).unwrap_or_else(|| {
+            let place =
+                self.names.0.binary_search_by_key(&envelope.authenticated.as_bytes(), |n| n);
+            place.map_or(0, |place| place as u32 + SHORTCUTS)
+        })
+    }
+}
+
+/// How many numbers stand for names that need not be kept: none, the sender,
+/// the sender's local part.
+pub(super) const SHORTCUTS: u32 = 3;
+
+/// The number of an authenticated name that need not be kept.
+fn shortcut(envelope: &Envelope) -> Option<u32> {
+    let (name, sender) = (envelope.authenticated.as_str(), envelope.sender.as_str());
+    if name.is_empty() {
+        Some(0)
+    } else if name == sender {
+        Some(1)
+    } else {
+        (name == local_part(sender)).then_some(2)
+    }
+}
+
+/// What is before the last `@`.
+pub(super) fn local_part(address: &str) -> &str {
+    address.rsplit_once('@').map_or(address, |(local, _)| local)
+}
+
+impl Things for Domains {
+    const EACH: usize = EACH;
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
+        let mut before: &[u8] = &[];
+        for (_, domain) in self.0.get(range).unwrap_or(&[]) {
+            sink.text(TEXT, before, domain);
+            before = domain;
+        }
+    }
+}
+
+impl Things for Addresses {
+    const EACH: usize = EACH;
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
+        let (mut before, mut domain): (&[u8], u32) = (&[], 0);
+        for (number, (_, local)) in self.0.get(range).unwrap_or(&[]) {
+            sink.number(What::Domain, u64::from(number - domain));
+            sink.text(TEXT, before, local);
+            (before, domain) = (local, *number);
+        }
+    }
+}
+
+impl Things for Names {
+    const EACH: usize = EACH;
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
+        let mut before: &[u8] = &[];
+        for name in self.0.get(range).unwrap_or(&[]) {
+            sink.text(TEXT, before, name);
+            before = name;
+        }
+    }
+}
+
+impl Things for Fours {
+    const EACH: usize = EACH;
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
+        let mut before = 0;
+        for &address in self.0.get(range).unwrap_or(&[]) {
+            sink.number(What::Four, u64::from(address - before));
+            before = address;
+        }
+    }
+}
+
+impl Things for Sixes {
+    const EACH: usize = EACH;
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
+        let mut before = 0;
+        for &address in self.0.get(range).unwrap_or(&[]) {
+            let (high, low) = ((address >> 64) as u64, address as u64);
+            sink.number(What::Six, high - before);
+            sink.number(What::Low, low);
+            before = high;
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! All logs and segments, as they are at one moment.
+
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
+
+use crate::sys::files::Access;
+use crate::sys::place::PlaceError;
+use crate::trace::Settings;
+
+use super::log::{Fault, Log};
+use super::names::{self, Kind, OPEN};
+use super::segment::Segment;
+use super::verify::Problem;
+use super::{Trace, TraceError, VERSION};
+
+/// How often they are listed again where one goes in between.
+const ATTEMPTS: u32 = 10;
+
+/// A file that holds messages.
+#[derive(Debug)]
+pub(super) enum Source {
+    Log(Log),
+    Segment(Box<Segment>),
+}
+
+impl Source {
+    /// The log it is, or was made from.
+    fn id(&self) -> u64 {
+        match self {
+            Self::Log(log) => log.head.id,
+            Self::Segment(segment) => segment.head.log,
+        }
+    }
+
+    /// How its messages were digested.
+    pub(super) fn settings(&self) -> Settings {
+        match self {
+            Self::Log(log) => log.settings,
+            Self::Segment(segment) => segment.settings,
+        }
+    }
+
+    /// How many messages it has; of a log whose status is damaged, none.
+    pub(super) fn messages(&self) -> u64 {
+        match self {
+            Self::Log(log) => log.status.map_or(0, |status| status.messages.into()),
+            Self::Segment(segment) => segment.head.messages.into(),
+        }
+    }
+
+    /// The bytes of the file.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Log(log) => log.size,
+            Self::Segment(segment) => segment.bytes(),
+        }
+    }
+}
+
+/// All files that hold messages.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    /// Those that can be asked, oldest first.
+    pub(super) list: Vec<(CString, Source)>,
+    /// What cannot be used at all.
+    pub(super) problems: Vec<Problem>,
+    /// Files made with another key.
+    pub(super) other_key: u64,
+    ids: HashSet<u64>,
+}
+
+impl Trace {
+    /// Opens all logs and segments.
+    ///
+    /// The open log comes first, so that none is missed that gets its number
+    /// meanwhile; a log that is found under two names, or sealed and still
+    /// there, is taken once.
+    pub(super) fn sources(&self) -> Result<Sources, TraceError> {
+        let mut attempt = 1;
+        loop {
+            let (sources, complete) = self.sources_now()?;
+            if complete || attempt == ATTEMPTS {
+                return Ok(sources);
+            }
+            attempt += 1;
+        }
+    }
+
+    /// As [`Trace::sources`]; whether nothing has gone between listing and
+    /// opening.
+    fn sources_now(&self) -> Result<(Sources, bool), TraceError> {
+        let mut sources = Sources::default();
+        let newest = Log::open(&self.place, &self.key, OPEN, Access::Read);
+        let mut complete = true;
+        for numbered in names::list(&self.place)? {
+            let name = numbered.name();
+            let opened = match numbered.kind {
+                Kind::Log => log(Log::open(&self.place, &self.key, &name, Access::Read)),
+                Kind::Segment => Segment::open(&self.place, &self.key, &name)
+                    .map(|found| found.map(|found| found.map(|s| Source::Segment(Box::new(s))))),
+            };
+            complete &= self.take(&mut sources, &name, opened);
+        }
+        self.take(&mut sources, OPEN, log(newest));
+        Ok((sources, complete))
+    }
+
+    /// Takes in a file; false where there is none.
+    fn take(&self, sources: &mut Sources, name: &CStr, opened: Opened<Source>) -> bool {
+        let what = match opened {
+            Ok(None) => return false,
+            Ok(Some(Ok(source))) => {
+                if sources.ids.insert(source.id()) {
+                    sources.list.push((name.to_owned(), source));
+                }
+                return true;
+            }
+            Ok(Some(Err(Fault::OtherKey))) => {
+                sources.other_key += 1;
+                return true;
+            }
+            Ok(Some(Err(fault))) => describe(fault),
+            Err(error) => error.to_string(),
+        };
+        sources.problems.push(Problem { path: self.place.path_of(name), what });
+        true
+    }
+}
+
+/// What came of opening a file.
+type Opened<T> = Result<Option<Result<T, Fault>>, PlaceError>;
+
+fn log(opened: Opened<Log>) -> Opened<Source> {
+    opened.map(|found| found.map(|found| found.map(Source::Log)))
+}
+
+/// A sentence on a file that cannot be used.
+pub(super) fn describe(fault: Fault) -> String {
+    match fault {
+        Fault::Damaged => "both copies of its head are damaged".to_owned(),
+        Fault::OtherKey => "it was made with another key, and can answer nothing".to_owned(),
+        Fault::Version(found) => format!(
+            "a later exirate has written it: its format is version {found}, this exirate knows \
+             version {VERSION}"
+        ),
+    }
+}

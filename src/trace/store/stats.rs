@@ -1,0 +1,73 @@
+//! What is in the store.
+
+use super::sources::Source;
+use super::{Trace, TraceError};
+
+/// What is in the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceStats {
+    /// Messages that can be asked.
+    pub messages: u64,
+    /// Sealed segments.
+    pub segments: u64,
+    /// Of these, segments that were folded: half as large, and more often
+    /// wrong.
+    pub folded: u64,
+    /// Logs: the open one, and those that are to be sealed.
+    pub logs: u64,
+    /// Bytes of all logs and segments.
+    pub bytes: u64,
+    /// Messages in sealed segments.
+    pub sealed: u64,
+    /// Bytes of sealed segments.
+    pub sealed_bytes: u64,
+    /// Of these, bytes of digests.
+    pub digest_bytes: u64,
+    /// Stretches of logs that were damaged when these were sealed, and are
+    /// lost.
+    pub lost: u64,
+    /// When the oldest message passed that is in a sealed segment, in seconds
+    /// since 1970.
+    pub oldest: Option<i64>,
+    /// Files that were made with another key and can answer nothing.
+    pub other_key: u64,
+    /// Files that are damaged so that they cannot answer at all.
+    pub damaged: u64,
+    /// The shortest excerpt of text, in bytes of normalised text, that is sure
+    /// to be found in messages recorded now.
+    pub shortest: usize,
+}
+
+impl Trace {
+    /// What is in the store, by the heads of its files.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn stats(&self) -> Result<TraceStats, TraceError> {
+        let sources = self.sources()?;
+        let mut stats = TraceStats {
+            other_key: sources.other_key,
+            damaged: sources.problems.len() as u64,
+            shortest: self.options.settings.scheme(&self.key.digest).shortest(),
+            ..TraceStats::default()
+        };
+        for (_, source) in &sources.list {
+            stats.messages += source.messages();
+            stats.bytes += source.bytes();
+            match source {
+                Source::Log(_) => stats.logs += 1,
+                Source::Segment(segment) => {
+                    stats.segments += 1;
+                    stats.folded += u64::from(segment.head.folds > 0);
+                    stats.lost += u64::from(segment.head.lost);
+                    stats.sealed += source.messages();
+                    stats.sealed_bytes += source.bytes();
+                    stats.digest_bytes += segment.head.body;
+                    let oldest = segment.head.times[0];
+                    stats.oldest = Some(stats.oldest.map_or(oldest, |known| known.min(oldest)));
+                }
+            }
+        }
+        Ok(stats)
+    }
+}

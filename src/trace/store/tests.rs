@@ -1,0 +1,156 @@
+//! What a user of the store relies on.
+
+use std::path::Path;
+
+use super::super::{Envelope, Part, Question};
+use super::*;
+
+/// What messages of any age are kept by.
+pub(super) fn for_ever() -> Options {
+    Options { keep: None, ..Options::default() }
+}
+
+pub(super) fn open(folder: &Path) -> Trace {
+    let mut trace = Trace::open(&trace_directory(folder), Access::Write).unwrap();
+    trace.set_options(for_ever()).unwrap();
+    trace
+}
+
+/// A store whose logs are full after so many messages.
+pub(super) fn open_small(folder: &Path, messages: u32) -> Trace {
+    let mut trace = open(folder);
+    trace.limits.messages = messages;
+    trace
+}
+
+/// Records message `n`.
+pub(super) fn record(trace: &mut Trace, n: u32) {
+    trace.record(&envelope(n), text(n).as_bytes()).unwrap();
+}
+
+/// The numbers of all messages that are found, each as it was recorded, and
+/// all of which are found by their text.
+pub(super) fn found(trace: &Trace) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    for answer in ask(trace, &Query::default()) {
+        let n = answer.envelope.id.strip_prefix("id-").unwrap().parse().unwrap();
+        assert_eq!(answer.envelope, envelope(n));
+        numbers.push(n);
+        let by_text = ask(trace, &question(&secret(n)));
+        assert!(by_text.iter().any(|other| other.envelope == answer.envelope), "{n}");
+    }
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Fails with all problems of the store, if there are any.
+pub(super) fn assert_sound(trace: &Trace, what: &str) {
+    let mut problems = Vec::new();
+    trace.verify(&mut |_, _| {}, &mut |problem| problems.push(problem.to_string())).unwrap();
+    assert!(problems.is_empty(), "{what}: {problems:#?}");
+}
+
+pub(super) fn envelope(n: u32) -> Envelope {
+    Envelope {
+        time: 1_700_000_000 + i64::from(n),
+        id: format!("id-{n}"),
+        sender: format!("sender{}@example.org", n % 7),
+        recipients: vec![format!("recipient{}@example.net", n % 3)],
+        ..Envelope::default()
+    }
+}
+
+/// What only message `n` carries.
+pub(super) fn secret(n: u32) -> String {
+    let words = (0..12u32).scan(n.wrapping_add(1), |state, _| {
+        *state = state.wrapping_mul(2_654_435_761).rotate_left(13) ^ 0x9E37_79B9;
+        Some(format!("{state:08x}"))
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn text(n: u32) -> String {
+    format!("Subject: {n}\n\nAll of them begin with this line of text.\n{}\n", secret(n))
+}
+
+pub(super) fn question(text: &str) -> Query<'static> {
+    let question = Question { parts: vec![Part::Text(text.to_owned())], least: 1.0 };
+    Query { question: Some(question), ..Query::default() }
+}
+
+pub(super) fn ask(trace: &Trace, query: &Query<'_>) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    let asked = trace.query(query, &mut |_, _| {}, &mut |answer| answers.push(answer)).unwrap();
+    assert_eq!(asked.damaged, []);
+    answers
+}
+
+pub(super) fn ids(answers: &[Answer]) -> Vec<&str> {
+    answers.iter().map(|answer| answer.envelope.id.as_str()).collect()
+}
+
+#[test]
+fn what_was_recorded_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = open(folder.path());
+    for n in 0..50 {
+        trace.record(&envelope(n), text(n).as_bytes()).unwrap();
+        if n % 20 == 19 {
+            trace.seal().unwrap();
+        }
+    }
+    let trace = Trace::open(&trace_directory(folder.path()), Access::Read).unwrap();
+    for n in 0..50 {
+        let answers = ask(&trace, &question(&secret(n)));
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0].envelope, envelope(n));
+    }
+    assert_eq!(ask(&trace, &question(&secret(50))), []);
+    assert_eq!(ask(&trace, &question("all of them begin with this line")).len(), 50);
+    let from = Query { from: Some(Address::Is("Sender3@Example.ORG".into())), ..Query::default() };
+    assert_eq!(ids(&ask(&trace, &from)), [3, 10, 17, 24, 31, 38, 45].map(|n| format!("id-{n}")));
+    let to = Address::Test(Box::new(|address| address.ends_with("t1@example.net")));
+    let both = Query { to: Some(to), ..from };
+    assert_eq!(ids(&ask(&trace, &both)), ["id-10", "id-31"]);
+    let newest = Query { most: Some(3), ..Query::default() };
+    assert_eq!(ids(&ask(&trace, &newest)), ["id-49", "id-48", "id-47"]);
+    let time = |n: i64| Some(1_700_000_000 + n);
+    let some = Query { since: time(18), until: time(20), ..Query::default() };
+    assert_eq!(ids(&ask(&trace, &some)), ["id-18", "id-19", "id-20"]);
+    let one = Query { id: Some("id-33".into()), ..Query::default() };
+    assert_eq!(ids(&ask(&trace, &one)), ["id-33"]);
+    let verified = trace.verify(&mut |_, _| {}, &mut |problem| panic!("{problem}")).unwrap();
+    assert_eq!((verified.messages, trace.stats().unwrap().messages), (50, 50));
+}
+
+#[test]
+fn who_has_no_time_left_is_told_that_not_all_were_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = open(folder.path());
+    for n in 0..10 {
+        trace.record(&envelope(n), text(n).as_bytes()).unwrap();
+        trace.seal().unwrap();
+    }
+    let ask = |deadline| {
+        let query = Query { deadline: Some(deadline), ..question(&secret(3)) };
+        let mut found = 0;
+        let asked = trace.query(&query, &mut |_, _| {}, &mut |_| found += 1).unwrap();
+        (asked.late, asked.messages, found)
+    };
+    let now = std::time::Instant::now();
+    assert_eq!(ask(now), (true, 0, 0));
+    assert_eq!(ask(now + Duration::from_secs(600)), (false, 10, 1));
+}
+
+#[test]
+fn a_store_that_is_not_there_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = trace_directory(folder.path());
+    let error = Trace::open(&directory, Access::Read).unwrap_err();
+    assert!(error.to_string().starts_with("no trace store at "), "{error}");
+    open(folder.path());
+    Trace::open(&directory, Access::Read).unwrap();
+    std::fs::remove_file(directory.join("key")).unwrap();
+    let error = Trace::open(&directory, Access::Read).unwrap_err();
+    assert!(matches!(error, TraceError::NoKey { .. }), "{error}");
+}

@@ -1,0 +1,100 @@
+//! Small files that hold the same thing twice, so that one damaged sector
+//! loses nothing; written all or nothing.
+
+use std::ffi::CStr;
+
+use bincode::{Decode, Encode};
+
+use crate::sys::files::{self, Access};
+use crate::sys::place::Place;
+
+use super::codec::{checksum_fits, decode, encode, set_checksum};
+use super::{TraceError, VERSION};
+
+/// Where the second copy begins: in a sector of its own.
+pub(super) const SECOND: usize = 512;
+
+/// What such a file holds: a structure that ends in its checksum and begins
+/// with a magic and a version.
+pub(super) trait Twice: Encode + Decode<()> {
+    /// How the file begins.
+    const MAGIC: [u8; 8];
+    /// The size of the structure, its checksum included.
+    const BYTES: usize;
+}
+
+/// The first bytes of every file, in all versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct Start {
+    pub(super) magic: [u8; 8],
+    pub(super) version: u32,
+}
+
+/// What was found of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found<T> {
+    /// There is no such file.
+    Nothing,
+    /// Neither copy is sound.
+    Damaged,
+    /// At least one copy is; whether both are.
+    Sound(T, bool),
+}
+
+/// Reads the file `name`.
+///
+/// # Errors
+/// It cannot be read, or a later exirate has written it.
+pub(super) fn read<T: Twice>(place: &Place, name: &CStr) -> Result<Found<T>, TraceError> {
+    let Some((file, _)) = place.open_file(Access::Read, name)? else { return Ok(Found::Nothing) };
+    let mut bytes = [0; 2 * SECOND];
+    files::read_start(&file, &mut bytes).map_err(place.failed("read", name))?;
+    let copies = [0, SECOND].map(|at| bytes.get(at..at + T::BYTES).unwrap_or(&[]));
+    let sound = copies.map(|copy| {
+        let start: Option<Start> = decode(copy);
+        let ours = start.is_some_and(|start| start.magic == T::MAGIC) && checksum_fits(copy);
+        start.filter(|_| ours).map(|start| (start.version, decode::<T>(copy)))
+    });
+    for (version, value) in sound.into_iter().flatten() {
+        match (version, value) {
+            (VERSION, Some(value)) => {
+                return Ok(Found::Sound(value, copies[0] == copies[1]));
+            }
+            (found, _) if found > VERSION => {
+                return Err(TraceError::Version {
+                    path: place.path_of(name),
+                    found,
+                    known: VERSION,
+                });
+            }
+            // No exirate has ever written this.
+            _ => {}
+        }
+    }
+    Ok(Found::Damaged)
+}
+
+/// Writes the file `name`, all or nothing, by way of `new`. Whoever calls has
+/// locked the directory.
+///
+/// # Errors
+/// It cannot be written; then what was there is there still.
+pub(super) fn write<T: Twice>(
+    place: &Place,
+    name: &CStr,
+    new: &CStr,
+    mode: u32,
+    value: &T,
+) -> Result<(), TraceError> {
+    let file = place.create_file(new, mode)?;
+    let mut bytes = [0; 2 * SECOND];
+    let copy: [u8; SECOND] = encode(value);
+    for half in bytes.chunks_mut(SECOND) {
+        half.copy_from_slice(&copy);
+        set_checksum(half.get_mut(..T::BYTES).unwrap_or(&mut []));
+    }
+    let written = files::write_start(&file, &bytes)
+        .and_then(|()| files::sync(&file))
+        .and_then(|()| files::rename_at(place.directory(), new, name));
+    Ok(written.map_err(place.failed("write", name))?)
+}

@@ -1,0 +1,196 @@
+//! Is the store sound?
+
+use std::path::PathBuf;
+
+use super::key::{KEY, KeyFile};
+use super::log::Log;
+use super::options::{OptionsFile, SETTINGS};
+use super::record::Records;
+use super::segment::{Messages, Segment, Wanted, Words};
+use super::sources::Source;
+use super::twice::{self, Found};
+use super::{Trace, TraceError, wire};
+
+/// Something that should not be so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it, in a sentence.
+    pub what: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.path.display().to_string();
+        // Errors name it themselves.
+        if self.what.contains(&path) {
+            return f.write_str(&self.what);
+        }
+        write!(f, "{path}: {}", self.what)
+    }
+}
+
+/// What [`Trace::verify`] has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Files that were looked at.
+    pub files: u64,
+    /// Sound messages.
+    pub messages: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Problems that were told.
+    pub problems: u64,
+}
+
+impl Trace {
+    /// Checks every byte that can be checked; repairs nothing. `progress` is
+    /// told how many messages have been looked at, of how many.
+    ///
+    /// What a killed process may leave behind by design is no problem: a
+    /// record written in half at the end of a log, a log that is sealed and
+    /// still there.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn verify(
+        &self,
+        progress: &mut dyn FnMut(u64, u64),
+        problem: &mut dyn FnMut(Problem),
+    ) -> Result<Verified, TraceError> {
+        let sources = self.sources()?;
+        let mut verified = Verified::default();
+        let mut tell = |verified: &mut Verified, path: PathBuf, what: String| {
+            verified.problems += 1;
+            problem(Problem { path, what });
+        };
+        for what in self.check_small_files()? {
+            tell(&mut verified, what.path, what.what);
+        }
+        verified.files = (sources.list.len() + sources.problems.len()) as u64 + sources.other_key;
+        for told in sources.problems {
+            tell(&mut verified, told.path, told.what);
+        }
+        if sources.other_key > 0 {
+            let what = format!(
+                "{} of its files were made with another key, and can answer nothing",
+                sources.other_key
+            );
+            tell(&mut verified, self.directory().to_path_buf(), what);
+        }
+        let of = sources.list.iter().map(|(_, source)| source.messages()).sum();
+        for (name, source) in &sources.list {
+            let mut say = |what: String| tell(&mut verified, self.place.path_of(name), what);
+            let messages = match source {
+                Source::Log(log) => self.check_log(log, &mut say),
+                Source::Segment(segment) => self.check_segment(segment, &mut say),
+            };
+            verified.messages += messages;
+            verified.bytes += source.bytes();
+            progress(verified.messages, of);
+        }
+        Ok(verified)
+    }
+
+    /// What is wrong with the key and the settings.
+    fn check_small_files(&self) -> Result<Vec<Problem>, TraceError> {
+        let mut problems = Vec::new();
+        let mut say = |name, what: &str| {
+            problems.push(Problem { path: self.place.path_of(name), what: what.to_owned() });
+        };
+        if let Found::Sound(_, false) = twice::read::<KeyFile>(&self.place, KEY)? {
+            say(
+                KEY,
+                "one of its two copies is damaged: make a copy of the file while the other is \
+                      not",
+            );
+        }
+        if let Some((_, facts)) = self.place.open_file(crate::sys::files::Access::Read, KEY)?
+            && facts.mode & 0o077 != 0
+        {
+            say(KEY, "others than its owner may read it: it should have mode 0600");
+        }
+        match twice::read::<OptionsFile>(&self.place, SETTINGS)? {
+            Found::Sound(_, false) => say(SETTINGS, "one of its two copies is damaged"),
+            Found::Damaged => say(SETTINGS, "it is damaged: the defaults hold until they are set"),
+            _ => {}
+        }
+        Ok(problems)
+    }
+
+    /// Checks a log; how many messages can be told.
+    fn check_log(&self, log: &Log, say: &mut dyn FnMut(String)) -> u64 {
+        if !log.whole {
+            say("one of the copies of its head is damaged".to_owned());
+        }
+        if log.status.is_none() {
+            say("its status is damaged; its messages can be told all the same".to_owned());
+        } else if !log.is_sound() {
+            say("it ends before its last message".to_owned());
+        }
+        let records = match log.read() {
+            Ok(bytes) => Records::of(bytes, &self.key),
+            Err(error) => {
+                say(format!("it cannot be read: {error}"));
+                return 0;
+            }
+        };
+        if records.damaged > 0 || records.torn && log.is_sound() {
+            say("some of its records are damaged; all others can be told".to_owned());
+        }
+        let all = records.sound.len();
+        let readable =
+            records.sound.iter().filter(|r| wire::decode(records.envelope(r)).is_some()).count();
+        if readable < all {
+            say(format!("{} of its envelopes make no sense", all - readable));
+        }
+        readable as u64
+    }
+
+    /// Checks a segment; how many messages can be told.
+    fn check_segment(&self, segment: &Segment, say: &mut dyn FnMut(String)) -> u64 {
+        if !segment.is_sound() {
+            say("it is not as it was written: its checksum does not fit".to_owned());
+        }
+        if !segment.whole {
+            say("one of the copies of its head is damaged, or it is not as long as that says"
+                .to_owned());
+        }
+        if !segment.tables_are_whole() {
+            say("one of the copies of its tables is damaged".to_owned());
+        }
+        let scheme = segment.settings.scheme(&self.key.digest);
+        if let Err(what) = segment.check_body(scheme.as_ref()) {
+            say(format!("its digests are damaged: {what}"));
+        }
+        let (Some(words), Some(messages)) = (Words::of(segment), Messages::of(segment)) else {
+            say("both copies of a table are damaged: its envelopes cannot be read".to_owned());
+            return 0;
+        };
+        if !words.check() {
+            say("some of its addresses, clients or names are damaged".to_owned());
+        }
+        if !messages.check_places() {
+            say("it does not tell any more which message is where".to_owned());
+        }
+        let [first, last] = segment.head.times;
+        let (mut told, mut before, mut wrong) = (0, first, 0_u64);
+        let unreadable = messages.read(&words, &Wanted::default(), &mut |row| {
+            told += 1;
+            let time = row.envelope.time;
+            wrong += u64::from(row.damaged || !(before..=last).contains(&time));
+            before = time;
+        });
+        for range in unreadable {
+            say(format!(
+                "the envelopes of its messages {} to {} are damaged",
+                range.start, range.end
+            ));
+        }
+        if wrong > 0 {
+            say(format!("{wrong} of its envelopes cannot be read, or are not where they belong"));
+        }
+        told
+    }
+}
