@@ -12,6 +12,7 @@ use std::path::Path;
 
 use common::exim::{Ran, open_to_all, run, user};
 use common::{Client, PrivateExim, Setup};
+use exirate::trace::{Access, Part, Query, Question, Trace, decode, trace_directory};
 
 /// An Exim with `macros` above `exirate.conf`, and `file` in the ACL `option`.
 fn exim(macros: &str, option: &str, file: &str) -> PrivateExim {
@@ -221,6 +222,67 @@ fn local_accounts_may_send_so_many_messages() {
     // It logs to standard error, as the log is root's.
     assert!(ran[2].stderr.contains("account www-data sent 3.0 messages / 1w"), "{ran:?}");
     assert!(ran[2].stderr.contains(" / 1w is over 2.5; try again in "), "{ran:?}");
+    assert_eq!(exim.log("panic"), "");
+}
+
+/// Whether what is in the trace store may have carried this text.
+fn is_remembered(exim: &PrivateExim, text: &str) -> bool {
+    let trace = Trace::open(&trace_directory(&exim.spool()), Access::Read).unwrap();
+    let parts = vec![Part::Text(decode::excerpt(text))];
+    let query = Query { question: Some(Question { parts, least: 1.0 }), ..Query::default() };
+    let mut found = 0;
+    trace.query(&query, &mut |_, _| {}, &mut |_| found += 1).unwrap();
+    found > 0
+}
+
+#[test]
+fn messages_are_remembered() {
+    let macros = "TRACE_KEEP = keep=7d / max_size=64M";
+    let mut exim = exim(macros, "acl_smtp_data", "acl_check_data_trace.conf");
+    exim.start();
+    let mut client = session(&exim, [127, 0, 0, 1]);
+    let text = "Subject: x\n\nthe parcel is under the third step of the stairs\n";
+    assert_eq!(client.message("s@client.test", &["a@private.test"], text).code, 250);
+    assert!(is_remembered(&exim, "The parcel is under the third step"));
+    // So long that it cannot be there by chance.
+    let other = "the letter lies behind the fourth book of the upper shelf, and whoever finds it may \
+                 keep the stamp but has to burn all of the rest before the clock strikes midnight";
+    assert!(!is_remembered(&exim, other));
+    let trace = Trace::open(&trace_directory(&exim.spool()), Access::Read).unwrap();
+    assert_eq!((trace.options().keep, trace.options().max_bytes), (Some(604_800), 64 << 20));
+    assert_eq!(exim.log("panic"), "");
+}
+
+#[test]
+fn local_messages_are_remembered() {
+    let exim = exim("", "acl_not_smtp", "acl_not_smtp_trace.conf");
+    let message = b"To: a@private.test\n\nthe nightly job has failed on all seven disks\n";
+    assert_eq!(exim.run(&["-odq", "-t"], message).code, 0);
+    assert!(is_remembered(&exim, "the nightly job has failed on all seven"));
+    assert_eq!((exim.log("panic"), exim.log("main").contains("exirate:")), (String::new(), false));
+}
+
+#[test]
+fn who_says_what_another_said_is_logged() {
+    let file = "acl_check_data_repeated.conf";
+    let both = format!("{file}\n  .include PRIVATE/exim/acl_check_data_trace.conf");
+    let mut exim = exim("", "acl_smtp_data", &both);
+    exim.start();
+    let mut client = session(&exim, [127, 0, 0, 1]);
+    let mut send = |from: &str, text: &str| {
+        let text = format!("Subject: x\n\n{text}\n");
+        assert_eq!(client.message(from, &["a@private.test"], &text).code, 250);
+        exim.log("main").lines().filter(|l| l.contains("said before")).count()
+    };
+    let won = "You have won seven million guilders in our lottery: to have them sent to you, write \
+               to our notary and\ntell him the number of your account and your mother's name";
+    assert_eq!(send("s@client.test", won), 0);
+    let other = "The committee has looked at all nine of the drafts, and likes the fourth best, but \
+                 for its roof; a new one is to be drawn until the end of March";
+    assert_eq!(send("t@client.test", other), 0);
+    assert_eq!(send("u@client.test", &won.to_uppercase().replace('\n', " ")), 1);
+    assert_eq!(send("u@client.test", "ok"), 1);
+    assert!(exim.log("main").contains("said before: u@client.test from 127.0.0.1"));
     assert_eq!(exim.log("panic"), "");
 }
 

@@ -48,6 +48,27 @@ fn a_panic_is_one_error_in_exim_and_the_next_check_works() {
 }
 
 #[test]
+fn a_panic_while_a_message_is_recorded_is_a_line_in_the_log() {
+    let acl = "  warn logwrite = answer: ${dlfunc{EXIRATE}{record}{${if eq{$h_subject:}{bad}\
+               {panic over\\n$h_subject:}}}}\n  accept\n";
+    let mut exim = Setup::new().library().acl("acl_smtp_data", acl).build();
+    std::fs::copy(panicking(), exim.library()).unwrap();
+    exim.start();
+    let mut client = exim.session();
+    for (subject, answer) in [("good", "yes"), ("bad", "no"), ("good", "yes")] {
+        let text = format!("Subject: {subject}\n\nbody\n");
+        assert_eq!(client.message("a@client.test", &["b@private.test"], &text).code, 250);
+        let log = exim.log("main");
+        let last = log.lines().rfind(|l| l.contains("answer: ")).unwrap();
+        assert!(last.ends_with(&format!(" answer: {answer}")), "{log}");
+    }
+    client.quit();
+    let told = "exirate: not recorded: internal error: over\\nbad";
+    assert_eq!(exim.log("main").matches(told).count(), 1, "{}", exim.log("main"));
+    assert_eq!(exim.log("panic"), "");
+}
+
+#[test]
 fn many_panics_leave_nothing_behind() {
     let program = Program::build("panics", &["panics.c"], &[]);
     let spool = tempfile::tempdir().unwrap();

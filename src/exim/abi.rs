@@ -37,6 +37,33 @@ pub(super) type LogWrite2 = unsafe extern "C" fn(c_int, *const c_char, ...);
 /// The main log, for `log_write`.
 pub(super) const LOG_MAIN: c_int = 1;
 
+/// `header_line`: one header of the message, in Exim's memory.
+#[repr(C)]
+pub(super) struct HeaderLine {
+    pub(super) next: *const HeaderLine,
+    /// A letter; [`HEADER_OLD`] where it is there no more.
+    pub(super) kind: c_int,
+    /// The length of its text, in bytes.
+    pub(super) length: c_int,
+    /// The whole of it, with the newline at its end.
+    pub(super) text: *const Uschar,
+}
+
+/// `htype_old`: a header that was removed, or that another has replaced.
+pub(super) const HEADER_OLD: c_int = b'*' as c_int;
+
+/// `recipient_item`: one address that the message is to go to.
+///
+/// With Brightmail (`EXPERIMENTAL_BRIGHTMAIL`) it has one pointer more.
+#[repr(C)]
+pub(super) struct RecipientItem {
+    pub(super) address: *const Uschar,
+    pub(super) parent: c_int,
+    pub(super) errors_to: *const Uschar,
+    pub(super) original: *const Uschar,
+    pub(super) dsn_flags: c_int,
+}
+
 /// `void debug_printf(const char *format, ...)`.
 pub(super) type DebugPrintf = unsafe extern "C" fn(*const c_char, ...);
 
@@ -115,4 +142,7 @@ const _: () = {
     assert!(std::mem::offset_of!(LookupInfo, open) == 16);
     assert!(std::mem::offset_of!(LookupInfo, version_report) == 64);
     assert!(std::mem::offset_of!(LookupModuleInfo, lookups) == 8);
+    assert!(std::mem::offset_of!(HeaderLine, length) == 12);
+    assert!(std::mem::offset_of!(HeaderLine, text) == 16);
+    assert!(size_of::<RecipientItem>() == 40);
 };

@@ -1,36 +1,13 @@
 //! The entry points for `${dlfunc{…/exirate.so}{FUNCTION}{ARGUMENT}…}`.
 
-use super::abi::{Status, Uschar};
+use super::abi::Uschar;
+use super::boundary::{Answer, answer};
 use super::host::Host;
 use super::info::{self, Field};
-use super::session::{DoorError, Session};
+use super::session::DoorError;
 use super::text::Buffer;
 use crate::sys::clock;
-use std::any::Any;
-use std::ffi::{CStr, c_int};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
-
-/// Exim's own bound on the arguments of a dlfunc (`EXPAND_DLFUNC_MAX_ARGS`).
-const MOST_ARGUMENTS: usize = 8;
-
-/// What one Exim process keeps: Exim has one thread, the lock is for form.
-static DOOR: Mutex<Door> = Mutex::new(Door { session: None, answer: None });
-
-struct Door {
-    session: Option<Session>,
-    /// The text handed to Exim last; Exim copies it before it calls again.
-    answer: Option<Buffer>,
-}
-
-/// What a function answers.
-pub(super) enum Answer {
-    Word(&'static CStr),
-    /// The text in the buffer.
-    Kept,
-    /// A text in Exim's own memory.
-    Exims(*const Uschar),
-}
+use std::ffi::c_int;
 
 /// `${dlfunc{…}{ratelimit}{SPEC}}`: `yes` where the sender is at or over the
 /// limit of SPEC, `no` where it is under.
@@ -52,7 +29,7 @@ pub unsafe extern "C" fn ratelimit(
     // SAFETY: what Exim hands over is passed on.
     unsafe {
         answer(yield_, argc, argv, |session, _, arguments| match arguments {
-            [spec] => Ok(Answer::Word(if session.ratelimit(spec)? { c"yes" } else { c"no" })),
+            [spec] => Ok(session.ratelimit(spec)?.into()),
             _ => Err(wants_one("ratelimit", "SPEC", arguments.len())),
         })
     }
@@ -92,6 +69,47 @@ pub unsafe extern "C" fn ratelimit_info(
     }
 }
 
+/// `${dlfunc{…}{record}{OPTIONS}}`, in the ACL of `acl_smtp_data` or
+/// `acl_not_smtp`: keeps a digest of the message in the trace store; `yes` where
+/// it is kept, `no` where it is not.
+///
+/// OPTIONS is a slash list such as `keep=90d / max_size=10G / scheme=hbf`; it may
+/// be empty or left out. A message is kept once, however often this is called
+/// for it. This never fails the expansion: what goes wrong is written to the main
+/// log, once a message, and `exim -be` shows it.
+///
+/// # Safety
+/// As for [`ratelimit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn record(
+    yield_: *mut *const Uschar,
+    argc: c_int,
+    argv: *const *const Uschar,
+) -> c_int {
+    // SAFETY: what Exim hands over is passed on.
+    unsafe { answer(yield_, argc, argv, |session, _, options| Ok(session.record(options).into())) }
+}
+
+/// `${dlfunc{…}{recorded}{TEXT}{OPTIONS}}`: `yes` where a message in the trace
+/// store carried TEXT, `no` where none did.
+///
+/// OPTIONS, which may be left out, is a slash list: `since=7d` asks only about the
+/// last seven days, `short=no` (or `yes`) answers so where TEXT is too short to
+/// be told from others, which else is an error. So is an answer that would take
+/// too long. The message that passes is found once it is recorded.
+///
+/// # Safety
+/// As for [`ratelimit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recorded(
+    yield_: *mut *const Uschar,
+    argc: c_int,
+    argv: *const *const Uschar,
+) -> c_int {
+    // SAFETY: what Exim hands over is passed on.
+    unsafe { answer(yield_, argc, argv, |session, _, asked| Ok(session.recorded(asked)?.into())) }
+}
+
 fn wants_one(function: &str, argument: &str, given: usize) -> DoorError {
     let text = format!(
         "{function} takes exactly one argument, {argument}, but {given} were given \
@@ -119,141 +137,15 @@ fn present(host: &Host, buffer: &mut Buffer, field: &Field<'_>) -> Result<Answer
     Ok(Answer::Kept)
 }
 
-/// The boundary: every call comes and goes here. A panic becomes one error of
-/// Exim's, and the next call starts afresh.
-///
-/// # Safety
-/// As for [`ratelimit`].
-pub(super) unsafe fn answer(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-    function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, DoorError>,
-) -> c_int {
-    // Only a panic that got past this boundary could poison the lock.
-    let mut door = DOOR.lock().unwrap_or_else(PoisonError::into_inner);
-    let Door { session, answer } = &mut *door;
-    let buffer = answer.get_or_insert_with(Buffer::new);
-    #[cfg(not(test))]
-    if session.is_none() {
-        // Panics are told to Exim, not to standard error: that may be a
-        // client's connection. This hook is our library's own, not Exim's.
-        std::panic::set_hook(Box::new(|_| {}));
-    }
-    let result = catch_unwind(AssertUnwindSafe(|| {
-        let mut arguments = [&[][..]; MOST_ARGUMENTS];
-        // SAFETY: Exim hands over `argc` NUL-terminated strings.
-        let arguments = unsafe { read_arguments(argc, argv, &mut arguments) };
-        let session = session.get_or_insert_with(Session::begin);
-        match function(session, buffer, arguments) {
-            Ok(Answer::Word(word)) => (word.as_ptr(), Status::Ok),
-            Ok(Answer::Kept) => (buffer.pointer(), Status::Ok),
-            Ok(Answer::Exims(text)) => (text, Status::Ok),
-            Err(error) => (explain(&session.host, buffer, &error.to_string()), Status::Fail),
-        }
-    }));
-    let (text, status) = result.unwrap_or_else(|panic| {
-        buffer.keep_some("exirate: internal error: ");
-        buffer.keep_more(panic_text(&*panic));
-        // A panic may quote what it was about, so it is told in tainted memory.
-        let session = session.take();
-        let told = session.as_ref().and_then(|session| session.host.tainted_copy(buffer.text()));
-        // Whatever state it is in, it is not used again, and the next call starts
-        // afresh. A panic in closing its files is no second error.
-        let _ = catch_unwind(AssertUnwindSafe(|| session.map(Session::abandon)));
-        (told.unwrap_or(buffer.pointer()), Status::Error)
-    });
-    if !yield_.is_null() {
-        // SAFETY: Exim hands over the place where it wants the text.
-        unsafe { yield_.write(text) };
-    }
-    status as c_int
-}
-
-/// Reads Exim's arguments, without copying them.
-///
-/// # Safety
-/// `argv` holds `argc` NUL-terminated strings that live as long as the call.
-unsafe fn read_arguments<'a, 'b>(
-    argc: c_int,
-    argv: *const *const Uschar,
-    arguments: &'b mut [&'a [u8]; MOST_ARGUMENTS],
-) -> &'b [&'a [u8]] {
-    let count =
-        if argv.is_null() { 0 } else { usize::try_from(argc).unwrap_or(0).min(MOST_ARGUMENTS) };
-    for (n, argument) in arguments[..count].iter_mut().enumerate() {
-        // SAFETY: by this function's contract; a NULL is taken for "".
-        unsafe {
-            let text = *argv.add(n);
-            if !text.is_null() {
-                *argument = CStr::from_ptr(text).to_bytes();
-            }
-        }
-    }
-    &arguments[..count]
-}
-
-/// A text for Exim that says what went wrong: in its own memory where it has
-/// some, else as far as there is room in ours.
-fn explain(host: &Host, buffer: &mut Buffer, text: &str) -> *const Uschar {
-    host.tainted_copy(text.as_bytes()).unwrap_or_else(|| {
-        buffer.keep_some(text);
-        buffer.pointer()
-    })
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The door is one for the process, as Exim has one thread.
-    static TURN: Mutex<()> = Mutex::new(());
-
-    fn call(
-        arguments: &[&CStr],
-        function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, DoorError>,
-    ) -> (c_int, String) {
-        let arguments: Vec<_> = arguments.iter().map(|a| a.as_ptr()).collect();
-        let mut text = std::ptr::null();
-        let argc = c_int::try_from(arguments.len()).unwrap();
-        // SAFETY: the arguments are NUL-terminated and outlive the call, and
-        // the text that comes back is a buffer's or a literal.
-        unsafe {
-            let status = answer(&raw mut text, argc, arguments.as_ptr(), function);
-            (status, CStr::from_ptr(text).to_str().unwrap().to_owned())
-        }
-    }
-
     #[test]
-    fn a_panic_is_one_error_and_the_next_call_works() {
-        let _turn = TURN.lock();
-        let (status, text) = call(&[], |_, _, _| panic!("by {}", "design"));
-        assert_eq!((status, &*text), (3, "exirate: internal error: by design"));
-        let (status, text) = call(&[c"a", c"b"], |_, buffer, arguments| {
-            buffer.keep(arguments[1]);
-            Ok(Answer::Kept)
-        });
-        assert_eq!((status, &*text), (0, "b"));
-    }
-
-    #[test]
-    fn what_exim_never_does_is_harmless() {
-        let _turn = TURN.lock();
-        let twelve = [c"x"; 12];
-        let (status, text) =
-            call(&twelve, |_, _, arguments| Err(wants_one("f", "A", arguments.len())));
-        assert_eq!(status, 2);
+    fn a_call_without_its_argument_says_how_it_is_written() {
         assert_eq!(
-            text,
+            wants_one("f", "A", 8).to_string(),
             "f takes exactly one argument, A, but 8 were given (write ${dlfunc{FILE}{f}{A}})"
         );
-        // SAFETY: neither pointer is used when it is null.
-        let status = unsafe { ratelimit(std::ptr::null_mut(), 3, std::ptr::null()) };
-        assert_eq!(status, 2);
     }
 }

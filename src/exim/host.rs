@@ -16,34 +16,46 @@ pub(super) struct Host {
     is_debug: Option<IsDebug>,
 }
 
+/// The function that expands strings, which tells the versions apart.
 #[derive(Clone, Copy)]
-enum Expand {
+pub(super) enum Expand {
+    /// As it was up to 4.99.
     Classic(ExpandString),
+    /// As it is since 4.100.
     Second(ExpandString2),
+}
+
+impl Expand {
+    /// The one that the program exports.
+    pub(super) fn find(symbols: &Library) -> Option<Self> {
+        // SAFETY: the types are those of local_scan.h, the API that Exim
+        // exports under these names; a program that has them is Exim.
+        unsafe {
+            let classic = symbols.get::<ExpandString>(b"expand_string\0");
+            classic.map(|f| Self::Classic(*f)).or_else(|_| {
+                symbols.get::<ExpandString2>(b"expand_string_2\0").map(|f| Self::Second(*f))
+            })
+        }
+        .ok()
+    }
 }
 
 impl Host {
     /// Looks around in the running program.
     pub(super) fn find() -> Self {
         let symbols = Library::this();
-        // SAFETY: the types are those of local_scan.h, the API that Exim
-        // exports under these names; a program that has them is Exim.
-        let expand = unsafe {
-            symbols.get::<ExpandString>(b"expand_string\0").map(|f| Expand::Classic(*f)).or_else(
-                |_| symbols.get::<ExpandString2>(b"expand_string_2\0").map(|f| Expand::Second(*f)),
-            )
-        };
-        // SAFETY: as above.
+        let expand = Expand::find(&symbols);
+        // SAFETY: the type is that of local_scan.h; a program that has it is Exim.
         let store_get = unsafe { symbols.get::<StoreGet3>(b"store_get_3\0").map(|f| *f) };
         let is_debug = match expand {
             // SAFETY: as above.
-            Ok(Expand::Second(_)) => unsafe {
+            Some(Expand::Second(_)) => unsafe {
                 symbols.get::<IsDebug>(b"is_debug\0").map(|f| *f).ok()
             },
             // Looking up what is not there takes its time.
             _ => None,
         };
-        Self { expand: expand.ok(), store_get: store_get.ok(), is_debug, symbols }
+        Self { expand, store_get: store_get.ok(), is_debug, symbols }
     }
 
     /// The address of the exported variable `name` (NUL-terminated).
@@ -61,11 +73,6 @@ impl Host {
     pub(super) unsafe fn function<T: Copy>(&self, name: &CStr) -> Option<T> {
         // SAFETY: by this function's contract.
         unsafe { self.symbols.get::<T>(name.to_bytes_with_nul()) }.ok().map(|function| *function)
-    }
-
-    /// Whether the program exports anything of this name.
-    pub(super) fn exports(&self, name: &CStr) -> bool {
-        self.variable::<c_void>(name).is_some()
     }
 
     /// What Exim expands `text` to, which must have no side effects; `None`

@@ -9,9 +9,10 @@ use super::abi::{
     LookupInfo, LookupModuleInfo, MAGIC_5, MAGIC_6, MAGIC_NONE, QUERY_STYLE, Status, StringCatn,
     Uschar,
 };
-use super::dlfunc::{self, Answer};
-use super::host::Host;
+use super::boundary::{self, Answer};
+use super::host::{Expand, Host};
 use super::session::DoorError;
+use libloading::os::unix::Library;
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 
@@ -56,29 +57,21 @@ pub static _lookup_module_info: Module = Module(ForExim(UnsafeCell::new(LookupMo
 })));
 
 /// Settles the magic number as soon as the library is loaded.
+///
+/// What 4.100 changed is told by what it exports; a program that exports
+/// neither is no Exim, and gets a number that none has.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOADING: extern "C" fn() = settle_magic;
 
 extern "C" fn settle_magic() {
-    let magic = magic_of(&Host::find());
+    let magic = Expand::find(&Library::this()).map_or(MAGIC_NONE, |expand| match expand {
+        Expand::Classic(_) => MAGIC_5,
+        Expand::Second(_) => MAGIC_6,
+    });
     // SAFETY: a constructor runs before the loader hands the library to
     // anybody, so nobody else refers to the structure.
     unsafe { (*_lookup_module_info.0.0.get()).magic = magic };
-}
-
-/// The magic number of the Exim around us.
-///
-/// What 4.100 changed is told by what it exports; a program that exports
-/// neither is no Exim, and gets a number that none has.
-fn magic_of(host: &Host) -> c_uint {
-    if host.exports(c"expand_string_2") && !host.exports(c"expand_string") {
-        MAGIC_6
-    } else if host.exports(c"expand_string") {
-        MAGIC_5
-    } else {
-        MAGIC_NONE
-    }
 }
 
 /// There is nothing to open: any address will do as a handle.
@@ -114,7 +107,7 @@ unsafe extern "C" fn find(
             cache_seconds.write(0);
         }
         let status =
-            dlfunc::answer(&raw mut text, 1, arguments.as_ptr(), |session, buffer, specs| {
+            boundary::answer(&raw mut text, 1, arguments.as_ptr(), |session, buffer, specs| {
                 if let Some(options) = options.as_ref().map(|first| CStr::from_ptr(first))
                     && !options.is_empty()
                 {

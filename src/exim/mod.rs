@@ -5,14 +5,17 @@
 //! `${lookup ratelimit {SPEC}…}`, by [`lookup`]. Everything that knows of Exim's memory
 //! is below here, from the outside in:
 //!
-//! - [`dlfunc`]: the entry points, behind the one boundary that catches panics;
-//!   [`lookup`]: another one, behind the same
+//! - [`dlfunc`]: the entry points; [`lookup`]: another one
+//! - `boundary`: the one boundary, behind all of them, that catches panics
 //! - `session`: what this process remembers between calls
 //! - `context`, `memory`, `marks`: where in Exim a call stands, what was
 //!   answered before, and whether that is still the same command or message
 //! - `variables`, `rate_variables`, `table`, `program`: reading and setting
 //!   Exim's own variables
 //! - `info`, `debug`: what is told of a decision
+//! - `record`, `record_options`, `record_scheme`, `recorded`: keeping the message
+//!   that passes in the trace store, and asking that store
+//! - `message`, `data_file`, `directory`: reading the message
 //! - `host`: the functions Exim exports, `abi`: its constants and types
 //! - [`version`]: which exirate this is, readable in the library's file
 //!
@@ -22,16 +25,24 @@
 #![allow(unsafe_code)]
 
 mod abi;
+mod boundary;
 mod context;
+mod data_file;
 mod debug;
+mod directory;
 pub mod dlfunc;
 mod host;
 mod info;
 pub mod lookup;
 mod marks;
 mod memory;
+mod message;
 mod program;
 mod rate_variables;
+mod record;
+mod record_options;
+mod record_scheme;
+mod recorded;
 mod session;
 mod table;
 mod text;

@@ -2,10 +2,13 @@
 
 use super::context::{self, Acls, Facts};
 use super::debug;
+use super::directory::{self, NoDirectory};
 use super::host::Host;
 use super::marks::Marks;
 use super::memory::Memory;
 use super::rate_variables::{RateVariables, Setting};
+use super::record::{Recorder, Stand};
+use super::recorded::NoAnswer;
 use super::table::Tables;
 use super::variables::{Source, Variables};
 use crate::engine::{self, Decision};
@@ -14,7 +17,6 @@ use crate::spool::{Options, Spool, SpoolError};
 use crate::sys::{clock, fork};
 use std::borrow::Cow;
 use std::fmt;
-use std::path::Path;
 
 /// Why a call has no answer.
 #[derive(Debug)]
@@ -25,10 +27,10 @@ pub(super) enum DoorError {
     Spec(SpecError),
     /// The spool database cannot be used.
     Database(SpoolError),
-    /// Exim does not say where its spool directory is.
-    NoSpoolDirectory,
-    /// Exim says so by a path that means another directory in each directory.
-    RelativeSpoolDirectory(Vec<u8>),
+    /// There is no telling where it is.
+    Directory(NoDirectory),
+    /// The trace store gives no answer.
+    Recorded(NoAnswer),
 }
 
 impl fmt::Display for DoorError {
@@ -38,15 +40,8 @@ impl fmt::Display for DoorError {
             Self::Spec(error) => error.fmt(f),
             // Exim's own words for it come first.
             Self::Database(error) => write!(f, "ratelimit database not available: {error}"),
-            Self::NoSpoolDirectory => f.write_str(
-                "ratelimit database not available: this program does not tell its spool_directory",
-            ),
-            Self::RelativeSpoolDirectory(path) => write!(
-                f,
-                "ratelimit database not available: the spool_directory is \"{}\": it should be an \
-                 absolute path, beginning with a slash",
-                path.escape_ascii()
-            ),
+            Self::Directory(error) => write!(f, "ratelimit database not available: {error}"),
+            Self::Recorded(error) => error.fmt(f),
         }
     }
 }
@@ -56,7 +51,7 @@ impl std::error::Error for DoorError {
         match self {
             Self::Spec(error) => Some(error),
             Self::Database(error) => Some(error),
-            Self::Usage(_) | Self::NoSpoolDirectory | Self::RelativeSpoolDirectory(_) => None,
+            Self::Usage(_) | Self::Directory(_) | Self::Recorded(_) => None,
         }
     }
 }
@@ -87,6 +82,7 @@ pub(super) struct Session {
     /// The process that the answers in memory are of.
     process: u32,
     spool: Option<Spool>,
+    recorder: Option<Recorder>,
 }
 
 // SAFETY: what it counts references to never leaves it, so the counts are only
@@ -115,6 +111,7 @@ impl Session {
             recipient: None,
             process: fork::process(),
             spool: None,
+            recorder: None,
             host,
         }
     }
@@ -122,9 +119,9 @@ impl Session {
     /// Closes the files, and keeps the rest for ever: Exim's variables may still
     /// point into it.
     pub(super) fn abandon(mut self) {
-        let spool = self.spool.take();
+        let files = (self.spool.take(), self.recorder.take());
         std::mem::forget(self);
-        drop(spool);
+        drop(files);
     }
 
     /// Answers one check: whether the sender is at or over the limit.
@@ -160,6 +157,25 @@ impl Session {
             self.memory.keep(request, decision);
         }
         Ok(decision.over)
+    }
+
+    /// Records the message that passes; whether it is recorded now.
+    pub(super) fn record(&mut self, arguments: &[&[u8]]) -> bool {
+        let (recorder, stand) = self.recorder();
+        recorder.record(&stand, arguments)
+    }
+
+    /// Whether a message that was recorded carried a text.
+    pub(super) fn recorded(&mut self, arguments: &[&[u8]]) -> Result<bool, DoorError> {
+        let (recorder, stand) = self.recorder();
+        recorder.recorded(&stand, arguments).map_err(DoorError::Recorded)
+    }
+
+    fn recorder(&mut self) -> (&mut Recorder, Stand<'_>) {
+        let (host, variables) = (&self.host, &self.variables);
+        let place = context::place(host, variables, &self.acls);
+        let recorder = self.recorder.get_or_insert_with(|| Recorder::find(host));
+        (recorder, Stand { host, variables, place })
     }
 
     /// Shows limit and period as Exim does: as soon as they are read, and
@@ -244,14 +260,9 @@ impl Session {
         match &mut self.spool {
             Some(spool) => Ok(spool),
             none => {
-                use std::os::unix::ffi::OsStrExt;
-                let directory = self.variables.spool_directory.read(&self.host);
-                let directory = directory.ok_or(DoorError::NoSpoolDirectory)?;
-                if !directory.starts_with(b"/") {
-                    return Err(DoorError::RelativeSpoolDirectory(directory.into_owned()));
-                }
-                let directory = Path::new(std::ffi::OsStr::from_bytes(&directory));
-                let spool = Spool::open(directory, Options::default());
+                let directory = directory::spool(&self.host, &self.variables);
+                let directory = directory.map_err(DoorError::Directory)?;
+                let spool = Spool::open(&directory, Options::default());
                 Ok(none.insert(spool.map_err(DoorError::Database)?))
             }
         }
@@ -283,7 +294,7 @@ impl Session {
 /// with this, to see what becomes of a panic in a real Exim.
 #[cfg(exirate_test_panics)]
 #[allow(clippy::panic)]
-fn panic_on_demand(spec: &[u8]) {
+pub(super) fn panic_on_demand(spec: &[u8]) {
     if let Some(text) = spec.strip_prefix(b"panic ") {
         panic!("{}", String::from_utf8_lossy(text));
     }

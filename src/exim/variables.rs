@@ -75,6 +75,11 @@ impl Number {
 pub(super) struct Flag(Option<NonNull<u8>>);
 
 impl Flag {
+    /// The exported flag `name`.
+    pub(super) fn find(source: &Source<'_>, name: &CStr) -> Self {
+        Self(source.symbol(name))
+    }
+
     /// Whether it is set now; not where this host does not tell.
     pub(super) fn read(&self) -> bool {
         // SAFETY: the address is that of an exported BOOL of Exim's.
@@ -121,8 +126,8 @@ impl Variables {
             message_size: source.number(c"message_size", c"$message_size"),
             rcpt_count: source.number(c"rcpt_count", c"$rcpt_count"),
             recipients_count: source.number(c"recipients_count", c"$recipients_count"),
-            smtp_batched_input: Flag(source.symbol(c"smtp_batched_input")),
-            smtp_input: Flag(source.symbol(c"smtp_input")),
+            smtp_batched_input: Flag::find(source, c"smtp_batched_input"),
+            smtp_input: Flag::find(source, c"smtp_input"),
             debug_selector: source.symbol(c"debug_selector"),
         }
     }
@@ -181,7 +186,7 @@ impl<'a> Source<'a> {
     }
 
     /// The exported variable `name`, if it is the main program's own.
-    fn symbol<T>(&self, name: &CStr) -> Option<NonNull<T>> {
+    pub(super) fn symbol<T>(&self, name: &CStr) -> Option<NonNull<T>> {
         let address = NonNull::new(self.host.variable::<T>(name)?)?;
         self.tables.lets_write(address.addr().get(), size_of::<T>()).then_some(address)
     }
@@ -195,7 +200,7 @@ impl<'a> Source<'a> {
         self.address(symbol, expansion, |kinds| kinds.text)
     }
 
-    fn text(&self, symbol: &CStr, expansion: &'static CStr) -> Text {
+    pub(super) fn text(&self, symbol: &CStr, expansion: &'static CStr) -> Text {
         Text { address: self.pointer(symbol, expansion), expansion }
     }
 
@@ -224,6 +229,11 @@ impl<'a> Source<'a> {
         let found = self.tables.variable(name, size_of::<T>())?;
         let address = std::ptr::with_exposed_provenance_mut(found.value);
         NonNull::new(address).filter(|_| self.kinds.as_ref().map(kind) == Some(found.kind))
+    }
+
+    /// Whether Exim has an expansion variable of this name, whatever its type.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.tables.variable(name.as_bytes(), 1).is_some()
     }
 
     /// Whether the main option `name`, a string, is set; `None` where this

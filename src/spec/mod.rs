@@ -16,6 +16,7 @@ mod interval;
 mod list;
 mod memo;
 mod number;
+mod option;
 mod request;
 mod word;
 
@@ -23,6 +24,7 @@ pub use doubt::Doubt;
 pub use error::{Fault, SpecError, Variable};
 pub use filed::Filed;
 pub use memo::{Known, Memo, Surroundings};
+pub use option::{NamedOption, options};
 pub use request::{Context, Mode, Place, Request, Scope, Update};
 
 use interval::NoInterval;

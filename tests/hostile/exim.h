@@ -52,7 +52,7 @@ typedef struct {
   unsigned count;
 } lookup_module_info;
 
-extern dlfunc *ratelimit, *ratelimit_info;
+extern dlfunc *ratelimit, *ratelimit_info, *record, *recorded;
 extern lookup_info *lookup;
 void load(const char *library);
 

@@ -10,12 +10,15 @@
 #include "state.h"
 #include "variables.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 #define ONE_OF(array) (array)[below(COUNT_OF(array))]
@@ -210,6 +213,65 @@ static void call_lookup(char *input)
   }
 }
 
+static unsigned long messages;
+
+/* A message of random bytes in the spool, as the DATA ACL finds it; it is to be
+ * recorded. */
+static void call_record_with_message(void)
+{
+  static char id[40], path[200], lines[3][4000], body[70000];
+  static header_line headers[3];
+  static recipient_item items[5];
+  snprintf(id, sizeof id, "1aaaaa-%06lu-A%c", ++messages, below(2) ? 'B' : 'C');
+  snprintf(path, sizeof path, "%s/input", spool_directory);
+  mkdir(path, 0700);
+  snprintf(path, sizeof path, "%s/input/%s-D", spool_directory, id);
+  int fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+  size_t length = (size_t)snprintf(body, sizeof body, "%s-D\n", id);
+  size_t more = below(16) ? below(2000) : below(sizeof body - length);
+  for (size_t n = 0; n < more; n++) body[length + n] = "ab =\r\n-<>&;\xff\xe2\x80\x8b"[below(16)];
+  if (fd < 0 || write(fd, body, length + more) < 0) fail("no data file %s", path);
+  const char *const starts[] = {"Subject: ", "Content-Type: multipart/mixed; boundary=a\r\n ", "",
+    "Content-Type: text/html; charset=", "Content-Transfer-Encoding: ", "From: =?utf-8?q?"};
+  for (int n = 0; n < 3; n++) {
+    char *end = bytes(stpcpy(lines[n], ONE_OF(starts)), below(16) ? below(100) : below(3900));
+    *end++ = '\n';
+    headers[n] = (header_line){n < 2 ? &headers[n + 1] : NULL, below(8) ? 'O' : '*', (int)(end - lines[n]),
+                               below(8) ? lines[n] : NULL};
+  }
+  for (int n = 0; n < 5; n++) items[n] = (recipient_item){.address = some_text(), .parent = -1};
+  header_list = below(16) ? headers : NULL;
+  recipients_list = items;
+  recipients_count = (int)below(6);
+  smtp_input = true, smtp_batched_input = false, router_name = transport_name = smtp_notquit_reason = NULL;
+  strcpy(command_buffer, "DATA");
+  deliver_domain = NULL;
+  message_id = id;
+  for (int times = 0; times < 2; times++) {
+    const char *text = NULL, *none = "";
+    if (record(&text, times, &none) || strcmp(text, "yes")) fail("record: %s for %s", text, path);
+  }
+  close(fd);
+  unlink(path);
+  header_list = NULL, recipients_list = NULL, message_id = "";
+}
+
+static void call_record(char *input)
+{
+  static const char *const all[] = {"", "keep=90d", "max_size=1G", "scheme=winnow", "keep=", "gram=8",
+    "scheme=hbf / block=", "keep=90d / max_size=32M / keep=1d", "since=1h", "short=no", "since=1h/short=yes"};
+  if (below(16) == 0) return call_record_with_message();
+  const char *argv[8] = {below(2) ? ONE_OF(all) : input, ONE_OF(all), input}, *text = NULL;
+  int argc = (int)below(4);
+  /* There is nothing to read: whatever is asked, no mail is at stake. */
+  int status = record(below(64) ? &text : NULL, argc, argv);
+  if (status || (text && strcmp(text, "no"))) fail("record: status %d, %s, for \"%s\"", status, text, argv[0]);
+  argv[0] = below(2) ? input : some_text();
+  status = recorded(&text, argc, argv);
+  check_answer("recorded", status, text, argv[0]);
+  if (status == 0 && strcmp(text, "yes") && strcmp(text, "no")) fail("recorded: %s", text);
+}
+
 static void *run(void *given)
 {
   char **argv = given;
@@ -225,7 +287,7 @@ static void *run(void *given)
     move_on();
     spec(input);
     switch (below(8)) {
-    case 0: call_info(input); break;
+    case 0: below(4) ? call_info(input) : call_record(input); break;
     case 1:
     case 2: call_lookup(input); break;
     default: call_dlfunc(input);
@@ -246,6 +308,7 @@ static void *run(void *given)
   if (environment_asked) fail("the environment was asked %lu times", environment_asked);
   if (rates < count / 4) fail("only %lu of %lu calls left a rate", rates, count);
   printf("random inputs tried: %lu\nwith a rate: %lu\n", count, rates);
+  printf("messages recorded: %lu\n", messages);
   printf("heap grew: %zd\n", (ssize_t)(mallinfo2().uordblks - heap_half_way));
   printf("memory grew: %ld\n", anonymous_memory() - memory_half_way);
   printf("heap: %zu\n", mallinfo2().uordblks);

@@ -5,7 +5,9 @@
 API const char *message_id = "", *received_protocol, *sender_address, *sender_host_address;
 API int recipients_count;
 API unsigned debug_selector;
-API _Bool smtp_input, smtp_batched_input;
+API _Bool smtp_input, smtp_batched_input, host_checking;
+API header_line *header_list;
+API recipient_item *recipients_list;
 
 char command_buffer[64];
 const char *deliver_domain, *deliver_localpart, *router_name, *transport_name;

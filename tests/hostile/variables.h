@@ -18,7 +18,22 @@
 extern const char *message_id, *received_protocol, *sender_address, *sender_host_address;
 extern int recipients_count;
 extern unsigned debug_selector;
-extern _Bool smtp_input, smtp_batched_input;
+extern _Bool smtp_input, smtp_batched_input, host_checking;
+
+/* A message: as local_scan.h has it. */
+typedef struct header_line {
+  struct header_line *next;
+  int type, length;
+  char *text;
+} header_line;
+typedef struct {
+  const char *address;
+  int parent;
+  const char *errors_to, *original;
+  int dsn_flags;
+} recipient_item;
+extern header_line *header_list;
+extern recipient_item *recipients_list;
 
 extern const char *deliver_domain, *deliver_localpart, *router_name, *transport_name;
 extern const char *smtp_command, *smtp_notquit_reason, *spool_directory;

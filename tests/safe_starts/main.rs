@@ -144,7 +144,7 @@ impl Counted {
         let answers = self.world.answers();
         let what = (start.shell, start.environment.first(), &output, self.world.log("mainlog"));
         assert_eq!(answers.len(), self.answered, "{what:?}");
-        let expected = format!("no {}.0/100000/52w 0", self.answered);
+        let expected = format!("no {}.0/100000/52w 0 yes", self.answered);
         assert_eq!(answers.last(), Some(&expected), "{what:?}");
     }
 
@@ -153,9 +153,20 @@ impl Counted {
         assert_eq!(&self.world.files(), before);
         let owner = user(USER);
         let database = self.world.database();
-        assert_eq!(database.len(), 2, "the database and one shard");
-        for (path, uid, gid, mode, _) in database {
-            assert_eq!(((uid, gid), mode), (owner, 0o640), "{}", path.display());
+        // The database and one shard, and the directory of the trace store.
+        let names: Vec<_> = database.iter().map(|(path, ..)| path.file_name().unwrap()).collect();
+        let of_rates = names.iter().filter(|name| {
+            name.to_str().is_some_and(|name| name == "database" || name.ends_with(".shard"))
+        });
+        assert_eq!(of_rates.count(), 2, "{names:?}");
+        assert_eq!(database.len(), 6, "the directory, key, log and settings besides: {names:?}");
+        for (path, uid, gid, mode, _) in &database {
+            let right = match path.file_name().and_then(|name| name.to_str()) {
+                Some("trace") => 0o750,
+                Some("key") => 0o600,
+                _ => 0o640,
+            };
+            assert_eq!(((*uid, *gid), *mode), (owner, right), "{}", path.display());
         }
         counts::tell("hostile starts", self.starts);
     }

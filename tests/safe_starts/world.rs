@@ -33,10 +33,10 @@ discard:
   data = :blackhole:
 ";
 
-/// Counts each message, and logs what it is told.
+/// Counts and records each message, and logs what it is told.
 pub(crate) const CHECK: &str = "warn logwrite = answer ${dlfunc{/exirate.so}{ratelimit}\
     {100000 / 52w / per_mail / strict / k}} $sender_rate/$sender_rate_limit/$sender_rate_period \
-    ${dlfunc{/exirate.so}{ratelimit_info}{retry_after}}";
+    ${dlfunc{/exirate.so}{ratelimit_info}{retry_after}} ${dlfunc{/exirate.so}{record}{keep=7d}}";
 
 pub(crate) struct World {
     folder: tempfile::TempDir,
@@ -198,15 +198,18 @@ impl World {
         found
     }
 
-    /// The bytes, owners and modes of the database.
+    /// The bytes, owners and modes of the database and the trace store, whose
+    /// directory has no bytes.
     pub(crate) fn database(&self) -> Vec<(PathBuf, u32, u32, u32, Vec<u8>)> {
-        let directory = self.path("spool/exirate");
-        let Ok(entries) = std::fs::read_dir(&directory) else { return Vec::new() };
-        let mut files: Vec<_> = entries.map(|e| e.unwrap().path()).collect();
+        let mut files = Vec::new();
+        for directory in ["spool/exirate", "spool/exirate/trace"] {
+            let Ok(entries) = std::fs::read_dir(self.path(directory)) else { continue };
+            files.extend(entries.map(|e| e.unwrap().path()));
+        }
         files.sort();
         let read = |path: PathBuf| {
             let facts = std::fs::metadata(&path).unwrap();
-            let bytes = std::fs::read(&path).unwrap();
+            let bytes = if facts.is_dir() { Vec::new() } else { std::fs::read(&path).unwrap() };
             (path, facts.uid(), facts.gid(), facts.mode() & 0o7777, bytes)
         };
         files.into_iter().map(read).collect()

@@ -1,0 +1,207 @@
+//! The message that is passing, as Exim has it while the ACL for its data runs.
+//!
+//! Its headers are in Exim's memory, its body in the data file of the spool,
+//! written out before the ACL begins, and open. What ACLs before this one have
+//! added to the headers or removed from them is done; what this ACL itself
+//! does, Exim does when it has ended.
+
+use super::abi::{HEADER_OLD, HeaderLine, RecipientItem, Uschar};
+use super::data_file::{self, DataFileError};
+use super::directory::{self, NoDirectory};
+use super::host::Host;
+use super::variables::{Flag, Source, Text, Variables};
+use crate::spec::Place;
+use crate::sys::clock;
+use crate::trace::Envelope;
+use std::ffi::CStr;
+use std::fmt;
+use std::net::IpAddr;
+use std::ptr::NonNull;
+
+/// How much is read of a message, in bytes. More than any server takes that
+/// keeps Exim's default `message_size_limit`, 50M.
+pub(super) const MOST_BYTES: usize = 64 << 20;
+
+/// More lines than headers have that fit `header_maxsize`: if there are more,
+/// the list has lost its end.
+const MOST_HEADERS: usize = 1 << 20;
+
+/// A message, and whose it is.
+#[derive(Debug)]
+pub(super) struct Passing {
+    pub(super) envelope: Envelope,
+    /// Headers, an empty line, and the body; the lines end in LF.
+    pub(super) message: Vec<u8>,
+}
+
+/// Why no message can be read.
+#[derive(Debug)]
+pub(super) enum NoMessage {
+    /// There is none at this place.
+    Nowhere(Place),
+    /// It is none that will be carried: `exim -bh`.
+    Test,
+    /// This program does not tell where it has one of its variables.
+    Untold(&'static str),
+    /// Recipients are kept in another form than in all other Exims.
+    OtherRecipients,
+    /// There is no telling where the spool directory is.
+    Directory(NoDirectory),
+    /// The body cannot be read.
+    Body(DataFileError),
+}
+
+impl fmt::Display for NoMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nowhere(Place::Outside) => f.write_str(
+                "there is no message here, as no ACL for one is running (call record in the ACL \
+                 of acl_smtp_data or acl_not_smtp)",
+            ),
+            Self::Nowhere(place) => write!(
+                f,
+                "there is no message yet in the {} ACL (call record in the ACL of acl_smtp_data \
+                 or acl_not_smtp)",
+                place.name()
+            ),
+            Self::Test => f.write_str("this session is a test (exim -bh), and carries no message"),
+            Self::Untold(name) => write!(f, "this program does not tell its {name}"),
+            Self::OtherRecipients => {
+                f.write_str("this Exim is built with Brightmail, and keeps recipients as none else")
+            }
+            Self::Directory(error) => error.fmt(f),
+            Self::Body(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Where Exim has what belongs to a message.
+pub(super) struct Message {
+    headers: Option<NonNull<*const HeaderLine>>,
+    recipients: Option<NonNull<*const RecipientItem>>,
+    has_brightmail: bool,
+    authenticated_id: Text,
+    queue_name: Text,
+    host_checking: Flag,
+}
+
+impl Message {
+    /// Finds it in the running program.
+    pub(super) fn find(source: &Source<'_>) -> Self {
+        Self {
+            headers: source.symbol(c"header_list"),
+            recipients: source.symbol(c"recipients_list"),
+            has_brightmail: source.knows("bmi_deliver"),
+            authenticated_id: source.text(c"authenticated_id", c"$authenticated_id"),
+            queue_name: source.text(c"queue_name", c"$queue_name"),
+            host_checking: Flag::find(source, c"host_checking"),
+        }
+    }
+
+    /// Exim's id of the message that is there at `place`.
+    pub(super) fn id(
+        &self,
+        host: &Host,
+        variables: &Variables,
+        place: Place,
+    ) -> Result<Vec<u8>, NoMessage> {
+        let has_message = matches!(place, Place::Data | Place::Prdr | Place::NotSmtp);
+        let id = variables.message_id.read(host).filter(|_| has_message);
+        let id = id.ok_or(NoMessage::Nowhere(place))?;
+        if self.host_checking.read() {
+            return Err(NoMessage::Test);
+        }
+        Ok(id.into_owned())
+    }
+
+    /// Reads the message `id`, which is there now.
+    pub(super) fn read(
+        &self,
+        host: &Host,
+        variables: &Variables,
+        id: &[u8],
+    ) -> Result<Passing, NoMessage> {
+        let spool = directory::spool(host, variables).map_err(NoMessage::Directory)?;
+        let queue = self.queue_name.read(host).unwrap_or_default();
+        let mut envelope = self.envelope(host, variables, id)?;
+        let mut message = self.headers()?;
+        message.push(b'\n');
+        envelope.partial = data_file::append_body(&spool, &queue, id, MOST_BYTES, &mut message)
+            .map_err(NoMessage::Body)?;
+        Ok(Passing { envelope, message })
+    }
+
+    fn envelope(
+        &self,
+        host: &Host,
+        variables: &Variables,
+        id: &[u8],
+    ) -> Result<Envelope, NoMessage> {
+        let read = |text: &Text| text.read(host).map_or_else(String::new, |text| lossy(&text));
+        Ok(Envelope {
+            time: clock::now().0,
+            id: lossy(id),
+            sender: read(&variables.sender_address),
+            recipients: self.recipients(host, variables)?,
+            client: variables.sender_host_address.read(host).and_then(|text| address(&text)),
+            authenticated: read(&self.authenticated_id),
+            partial: false,
+        })
+    }
+
+    fn recipients(&self, host: &Host, variables: &Variables) -> Result<Vec<String>, NoMessage> {
+        let list = self.recipients.ok_or(NoMessage::Untold("recipients_list"))?;
+        let count = variables.recipients_count.read(host);
+        let count = count.ok_or(NoMessage::Untold("recipients_count"))?;
+        if self.has_brightmail {
+            return Err(NoMessage::OtherRecipients);
+        }
+        // SAFETY: the address is that of Exim's `recipient_item *` by that
+        // name, which has as many items as its `recipients_count` says, or is
+        // NULL; it does not change before we return.
+        let items = unsafe {
+            let first = list.read();
+            let count = usize::try_from(count).unwrap_or(0);
+            if first.is_null() { &[] } else { std::slice::from_raw_parts(first, count) }
+        };
+        // SAFETY: each address is a NUL-terminated string of Exim's.
+        let text = |text: *const Uschar| unsafe { lossy(CStr::from_ptr(text).to_bytes()) };
+        Ok(items.iter().map(|i| i.address).filter(|a| !a.is_null()).map(text).collect())
+    }
+
+    /// The headers as they are now, each with its newline.
+    fn headers(&self) -> Result<Vec<u8>, NoMessage> {
+        let list = self.headers.ok_or(NoMessage::Untold("header_list"))?;
+        let mut text = Vec::new();
+        // SAFETY: the address is that of Exim's `header_line *` by that name:
+        // a list of lines in Exim's memory that ends in NULL, and that does
+        // not change before we return.
+        let mut next = unsafe { list.read() };
+        for _ in 0..MOST_HEADERS {
+            // SAFETY: as above.
+            let Some(line) = (unsafe { next.as_ref() }) else { break };
+            next = line.next;
+            let length = usize::try_from(line.length).unwrap_or(0);
+            // The first stands for the Received: header until that is made.
+            if line.kind == HEADER_OLD || line.text.is_null() || text.len() + length > MOST_BYTES {
+                continue;
+            }
+            // SAFETY: the text has `length` bytes.
+            text.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(line.text.cast::<u8>(), length)
+            });
+        }
+        Ok(text)
+    }
+}
+
+/// Text of Exim's, which is UTF-8 wherever it follows the standards.
+fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// An address as Exim writes it: without brackets, perhaps with a zone.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    text.split('%').next()?.parse().ok()
+}
