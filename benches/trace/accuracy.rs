@@ -1,0 +1,173 @@
+//! What is found, and what is found by mistake.
+
+use std::path::Path;
+
+use exirate::trace::Answer;
+
+use crate::corpus::Corpus;
+use crate::exact;
+use crate::excerpts::{Excerpt, Excerpts};
+use crate::options::{LENGTHS, Options};
+use crate::report::{calibration, exact_size, hits, size_head, size_row};
+use crate::schemes::winnows;
+use crate::stores::{self, Store};
+use crate::table::{head, print};
+
+/// From which share of its grams on a message is a near-duplicate of what
+/// contains the excerpt.
+const NEAR: f64 = 0.5;
+
+/// What came of asking for excerpts of one length.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    /// Pairs of an absent excerpt and a message.
+    pub(crate) pairs: u64,
+    /// Of those, how many were reported: the message has little of it.
+    pub(crate) unrelated: u64,
+    /// Likewise: it has more than half of the excerpt's grams.
+    pub(crate) near: u64,
+    /// Pairs of a present excerpt and a message with it.
+    pub(crate) there: u64,
+    /// Of those, how many were reported.
+    pub(crate) found: u64,
+    /// How many were reported in all where they should not.
+    wrong: u64,
+    /// Excerpts that could not be asked for.
+    pub(crate) refused: u64,
+    /// For each present excerpt: the chance told, in how many messages it is
+    /// not, and how many unrelated and near ones of these were reported.
+    pub(crate) told: Vec<(f64, u64, u64, u64)>,
+}
+
+/// A message that was reported, by its number among all, and the chance told.
+pub(crate) type Reported = (u32, f64);
+
+/// Asks for excerpts of one length, present ones and absent ones, until there
+/// are no more or `ask` wants no more.
+pub(crate) fn tally(
+    corpus: &Corpus,
+    messages: usize,
+    present: &[Excerpt],
+    absent: &[Excerpt],
+    ask: &mut dyn FnMut(&str) -> Option<Vec<Reported>>,
+) -> Tally {
+    let mut tally = Tally::default();
+    for excerpt in absent {
+        let Some(reported) = ask(&excerpt.text) else {
+            tally.refused += 1;
+            continue;
+        };
+        tally.pairs += messages as u64;
+        for (message, _) in reported {
+            tally.wrong(corpus, message, &excerpt.text);
+        }
+    }
+    for excerpt in present {
+        let there: Vec<u32> =
+            excerpt.messages.iter().copied().filter(|&m| (m as usize) < messages).collect();
+        if there.is_empty() {
+            continue;
+        }
+        let Some(reported) = ask(&excerpt.text) else {
+            tally.refused += 1;
+            continue;
+        };
+        tally.there += there.len() as u64;
+        let (mut told, mut found) = (0.0, 0);
+        let mut wrong = Tally::default();
+        for (message, chance) in reported {
+            if there.binary_search(&message).is_ok() {
+                found += 1;
+                told += chance;
+            } else {
+                wrong.wrong(corpus, message, &excerpt.text);
+            }
+        }
+        tally.found += found;
+        if found > 0 {
+            let other = (messages - there.len()) as u64;
+            tally.told.push((told / found as f64, other, wrong.unrelated, wrong.near));
+        }
+    }
+    tally
+}
+
+impl Tally {
+    /// Counts a message that was reported and does not contain it. Where there
+    /// are many, every 16th is looked at, and counts for 16.
+    fn wrong(&mut self, corpus: &Corpus, message: u32, excerpt: &str) {
+        self.wrong += 1;
+        let counts_for = match self.wrong {
+            0..=2_000 => 1,
+            n if n % 16 == 0 => 16,
+            _ => return,
+        };
+        let share = exact::share(corpus.texts.message(message as usize), excerpt);
+        *(if share > NEAR { &mut self.near } else { &mut self.unrelated }) += counts_for;
+    }
+
+    fn add(&mut self, other: Self) {
+        self.pairs += other.pairs;
+        self.unrelated += other.unrelated;
+        self.near += other.near;
+        self.there += other.there;
+        self.found += other.found;
+        self.refused += other.refused;
+        self.told.extend(other.told);
+    }
+}
+
+/// Asks a store for all excerpts, on both cores; a tally for each length.
+fn ask_store(corpus: &Corpus, excerpts: &Excerpts, store: &Store) -> Vec<Tally> {
+    let messages = corpus.texts.len();
+    let one = |length: usize| {
+        let (present, absent) = (&excerpts.present[length], &excerpts.absent[length]);
+        let halves = |half: usize| {
+            let trace = stores::reader(&store.spool);
+            let cut = |len: usize| len / 2 * half..if half == 0 { len / 2 } else { len };
+            let mut ask = |excerpt: &str| Some(numbers(corpus, stores::ask(&trace, excerpt)?));
+            let (p, a) = (&present[cut(present.len())], &absent[cut(absent.len())]);
+            tally(corpus, messages, p, a, &mut ask)
+        };
+        let (mut tally, other) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| halves(1));
+            (halves(0), other.join().unwrap())
+        });
+        tally.add(other);
+        tally
+    };
+    (0..LENGTHS.len()).map(one).collect()
+}
+
+/// Which messages answers are.
+pub(crate) fn numbers(corpus: &Corpus, answers: Vec<Answer>) -> Vec<Reported> {
+    let number = |answer: Answer| {
+        (corpus.numbers[&answer.envelope.id], answer.hit.map_or(1.0, |hit| hit.chance))
+    };
+    answers.into_iter().map(number).collect()
+}
+
+/// The settings of winnow, each on a store of its own.
+pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folder: &Path) {
+    let mut sizes = vec![size_head()];
+    let mut results = Vec::new();
+    sizes.push(exact_size(corpus));
+    for (n, (name, settings)) in winnows(&options.settings).into_iter().enumerate() {
+        let spool = folder.join(format!("winnow{n}"));
+        let store = stores::fill(corpus, corpus.texts.len(), settings, &spool);
+        sizes.push(size_row(corpus, &name, settings, &store, corpus.texts.len()));
+        if options.wanted("hits") {
+            results.push((name, ask_store(corpus, excerpts, &store)));
+        }
+        std::fs::remove_dir_all(&spool).unwrap();
+    }
+    head("Bytes stored, envelopes included");
+    println!("(winnow: gram/window of text, of attachments' bytes, bits of filter a kept gram)");
+    print(&sizes);
+    if !results.is_empty() {
+        hits(&results);
+        if let Some((_, tallies)) = results.first() {
+            calibration(tallies);
+        }
+    }
+}

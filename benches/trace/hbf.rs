@@ -1,0 +1,82 @@
+//! The seed's scheme, with both readings of its `n`: on fewer messages, for it
+//! is slow to ask.
+
+use std::path::Path;
+use std::time::Instant;
+
+use exirate::trace::{Counted, HbfSettings, Settings};
+
+use crate::accuracy::{numbers, tally};
+use crate::corpus::Corpus;
+use crate::excerpts::Excerpts;
+use crate::options::{LENGTHS, Options};
+use crate::report::{hits, size_head, size_row};
+use crate::stores;
+use crate::table::{head, print};
+
+pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folder: &Path) {
+    let messages = options.hbf.min(corpus.texts.len());
+    let mut sizes = vec![size_head()];
+    let mut times = vec![vec!["excerpts of".to_owned()]];
+    times[0].extend(LENGTHS.iter().map(|length| format!("{length} bytes")));
+    let mut results = Vec::new();
+    let mut asked = u64::MAX;
+    for (name, counted) in [
+        ("hbf, n counts the elements of all levels", Counted::Elements),
+        ("hbf, n counts the blocks of the lowest", Counted::Blocks),
+    ] {
+        let settings = Settings::Hbf(HbfSettings { counted, ..HbfSettings::default() });
+        let spool = folder.join("hbf");
+        let store = stores::fill(corpus, messages, settings, &spool);
+        sizes.push(size_row(corpus, name, settings, &store, messages));
+        let trace = stores::reader(&spool);
+        let mut tallies = Vec::new();
+        let mut row = vec![name.to_owned()];
+        for n in 0..LENGTHS.len() {
+            let mut of_this = Vec::new();
+            // As many of each sort as there is time for.
+            let mut most = 1;
+            let start = Instant::now();
+            let (present, absent) = (&excerpts.present[n], &excerpts.absent[n]);
+            let result = loop {
+                let result = tally(
+                    corpus,
+                    messages,
+                    &present[..present.len().min(most)],
+                    &absent[..absent.len().min(most)],
+                    &mut |excerpt| {
+                        let start = Instant::now();
+                        let answers = stores::ask(&trace, excerpt)?;
+                        of_this.push(start.elapsed().as_secs_f64());
+                        Some(numbers(corpus, answers))
+                    },
+                );
+                let used = start.elapsed().as_secs_f64();
+                if used * 2.0 > options.hbf_seconds || most >= absent.len().max(present.len()) {
+                    break result;
+                }
+                let each = used / most as f64;
+                most = (options.hbf_seconds / each / 2.0).max(most as f64 + 1.0) as usize;
+                of_this.clear();
+            };
+            asked = asked.min(result.pairs / messages as u64).max(1);
+            tallies.push(result);
+            of_this.sort_by(f64::total_cmp);
+            row.push(of_this.get(of_this.len() / 2).map_or("-".to_owned(), |median| {
+                let million = median * 1e6 / messages as f64;
+                format!("{:.1} ms ({million:.1} s)", median * 1_000.0)
+            }));
+        }
+        times.push(row);
+        results.push((name.to_owned(), tallies));
+        std::fs::remove_dir_all(&spool).unwrap();
+    }
+    println!("\nThe seed's scheme, on {messages} messages, with as many excerpts as time allows.");
+    head("hbf: bytes stored, envelopes included");
+    print(&sizes);
+    hits(&results);
+    head(&format!(
+        "hbf: median time of a query over {messages} messages (and over a million, extrapolated)"
+    ));
+    print(&times);
+}

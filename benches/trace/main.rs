@@ -1,0 +1,71 @@
+//! What the trace store takes, finds and costs: `scripts/bench trace`.
+//!
+//! `cargo bench --bench trace -- [OPTION]... [PART]...` with the parts `size`,
+//! `hits`, `fold`, `hbf`, `record`, `million` and `exim`; all of them without. Options:
+//! `--corpus DIR` for real mail instead of made, `--messages N` for how many
+//! are asked for excerpts, `--million N` for how many a query is timed over,
+//! `--settings G,W,G,W,C` (again and again) to compare the default with these
+//! settings of winnow, `--quick` for a look in under a minute. Run as a test it measures next to
+//! nothing and only shows that it still works.
+
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod accuracy;
+#[path = "../../tests/common/mod.rs"]
+mod common;
+mod corpus;
+mod directory;
+mod exact;
+mod excerpts;
+mod exim;
+mod fold;
+mod hbf;
+#[path = "../../tests/mail_common/mod.rs"]
+mod mail_common;
+mod million;
+mod options;
+mod recording;
+mod report;
+mod schemes;
+mod stores;
+#[path = "../cost/table.rs"]
+#[allow(dead_code)] // the other benchmark needs more of it
+mod table;
+
+use corpus::Corpus;
+use excerpts::Excerpts;
+
+fn main() {
+    let options = options::Options::parse(std::env::args().skip(1)).unwrap_or_else(|problem| {
+        eprintln!("bench: {problem}");
+        std::process::exit(2);
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let mut corpus = Corpus::load(&options);
+    corpus.describe(&options);
+    let excerpts = Excerpts::cut(&corpus, &options);
+    excerpts.describe(&corpus);
+    if options.wanted("size") || options.wanted("hits") {
+        accuracy::run(&corpus, &excerpts, &options, folder.path());
+    }
+    if options.wanted("fold") {
+        fold::run(&corpus, &excerpts);
+    }
+    if options.wanted("hbf") {
+        hbf::run(&corpus, &excerpts, &options, folder.path());
+    }
+    if options.wanted("record") {
+        recording::run(&corpus, &options, folder.path());
+    }
+    if options.wanted("million") {
+        // What it all is compared with is no longer needed, and large.
+        let absent = excerpts.absent_texts();
+        let plain = exact::plain_search(&corpus.texts, &absent[3]);
+        corpus.forget();
+        million::run(&corpus, &absent, plain, &options, folder.path());
+    }
+    if options.wanted("exim") {
+        exim::run(&options);
+    }
+}

@@ -1,0 +1,126 @@
+//! How long a query takes over a million messages.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use exirate::trace::{Piece, Settings};
+
+use crate::corpus::{Corpus, Source, pieces};
+use crate::mail_common::random::Random;
+use crate::options::{LENGTHS, Options};
+use crate::stores;
+use crate::table::{head, print};
+
+/// `plain` is how many seconds a plain search through a byte of text takes.
+pub(crate) fn run(
+    corpus: &Corpus,
+    absent: &[Vec<String>],
+    plain: f64,
+    options: &Options,
+    folder: &Path,
+) {
+    let messages = match &corpus.source {
+        Source::Made(_) => options.million,
+        Source::Real(_) => corpus.volume.messages,
+    };
+    let spool = folder.join("million");
+    let start = Instant::now();
+    let store = stores::fill(corpus, messages, Settings::default(), &spool);
+    let filling = start.elapsed();
+    let mut random = Random::new(5);
+    let trace = stores::reader(&spool);
+    let mut rows = vec![
+        [
+            "excerpts of",
+            "present: median",
+            "worst",
+            "absent: median",
+            "worst",
+            "as a process: median",
+            "worst",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    for (n, &length) in LENGTHS.iter().enumerate() {
+        let present: Vec<String> =
+            (0..options.timed).filter_map(|_| cut(corpus, messages, length, &mut random)).collect();
+        let absent = &absent[n][..options.timed.min(absent[n].len())];
+        let mut row = vec![format!("{length} bytes")];
+        for (excerpts, expected) in [(&present[..], true), (absent, false)] {
+            let mut times = Vec::new();
+            for excerpt in excerpts {
+                let start = Instant::now();
+                let answers = stores::ask(&trace, excerpt).unwrap();
+                times.push(start.elapsed());
+                assert!(!expected || !answers.is_empty(), "{excerpt:?} is not found");
+            }
+            row.extend(cells(times));
+        }
+        let excerpts = present.iter().chain(absent).step_by(2);
+        row.extend(cells(excerpts.filter_map(|excerpt| process(&spool, excerpt)).collect()));
+        rows.push(row);
+    }
+    head(&format!(
+        "A query over {messages} messages, on one core; the store, of {:.0} MB, was filled in \
+         {:.0} s on two",
+        store.bytes as f64 / 1e6,
+        filling.as_secs_f64(),
+    ));
+    print(&rows);
+    let text = corpus.volume.text as f64 / corpus.volume.messages as f64 * messages as f64;
+    println!(
+        "(a plain search through all {:.1} GB of decoded text in memory, extrapolated: {:.0} ms)",
+        text / 1e9,
+        text * plain * 1_000.0,
+    );
+    std::fs::remove_dir_all(&spool).unwrap();
+}
+
+/// An excerpt of some message.
+fn cut(corpus: &Corpus, messages: usize, length: usize, random: &mut Random) -> Option<String> {
+    for _ in 0..1_000 {
+        let mut excerpt = None;
+        corpus.source.with(random.below(messages), &mut |_, raw| {
+            pieces(raw, &mut |piece| {
+                if let Piece::Text(text) = piece
+                    && text.len() > length
+                {
+                    let start = random.below(text.len() - length);
+                    let found = text.get(start..start + length).filter(|t| t.trim() == *t);
+                    excerpt = found.map(str::to_owned).or(excerpt.take());
+                }
+            });
+        });
+        if excerpt.is_some() {
+            return excerpt;
+        }
+    }
+    None
+}
+
+/// How long the program takes to answer; `None` if it has no such command.
+fn process(spool: &Path, excerpt: &str) -> Option<Duration> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+    command.args(["trace", "query", "--text", excerpt, "--spool"]).arg(spool).env_clear();
+    let start = Instant::now();
+    let output = command.output().unwrap();
+    let taken = start.elapsed();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("unrecognized subcommand") {
+        return None;
+    }
+    let code = output.status.code();
+    assert!(matches!(code, Some(0 | 1)), "{code:?}: {said}");
+    Some(taken)
+}
+
+/// Median and worst.
+fn cells(mut times: Vec<Duration>) -> Vec<String> {
+    times.sort_unstable();
+    let cell = |time: Option<&Duration>| {
+        time.map_or("-".to_owned(), |time| format!("{:.1} ms", time.as_secs_f64() * 1_000.0))
+    };
+    vec![cell(times.get(times.len() / 2)), cell(times.last())]
+}

@@ -1,0 +1,125 @@
+//! How fast mail is recorded.
+
+use std::path::Path;
+
+use exirate::trace::{Counted, Envelope, HbfSettings, Settings};
+
+use crate::corpus::{Corpus, Texts, Volume, pieces};
+use crate::options::Options;
+use crate::stores;
+use crate::table::{head, print};
+
+/// The most bytes of raw mail that are recorded in a round.
+const MOST: u64 = 120_000_000;
+
+type Message = (Envelope, Vec<u8>);
+
+/// Mail in memory.
+struct Batch {
+    mail: Vec<Message>,
+    volume: Volume,
+}
+
+impl Batch {
+    /// Messages that `wanted` wants, by their raw and their text's size and
+    /// what there is besides.
+    fn of(corpus: &Corpus, options: &Options, wanted: impl Fn(&Volume) -> bool) -> Self {
+        let mut batch = Self { mail: Vec::new(), volume: Volume::default() };
+        for n in 0..options.messages.min(corpus.texts.len()).min(8_000) {
+            corpus.source.with(n, &mut |envelope, raw| {
+                let mut volume = Volume::default();
+                Texts::default().add(raw, &mut volume);
+                if batch.volume.raw < MOST && wanted(&volume) {
+                    batch.volume.messages += 1;
+                    batch.volume.raw += volume.raw;
+                    batch.volume.text += volume.text;
+                    batch.mail.push((envelope.clone(), raw.to_vec()));
+                }
+            });
+        }
+        batch
+    }
+
+    /// The median time that some rounds over all of it take of a core, in
+    /// seconds.
+    fn time(&self, rounds: usize, mut round: impl FnMut(&[Message])) -> f64 {
+        let mut times: Vec<f64> = (0..rounds)
+            .map(|_| {
+                let start = core_seconds();
+                round(&self.mail);
+                core_seconds() - start
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    }
+}
+
+/// How long this thread has been running on a core, in seconds: what else the
+/// machine does meanwhile does not count.
+fn core_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
+}
+
+pub(crate) fn run(corpus: &Corpus, options: &Options, folder: &Path) {
+    let all = Batch::of(corpus, options, |_| true);
+    let texts = Batch::of(corpus, options, |volume| volume.files == 0);
+    head(&format!(
+        "Recording, medians of {} rounds: MB of decoded text (of raw mail) in a second of a core",
+        options.rounds
+    ));
+    let mut rows = vec![
+        ["", "mail without attachments", "all mail", "a message of all"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    let mut row = |name: &str, rounds: usize, round: &mut dyn FnMut(&[Message])| {
+        let mut cells = vec![name.to_owned()];
+        for batch in [&texts, &all] {
+            let seconds = batch.time(rounds, &mut *round);
+            let speed = |bytes: u64| bytes as f64 / seconds / 1e6;
+            let Volume { text, raw, .. } = batch.volume;
+            cells.push(format!("{:.0} ({:.0})", speed(text), speed(raw)));
+            if std::ptr::eq(batch, &all) {
+                let each = seconds / batch.mail.len().max(1) as f64;
+                cells.push(format!("{:.0} µs", each * 1e6));
+            }
+        }
+        rows.push(cells);
+    };
+    row("decoding", options.rounds, &mut |mail| {
+        for (_, raw) in mail {
+            pieces(raw, &mut |piece| {
+                std::hint::black_box(piece);
+            });
+        }
+    });
+    let hbf = |counted| Settings::Hbf(HbfSettings { counted, ..HbfSettings::default() });
+    let schemes = [
+        ("winnow (default)", Settings::default(), options.rounds),
+        ("hbf, elements", hbf(Counted::Elements), 1),
+        ("hbf, blocks", hbf(Counted::Blocks), 1),
+    ];
+    for (name, settings, rounds) in schemes {
+        let scheme = settings.scheme(&stores::KEY);
+        row(&format!("{name}: decoding, digesting"), rounds, &mut |mail| {
+            for (_, raw) in mail {
+                let mut digester = scheme.digester();
+                pieces(raw, &mut |piece| digester.add(piece));
+                std::hint::black_box(digester.finish());
+            }
+        });
+        row(&format!("{name}: all, with appending and sealing"), rounds, &mut |mail| {
+            let spool = folder.join("recording");
+            let mut trace = stores::open(&spool, settings);
+            for (envelope, raw) in mail {
+                trace.record(envelope, raw).unwrap();
+            }
+            trace.seal().unwrap();
+            drop(trace);
+            std::fs::remove_dir_all(&spool).unwrap();
+        });
+    }
+    print(&rows);
+}

@@ -1,0 +1,139 @@
+//! Tables of what was measured.
+
+use exirate::trace::Settings;
+
+use crate::accuracy::Tally;
+use crate::corpus::Corpus;
+use crate::fold::SEGMENT;
+use crate::options::LENGTHS;
+use crate::stores::{self, Store};
+use crate::table::{head, print};
+
+pub(crate) fn size_head() -> Vec<String> {
+    let cells = [
+        "",
+        "a KB of decoded text",
+        "decoded text : stored",
+        "a KB of raw mail",
+        "a message",
+        "of that the envelope",
+    ];
+    cells.map(str::to_owned).into()
+}
+
+pub(crate) fn exact_size(corpus: &Corpus) -> Vec<String> {
+    let volume = corpus.volume;
+    let per = |of: u64| volume.text as f64 / of as f64;
+    vec![
+        "exact: all decoded text kept".to_owned(),
+        "1,000 bytes".to_owned(),
+        "1 : 1".to_owned(),
+        format!("{:.0} bytes", per(volume.raw) * 1_000.0),
+        format!("{:.0} bytes", per(volume.messages as u64)),
+        "-".to_owned(),
+    ]
+}
+
+/// What a store of the first `messages` takes.
+pub(crate) fn size_row(
+    corpus: &Corpus,
+    name: &str,
+    settings: Settings,
+    store: &Store,
+    messages: usize,
+) -> Vec<String> {
+    let volume = corpus.volume_of(messages);
+    let sample = messages.min(SEGMENT);
+    let digest = stores::sealed(corpus, settings, sample).body.len() as f64 / sample as f64;
+    let each = store.bytes as f64 / messages as f64;
+    vec![
+        name.to_owned(),
+        format!("{:.1} bytes", store.bytes as f64 / volume.text as f64 * 1_000.0),
+        format!("{:.1} : 1", volume.text as f64 / store.bytes as f64),
+        format!("{:.1} bytes", store.bytes as f64 / volume.raw as f64 * 1_000.0),
+        format!("{each:.0} bytes"),
+        format!("{:.0} bytes", (each - digest).max(0.0)),
+    ]
+}
+
+/// A rate, or what it is below with a confidence of 95 % where there was none.
+pub(crate) fn rate(count: u64, of: u64) -> String {
+    match count {
+        _ if of == 0 => "cannot answer".to_owned(),
+        0 => format!("< {:.0e}", 3.0 / of as f64),
+        _ => format!("{:.1e}", count as f64 / of as f64),
+    }
+}
+
+fn lengths_head(what: &str) -> Vec<String> {
+    let mut row = vec![what.to_owned()];
+    row.extend(LENGTHS.iter().map(|length| format!("{length} bytes")));
+    row
+}
+
+/// Prints the tables of what was found.
+pub(crate) fn hits(results: &[(String, Vec<Tally>)]) {
+    let table = |title: &str, cell: &dyn Fn(&Tally) -> String| {
+        head(title);
+        let mut rows = vec![lengths_head("excerpts of")];
+        for (name, tallies) in results {
+            let mut row = vec![name.clone()];
+            row.extend(tallies.iter().map(cell));
+            rows.push(row);
+        }
+        print(&rows);
+    };
+    table("False hits a message, of absent excerpts", &|t| rate(t.unrelated, t.pairs));
+    table(
+        "Of the same pairs: hits on near-duplicates, which have more than half of the excerpt's \
+         8-grams",
+        &|t| rate(t.near, t.pairs),
+    );
+    table("Recall: of the messages that contain an excerpt, how many are reported", &|t| match t
+        .there
+    {
+        0 => "cannot answer".to_owned(),
+        there if t.found == there => format!("100 % of {there}"),
+        there => format!("{:.3} % of {there}", t.found as f64 / there as f64 * 100.0),
+    });
+}
+
+/// Prints how well the chances that are told fit what happens.
+pub(crate) fn calibration(tallies: &[Tally]) {
+    head("The chance that is told, by excerpts that are in some message, over all others");
+    let mut rows = vec![
+        ["chance told", "excerpts", "its mean", "false hits a message", "near-duplicates"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    let told = || tallies.iter().flat_map(|tally| &tally.told);
+    for decade in (0..=12).rev() {
+        let (most, least) = (10_f64.powi(-decade), 10_f64.powi(-decade - 1));
+        let within = |chance: f64| match decade {
+            12 => chance <= most,
+            _ => chance <= most && chance > least,
+        };
+        let (mut count, mut expected, mut pairs, mut unrelated, mut near) = (0, 0.0, 0, 0, 0);
+        for &(chance, other, wrong, alike) in told().filter(|(chance, ..)| within(*chance)) {
+            count += 1;
+            expected += chance * other as f64;
+            pairs += other;
+            unrelated += wrong;
+            near += alike;
+        }
+        if count > 0 {
+            rows.push(vec![
+                if decade == 12 {
+                    "up to 1e-12".into()
+                } else {
+                    format!("{least:.0e} to {most:.0e}")
+                },
+                count.to_string(),
+                format!("{:.1e}", expected / pairs.max(1) as f64),
+                rate(unrelated, pairs),
+                rate(near, pairs),
+            ]);
+        }
+    }
+    print(&rows);
+}

@@ -1,0 +1,26 @@
+//! The schemes and settings that are compared.
+
+use exirate::trace::{Settings, WinnowSettings};
+
+/// What is measured, under what it is called: the default, and `others` or the
+/// usual others.
+pub(crate) fn winnows(others: &[WinnowSettings]) -> Vec<(String, Settings)> {
+    let default = WinnowSettings::default();
+    let usual = [
+        WinnowSettings { gram: 6, ..default },
+        WinnowSettings { window: 12, ..default },
+        WinnowSettings { bytes_window: 255, ..default },
+        WinnowSettings { centibits: default.centibits * 2 / 3, ..default },
+        WinnowSettings { centibits: default.centibits * 3 / 2, ..default },
+    ];
+    let others = if others.is_empty() { &usual[..] } else { others };
+    let all = std::iter::once(&default).chain(others);
+    all.map(|settings| (name(*settings), Settings::Winnow(*settings))).collect()
+}
+
+fn name(settings: WinnowSettings) -> String {
+    let WinnowSettings { gram, window, bytes_gram, bytes_window, centibits } = settings;
+    let bits = f64::from(centibits) / 100.0;
+    let default = if settings == WinnowSettings::default() { ", the default" } else { "" };
+    format!("winnow {gram}/{window}, {bytes_gram}/{bytes_window}, {bits:.2} bits{default}")
+}

@@ -1,0 +1,92 @@
+//! Stores on disk, filled with mail.
+
+use std::path::{Path, PathBuf};
+
+use exirate::trace::{
+    Access, Answer, Options, Part, Query, Question, Sealed, Settings, Trace, trace_directory,
+};
+
+use crate::corpus::{Corpus, pieces};
+
+/// A store, and what it takes.
+pub(crate) struct Store {
+    pub(crate) spool: PathBuf,
+    /// Bytes of all its files but for the fixed ones: key, settings, locks.
+    pub(crate) bytes: u64,
+}
+
+/// A time after all messages: 2033.
+const LATER: i64 = 2_000_000_000;
+
+/// No limit of size or time comes between.
+pub(crate) fn options(settings: Settings) -> Options {
+    Options { settings, keep: None, max_bytes: u64::MAX }
+}
+
+/// Opens a store for writing, which makes it.
+pub(crate) fn open(spool: &Path, settings: Settings) -> Trace {
+    std::fs::create_dir_all(spool).unwrap();
+    let mut trace = Trace::open(&trace_directory(spool), Access::Write).unwrap();
+    trace.set_options(options(settings)).unwrap();
+    trace
+}
+
+/// Records the first messages of the corpus, on both cores.
+pub(crate) fn fill(corpus: &Corpus, messages: usize, settings: Settings, spool: &Path) -> Store {
+    const THREADS: usize = 2;
+    drop(open(spool, settings));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let mut trace = open(spool, settings);
+                for n in (thread..messages).step_by(THREADS) {
+                    corpus.source.with(n, &mut |envelope, raw| {
+                        trace.record(envelope, raw).unwrap();
+                    });
+                }
+            });
+        }
+    });
+    let mut trace = open(spool, settings);
+    trace.seal().unwrap();
+    trace.tidy(LATER).unwrap();
+    let stats = trace.stats().unwrap();
+    assert_eq!(stats.messages, messages as u64, "messages are missing: {stats:?}");
+    Store { spool: spool.to_path_buf(), bytes: stats.bytes }
+}
+
+/// Opens it for asking.
+pub(crate) fn reader(spool: &Path) -> Trace {
+    Trace::open(&trace_directory(spool), Access::Read).unwrap()
+}
+
+pub(crate) fn query(excerpt: &str) -> Query<'static> {
+    let question = Question { parts: vec![Part::Text(excerpt.to_owned())], least: 1.0 };
+    Query { question: Some(question), ..Query::default() }
+}
+
+/// Asks for an excerpt; `None` if it is too short.
+pub(crate) fn ask(trace: &Trace, excerpt: &str) -> Option<Vec<Answer>> {
+    let mut answers = Vec::new();
+    let asked = trace.query(&query(excerpt), &mut |_, _| {}, &mut |a| answers.push(a)).ok()?;
+    assert!(asked.damaged.is_empty(), "{:?}", asked.damaged);
+    (asked.unanswered == 0).then_some(answers)
+}
+
+/// A key for digests that are not in a store.
+pub(crate) const KEY: [u8; 32] = [7; 32];
+
+/// The digests of the first messages, sealed.
+pub(crate) fn sealed(corpus: &Corpus, settings: Settings, messages: usize) -> Sealed {
+    let scheme = settings.scheme(&KEY);
+    let mut digests = Vec::new();
+    for n in 0..messages {
+        corpus.source.with(n, &mut |_, raw| {
+            let mut digester = scheme.digester();
+            pieces(raw, &mut |piece| digester.add(piece));
+            digests.push(digester.finish());
+        });
+    }
+    let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
+    scheme.seal(&digests)
+}

@@ -1,0 +1,64 @@
+//! Random numbers that are the same each time.
+
+/// A quick generator (wyrand, Wang Yi 2019).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0xa076_1d64_78bd_642f);
+        fold(self.0, self.0 ^ 0xe703_7ed1_a0b4_28db)
+    }
+
+    /// A number below `below`, which is not 0.
+    pub(crate) fn below(&mut self, below: usize) -> usize {
+        ((u128::from(self.next()) * below as u128) >> 64) as usize
+    }
+
+    /// A number from `least` to `most`.
+    pub(crate) fn within(&mut self, least: usize, most: usize) -> usize {
+        least + self.below(most - least + 1)
+    }
+
+    /// Whether something happens that does in `percent` of cases.
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// A number from 0 up to 1.
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A number whose logarithm is normally distributed: half are below
+    /// `median`, and two thirds within a factor of e to the `sigma`.
+    pub(crate) fn spread(&mut self, median: f64, sigma: f64) -> usize {
+        // Box and Muller's way to a normal deviate.
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        let normal = radius * (std::f64::consts::TAU * self.unit()).cos();
+        (median * (sigma * normal).exp()) as usize
+    }
+
+    /// A number below `below`, `n` about as likely as 1 / (n + 1) (Zipf).
+    pub(crate) fn zipf(&mut self, below: usize) -> usize {
+        let n = ((below as f64 + 1.0).ln() * self.unit()).exp() as usize - 1;
+        n.min(below - 1)
+    }
+
+    pub(crate) fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
+        of[self.below(of.len())]
+    }
+}
+
+/// A number that looks random, for each pair of numbers another.
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
+    fold(a ^ 0x2d35_8dcc_aa6c_78a5, b ^ 0x8bb8_4b93_962e_acc9)
+}
+
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
