@@ -110,7 +110,9 @@ fn the_commands_it_shows_exist() {
             }
             ["exirate", subcommand, ..] => {
                 let mut help = Command::new(env!("CARGO_BIN_EXE_exirate"));
-                let output = help.args([subcommand, "--help"]).output().unwrap();
+                // A command of a command has its own options.
+                let below = (subcommand == "trace").then(|| words.get(2)).flatten();
+                let output = help.arg(subcommand).args(below).arg("--help").output().unwrap();
                 assert!(output.status.success(), "{command}");
                 let help = String::from_utf8(output.stdout).unwrap();
                 for option in words.iter().filter(|w| w.starts_with("--")) {

@@ -18,7 +18,7 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 16] = [
+const TRANSCRIPTS: [(&str, &str); 23] = [
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("compact", include_str!("../../docs/transcripts/compact.txt")),
     ("copy", include_str!("../../docs/transcripts/copy.txt")),
@@ -34,6 +34,13 @@ const TRANSCRIPTS: [(&str, &str); 16] = [
     ("stats", include_str!("../../docs/transcripts/stats.txt")),
     ("tidy", include_str!("../../docs/transcripts/tidy.txt")),
     ("top", include_str!("../../docs/transcripts/top.txt")),
+    ("trace", include_str!("../../docs/transcripts/trace.txt")),
+    ("trace-export", include_str!("../../docs/transcripts/trace-export.txt")),
+    ("trace-query", include_str!("../../docs/transcripts/trace-query.txt")),
+    ("trace-record", include_str!("../../docs/transcripts/trace-record.txt")),
+    ("trace-stats", include_str!("../../docs/transcripts/trace-stats.txt")),
+    ("trace-tidy", include_str!("../../docs/transcripts/trace-tidy.txt")),
+    ("trace-verify", include_str!("../../docs/transcripts/trace-verify.txt")),
     ("verify", include_str!("../../docs/transcripts/verify.txt")),
 ];
 
@@ -47,9 +54,10 @@ const TRANSCRIPTS: [(&str, &str); 16] = [
 
 Exit status: 0 all is well; 2 an error.")]
 pub(super) struct Man {
-    /// The command; without it, the page of exirate itself
+    /// The command, such as list or trace query; without it, the page of
+    /// exirate itself
     #[arg(value_name = "COMMAND", conflicts_with = "dir")]
-    command: Option<String>,
+    command: Vec<String>,
 
     /// Writes all pages to DIR: exirate.1, and one for each command
     #[arg(long, value_name = "DIR")]
@@ -71,9 +79,13 @@ impl Man {
             }
             return Ok(Outcome::Fine);
         }
-        let command = match self.command.as_deref() {
-            None | Some("exirate") => &program,
-            Some(name) => find(&program, name).ok_or_else(|| {
+        // As in the name of its page.
+        let name = self.command.join("-");
+        let name = name.strip_prefix("exirate-").unwrap_or(&name);
+        let mut commands = all(&program).into_iter();
+        let command = match name {
+            "" | "exirate" => &program,
+            _ => commands.find(|command| short_name(command) == name).ok_or_else(|| {
                 let names: Vec<&str> = program.get_subcommands().map(Command::get_name).collect();
                 Failure::new(format!(
                     "there is no command {name}; the commands are {}",
@@ -86,9 +98,15 @@ impl Man {
     }
 }
 
-/// The command `name`, which may also be the name of its page.
-fn find<'a>(program: &'a Command, name: &str) -> Option<&'a Command> {
-    program.find_subcommand(name.strip_prefix("exirate-").unwrap_or(name))
+/// All commands, those of commands behind these.
+fn all(program: &Command) -> Vec<&Command> {
+    program.get_subcommands().flat_map(|command| [vec![command], all(command)].concat()).collect()
+}
+
+/// `list`, or `trace-query` for a command of a command.
+fn short_name(command: &Command) -> &str {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+    name.strip_prefix("exirate-").unwrap_or(name)
 }
 
 /// Writes all pages to `dir`, and gives their paths.
@@ -98,7 +116,7 @@ fn write_all(program: &Command, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     };
     fs::create_dir_all(dir).map_err(|error| failed("make the directory", dir, error))?;
     let mut paths = Vec::new();
-    for command in std::iter::once(program).chain(program.get_subcommands()) {
+    for command in std::iter::once(program).chain(all(program)) {
         let path = dir.join(Page::new(command.clone()).get_filename());
         fs::write(&path, page(command, program)?).map_err(|error| failed("write", &path, error))?;
         paths.push(path);
@@ -131,7 +149,7 @@ fn page(command: &Command, program: &Command) -> Result<Vec<u8>, Failure> {
             paragraph(&mut roff, &sentence(text));
         }
     }
-    let name = command.get_name();
+    let name = short_name(command);
     let transcript = TRANSCRIPTS.iter().find(|(of, _)| *of == name).map(|(_, text)| *text);
     if help.examples.is_some() || transcript.is_some() {
         roff.control("SH", ["EXAMPLES"]);
@@ -170,12 +188,16 @@ fn verbatim(roff: &mut Roff, text: &str) {
     roff.control("fi", []);
 }
 
-/// The other pages.
+/// The other pages: those of the commands beside this one, and above it.
 fn see_also(roff: &mut Roff, command: &Command, program: &Command) {
     roff.control("SH", ["SEE ALSO"]);
+    let is = |other: &Command| short_name(other) == short_name(command);
+    let above = program.get_subcommands().find(|above| above.get_subcommands().any(is));
+    let beside = above.unwrap_or(program).get_subcommands();
     let pages = std::iter::once(program)
-        .chain(program.get_subcommands())
-        .filter(|other| other.get_name() != command.get_name())
+        .chain(above)
+        .chain(beside)
+        .filter(|other| !is(other))
         .map(|other| other.get_display_name().unwrap_or_else(|| other.get_name()));
     let mut line = Vec::new();
     for page in pages {

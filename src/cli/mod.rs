@@ -44,6 +44,7 @@ mod table;
 mod text;
 mod tidy;
 mod top;
+mod trace;
 mod verify;
 
 use std::io::{ErrorKind, Write as _};
@@ -92,6 +93,7 @@ enum Command {
     Export(export::Export),
     Import(import::Import),
     Copy(copy::Copy),
+    Trace(trace::Trace),
     Measure(measure::Measure),
     Completions(completions::Completions),
     Man(man::Man),
@@ -115,6 +117,7 @@ impl Command {
             Self::Export(export) => export.run(screen),
             Self::Import(import) => import.run(screen),
             Self::Copy(copy) => copy.run(screen),
+            Self::Trace(trace) => trace.run(screen),
             Self::Measure(measure) => measure.run(screen),
             Self::Completions(completions) => completions.run(screen, Program::command()),
             Self::Man(man) => man.run(screen, Program::command()),

@@ -7,7 +7,7 @@ use crate::{exirate, run, stderr, stdout};
 
 /// The help of a command.
 fn help(command: &str) -> String {
-    let output = exirate().args([command, "--help"]).output().unwrap();
+    let output = exirate().args(command.split(' ')).arg("--help").output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     stdout(&output)
 }
@@ -85,7 +85,9 @@ fn manual_pages_are_written_and_well_formed() {
     let output = exirate().args(["man", "--dir"]).arg(&dir).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let mut pages = vec!["exirate.1".to_owned()];
-    pages.extend(commands().iter().map(|command| format!("exirate-{command}.1")));
+    pages.extend(
+        commands().iter().map(|command| format!("exirate-{}.1", command.replace(' ', "-"))),
+    );
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), pages.len());
     for page in pages {
         let formatted = Command::new("groff")
@@ -112,6 +114,15 @@ fn manual_pages_are_written_and_well_formed() {
     assert_eq!(stdout(&exirate().arg("man").output().unwrap()).lines().count(), {
         std::fs::read_to_string(dir.join("exirate.1")).unwrap().lines().count()
     });
+    let page = |arguments: &[&str]| {
+        let output = exirate().arg("man").args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let query = std::fs::read_to_string(dir.join("exirate-trace-query.1")).unwrap();
+    for name in [&["trace", "query"][..], &["trace-query"], &["exirate-trace-query"]] {
+        assert!(page(name) == query, "{name:?}");
+    }
     let output = exirate().args(["man", "lst"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("no command lst; the commands are"), "{}", stderr(&output));

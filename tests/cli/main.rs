@@ -13,6 +13,7 @@ mod export;
 mod help;
 mod keys;
 mod list;
+mod mail;
 mod measure;
 mod prepared;
 mod reset;
@@ -20,6 +21,7 @@ mod set;
 mod show;
 mod stats;
 mod top;
+mod trace;
 mod transcripts;
 mod wrong;
 

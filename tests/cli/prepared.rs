@@ -11,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::common::exim::{PROGRAM, USER, open_to_all, user};
 use crate::common::{FakeClock, library};
+use crate::mail;
 
 /// The time there, in UTC.
 pub(crate) const NOW: &str = "2026-11-20 11:50:37";
@@ -33,7 +34,8 @@ const PAST: [(&str, &str, &str); 10] = [
 ];
 
 /// Directories of a real machine that are in the folder there.
-const PLACES: [&str; 3] = ["/var/log/exim4", "/var/backups", "/var/lib/prometheus/node-exporter"];
+const PLACES: [&str; 4] =
+    ["/var/log/exim4", "/var/backups", "/var/lib/prometheus/node-exporter", "/var/mail"];
 
 /// What `exim_dumpdb` prints there.
 const DUMP: &str = "\
@@ -83,6 +85,12 @@ impl Prepared {
             assert!(output.stderr.is_empty(), "{check}: {output:?}");
             assert!(matches!(output.status.code(), Some(0 | 1)), "{check}: {output:?}");
         }
+        prepared.clock.freeze("2026-11-20 11:40:00");
+        mail::put(&prepared.path("work"), &prepared.place("/var/mail"));
+        assert!(prepared.run("exirate trace record --mbox /dev/null").status.success());
+        mail::settle_key(&prepared.spool());
+        let output = prepared.run("exirate trace record --mbox passed.mbox && rm passed.mbox");
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         prepared.clock.freeze(NOW);
         prepared
     }
@@ -183,15 +191,29 @@ impl Prepared {
 /// The root of the sources.
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The commands of the program.
+/// The commands of the program, with those of commands: `list`, `trace query`.
 pub(crate) fn commands() -> Vec<String> {
-    let output = crate::exirate().arg("--help").output().unwrap();
-    let help = crate::stdout(&output);
-    let commands = help.split("\nCommands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
-    let names = commands.lines().filter_map(|line| line.split_whitespace().next());
-    let names: Vec<String> = names.filter(|name| *name != "help").map(str::to_owned).collect();
-    assert!(names.contains(&"list".to_owned()), "{names:?}");
+    let mut names = Vec::new();
+    for name in commands_of(&[]) {
+        let below = commands_of(&[&name]);
+        let below: Vec<String> = below.iter().map(|below| format!("{name} {below}")).collect();
+        names.push(name);
+        names.extend(below);
+    }
+    for name in ["list", "trace", "trace query"] {
+        assert!(names.contains(&name.to_owned()), "{names:?}");
+    }
     names
+}
+
+/// The commands that the help of a command lists.
+fn commands_of(command: &[&str]) -> Vec<String> {
+    let output = crate::exirate().args(command).arg("--help").output().unwrap();
+    let help = crate::stdout(&output);
+    let Some((_, list)) = help.split_once("\nCommands:\n") else { return Vec::new() };
+    let list = list.split("\n\n").next().unwrap();
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
 /// The text of a file of the sources.

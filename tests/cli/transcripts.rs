@@ -6,7 +6,8 @@
 //! An empty line before a command belongs to neither. The clock stands still
 //! there, so times, rates and waits are the same each time. Compared are all
 //! characters but the fill of filters, percentages with a decimal such as
-//! `1.5%`, and sizes in KiB, for what is on disk depends on the file system.
+//! `1.5%`, and sizes in KiB, for what is on disk depends on the file system;
+//! and the chances that a message is false, which are measured in its neighbours.
 //!
 //! To write the outputs anew (and then look at what git says has changed):
 //!
@@ -38,10 +39,12 @@ fn session(inputs: &[&str]) -> String {
     parts.join("\n")
 }
 
-/// The text with each `1.5%` as `#.#%`, and each `24 KiB` as `# KiB`.
+/// The text with each `1.5%` as `#.#%`, each `24 KiB` as `# KiB`, and each `1 in
+/// 20 million` as `1 in #`, whatever room it takes.
 fn without_fill(text: &str) -> String {
+    let text: Vec<String> = text.lines().map(without_chance).collect();
     let mut words: Vec<String> = Vec::new();
-    for word in text.split(' ') {
+    for word in text.join("\n").split(' ') {
         let number = word.strip_suffix('%').filter(|number| number.contains('.'));
         words.push(match number {
             Some(number) => format!("{}%", number.replace(|c: char| c.is_ascii_digit(), "#")),
@@ -57,8 +60,23 @@ fn without_fill(text: &str) -> String {
     words.join(" ")
 }
 
+/// A line without its chances.
+fn without_chance(line: &str) -> String {
+    const UNITS: [&str; 4] = ["thousand", "million", "billion", "trillion"];
+    if let Some((before, _)) = line.split_once("false ones to be expected: ") {
+        return format!("{before}false ones to be expected: #");
+    }
+    if let Some((before, after)) = line.split_once("FALSE ") {
+        return format!("{before}FALSE {}", after.trim_start());
+    }
+    let Some((before, after)) = line.split_once("1 in ") else { return line.to_owned() };
+    let (_, after) = after.split_once(' ').unwrap_or_default();
+    let unit = UNITS.iter().find_map(|unit| after.strip_prefix(unit));
+    format!("{before}1 in # {}", unit.unwrap_or(after).trim_start())
+}
+
 fn path_of(command: &str) -> String {
-    format!("docs/transcripts/{command}.txt")
+    format!("docs/transcripts/{}.txt", command.replace(' ', "-"))
 }
 
 #[test]

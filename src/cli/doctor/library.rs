@@ -18,10 +18,18 @@ const OURS: &str = env!("CARGO_PKG_VERSION");
 /// Exim takes no longer arguments.
 pub(super) const ARGUMENT_MAX: usize = 255;
 
+/// What the configuration says of the library.
+#[derive(Debug, Default)]
+pub(super) struct Libraries {
+    /// The libraries that Exim can use.
+    pub(super) usable: Vec<PathBuf>,
+    /// Whether a line records messages in the trace store.
+    pub(super) record: bool,
+}
+
 /// Looks for the lines that call the library, and at each library they name.
-/// Gives the libraries that Exim can use.
-pub(super) fn look(mailer: &Mailer, findings: &mut Findings) -> Vec<PathBuf> {
-    let Some(setup) = &mailer.setup else { return Vec::new() };
+pub(super) fn look(mailer: &Mailer, findings: &mut Findings) -> Libraries {
+    let Some(setup) = &mailer.setup else { return Libraries::default() };
     let config = setup.config.display();
     let calls = match mailer.exim.ask(&["-bP", "config"]) {
         Ok(answer) if !answer.success || answer.stdout.contains("<value not displayable>") => {
@@ -29,23 +37,31 @@ pub(super) fn look(mailer: &Mailer, findings: &mut Findings) -> Vec<PathBuf> {
                 "only root may see all of {config}: what calls the library was not looked at"
             ));
 
-            return Vec::new();
+            return Libraries::default();
         }
         Ok(answer) => Calls::read(&answer.stdout),
         Err(error) => {
             findings.problem(error);
-            return Vec::new();
+            return Libraries::default();
         }
     };
     natives(&calls, findings);
     let mut written: Vec<&str> = calls.calls.iter().map(|call| &*call.library).collect();
     written.sort_unstable();
     written.dedup();
-    if !calls.calls.iter().any(|call| call.function == "ratelimit") {
-        findings.problem(format!(
+    let calls_of = |function| calls.calls.iter().any(|call| call.function == function);
+    let record = calls_of("record");
+    if !calls_of("ratelimit") {
+        let text = format!(
             "no line of {config} calls ratelimit in exirate.so, so it limits nothing; the README \
              says under \"Use it\" what to write"
-        ));
+        );
+        // The trace store may be all that is wanted.
+        if record {
+            findings.note(text)
+        } else {
+            findings.problem(text)
+        };
     }
     let mut usable = Vec::new();
     for text in written {
@@ -61,7 +77,7 @@ pub(super) fn look(mailer: &Mailer, findings: &mut Findings) -> Vec<PathBuf> {
             usable.push(path);
         }
     }
-    usable
+    Libraries { usable, record }
 }
 
 /// Exim's own `ratelimit` beside ours.
@@ -117,7 +133,7 @@ fn called(library: &Path, calls: &[&Call], findings: &mut Findings) {
                 "{file} calls {} in {}, which has no such function: it has {}",
                 call.function,
                 library.display(),
-                FUNCTIONS.join(" and ")
+                FUNCTIONS.join(", ")
             ));
         }
         if call.function != "ratelimit" {

@@ -2,7 +2,8 @@
 //!
 //! It looks from the outside in, one file each: [`mailer`] at Exim, [`library`]
 //! at the library and the lines that call it ([`calls`], [`image`]), [`directory`] at the
-//! database's files, [`contents`] into them, [`filesystem`] at what they lie
+//! database's files ([`files`]), [`contents`] into them, [`trace`] at the trace
+//! store, [`filesystem`] at what they lie
 //! on, [`daemon`] and [`confinement`] at what Exim may do; [`probe`] has Exim
 //! make a check. Each adds to the
 //! [`finding::Findings`]. It changes nothing: what it tries, it tries with a
@@ -13,6 +14,7 @@ mod confinement;
 mod contents;
 mod daemon;
 mod directory;
+mod files;
 mod filesystem;
 mod finding;
 mod image;
@@ -21,6 +23,7 @@ mod mailer;
 mod people;
 mod probe;
 mod program;
+mod trace;
 
 use std::path::PathBuf;
 
@@ -43,7 +46,7 @@ use finding::{Findings, Level};
 Run it as root: others may not see all of Exim's configuration and files. It
 looks at Exim and what it can load, at the lines of its configuration that call
 exirate.so, at that library, at the database's files and what is in them, at the
-file system, and at the limits of Exim's daemon. It changes nothing; each finding
+trace store if there is one, at the file system, and at the limits of Exim's daemon. It changes nothing; each finding
 says what would mend it, with the commands for that where there are some.
 
 Exit status: 0 all is well, notes or not; 1 there are problems; 2 an error: it could
@@ -102,8 +105,11 @@ impl Doctor {
             let harmless = contents.as_ref().and_then(|contents| contents.harmless.as_deref());
             // Exim asks the database of its configuration.
             if let (None, Some(spec)) = (&self.spool, harmless) {
-                probe::look(&mailer, &libraries, spec, &mut findings);
+                probe::look(&mailer, &libraries.usable, spec, &mut findings);
             }
+            findings.about("The trace store");
+            let who = setup.map(|setup| &setup.who);
+            trace::look(spool, who, libraries.record, &mut findings);
             findings.about("The file system");
             let stats = contents.as_ref().map(|contents| &contents.stats);
             filesystem::look(spool, stats, &mut findings);
@@ -111,7 +117,7 @@ impl Doctor {
         findings.about("The machine");
         daemon::look(&mailer.exim, &mut findings);
         if let Some(spool) = spool {
-            confinement::look(spool, &libraries, &mut findings);
+            confinement::look(spool, &libraries.usable, &mut findings);
         }
         Ok(findings)
     }

@@ -116,7 +116,10 @@ fn lines_that_limit_nothing_or_wrongly_are_found() {
         format!("${{dlfunc{{EXIRATE}}{{{function}}}{{{argument}}}}}")
     };
     for (condition, words) in [
-        (call("ratelimt", "9 / 1h"), &["calls ratelimt", "it has ratelimit and ratelimit_info"]),
+        (
+            call("ratelimt", "9 / 1h"),
+            &["calls ratelimt", "it has ratelimit, ratelimit_info, record, recorded"],
+        ),
         (call("ratelimit", "9 / soon"), &["in \"9 / soon\"", "\"soon\" is not a time value"]),
         ("${dlfunc{exirate.so}{ratelimit}{9 / 1h}}".into(), &["\"exirate.so\"", "a whole path"]),
     ] {

@@ -7,6 +7,7 @@ mod files;
 mod library;
 mod mailer;
 mod places;
+mod trace;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -1,0 +1,225 @@
+//! The messages that may have carried what was asked for.
+
+use anstyle::Style;
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::super::screen::Screen;
+use super::super::table::{Column, Layout};
+use super::super::{Failure, text};
+use super::odds::odds;
+use super::shown::{Facts, moment};
+use crate::trace::Answer;
+
+/// How many recipients a table names of one message.
+const RECIPIENTS_SHOWN: usize = 10;
+
+/// What comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Sort {
+    /// The one of which the largest share is there, then one that is hardly
+    /// false, then the earliest
+    Best,
+    /// The earliest
+    Time,
+}
+
+/// The first answers, as `sort` has it, among those that are added.
+pub(super) struct First {
+    sort: Sort,
+    most: usize,
+    answers: Vec<Answer>,
+    /// How many were added.
+    pub(super) count: u64,
+    /// How many were not, for others are as likely.
+    pub(super) left_out: u64,
+    /// Of those with the smallest share: how much, their chances together, and
+    /// how many there are.
+    weakest: Option<(f64, f64, u64)>,
+}
+
+impl First {
+    pub(super) fn new(sort: Sort, most: usize) -> Self {
+        Self { sort, most, answers: Vec::new(), count: 0, left_out: 0, weakest: None }
+    }
+
+    pub(super) fn add(&mut self, answer: Answer) {
+        self.count += 1;
+        if let Some((share, chance)) = share(&answer).zip(chance(&answer)) {
+            self.weakest = match self.weakest {
+                Some((least, _, _)) if least < share => self.weakest,
+                Some((least, chances, count)) if least == share => {
+                    Some((least, chances + chance, count + 1))
+                }
+                _ => Some((share, chance, 1)),
+            };
+        }
+        self.answers.push(answer);
+        // Rarely, so that it costs little for each.
+        if self.answers.len() >= self.most.saturating_mul(2).saturating_add(1000) {
+            self.cut();
+        }
+    }
+
+    /// The mean chance of the weakest answers, with which any other message
+    /// would have been among the answers as well.
+    pub(super) fn chance(&self) -> Option<f64> {
+        self.weakest.map(|(_, chances, count)| chances / count as f64)
+    }
+
+    fn cut(&mut self) {
+        let sort = self.sort;
+        self.answers.sort_by(|a, b| {
+            let best = || {
+                let shares = share(b).unwrap_or(1.0).total_cmp(&share(a).unwrap_or(1.0));
+                shares.then_with(|| is_doubtful(a).cmp(&is_doubtful(b)))
+            };
+            let first = if sort == Sort::Best { best() } else { std::cmp::Ordering::Equal };
+            let (a, b) = (&a.envelope, &b.envelope);
+            first.then_with(|| a.time.cmp(&b.time)).then_with(|| a.id.cmp(&b.id))
+        });
+        self.answers.truncate(self.most);
+    }
+
+    /// The answers in order.
+    pub(super) fn take(&mut self) -> Vec<Answer> {
+        self.cut();
+        std::mem::take(&mut self.answers)
+    }
+}
+
+/// Which part of what was asked for is there, 0 to 1.
+fn share(answer: &Answer) -> Option<f64> {
+    answer.hit.map(|hit| f64::from(hit.present) / f64::from(hit.of.max(1)))
+}
+
+fn chance(answer: &Answer) -> Option<f64> {
+    answer.hit.map(|hit| hit.chance)
+}
+
+/// Whether a false one like this is to be expected among a million messages.
+/// By less, no message is better than another.
+fn is_doubtful(answer: &Answer) -> bool {
+    chance(answer).is_some_and(|chance| chance >= 1e-6)
+}
+
+/// An answer, as JSON has it.
+#[derive(Serialize)]
+pub(super) struct AnswerFacts<'a> {
+    #[serde(flatten)]
+    envelope: Facts<'a>,
+    chance: Option<f64>,
+    present: Option<u32>,
+    of: Option<u32>,
+}
+
+impl<'a> From<&'a Answer> for AnswerFacts<'a> {
+    fn from(answer: &'a Answer) -> Self {
+        Self {
+            envelope: Facts::of(&answer.envelope),
+            chance: chance(answer),
+            present: answer.hit.map(|hit| hit.present),
+            of: answer.hit.map(|hit| hit.of),
+        }
+    }
+}
+
+/// The columns of [`cells`].
+const COLUMNS: [Column; 8] = [
+    Column::words("TIME"),
+    Column::words("ID"),
+    Column::words("FALSE"),
+    Column::numbers("THERE"),
+    Column::words("CLIENT").spare(2),
+    Column::words("AUTH").spare(1),
+    Column::words("SENDER"),
+    Column::words("RECIPIENTS"),
+];
+
+/// Writes answers as a table.
+pub(super) fn tell(
+    screen: &mut Screen<'_>,
+    answers: &[Answer],
+    graded: bool,
+) -> Result<(), Failure> {
+    let rows = || answers.iter().map(|answer| cells(answer, graded));
+    let layout = Layout::of(screen, COLUMNS, rows());
+    layout.head(screen)?;
+    layout.write(screen, Style::new(), rows(), None)?;
+    Ok(())
+}
+
+fn cells(answer: &Answer, graded: bool) -> [String; 8] {
+    let envelope = &answer.envelope;
+    let word = |text: &str| text::printable(text.as_bytes());
+    let mut recipients: Vec<String> =
+        envelope.recipients.iter().take(RECIPIENTS_SHOWN).map(|address| word(address)).collect();
+    if let Some(more) =
+        envelope.recipients.len().checked_sub(RECIPIENTS_SHOWN).filter(|more| *more > 0)
+    {
+        recipients.push(format!("and {more} more"));
+    }
+    let there = share(answer).filter(|_| graded).map(text::percent);
+    [
+        moment(envelope.time),
+        word(&envelope.id),
+        chance(answer).map(odds).unwrap_or_default(),
+        there.unwrap_or_default(),
+        envelope.client.map(|client| client.to_string()).unwrap_or_default(),
+        word(&envelope.authenticated),
+        if envelope.sender.is_empty() { "<>".to_owned() } else { word(&envelope.sender) },
+        recipients.join(" "),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Envelope, Match};
+
+    fn answer(time: i64, hit: Option<(u32, u32, f64)>) -> Answer {
+        let hit = hit.map(|(present, of, chance)| Match { present, of, chance });
+        Answer { envelope: Envelope { time, ..Envelope::default() }, damaged: false, hit }
+    }
+
+    fn times(sort: Sort, most: usize, answers: &[Answer]) -> Vec<i64> {
+        let mut first = First::new(sort, most);
+        answers.iter().cloned().for_each(|answer| first.add(answer));
+        first.take().iter().map(|answer| answer.envelope.time).collect()
+    }
+
+    #[test]
+    fn the_best_come_first_and_the_earliest_of_those() {
+        let answers = [
+            answer(5, Some((9, 10, 1e-9))),
+            answer(4, Some((10, 10, 1.1e-9))),
+            answer(3, Some((10, 10, 1.2e-9))),
+            answer(2, Some((10, 10, 1e-3))),
+            answer(1, Some((8, 10, 1e-12))),
+        ];
+        assert_eq!(times(Sort::Best, 9, &answers), [3, 4, 2, 5, 1]);
+        assert_eq!(times(Sort::Best, 2, &answers), [3, 4]);
+        assert_eq!(times(Sort::Time, 9, &answers), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn many_answers_take_little_memory_and_none_is_lost() {
+        let mut first = First::new(Sort::Time, 3);
+        for time in (0..10_000).rev() {
+            first.add(answer(time, None));
+            assert!(first.answers.len() < 1_100);
+        }
+        assert_eq!((first.count, first.chance()), (10_000, None));
+        let times: Vec<i64> = first.take().iter().map(|answer| answer.envelope.time).collect();
+        assert_eq!(times, [0, 1, 2]);
+    }
+
+    #[test]
+    fn the_weakest_tell_how_likely_a_false_one_is() {
+        let mut first = First::new(Sort::Best, 1);
+        for hit in [(10, 10, 1e-9), (8, 10, 2e-5), (9, 10, 1e-6), (8, 10, 4e-5)] {
+            first.add(answer(0, Some(hit)));
+        }
+        assert!((first.chance().unwrap() - 3e-5).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,298 @@
+//! `exirate trace query`: which messages may have carried this?
+
+use std::io::Write as _;
+
+use clap::Args;
+
+use super::super::screen::{Screen, note};
+use super::super::{Failure, Outcome, text};
+use super::answers::{First, Sort};
+use super::conclusion::{self, Reply};
+use super::excerpt::Excerpts;
+use super::open::{self, Common};
+use super::shown::JSON_HELP;
+use super::whom::{Name, Network};
+use super::{id, span};
+use crate::trace::{self, Address, Asked, Envelope, Part, Question, Trace, TraceError};
+
+/// Where some of a text is enough, messages with a greater chance of being false
+/// are left out.
+const DOUBT: f64 = 0.01;
+
+/// Finds the messages that may have carried a text or a file
+#[derive(Debug, Args)]
+#[command(after_help = help())]
+pub(super) struct Query {
+    #[command(flatten)]
+    excerpts: Excerpts,
+
+    /// Only messages of this sender: an address, a glob such as
+    /// '*@example.org', or <> for bounces
+    #[arg(long, value_name = "ADDRESS")]
+    from: Vec<Name>,
+
+    /// Only messages to this recipient, an address or a glob
+    #[arg(long, value_name = "ADDRESS")]
+    to: Vec<Name>,
+
+    /// Only the message with this id: Exim's, short or long, or the Message-ID
+    /// of one that was recorded from a file
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    id: Option<String>,
+
+    /// Only messages from this IP address or network, such as 192.0.2.0/24
+    #[arg(long, value_name = "IP")]
+    client: Vec<Network>,
+
+    /// Only messages of clients authenticated as this, a name or a glob
+    #[arg(long, value_name = "NAME")]
+    auth: Vec<Name>,
+
+    /// Only messages from this moment on; 7d is seven days ago
+    #[arg(long, value_name = "TIME", value_parser = span::since)]
+    since: Option<i64>,
+
+    /// Only messages up to this moment; of a date, to its end
+    #[arg(long, value_name = "TIME", value_parser = span::until)]
+    until: Option<i64>,
+
+    /// For a text that was edited: also messages of which at least this share
+    /// of it is there, such as 70%
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "100%", hide_default_value = true)]
+    at_least: f64,
+
+    /// With --at-least, also messages of which so much is there by chance as
+    /// easily: one in a hundred
+    #[arg(long)]
+    doubtful: bool,
+
+    /// Shows what is looked for: the text as messages are digested
+    #[arg(long)]
+    explain: bool,
+
+    /// What comes first
+    #[arg(long, value_name = "BY", default_value = "best")]
+    sort: Sort,
+
+    /// Only the first N
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    limit: Option<usize>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What the help says besides the options.
+fn help() -> String {
+    format!(
+        "Examples:
+  Who has sent this text, and to whom?
+    exirate trace query --text 'the margin of the northern branch fell to four percent'
+  Two sentences of one message, with anything between them:
+    exirate trace query --text 'the margin of the northern branch * keep this among us'
+  A page that was copied into a file, of which some may have been rewritten:
+    exirate trace query --file page.txt --at-least 60%
+  Who has got this file, or a part of it, since the first of November?
+    exirate trace query --attachment plan.pdf --since 2026-11-01
+  What did alice send to the outside, whatever was in it?
+    exirate trace query --from alice@example.org --to '*@*.net'
+  For scripts:
+    exirate trace query --attachment - --json < plan.pdf | jq -r '.found[].id'
+
+Only digests of the messages are kept, so that a message may be shown that carried
+nothing of it. FALSE is the chance of that for any one message; how many false ones
+are to be expected among all that were asked is said at the end. What is not shown
+has not carried it, save what is said to be damaged, of another key, or too large to
+have been recorded whole.
+
+Several texts, files and options of different names must all fit; of an option that
+is given more than once, such as --from, one must. Text is compared without regard to
+case, line ends and runs of white space, marks of quotation at the beginning of lines,
+forms of quotes and dashes, and invisible characters; --explain shows what is left.
+An excerpt is found within one text: a body, an attachment, the subject, a name. It
+must have a certain length, which is said where it has not. In --text, * stands for
+anything between two parts and \\* for an asterisk; in files, it is an asterisk.
+
+--attachment asks for the whole file, byte for byte; with --at-least, for parts of it.
+--bytes asks for a piece of an attachment. TIME is that of a clock here, as in Exim's
+log. THERE is how much of what was asked for is there; in a digest, a part of anything
+is there by chance, and messages with no more than that are left out. Addresses are compared in any
+case of letters. The best come first: those of which the largest share is there, of
+these those with a chance of less than one in a million, and of these the earliest.
+
+Exit status: 0 found; 1 nothing was found; 2 an error, or not all could be asked.
+
+JSON: an object. `found` is an array of messages, `matches` how many there are
+without --limit; `chance` is that of a message that carried nothing to be among them, `present` how many of `of` elements are there;
+all three are null where only envelopes were asked. `asked` is how many messages were
+asked, `false_expected` how many of them are to be expected in `found` by chance.
+`shortest` is the length in bytes from which on a text is sure to be found; `parts`
+is what was asked for. {JSON_HELP}"
+    )
+}
+
+impl Query {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let parts = self.excerpts.parts(self.is_graded())?;
+        self.check(&parts)?;
+        let json = self.common.json;
+        if self.explain && !json && !parts.is_empty() {
+            conclusion::explain(screen, &parts)?;
+        }
+        let question =
+            (!parts.is_empty()).then(|| Question { parts: parts.clone(), least: self.at_least });
+        let mut first = First::new(self.sort, self.limit.unwrap_or(usize::MAX));
+        let asked = match self.common.open_if_there()? {
+            Some(store) => self.ask(&store, question, &mut first).map_err(|error| match error {
+                TraceError::TooShort(short) => conclusion::too_short(short, &parts),
+                error => error.into(),
+            })?,
+            None => Asked::default(),
+        };
+        let reply = Reply {
+            parts,
+            graded: self.is_graded(),
+            found: first.take(),
+            matches: first.count,
+            doubtful: first.left_out,
+            expected: first.chance().map(|chance| chance * asked.messages as f64),
+            asked,
+        };
+        if json {
+            reply.json(screen)?;
+        } else {
+            reply.tell(screen)?;
+        }
+        if reply.matches == 0 {
+            self.doubt_id();
+        }
+        screen.flush()?;
+        open::incomplete(&reply.asked.damaged)?;
+        Ok(Outcome::found_if(reply.matches == 0))
+    }
+
+    /// Where nothing has the id, it may be none.
+    fn doubt_id(&self) {
+        if let Some(wanted) = self.id.as_deref().filter(|text| !id::is_exims(id::read(text))) {
+            let shown = text::printable(wanted.as_bytes());
+            note(format_args!(
+                "{shown} has not the form of an id of Exim's, such as 1vM1aB-000000001Ab-1aBc or \
+                 1vM1aB-0001Ab-1a"
+            ));
+        }
+    }
+
+    /// What can be seen to be wrong before anything is asked.
+    fn check(&self, parts: &[Part]) -> Result<(), Failure> {
+        if parts.is_empty() && !self.asks_envelopes() {
+            return Err(Failure::new(
+                "nothing is asked for: say --text, --file or --attachment, or of which messages \
+                 by --from, --to, --id or the like; `exirate trace export` writes all envelopes",
+            ));
+        }
+        if parts.is_empty() && self.is_graded() {
+            return Err(Failure::new(
+                "--at-least is a share of a text or a file: say --text, --file or --attachment",
+            ));
+        }
+        if self.doubtful && !self.is_graded() {
+            return Err(Failure::new(
+                "--doubtful goes with --at-least: without it, all messages are shown anyway",
+            ));
+        }
+        if self.since.zip(self.until).is_some_and(|(since, until)| since > until) {
+            return Err(Failure::new("--since is later than --until: no message is between them"));
+        }
+        Ok(())
+    }
+
+    /// Whether some of the excerpts is enough.
+    fn is_graded(&self) -> bool {
+        self.at_least < 1.0
+    }
+
+    /// Whether envelopes are asked for.
+    fn asks_envelopes(&self) -> bool {
+        let Self { from, to, id, client, auth, since, until, .. } = self;
+        !(from.is_empty() && to.is_empty() && client.is_empty() && auth.is_empty())
+            || id.is_some()
+            || since.is_some()
+            || until.is_some()
+    }
+
+    fn ask(
+        &self,
+        store: &Trace,
+        question: Option<Question>,
+        first: &mut First,
+    ) -> Result<Asked, TraceError> {
+        let graded = self.is_graded();
+        let query = trace::Query {
+            question,
+            since: self.since,
+            until: self.until,
+            from: addresses(&self.from),
+            to: addresses(&self.to),
+            id: self.id.as_deref().map(|text| id::read(text).to_owned()),
+            most: None,
+            deadline: None,
+        };
+        store.query(&query, &mut open::bar("messages"), &mut |answer| {
+            if !self.is_meant(&answer.envelope) {
+                return;
+            }
+            let chance = answer.hit.map_or(0.0, |hit| hit.chance);
+            if graded && !self.doubtful && chance > DOUBT {
+                first.left_out += 1;
+            } else {
+                first.add(answer);
+            }
+        })
+    }
+
+    /// Whether an envelope is one of those that are meant, as far as the store
+    /// does not look for it.
+    fn is_meant(&self, envelope: &Envelope) -> bool {
+        let Self { client, auth, .. } = self;
+        let from = |ip| client.iter().any(|network| network.contains(ip));
+        (client.is_empty() || envelope.client.is_some_and(from))
+            && (auth.is_empty() || auth.iter().any(|name| name.is(&envelope.authenticated)))
+    }
+}
+
+/// The addresses that are meant, as the store is asked for them.
+fn addresses(names: &[Name]) -> Option<Address<'_>> {
+    match names {
+        [] => None,
+        // The store has a list of these.
+        [Name::Exact(name)] if name.is_ascii() => Some(Address::Is(name.clone())),
+        _ => Some(Address::Test(Box::new(|address| names.iter().any(|name| name.is(address))))),
+    }
+}
+
+/// A share: `70%` or `0.7`.
+fn share(text: &str) -> Result<f64, String> {
+    let number = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse().map(|percent: f64| percent / 100.0),
+        None => text.parse(),
+    };
+    number.ok().filter(|share| *share > 0.0 && *share <= 1.0).ok_or_else(|| {
+        "it takes a share of the text, such as 70% or 0.7, above 0 and up to 100%".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_parts_or_percentages() {
+        for (text, value) in [("70%", 0.7), ("0.7", 0.7), ("100%", 1.0), ("1", 1.0), ("5 %", 0.05)]
+        {
+            assert_eq!(share(text), Ok(value));
+        }
+        for text in ["", "%", "0", "0%", "101%", "70", "-0.1", "nan", "some"] {
+            assert!(share(text).is_err(), "{text}");
+        }
+    }
+}

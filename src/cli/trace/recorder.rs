@@ -1,0 +1,231 @@
+//! The recording of `exirate trace record`: one message after the other.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use super::super::database::now;
+use super::super::screen::{complain, progress};
+use super::super::{Failure, input, text};
+use super::headers::Headers;
+use super::mailbox::maildir::{self, Maildir};
+use super::mailbox::mbox::Mbox;
+use super::mailbox::{self, Hint, from_line};
+use super::record::Record;
+use crate::trace::{Trace, TraceError};
+
+/// How many messages that cannot be recorded are told one by one.
+const TOLD: u64 = 20;
+/// After so many messages in a row that the store does not take, no more are
+/// tried.
+const IN_A_ROW: u32 = 3;
+/// The buffer of an mbox.
+const BUFFER: usize = 1 << 20;
+
+/// What was done, as JSON has it.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Counts {
+    pub(super) recorded: u64,
+    pub(super) bytes: u64,
+    pub(super) not_recorded: u64,
+    pub(super) cut: u64,
+    pub(super) older_than_kept: u64,
+}
+
+/// The recording under way.
+pub(super) struct Recorder<'a> {
+    options: &'a Record,
+    headers: Headers,
+    pub(super) trace: Trace,
+    pub(super) counts: Counts,
+    /// How many messages the store has not taken since the last that it took.
+    in_a_row: u32,
+}
+
+impl<'a> Recorder<'a> {
+    pub(super) fn new(options: &'a Record, trace: Trace) -> Self {
+        let (headers, counts) = (Headers::new(), Counts::default());
+        Self { options, headers, trace, counts, in_a_row: 0 }
+    }
+
+    /// Records all that the options name.
+    ///
+    /// # Errors
+    /// It could not be gone on; what was recorded before is.
+    pub(super) fn all(&mut self) -> Result<(), Failure> {
+        let done = self.files().and_then(|()| self.mboxes()).and_then(|()| self.maildirs());
+        if self.counts.not_recorded > TOLD {
+            let more = self.counts.not_recorded - TOLD;
+            complain(format_args!("and {more} more messages could not be recorded"));
+        }
+        done
+    }
+
+    fn files(&mut self) -> Result<(), Failure> {
+        let bar = progress(self.options.files.len() as u64, "files");
+        for path in &self.options.files {
+            self.file(path)?;
+            bar.inc(1);
+        }
+        Ok(())
+    }
+
+    /// Records a file that is one message.
+    fn file(&mut self, path: &Path) -> Result<(), Failure> {
+        let mut message = Vec::new();
+        let read = if path.as_os_str() == "-" {
+            mailbox::read(std::io::stdin().lock(), &mut message)
+        } else {
+            File::open(path).and_then(|file| mailbox::read(file, &mut message))
+        };
+        let name = text::printable(path.as_os_str().as_encoded_bytes());
+        match read {
+            Err(error) => self.lost(format!("cannot read {name}: {error}")),
+            Ok(_) if message.is_empty() => self.lost(format!("{name} is empty")),
+            Ok(_) if is_mbox(&message) => {
+                self.lost(format!("{name} is an mbox: say --mbox {name}"));
+            }
+            Ok(cut) => {
+                let time = path.metadata().ok().map(|facts| seconds(&facts));
+                self.message(&name, &message, Hint::default(), time, cut)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn mboxes(&mut self) -> Result<(), Failure> {
+        for path in &self.options.mbox {
+            let (reader, name): (Box<dyn BufRead>, String) = if path.as_os_str() == "-" {
+                input::open(path)?
+            } else {
+                let name = path.display().to_string();
+                let file = File::open(path).map_err(|error| input::failed(&name, &error))?;
+                // A pipe has no length.
+                let length = file.metadata().map_or(0, |facts| facts.len());
+                let bar = progress(length, "bytes").wrap_read(file);
+                (Box::new(BufReader::with_capacity(BUFFER, bar)), name)
+            };
+            self.mbox(reader, &name)?;
+        }
+        Ok(())
+    }
+
+    fn mbox(&mut self, reader: impl BufRead, name: &str) -> Result<(), Failure> {
+        let failed = |error| input::failed(name, &error);
+        let Some(mut mbox) = Mbox::new(reader).map_err(failed)? else {
+            return Err(Failure::new(format!(
+                "{name} is no mbox: its first line does not begin with `From `"
+            )));
+        };
+        let mut message = Vec::new();
+        for number in 1_u64.. {
+            let Some(found) = mbox.next(&mut message).map_err(failed)? else { break };
+            let name = format!("{name}, message {number}");
+            self.message(&name, &message, found.hint, None, found.cut)?;
+        }
+        Ok(())
+    }
+
+    fn maildirs(&mut self) -> Result<(), Failure> {
+        for path in &self.options.maildir {
+            let maildir = Maildir::find(path);
+            for (place, error) in &maildir.unread {
+                self.lost(format!("cannot look into {}: {error}", place.display()));
+            }
+            if maildir.places.is_empty() {
+                return Err(Failure::new(format!(
+                    "{} is no maildir: neither it nor a folder in it has a directory cur or new",
+                    path.display()
+                )));
+            }
+            let total = maildir.places.iter().map(|place| maildir::count(place)).sum();
+            let bar = progress(total, "messages");
+            for place in &maildir.places {
+                self.place(place, &bar)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, place: &Path, bar: &ProgressBar) -> Result<(), Failure> {
+        let paths = match maildir::messages(place) {
+            Ok(paths) => paths,
+            Err(error) => {
+                self.lost(format!("cannot look into {}: {error}", place.display()));
+                return Ok(());
+            }
+        };
+        for path in &paths {
+            self.file(path)?;
+            bar.inc(1);
+        }
+        Ok(())
+    }
+}
+
+impl Recorder<'_> {
+    /// Records one message. `time` is when it passed, where it does not tell
+    /// itself.
+    ///
+    /// # Errors
+    /// The store takes no more messages.
+    fn message(
+        &mut self,
+        name: &str,
+        message: &[u8],
+        hint: Hint,
+        time: Option<i64>,
+        cut: bool,
+    ) -> Result<(), Failure> {
+        let (mut envelope, told) = self.headers.envelope(message, &hint);
+        let now = now().seconds;
+        envelope.time = told.or(time).unwrap_or(now);
+        envelope.partial = cut;
+        self.options.overrule(&mut envelope);
+        match self.trace.record(&envelope, message) {
+            Ok(()) => {
+                self.in_a_row = 0;
+                self.counts.recorded += 1;
+                self.counts.bytes += message.len() as u64;
+                self.counts.cut += u64::from(cut);
+                let kept = self.trace.options().keep;
+                let oldest = kept.map(|keep| now.saturating_sub_unsigned(keep));
+                self.counts.older_than_kept +=
+                    u64::from(oldest.is_some_and(|oldest| envelope.time < oldest));
+                Ok(())
+            }
+            Err(error) => {
+                let is_its_own = matches!(error, TraceError::TooLarge { .. });
+                self.lost(format!("{name}: {error}"));
+                self.in_a_row = if is_its_own { 0 } else { self.in_a_row + 1 };
+                if self.in_a_row < IN_A_ROW {
+                    return Ok(());
+                }
+                Err(Failure::new(format!(
+                    "{IN_A_ROW} messages in a row could not be recorded, so the rest was not tried"
+                )))
+            }
+        }
+    }
+
+    /// Tells of a message that could not be recorded.
+    fn lost(&mut self, what: impl std::fmt::Display) {
+        self.counts.not_recorded += 1;
+        if self.counts.not_recorded <= TOLD {
+            complain(what);
+        }
+    }
+}
+
+/// Whether a file has many messages in it, and not one.
+fn is_mbox(file: &[u8]) -> bool {
+    file.split_inclusive(|&b| b == b'\n').next().is_some_and(from_line::begins_message)
+}
+
+/// When a file was changed last, in seconds since 1970.
+fn seconds(facts: &std::fs::Metadata) -> i64 {
+    std::os::unix::fs::MetadataExt::mtime(facts)
+}

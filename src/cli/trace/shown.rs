@@ -1,0 +1,55 @@
+//! Envelopes as they are shown.
+
+use serde::Serialize;
+
+use super::super::text;
+use crate::rate::Timestamp;
+use crate::trace::Envelope;
+
+/// An envelope, as JSON has it.
+#[derive(Serialize)]
+pub(super) struct Facts<'a> {
+    time: String,
+    id: &'a str,
+    sender: &'a str,
+    recipients: &'a [String],
+    client: Option<String>,
+    authenticated: Option<&'a str>,
+    partial: bool,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn of(envelope: &'a Envelope) -> Self {
+        Self {
+            time: iso(envelope.time),
+            id: &envelope.id,
+            sender: &envelope.sender,
+            recipients: &envelope.recipients,
+            client: envelope.client.map(|client| client.to_string()),
+            authenticated: Some(&*envelope.authenticated).filter(|name| !name.is_empty()),
+            partial: envelope.partial,
+        }
+    }
+}
+
+/// What [`Facts`] means, for the help of commands that print it.
+pub(super) const JSON_HELP: &str = "\
+`sender` is empty for a bounce, `client` and `authenticated`
+are null where there was none, `partial` tells that a message was too large to be
+recorded whole.";
+
+/// Seconds since 1970 as ISO 8601 in UTC.
+pub(super) fn iso(seconds: i64) -> String {
+    text::iso(at(seconds))
+}
+
+/// Seconds since 1970 as Exim's log has them here: `2026-11-20 11:50:37`.
+pub(super) fn moment(seconds: i64) -> String {
+    let local = text::local(at(seconds));
+    local.rsplit_once(' ').map_or(local.clone(), |(time, _zone)| time.to_owned())
+}
+
+/// Seconds since 1970 as a moment.
+pub(super) fn at(seconds: i64) -> Timestamp {
+    Timestamp { seconds, micros: 0 }
+}

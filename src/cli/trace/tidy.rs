@@ -1,0 +1,138 @@
+//! `exirate trace tidy`: forgets what may go, and says for how long to keep.
+
+use std::io::Write as _;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::super::database::now;
+use super::super::figures::{bytes, parse_bytes};
+use super::super::screen::Screen;
+use super::super::{Failure, Outcome, text};
+use super::open::{Common, tell_incidents};
+use super::span::{self, Keep};
+use crate::trace::{KEEP_MIN, Options, TRACE_BYTES_MIN};
+
+/// Forgets what may go, and sets how long messages are kept
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Keep messages for a year, in at most ten gigabytes:
+    exirate trace tidy --keep 52w --max-size 10G
+  Seal what is waiting, and forget what is too old:
+    exirate trace tidy
+
+This is never needed: it is done whenever a log is full. Messages are forgotten
+together, a file at a time, once the last of them is older than --keep says. Where
+the store is larger than --max-size says, the oldest files are folded first: they
+take half of the space, and more false messages are found in them. Then the oldest
+are forgotten.
+
+What is set here is kept with the store, and goes for Exim too.
+
+Exit status: 0 done, also if there was nothing to do; 2 an error.
+
+JSON: an object. `keep` is in seconds (null: for ever).")]
+pub(super) struct Tidy {
+    /// How long messages are kept: 90d, 52w, or `forever`
+    #[arg(long, value_name = "TIME", value_parser = span::keep)]
+    keep: Option<Keep>,
+
+    /// The most that the store may take, such as 10G
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    max_size: Option<u64>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What was done, as JSON has it.
+#[derive(Serialize)]
+struct Answer {
+    sealed: u64,
+    folded: u64,
+    forgotten: u64,
+    messages_forgotten: u64,
+    disk_before: u64,
+    disk_after: u64,
+    keep: Option<u64>,
+    max_bytes: u64,
+}
+
+impl Tidy {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        self.check()?;
+        let mut trace = self.common.open_to_change()?;
+        let before = *trace.options();
+        let options = Options {
+            keep: self.keep.map_or(before.keep, |Keep(seconds)| seconds),
+            max_bytes: self.max_size.unwrap_or(before.max_bytes),
+            ..before
+        };
+        if options != before {
+            trace.set_options(options)?;
+        }
+        let disk = trace.stats()?.bytes;
+        let tidied = trace.tidy(now().seconds);
+        tell_incidents(&mut trace);
+        let tidied = tidied?;
+        let answer = Answer {
+            sealed: tidied.sealed,
+            folded: tidied.folded,
+            forgotten: tidied.forgotten,
+            messages_forgotten: tidied.messages,
+            disk_before: disk,
+            disk_after: trace.stats()?.bytes,
+            keep: options.keep,
+            max_bytes: options.max_bytes,
+        };
+        if self.common.json {
+            screen.json(&answer)?;
+        } else {
+            answer.tell(screen)?;
+        }
+        Ok(Outcome::Fine)
+    }
+
+    /// What is less than can be is not silently made more.
+    fn check(&self) -> Result<(), Failure> {
+        if let Some(Keep(Some(seconds))) = self.keep
+            && seconds < KEEP_MIN
+        {
+            let least = text::duration(KEEP_MIN as f64);
+            return Err(Failure::new(format!("--keep cannot be less than {least}")));
+        }
+        if let Some(size) = self.max_size
+            && size < TRACE_BYTES_MIN
+        {
+            let least = bytes(TRACE_BYTES_MIN);
+            return Err(Failure::new(format!("--max-size cannot be lower than {least}")));
+        }
+        Ok(())
+    }
+}
+
+impl Answer {
+    fn tell(&self, screen: &mut Screen<'_>) -> std::io::Result<()> {
+        writeln!(
+            screen,
+            "sealed {} log(s), folded {} segment(s), forgot {} message(s) in {} file(s); the store \
+             takes {}, it took {}",
+            self.sealed,
+            self.folded,
+            self.messages_forgotten,
+            self.forgotten,
+            bytes(self.disk_after),
+            bytes(self.disk_before)
+        )?;
+        writeln!(screen, "it keeps messages {}", kept(self.keep, self.max_bytes))
+    }
+}
+
+/// How long messages are kept, in words.
+pub(super) fn kept(keep: Option<u64>, max_bytes: u64) -> String {
+    let long = keep.map_or_else(
+        || "for ever".to_owned(),
+        |seconds| format!("for {}", text::duration(seconds as f64)),
+    );
+    format!("{long}, in at most {}", bytes(max_bytes))
+}

@@ -1,0 +1,114 @@
+//! `exirate trace stats`, `verify`, `tidy` and `export`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::Value;
+
+use super::{passed, trace};
+use crate::{json, stderr, stdout};
+
+/// The log that is written to.
+fn log(spool: &std::path::Path) -> std::path::PathBuf {
+    let store = spool.join("exirate/trace");
+    let paths = fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().path());
+    paths.into_iter().max_by_key(|path| path.metadata().unwrap().len()).unwrap()
+}
+
+#[test]
+fn the_store_is_counted() {
+    let spool = passed();
+    let stats = json(&trace(spool.path(), &["stats", "--json"]));
+    assert_eq!((&stats["messages"], &stats["damaged"]), (&5.into(), &0.into()));
+    assert_eq!(stats["oldest"], "2026-11-18T09:12:04Z");
+    assert_eq!(stats["newest"], "2026-11-20T11:10:14Z");
+    assert_eq!(stats["keep"], 90 * 86_400);
+    assert_eq!(stats["max_bytes"], 1 << 30);
+    let each = stats["bytes_per_message"].as_f64().unwrap();
+    assert_eq!(each * 5.0, stats["bytes"].as_f64().unwrap());
+    let said = stdout(&trace(spool.path(), &["stats"]));
+    for line in
+        ["messages   5\n", "damaged    0 file(s)\n", "kept       for 90 d, in at most 1 GiB\n"]
+    {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+}
+
+#[test]
+fn damage_is_found_and_hides_nothing_else() {
+    let spool = passed();
+    let output = trace(spool.path(), &["verify"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert!(stdout(&output).starts_with("sound: 5 message(s) in "), "{}", stdout(&output));
+    let log = log(spool.path());
+    let mut bytes = fs::read(&log).unwrap();
+    // In the last record.
+    let at = bytes.len() - 20;
+    bytes[at] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let output = trace(spool.path(), &["verify", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let found = json(&output);
+    assert_eq!((&found["messages"], found["problems"].as_array().unwrap().len()), (&4.into(), 1));
+    let said = stdout(&trace(spool.path(), &["verify"]));
+    assert!(said.contains(log.to_str().unwrap()), "{said}");
+    assert!(said.ends_with("1 problem: 4 message(s) in 1 file(s)\n"), "{said}");
+    let output = trace(spool.path(), &["query", "--since", "@0", "--json"]);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["matches"], 4);
+}
+
+#[test]
+fn retention_is_set_and_kept() {
+    let spool = passed();
+    let spool = spool.path();
+    let tidy = |arguments: &[&str]| trace(spool, &[&["tidy"], arguments].concat());
+    let output = tidy(&["--keep", "52w", "--max-size", "2G"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.ends_with("\nit keeps messages for 364 d, in at most 2 GiB\n"), "{said}");
+    assert!(stdout(&tidy(&[])).ends_with("it keeps messages for 364 d, in at most 2 GiB\n"));
+    let answer = json(&tidy(&["--keep", "forever", "--json"]));
+    assert_eq!((&answer["keep"], &answer["max_bytes"]), (&Value::Null, &(2_u64 << 30).into()));
+    assert_eq!(json(&trace(spool, &["stats", "--json"]))["messages"], 5);
+}
+
+#[test]
+fn envelopes_are_exported_and_nothing_else() {
+    let spool = passed();
+    let output = trace(spool.path(), &["export"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let lines: Vec<Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 5);
+    assert_eq!(lines[3]["recipients"].as_array().unwrap().len(), 2);
+    assert_eq!(lines[4]["sender"], "");
+    assert!(!stdout(&output).contains("northern"));
+    let file = spool.path().join("mail.csv");
+    let output =
+        trace(spool.path(), &["export", "--format", "csv", "--output", file.to_str().unwrap()]);
+    assert!(stdout(&output).starts_with("wrote 5 messages to "), "{}", stdout(&output));
+    let mode = file.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let written = fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = written.lines().collect();
+    assert_eq!(lines[0], "time,id,sender,recipients,client,authenticated,partial");
+    assert_eq!(
+        lines[4],
+        "2026-11-20T11:02:33Z,1vLo2C-000000007Hb-1gTt,alice@example.org,carol@example.org \
+         dora@example.net,192.0.2.7,,no"
+    );
+    let output = trace(spool.path(), &["export", "--until", "2026-11-18T23:59:59Z"]);
+    assert_eq!(stdout(&output).lines().count(), 1);
+}
+
+#[test]
+fn a_stolen_key_is_all_that_opens_it() {
+    let spool = passed();
+    let key = spool.path().join("exirate/trace/key");
+    assert_eq!(key.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    fs::remove_file(&key).unwrap();
+    let output = trace(spool.path(), &["query", "--from", "alice@example.org"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("key is gone"), "{}", stderr(&output));
+}

@@ -1,0 +1,201 @@
+//! `exirate trace query`.
+
+use super::{BOUNCE, LEAK, LUNCH, PLAN, Q3, answer, busy, ids, passed, pipe, trace};
+use serde_json::Value;
+
+use crate::{mail, stderr, stdout};
+
+#[test]
+fn a_text_is_found_in_every_message_that_carried_it() {
+    let spool = passed();
+    let spool = spool.path();
+    // In one of them it is quoted, and broken into other lines.
+    let text = "here are the figures you asked for. As we feared, the margin of the northern \
+                branch fell to four percent in the third quarter";
+    assert_eq!(ids(spool, &["--text", text]), [Q3, LEAK]);
+    assert_eq!(ids(spool, &["--text", &text.to_uppercase()]), [Q3, LEAK]);
+    assert_eq!(
+        ids(spool, &["--text", "Not from me. And do look at the last line \u{2013}"]),
+        [LEAK]
+    );
+    assert_eq!(
+        ids(spool, &["--text", "From there it is a short way back to the office."]),
+        [LUNCH]
+    );
+    assert_eq!(
+        ids(spool, &["--text", "mail delivery failed: returning message to sender"]),
+        [BOUNCE]
+    );
+    let none: [&str; 0] = [];
+    let other = "The figures that you were promised will not be there before January, for the \
+                 colleagues of the southern branch have been ill since the end of summer.";
+    assert_eq!(ids(spool, &["--text", other]), none);
+
+    let answer = answer(spool, &["--text", text]);
+    let found = &answer["found"][0];
+    assert_eq!(found["time"], "2026-11-18T09:12:04Z");
+    assert_eq!(found["sender"], "alice@example.org");
+    assert_eq!(found["recipients"], serde_json::json!(["bob@example.org"]));
+    assert_eq!(found["client"], "192.0.2.7");
+    assert_eq!((&answer["asked"], &answer["matches"]), (&5.into(), &2.into()));
+    assert_eq!(answer["parts"][0]["text"], text.to_lowercase());
+}
+
+#[test]
+fn how_likely_a_message_is_false_is_told() {
+    let spool = busy();
+    let text = "As we feared, the margin of the northern branch fell to four percent in the third \
+                quarter, while the southern one has held its ground. Please keep this among us \
+                until the board has met in December.";
+    let long = answer(spool.path(), &["--text", text]);
+    assert_eq!((&long["asked"], &long["matches"]), (&405.into(), &2.into()));
+    let chance = |answer: &Value| answer["found"][0]["chance"].as_f64().unwrap();
+    assert!(chance(&long) > 0.0 && chance(&long) < 1e-4, "{long}");
+    let expected = long["false_expected"].as_f64().unwrap();
+    assert!(expected > 0.0 && expected < 0.02, "{long}");
+    // The shorter, the more is in doubt.
+    let short = answer(spool.path(), &["--text", &text[..40]]);
+    assert!(chance(&short) > 100.0 * chance(&long), "{short}");
+    let found = short["found"].as_array().unwrap();
+    let ours = found.iter().filter(|message| [Q3, LEAK].contains(&message["id"].as_str().unwrap()));
+    assert_eq!(ours.count(), 2, "none is missed");
+    let false_ones = found.len() as f64 - 2.0;
+    let expected = short["false_expected"].as_f64().unwrap();
+    assert!(false_ones > expected / 4.0 && false_ones < 4.0 * expected, "{expected} {short}");
+}
+
+#[test]
+fn parts_must_all_have_been_carried() {
+    let spool = passed();
+    let spool = spool.path();
+    let (one, two) = ("the figures you asked for", "until the board has met");
+    let none: [&str; 0] = [];
+    assert_eq!(ids(spool, &["--text", &format!("{one} * {two}")]), [Q3, LEAK]);
+    assert_eq!(ids(spool, &["--text", one, "--text", two]), [Q3, LEAK]);
+    let other = "The new place by the river has a table for three at half past twelve.";
+    assert_eq!(ids(spool, &["--text", &format!("{one} * {other}")]), none);
+    assert_eq!(ids(spool, &["--text", one, "--text", other]), none);
+    let starred = pipe(spool, &["query", "--file", "-"], format!("{one} * {two}").as_bytes());
+    assert_eq!(starred.status.code(), Some(1), "in a file it is an asterisk");
+}
+
+#[test]
+fn a_text_may_come_from_files() {
+    let spool = passed();
+    let spool = spool.path();
+    let file = spool.join("page.txt");
+    std::fs::write(&file, "As we feared, the margin of\r\nthe northern branch\r\n").unwrap();
+    assert_eq!(ids(spool, &["--file", file.to_str().unwrap()]), [Q3, LEAK]);
+    let output = pipe(spool, &["query", "--file", "-"], b"> here are\n> the figures you asked for");
+    assert_eq!(stdout(&output).lines().count(), 4, "{}", stdout(&output));
+    let dash = b"look at the last line \x96";
+    assert_eq!(pipe(spool, &["query", "--file", "-"], dash).status.code(), Some(2));
+    let output = pipe(spool, &["query", "--file", "-", "--charset", "windows-1252"], dash);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let wide: Vec<u8> = std::iter::once(0xfeff)
+        .chain("until the board has met in December".encode_utf16())
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    assert_eq!(pipe(spool, &["query", "--file", "-"], &wide).status.code(), Some(0));
+}
+
+#[test]
+fn an_attachment_is_found_whole_in_part_and_by_name() {
+    let spool = passed();
+    let spool = spool.path();
+    let (file, none): (_, [&str; 0]) = (spool.join("plan.pdf"), []);
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, mail::plan()).unwrap();
+    assert_eq!(ids(spool, &["--attachment", path]), [PLAN]);
+    std::fs::write(&file, &mail::plan()[1000..2000]).unwrap();
+    assert_eq!(ids(spool, &["--attachment", path]), none);
+    assert_eq!(ids(spool, &["--bytes", path]), [PLAN]);
+    // A part of it is of another plan.
+    let mut other = mail::plan();
+    other[4000..].reverse();
+    std::fs::write(&file, &other).unwrap();
+    assert_eq!(ids(spool, &["--attachment", path]), none);
+    assert_eq!(ids(spool, &["--bytes", path]), none);
+    assert_eq!(ids(spool, &["--attachment", path, "--at-least", "75%"]), [PLAN]);
+    let text = "Here is the plan of the second floor, as it was approved.";
+    assert_eq!(ids(spool, &["--text", text]), [PLAN]);
+}
+
+#[test]
+fn edited_text_is_found_by_what_is_left_of_it() {
+    let spool = busy();
+    let spool = spool.path();
+    let text = "here are the figures you asked for. As we feared, the margin of the northern \
+                branch fell to roughly 4.2 % in the third quarter, while the southern one has \
+                held its ground. Please keep this among us until the board has met in December.";
+    let none: [&str; 0] = [];
+    assert_eq!(ids(spool, &["--text", text]), none);
+    assert_eq!(ids(spool, &["--text", text, "--at-least", "0.7"]), [Q3, LEAK]);
+    assert_eq!(ids(spool, &["--text", text, "--at-least", "99%"]), none);
+    let found = &answer(spool, &["--text", text, "--at-least", "70%"])["found"][0];
+    let share = found["present"].as_f64().unwrap() / found["of"].as_f64().unwrap();
+    assert!((0.7..1.0).contains(&share), "{found}");
+    let output = trace(spool, &["query", "--text", text, "--at-least", "70%"]);
+    let head = stdout(&output).lines().next().unwrap().to_owned();
+    assert!(head.contains("THERE"), "{head}");
+}
+
+#[test]
+fn envelopes_narrow_it_down_or_are_all_that_is_asked() {
+    let spool = passed();
+    let spool = spool.path();
+    let none: [&str; 0] = [];
+    let text = ["--text", "until the board has met"];
+    assert_eq!(ids(spool, &[&text[..], &["--to", "*@press.example.com"]].concat()), [LEAK]);
+    assert_eq!(ids(spool, &["--from", "ALICE@example.org"]), [Q3, LUNCH]);
+    assert_eq!(ids(spool, &["--from", "*@example.org", "--to", "*@*.com"]), [LEAK]);
+    assert_eq!(
+        ids(spool, &["--from", "alice@example.org", "--from", "carol@*"]),
+        [Q3, PLAN, LUNCH]
+    );
+    assert_eq!(ids(spool, &["--from", "<>"]), [BOUNCE]);
+    assert_eq!(ids(spool, &["--to", "dora@example.net"]), [LUNCH]);
+    assert_eq!(ids(spool, &["--client", "192.0.2.0/24"]), [Q3, PLAN, LUNCH]);
+    assert_eq!(ids(spool, &["--client", "192.0.2.31"]), [PLAN]);
+    for id in [LUNCH, &format!("{LUNCH}-H"), &format!("<E{LUNCH}@mail.example.org>")] {
+        assert_eq!(ids(spool, &["--id", id]), [LUNCH]);
+    }
+    assert_eq!(ids(spool, &["--since", "2026-11-20T11:02:33Z"]), [LUNCH, BOUNCE]);
+    assert_eq!(ids(spool, &["--until", "2026-11-20T11:02:32Z"]), [Q3, LEAK, PLAN]);
+    assert_eq!(ids(spool, &["--until", "2026-11-19T10:55:30Z"]), [Q3, LEAK]);
+    assert_eq!(ids(spool, &["--since", "2027-01-01"]), none);
+    let output = trace(spool, &["query", "--from", "alice@example.org"]);
+    let said = stdout(&output);
+    assert!(said.ends_with("\n2 of 5 message(s)\n") && !said.contains("FALSE"), "{said}");
+}
+
+#[test]
+fn short_ids_are_ids_as_well() {
+    let spool = tempfile::tempdir().unwrap();
+    let message = b"Subject: x\n\nnothing of note";
+    pipe(spool.path(), &["record", "--id", "1vM1aB-0001Ab-1a", "-"], message);
+    assert_eq!(ids(spool.path(), &["--id", "1vM1aB-0001Ab-1a-D"]), ["1vM1aB-0001Ab-1a"]);
+    let output = trace(spool.path(), &["query", "--id", "1vM1aB-0001Ab"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("not the form of an id of Exim's"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_is_looked_for_can_be_seen() {
+    let spool = passed();
+    let text = "\u{201c}The  MARGIN\nof\u{201d} * the northern\u{200b} branch";
+    let output = trace(spool.path(), &["query", "--explain", "--text", text]);
+    let said = stdout(&output);
+    assert!(said.contains("part 1, 15 bytes of text: \"the margin of\"\n"), "{said}");
+    assert!(said.contains("part 2, 19 bytes of text: the northern branch\n"), "{said}");
+}
+
+#[test]
+fn only_the_first_are_shown_if_that_is_wanted() {
+    let spool = passed();
+    let output = trace(spool.path(), &["query", "--since", "@0", "--limit", "2", "--sort", "time"]);
+    let said = stdout(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[1].contains(Q3) && lines[2].contains(LEAK), "{said}");
+    assert_eq!(lines[3..], ["and 3 more, without --limit", "5 of 5 message(s)"], "{said}");
+}

@@ -1,0 +1,227 @@
+//! `exirate trace record`.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{LUNCH, answer, empty, ids, passed, pipe, trace};
+use crate::{json, mail, stderr, stdout};
+
+#[test]
+fn what_the_options_say_comes_before_what_the_message_tells() {
+    let spool = empty();
+    let file = spool.path().join("message.eml");
+    fs::write(&file, &mail::passed()[0].text).unwrap();
+    let output = trace(
+        spool.path(),
+        &[
+            "record",
+            "--from",
+            "<zoe@example.org>",
+            "--to",
+            "yann@example.net,xenia@example.net",
+            "--to",
+            "<walter@example.net>",
+            "--id",
+            "1vM1aB-0001Ab-1a",
+            "--time",
+            "2026-11-01T10:00:00Z",
+            "--client",
+            "2001:db8::7",
+            "--auth",
+            "zoe",
+            file.to_str().unwrap(),
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let found = &answer(spool.path(), &["--text", "margin of the northern branch"])["found"][0];
+    let expected = serde_json::json!({
+        "time": "2026-11-01T10:00:00Z", "id": "1vM1aB-0001Ab-1a", "sender": "zoe@example.org",
+        "recipients": ["yann@example.net", "xenia@example.net", "walter@example.net"],
+        "client": "2001:db8::7", "authenticated": "zoe", "partial": false,
+    });
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(&found[name], value, "{name}");
+    }
+    assert_eq!(ids(spool.path(), &["--auth", "z*"]).len(), 1);
+}
+
+#[test]
+fn every_message_of_an_mbox_is_recorded_once() {
+    let spool = empty();
+    let file = spool.path().join("archive.mbox");
+    fs::write(&file, mail::mbox(&mail::archived()).repeat(50)).unwrap();
+    let output = trace(spool.path(), &["record", "--json", "--mbox", file.to_str().unwrap()]);
+    let counts = json(&output);
+    assert_eq!((&counts["recorded"], &counts["not_recorded"]), (&100.into(), &0.into()));
+    assert_eq!(ids(spool.path(), &["--text", "the roof of the old store house has to be mended before the winter, and that Emil asks three firms for their prices"]).len(), 50);
+    assert_eq!(ids(spool.path(), &["--from", "dora@example.net"]).len(), 100);
+    let found = &answer(
+        spool.path(),
+        &[
+            "--text",
+            "Two of the three firms have answered so far; the cheaper one can begin in the second week of December.",
+        ],
+    )["found"][0];
+    assert_eq!(found["id"], "prices@example.net");
+    assert_eq!(found["recipients"], serde_json::json!(["alice@example.org"]));
+}
+
+#[test]
+fn a_maildir_is_recorded_with_its_folders() {
+    let spool = empty();
+    let root = spool.path().join("Maildir");
+    let places = ["cur/1.a:2,S", "new/2.b", ".Sent/cur/3.c:2,S", ".Sent.2026/new/4.d", "tmp/5.e"];
+    for (place, letter) in places.iter().zip(mail::passed()) {
+        let path = root.join(place);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, letter.text).unwrap();
+    }
+    let output = trace(spool.path(), &["record", "--json", "--maildir", root.to_str().unwrap()]);
+    assert_eq!(json(&output)["recorded"], 4);
+    assert_eq!(
+        ids(
+            spool.path(),
+            &["--text", "The new place by the river has a table for three at half past twelve."]
+        ),
+        [LUNCH]
+    );
+    let none: [&str; 0] = [];
+    assert_eq!(ids(spool.path(), &["--from", "<>"]), none, "tmp is not delivered yet");
+}
+
+#[test]
+fn one_that_cannot_be_recorded_keeps_no_other_back() {
+    let spool = tempfile::tempdir().unwrap();
+    let root = spool.path().join("Maildir");
+    fs::create_dir_all(root.join("cur")).unwrap();
+    fs::write(root.join("cur/1"), &mail::passed()[0].text).unwrap();
+    std::os::unix::fs::symlink("/nonexistent", root.join("cur/2")).unwrap();
+    fs::write(root.join("cur/3"), "").unwrap();
+    fs::write(root.join("cur/4"), mail::mbox(&mail::archived())).unwrap();
+    fs::write(root.join("cur/5"), &mail::passed()[3].text).unwrap();
+    let output = trace(spool.path(), &["record", "--maildir", root.to_str().unwrap()]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(stdout(&output).starts_with("recorded 2 message(s), "), "{}", stdout(&output));
+    for words in [
+        "cur/2: No such file",
+        "cur/3 is empty",
+        "cur/4 is an mbox: say --mbox ",
+        "3 message(s) could not",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(ids(spool.path(), &["--since", "@0"]).len(), 2);
+}
+
+#[test]
+fn any_bytes_are_a_message() {
+    let spool = tempfile::tempdir().unwrap();
+    let noise: Vec<u8> = mail::plan().into_iter().cycle().take(100_000).collect();
+    for bytes in [&noise[..], b"\n", b"\0", b"Subject: ", b"From: \xff\xfe\n\n\xff"] {
+        let output = pipe(spool.path(), &["record", "-"], bytes);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    let found = answer(spool.path(), &["--since", "1h"]);
+    assert_eq!(found["matches"], 5, "what tells no time has come now");
+}
+
+#[test]
+fn old_mail_is_said_to_go_soon() {
+    let spool = tempfile::tempdir().unwrap();
+    let output = pipe(spool.path(), &["record", "--time", "2001-01-01", "-"], b"Subject: old\n\n");
+    assert!(
+        stdout(&output).contains("1 of them are older than the store keeps"),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
+fn the_scheme_is_kept_with_the_store() {
+    let spool = passed();
+    let spool = spool.path();
+    let stats = || json(&trace(spool, &["stats", "--json"]));
+    assert!(stats()["settings"].as_str().unwrap().starts_with("--scheme winnow --gram 8 "));
+    let record = |arguments: &[&str]| {
+        pipe(spool, &[&["record", "-"], arguments].concat(), mail::archived()[0].text.as_bytes())
+    };
+    let output = record(&["--window", "12"]);
+    assert!(
+        stderr(&output)
+            .starts_with("exirate: note: from now on: --scheme winnow --gram 8 --window 12 ")
+    );
+    assert_eq!(stderr(&record(&[])), "", "nothing has changed");
+    assert!(stats()["settings"].as_str().unwrap().contains("--window 12 "));
+    // Both are asked.
+    assert_eq!(
+        ids(
+            spool,
+            &[
+                "--text",
+                "agreed that the roof of the old store house has to be mended before the winter"
+            ]
+        )
+        .len(),
+        2
+    );
+    assert_eq!(
+        ids(
+            spool,
+            &["--text", "The new place by the river has a table for three at half past twelve."]
+        ),
+        [LUNCH]
+    );
+}
+
+#[test]
+fn files_belong_to_the_owner_of_the_spool_directory() {
+    let spool = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(spool.path(), Some(65_534), Some(65_534)).unwrap();
+    pipe(spool.path(), &["record", "-"], b"Subject: x\n\n");
+    let store = spool.path().join("exirate/trace");
+    let mut files: Vec<_> = fs::read_dir(&store).unwrap().map(|e| e.unwrap().path()).collect();
+    files.push(store);
+    for path in files {
+        let facts = path.metadata().unwrap();
+        assert_eq!((facts.uid(), facts.gid()), (65_534, 65_534), "{}", path.display());
+    }
+}
+
+#[test]
+fn who_is_neither_root_nor_exim_leaves_nothing_behind() {
+    let spool = tempfile::tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(spool.path(), open).unwrap();
+    let program = spool.path().join("program");
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_exirate")).arg(&program).status();
+    assert!(copied.unwrap().success());
+    fs::write(spool.path().join("message"), "Subject: x\n\n").unwrap();
+    let mut command = Command::new(&program);
+    command.args(["trace", "record", "message", "--spool", "."]).current_dir(spool.path());
+    let output = command.uid(65_534).gid(65_534).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("belongs to user 0, and this is user 65534: run exirate as root"),
+        "{said}"
+    );
+    assert!(!spool.path().join("exirate").exists());
+}
+
+#[test]
+fn many_recipients_are_cut_in_the_table_and_whole_in_json() {
+    let spool = tempfile::tempdir().unwrap();
+    let to: Vec<String> = (0..500).map(|n| format!("r{n}@example.net")).collect();
+    let output =
+        pipe(spool.path(), &["record", "-", "--to", &to.join(",")], b"Subject: to all\n\n");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stdout(&trace(spool.path(), &["query", "--to", "r499@example.net"]));
+    assert!(said.contains(" r9@example.net and 490 more\n"), "{said}");
+    let found = &answer(spool.path(), &["--to", "r499@*"])["found"][0];
+    assert_eq!(found["recipients"], Value::from(to));
+}

@@ -1,0 +1,114 @@
+//! What an administrator gets wrong, and how it is told.
+
+use std::fs;
+
+use super::{passed, pipe, trace};
+use crate::{stderr, stdout};
+
+#[test]
+fn each_mistake_is_named_with_what_would_be_right() {
+    let spool = passed();
+    let spool = spool.path();
+    let at = |name: &str| spool.join(name).display().to_string();
+    fs::write(at("latin1.txt"), b"caf\xe9 caf\xe9 caf\xe9 caf\xe9").unwrap();
+    fs::write(at("binary"), b"\0\x01\x02 and so on for long enough").unwrap();
+    fs::write(at("empty"), "").unwrap();
+    fs::write(at("blank"), "> \n> \n").unwrap();
+    fs::write(at("no.mbox"), "Subject: x\n\n").unwrap();
+    fs::create_dir(at("plain")).unwrap();
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["query"], &["nothing is asked for: say --text", "exirate trace export"]),
+        (
+            &["query", "--text", "too short"],
+            &["it is 9 bytes", "(\"too short\")", "the shortest that can be asked for has "],
+        ),
+        (
+            &["query", "--text", "the margin of the northern branch * no"],
+            &["part 2 is 2 bytes", "(\"no\")"],
+        ),
+        (&["query", "--text", " * "], &["nothing in it that could be asked for"]),
+        (&["query", "--text", ""], &["nothing in it that could be asked for"]),
+        (&["query", "--file", &at("missing")], &["cannot read", "missing", "No such file"]),
+        (&["query", "--file", spool.to_str().unwrap()], &["it is a directory"]),
+        (&["query", "--file", &at("latin1.txt")], &["is not UTF-8", "--charset", "windows-1252"]),
+        (
+            &["query", "--file", &at("latin1.txt"), "--charset", "klingon"],
+            &["--charset klingon: it is not known"],
+        ),
+        (&["query", "--charset", "latin1"], &["--file"]),
+        (&["query", "--file", &at("binary")], &["is not UTF-8", "--attachment"]),
+        (&["query", "--file", &at("empty")], &["empty is empty"]),
+        (&["query", "--file", &at("blank")], &["blank has nothing in it"]),
+        (&["query", "--attachment", &at("empty")], &["empty is empty"]),
+        (&["query", "--file", "-", "--attachment", "-"], &["- is named twice"]),
+        (&["query", "--text", "x", "--at-least", "0"], &["such as 70% or 0.7"]),
+        (&["query", "--text", "x", "--at-least", "150%"], &["up to 100%"]),
+        (&["query", "--from", ""], &["a bounce has the sender <>"]),
+        (&["query", "--from", "[a"], &["no glob"]),
+        (&["query", "--client", "laptop"], &["an IP address, such as 192.0.2.7"]),
+        (&["query", "--client", "10.0.0.0/40"], &["at most 32 bits"]),
+        (&["query", "--since", "soon"], &["such as 7d"]),
+        (&["query", "--since", "1h", "--until", "2h"], &["--since is later than --until"]),
+        (&["query", "--from", "x", "--at-least", "50%"], &["is a share of a text or a file"]),
+        (&["query", "--text", "x", "--doubtful"], &["--doubtful goes with --at-least"]),
+        (&["query", "--limit", "-1"], &["-1"]),
+        (&["query", "--text", "x", "--sort", "size"], &["best, time"]),
+        (&["record"], &["nothing to record", "--mbox FILE or --maildir DIR"]),
+        (&["record", &at("missing")], &["cannot read", "missing"]),
+        (&["record", &at("plain")], &["is a directory: say --maildir"]),
+        (&["record", "--mbox", &at("plain")], &["is a directory: say --maildir"]),
+        (&["record", "--maildir", &at("plain")], &["is no maildir", "cur or new"]),
+        (&["record", "--maildir", &at("no.mbox")], &["it is no directory", "--mbox"]),
+        (&["record", "--mbox", &at("no.mbox")], &["is no mbox", "its first line"]),
+        (&["record", &at("no.mbox"), &at("blank"), "--id", "x"], &["--id is that of one message"]),
+        (&["record", "-", "-"], &["- is named twice"]),
+        (&["record", &at("no.mbox"), "--time", "soon"], &["it takes a time"]),
+        (&["record", &at("no.mbox"), "--client", "laptop"], &["invalid IP address"]),
+        (
+            &["record", &at("no.mbox"), "--gram", "99"],
+            &["the nearest that can be are --scheme winnow --gram 32 "],
+        ),
+        (&["record", &at("no.mbox"), "--block", "64"], &["--block is one of the scheme hbf"]),
+        (&["record", &at("no.mbox"), "--scheme", "bloom"], &["winnow, hbf"]),
+        (&["tidy", "--keep", "long"], &["such as 90d", "forever"]),
+        (&["tidy", "--keep", "1h"], &["--keep cannot be less than 1 d"]),
+        (&["tidy", "--max-size", "1M"], &["--max-size cannot be lower than 32 MiB"]),
+        (&["tidy", "--max-size", "much"], &["such as 512M or 2G"]),
+        (&["export", "--json", "--format", "csv"], &["contradict"]),
+        (&["export", "--output", "/nonexistent/x"], &["cannot write /nonexistent/x.tmp"]),
+        (&["quary"], &["quary", "query"]),
+    ];
+    for (arguments, words) in cases {
+        let output = trace(spool, arguments);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}{}", stdout(&output));
+        for word in *words {
+            assert!(said.contains(word), "{arguments:?} lacks {word:?}: {said}");
+        }
+    }
+    assert_eq!(trace(spool, &["verify"]).status.code(), Some(0), "nothing of it did harm");
+}
+
+#[test]
+fn without_a_store_nothing_is_made() {
+    let spool = tempfile::tempdir().unwrap();
+    let asks: &[&[&str]] = &[&["query", "--text", "whatever it may be"], &["stats"], &["verify"]];
+    for arguments in asks {
+        let output = trace(spool.path(), arguments);
+        let code = i32::from(arguments[0] == "query");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        assert!(
+            stderr(&output).starts_with("exirate: note: no trace store at "),
+            "{}",
+            stderr(&output)
+        );
+    }
+    for command in ["export", "tidy"] {
+        let output = trace(spool.path(), &[command]);
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        assert!(stderr(&output).starts_with("exirate: no trace store at "), "{}", stderr(&output));
+    }
+    let output = pipe(spool.path(), &["record", "--id", "x", "--mbox", "-"], b"");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(fs::read_dir(spool.path()).unwrap().count(), 0);
+}
