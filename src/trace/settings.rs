@@ -158,7 +158,7 @@ impl Default for Settings {
 
 impl Default for WinnowSettings {
     fn default() -> Self {
-        Self { gram: 8, window: 8, bytes_gram: 16, bytes_window: 128, centibits: 105 }
+        Self { gram: 8, window: 8, bytes_gram: 16, bytes_window: 255, centibits: 105 }
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn layout() {
         let bytes = Settings::default().encode();
-        assert_eq!(bytes, [1, 8, 8, 16, 128, 105, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes, [1, 8, 8, 16, 255, 105, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         let hbf = HbfSettings { counted: Counted::Blocks, ..HbfSettings::default() };
         let bytes = Settings::Hbf(hbf).encode();
         assert_eq!(bytes, [2, 32, 0, 0, 0, 1, 0, 4, 0x11, 0x11, 0, 0, 1, 0, 0, 0]);

@@ -13,8 +13,6 @@ use super::words;
 
 /// How many grams are looked at together.
 const CHUNK: usize = 2048;
-/// The largest window.
-const WIDEST: usize = 255;
 
 /// What keeps grams.
 #[derive(Clone, Debug)]
@@ -49,8 +47,7 @@ impl Winnower {
             return;
         };
         let window = self.window.min(grams);
-        // Exim may have little stack left.
-        let mut scratch = Box::new(Scratch::new());
+        let mut scratch = Scratch::new(grams.min(CHUNK), window);
         let mut last: (i16, &[u8]) = (0, &[]);
         let mut first = 0;
         loop {
@@ -106,22 +103,22 @@ fn high(hash: u64) -> i16 {
     (hash >> 48) as i16
 }
 
-/// A chunk's numbers, with room for an edge on both sides.
-type Numbers = [i16; CHUNK + 2 * WIDEST];
-
-/// What is worked out of a chunk.
+/// What is worked out of a chunk. It lies on the heap, as Exim may have little
+/// stack left.
 struct Scratch {
-    orders: [i16; CHUNK],
-    places: [u16; CHUNK],
-    one: Numbers,
-    other: Numbers,
-    around: Numbers,
+    orders: Vec<i16>,
+    places: Vec<u16>,
+    one: Vec<i16>,
+    other: Vec<i16>,
+    around: Vec<i16>,
 }
 
 impl Scratch {
-    fn new() -> Self {
-        let [one, other, around] = [[0; CHUNK + 2 * WIDEST]; 3];
-        Self { orders: [0; CHUNK], places: [0; CHUNK], one, other, around }
+    /// Room for chunks of at most `count` grams, and for an edge on both sides.
+    fn new(count: usize, window: usize) -> Self {
+        let [orders, one, other, around] =
+            [0, 1, 1, 1].map(|edges| vec![0; count + 2 * edges * (window - 1)]);
+        Self { orders, places: vec![0; count], one, other, around }
     }
 
     /// Finds the places of those of the first `count` orders that are least in
@@ -146,7 +143,7 @@ impl Scratch {
         let mut found = 0;
         for (is_least, place) in around.iter().zip(0..) {
             // Never more than there are places.
-            places[found % CHUNK] = place;
+            places[found.min(count - 1)] = place;
             found += *is_least as usize;
         }
         found
