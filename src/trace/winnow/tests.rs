@@ -217,9 +217,9 @@ fn what_is_too_short_is_refused() {
     let text = |length| Part::Text("x".repeat(length));
     assert_eq!(winnow.shortest(), 15);
     assert_eq!(asked(vec![text(15), text(14)]), Some(TooShort { part: 1, bytes: 14, least: 15 }));
-    assert_eq!(asked(vec![Part::File(vec![]), text(15), Part::Bytes(vec![0; 143])]), None);
-    let bytes = Some(TooShort { part: 0, bytes: 142, least: 143 });
-    assert_eq!(asked(vec![Part::Bytes(vec![0; 142])]), bytes);
+    assert_eq!(asked(vec![Part::File(vec![]), text(15), Part::Bytes(vec![0; 270])]), None);
+    let bytes = Some(TooShort { part: 0, bytes: 269, least: 270 });
+    assert_eq!(asked(vec![Part::Bytes(vec![0; 269])]), bytes);
 }
 
 #[test]
@@ -227,7 +227,8 @@ fn each_sort_of_piece_is_found_as_such_only() {
     let winnow = Winnow::new(WinnowSettings::default(), &KEY);
     let text = "a sentence that is the same whatever it is taken for; it goes on for a while, \
                 as the bytes of an attachment need more of it to be found again in any case, \
-                and that is some lines of it.";
+                and that is some lines of it: as long as a picture of a few dots, which nobody \
+                would ever ask about, is in most of the formats for pictures that there are.";
     let digest = |piece| {
         let mut digester = winnow.digester();
         digester.add(piece);
@@ -243,7 +244,7 @@ fn each_sort_of_piece_is_found_as_such_only() {
         found
     };
     assert_eq!(found(Part::Text(text[20..120].to_owned())), [0]);
-    assert_eq!(found(Part::Bytes(text.as_bytes()[20..180].to_vec())), [1]);
+    assert_eq!(found(Part::Bytes(text.as_bytes()[20..300].to_vec())), [1]);
     assert_eq!(found(Part::File(text.as_bytes().to_vec())), [2]);
     assert!(found(Part::File(text.as_bytes()[1..].to_vec())).is_empty());
 }
