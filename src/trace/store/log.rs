@@ -38,6 +38,8 @@ pub(super) const MESSAGES_MAX: u32 = 16_384;
 pub(super) const LOG_BYTES_MAX: u64 = 8 << 20;
 /// The most bytes that envelope and digest of a message may take.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+/// How often a status is read that makes no sense.
+const ATTEMPTS: u32 = 3;
 /// The most that is read of a log.
 const READ_MAX: u64 = LOG_BYTES_MAX + 2 * PAYLOAD_BYTES_MAX as u64;
 
@@ -109,9 +111,17 @@ impl Log {
         name: &CStr,
         access: Access,
     ) -> Result<Option<Result<Self, Fault>>, PlaceError> {
-        let Some((file, facts)) = place.open_file(access, name)? else { return Ok(None) };
+        let Some((file, _)) = place.open_file(access, name)? else { return Ok(None) };
         let mut bytes = [0; RECORDS];
-        files::read_start(&file, &mut bytes).map_err(place.failed("read", name))?;
+        // Who asks holds no lock, and may read a status while it is written.
+        for _ in 0..ATTEMPTS {
+            files::read_start(&file, &mut bytes).map_err(place.failed("read", name))?;
+            if read_status(bytes.get(STATUS..).unwrap_or(&[]), key).is_some() {
+                break;
+            }
+        }
+        // Only now: it may have become longer since it was opened.
+        let facts = files::facts(&file).map_err(place.failed("read", name))?;
         Ok(Some(Self::of(file, facts.size, &bytes, key)))
     }
 
