@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 use std::fs::File;
+use std::path::PathBuf;
 
 use bincode::{Decode, Encode};
 
@@ -16,7 +17,9 @@ use super::super::Settings;
 use super::cipher::{NONCE_BYTES, Nonce, random};
 use super::codec::{CRC_BYTES, checksum_fits, decode, encode, set_checksum};
 use super::key::Key;
+use super::record::Records;
 use super::twice::SECOND;
+use super::verify::Problem;
 use super::{TraceError, VERSION};
 
 /// How a log begins.
@@ -92,6 +95,8 @@ pub(super) enum Fault {
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) file: File,
+    /// By which it was opened, for messages.
+    path: PathBuf,
     pub(super) head: Head,
     pub(super) settings: Settings,
     /// `None` where it is damaged.
@@ -122,10 +127,15 @@ impl Log {
         }
         // Only now: it may have become longer since it was opened.
         let facts = files::facts(&file).map_err(place.failed("read", name))?;
-        Ok(Some(Self::of(file, facts.size, &bytes, key)))
+        Ok(Some(Self::of((file, place.path_of(name)), facts.size, &bytes, key)))
     }
 
-    fn of(file: File, size: u64, bytes: &[u8; RECORDS], key: &Key) -> Result<Self, Fault> {
+    fn of(
+        (file, path): (File, PathBuf),
+        size: u64,
+        bytes: &[u8; RECORDS],
+        key: &Key,
+    ) -> Result<Self, Fault> {
         let copies = [0, SECOND].map(|at| read_head(bytes.get(at..).unwrap_or(&[]), key));
         let zeros = |range| bytes.get::<std::ops::Range<_>>(range).is_some_and(is_zero);
         let whole = bytes.get(..SECOND) == bytes.get(SECOND..2 * SECOND)
@@ -134,7 +144,7 @@ impl Log {
         let head = copies[0].or(copies[1]).map_err(|fault| worse(fault, copies[1]))?;
         let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
         let status = read_status(bytes.get(STATUS..).unwrap_or(&[]), key);
-        Ok(Self { file, head, settings, status, size, whole })
+        Ok(Self { file, path, head, settings, status, size, whole })
     }
 
     /// Makes an empty log under the name `new`.
@@ -165,8 +175,8 @@ impl Log {
         // Without its head, nothing of a log could be read after a loss of power.
         let written = files::write_start(&file, &bytes).and_then(|()| files::sync(&file));
         written.map_err(place.failed("write", new))?;
-        let size = RECORDS as u64;
-        Ok(Self { file, head, settings, status: Some(status), size, whole: true })
+        let (size, path) = (RECORDS as u64, place.path_of(new));
+        Ok(Self { file, path, head, settings, status: Some(status), size, whole: true })
     }
 
     /// All records, as they are on disk; up to the file's end where the status
@@ -184,6 +194,22 @@ impl Log {
     /// Whether the status is sound and the file is as long as it says.
     pub(super) fn is_sound(&self) -> bool {
         self.status.is_some_and(|status| (RECORDS as u64..=self.size).contains(&status.end))
+    }
+}
+
+impl Log {
+    /// What keeps some of its messages from being told, if anything does.
+    pub(super) fn damage(&self, records: &Records) -> Option<Problem> {
+        let what = if self.status.is_none() {
+            "its status is damaged; its messages can be told as far as they are sound"
+        } else if !self.is_sound() {
+            "it ends before its last message"
+        } else if records.damaged > 0 || records.torn {
+            "some of its records are damaged; all others can be told"
+        } else {
+            return None;
+        };
+        Some(Problem { path: self.path.clone(), what: what.to_owned() })
     }
 }
 
