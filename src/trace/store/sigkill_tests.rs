@@ -41,7 +41,7 @@ const KILLS_A_STORE: u64 = 100;
 /// Kills before all workers are killed, and the whole store is looked at.
 const KILLS_A_ROUND: u64 = 50;
 /// Messages after which a log is full here.
-const FULL: u32 = 12;
+const FULL: u32 = 5;
 /// The room in a store where that is short.
 const LITTLE: u64 = 160 << 10;
 /// A worker that has not begun by then never will.
@@ -53,7 +53,7 @@ const SAMPLE: u64 = 40;
 
 /// How many messages each worker may record between two kills: the store is
 /// not to outgrow those who look at it.
-const GRANT: u64 = 5;
+const GRANT: u64 = 8;
 /// After so many kills, all of the store is verified while others record.
 const VERIFY_EVERY: u64 = 8;
 
