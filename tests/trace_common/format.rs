@@ -165,6 +165,23 @@ impl Segment {
     }
 }
 
+/// A record of these parts, with sizes and checksums that fit.
+pub(crate) fn record(envelope: &[u8], digest: &[u8], nonce: [u8; 24], key: &Key) -> Vec<u8> {
+    let mut bytes = nonce.to_vec();
+    bytes.extend((envelope.len() as u32).to_le_bytes());
+    bytes.extend((digest.len() as u32).to_le_bytes());
+    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    bytes.extend(envelope);
+    bytes.extend(digest);
+    bytes.resize((bytes.len() + 4).next_multiple_of(8) - 4, 0);
+    let before = number(&bytes[32..36]) as u32;
+    let mut crc = crc32fast::Hasher::new_with_initial(before);
+    crc.update(&bytes[36..]);
+    bytes.extend(crc.finalize().to_le_bytes());
+    key.apply(&nonce, 0, &mut bytes[24..]);
+    bytes
+}
+
 /// A log, deciphered: its head, and of each record the envelope and the digest.
 pub(crate) struct Log {
     pub(crate) head: Vec<u8>,
@@ -217,5 +234,28 @@ impl Log {
         }
         assert_eq!((at, records.len() as u64), (end, value(&status, "status.messages")));
         Self { head, records }
+    }
+
+    /// The same as a file, with sizes and checksums that fit.
+    pub(crate) fn write(&self, key: &Key) -> Vec<u8> {
+        let mut head = self.head.clone();
+        let crc = crc32fast::hash(&head[..LOG_HEAD - 4]);
+        head[LOG_HEAD - 4..].copy_from_slice(&crc.to_le_bytes());
+        let nonce = field(&head, "start.nonce").to_vec();
+        key.apply(&nonce, START as u64, &mut head[START..]);
+        let mut file = vec![0; RECORDS];
+        for at in [0, 512] {
+            file[at..at + LOG_HEAD].copy_from_slice(&head);
+        }
+        for (n, (envelope, digest)) in (0_u8..).zip(&self.records) {
+            file.extend(record(envelope, digest, [n; 24], key));
+        }
+        let mut status = vec![0xFF; 24];
+        status.extend((file.len() as u64).to_le_bytes());
+        status.extend((self.records.len() as u32).to_le_bytes());
+        status.extend(crc32fast::hash(&status).to_le_bytes());
+        key.apply(&[0xFF; 24], 0, &mut status[24..]);
+        file[STATUS..STATUS + 40].copy_from_slice(&status);
+        file
     }
 }

@@ -116,6 +116,9 @@ fn a_store_reads_as_documented() {
     assert_eq!(field(&log.head, "log.settings"), field(&settings, "settings.settings"));
     assert_eq!(value(&log.head, "log.decode"), u64::from(exirate::trace::decode::VERSION));
     let recorded: Vec<_> = (0..MESSAGES).map(envelope).collect();
+    // What is written by the document is read.
+    std::fs::write(trace_directory(folder.path()).join("open.log"), log.write(&key)).unwrap();
+    assert_eq!(trace.stats().unwrap().messages, MESSAGES.into());
     let read: Vec<_> = log.records.iter().map(|(bytes, _)| envelopes::of_log(bytes)).collect();
     assert_eq!(read, recorded);
 
