@@ -26,28 +26,29 @@ use super::tests::{assert_sound, envelope, question, secret};
 use super::twice::Twice;
 use super::*;
 
+#[allow(clippy::duplicate_mod)] // the tests of the spool database count as well
 #[path = "../../../tests/spool_common/counts.rs"]
 mod counts;
 
 /// Names the environment variable that makes this test binary a worker.
 const WORKER: &str = "EXIRATE_TEST_TRACE_WORKER";
 /// Kills in all, unless `KILLS` says otherwise.
-const KILLS: u64 = 400;
+const KILLS: u64 = 320;
 /// Kills in each store.
-const KILLS_A_STORE: u64 = 100;
+const KILLS_A_STORE: u64 = 80;
 /// Kills before all workers are killed, and the whole store is looked at.
-const KILLS_A_ROUND: u64 = 50;
+const KILLS_A_ROUND: u64 = 40;
 /// The room in a store where that is short.
 const LITTLE: u64 = 160 << 10;
 /// A worker that has not begun by then never will.
 const BEGIN: Duration = Duration::from_secs(60);
 /// So many messages are looked for by their text after each round, and all in
 /// the end.
-const SAMPLE: u64 = 40;
+const SAMPLE: u64 = 20;
 
 /// How many messages each worker may record between two kills: the store is
 /// not to outgrow those who look at it.
-const GRANT: u64 = 8;
+const GRANT: u64 = 6;
 /// After so many kills, all of the store is verified while others record.
 const VERIFY_EVERY: u64 = 8;
 
@@ -151,7 +152,7 @@ impl World {
             totals.unfinished += 1;
             self.unfinished = facts.ino();
         }
-        if totals.kills % VERIFY_EVERY == 0 {
+        if totals.kills.is_multiple_of(VERIFY_EVERY) {
             self.grant();
             assert_sound(&self.reader(), "while others record");
         }

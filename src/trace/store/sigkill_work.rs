@@ -16,7 +16,7 @@ pub(super) const WORKERS: u32 = 4;
 /// Messages of one worker: message `n` of worker `w` is `w * OF_ONE + n`.
 pub(super) const OF_ONE: u32 = 10_000_000;
 /// Messages after which a log is full here.
-const FULL: u32 = 5;
+const FULL: u32 = 8;
 
 /// The words of what a worker notes, and what it is told.
 pub(super) const BEGUN: usize = 0;
