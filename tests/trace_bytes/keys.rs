@@ -155,3 +155,31 @@ fn a_key_or_settings_of_a_later_version_are_not_used() {
         assert_eq!(std::fs::read(path(folder.path(), name)).unwrap(), later);
     }
 }
+
+#[test]
+fn damaged_settings_forget_nothing_and_can_be_set() {
+    let (image, folder) = (Image::sound(), memory_folder());
+    image.with("settings", vec![0xA5; 1024]).lay_out(folder.path());
+    let mut trace = open(folder.path()).unwrap();
+    assert_eq!(trace.options().keep, None);
+    // In a hundred years.
+    trace.tidy(1_700_000_000 + 100 * 365 * 86_400).unwrap();
+    let found = told(folder.path(), "damaged settings");
+    assert_eq!(found.listed.into_iter().collect::<Vec<_>>(), all());
+    let [problem] = &found.verified[..] else { panic!("{:?}", found.verified) };
+    assert!(problem.contains("settings: it is damaged: until it is set again"), "{problem}");
+    // Whatever is chosen now is written, also what holds already.
+    for options in [*trace.options(), exirate::trace::Options::default()] {
+        std::fs::write(path(folder.path(), "settings"), [0xA5; 1024]).unwrap();
+        trace.set_options(options).unwrap();
+        assert_eq!(told(folder.path(), "set again").verified, Vec::<String>::new());
+        assert_eq!(*read(folder.path()).unwrap().options(), options);
+    }
+    // As is one copy that is damaged.
+    let mut bytes = std::fs::read(path(folder.path(), "settings")).unwrap();
+    bytes[530] ^= 1;
+    std::fs::write(path(folder.path(), "settings"), &bytes).unwrap();
+    assert_eq!(told(folder.path(), "one copy").verified.len(), 1);
+    trace.set_options(*trace.options()).unwrap();
+    assert_eq!(told(folder.path(), "one copy set").verified, Vec::<String>::new());
+}

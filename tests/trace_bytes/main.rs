@@ -83,9 +83,7 @@ fn go_on(folder: &Path, name: &str, what: &str) {
     let mut trace = match done {
         Ok(trace) => trace,
         Err(error) => {
-            // Where the settings are damaged, the defaults hold.
-            let old = error.to_string().ends_with("messages are kept for 90.0 days");
-            assert!(names_it(&error.to_string()) || name == "settings" && old, "{what}: {error}");
+            assert!(names_it(&error.to_string()), "{what}: {error}");
             return;
         }
     };

@@ -4,6 +4,8 @@ use std::ffi::CStr;
 
 use bincode::{Decode, Encode};
 
+use crate::sys::place::Place;
+
 use super::super::Settings;
 use super::twice::{self, Found, Twice};
 use super::{FILE_MODE, PATIENCE, Trace, TraceError, VERSION};
@@ -65,6 +67,11 @@ impl Twice for OptionsFile {
 const FOR_EVER: u64 = u64::MAX;
 
 impl Options {
+    /// What holds where they are damaged.
+    fn in_doubt() -> Self {
+        Self { keep: None, ..Self::default() }
+    }
+
     fn to_file(self) -> OptionsFile {
         OptionsFile {
             magic: OptionsFile::MAGIC,
@@ -93,11 +100,22 @@ impl Options {
         }
     }
 
-    /// Reads them; the default where they were never set, or are damaged.
-    pub(super) fn read(place: &crate::sys::place::Place) -> Result<Self, TraceError> {
+    /// Reads them; the default where they were never set. Where they are damaged,
+    /// nothing is forgotten for its age: it may be that all was to be kept.
+    pub(super) fn read(place: &Place) -> Result<Self, TraceError> {
         Ok(match twice::read(place, SETTINGS)? {
-            Found::Sound(file, _) => Self::of_file(&file).unwrap_or_default(),
-            Found::Nothing | Found::Damaged => Self::default(),
+            Found::Sound(file, _) => Self::of_file(&file).unwrap_or_else(Self::in_doubt),
+            Found::Nothing => Self::default(),
+            Found::Damaged => Self::in_doubt(),
+        })
+    }
+
+    /// Whether the file says this, in both copies.
+    fn are_in(self, place: &Place) -> Result<bool, TraceError> {
+        Ok(match twice::read::<OptionsFile>(place, SETTINGS)? {
+            Found::Sound(file, whole) => whole && file == self.to_file(),
+            Found::Nothing => self == Self::default(),
+            Found::Damaged => false,
         })
     }
 }
@@ -120,7 +138,7 @@ impl Trace {
         self.after_fork()?;
         let options = options.bounded();
         let _guard = self.place.lock_directory(PATIENCE)?;
-        if Options::read(&self.place)? != options {
+        if !options.are_in(&self.place)? {
             twice::write(&self.place, SETTINGS, SETTINGS_NEW, FILE_MODE, &options.to_file())?;
         }
         self.options = options;

@@ -113,7 +113,11 @@ impl Trace {
         }
         match twice::read::<OptionsFile>(&self.place, SETTINGS)? {
             Found::Sound(_, false) => say(SETTINGS, "one of its two copies is damaged"),
-            Found::Damaged => say(SETTINGS, "it is damaged: the defaults hold until they are set"),
+            Found::Damaged => say(
+                SETTINGS,
+                "it is damaged: until it is set again, the defaults hold, but nothing is forgotten \
+                 for its age",
+            ),
             _ => {}
         }
         Ok(problems)
