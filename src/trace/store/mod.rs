@@ -162,7 +162,8 @@ impl Trace {
     fn digest(&self, message: &[u8]) -> (Vec<u8>, bool) {
         let scheme = self.options.settings.scheme(&self.key.digest);
         let mut digester = scheme.digester();
-        let whole = decode::decode(message, &decode::Limits::default(), &mut |piece| digester.add(piece));
+        let whole =
+            decode::decode(message, &decode::Limits::default(), &mut |piece| digester.add(piece));
         (digester.finish(), whole)
     }
 }
