@@ -42,12 +42,17 @@ impl Winnower {
     /// Gives the grams kept of `text`, in order of their places, some more than
     /// once. Of one that is shorter than a window, but no shorter than a gram,
     /// the least gram is kept.
-    pub(super) fn kept<'t>(&self, text: &'t [u8], mut keep: impl FnMut(&'t [u8])) {
+    pub(super) fn kept<'t>(
+        &self,
+        text: &'t [u8],
+        scratch: &mut Scratch,
+        mut keep: impl FnMut(&'t [u8]),
+    ) {
         let Some(grams) = (text.len() + 1).checked_sub(self.gram).filter(|&n| n > 0) else {
             return;
         };
         let window = self.window.min(grams);
-        let mut scratch = Scratch::new(grams.min(CHUNK), window);
+        scratch.make_room(grams.min(CHUNK), window);
         let mut last: (i16, &[u8]) = (0, &[]);
         let mut first = 0;
         loop {
@@ -77,11 +82,11 @@ impl Winnower {
             let products = parts.iter().map(|(word, multiplier)| word.wrapping_mul(*multiplier));
             high(products.fold(0, u64::wrapping_add))
         };
-        let grams = text.windows(self.gram).zip(orders);
+        let grams = text.windows(self.gram).zip(&mut *orders);
         match self.gram {
             // Its length is known to the compiler here.
-            8 => text.windows(8).zip(grams).for_each(|(gram, (_, order))| {
-                *order = sum(&[(words::word(gram, 0), a)]);
+            8 => text.windows(8).zip(orders).for_each(|(gram, order)| {
+                *order = high(words::word(gram, 0).wrapping_mul(a));
             }),
             ..8 => grams.for_each(|(gram, order)| *order = sum(&[(words::short(gram), a)])),
             9..=16 => grams.for_each(|(gram, order)| {
@@ -103,9 +108,10 @@ fn high(hash: u64) -> i16 {
     (hash >> 48) as i16
 }
 
-/// What is worked out of a chunk. It lies on the heap, as Exim may have little
-/// stack left.
-struct Scratch {
+/// What is worked out of a chunk, kept to be used again. It lies on the heap, as
+/// Exim may have little stack left.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
     orders: Vec<i16>,
     places: Vec<u16>,
     one: Vec<i16>,
@@ -114,11 +120,18 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Room for chunks of at most `count` grams, and for an edge on both sides.
-    fn new(count: usize, window: usize) -> Self {
-        let [orders, one, other, around] =
-            [0, 1, 1, 1].map(|edges| vec![0; count + 2 * edges * (window - 1)]);
-        Self { orders, places: vec![0; count], one, other, around }
+    /// Makes room for chunks of `count` grams, and for an edge on both sides.
+    fn make_room(&mut self, count: usize, window: usize) {
+        if self.orders.len() < count {
+            self.orders.resize(count, 0);
+            self.places.resize(count, 0);
+        }
+        let edged = count + 2 * (window - 1);
+        if self.one.len() < edged {
+            for numbers in [&mut self.one, &mut self.other, &mut self.around] {
+                numbers.resize(edged, 0);
+            }
+        }
     }
 
     /// Finds the places of those of the first `count` orders that are least in
@@ -183,7 +196,7 @@ mod tests {
 
     fn kept(winnower: &Winnower, text: &[u8]) -> BTreeSet<Vec<u8>> {
         let mut kept = BTreeSet::new();
-        winnower.kept(text, |gram| {
+        winnower.kept(text, &mut Scratch::default(), |gram| {
             kept.insert(gram.to_vec());
         });
         kept
@@ -259,7 +272,7 @@ mod tests {
             [(4, 4), (6, 12), (8, 8), (8, 12), (12, 6), (16, 16), (24, 8), (32, 64)]
         {
             let mut count = 0;
-            winnower(gram, window).kept(text.as_bytes(), |_| count += 1);
+            winnower(gram, window).kept(text.as_bytes(), &mut Scratch::default(), |_| count += 1);
             let ratio = count as f64 / text.len() as f64 * (f64::from(window) + 1.0) / 2.0;
             assert!((0.8..1.2).contains(&ratio), "{gram} {window}: {ratio}");
         }
