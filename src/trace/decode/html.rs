@@ -27,8 +27,9 @@ pub(super) struct Page {
 impl Page {
     /// Reads `html`.
     pub(super) fn read(html: &str) -> Self {
-        let mut reader =
-            Reader { html, at: 0, page: Self::default(), styled: Vec::new(), hidden: 0 };
+        // About a third of most pages is text.
+        let page = Self { text: String::with_capacity(html.len() / 2), ..Self::default() };
+        let mut reader = Reader { html, at: 0, page, styled: Vec::new(), hidden: 0 };
         while reader.at < html.len() {
             reader.text();
         }

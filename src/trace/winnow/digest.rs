@@ -40,7 +40,9 @@ struct Elements {
 
 impl<'a> WinnowDigester<'a> {
     pub(super) fn new(winnow: &'a Winnow) -> Self {
-        Self { winnow, elements: Elements::default(), scratch: Scratch::default() }
+        // As many as most messages have.
+        let elements = Elements { latest: Vec::with_capacity(1024), ..Elements::default() };
+        Self { winnow, elements, scratch: Scratch::default() }
     }
 }
 
