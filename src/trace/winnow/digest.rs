@@ -131,7 +131,7 @@ fn insert(elements: &[u64], filter: &mut [u8]) {
 /// About how many different elements there are: within two in a hundred,
 /// mostly. To know it exactly takes several times as long.
 fn different(elements: &[u64]) -> u64 {
-    let cells = (4 * elements.len()).next_power_of_two() as u32;
+    let cells = (4 * elements.len()).next_power_of_two().max(1024) as u32;
     let bits = elements.iter().map(|&element| bit(element, cells) as usize);
     estimate(filter::count(bits, cells as usize), cells.into()).min(elements.len() as u64)
 }

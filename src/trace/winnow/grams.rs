@@ -14,6 +14,9 @@ use super::words;
 /// How many grams are looked at together.
 const CHUNK: usize = 2048;
 
+/// From how many grams on a window is wide.
+const WIDE: usize = 32;
+
 /// What keeps grams.
 #[derive(Clone, Debug)]
 pub(super) struct Winnower {
@@ -135,11 +138,40 @@ impl Scratch {
     }
 
     /// Finds the places of those of the first `count` orders that are least in
-    /// any window, and how many there are: those that are as large as the
-    /// largest of the least orders of the windows around them. There are no
-    /// branches in this, and the compiler makes much of it work on 8 orders at
-    /// once.
+    /// any window, and how many there are.
     fn least(&mut self, count: usize, window: usize) -> usize {
+        if window >= WIDE {
+            self.least_of_wide(count, window)
+        } else {
+            self.least_of_narrow(count, window)
+        }
+    }
+
+    /// Of wide windows few orders are the least. The next one is sought from one
+    /// to the next: one that is no larger, or, where there is none before the
+    /// window has left the last behind, the least of the window then.
+    fn least_of_wide(&mut self, count: usize, window: usize) -> usize {
+        let Self { orders, places, .. } = self;
+        let orders = &orders[..count];
+        let (mut found, mut first) = (0, 0);
+        while first + window <= count {
+            let (mut next, mut end) = (first, first + window);
+            let mut least = orders[next..end].iter().copied().fold(i16::MAX, i16::min);
+            while let Some(by) = no_larger(&orders[next..end], least) {
+                let place = next + by;
+                places[found] = place as u16;
+                least = orders[place];
+                (found, next, end) = (found + 1, place + 1, count.min(place + window));
+            }
+            first = next;
+        }
+        found
+    }
+
+    /// Of narrow windows, those are the least that are as large as the largest
+    /// of the least orders of the windows around them. There are no branches in
+    /// this, and the compiler makes much of it work on 8 orders at once.
+    fn least_of_narrow(&mut self, count: usize, window: usize) -> usize {
         let Self { orders, places, one, other, around } = self;
         let orders = &orders[..count];
         one[..count].copy_from_slice(orders);
@@ -161,6 +193,15 @@ impl Scratch {
         }
         found
     }
+}
+
+/// The place of the first order that is no larger than `least`.
+fn no_larger(orders: &[i16], least: i16) -> Option<usize> {
+    // The compiler looks at all of a block at once.
+    let (blocks, _) = orders.as_chunks::<32>();
+    let is_far = |block: &[i16; 32]| block.iter().fold(true, |far, order| far & (*order > least));
+    let start = blocks.iter().take_while(|block| is_far(block)).count() * 32;
+    orders[start..].iter().position(|order| *order <= least).map(|by| start + by)
 }
 
 /// The `best` of each `width` neighbours, by doubling: that of two ranges side by
@@ -226,7 +267,7 @@ mod tests {
         fn the_least_of_each_window_is_kept(gram: u8, window: u8, text: Vec<u8>, few: bool) -> bool {
             // Of few different bytes many grams are equal.
             let text: Vec<u8> = text.iter().map(|byte| if few { byte % 2 } else { *byte }).collect();
-            let winnower = winnower(4 + gram % 29, 1 + window % 70);
+            let winnower = winnower(4 + gram % 29, 1 + window % 90);
             kept(&winnower, &text) == plainly(&winnower, &text)
         }
 
