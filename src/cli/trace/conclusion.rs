@@ -143,6 +143,17 @@ impl Reply {
     }
 
     fn tell_what_is_left_out(&self) {
+        let is_file = |part: &Part| matches!(part, Part::File(_));
+        let is_bytes = |part: &Part| matches!(part, Part::Bytes(_));
+        if self.expected.is_some_and(|expected| expected > RARE)
+            && self.parts.iter().any(is_file)
+            && !self.parts.iter().any(is_bytes)
+        {
+            note(
+                "of a whole attachment a few bits are kept; if it is no text, the same file by \
+                 --bytes as well leaves fewer false ones",
+            );
+        }
         if self.doubtful > 0 {
             note(format_args!(
                 "{} message(s) of which so much may be there by chance were left out; --doubtful \

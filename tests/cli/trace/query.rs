@@ -112,6 +112,24 @@ fn what_is_found_by_chance_does_not_bury_the_rest() {
 }
 
 #[test]
+fn a_file_may_be_asked_for_in_two_ways_at_once() {
+    let spool = busy();
+    let spool = spool.path();
+    let file = spool.join("plan.pdf");
+    std::fs::write(&file, mail::plan()).unwrap();
+    let path = file.to_str().unwrap();
+    let expected =
+        |arguments: &[&str]| answer(spool, arguments)["false_expected"].as_f64().unwrap();
+    let whole = expected(&["--attachment", path]);
+    let both = expected(&["--attachment", path, "--bytes", path]);
+    assert!(both < whole / 1e6, "{whole} {both}");
+    // Is that told? Where it would be of use.
+    let output = trace(spool, &["query", "--attachment", path]);
+    assert_eq!(stderr(&output).contains("the same file by --bytes as well"), whole > 0.01);
+    assert_eq!(stderr(&trace(spool, &["query", "--attachment", path, "--bytes", path])), "");
+}
+
+#[test]
 fn what_is_no_address_is_doubted() {
     let spool = passed();
     let output = trace(spool.path(), &["query", "--from", "alice", "--to", "bob@example.org"]);
@@ -166,6 +184,7 @@ fn an_attachment_is_found_whole_in_part_and_by_name() {
     let path = file.to_str().unwrap();
     std::fs::write(&file, mail::plan()).unwrap();
     assert_eq!(ids(spool, &["--attachment", path]), [PLAN]);
+    assert_eq!(ids(spool, &["--attachment", path, "--bytes", path]), [PLAN]);
     // So long that it is in no other by chance.
     std::fs::write(&file, &mail::plan()[1000..9000]).unwrap();
     assert_eq!(ids(spool, &["--attachment", path]), none);
