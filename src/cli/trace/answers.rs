@@ -1,5 +1,7 @@
 //! The messages that may have carried what was asked for.
 
+use std::collections::HashSet;
+
 use anstyle::Style;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -152,11 +154,13 @@ pub(super) fn tell(
 fn cells(answer: &Answer, graded: bool) -> [String; 8] {
     let envelope = &answer.envelope;
     let word = |text: &str| text::printable(text.as_bytes());
+    // Exim has whom a client named twice twice in its list.
+    let mut seen = HashSet::new();
+    let different: Vec<&String> =
+        envelope.recipients.iter().filter(|address| seen.insert(*address)).collect();
     let mut recipients: Vec<String> =
-        envelope.recipients.iter().take(RECIPIENTS_SHOWN).map(|address| word(address)).collect();
-    if let Some(more) =
-        envelope.recipients.len().checked_sub(RECIPIENTS_SHOWN).filter(|more| *more > 0)
-    {
+        different.iter().take(RECIPIENTS_SHOWN).map(|address| word(address)).collect();
+    if let Some(more) = different.len().checked_sub(RECIPIENTS_SHOWN).filter(|more| *more > 0) {
         recipients.push(format!("and {more} more"));
     }
     let there = share(answer).filter(|_| graded).map(text::percent);

@@ -8,14 +8,16 @@ use super::super::screen::{Screen, note};
 use super::super::{Failure, text};
 use super::answers::{self, AnswerFacts};
 use super::odds;
-use crate::trace::{Answer, Asked, Part, TooShort};
+use crate::trace::{Answer, Asked, Part, Settings, TooShort, WinnowSettings};
 
 /// The answer.
 pub(super) struct Reply {
     /// What was asked for.
     pub(super) parts: Vec<Part>,
-    /// Whether some of it was enough.
-    pub(super) graded: bool,
+    /// The share of it that was enough.
+    pub(super) least: f64,
+    /// How messages are digested now.
+    pub(super) settings: Option<Settings>,
     /// Whether only some were to be shown.
     pub(super) limited: bool,
     /// Whether only some envelopes were meant, and nobody has counted them.
@@ -80,7 +82,7 @@ impl Reply {
     /// Writes it for people.
     pub(super) fn tell(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         if !self.found.is_empty() {
-            answers::tell(screen, &self.found, self.graded)?;
+            answers::tell(screen, &self.found, self.least < 1.0)?;
         }
         let shown = self.found.len() as u64;
         if self.matches > shown {
@@ -142,6 +144,20 @@ impl Reply {
         enough(self.bytes(), chance, self.asked.messages)
     }
 
+    /// Which share of a text tells a message from all those that have nothing to
+    /// do with it, roughly: by chance, fewer than one in ten thousand have more.
+    fn tellable(&self) -> Option<f64> {
+        let Some(Settings::Winnow(WinnowSettings { window, centibits, .. })) = self.settings else {
+            return None;
+        };
+        // The share of bits set, and how many are looked at.
+        let set = 1.0 - (-100.0 / f64::from(centibits)).exp();
+        let bits = self.bytes() as f64 * 2.0 / (f64::from(window) + 1.0);
+        let deviation = (set * (1.0 - set) / bits).sqrt();
+        let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
+        (is_text && bits > 0.0).then(|| (set + 3.7 * deviation).min(1.0))
+    }
+
     fn tell_what_is_left_out(&self) {
         let is_file = |part: &Part| matches!(part, Part::File(_));
         let is_bytes = |part: &Part| matches!(part, Part::Bytes(_));
@@ -159,6 +175,17 @@ impl Reply {
                 "{} message(s) of which so much may be there by chance were left out; --doubtful \
                  shows them",
                 self.doubtful
+            ));
+        }
+        if let Some(tellable) = self.tellable().filter(|share| self.least < *share)
+            && self.matches == 0
+            && self.asked.messages > 0
+        {
+            note(format_args!(
+                "of a text of {} bytes, less than some {} may be there by chance, and is not \
+                 shown: take more of it, or parts that were not edited",
+                self.bytes(),
+                text::percent(tellable)
             ));
         }
         let Asked { unanswered, other_key, shortest, .. } = self.asked;

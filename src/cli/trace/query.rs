@@ -156,8 +156,9 @@ impl Query {
         let question =
             (!parts.is_empty()).then(|| Question { parts: parts.clone(), least: self.at_least });
         let mut first = First::new(self.sort, self.limit.unwrap_or(usize::MAX));
-        let asked = match self.common.open_if_there()? {
-            Some(store) => self.ask(&store, question, &mut first).map_err(|error| match error {
+        let store = self.common.open_if_there()?;
+        let asked = match &store {
+            Some(store) => self.ask(store, question, &mut first).map_err(|error| match error {
                 TraceError::TooShort(short) => conclusion::too_short(short, &parts),
                 error => error.into(),
             })?,
@@ -171,7 +172,8 @@ impl Query {
         }
         let reply = Reply {
             parts,
-            graded: self.is_graded(),
+            least: self.at_least,
+            settings: store.map(|store| store.options().settings),
             limited: self.limit.is_some(),
             narrowed: self.asks_envelopes(),
             found,

@@ -214,6 +214,14 @@ fn edited_text_is_found_by_what_is_left_of_it() {
     found.sort();
     assert_eq!(found, [Q3, LEAK]);
     assert_eq!(ids(spool, &["--text", text, "--at-least", "99%"]), none);
+    // The shorter it is, the more of it it takes to tell it from chance.
+    for (length, share) in [(40, "100%"), (200, "8")] {
+        let nobody = ["--at-least", "50%", "--to", "nobody@example.org"];
+        let output = trace(spool, &[&["query", "--text", &text[..length]][..], &nobody].concat());
+        let said = stderr(&output);
+        let expected = format!("of a text of {length} bytes, less than some {share}");
+        assert!(output.status.code() == Some(1) && said.contains(&expected), "{said}");
+    }
     let found = &answer(spool, &["--text", text, "--at-least", "70%"])["found"][0];
     let share = found["present"].as_f64().unwrap() / found["of"].as_f64().unwrap();
     assert!((0.7..1.0).contains(&share), "{found}");
