@@ -95,12 +95,7 @@ impl Tidy {
 
     /// What is less than can be is not silently made more.
     fn check(&self) -> Result<(), Failure> {
-        if let Some(Keep(Some(seconds))) = self.keep
-            && seconds < KEEP_MIN
-        {
-            let least = text::duration(KEEP_MIN as f64);
-            return Err(Failure::new(format!("--keep cannot be less than {least}")));
-        }
+        check_keep(self.keep)?;
         if let Some(size) = self.max_size
             && size < TRACE_BYTES_MIN
         {
@@ -124,15 +119,26 @@ impl Answer {
             bytes(self.disk_after),
             bytes(self.disk_before)
         )?;
-        writeln!(screen, "it keeps messages {}", kept(self.keep, self.max_bytes))
+        let most = bytes(self.max_bytes);
+        writeln!(screen, "it keeps messages {}, in at most {most}", kept(self.keep))
+    }
+}
+
+/// Refuses a time that is less than can be.
+pub(super) fn check_keep(keep: Option<Keep>) -> Result<(), Failure> {
+    match keep {
+        Some(Keep(Some(seconds))) if seconds < KEEP_MIN => {
+            let least = text::duration(KEEP_MIN as f64);
+            Err(Failure::new(format!("--keep cannot be less than {least}")))
+        }
+        _ => Ok(()),
     }
 }
 
 /// How long messages are kept, in words.
-pub(super) fn kept(keep: Option<u64>, max_bytes: u64) -> String {
-    let long = keep.map_or_else(
+pub(super) fn kept(keep: Option<u64>) -> String {
+    keep.map_or_else(
         || "for ever".to_owned(),
         |seconds| format!("for {}", text::duration(seconds as f64)),
-    );
-    format!("{long}, in at most {}", bytes(max_bytes))
+    )
 }
