@@ -22,6 +22,7 @@ impl Trace {
     ) -> io::Result<Vec<Pending>> {
         let query = asking.query;
         let records = Records::of(log.read()?, &self.key);
+        asking.asked.damaged.extend(log.damage(&records));
         let messages = records.sound.len();
         asking.asked.messages += messages as u64;
         let mut answers = Vec::new();

@@ -100,7 +100,7 @@ fn images(deed: Deed) -> (u64, u64) {
 
 #[test]
 fn of_all_deeds() {
-    for (deed, least) in DEEDS.into_iter().zip([3, 10, 10, 9, 4, 10]) {
+    for (deed, least) in DEEDS.into_iter().zip([3, 10, 10, 9, 3, 10]) {
         let (kills, cuts) = images(deed);
         assert!(kills >= least && cuts >= CUTS as u64, "{deed:?}: {kills} {cuts}");
     }

@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 use std::fs::File;
+use std::path::PathBuf;
 
 use bincode::{Decode, Encode};
 
@@ -16,7 +17,9 @@ use super::super::Settings;
 use super::cipher::{NONCE_BYTES, Nonce, random};
 use super::codec::{CRC_BYTES, checksum_fits, decode, encode, set_checksum};
 use super::key::Key;
+use super::record::Records;
 use super::twice::SECOND;
+use super::verify::Problem;
 use super::{TraceError, VERSION};
 
 /// How a log begins.
@@ -38,6 +41,8 @@ pub(super) const MESSAGES_MAX: u32 = 16_384;
 pub(super) const LOG_BYTES_MAX: u64 = 8 << 20;
 /// The most bytes that envelope and digest of a message may take.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+/// How often a status is read that makes no sense.
+const ATTEMPTS: u32 = 3;
 /// The most that is read of a log.
 const READ_MAX: u64 = LOG_BYTES_MAX + 2 * PAYLOAD_BYTES_MAX as u64;
 
@@ -90,6 +95,8 @@ pub(super) enum Fault {
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) file: File,
+    /// By which it was opened, for messages.
+    path: PathBuf,
     pub(super) head: Head,
     pub(super) settings: Settings,
     /// `None` where it is damaged.
@@ -111,10 +118,18 @@ impl Log {
         name: &CStr,
         access: Access,
     ) -> Result<Option<Result<Self, Fault>>, PlaceError> {
-        let Some((file, facts)) = place.open_file(access, name)? else { return Ok(None) };
+        let Some((file, _)) = place.open_file(access, name)? else { return Ok(None) };
         let mut bytes = [0; RECORDS];
-        files::read_start(&file, &mut bytes).map_err(place.failed("read", name))?;
-        Ok(Some(Self::of(file, &facts, &bytes, key)))
+        // Who asks holds no lock, and may read a status while it is written.
+        for _ in 0..ATTEMPTS {
+            files::read_start(&file, &mut bytes).map_err(place.failed("read", name))?;
+            if read_status(bytes.get(STATUS..).unwrap_or(&[]), key).is_some() {
+                break;
+            }
+        }
+        // Only now: it may have become longer since it was opened.
+        let facts = files::facts(&file).map_err(place.failed("read", name))?;
+        Ok(Some(Self::of((file, place.path_of(name)), &facts, &bytes, key)))
     }
 
     /// The same log as it is now; `None` where `name` is another file, or it
@@ -128,7 +143,12 @@ impl Log {
         is_same.then_some(Self { status, size: facts.size, ..self })
     }
 
-    fn of(file: File, facts: &Facts, bytes: &[u8; RECORDS], key: &Key) -> Result<Self, Fault> {
+    fn of(
+        (file, path): (File, PathBuf),
+        facts: &Facts,
+        bytes: &[u8; RECORDS],
+        key: &Key,
+    ) -> Result<Self, Fault> {
         let copies = [0, SECOND].map(|at| read_head(bytes.get(at..).unwrap_or(&[]), key));
         let zeros = |range| bytes.get::<std::ops::Range<_>>(range).is_some_and(is_zero);
         let whole = bytes.get(..SECOND) == bytes.get(SECOND..2 * SECOND)
@@ -138,7 +158,7 @@ impl Log {
         let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
         let status = read_status(bytes.get(STATUS..).unwrap_or(&[]), key);
         let Facts { size, identity, .. } = *facts;
-        Ok(Self { file, head, settings, status, size, identity, whole })
+        Ok(Self { file, path, head, settings, status, size, identity, whole })
     }
 
     /// Makes an empty log under the name `new`.
@@ -169,9 +189,10 @@ impl Log {
         // Without its head, nothing of a log could be read after a loss of power.
         let written = files::write_start(&file, &bytes).and_then(|()| files::sync(&file));
         written.map_err(place.failed("write", new))?;
-        let Facts { size, identity, .. } =
-            files::facts(&file).map_err(place.failed("read", new))?;
-        Ok(Self { file, head, settings, status: Some(status), size, identity, whole: true })
+        let facts = files::facts(&file).map_err(place.failed("read", new))?;
+        let (Facts { size, identity, .. }, path) = (facts, place.path_of(new));
+        let status = Some(status);
+        Ok(Self { file, path, head, settings, status, size, identity, whole: true })
     }
 
     /// All records, as they are on disk; up to the file's end where the status
@@ -189,6 +210,22 @@ impl Log {
     /// Whether the status is sound and the file is as long as it says.
     pub(super) fn is_sound(&self) -> bool {
         self.status.is_some_and(|status| (RECORDS as u64..=self.size).contains(&status.end))
+    }
+}
+
+impl Log {
+    /// What keeps some of its messages from being told, if anything does.
+    pub(super) fn damage(&self, records: &Records) -> Option<Problem> {
+        let what = if self.status.is_none() {
+            "its status is damaged; its messages can be told as far as they are sound"
+        } else if !self.is_sound() {
+            "it ends before its last message"
+        } else if records.damaged > 0 || records.torn {
+            "some of its records are damaged; all others can be told"
+        } else {
+            return None;
+        };
+        Some(Problem { path: self.path.clone(), what: what.to_owned() })
     }
 }
 

@@ -12,6 +12,8 @@ mod cipher;
 mod codec;
 mod error;
 #[cfg(test)]
+mod full_tests;
+#[cfg(test)]
 mod image_tests;
 mod key;
 #[cfg(test)]
@@ -19,6 +21,8 @@ mod kill_tests;
 mod log;
 #[cfg(test)]
 mod mix;
+#[cfg(test)]
+mod model_tests;
 mod names;
 mod options;
 mod query;
@@ -26,6 +30,8 @@ mod record;
 mod retain;
 mod seal;
 mod segment;
+#[cfg(test)]
+mod sigkill_tests;
 mod sources;
 mod stats;
 #[cfg(test)]

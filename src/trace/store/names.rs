@@ -62,6 +62,9 @@ pub(super) fn list(place: &Place) -> Result<Vec<Numbered>, PlaceError> {
 }
 
 /// A number for the next full log: higher than all that are there.
+///
+/// # Errors
+/// The directory cannot be read, or somebody has used the highest of all.
 pub(super) fn next(place: &Place) -> Result<u64, PlaceError> {
     let mut number = list(place)?.last().map_or(0, |last| last.number).saturating_add(1);
     // One that was just being renamed may have been left out of the list.
@@ -72,7 +75,12 @@ pub(super) fn next(place: &Place) -> Result<u64, PlaceError> {
             .any(Result::is_ok)
     };
     while taken(number) {
-        number = number.saturating_add(1);
+        number = number.checked_add(1).ok_or_else(|| PlaceError::Unsafe {
+            path: place.path_of(&Numbered { number, kind: Kind::Log }.name()),
+            fault: "no number is higher than that of this file, and the next log needs one: \
+                    give it a lower one, or remove it"
+                .to_owned(),
+        })?;
     }
     Ok(number)
 }

@@ -116,6 +116,9 @@ impl Trace {
         for numbered in names::list(&self.place)? {
             let name = numbered.name();
             let Ok(facts) = files::facts_at(self.place.directory(), &name) else { continue };
+            if facts.kind != files::REGULAR {
+                continue;
+            }
             // Of what cannot be read, it is known when it was written.
             let newest = facts.modified;
             let mut kept = Kept { numbered, bytes: facts.size, newest, messages: 0, folds: None };

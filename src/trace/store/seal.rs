@@ -88,9 +88,14 @@ impl Trace {
         let mut sealed = 0;
         let logs = names::list(&self.place)?.into_iter().filter(|one| one.kind == Kind::Log);
         for numbered in logs {
-            match self.seal_one(numbered)? {
-                Sealed::Yes => sealed += 1,
-                Sealed::Removed | Sealed::No => {}
+            match self.seal_one(numbered) {
+                Ok(Sealed::Yes) => sealed += 1,
+                Ok(Sealed::Removed | Sealed::No) => {}
+                // What is no file of ours keeps no other log from being sealed.
+                Err(TraceError::Place(
+                    error @ (PlaceError::WrongKind { .. } | PlaceError::Unsafe { .. }),
+                )) => self.report(error.to_string()),
+                Err(error) => return Err(error),
             }
             if sealed >= most as u64 {
                 break;

@@ -1,6 +1,6 @@
 //! All logs and segments, as they are at one moment.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CStr, CString};
 
 use crate::sys::files::Access;
@@ -8,12 +8,12 @@ use crate::sys::place::PlaceError;
 use crate::trace::Settings;
 
 use super::log::{Fault, Log};
-use super::names::{self, Kind, OPEN};
+use super::names::{self, Kind, Numbered, OPEN};
 use super::segment::Segment;
 use super::verify::Problem;
 use super::{Trace, TraceError, VERSION};
 
-/// How often they are listed again where one goes in between.
+/// How often they are listed where there is something new each time.
 const ATTEMPTS: u32 = 10;
 
 /// A file that holds messages.
@@ -75,55 +75,58 @@ impl Trace {
     /// The open log comes first, so that none is missed that gets its number
     /// meanwhile; a log that is found under two names, or sealed and still
     /// there, is taken once.
+    ///
+    /// Who lists a directory while a name is taken away and another is given
+    /// may see neither of the two: so it is listed again until there is nothing
+    /// new in it.
     pub(super) fn sources(&self) -> Result<Sources, TraceError> {
-        let mut attempt = 1;
-        loop {
-            let (sources, complete) = self.sources_now()?;
-            if complete || attempt == ATTEMPTS {
-                return Ok(sources);
-            }
-            attempt += 1;
-        }
-    }
-
-    /// As [`Trace::sources`]; whether nothing has gone between listing and
-    /// opening.
-    fn sources_now(&self) -> Result<(Sources, bool), TraceError> {
-        let mut sources = Sources::default();
         let newest = Log::open(&self.place, &self.key, OPEN, Access::Read);
-        let mut complete = true;
-        for numbered in names::list(&self.place)? {
-            let name = numbered.name();
-            let opened = match numbered.kind {
-                Kind::Log => log(Log::open(&self.place, &self.key, &name, Access::Read)),
-                Kind::Segment => Segment::open(&self.place, &self.key, &name)
-                    .map(|found| found.map(|found| found.map(|s| Source::Segment(Box::new(s))))),
-            };
-            complete &= self.take(&mut sources, &name, opened);
+        let mut opened = BTreeMap::new();
+        for _ in 0..ATTEMPTS {
+            let before = opened.len();
+            for numbered in names::list(&self.place)? {
+                opened.entry(numbered).or_insert_with(|| self.open_source(numbered));
+            }
+            if opened.len() == before {
+                break;
+            }
+        }
+        let mut sources = Sources::default();
+        for (numbered, opened) in opened {
+            self.take(&mut sources, &numbered.name(), opened);
         }
         self.take(&mut sources, OPEN, log(newest));
-        Ok((sources, complete))
+        Ok(sources)
     }
 
-    /// Takes in a file; false where there is none.
-    fn take(&self, sources: &mut Sources, name: &CStr, opened: Opened<Source>) -> bool {
+    fn open_source(&self, numbered: Numbered) -> Opened<Source> {
+        let name = numbered.name();
+        match numbered.kind {
+            Kind::Log => log(Log::open(&self.place, &self.key, &name, Access::Read)),
+            Kind::Segment => Segment::open(&self.place, &self.key, &name)
+                .map(|found| found.map(|found| found.map(|s| Source::Segment(Box::new(s))))),
+        }
+    }
+
+    /// Takes in a file, unless there was none any more: then what it has become
+    /// was listed after it.
+    fn take(&self, sources: &mut Sources, name: &CStr, opened: Opened<Source>) {
         let what = match opened {
-            Ok(None) => return false,
+            Ok(None) => return,
             Ok(Some(Ok(source))) => {
                 if sources.ids.insert(source.id()) {
                     sources.list.push((name.to_owned(), source));
                 }
-                return true;
+                return;
             }
             Ok(Some(Err(Fault::OtherKey))) => {
                 sources.other_key += 1;
-                return true;
+                return;
             }
             Ok(Some(Err(fault))) => describe(fault),
             Err(error) => error.to_string(),
         };
         sources.problems.push(Problem { path: self.place.path_of(name), what });
-        true
     }
 }
 

@@ -124,11 +124,6 @@ impl Trace {
         if !log.whole {
             say("one of the copies of its head is damaged".to_owned());
         }
-        if log.status.is_none() {
-            say("its status is damaged; its messages can be told all the same".to_owned());
-        } else if !log.is_sound() {
-            say("it ends before its last message".to_owned());
-        }
         let records = match log.read() {
             Ok(bytes) => Records::of(bytes, &self.key),
             Err(error) => {
@@ -136,8 +131,8 @@ impl Trace {
                 return 0;
             }
         };
-        if records.damaged > 0 || records.torn && log.is_sound() {
-            say("some of its records are damaged; all others can be told".to_owned());
+        if let Some(problem) = log.damage(&records) {
+            say(problem.what);
         }
         let all = records.sound.len();
         let readable =

@@ -1,0 +1,88 @@
+//! A disk that is full, or a quota used up, at each byte of all that is done:
+//! what cannot be recorded leaves the store whole, and says why.
+
+use crate::sys::fuel;
+use crate::sys::images::memory_folder;
+
+use super::kill_tests::{DEEDS, Deed, FULL, check_after, copy};
+use super::tests::{assert_sound, envelope, found, open, record, text};
+use super::*;
+
+/// Does a deed with so much room; what it said, where it could not be done.
+fn with_room(deed: Deed, trace: &mut Trace, bytes: u64) -> Option<String> {
+    trace.limits.messages = FULL;
+    fuel::give_disk(Some(bytes));
+    let n = deed.before();
+    let done = match deed {
+        Deed::Record | Deed::RecordBeyond => trace.record(&envelope(n), text(n).as_bytes()),
+        Deed::Seal => trace.seal(),
+        Deed::Fold => {
+            trace.options.max_bytes = trace.stats().unwrap().bytes - 1;
+            trace.tidy(envelope(0).time).map(drop)
+        }
+        Deed::Forget => {
+            trace.options.keep = Some(1);
+            trace.tidy(envelope(FULL).time + 1).map(drop)
+        }
+        Deed::Choose => {
+            let settings = crate::trace::WinnowSettings { gram: 9, ..Default::default() };
+            let settings = crate::trace::Settings::Winnow(settings);
+            let options = Options { settings, ..super::tests::for_ever() };
+            trace.set_options(options).and_then(|()| trace.record(&envelope(n), text(n).as_bytes()))
+        }
+    };
+    fuel::give_disk(None);
+    let told = trace.take_incidents();
+    done.err().map(|error| error.to_string()).or(told.first().cloned())
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_is_told() {
+    for deed in DEEDS {
+        let folder = memory_folder();
+        deed.prepare(folder.path());
+        let (mut full, mut bytes) = (0, 0);
+        loop {
+            let attempt = memory_folder();
+            copy(folder.path(), attempt.path());
+            let mut trace = open(attempt.path());
+            let what = format!("{deed:?} with {bytes} bytes");
+            let told = with_room(deed, &mut trace, bytes);
+            if let Some(text) = &told {
+                full += 1;
+                let path = trace.directory().to_str().unwrap();
+                assert!(text.contains(path) && text.contains("no storage space"), "{what}: {text}");
+            }
+            assert_sound(&trace, &what);
+            assert!(deed.may_leave(&found(&trace)), "{what}");
+            drop(trace);
+            check_after(deed, attempt.path(), &what);
+            if told.is_none() {
+                assert!(deed == Deed::Forget || full > 0, "{what}");
+                break;
+            }
+            // Not at each byte of the largest.
+            bytes += 1 + bytes / 12;
+        }
+    }
+}
+
+/// What is full stays so: each message is refused, and those that are there
+/// are found.
+#[test]
+fn recording_goes_on_when_there_is_room_again() {
+    let folder = memory_folder();
+    let mut trace = super::tests::open_small(folder.path(), FULL);
+    (0..6).for_each(|n| record(&mut trace, n));
+    fuel::give_quota(0);
+    for n in 6..40 {
+        let error = trace.record(&envelope(n), text(n).as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with("cannot ") && error.contains("quota"), "{error}");
+    }
+    fuel::give_disk(None);
+    assert!(found(&trace).into_iter().eq(0..6));
+    (6..40).for_each(|n| record(&mut trace, n));
+    trace.seal().unwrap();
+    assert!(found(&trace).into_iter().eq(0..40));
+    assert_sound(&trace, "with room again");
+}

@@ -1,0 +1,306 @@
+//! Random deeds against a plain model that holds all text: whatever is sealed,
+//! folded and forgotten, everything that should still be there is found, by
+//! any excerpt and by its envelope, which comes back exactly.
+
+use std::collections::BTreeSet;
+
+use crate::sys::images::memory_folder;
+use crate::trace::{HbfSettings, Settings, WinnowSettings};
+
+use super::mix::{Random, Site};
+use super::tests::{ask, assert_sound, for_ever};
+use super::*;
+use crate::trace::{Envelope, Part, Question};
+
+/// After so many messages, a log is full.
+const FULL: usize = 9;
+/// Deeds of each run.
+const DEEDS: u32 = 120;
+const RUNS: u64 = 4;
+
+/// A message as it was.
+#[derive(Clone, Debug)]
+struct Message {
+    envelope: Envelope,
+    /// Its normalised text.
+    text: String,
+}
+
+/// A store, and what should be in it.
+struct World {
+    folder: tempfile::TempDir,
+    trace: Trace,
+    site: Site,
+    random: Random,
+    /// Those in logs that are full or sealed, oldest first.
+    full: Vec<Vec<Message>>,
+    open: Vec<Message>,
+    settings: Settings,
+    asked: u64,
+    falsely: u64,
+}
+
+const SETTINGS: [Settings; 3] = [
+    Settings::Winnow(WinnowSettings {
+        gram: 8,
+        window: 8,
+        bytes_gram: 16,
+        bytes_window: 255,
+        centibits: 105,
+    }),
+    Settings::Winnow(WinnowSettings {
+        gram: 6,
+        window: 12,
+        bytes_gram: 16,
+        bytes_window: 64,
+        centibits: 400,
+    }),
+    Settings::Hbf(HbfSettings {
+        block: 16,
+        bits: 4096,
+        probes: 4,
+        capacity: 512,
+        counted: crate::trace::Counted::Elements,
+    }),
+];
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let folder = memory_folder();
+        let mut trace = Trace::open(&trace_directory(folder.path()), Access::Write).unwrap();
+        let options = Options { settings: SETTINGS[0], ..for_ever() };
+        trace.set_options(options).unwrap();
+        trace.limits.messages = FULL as u32;
+        let (site, random) = (Site::new(seed), Random(seed));
+        let (full, open, settings) = (Vec::new(), Vec::new(), SETTINGS[0]);
+        Self { folder, trace, site, random, full, open, settings, asked: 0, falsely: 0 }
+    }
+
+    /// A text of few words that all texts share, and now and then of another
+    /// message.
+    fn text(&mut self) -> String {
+        let count = [3, 20, 80, 400][self.random.below(4) as usize] + self.random.below(20);
+        let words = (0..count).map(|_| {
+            let word = self.random.below(700);
+            format!("{}{}", ["vor", "mail", "x", "under"][word as usize % 4], word * word)
+        });
+        let text = words.collect::<Vec<_>>().join(" ");
+        match self.any() {
+            Some(other) if self.random.below(5) == 0 => format!("{text} {}", other.text),
+            _ => text,
+        }
+    }
+
+    /// A message that is there.
+    fn any(&mut self) -> Option<Message> {
+        let count = self.all().count() as u64;
+        (count > 0)
+            .then(|| self.random.below(count))
+            .and_then(|n| self.all().nth(n as usize))
+            .cloned()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Message> {
+        self.full.iter().flatten().chain(&self.open)
+    }
+
+    fn record(&mut self) {
+        let mut envelope = self.site.envelope();
+        // Not in the order of their times, and some of one second.
+        envelope.time -= self.random.below(300) as i64 / 20 * 20;
+        let text = self.text();
+        let text = text.get(..20_000).unwrap_or(&text).to_owned();
+        let message = format!("Subject: a subject of no matter\n\n{text}\n");
+        self.trace.record(&envelope, message.as_bytes()).unwrap();
+        if self.open.len() == FULL || self.trace.options.settings != self.settings {
+            self.settings = self.trace.options.settings;
+            if !self.open.is_empty() {
+                self.full.push(std::mem::take(&mut self.open));
+            }
+        }
+        self.open.push(Message { envelope, text: decode::normalise(&text) });
+    }
+
+    fn seal(&mut self) {
+        self.trace.seal().unwrap();
+        if !self.open.is_empty() {
+            self.full.push(std::mem::take(&mut self.open));
+        }
+    }
+
+    /// As tidying does with a log that is full.
+    fn rotate(&mut self) {
+        if self.open.len() == FULL {
+            self.full.push(std::mem::take(&mut self.open));
+        }
+    }
+
+    /// Time passes.
+    fn grow_old(&mut self) {
+        let times: Vec<_> = self.all().map(|one| one.envelope.time).collect();
+        let (Some(first), Some(last)) = (times.iter().min(), times.iter().max()) else { return };
+        let oldest = first + (last - first) * self.random.below(30) as i64 / 100;
+        self.trace.options.keep = Some(1000);
+        let tidied = self.trace.tidy(oldest + 1000).unwrap();
+        self.trace.options.keep = None;
+        self.rotate();
+        let before = self.full.len();
+        let newest = |log: &Vec<Message>| log.iter().map(|one| one.envelope.time).max();
+        self.full.retain(|log| newest(log) >= Some(oldest));
+        assert_eq!(tidied.forgotten, (before - self.full.len()) as u64);
+    }
+
+    /// There is less room.
+    fn squeeze(&mut self) {
+        self.trace.tidy(0).unwrap();
+        self.rotate();
+        let before = self.trace.stats().unwrap();
+        let sizes = std::fs::read_dir(self.trace.directory()).unwrap();
+        let largest = sizes.map(|entry| entry.unwrap().metadata().unwrap().len()).max().unwrap();
+        let share = 70 + self.random.below(30);
+        self.trace.options.max_bytes = before.bytes * share / 100;
+        let tidied = self.trace.tidy(0).unwrap();
+        let budget = std::mem::replace(&mut self.trace.options.max_bytes, TRACE_BYTES_DEFAULT);
+        let after = self.trace.stats().unwrap();
+        assert!(after.bytes <= budget || after.segments == 0, "{after:?} {budget}");
+        // No more than had to be.
+        let done = tidied.folded + tidied.forgotten;
+        assert!(done == 0 || after.bytes + largest > budget, "{before:?} {after:?} {budget}");
+        // The oldest ones first, each as a whole.
+        self.full.drain(..tidied.forgotten as usize);
+    }
+
+    fn choose(&mut self) {
+        let settings = SETTINGS[self.random.below(3) as usize];
+        self.trace.set_options(Options { settings, ..for_ever() }).unwrap();
+    }
+
+    /// Another process.
+    fn reopen(&mut self) {
+        let directory = trace_directory(self.folder.path());
+        self.trace = Trace::open(&directory, Access::Write).unwrap();
+        self.trace.limits.messages = FULL as u32;
+    }
+
+    /// The ids of what fits, by the model.
+    fn expected(&self, fits: impl Fn(&Message) -> bool) -> BTreeSet<&str> {
+        self.all().filter(|one| fits(one)).map(|one| one.envelope.id.as_str()).collect()
+    }
+
+    fn check(&mut self) {
+        assert_sound(&self.trace, "by the model");
+        let answers = ask(&self.trace, &Query::default());
+        let mut found: Vec<_> = answers.into_iter().map(|answer| answer.envelope).collect();
+        let mut all: Vec<_> = self.all().map(|one| one.envelope.clone()).collect();
+        for list in [&mut found, &mut all] {
+            list.sort_by(|a, b| a.id.cmp(&b.id));
+        }
+        assert!(found == all, "{} of {}", found.len(), all.len());
+        for _ in 0..3 {
+            self.check_excerpt();
+            self.check_envelope();
+        }
+    }
+
+    /// Asks for an excerpt, or for two of one message.
+    fn check_excerpt(&mut self) {
+        let (_, shortest) = self.answers(&Query::default());
+        let Some(message) = self.any() else { return };
+        let mut parts = Vec::new();
+        for _ in 0..=self.random.below(2) {
+            let length = shortest + self.random.below(120) as usize;
+            let Some(room) = message.text.len().checked_sub(length) else { return };
+            let start = self.random.below(room as u64 + 1) as usize;
+            parts.push(message.text[start..start + length].to_owned());
+        }
+        let texts = parts.iter().cloned().map(Part::Text).collect();
+        let question = Some(Question { parts: texts, least: 1.0 });
+        // In their order, where the scheme can tell.
+        let fits = |one: &Message| {
+            let mut rest = one.text.as_str();
+            parts.iter().all(|part| match rest.find(part.as_str()) {
+                Some(at) => {
+                    rest = &rest[at + part.len()..];
+                    true
+                }
+                None => false,
+            })
+        };
+        let (found, _) = self.answers(&Query { question, ..Query::default() });
+        let expected = self.expected(fits);
+        let missing: Vec<_> = expected.iter().filter(|id| !found.contains(**id)).collect();
+        assert!(missing.is_empty(), "{missing:?} of {expected:?} by {parts:?}");
+        let carry_all = |one: &Message| parts.iter().all(|part| one.text.contains(part.as_str()));
+        let falsely = found.iter().filter(|id| !self.expected(carry_all).contains(id.as_str()));
+        let (falsely, asked) = (falsely.count() as u64, self.all().count() as u64);
+        self.falsely += falsely;
+        self.asked += asked;
+    }
+
+    /// Asks for what is in envelopes, which is answered exactly.
+    fn check_envelope(&mut self) {
+        let Some(Message { envelope, .. }) = self.any() else { return };
+        let (sender, id, time) = (&envelope.sender, &envelope.id, envelope.time);
+        let to = envelope.recipients.first().cloned().unwrap_or_default();
+        let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
+        let upper = |text: &str| Some(Address::Is(text.to_ascii_uppercase()));
+        let by_sender = Query { from: upper(sender), ..Query::default() };
+        let found = self.answers(&by_sender).0;
+        assert!(found.iter().eq(self.expected(|one| same(&one.envelope.sender, sender))));
+        let by_recipient = Query { to: upper(&to), ..Query::default() };
+        let found = self.answers(&by_recipient).0;
+        let has = |one: &Message| one.envelope.recipients.iter().any(|other| same(other, &to));
+        assert!(found.iter().eq(self.expected(has)));
+        let by_id = Query { id: Some(id.clone()), ..Query::default() };
+        assert!(self.answers(&by_id).0.iter().eq([id]));
+        let (since, until) = (time - 50, time + self.random.below(100) as i64);
+        let by_time = Query { since: Some(since), until: Some(until), ..Query::default() };
+        let found = self.answers(&by_time).0;
+        let within = |one: &Message| (since..=until).contains(&one.envelope.time);
+        assert!(found.iter().eq(self.expected(within)));
+    }
+
+    /// The ids of all answers, and the shortest excerpt that can be asked.
+    fn answers(&self, query: &Query<'_>) -> (BTreeSet<String>, usize) {
+        let mut ids = BTreeSet::new();
+        let asked = self.trace.query(query, &mut |_, _| {}, &mut |answer| {
+            ids.insert(answer.envelope.id);
+        });
+        let asked = asked.unwrap();
+        assert!(asked.damaged.is_empty() && asked.unanswered == 0, "{asked:?}");
+        (ids, asked.shortest)
+    }
+}
+
+#[test]
+fn everything_that_should_be_there_is_found() {
+    let (mut folded, mut forgotten, mut asked, mut falsely) = (0, 0, 0, 0);
+    for seed in 1..=RUNS {
+        let mut world = World::new(seed);
+        let mut recorded = 0;
+        for _ in 0..DEEDS {
+            match world.random.below(20) {
+                0..10 => {
+                    let count = 1 + world.random.below(12);
+                    (0..count).for_each(|_| world.record());
+                    recorded += count;
+                }
+                10..12 => world.seal(),
+                12 | 13 => world.grow_old(),
+                14 | 15 => world.squeeze(),
+                16 => world.choose(),
+                _ => world.reopen(),
+            }
+            world.check();
+            folded += u64::from(world.trace.stats().unwrap().folded > 0);
+        }
+        assert_eq!(world.trace.take_incidents(), Vec::<String>::new());
+        forgotten += recorded - world.all().count() as u64;
+        asked += world.asked;
+        falsely += world.falsely;
+    }
+    println!("{falsely} of {asked} messages were answers that should be none");
+    // Folded ones answer wrongly more often, and these excerpts are short.
+    assert!(falsely * 8 < asked, "{falsely} of {asked}");
+    assert!(folded > 20 && forgotten > 100, "{folded} {forgotten}");
+}

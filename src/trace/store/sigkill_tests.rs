@@ -1,0 +1,418 @@
+//! Processes that are killed at random instants, hundreds of times.
+//!
+//! Workers record at once into one store whose logs are full after a few
+//! messages, so that they seal all the time; in some stores there is so little
+//! room that they fold and forget as well, and in the others the settings
+//! change. After each kill the store is asked while the other workers go on;
+//! after each round, in which all are killed, every message is looked for.
+//! (`kill_tests.rs` visits every single point; here it is real processes, real
+//! locks and real signals.)
+//!
+//! `KILLS=10000 cargo test --lib trace::store::sigkill` makes it more of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use crate::sys::images::memory_folder;
+use crate::sys::mapping::Mapping;
+use crate::sys::place::PlaceError;
+
+use super::mix::Random;
+use super::options::{OptionsFile, SETTINGS};
+use super::tests::{assert_sound, envelope, for_ever, question, secret, text};
+use super::twice::Twice;
+use super::*;
+
+#[path = "../../../tests/spool_common/counts.rs"]
+mod counts;
+
+/// Names the environment variable that makes this test binary a worker.
+const WORKER: &str = "EXIRATE_TEST_TRACE_WORKER";
+const WORKERS: u32 = 4;
+/// Kills in all, unless `KILLS` says otherwise.
+const KILLS: u64 = 400;
+/// Kills in each store.
+const KILLS_A_STORE: u64 = 100;
+/// Kills before all workers are killed, and the whole store is looked at.
+const KILLS_A_ROUND: u64 = 50;
+/// Messages after which a log is full here.
+const FULL: u32 = 5;
+/// The room in a store where that is short.
+const LITTLE: u64 = 160 << 10;
+/// A worker that has not begun by then never will.
+const BEGIN: Duration = Duration::from_secs(60);
+/// Messages of one worker: message `n` of worker `w` is `w * OF_ONE + n`.
+const OF_ONE: u32 = 10_000_000;
+/// Of how many messages one is looked for by its text after each round.
+const SAMPLE: u64 = 40;
+
+/// How many messages each worker may record between two kills: the store is
+/// not to outgrow those who look at it.
+const GRANT: u64 = 8;
+/// After so many kills, all of the store is verified while others record.
+const VERIFY_EVERY: u64 = 8;
+
+/// The words of what a worker notes, and what it is told.
+const BEGUN: usize = 0;
+const DONE: usize = 1;
+const AT_WORK: usize = 2;
+/// What else than recording it is at.
+const DEED: usize = 3;
+/// Up to which message it may go.
+const MAY: usize = 4;
+const WORDS: usize = 5;
+
+/// What workers note, in a mapped file.
+struct Notes(Mapping);
+
+impl Notes {
+    fn make(folder: &Path) -> Self {
+        std::fs::write(folder.join("notes"), vec![0; WORKERS as usize * WORDS * 8]).unwrap();
+        Self::of(folder)
+    }
+
+    fn of(folder: &Path) -> Self {
+        let file = File::options().read(true).write(true).open(folder.join("notes")).unwrap();
+        Self(Mapping::of(&file, true).unwrap())
+    }
+
+    fn get(&self, worker: u32, word: usize) -> u64 {
+        self.0.word((worker as usize * WORDS + word) * 8).unwrap()
+    }
+
+    fn set(&mut self, worker: u32, word: usize, value: u64) {
+        self.0.set_word((worker as usize * WORDS + word) * 8, value).unwrap();
+    }
+}
+
+/// Message `n`: some are so long that a record takes several sectors.
+fn message(n: u32) -> String {
+    let filler = match n % 8 {
+        0 => 400,
+        1 => 40,
+        _ => 0,
+    };
+    (0..filler).fold(text(n), |all, word| all + &secret(n ^ word << 8) + "\n")
+}
+
+/// Does what others may be in the way of until they let it.
+fn patiently(mut work: impl FnMut() -> Result<(), TraceError>) {
+    loop {
+        match work() {
+            Err(TraceError::Place(PlaceError::Busy { .. })) => {}
+            result => return result.unwrap(),
+        }
+    }
+}
+
+/// A worker's life: it ends only by a kill.
+fn work(folder: &Path, worker: u32, little: bool) -> ! {
+    let mut notes = Notes::of(folder);
+    let mut trace = Trace::open(&trace_directory(folder), Access::Write).unwrap();
+    trace.limits.messages = FULL;
+    for turn in 1_u64.. {
+        let n = notes.get(worker, BEGUN) as u32 + 1;
+        while u64::from(n) > notes.get(worker, MAY) {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        notes.set(worker, AT_WORK, 1);
+        notes.set(worker, BEGUN, n.into());
+        let number = worker * OF_ONE + n;
+        patiently(|| trace.record(&envelope(number), message(number).as_bytes()));
+        notes.set(worker, DONE, n.into());
+        notes.set(worker, DEED, 1);
+        match turn % 64 {
+            7 if worker == 0 => patiently(|| trace.tidy(0).map(drop)),
+            23 => patiently(|| trace.seal()),
+            40 if !little => {
+                let gram = 8 + (turn / 64 % 2) as u8;
+                let settings = crate::trace::WinnowSettings { gram, ..Default::default() };
+                let settings = crate::trace::Settings::Winnow(settings);
+                patiently(|| trace.set_options(Options { settings, ..for_ever() }));
+            }
+            _ => {}
+        }
+        notes.set(worker, DEED, 0);
+    }
+    unreachable!()
+}
+
+#[test]
+fn worker_process() {
+    let Ok(arguments) = std::env::var(WORKER) else { return };
+    let arguments: Vec<_> = arguments.split('\n').collect();
+    let [folder, worker, little] = arguments[..] else { panic!("{arguments:?}") };
+    work(Path::new(folder), worker.parse().unwrap(), little == "little");
+}
+
+/// What has happened in all stores.
+#[derive(Debug, Default)]
+struct Totals {
+    kills: u64,
+    recording: u64,
+    other: u64,
+    unfinished: u64,
+    folded: u64,
+    forgotten: u64,
+    asked: u64,
+}
+
+/// A store and its workers.
+struct World {
+    folder: tempfile::TempDir,
+    little: bool,
+    workers: Vec<Option<Child>>,
+    notes: Notes,
+    /// Messages that were under way when a kill came.
+    doubtful: BTreeSet<u32>,
+    /// The unfinished segment that was last looked at.
+    unfinished: u64,
+}
+
+impl World {
+    fn new(little: bool) -> Self {
+        let folder = memory_folder();
+        set_room(folder.path(), if little { LITTLE } else { TRACE_BYTES_DEFAULT });
+        let notes = Notes::make(folder.path());
+        let workers = (0..WORKERS).map(|_| None).collect();
+        Self { folder, little, workers, notes, doubtful: BTreeSet::new(), unfinished: 0 }
+    }
+
+    fn start_missing(&mut self) {
+        let folder = self.folder.path().to_str().unwrap();
+        for (n, worker) in (0..).zip(&mut self.workers) {
+            if worker.is_none() {
+                self.notes.set(n, AT_WORK, 0);
+                let little = if self.little { "little" } else { "" };
+                let name = concat!(module_path!(), "::worker_process").split_once("::").unwrap().1;
+                let started = Command::new(std::env::current_exe().unwrap())
+                    .args([name, "--exact", "--nocapture", "--test-threads=1"])
+                    .env(WORKER, format!("{folder}\n{n}\n{little}"))
+                    .stdout(Stdio::null())
+                    .spawn();
+                *worker = Some(started.unwrap());
+            }
+        }
+    }
+
+    /// Lets all record some more.
+    fn grant(&mut self) {
+        for n in 0..WORKERS {
+            self.notes.set(n, MAY, self.notes.get(n, BEGUN) + GRANT);
+        }
+    }
+
+    fn wait_until_at_work(&self, worker: u32) {
+        let begun = Instant::now();
+        while self.notes.get(worker, AT_WORK) == 0 {
+            assert!(begun.elapsed() < BEGIN, "worker {worker} does not begin");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Kills some workers at the same time, and looks at what they leave.
+    fn kill(&mut self, victims: &[u32], totals: &mut Totals) {
+        for &n in victims {
+            let worker = self.workers[n as usize].as_mut().unwrap();
+            assert_eq!(worker.try_wait().unwrap(), None, "worker {n} has ended by itself");
+            worker.kill().unwrap();
+        }
+        for &n in victims {
+            let status = self.workers[n as usize].take().unwrap().wait().unwrap();
+            assert_eq!(status.signal(), Some(9), "worker {n} ended by itself: {status}");
+            totals.kills += 1;
+            let [begun, done] = [BEGUN, DONE].map(|word| self.notes.get(n, word) as u32);
+            assert!(begun == done || begun == done + 1);
+            if begun > done {
+                totals.recording += 1;
+                self.doubtful.insert(n * OF_ONE + begun);
+            } else {
+                totals.other += self.notes.get(n, DEED);
+            }
+        }
+        let new = trace_directory(self.folder.path()).join("segment.new");
+        if let Ok(facts) = std::fs::metadata(new)
+            && facts.ino() != self.unfinished
+        {
+            totals.unfinished += 1;
+            self.unfinished = facts.ino();
+        }
+        if totals.kills % VERIFY_EVERY == 0 {
+            self.grant();
+            assert_sound(&self.reader(), "while others record");
+        }
+        for &n in victims {
+            self.check_last(n);
+            // The one under way is over, however it ended.
+            self.notes.set(n, DONE, self.notes.get(n, BEGUN));
+        }
+    }
+
+    fn reader(&self) -> Trace {
+        Trace::open(&trace_directory(self.folder.path()), Access::Read).unwrap()
+    }
+
+    /// Asks for the last message of a worker that was killed, while others
+    /// record.
+    fn check_last(&self, worker: u32) {
+        let last = self.notes.get(worker, DONE) as u32;
+        let trace = self.reader();
+        // Where there is little room, it may have been forgotten meanwhile.
+        let number = worker * OF_ONE + last;
+        if last > 0 && !self.little && !self.doubtful.contains(&number) {
+            assert!(is_found(&trace, number), "{number} is not found by its text, or twice");
+            let one = Query { id: Some(envelope(number).id), ..Query::default() };
+            assert_eq!(ask(&trace, &one).len(), 1, "{number}");
+        }
+    }
+
+    /// Looks at the whole store, with no worker running; how many messages
+    /// there are.
+    fn check_all(&self, random: &mut Random, totals: &mut Totals) -> usize {
+        let trace = self.reader();
+        assert_sound(&trace, "after a round");
+        let stats = trace.stats().unwrap();
+        assert_eq!((stats.damaged, stats.lost, stats.other_key), (0, 0, 0));
+        totals.folded += u64::from(stats.folded > 0);
+        let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for answer in ask(&trace, &Query::default()) {
+            let n: u32 = answer.envelope.id.strip_prefix("id-").unwrap().parse().unwrap();
+            assert_eq!(answer.envelope, envelope(n));
+            found.entry(n / OF_ONE).or_default().push(n % OF_ONE);
+        }
+        for worker in 0..WORKERS {
+            let found = found.entry(worker).or_default();
+            found.sort_unstable();
+            assert!(found.is_sorted_by(|a, b| a < b), "one is there twice: {found:?}");
+            let last = self.notes.get(worker, BEGUN) as u32;
+            // What is forgotten is the oldest.
+            let first = if self.little { found.first().copied().unwrap_or(last) } else { 1 };
+            totals.forgotten += u64::from(first > 1);
+            let missing: Vec<_> = (first..=last)
+                .filter(|n| found.binary_search(n).is_err())
+                .filter(|n| !self.doubtful.contains(&(worker * OF_ONE + n)))
+                .collect();
+            assert!(missing.is_empty(), "worker {worker} has lost {missing:?} of {last}");
+            assert!(found.last().is_none_or(|&n| n <= last));
+        }
+        let all: Vec<_> = found
+            .iter()
+            .flat_map(|(worker, all)| all.iter().map(move |n| worker * OF_ONE + n))
+            .collect();
+        for _ in 0..SAMPLE.min(all.len() as u64) {
+            let n = all[random.below(all.len() as u64) as usize];
+            assert!(is_found(&trace, n), "{n}");
+            totals.asked += 1;
+        }
+        if self.little && totals.forgotten > 0 {
+            assert!(stats.bytes > LITTLE / 3, "too much was forgotten: {stats:?}");
+        }
+        all.len()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for worker in self.workers.iter_mut().flatten() {
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+    }
+}
+
+/// Lets a store take less than an administrator can choose.
+fn set_room(folder: &Path, bytes: u64) {
+    let trace = super::tests::open(folder);
+    let file = OptionsFile {
+        magic: OptionsFile::MAGIC,
+        version: VERSION,
+        reserved: 0,
+        settings: crate::trace::Settings::default().encode(),
+        keep: u64::MAX,
+        max_bytes: bytes,
+    };
+    twice::write(&trace.place, SETTINGS, c"settings.new", FILE_MODE, &file).unwrap();
+}
+
+fn ask(trace: &Trace, query: &Query<'_>) -> Vec<Answer> {
+    super::tests::ask(trace, query)
+}
+
+/// Whether a message is found by its text, once, with its envelope.
+fn is_found(trace: &Trace, n: u32) -> bool {
+    let answers = ask(trace, &question(&decode::normalise(&secret(n))));
+    answers.iter().filter(|answer| answer.envelope == envelope(n)).count() == 1
+}
+
+/// Kills so many workers, or a few more, in one store.
+fn kill_in_one_store(kills: u64, little: bool, random: &mut Random, totals: &mut Totals) {
+    let mut world = World::new(little);
+    let all: Vec<_> = (0..WORKERS).collect();
+    let end = totals.kills + kills;
+    while totals.kills < end {
+        let round = end.min(totals.kills + KILLS_A_ROUND);
+        while totals.kills < round {
+            world.start_missing();
+            world.grant();
+            // One at a time, mostly; some together.
+            let count = if random.below(4) == 0 { 2 + random.below(2) as u32 } else { 1 };
+            let first = random.below(WORKERS.into()) as u32;
+            let victims: Vec<_> = (first..first + count).map(|n| n % WORKERS).collect();
+            // Some before they have opened the store.
+            if random.below(12) != 0 {
+                victims.iter().for_each(|&worker| world.wait_until_at_work(worker));
+            }
+            std::thread::sleep(Duration::from_micros(random.below(3_000)));
+            world.kill(&victims, totals);
+        }
+        world.start_missing();
+        world.grant();
+        all.iter().for_each(|&worker| world.wait_until_at_work(worker));
+        std::thread::sleep(Duration::from_micros(random.below(3_000)));
+        world.kill(&all, totals);
+        world.check_all(random, totals);
+    }
+    // Recording goes on, and what was left unfinished is in nobody's way.
+    let mut trace = Trace::open(&trace_directory(world.folder.path()), Access::Write).unwrap();
+    let next = WORKERS * OF_ONE;
+    trace.record(&envelope(next), message(next).as_bytes()).unwrap();
+    assert!(is_found(&trace, next));
+    let before = world.check_all(random, totals);
+    trace.seal().unwrap();
+    trace.options.max_bytes = u64::MAX;
+    trace.tidy(0).unwrap();
+    assert_eq!(world.check_all(random, totals), before);
+    assert!(is_found(&trace, next));
+    assert_eq!(trace.take_incidents(), Vec::<String>::new());
+    for entry in std::fs::read_dir(trace.directory()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let known = ["key", "settings", "sealing"].contains(&name.as_str());
+        assert!(known || name.ends_with(".segment"), "{name} is left");
+    }
+}
+
+#[test]
+fn killed_processes_lose_their_own_message_at_most() {
+    let kills = std::env::var("KILLS").map_or(KILLS, |text| text.parse().unwrap());
+    let (mut random, mut totals) = (Random(1), Totals::default());
+    for store in 0.. {
+        kill_in_one_store(KILLS_A_STORE.min(kills), store % 2 == 1, &mut random, &mut totals);
+        if totals.kills >= kills && store > 0 {
+            break;
+        }
+    }
+    counts::tell("kills survived by the trace store", totals.kills);
+    counts::tell("  in the midst of recording or sealing", totals.recording);
+    counts::tell("  in the midst of tidying or choosing settings", totals.other);
+    counts::tell("  that left a segment unfinished", totals.unfinished);
+    assert!(totals.recording > totals.kills / 10, "{totals:?}");
+    assert!(
+        totals.other > 0 && totals.folded > 0 && totals.forgotten > 0 && totals.asked > 0,
+        "{totals:?}"
+    );
+}

@@ -1,0 +1,200 @@
+//! A small store with every kind of file, and what is asked of it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use exirate::trace::{
+    Access, Answer, Asked, Envelope, Options, Part, Query, Question, Trace, TraceError,
+    trace_directory,
+};
+
+/// How many messages there are: each file has some.
+pub(crate) const MESSAGES: u32 = 14;
+/// Which file has which.
+pub(crate) const FILES: [(&str, std::ops::Range<u32>); 4] = [
+    ("00000001.segment", 0..5),
+    ("00000002.segment", 5..8),
+    ("00000003.log", 8..11),
+    ("open.log", 11..MESSAGES),
+];
+
+/// An empty directory, in memory where that is possible.
+pub(crate) fn memory_folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+/// The content of all files of a store, by which it can be laid out again.
+#[derive(Clone)]
+pub(crate) struct Image {
+    pub(crate) files: Vec<(String, Vec<u8>)>,
+}
+
+impl Image {
+    /// That of a sound store.
+    pub(crate) fn sound() -> Self {
+        let folder = memory_folder();
+        let mut trace = open(folder.path()).unwrap();
+        let options = Options { keep: None, ..Options::default() };
+        // Chosen twice, as the defaults are not written.
+        trace.set_options(options).unwrap();
+        for n in 0..MESSAGES {
+            record(&mut trace, n).unwrap();
+            if [4, 7].contains(&n) {
+                trace.seal().unwrap();
+            } else if n == 10 {
+                // A log that was full, of a process that was killed then.
+                let open = trace.directory().join("open.log");
+                std::fs::rename(open, trace.directory().join("00000003.log")).unwrap();
+            }
+        }
+        Self::of(folder.path())
+    }
+
+    pub(crate) fn of(folder: &Path) -> Self {
+        let mut files: Vec<_> = std::fs::read_dir(trace_directory(folder))
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| {
+                let name = entry.file_name().into_string().unwrap();
+                (name, std::fs::read(entry.path()).unwrap())
+            })
+            .collect();
+        files.sort();
+        Self { files }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> &[u8] {
+        &self.files.iter().find(|file| file.0 == name).unwrap().1
+    }
+
+    /// The same, but for one file.
+    pub(crate) fn with(&self, name: &str, bytes: Vec<u8>) -> Self {
+        let mut image = self.clone();
+        image.files.iter_mut().find(|file| file.0 == name).unwrap().1 = bytes;
+        image
+    }
+
+    /// Lays it out in a directory that may have had another before.
+    pub(crate) fn lay_out(&self, folder: &Path) {
+        use std::os::unix::fs::OpenOptionsExt;
+        let directory = trace_directory(folder);
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).unwrap();
+        for (name, bytes) in &self.files {
+            let mode = if name == "key" { 0o600 } else { 0o640 };
+            let mut options = std::fs::File::options();
+            let file = options.write(true).create_new(true).mode(mode);
+            std::io::Write::write_all(&mut file.open(directory.join(name)).unwrap(), bytes)
+                .unwrap();
+        }
+    }
+}
+
+pub(crate) fn open(folder: &Path) -> Result<Trace, TraceError> {
+    Trace::open(&trace_directory(folder), Access::Write)
+}
+
+pub(crate) fn read(folder: &Path) -> Result<Trace, TraceError> {
+    Trace::open(&trace_directory(folder), Access::Read)
+}
+
+pub(crate) fn path(folder: &Path, name: &str) -> PathBuf {
+    trace_directory(folder).join(name)
+}
+
+pub(crate) fn envelope(n: u32) -> Envelope {
+    Envelope {
+        time: 1_700_000_000 + i64::from(n),
+        id: if n.is_multiple_of(3) {
+            format!("id-{n}")
+        } else {
+            format!("1rABCD-0000000{n:04}-3YzQ")
+        },
+        sender: format!("sender{}@example.org", n % 3),
+        recipients: (0..=n % 2).map(|one| format!("r{one}.{n}@example.net")).collect(),
+        client: (n % 2 == 0).then_some(std::net::IpAddr::from([192, 0, 2, n as u8])),
+        authenticated: if n % 2 == 0 { String::new() } else { format!("sender{}", n % 3) },
+        partial: false,
+    }
+}
+
+/// What only message `n` carries.
+pub(crate) fn secret(n: u32) -> String {
+    let word = |k: u32| {
+        (n + 1).wrapping_mul(2_654_435_761).rotate_left(k * 5) ^ k.wrapping_mul(0x9E37_79B9)
+    };
+    (0..8).map(|k| format!("w{:07x}.", word(k) >> 4)).collect()
+}
+
+pub(crate) fn text(n: u32) -> String {
+    format!("Subject: {n}\n\nAll of them begin with this line.\n{}\n", secret(n))
+}
+
+pub(crate) fn record(trace: &mut Trace, n: u32) -> Result<(), TraceError> {
+    trace.record(&envelope(n), text(n).as_bytes())
+}
+
+pub(crate) fn question(n: u32) -> Query<'static> {
+    let text = exirate::trace::decode::normalise(&secret(n));
+    let question = Question { parts: vec![Part::Text(text)], least: 1.0 };
+    Query { question: Some(question), ..Query::default() }
+}
+
+pub(crate) fn ask(trace: &Trace, query: &Query<'_>) -> (Vec<Answer>, Asked) {
+    let mut answers = Vec::new();
+    let asked = trace.query(query, &mut |_, _| {}, &mut |answer| answers.push(answer)).unwrap();
+    (answers, asked)
+}
+
+/// What a store says of itself.
+pub(crate) struct Told {
+    /// Messages that are listed, each once and as it was recorded.
+    pub(crate) listed: BTreeSet<u32>,
+    /// Messages that are found by their text.
+    pub(crate) found: BTreeSet<u32>,
+    /// What is wrong, as it is told to who asks.
+    pub(crate) told: Vec<String>,
+    /// What `verify` tells.
+    pub(crate) verified: Vec<String>,
+    /// Answers that are said to be damaged.
+    pub(crate) damaged: usize,
+}
+
+impl Told {
+    /// Asks for everything, and each of `some` by its text. Fails where an
+    /// answer is wrong and nothing says so.
+    pub(crate) fn of(trace: &Trace, some: impl Iterator<Item = u32>, what: &str) -> Self {
+        let (answers, asked) = ask(trace, &Query::default());
+        let mut told: BTreeSet<String> = asked.damaged.iter().map(ToString::to_string).collect();
+        if asked.other_key > 0 {
+            told.insert(format!("{} of another key", asked.other_key));
+        }
+        let (mut listed, mut damaged) = (BTreeSet::new(), 0);
+        for answer in answers {
+            if answer.damaged {
+                damaged += 1;
+                continue;
+            }
+            let time = answer.envelope.time - 1_700_000_000;
+            let n = u32::try_from(time).unwrap_or_else(|_| panic!("{what}: {answer:?}"));
+            assert_eq!(answer.envelope, envelope(n), "{what}");
+            assert!(listed.insert(n), "{what}: {n} twice");
+        }
+        let mut found = BTreeSet::new();
+        for n in some {
+            let (answers, asked) = ask(trace, &question(n));
+            told.extend(asked.damaged.iter().map(ToString::to_string));
+            damaged += answers.iter().filter(|answer| answer.damaged).count();
+            for answer in answers.iter().filter(|answer| !answer.damaged) {
+                assert!(answer.envelope.time - 1_700_000_000 < 2000, "{what}: {answer:?}");
+            }
+            if answers.iter().any(|answer| answer.envelope == envelope(n)) {
+                found.insert(n);
+            }
+        }
+        let mut verified = Vec::new();
+        trace.verify(&mut |_, _| {}, &mut |one| verified.push(one.to_string())).unwrap();
+        Self { listed, found, told: told.into_iter().collect(), verified, damaged }
+    }
+}
