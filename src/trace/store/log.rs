@@ -9,7 +9,7 @@ use std::fs::File;
 
 use bincode::{Decode, Encode};
 
-use crate::sys::files::{self, Access};
+use crate::sys::files::{self, Access, Facts};
 use crate::sys::place::{Place, PlaceError};
 
 use super::super::Settings;
@@ -96,6 +96,8 @@ pub(super) struct Log {
     pub(super) status: Option<Status>,
     /// The bytes of the file.
     pub(super) size: u64,
+    /// Device and inode.
+    identity: (u64, u64),
     /// Both copies of the head are the same, and nothing is where nothing
     /// should be.
     pub(super) whole: bool,
@@ -112,10 +114,21 @@ impl Log {
         let Some((file, facts)) = place.open_file(access, name)? else { return Ok(None) };
         let mut bytes = [0; RECORDS];
         files::read_start(&file, &mut bytes).map_err(place.failed("read", name))?;
-        Ok(Some(Self::of(file, facts.size, &bytes, key)))
+        Ok(Some(Self::of(file, &facts, &bytes, key)))
     }
 
-    fn of(file: File, size: u64, bytes: &[u8; RECORDS], key: &Key) -> Result<Self, Fault> {
+    /// The same log as it is now; `None` where `name` is another file, or it
+    /// cannot be read.
+    pub(super) fn again(self, place: &Place, key: &Key, name: &CStr) -> Option<Self> {
+        let facts = files::facts_at(place.directory(), name).ok()?;
+        let mut bytes = [0; STATUS_BYTES];
+        let read = files::read_at(&self.file, STATUS as u64, &mut bytes).ok()?;
+        let is_same = facts.identity == self.identity && read == STATUS_BYTES;
+        let status = read_status(&bytes, key);
+        is_same.then_some(Self { status, size: facts.size, ..self })
+    }
+
+    fn of(file: File, facts: &Facts, bytes: &[u8; RECORDS], key: &Key) -> Result<Self, Fault> {
         let copies = [0, SECOND].map(|at| read_head(bytes.get(at..).unwrap_or(&[]), key));
         let zeros = |range| bytes.get::<std::ops::Range<_>>(range).is_some_and(is_zero);
         let whole = bytes.get(..SECOND) == bytes.get(SECOND..2 * SECOND)
@@ -124,7 +137,8 @@ impl Log {
         let head = copies[0].or(copies[1]).map_err(|fault| worse(fault, copies[1]))?;
         let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
         let status = read_status(bytes.get(STATUS..).unwrap_or(&[]), key);
-        Ok(Self { file, head, settings, status, size, whole })
+        let Facts { size, identity, .. } = *facts;
+        Ok(Self { file, head, settings, status, size, identity, whole })
     }
 
     /// Makes an empty log under the name `new`.
@@ -150,13 +164,14 @@ impl Log {
         for at in [0, SECOND] {
             put(&mut bytes, at, &copy);
         }
-        put(&mut bytes, STATUS, &write_status(&status, key)?);
+        put(&mut bytes, STATUS, &write_status(&status, key, random()?));
         let file = place.create_file(new, super::FILE_MODE)?;
         // Without its head, nothing of a log could be read after a loss of power.
         let written = files::write_start(&file, &bytes).and_then(|()| files::sync(&file));
         written.map_err(place.failed("write", new))?;
-        let size = RECORDS as u64;
-        Ok(Self { file, head, settings, status: Some(status), size, whole: true })
+        let Facts { size, identity, .. } =
+            files::facts(&file).map_err(place.failed("read", new))?;
+        Ok(Self { file, head, settings, status: Some(status), size, identity, whole: true })
     }
 
     /// All records, as they are on disk; up to the file's end where the status
@@ -227,13 +242,12 @@ fn read_head(bytes: &[u8], key: &Key) -> Result<Head, Fault> {
     decode(bytes.get(START_BYTES..).unwrap_or(&[])).ok_or(Fault::Damaged)
 }
 
-/// Makes a status: each has a nonce of its own.
-pub(super) fn write_status(status: &Status, key: &Key) -> Result<[u8; STATUS_BYTES], TraceError> {
-    let nonce = random()?;
+/// Makes a status. The nonce is used for nothing else.
+pub(super) fn write_status(status: &Status, key: &Key, nonce: Nonce) -> [u8; STATUS_BYTES] {
     let mut bytes: [u8; STATUS_BYTES] = encode(&(nonce, *status));
     set_checksum(&mut bytes);
     key.stream(&nonce).apply(0, bytes.get_mut(NONCE_BYTES..).unwrap_or(&mut []));
-    Ok(bytes)
+    bytes
 }
 
 /// Reads a status; `None` where it is damaged.

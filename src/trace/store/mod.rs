@@ -84,6 +84,8 @@ pub struct Trace {
     writable: bool,
     process: u32,
     limits: Limits,
+    /// The log of the latest record: most often it takes the next one as well.
+    latest: Option<log::Log>,
     /// What the administrator should know of.
     incidents: Vec<String>,
 }
@@ -116,8 +118,8 @@ impl Trace {
         let key = Key::open(&place, writable)?;
         let options = Options::read(&place)?;
         let process = fork::process();
-        let (limits, incidents) = (Limits::default(), Vec::new());
-        Ok(Self { place, key, options, writable, process, limits, incidents })
+        let (limits, latest, incidents) = (Limits::default(), None, Vec::new());
+        Ok(Self { place, key, options, writable, process, limits, latest, incidents })
     }
 
     /// The store's directory.
@@ -162,7 +164,8 @@ impl Trace {
     fn digest(&self, message: &[u8]) -> (Vec<u8>, bool) {
         let scheme = self.options.settings.scheme(&self.key.digest);
         let mut digester = scheme.digester();
-        let whole = decode::decode(message, &decode::Limits::default(), &mut |piece| digester.add(piece));
+        let whole =
+            decode::decode(message, &decode::Limits::default(), &mut |piece| digester.add(piece));
         (digester.finish(), whole)
     }
 }

@@ -8,6 +8,7 @@ use super::Winnow;
 use super::chance::Commonness;
 use super::class::Class;
 use super::digest;
+use super::grams::Scratch;
 use super::hashing::bit;
 use super::matrix::{self, Counts};
 use super::octave::{Group, Octave, Range};
@@ -233,11 +234,13 @@ fn elements(winnow: &Winnow, number: usize, part: &Part) -> Result<Vec<u64>, Too
     match part {
         Part::Text(text) => {
             long_enough(text.len(), winnow.text.shortest())?;
-            winnow.text_elements(text.as_bytes(), |element| elements.push(element));
+            winnow.text_elements(text.as_bytes(), &mut Scratch::default(), |element| {
+                elements.push(element)
+            });
         }
         Part::Bytes(bytes) => {
             long_enough(bytes.len(), winnow.bytes.shortest())?;
-            winnow.bytes_elements(bytes, |element| elements.push(element));
+            winnow.bytes_elements(bytes, &mut Scratch::default(), |element| elements.push(element));
         }
         Part::File(content) => elements.extend(winnow.hashing.file(content)),
     }
