@@ -49,8 +49,8 @@ folders in it. - is standard input. A message that cannot be recorded is told, a
 others are recorded. A message that is older than the store keeps messages, for 90 days
 if nobody has said anything else, is not recorded: say --keep.
 
---keep and the digests' options are kept with the store and go for what is recorded from now on,
-by Exim too. What was recorded before can be asked all the same.
+--keep and the digests' options are kept with the store and go for what is recorded from
+now on, by Exim too, unless a line of its configuration says otherwise. What was recorded before can be asked all the same.
 
 Exit status: 0 all was recorded; 2 an error, or a message could not be recorded.
 
@@ -123,6 +123,7 @@ impl Record {
         }
         if keep != before.keep {
             note(format_args!("from now on messages are kept {}", tidy::kept(keep)));
+            note(tidy::REMINDER);
         }
         let mut recorder = Recorder::new(self, trace);
         let done = recorder.all();

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::super::database::now;
 use super::super::figures::{bytes, parse_bytes};
-use super::super::screen::Screen;
+use super::super::screen::{Screen, note};
 use super::super::{Failure, Outcome, text};
 use super::open::{Common, tell_incidents};
 use super::span::{self, Keep};
@@ -27,7 +27,9 @@ the store is larger than --max-size says, the oldest files are folded first: the
 take half of the space, and more false messages are found in them. Then the oldest
 are forgotten.
 
-What is set here is kept with the store, and goes for Exim too.
+What is set here is kept with the store, and goes for Exim too. But where a line of
+Exim's configuration says keep= or max_size=, as TRACE_KEEP in exirate.conf does, that
+goes again from the next message on: change it there as well.
 
 Exit status: 0 done, also if there was nothing to do; 2 an error.
 
@@ -70,6 +72,9 @@ impl Tidy {
         };
         if options != before {
             trace.set_options(options)?;
+            if !self.common.json {
+                note(REMINDER);
+            }
         }
         let disk = trace.stats()?.bytes;
         let tidied = trace.tidy(now().seconds);
@@ -134,6 +139,11 @@ pub(super) fn check_keep(keep: Option<Keep>) -> Result<(), Failure> {
         _ => Ok(()),
     }
 }
+
+/// What to think of when it is said how long messages are kept.
+pub(super) const REMINDER: &str = "where Exim's configuration says keep= or max_size= (TRACE_KEEP \
+                                   in exirate.conf), that goes again from its next message on: \
+                                   change it there as well";
 
 /// How long messages are kept, in words.
 pub(super) fn kept(keep: Option<u64>) -> String {

@@ -67,6 +67,8 @@ fn retention_is_set_and_kept() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let said = stdout(&output);
     assert!(said.ends_with("\nit keeps messages for 364 d, in at most 2 GiB\n"), "{said}");
+    assert!(stderr(&output).contains("change it there as well"), "{}", stderr(&output));
+    assert_eq!(stderr(&tidy(&["--keep", "52w"])), "", "nothing has changed");
     assert!(stdout(&tidy(&[])).ends_with("it keeps messages for 364 d, in at most 2 GiB\n"));
     let answer = json(&tidy(&["--keep", "forever", "--json"]));
     assert_eq!((&answer["keep"], &answer["max_bytes"]), (&Value::Null, &(2_u64 << 30).into()));

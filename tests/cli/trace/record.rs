@@ -171,7 +171,9 @@ fn mail_that_is_older_than_any_is_kept_is_told_together() {
     );
     let output = record(&["--keep", "forever"]);
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(stderr(&output), "exirate: note: from now on messages are kept for ever\n");
+    let said = stderr(&output);
+    assert!(said.starts_with("exirate: note: from now on messages are kept for ever\n"), "{said}");
+    assert!(said.contains("TRACE_KEEP in exirate.conf"), "{said}");
     let counts = json(&record(&["--json"]));
     assert_eq!((&counts["recorded"], &counts["too_old"]), (&30.into(), &0.into()));
 }
