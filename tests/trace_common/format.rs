@@ -247,8 +247,10 @@ impl Log {
         for at in [0, 512] {
             file[at..at + LOG_HEAD].copy_from_slice(&head);
         }
-        for (n, (envelope, digest)) in (0_u8..).zip(&self.records) {
-            file.extend(record(envelope, digest, [n; 24], key));
+        for (n, (envelope, digest)) in (0_u32..).zip(&self.records) {
+            let mut nonce = [0; 24];
+            nonce[..4].copy_from_slice(&n.to_le_bytes());
+            file.extend(record(envelope, digest, nonce, key));
         }
         let mut status = vec![0xFF; 24];
         status.extend((file.len() as u64).to_le_bytes());

@@ -340,7 +340,7 @@ pub(crate) fn of_segment(segment: &Segment) -> Vec<Envelope> {
             let (time, partial) = (now.cast_signed(), kind >= 4);
             found.push(Envelope { time, id, sender, recipients, client, authenticated, partial });
         }
-        [times, senders, recipients, rest].map(Bits::end);
+        [times, senders, recipients, rest].into_iter().for_each(Bits::end);
     }
     found
 }

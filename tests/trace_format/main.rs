@@ -118,7 +118,7 @@ fn a_store_reads_as_documented() {
     let recorded: Vec<_> = (0..MESSAGES).map(envelope).collect();
     // What is written by the document is read.
     std::fs::write(trace_directory(folder.path()).join("open.log"), log.write(&key)).unwrap();
-    assert_eq!(trace.stats().unwrap().messages, MESSAGES.into());
+    assert_eq!(trace.stats().unwrap().messages, u64::from(MESSAGES));
     let read: Vec<_> = log.records.iter().map(|(bytes, _)| envelopes::of_log(bytes)).collect();
     assert_eq!(read, recorded);
 

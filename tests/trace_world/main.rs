@@ -62,7 +62,8 @@ fn assert_has(folder: &Path, messages: std::ops::Range<u32>) {
     let found = answers.into_iter().map(|answer| answer.envelope);
     assert!(found.eq(messages.clone().map(store::envelope)), "{messages:?}");
     for n in messages.step_by(17) {
-        assert_eq!(ask(&trace, &question(n)).0.len(), 1, "{n}");
+        let answers = ask(&trace, &question(n)).0;
+        assert!(answers.iter().any(|answer| answer.envelope == store::envelope(n)), "{n}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! A process that dies at each step of all that it does, or is stopped there.
 //!
-//! `tests/trace_kill` kills real processes at random; this visits every point,
+//! `sigkill_tests.rs` kills real processes at random; this visits every point,
 //! by letting the writer panic there. Nothing it drops on the way writes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,0 +1,194 @@
+//! Any bytes as a log or a segment of the trace store, in plain, with checksums
+//! that fit: they are enciphered as the document has it, so that they come past
+//! what keeps out damage. Then the store is verified, asked and used.
+#![no_main]
+
+#[path = "../../tests/trace_common/format.rs"]
+mod format;
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use arbitrary::Arbitrary;
+use exirate::trace::{
+    Access, Address, Envelope, Options, Part, Query, Question, Trace, trace_directory,
+};
+use format::{Key, Log, Segment};
+use libfuzzer_sys::fuzz_target;
+
+/// Bytes written over what is there, or behind it.
+#[derive(Arbitrary, Debug)]
+struct Patch {
+    at: u16,
+    bytes: Vec<u8>,
+    /// What follows is cut off.
+    cut: bool,
+}
+
+#[derive(Arbitrary, Debug)]
+enum File {
+    /// These bytes, whatever they are.
+    AnySegment(Vec<u8>),
+    AnyLog(Vec<u8>),
+    /// A sound segment, in plain, with these changes to its head, its tables,
+    /// its sections and its body.
+    Segment(Vec<(u8, Patch)>),
+    /// A log with these changes to envelopes and digests, and to its head.
+    Log(Vec<(u8, Patch)>, Option<Patch>),
+}
+
+/// A store, and what was once in it.
+struct Ground {
+    spool: PathBuf,
+    key: Key,
+    log: Vec<u8>,
+    segment: Vec<u8>,
+}
+
+const TEXT: &str = "a text that is long enough to be looked for in any of them";
+
+fn envelope(n: i64) -> Envelope {
+    Envelope {
+        time: 1_700_000_000 + n,
+        id: format!("1rABCD-0000000000{n}-3YzQ"),
+        sender: format!("sender{n}@example.org"),
+        recipients: vec!["r@example.net".to_owned(); n as usize % 3],
+        client: Some([192, 0, 2, n as u8].into()),
+        authenticated: format!("name{n}"),
+        partial: false,
+    }
+}
+
+static GROUND: LazyLock<Ground> = LazyLock::new(|| {
+    let spool = std::env::temp_dir().join(format!("trace-{}", std::process::id()));
+    let directory = trace_directory(&spool);
+    std::fs::create_dir_all(&directory).unwrap();
+    let mut key = [b"EXIRATEK", &[1, 0, 0, 0, 0, 0, 0, 0][..], &[7; 32]].concat();
+    key.extend(crc32fast::hash(&key).to_le_bytes());
+    key.resize(512, 0);
+    let key = [&key[..], &key].concat();
+    std::fs::write(directory.join("key"), &key).unwrap();
+    let mut trace = Trace::open(&directory, Access::Write).unwrap();
+    trace.set_options(Options { keep: None, ..Options::default() }).unwrap();
+    for n in 0..5 {
+        let text = format!("Subject: {n}\n\n{TEXT}, {n} {}\n", "and more".repeat(n as usize));
+        trace.record(&envelope(n), text.as_bytes()).unwrap();
+    }
+    let log = std::fs::read(directory.join("open.log")).unwrap();
+    trace.seal().unwrap();
+    let segment = std::fs::read(directory.join("00000001.segment")).unwrap();
+    Ground { spool, key: Key::of(&key), log, segment }
+});
+
+fn change(bytes: &mut Vec<u8>, patch: &Patch) {
+    let at = usize::from(patch.at) % (bytes.len() + 1);
+    let end = (at + patch.bytes.len()).max(if patch.cut { 0 } else { bytes.len() });
+    bytes.resize(end, 0);
+    bytes[at..at + patch.bytes.len()].copy_from_slice(&patch.bytes);
+}
+
+/// As [`change`], of what keeps its size.
+fn change_within(bytes: &mut [u8], patch: &Patch) {
+    if !bytes.is_empty() {
+        let at = usize::from(patch.at) % bytes.len();
+        bytes[at..].iter_mut().zip(&patch.bytes).for_each(|(to, from)| *to = *from);
+    }
+}
+
+fn segment(changes: &[(u8, Patch)]) -> Vec<u8> {
+    let mut segment = Segment::read(&GROUND.segment, &GROUND.key);
+    for (part, patch) in changes {
+        match part % 11 {
+            // Not its magic, its version and its key.
+            0 => change_within(&mut segment.head[24..], patch),
+            n @ 1..3 => change(&mut segment.tables[usize::from(n) - 1], patch),
+            n @ 3..10 => change(&mut segment.sections[usize::from(n) - 3], patch),
+            _ => change(&mut segment.body, patch),
+        }
+    }
+    mend_blocks(&mut segment);
+    segment.write(&GROUND.key)
+}
+
+/// Gives the only block of each section its size and checksum.
+fn mend_blocks(segment: &mut Segment) {
+    for (table, sections) in [(0, 0..5), (1, 5..7)] {
+        let mut at = 0;
+        for section in &segment.sections[sections] {
+            let table = &mut segment.tables[table];
+            if section.is_empty() || table.len() < at + 8 + 4 {
+                continue;
+            }
+            // The highest byte first, as all bits are.
+            table[at..at + 4].copy_from_slice(&(section.len() as u32).to_be_bytes());
+            table[at + 4..at + 8].copy_from_slice(&crc32fast::hash(section).to_be_bytes());
+            at += 8;
+        }
+    }
+}
+
+fn log(changes: &[(u8, Patch)], head: Option<&Patch>) -> Vec<u8> {
+    let mut log = Log::read(&GROUND.log, &GROUND.key);
+    if let Some(patch) = head {
+        change_within(&mut log.head[48..], patch);
+    }
+    for (part, patch) in changes {
+        let count = log.records.len();
+        let (envelope, digest) = &mut log.records[usize::from(part / 2) % count];
+        change(if part % 2 == 0 { envelope } else { digest }, patch);
+    }
+    log.write(&GROUND.key)
+}
+
+/// Asks for everything, in every way.
+fn ask(trace: &Trace) {
+    trace.stats().unwrap();
+    trace.verify(&mut |_, _| {}, &mut |_| {}).unwrap();
+    let question = Question { parts: vec![Part::Text(TEXT.to_owned())], least: 0.5 };
+    let queries = [
+        Query::default(),
+        Query { question: Some(question), ..Query::default() },
+        Query { from: Some(Address::Is("sender3@example.org".into())), ..Query::default() },
+        Query { to: Some(Address::Test(Box::new(|to| to.ends_with('t')))), ..Query::default() },
+        Query { id: Some(envelope(2).id), since: Some(5), ..Query::default() },
+    ];
+    for query in &queries {
+        trace.query(query, &mut |_, _| {}, &mut |_| {}).unwrap();
+    }
+}
+
+fn lay(directory: &Path, name: &str, bytes: &[u8]) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "log" || end == "segment") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    std::fs::write(directory.join(name), bytes).unwrap();
+}
+
+fuzz_target!(|file: File| {
+    let directory = trace_directory(&GROUND.spool);
+    let (name, bytes) = match file {
+        File::AnySegment(bytes) => ("00000001.segment", bytes),
+        File::AnyLog(bytes) => ("open.log", bytes),
+        File::Segment(changes) => ("00000001.segment", segment(&changes)),
+        File::Log(changes, head) => ("open.log", log(&changes, head.as_ref())),
+    };
+    lay(&directory, name, &bytes);
+    ask(&Trace::open(&directory, Access::Read).unwrap());
+    let mut trace = Trace::open(&directory, Access::Write).unwrap();
+    let later = "Subject: later\n\nanother text that is to be found whatever there was before\n";
+    // A log of a later version is left alone.
+    if trace.record(&envelope(9), later.as_bytes()).is_ok() {
+        trace.seal().unwrap();
+        trace.tidy(0).unwrap();
+        let question = Question { parts: vec![Part::Text(later[16..60].to_owned())], least: 1.0 };
+        let query = Query { question: Some(question), ..Query::default() };
+        let mut found = false;
+        let mut see = |envelope: Envelope| found |= envelope == self::envelope(9);
+        trace.query(&query, &mut |_, _| {}, &mut |answer| see(answer.envelope)).unwrap();
+        assert!(found);
+        ask(&trace);
+    }
+});
