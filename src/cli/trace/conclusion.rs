@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::super::screen::{Screen, note};
 use super::super::{Failure, text};
 use super::answers::{self, AnswerFacts};
-use super::odds;
-use crate::trace::{Answer, Asked, Part, Settings, TooShort, WinnowSettings};
+use super::{length, odds};
+use crate::trace::{Answer, Asked, Part, Settings, TooShort};
 
 /// The answer.
 pub(super) struct Reply {
@@ -130,7 +130,7 @@ impl Reply {
 
     /// How many bytes are asked for.
     fn bytes(&self) -> usize {
-        self.parts.iter().map(length).sum()
+        self.parts.iter().map(length::of).sum()
     }
 
     /// With how many bytes one such question in a hundred would have a false
@@ -138,30 +138,16 @@ impl Reply {
     fn enough(&self) -> Option<u64> {
         let is_file = |part: &Part| matches!(part, Part::File(_));
         let chance = self.chance.filter(|chance| *chance < 0.999)?;
-        if self.parts.iter().any(is_file) || self.expected? <= RARE {
+        if self.parts.iter().any(is_file) || self.expected? <= length::RARE {
             return None;
         }
-        enough(self.bytes(), chance, self.asked.messages)
-    }
-
-    /// Which share of a text tells a message from all those that have nothing to
-    /// do with it, roughly: by chance, fewer than one in ten thousand have more.
-    fn tellable(&self) -> Option<f64> {
-        let Some(Settings::Winnow(WinnowSettings { window, centibits, .. })) = self.settings else {
-            return None;
-        };
-        // The share of bits set, and how many are looked at.
-        let set = 1.0 - (-100.0 / f64::from(centibits)).exp();
-        let bits = self.bytes() as f64 * 2.0 / (f64::from(window) + 1.0);
-        let deviation = (set * (1.0 - set) / bits).sqrt();
-        let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
-        (is_text && bits > 0.0).then(|| (set + 3.7 * deviation).min(1.0))
+        length::enough(self.bytes(), chance, self.asked.messages)
     }
 
     fn tell_what_is_left_out(&self) {
         let is_file = |part: &Part| matches!(part, Part::File(_));
         let is_bytes = |part: &Part| matches!(part, Part::Bytes(_));
-        if self.expected.is_some_and(|expected| expected > RARE)
+        if self.expected.is_some_and(|expected| expected > length::RARE)
             && self.parts.iter().any(is_file)
             && !self.parts.iter().any(is_bytes)
         {
@@ -177,7 +163,10 @@ impl Reply {
                 self.doubtful
             ));
         }
-        if let Some(tellable) = self.tellable().filter(|share| self.least < *share)
+        let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
+        let settings = self.settings.filter(|_| is_text && !self.parts.is_empty());
+        let tellable = settings.and_then(|settings| length::tellable(self.bytes(), settings));
+        if let Some(tellable) = tellable.filter(|share| self.least < *share)
             && self.matches == 0
             && self.asked.messages > 0
         {
@@ -207,18 +196,6 @@ impl Reply {
             note(format_args!("of {damaged} of these message(s) not all of the envelope is left"));
         }
     }
-}
-
-/// So few false messages a question are few.
-const RARE: f64 = 0.01;
-
-/// How long an excerpt must be so that [`RARE`] messages of so many are false,
-/// if one of `bytes` is false with a chance: each byte more divides that by as
-/// much as each before. In tens of bytes.
-fn enough(bytes: usize, chance: f64, messages: u64) -> Option<u64> {
-    let wanted = (RARE / messages as f64).ln();
-    let times = wanted / chance.ln();
-    (times.is_finite() && times > 1.0).then(|| (bytes as f64 * times / 10.0).ceil() as u64 * 10)
 }
 
 /// Shows what is looked for.
@@ -260,14 +237,6 @@ pub(super) fn too_short(short: TooShort, parts: &[Part]) -> Failure {
     ))
 }
 
-/// The length of a part in bytes.
-fn length(part: &Part) -> usize {
-    match part {
-        Part::Text(text) => text.len(),
-        Part::File(bytes) | Part::Bytes(bytes) => bytes.len(),
-    }
-}
-
 impl<'a> From<&'a Part> for PartFacts<'a> {
     fn from(part: &'a Part) -> Self {
         let (kind, text) = match part {
@@ -275,22 +244,13 @@ impl<'a> From<&'a Part> for PartFacts<'a> {
             Part::File(_) => ("attachment", None),
             Part::Bytes(_) => ("bytes", None),
         };
-        Self { kind, bytes: length(part), text }
+        Self { kind, bytes: length::of(part), text }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_longer_text_is_rarely_false() {
-        // 0.5^10 is about one in a thousand, so that 17 of as many bytes as one
-        // in two takes are one in 100,000.
-        assert_eq!(enough(100, 0.000_976_562_5, 1000), Some(170));
-        assert_eq!(enough(100, 1e-9, 1000), None, "it is already");
-        assert_eq!(enough(100, 1.0, 1000), None);
-    }
 
     #[test]
     fn a_part_that_is_too_short_is_shown_as_it_is_compared() {

@@ -178,7 +178,7 @@ fn a_text_may_come_from_files() {
 
 #[test]
 fn an_attachment_is_found_whole_in_part_and_by_name() {
-    let spool = passed();
+    let spool = busy();
     let spool = spool.path();
     let (file, none): (_, [&str; 0]) = (spool.join("plan.pdf"), []);
     let path = file.to_str().unwrap();
