@@ -113,8 +113,8 @@ pub(crate) fn envelope(n: u32) -> Envelope {
         },
         sender: format!("sender{}@example.org", n % 3),
         recipients: (0..=n % 2).map(|one| format!("r{one}.{n}@example.net")).collect(),
-        client: (n % 2 == 0).then_some(std::net::IpAddr::from([192, 0, 2, n as u8])),
-        authenticated: if n % 2 == 0 { String::new() } else { format!("sender{}", n % 3) },
+        client: n.is_multiple_of(2).then_some(std::net::IpAddr::from([192, 0, 2, n as u8])),
+        authenticated: if n.is_multiple_of(2) { String::new() } else { format!("sender{}", n % 3) },
         partial: false,
     }
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test uses some of it
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use chacha20::XChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
@@ -22,9 +23,11 @@ pub(crate) fn documented() -> BTreeMap<String, (usize, usize)> {
     fields
 }
 
+static DOCUMENTED: LazyLock<BTreeMap<String, (usize, usize)>> = LazyLock::new(documented);
+
 /// The bytes of a documented field.
 pub(crate) fn field<'a>(bytes: &'a [u8], name: &str) -> &'a [u8] {
-    let (offset, size) = documented()[name];
+    let (offset, size) = DOCUMENTED[name];
     &bytes[offset..offset + size]
 }
 
@@ -131,10 +134,9 @@ impl Segment {
 
     /// The same as a file, with sizes and checksums that fit.
     pub(crate) fn write(&self, key: &Key) -> Vec<u8> {
-        let fields = documented();
         let mut head = self.head.clone();
         let mut set = |name: &str, values: &[u64], each: usize| {
-            let (offset, _) = fields[name];
+            let (offset, _) = DOCUMENTED[name];
             for (n, value) in values.iter().enumerate() {
                 let at = offset + n * each;
                 head[at..at + each].copy_from_slice(&value.to_le_bytes()[..each]);

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use exirate::trace::Envelope;
 
+use crate::codes::{Bits, Code, text};
 use crate::format::{Segment, crc, number, value, values};
 
 /// Takes so many bytes.
@@ -33,93 +34,6 @@ pub(crate) fn of_log(mut bytes: &[u8]) -> Envelope {
     let recipients = (0..count).map(|_| text(rest)).collect();
     assert!(rest.is_empty());
     Envelope { time, id, sender, recipients, client, authenticated, partial: flags & 1 == 1 }
-}
-
-/// Bits, the highest of a byte first.
-struct Bits<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Bits<'a> {
-    fn of(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
-    }
-
-    fn take(&mut self, bits: u64) -> u64 {
-        (0..bits).fold(0, |sum, _| {
-            let bit = self.bytes[self.at / 8] >> (7 - self.at % 8) & 1;
-            self.at += 1;
-            sum << 1 | u64::from(bit)
-        })
-    }
-
-    /// Nothing is left but zeros that fill the last byte.
-    fn end(mut self) {
-        let left = self.bytes.len() * 8 - self.at;
-        assert!(left < 8 && self.take(left as u64) == 0, "{left} bits are left");
-    }
-}
-
-/// A canonical Huffman code: of each word its length, itself, and its symbol.
-struct Code(Vec<(u64, u64, u64)>);
-
-impl Code {
-    fn of(lengths: &[u64]) -> Self {
-        let mut order: Vec<_> =
-            lengths.iter().zip(0..).filter(|(length, _)| **length > 0).collect();
-        order.sort_unstable();
-        if let [(_, symbol)] = order[..] {
-            return Self(vec![(0, 0, symbol)]);
-        }
-        let (mut next, mut before, mut words) = (0, 0, Vec::new());
-        for (&length, symbol) in order {
-            next <<= length - before;
-            before = length;
-            words.push((length, next, symbol));
-            next += 1;
-        }
-        Self(words)
-    }
-
-    fn read(symbols: u64, bits: &mut Bits<'_>) -> Self {
-        let outer: Vec<_> = (0..25).map(|_| bits.take(4)).collect();
-        let outer = Self::of(&outer);
-        let lengths: Vec<_> = (0..symbols).map(|_| outer.symbol(bits)).collect();
-        Self::of(&lengths)
-    }
-
-    fn symbol(&self, bits: &mut Bits<'_>) -> u64 {
-        let (mut word, mut length) = (0, 0);
-        loop {
-            if let Some(found) = self.0.iter().find(|one| (one.0, one.1) == (length, word)) {
-                return found.2;
-            }
-            word = word << 1 | bits.take(1);
-            length += 1;
-        }
-    }
-
-    fn number(&self, bits: &mut Bits<'_>) -> u64 {
-        match self.symbol(bits) {
-            0 => 0,
-            count => 1 << (count - 1) | bits.take(count - 1),
-        }
-    }
-
-    fn signed(&self, bits: &mut Bits<'_>) -> i64 {
-        let number = self.number(bits).cast_signed();
-        if number % 2 == 0 { number / 2 } else { -(number + 1) / 2 }
-    }
-}
-
-/// A text that follows another.
-fn text([byte, shared, rest]: [&Code; 3], before: &mut Vec<u8>, bits: &mut Bits<'_>) {
-    let (shared, rest) = (shared.number(bits), rest.number(bits));
-    before.truncate(shared as usize);
-    for _ in 0..rest {
-        before.push(byte.symbol(bits) as u8);
-    }
 }
 
 /// The blocks of a section with so many things, as its table has them.

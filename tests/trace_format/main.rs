@@ -2,6 +2,7 @@
 //! but that document finds in a store's files what was recorded.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod codes;
 mod envelopes;
 #[path = "../trace_common/format.rs"]
 mod format;

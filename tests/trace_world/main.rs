@@ -235,7 +235,7 @@ fn unreadable(folder: &Path) {
         assert!(error.contains("/root"), "{error}");
     }
     let key = path(folder, "key");
-    std::fs::set_permissions(&key, Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&key, Permissions::from_mode(0o000)).unwrap();
     for error in [read(folder), open(folder)] {
         let error = error.unwrap_err().to_string();
         assert!(error.contains(key.to_str().unwrap()), "{error}");

@@ -32,6 +32,8 @@ mod seal;
 mod segment;
 #[cfg(test)]
 mod sigkill_tests;
+#[cfg(test)]
+mod sigkill_work;
 mod sources;
 mod stats;
 #[cfg(test)]

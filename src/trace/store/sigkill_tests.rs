@@ -11,7 +11,6 @@
 //! `KILLS=10000 cargo test --lib trace::store::sigkill` makes it more of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -19,128 +18,39 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use crate::sys::images::memory_folder;
-use crate::sys::mapping::Mapping;
-use crate::sys::place::PlaceError;
 
 use super::mix::Random;
 use super::options::{OptionsFile, SETTINGS};
-use super::tests::{assert_sound, envelope, for_ever, question, secret, text};
+use super::sigkill_work::{AT_WORK, BEGUN, DEED, DONE, MAY, Notes, OF_ONE, WORKERS, message, work};
+use super::tests::{assert_sound, envelope, question, secret};
 use super::twice::Twice;
 use super::*;
 
+#[allow(clippy::duplicate_mod)] // the tests of the spool database count as well
 #[path = "../../../tests/spool_common/counts.rs"]
 mod counts;
 
 /// Names the environment variable that makes this test binary a worker.
 const WORKER: &str = "EXIRATE_TEST_TRACE_WORKER";
-const WORKERS: u32 = 4;
 /// Kills in all, unless `KILLS` says otherwise.
-const KILLS: u64 = 400;
+const KILLS: u64 = 320;
 /// Kills in each store.
-const KILLS_A_STORE: u64 = 100;
+const KILLS_A_STORE: u64 = 80;
 /// Kills before all workers are killed, and the whole store is looked at.
-const KILLS_A_ROUND: u64 = 50;
-/// Messages after which a log is full here.
-const FULL: u32 = 5;
+const KILLS_A_ROUND: u64 = 40;
 /// The room in a store where that is short.
 const LITTLE: u64 = 160 << 10;
 /// A worker that has not begun by then never will.
 const BEGIN: Duration = Duration::from_secs(60);
-/// Messages of one worker: message `n` of worker `w` is `w * OF_ONE + n`.
-const OF_ONE: u32 = 10_000_000;
-/// Of how many messages one is looked for by its text after each round.
-const SAMPLE: u64 = 40;
+/// So many messages are looked for by their text after each round, and all in
+/// the end.
+const SAMPLE: u64 = 20;
 
 /// How many messages each worker may record between two kills: the store is
 /// not to outgrow those who look at it.
-const GRANT: u64 = 8;
+const GRANT: u64 = 6;
 /// After so many kills, all of the store is verified while others record.
 const VERIFY_EVERY: u64 = 8;
-
-/// The words of what a worker notes, and what it is told.
-const BEGUN: usize = 0;
-const DONE: usize = 1;
-const AT_WORK: usize = 2;
-/// What else than recording it is at.
-const DEED: usize = 3;
-/// Up to which message it may go.
-const MAY: usize = 4;
-const WORDS: usize = 5;
-
-/// What workers note, in a mapped file.
-struct Notes(Mapping);
-
-impl Notes {
-    fn make(folder: &Path) -> Self {
-        std::fs::write(folder.join("notes"), vec![0; WORKERS as usize * WORDS * 8]).unwrap();
-        Self::of(folder)
-    }
-
-    fn of(folder: &Path) -> Self {
-        let file = File::options().read(true).write(true).open(folder.join("notes")).unwrap();
-        Self(Mapping::of(&file, true).unwrap())
-    }
-
-    fn get(&self, worker: u32, word: usize) -> u64 {
-        self.0.word((worker as usize * WORDS + word) * 8).unwrap()
-    }
-
-    fn set(&mut self, worker: u32, word: usize, value: u64) {
-        self.0.set_word((worker as usize * WORDS + word) * 8, value).unwrap();
-    }
-}
-
-/// Message `n`: some are so long that a record takes several sectors.
-fn message(n: u32) -> String {
-    let filler = match n % 8 {
-        0 => 400,
-        1 => 40,
-        _ => 0,
-    };
-    (0..filler).fold(text(n), |all, word| all + &secret(n ^ word << 8) + "\n")
-}
-
-/// Does what others may be in the way of until they let it.
-fn patiently(mut work: impl FnMut() -> Result<(), TraceError>) {
-    loop {
-        match work() {
-            Err(TraceError::Place(PlaceError::Busy { .. })) => {}
-            result => return result.unwrap(),
-        }
-    }
-}
-
-/// A worker's life: it ends only by a kill.
-fn work(folder: &Path, worker: u32, little: bool) -> ! {
-    let mut notes = Notes::of(folder);
-    let mut trace = Trace::open(&trace_directory(folder), Access::Write).unwrap();
-    trace.limits.messages = FULL;
-    for turn in 1_u64.. {
-        let n = notes.get(worker, BEGUN) as u32 + 1;
-        while u64::from(n) > notes.get(worker, MAY) {
-            std::thread::sleep(Duration::from_micros(50));
-        }
-        notes.set(worker, AT_WORK, 1);
-        notes.set(worker, BEGUN, n.into());
-        let number = worker * OF_ONE + n;
-        patiently(|| trace.record(&envelope(number), message(number).as_bytes()));
-        notes.set(worker, DONE, n.into());
-        notes.set(worker, DEED, 1);
-        match turn % 64 {
-            7 if worker == 0 => patiently(|| trace.tidy(0).map(drop)),
-            23 => patiently(|| trace.seal()),
-            40 if !little => {
-                let gram = 8 + (turn / 64 % 2) as u8;
-                let settings = crate::trace::WinnowSettings { gram, ..Default::default() };
-                let settings = crate::trace::Settings::Winnow(settings);
-                patiently(|| trace.set_options(Options { settings, ..for_ever() }));
-            }
-            _ => {}
-        }
-        notes.set(worker, DEED, 0);
-    }
-    unreachable!()
-}
 
 #[test]
 fn worker_process() {
@@ -242,7 +152,7 @@ impl World {
             totals.unfinished += 1;
             self.unfinished = facts.ino();
         }
-        if totals.kills % VERIFY_EVERY == 0 {
+        if totals.kills.is_multiple_of(VERIFY_EVERY) {
             self.grant();
             assert_sound(&self.reader(), "while others record");
         }
@@ -273,7 +183,7 @@ impl World {
 
     /// Looks at the whole store, with no worker running; how many messages
     /// there are.
-    fn check_all(&self, random: &mut Random, totals: &mut Totals) -> usize {
+    fn check_all(&self, in_the_end: bool, random: &mut Random, totals: &mut Totals) -> usize {
         let trace = self.reader();
         assert_sound(&trace, "after a round");
         let stats = trace.stats().unwrap();
@@ -304,8 +214,12 @@ impl World {
             .iter()
             .flat_map(|(worker, all)| all.iter().map(move |n| worker * OF_ONE + n))
             .collect();
-        for _ in 0..SAMPLE.min(all.len() as u64) {
-            let n = all[random.below(all.len() as u64) as usize];
+        let chosen = |_| all[random.below(all.len() as u64) as usize];
+        let chosen = match in_the_end {
+            true => all.clone(),
+            false => (0..SAMPLE.min(all.len() as u64)).map(chosen).collect(),
+        };
+        for n in chosen {
             assert!(is_found(&trace, n), "{n}");
             totals.asked += 1;
         }
@@ -375,18 +289,18 @@ fn kill_in_one_store(kills: u64, little: bool, random: &mut Random, totals: &mut
         all.iter().for_each(|&worker| world.wait_until_at_work(worker));
         std::thread::sleep(Duration::from_micros(random.below(3_000)));
         world.kill(&all, totals);
-        world.check_all(random, totals);
+        world.check_all(false, random, totals);
     }
     // Recording goes on, and what was left unfinished is in nobody's way.
     let mut trace = Trace::open(&trace_directory(world.folder.path()), Access::Write).unwrap();
     let next = WORKERS * OF_ONE;
     trace.record(&envelope(next), message(next).as_bytes()).unwrap();
     assert!(is_found(&trace, next));
-    let before = world.check_all(random, totals);
+    let before = world.check_all(false, random, totals);
     trace.seal().unwrap();
     trace.options.max_bytes = u64::MAX;
     trace.tidy(0).unwrap();
-    assert_eq!(world.check_all(random, totals), before);
+    assert_eq!(world.check_all(true, random, totals), before);
     assert!(is_found(&trace, next));
     assert_eq!(trace.take_incidents(), Vec::<String>::new());
     for entry in std::fs::read_dir(trace.directory()).unwrap() {
@@ -407,6 +321,7 @@ fn killed_processes_lose_their_own_message_at_most() {
         }
     }
     counts::tell("kills survived by the trace store", totals.kills);
+    counts::tell("  after which messages were found by their text", totals.asked);
     counts::tell("  in the midst of recording or sealing", totals.recording);
     counts::tell("  in the midst of tidying or choosing settings", totals.other);
     counts::tell("  that left a segment unfinished", totals.unfinished);

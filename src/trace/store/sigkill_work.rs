@@ -1,0 +1,104 @@
+//! What the workers do that `sigkill_tests.rs` kills.
+//!
+//! Each notes in a mapped file what it begins and what it has done.
+
+use std::fs::File;
+use std::path::Path;
+
+use crate::sys::mapping::Mapping;
+use crate::sys::place::PlaceError;
+
+use super::tests::{envelope, for_ever, secret, text};
+use super::*;
+
+/// How many there are.
+pub(super) const WORKERS: u32 = 4;
+/// Messages of one worker: message `n` of worker `w` is `w * OF_ONE + n`.
+pub(super) const OF_ONE: u32 = 10_000_000;
+/// Messages after which a log is full here.
+const FULL: u32 = 8;
+
+/// The words of what a worker notes, and what it is told.
+pub(super) const BEGUN: usize = 0;
+pub(super) const DONE: usize = 1;
+pub(super) const AT_WORK: usize = 2;
+/// What else than recording it is at.
+pub(super) const DEED: usize = 3;
+/// Up to which message it may go.
+pub(super) const MAY: usize = 4;
+const WORDS: usize = 5;
+
+/// What workers note, in a mapped file.
+pub(super) struct Notes(Mapping);
+
+impl Notes {
+    pub(super) fn make(folder: &Path) -> Self {
+        std::fs::write(folder.join("notes"), vec![0; WORKERS as usize * WORDS * 8]).unwrap();
+        Self::of(folder)
+    }
+
+    fn of(folder: &Path) -> Self {
+        let file = File::options().read(true).write(true).open(folder.join("notes")).unwrap();
+        Self(Mapping::of(&file, true).unwrap())
+    }
+
+    pub(super) fn get(&self, worker: u32, word: usize) -> u64 {
+        self.0.word((worker as usize * WORDS + word) * 8).unwrap()
+    }
+
+    pub(super) fn set(&mut self, worker: u32, word: usize, value: u64) {
+        self.0.set_word((worker as usize * WORDS + word) * 8, value).unwrap();
+    }
+}
+
+/// Message `n`: some are so long that a record takes several sectors.
+pub(super) fn message(n: u32) -> String {
+    let filler = match n % 8 {
+        0 => 400,
+        1 => 40,
+        _ => 0,
+    };
+    (0..filler).fold(text(n), |all, word| all + &secret(n ^ word << 8) + "\n")
+}
+
+/// Does what others may be in the way of until they let it.
+fn patiently(mut work: impl FnMut() -> Result<(), TraceError>) {
+    loop {
+        match work() {
+            Err(TraceError::Place(PlaceError::Busy { .. })) => {}
+            result => return result.unwrap(),
+        }
+    }
+}
+
+/// A worker's life: it ends only by a kill.
+pub(super) fn work(folder: &Path, worker: u32, little: bool) -> ! {
+    let mut notes = Notes::of(folder);
+    let mut trace = Trace::open(&trace_directory(folder), Access::Write).unwrap();
+    trace.limits.messages = FULL;
+    for turn in 1_u64.. {
+        let n = notes.get(worker, BEGUN) as u32 + 1;
+        while u64::from(n) > notes.get(worker, MAY) {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        notes.set(worker, AT_WORK, 1);
+        notes.set(worker, BEGUN, n.into());
+        let number = worker * OF_ONE + n;
+        patiently(|| trace.record(&envelope(number), message(number).as_bytes()));
+        notes.set(worker, DONE, n.into());
+        notes.set(worker, DEED, 1);
+        match turn % 64 {
+            7 if worker == 0 => patiently(|| trace.tidy(0).map(drop)),
+            23 => patiently(|| trace.seal()),
+            40 if !little => {
+                let gram = 8 + (turn / 64 % 2) as u8;
+                let settings = crate::trace::WinnowSettings { gram, ..Default::default() };
+                let settings = crate::trace::Settings::Winnow(settings);
+                patiently(|| trace.set_options(Options { settings, ..for_ever() }));
+            }
+            _ => {}
+        }
+        notes.set(worker, DEED, 0);
+    }
+    unreachable!()
+}
