@@ -27,6 +27,8 @@ const LOOK: u32 = 16;
 pub(super) struct WinnowSearch {
     /// Ascending.
     elements: Vec<u64>,
+    /// The same, the rarest first as soon as it is known which these are.
+    rarest: Vec<u64>,
     /// The least share of them that must be present.
     least: f64,
     /// Messages with smaller filters cannot have carried as many.
@@ -64,7 +66,8 @@ impl WinnowSearch {
         all.dedup();
         let least = question.least.clamp(0.0, 1.0);
         let smallest = digest::least_class(share_of(least, all.len()), winnow.centibits);
-        Ok(Self { common: Commonness::new(all.len()), elements: all, least, smallest })
+        let common = Commonness::new(all.len());
+        Ok(Self { common, rarest: all.clone(), elements: all, least, smallest })
     }
 
     /// Whether messages with filters of a class may have carried what is asked.
@@ -106,7 +109,10 @@ impl WinnowSearch {
             })
             .collect();
         let mut range = Range::default();
-        for &element in &self.elements {
+        // Where all must be set, the rarest leave the fewest messages standing.
+        // Where they are counted, those on one bit must follow each other.
+        let order = if self.strict() { &self.rarest } else { &self.elements };
+        for &element in order {
             if standing.is_empty() {
                 break;
             }
@@ -147,6 +153,9 @@ impl WinnowSearch {
         let fills = (0..).zip(fills).filter(|(column, _)| !matrix::is_set(but, *column));
         let (messages, sum) =
             fills.fold((0, 0.0), |(n, sum), (_, fill)| (n + 1, sum + share(*fill)));
+        let mut rarest: Vec<_> = present.iter().zip(&self.elements).collect();
+        rarest.sort_unstable();
+        self.rarest = rarest.into_iter().map(|(_, element)| *element).collect();
         self.common.add(messages, sum, present);
         Ok(())
     }
