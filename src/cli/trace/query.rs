@@ -277,6 +277,7 @@ impl Query {
             to: addresses(&self.to),
             id: self.id.as_deref().map(|text| id::read(text).to_owned()),
             most: None,
+            best: None,
             deadline: None,
         };
         store.query(&query, &mut open::bar("messages"), &mut |answer| {

@@ -8,6 +8,7 @@
 
 mod append;
 mod ask;
+mod best;
 mod cipher;
 mod codec;
 mod error;
