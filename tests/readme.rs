@@ -1,4 +1,4 @@
-//! What the README shows is what there is.
+//! What the README shows is what there is, and what docs/trace.md shows.
 
 #![cfg(feature = "cli")]
 #![allow(missing_docs, clippy::unwrap_used)]
@@ -9,12 +9,13 @@ use std::path::Path;
 use std::process::Command;
 
 const README: &str = include_str!("../README.md");
+const TRACE: &str = include_str!("../docs/trace.md");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The contents of the fenced blocks that are marked with `language`.
-fn blocks(language: &str) -> Vec<String> {
+/// The contents of the fenced blocks of `text` that are marked with `language`.
+fn blocks_of(text: &str, language: &str) -> Vec<String> {
     let mut blocks = Vec::new();
-    let mut lines = README.lines();
+    let mut lines = text.lines();
     while let Some(line) = lines.next() {
         if let Some(marked) = line.strip_prefix("```") {
             let block: Vec<&str> = lines.by_ref().take_while(|l| *l != "```").collect();
@@ -26,9 +27,14 @@ fn blocks(language: &str) -> Vec<String> {
     blocks
 }
 
+/// Those of the README.
+fn blocks(language: &str) -> Vec<String> {
+    blocks_of(README, language)
+}
+
 /// The lines of all shell blocks, without comments.
 fn commands() -> Vec<String> {
-    let blocks = blocks("sh").join("\n");
+    let blocks = [blocks("sh"), blocks_of(TRACE, "sh")].concat().join("\n");
     blocks.lines().map(|l| l.split("  #").next().unwrap().trim().to_owned()).collect()
 }
 
@@ -79,6 +85,42 @@ fn the_acl_works_as_it_is_copied() {
 }
 
 #[test]
+fn what_the_lines_for_the_trace_store_record_is_found() {
+    for (text, path) in [(README, None), (TRACE, Some("/usr/lib/exim4/exirate.so"))] {
+        let blocks = blocks_of(text, "");
+        let acl = blocks.iter().find(|block| block.starts_with("acl_check_data:")).unwrap();
+        let acl = acl.replace("  …\n", "");
+        // The test's Exim has the library elsewhere.
+        let acl = path.map_or(acl.clone(), |path| acl.replace(path, "EXIRATE"));
+        let exim = common::Setup::new()
+            .library()
+            .main("acl_smtp_data = acl_check_data")
+            .acls(&acl)
+            .build();
+        let (mut client, _) = exim.pipe(&["-bs"]);
+        assert_eq!(client.expect().code, 220);
+        client.command("EHLO client.test");
+        client.command("MAIL FROM:<alice@client.test>");
+        assert_eq!(client.command("RCPT TO:<bob@private.test>").code, 250);
+        assert_eq!(client.command("DATA").code, 354);
+        client.send_line("Subject: news\r\n\r\nThe margin of the northern branch");
+        client.send_line("fell to four percent in the third quarter.");
+        assert_eq!(client.command(".").code, 250);
+        let ask = |text: &str| {
+            let mut exirate = Command::new(env!("CARGO_BIN_EXE_exirate"));
+            exirate.args(["trace", "query", "--text", text, "--spool"]).arg(exim.spool());
+            exirate.output().unwrap()
+        };
+        let found = ask("margin of the northern branch fell to four percent in the third");
+        let shown = String::from_utf8(found.stdout).unwrap();
+        assert_eq!(found.status.code(), Some(0), "{shown}");
+        assert!(shown.contains("alice@client.test  bob@private.test"), "{shown}");
+        let other = ask("nobody has ever sent a text like this one through any server here");
+        assert_eq!(other.status.code(), Some(1));
+    }
+}
+
+#[test]
 fn the_files_it_names_are_there() {
     let listed: Vec<&str> =
         README.lines().filter_map(|l| l.strip_prefix("| `exim/")?.split('`').next()).collect();
@@ -92,9 +134,25 @@ fn the_files_it_names_are_there() {
     for name in listed {
         assert!(Path::new(ROOT).join("exim").join(name).exists(), "{name}");
     }
-    for link in README.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
-        assert!(link.starts_with("https://") || Path::new(ROOT).join(link).exists(), "{link}");
+    let docs = Path::new(ROOT).join("docs");
+    for (text, folder) in [(README, Path::new(ROOT)), (TRACE, docs.as_path())] {
+        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            let there = match link.strip_prefix('#') {
+                Some(heading) => headings(text).any(|found| found == heading),
+                None => link.starts_with("https://") || folder.join(link).exists(),
+            };
+            assert!(there, "{link}");
+        }
     }
+}
+
+/// The headings of `text`, as links to them are written.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let titles = text.lines().filter(|line| line.starts_with('#'));
+    titles.map(|title| {
+        let title = title.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        title.chars().filter(|c| c.is_alphanumeric() || *c == '-').collect()
+    })
 }
 
 #[test]

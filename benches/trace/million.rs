@@ -4,13 +4,16 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use exirate::trace::{Piece, Settings};
+use exirate::trace::{Piece, Query, Settings};
 
 use crate::corpus::{Corpus, Source, pieces};
 use crate::mail_common::random::Random;
 use crate::options::{LENGTHS, Options};
 use crate::stores;
 use crate::table::{head, print};
+
+/// How many messages are told, the best; of others, only how many there are.
+const TOLD: usize = 100;
 
 /// `plain` is how many seconds a plain search through a byte of text takes.
 pub(crate) fn run(
@@ -29,7 +32,6 @@ pub(crate) fn run(
     let store = stores::fill(corpus, messages, Settings::default(), &spool);
     let filling = start.elapsed();
     let mut random = Random::new(5);
-    let trace = stores::reader(&spool);
     let mut rows = vec![
         [
             "excerpts of",
@@ -52,9 +54,9 @@ pub(crate) fn run(
             let mut times = Vec::new();
             for excerpt in excerpts {
                 let start = Instant::now();
-                let answers = stores::ask(&trace, excerpt).unwrap();
+                let matches = matches(&spool, excerpt);
                 times.push(start.elapsed());
-                assert!(!expected || !answers.is_empty(), "{excerpt:?} is not found");
+                assert!(!expected || matches > 0, "{excerpt:?} is not found");
             }
             row.extend(cells(times));
         }
@@ -63,8 +65,8 @@ pub(crate) fn run(
         rows.push(row);
     }
     head(&format!(
-        "A query over {messages} messages, on one core; the store, of {:.0} MB, was filled in \
-         {:.0} s on two",
+        "A query over {messages} messages, on one core, opening the store and telling the best \
+         {TOLD}; as a process, all of them. The store, of {:.0} MB, was filled in {:.0} s on two",
         store.bytes as f64 / 1e6,
         filling.as_secs_f64(),
     ));
@@ -76,6 +78,16 @@ pub(crate) fn run(
         text * plain * 1_000.0,
     );
     std::fs::remove_dir_all(&spool).unwrap();
+}
+
+/// Opens the store and asks it: in how many messages an excerpt may be.
+fn matches(spool: &Path, excerpt: &str) -> u64 {
+    let query = Query { best: Some(TOLD), ..stores::query(excerpt) };
+    let trace = stores::reader(spool);
+    let mut told = Vec::new();
+    let asked = trace.query(&query, &mut |_, _| {}, &mut |answer| told.push(answer)).unwrap();
+    assert!(asked.damaged.is_empty() && told.len() == TOLD.min(asked.matches as usize));
+    asked.matches
 }
 
 /// An excerpt of some message.

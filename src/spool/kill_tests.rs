@@ -176,6 +176,31 @@ pub(super) fn crowd(spool: &mut Spool) {
 }
 
 #[test]
+fn who_has_mapped_less_of_the_file_counts_all_of_it() {
+    for steps in 0.. {
+        let folder = memory_folder();
+        let mut neighbour = open(folder.path());
+        let [other, third] = [0, 1].map(|n| neighbours(&neighbour).nth(n).unwrap());
+        // So large that there is no rebuilding for what is taken for dead.
+        write(&mut neighbour, KEY, change(1, renew(200_000, 9, 7)));
+        let mut dying = open(folder.path());
+        fuel::fill(Some(steps));
+        let last = change(2, renew(50_000, 9, 7));
+        let died = catch_unwind(AssertUnwindSafe(|| write(&mut dying, &other, last))).is_err();
+        fuel::fill(None);
+        drop(dying);
+        // It has not looked at the shard since.
+        write(&mut neighbour, &third, change(3, FilterChange::Keep));
+        let problems: Vec<_> = neighbour.verify().unwrap().problems().collect();
+        assert!(problems.is_empty(), "step {steps}: {problems:?}");
+        if !died {
+            assert!(steps >= 12);
+            break;
+        }
+    }
+}
+
+#[test]
 fn in_a_rebuild_for_a_larger_index() {
     assert!(dies_everywhere(crowd, change(2, FilterChange::Keep), false) > 400);
 }

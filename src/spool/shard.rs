@@ -240,18 +240,13 @@ impl Body {
             self.checked = second;
             self.tidy_due = self.is_untidy();
         }
-        if self.map.half(FLAGS) != Some(0) {
-            if self.flags() & SUPERSEDED != 0 {
-                if !self.still_named(database)? {
-                    return Ok(Condition::Stale);
-                }
-                // The process that was about to replace it was killed.
-                let flags = self.flags() & !SUPERSEDED;
-                let _ = self.map.set_half(FLAGS, flags);
+        if self.flags() & SUPERSEDED != 0 {
+            if !self.still_named(database)? {
+                return Ok(Condition::Stale);
             }
-            if self.flags() & BUSY != 0 {
-                self.recount();
-            }
+            // The process that was about to replace it was killed.
+            let flags = self.flags() & !SUPERSEDED;
+            let _ = self.map.set_half(FLAGS, flags);
         }
         let Some(end) = self.heap_end() else {
             return Ok(Condition::Damaged("the end of its heap is damaged"));
@@ -261,6 +256,10 @@ impl Body {
             if end > self.map.len() || self.heap_start > self.map.len() {
                 return Ok(Condition::Damaged("it has been cut short"));
             }
+        }
+        // Only now: what is counted must be mapped.
+        if self.flags() & BUSY != 0 {
+            self.recount();
         }
         Ok(Condition::Ready)
     }

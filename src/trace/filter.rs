@@ -8,6 +8,39 @@ pub(super) fn set(filter: &mut [u8], bit: usize) {
     }
 }
 
+/// A filter of so many bytes in which these bits are set, if they are there.
+///
+/// Each bit is a byte at first, which is only written to: where a filter is
+/// small, setting its bits in place waits for the ones just set.
+pub(super) fn with(bits: impl Iterator<Item = usize>, bytes: usize) -> Vec<u8> {
+    let marks = marks(bits, bytes * 8);
+    let (words, _) = marks.as_chunks::<8>();
+    // Byte n of a word becomes bit n of the highest byte of the product.
+    let packed = words.iter().map(|word| u64::from_le_bytes(*word).wrapping_mul(PACKING) >> 56);
+    packed.map(|byte| byte as u8).collect()
+}
+
+const PACKING: u64 = 0x0102_0408_1020_4080;
+
+/// How many of so many bits these are, each counted once.
+pub(super) fn count(bits: impl Iterator<Item = usize>, of: usize) -> u64 {
+    // So few at once that their sum is a small number, of which many are added
+    // at once.
+    let marks = marks(bits, of);
+    marks.chunks(128).map(|some| u64::from(some.iter().sum::<u8>())).sum()
+}
+
+/// A byte for each of so many bits, 1 where it is one of these.
+fn marks(bits: impl Iterator<Item = usize>, of: usize) -> Vec<u8> {
+    let mut marks = vec![0; of];
+    for bit in bits {
+        if let Some(mark) = marks.get_mut(bit) {
+            *mark = 1;
+        }
+    }
+    marks
+}
+
 /// Whether a bit is set; one that is not there is not.
 #[inline]
 pub(super) fn is_set(filter: &[u8], bit: usize) -> bool {
@@ -47,6 +80,14 @@ mod tests {
             half.len() == filter.len() / 2 && (0..half.len() * 8).all(|bit| {
                 is_set(&half, bit) == (is_set(&filter, 2 * bit) || is_set(&filter, 2 * bit + 1))
             })
+        }
+
+        fn all_ways_to_set_bits_are_one(bits: Vec<u8>) -> bool {
+            let mut filter = vec![0; 31];
+            bits.iter().for_each(|&bit| set(&mut filter, usize::from(bit)));
+            let bits = || bits.iter().map(|&bit| usize::from(bit));
+            let ones = (fill(&filter) * 248.0).round() as u64;
+            with(bits(), 31) == filter && count(bits(), 248) == ones
         }
 
         fn what_is_set_counts(bits: Vec<u8>) -> bool {

@@ -138,7 +138,7 @@ Content-Transfer-Encoding: base64
 pub(crate) fn plan() -> Vec<u8> {
     let mut next = numbers(1);
     let mut next = || (next() >> 8) as u8;
-    b"%PDF-1.7\n".iter().copied().chain(std::iter::repeat_with(&mut next).take(6_000)).collect()
+    b"%PDF-1.7\n".iter().copied().chain(std::iter::repeat_with(&mut next).take(20_000)).collect()
 }
 
 /// Numbers without a pattern, the same each time.

@@ -1,5 +1,7 @@
 //! The messages that may have carried what was asked for.
 
+use std::collections::HashSet;
+
 use anstyle::Style;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -18,7 +20,7 @@ const RECIPIENTS_SHOWN: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Sort {
     /// The one of which the largest share is there, then one that is hardly
-    /// false, then the earliest
+    /// false, then the earliest; of doubtful ones the least doubtful
     Best,
     /// The earliest
     Time,
@@ -72,7 +74,7 @@ impl First {
         self.answers.sort_by(|a, b| {
             let best = || {
                 let shares = share(b).unwrap_or(1.0).total_cmp(&share(a).unwrap_or(1.0));
-                shares.then_with(|| is_doubtful(a).cmp(&is_doubtful(b)))
+                shares.then_with(|| doubt(a).total_cmp(&doubt(b)))
             };
             let first = if sort == Sort::Best { best() } else { std::cmp::Ordering::Equal };
             let (a, b) = (&a.envelope, &b.envelope);
@@ -97,10 +99,10 @@ fn chance(answer: &Answer) -> Option<f64> {
     answer.hit.map(|hit| hit.chance)
 }
 
-/// Whether a false one like this is to be expected among a million messages.
-/// By less, no message is better than another.
-fn is_doubtful(answer: &Answer) -> bool {
-    chance(answer).is_some_and(|chance| chance >= 1e-6)
+/// The chance of an answer, if a false one like it is to be expected among a
+/// million messages. By less, no message is better than another.
+fn doubt(answer: &Answer) -> f64 {
+    chance(answer).filter(|chance| *chance >= 1e-6).unwrap_or(0.0)
 }
 
 /// An answer, as JSON has it.
@@ -152,11 +154,13 @@ pub(super) fn tell(
 fn cells(answer: &Answer, graded: bool) -> [String; 8] {
     let envelope = &answer.envelope;
     let word = |text: &str| text::printable(text.as_bytes());
+    // Exim has whom a client named twice twice in its list.
+    let mut seen = HashSet::new();
+    let different: Vec<&String> =
+        envelope.recipients.iter().filter(|address| seen.insert(*address)).collect();
     let mut recipients: Vec<String> =
-        envelope.recipients.iter().take(RECIPIENTS_SHOWN).map(|address| word(address)).collect();
-    if let Some(more) =
-        envelope.recipients.len().checked_sub(RECIPIENTS_SHOWN).filter(|more| *more > 0)
-    {
+        different.iter().take(RECIPIENTS_SHOWN).map(|address| word(address)).collect();
+    if let Some(more) = different.len().checked_sub(RECIPIENTS_SHOWN).filter(|more| *more > 0) {
         recipients.push(format!("and {more} more"));
     }
     let there = share(answer).filter(|_| graded).map(text::percent);
@@ -195,11 +199,12 @@ mod tests {
             answer(4, Some((10, 10, 1.1e-9))),
             answer(3, Some((10, 10, 1.2e-9))),
             answer(2, Some((10, 10, 1e-3))),
+            answer(6, Some((10, 10, 1e-4))),
             answer(1, Some((8, 10, 1e-12))),
         ];
-        assert_eq!(times(Sort::Best, 9, &answers), [3, 4, 2, 5, 1]);
+        assert_eq!(times(Sort::Best, 9, &answers), [3, 4, 6, 2, 5, 1]);
         assert_eq!(times(Sort::Best, 2, &answers), [3, 4]);
-        assert_eq!(times(Sort::Time, 9, &answers), [1, 2, 3, 4, 5]);
+        assert_eq!(times(Sort::Time, 9, &answers), [1, 2, 3, 4, 5, 6]);
     }
 
     #[test]

@@ -7,22 +7,30 @@ use serde::Serialize;
 use super::super::screen::{Screen, note};
 use super::super::{Failure, text};
 use super::answers::{self, AnswerFacts};
-use super::odds;
-use crate::trace::{Answer, Asked, Part, TooShort};
+use super::{length, odds};
+use crate::trace::{Answer, Asked, Part, Settings, TooShort};
 
 /// The answer.
 pub(super) struct Reply {
     /// What was asked for.
     pub(super) parts: Vec<Part>,
-    /// Whether some of it was enough.
-    pub(super) graded: bool,
+    /// The share of it that was enough.
+    pub(super) least: f64,
+    /// How messages are digested now.
+    pub(super) settings: Option<Settings>,
+    /// Whether only some were to be shown.
+    pub(super) limited: bool,
+    /// Whether only some envelopes were meant, and nobody has counted them.
+    pub(super) narrowed: bool,
     /// The messages to show.
     pub(super) found: Vec<Answer>,
     /// How many there are, shown or not.
     pub(super) matches: u64,
     /// How many were left out as there by chance.
     pub(super) doubtful: u64,
-    /// How many false ones are to be expected among these.
+    /// How likely a message is there by chance.
+    pub(super) chance: Option<f64>,
+    /// How many such are to be expected among these.
     pub(super) expected: Option<f64>,
     pub(super) asked: Asked,
 }
@@ -37,6 +45,7 @@ struct ReplyFacts<'a> {
     not_asked: u64,
     segments: u64,
     false_expected: Option<f64>,
+    enough: Option<u64>,
     shortest: usize,
     parts: Vec<PartFacts<'a>>,
     damaged: Vec<String>,
@@ -62,6 +71,7 @@ impl Reply {
             not_asked: self.asked.unanswered,
             segments: self.asked.segments,
             false_expected: self.expected,
+            enough: self.enough(),
             shortest: self.asked.shortest,
             parts: self.parts.iter().map(PartFacts::from).collect(),
             damaged: self.asked.damaged.iter().map(ToString::to_string).collect(),
@@ -72,11 +82,15 @@ impl Reply {
     /// Writes it for people.
     pub(super) fn tell(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         if !self.found.is_empty() {
-            answers::tell(screen, &self.found, self.graded)?;
+            answers::tell(screen, &self.found, self.least < 1.0)?;
         }
         let shown = self.found.len() as u64;
         if self.matches > shown {
-            writeln!(screen, "and {} more, without --limit", self.matches - shown)?;
+            let more = self.matches - shown;
+            match self.limited {
+                true => writeln!(screen, "and {more} more, without --limit")?,
+                false => writeln!(screen, "and {more} more, with --limit {}", self.matches)?,
+            }
         }
         let (matches, messages) = (self.matches, self.asked.messages);
         match self.expected {
@@ -85,20 +99,82 @@ impl Reply {
             Some(expected) => writeln!(
                 screen,
                 "{matches} of {messages} message(s) may have carried it; false ones to be \
-                 expected: {}",
+                 expected: {}{}",
+                if self.narrowed { "at most " } else { "" },
                 odds::expected(expected)
             )?,
         }
+        self.tell_length(screen)?;
         self.tell_what_is_left_out();
         Ok(())
     }
 
+    /// Says how long the text is, how long it must be, and how long it should.
+    fn tell_length(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
+        let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
+        if self.parts.is_empty() || !is_text || self.asked.messages == 0 {
+            return Ok(());
+        }
+        let shortest = self.asked.shortest;
+        write!(
+            screen,
+            "{} bytes of text were asked for; the shortest that can be answered has {shortest}",
+            self.bytes()
+        )?;
+        if let Some(enough) = self.enough() {
+            write!(screen, ", and with some {enough} one question in 100 has a false answer")?;
+        }
+        writeln!(screen)?;
+        Ok(())
+    }
+
+    /// How many bytes are asked for.
+    fn bytes(&self) -> usize {
+        self.parts.iter().map(length::of).sum()
+    }
+
+    /// With how many bytes one such question in a hundred would have a false
+    /// answer, roughly; `None` where these are enough, or it cannot be told.
+    fn enough(&self) -> Option<u64> {
+        let is_file = |part: &Part| matches!(part, Part::File(_));
+        let chance = self.chance.filter(|chance| *chance < 0.999)?;
+        if self.parts.iter().any(is_file) || self.expected? <= length::RARE {
+            return None;
+        }
+        length::enough(self.bytes(), chance, self.asked.messages)
+    }
+
     fn tell_what_is_left_out(&self) {
+        let is_file = |part: &Part| matches!(part, Part::File(_));
+        let is_bytes = |part: &Part| matches!(part, Part::Bytes(_));
+        if self.expected.is_some_and(|expected| expected > length::RARE)
+            && self.parts.iter().any(is_file)
+            && !self.parts.iter().any(is_bytes)
+        {
+            note(
+                "of a whole attachment a few bits are kept; if it is no text, the same file by \
+                 --bytes as well leaves fewer false ones",
+            );
+        }
         if self.doubtful > 0 {
             note(format_args!(
                 "{} message(s) of which so much may be there by chance were left out; --doubtful \
                  shows them",
                 self.doubtful
+            ));
+        }
+        let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
+        let settings = self.settings.filter(|_| is_text && !self.parts.is_empty());
+        let tellable = settings.and_then(|settings| length::tellable(self.bytes(), settings));
+        if let Some(tellable) = tellable.filter(|share| self.least < *share)
+            && self.matches == 0
+            && self.asked.messages > 0
+        {
+            note(format_args!(
+                "of a text of {} bytes, less than some {} may be there by chance, and is not \
+                 shown: take more of it, or parts that were not edited",
+                self.bytes(),
+                text::percent(tellable)
             ));
         }
         let Asked { unanswered, other_key, shortest, .. } = self.asked;
@@ -163,12 +239,12 @@ pub(super) fn too_short(short: TooShort, parts: &[Part]) -> Failure {
 
 impl<'a> From<&'a Part> for PartFacts<'a> {
     fn from(part: &'a Part) -> Self {
-        let (kind, bytes, text) = match part {
-            Part::Text(text) => ("text", text.len(), Some(text.as_str())),
-            Part::File(bytes) => ("attachment", bytes.len(), None),
-            Part::Bytes(bytes) => ("bytes", bytes.len(), None),
+        let (kind, text) = match part {
+            Part::Text(text) => ("text", Some(text.as_str())),
+            Part::File(_) => ("attachment", None),
+            Part::Bytes(_) => ("bytes", None),
         };
-        Self { kind, bytes, text }
+        Self { kind, bytes: length::of(part), text }
     }
 }
 

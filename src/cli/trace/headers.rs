@@ -54,6 +54,8 @@ impl Headers {
                 time,
             );
         };
+        let guess = Hint::default();
+        let hint = if is_guessed(&headers, hint) { &guess } else { hint };
         let received = received(&headers);
         let received_at = received.and_then(|received| received.date());
         let time = received_at
@@ -122,6 +124,21 @@ fn sender(headers: &Message<'_>, hint: &Hint) -> String {
         of(HeaderName::Sender).or_else(|| of(HeaderName::From)).unwrap_or_default()
     };
     hint.sender.clone().unwrap_or_else(written)
+}
+
+/// Whether a mailbox calls a bounce what is none: programs that do not know the
+/// sender write `From MAILER-DAEMON`, and the time at which they wrote it.
+fn is_guessed(headers: &Message<'_>, hint: &Hint) -> bool {
+    let by_person = || {
+        let author = addresses(headers, HeaderName::From).into_iter().next();
+        author.is_some_and(|author| {
+            let name = author.split('@').next().unwrap_or_default();
+            !["mailer-daemon", "postmaster"].contains(&&*name.to_lowercase())
+        })
+    };
+    hint.sender.as_deref() == Some("")
+        && first(headers, HeaderName::ReturnPath).is_none()
+        && by_person()
 }
 
 fn recipients(headers: &Message<'_>) -> Vec<String> {
@@ -237,13 +254,28 @@ Return-path: <nobody@example.org>
             ["bob@example.net", "dora@example.net", "emil@example.net", "BOB@example.net"]
         );
         assert_eq!((found.client, time), (None, Some(1_795_089_037)));
-        let hint = Hint { sender: Some(String::new()), time: Some(5) };
-        let (found, time) = envelope(&written, hint);
+        let known = Hint { sender: Some("a@b.test".to_owned()), time: Some(5) };
+        let (found, time) = envelope(&written, known);
         assert_eq!(
             (found.sender.as_str(), time),
-            ("", Some(5)),
+            ("a@b.test", Some(5)),
             "the mailbox's word is the server's"
         );
+    }
+
+    #[test]
+    fn a_mailbox_is_believed_that_something_is_a_bounce_if_it_may_be_one() {
+        let hint = || Hint { sender: Some(String::new()), time: Some(5) };
+        let date = "Date: Thu, 19 Nov 2026 11:50:37 +0000\n\n";
+        for (from, sender, time) in [
+            ("From: alice@example.org\n", "alice@example.org", 1_795_089_037),
+            ("From: Mail <Mailer-Daemon@example.org>\n", "", 5),
+            ("Return-path: <>\nFrom: alice@example.org\n", "", 5),
+            ("", "", 5),
+        ] {
+            let (found, at) = envelope(&format!("{from}{date}"), hint());
+            assert_eq!((found.sender.as_str(), at), (sender, Some(time)), "{from}");
+        }
     }
 
     #[test]

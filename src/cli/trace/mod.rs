@@ -2,7 +2,8 @@
 //!
 //! What they share: [`open`] finds the store, [`excerpt`] and [`whom`] read what
 //! is asked for, [`mailbox`], [`headers`] and [`id`] read mail that passed long
-//! ago, [`answers`], [`shown`] and [`odds`] show messages.
+//! ago, [`answers`], [`shown`], [`odds`] and [`length`] show messages, and how sure
+//! that is.
 
 mod answers;
 mod conclusion;
@@ -10,6 +11,7 @@ mod excerpt;
 mod export;
 mod headers;
 mod id;
+mod length;
 mod mailbox;
 mod odds;
 mod open;

@@ -62,6 +62,13 @@ impl Common {
     pub(super) fn open_or_make(&self) -> Result<Trace, Failure> {
         let directory = self.directory()?;
         self.require_right()?;
+        if let Err(TraceError::NoKey { path }) = Trace::open(&directory, Access::Read) {
+            note(format_args!(
+                "{} is gone, and a new key is chosen: what was recorded before cannot be asked any \
+                 more, unless that file is put back",
+                path.display()
+            ));
+        }
         Ok(Trace::open(&directory, Access::Write)?)
     }
 

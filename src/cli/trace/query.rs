@@ -19,6 +19,11 @@ use crate::trace::{self, Address, Asked, Envelope, Part, Question, Trace, TraceE
 /// are left out.
 const DOUBT: f64 = 0.01;
 
+/// If so many false messages are to be expected, the best are shown, and so many
+/// of them, unless --limit says something else.
+const MANY: f64 = 10.0;
+const SHOWN: usize = 100;
+
 /// Finds the messages that may have carried a text or a file
 #[derive(Debug, Args)]
 #[command(after_help = help())]
@@ -74,7 +79,8 @@ pub(super) struct Query {
     #[arg(long, value_name = "BY", default_value = "best")]
     sort: Sort,
 
-    /// Only the first N
+    /// Only the first N; without it all, but if ten or more false ones are to
+    /// be expected, 100
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     limit: Option<usize>,
 
@@ -101,9 +107,9 @@ fn help() -> String {
 
 Only digests of the messages are kept, so that a message may be shown that carried
 nothing of it. FALSE is the chance of that for any one message; how many false ones
-are to be expected among all that were asked is said at the end. What is not shown
-has not carried it, save what is said to be damaged, of another key, or too large to
-have been recorded whole.
+are to be expected among all that were asked is said at the end, with how long a text
+would have fewer. What is not shown has not carried it, save what is said to be damaged,
+of another key, or too large to have been recorded whole.
 
 Several texts, files and options of different names must all fit; of an option that
 is given more than once, such as --from, one must. Text is compared without regard to
@@ -114,18 +120,26 @@ must have a certain length, which is said where it has not. In --text, * stands 
 anything between two parts and \\* for an asterisk; in files, it is an asterisk.
 
 --attachment asks for the whole file, byte for byte; with --at-least, for parts of it.
---bytes asks for a piece of an attachment. TIME is that of a clock here, as in Exim's
-log. THERE is how much of what was asked for is there; in a digest, a part of anything
-is there by chance, and messages with no more than that are left out. Addresses are compared in any
-case of letters. The best come first: those of which the largest share is there, of
-these those with a chance of less than one in a million, and of these the earliest.
+--bytes asks for a piece of an attachment that is no text; with the same file, both
+together have hardly a false answer. TIME is that of a clock here, as in Exim's
+log. Addresses are compared in any case of letters.
+
+THERE is how much of what was asked for is there. In a digest, some six tenths of
+anything are there by chance, and messages with no more than that are left out: of an
+edited text of 150 bytes about 90% must be there to be told from chance, of 500 bytes
+80%, of 2000 bytes 70%.
+
+The best come first: those of which the largest share is there, of these those with a
+chance of less than one in a million, and of these the earliest.
 
 Exit status: 0 found; 1 nothing was found; 2 an error, or not all could be asked.
 
 JSON: an object. `found` is an array of messages, `matches` how many there are
-without --limit; `chance` is that of a message that carried nothing to be among them, `present` how many of `of` elements are there;
-all three are null where only envelopes were asked. `asked` is how many messages were
-asked, `false_expected` how many of them are to be expected in `found` by chance.
+without --limit; `chance` is that of a message that carried nothing to be among them,
+`present` how many of `of` elements are there; all three are null where only envelopes
+were asked. `asked` is how many messages were asked, `false_expected` how many of them
+are to be expected in `found` by chance, at most where envelopes are asked for too; with `enough` bytes there would be one in a
+hundred such questions (null: there is less already, or it cannot be told).
 `shortest` is the length in bytes from which on a text is sure to be found; `parts`
 is what was asked for. {JSON_HELP}"
     )
@@ -142,20 +156,31 @@ impl Query {
         let question =
             (!parts.is_empty()).then(|| Question { parts: parts.clone(), least: self.at_least });
         let mut first = First::new(self.sort, self.limit.unwrap_or(usize::MAX));
-        let asked = match self.common.open_if_there()? {
-            Some(store) => self.ask(&store, question, &mut first).map_err(|error| match error {
+        let store = self.common.open_if_there()?;
+        let asked = match &store {
+            Some(store) => self.ask(store, question, &mut first).map_err(|error| match error {
                 TraceError::TooShort(short) => conclusion::too_short(short, &parts),
                 error => error.into(),
             })?,
             None => Asked::default(),
         };
+        let chance = first.chance();
+        let expected = chance.map(|chance| chance * asked.messages as f64);
+        let mut found = first.take();
+        if !json && self.limit.is_none() && expected.is_some_and(|many| many >= MANY) {
+            found.truncate(SHOWN);
+        }
         let reply = Reply {
             parts,
-            graded: self.is_graded(),
-            found: first.take(),
+            least: self.at_least,
+            settings: store.map(|store| store.options().settings),
+            limited: self.limit.is_some(),
+            narrowed: self.asks_envelopes(),
+            found,
             matches: first.count,
             doubtful: first.left_out,
-            expected: first.chance().map(|chance| chance * asked.messages as f64),
+            chance,
+            expected,
             asked,
         };
         if json {
@@ -165,6 +190,7 @@ impl Query {
         }
         if reply.matches == 0 {
             self.doubt_id();
+            self.doubt_addresses();
         }
         screen.flush()?;
         open::incomplete(&reply.asked.damaged)?;
@@ -179,6 +205,22 @@ impl Query {
                 "{shown} has not the form of an id of Exim's, such as 1vM1aB-000000001Ab-1aBc or \
                  1vM1aB-0001Ab-1a"
             ));
+        }
+    }
+
+    /// Where nothing is from or to an address, it may be none.
+    fn doubt_addresses(&self) {
+        for name in self.from.iter().chain(&self.to) {
+            if let Name::Exact(name) = name
+                && !name.is_empty()
+                && !name.contains('@')
+            {
+                let shown = text::printable(name.as_bytes());
+                note(format_args!(
+                    "{shown} is no whole address: '{shown}@*' is that name at any domain, \
+                     '*@{shown}' are all names at that domain"
+                ));
+            }
         }
     }
 
@@ -235,6 +277,7 @@ impl Query {
             to: addresses(&self.to),
             id: self.id.as_deref().map(|text| id::read(text).to_owned()),
             most: None,
+            best: None,
             deadline: None,
         };
         store.query(&query, &mut open::bar("messages"), &mut |answer| {
@@ -242,7 +285,9 @@ impl Query {
                 return;
             }
             let chance = answer.hit.map_or(0.0, |hit| hit.chance);
-            if graded && !self.doubtful && chance > DOUBT {
+            // What would be shown without --at-least is shown with it.
+            let is_whole = answer.hit.is_some_and(|hit| hit.present == hit.of);
+            if graded && !self.doubtful && !is_whole && chance > DOUBT {
                 first.left_out += 1;
             } else {
                 first.add(answer);

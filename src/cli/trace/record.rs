@@ -8,13 +8,15 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::super::figures::bytes;
-use super::super::screen::{Screen, note};
+use super::super::screen::{Screen, complain, note};
 use super::super::{Failure, Outcome, input, moment};
 use super::id;
 use super::mailbox::MESSAGE_MAX;
 use super::open::{Common, tell_incidents};
 use super::recorder::{Counts, Recorder};
 use super::scheme::{self, Scheme};
+use super::span::{self, Keep};
+use super::tidy;
 use crate::trace::{Envelope, Options};
 
 /// Records messages from files, mboxes and maildirs
@@ -27,6 +29,8 @@ use crate::trace::{Envelope, Options};
     exirate trace record --maildir /var/mail/alice --maildir /var/mail/bob
   A message with what is known of it:
     exirate trace record --from alice@example.org --to bob@example.net message.eml
+  An archive of many years, and from now on nothing is forgotten for its age:
+    exirate trace record --keep forever --mbox archive.mbox
   Try the other scheme:
     exirate trace record --scheme hbf --mbox archive.mbox
 
@@ -42,15 +46,18 @@ or else the Message-ID. The client: from the first Received.
 In an mbox, a message begins with a line `From ` that follows an empty one and has a date;
 `>From ` in a message is `From `. Of a maildir, cur and new are read, and those of all
 folders in it. - is standard input. A message that cannot be recorded is told, and the
-others are recorded. Messages that are older than the store keeps them are
-forgotten when it is tidied: see `exirate trace tidy --keep`.
+others are recorded. A message that is older than the store keeps messages, for 90 days
+if nobody has said anything else, is not recorded: say --keep.
 
-The digests' options are kept with the store and go for what is recorded from now on,
-by Exim too. What was recorded before can be asked all the same.
+--keep and the digests' options are kept with the store and go for what is recorded from
+now on, by Exim too, unless a line of its configuration says otherwise. What was recorded before can be asked all the same.
 
 Exit status: 0 all was recorded; 2 an error, or a message could not be recorded.
 
-JSON: an object with what was counted.")]
+JSON: an object. `recorded` is how many messages were, and `bytes` their size; of
+`not_recorded`, `too_old` are older than the store keeps messages; `cut` are those of
+which only the beginning was recorded, for they are larger than any message, and
+`nameless` those that tell neither an id nor a sender nor a recipient.")]
 pub(super) struct Record {
     /// Files with one message each
     #[arg(value_name = "FILE")]
@@ -89,6 +96,10 @@ pub(super) struct Record {
     #[arg(long, value_name = "NAME")]
     auth: Option<String>,
 
+    /// From now on, for how long messages are kept: 90d, 52w, or `forever`
+    #[arg(long, value_name = "TIME", value_parser = span::keep)]
+    keep: Option<Keep>,
+
     #[command(flatten)]
     scheme: Scheme,
 
@@ -102,9 +113,17 @@ impl Record {
         let mut trace = self.common.open_or_make()?;
         let before = *trace.options();
         let settings = self.scheme.settings(before.settings)?;
+        let keep = self.keep.map_or(before.keep, |Keep(seconds)| seconds);
+        let after = Options { settings, keep, ..before };
+        if after != before {
+            trace.set_options(after)?;
+        }
         if settings != before.settings {
-            trace.set_options(Options { settings, ..before })?;
             note(format_args!("from now on: {}", scheme::described(settings)));
+        }
+        if keep != before.keep {
+            note(format_args!("from now on messages are kept {}", tidy::kept(keep)));
+            note(tidy::REMINDER);
         }
         let mut recorder = Recorder::new(self, trace);
         let done = recorder.all();
@@ -117,6 +136,21 @@ impl Record {
         }
         screen.flush()?;
         done?;
+        if counts.nameless > 0 {
+            note(format_args!(
+                "{} message(s) tell neither who sent them nor who got them, and have no id; if \
+                 they are messages, --from, --to and --id say it",
+                counts.nameless
+            ));
+        }
+        if counts.too_old > 0 {
+            complain(format_args!(
+                "{} message(s) are older than this store keeps messages, {}: say --keep, such as \
+                 --keep forever",
+                counts.too_old,
+                tidy::kept(keep)
+            ));
+        }
         match counts.not_recorded {
             0 => Ok(Outcome::Fine),
             lost => Err(Failure::new(format!(
@@ -127,6 +161,7 @@ impl Record {
 
     /// What can be seen to be wrong before anything is done.
     fn check(&self) -> Result<(), Failure> {
+        tidy::check_keep(self.keep)?;
         if self.files.is_empty() && self.mbox.is_empty() && self.maildir.is_empty() {
             return Err(Failure::new(
                 "nothing to record: name files with a message each (- is standard input), or say \
@@ -198,14 +233,6 @@ fn tell(screen: &mut Screen<'_>, counts: &Counts) -> Result<(), Failure> {
     writeln!(screen, "recorded {} message(s), {}", counts.recorded, bytes(counts.bytes))?;
     if counts.cut > 0 {
         writeln!(screen, "of {} of them only the first {} MiB", counts.cut, MESSAGE_MAX >> 20)?;
-    }
-    if counts.older_than_kept > 0 {
-        writeln!(
-            screen,
-            "{} of them are older than the store keeps messages, and go when it is tidied: see \
-             `exirate trace tidy --keep`",
-            counts.older_than_kept
-        )?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use super::mailbox::maildir::{self, Maildir};
 use super::mailbox::mbox::Mbox;
 use super::mailbox::{self, Hint, from_line};
 use super::record::Record;
-use crate::trace::{Trace, TraceError};
+use crate::trace::{Envelope, Trace, TraceError};
 
 /// How many messages that cannot be recorded are told one by one.
 const TOLD: u64 = 20;
@@ -31,8 +31,11 @@ pub(super) struct Counts {
     pub(super) recorded: u64,
     pub(super) bytes: u64,
     pub(super) not_recorded: u64,
+    /// Of those that could not: how many are older than messages are kept.
+    pub(super) too_old: u64,
     pub(super) cut: u64,
-    pub(super) older_than_kept: u64,
+    /// Of which nothing but what they carried is known.
+    pub(super) nameless: u64,
 }
 
 /// The recording under way.
@@ -57,8 +60,7 @@ impl<'a> Recorder<'a> {
     /// It could not be gone on; what was recorded before is.
     pub(super) fn all(&mut self) -> Result<(), Failure> {
         let done = self.files().and_then(|()| self.mboxes()).and_then(|()| self.maildirs());
-        if self.counts.not_recorded > TOLD {
-            let more = self.counts.not_recorded - TOLD;
+        if let Some(more) = self.told().checked_sub(TOLD).filter(|more| *more > 0) {
             complain(format_args!("and {more} more messages could not be recorded"));
         }
         done
@@ -181,8 +183,7 @@ impl Recorder<'_> {
         cut: bool,
     ) -> Result<(), Failure> {
         let (mut envelope, told) = self.headers.envelope(message, &hint);
-        let now = now().seconds;
-        envelope.time = told.or(time).unwrap_or(now);
+        envelope.time = told.or(time).unwrap_or_else(|| now().seconds);
         envelope.partial = cut;
         self.options.overrule(&mut envelope);
         match self.trace.record(&envelope, message) {
@@ -191,10 +192,15 @@ impl Recorder<'_> {
                 self.counts.recorded += 1;
                 self.counts.bytes += message.len() as u64;
                 self.counts.cut += u64::from(cut);
-                let kept = self.trace.options().keep;
-                let oldest = kept.map(|keep| now.saturating_sub_unsigned(keep));
-                self.counts.older_than_kept +=
-                    u64::from(oldest.is_some_and(|oldest| envelope.time < oldest));
+                let Envelope { id, sender, recipients, .. } = &envelope;
+                let nameless = id.is_empty() && sender.is_empty() && recipients.is_empty();
+                self.counts.nameless += u64::from(nameless);
+                Ok(())
+            }
+            // An archive has thousands of them: they are told together.
+            Err(TraceError::TooOld { .. }) => {
+                self.counts.not_recorded += 1;
+                self.counts.too_old += 1;
                 Ok(())
             }
             Err(error) => {
@@ -214,9 +220,14 @@ impl Recorder<'_> {
     /// Tells of a message that could not be recorded.
     fn lost(&mut self, what: impl std::fmt::Display) {
         self.counts.not_recorded += 1;
-        if self.counts.not_recorded <= TOLD {
+        if self.told() <= TOLD {
             complain(what);
         }
+    }
+
+    /// How many messages could not be recorded for a reason of their own.
+    fn told(&self) -> u64 {
+        self.counts.not_recorded - self.counts.too_old
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Scheme {
     #[arg(long, value_name = "BYTES")]
     bytes_gram: Option<u8>,
 
-    /// winnow: the same of other attachments, 1 to 255 [first: 64]
+    /// winnow: the same of other attachments, 1 to 255 [first: 255]
     #[arg(long, value_name = "GRAMS")]
     bytes_window: Option<u8>,
 
@@ -209,7 +209,7 @@ mod tests {
             assert!(why.contains("the nearest that can be are --scheme winnow --gram 8"), "{why}");
         }
         assert!(said(&Scheme { gram: Some(200), ..Scheme::default() }, winnow).ends_with(
-            "--scheme winnow --gram 32 --window 8 --bytes-gram 16 --bytes-window 64 --bits 1.05"
+            "--scheme winnow --gram 32 --window 8 --bytes-gram 16 --bytes-window 255 --bits 1.05"
         ));
     }
     #[test]

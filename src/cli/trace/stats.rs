@@ -117,7 +117,7 @@ impl Figures {
             ("files", format!("{} segment(s){folded}, {} log(s)", self.segments, self.logs)),
             ("damaged", format!("{} file(s){lost}", self.damaged)),
             ("other key", format!("{} file(s)", self.other_key)),
-            ("kept", tidy::kept(self.keep, self.max_bytes)),
+            ("kept", format!("{}, in at most {}", tidy::kept(self.keep), bytes(self.max_bytes))),
             ("shortest", format!("{} bytes of text", self.shortest)),
             ("digests", self.settings.clone()),
         ];

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::super::database::now;
 use super::super::figures::{bytes, parse_bytes};
-use super::super::screen::Screen;
+use super::super::screen::{Screen, note};
 use super::super::{Failure, Outcome, text};
 use super::open::{Common, tell_incidents};
 use super::span::{self, Keep};
@@ -27,7 +27,9 @@ the store is larger than --max-size says, the oldest files are folded first: the
 take half of the space, and more false messages are found in them. Then the oldest
 are forgotten.
 
-What is set here is kept with the store, and goes for Exim too.
+What is set here is kept with the store, and goes for Exim too. But where a line of
+Exim's configuration says keep= or max_size=, as TRACE_KEEP in exirate.conf does, that
+goes again from the next message on: change it there as well.
 
 Exit status: 0 done, also if there was nothing to do; 2 an error.
 
@@ -70,6 +72,9 @@ impl Tidy {
         };
         if options != before {
             trace.set_options(options)?;
+            if !self.common.json {
+                note(REMINDER);
+            }
         }
         let disk = trace.stats()?.bytes;
         let tidied = trace.tidy(now().seconds);
@@ -95,12 +100,7 @@ impl Tidy {
 
     /// What is less than can be is not silently made more.
     fn check(&self) -> Result<(), Failure> {
-        if let Some(Keep(Some(seconds))) = self.keep
-            && seconds < KEEP_MIN
-        {
-            let least = text::duration(KEEP_MIN as f64);
-            return Err(Failure::new(format!("--keep cannot be less than {least}")));
-        }
+        check_keep(self.keep)?;
         if let Some(size) = self.max_size
             && size < TRACE_BYTES_MIN
         {
@@ -124,15 +124,31 @@ impl Answer {
             bytes(self.disk_after),
             bytes(self.disk_before)
         )?;
-        writeln!(screen, "it keeps messages {}", kept(self.keep, self.max_bytes))
+        let most = bytes(self.max_bytes);
+        writeln!(screen, "it keeps messages {}, in at most {most}", kept(self.keep))
     }
 }
 
+/// Refuses a time that is less than can be.
+pub(super) fn check_keep(keep: Option<Keep>) -> Result<(), Failure> {
+    match keep {
+        Some(Keep(Some(seconds))) if seconds < KEEP_MIN => {
+            let least = text::duration(KEEP_MIN as f64);
+            Err(Failure::new(format!("--keep cannot be less than {least}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What to think of when it is said how long messages are kept.
+pub(super) const REMINDER: &str = "where Exim's configuration says keep= or max_size= (TRACE_KEEP \
+                                   in exirate.conf), that goes again from its next message on: \
+                                   change it there as well";
+
 /// How long messages are kept, in words.
-pub(super) fn kept(keep: Option<u64>, max_bytes: u64) -> String {
-    let long = keep.map_or_else(
+pub(super) fn kept(keep: Option<u64>) -> String {
+    keep.map_or_else(
         || "for ever".to_owned(),
         |seconds| format!("for {}", text::duration(seconds as f64)),
-    );
-    format!("{long}, in at most {}", bytes(max_bytes))
+    )
 }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 pub fn canonical_file(bytes: &[u8]) -> Cow<'_, [u8]> {
     let end = bytes.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n'));
     let bytes = &bytes[..end.map_or(0, |end| end + 1)];
-    if !bytes.windows(2).any(|pair| pair == b"\r\n") {
+    if memchr::memmem::find(bytes, b"\r\n").is_none() {
         return Cow::Borrowed(bytes);
     }
     let mut out = Vec::with_capacity(bytes.len());

@@ -4,8 +4,10 @@
 //! in one pass and without a tree: what elements mean for each other matters
 //! little to where words end.
 
+use memchr::{memchr, memchr2};
+
 use super::entities;
-use super::tags::{self, Attribute, Display};
+use super::tags::{self, Attribute, Content, Display, Element};
 
 /// What is in an HTML text.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,8 +27,9 @@ pub(super) struct Page {
 impl Page {
     /// Reads `html`.
     pub(super) fn read(html: &str) -> Self {
-        let mut reader =
-            Reader { html, at: 0, page: Self::default(), styled: Vec::new(), hidden: 0 };
+        // About a third of most pages is text.
+        let page = Self { text: String::with_capacity(html.len() / 2), ..Self::default() };
+        let mut reader = Reader { html, at: 0, page, styled: Vec::new(), hidden: 0 };
         while reader.at < html.len() {
             reader.text();
         }
@@ -67,7 +70,7 @@ impl<'a> Reader<'a> {
     /// Reads text up to the next tag or entity, and that.
     fn text(&mut self) {
         let rest = &self.html[self.at..];
-        let mark = rest.bytes().position(|byte| matches!(byte, b'<' | b'&'));
+        let mark = memchr2(b'<', b'&', rest.as_bytes());
         let (text, rest) = rest.split_at(mark.unwrap_or(rest.len()));
         self.out().push_str(text);
         self.at += text.len();
@@ -108,7 +111,8 @@ impl<'a> Reader<'a> {
     /// Goes on with a start tag.
     fn start(&mut self) {
         let name = self.name();
-        let mut display = tags::display(name);
+        let element = tags::element(name);
+        let mut display = element.display;
         while let Some((attribute, value)) = self.attribute() {
             match tags::attribute(attribute) {
                 Some(Attribute::Link) => add_link(&mut self.page.links, value),
@@ -118,17 +122,20 @@ impl<'a> Reader<'a> {
                 None => {}
             }
         }
-        if tags::is_raw(name) {
-            self.raw(name);
-            return;
+        match element.content {
+            Content::Code => {
+                self.raw(name);
+                return;
+            }
+            Content::Title => {
+                let title = self.raw(name);
+                add_line(&mut self.page.title, title, "\n");
+                return;
+            }
+            Content::Elements | Content::Nothing | Content::Text => {}
         }
-        if name.eq_ignore_ascii_case("title") {
-            let title = self.raw(name);
-            add_line(&mut self.page.title, title, "\n");
-            return;
-        }
-        let is_styled = display != tags::display(name) || display == Display::None;
-        if is_styled && !tags::is_void(name) {
+        let is_styled = display != element.display || display == Display::None;
+        if is_styled && element.content != Content::Nothing {
             self.styled.push(Styled { name, open: 1, display });
             self.hidden += usize::from(display == Display::None);
         } else if let Some(outer) = self.styled.last_mut()
@@ -137,7 +144,7 @@ impl<'a> Reader<'a> {
             outer.open += 1;
         }
         self.edge(display);
-        if name.eq_ignore_ascii_case("textarea") {
+        if element.content == Content::Text {
             let text = self.raw(name);
             entities::decode_all(text, false, self.out());
         }
@@ -145,7 +152,7 @@ impl<'a> Reader<'a> {
 
     /// An end tag.
     fn end(&mut self, name: &str) {
-        let mut display = tags::display(name);
+        let Element { mut display, .. } = tags::element(name);
         let last = self.styled.iter().rev().take(CLOSED);
         let inner = last.take_while(|styled| !styled.name.eq_ignore_ascii_case(name)).count();
         if let Some(at) = self.styled.len().checked_sub(inner + 1)
@@ -200,7 +207,7 @@ impl<'a> Reader<'a> {
         let value = match self.peek() {
             Some(quote @ (b'"' | b'\'')) => {
                 self.at += 1;
-                let value = self.take_until(|byte| byte == quote);
+                let value = self.take_to(quote);
                 self.at = (self.at + 1).min(self.html.len());
                 value
             }
@@ -214,7 +221,7 @@ impl<'a> Reader<'a> {
     fn raw(&mut self, name: &str) -> &'a str {
         let start = self.at;
         loop {
-            self.take_until(|byte| byte == b'<');
+            self.take_to(b'<');
             let end = self.at;
             let Some(tag) = self.html.as_bytes().get(end + 2..end + 2 + name.len() + 1) else {
                 self.at = self.html.len();
@@ -235,7 +242,16 @@ impl<'a> Reader<'a> {
         self.html.as_bytes().get(self.at).copied()
     }
 
-    /// Goes to the first byte, which is to be an ASCII one, that is wanted.
+    /// Goes to the first `byte`, which is to be an ASCII one.
+    fn take_to(&mut self, byte: u8) -> &'a str {
+        let rest = &self.html[self.at..];
+        let taken = &rest[..memchr(byte, rest.as_bytes()).unwrap_or(rest.len())];
+        self.at += taken.len();
+        taken
+    }
+
+    /// Goes to the first byte, which is to be an ASCII one, that is wanted: one
+    /// that is not far.
     fn take_until(&mut self, is_wanted: impl Fn(u8) -> bool) -> &'a str {
         let rest = &self.html[self.at..];
         let end = rest.bytes().position(|byte| byte.is_ascii() && is_wanted(byte));
@@ -250,7 +266,7 @@ fn comment_length(rest: &str) -> usize {
     let bytes = rest.as_bytes();
     // `<!-->` and `<!--->` are whole ones.
     let mut at = 2;
-    while let Some(found) = bytes[at..].iter().position(|&byte| byte == b'-') {
+    while let Some(found) = memchr(b'-', &bytes[at..]) {
         at += found;
         match &bytes[at..] {
             [b'-', b'-', b'>', ..] => return at + 3,
@@ -263,7 +279,7 @@ fn comment_length(rest: &str) -> usize {
 }
 
 fn length_to(rest: &str, end: u8) -> usize {
-    rest.bytes().position(|byte| byte == end).map_or(rest.len(), |at| at + 1)
+    memchr(end, rest.as_bytes()).map_or(rest.len(), |at| at + 1)
 }
 
 /// Adds a line: the value of an attribute, with `gap` for line ends in it.

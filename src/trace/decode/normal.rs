@@ -118,22 +118,40 @@ struct Normal {
 impl Normal {
     /// Adds ASCII characters that nothing joins.
     fn ascii(&mut self, bytes: &[u8]) {
-        let (blocks, rest) = bytes.as_chunks();
-        for block in blocks {
-            match self.out.last_chunk().and_then(|before| usual(*before, block)) {
+        let mut at = RUN.min(bytes.len());
+        self.ascii_slowly(&bytes[..at]);
+        while let Some(window) = bytes[at - RUN.min(at)..].first_chunk() {
+            match usual(window) {
                 Some(block) => self.out.extend_from_slice(&block),
-                None => self.ascii_slowly(block),
+                None => self.ascii_slowly(&window[RUN..]),
             }
+            at += BLOCK;
         }
-        self.ascii_slowly(rest);
+        self.ascii_slowly(&bytes[at..]);
     }
 
+    /// The same one by one, as [`Self::add_bytes`] would, but without a branch:
+    /// what is left out comes too irregularly.
     fn ascii_slowly(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            let byte = ASCII[usize::from(byte & 0x7f)];
-            if byte != 0 {
-                self.add_bytes([byte]);
+        for bytes in bytes.chunks(BLOCK) {
+            let (mut a, mut b, mut c) = match *self.out.as_slice() {
+                [.., c, b, a] => (a, b, c),
+                [b, a] => (a, b, 0),
+                [a] => (a, 0, 0),
+                // It is as behind a space.
+                [] => (b' ', 0, 0),
+            };
+            let (mut kept, mut count) = ([0; BLOCK], 0);
+            for &byte in bytes {
+                let new = ASCII[usize::from(byte & 0x7f)];
+                let is_space = (a == b' ') & ((new == b' ') | (new == b'>'));
+                let is_run = (new == a) & (a == b) & (b == c);
+                let is_kept = !((new == 0) | is_space | is_run);
+                kept[count % BLOCK] = new;
+                count += usize::from(is_kept);
+                (a, b, c) = if is_kept { (new, a, b) } else { (a, b, c) };
             }
+            self.out.extend_from_slice(&kept[..count]);
         }
     }
 
@@ -206,24 +224,27 @@ impl Normal {
     }
 }
 
-/// What ASCII characters behind `before` become, if none of them is left out.
-/// `None` also where some would have to be looked at more closely.
+/// What ASCII characters become, if none of them is left out. Those before them,
+/// of which some may have been, come first in `window`. `None` also where some
+/// would have to be looked at more closely.
 ///
 /// Made of steps that take all characters at once.
-fn usual(before: [u8; RUN], block: &[u8; BLOCK]) -> Option<[u8; BLOCK]> {
-    let mut bytes = [0; RUN + BLOCK];
-    bytes[..RUN].copy_from_slice(&before);
+fn usual(window: &[u8; RUN + BLOCK]) -> Option<[u8; BLOCK]> {
+    let is_space = |byte: u8| (byte == b' ') | (byte.wrapping_sub(b'\t') < 5);
     let mut is_odd = false;
-    for (to, &byte) in bytes[RUN..].iter_mut().zip(block) {
-        let byte = if byte.is_ascii_uppercase() { byte | 0x20 } else { byte };
-        let byte = if byte.wrapping_sub(b'\t') < 5 { b' ' } else { byte };
-        is_odd |= (byte < b' ') | (byte == b'>') | (byte == 0x7f);
-        *to = byte;
+    // What stands behind one of these that was left out is not what it seems.
+    for &byte in window {
+        is_odd |= ((byte < b' ') & !is_space(byte)) | (byte == b'>') | (byte == 0x7f);
     }
-    for at in RUN..RUN + BLOCK {
-        let is_double = bytes[at] == bytes[at - 1];
-        is_odd |= is_double & (bytes[at] == b' ');
-        is_odd |= is_double & (bytes[at - 1] == bytes[at - 2]) & (bytes[at - 2] == bytes[at - 3]);
+    let mut block = [0; BLOCK];
+    for (at, to) in block.iter_mut().enumerate() {
+        let [c, b, a, byte] = [window[at], window[at + 1], window[at + 2], window[at + 3]];
+        is_odd |= is_space(a) & is_space(byte);
+        // In lower case if they are letters.
+        let [c, b, a, low] = [c | 0x20, b | 0x20, a | 0x20, byte | 0x20];
+        is_odd |= (low == a) & (a == b) & (b == c);
+        let byte = if byte.is_ascii_uppercase() { low } else { byte };
+        *to = if is_space(byte) { b' ' } else { byte };
     }
-    if is_odd { None } else { bytes.last_chunk().copied() }
+    if is_odd { None } else { Some(block) }
 }

@@ -15,11 +15,18 @@ pub(super) enum Attribute {
 
 /// What an attribute is for, if for anything here.
 pub(super) fn attribute(name: &str) -> Option<Attribute> {
-    Some(match lower(name)?.trim_ascii_end() {
-        b"href" | b"src" | b"action" | b"background" => Attribute::Link,
-        b"alt" => Attribute::Alternative,
-        b"style" => Attribute::Style,
-        b"hidden" => Attribute::Hidden,
+    const HREF: Key = key(b"href");
+    const SRC: Key = key(b"src");
+    const ACTION: Key = key(b"action");
+    const BACKGROUND: Key = key(b"background");
+    const ALT: Key = key(b"alt");
+    const STYLE: Key = key(b"style");
+    const HIDDEN: Key = key(b"hidden");
+    Some(match key(name.as_bytes()) {
+        HREF | SRC | ACTION | BACKGROUND => Attribute::Link,
+        ALT => Attribute::Alternative,
+        STYLE => Attribute::Style,
+        HIDDEN => Attribute::Hidden,
         _ => return None,
     })
 }
@@ -35,132 +42,185 @@ pub(super) enum Display {
     None,
 }
 
-/// How an element is displayed unless its style says otherwise.
-pub(super) fn display(name: &str) -> Display {
-    match lower(name) {
-        Some(name) if name.trim_ascii_end() == b"template" => Display::None,
-        Some(name) if is_block(name.trim_ascii_end()) => Display::Block,
-        _ => Display::Inline,
+/// What is inside an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Text and other elements.
+    Elements,
+    /// Nothing: there is no end tag.
+    Nothing,
+    /// Text without elements, for readers.
+    Text,
+    /// The title.
+    Title,
+    /// Text without elements, for programs.
+    Code,
+}
+
+/// What an element is unless its style says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Element {
+    pub(super) display: Display,
+    pub(super) content: Content,
+}
+
+const INLINE: Element = Element { display: Display::Inline, content: Content::Elements };
+const BLOCK: Element = Element { display: Display::Block, content: Content::Elements };
+
+/// Elements that begin a line of their own.
+const BLOCKS: &[&str] = &[
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "body",
+    "button",
+    "caption",
+    "center",
+    "dd",
+    "details",
+    "dialog",
+    "dir",
+    "div",
+    "dl",
+    "dt",
+    "fieldset",
+    "figcaption",
+    "figure",
+    "footer",
+    "form",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "head",
+    "header",
+    "hgroup",
+    "html",
+    "legend",
+    "li",
+    "listing",
+    "main",
+    "menu",
+    "nav",
+    "object",
+    "ol",
+    "optgroup",
+    "option",
+    "p",
+    "pre",
+    "search",
+    "section",
+    "select",
+    "summary",
+    "table",
+    "tbody",
+    "td",
+    "tfoot",
+    "th",
+    "thead",
+    "tr",
+    "ul",
+    "video",
+    "xmp",
+];
+
+/// Elements that are special in another way.
+const SPECIAL: &[(&str, Element)] = {
+    use Content::{Code, Nothing, Text, Title};
+    use Display::{Block, Inline, None};
+    const fn of(display: Display, content: Content) -> Element {
+        Element { display, content }
+    }
+    &[
+        ("template", of(None, Content::Elements)),
+        ("title", of(Block, Title)),
+        ("textarea", of(Block, Text)),
+        ("iframe", of(Block, Code)),
+        ("script", of(Inline, Code)),
+        ("style", of(Inline, Code)),
+        ("noembed", of(Inline, Code)),
+        ("noframes", of(Inline, Code)),
+        ("br", of(Block, Nothing)),
+        ("hr", of(Block, Nothing)),
+        ("input", of(Block, Nothing)),
+        ("area", of(Inline, Nothing)),
+        ("base", of(Inline, Nothing)),
+        ("col", of(Inline, Nothing)),
+        ("embed", of(Inline, Nothing)),
+        ("img", of(Inline, Nothing)),
+        ("link", of(Inline, Nothing)),
+        ("meta", of(Inline, Nothing)),
+        ("source", of(Inline, Nothing)),
+        ("track", of(Inline, Nothing)),
+        ("wbr", of(Inline, Nothing)),
+    ]
+};
+
+/// What an element is by its name.
+pub(super) fn element(name: &str) -> Element {
+    let key = key(name.as_bytes());
+    let mut place = place(key);
+    loop {
+        match ELEMENTS[place] {
+            (0, _) => return INLINE,
+            (known, element) if known == key => return element,
+            _ => place = (place + 1) % ELEMENTS.len(),
+        }
     }
 }
 
-fn is_block(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"address"
-            | b"article"
-            | b"aside"
-            | b"blockquote"
-            | b"body"
-            | b"br"
-            | b"button"
-            | b"caption"
-            | b"center"
-            | b"dd"
-            | b"details"
-            | b"dialog"
-            | b"dir"
-            | b"div"
-            | b"dl"
-            | b"dt"
-            | b"fieldset"
-            | b"figcaption"
-            | b"figure"
-            | b"footer"
-            | b"form"
-            | b"h1"
-            | b"h2"
-            | b"h3"
-            | b"h4"
-            | b"h5"
-            | b"h6"
-            | b"head"
-            | b"header"
-            | b"hgroup"
-            | b"hr"
-            | b"html"
-            | b"iframe"
-            | b"input"
-            | b"legend"
-            | b"li"
-            | b"listing"
-            | b"main"
-            | b"menu"
-            | b"nav"
-            | b"object"
-            | b"ol"
-            | b"optgroup"
-            | b"option"
-            | b"p"
-            | b"pre"
-            | b"search"
-            | b"section"
-            | b"select"
-            | b"summary"
-            | b"table"
-            | b"tbody"
-            | b"td"
-            | b"textarea"
-            | b"tfoot"
-            | b"th"
-            | b"thead"
-            | b"title"
-            | b"tr"
-            | b"ul"
-            | b"video"
-            | b"xmp"
-    )
-}
+/// All of them, each at the first free place from its own on.
+static ELEMENTS: [(Key, Element); 256] = {
+    let mut table = [(0, INLINE); 256];
+    let mut number = 0;
+    while number < BLOCKS.len() + SPECIAL.len() {
+        let (name, element) = match number.checked_sub(BLOCKS.len()) {
+            None => (BLOCKS[number], BLOCK),
+            Some(special) => SPECIAL[special],
+        };
+        let key = key(name.as_bytes());
+        let mut place = place(key);
+        while table[place].0 != 0 {
+            place = (place + 1) % table.len();
+        }
+        table[place] = (key, element);
+        number += 1;
+    }
+    table
+};
 
-/// Whether what is inside is text for programs.
-pub(super) fn is_raw(name: &str) -> bool {
-    lower(name).is_some_and(|name| {
-        matches!(name.trim_ascii_end(), b"script" | b"style" | b"iframe" | b"noembed" | b"noframes")
-    })
-}
-
-/// Whether there is nothing inside, and no end tag.
-pub(super) fn is_void(name: &str) -> bool {
-    lower(name).is_some_and(|name| {
-        matches!(
-            name.trim_ascii_end(),
-            b"area"
-                | b"base"
-                | b"br"
-                | b"col"
-                | b"embed"
-                | b"hr"
-                | b"img"
-                | b"input"
-                | b"link"
-                | b"meta"
-                | b"source"
-                | b"track"
-                | b"wbr"
-        )
-    })
+/// Where a name is looked for first.
+const fn place(key: Key) -> usize {
+    let key = key as u64 ^ (key >> 64) as u64;
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
 
 /// How an element with this `style` is displayed, if it says so.
 pub(super) fn display_styled(style: &str) -> Option<Display> {
+    const DISPLAY: Key = key(b"display");
+    const VISIBILITY: Key = key(b"visibility");
+    const FONT_SIZE: Key = key(b"font-size");
     let mut display = None;
     for declaration in style.split(';') {
         let Some((name, value)) = declaration.split_once(':') else { continue };
-        let (Some(name), value) = (lower(name.trim()), value.trim()) else { continue };
+        let (name, value) = (key(name.trim().as_bytes()), value.trim());
         let begins = |with: &str| {
             value.get(..with.len()).is_some_and(|value| value.eq_ignore_ascii_case(with))
         };
-        let is_hidden = match name.trim_ascii_end() {
-            b"display" if begins("inline") || begins("contents") => {
+        let is_hidden = match name {
+            DISPLAY if begins("inline") || begins("contents") => {
                 display = Some(Display::Inline);
                 false
             }
-            b"display" => {
+            DISPLAY => {
                 display = Some(Display::Block);
                 begins("none")
             }
-            b"visibility" => begins("hidden"),
-            b"font-size" => is_nothing(value),
+            VISIBILITY => begins("hidden"),
+            FONT_SIZE => is_nothing(value),
             _ => false,
         };
         if is_hidden {
@@ -177,13 +237,20 @@ fn is_nothing(size: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| matches!(byte, b'0' | b'.'))
 }
 
-/// A name in lower case, with spaces behind it; `None` where it is longer than
-/// any that matters.
-fn lower(name: &str) -> Option<[u8; 10]> {
-    let mut lower = [b' '; 10];
-    lower.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
-    lower.make_ascii_lowercase();
-    Some(lower)
+/// A name as a number.
+type Key = u128;
+
+/// The number of a name in any case; 0 where it is longer than any that matters,
+/// or empty.
+const fn key(name: &[u8]) -> Key {
+    let (mut key, mut at) = (0, 0);
+    if name.len() <= 10 {
+        while at < name.len() {
+            key = key << 8 | name[at].to_ascii_lowercase() as Key;
+            at += 1;
+        }
+    }
+    key
 }
 
 #[cfg(test)]
@@ -193,14 +260,20 @@ mod tests {
     #[test]
     fn names_in_any_case() {
         for name in ["P", "blockquote", "Td", "figcaption"] {
-            assert_eq!(display(name), Display::Block);
+            assert_eq!(element(name), BLOCK, "{name}");
         }
         for name in ["span", "b", "", "blockquotes"] {
-            assert_eq!(display(name), Display::Inline);
+            assert_eq!(element(name), INLINE, "{name}");
         }
-        assert_eq!(display("Template"), Display::None);
-        assert!(is_raw("STYLE") && !is_raw("p"));
-        assert!(is_void("IMG") && !is_void("div"));
+        assert_eq!(element("Template").display, Display::None);
+        assert_eq!(element("STYLE").content, Content::Code);
+        assert_eq!(element("IMG").content, Content::Nothing);
+        for name in BLOCKS {
+            assert_eq!(element(name), BLOCK, "{name}");
+        }
+        for &(name, special) in SPECIAL {
+            assert_eq!(element(&name.to_uppercase()), special, "{name}");
+        }
         assert_eq!(attribute("HREF"), Some(Attribute::Link));
         assert_eq!(attribute("title"), None);
         assert_eq!(attribute("data-long-name"), None);

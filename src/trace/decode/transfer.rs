@@ -100,10 +100,11 @@ fn base64(mut bytes: &[u8], most: usize) -> (Vec<u8>, bool) {
 /// Decodes groups of four digits, until there is something else or more than
 /// `most` bytes; returns the rest.
 fn quads<'a>(mut bytes: &'a [u8], most: usize, out: &mut Vec<u8>) -> &'a [u8] {
-    while let Some((quad, rest)) = bytes.split_first_chunk()
+    let digit = |byte| u32::from(DIGITS[usize::from(byte)]);
+    while let Some((&[a, b, c, d], rest)) = bytes.split_first_chunk()
         && out.len() <= most
     {
-        let [a, b, c, d] = quad.map(|byte| u32::from(DIGITS[usize::from(byte)]));
+        let (a, b, c, d) = (digit(a), digit(b), digit(c), digit(d));
         if (a | b | c | d) >= 64 {
             break;
         }
@@ -125,7 +126,11 @@ fn end(word: u32, digits: u32, out: &mut Vec<u8>) {
 /// before the end of a line is not.
 fn quoted_printable(bytes: &[u8], most: usize) -> (Vec<u8>, bool) {
     let mut out = Vec::with_capacity(bytes.len().min(most));
-    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
+        let line;
+        (line, rest) = rest.split_at(end);
         let content = line.trim_ascii_end();
         match content.strip_suffix(b"=") {
             Some(soft) => quoted_line(soft, &mut out),
@@ -148,7 +153,7 @@ fn quoted_printable(bytes: &[u8], most: usize) -> (Vec<u8>, bool) {
 }
 
 fn quoted_line(mut line: &[u8], out: &mut Vec<u8>) {
-    while let Some(at) = line.iter().position(|&byte| byte == b'=') {
+    while let Some(at) = memchr::memchr(b'=', line) {
         out.extend_from_slice(&line[..at]);
         match line[at + 1..].first_chunk().and_then(|&pair| hex(pair)) {
             Some(byte) => {

@@ -219,7 +219,7 @@ impl<'a> Walk<'a> {
 /// begins.
 fn line(bytes: &[u8], start: usize) -> (&[u8], usize) {
     let rest = &bytes[start..];
-    let (line, length) = match rest.iter().position(|&byte| byte == b'\n') {
+    let (line, length) = match memchr::memchr(b'\n', rest) {
         Some(end) => (&rest[..end], end + 1),
         None => (rest, rest.len()),
     };

@@ -5,6 +5,7 @@ use crate::sys::files::{self, Access};
 
 use super::super::decode;
 use super::super::{Envelope, Settings};
+use super::cipher::{NONCE_BYTES, Nonce, random};
 use super::log::{Fault, LOG_BYTES_MAX, Log, MESSAGES_MAX, STATUS, Status, write_status};
 use super::names::{self, Kind, Numbered, OPEN, OPEN_NEW};
 use super::options::Options;
@@ -79,8 +80,10 @@ impl Trace {
         if let Some(keep) = self.options.keep.filter(|&keep| age > keep) {
             return Err(TraceError::TooOld { seconds: age, keep });
         }
-        let record = record::make(&self.key, &wire::encode(envelope), digest)?;
-        match self.append_record(&record)? {
+        let before = self.latest.take();
+        let (appended, log) = self.append_record(before, &wire::encode(envelope), digest)?;
+        self.latest = log;
+        match appended {
             Appended::Done { rotated } => {
                 if rotated {
                     self.settle();
@@ -94,15 +97,25 @@ impl Trace {
         }
     }
 
-    fn append_record(&self, record: &[u8]) -> Result<Appended, TraceError> {
+    /// Appends a record to the open log, which may be the one `before`; that log
+    /// is returned.
+    fn append_record(
+        &self,
+        before: Option<Log>,
+        envelope: &[u8],
+        digest: &[u8],
+    ) -> Result<(Appended, Option<Log>), TraceError> {
+        // A system call for both.
+        let [nonce, status_nonce] = twice_random()?;
+        let record = record::make(&self.key, nonce, envelope, digest)?;
         let _guard = self.place.lock_directory(PATIENCE)?;
-        let (log, status, rotated) = match self.usable_log()? {
+        let (log, status, rotated) = match self.usable_log(before)? {
             Usable::Log(log, status) => (log, status, false),
-            Usable::Other(options) => return Ok(Appended::Other(options)),
+            Usable::Other(options) => return Ok((Appended::Other(options), None)),
             Usable::None { rotated } => {
                 let options = Options::read(&self.place)?;
                 if options.settings != self.options.settings {
-                    return Ok(Appended::Other(options));
+                    return Ok((Appended::Other(options), None));
                 }
                 let log = self.begin_log(options.settings)?;
                 let status = log.status.unwrap_or(Status { end: log.size, messages: 0 });
@@ -111,18 +124,21 @@ impl Trace {
         };
         let end = status.end.saturating_add(record.len() as u64);
         let after = Status { end, messages: status.messages.saturating_add(1) };
-        let written = write_status(&after, &self.key).map(|bytes| {
-            files::write_at(&log.file, status.end, record)
-                .and_then(|()| files::write_at(&log.file, STATUS as u64, &bytes))
-        })?;
-        written.map_err(self.place.failed("write", OPEN))?;
-        Ok(Appended::Done { rotated })
+        let after = write_status(&after, &self.key, status_nonce);
+        files::write_at(&log.file, status.end, &record)
+            .and_then(|()| files::write_at(&log.file, STATUS as u64, &after))
+            .map_err(self.place.failed("write", OPEN))?;
+        Ok((Appended::Done { rotated }, Some(log)))
     }
 
     /// The open log, if another record can be appended to it; one that is full
     /// or unusable gets its number. The directory is locked.
-    fn usable_log(&self) -> Result<Usable, TraceError> {
-        match Log::open(&self.place, &self.key, OPEN, Access::Write)? {
+    fn usable_log(&self, before: Option<Log>) -> Result<Usable, TraceError> {
+        let found = match before.map(|log| log.again(&self.place, &self.key, OPEN)) {
+            Some(Some(log)) => Some(Ok(log)),
+            _ => Log::open(&self.place, &self.key, OPEN, Access::Write)?,
+        };
+        match found {
             None => return Ok(Usable::None { rotated: false }),
             Some(Err(Fault::Version(found))) => {
                 let path = self.place.path_of(OPEN);
@@ -177,6 +193,13 @@ impl Trace {
             .map_err(self.place.failed("create", OPEN))?;
         Ok(log)
     }
+}
+
+/// Two nonces.
+fn twice_random() -> Result<[Nonce; 2], TraceError> {
+    let bytes: [u8; 2 * NONCE_BYTES] = random()?;
+    let (nonces, _) = bytes.as_chunks();
+    Ok([nonces[0], nonces[1]])
 }
 
 /// Whether there is a log to append to.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use bincode::{Decode, Encode};
 
-use crate::sys::files::{self, Access};
+use crate::sys::files::{self, Access, Facts};
 use crate::sys::place::{Place, PlaceError};
 
 use super::super::Settings;
@@ -103,6 +103,8 @@ pub(super) struct Log {
     pub(super) status: Option<Status>,
     /// The bytes of the file.
     pub(super) size: u64,
+    /// Device and inode.
+    identity: (u64, u64),
     /// Both copies of the head are the same, and nothing is where nothing
     /// should be.
     pub(super) whole: bool,
@@ -127,12 +129,23 @@ impl Log {
         }
         // Only now: it may have become longer since it was opened.
         let facts = files::facts(&file).map_err(place.failed("read", name))?;
-        Ok(Some(Self::of((file, place.path_of(name)), facts.size, &bytes, key)))
+        Ok(Some(Self::of((file, place.path_of(name)), &facts, &bytes, key)))
+    }
+
+    /// The same log as it is now; `None` where `name` is another file, or it
+    /// cannot be read.
+    pub(super) fn again(self, place: &Place, key: &Key, name: &CStr) -> Option<Self> {
+        let facts = files::facts_at(place.directory(), name).ok()?;
+        let mut bytes = [0; STATUS_BYTES];
+        let read = files::read_at(&self.file, STATUS as u64, &mut bytes).ok()?;
+        let is_same = facts.identity == self.identity && read == STATUS_BYTES;
+        let status = read_status(&bytes, key);
+        is_same.then_some(Self { status, size: facts.size, ..self })
     }
 
     fn of(
         (file, path): (File, PathBuf),
-        size: u64,
+        facts: &Facts,
         bytes: &[u8; RECORDS],
         key: &Key,
     ) -> Result<Self, Fault> {
@@ -144,7 +157,8 @@ impl Log {
         let head = copies[0].or(copies[1]).map_err(|fault| worse(fault, copies[1]))?;
         let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
         let status = read_status(bytes.get(STATUS..).unwrap_or(&[]), key);
-        Ok(Self { file, path, head, settings, status, size, whole })
+        let Facts { size, identity, .. } = *facts;
+        Ok(Self { file, path, head, settings, status, size, identity, whole })
     }
 
     /// Makes an empty log under the name `new`.
@@ -170,13 +184,15 @@ impl Log {
         for at in [0, SECOND] {
             put(&mut bytes, at, &copy);
         }
-        put(&mut bytes, STATUS, &write_status(&status, key)?);
+        put(&mut bytes, STATUS, &write_status(&status, key, random()?));
         let file = place.create_file(new, super::FILE_MODE)?;
         // Without its head, nothing of a log could be read after a loss of power.
         let written = files::write_start(&file, &bytes).and_then(|()| files::sync(&file));
         written.map_err(place.failed("write", new))?;
-        let (size, path) = (RECORDS as u64, place.path_of(new));
-        Ok(Self { file, path, head, settings, status: Some(status), size, whole: true })
+        let facts = files::facts(&file).map_err(place.failed("read", new))?;
+        let (Facts { size, identity, .. }, path) = (facts, place.path_of(new));
+        let status = Some(status);
+        Ok(Self { file, path, head, settings, status, size, identity, whole: true })
     }
 
     /// All records, as they are on disk; up to the file's end where the status
@@ -263,13 +279,12 @@ fn read_head(bytes: &[u8], key: &Key) -> Result<Head, Fault> {
     decode(bytes.get(START_BYTES..).unwrap_or(&[])).ok_or(Fault::Damaged)
 }
 
-/// Makes a status: each has a nonce of its own.
-pub(super) fn write_status(status: &Status, key: &Key) -> Result<[u8; STATUS_BYTES], TraceError> {
-    let nonce = random()?;
+/// Makes a status. The nonce is used for nothing else.
+pub(super) fn write_status(status: &Status, key: &Key, nonce: Nonce) -> [u8; STATUS_BYTES] {
     let mut bytes: [u8; STATUS_BYTES] = encode(&(nonce, *status));
     set_checksum(&mut bytes);
     key.stream(&nonce).apply(0, bytes.get_mut(NONCE_BYTES..).unwrap_or(&mut []));
-    Ok(bytes)
+    bytes
 }
 
 /// Reads a status; `None` where it is damaged.

@@ -8,6 +8,7 @@
 
 mod append;
 mod ask;
+mod best;
 mod cipher;
 mod codec;
 mod error;
@@ -92,6 +93,8 @@ pub struct Trace {
     writable: bool,
     process: u32,
     limits: Limits,
+    /// The log of the latest record: most often it takes the next one as well.
+    latest: Option<log::Log>,
     /// What the administrator should know of.
     incidents: Vec<String>,
 }
@@ -124,8 +127,8 @@ impl Trace {
         let key = Key::open(&place, writable)?;
         let options = Options::read(&place)?;
         let process = fork::process();
-        let (limits, incidents) = (Limits::default(), Vec::new());
-        Ok(Self { place, key, options, writable, process, limits, incidents })
+        let (limits, latest, incidents) = (Limits::default(), None, Vec::new());
+        Ok(Self { place, key, options, writable, process, limits, latest, incidents })
     }
 
     /// The store's directory.

@@ -1,10 +1,13 @@
 //! Asking: which messages may have carried this, or were from or to this
 //! address?
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::trace::{Envelope, Hit, Question, Scheme, Search, Settings, TooShort};
 
+use super::ask::envelopes;
+use super::best::{Best, Tally};
 use super::sources::Source;
 use super::verify::Problem;
 use super::{Trace, TraceError};
@@ -31,6 +34,11 @@ pub struct Query<'a> {
     /// So many answers will do: then the newest come first, and it ends as
     /// soon as there are so many. Without it, the oldest come first.
     pub most: Option<usize>,
+    /// So many of the best answers will do; all the others are counted. They
+    /// come in order: first those of which the largest share is there, of these
+    /// first those with a chance of less than one in a million, of these those
+    /// that were recorded first. It takes much less time where there are many.
+    pub best: Option<usize>,
     /// When to stop, whatever is left: looked at before each log and segment.
     pub deadline: Option<Instant>,
 }
@@ -87,11 +95,29 @@ pub struct Match {
     pub chance: f64,
 }
 
+impl Match {
+    /// Which part of what was asked for is there, 0 to 1.
+    pub fn share(&self) -> f64 {
+        f64::from(self.present) / f64::from(self.of.max(1))
+    }
+
+    /// Whether a false one like this is to be expected among a million messages.
+    /// By less, no message is better than another.
+    pub fn is_doubtful(&self) -> bool {
+        self.chance >= 1e-6
+    }
+}
+
 /// What was asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
     /// Messages that were asked.
     pub messages: u64,
+    /// How many of them fit, whether they were told or not.
+    pub matches: u64,
+    /// The chance, 0 to 1, that a message that carried nothing of what is asked
+    /// is among these: the mean of those of which the smallest share is there.
+    pub chance: Option<f64>,
     /// In so many segments, and logs that are not sealed yet.
     pub segments: u64,
     /// Messages that were digested in a way that cannot answer so short an
@@ -133,11 +159,13 @@ impl<'a> Searches<'a> {
         self.all.get_mut(number)?.2.as_mut()?.as_mut().ok()
     }
 
-    fn chance(&self, number: usize, hit: &Hit) -> f64 {
-        match self.all.get(number) {
+    /// What a hit of a search is worth.
+    pub(super) fn matched(&self, number: usize, hit: &Hit) -> Match {
+        let chance = match self.all.get(number) {
             Some((_, _, Some(Ok(search)))) => search.chance(hit),
             _ => 1.0,
-        }
+        };
+        Match { present: hit.present, of: hit.of, chance }
     }
 }
 
@@ -154,6 +182,13 @@ pub(super) struct Pending {
     pub(super) damaged: bool,
     /// The number of the search, and what it has found.
     pub(super) hit: Option<(usize, Hit)>,
+}
+
+impl Pending {
+    /// How well it fits a question.
+    pub(super) fn matched(&self, searches: &Searches<'_>) -> Option<Match> {
+        self.hit.as_ref().map(|(number, hit)| searches.matched(*number, hit))
+    }
 }
 
 impl Trace {
@@ -201,43 +236,88 @@ impl Trace {
         if query.most.is_some() {
             list.reverse();
         }
-        let (mut pending, mut told) = (Vec::new(), 0);
-        for (name, source) in &list {
+        let (mut pending, mut tally) = (Vec::new(), Tally::default());
+        let mut best = query.best.map(Best::new);
+        for (number, (name, source)) in list.iter().enumerate() {
             if query.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 asking.asked.late = true;
                 break;
             }
-            let (mut answers, damage) = match source {
-                Source::Segment(segment) => self.ask_segment(segment, &mut asking),
-                Source::Log(log) => match self.ask_log(log, &mut asking) {
-                    Ok(answers) => (answers, Vec::new()),
-                    Err(error) => (Vec::new(), vec![format!("it cannot be read: {error}")]),
-                },
+            let mut damage = Vec::new();
+            let mut answers = match (source, &mut best) {
+                (Source::Segment(segment), Some(best)) if query.asks_no_envelopes() => {
+                    asking.asked.messages += u64::from(segment.head.messages);
+                    let hits = asking.hits(segment, &mut damage).unwrap_or_default();
+                    best.hits(number, hits, &asking.searches);
+                    Vec::new()
+                }
+                (Source::Segment(segment), _) => asking.segment(segment, &mut damage),
+                (Source::Log(log), _) => self.ask_log(log, &mut asking).unwrap_or_else(|error| {
+                    damage.push(format!("it cannot be read: {error}"));
+                    Vec::new()
+                }),
             };
-            let path = || self.place.path_of(name);
-            asking
-                .asked
-                .damaged
-                .extend(damage.into_iter().map(|what| Problem { path: path(), what }));
+            asking.asked.tell_damage(self.place.path_of(name), damage);
             asking.asked.segments += 1;
+            progress(asking.asked.messages, of);
+            if let Some(best) = &mut best {
+                best.answers(number, answers, &asking.searches);
+                continue;
+            }
             if query.most.is_some() {
                 answers.reverse();
             }
             pending.append(&mut answers);
-            progress(asking.asked.messages, of);
             if query.question.is_none() || pending.len() > PENDING_MAX || query.most.is_some() {
-                told += tell(&asking.searches, pending.drain(..).take(most - told), found);
+                let left = most - tally.messages as usize;
+                tell(&asking.searches, pending.drain(..).take(left), &mut tally, found);
             }
-            if told >= most {
-                return Ok(asking.asked);
+            if tally.messages as usize >= most {
+                break;
             }
         }
-        tell(&asking.searches, pending.into_iter(), found);
+        if let Some(best) = best {
+            let (counted, mut ignored) = (best.tally, Tally::default());
+            let Asking { query, searches, asked } = &mut asking;
+            let answers = best.take(searches, |number, hits| {
+                let Some((name, Source::Segment(segment))) = list.get(number) else {
+                    return Vec::new();
+                };
+                let mut damage = Vec::new();
+                let answers = envelopes(segment, query, Some(hits), &mut damage);
+                asked.tell_damage(self.place.path_of(name), damage);
+                answers
+            });
+            tell(searches, answers.into_iter(), &mut ignored, found);
+            tally = counted;
+        } else {
+            tell(&asking.searches, pending.into_iter(), &mut tally, found);
+        }
+        asking.asked.matches = tally.messages;
+        asking.asked.chance = tally.chance();
         Ok(asking.asked)
     }
 }
 
+impl Asked {
+    fn tell_damage(&mut self, path: PathBuf, damage: Vec<String>) {
+        let problem = |what| Problem { path: path.clone(), what };
+        self.damaged.extend(damage.into_iter().map(problem));
+    }
+}
+
 impl Query<'_> {
+    /// Whether what messages carried is all that is asked.
+    fn asks_no_envelopes(&self) -> bool {
+        let Self { question, since, until, from, to, id, .. } = self;
+        question.is_some()
+            && since.is_none()
+            && until.is_none()
+            && from.is_none()
+            && to.is_none()
+            && id.is_none()
+    }
+
     /// The first and last second that are asked for, unless all are.
     pub(super) fn times(&self) -> Option<(i64, i64)> {
         let given = self.since.is_some() || self.until.is_some();
@@ -258,20 +338,16 @@ impl Query<'_> {
     }
 }
 
-/// Tells answers; how many.
+/// Tells answers, and counts them.
 fn tell(
     searches: &Searches<'_>,
-    pending: impl Iterator<Item = Pending>,
+    answers: impl Iterator<Item = Pending>,
+    tally: &mut Tally,
     found: &mut dyn FnMut(Answer),
-) -> usize {
-    pending
-        .map(|Pending { envelope, damaged, hit }| {
-            let hit = hit.map(|(number, hit)| Match {
-                present: hit.present,
-                of: hit.of,
-                chance: searches.chance(number, &hit),
-            });
-            found(Answer { envelope, damaged, hit });
-        })
-        .count()
+) {
+    for answer in answers {
+        let hit = answer.matched(searches);
+        tally.add(hit);
+        found(Answer { envelope: answer.envelope, damaged: answer.damaged, hit });
+    }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::TraceError;
-use super::cipher::{NONCE_BYTES, random};
+use super::cipher::{NONCE_BYTES, Nonce};
 use super::codec::{CRC_BYTES, checksum, decode, encode};
 use super::key::Key;
 use super::log::PAYLOAD_BYTES_MAX;
@@ -19,16 +19,20 @@ const fn whole(payload: usize) -> usize {
     (HEAD_BYTES + payload + CRC_BYTES).next_multiple_of(ALIGN)
 }
 
-/// Makes a record.
+/// Makes a record. The nonce is used for nothing else.
 ///
 /// # Errors
-/// It would be too large, or there are no random numbers.
-pub(super) fn make(key: &Key, envelope: &[u8], digest: &[u8]) -> Result<Vec<u8>, TraceError> {
+/// It would be too large.
+pub(super) fn make(
+    key: &Key,
+    nonce: Nonce,
+    envelope: &[u8],
+    digest: &[u8],
+) -> Result<Vec<u8>, TraceError> {
     let payload = envelope.len().saturating_add(digest.len());
     if payload > PAYLOAD_BYTES_MAX {
         return Err(TraceError::TooLarge { bytes: payload as u64 });
     }
-    let nonce: [u8; NONCE_BYTES] = random()?;
     // Neither is larger than the bound.
     let lengths: [u8; 8] = encode(&(envelope.len() as u32, digest.len() as u32));
     let mut bytes = Vec::with_capacity(whole(payload));

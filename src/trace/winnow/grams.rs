@@ -14,6 +14,9 @@ use super::words;
 /// How many grams are looked at together.
 const CHUNK: usize = 2048;
 
+/// From how many grams on a window is wide.
+const WIDE: usize = 32;
+
 /// What keeps grams.
 #[derive(Clone, Debug)]
 pub(super) struct Winnower {
@@ -42,12 +45,17 @@ impl Winnower {
     /// Gives the grams kept of `text`, in order of their places, some more than
     /// once. Of one that is shorter than a window, but no shorter than a gram,
     /// the least gram is kept.
-    pub(super) fn kept<'t>(&self, text: &'t [u8], mut keep: impl FnMut(&'t [u8])) {
+    pub(super) fn kept<'t>(
+        &self,
+        text: &'t [u8],
+        scratch: &mut Scratch,
+        mut keep: impl FnMut(&'t [u8]),
+    ) {
         let Some(grams) = (text.len() + 1).checked_sub(self.gram).filter(|&n| n > 0) else {
             return;
         };
         let window = self.window.min(grams);
-        let mut scratch = Scratch::new(grams.min(CHUNK), window);
+        scratch.make_room(grams.min(CHUNK), window);
         let mut last: (i16, &[u8]) = (0, &[]);
         let mut first = 0;
         loop {
@@ -77,11 +85,11 @@ impl Winnower {
             let products = parts.iter().map(|(word, multiplier)| word.wrapping_mul(*multiplier));
             high(products.fold(0, u64::wrapping_add))
         };
-        let grams = text.windows(self.gram).zip(orders);
+        let grams = text.windows(self.gram).zip(&mut *orders);
         match self.gram {
             // Its length is known to the compiler here.
-            8 => text.windows(8).zip(grams).for_each(|(gram, (_, order))| {
-                *order = sum(&[(words::word(gram, 0), a)]);
+            8 => text.windows(8).zip(orders).for_each(|(gram, order)| {
+                *order = high(words::word(gram, 0).wrapping_mul(a));
             }),
             ..8 => grams.for_each(|(gram, order)| *order = sum(&[(words::short(gram), a)])),
             9..=16 => grams.for_each(|(gram, order)| {
@@ -103,9 +111,10 @@ fn high(hash: u64) -> i16 {
     (hash >> 48) as i16
 }
 
-/// What is worked out of a chunk. It lies on the heap, as Exim may have little
-/// stack left.
-struct Scratch {
+/// What is worked out of a chunk, kept to be used again. It lies on the heap, as
+/// Exim may have little stack left.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
     orders: Vec<i16>,
     places: Vec<u16>,
     one: Vec<i16>,
@@ -114,19 +123,55 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Room for chunks of at most `count` grams, and for an edge on both sides.
-    fn new(count: usize, window: usize) -> Self {
-        let [orders, one, other, around] =
-            [0, 1, 1, 1].map(|edges| vec![0; count + 2 * edges * (window - 1)]);
-        Self { orders, places: vec![0; count], one, other, around }
+    /// Makes room for chunks of `count` grams, and for an edge on both sides.
+    fn make_room(&mut self, count: usize, window: usize) {
+        if self.orders.len() < count {
+            self.orders.resize(count, 0);
+            self.places.resize(count, 0);
+        }
+        let edged = count + 2 * (window - 1);
+        if self.one.len() < edged {
+            for numbers in [&mut self.one, &mut self.other, &mut self.around] {
+                numbers.resize(edged, 0);
+            }
+        }
     }
 
     /// Finds the places of those of the first `count` orders that are least in
-    /// any window, and how many there are: those that are as large as the
-    /// largest of the least orders of the windows around them. There are no
-    /// branches in this, and the compiler makes much of it work on 8 orders at
-    /// once.
+    /// any window, and how many there are.
     fn least(&mut self, count: usize, window: usize) -> usize {
+        if window >= WIDE {
+            self.least_of_wide(count, window)
+        } else {
+            self.least_of_narrow(count, window)
+        }
+    }
+
+    /// Of wide windows few orders are the least. The next one is sought from one
+    /// to the next: one that is no larger, or, where there is none before the
+    /// window has left the last behind, the least of the window then.
+    fn least_of_wide(&mut self, count: usize, window: usize) -> usize {
+        let Self { orders, places, .. } = self;
+        let orders = &orders[..count];
+        let (mut found, mut first) = (0, 0);
+        while first + window <= count {
+            let (mut next, mut end) = (first, first + window);
+            let mut least = orders[next..end].iter().copied().fold(i16::MAX, i16::min);
+            while let Some(by) = no_larger(&orders[next..end], least) {
+                let place = next + by;
+                places[found] = place as u16;
+                least = orders[place];
+                (found, next, end) = (found + 1, place + 1, count.min(place + window));
+            }
+            first = next;
+        }
+        found
+    }
+
+    /// Of narrow windows, those are the least that are as large as the largest
+    /// of the least orders of the windows around them. There are no branches in
+    /// this, and the compiler makes much of it work on 8 orders at once.
+    fn least_of_narrow(&mut self, count: usize, window: usize) -> usize {
         let Self { orders, places, one, other, around } = self;
         let orders = &orders[..count];
         one[..count].copy_from_slice(orders);
@@ -148,6 +193,15 @@ impl Scratch {
         }
         found
     }
+}
+
+/// The place of the first order that is no larger than `least`.
+fn no_larger(orders: &[i16], least: i16) -> Option<usize> {
+    // The compiler looks at all of a block at once.
+    let (blocks, _) = orders.as_chunks::<32>();
+    let is_far = |block: &[i16; 32]| block.iter().fold(true, |far, order| far & (*order > least));
+    let start = blocks.iter().take_while(|block| is_far(block)).count() * 32;
+    orders[start..].iter().position(|order| *order <= least).map(|by| start + by)
 }
 
 /// The `best` of each `width` neighbours, by doubling: that of two ranges side by
@@ -183,7 +237,7 @@ mod tests {
 
     fn kept(winnower: &Winnower, text: &[u8]) -> BTreeSet<Vec<u8>> {
         let mut kept = BTreeSet::new();
-        winnower.kept(text, |gram| {
+        winnower.kept(text, &mut Scratch::default(), |gram| {
             kept.insert(gram.to_vec());
         });
         kept
@@ -213,7 +267,7 @@ mod tests {
         fn the_least_of_each_window_is_kept(gram: u8, window: u8, text: Vec<u8>, few: bool) -> bool {
             // Of few different bytes many grams are equal.
             let text: Vec<u8> = text.iter().map(|byte| if few { byte % 2 } else { *byte }).collect();
-            let winnower = winnower(4 + gram % 29, 1 + window % 70);
+            let winnower = winnower(4 + gram % 29, 1 + window % 90);
             kept(&winnower, &text) == plainly(&winnower, &text)
         }
 
@@ -259,7 +313,7 @@ mod tests {
             [(4, 4), (6, 12), (8, 8), (8, 12), (12, 6), (16, 16), (24, 8), (32, 64)]
         {
             let mut count = 0;
-            winnower(gram, window).kept(text.as_bytes(), |_| count += 1);
+            winnower(gram, window).kept(text.as_bytes(), &mut Scratch::default(), |_| count += 1);
             let ratio = count as f64 / text.len() as f64 * (f64::from(window) + 1.0) / 2.0;
             assert!((0.8..1.2).contains(&ratio), "{gram} {window}: {ratio}");
         }

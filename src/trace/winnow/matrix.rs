@@ -68,10 +68,10 @@ pub(super) fn is_set(words: &[u64], bit: usize) -> bool {
     words.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
 }
 
-/// Sets a bit of words.
-pub(super) fn set(words: &mut [u64], bit: usize) {
+/// Clears a bit of words.
+pub(super) fn clear(words: &mut [u64], bit: usize) {
     if let Some(word) = words.get_mut(bit / 64) {
-        *word |= 1 << (bit % 64);
+        *word &= !(1 << (bit % 64));
     }
 }
 

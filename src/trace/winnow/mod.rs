@@ -20,7 +20,7 @@ mod words;
 
 use super::settings::WinnowSettings;
 use super::{Damage, DigestKey, Digester, Question, Scheme, Sealed, Search, TooShort};
-use grams::Winnower;
+use grams::{Scratch, Winnower};
 use hashing::Hashing;
 
 /// The scheme `winnow` with its parameters and its key.
@@ -47,13 +47,13 @@ impl Winnow {
     }
 
     /// Gives the elements of a text, some more than once.
-    fn text_elements(&self, text: &[u8], mut element: impl FnMut(u64)) {
-        self.text.kept(text, |gram| element(self.hashing.text.hash(gram)));
+    fn text_elements(&self, text: &[u8], scratch: &mut Scratch, mut element: impl FnMut(u64)) {
+        self.text.kept(text, scratch, |gram| element(self.hashing.text.hash(gram)));
     }
 
     /// Gives the elements of an attachment's bytes, some more than once.
-    fn bytes_elements(&self, bytes: &[u8], mut element: impl FnMut(u64)) {
-        self.bytes.kept(bytes, |gram| element(self.hashing.bytes.hash(gram)));
+    fn bytes_elements(&self, bytes: &[u8], scratch: &mut Scratch, mut element: impl FnMut(u64)) {
+        self.bytes.kept(bytes, scratch, |gram| element(self.hashing.bytes.hash(gram)));
     }
 }
 

@@ -8,6 +8,7 @@ use super::Winnow;
 use super::chance::Commonness;
 use super::class::Class;
 use super::digest;
+use super::grams::Scratch;
 use super::hashing::bit;
 use super::matrix::{self, Counts};
 use super::octave::{Group, Octave, Range};
@@ -26,6 +27,8 @@ const LOOK: u32 = 16;
 pub(super) struct WinnowSearch {
     /// Ascending.
     elements: Vec<u64>,
+    /// The same, the rarest first as soon as it is known which these are.
+    rarest: Vec<u64>,
     /// The least share of them that must be present.
     least: f64,
     /// Messages with smaller filters cannot have carried as many.
@@ -63,7 +66,8 @@ impl WinnowSearch {
         all.dedup();
         let least = question.least.clamp(0.0, 1.0);
         let smallest = digest::least_class(share_of(least, all.len()), winnow.centibits);
-        Ok(Self { common: Commonness::new(all.len()), elements: all, least, smallest })
+        let common = Commonness::new(all.len());
+        Ok(Self { common, rarest: all.clone(), elements: all, least, smallest })
     }
 
     /// Whether messages with filters of a class may have carried what is asked.
@@ -105,7 +109,10 @@ impl WinnowSearch {
             })
             .collect();
         let mut range = Range::default();
-        for &element in &self.elements {
+        // Where all must be set, the rarest leave the fewest messages standing.
+        // Where they are counted, those on one bit must follow each other.
+        let order = if self.strict() { &self.rarest } else { &self.elements };
+        for &element in order {
             if standing.is_empty() {
                 break;
             }
@@ -124,42 +131,59 @@ impl WinnowSearch {
         Ok(standing)
     }
 
-    /// Counts in how many messages of a group each element is present, but for
-    /// some.
+    /// Counts which elements are present in the messages of an octave that are
+    /// asked, but for some.
     fn look(
         &mut self,
         body: &Body<'_>,
+        table: &Table,
         octave: &Octave,
-        group: &Group,
-        fills: &[u8],
-        but: &[u64],
+        hits: &[Hit],
     ) -> Result<(), Damage> {
+        let groups = octave.groups.iter().filter(|group| self.asks(group.class));
+        let mut looked_at: Vec<_> = groups
+            .map(|group| {
+                let mut others = vec![u64::MAX; group.words()];
+                let messages = group.first..group.first + group.messages;
+                let hits = hits.iter().filter(|hit| messages.contains(&hit.message));
+                hits.for_each(|hit| {
+                    matrix::clear(&mut others, (hit.message - group.first) as usize)
+                });
+                (group, others, Counts::new(group.words()))
+            })
+            .collect();
         let mut range = Range::default();
         let mut present = Vec::with_capacity(self.elements.len());
         for &element in &self.elements {
-            octave.read(body, element, std::iter::once(group), &mut range)?;
-            let place = octave.place(group, bit(element, octave.rows(group)));
-            let row = range.words(place, group.messages);
-            let others = row.zip(but).map(|(row, but)| row & !but);
-            present.push(u64::from(others.map(u64::count_ones).sum::<u32>()));
+            let groups = looked_at.iter().map(|(group, ..)| *group);
+            octave.read(body, element, groups, &mut range)?;
+            let mut sum = 0;
+            for (group, others, counts) in &mut looked_at {
+                let place = octave.place(group, bit(element, octave.rows(group)));
+                let row = range.words(place, group.messages);
+                let row = row.zip(&*others).map(|(row, others)| row & others);
+                counts.add(row.inspect(|word| sum += u64::from(word.count_ones())));
+            }
+            present.push(sum);
         }
-        let fills = (0..).zip(fills).filter(|(column, _)| !matrix::is_set(but, *column));
-        let (messages, sum) =
-            fills.fold((0, 0.0), |(n, sum), (_, fill)| (n + 1, sum + share(*fill)));
-        self.common.add(messages, sum, present);
+        for (group, others, counts) in &looked_at {
+            for (column, fill) in table.fills(body, group)?.into_iter().enumerate() {
+                if matrix::is_set(others, column) {
+                    self.common.add(share(fill), counts.at(column));
+                }
+            }
+        }
+        self.common.add_present(present);
         Ok(())
     }
 
-    /// Asks the messages of an octave. If one is named, those of its size are
-    /// looked at as well.
+    /// Asks the messages of an octave.
     fn octave(
         &mut self,
         body: &Body<'_>,
         table: &Table,
         octave: &Octave,
-        looked_at: Option<u32>,
-        hit: &mut dyn FnMut(Hit),
-    ) -> Result<(), Damage> {
+    ) -> Result<Vec<Hit>, Damage> {
         let mut hits = Vec::new();
         for Standing { group, all, counts, least, .. } in self.ask(body, octave)? {
             let (of, _) = self.of(octave.rows(group));
@@ -172,17 +196,7 @@ impl WinnowSearch {
             }
         }
         hits.retain(|hit| self.is_hit(hit));
-        for group in &octave.groups {
-            let messages = group.first..group.first + group.messages;
-            if looked_at.is_some_and(|message| messages.contains(&message)) {
-                let mut but = vec![0; group.words()];
-                let hits = hits.iter().filter(|hit| messages.contains(&hit.message));
-                hits.for_each(|hit| matrix::set(&mut but, (hit.message - group.first) as usize));
-                self.look(body, octave, group, &table.fills(body, group)?, &but)?;
-            }
-        }
-        hits.into_iter().filter(|hit| self.is_hit(hit)).for_each(hit);
-        Ok(())
+        Ok(hits)
     }
 }
 
@@ -233,11 +247,13 @@ fn elements(winnow: &Winnow, number: usize, part: &Part) -> Result<Vec<u64>, Too
     match part {
         Part::Text(text) => {
             long_enough(text.len(), winnow.text.shortest())?;
-            winnow.text_elements(text.as_bytes(), |element| elements.push(element));
+            winnow.text_elements(text.as_bytes(), &mut Scratch::default(), |element| {
+                elements.push(element)
+            });
         }
         Part::Bytes(bytes) => {
             long_enough(bytes.len(), winnow.bytes.shortest())?;
-            winnow.bytes_elements(bytes, |element| elements.push(element));
+            winnow.bytes_elements(bytes, &mut Scratch::default(), |element| elements.push(element));
         }
         Part::File(content) => elements.extend(winnow.hashing.file(content)),
     }
@@ -270,7 +286,8 @@ impl Search for WinnowSearch {
                 let places = self.elements.iter().map(|&element| bit(element, class.bits()));
                 let present: Vec<u64> =
                     places.map(|place| u64::from(filter::is_set(filter, place as usize))).collect();
-                self.common.add(1, f64::from(fill), present);
+                self.common.add(f64::from(fill), present.iter().sum::<u64>() as u32);
+                self.common.add_present(present);
             }
         }
     }
@@ -282,15 +299,18 @@ impl Search for WinnowSearch {
         hit: &mut dyn FnMut(Hit),
     ) -> Result<(), Damage> {
         let table = Table::read(body, messages)?;
-        // Larger messages carry more of what is common: one that is larger than
-        // three quarters of those that are asked stands for all.
-        let mut groups = table.octaves.iter().flat_map(|octave| &octave.groups);
-        let smallest = groups.find(|group| self.asks(group.class));
-        let asked = smallest.map(|group| messages - group.first);
-        let large =
-            asked.filter(|_| self.common.is_wanting()).map(|asked| messages - asked.div_ceil(4));
+        let looking = self.common.is_wanting();
         for octave in &table.octaves {
-            self.octave(body, &table, octave, large, hit)?;
+            let hits = self.octave(body, &table, octave)?;
+            if looking {
+                self.look(body, &table, octave, &hits)?;
+            }
+            hits.into_iter().filter(|hit| self.is_hit(hit)).for_each(&mut *hit);
+        }
+        if looking {
+            let mut rarest: Vec<_> = self.common.present().iter().zip(&self.elements).collect();
+            rarest.sort_unstable();
+            self.rarest = rarest.into_iter().map(|(_, element)| *element).collect();
         }
         Ok(())
     }

@@ -10,11 +10,13 @@ mod places;
 mod trace;
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
+use crate::common::library::built;
 use crate::common::{PrivateExim, Setup};
 use crate::{exirate, json, stdout};
 
@@ -38,6 +40,21 @@ fn checked(exim: &PrivateExim) {
     assert_eq!(exim.expand(&check).stdout, "no\n");
 }
 
+/// The program with the library beside it, as `cargo build` leaves them, and
+/// the doctor looks for it there: `cargo test` builds one of them only.
+fn beside_its_library() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("doctor");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::copy(built(), folder.join("libexirate.so")).unwrap();
+        let program = folder.join("exirate");
+        let _ = std::fs::remove_file(&program);
+        std::fs::hard_link(env!("CARGO_BIN_EXE_exirate"), &program).unwrap();
+        program
+    })
+}
+
 /// What the doctor says of an Exim.
 struct Diagnosis {
     code: i32,
@@ -52,7 +69,7 @@ impl Diagnosis {
 
     /// The same, with more arguments.
     fn with(exim: &PrivateExim, arguments: &[&str]) -> Self {
-        let mut doctor = exirate();
+        let mut doctor = Command::new(beside_its_library());
         doctor.args(["doctor", "--json", "--config"]).arg(exim.config()).args(arguments);
         let output = doctor.output().unwrap();
         let told = json(&output);

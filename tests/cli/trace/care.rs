@@ -22,13 +22,13 @@ fn the_store_is_counted() {
     assert_eq!((&stats["messages"], &stats["damaged"]), (&5.into(), &0.into()));
     assert_eq!(stats["oldest"], "2026-11-18T09:12:04Z");
     assert_eq!(stats["newest"], "2026-11-20T11:10:14Z");
-    assert_eq!(stats["keep"], 90 * 86_400);
+    assert_eq!(stats["keep"], Value::Null);
     assert_eq!(stats["max_bytes"], 1 << 30);
     let each = stats["bytes_per_message"].as_f64().unwrap();
     assert_eq!(each * 5.0, stats["bytes"].as_f64().unwrap());
     let said = stdout(&trace(spool.path(), &["stats"]));
     for line in
-        ["messages   5\n", "damaged    0 file(s)\n", "kept       for 90 d, in at most 1 GiB\n"]
+        ["messages   5\n", "damaged    0 file(s)\n", "kept       for ever, in at most 1 GiB\n"]
     {
         assert!(said.contains(line), "{line}: {said}");
     }
@@ -67,6 +67,8 @@ fn retention_is_set_and_kept() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let said = stdout(&output);
     assert!(said.ends_with("\nit keeps messages for 364 d, in at most 2 GiB\n"), "{said}");
+    assert!(stderr(&output).contains("change it there as well"), "{}", stderr(&output));
+    assert_eq!(stderr(&tidy(&["--keep", "52w"])), "", "nothing has changed");
     assert!(stdout(&tidy(&[])).ends_with("it keeps messages for 364 d, in at most 2 GiB\n"));
     let answer = json(&tidy(&["--keep", "forever", "--json"]));
     assert_eq!((&answer["keep"], &answer["max_bytes"]), (&Value::Null, &(2_u64 << 30).into()));

@@ -65,6 +65,82 @@ fn how_likely_a_message_is_false_is_told() {
 }
 
 #[test]
+fn how_long_a_text_is_and_should_be_is_told() {
+    let spool = busy();
+    let last = |arguments: &[&str]| {
+        let output = trace(spool.path(), &[&["query"], arguments].concat());
+        stdout(&output).lines().last().unwrap().to_owned()
+    };
+    let text = "As we feared, the margin of the northern branch fell to four percent in the third \
+                quarter, while the southern one has held its ground. Please keep this among us \
+                until the board has met in December.";
+    let said = last(&["--text", &text[..40]]);
+    let start = "40 bytes of text were asked for; the shortest that can be answered has 15, and \
+                 with some ";
+    let rest = said.strip_prefix(start).unwrap_or_else(|| panic!("{said}"));
+    let (enough, rest) = rest.split_once(' ').unwrap();
+    assert_eq!(rest, "one question in 100 has a false answer");
+    let enough: usize = enough.parse().unwrap();
+    assert!((60..=300).contains(&enough), "{said}");
+    // It is no promise, but not far from what there will be.
+    let longer = answer(spool.path(), &["--text", &text[..enough.min(text.len())]]);
+    assert!(longer["false_expected"].as_f64().unwrap() < 0.2, "{enough} {longer}");
+    // What is long enough is not said to be too short.
+    let said = last(&["--text", &text.repeat(3)]);
+    assert!(said.ends_with("the shortest that can be answered has 15"), "{said}");
+    assert!(!last(&["--from", "alice@example.org"]).contains("bytes"));
+}
+
+#[test]
+fn what_is_found_by_chance_does_not_bury_the_rest() {
+    let spool = busy();
+    // So short that it is in a good part of all messages by chance.
+    let arguments = ["query", "--text", "the last line \u{2013} ok"];
+    let said = stdout(&trace(spool.path(), &arguments));
+    let answer = answer(spool.path(), &arguments[1..]);
+    let matches = answer["matches"].as_u64().unwrap();
+    let found = answer["found"].as_array().unwrap();
+    assert_eq!(found.len() as u64, matches, "JSON has all");
+    assert!(answer["false_expected"].as_f64().unwrap() >= 10.0, "{answer}");
+    assert!(found.is_sorted_by_key(|message| message["chance"].as_f64()), "{answer}");
+    if let Some(more) = matches.checked_sub(100).filter(|more| *more > 0) {
+        assert!(said.contains(&format!("\nand {more} more, with --limit {matches}\n")), "{said}");
+    }
+    assert!(said.lines().count() <= 104, "{said}");
+    let all = [&arguments[..], &["--limit", "1000"]].concat();
+    assert_eq!(stdout(&trace(spool.path(), &all)).lines().count() as u64, matches + 3);
+}
+
+#[test]
+fn a_file_may_be_asked_for_in_two_ways_at_once() {
+    let spool = busy();
+    let spool = spool.path();
+    let file = spool.join("plan.pdf");
+    std::fs::write(&file, mail::plan()).unwrap();
+    let path = file.to_str().unwrap();
+    let expected =
+        |arguments: &[&str]| answer(spool, arguments)["false_expected"].as_f64().unwrap();
+    let whole = expected(&["--attachment", path]);
+    let both = expected(&["--attachment", path, "--bytes", path]);
+    assert!(both < whole / 1e6, "{whole} {both}");
+    // Is that told? Where it would be of use.
+    let output = trace(spool, &["query", "--attachment", path]);
+    assert_eq!(stderr(&output).contains("the same file by --bytes as well"), whole > 0.01);
+    assert_eq!(stderr(&trace(spool, &["query", "--attachment", path, "--bytes", path])), "");
+}
+
+#[test]
+fn what_is_no_address_is_doubted() {
+    let spool = passed();
+    let output = trace(spool.path(), &["query", "--from", "alice", "--to", "bob@example.org"]);
+    assert_eq!(
+        stderr(&output),
+        "exirate: note: alice is no whole address: 'alice@*' is that name at any domain, '*@alice' \
+         are all names at that domain\n"
+    );
+}
+
+#[test]
 fn parts_must_all_have_been_carried() {
     let spool = passed();
     let spool = spool.path();
@@ -87,7 +163,8 @@ fn a_text_may_come_from_files() {
     std::fs::write(&file, "As we feared, the margin of\r\nthe northern branch\r\n").unwrap();
     assert_eq!(ids(spool, &["--file", file.to_str().unwrap()]), [Q3, LEAK]);
     let output = pipe(spool, &["query", "--file", "-"], b"> here are\n> the figures you asked for");
-    assert_eq!(stdout(&output).lines().count(), 4, "{}", stdout(&output));
+    let said = stdout(&output);
+    assert!(said.contains(Q3) && said.contains(LEAK), "{said}");
     let dash = b"look at the last line \x96";
     assert_eq!(pipe(spool, &["query", "--file", "-"], dash).status.code(), Some(2));
     let output = pipe(spool, &["query", "--file", "-", "--charset", "windows-1252"], dash);
@@ -101,18 +178,20 @@ fn a_text_may_come_from_files() {
 
 #[test]
 fn an_attachment_is_found_whole_in_part_and_by_name() {
-    let spool = passed();
+    let spool = busy();
     let spool = spool.path();
     let (file, none): (_, [&str; 0]) = (spool.join("plan.pdf"), []);
     let path = file.to_str().unwrap();
     std::fs::write(&file, mail::plan()).unwrap();
     assert_eq!(ids(spool, &["--attachment", path]), [PLAN]);
-    std::fs::write(&file, &mail::plan()[1000..2000]).unwrap();
+    assert_eq!(ids(spool, &["--attachment", path, "--bytes", path]), [PLAN]);
+    // So long that it is in no other by chance.
+    std::fs::write(&file, &mail::plan()[1000..9000]).unwrap();
     assert_eq!(ids(spool, &["--attachment", path]), none);
     assert_eq!(ids(spool, &["--bytes", path]), [PLAN]);
     // A part of it is of another plan.
     let mut other = mail::plan();
-    other[4000..].reverse();
+    other[17_000..].reverse();
     std::fs::write(&file, &other).unwrap();
     assert_eq!(ids(spool, &["--attachment", path]), none);
     assert_eq!(ids(spool, &["--bytes", path]), none);
@@ -130,8 +209,19 @@ fn edited_text_is_found_by_what_is_left_of_it() {
                 held its ground. Please keep this among us until the board has met in December.";
     let none: [&str; 0] = [];
     assert_eq!(ids(spool, &["--text", text]), none);
-    assert_eq!(ids(spool, &["--text", text, "--at-least", "0.7"]), [Q3, LEAK]);
+    // Which of them has more of it depends on what is there by chance.
+    let mut found = ids(spool, &["--text", text, "--at-least", "0.7"]);
+    found.sort();
+    assert_eq!(found, [Q3, LEAK]);
     assert_eq!(ids(spool, &["--text", text, "--at-least", "99%"]), none);
+    // The shorter it is, the more of it it takes to tell it from chance.
+    for (length, share) in [(40, "100%"), (200, "8")] {
+        let nobody = ["--at-least", "50%", "--to", "nobody@example.org"];
+        let output = trace(spool, &[&["query", "--text", &text[..length]][..], &nobody].concat());
+        let said = stderr(&output);
+        let expected = format!("of a text of {length} bytes, less than some {share}");
+        assert!(output.status.code() == Some(1) && said.contains(&expected), "{said}");
+    }
     let found = &answer(spool, &["--text", text, "--at-least", "70%"])["found"][0];
     let share = found["present"].as_f64().unwrap() / found["of"].as_f64().unwrap();
     assert!((0.7..1.0).contains(&share), "{found}");

@@ -131,14 +131,51 @@ fn any_bytes_are_a_message() {
 }
 
 #[test]
-fn old_mail_is_said_to_go_soon() {
+fn what_tells_nothing_of_itself_is_recorded_and_told() {
     let spool = tempfile::tempdir().unwrap();
-    let output = pipe(spool.path(), &["record", "--time", "2001-01-01", "-"], b"Subject: old\n\n");
-    assert!(
-        stdout(&output).contains("1 of them are older than the store keeps"),
-        "{}",
-        stdout(&output)
+    let output = pipe(spool.path(), &["record", "-"], b"%PDF-1.7 is no message");
+    assert_eq!(output.status.code(), Some(0));
+    let said = stderr(&output);
+    assert!(said.contains("note: 1 message(s) tell neither who sent them"), "{said}");
+    let output = pipe(spool.path(), &["record", "-", "--from", "a@b.test"], b"text");
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn a_new_key_is_told() {
+    let spool = passed();
+    fs::remove_file(spool.path().join("exirate/trace/key")).unwrap();
+    let output = pipe(spool.path(), &["record", "-", "--from", "a@b.test"], b"text");
+    let said = stderr(&output);
+    assert!(said.contains("key is gone, and a new key is chosen"), "{said}");
+    let output = trace(spool.path(), &["query", "--from", "*"]);
+    assert!(stdout(&output).ends_with("1 of 1 message(s)\n"), "{}", stdout(&output));
+    assert!(stderr(&output).contains("of another key were not asked"), "{}", stderr(&output));
+}
+
+#[test]
+fn mail_that_is_older_than_any_is_kept_is_told_together() {
+    let spool = tempfile::tempdir().unwrap();
+    let spool = spool.path();
+    let old = "From old@example.org Mon Jan  1 10:00:00 2001\nSubject: old\n\nmail\n\n".repeat(30);
+    let record = |arguments: &[&str]| {
+        pipe(spool, &[&["record", "--mbox", "-"], arguments].concat(), old.as_bytes())
+    };
+    let output = record(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stdout(&output), "recorded 0 message(s), 0 B\n");
+    assert_eq!(
+        stderr(&output),
+        "exirate: 30 message(s) are older than this store keeps messages, for 90 d: say --keep, \
+         such as --keep forever\nexirate: 30 message(s) could not be recorded; all others are\n"
     );
+    let output = record(&["--keep", "forever"]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = stderr(&output);
+    assert!(said.starts_with("exirate: note: from now on messages are kept for ever\n"), "{said}");
+    assert!(said.contains("TRACE_KEEP in exirate.conf"), "{said}");
+    let counts = json(&record(&["--json"]));
+    assert_eq!((&counts["recorded"], &counts["too_old"]), (&30.into(), &0.into()));
 }
 
 #[test]
@@ -216,7 +253,8 @@ fn who_is_neither_root_nor_exim_leaves_nothing_behind() {
 #[test]
 fn many_recipients_are_cut_in_the_table_and_whole_in_json() {
     let spool = tempfile::tempdir().unwrap();
-    let to: Vec<String> = (0..500).map(|n| format!("r{n}@example.net")).collect();
+    // The first of them twice.
+    let to: Vec<String> = (0..500).chain([0]).map(|n| format!("r{n}@example.net")).collect();
     let output =
         pipe(spool.path(), &["record", "-", "--to", &to.join(",")], b"Subject: to all\n\n");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

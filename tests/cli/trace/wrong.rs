@@ -69,6 +69,7 @@ fn each_mistake_is_named_with_what_would_be_right() {
             &["the nearest that can be are --scheme winnow --gram 32 "],
         ),
         (&["record", &at("no.mbox"), "--block", "64"], &["--block is one of the scheme hbf"]),
+        (&["record", &at("no.mbox"), "--keep", "1h"], &["--keep cannot be less than 1 d"]),
         (&["record", &at("no.mbox"), "--scheme", "bloom"], &["winnow, hbf"]),
         (&["tidy", "--keep", "long"], &["such as 90d", "forever"]),
         (&["tidy", "--keep", "1h"], &["--keep cannot be less than 1 d"]),

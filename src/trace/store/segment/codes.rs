@@ -212,13 +212,14 @@ impl Sink for Writer<'_> {
 /// Codes for reading.
 #[derive(Debug)]
 pub(super) struct Decoders {
-    decoders: [Option<Decoder>; KINDS],
+    /// Of each kind. They lie on the heap, as Exim may have little stack left.
+    decoders: Vec<Option<Decoder>>,
 }
 
 impl Decoders {
     /// Reads some codes; `None` where they are none.
     pub(super) fn read(which: &[What], sizes: &Sizes, reader: &mut BitReader<'_>) -> Option<Self> {
-        let mut decoders = [const { None }; KINDS];
+        let mut decoders = vec![None; KINDS];
         for &what in which {
             *decoders.get_mut(what as usize)? = Some(Decoder::read(what.symbols(sizes), reader)?);
         }

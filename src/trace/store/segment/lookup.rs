@@ -24,7 +24,7 @@ const COUNT: usize = 5;
 
 /// Blocks that were read.
 #[derive(Debug)]
-struct Cache<T>(RefCell<BTreeMap<usize, Option<Rc<Vec<T>>>>>);
+struct Cache<T>(RefCell<BTreeMap<usize, Option<Rc<T>>>>);
 
 impl<T> Cache<T> {
     fn new() -> Self {
@@ -33,7 +33,7 @@ impl<T> Cache<T> {
 
     /// A block, read by `read` where it was not yet; `None` where it is
     /// damaged.
-    fn get(&self, number: usize, read: impl FnOnce() -> Option<Vec<T>>) -> Option<Rc<Vec<T>>> {
+    fn get(&self, number: usize, read: impl FnOnce() -> Option<T>) -> Option<Rc<T>> {
         if let Some(known) = self.0.borrow().get(&number) {
             return known.clone();
         }
@@ -43,17 +43,47 @@ impl<T> Cache<T> {
     }
 }
 
+/// Texts, one behind the other.
+#[derive(Debug, Default)]
+struct Texts {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn get(&self, number: usize) -> Option<&[u8]> {
+        let before = number.checked_sub(1).and_then(|before| self.ends.get(before));
+        self.bytes.get(before.copied().unwrap_or(0)..*self.ends.get(number)?)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.ends.len()).filter_map(|number| self.get(number))
+    }
+}
+
+/// Addresses: the numbers of their domains, and their local parts.
+#[derive(Debug, Default)]
+struct Addresses {
+    domains: Vec<u32>,
+    locals: Texts,
+}
+
 /// The words of a segment.
 #[derive(Debug)]
 pub(in super::super) struct Words<'a> {
     segment: &'a Segment,
     decoders: Decoders,
     tables: [Table; COUNT],
-    domains: Cache<Vec<u8>>,
-    addresses: Cache<Option<String>>,
-    names: Cache<Vec<u8>>,
-    fours: Cache<u32>,
-    sixes: Cache<u128>,
+    domains: Cache<Texts>,
+    addresses: Cache<Addresses>,
+    names: Cache<Texts>,
+    fours: Cache<Vec<u32>>,
+    sixes: Cache<Vec<u128>>,
     /// A block that was to be read is damaged.
     damaged: Cell<bool>,
 }
@@ -95,8 +125,7 @@ impl<'a> Words<'a> {
     pub(in super::super) fn check(&self) -> bool {
         let blocks = |section: usize| 0..self.tables.get(section).map_or(0, Table::len);
         let sound = blocks(DOMAINS).all(|n| self.domains(n).is_some())
-            && blocks(ADDRESSES)
-                .all(|n| self.addresses(n).is_some_and(|all| all.iter().all(Option::is_some)))
+            && (0..self.segment.head.addresses).all(|n| self.address(n).is_some())
             && blocks(NAMES).all(|n| self.names(n).is_some())
             && blocks(FOURS).all(|n| self.fours(n).is_some())
             && blocks(SIXES).all(|n| self.sixes(n).is_some());
@@ -123,52 +152,42 @@ impl<'a> Words<'a> {
     }
 
     /// The texts of a block of domains or names, up to `most`.
-    fn texts(&self, section: usize, number: usize, most: usize) -> Option<Vec<Vec<u8>>> {
+    fn texts(&self, section: usize, number: usize, most: usize) -> Option<Texts> {
         let (bytes, count) = self.block(section, number)?;
         let mut reader = Reader::new(&self.decoders, &bytes);
-        let mut text = Vec::new();
-        (0..count.min(most))
-            .map(|_| {
-                reader.text(TEXT, &mut text)?;
-                Some(text.clone())
-            })
-            .collect()
+        let (mut text, mut texts) = (Vec::new(), Texts::default());
+        for _ in 0..count.min(most) {
+            reader.text(TEXT, &mut text)?;
+            texts.push(&text);
+        }
+        Some(texts)
     }
 
-    fn domains(&self, number: usize) -> Option<Rc<Vec<Vec<u8>>>> {
+    fn domains(&self, number: usize) -> Option<Rc<Texts>> {
         self.domains.get(number, || self.texts(DOMAINS, number, EACH))
     }
 
-    fn names(&self, number: usize) -> Option<Rc<Vec<Vec<u8>>>> {
+    fn names(&self, number: usize) -> Option<Rc<Texts>> {
         self.names.get(number, || self.texts(NAMES, number, EACH))
     }
 
-    /// The numbers of domains, and the local parts, of a block of addresses, up
-    /// to `most`.
-    fn locals(&self, number: usize, most: usize) -> Option<Vec<(u32, Vec<u8>)>> {
+    /// A block of addresses, up to `most`.
+    fn some_addresses(&self, number: usize, most: usize) -> Option<Addresses> {
         let (bytes, count) = self.block(ADDRESSES, number)?;
         let mut reader = Reader::new(&self.decoders, &bytes);
         let (mut text, mut domain) = (Vec::new(), 0_u64);
-        (0..count.min(most))
-            .map(|_| {
-                domain = domain.checked_add(reader.number(What::Domain)?)?;
-                reader.text(TEXT, &mut text)?;
-                Some((u32::try_from(domain).ok()?, text.clone()))
-            })
-            .collect()
+        let mut addresses = Addresses::default();
+        for _ in 0..count.min(most) {
+            domain = domain.checked_add(reader.number(What::Domain)?)?;
+            reader.text(TEXT, &mut text)?;
+            addresses.domains.push(u32::try_from(domain).ok()?);
+            addresses.locals.push(&text);
+        }
+        Some(addresses)
     }
 
-    /// The addresses of a block; `None` for one whose domain is damaged.
-    fn addresses(&self, number: usize) -> Option<Rc<Vec<Option<String>>>> {
-        self.addresses.get(number, || {
-            let locals = self.locals(number, EACH)?;
-            Some(
-                locals
-                    .into_iter()
-                    .map(|(domain, local)| join(&local, &self.domain(domain)?))
-                    .collect(),
-            )
-        })
+    fn addresses(&self, number: usize) -> Option<Rc<Addresses>> {
+        self.addresses.get(number, || self.some_addresses(number, EACH))
     }
 
     fn fours(&self, number: usize) -> Option<Rc<Vec<u32>>> {
@@ -200,15 +219,13 @@ impl<'a> Words<'a> {
         })
     }
 
-    fn domain(&self, number: u32) -> Option<Vec<u8>> {
-        let number = number as usize;
-        self.domains(number / EACH)?.get(number % EACH).cloned()
-    }
-
     /// The address of this number; `None` where it is damaged.
     pub(super) fn address(&self, number: u32) -> Option<String> {
         let number = number as usize;
-        self.addresses(number / EACH)?.get(number % EACH)?.clone()
+        let addresses = self.addresses(number / EACH)?;
+        let domain = *addresses.domains.get(number % EACH)? as usize;
+        let domains = self.domains(domain / EACH)?;
+        join(addresses.locals.get(number % EACH)?, domains.get(domain % EACH)?)
     }
 
     /// The client of this number, 0 for none; `None` where it is damaged.
@@ -233,7 +250,7 @@ impl<'a> Words<'a> {
             return Some(name.to_owned());
         };
         let number = number as usize;
-        String::from_utf8(self.names(number / EACH)?.get(number % EACH)?.clone()).ok()
+        String::from_utf8(self.names(number / EACH)?.get(number % EACH)?.to_vec()).ok()
     }
 
     /// The numbers of an address in upper or lower case, in order; `None` where
@@ -242,8 +259,8 @@ impl<'a> Words<'a> {
         let (local, domain) = split(address);
         let (local, domain) = (local.to_ascii_lowercase(), domain.to_ascii_lowercase());
         let mut found = Vec::new();
-        let read = |block| self.texts(DOMAINS, block, 1)?.pop();
-        let before = |block| Some(read(block)?.to_ascii_lowercase() < domain);
+        let first = |block| Some(self.texts(DOMAINS, block, 1)?.get(0)?.to_ascii_lowercase());
+        let before = |block| Some(first(block)? < domain);
         let blocks = self.tables.get(DOMAINS).map_or(0, Table::len);
         let mut domains = Vec::new();
         'domains: for block in first_block(blocks, before)?..blocks {
@@ -263,14 +280,19 @@ impl<'a> Words<'a> {
 
     /// Adds the numbers of addresses in a domain.
     fn find_local(&self, domain: u32, local: &[u8], found: &mut Vec<u32>) -> Option<()> {
-        let order = |(number, text): &(u32, Vec<u8>)| {
+        let order = |number: u32, text: &[u8]| {
             number.cmp(&domain).then_with(|| text.to_ascii_lowercase().as_slice().cmp(local))
         };
-        let before = |block| Some(order(&self.locals(block, 1)?.pop()?) == Ordering::Less);
+        let before = |block| {
+            let first = self.some_addresses(block, 1)?;
+            Some(order(*first.domains.first()?, first.locals.get(0)?) == Ordering::Less)
+        };
         let blocks = self.tables.get(ADDRESSES).map_or(0, Table::len);
         for block in first_block(blocks, before)?..blocks {
-            for (address, n) in self.locals(block, EACH)?.iter().zip(0..) {
-                match order(address) {
+            let addresses = self.some_addresses(block, EACH)?;
+            let all = addresses.domains.iter().zip(addresses.locals.iter());
+            for ((&number, text), n) in all.zip(0..) {
+                match order(number, text) {
                     Ordering::Less => {}
                     Ordering::Equal => found.push((block * EACH + n) as u32),
                     Ordering::Greater => return Some(()),
@@ -284,11 +306,9 @@ impl<'a> Words<'a> {
     /// where some are damaged.
     pub(in super::super) fn matching(&self, test: &dyn Fn(&str) -> bool) -> Option<Vec<u32>> {
         let mut found = Vec::new();
-        for block in 0..self.tables.get(ADDRESSES).map_or(0, Table::len) {
-            for (address, n) in self.addresses(block)?.iter().zip(0..) {
-                if test(address.as_deref()?) {
-                    found.push((block * EACH + n) as u32);
-                }
+        for number in 0..self.segment.head.addresses {
+            if test(&self.address(number)?) {
+                found.push(number);
             }
         }
         Some(found)

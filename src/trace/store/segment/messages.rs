@@ -147,7 +147,7 @@ fn take_length(block: &mut &[u8]) -> Option<usize> {
 pub(super) struct Block<'a> {
     decoders: &'a Decoders,
     columns: [&'a [u8]; COLUMNS],
-    /// How many messages it has.
+    /// How many of its messages are of interest: the first.
     count: usize,
 }
 
@@ -195,7 +195,8 @@ impl Recipients {
 }
 
 impl<'a> Block<'a> {
-    /// The block with these bytes; `None` where they make none.
+    /// The first `count` messages of the block with these bytes; `None` where
+    /// they make none.
     pub(super) fn of(decoders: &'a Decoders, mut bytes: &'a [u8], count: usize) -> Option<Self> {
         let mut lengths = [0; COLUMNS - 1];
         for length in &mut lengths {

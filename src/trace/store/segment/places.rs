@@ -70,27 +70,40 @@ impl Things for Places {
     }
 }
 
-/// The places in the body of a block's messages; `None` where it makes no
-/// sense.
-pub(super) fn read(
-    decoders: &Decoders,
-    bytes: &[u8],
-    starts: &[u32],
-    count: usize,
-) -> Option<Vec<u32>> {
-    let mut reader = Reader::new(decoders, bytes);
-    let mut next = Vec::new();
-    for &start in starts {
-        next.push(start.checked_add(reader.bits.take(BITS)? as u32)?);
+/// A block, ready to be read.
+#[derive(Debug)]
+pub(super) struct Block<'a> {
+    /// Of each run, the place of the first message of it from here on.
+    next: Vec<u32>,
+    runs: Reader<'a>,
+}
+
+impl<'a> Block<'a> {
+    /// The block with these bytes; `None` where they make none.
+    pub(super) fn of(decoders: &'a Decoders, bytes: &'a [u8], starts: &[u32]) -> Option<Self> {
+        let mut runs = Reader::new(decoders, bytes);
+        let next = |&start: &u32| start.checked_add(runs.bits.take(BITS)? as u32);
+        let next = starts.iter().map(next).collect::<Option<_>>()?;
+        Some(Self { next, runs })
     }
-    (0..count)
-        .map(|_| {
-            let next = next.get_mut(reader.symbol(What::Run)? as usize)?;
-            let place = *next;
-            *next = next.checked_add(1)?;
-            Some(place)
-        })
-        .collect()
+
+    /// Where the first message of a run is from here on.
+    pub(super) fn next(&self, run: usize) -> u32 {
+        self.next.get(run).copied().unwrap_or(u32::MAX)
+    }
+
+    /// The places in the body of its messages, which are so many; `None` where
+    /// it makes no sense.
+    pub(super) fn places(mut self, count: usize) -> Option<Vec<u32>> {
+        (0..count)
+            .map(|_| {
+                let next = self.next.get_mut(self.runs.symbol(What::Run)? as usize)?;
+                let place = *next;
+                *next = next.checked_add(1)?;
+                Some(place)
+            })
+            .collect()
+    }
 }
 
 #[cfg(test)]

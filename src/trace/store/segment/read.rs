@@ -82,17 +82,31 @@ impl<'a> Messages<'a> {
         (checksum(0, &bytes) == crc).then_some((bytes, start..end))
     }
 
-    /// Which messages are at these places of the body, in order; `None` for a
-    /// place that damage does not tell of.
+    /// Which messages are at these places of the body, which are in order;
+    /// `None` for a place that damage does not tell of.
     pub(in super::super) fn at_places(&self, wanted: &[u32]) -> Vec<Option<u32>> {
         let mut found = vec![None; wanted.len()];
-        for number in 0..self.places.len() {
-            let block = self.block(PLACES, &self.places, number, places::EACH);
-            let Some((bytes, range)) = block else { continue };
-            let Some(all) = places::read(&self.decoders, &bytes, &self.starts, range.len()) else {
-                continue;
+        let bytes: Vec<_> = (0..self.places.len())
+            .map(|number| self.block(PLACES, &self.places, number, places::EACH))
+            .collect();
+        let blocks = bytes.iter().map(|bytes| {
+            let (bytes, range) = bytes.as_ref()?;
+            let block = places::Block::of(&self.decoders, bytes, &self.starts)?;
+            Some((block, range.clone()))
+        });
+        let mut blocks = blocks.peekable();
+        while let Some(block) = blocks.next() {
+            let Some((block, range)) = block else { continue };
+            let after = blocks.peek().and_then(Option::as_ref).map(|(after, _)| after);
+            // Only those in which one of the places is, or may be, are read through.
+            let has = |place: u32| {
+                let run = self.starts.partition_point(|&start| start <= place).wrapping_sub(1);
+                block.next(run) <= place && after.is_none_or(|after| place < after.next(run))
             };
-            for (place, message) in all.iter().zip(range) {
+            if !wanted.iter().any(|&place| has(place)) {
+                continue;
+            }
+            for (place, message) in block.places(range.len()).iter().flatten().zip(range) {
                 if let Ok(n) = wanted.binary_search(place)
                     && let Some(found) = found.get_mut(n)
                 {
@@ -153,13 +167,18 @@ impl<'a> Messages<'a> {
         row: &mut dyn FnMut(Row),
     ) -> Option<()> {
         let (bytes, range) = self.block(ENVELOPES, &self.envelopes, number, EACH)?;
-        let block = Block::of(&self.decoders, &bytes, range.len())?;
         let oldest = self.segment.head.times[0];
-        let mut fits: Vec<usize> = (0..range.len()).collect();
         let number_of = |n: usize| (range.start + n) as u32;
-        if let Some(messages) = wanted.messages {
-            fits.retain(|&n| messages.binary_search(&number_of(n)).is_ok());
-        }
+        let mut fits: Vec<usize> = match wanted.messages {
+            None => (0..range.len()).collect(),
+            Some(messages) => {
+                let from = |n: usize| messages.partition_point(|&message| message < number_of(n));
+                let these = messages.get(from(0)..from(range.len())).unwrap_or_default();
+                these.iter().map(|&message| message as usize - range.start).collect()
+            }
+        };
+        // What is behind the last of them need not be read.
+        let block = Block::of(&self.decoders, &bytes, fits.last().map_or(0, |last| last + 1))?;
         let mut times = Vec::new();
         if let Some((since, until)) = wanted.times {
             times = block.times(oldest)?;

@@ -1,0 +1,196 @@
+//! The best answers alone: the envelopes of all others are not read.
+
+use crate::trace::Hit;
+
+use super::query::{Match, Pending, Searches};
+
+/// When so many were found, it is looked which are the best.
+const FOUND_MAX: usize = 1 << 16;
+
+/// The best of what has been found so far.
+pub(super) struct Best {
+    most: usize,
+    found: Vec<(Rank, Found)>,
+    pub(super) tally: Tally,
+}
+
+/// A message that was found.
+enum Found {
+    /// Its envelope has not been read: the number of the search, and what that
+    /// has found.
+    Hit(usize, Hit),
+    Answer(Pending),
+}
+
+/// What comes first: the largest share, then what is hardly false, then what is
+/// in an earlier log or segment.
+type Rank = (u64, bool, usize);
+
+fn rank(hit: Option<Match>, source: usize) -> Rank {
+    let hit = hit.map(|hit| (1.0 - hit.share(), hit.is_doubtful()));
+    // Of numbers from 0 on, the bits are in the same order.
+    let (missing, doubtful) = hit.unwrap_or_default();
+    (missing.max(0.0).to_bits(), doubtful, source)
+}
+
+/// How many messages fit, and how likely the weakest of them are false.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) messages: u64,
+    /// Of those with the smallest share: how much that is, the sum of their
+    /// chances, and how many there are.
+    weakest: Option<(f64, f64, u64)>,
+}
+
+impl Tally {
+    /// Counts a message.
+    pub(super) fn add(&mut self, hit: Option<Match>) {
+        self.messages += 1;
+        let Some((share, chance)) = hit.map(|hit| (hit.share(), hit.chance)) else { return };
+        self.weakest = match self.weakest {
+            Some((least, ..)) if least < share => self.weakest,
+            Some((least, sum, count)) if least == share => Some((least, sum + chance, count + 1)),
+            _ => Some((share, chance, 1)),
+        };
+    }
+
+    /// The mean chance of the weakest.
+    pub(super) fn chance(&self) -> Option<f64> {
+        self.weakest.map(|(_, sum, count)| sum / count as f64)
+    }
+}
+
+impl Best {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, found: Vec::new(), tally: Tally::default() }
+    }
+
+    /// Takes in what a search has found in a segment.
+    pub(super) fn hits(
+        &mut self,
+        source: usize,
+        hits: impl IntoIterator<Item = (usize, Hit)>,
+        searches: &Searches<'_>,
+    ) {
+        for (number, hit) in hits {
+            let matched = searches.matched(number, &hit);
+            self.add(source, Some(matched), Found::Hit(number, hit));
+        }
+    }
+
+    /// Takes in answers.
+    pub(super) fn answers(
+        &mut self,
+        source: usize,
+        answers: impl IntoIterator<Item = Pending>,
+        searches: &Searches<'_>,
+    ) {
+        for answer in answers {
+            self.add(source, answer.matched(searches), Found::Answer(answer));
+        }
+    }
+
+    fn add(&mut self, source: usize, matched: Option<Match>, found: Found) {
+        self.tally.add(matched);
+        self.found.push((rank(matched, source), found));
+        if self.found.len() >= FOUND_MAX.saturating_add(self.most.saturating_mul(2)) {
+            self.cut();
+        }
+    }
+
+    /// Leaves the best, and those that are no worse than the last of them and in
+    /// the same segment: which of these come first, their envelopes tell.
+    fn cut(&mut self) {
+        self.found.sort_by_key(|(rank, _)| *rank);
+        let last = self.most.checked_sub(1).and_then(|last| self.found.get(last));
+        let kept = match last.map(|(rank, _)| *rank) {
+            Some(last) => self.found.partition_point(|(rank, _)| *rank <= last),
+            None => self.most.min(self.found.len()),
+        };
+        self.found.truncate(kept);
+    }
+
+    /// The best in order. Envelopes that are still missing are read by `read`:
+    /// of some hits of one segment, in order of their places.
+    pub(super) fn take(
+        mut self,
+        searches: &Searches<'_>,
+        mut read: impl FnMut(usize, Vec<(usize, Hit)>) -> Vec<Pending>,
+    ) -> Vec<Pending> {
+        self.cut();
+        let (mut hits, mut answers) = (Vec::new(), Vec::new());
+        for (rank, found) in self.found {
+            match found {
+                Found::Hit(number, hit) => hits.push((rank.2, (number, hit))),
+                Found::Answer(answer) => answers.push((rank, answer)),
+            }
+        }
+        hits.sort_by_key(|(source, (_, hit))| (*source, hit.message));
+        for hits in hits.chunk_by(|(source, _), (next, _)| source == next) {
+            let source = hits.first().map_or(0, |(source, _)| *source);
+            let read = read(source, hits.iter().map(|(_, hit)| *hit).collect());
+            let ranked = |answer: Pending| (rank(answer.matched(searches), source), answer);
+            answers.extend(read.into_iter().map(ranked));
+        }
+        answers.sort_by_key(|(rank, _)| *rank);
+        answers.truncate(self.most);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{envelope, ids, open, question, secret, text};
+    use super::super::{Address, Answer, Query};
+    use crate::trace::{Asked, Trace};
+
+    fn ask(trace: &Trace, query: &Query<'_>) -> (Asked, Vec<Answer>) {
+        let mut answers = Vec::new();
+        let asked = trace.query(query, &mut |_, _| {}, &mut |answer| answers.push(answer));
+        (asked.unwrap(), answers)
+    }
+
+    #[test]
+    fn the_best_are_told_and_the_others_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut trace = open(folder.path());
+        for n in 0..50 {
+            trace.record(&envelope(n), text(n).as_bytes()).unwrap();
+            if n % 20 == 19 {
+                trace.seal().unwrap();
+            }
+        }
+        let common = "all of them begin with this line";
+        let (asked, all) = ask(&trace, &question(common));
+        assert_eq!((asked.matches, all.len()), (50, 50));
+        // In one segment, in two, in the log as well, all, and none at all.
+        for best in [1, 20, 25, 45, 50, 99, 0] {
+            let query = Query { best: Some(best), ..question(common) };
+            let (of_best, found) = ask(&trace, &query);
+            assert_eq!(of_best.matches, 50);
+            let (one, other) = (of_best.chance.unwrap(), asked.chance.unwrap());
+            assert!((one / other - 1.0).abs() < 1e-9, "{one} {other}");
+            assert_eq!(found, all[..best.min(50)]);
+        }
+        let from = || Some(Address::Is("sender3@example.org".into()));
+        let query = Query { best: Some(2), from: from(), ..question(common) };
+        let (asked, found) = ask(&trace, &query);
+        assert_eq!((asked.matches, ids(&found)), (7, vec!["id-3", "id-10"]));
+        // Without a question, all are as good.
+        let query = Query { best: Some(2), from: from(), ..Query::default() };
+        let (asked, found) = ask(&trace, &query);
+        assert_eq!((asked.matches, asked.chance, ids(&found)), (7, None, vec!["id-3", "id-10"]));
+        // The one that carried all of it comes before those with a part.
+        let secrets = |count: u32| (100..100 + count).map(secret).collect::<Vec<_>>().join(" ");
+        for (n, count) in [(71, 0), (72, 9), (73, 10), (74, 9)] {
+            trace.record(&envelope(n), secrets(count).as_bytes()).unwrap();
+        }
+        let mut graded = question(&secrets(10));
+        graded.question.as_mut().unwrap().least = 0.5;
+        let (asked, all) = ask(&trace, &graded);
+        graded.best = Some(1);
+        let (of_best, found) = ask(&trace, &graded);
+        assert_eq!((ids(&all), ids(&found)), (vec!["id-72", "id-73", "id-74"], vec!["id-73"]));
+        assert_eq!(of_best.matches, asked.matches);
+    }
+}
