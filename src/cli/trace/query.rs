@@ -120,9 +120,8 @@ must have a certain length, which is said where it has not. In --text, * stands 
 anything between two parts and \\* for an asterisk; in files, it is an asterisk.
 
 --attachment asks for the whole file, byte for byte; with --at-least, for parts of it.
---bytes asks for a piece of an attachment that is no text; with the same file, both
-together have hardly a false answer. TIME is that of a clock here, as in Exim's
-log. Addresses are compared in any case of letters.
+--bytes asks for a piece of an attachment that is no text. TIME is that of a clock
+here, as in Exim's log. Addresses are compared in any case of letters.
 
 THERE is how much of what was asked for is there. In a digest, some six tenths of
 anything are there by chance, and messages with no more than that are left out: of an

@@ -10,7 +10,7 @@ use crate::trace::DigestKey;
 use super::words;
 
 /// How many elements a whole attachment is.
-pub(super) const FILE_ELEMENTS: u64 = 20;
+pub(super) const FILE_ELEMENTS: u64 = 40;
 
 /// Hashes under the store's key, each use with a key of its own.
 #[derive(Clone, Debug)]
