@@ -6,6 +6,7 @@ use crate::sys::files::{self, Access};
 use super::super::decode;
 use super::super::{Envelope, Settings};
 use super::cipher::{NONCE_BYTES, Nonce, random};
+use super::key::Key;
 use super::log::{Fault, LOG_BYTES_MAX, Log, MESSAGES_MAX, STATUS, Status, write_status};
 use super::names::{self, Kind, Numbered, OPEN, OPEN_NEW};
 use super::options::Options;
@@ -37,6 +38,8 @@ enum Appended {
     Done { rotated: bool },
     /// The store's settings are not those it was digested by, but these.
     Other(Options),
+    /// The store's key is not the one it was digested by, but this.
+    OtherKey(Key),
 }
 
 impl Trace {
@@ -69,7 +72,7 @@ impl Trace {
 
     /// Records a message whose digest was made by the settings in
     /// [`Trace::options`]; false where others have been chosen meanwhile, which
-    /// these are then: the message is to be digested anew.
+    /// these are then, or another key: the message is to be digested anew.
     ///
     /// # Errors
     /// The store cannot be used; then nothing was recorded.
@@ -94,6 +97,10 @@ impl Trace {
                 self.options = options;
                 Ok(false)
             }
+            Appended::OtherKey(key) => {
+                self.key = key;
+                Ok(false)
+            }
         }
     }
 
@@ -112,6 +119,7 @@ impl Trace {
         let (log, status, rotated) = match self.usable_log(before)? {
             Usable::Log(log, status) => (log, status, false),
             Usable::Other(options) => return Ok((Appended::Other(options), None)),
+            Usable::OtherKey(key) => return Ok((Appended::OtherKey(key), None)),
             Usable::None { rotated } => {
                 let options = Options::read(&self.place)?;
                 if options.settings != self.options.settings {
@@ -161,7 +169,15 @@ impl Trace {
                 }
                 _ => {}
             },
-            Some(Err(Fault::Damaged | Fault::OtherKey)) => {}
+            Some(Err(Fault::OtherKey)) => {
+                // It may be ours that is none any more: it was destroyed, and
+                // another process has chosen a new one.
+                let key = Key::read(&self.place)?;
+                if let Some(key) = key.filter(|key| key.number != self.key.number) {
+                    return Ok(Usable::OtherKey(key));
+                }
+            }
+            Some(Err(Fault::Damaged)) => {}
         }
         self.rotate()?;
         Ok(Usable::None { rotated: true })
@@ -210,4 +226,6 @@ enum Usable {
     None { rotated: bool },
     /// It is not known: the settings are others now.
     Other(Options),
+    /// It is not known: the key is another one now.
+    OtherKey(Key),
 }

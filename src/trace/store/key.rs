@@ -91,7 +91,8 @@ impl Key {
         Ok(Self::of(&key))
     }
 
-    fn read(place: &Place) -> Result<Option<Self>, TraceError> {
+    /// Reads the key; `None` where there is none.
+    pub(super) fn read(place: &Place) -> Result<Option<Self>, TraceError> {
         match twice::read::<KeyFile>(place, KEY)? {
             Found::Nothing => Ok(None),
             Found::Sound(file, _) => Ok(Some(Self::of(&file.key))),

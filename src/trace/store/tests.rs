@@ -154,3 +154,21 @@ fn a_store_that_is_not_there_is_told() {
     let error = Trace::open(&directory, Access::Read).unwrap_err();
     assert!(matches!(error, TraceError::NoKey { .. }), "{error}");
 }
+
+#[test]
+fn who_holds_a_key_that_was_destroyed_takes_the_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut old = open(folder.path());
+    record(&mut old, 0);
+    std::fs::remove_file(trace_directory(folder.path()).join("key")).unwrap();
+    let mut new = open(folder.path());
+    record(&mut new, 1);
+    let logs = || std::fs::read_dir(trace_directory(folder.path())).unwrap().count();
+    let before = logs();
+    for n in 2..6 {
+        record(if n % 2 == 0 { &mut old } else { &mut new }, n);
+    }
+    assert_eq!(found(&new), [1, 2, 3, 4, 5]);
+    assert_eq!(found(&old), [1, 2, 3, 4, 5]);
+    assert_eq!(logs(), before);
+}
