@@ -10,8 +10,9 @@ const FOUND_MAX: usize = 1 << 16;
 /// The best of what has been found so far.
 pub(super) struct Best {
     most: usize,
-    found: Vec<(Rank, Found)>,
-    pub(super) tally: Tally,
+    found: Vec<(usize, Found)>,
+    /// Those that are no longer among it.
+    left: Tally,
 }
 
 /// A message that was found.
@@ -62,7 +63,7 @@ impl Tally {
 
 impl Best {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, found: Vec::new(), tally: Tally::default() }
+        Self { most, found: Vec::new(), left: Tally::default() }
     }
 
     /// Takes in what a search has found in a segment.
@@ -72,10 +73,8 @@ impl Best {
         hits: impl IntoIterator<Item = (usize, Hit)>,
         searches: &Searches<'_>,
     ) {
-        for (number, hit) in hits {
-            let matched = searches.matched(number, &hit);
-            self.add(source, Some(matched), Found::Hit(number, hit));
-        }
+        let found = hits.into_iter().map(|(number, hit)| Found::Hit(number, hit));
+        self.add(source, found, searches);
     }
 
     /// Takes in answers.
@@ -85,56 +84,67 @@ impl Best {
         answers: impl IntoIterator<Item = Pending>,
         searches: &Searches<'_>,
     ) {
-        for answer in answers {
-            self.add(source, answer.matched(searches), Found::Answer(answer));
-        }
+        self.add(source, answers.into_iter().map(Found::Answer), searches);
     }
 
-    fn add(&mut self, source: usize, matched: Option<Match>, found: Found) {
-        self.tally.add(matched);
-        self.found.push((rank(matched, source), found));
+    fn add(&mut self, source: usize, all: impl Iterator<Item = Found>, searches: &Searches<'_>) {
+        self.found.extend(all.map(|found| (source, found)));
         if self.found.len() >= FOUND_MAX.saturating_add(self.most.saturating_mul(2)) {
-            self.cut();
+            self.cut(searches);
         }
     }
 
     /// Leaves the best, and those that are no worse than the last of them and in
     /// the same segment: which of these come first, their envelopes tell.
-    fn cut(&mut self) {
-        self.found.sort_by_key(|(rank, _)| *rank);
-        let last = self.most.checked_sub(1).and_then(|last| self.found.get(last));
-        let kept = match last.map(|(rank, _)| *rank) {
-            Some(last) => self.found.partition_point(|(rank, _)| *rank <= last),
+    fn cut(&mut self, searches: &Searches<'_>) {
+        self.found.sort_by_cached_key(|(source, found)| rank(found.matched(searches), *source));
+        let rank = |(source, found): &(_, Found)| rank(found.matched(searches), *source);
+        let last = self.most.checked_sub(1).and_then(|last| self.found.get(last)).map(rank);
+        let kept = match last {
+            Some(last) => self.found.partition_point(|found| rank(found) <= last),
             None => self.most.min(self.found.len()),
         };
-        self.found.truncate(kept);
+        let left = self.found.drain(kept..);
+        left.for_each(|(_, found)| self.left.add(found.matched(searches)));
     }
 
-    /// The best in order. Envelopes that are still missing are read by `read`:
-    /// of some hits of one segment, in order of their places.
+    /// The best in order, and how many fit in all. Envelopes that are still
+    /// missing are read by `read`: of some hits of one segment, in order of their
+    /// places.
     pub(super) fn take(
         mut self,
         searches: &Searches<'_>,
         mut read: impl FnMut(usize, Vec<(usize, Hit)>) -> Vec<Pending>,
-    ) -> Vec<Pending> {
-        self.cut();
+    ) -> (Vec<Pending>, Tally) {
+        self.cut(searches);
+        let mut tally = self.left;
         let (mut hits, mut answers) = (Vec::new(), Vec::new());
-        for (rank, found) in self.found {
+        for (source, found) in self.found {
+            tally.add(found.matched(searches));
             match found {
-                Found::Hit(number, hit) => hits.push((rank.2, (number, hit))),
-                Found::Answer(answer) => answers.push((rank, answer)),
+                Found::Hit(number, hit) => hits.push((source, (number, hit))),
+                Found::Answer(answer) => answers.push((source, answer)),
             }
         }
         hits.sort_by_key(|(source, (_, hit))| (*source, hit.message));
         for hits in hits.chunk_by(|(source, _), (next, _)| source == next) {
             let source = hits.first().map_or(0, |(source, _)| *source);
             let read = read(source, hits.iter().map(|(_, hit)| *hit).collect());
-            let ranked = |answer: Pending| (rank(answer.matched(searches), source), answer);
-            answers.extend(read.into_iter().map(ranked));
+            answers.extend(read.into_iter().map(|answer| (source, answer)));
         }
-        answers.sort_by_key(|(rank, _)| *rank);
+        answers.sort_by_cached_key(|(source, answer)| rank(answer.matched(searches), *source));
         answers.truncate(self.most);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+        (answers.into_iter().map(|(_, answer)| answer).collect(), tally)
+    }
+}
+
+impl Found {
+    /// How well it fits a question.
+    fn matched(&self, searches: &Searches<'_>) -> Option<Match> {
+        match self {
+            Self::Hit(number, hit) => Some(searches.matched(*number, hit)),
+            Self::Answer(answer) => answer.matched(searches),
+        }
     }
 }
 

@@ -277,9 +277,8 @@ impl Trace {
             }
         }
         if let Some(best) = best {
-            let (counted, mut ignored) = (best.tally, Tally::default());
             let Asking { query, searches, asked } = &mut asking;
-            let answers = best.take(searches, |number, hits| {
+            let (answers, all) = best.take(searches, |number, hits| {
                 let Some((name, Source::Segment(segment))) = list.get(number) else {
                     return Vec::new();
                 };
@@ -288,8 +287,8 @@ impl Trace {
                 asked.tell_damage(self.place.path_of(name), damage);
                 answers
             });
-            tell(searches, answers.into_iter(), &mut ignored, found);
-            tally = counted;
+            tell(searches, answers.into_iter(), &mut tally, found);
+            tally = all;
         } else {
             tell(&asking.searches, pending.into_iter(), &mut tally, found);
         }

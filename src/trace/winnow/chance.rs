@@ -151,10 +151,12 @@ impl Commonness {
     /// with the question, in a segment in which one has such a fill.
     pub(super) fn chance(&self, present: u32, of: u32, fill: f64) -> f64 {
         let fill = fill.clamp(0.0, FULLEST);
-        // How often it was folded more than those that were looked at.
+        // Where nothing is known, its own fill is the usual one.
         let usual = if self.messages > 0 { self.loads / self.messages as f64 } else { load(fill) };
+        // How often it was folded more than those that were looked at.
         let folds = (load(fill) / usual.max(1e-3)).log2().round().clamp(-4.0, 4.0);
-        let key = (present, of, folds as i32);
+        let like = if self.messages > 0 { folds as i32 } else { (fill * 255.0) as i32 };
+        let key = (present, of, like);
         if let Some(&known) = self.known.borrow().get(&key) {
             return known;
         }
