@@ -74,6 +74,7 @@ impl First {
         self.answers.sort_by(|a, b| {
             let best = || {
                 let shares = share(b).unwrap_or(1.0).total_cmp(&share(a).unwrap_or(1.0));
+                let doubt = |answer: &Answer| answer.hit.map_or(0.0, |hit| hit.doubt());
                 shares.then_with(|| doubt(a).total_cmp(&doubt(b)))
             };
             let first = if sort == Sort::Best { best() } else { std::cmp::Ordering::Equal };
@@ -92,17 +93,11 @@ impl First {
 
 /// Which part of what was asked for is there, 0 to 1.
 fn share(answer: &Answer) -> Option<f64> {
-    answer.hit.map(|hit| f64::from(hit.present) / f64::from(hit.of.max(1)))
+    answer.hit.map(|hit| hit.share())
 }
 
 fn chance(answer: &Answer) -> Option<f64> {
     answer.hit.map(|hit| hit.chance)
-}
-
-/// The chance of an answer, if a false one like it is to be expected among a
-/// million messages. By less, no message is better than another.
-fn doubt(answer: &Answer) -> f64 {
-    chance(answer).filter(|chance| *chance >= 1e-6).unwrap_or(0.0)
 }
 
 /// An answer, as JSON has it.

@@ -154,17 +154,19 @@ impl Query {
         }
         let question =
             (!parts.is_empty()).then(|| Question { parts: parts.clone(), least: self.at_least });
-        let mut first = First::new(self.sort, self.limit.unwrap_or(usize::MAX));
         let store = self.common.open_if_there()?;
-        let asked = match &store {
-            Some(store) => self.ask(store, question, &mut first).map_err(|error| match error {
+        let (mut first, asked) = match &store {
+            Some(store) => self.ask(store, question).map_err(|error| match error {
                 TraceError::TooShort(short) => conclusion::too_short(short, &parts),
                 error => error.into(),
             })?,
-            None => Asked::default(),
+            None => (self.first(), Asked::default()),
         };
-        let chance = first.chance();
-        let expected = chance.map(|chance| chance * asked.messages as f64);
+        let (matches, chance) = match self.is_filtered() {
+            true => (first.count, first.chance()),
+            false => (asked.matches, asked.chance),
+        };
+        let expected = expected(chance, &asked);
         let mut found = first.take();
         if !json && self.limit.is_none() && expected.is_some_and(|many| many >= MANY) {
             found.truncate(SHOWN);
@@ -176,7 +178,7 @@ impl Query {
             limited: self.limit.is_some(),
             narrowed: self.asks_envelopes(),
             found,
-            matches: first.count,
+            matches,
             doubtful: first.left_out,
             chance,
             expected,
@@ -261,14 +263,32 @@ impl Query {
             || until.is_some()
     }
 
-    fn ask(
-        &self,
-        store: &Trace,
-        question: Option<Question>,
-        first: &mut First,
-    ) -> Result<Asked, TraceError> {
-        let graded = self.is_graded();
-        let query = trace::Query {
+    fn first(&self) -> First {
+        First::new(self.sort, self.limit.unwrap_or(usize::MAX))
+    }
+
+    /// Asks for the best answers alone, where no others will be shown: the
+    /// envelopes of thousands that a short text finds by chance take long to read.
+    fn ask(&self, store: &Trace, question: Option<Question>) -> Result<(First, Asked), TraceError> {
+        let shown = self.limit.or((!self.common.json).then_some(SHOWN));
+        let is_ranked = question.is_some() && self.sort == Sort::Best && !self.is_filtered();
+        let best = shown.filter(|_| is_ranked);
+        let mut query = self.query(question, best);
+        let (first, asked) = self.ask_for(store, &query)?;
+        let are_false = || expected(asked.chance, &asked).is_some_and(|many| many >= MANY);
+        if best.is_none_or(|best| asked.matches <= best as u64)
+            || self.limit.is_some()
+            || are_false()
+        {
+            return Ok((first, asked));
+        }
+        // Many, and few of them false: all are shown.
+        query.best = None;
+        self.ask_for(store, &query)
+    }
+
+    fn query(&self, question: Option<Question>, best: Option<usize>) -> trace::Query<'_> {
+        trace::Query {
             question,
             since: self.since,
             until: self.until,
@@ -276,10 +296,18 @@ impl Query {
             to: addresses(&self.to),
             id: self.id.as_deref().map(|text| id::read(text).to_owned()),
             most: None,
-            best: None,
+            best,
             deadline: None,
-        };
-        store.query(&query, &mut open::bar("messages"), &mut |answer| {
+        }
+    }
+
+    fn ask_for(
+        &self,
+        store: &Trace,
+        query: &trace::Query<'_>,
+    ) -> Result<(First, Asked), TraceError> {
+        let (graded, mut first) = (self.is_graded(), self.first());
+        let asked = store.query(query, &mut open::bar("messages"), &mut |answer| {
             if !self.is_meant(&answer.envelope) {
                 return;
             }
@@ -291,7 +319,13 @@ impl Query {
             } else {
                 first.add(answer);
             }
-        })
+        })?;
+        Ok((first, asked))
+    }
+
+    /// Whether some of what the store finds is left out here.
+    fn is_filtered(&self) -> bool {
+        self.is_graded() || !self.client.is_empty() || !self.auth.is_empty()
     }
 
     /// Whether an envelope is one of those that are meant, as far as the store
@@ -302,6 +336,11 @@ impl Query {
         (client.is_empty() || envelope.client.is_some_and(from))
             && (auth.is_empty() || auth.iter().any(|name| name.is(&envelope.authenticated)))
     }
+}
+
+/// How many messages are to be expected by chance.
+fn expected(chance: Option<f64>, asked: &Asked) -> Option<f64> {
+    chance.map(|chance| chance * asked.messages as f64)
 }
 
 /// The addresses that are meant, as the store is asked for them.

@@ -23,15 +23,14 @@ enum Found {
     Answer(Pending),
 }
 
-/// What comes first: the largest share, then what is hardly false, then what is
-/// in an earlier log or segment.
-type Rank = (u64, bool, usize);
+/// What comes first: the largest share, then what is least doubtful, then what
+/// is in an earlier log or segment.
+type Rank = (u64, u64, usize);
 
 fn rank(hit: Option<Match>, source: usize) -> Rank {
-    let hit = hit.map(|hit| (1.0 - hit.share(), hit.is_doubtful()));
     // Of numbers from 0 on, the bits are in the same order.
-    let (missing, doubtful) = hit.unwrap_or_default();
-    (missing.max(0.0).to_bits(), doubtful, source)
+    let bits = |number: f64| number.max(0.0).to_bits();
+    hit.map_or((0, 0, source), |hit| (bits(1.0 - hit.share()), bits(hit.doubt()), source))
 }
 
 /// How many messages fit, and how likely the weakest of them are false.
@@ -180,12 +179,16 @@ mod tests {
             assert_eq!(of_best.matches, 50);
             let (one, other) = (of_best.chance.unwrap(), asked.chance.unwrap());
             assert!((one / other - 1.0).abs() < 1e-9, "{one} {other}");
-            assert_eq!(found, all[..best.min(50)]);
+            let doubt = |answer: &Answer| answer.hit.map_or(0.0, |hit| hit.doubt());
+            let mut ranked = all.clone();
+            ranked.sort_by(|a, b| doubt(a).total_cmp(&doubt(b)));
+            assert_eq!(found, ranked[..best.min(50)]);
         }
         let from = || Some(Address::Is("sender3@example.org".into()));
         let query = Query { best: Some(2), from: from(), ..question(common) };
         let (asked, found) = ask(&trace, &query);
-        assert_eq!((asked.matches, ids(&found)), (7, vec!["id-3", "id-10"]));
+        assert_eq!((asked.matches, found.len()), (7, 2));
+        assert!(found.iter().all(|answer| answer.envelope.sender == "sender3@example.org"));
         // Without a question, all are as good.
         let query = Query { best: Some(2), from: from(), ..Query::default() };
         let (asked, found) = ask(&trace, &query);

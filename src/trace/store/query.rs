@@ -101,10 +101,10 @@ impl Match {
         f64::from(self.present) / f64::from(self.of.max(1))
     }
 
-    /// Whether a false one like this is to be expected among a million messages.
-    /// By less, no message is better than another.
-    pub fn is_doubtful(&self) -> bool {
-        self.chance >= 1e-6
+    /// Its chance, if a false one like this is to be expected among ten thousand
+    /// messages, else 0: by less, no message is better than another.
+    pub fn doubt(&self) -> f64 {
+        if self.chance >= 1e-4 { self.chance } else { 0.0 }
     }
 }
 
