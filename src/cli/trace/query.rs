@@ -129,7 +129,7 @@ edited text of 150 bytes about 90% must be there to be told from chance, of 500 
 80%, of 2000 bytes 70%.
 
 The best come first: those of which the largest share is there, of these those with a
-chance of less than one in a million, and of these the earliest.
+chance of less than one in ten thousand, and of these the earliest.
 
 Exit status: 0 found; 1 nothing was found; 2 an error, or not all could be asked.
 
