@@ -57,6 +57,8 @@ pub(super) struct Recorder {
     /// The id of the message about which something was logged last; empty
     /// where there was none.
     told: Option<Vec<u8>>,
+    /// Whether it was logged that not all of the store can answer.
+    told_damage: bool,
 }
 
 impl Recorder {
@@ -65,7 +67,7 @@ impl Recorder {
     pub(super) fn find(host: &Host) -> Self {
         let tables = Tables::find();
         let message = Message::find(&Source::new(host, &tables));
-        Self { message, trace: None, recorded: None, told: None }
+        Self { message, trace: None, recorded: None, told: None, told_damage: false }
     }
 
     /// Records the message that is there, if it has not been; whether it is
@@ -78,6 +80,10 @@ impl Recorder {
             Err(NotRecorded::Panic(panic_text(&*panic).to_owned()))
         });
         if let Err(reason) = &result {
+            if matches!(reason, NotRecorded::Trace(_)) {
+                // What is wrong may be gone when it is opened anew.
+                self.trace = None;
+            }
             self.tell(stand, reason);
         }
         result.is_ok()
@@ -134,7 +140,14 @@ impl Recorder {
             _ => return Err(NoAnswer::Arguments(arguments.len())),
         };
         match self.trace(stand, Access::Read, NoAnswer::Directory, NoAnswer::Trace) {
-            Ok(trace) => asking.ask(trace, text),
+            Ok(trace) => {
+                let (answer, damage) = asking.ask(trace, text)?;
+                if let Some(damage) = damage.filter(|_| !self.told_damage) {
+                    stand.host.log(&format!("exirate: recorded: {damage}"));
+                    self.told_damage = true;
+                }
+                Ok(answer)
+            }
             // Nothing was recorded yet.
             Err(NoAnswer::Trace(TraceError::Absent { .. })) => Ok(false),
             Err(error) => Err(error),
@@ -149,7 +162,9 @@ impl Recorder {
         no_directory: fn(NoDirectory) -> E,
         unusable: fn(TraceError) -> E,
     ) -> Result<&mut Trace, E> {
-        let open = self.trace.take().filter(|(open, _)| *open == access || *open == Access::Write);
+        let open = self.trace.take().filter(|(open, trace)| {
+            (*open == access || *open == Access::Write) && trace.is_current()
+        });
         let open = match open {
             Some(open) => open,
             None => {

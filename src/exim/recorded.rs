@@ -3,7 +3,7 @@
 use super::directory::NoDirectory;
 use crate::spec::{NamedOption, options};
 use crate::sys::clock;
-use crate::trace::{Part, Query, Question, Trace, TraceError, decode};
+use crate::trace::{Asked, Part, Query, Question, Trace, TraceError, decode};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -104,8 +104,13 @@ impl Asking {
         Ok(asking)
     }
 
-    /// Whether a message of the store carried `text`, as sure as can be.
-    pub(super) fn ask(&self, trace: &Trace, text: &[u8]) -> Result<bool, NoAnswer> {
+    /// Whether a message of the store carried `text`, as sure as can be, and what
+    /// of the store could not answer.
+    pub(super) fn ask(
+        &self,
+        trace: &Trace,
+        text: &[u8],
+    ) -> Result<(bool, Option<String>), NoAnswer> {
         let text = decode::excerpt(&decode::text(text));
         let bytes = text.len();
         let query = Query {
@@ -120,18 +125,36 @@ impl Asking {
             chance = answer.hit.map_or(chance, |hit| chance.min(hit.chance));
         });
         let too_short = |least| self.short.ok_or(NoAnswer::TooShort { bytes, least });
-        match asked {
+        let asked = match asked {
+            Err(TraceError::TooShort(short)) => return Ok((too_short(short.least)?, None)),
+            asked => asked.map_err(NoAnswer::Trace)?,
+        };
+        let damage = damage(&asked);
+        let answer = match () {
             // In doubt it is as if nothing had been seen: who refuses what was
             // seen must not refuse more and more as the store grows.
-            Ok(asked) if chance * asked.messages as f64 <= self.doubt => Ok(true),
-            Ok(asked) if asked.late => Err(NoAnswer::Late),
+            () if chance * asked.messages as f64 <= self.doubt => true,
+            () if asked.late => return Err(NoAnswer::Late),
             // Messages that were digested in another way than now.
-            Ok(asked) if asked.unanswered > 0 => too_short(asked.shortest),
-            Ok(_) => Ok(false),
-            Err(TraceError::TooShort(short)) => too_short(short.least),
-            Err(error) => Err(NoAnswer::Trace(error)),
-        }
+            () if asked.unanswered > 0 => too_short(asked.shortest)?,
+            () => false,
+        };
+        Ok((answer, damage))
     }
+}
+
+/// What of the store could not answer.
+fn damage(asked: &Asked) -> Option<String> {
+    if let Some(problem) = asked.damaged.first() {
+        let more = asked.damaged.len() - 1;
+        return Some(format!("{problem} ({more} more like it): see `exirate trace verify`"));
+    }
+    (asked.other_key > 0).then(|| {
+        format!(
+            "{} file(s) of another key cannot answer: see `exirate trace stats`",
+            asked.other_key
+        )
+    })
 }
 
 #[cfg(test)]

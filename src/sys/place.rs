@@ -248,6 +248,15 @@ impl Place {
         move |source| PlaceError::Io { action, path, source }
     }
 
+    /// Whether its path still leads to it.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        let named = files::facts_of(&self.path).map(|facts| facts.identity);
+        named.is_ok_and(|named| {
+            files::facts(&self.directory).is_ok_and(|facts| facts.identity == named)
+        })
+    }
+
     /// Opens a regular file of ours; `None` where there is nothing of that
     /// name.
     ///

@@ -6,7 +6,7 @@ use crate::sys::files::{self, Access};
 use super::super::decode;
 use super::super::{Envelope, Settings};
 use super::cipher::{NONCE_BYTES, Nonce, random};
-use super::key::Key;
+use super::key::{self, Key};
 use super::log::{Fault, LOG_BYTES_MAX, Log, MESSAGES_MAX, STATUS, Status, write_status};
 use super::names::{self, Kind, Numbered, OPEN, OPEN_NEW};
 use super::options::Options;
@@ -36,10 +36,14 @@ impl Default for Limits {
 enum Appended {
     /// It was appended; whether a log became full before.
     Done { rotated: bool },
-    /// The store's settings are not those it was digested by, but these.
-    Other(Options),
-    /// The store's key is not the one it was digested by, but this.
-    OtherKey(Key),
+    /// It was digested by what does not hold any more.
+    Stale(Stale),
+}
+
+/// What holds now, and was otherwise when the store was opened.
+enum Stale {
+    Settings(Options),
+    Key(Key),
 }
 
 impl Trace {
@@ -93,12 +97,14 @@ impl Trace {
                 }
                 Ok(true)
             }
-            Appended::Other(options) => {
-                self.options = options;
-                Ok(false)
-            }
-            Appended::OtherKey(key) => {
-                self.key = key;
+            Appended::Stale(stale) => {
+                match stale {
+                    Stale::Settings(options) => self.options = options,
+                    Stale::Key(key) => {
+                        self.key_file = key::identity(&self.place);
+                        self.key = key;
+                    }
+                }
                 Ok(false)
             }
         }
@@ -115,19 +121,18 @@ impl Trace {
         // A system call for both.
         let [nonce, status_nonce] = twice_random()?;
         let record = record::make(&self.key, nonce, envelope, digest)?;
-        let _guard = self.place.lock_directory(PATIENCE)?;
-        let (log, status, rotated) = match self.usable_log(before)? {
-            Usable::Log(log, status) => (log, status, false),
-            Usable::Other(options) => return Ok((Appended::Other(options), None)),
-            Usable::OtherKey(key) => return Ok((Appended::OtherKey(key), None)),
+        let guard = self.place.lock_directory(PATIENCE)?;
+        let (log, status, rotated, is_new) = match self.usable_log(before)? {
+            Usable::Log(log, status) => (log, status, false, false),
+            Usable::Stale(stale) => return Ok((Appended::Stale(stale), None)),
             Usable::None { rotated } => {
                 let options = Options::read(&self.place)?;
                 if options.settings != self.options.settings {
-                    return Ok((Appended::Other(options), None));
+                    return Ok((Appended::Stale(Stale::Settings(options)), None));
                 }
                 let log = self.begin_log(options.settings)?;
                 let status = log.status.unwrap_or(Status { end: log.size, messages: 0 });
-                (log, status, rotated)
+                (log, status, rotated, true)
             }
         };
         let end = status.end.saturating_add(record.len() as u64);
@@ -136,12 +141,23 @@ impl Trace {
         files::write_at(&log.file, status.end, &record)
             .and_then(|()| files::write_at(&log.file, STATUS as u64, &after))
             .map_err(self.place.failed("write", OPEN))?;
+        drop(guard);
+        if is_new {
+            // Without its head, nothing of a log can be read after a loss of
+            // power. Nobody waits for the disk meanwhile; where it fails, there
+            // is as much to lose as of any record.
+            let _ = files::sync(&log.file);
+        }
         Ok((Appended::Done { rotated }, Some(log)))
     }
 
     /// The open log, if another record can be appended to it; one that is full
     /// or unusable gets its number. The directory is locked.
     fn usable_log(&self, before: Option<Log>) -> Result<Usable, TraceError> {
+        // Whoever has destroyed the key wants nothing more recorded under it.
+        if self.key_file != key::identity(&self.place) {
+            return Ok(Usable::Stale(Stale::Key(Key::open_locked(&self.place)?)));
+        }
         let found = match before.map(|log| log.again(&self.place, &self.key, OPEN)) {
             Some(Some(log)) => Some(Ok(log)),
             _ => Log::open(&self.place, &self.key, OPEN, Access::Write)?,
@@ -160,7 +176,7 @@ impl Trace {
             Some(Ok(log)) if log.settings != self.options.settings => {
                 let options = Options::read(&self.place)?;
                 if options.settings != self.options.settings {
-                    return Ok(Usable::Other(options));
+                    return Ok(Usable::Stale(Stale::Settings(options)));
                 }
             }
             Some(Ok(log)) => match log.status {
@@ -169,15 +185,7 @@ impl Trace {
                 }
                 _ => {}
             },
-            Some(Err(Fault::OtherKey)) => {
-                // It may be ours that is none any more: it was destroyed, and
-                // another process has chosen a new one.
-                let key = Key::read(&self.place)?;
-                if let Some(key) = key.filter(|key| key.number != self.key.number) {
-                    return Ok(Usable::OtherKey(key));
-                }
-            }
-            Some(Err(Fault::Damaged)) => {}
+            Some(Err(Fault::Damaged | Fault::OtherKey)) => {}
         }
         self.rotate()?;
         Ok(Usable::None { rotated: true })
@@ -224,8 +232,6 @@ enum Usable {
     Log(Log, Status),
     /// No; whether there was one before.
     None { rotated: bool },
-    /// It is not known: the settings are others now.
-    Other(Options),
-    /// It is not known: the key is another one now.
-    OtherKey(Key),
+    /// It is not known: something else holds now.
+    Stale(Stale),
 }

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 
 use bincode::{Decode, Encode};
 
+use crate::sys::files;
 use crate::sys::place::Place;
 
 use super::super::DigestKey;
@@ -51,6 +52,11 @@ pub(super) struct Key {
     pub(super) number: u64,
 }
 
+/// Which file the key is in: device and inode; `None` where there is none.
+pub(super) fn identity(place: &Place) -> Option<(u64, u64)> {
+    files::facts_at(place.directory(), KEY).ok().map(|facts| facts.identity)
+}
+
 impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Key {{ number: {:016x}, .. }}", self.number)
@@ -82,6 +88,11 @@ impl Key {
             return Err(TraceError::NoKey { path: place.path_of(KEY) });
         }
         let _guard = place.lock_directory(PATIENCE)?;
+        Self::open_locked(place)
+    }
+
+    /// The same, and one is chosen where there is none. The directory is locked.
+    pub(super) fn open_locked(place: &Place) -> Result<Self, TraceError> {
         if let Some(key) = Self::read(place)? {
             return Ok(key);
         }
@@ -92,7 +103,7 @@ impl Key {
     }
 
     /// Reads the key; `None` where there is none.
-    pub(super) fn read(place: &Place) -> Result<Option<Self>, TraceError> {
+    fn read(place: &Place) -> Result<Option<Self>, TraceError> {
         match twice::read::<KeyFile>(place, KEY)? {
             Found::Nothing => Ok(None),
             Found::Sound(file, _) => Ok(Some(Self::of(&file.key))),

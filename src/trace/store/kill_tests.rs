@@ -72,12 +72,12 @@ impl Deed {
             Self::Seal => trace.seal().unwrap(),
             Self::Fold => {
                 trace.options.max_bytes = trace.stats().unwrap().bytes - 1;
-                assert!(trace.tidy(super::tests::envelope(0).time).unwrap().folded > 0);
+                assert!(trace.tidy_as_chosen(super::tests::envelope(0).time).unwrap().folded > 0);
             }
             Self::Forget => {
                 let first = super::tests::envelope(FULL).time;
                 trace.options.keep = Some(1);
-                trace.tidy(first + 1).unwrap();
+                trace.tidy_as_chosen(first + 1).unwrap();
             }
             Self::Choose => {
                 let settings = crate::trace::WinnowSettings { gram: 9, ..Default::default() };
@@ -123,7 +123,7 @@ pub(super) fn check_after(deed: Deed, folder: &Path, what: &str) {
     let mut expected = left.clone();
     expected.push(next);
     assert_eq!(found(&trace), expected, "{what}");
-    trace.tidy(super::tests::envelope(0).time).unwrap();
+    trace.tidy_as_chosen(super::tests::envelope(0).time).unwrap();
     trace.seal().unwrap();
     assert_eq!(found(&trace), expected, "{what}");
     assert_sound(&trace, what);

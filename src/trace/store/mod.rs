@@ -89,6 +89,8 @@ pub enum Access {
 pub struct Trace {
     place: Place,
     key: Key,
+    /// The file that the key is in.
+    key_file: Option<(u64, u64)>,
     options: Options,
     writable: bool,
     process: u32,
@@ -125,16 +127,24 @@ impl Trace {
         let names = [above, name].map(|name| CString::new(name).unwrap_or_default());
         let place = Place::open(spool, &names.each_ref().map(|name| name.as_c_str()), writable)?;
         let key = Key::open(&place, writable)?;
+        let key_file = key::identity(&place);
         let options = Options::read(&place)?;
         let process = fork::process();
         let (limits, latest, incidents) = (Limits::default(), None, Vec::new());
-        Ok(Self { place, key, options, writable, process, limits, latest, incidents })
+        Ok(Self { place, key, key_file, options, writable, process, limits, latest, incidents })
     }
 
     /// The store's directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.place.path()
+    }
+
+    /// Whether what has the store's name, and its key, are still what was opened:
+    /// they may have been moved, removed or destroyed since.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.place.is_current() && self.key_file == key::identity(&self.place)
     }
 
     /// Refuses to change a store that is open for reading only.

@@ -141,7 +141,7 @@ impl World {
         let (Some(first), Some(last)) = (times.iter().min(), times.iter().max()) else { return };
         let oldest = first + (last - first) * self.random.below(30) as i64 / 100;
         self.trace.options.keep = Some(1000);
-        let tidied = self.trace.tidy(oldest + 1000).unwrap();
+        let tidied = self.trace.tidy_as_chosen(oldest + 1000).unwrap();
         self.trace.options.keep = None;
         self.rotate();
         let before = self.full.len();
@@ -152,14 +152,14 @@ impl World {
 
     /// There is less room.
     fn squeeze(&mut self) {
-        self.trace.tidy(0).unwrap();
+        self.trace.tidy_as_chosen(0).unwrap();
         self.rotate();
         let before = self.trace.stats().unwrap();
         let sizes = std::fs::read_dir(self.trace.directory()).unwrap();
         let largest = sizes.map(|entry| entry.unwrap().metadata().unwrap().len()).max().unwrap();
         let share = 70 + self.random.below(30);
         self.trace.options.max_bytes = before.bytes * share / 100;
-        let tidied = self.trace.tidy(0).unwrap();
+        let tidied = self.trace.tidy_as_chosen(0).unwrap();
         let budget = std::mem::replace(&mut self.trace.options.max_bytes, TRACE_BYTES_DEFAULT);
         let after = self.trace.stats().unwrap();
         assert!(after.bytes <= budget || after.segments == 0, "{after:?} {budget}");

@@ -1,9 +1,12 @@
 //! Forgetting: by age, and by size, where folding comes first.
 
 use crate::sys::files::{self, Access};
+use crate::sys::place::PlaceError;
 
-use super::log::Log;
+use super::super::decode;
+use super::log::{Fault, Log};
 use super::names::{self, Kind, Numbered, OPEN};
+use super::options::Options;
 use super::segment::Segment;
 use super::{PATIENCE, Trace, TraceError};
 
@@ -46,12 +49,20 @@ impl Trace {
     pub fn tidy(&mut self, now: i64) -> Result<Tidied, TraceError> {
         self.require_writable()?;
         self.after_fork()?;
+        // They may have been chosen anew since the store was opened.
+        self.options = Options::read(&self.place)?;
+        self.tidy_as_chosen(now)
+    }
+
+    pub(super) fn tidy_as_chosen(&mut self, now: i64) -> Result<Tidied, TraceError> {
         self.rotate_old(now)?;
         self.sealing(PATIENCE, |trace| {
             let mut tidied = Tidied::default();
             trace.remove_unfinished()?;
-            tidied.sealed = trace.seal_full(usize::MAX)?;
+            // A disk without room for a segment may have some afterwards.
+            let sealed = trace.seal_full(usize::MAX);
             trace.retain(now, usize::MAX, &mut tidied)?;
+            tidied.sealed = sealed?;
             Ok(tidied)
         })
     }
@@ -61,8 +72,11 @@ impl Trace {
         let _guard = self.place.lock_directory(PATIENCE)?;
         let full = match Log::open(&self.place, &self.key, OPEN, Access::Read)? {
             None => false,
+            // What a later version makes is left to it.
+            Some(Err(Fault::Version(_))) => false,
+            Some(Ok(log)) if log.head.decode > decode::VERSION => false,
             Some(Ok(log)) => log.status.is_none_or(|status| !self.has_room(&log, status, now)),
-            Some(Err(_)) => true,
+            Some(Err(Fault::Damaged | Fault::OtherKey)) => true,
         };
         if full { self.rotate() } else { Ok(()) }
     }
@@ -95,12 +109,19 @@ impl Trace {
             if let Some(one) = all.iter_mut().find(|one| may_fold && one.folds == Some(0)) {
                 let Some(left) = folds.checked_sub(1) else { return Ok(()) };
                 folds = left;
-                match self.fold(one.numbered)? {
-                    Some(bytes) => {
+                match self.fold(one.numbered) {
+                    Ok(Some(bytes)) => {
                         tidied.folded += 1;
                         (one.bytes, one.folds) = (bytes, Some(1));
                     }
-                    None => one.folds = None,
+                    Ok(None) => one.folds = None,
+                    // A full disk has no room for a smaller one beside it: then
+                    // the oldest go.
+                    Err(error @ TraceError::Place(PlaceError::Io { .. })) => {
+                        self.report(error.to_string());
+                        one.folds = None;
+                    }
+                    Err(error) => return Err(error),
                 }
             } else if all.is_empty() {
                 return Ok(());
@@ -126,7 +147,8 @@ impl Trace {
                 && let Ok(Some(Ok(segment))) = Segment::open(&self.place, &self.key, &name)
             {
                 let head = &segment.head;
-                kept.newest = head.times[1];
+                // A message may have come with a time that has not come yet.
+                kept.newest = head.times[1].min(facts.modified);
                 kept.messages = head.messages.into();
                 kept.folds = Some(head.folds);
             }

@@ -11,8 +11,9 @@ use crate::sys::files::{self, Access};
 use crate::sys::lock::Kind as LockKind;
 use crate::sys::place::PlaceError;
 
-use super::log::{Fault, Log};
+use super::log::{Fault, Log, MESSAGES_MAX};
 use super::names::{self, Kind, Numbered, OPEN};
+use super::options::Options;
 use super::record::Records;
 use super::segment::{Origin, Segment, build};
 use super::{FILE_MODE, PATIENCE, Tidied, Trace, TraceError, wire};
@@ -61,6 +62,8 @@ impl Trace {
         let settled = self.sealing(Duration::ZERO, |trace| {
             // A disk without room for a segment may have some afterwards.
             let sealed = trace.seal_full(FEW);
+            // They may have been chosen anew since the store was opened.
+            trace.options = Options::read(&trace.place)?;
             trace.retain(clock::now().0, FEW, &mut Tidied::default())?;
             sealed.map(drop)
         });
@@ -134,6 +137,9 @@ impl Trace {
                 None => lost += 1,
             }
         }
+        // Old records may lie behind the last one, where the status is damaged.
+        lost += messages.len().saturating_sub(MESSAGES_MAX as usize) as u32;
+        messages.truncate(MESSAGES_MAX as usize);
         if lost > 0 {
             self.report(format!(
                 "{} was damaged in {lost} place(s); the messages there are lost, the other {} can \

@@ -299,7 +299,7 @@ fn kill_in_one_store(kills: u64, little: bool, random: &mut Random, totals: &mut
     let before = world.check_all(false, random, totals);
     trace.seal().unwrap();
     trace.options.max_bytes = u64::MAX;
-    trace.tidy(0).unwrap();
+    trace.tidy_as_chosen(0).unwrap();
     assert_eq!(world.check_all(true, random, totals), before);
     assert!(is_found(&trace, next));
     assert_eq!(trace.take_incidents(), Vec::<String>::new());

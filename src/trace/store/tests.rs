@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::sys::clock;
+
 use super::super::{Envelope, Part, Question};
 use super::*;
 
@@ -160,10 +162,14 @@ fn who_holds_a_key_that_was_destroyed_takes_the_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let mut old = open(folder.path());
     record(&mut old, 0);
-    std::fs::remove_file(trace_directory(folder.path()).join("key")).unwrap();
+    assert!(old.is_current());
+    let directory = trace_directory(folder.path());
+    std::fs::remove_file(directory.join("key")).unwrap();
+    assert!(!old.is_current());
+    // Alone, it chooses one.
+    record(&mut old, 1);
     let mut new = open(folder.path());
-    record(&mut new, 1);
-    let logs = || std::fs::read_dir(trace_directory(folder.path())).unwrap().count();
+    let logs = || std::fs::read_dir(&directory).unwrap().count();
     let before = logs();
     for n in 2..6 {
         record(if n % 2 == 0 { &mut old } else { &mut new }, n);
@@ -171,4 +177,41 @@ fn who_holds_a_key_that_was_destroyed_takes_the_new_one() {
     assert_eq!(found(&new), [1, 2, 3, 4, 5]);
     assert_eq!(found(&old), [1, 2, 3, 4, 5]);
     assert_eq!(logs(), before);
+    for file in ["key", "open.log"] {
+        std::fs::remove_file(directory.join(file)).unwrap();
+    }
+    record(&mut old, 6);
+    assert_eq!(found(&open(folder.path())), [6]);
+}
+
+#[test]
+fn what_was_chosen_since_is_what_holds_when_a_log_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = open_small(folder.path(), 2);
+    let day = Options { keep: Some(KEEP_MIN), ..for_ever() };
+    trace.set_options(day).unwrap();
+    // It has not looked since.
+    open(folder.path()).set_options(for_ever()).unwrap();
+    let now = clock::now().0;
+    for n in 0..6 {
+        let time = now - 3600 * i64::from(n);
+        trace.record(&Envelope { time, ..envelope(n) }, text(n).as_bytes()).unwrap();
+    }
+    clock::shifted::by(2 * 86_400);
+    trace.settle();
+    clock::shifted::by(0);
+    assert_eq!(ask(&open(folder.path()), &Query::default()).len(), 6);
+}
+
+#[test]
+fn a_store_that_was_moved_is_not_current() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = open(folder.path());
+    record(&mut trace, 0);
+    let directory = trace_directory(folder.path());
+    std::fs::rename(&directory, directory.with_extension("old")).unwrap();
+    assert!(!trace.is_current());
+    let mut new = open(folder.path());
+    record(&mut new, 1);
+    assert_eq!(found(&new), [1]);
 }
