@@ -43,7 +43,8 @@ enum Appended {
 /// What holds now, and was otherwise when the store was opened.
 enum Stale {
     Settings(Options),
-    Key(Key),
+    /// A key, and the file that it is in.
+    Key(Key, Option<(u64, u64)>),
 }
 
 impl Trace {
@@ -80,7 +81,11 @@ impl Trace {
     ///
     /// # Errors
     /// The store cannot be used; then nothing was recorded.
-    pub fn append(&mut self, envelope: &Envelope, digest: &[u8]) -> Result<bool, TraceError> {
+    pub(super) fn append(
+        &mut self,
+        envelope: &Envelope,
+        digest: &[u8],
+    ) -> Result<bool, TraceError> {
         self.require_writable()?;
         self.after_fork()?;
         let age = clock::now().0.saturating_sub(envelope.time).max(0).unsigned_abs();
@@ -100,10 +105,7 @@ impl Trace {
             Appended::Stale(stale) => {
                 match stale {
                     Stale::Settings(options) => self.options = options,
-                    Stale::Key(key) => {
-                        self.key_file = key::identity(&self.place);
-                        self.key = key;
-                    }
+                    Stale::Key(key, file) => (self.key, self.key_file) = (key, file),
                 }
                 Ok(false)
             }
@@ -156,7 +158,8 @@ impl Trace {
     fn usable_log(&self, before: Option<Log>) -> Result<Usable, TraceError> {
         // Whoever has destroyed the key wants nothing more recorded under it.
         if self.key_file != key::identity(&self.place) {
-            return Ok(Usable::Stale(Stale::Key(Key::open_locked(&self.place)?)));
+            let key = Key::open_locked(&self.place)?;
+            return Ok(Usable::Stale(Stale::Key(key, key::identity(&self.place))));
         }
         let found = match before.map(|log| log.again(&self.place, &self.key, OPEN)) {
             Some(Some(log)) => Some(Ok(log)),
