@@ -121,29 +121,38 @@ impl Spoken<'_> {
         value.len()
     }
 
-    /// Gives the subject, or each name. A long list is taken in turns, so that
-    /// no more memory is needed than for a short one.
+    /// Gives the subject, or each name. What is long is read in turns, so that no
+    /// more memory is needed than for what it says.
     pub(super) fn names(self, give: &mut impl FnMut(&str)) {
-        let (Self::Subject(mut value) | Self::People(mut value)) = self;
-        while !value.is_empty() {
-            let (turn, rest) = value.split_at(turn(value));
+        let mut people = match self {
+            Self::Subject(value) => return give(&subject(value)),
+            Self::People(value) => value,
+        };
+        while !people.is_empty() {
+            let (turn, rest) = people.split_at(turn(people));
             let turn = words::prepare(turn);
             let mut stream = MessageStream::new(turn.as_bytes());
-            match self {
-                Self::Subject(_) => {
-                    if let HeaderValue::Text(text) = stream.parse_unstructured() {
-                        give(&text);
-                    }
-                }
-                Self::People(_) => {
-                    if let HeaderValue::Address(people) = stream.parse_address() {
-                        each_name(&people, give);
-                    }
-                }
+            if let HeaderValue::Address(people) = stream.parse_address() {
+                each_name(&people, give);
             }
-            value = rest;
+            people = rest;
         }
     }
+}
+
+/// The whole subject as one text: an excerpt may stand anywhere in it.
+fn subject(value: &[u8]) -> String {
+    let value = words::prepare(value);
+    let mut subject = String::new();
+    for (turn, goes_on) in words::turns(&value, MOST) {
+        let turn = format!("{}\n", turn.trim_ascii());
+        let mut stream = MessageStream::new(turn.as_bytes());
+        if let HeaderValue::Text(text) = stream.parse_unstructured() {
+            subject.push_str(if goes_on { "" } else { " " });
+            subject.push_str(&text);
+        }
+    }
+    subject
 }
 
 /// Where to part a value so that what is before is not too long: behind a
@@ -187,6 +196,45 @@ mod tests {
         assert_eq!(turn(b"a,\nb"), 4);
         assert_eq!(turn(&b"a \n".repeat(MOST)), MOST / 3 * 3);
         assert_eq!(turn(&[b'a'; 2 * MOST]), MOST);
+    }
+
+    #[test]
+    fn a_long_subject_is_one_text() {
+        let read = |value: &str| {
+            let mut all = Vec::new();
+            Spoken::Subject(value.as_bytes()).names(&mut |text| all.push(String::from(text)));
+            assert_eq!(all.len(), 1);
+            all.concat().split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let numbers: Vec<String> = (0..20_000).map(|n| format!("n{n}")).collect();
+        for space in [" ", "\n ", "\r\n\t"] {
+            assert_eq!(read(&numbers.join(space)), numbers.join(" "));
+        }
+        let all: String = numbers.concat();
+        assert_eq!(read(&all), all);
+        // Encoded words that become one, and some that stay.
+        let word = |number: &String| format!("=?utf-8?q?{number}_?=");
+        let words: Vec<String> = numbers.iter().map(word).collect();
+        assert_eq!(read(&words.join("\n ")), numbers.join(" "));
+        let both: Vec<String> = numbers
+            .iter()
+            .zip(["q", "Q", "b", "-"].iter().cycle())
+            .map(|(number, kind)| match *kind {
+                "b" => String::from("=?utf-8?b?YcOpIA==?="),
+                "-" => number.clone(),
+                kind => format!("=?utf-8?{kind}?=C3=A9{number}_?="),
+            })
+            .collect();
+        let expected: Vec<String> = numbers
+            .iter()
+            .zip(0_usize..)
+            .map(|(number, at)| match at % 4 {
+                2 => String::from("aé"),
+                3 => number.clone(),
+                _ => format!("é{number}"),
+            })
+            .collect();
+        assert_eq!(read(&both.join(" ")), expected.join(" "));
     }
 
     fn media(content_type: &str, disposition: &str) -> Media {
