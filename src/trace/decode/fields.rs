@@ -156,13 +156,29 @@ fn subject(value: &[u8]) -> String {
 }
 
 /// Where to part a value so that what is before is not too long: behind a
-/// line that ends in a comma if there is one, else behind a line, else anywhere.
+/// line that ends in a comma if there is one, else between two people, else behind
+/// a line, else anywhere.
 fn turn(value: &[u8]) -> usize {
     let Some(head) = value.get(..MOST) else { return value.len() };
     let behind =
         |end: &[u8]| head.windows(end.len()).rposition(|line| line == end).map(|at| at + end.len());
-    let lines = behind(b",\n").max(behind(b",\r\n")).or_else(|| behind(b"\n"));
-    lines.unwrap_or(MOST)
+    let lists = behind(b",\n").max(behind(b",\r\n")).or_else(|| behind_comma(head));
+    lists.or_else(|| behind(b"\n")).unwrap_or(MOST)
+}
+
+/// Behind the last comma, with white space after it, that is not quoted.
+fn behind_comma(head: &[u8]) -> Option<usize> {
+    let (mut is_quoted, mut is_escaped, mut last) = (false, false, None);
+    for (at, pair) in head.windows(2).enumerate() {
+        match pair[0] {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b',' if !is_quoted && matches!(pair[1], b' ' | b'\t') => last = Some(at + 1),
+            _ => {}
+        }
+    }
+    last
 }
 
 fn each_name(people: &Address<'_>, give: &mut impl FnMut(&str)) {
@@ -190,6 +206,11 @@ mod tests {
             assert!((MOST - 100..=MOST).contains(&turn));
             assert!(list[..turn].ends_with(&format!(",{line_end}")));
             let mut names = Vec::new();
+            Spoken::People(list.as_bytes()).names(&mut |name| names.push(String::from(name)));
+            assert!(names.iter().eq(&(0..1000).map(|n| format!("Name, {n}")).collect::<Vec<_>>()));
+            // All of it on one line.
+            let list = list.replace(line_end, "");
+            names.clear();
             Spoken::People(list.as_bytes()).names(&mut |name| names.push(String::from(name)));
             assert!(names.iter().eq(&(0..1000).map(|n| format!("Name, {n}")).collect::<Vec<_>>()));
         }
