@@ -121,39 +121,64 @@ impl Spoken<'_> {
         value.len()
     }
 
-    /// Gives the subject, or each name. A long list is taken in turns, so that
-    /// no more memory is needed than for a short one.
+    /// Gives the subject, or each name. What is long is read in turns, so that no
+    /// more memory is needed than for what it says.
     pub(super) fn names(self, give: &mut impl FnMut(&str)) {
-        let (Self::Subject(mut value) | Self::People(mut value)) = self;
-        while !value.is_empty() {
-            let (turn, rest) = value.split_at(turn(value));
+        let mut people = match self {
+            Self::Subject(value) => return give(&subject(value)),
+            Self::People(value) => value,
+        };
+        while !people.is_empty() {
+            let (turn, rest) = people.split_at(turn(people));
             let turn = words::prepare(turn);
             let mut stream = MessageStream::new(turn.as_bytes());
-            match self {
-                Self::Subject(_) => {
-                    if let HeaderValue::Text(text) = stream.parse_unstructured() {
-                        give(&text);
-                    }
-                }
-                Self::People(_) => {
-                    if let HeaderValue::Address(people) = stream.parse_address() {
-                        each_name(&people, give);
-                    }
-                }
+            if let HeaderValue::Address(people) = stream.parse_address() {
+                each_name(&people, give);
             }
-            value = rest;
+            people = rest;
         }
     }
 }
 
+/// The whole subject as one text: an excerpt may stand anywhere in it.
+fn subject(value: &[u8]) -> String {
+    let value = words::prepare(value);
+    let mut subject = String::new();
+    for (turn, goes_on) in words::turns(&value, MOST) {
+        let turn = format!("{}\n", turn.trim_ascii());
+        let mut stream = MessageStream::new(turn.as_bytes());
+        if let HeaderValue::Text(text) = stream.parse_unstructured() {
+            subject.push_str(if goes_on { "" } else { " " });
+            subject.push_str(&text);
+        }
+    }
+    subject
+}
+
 /// Where to part a value so that what is before is not too long: behind a
-/// line that ends in a comma if there is one, else behind a line, else anywhere.
+/// line that ends in a comma if there is one, else between two people, else behind
+/// a line, else anywhere.
 fn turn(value: &[u8]) -> usize {
     let Some(head) = value.get(..MOST) else { return value.len() };
     let behind =
         |end: &[u8]| head.windows(end.len()).rposition(|line| line == end).map(|at| at + end.len());
-    let lines = behind(b",\n").max(behind(b",\r\n")).or_else(|| behind(b"\n"));
-    lines.unwrap_or(MOST)
+    let lists = behind(b",\n").max(behind(b",\r\n")).or_else(|| behind_comma(head));
+    lists.or_else(|| behind(b"\n")).unwrap_or(MOST)
+}
+
+/// Behind the last comma, with white space after it, that is not quoted.
+fn behind_comma(head: &[u8]) -> Option<usize> {
+    let (mut is_quoted, mut is_escaped, mut last) = (false, false, None);
+    for (at, pair) in head.windows(2).enumerate() {
+        match pair[0] {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b',' if !is_quoted && matches!(pair[1], b' ' | b'\t') => last = Some(at + 1),
+            _ => {}
+        }
+    }
+    last
 }
 
 fn each_name(people: &Address<'_>, give: &mut impl FnMut(&str)) {
@@ -183,10 +208,54 @@ mod tests {
             let mut names = Vec::new();
             Spoken::People(list.as_bytes()).names(&mut |name| names.push(String::from(name)));
             assert!(names.iter().eq(&(0..1000).map(|n| format!("Name, {n}")).collect::<Vec<_>>()));
+            // All of it on one line.
+            let list = list.replace(line_end, "");
+            names.clear();
+            Spoken::People(list.as_bytes()).names(&mut |name| names.push(String::from(name)));
+            assert!(names.iter().eq(&(0..1000).map(|n| format!("Name, {n}")).collect::<Vec<_>>()));
         }
         assert_eq!(turn(b"a,\nb"), 4);
         assert_eq!(turn(&b"a \n".repeat(MOST)), MOST / 3 * 3);
         assert_eq!(turn(&[b'a'; 2 * MOST]), MOST);
+    }
+
+    #[test]
+    fn a_long_subject_is_one_text() {
+        let read = |value: &str| {
+            let mut all = Vec::new();
+            Spoken::Subject(value.as_bytes()).names(&mut |text| all.push(String::from(text)));
+            assert_eq!(all.len(), 1);
+            all.concat().split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let numbers: Vec<String> = (0..20_000).map(|n| format!("n{n}")).collect();
+        for space in [" ", "\n ", "\r\n\t"] {
+            assert_eq!(read(&numbers.join(space)), numbers.join(" "));
+        }
+        let all: String = numbers.concat();
+        assert_eq!(read(&all), all);
+        // Encoded words that become one, and some that stay.
+        let word = |number: &String| format!("=?utf-8?q?{number}_?=");
+        let words: Vec<String> = numbers.iter().map(word).collect();
+        assert_eq!(read(&words.join("\n ")), numbers.join(" "));
+        let both: Vec<String> = numbers
+            .iter()
+            .zip(["q", "Q", "b", "-"].iter().cycle())
+            .map(|(number, kind)| match *kind {
+                "b" => String::from("=?utf-8?b?YcOpIA==?="),
+                "-" => number.clone(),
+                kind => format!("=?utf-8?{kind}?=C3=A9{number}_?="),
+            })
+            .collect();
+        let expected: Vec<String> = numbers
+            .iter()
+            .zip(0_usize..)
+            .map(|(number, at)| match at % 4 {
+                2 => String::from("aé"),
+                3 => number.clone(),
+                _ => format!("é{number}"),
+            })
+            .collect();
+        assert_eq!(read(&both.join(" ")), expected.join(" "));
     }
 
     fn media(content_type: &str, disposition: &str) -> Media {

@@ -71,7 +71,7 @@ pub(super) fn walk(bytes: &[u8], depth: usize, pieces: &mut Pieces<'_>) {
                 // It has no parts: what a reader shows then is the text itself.
                 if !end.as_ref().is_some_and(|end| end.level == level && !end.is_last) {
                     let plain = Media { kind: String::from("text/plain"), ..Media::default() };
-                    pieces.body(&plain, walk.body(body, &end), depth);
+                    pieces.body(&plain, walk.body(body, &end), walk.depth + walk.open.len());
                 }
                 end
             }

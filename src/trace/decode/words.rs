@@ -7,6 +7,9 @@ use super::charset::to_utf8;
 /// drops it.
 pub(super) const APART: char = '\u{200b}';
 
+/// White space in fields.
+const BLANK: [char; 4] = [' ', '\t', '\r', '\n'];
+
 /// The value of a field as it can be handed to mail-parser.
 ///
 /// - Neighbouring words in the same charset become one, since many senders cut
@@ -33,7 +36,7 @@ pub(super) fn prepare(value: &[u8]) -> String {
         loop {
             out.push_str(word.data);
             rest = &rest[word.length..];
-            let gap = rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n']).len();
+            let gap = rest.len() - rest.trim_start_matches(BLANK).len();
             match Word::read(&rest[gap..]) {
                 Some(next)
                     if next.charset.eq_ignore_ascii_case(charset)
@@ -51,6 +54,45 @@ pub(super) fn prepare(value: &[u8]) -> String {
     out.truncate(out.trim_end_matches(['\r', '\n']).len());
     out.push('\n');
     out
+}
+
+/// Parts a value that is ready into turns, each little more than `most` bytes
+/// where there is white space, and tells of each whether it goes on right behind
+/// the one before, without the space that is between them: as white space
+/// between two encoded words does not count (RFC 2047). No word is torn.
+pub(super) fn turns(value: &str, most: usize) -> impl Iterator<Item = (&str, bool)> {
+    let (mut rest, mut goes_on) = (value, false);
+    std::iter::from_fn(move || {
+        let turn = Some(rest).filter(|rest| !rest.is_empty())?;
+        let (end, is_between_words) = end_of_turn(turn, most);
+        rest = &turn[end..];
+        Some((&turn[..end], std::mem::replace(&mut goes_on, is_between_words)))
+    })
+}
+
+/// Where the first white space behind `most` bytes begins that stands in no
+/// encoded word, and whether it stands between two.
+fn end_of_turn(value: &str, most: usize) -> (usize, bool) {
+    let (mut at, mut is_behind_word) = (0, false);
+    while at < value.len() {
+        let text = value[at..].trim_start_matches(BLANK);
+        let start = value.len() - text.len();
+        let word = Word::read(text);
+        if at >= most && start > at {
+            return (at, is_behind_word && word.is_some());
+        }
+        is_behind_word = word.is_some();
+        at = start + word.map_or_else(|| plain(text), |word| word.length);
+    }
+    (value.len(), false)
+}
+
+/// How long the text is that comes before white space or what may be a word,
+/// but for its first character.
+fn plain(text: &str) -> usize {
+    let mut after = text.char_indices().skip(1);
+    let end = after.find(|&(at, c)| BLANK.contains(&c) || text[at..].starts_with("=?"));
+    end.map_or(text.len(), |(at, _)| at)
 }
 
 /// `=?charset?encoding?data?=`
@@ -103,6 +145,29 @@ mod tests {
             ("=?utf-8?q?=?utf-8?q?a?=", "=\u{200b}?utf-8?q?=?utf-8?q?a?=\n"),
         ] {
             assert_eq!(prepare(value.as_bytes()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn values_are_parted_where_no_word_is_torn() {
+        for (value, expected) in [
+            ("", &[][..]),
+            ("abcdef", &[("abcdef", false)]),
+            (
+                "ab cd  ef\n gh\n",
+                &[("ab cd", false), ("  ef", false), ("\n gh", false), ("\n", false)],
+            ),
+            (
+                "=?aa?q?b b?= =?aa?b?b?= a b=?aa?q?c c?=d e",
+                &[
+                    ("=?aa?q?b b?=", false),
+                    (" =?aa?b?b?=", true),
+                    (" a b=?aa?q?c c?=d", false),
+                    (" e", false),
+                ],
+            ),
+        ] {
+            assert_eq!(turns(value, 4).collect::<Vec<_>>(), expected, "{value}");
         }
     }
 

@@ -51,6 +51,13 @@ pub enum TraceError {
         /// What it takes, in bytes.
         bytes: u64,
     },
+    /// There is no memory to decode a message.
+    Memory {
+        /// How long it is, in bytes.
+        bytes: usize,
+        /// What it may take, in bytes.
+        wanted: usize,
+    },
     /// A message is older than messages are kept.
     TooOld {
         /// How many seconds ago it passed.
@@ -106,6 +113,11 @@ impl fmt::Display for TraceError {
                 "message is too large to record: envelope and digest take {bytes} bytes, at most \
                  {} can be stored",
                 super::log::PAYLOAD_BYTES_MAX
+            ),
+            Self::Memory { bytes, wanted } => write!(
+                f,
+                "no memory to decode a message of {bytes} bytes, which may take {wanted} bytes \
+                 (see ulimit -v)"
             ),
             Self::TooOld { seconds, keep } => write!(
                 f,

@@ -7,7 +7,9 @@
 //! met before count half. If they counted in full, mail that repeats itself
 //! would have filters larger than it needs; if they did not count, such mail
 //! would be the smallest part of the store and the largest of its false hits,
-//! as what is asked about repeats itself as well.
+//! as what is asked about repeats itself as well. Of a large message they count
+//! up to three times what is different: beyond that, a filter is emptier than
+//! most as it is, and a few bytes over and over would make it as large as any.
 
 use crate::trace::{Digester, Piece, filter};
 
@@ -17,7 +19,7 @@ use super::grams::Scratch;
 use super::hashing::bit;
 
 /// How many elements are remembered at most: half a mebibyte of memory. A
-/// message of more than 300 KB of text or 2 MB of attachments has more.
+/// message of more than 300 KB of text or 8 MB of attachments has more.
 const MOST: usize = 1 << 16;
 
 /// A message being digested.
@@ -92,7 +94,8 @@ impl Elements {
         if self.large.is_some() {
             let mut filter = std::mem::take(self.settle());
             let different = in_filter(&filter).min(self.before);
-            let wanted = Class::of((self.before + different).div_ceil(2), centibits).bits();
+            let counted = (counted(self.before, different) + different).div_ceil(2);
+            let wanted = Class::of(counted, centibits).bits();
             let mut class = Class::LARGEST;
             // The nearer one by ratio, as there are no sizes in between here.
             while let Some(half) = class.half().filter(|half| {
@@ -108,6 +111,13 @@ impl Elements {
         let bits = self.latest.iter().map(|&element| bit(element, class.bits()) as usize);
         (class, filter::with(bits, class.bytes()))
     }
+}
+
+/// How many elements count of so many that are in the large filter, of which
+/// about so many are different. No fewer than [`MOST`], however wrong that is:
+/// so [`least_class`] holds.
+fn counted(elements: u64, different: u64) -> u64 {
+    elements.min(different.saturating_mul(4).max(MOST as u64))
 }
 
 /// The least class of messages that carry so many different elements, however
@@ -185,6 +195,20 @@ mod tests {
         }
     }
 
+    /// Even where the estimate of what is different is as wrong as can be.
+    #[test]
+    fn the_least_class_of_large_messages_is_the_least() {
+        for centibits in [25, 106, 3200] {
+            for (elements, different) in [(MOST as u64 + 1, 0), (9_000_000, 0), (u64::MAX, 7)] {
+                let counted = (counted(elements, different) + different).div_ceil(2);
+                let wanted = f64::from(Class::of(counted, centibits).bits());
+                // The nearest of the sizes to which the large filter folds.
+                let least = least_class(u32::MAX, centibits);
+                assert!(f64::from(least.bits()) < wanted / 2_f64.sqrt());
+            }
+        }
+    }
+
     #[test]
     fn filters_fit_however_many_elements_there_are() {
         for (count, distinct) in [
@@ -197,11 +221,14 @@ mod tests {
             (65_537, 65_000),
             (150_000, 75_000),
             (1_000_000, 900_000),
+            (1_000_000, 100_000),
+            (2_000_000, 12),
         ] {
             let mut elements = Elements::default();
             hashes(count, distinct).for_each(|hash| elements.add(hash));
             let (class, filter) = elements.filter(106);
-            let wanted = (count + distinct.min(count)) as f64 / 2.0 * 1.06 + 12.0;
+            let counted = count.min((4 * distinct).max(MOST as u64));
+            let wanted = (counted + distinct.min(count)) as f64 / 2.0 * 1.06 + 12.0;
             let ratio = filter.len() as f64 * 8.0 / wanted;
             let most = if count > MOST as u64 { 1.42 } else { 1.3 };
             assert!(

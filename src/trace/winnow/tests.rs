@@ -385,3 +385,18 @@ fn edited_text_is_found_by_most_of_it() {
     assert!(asked > 300 && found == asked, "{found} of {asked}");
     assert!(wrong < 5, "{wrong} of {}", asked * texts.len());
 }
+
+#[test]
+fn text_that_repeats_itself_has_no_large_digest() {
+    let winnow = Winnow::new(WinnowSettings::default(), &KEY);
+    // What U+FDFA becomes.
+    let text = "صلى الله عليه وسلم".repeat(300_000);
+    let mut digester = winnow.digester();
+    digester.add(Piece::Text(&text));
+    let digest = digester.finish();
+    assert!(digest.len() < 8192, "{}", digest.len());
+    let part = text.chars().skip(7).take(40).collect();
+    let question = Question { parts: vec![Part::Text(part)], least: 1.0 };
+    let Sealed { body, .. } = winnow.seal(&[&digest]);
+    assert_eq!(hits(&mut *winnow.search(&question).unwrap(), &body, 1).len(), 1);
+}
