@@ -127,8 +127,8 @@ pub struct Asked {
     /// have other pieces than are looked for.
     pub decoded_otherwise: u64,
     /// How many of the messages that were asked what they carried are partial,
-    /// and may have carried it even where they do not fit. Of messages that only
-    /// some are meant of, as by time, it may count others too.
+    /// and may have carried it even where they do not fit. Where envelopes are
+    /// asked for too, it counts some that these exclude.
     pub partial: u64,
     /// The shortest excerpt of text, in bytes of normalised text, that is sure
     /// to be found in all of them.
