@@ -89,7 +89,7 @@ impl Key {
 }
 
 /// The size of a segment's head.
-pub(crate) const HEAD: usize = 192;
+pub(crate) const HEAD: usize = 196;
 /// The size of what of it is in plain.
 pub(crate) const START: usize = 48;
 

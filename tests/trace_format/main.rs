@@ -9,7 +9,9 @@ mod format;
 
 use std::net::IpAddr;
 
-use exirate::trace::{Access, Envelope, Options, Trace, TraceError, trace_directory};
+use exirate::trace::{
+    Access, Asked, Envelope, Options, Part, Query, Question, Trace, TraceError, trace_directory,
+};
 use format::{DOCUMENT, Key, Log, Segment, crc, documented, field, value, values};
 
 /// More than a block of places has.
@@ -25,7 +27,7 @@ fn tables_have_no_gaps() {
         ("log", 48, 88),
         ("status", 0, 40),
         ("record", 0, 36),
-        ("segment", 48, 192),
+        ("segment", 48, 196),
     ];
     let mut fields = 0;
     for (name, start, size) in sizes {
@@ -42,8 +44,8 @@ fn tables_have_no_gaps() {
     assert_eq!(all.len(), fields);
     // What the document says in words.
     for words in [
-        "| head | 192 |",
-        "| head once more | 192 |",
+        "| head | 196 |",
+        "| head once more | 196 |",
         "A head at 0 and a copy of it, byte by byte, at 512; the status at 1,024; records\nfrom 1,536 on.",
         "With `K(nonce)` for the\nfirst 32 bytes of the XChaCha20 keystream",
         "so many zeros that the whole is a multiple of 8\nbytes long",
@@ -86,7 +88,7 @@ fn envelope(n: u32) -> Envelope {
         recipients: (0..mixed % 4).map(|k| format!("r{}.{k}@example.net", mixed % 200)).collect(),
         client,
         authenticated,
-        partial: false,
+        partial: n % 9 == 4,
     }
 }
 
@@ -136,6 +138,9 @@ fn a_store_reads_as_documented() {
     let number = |name| value(&segment.head, name);
     assert_eq!((number("segment.folds"), number("segment.lost")), (0, 0));
     assert_eq!(number("segment.messages"), u64::from(MESSAGES));
+    let partial = recorded.iter().filter(|envelope| envelope.partial).count() as u64;
+    assert!(partial > 0);
+    assert_eq!(number("segment.partial"), partial);
     let mut sorted = recorded;
     sorted.sort_by_key(|envelope| envelope.time);
     let times = [sorted[0].time, sorted[sorted.len() - 1].time];
@@ -145,4 +150,50 @@ fn a_store_reads_as_documented() {
     envelopes::check_places(&segment);
     // Written again by the document, it is the same file.
     assert!(segment.write(&key) == bytes);
+}
+
+/// What is asked and found with a text, and by a time alone.
+fn ask(trace: &Trace) -> [Asked; 2] {
+    let parts = vec![Part::Text("words of 77, words of 77, words of 77".to_owned())];
+    let question = Some(Question { parts, least: 1.0 });
+    let queries = [Query { question, ..Query::default() }, Query::default()];
+    queries.map(|query| trace.query(&query, &mut |_, _| {}, &mut |_| {}).unwrap())
+}
+
+#[test]
+fn what_another_version_has_decoded_answers_by_its_envelopes_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = store(folder.path()).unwrap();
+    let path = |name: &str| trace_directory(folder.path()).join(name);
+    let key = Key::of(&std::fs::read(path("key")).unwrap());
+    let all = u64::from(MESSAGES);
+    let partial = (0..MESSAGES).filter(|&n| envelope(n).partial).count() as u64;
+    let check = |trace: &Trace, is_other: bool| {
+        let [text, envelopes] = ask(trace);
+        let not_asked = if is_other { all } else { 0 };
+        assert_eq!((text.messages, text.unanswered), (all, not_asked));
+        assert_eq!((text.decoded_otherwise, text.matches > 0), (not_asked, !is_other));
+        assert_eq!(text.partial, if is_other { 0 } else { partial });
+        assert_eq!((envelopes.unanswered, envelopes.matches, envelopes.partial), (0, all, 0));
+    };
+    check(&trace, false);
+    let own = std::fs::read(path("open.log")).unwrap();
+    let mut log = Log::read(&own, &key);
+    let (offset, _) = documented()["log.decode"];
+    for version in [0, exirate::trace::decode::VERSION + 1] {
+        log.head[offset..offset + 2].copy_from_slice(&version.to_le_bytes());
+        std::fs::write(path("open.log"), log.write(&key)).unwrap();
+        check(&trace, true);
+    }
+    std::fs::write(path("open.log"), own).unwrap();
+    trace.seal().unwrap();
+    check(&trace, false);
+    let segment = std::fs::read(path("00000001.segment")).unwrap();
+    let mut segment = Segment::read(&segment, &key);
+    let (offset, _) = documented()["segment.decode"];
+    for version in [0, exirate::trace::decode::VERSION + 1] {
+        segment.head[offset..offset + 2].copy_from_slice(&version.to_le_bytes());
+        std::fs::write(path("00000001.segment"), segment.write(&key)).unwrap();
+        check(&trace, true);
+    }
 }

@@ -43,6 +43,7 @@ struct ReplyFacts<'a> {
     doubtful: u64,
     asked: u64,
     not_asked: u64,
+    partial: u64,
     segments: u64,
     false_expected: Option<f64>,
     enough: Option<u64>,
@@ -69,6 +70,7 @@ impl Reply {
             doubtful: self.doubtful,
             asked: self.asked.messages,
             not_asked: self.asked.unanswered,
+            partial: self.asked.partial,
             segments: self.asked.segments,
             false_expected: self.expected,
             enough: self.enough(),
@@ -177,19 +179,34 @@ impl Reply {
                 text::percent(tellable)
             ));
         }
-        let Asked { unanswered, other_key, shortest, .. } = self.asked;
-        if unanswered > 0 {
+        let Asked { unanswered, decoded_otherwise, partial, other_key, shortest, .. } = self.asked;
+        let too_short = unanswered.saturating_sub(decoded_otherwise);
+        if too_short > 0 {
             note(format_args!(
-                "{unanswered} message(s) were not asked: as they were digested, {shortest} bytes \
+                "{too_short} message(s) were not asked: as they were digested, {shortest} bytes \
                  is the shortest text that they can answer"
+            ));
+        }
+        if decoded_otherwise > 0 {
+            note(format_args!(
+                "{decoded_otherwise} message(s) were not asked what they carried: another version \
+                 of exirate has decoded them, which may have read them otherwise"
             ));
         }
         if other_key > 0 {
             note(format_args!("{other_key} file(s) of another key were not asked"));
         }
-        let partial = self.found.iter().filter(|answer| answer.envelope.partial).count();
-        if partial > 0 {
-            note(format_args!("{partial} of these message(s) were too large to be recorded whole"));
+        let shown = self.found.iter().filter(|answer| answer.envelope.partial).count() as u64;
+        if shown > 0 {
+            note(format_args!("{shown} of these message(s) were too large to be recorded whole"));
+        }
+        let others = partial.saturating_sub(shown);
+        if others > 0 {
+            let most = if self.narrowed { "at most " } else { "" };
+            note(format_args!(
+                "{most}{others} message(s) that are not shown were not recorded whole, and may \
+                 have carried it too"
+            ));
         }
         let damaged = self.found.iter().filter(|answer| answer.damaged).count();
         if damaged > 0 {

@@ -109,7 +109,8 @@ Only digests of the messages are kept, so that a message may be shown that carri
 nothing of it. FALSE is the chance of that for any one message; how many false ones
 are to be expected among all that were asked is said at the end, with how long a text
 would have fewer. What is not shown has not carried it, save what is said to be damaged,
-of another key, or too large to have been recorded whole.
+not to have been asked, or not to have been recorded whole; `exirate trace verify` tells
+of damage that a question does not see.
 
 Several texts, files and options of different names must all fit; of an option that
 is given more than once, such as --from, one must. Text is compared without regard to
@@ -136,9 +137,13 @@ Exit status: 0 found; 1 nothing was found; 2 an error, or not all could be asked
 JSON: an object. `found` is an array of messages, `matches` how many there are
 without --limit; `chance` is that of a message that carried nothing to be among them,
 `present` how many of `of` elements are there; all three are null where only envelopes
-were asked. `asked` is how many messages were asked, `false_expected` how many of them
-are to be expected in `found` by chance, at most where envelopes are asked for too; with `enough` bytes there would be one in a
-hundred such questions (null: there is less already, or it cannot be told).
+were asked. `asked` is how many messages there were to ask; `not_asked` how many of
+them could not answer what they carried; `partial` how many of those that could were
+not recorded whole, and may have carried it even where they are not in `found`, at
+most where envelopes are asked for too. `false_expected` is how many messages
+are to be expected in `found` by chance, at most where envelopes are asked for too;
+with `enough` bytes there would be one in a hundred such questions (null: there is
+less already, or it cannot be told).
 `shortest` is the length in bytes from which on a text is sure to be found; `parts`
 is what was asked for. {JSON_HELP}"
     )

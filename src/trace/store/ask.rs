@@ -2,11 +2,11 @@
 
 use std::io;
 
-use crate::trace::{Envelope, Hit};
+use crate::trace::{Envelope, Hit, decode};
 
 use super::log::Log;
 use super::query::{Address, Asking, Pending, Query};
-use super::record::Records;
+use super::record::{Record, Records};
 use super::segment::{Messages, Segment, Wanted, Words};
 use super::{Trace, wire};
 
@@ -41,11 +41,17 @@ impl Trace {
             (0..messages).for_each(|message| candidate(message, None));
             return Ok(answers);
         }
+        if log.head.decode != decode::VERSION {
+            asking.asked.tell_decoded_otherwise(messages as u64);
+            return Ok(answers);
+        }
         let number = asking.searches.number(log.settings);
         let Some(search) = asking.searches.search(number) else {
             asking.asked.unanswered += messages as u64;
             return Ok(answers);
         };
+        let is_partial = |record: &&Record| wire::is_partial(records.envelope(record));
+        asking.asked.partial += records.sound.iter().filter(is_partial).count() as u64;
         let digests: Vec<_> = records.sound.iter().map(|record| records.digest(record)).collect();
         search.digests(&digests, &mut |hit| candidate(hit.message as usize, Some((number, hit))));
         Ok(answers)
@@ -78,12 +84,17 @@ impl Asking<'_, '_> {
     ) -> Option<Vec<(usize, Hit)>> {
         self.query.question.as_ref()?;
         let mut hits = Vec::new();
-        let number = self.searches.number(segment.settings);
         let messages = segment.head.messages;
+        if segment.head.decode != decode::VERSION {
+            self.asked.tell_decoded_otherwise(messages.into());
+            return Some(hits);
+        }
+        let number = self.searches.number(segment.settings);
         let Some(search) = self.searches.search(number) else {
             self.asked.unanswered += u64::from(messages);
             return Some(hits);
         };
+        self.asked.partial += u64::from(segment.head.partial);
         let asked = segment
             .with_body(|body| search.sealed(body, messages, &mut |hit| hits.push((number, hit))));
         if let Err(fault) = asked {

@@ -120,9 +120,16 @@ pub struct Asked {
     pub chance: Option<f64>,
     /// In so many segments, and logs that are not sealed yet.
     pub segments: u64,
-    /// Messages that were digested in a way that cannot answer so short an
-    /// excerpt.
+    /// Messages that were not asked what they carried: they were digested in a
+    /// way that cannot answer so short an excerpt, or decoded otherwise.
     pub unanswered: u64,
+    /// How many of these another version of the decoding has decoded: they may
+    /// have other pieces than are looked for.
+    pub decoded_otherwise: u64,
+    /// How many of the messages that were asked what they carried are partial,
+    /// and may have carried it even where they do not fit. Where envelopes are
+    /// asked for too, it counts some that these exclude.
+    pub partial: u64,
     /// The shortest excerpt of text, in bytes of normalised text, that is sure
     /// to be found in all of them.
     pub shortest: usize,
@@ -209,7 +216,7 @@ impl Trace {
         let sources = self.sources()?;
         let mut settings = vec![self.options.settings];
         for (_, source) in &sources.list {
-            if !settings.contains(&source.settings()) {
+            if source.is_decoded_as_now() && !settings.contains(&source.settings()) {
                 settings.push(source.settings());
             }
         }
@@ -299,6 +306,12 @@ impl Trace {
 }
 
 impl Asked {
+    /// Counts messages that were decoded otherwise than the question was.
+    pub(super) fn tell_decoded_otherwise(&mut self, messages: u64) {
+        self.unanswered += messages;
+        self.decoded_otherwise += messages;
+    }
+
     fn tell_damage(&mut self, path: PathBuf, damage: Vec<String>) {
         let problem = |what| Problem { path: path.clone(), what };
         self.damaged.extend(damage.into_iter().map(problem));

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 
 use crate::sys::files::Access;
 use crate::sys::place::PlaceError;
-use crate::trace::Settings;
+use crate::trace::{Settings, decode};
 
 use super::log::{Fault, Log};
 use super::names::{self, Kind, Numbered, OPEN};
@@ -38,6 +38,16 @@ impl Source {
             Self::Log(log) => log.settings,
             Self::Segment(segment) => segment.settings,
         }
+    }
+
+    /// Whether its messages were decoded as questions are: only then have they
+    /// the same pieces.
+    pub(super) fn is_decoded_as_now(&self) -> bool {
+        let version = match self {
+            Self::Log(log) => log.head.decode,
+            Self::Segment(segment) => segment.head.decode,
+        };
+        version == decode::VERSION
     }
 
     /// How many messages it has; of a log whose status is damaged, none.

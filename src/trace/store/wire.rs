@@ -51,6 +51,11 @@ pub(super) fn time(bytes: &[u8]) -> Option<i64> {
     bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes))
 }
 
+/// Whether an envelope's bytes tell that some of its message is not digested.
+pub(super) fn is_partial(bytes: &[u8]) -> bool {
+    bytes.get(size_of::<i64>()).is_some_and(|flags| flags & PARTIAL != 0)
+}
+
 /// The envelope that these bytes are of; `None` where they are of none.
 pub(super) fn decode(bytes: &[u8]) -> Option<Envelope> {
     let mut rest = Rest(bytes);
@@ -104,6 +109,7 @@ mod tests {
                 let bytes = encode(&envelope);
                 assert_eq!(decode(&bytes), Some(envelope.clone()));
                 assert_eq!(time(&bytes), Some(-7));
+                assert_eq!(is_partial(&bytes), envelope.partial);
                 for end in 0..bytes.len() {
                     assert_eq!(decode(&bytes[..end]), None, "{end}");
                 }

@@ -289,3 +289,30 @@ fn only_the_first_are_shown_if_that_is_wanted() {
     assert!(lines[1].contains(Q3) && lines[2].contains(LEAK), "{said}");
     assert_eq!(lines[3..], ["and 3 more, without --limit", "5 of 5 message(s)"], "{said}");
 }
+
+#[test]
+fn what_was_not_recorded_whole_may_have_carried_it_too() {
+    let spool = passed();
+    let spool = spool.path();
+    let text = "what leaked is in the part after so many that nobody has counted them";
+    let parts = "--b\n\n".repeat(10_001);
+    let message = format!(
+        "Subject: the minutes of the meeting\nContent-Type: multipart/mixed; boundary=b\n\n{parts}--b\n\n{text}\n--b--\n"
+    );
+    let id = "1vM1aB-000000001Ab-1aBc";
+    pipe(spool, &["record", "--id", id, "-"], message.as_bytes());
+    let said = |arguments: &[&str]| stderr(&trace(spool, &[&["query"], arguments].concat()));
+    let whole =
+        "1 message(s) that are not shown were not recorded whole, and may have carried it too";
+    assert_eq!(said(&["--text", text]), format!("exirate: note: {whole}\n"));
+    let answer = answer(spool, &["--text", text]);
+    assert_eq!((&answer["matches"], &answer["partial"]), (&0.into(), &1.into()), "{answer}");
+    // Perhaps it is of none that is meant.
+    let narrow = said(&["--text", text, "--to", "nobody@example.org"]);
+    assert_eq!(narrow, format!("exirate: note: at most {whole}\n"));
+    // Where it is found itself, and where nothing is asked that it may hide.
+    let found = said(&["--text", "the minutes of the meeting", "--id", id]);
+    assert!(!found.contains("not shown"), "{found}");
+    let found = said(&["--id", id]);
+    assert_eq!(found, "exirate: note: 1 of these message(s) were too large to be recorded whole\n");
+}

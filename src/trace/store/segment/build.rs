@@ -89,6 +89,7 @@ pub(in super::super) fn build(
         decode: origin.decode,
         folds: 0,
         messages: envelopes.len() as u32,
+        partial: envelopes.iter().filter(|envelope| envelope.partial).count() as u32,
         lost: origin.lost,
         times,
         ids,

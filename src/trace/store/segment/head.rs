@@ -15,7 +15,7 @@ use super::ids::{self, Form};
 /// How a segment begins.
 pub(in super::super) const SEGMENT_MAGIC: [u8; 8] = *b"EXIRATEG";
 /// The size of a head, its checksum included.
-pub(in super::super) const HEAD_BYTES: usize = 192;
+pub(in super::super) const HEAD_BYTES: usize = 196;
 /// How many sections are in blocks.
 pub(super) const SECTIONS: usize = 7;
 
@@ -31,6 +31,8 @@ pub(in super::super) struct Head {
     /// How often it was folded.
     pub(in super::super) folds: u16,
     pub(in super::super) messages: u32,
+    /// How many of them are partial: not all that they carried was digested.
+    pub(in super::super) partial: u32,
     /// How many stretches of the log were damaged, and are not in it.
     pub(in super::super) lost: u32,
     /// When the first and the last message passed.
@@ -114,6 +116,7 @@ impl Head {
         let most = bytes.saturating_mul(8);
         let words = [self.domains, self.addresses, self.names, self.fours, self.sixes];
         self.messages <= MESSAGES_MAX
+            && self.partial <= self.messages
             && self.runs <= self.messages
             && words.iter().all(|&count| u64::from(count) <= most)
     }
@@ -150,6 +153,6 @@ impl Head {
 
 const _: () = {
     let counts = 4 + 6 * 4 + 2 * 4 + 4 * SECTIONS + 8;
-    let fields = 8 + 16 + 2 + 2 + 4 + 4 + 2 * 8 + 2 * 8 + counts;
+    let fields = 8 + 16 + 2 + 2 + 4 + 4 + 4 + 2 * 8 + 2 * 8 + counts;
     assert!(START_BYTES + fields + CRC_BYTES == HEAD_BYTES);
 };

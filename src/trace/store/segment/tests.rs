@@ -244,6 +244,8 @@ fn folded_segments_have_the_same_envelopes() {
     assert!(folded.len() < bytes.len());
     let folded = world.open(&folded).unwrap();
     assert_eq!(folded.head.folds, 1);
+    let partial = all.iter().filter(|envelope| envelope.partial).count();
+    assert_eq!([segment.head.partial, folded.head.partial], [partial as u32; 2]);
     assert_eq!(read(&folded, &Wanted::default()), all);
     // Nothing is enciphered twice by one keystream.
     let start = 16..48;
