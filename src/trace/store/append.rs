@@ -143,9 +143,9 @@ impl Trace {
         // A system call for both.
         let [nonce, status_nonce] = twice_random()?;
         let record = record::make(&self.key, nonce, envelope, digest)?;
-        let guard = self.place.lock_directory(PATIENCE)?;
-        let (log, status, rotated, is_new) = match self.usable_log(before)? {
-            Usable::Log(log, status) => (log, status, false, false),
+        let _guard = self.place.lock_directory(PATIENCE)?;
+        let (log, status, rotated) = match self.usable_log(before)? {
+            Usable::Log(log, status) => (log, status, false),
             Usable::Stale(stale) => return Ok((Appended::Stale(stale), None)),
             Usable::None { rotated } => {
                 let options = Options::read(&self.place)?;
@@ -154,7 +154,7 @@ impl Trace {
                 }
                 let log = self.begin_log(options.settings)?;
                 let status = log.status.unwrap_or(Status { end: log.size, messages: 0 });
-                (log, status, rotated, true)
+                (log, status, rotated)
             }
         };
         let end = status.end.saturating_add(record.len() as u64);
@@ -163,13 +163,6 @@ impl Trace {
         files::write_at(&log.file, status.end, &record)
             .and_then(|()| files::write_at(&log.file, STATUS as u64, &after))
             .map_err(self.place.failed("write", OPEN))?;
-        drop(guard);
-        if is_new {
-            // Without its head, nothing of a log can be read after a loss of
-            // power. Nobody waits for the disk meanwhile; where it fails, there
-            // is as much to lose as of any record.
-            let _ = files::sync(&log.file);
-        }
         Ok((Appended::Done { rotated }, Some(log)))
     }
 
