@@ -9,7 +9,7 @@ pub(crate) fn winnows(others: &[WinnowSettings]) -> Vec<(String, Settings)> {
     let usual = [
         WinnowSettings { gram: 6, ..default },
         WinnowSettings { window: 12, ..default },
-        WinnowSettings { bytes_window: 255, ..default },
+        WinnowSettings { bytes_window: 64, ..default },
         WinnowSettings { centibits: default.centibits * 2 / 3, ..default },
         WinnowSettings { centibits: default.centibits * 3 / 2, ..default },
     ];
