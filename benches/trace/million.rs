@@ -66,7 +66,7 @@ pub(crate) fn run(
     }
     head(&format!(
         "A query over {messages} messages, on one core, opening the store and telling the best \
-         {TOLD}; as a process, all of them. The store, of {:.0} MB, was filled in {:.0} s on two",
+         {TOLD}, and by the program. The store, of {:.0} MB, was filled in {:.0} s on two",
         store.bytes as f64 / 1e6,
         filling.as_secs_f64(),
     ));
