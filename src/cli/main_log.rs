@@ -42,23 +42,11 @@ pub(super) fn time(line: &str) -> Option<(Timestamp, &str)> {
         return None;
     }
     let time: civil::DateTime = format!("{date}T{clock}").parse().ok()?;
-    let zone = rest.split(' ').next().and_then(offset);
+    let zone = rest.split(' ').next().and_then(moment::offset);
     let rest =
         if zone.is_some() { rest.split_once(' ').map_or("", |(_, rest)| rest) } else { rest };
     let at = zone.unwrap_or(Offset::UTC).to_timestamp(time).ok()?;
     Some((moment::timestamp(at), rest))
-}
-
-/// `+0100` as an offset.
-fn offset(text: &str) -> Option<Offset> {
-    let (sign, digits) = match text.split_at_checked(1)? {
-        ("+", digits) => (1, digits),
-        ("-", digits) => (-1, digits),
-        _ => return None,
-    };
-    let all_digits = digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_digit());
-    let number: i32 = digits.parse().ok().filter(|_| all_digits)?;
-    Offset::from_seconds(sign * (number / 100 * 3600 + number % 100 * 60)).ok()
 }
 
 /// The parts of a line `… <= sender H=… S=…`, after its time; `None` for any

@@ -4,6 +4,7 @@
 use jiff::civil;
 use jiff::tz::{Offset, TimeZone};
 
+use super::super::super::moment;
 use super::Hint;
 
 const MONTHS: [&str; 12] =
@@ -86,14 +87,7 @@ fn zone(word: &str) -> Option<Offset> {
     if matches!(word, "GMT" | "UTC" | "UT") {
         return Some(Offset::UTC);
     }
-    let (sign, digits) = match word.split_at_checked(1)? {
-        ("+", digits) => (1, digits),
-        ("-", digits) => (-1, digits),
-        _ => return None,
-    };
-    let all_digits = digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_digit());
-    let number: i32 = digits.parse().ok().filter(|_| all_digits)?;
-    Offset::from_seconds(sign * (number / 100 * 3600 + number % 100 * 60)).ok()
+    moment::offset(word)
 }
 
 #[cfg(test)]
