@@ -11,7 +11,7 @@ use super::super::table::{Column, Layout};
 use super::super::{Failure, text};
 use super::odds::odds;
 use super::shown::{Facts, moment};
-use crate::trace::Answer;
+use crate::trace::{Answer, Match, Tally};
 
 /// How many recipients a table names of one message.
 const RECIPIENTS_SHOWN: usize = 10;
@@ -31,31 +31,19 @@ pub(super) struct First {
     sort: Sort,
     most: usize,
     answers: Vec<Answer>,
-    /// How many were added.
-    pub(super) count: u64,
+    /// Those that were added.
+    tally: Tally,
     /// How many were not, for others are as likely.
     pub(super) left_out: u64,
-    /// Of those with the smallest share: how much, their chances together, and
-    /// how many there are.
-    weakest: Option<(f64, f64, u64)>,
 }
 
 impl First {
     pub(super) fn new(sort: Sort, most: usize) -> Self {
-        Self { sort, most, answers: Vec::new(), count: 0, left_out: 0, weakest: None }
+        Self { sort, most, answers: Vec::new(), tally: Tally::default(), left_out: 0 }
     }
 
     pub(super) fn add(&mut self, answer: Answer) {
-        self.count += 1;
-        if let Some((share, chance)) = share(&answer).zip(chance(&answer)) {
-            self.weakest = match self.weakest {
-                Some((least, _, _)) if least < share => self.weakest,
-                Some((least, chances, count)) if least == share => {
-                    Some((least, chances + chance, count + 1))
-                }
-                _ => Some((share, chance, 1)),
-            };
-        }
+        self.tally.add(answer.hit);
         self.answers.push(answer);
         // Rarely, so that it costs little for each.
         if self.answers.len() >= self.most.saturating_mul(2).saturating_add(1000) {
@@ -63,20 +51,20 @@ impl First {
         }
     }
 
-    /// The mean chance of the weakest answers, with which any other message
-    /// would have been among the answers as well.
+    /// How many were added.
+    pub(super) fn count(&self) -> u64 {
+        self.tally.messages
+    }
+
+    /// How likely any other message would have been among them as well.
     pub(super) fn chance(&self) -> Option<f64> {
-        self.weakest.map(|(_, chances, count)| chances / count as f64)
+        self.tally.chance()
     }
 
     fn cut(&mut self) {
         let sort = self.sort;
         self.answers.sort_by(|a, b| {
-            let best = || {
-                let shares = share(b).unwrap_or(1.0).total_cmp(&share(a).unwrap_or(1.0));
-                let doubt = |answer: &Answer| answer.hit.map_or(0.0, |hit| hit.doubt());
-                shares.then_with(|| doubt(a).total_cmp(&doubt(b)))
-            };
+            let best = || Match::rank(a.hit).cmp(&Match::rank(b.hit));
             let first = if sort == Sort::Best { best() } else { std::cmp::Ordering::Equal };
             let (a, b) = (&a.envelope, &b.envelope);
             first.then_with(|| a.time.cmp(&b.time)).then_with(|| a.id.cmp(&b.id))
@@ -209,7 +197,7 @@ mod tests {
             first.add(answer(time, None));
             assert!(first.answers.len() < 1_100);
         }
-        assert_eq!((first.count, first.chance()), (10_000, None));
+        assert_eq!((first.count(), first.chance()), (10_000, None));
         let times: Vec<i64> = first.take().iter().map(|answer| answer.envelope.time).collect();
         assert_eq!(times, [0, 1, 2]);
     }

@@ -168,7 +168,7 @@ impl Query {
             None => (self.first(), Asked::default()),
         };
         let (matches, chance) = match self.is_filtered() {
-            true => (first.count, first.chance()),
+            true => (first.count(), first.chance()),
             false => (asked.matches, asked.chance),
         };
         let expected = expected(chance, &asked);

@@ -23,20 +23,16 @@ enum Found {
     Answer(Pending),
 }
 
-/// What comes first: the largest share, then what is least doubtful, then what
-/// is in an earlier log or segment.
-type Rank = (u64, u64, usize);
-
-fn rank(hit: Option<Match>, source: usize) -> Rank {
-    // Of numbers from 0 on, the bits are in the same order.
-    let bits = |number: f64| number.max(0.0).to_bits();
-    hit.map_or((0, 0, source), |hit| (bits(1.0 - hit.share()), bits(hit.doubt()), source))
+/// What comes first: the best match, then what is in an earlier log or segment.
+fn rank(hit: Option<Match>, source: usize) -> ((u64, u64), usize) {
+    (Match::rank(hit), source)
 }
 
 /// How many messages fit, and how likely the weakest of them are false.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) messages: u64,
+pub struct Tally {
+    /// How many.
+    pub messages: u64,
     /// Of those with the smallest share: how much that is, the sum of their
     /// chances, and how many there are.
     weakest: Option<(f64, f64, u64)>,
@@ -44,7 +40,7 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Counts a message.
-    pub(super) fn add(&mut self, hit: Option<Match>) {
+    pub fn add(&mut self, hit: Option<Match>) {
         self.messages += 1;
         let Some((share, chance)) = hit.map(|hit| (hit.share(), hit.chance)) else { return };
         self.weakest = match self.weakest {
@@ -54,8 +50,9 @@ impl Tally {
         };
     }
 
-    /// The mean chance of the weakest.
-    pub(super) fn chance(&self) -> Option<f64> {
+    /// The mean chance of the weakest, with which any other message would have
+    /// been found as well; `None` where nothing was asked for but envelopes.
+    pub fn chance(&self) -> Option<f64> {
         self.weakest.map(|(_, sum, count)| sum / count as f64)
     }
 }

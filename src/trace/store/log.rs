@@ -211,9 +211,7 @@ impl Log {
     pub(super) fn is_sound(&self) -> bool {
         self.status.is_some_and(|status| (RECORDS as u64..=self.size).contains(&status.end))
     }
-}
 
-impl Log {
     /// What keeps some of its messages from being told, if anything does.
     pub(super) fn damage(&self, records: &Records) -> Option<Problem> {
         let what = if self.status.is_none() {

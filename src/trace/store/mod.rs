@@ -51,6 +51,7 @@ use std::time::Duration;
 use crate::sys::fork;
 use crate::sys::place::Place;
 
+pub use best::Tally;
 pub use error::TraceError;
 pub use options::{KEEP_DEFAULT, KEEP_MIN, Options, TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN};
 pub use query::{Address, Answer, Asked, Match, Query};

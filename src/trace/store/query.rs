@@ -106,6 +106,14 @@ impl Match {
     pub fn doubt(&self) -> f64 {
         if self.chance >= 1e-4 { self.chance } else { 0.0 }
     }
+
+    /// What comes first: the largest share, then what is least doubtful. What
+    /// was found by its envelope alone is as good as the best.
+    pub fn rank(hit: Option<Self>) -> (u64, u64) {
+        // Of numbers from 0 on, the bits are in the same order.
+        let bits = |number: f64| number.max(0.0).to_bits();
+        hit.map_or((0, 0), |hit| (bits(1.0 - hit.share()), bits(hit.doubt())))
+    }
 }
 
 /// What was asked.
