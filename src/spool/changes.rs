@@ -6,6 +6,7 @@ use std::io::Write as _;
 
 use crate::sys::files::{self, Access};
 
+use super::database::Database;
 use super::{Spool, SpoolError};
 
 /// The log.
@@ -23,35 +24,35 @@ impl Spool {
     /// # Errors
     /// It could not be written; nothing else depends on it.
     pub fn log_change(&mut self, line: &str) -> Result<(), SpoolError> {
-        let mut file = self.open_log()?;
+        let mut file = self.with_files(|database| open_log(database))?;
         let line = format!("{line}\n");
         file.write_all(line.as_bytes())
             .map_err(SpoolError::io("write", &self.database.path_of(LOG)))
     }
+}
 
-    /// The log, with room for a line.
-    fn open_log(&self) -> Result<File, SpoolError> {
-        self.database.require_writable()?;
-        if let Some(file) = self.log_with_room()? {
-            return Ok(file);
-        }
-        let _guard = self.database.lock_directory()?;
-        // Another process may have been faster.
-        if let Some(file) = self.log_with_room()? {
-            return Ok(file);
-        }
-        let path = self.database.path_of(LOG);
-        if files::facts_at(self.database.place.directory(), LOG).is_ok() {
-            files::rename_at(self.database.place.directory(), LOG, LOG_BEFORE)
-                .map_err(SpoolError::io("rename", &path))?;
-        }
-        self.database.create_file(LOG)
+/// The log, with room for a line.
+fn open_log(database: &Database) -> Result<File, SpoolError> {
+    database.require_writable()?;
+    if let Some(file) = log_with_room(database)? {
+        return Ok(file);
     }
+    let _guard = database.lock_directory()?;
+    // Another process may have been faster.
+    if let Some(file) = log_with_room(database)? {
+        return Ok(file);
+    }
+    let path = database.path_of(LOG);
+    if files::facts_at(database.place.directory(), LOG).is_ok() {
+        files::rename_at(database.place.directory(), LOG, LOG_BEFORE)
+            .map_err(SpoolError::io("rename", &path))?;
+    }
+    database.create_file(LOG)
+}
 
-    fn log_with_room(&self) -> Result<Option<File>, SpoolError> {
-        let log = self.database.open_for(Access::Append, LOG)?;
-        Ok(log.filter(|(_, facts)| facts.size < LOG_BYTES).map(|(file, _)| file))
-    }
+fn log_with_room(database: &Database) -> Result<Option<File>, SpoolError> {
+    let log = database.open_for(Access::Append, LOG)?;
+    Ok(log.filter(|(_, facts)| facts.size < LOG_BYTES).map(|(file, _)| file))
 }
 
 #[cfg(test)]

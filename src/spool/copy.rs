@@ -53,7 +53,9 @@ impl Spool {
         directory: &Path,
         mut progress: impl FnMut(usize),
     ) -> Result<Copied, SpoolError> {
-        let target = Database::create(directory, &self.database.identity(), self.database.options)?;
+        let target = self.with_files(|database| {
+            Database::create(directory, &database.identity(), database.options)
+        })?;
         let mut copied = Copied::default();
         for number in 0..=u8::MAX {
             let name = shard_name(number);
@@ -77,10 +79,9 @@ impl Spool {
                 }
             };
             if let Some(bytes) = bytes {
-                let written = target.create_file(&name).map(|file| {
-                    files::write_start(&file, &bytes).and_then(|()| files::sync(&file))
-                });
-                written?.map_err(SpoolError::io("write", &target.path_of(&name)))?;
+                let file = self.with_files(|_| target.create_file(&name))?;
+                let written = files::write_start(&file, &bytes).and_then(|()| files::sync(&file));
+                written.map_err(SpoolError::io("write", &target.path_of(&name)))?;
                 copied.shards += 1;
                 copied.bytes += bytes.len() as u64;
             }

@@ -212,25 +212,25 @@ impl Spool {
         }
     }
 
-    /// Opens a shard; gives up the others where the process may open no more
-    /// files.
+    /// Opens a shard.
     #[cold]
     fn open_shard(&mut self, number: u8) -> Result<Option<Box<Shard>>, SpoolError> {
-        match Shard::open(&mut self.database, number) {
-            Err(error) if self.gives_up_shards(&error) => Shard::open(&mut self.database, number),
-            result => result,
-        }
+        self.with_files(|database| Shard::open(database, number))
     }
 
-    /// Closes all shards that are not in use, where an error says that no more
-    /// files can be open; whether that may help.
-    fn gives_up_shards(&mut self, error: &SpoolError) -> bool {
-        let SpoolError::Place(error) = error else { return false };
-        let may_help = error.is_out_of_files() && self.shards.iter().any(Option::is_some);
-        if may_help {
-            self.shards.iter_mut().for_each(|shard| *shard = None);
+    /// Runs `act`, which opens files; where the process may have no more of
+    /// them open, once more without the shards that are not in use.
+    fn with_files<T>(
+        &mut self,
+        mut act: impl FnMut(&mut Database) -> Result<T, SpoolError>,
+    ) -> Result<T, SpoolError> {
+        let result = act(&mut self.database);
+        let Err(SpoolError::Place(error)) = &result else { return result };
+        if !error.is_out_of_files() || self.shards.iter().all(Option::is_none) {
+            return result;
         }
-        may_help
+        self.shards.iter_mut().for_each(|shard| *shard = None);
+        act(&mut self.database)
     }
 
     /// Puts a shard back into its place.

@@ -89,7 +89,7 @@ impl Spool {
     /// # Errors
     /// The setting could not be written; it is as it was.
     pub fn set_max_bytes(&mut self, max_bytes: u64) -> Result<(), SpoolError> {
-        self.database.set_max_bytes(max_bytes.max(MAX_BYTES_MIN))?;
+        self.with_files(|database| database.set_max_bytes(max_bytes.max(MAX_BYTES_MIN)))?;
         // Those that are open follow the old one.
         self.shards.iter_mut().for_each(|shard| *shard = None);
         Ok(())

@@ -144,12 +144,7 @@ impl Spool {
         now: Timestamp,
         patient: bool,
     ) -> Result<Outcome, SpoolError> {
-        match rebuild::rebuild(&mut self.database, body, reason, now, patient) {
-            Err(error) if self.gives_up_shards(&error) => {
-                rebuild::rebuild(&mut self.database, body, reason, now, patient)
-            }
-            result => result,
-        }
+        self.with_files(|database| rebuild::rebuild(database, body, reason, now, patient))
     }
 
     /// Rebuilds a locked shard where that is due. True where it was, so that

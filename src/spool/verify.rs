@@ -84,7 +84,7 @@ impl Spool {
         let mut report = Report::default();
         // One that is lost is written again by whoever opens the database next.
         let present = files::facts_at(self.database.place.directory(), DATABASE).is_ok();
-        if present && self.database.read_identity()?.is_err() {
+        if present && self.with_files(|database| database.read_identity())?.is_err() {
             report.shards.push(ShardReport {
                 path: self.database.path_of(DATABASE),
                 problems: vec![

@@ -57,15 +57,21 @@ pub(crate) fn large_files(folder: &Path) {
 }
 
 pub(crate) fn open_files(folder: &Path) {
-    limit(Resource::Nofile, Some(20));
+    // Beyond what the test run itself has handed down.
+    let highest = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<u64>().unwrap());
+    limit(Resource::Nofile, Some(highest.max().unwrap() + 17));
     let mut spool = open(folder);
     for _ in 0..2 {
         for n in 0..2_000 {
             write(&mut spool, n);
         }
     }
-    assert_sound(&mut spool);
     drop(spool);
+    for act in [assert_sound, log, bound, copy] {
+        shards_have_taken_all_files(folder, act);
+    }
     // The process itself has all of them open.
     let null = || File::open("/dev/null");
     let mut others: Vec<_> = std::iter::from_fn(|| null().ok()).collect();
@@ -85,4 +91,29 @@ pub(crate) fn open_files(folder: &Path) {
     for n in 0..2_000 {
         assert_eq!(rate(&mut spool, n), Some(f64::from(n)));
     }
+}
+
+/// Runs `act` when the shards of a database, and others, have all files open
+/// that may be.
+fn shards_have_taken_all_files(folder: &Path, act: fn(&mut Spool)) {
+    let mut spool = open(folder);
+    for n in 0..8 {
+        write(&mut spool, n);
+    }
+    let _others: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    act(&mut spool);
+}
+
+fn log(spool: &mut Spool) {
+    spool.log_change("a line").unwrap();
+}
+
+fn bound(spool: &mut Spool) {
+    spool.set_max_bytes(50 << 20).unwrap();
+}
+
+fn copy(spool: &mut Spool) {
+    let target = spool.directory().with_file_name("copy");
+    std::fs::create_dir(&target).unwrap();
+    spool.copy_to(&target, |_| {}).unwrap();
 }
