@@ -1,6 +1,6 @@
 //! Every part of a message is found, with its envelope.
 
-use crate::{answers, carriers, exim, ids, of_text, sentence, with_text};
+use crate::{answers, carriers, exim, ids, sentence, with_text};
 use exirate::trace::{Envelope, Part};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -46,7 +46,7 @@ ATACHMENT
 ";
     // Bytes without any rule to them, the same each time.
     let mut state = 1_u32;
-    let attachment: Vec<u8> = (0..3000)
+    let attachment: Vec<u8> = (0..9000)
         .map(|_| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (state >> 24) as u8
@@ -66,8 +66,11 @@ ATACHMENT
     assert!(client.message("o@client.test", &["p@private.test"], &other).is_ok());
     client.quit();
 
-    let found =
-        of_text(&exim, "Nobody but the lighthouse keeper kn\u{e9}w where the caf\u{e9} had");
+    // So short, others may look alike.
+    let mut all =
+        with_text(&exim, "Nobody but the lighthouse keeper kn\u{e9}w where the caf\u{e9}");
+    all.retain(|envelope| envelope.sender == "zoe@client.test");
+    let found = all.remove(0);
     assert!((before..=after).contains(&found.time), "{found:?}");
     let expected = Envelope {
         time: found.time,
@@ -87,10 +90,9 @@ ATACHMENT
         "https://parrots.example/ans/offer/of/the/week/ninety-nine",
         "plan of the third mine gallery.bin",
     ] {
-        // So short, others may look alike.
         assert!(with_text(&exim, text).contains(&expected), "{text}");
     }
-    for part in [Part::File(attachment.clone()), Part::Bytes(attachment[1000..1800].to_vec())] {
+    for part in [Part::File(attachment.clone()), Part::Bytes(attachment[1000..8000].to_vec())] {
         assert_eq!(carriers(&exim.spool(), vec![part]), std::slice::from_ref(&expected));
     }
     // What was never sent.
