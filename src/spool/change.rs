@@ -13,8 +13,9 @@ use super::SpoolError;
 use super::database::{Database, shard_name};
 use super::format::{BUSY, DEAD, DROPPED, FLAGS, HEAP_END, LIVE, SHARD_BYTES_MAX};
 use super::hashing::Place;
+use super::index::Lookup;
 use super::record::{Fill, Record, record_bytes};
-use super::shard::{Body, Lookup, PAGE};
+use super::shard::{Body, PAGE};
 
 impl Body {
     /// Makes the change in the record that `lookup` has found, or in a new

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use siphasher::sip128::SipHasher24;
 
+use super::fields;
 use super::forget::forgettable;
 use super::format::*;
 use super::tests::{change, open};
@@ -13,15 +14,7 @@ use crate::store::{FilterChange, Store};
 
 /// Every field in the tables of `FORMAT.md`: offset and size.
 fn documented() -> BTreeMap<String, (usize, usize)> {
-    let mut fields = BTreeMap::new();
-    for line in include_str!("FORMAT.md").lines() {
-        let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        let [_, offset, size, field, _, _] = cells[..] else { continue };
-        let (Ok(offset), Ok(size)) = (offset.parse(), size.parse()) else { continue };
-        let field = field.trim_matches('`').to_owned();
-        assert_eq!(fields.insert(field.clone(), (offset, size)), None, "{field} twice");
-    }
-    fields
+    fields::documented(include_str!("FORMAT.md"))
 }
 
 /// The fields of one table, in order.

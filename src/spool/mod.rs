@@ -20,6 +20,9 @@ mod edit;
 #[cfg(test)]
 mod edit_tests;
 mod error;
+#[cfg(test)]
+#[path = "../../tests/spool_common/fields.rs"]
+mod fields;
 mod forget;
 #[cfg(test)]
 mod forget_tests;
@@ -31,8 +34,8 @@ mod hashing;
 mod identity;
 #[cfg(test)]
 mod image_tests;
+mod index;
 mod iterate;
-
 #[cfg(test)]
 mod kill_tests;
 mod new_shard;

@@ -13,8 +13,9 @@ use super::database::{ATTEMPTS, shard_name};
 use super::format::{DEAD, KEY_BYTES_MAX, LIVE, TIDIED, WAITS};
 use super::gather;
 use super::hashing::Place;
+use super::index::Lookup;
 use super::rebuild::{self, Outcome, Reason};
-use super::shard::{Body, Condition, Lookup, Shard};
+use super::shard::{Body, Condition, Shard};
 use super::{Spool, SpoolError};
 
 /// Dead heap smaller than this is not worth a rebuild.

@@ -2,6 +2,9 @@
 //! a writer for what it has read, that know nothing else of them.
 #![allow(dead_code)] // each test uses some of it
 
+#[path = "../spool_common/fields.rs"]
+mod fields;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -12,15 +15,7 @@ pub(crate) const DOCUMENT: &str = include_str!("../../src/trace/FORMAT.md");
 
 /// Every field in the tables of the document: offset and size.
 pub(crate) fn documented() -> BTreeMap<String, (usize, usize)> {
-    let mut fields = BTreeMap::new();
-    for line in DOCUMENT.lines() {
-        let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        let [_, offset, size, field, _, _] = cells[..] else { continue };
-        let (Ok(offset), Ok(size)) = (offset.parse(), size.parse()) else { continue };
-        let field = field.trim_matches('`').to_owned();
-        assert_eq!(fields.insert(field.clone(), (offset, size)), None, "{field} twice");
-    }
-    fields
+    fields::documented(DOCUMENT)
 }
 
 static DOCUMENTED: LazyLock<BTreeMap<String, (usize, usize)>> = LazyLock::new(documented);

@@ -146,7 +146,7 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{envelope, ids, open, question, secret, text};
+    use super::super::tests::{envelope, ids, open, question, record_fifty, secret};
     use super::super::{Address, Answer, Query};
     use crate::trace::{Asked, Trace};
 
@@ -160,12 +160,7 @@ mod tests {
     fn the_best_are_told_and_the_others_counted() {
         let folder = tempfile::tempdir().unwrap();
         let mut trace = open(folder.path());
-        for n in 0..50 {
-            trace.record(&envelope(n), text(n).as_bytes()).unwrap();
-            if n % 20 == 19 {
-                trace.seal().unwrap();
-            }
-        }
+        record_fifty(&mut trace);
         let common = "all of them begin with this line";
         let (asked, all) = ask(&trace, &question(common));
         assert_eq!((asked.matches, all.len()), (50, 50));

@@ -52,6 +52,16 @@ pub(super) fn assert_sound(trace: &Trace, what: &str) {
     assert!(problems.is_empty(), "{what}: {problems:#?}");
 }
 
+/// Records messages 0 to 49: two segments of 20, and the rest in the log.
+pub(super) fn record_fifty(trace: &mut Trace) {
+    for n in 0..50 {
+        record(trace, n);
+        if n % 20 == 19 {
+            trace.seal().unwrap();
+        }
+    }
+}
+
 pub(super) fn envelope(n: u32) -> Envelope {
     Envelope {
         time: 1_700_000_000 + i64::from(n),
@@ -95,12 +105,7 @@ pub(super) fn ids(answers: &[Answer]) -> Vec<&str> {
 fn what_was_recorded_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = open(folder.path());
-    for n in 0..50 {
-        trace.record(&envelope(n), text(n).as_bytes()).unwrap();
-        if n % 20 == 19 {
-            trace.seal().unwrap();
-        }
-    }
+    record_fifty(&mut trace);
     let trace = Trace::open(&trace_directory(folder.path()), Access::Read).unwrap();
     for n in 0..50 {
         let answers = ask(&trace, &question(&secret(n)));

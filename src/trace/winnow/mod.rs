@@ -8,6 +8,8 @@
 //! once ([`sealed`]).
 
 mod chance;
+#[cfg(test)]
+mod chance_tests;
 mod class;
 mod digest;
 mod grams;

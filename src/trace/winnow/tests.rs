@@ -3,9 +3,9 @@
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
 use super::*;
-use crate::trace::{Body, Hit, Part, Piece, filter};
+use crate::trace::{Body, Hit, Part, Piece};
 
-const KEY: DigestKey = [7; 32];
+pub(super) const KEY: DigestKey = [7; 32];
 
 /// Settings anywhere within their ranges.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ impl Message {
     }
 }
 
-fn hits(search: &mut dyn Search, body: &[u8], messages: u32) -> Vec<Hit> {
+pub(super) fn hits(search: &mut dyn Search, body: &[u8], messages: u32) -> Vec<Hit> {
     let mut hits = Vec::new();
     search.sealed(&Body::plain(body), messages, &mut |hit| hits.push(hit)).unwrap();
     hits
@@ -246,144 +246,6 @@ fn each_sort_of_piece_is_found_as_such_only() {
     assert_eq!(found(Part::Bytes(text.as_bytes()[20..1500].to_vec())), [1]);
     assert_eq!(found(Part::File(text.as_bytes().to_vec())), [2]);
     assert!(found(Part::File(text.as_bytes()[1..].to_vec())).is_empty());
-}
-
-/// Numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((u128::from(self.0 ^ self.0 >> 31) * end as u128) >> 64) as usize
-    }
-
-    /// Text of so many words, of which some are much more frequent than others;
-    /// here and there a whole phrase.
-    fn text(&mut self, words: usize) -> String {
-        let mut text = String::new();
-        for _ in 0..words {
-            // The n-th word as often as 1/n.
-            let number = (2000_f64.powf(self.below(1 << 20) as f64 / f64::from(1 << 20))) as usize;
-            if self.below(60) == 0 {
-                text.push_str("please do not hesitate to call me should there be anything else ");
-            }
-            let mut letters = Random(number as u64 * 7919);
-            for _ in 0..2 + number.ilog2() as usize / 2 + letters.below(4) {
-                text.push(char::from(b'a' + letters.below(26) as u8));
-            }
-            text.push(' ');
-        }
-        text
-    }
-}
-
-/// Messages, and excerpts that are in none of them.
-fn mail(
-    random: &mut Random,
-    messages: usize,
-    excerpts: usize,
-    bytes: usize,
-) -> (Vec<String>, Vec<String>) {
-    let texts: Vec<String> = (0..messages)
-        .map(|_| {
-            let words = 40 + random.below(300) * random.below(8);
-            random.text(words)
-        })
-        .collect();
-    let excerpts = (0..excerpts).map(|_| {
-        let text = random.text(bytes);
-        text[text.len() / 3..][..bytes].to_owned()
-    });
-    let absent =
-        excerpts.filter(|excerpt| !texts.iter().any(|text| text.contains(excerpt.as_str())));
-    let absent = absent.collect();
-    (texts, absent)
-}
-
-#[test]
-fn chances_are_what_they_are_said_to_be() {
-    let (texts, excerpts) = mail(&mut Random(1), 1500, 400, 60);
-    let winnow = Winnow::new(WinnowSettings::default(), &KEY);
-    let digests: Vec<Vec<u8>> = texts
-        .iter()
-        .map(|text| {
-            let mut digester = winnow.digester();
-            digester.add(Piece::Text(text));
-            digester.finish()
-        })
-        .collect();
-    let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
-    let Sealed { order, body } = winnow.seal(&digests);
-    let mut body = Some(body);
-    let mut rates = Vec::new();
-    for folds in 0..3 {
-        let Some(folded) = body.take() else { break };
-        let (mut found, mut expected, mut pairs) = (0_u32, 0.0, 0_u32);
-        for excerpt in &excerpts {
-            let question = Question { parts: vec![Part::Text(excerpt.clone())], least: 1.0 };
-            let mut search = winnow.search(&question).unwrap();
-            let hits = hits(&mut *search, &folded, order.len() as u32);
-            found += hits.len() as u32;
-            pairs += order.len() as u32;
-            let of = hits.iter().map(|hit| hit.of).max().unwrap_or(10);
-            // What each message would be told to be worth, were it a hit.
-            for (_, filter) in digests.iter().filter_map(|digest| digest::parse(digest)) {
-                let free = (1.0 - filter::fill(filter)).powi(1 << folds);
-                expected += search.chance(&Hit { message: 0, present: of, of, fill: 1.0 - free });
-            }
-        }
-        rates.push(f64::from(found) / f64::from(pairs));
-        let ratio = expected / f64::from(found);
-        assert!(
-            (0.5..4.0).contains(&ratio),
-            "folded {folds} times: {found} found, {expected} expected"
-        );
-        body = winnow.fold(&folded);
-    }
-    // Three bits of four are set after folding, and fifteen of sixteen.
-    assert!(rates[0] < 0.03 && rates[1] < 0.2 && rates[2] < 0.9, "{rates:?}");
-    assert!(rates[0] * 5.0 < rates[1] && rates[1] * 2.0 < rates[2], "{rates:?}");
-}
-
-#[test]
-fn edited_text_is_found_by_most_of_it() {
-    let (texts, _) = mail(&mut Random(2), 800, 0, 0);
-    let winnow = Winnow::new(WinnowSettings::default(), &KEY);
-    let digests: Vec<Vec<u8>> = texts
-        .iter()
-        .map(|text| {
-            let mut digester = winnow.digester();
-            digester.add(Piece::Text(text));
-            digester.finish()
-        })
-        .collect();
-    let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
-    let Sealed { order, body } = winnow.seal(&digests);
-    let (mut asked, mut found, mut wrong) = (0, 0, 0);
-    for (number, text) in texts.iter().enumerate().filter(|(_, text)| text.len() > 900) {
-        // Three letters of 800 bytes are others: a fifth of the grams is lost at
-        // most.
-        let mut edited = text[text.len() - 850..][..800].to_owned();
-        for at in [100, 400, 650] {
-            edited.replace_range(at..at + 1, "?");
-        }
-        let question = Question { parts: vec![Part::Text(edited)], least: 0.8 };
-        let mut search = winnow.search(&question).unwrap();
-        asked += 1;
-        for hit in hits(&mut *search, &body, order.len() as u32) {
-            if order[hit.message as usize] as usize == number {
-                found += 1;
-                let share = f64::from(hit.present) / f64::from(hit.of);
-                let chance = search.chance(&hit);
-                assert!((0.8..=1.0).contains(&share) && chance < 1e-8, "{hit:?}: {chance}");
-            } else {
-                wrong += 1;
-            }
-        }
-    }
-    assert!(asked > 300 && found == asked, "{found} of {asked}");
-    assert!(wrong < 5, "{wrong} of {}", asked * texts.len());
 }
 
 #[test]

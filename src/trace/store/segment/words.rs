@@ -154,6 +154,15 @@ pub(super) fn local_part(address: &str) -> &str {
     address.rsplit_once('@').map_or(address, |(local, _)| local)
 }
 
+/// Puts texts, each by what it has in common with the one before.
+fn put_texts<'a>(texts: impl Iterator<Item = &'a Vec<u8>>, sink: &mut dyn Sink) {
+    let mut before: &[u8] = &[];
+    for text in texts {
+        sink.text(TEXT, before, text);
+        before = text;
+    }
+}
+
 impl Things for Domains {
     const EACH: usize = EACH;
 
@@ -162,11 +171,7 @@ impl Things for Domains {
     }
 
     fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
-        let mut before: &[u8] = &[];
-        for (_, domain) in self.0.get(range).unwrap_or(&[]) {
-            sink.text(TEXT, before, domain);
-            before = domain;
-        }
+        put_texts(self.0.get(range).unwrap_or(&[]).iter().map(|(_, domain)| domain), sink);
     }
 }
 
@@ -195,11 +200,7 @@ impl Things for Names {
     }
 
     fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
-        let mut before: &[u8] = &[];
-        for name in self.0.get(range).unwrap_or(&[]) {
-            sink.text(TEXT, before, name);
-            before = name;
-        }
+        put_texts(self.0.get(range).unwrap_or(&[]).iter(), sink);
     }
 }
 

@@ -1,0 +1,113 @@
+//! A shard's index: which record is whose.
+
+use super::format::{ALIGN, EMPTY, ENTRY_BYTES, FLAGS, HEADER_BYTES};
+use super::hashing::Place;
+use super::record::Record;
+use super::shard::Body;
+
+/// So many records with a key's tag that are not its own mean that the index is
+/// damaged: one in four billion keys has the tag of another.
+const STRANGERS_MAX: u32 = 16;
+
+/// What a look into the index has found.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    /// The key's record.
+    pub(super) record: Option<Record>,
+    /// Its index entry, or the one that a new record may have.
+    pub(super) slot: Option<usize>,
+    /// That entry belongs to a damaged record.
+    pub(super) slot_damaged: bool,
+    /// Damaged records met on the way.
+    pub(super) damaged: u64,
+    /// Entries of the index itself are damaged.
+    pub(super) index_damaged: bool,
+}
+
+impl Body {
+    /// An index entry as (tag, offset of its record), `None` where it is
+    /// empty.
+    #[inline]
+    pub(super) fn entry(&self, slot: usize) -> Option<(u32, usize)> {
+        let entry = self.map.word(HEADER_BYTES + slot * ENTRY_BYTES)? ^ EMPTY;
+        (entry != 0).then_some(((entry >> 32) as u32, (entry as u32) as usize * ALIGN))
+    }
+
+    /// Points an index entry at a record, in one step.
+    #[must_use = "None means that nothing was written"]
+    pub(super) fn set_entry(&mut self, slot: usize, tag: u32, offset: usize) -> Option<()> {
+        let unit = u32::try_from(offset / ALIGN).ok()?;
+        let entry = (u64::from(tag) << 32 | u64::from(unit)) ^ EMPTY;
+        self.map.set_word(HEADER_BYTES + slot * ENTRY_BYTES, entry)
+    }
+
+    /// Whether an entry can point at `offset`.
+    #[inline]
+    pub(super) fn in_heap(&self, offset: usize) -> bool {
+        offset >= self.heap_start && offset < self.map.len()
+    }
+
+    /// Has the processor fetch what [`Body::find`] will most likely look at,
+    /// while the kernel is busy with the lock: nothing is believed yet.
+    #[inline]
+    pub(super) fn prefetch(&self, place: Place, second: i64) {
+        // Not before the file's length has been looked at again.
+        if self.checked != second {
+            return;
+        }
+        let start = place.start(self.capacity);
+        let mut entries = (start..self.capacity.min(start + 16)).map_while(|slot| self.entry(slot));
+        if let Some((_, offset)) = entries.find(|&(tag, _)| tag == place.tag) {
+            for line in 0..3 {
+                self.map.prefetch(offset.saturating_add(line * 64));
+            }
+        }
+        self.map.prefetch(FLAGS);
+    }
+
+    /// Looks for the record of `key`.
+    #[inline]
+    pub(super) fn find(&self, place: Place, key: &[u8]) -> Lookup {
+        let mut lookup = Lookup {
+            record: None,
+            slot: None,
+            slot_damaged: false,
+            damaged: 0,
+            index_damaged: false,
+        };
+        let (mut slot, mut strangers) = (place.start(self.capacity), 0);
+        for _ in 0..self.capacity {
+            let Some((tag, offset)) = self.entry(slot) else {
+                lookup.slot = lookup.slot.or(Some(slot));
+                break;
+            };
+            if !self.in_heap(offset) {
+                lookup.index_damaged = true;
+            } else if tag == place.tag {
+                if let Some(record) = Record::of_key(&self.map, offset, key, self.seed) {
+                    lookup.record = Some(record);
+                    lookup.slot = Some(slot);
+                    lookup.slot_damaged = false;
+                    break;
+                }
+                strangers += 1;
+                if strangers > STRANGERS_MAX {
+                    lookup.index_damaged = true;
+                    break;
+                }
+                if Record::read(&self.map, offset, self.seed).is_none() {
+                    lookup.damaged += 1;
+                    if lookup.slot.is_none() {
+                        lookup.slot = Some(slot);
+                        lookup.slot_damaged = true;
+                    }
+                }
+            }
+            slot += 1;
+            if slot >= self.capacity {
+                slot = 0;
+            }
+        }
+        lookup
+    }
+}

@@ -1,0 +1,90 @@
+//! What the kernel says of a file.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, FileType, Stat};
+
+use super::again;
+
+/// What the kernel says of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Device and inode: the file itself, whatever its name.
+    pub identity: (u64, u64),
+    /// `regular file`, `directory`, `symbolic link`, `FIFO`, …
+    pub kind: &'static str,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Permission bits.
+    pub mode: u32,
+    /// How many names it has.
+    pub links: u64,
+    /// Length in bytes.
+    pub size: u64,
+    /// Bytes of disk that are really there.
+    pub disk: u64,
+    /// The second, since 1970, in which its contents were last changed.
+    pub modified: i64,
+}
+
+/// `kind` of a regular file.
+pub const REGULAR: &str = "regular file";
+/// `kind` of a directory.
+pub const DIRECTORY: &str = "directory";
+
+impl From<Stat> for Facts {
+    // The fields of `Stat` have other types on other machines.
+    #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
+    fn from(stat: Stat) -> Self {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => REGULAR,
+            FileType::Directory => DIRECTORY,
+            FileType::Symlink => "symbolic link",
+            FileType::Fifo => "FIFO",
+            FileType::Socket => "socket",
+            FileType::CharacterDevice | FileType::BlockDevice => "device",
+            FileType::Unknown => "file of an unknown kind",
+        };
+        Self {
+            identity: (stat.st_dev as u64, stat.st_ino as u64),
+            kind,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            mode: stat.st_mode as u32 & 0o7777,
+            links: stat.st_nlink as u64,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            disk: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
+            modified: stat.st_mtime as i64,
+        }
+    }
+}
+
+/// Facts about an open file.
+///
+/// # Errors
+/// Those of `fstat`.
+pub fn facts(file: &File) -> io::Result<Facts> {
+    again(|| fs::fstat(file)).map(Facts::from)
+}
+
+/// Facts about whatever has this name in `directory`; a symbolic link is not
+/// followed.
+///
+/// # Errors
+/// Those of `fstatat`, `NotFound` above all.
+pub fn facts_at(directory: &File, name: &CStr) -> io::Result<Facts> {
+    again(|| fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)).map(Facts::from)
+}
+
+/// Facts about a path; symbolic links are followed.
+///
+/// # Errors
+/// Those of `stat`.
+pub fn facts_of(path: &Path) -> io::Result<Facts> {
+    again(|| fs::stat(path)).map(Facts::from)
+}

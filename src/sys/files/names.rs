@@ -1,0 +1,104 @@
+//! The names in a directory.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+
+use rustix::fs::{self, AtFlags, RenameFlags};
+
+use super::again;
+#[cfg(test)]
+use crate::sys::journal::{self, Write};
+
+/// The names in a directory, in no order, without `.` and `..`; no more than
+/// `most` of them.
+///
+/// # Errors
+/// Those of `openat` and `getdents`.
+pub fn names(directory: &File, most: usize) -> io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in again(|| fs::Dir::read_from(directory))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name != c"." && name != c".." && names.len() < most {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// Renames within `directory`; what had the new name is replaced in one step.
+///
+/// # Errors
+/// Those of `renameat`.
+pub fn rename_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
+    again(|| fs::renameat(directory, from, directory, to))?;
+    #[cfg(test)]
+    note_renamed(directory, from, to);
+    Ok(())
+}
+
+/// Renames within `directory`, unless the new name is taken.
+///
+/// # Errors
+/// Those of `renameat2`: `AlreadyExists` above all.
+pub fn rename_new_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
+    again(|| fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE))?;
+    #[cfg(test)]
+    note_renamed(directory, from, to);
+    Ok(())
+}
+
+#[cfg(test)]
+fn note_renamed(directory: &File, from: &CStr, to: &CStr) {
+    journal::note(|| Write::Renamed {
+        directory: journal::id(directory),
+        from: from.to_owned(),
+        to: to.to_owned(),
+    });
+}
+
+/// Gives a file a second name within `directory`.
+///
+/// # Errors
+/// Those of `linkat`: `AlreadyExists` above all.
+pub fn link_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
+    again(|| fs::linkat(directory, from, directory, to, AtFlags::empty()))?;
+    #[cfg(test)]
+    journal::note(|| Write::Linked {
+        directory: journal::id(directory),
+        from: from.to_owned(),
+        to: to.to_owned(),
+    });
+    Ok(())
+}
+
+/// Removes a file; that there is none is no error.
+///
+/// # Errors
+/// Those of `unlinkat`.
+pub fn remove_at(directory: &File, name: &CStr) -> io::Result<()> {
+    absent_is_fine(again(|| fs::unlinkat(directory, name, AtFlags::empty())))?;
+    #[cfg(test)]
+    journal::note(|| Write::Removed { directory: journal::id(directory), name: name.to_owned() });
+    Ok(())
+}
+
+/// Removes an empty directory; that there is none is no error.
+///
+/// # Errors
+/// Those of `unlinkat`.
+pub fn remove_directory_at(directory: &File, name: &CStr) -> io::Result<()> {
+    absent_is_fine(again(|| fs::unlinkat(directory, name, AtFlags::REMOVEDIR)))?;
+    #[cfg(test)]
+    journal::note(|| Write::Removed { directory: journal::id(directory), name: name.to_owned() });
+    Ok(())
+}
+
+/// Turns `NotFound` into success.
+fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

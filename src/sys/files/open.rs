@@ -1,0 +1,160 @@
+//! Opening files and directories, and making them.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{self, Mode, OFlags};
+
+#[cfg(test)]
+use super::facts_at;
+use super::{again, facts};
+#[cfg(test)]
+use crate::sys::journal::{self, Write};
+
+/// What a file is to be opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading only.
+    Read,
+    /// Reading and writing.
+    Write,
+    /// Reading and writing, and it must not have been there.
+    Create,
+    /// Writing behind what is there, whoever else does so too.
+    Append,
+}
+
+/// Keeps descriptors 0 to 2 free: a host that has closed its standard streams
+/// would write its messages into our file.
+fn above_standard_streams(file: File) -> io::Result<File> {
+    use std::os::fd::AsRawFd;
+    if file.as_raw_fd() > 2 {
+        return Ok(file);
+    }
+    again(|| rustix::io::fcntl_dupfd_cloexec(&file, 3)).map(File::from)
+}
+
+/// Opens a directory; symbolic links are followed.
+///
+/// # Errors
+/// Those of `open`.
+pub fn open_directory(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    above_standard_streams(again(|| fs::open(path, flags, Mode::empty()))?.into())
+}
+
+/// Opens a directory by its path, the last part of which may be no symbolic
+/// link.
+///
+/// # Errors
+/// Those of `open`.
+pub fn open_real_directory(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    above_standard_streams(again(|| fs::open(path, flags, Mode::empty()))?.into())
+}
+
+/// Opens a directory by its name in another; a symbolic link is refused.
+///
+/// # Errors
+/// Those of `openat`.
+pub fn open_directory_at(directory: &File, name: &CStr) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    above_standard_streams(again(|| fs::openat(directory, name, flags, Mode::empty()))?.into())
+}
+
+/// Opens a file by its name in `directory`.
+///
+/// A symbolic link is refused, and a FIFO or device does not make it wait; the
+/// caller checks by [`facts`] that it got a regular file.
+///
+/// # Errors
+/// Those of `openat`.
+pub fn open_at(directory: &File, name: &CStr, access: Access) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = flags
+        | match access {
+            Access::Read => OFlags::RDONLY,
+            Access::Write => OFlags::RDWR,
+            Access::Create => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+            Access::Append => OFlags::WRONLY | OFlags::APPEND,
+        };
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = above_standard_streams(again(|| fs::openat(directory, name, flags, mode))?.into())?;
+    #[cfg(test)]
+    if access == Access::Create {
+        journal::note(|| Write::File {
+            directory: journal::id(directory),
+            name: name.to_owned(),
+            file: journal::id(&file),
+        });
+    }
+    Ok(file)
+}
+
+/// Makes a directory that only its owner can enter.
+///
+/// # Errors
+/// Those of `mkdirat`.
+pub fn make_directory_at(directory: &File, name: &CStr) -> io::Result<()> {
+    again(|| fs::mkdirat(directory, name, Mode::RWXU))?;
+    #[cfg(test)]
+    journal::note(|| Write::Directory {
+        directory: journal::id(directory),
+        name: name.to_owned(),
+        made: facts_at(directory, name).unwrap().identity,
+    });
+    Ok(())
+}
+
+/// Gives a file or directory the owner, group and mode it should have.
+///
+/// Only root can give files away; for anyone else the owner is right already
+/// or cannot be, and the group is given where that is allowed.
+///
+/// # Errors
+/// Those of `fchown` (as root) and `fchmod`.
+pub fn adopt(file: &File, uid: u32, gid: u32, mode: u32) -> io::Result<()> {
+    let found = facts(file)?;
+    if (found.uid, found.gid) != (uid, gid) {
+        let root = rustix::process::geteuid().is_root();
+        let owner = (root && found.uid != uid).then(|| fs::Uid::from_raw(uid));
+        let result = again(|| fs::fchown(file, owner, Some(fs::Gid::from_raw(gid))));
+        if root {
+            result?;
+        }
+    }
+    if found.mode != mode {
+        again(|| fs::fchmod(file, Mode::from_raw_mode(mode)))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_refused_and_fifos_do_not_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = open_directory(folder.path()).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
+        rustix::fs::mkfifoat(&directory, "fifo", Mode::RUSR | Mode::WUSR).unwrap();
+        assert!(open_at(&directory, c"link", Access::Read).is_err());
+        let fifo = open_at(&directory, c"fifo", Access::Write).unwrap();
+        assert_eq!(facts(&fifo).unwrap().kind, "FIFO");
+        assert_eq!(facts_at(&directory, c"link").unwrap().kind, "symbolic link");
+    }
+
+    #[test]
+    fn mode_does_not_depend_on_the_umask() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = open_directory(folder.path()).unwrap();
+        let file = open_at(&directory, c"file", Access::Create).unwrap();
+        let found = facts(&file).unwrap();
+        adopt(&file, found.uid, found.gid, 0o640).unwrap();
+        assert_eq!(facts(&file).unwrap().mode, 0o640);
+        assert!(open_at(&directory, c"file", Access::Create).is_err());
+    }
+}
