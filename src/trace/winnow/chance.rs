@@ -34,7 +34,7 @@
 //! `-ln (1 - f)`, the bits that were set for each that there is.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// How many messages are looked at: then the share of an element is off by less
 /// than a hundredth.
@@ -67,7 +67,7 @@ pub(super) struct Commonness {
     squares: f64,
     noise: f64,
     /// Chances that have been worked out.
-    known: RefCell<HashMap<(u32, u32, i32), f64>>,
+    known: RefCell<BTreeMap<(u32, u32, i32), f64>>,
 }
 
 impl Commonness {

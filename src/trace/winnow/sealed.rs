@@ -95,14 +95,7 @@ impl Table {
         Ok(Self { folds, octaves, fills, end })
     }
 
-    /// The share of bits set in the filter of a message, in 255ths.
-    pub(super) fn fill(&self, body: &Body<'_>, message: u32) -> Result<u8, Damage> {
-        let mut fill = [0];
-        body.read(self.fills + message as usize, &mut fill)?;
-        Ok(fill[0])
-    }
-
-    /// Those of a group.
+    /// The share of bits set in the filter of each message of a group, in 255ths.
     pub(super) fn fills(&self, body: &Body<'_>, group: &Group) -> Result<Vec<u8>, Damage> {
         let mut fills = vec![0; group.messages as usize];
         body.read(self.fills + group.first as usize, &mut fills)?;

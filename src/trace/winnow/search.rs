@@ -188,10 +188,16 @@ impl WinnowSearch {
         for Standing { group, all, counts, least, .. } in self.ask(body, octave)? {
             let (of, _) = self.of(octave.rows(group));
             let columns = if self.strict() { all } else { counts.at_least(least) };
-            for column in matrix::ones(columns) {
+            if columns.iter().all(|&word| word == 0) {
+                continue;
+            }
+            // All of them: it takes no longer than to decipher one.
+            let fills = table.fills(body, group)?;
+            for (column, &fill) in matrix::ones(columns).filter_map(|at| Some((at, fills.get(at)?)))
+            {
                 let message = group.first + column as u32;
                 let present = if self.strict() { of } else { counts.at(column) };
-                let fill = share(table.fill(body, message)?) as f32;
+                let fill = share(fill) as f32;
                 hits.push(Hit { message, present, of, fill });
             }
         }

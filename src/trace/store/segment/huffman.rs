@@ -155,6 +155,19 @@ pub(super) struct Decoder {
 
 /// The most bits that are looked up at once.
 const QUICK_BITS: u32 = 10;
+/// So many symbols are worth a table of which several there are at once.
+const MANY: usize = 2048;
+/// How many these are at most.
+const SEVERAL: usize = 8;
+
+/// What some bits begin with.
+#[derive(Clone, Copy, Debug, Default)]
+struct Several {
+    symbols: [u8; SEVERAL],
+    count: u8,
+    /// The bits of these symbols' words.
+    bits: u32,
+}
 
 impl Decoder {
     /// Reads a code of so many symbols; `None` where it is none.
@@ -163,12 +176,48 @@ impl Decoder {
         for length in &mut outer {
             *length = reader.take(OUTER_BITS)? as u8;
         }
-        let outer = Self::of(&outer)?;
-        let mut lengths = Vec::new();
-        for _ in 0..symbols {
-            lengths.push(outer.take(reader)? as u8);
+        Self::of(&Self::of(&outer)?.take_all(symbols, reader)?)
+    }
+
+    /// Reads so many symbols, each a byte: several at a time where there are
+    /// many.
+    fn take_all(&self, count: usize, reader: &mut BitReader<'_>) -> Option<Vec<u8>> {
+        let mut all = Vec::new();
+        if count >= MANY && self.symbols.len() > 1 {
+            let several: Vec<_> = (0..1 << QUICK_BITS).map(|word| self.several(word)).collect();
+            while all.len() + SEVERAL <= count {
+                let found = several.get(reader.peek(QUICK_BITS) as usize)?;
+                if found.count == 0 {
+                    all.push(self.take(reader)? as u8);
+                    continue;
+                }
+                reader.skip(found.bits.into())?;
+                // A copy of one size is faster than one of the right size.
+                all.extend(found.symbols);
+                all.truncate(all.len() - SEVERAL + usize::from(found.count));
+            }
         }
-        Self::of(&lengths)
+        while all.len() < count {
+            all.push(self.take(reader)? as u8);
+        }
+        Some(all)
+    }
+
+    /// The symbols whose words lie whole within some bits.
+    fn several(&self, word: u32) -> Several {
+        let mut several = Several::default();
+        for place in &mut several.symbols {
+            let rest = word << several.bits & ((1 << QUICK_BITS) - 1);
+            let found = self.quick.get((rest >> (QUICK_BITS - self.quick_bits)) as usize);
+            let Some(&found) = found.filter(|&&found| found > 0) else { break };
+            if (found & 31) + several.bits > QUICK_BITS {
+                break;
+            }
+            *place = (found >> 5) as u8;
+            several.bits += found & 31;
+            several.count += 1;
+        }
+        several
     }
 
     /// The code of these lengths; `None` where there are more words than that
@@ -299,6 +348,11 @@ mod tests {
         round_trip(&counts, &(0..41).collect::<Vec<_>>());
         let all = vec![1; 100_000];
         round_trip(&all, &[0, 99_999, 5]);
+        // As the addresses of a segment: few come often, many not at all.
+        let some: Vec<u32> = (0..30_000_u32)
+            .map(|n| if n % 3 == 0 { 0 } else { 1 + 900_000 / (1 + n.wrapping_mul(7919) % 30_000) })
+            .collect();
+        round_trip(&some, &[1, 29_999, 100]);
     }
 
     #[test]
