@@ -72,9 +72,10 @@ pub(super) fn envelope(n: u32) -> Envelope {
     }
 }
 
-/// What only message `n` carries.
+/// What only message `n` carries: so long that no other looks by chance as if it
+/// had carried it.
 pub(super) fn secret(n: u32) -> String {
-    let words = (0..12u32).scan(n.wrapping_add(1), |state, _| {
+    let words = (0..24u32).scan(n.wrapping_add(1), |state, _| {
         *state = state.wrapping_mul(2_654_435_761).rotate_left(13) ^ 0x9E37_79B9;
         Some(format!("{state:08x}"))
     });
