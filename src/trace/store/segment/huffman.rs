@@ -206,15 +206,13 @@ impl Decoder {
     /// The symbols whose words lie whole within some bits.
     fn several(&self, word: u32) -> Several {
         let mut several = Several::default();
+        let word = word << (LENGTH_MAX - QUICK_BITS);
         for place in &mut several.symbols {
-            let rest = word << several.bits & ((1 << QUICK_BITS) - 1);
-            let found = self.quick.get((rest >> (QUICK_BITS - self.quick_bits)) as usize);
-            let Some(&found) = found.filter(|&&found| found > 0) else { break };
-            if (found & 31) + several.bits > QUICK_BITS {
-                break;
-            }
-            *place = (found >> 5) as u8;
-            several.bits += found & 31;
+            let rest = word << several.bits & ((1 << LENGTH_MAX) - 1);
+            let found = self.short(rest).filter(|(_, bits)| several.bits + bits <= QUICK_BITS);
+            let Some((symbol, bits)) = found else { break };
+            *place = symbol as u8;
+            several.bits += bits;
             several.count += 1;
         }
         several
@@ -276,14 +274,22 @@ impl Decoder {
             return Some(lone);
         }
         let word = reader.peek(LENGTH_MAX);
-        let quick = word >> (LENGTH_MAX - self.quick_bits);
-        match self.quick.get(quick as usize) {
-            Some(&found) if found > 0 => {
-                reader.skip((found & 31).into())?;
-                Some(found >> 5)
+        match self.short(word) {
+            Some((symbol, bits)) => {
+                reader.skip(bits.into())?;
+                Some(symbol)
             }
-            _ => self.take_long(word, reader),
+            None => self.take_long(word, reader),
         }
+    }
+
+    /// The symbol with whose word these bits begin, as many as the longest word
+    /// has, and the bits of that; `None` where it is longer than what is looked
+    /// up, or there is none.
+    #[inline]
+    fn short(&self, bits: u32) -> Option<(u32, u32)> {
+        let found = *self.quick.get((bits >> (LENGTH_MAX - self.quick_bits)) as usize)?;
+        (found > 0).then_some((found >> 5, found & 31))
     }
 
     /// As [`Decoder::take`], of a word that is longer than what is looked up.
