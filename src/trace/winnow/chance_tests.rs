@@ -57,23 +57,23 @@ fn mail(
     (texts, absent)
 }
 
-/// The digests of messages of one text each.
-fn digests(winnow: &Winnow, texts: &[String]) -> Vec<Vec<u8>> {
+/// The digests of messages of one text each, and all of them sealed.
+fn sealed(winnow: &Winnow, texts: &[String]) -> (Vec<Vec<u8>>, Sealed) {
     let digest = |text: &String| {
         let mut digester = winnow.digester();
         digester.add(Piece::Text(text));
         digester.finish()
     };
-    texts.iter().map(digest).collect()
+    let digests: Vec<Vec<u8>> = texts.iter().map(digest).collect();
+    let sealed = winnow.seal(&digests.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    (digests, sealed)
 }
 
 #[test]
 fn chances_are_what_they_are_said_to_be() {
     let (texts, excerpts) = mail(&mut Random(1), 1500, 400, 60);
     let winnow = Winnow::new(WinnowSettings::default(), &KEY);
-    let digests = digests(&winnow, &texts);
-    let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
-    let Sealed { order, body } = winnow.seal(&digests);
+    let (digests, Sealed { order, body }) = sealed(&winnow, &texts);
     let mut body = Some(body);
     let mut rates = Vec::new();
     for folds in 0..3 {
@@ -109,9 +109,7 @@ fn chances_are_what_they_are_said_to_be() {
 fn edited_text_is_found_by_most_of_it() {
     let (texts, _) = mail(&mut Random(2), 800, 0, 0);
     let winnow = Winnow::new(WinnowSettings::default(), &KEY);
-    let digests = digests(&winnow, &texts);
-    let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
-    let Sealed { order, body } = winnow.seal(&digests);
+    let (_, Sealed { order, body }) = sealed(&winnow, &texts);
     let (mut asked, mut found, mut wrong) = (0, 0, 0);
     for (number, text) in texts.iter().enumerate().filter(|(_, text)| text.len() > 900) {
         // Three letters of 800 bytes are others: a fifth of the grams is lost at
