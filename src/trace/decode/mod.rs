@@ -12,6 +12,8 @@
 mod chars;
 mod charset;
 mod entities;
+#[cfg(test)]
+mod excerpt_tests;
 mod fields;
 mod file;
 mod flowed;
