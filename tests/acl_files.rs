@@ -12,7 +12,7 @@ use std::path::Path;
 
 use common::exim::{Ran, open_to_all, run, user};
 use common::{Client, PrivateExim, Setup};
-use exirate::trace::{Access, Part, Query, Question, Trace, decode, trace_directory};
+use exirate::trace::{Access, Part, Query, Question, TraceStore, decode, trace_directory};
 
 /// An Exim with `macros` above `exirate.conf`, and `file` in the ACL `option`.
 fn exim(macros: &str, option: &str, file: &str) -> PrivateExim {
@@ -227,7 +227,7 @@ fn local_accounts_may_send_so_many_messages() {
 
 /// Whether what is in the trace store may have carried this text.
 fn is_remembered(exim: &PrivateExim, text: &str) -> bool {
-    let trace = Trace::open(&trace_directory(&exim.spool()), Access::Read).unwrap();
+    let trace = TraceStore::open(&trace_directory(&exim.spool()), Access::Read).unwrap();
     let parts = vec![Part::Text(decode::excerpt(text))];
     let query = Query { question: Some(Question { parts, least: 1.0 }), ..Query::default() };
     let mut found = 0;
@@ -248,7 +248,7 @@ fn messages_are_remembered() {
     let other = "the letter lies behind the fourth book of the upper shelf, and whoever finds it may \
                  keep the stamp but has to burn all of the rest before the clock strikes midnight";
     assert!(!is_remembered(&exim, other));
-    let trace = Trace::open(&trace_directory(&exim.spool()), Access::Read).unwrap();
+    let trace = TraceStore::open(&trace_directory(&exim.spool()), Access::Read).unwrap();
     assert_eq!((trace.options().keep, trace.options().max_bytes), (Some(604_800), 64 << 20));
     assert_eq!(exim.log("panic"), "");
 }

@@ -120,7 +120,7 @@ fn a_burst_of_unique_events() {
             let decision = decide(&mut store, &request, || now).unwrap();
             // Leaky: what was refused is not remembered.
             assert_eq!(decision.over, n >= 20, "{n} {repeated}");
-            assert_eq!(decision.trace.seen, Some(repeated && n < 20), "{n} {repeated}");
+            assert_eq!(decision.details.seen, Some(repeated && n < 20), "{n} {repeated}");
             over += u32::from(decision.over);
         }
     }

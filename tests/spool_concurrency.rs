@@ -12,7 +12,7 @@ use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};
 use exirate::store::Store;
 use exirate::sys::lock::{self, Kind};
-use exirate::sys::place::PlaceError;
+use exirate::sys::secure_dir::DirError;
 use spool_common::{arguments, assert_sound, finish, now, open, request, start};
 
 const PROCESSES: u32 = 16;
@@ -163,12 +163,12 @@ fn a_lock_held_for_too_long_is_an_error_and_then_none() {
     // A stopped process keeps its lock, as this open file does.
     let file = std::fs::File::open(&path).unwrap();
     let guard = lock::try_lock(&file, Kind::Exclusive).unwrap().unwrap();
-    let patience = Duration::from_millis(50);
-    let mut other = Spool::open(folder.path(), Options { patience }).unwrap();
+    let timeout = Duration::from_millis(50);
+    let mut other = Spool::open(folder.path(), Options { timeout }).unwrap();
     let error = other
         .update(&request("one", None).key, None, |_, _| -> ((), _) { panic!("must not run") })
         .unwrap_err();
-    assert!(matches!(error, SpoolError::Place(PlaceError::Busy { .. })));
+    assert!(matches!(error, SpoolError::Directory(DirError::Busy { .. })));
     let name = std::fs::read_to_string("/proc/self/comm").unwrap();
     assert_eq!(
         error.to_string(),

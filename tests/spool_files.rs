@@ -11,7 +11,7 @@ use std::path::Path;
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};
 use exirate::store::{Change, FilterChange, Store};
-use exirate::sys::place::PlaceError;
+use exirate::sys::secure_dir::DirError;
 use spool_common::records::{KEYS, database, directory, files, key, rate, use_all, write};
 use spool_common::{assert_sound, event, open};
 
@@ -149,14 +149,14 @@ fn a_strangers_file_is_refused() {
     std::fs::hard_link(&mine, &log).unwrap();
     let mut spool = open(folder.path());
     assert!(
-        matches!(spool.log_change("x"), Err(SpoolError::Place(PlaceError::Unsafe { path, .. })) if path == log)
+        matches!(spool.log_change("x"), Err(SpoolError::Directory(DirError::Unsafe { path, .. })) if path == log)
     );
     assert_eq!(std::fs::read(&mine).unwrap(), b"mine");
     // Nor does a stranger's shard tell the key.
     std::fs::remove_file(directory(folder.path()).join("database")).unwrap();
     chown(&shard, 65_533);
     let error = Spool::open(folder.path(), Options::default()).unwrap_err();
-    assert!(matches!(error, SpoolError::Place(PlaceError::Unsafe { path, .. }) if path == shard));
+    assert!(matches!(error, SpoolError::Directory(DirError::Unsafe { path, .. }) if path == shard));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use exirate::trace::{
-    Access, Answer, Options, Part, Query, Question, Sealed, Settings, Trace, trace_directory,
+    Access, Answer, Options, Part, Query, Question, Sealed, Settings, TraceStore, trace_directory,
 };
 
 use crate::corpus::{Corpus, pieces};
@@ -24,9 +24,9 @@ pub(crate) fn options(settings: Settings) -> Options {
 }
 
 /// Opens a store for writing, which makes it.
-pub(crate) fn open(spool: &Path, settings: Settings) -> Trace {
+pub(crate) fn open(spool: &Path, settings: Settings) -> TraceStore {
     std::fs::create_dir_all(spool).unwrap();
-    let mut trace = Trace::open(&trace_directory(spool), Access::Write).unwrap();
+    let mut trace = TraceStore::open(&trace_directory(spool), Access::Write).unwrap();
     trace.set_options(options(settings)).unwrap();
     trace
 }
@@ -56,8 +56,8 @@ pub(crate) fn fill(corpus: &Corpus, messages: usize, settings: Settings, spool: 
 }
 
 /// Opens it for asking.
-pub(crate) fn reader(spool: &Path) -> Trace {
-    Trace::open(&trace_directory(spool), Access::Read).unwrap()
+pub(crate) fn reader(spool: &Path) -> TraceStore {
+    TraceStore::open(&trace_directory(spool), Access::Read).unwrap()
 }
 
 pub(crate) fn query(excerpt: &str) -> Query<'static> {
@@ -66,7 +66,7 @@ pub(crate) fn query(excerpt: &str) -> Query<'static> {
 }
 
 /// Asks for an excerpt; `None` if it is too short.
-pub(crate) fn ask(trace: &Trace, excerpt: &str) -> Option<Vec<Answer>> {
+pub(crate) fn ask(trace: &TraceStore, excerpt: &str) -> Option<Vec<Answer>> {
     let mut answers = Vec::new();
     let asked = trace.query(&query(excerpt), &mut |_, _| {}, &mut |a| answers.push(a)).ok()?;
     assert!(asked.damaged.is_empty(), "{:?}", asked.damaged);

@@ -160,7 +160,7 @@ fn entry(key: Vec<u8>, value: Value, filter: Option<FilterEntry>) -> Entry {
 }
 
 fn open() -> Spool {
-    let options = Options { patience: Duration::from_secs(1) };
+    let options = Options { timeout: Duration::from_secs(1) };
     Spool::open(&ground::folder(), options).expect("it can be opened")
 }
 

@@ -2,45 +2,45 @@
 //! the one that a second reading of the rules makes.
 //!
 //! The input is a text, or several with a 1 byte between them; behind the first
-//! 0 byte, if any, stands what Exim knows (see [`Surroundings`]). A spec with a
+//! 0 byte, if any, stands what Exim knows (see [`ContextSource`]). A spec with a
 //! 0 byte in it is tried in its own right.
 #![no_main]
 
 mod oracle;
 
-use exirate::spec::{Context, Filed, MAX_LEN, Memo, Place, Request, Spec, SpecError};
+use exirate::spec::{AclStage, Context, MAX_LEN, Request, Spec, SpecCache, SpecError, StoredKey};
 use libfuzzer_sys::fuzz_target;
 use oracle::Reading;
 
 /// Every place in Exim.
-const PLACES: [Place; 20] = [
-    Place::Rcpt,
-    Place::Mail,
-    Place::Predata,
-    Place::Mime,
-    Place::Dkim,
-    Place::Data,
-    Place::Prdr,
-    Place::NotSmtp,
-    Place::Auth,
-    Place::Connect,
-    Place::Etrn,
-    Place::Expn,
-    Place::Helo,
-    Place::MailAuth,
-    Place::NotSmtpStart,
-    Place::NotQuit,
-    Place::Quit,
-    Place::StartTls,
-    Place::Vrfy,
-    Place::Outside,
+const PLACES: [AclStage; 20] = [
+    AclStage::Rcpt,
+    AclStage::Mail,
+    AclStage::Predata,
+    AclStage::Mime,
+    AclStage::Dkim,
+    AclStage::Data,
+    AclStage::Prdr,
+    AclStage::NotSmtp,
+    AclStage::Auth,
+    AclStage::Connect,
+    AclStage::Etrn,
+    AclStage::Expn,
+    AclStage::Helo,
+    AclStage::MailAuth,
+    AclStage::NotSmtpStart,
+    AclStage::NotQuit,
+    AclStage::Quit,
+    AclStage::StartTls,
+    AclStage::Vrfy,
+    AclStage::Outside,
 ];
 
 /// What Exim knows: four numbers, then the client, the local part and the
 /// domain with a 1 byte between them.
-struct Surroundings<'a>(Context<'a>);
+struct ContextSource<'a>(Context<'a>);
 
-impl<'a> Surroundings<'a> {
+impl<'a> ContextSource<'a> {
     fn read(bytes: &'a [u8]) -> Self {
         let number = |at: usize| bytes.get(at).copied().unwrap_or(0);
         let mut texts = bytes.get(4..).unwrap_or_default().split(|&byte| byte == 1);
@@ -56,8 +56,8 @@ impl<'a> Surroundings<'a> {
     }
 }
 
-impl exirate::spec::Surroundings for Surroundings<'_> {
-    fn context(&self, place: Place) -> Context<'_> {
+impl exirate::spec::ContextSource for ContextSource<'_> {
+    fn context(&self, place: AclStage) -> Context<'_> {
         Context { place, ..self.0 }
     }
 }
@@ -70,7 +70,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(Spec::parse(data).is_err(), "a NUL byte passes");
     }
     let texts: Vec<&[u8]> = texts.split(|&byte| byte == 1).collect();
-    let mut memo = Memo::default();
+    let mut memo = SpecCache::default();
     for round in 0..3 {
         for text in &texts {
             let plain = Spec::parse(text);
@@ -78,7 +78,7 @@ fuzz_target!(|data: &[u8]| {
                 consistent(text, &plain);
             }
             for step in 0..2 {
-                let mut surroundings = Surroundings::read(known);
+                let mut surroundings = ContextSource::read(known);
                 // Two places in turns, and other recipients each time.
                 let place = PLACES[(place_of(&surroundings) + step) % PLACES.len()];
                 surroundings.0.place = place;
@@ -96,7 +96,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-fn place_of(surroundings: &Surroundings<'_>) -> usize {
+fn place_of(surroundings: &ContextSource<'_>) -> usize {
     PLACES.iter().position(|&place| place == surroundings.0.place).unwrap()
 }
 
@@ -106,8 +106,8 @@ fn consistent(text: &[u8], plain: &Result<Spec<'_>, SpecError>) {
         Ok(spec) => {
             assert!(text.len() <= MAX_LEN);
             assert_eq!(spec.clone().into_owned(), *spec);
-            assert_eq!(spec.doubts(), spec.clone().into_owned().doubts());
-            for doubt in spec.doubts() {
+            assert_eq!(spec.lints(), spec.clone().into_owned().lints());
+            for doubt in spec.lints() {
                 one_line(&doubt.to_string());
             }
         }
@@ -138,7 +138,7 @@ fn as_read_again(text: &[u8], context: &Context<'_>, found: &Result<Request, Spe
             }
             assert_eq!(*found, expected, "{}", text.escape_ascii());
             // What is stored can be taken apart again.
-            let filed = Filed::parse(&found.key).unwrap();
+            let filed = StoredKey::parse(&found.key).unwrap();
             assert_eq!(filed.period_seconds(), Some(found.period));
             assert!(found.key.ends_with(filed.key));
         }
@@ -152,9 +152,9 @@ fn as_read_again(text: &[u8], context: &Context<'_>, found: &Result<Request, Spe
 
 /// A memo gives what would be read without it, also while an answer is held.
 fn remembered(
-    memo: &mut Memo,
+    memo: &mut SpecCache,
     text: &[u8],
-    surroundings: Surroundings<'_>,
+    surroundings: ContextSource<'_>,
     expected: &Result<Request, SpecError>,
 ) {
     let place = surroundings.0.place;

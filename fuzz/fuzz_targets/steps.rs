@@ -122,7 +122,7 @@ pub fn take(steps: &[Step]) {
 
 /// What is over long ago by this clock is the last quarter of the keys.
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, micros: 0 };
-const OPTIONS: Options = Options { patience: std::time::Duration::from_secs(1) };
+const OPTIONS: Options = Options { timeout: std::time::Duration::from_secs(1) };
 
 fn open() -> Option<Spool> {
     told(Spool::open(&ground::folder(), OPTIONS))

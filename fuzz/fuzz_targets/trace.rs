@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
 use exirate::trace::{
-    Access, Address, Envelope, Options, Part, Query, Question, Trace, trace_directory,
+    Access, Address, Envelope, Options, Part, Query, Question, TraceStore, trace_directory,
 };
 use format::{Key, Log, Segment};
 use libfuzzer_sys::fuzz_target;
@@ -68,7 +68,7 @@ static GROUND: LazyLock<Ground> = LazyLock::new(|| {
     key.resize(512, 0);
     let key = [&key[..], &key].concat();
     std::fs::write(directory.join("key"), &key).unwrap();
-    let mut trace = Trace::open(&directory, Access::Write).unwrap();
+    let mut trace = TraceStore::open(&directory, Access::Write).unwrap();
     trace.set_options(Options { keep: None, ..Options::default() }).unwrap();
     for n in 0..5 {
         let text = format!("Subject: {n}\n\n{TEXT}, {n} {}\n", "and more".repeat(n as usize));
@@ -141,7 +141,7 @@ fn log(changes: &[(u8, Patch)], head: Option<&Patch>) -> Vec<u8> {
 }
 
 /// Asks for everything, in every way.
-fn ask(trace: &Trace) {
+fn ask(trace: &TraceStore) {
     trace.stats().unwrap();
     trace.verify(&mut |_, _| {}, &mut |_| {}).unwrap();
     let question = Question { parts: vec![Part::Text(TEXT.to_owned())], least: 0.5 };
@@ -176,8 +176,8 @@ fuzz_target!(|file: File| {
         File::Log(changes, head) => ("open.log", log(&changes, head.as_ref())),
     };
     lay(&directory, name, &bytes);
-    ask(&Trace::open(&directory, Access::Read).unwrap());
-    let mut trace = Trace::open(&directory, Access::Write).unwrap();
+    ask(&TraceStore::open(&directory, Access::Read).unwrap());
+    let mut trace = TraceStore::open(&directory, Access::Write).unwrap();
     let later = "Subject: later\n\nanother text that is to be found whatever there was before\n";
     // A log of a later version is left alone.
     if trace.record(&envelope(9), later.as_bytes()).is_ok() {

@@ -93,7 +93,7 @@ impl Check {
     fn request(&self) -> Result<Request, Failure> {
         let spec =
             Spec::parse(self.spec.as_bytes()).map_err(|error| Failure::new(error.to_string()))?;
-        for doubt in spec.doubts() {
+        for doubt in spec.lints() {
             note(doubt);
         }
         let recipient = self.recipient.as_deref().unwrap_or_default().as_bytes();

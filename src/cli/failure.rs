@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::spool::SpoolError;
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 use crate::trace::TraceError;
 
 /// What a command found.
@@ -50,9 +50,9 @@ impl Failure {
 
     /// An error of the database or of the trace store, which says what should
     /// be; what to do about it here and now may be simpler.
-    fn with_advice(error: &dyn std::error::Error, place: Option<&PlaceError>) -> Self {
+    fn with_advice(error: &dyn std::error::Error, place: Option<&DirError>) -> Self {
         let advice = match place {
-            Some(PlaceError::Io { source, .. })
+            Some(DirError::Io { source, .. })
                 if source.kind() == io::ErrorKind::PermissionDenied =>
             {
                 "; run exirate as root, or as that user"
@@ -71,14 +71,14 @@ impl From<io::Error> for Failure {
 
 impl From<SpoolError> for Failure {
     fn from(error: SpoolError) -> Self {
-        let place = if let SpoolError::Place(place) = &error { Some(place) } else { None };
+        let place = if let SpoolError::Directory(place) = &error { Some(place) } else { None };
         Self::with_advice(&error, place)
     }
 }
 
 impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Self {
-        let place = if let TraceError::Place(place) = &error { Some(place) } else { None };
+        let place = if let TraceError::Directory(place) = &error { Some(place) } else { None };
         Self::with_advice(&error, place)
     }
 }

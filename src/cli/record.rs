@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::text;
 use crate::rate::{self, Average, Timestamp, Wait, bloom, retry_after};
-use crate::spec::Filed;
+use crate::spec::StoredKey;
 use crate::spool::Entry;
 
 /// More periods than any finite rate needs to decay to nothing: the smallest
@@ -59,8 +59,8 @@ impl From<Entry> for Record {
 
 impl Record {
     /// The parts of the stored key, if it has them.
-    pub(super) fn filed(&self) -> Option<Filed<'_>> {
-        Filed::parse(&self.stored)
+    pub(super) fn filed(&self) -> Option<StoredKey<'_>> {
+        StoredKey::parse(&self.stored)
     }
 
     /// What the administrator calls the key.

@@ -14,7 +14,7 @@ use super::record::{Facts, Record};
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, moment, reset, text};
 use crate::rate::{Average, Timestamp, bloom};
-use crate::spec::{Context, Filed, Spec};
+use crate::spec::{Context, Spec, StoredKey};
 use crate::spool::{Entry, Spool};
 use crate::store::{Change, FilterChange, Remembered, Store as _};
 
@@ -181,7 +181,7 @@ impl Set {
         let mut key = request.key;
         key.truncate(request.key_start);
         // A mode that is none would have been taken for a key.
-        if Filed::parse(&key).is_none() || Narrow::of(Some(mode), Some(period)).is_err() {
+        if StoredKey::parse(&key).is_none() || Narrow::of(Some(mode), Some(period)).is_err() {
             return Err(Failure::new(format!(
                 "--mode {mode}: it takes per_mail, per_rcpt, per_addr, per_conn, per_cmd or \
                  per_byte"
@@ -210,7 +210,7 @@ impl Set {
             Some(since) => since,
             None => u32::try_from(now.seconds).unwrap_or(u32::MAX),
         };
-        let period = Filed::parse(stored).and_then(|filed| filed.period_seconds());
+        let period = StoredKey::parse(stored).and_then(|filed| filed.period_seconds());
         let filter = remembered.and_then(|r| r.filter).filter(|filter| {
             period.is_none_or(|period| !bloom::expired(filter.epoch, now, period))
         });

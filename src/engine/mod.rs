@@ -26,12 +26,12 @@ pub struct Decision {
     /// What is remembered after it, where anything is.
     pub kept: Option<Average>,
     /// What the store knew and did.
-    pub trace: Trace,
+    pub details: Details,
 }
 
 /// What the store knew and did: the lines of `exim -d+acl`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Trace {
+pub struct Details {
     /// The key was known.
     pub found: bool,
     /// The filter there was had outlived its period.
@@ -101,15 +101,15 @@ fn weigh(
     event: Option<bloom::Event>,
     now: Timestamp,
 ) -> (Decision, Option<Change>) {
-    let mut trace = Trace { found: remembered.is_some(), ..Trace::default() };
+    let mut details = Details { found: remembered.is_some(), ..Details::default() };
     let mut filter_change = FilterChange::Keep;
     let mut count = request.count;
     if let Some(event) = event {
         let filter = remembered.and_then(|r| r.filter);
         let live = filter.filter(|f| !bloom::expired(f.epoch, now, request.period));
-        trace.filter_expired = filter.is_some() && live.is_none();
+        details.filter_expired = filter.is_some() && live.is_none();
         let seen = live.is_some_and(|f| bloom::contains(f.bits, event));
-        trace.seen = Some(seen);
+        details.seen = Some(seen);
         filter_change = match live {
             Some(_) if seen => FilterChange::Keep,
             Some(_) => FilterChange::Insert(event),
@@ -129,7 +129,7 @@ fn weigh(
         None => Average::first(now, count),
     };
     let over = over(average.rate, request.limit);
-    trace.written = match request.update {
+    details.written = match request.update {
         Update::Strict => true,
         Update::Leaky => !over,
         Update::ReadOnly => false,
@@ -142,10 +142,10 @@ fn weigh(
         count,
         next_count: next_count(request),
         at: now,
-        kept: if trace.written { Some(average) } else { remembered.map(|r| r.average) },
-        trace,
+        kept: if details.written { Some(average) } else { remembered.map(|r| r.average) },
+        details,
     };
-    let change = trace.written.then(|| Change {
+    let change = details.written.then(|| Change {
         average,
         limit: request.limit,
         over_since: over_since(over, remembered, now),

@@ -2,7 +2,7 @@
 
 use super::abi::{Status, Uschar};
 use super::host::Host;
-use super::session::{DoorError, Session};
+use super::session::{CallError, Session};
 use super::text::Buffer;
 use std::any::Any;
 use std::ffi::{CStr, c_int};
@@ -46,7 +46,7 @@ pub(super) unsafe fn answer(
     yield_: *mut *const Uschar,
     argc: c_int,
     argv: *const *const Uschar,
-    function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, DoorError>,
+    function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, CallError>,
 ) -> c_int {
     // Only a panic that got past this boundary could poison the lock.
     let mut door = DOOR.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,7 +135,7 @@ mod tests {
 
     fn call(
         arguments: &[&CStr],
-        function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, DoorError>,
+        function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, CallError>,
     ) -> (c_int, String) {
         let arguments: Vec<_> = arguments.iter().map(|a| a.as_ptr()).collect();
         let mut text = std::ptr::null();
@@ -165,7 +165,7 @@ mod tests {
         let _turn = TURN.lock();
         let twelve = [c"x"; 12];
         let (status, text) = call(&twelve, |_, _, arguments| {
-            Err(DoorError::Usage(arguments.len().to_string().into()))
+            Err(CallError::Usage(arguments.len().to_string().into()))
         });
         assert_eq!((status, &*text), (2, "8"));
         // SAFETY: neither pointer is used when it is null.

@@ -2,46 +2,46 @@
 
 use super::host::Host;
 use super::variables::{Source, Text, Variables};
-use crate::spec::{Context, Place, Surroundings};
+use crate::spec::{AclStage, Context, ContextSource};
 use std::borrow::Cow;
 
 /// The ACLs there are, and the options that name them. More than one option
-/// may lead to the same [`Place`].
-const ACLS: [(Place, &str); 20] = [
-    (Place::NotSmtp, "acl_not_smtp"),
-    (Place::NotSmtp, "acl_not_smtp_mime"),
-    (Place::NotSmtpStart, "acl_not_smtp_start"),
-    (Place::Auth, "acl_smtp_auth"),
-    (Place::Connect, "acl_smtp_connect"),
-    (Place::Data, "acl_smtp_data"),
-    (Place::Data, "acl_smtp_dkim"),
-    (Place::Data, "acl_smtp_mime"),
-    (Place::Prdr, "acl_smtp_data_prdr"),
-    (Place::Etrn, "acl_smtp_etrn"),
-    (Place::Expn, "acl_smtp_expn"),
-    (Place::Helo, "acl_smtp_helo"),
-    (Place::Mail, "acl_smtp_mail"),
-    (Place::MailAuth, "acl_smtp_mailauth"),
-    (Place::NotQuit, "acl_smtp_notquit"),
-    (Place::Predata, "acl_smtp_predata"),
-    (Place::Quit, "acl_smtp_quit"),
-    (Place::Rcpt, "acl_smtp_rcpt"),
-    (Place::StartTls, "acl_smtp_starttls"),
-    (Place::Vrfy, "acl_smtp_vrfy"),
+/// may lead to the same [`AclStage`].
+const ACLS: [(AclStage, &str); 20] = [
+    (AclStage::NotSmtp, "acl_not_smtp"),
+    (AclStage::NotSmtp, "acl_not_smtp_mime"),
+    (AclStage::NotSmtpStart, "acl_not_smtp_start"),
+    (AclStage::Auth, "acl_smtp_auth"),
+    (AclStage::Connect, "acl_smtp_connect"),
+    (AclStage::Data, "acl_smtp_data"),
+    (AclStage::Data, "acl_smtp_dkim"),
+    (AclStage::Data, "acl_smtp_mime"),
+    (AclStage::Prdr, "acl_smtp_data_prdr"),
+    (AclStage::Etrn, "acl_smtp_etrn"),
+    (AclStage::Expn, "acl_smtp_expn"),
+    (AclStage::Helo, "acl_smtp_helo"),
+    (AclStage::Mail, "acl_smtp_mail"),
+    (AclStage::MailAuth, "acl_smtp_mailauth"),
+    (AclStage::NotQuit, "acl_smtp_notquit"),
+    (AclStage::Predata, "acl_smtp_predata"),
+    (AclStage::Quit, "acl_smtp_quit"),
+    (AclStage::Rcpt, "acl_smtp_rcpt"),
+    (AclStage::StartTls, "acl_smtp_starttls"),
+    (AclStage::Vrfy, "acl_smtp_vrfy"),
 ];
 
 /// Which ACLs this configuration has.
 ///
 /// A call can come from an ACL only if there is one. Elsewhere Exim marks no end
 /// of a run, and every evaluation has to count.
-pub(super) struct Acls(Vec<Place>);
+pub(super) struct Acls(Vec<AclStage>);
 
 impl Acls {
     pub(super) fn find(source: &Source<'_>) -> Self {
         // What this host does not tell is taken to be configured, but for
         // AUTH: the doubt must not let anyone guess passwords uncounted.
-        let configured = |(place, option): &&(Place, &str)| {
-            source.option_is_set(option).unwrap_or(*place != Place::Auth)
+        let configured = |(place, option): &&(AclStage, &str)| {
+            source.option_is_set(option).unwrap_or(*place != AclStage::Auth)
         };
         Self(ACLS.iter().filter(configured).map(|(place, _)| *place).collect())
     }
@@ -65,48 +65,48 @@ struct Signs<'a> {
 }
 
 impl Signs<'_> {
-    fn place(&self) -> Place {
+    fn place(&self) -> AclStage {
         if self.driver {
-            return Place::Outside;
+            return AclStage::Outside;
         }
         if self.notquit {
-            return Place::NotQuit;
+            return AclStage::NotQuit;
         }
         if !self.interactive {
             return match (self.has_message_id, self.has_protocol) {
-                (true, _) => Place::NotSmtp,
-                (false, true) => Place::NotSmtpStart,
+                (true, _) => AclStage::NotSmtp,
+                (false, true) => AclStage::NotSmtpStart,
                 // `exim -be`
-                (false, false) => Place::Outside,
+                (false, false) => AclStage::Outside,
             };
         }
         let end = self.command.iter().position(|b| !b.is_ascii_alphabetic());
         let verb = &self.command[..end.unwrap_or(self.command.len())];
         let is = |name: &str| verb.eq_ignore_ascii_case(name.as_bytes());
         match () {
-            () if self.command.is_empty() => Place::Connect,
-            () if is("rcpt") => Place::Rcpt,
+            () if self.command.is_empty() => AclStage::Connect,
+            () if is("rcpt") => AclStage::Rcpt,
             // The MAILAUTH ACL runs before the sender's address is known.
-            () if is("mail") && self.has_sender => Place::Mail,
-            () if is("mail") => Place::MailAuth,
-            () if (is("data") || is("bdat")) && !self.has_message_id => Place::Predata,
+            () if is("mail") && self.has_sender => AclStage::Mail,
+            () if is("mail") => AclStage::MailAuth,
+            () if (is("data") || is("bdat")) && !self.has_message_id => AclStage::Predata,
             // Only PRDR's ACL sees one recipient at a time here.
-            () if (is("data") || is("bdat")) && self.has_domain => Place::Prdr,
-            () if is("data") || is("bdat") => Place::Data,
-            () if is("ehlo") || is("helo") => Place::Helo,
-            () if is("auth") => Place::Auth,
-            () if is("starttls") => Place::StartTls,
-            () if is("vrfy") => Place::Vrfy,
-            () if is("expn") => Place::Expn,
-            () if is("etrn") => Place::Etrn,
-            () if is("quit") => Place::Quit,
-            () => Place::Outside,
+            () if (is("data") || is("bdat")) && self.has_domain => AclStage::Prdr,
+            () if is("data") || is("bdat") => AclStage::Data,
+            () if is("ehlo") || is("helo") => AclStage::Helo,
+            () if is("auth") => AclStage::Auth,
+            () if is("starttls") => AclStage::StartTls,
+            () if is("vrfy") => AclStage::Vrfy,
+            () if is("expn") => AclStage::Expn,
+            () if is("etrn") => AclStage::Etrn,
+            () if is("quit") => AclStage::Quit,
+            () => AclStage::Outside,
         }
     }
 }
 
 /// Where the call stands that is being answered now.
-pub(super) fn place(host: &Host, variables: &Variables, acls: &Acls) -> Place {
+pub(super) fn place(host: &Host, variables: &Variables, acls: &Acls) -> AclStage {
     let is_there = |text: &Text| text.is_there(host);
     let command = variables.smtp_command.read(host).unwrap_or(Cow::Borrowed(b""));
     let place = Signs {
@@ -124,14 +124,14 @@ pub(super) fn place(host: &Host, variables: &Variables, acls: &Acls) -> Place {
     // Only while it does are these set: to what the client has sent.
     let authenticates = || host.expand(c"$auth1$auth2$auth3").is_some_and(|sent| !sent.is_empty());
     match place {
-        Place::Auth if authenticates() => Place::Outside,
+        AclStage::Auth if authenticates() => AclStage::Outside,
         place if acls.0.contains(&place) => place,
-        _ => Place::Outside,
+        _ => AclStage::Outside,
     }
 }
 
 /// What a spec may ask for, besides the place.
-pub(super) struct Facts<'a> {
+pub(super) struct CallFacts<'a> {
     host_address: Option<Cow<'a, [u8]>>,
     local_part: Option<Cow<'a, [u8]>>,
     domain: Option<Cow<'a, [u8]>>,
@@ -139,7 +139,7 @@ pub(super) struct Facts<'a> {
     message_size: Option<i64>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> CallFacts<'a> {
     /// As they are now.
     pub(super) fn read(host: &Host, variables: &'a Variables) -> Self {
         Self {
@@ -152,8 +152,8 @@ impl<'a> Facts<'a> {
     }
 }
 
-impl Surroundings for Facts<'_> {
-    fn context(&self, place: Place) -> Context<'_> {
+impl ContextSource for CallFacts<'_> {
+    fn context(&self, place: AclStage) -> Context<'_> {
         Context {
             place,
             host_address: self.host_address.as_deref(),
@@ -179,39 +179,39 @@ mod tests {
             ..Signs::default()
         };
         for (command, place) in [
-            ("", Place::Connect),
-            ("EHLO there", Place::Helo),
-            ("helo there", Place::Helo),
-            ("AUTH PLAIN AGEAYg==", Place::Auth),
-            ("STARTTLS", Place::StartTls),
-            ("MAIL FROM:<> AUTH=<>", Place::MailAuth),
-            ("rcpt to:<a@b.example>", Place::Rcpt),
-            ("DATA", Place::Predata),
-            ("VRFY a", Place::Vrfy),
-            ("EXPN a", Place::Expn),
-            ("ETRN b.example", Place::Etrn),
-            ("QUIT", Place::Quit),
-            ("NOOP", Place::Outside),
-            ("RSET", Place::Outside),
-            ("MAILX", Place::Outside),
+            ("", AclStage::Connect),
+            ("EHLO there", AclStage::Helo),
+            ("helo there", AclStage::Helo),
+            ("AUTH PLAIN AGEAYg==", AclStage::Auth),
+            ("STARTTLS", AclStage::StartTls),
+            ("MAIL FROM:<> AUTH=<>", AclStage::MailAuth),
+            ("rcpt to:<a@b.example>", AclStage::Rcpt),
+            ("DATA", AclStage::Predata),
+            ("VRFY a", AclStage::Vrfy),
+            ("EXPN a", AclStage::Expn),
+            ("ETRN b.example", AclStage::Etrn),
+            ("QUIT", AclStage::Quit),
+            ("NOOP", AclStage::Outside),
+            ("RSET", AclStage::Outside),
+            ("MAILX", AclStage::Outside),
         ] {
             assert_eq!(smtp(command).place(), place, "{command:?}");
-            assert_eq!(Signs { notquit: true, ..smtp(command) }.place(), Place::NotQuit);
-            assert_eq!(Signs { driver: true, ..smtp(command) }.place(), Place::Outside);
+            assert_eq!(Signs { notquit: true, ..smtp(command) }.place(), AclStage::NotQuit);
+            assert_eq!(Signs { driver: true, ..smtp(command) }.place(), AclStage::Outside);
         }
         let sender = |command| Signs { has_sender: true, ..smtp(command) };
-        assert_eq!(sender("MAIL FROM:<>").place(), Place::Mail);
+        assert_eq!(sender("MAIL FROM:<>").place(), AclStage::Mail);
         let message = |command| Signs { has_message_id: true, ..sender(command) };
-        assert_eq!(message("DATA").place(), Place::Data);
-        assert_eq!(message("BDAT 12 LAST").place(), Place::Data);
-        assert_eq!(Signs { has_domain: true, ..message("DATA") }.place(), Place::Prdr);
+        assert_eq!(message("DATA").place(), AclStage::Data);
+        assert_eq!(message("BDAT 12 LAST").place(), AclStage::Data);
+        assert_eq!(Signs { has_domain: true, ..message("DATA") }.place(), AclStage::Prdr);
     }
 
     #[test]
     fn without_smtp_the_message_id_tells() {
         let local = Signs { has_protocol: true, ..Signs::default() };
-        assert_eq!(Signs::default().place(), Place::Outside);
-        assert_eq!(local.place(), Place::NotSmtpStart);
-        assert_eq!(Signs { has_message_id: true, ..local }.place(), Place::NotSmtp);
+        assert_eq!(Signs::default().place(), AclStage::Outside);
+        assert_eq!(local.place(), AclStage::NotSmtpStart);
+        assert_eq!(Signs { has_message_id: true, ..local }.place(), AclStage::NotSmtp);
     }
 }

@@ -19,24 +19,24 @@ pub(super) fn recalled(decision: &Decision) -> String {
 
 /// How the answer was computed, a line each.
 pub(super) fn computed(request: &Request, decision: &Decision) -> impl Iterator<Item = String> {
-    let trace = decision.trace;
-    let found = trace.found.then_some("ratelimit found key in database");
-    let expired = trace.filter_expired.then_some("ratelimit discarding old Bloom filter");
-    let new = (!trace.found || trace.filter_expired).then_some(match &request.unique {
+    let details = decision.details;
+    let found = details.found.then_some("ratelimit found key in database");
+    let expired = details.filter_expired.then_some("ratelimit discarding old Bloom filter");
+    let new = (!details.found || details.filter_expired).then_some(match &request.unique {
         Some(_) => "ratelimit creating new Bloom filter",
         None => "ratelimit creating new rate data block",
     });
-    let looked_for = request.unique.as_ref().filter(|_| trace.seen.is_some());
+    let looked_for = request.unique.as_ref().filter(|_| details.seen.is_some());
     let looked_for = looked_for.map(|event| {
         format!("ratelimit checking uniqueness of {}", String::from_utf8_lossy(event))
     });
-    let event = trace.seen.map(|seen| match seen {
+    let event = details.seen.map(|seen| match seen {
         true => "ratelimit event found in Bloom filter",
         false => "ratelimit event added to Bloom filter",
     });
-    let first = (!trace.found).then_some("ratelimit initializing new key's rate data");
+    let first = (!details.found).then_some("ratelimit initializing new key's rate data");
     let written = match request.update {
-        _ if trace.written => "ratelimit db updated",
+        _ if details.written => "ratelimit db updated",
         Update::ReadOnly => "ratelimit db not updated: readonly mode",
         Update::Leaky | Update::Strict => "ratelimit db not updated: over the limit, but leaky",
     };

@@ -4,7 +4,7 @@ use super::abi::Uschar;
 use super::boundary::{Answer, answer};
 use super::host::Host;
 use super::info::{self, Field};
-use super::session::DoorError;
+use super::session::CallError;
 use super::text::Buffer;
 use crate::sys::clock;
 use std::ffi::c_int;
@@ -110,16 +110,16 @@ pub unsafe extern "C" fn recorded(
     unsafe { answer(yield_, argc, argv, |session, _, asked| Ok(session.recorded(asked)?.into())) }
 }
 
-fn wants_one(function: &str, argument: &str, given: usize) -> DoorError {
+fn wants_one(function: &str, argument: &str, given: usize) -> CallError {
     let text = format!(
         "{function} takes exactly one argument, {argument}, but {given} were given \
          (write ${{dlfunc{{FILE}}{{{function}}}{{{argument}}}}})"
     );
-    DoorError::Usage(text.into())
+    CallError::Usage(text.into())
 }
 
 /// Puts a field into words.
-fn present(host: &Host, buffer: &mut Buffer, field: &Field<'_>) -> Result<Answer, DoorError> {
+fn present(host: &Host, buffer: &mut Buffer, field: &Field<'_>) -> Result<Answer, CallError> {
     match *field {
         Field::Rate(rate) => buffer.keep_rate(rate),
         Field::Whole(number) => buffer.keep_some(&format!("{number:.0}")),
@@ -127,7 +127,7 @@ fn present(host: &Host, buffer: &mut Buffer, field: &Field<'_>) -> Result<Answer
         Field::Checked(text) if buffer.keep(text) => {}
         Field::Checked(text) | Field::Unchecked(text) => {
             let copy = host.tainted_copy(text).map(Answer::Exims);
-            return copy.ok_or(DoorError::Usage(
+            return copy.ok_or(CallError::Usage(
                 "ratelimit_info: this program has no memory for text that a client may have \
                  chosen (store_get_3)"
                     .into(),

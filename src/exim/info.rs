@@ -1,6 +1,6 @@
 //! `ratelimit_info{FIELD}`: the latest decision of this process.
 
-use super::session::{DoorError, Latest};
+use super::session::{CallError, Latest};
 use crate::rate::{Timestamp, Wait};
 
 /// The fields there are, for the error that lists them.
@@ -27,10 +27,10 @@ pub(super) fn field<'a>(
     latest: Option<&'a Latest>,
     name: &[u8],
     now: Timestamp,
-) -> Result<Field<'a>, DoorError> {
+) -> Result<Field<'a>, CallError> {
     let name = name.trim_ascii();
     let Some(latest) = latest else {
-        return known(name).and(Err(DoorError::Usage(
+        return known(name).and(Err(CallError::Usage(
             "ratelimit_info: no rate has been computed in this process yet; \
              it tells about the latest ${dlfunc{…}{ratelimit}{…}}"
                 .into(),
@@ -55,20 +55,20 @@ pub(super) fn field<'a>(
     })
 }
 
-fn known(name: &[u8]) -> Result<(), DoorError> {
+fn known(name: &[u8]) -> Result<(), CallError> {
     let known = FIELDS.split(", ").any(|field| field.as_bytes() == name);
     if known { Ok(()) } else { Err(unknown(name)) }
 }
 
-fn unknown(name: &[u8]) -> DoorError {
+fn unknown(name: &[u8]) -> CallError {
     let name = name[..name.len().min(40)].escape_ascii();
-    DoorError::Usage(format!("ratelimit_info: unknown field \"{name}\" (one of: {FIELDS})").into())
+    CallError::Usage(format!("ratelimit_info: unknown field \"{name}\" (one of: {FIELDS})").into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Decision, Trace};
+    use crate::engine::{Decision, Details};
     use crate::rate::Average;
     use crate::spec::Mode;
 
@@ -86,7 +86,7 @@ mod tests {
             next_count: 1.0,
             at,
             kept: Some(Average { at, rate: 3.0 }),
-            trace: Trace::default(),
+            details: Details::default(),
         };
         Latest {
             decision,

@@ -11,7 +11,7 @@ use super::abi::{
 };
 use super::boundary::{self, Answer};
 use super::host::{Expand, Host};
-use super::session::DoorError;
+use super::session::CallError;
 use libloading::os::unix::Library;
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_uint, c_void};
@@ -133,13 +133,13 @@ unsafe extern "C" fn find(
     }
 }
 
-fn unknown_options(options: &CStr) -> DoorError {
+fn unknown_options(options: &CStr) -> CallError {
     let text = format!(
         "the ratelimit lookup knows no options, but \"{}\" was given (write ${{lookup ratelimit \
          {{SPEC}} {{OVER THE LIMIT}} {{UNDER IT}}}})",
         options.to_string_lossy().escape_debug()
     );
-    DoorError::Usage(text.into())
+    CallError::Usage(text.into())
 }
 
 /// Adds our version to what `exim -d -bV` says.

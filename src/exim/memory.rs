@@ -100,7 +100,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Trace;
+    use crate::engine::Details;
     use crate::rate::Timestamp;
     use crate::spec::{Mode, Update};
 
@@ -114,7 +114,7 @@ mod tests {
             next_count: 1.0,
             at: Timestamp::default(),
             kept: None,
-            trace: Trace::default(),
+            details: Details::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use super::data_file::{self, DataFileError};
 use super::directory::{self, NoDirectory};
 use super::host::Host;
 use super::variables::{Flag, Source, Text, Variables};
-use crate::spec::Place;
+use crate::spec::AclStage;
 use crate::sys::clock;
 use crate::trace::Envelope;
 use std::ffi::CStr;
@@ -38,7 +38,7 @@ pub(super) struct Passing {
 #[derive(Debug)]
 pub(super) enum NoMessage {
     /// There is none at this place.
-    Nowhere(Place),
+    Nowhere(AclStage),
     /// It is none that will be carried: `exim -bh`.
     Test,
     /// This program does not tell where it has one of its variables.
@@ -54,7 +54,7 @@ pub(super) enum NoMessage {
 impl fmt::Display for NoMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nowhere(Place::Outside) => f.write_str(
+            Self::Nowhere(AclStage::Outside) => f.write_str(
                 "there is no message here, as no ACL for one is running (call record in the ACL \
                  of acl_smtp_data or acl_not_smtp)",
             ),
@@ -103,9 +103,9 @@ impl Message {
         &self,
         host: &Host,
         variables: &Variables,
-        place: Place,
+        place: AclStage,
     ) -> Result<Vec<u8>, NoMessage> {
-        let has_message = matches!(place, Place::Data | Place::Prdr | Place::NotSmtp);
+        let has_message = matches!(place, AclStage::Data | AclStage::Prdr | AclStage::NotSmtp);
         let id = variables.message_id.read(host).filter(|_| has_message);
         let id = id.ok_or(NoMessage::Nowhere(place))?;
         if self.host_checking.read() {

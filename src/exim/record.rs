@@ -11,8 +11,8 @@ use super::record_options::{RecordOptions, WrongOptions};
 use super::recorded::{Asking, NoAnswer};
 use super::table::Tables;
 use super::variables::{Source, Variables};
-use crate::spec::Place;
-use crate::trace::{self, Access, Trace, TraceError};
+use crate::spec::AclStage;
+use crate::trace::{self, Access, TraceError, TraceStore};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -44,14 +44,14 @@ impl fmt::Display for NotRecorded {
 pub(super) struct Stand<'a> {
     pub(super) host: &'a Host,
     pub(super) variables: &'a Variables,
-    pub(super) place: Place,
+    pub(super) place: AclStage,
 }
 
 /// Records messages, each once, and answers what was recorded.
 pub(super) struct Recorder {
     message: Message,
     /// The store, and for what it is open.
-    trace: Option<(Access, Trace)>,
+    trace: Option<(Access, TraceStore)>,
     /// The id of the message that was recorded last.
     recorded: Option<Vec<u8>>,
     /// The id of the message about which something was logged last; empty
@@ -161,7 +161,7 @@ impl Recorder {
         access: Access,
         no_directory: fn(NoDirectory) -> E,
         unusable: fn(TraceError) -> E,
-    ) -> Result<&mut Trace, E> {
+    ) -> Result<&mut TraceStore, E> {
         let open = self.trace.take().filter(|(open, trace)| {
             (*open == access || *open == Access::Write) && trace.is_current()
         });
@@ -170,7 +170,7 @@ impl Recorder {
             None => {
                 let spool = directory::spool(stand.host, stand.variables).map_err(no_directory)?;
                 let directory = trace::trace_directory(&spool);
-                (access, Trace::open(&directory, access).map_err(unusable)?)
+                (access, TraceStore::open(&directory, access).map_err(unusable)?)
             }
         };
         Ok(&mut self.trace.insert(open).1)

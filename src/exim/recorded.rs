@@ -3,7 +3,7 @@
 use super::directory::NoDirectory;
 use crate::spec::{NamedOption, options};
 use crate::sys::clock;
-use crate::trace::{Asked, Part, Query, Question, Trace, TraceError, decode};
+use crate::trace::{Asked, Part, Query, Question, TraceError, TraceStore, decode};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -108,7 +108,7 @@ impl Asking {
     /// of the store could not answer.
     pub(super) fn ask(
         &self,
-        trace: &Trace,
+        trace: &TraceStore,
         text: &[u8],
     ) -> Result<(bool, Option<String>), NoAnswer> {
         let text = decode::excerpt(&decode::text(text));

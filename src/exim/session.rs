@@ -1,6 +1,6 @@
 //! What this process remembers between calls, and the one way through a call.
 
-use super::context::{self, Acls, Facts};
+use super::context::{self, Acls, CallFacts};
 use super::debug;
 use super::directory::{self, NoDirectory};
 use super::host::Host;
@@ -12,7 +12,7 @@ use super::recorded::NoAnswer;
 use super::table::Tables;
 use super::variables::{Source, Variables};
 use crate::engine::{self, Decision};
-use crate::spec::{Memo, Mode, Place, Request, Spec, SpecError, Variable};
+use crate::spec::{AclStage, Mode, Request, Spec, SpecCache, SpecError, Variable};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::sys::{clock, fork};
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ use std::fmt;
 
 /// Why a call has no answer.
 #[derive(Debug)]
-pub(super) enum DoorError {
+pub(super) enum CallError {
     /// The call itself is wrong.
     Usage(Cow<'static, str>),
     /// The spec is wrong.
@@ -33,7 +33,7 @@ pub(super) enum DoorError {
     Recorded(NoAnswer),
 }
 
-impl fmt::Display for DoorError {
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text) => f.write_str(text),
@@ -46,7 +46,7 @@ impl fmt::Display for DoorError {
     }
 }
 
-impl std::error::Error for DoorError {
+impl std::error::Error for CallError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Spec(error) => Some(error),
@@ -70,7 +70,7 @@ pub(super) struct Latest {
 pub(super) struct Session {
     pub(super) host: Host,
     pub(super) latest: Option<Latest>,
-    specs: Memo,
+    specs: SpecCache,
     variables: Variables,
     acls: Acls,
     rate_variables: RateVariables,
@@ -101,7 +101,7 @@ impl Session {
         let right = rate_variables.work();
         Self {
             latest: None,
-            specs: Memo::default(),
+            specs: SpecCache::default(),
             variables: Variables::find(&source),
             acls: Acls::find(&source),
             rate_variables,
@@ -125,18 +125,18 @@ impl Session {
     }
 
     /// Answers one check: whether the sender is at or over the limit.
-    pub(super) fn ratelimit(&mut self, text: &[u8]) -> Result<bool, DoorError> {
+    pub(super) fn ratelimit(&mut self, text: &[u8]) -> Result<bool, CallError> {
         #[cfg(exirate_test_panics)]
         panic_on_demand(text);
         let parsed = self.specs.parse(text);
         self.show_texts(parsed.as_deref());
-        let spec = parsed.map_err(DoorError::Spec)?;
+        let spec = parsed.map_err(CallError::Spec)?;
         let place = context::place(&self.host, &self.variables, &self.acls);
         self.forget_what_is_over(place);
         let request = self
             .specs
-            .request(&spec, place, || Facts::read(&self.host, &self.variables))
-            .map_err(DoorError::Spec)?;
+            .request(&spec, place, || CallFacts::read(&self.host, &self.variables))
+            .map_err(CallError::Spec)?;
         let debugs = self.variables.debugs_acls(&self.host);
         if debugs {
             self.host.debug(&debug::asked(&request));
@@ -166,9 +166,9 @@ impl Session {
     }
 
     /// Whether a message that was recorded carried a text.
-    pub(super) fn recorded(&mut self, arguments: &[&[u8]]) -> Result<bool, DoorError> {
+    pub(super) fn recorded(&mut self, arguments: &[&[u8]]) -> Result<bool, CallError> {
         let (recorder, stand) = self.recorder();
-        recorder.recorded(&stand, arguments).map_err(DoorError::Recorded)
+        recorder.recorded(&stand, arguments).map_err(CallError::Recorded)
     }
 
     fn recorder(&mut self) -> (&mut Recorder, Stand<'_>) {
@@ -197,7 +197,7 @@ impl Session {
     }
 
     /// Forgets the answers that do not hold any more; in doubt, too.
-    fn forget_what_is_over(&mut self, place: Place) {
+    fn forget_what_is_over(&mut self, place: AclStage) {
         let same_process = self.process == fork::process();
         if !same_process {
             self.process = fork::process();
@@ -211,7 +211,7 @@ impl Session {
         }
         // Within a message, RCPT commands can be told apart by their number.
         let recipient = match place {
-            Place::Rcpt => self.variables.rcpt_count.read(&self.host),
+            AclStage::Rcpt => self.variables.rcpt_count.read(&self.host),
             _ => None,
         };
         let same_command = match (recipient, self.recipient) {
@@ -234,9 +234,9 @@ impl Session {
         }
     }
 
-    fn decide(&mut self, request: &Request) -> Result<Decision, DoorError> {
+    fn decide(&mut self, request: &Request) -> Result<Decision, CallError> {
         let decided = self.spool().and_then(|spool| {
-            engine::decide(spool, request, || clock::now().into()).map_err(DoorError::Database)
+            engine::decide(spool, request, || clock::now().into()).map_err(CallError::Database)
         });
         self.log_damage();
         if decided.is_err() {
@@ -256,14 +256,14 @@ impl Session {
         }
     }
 
-    fn spool(&mut self) -> Result<&mut Spool, DoorError> {
+    fn spool(&mut self) -> Result<&mut Spool, CallError> {
         match &mut self.spool {
             Some(spool) => Ok(spool),
             none => {
                 let directory = directory::spool(&self.host, &self.variables);
-                let directory = directory.map_err(DoorError::Directory)?;
+                let directory = directory.map_err(CallError::Directory)?;
                 let spool = Spool::open(&directory, Options::default());
-                Ok(none.insert(spool.map_err(DoorError::Database)?))
+                Ok(none.insert(spool.map_err(CallError::Database)?))
             }
         }
     }

@@ -22,12 +22,12 @@ const MOST_TYPES: usize = 1 << 16;
 /// The two tables, in the main program's memory.
 pub(super) struct Tables {
     program: Program,
-    variables: Option<Place>,
-    options: Option<Place>,
+    variables: Option<TableRange>,
+    options: Option<TableRange>,
 }
 
 /// Where a table is: in which segment, and its words there.
-struct Place {
+struct TableRange {
     segment: usize,
     entries: Range<usize>,
 }
@@ -51,9 +51,9 @@ impl Tables {
             let name_at = |address| program.name(address);
             search(program.words(segment), &name_at, &mut |words, run| {
                 if holds_sender_rate(words, run, &name_at) {
-                    tables.variables = Some(Place { segment, entries: run.clone() });
+                    tables.variables = Some(TableRange { segment, entries: run.clone() });
                 } else if holds_acl_options(words, run, &name_at) {
-                    tables.options = Some(Place { segment, entries: run.clone() });
+                    tables.options = Some(TableRange { segment, entries: run.clone() });
                 }
                 tables.variables.is_some() && tables.options.is_some()
             });
@@ -77,7 +77,7 @@ impl Tables {
         self.program.lets_write(address, size)
     }
 
-    fn entry(&self, place: &Place, name: &[u8], size: usize) -> Option<Entry> {
+    fn entry(&self, place: &TableRange, name: &[u8], size: usize) -> Option<Entry> {
         let words = self.program.words(place.segment);
         let found = look_up(words, &place.entries, &|a| self.program.name(a), name)?;
         self.program.lets_write(found.value, size).then_some(found)

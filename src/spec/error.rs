@@ -1,7 +1,7 @@
 //! What can be wrong with a spec, in words for an administrator.
 
 use super::interval::LONGEST;
-use super::{MAX_LEN, Mode, Place};
+use super::{AclStage, MAX_LEN, Mode};
 use std::fmt;
 
 /// What has become of one of the variables `$sender_rate_limit` and
@@ -71,7 +71,7 @@ pub enum Fault {
         /// The mode.
         mode: Mode,
         /// The ACL.
-        place: Place,
+        place: AclStage,
     },
     /// The stored key text would be longer than 65535 bytes.
     LongKey {
@@ -274,7 +274,7 @@ impl Mode {
         }
     }
 
-    /// The ACLs in which it can count, in words: `Place::lets_count`.
+    /// The ACLs in which it can count, in words: `AclStage::lets_count`.
     fn counts_in(self) -> &'static str {
         match self {
             Self::PerMail | Self::PerByte => {
@@ -288,7 +288,7 @@ impl Mode {
     }
 }
 
-impl Place {
+impl AclStage {
     /// Its name in Exim's messages.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -9,23 +9,23 @@
 //! and -0 is 0; a period that would overflow there is an error, and so is a
 //! spec longer than [`MAX_LEN`] or with a NUL byte in it.
 
-mod doubt;
+mod cache;
 mod error;
-mod filed;
 mod interval;
+mod lint;
 mod list;
-mod memo;
 mod number;
 mod option;
 mod request;
+mod stored_key;
 mod word;
 
-pub use doubt::Doubt;
+pub use cache::{CachedSpec, ContextSource, SpecCache};
 pub use error::{Fault, SpecError, Variable};
-pub use filed::Filed;
-pub use memo::{Known, Memo, Surroundings};
+pub use lint::Lint;
 pub use option::{NamedOption, options};
-pub use request::{Context, Mode, Place, Request, Scope, Update};
+pub use request::{AclStage, Context, Mode, Request, Scope, Update};
+pub use stored_key::StoredKey;
 
 use interval::NoInterval;
 use list::Items;
@@ -188,8 +188,8 @@ impl<'a> Spec<'a> {
 
     /// What looks like a mistake though Exim takes it without complaint.
     #[must_use]
-    pub fn doubts(&self) -> Vec<Doubt> {
-        doubt::doubts(&self.text)
+    pub fn lints(&self) -> Vec<Lint> {
+        lint::lints(&self.text)
     }
 
     /// The same, independent of the text it was read from.
@@ -219,7 +219,7 @@ impl<'a> Spec<'a> {
     /// Whether what is to be decided at `place` depends on nothing else that
     /// Exim knows, not on the client, the recipients or the size; but for the
     /// recipient where [`Spec::counts_recipients`].
-    fn is_settled_by(&self, place: Place) -> bool {
+    fn is_settled_by(&self, place: AclStage) -> bool {
         let counts_what_is_there = match self.mode {
             Some(Mode::PerByte) => true,
             Some(Mode::PerRcpt) => place.has_all_recipients(),
@@ -229,7 +229,7 @@ impl<'a> Spec<'a> {
     }
 
     /// Whether the unique event at `place` is the recipient's address.
-    fn counts_recipients(&self, place: Place) -> bool {
+    fn counts_recipients(&self, place: AclStage) -> bool {
         matches!(self.unique, Unique::Address) && self.is_in_place(place)
     }
 
@@ -244,7 +244,7 @@ impl<'a> Spec<'a> {
 
     /// Whether the mode that is written makes sense at `place`. A default mode
     /// is never out of place.
-    fn is_in_place(&self, place: Place) -> bool {
+    fn is_in_place(&self, place: AclStage) -> bool {
         self.mode.is_none_or(|mode| place.lets_count(mode))
     }
 
@@ -277,7 +277,7 @@ impl<'a> Spec<'a> {
             _ => self.count.unwrap_or(1.0),
         };
         let scope = match mode {
-            _ if place == Place::Outside => Scope::Evaluation,
+            _ if place == AclStage::Outside => Scope::Evaluation,
             _ if update == Update::ReadOnly => Scope::Command,
             Mode::PerConn => Scope::Connection,
             Mode::PerMail | Mode::PerByte => Scope::Message,

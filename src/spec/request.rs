@@ -4,7 +4,7 @@
 ///
 /// The names printed in errors are Exim's own (`acl_wherenames`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum AclStage {
     /// `acl_smtp_rcpt`
     Rcpt,
     /// `acl_smtp_mail`
@@ -93,7 +93,7 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// Where the check stands.
-    pub place: Place,
+    pub place: AclStage,
     /// `$sender_host_address`: the default key.
     pub host_address: Option<&'a [u8]>,
     /// `$recipients_count`: recipients accepted so far.
@@ -111,7 +111,7 @@ impl Context<'_> {
     #[must_use]
     pub fn outside() -> Self {
         Context {
-            place: Place::Outside,
+            place: AclStage::Outside,
             host_address: None,
             recipients: 0,
             message_size: None,
@@ -168,7 +168,7 @@ impl Update {
     }
 }
 
-impl Place {
+impl AclStage {
     /// Whether `mode` makes sense here, so that a check may count and write.
     pub(super) fn lets_count(self, mode: Mode) -> bool {
         match mode {

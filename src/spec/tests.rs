@@ -1,33 +1,33 @@
 //! Specs in a table, and any bytes at all.
 
-use super::{Context, Fault, MAX_LEN, Mode, Place, Request, Scope, Spec, Update, Variable};
+use super::{AclStage, Context, Fault, MAX_LEN, Mode, Request, Scope, Spec, Update, Variable};
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
-const PLACES: [Place; 20] = [
-    Place::Rcpt,
-    Place::Mail,
-    Place::Predata,
-    Place::Mime,
-    Place::Dkim,
-    Place::Data,
-    Place::Prdr,
-    Place::NotSmtp,
-    Place::Auth,
-    Place::Connect,
-    Place::Etrn,
-    Place::Expn,
-    Place::Helo,
-    Place::MailAuth,
-    Place::NotSmtpStart,
-    Place::NotQuit,
-    Place::Quit,
-    Place::StartTls,
-    Place::Vrfy,
-    Place::Outside,
+const PLACES: [AclStage; 20] = [
+    AclStage::Rcpt,
+    AclStage::Mail,
+    AclStage::Predata,
+    AclStage::Mime,
+    AclStage::Dkim,
+    AclStage::Data,
+    AclStage::Prdr,
+    AclStage::NotSmtp,
+    AclStage::Auth,
+    AclStage::Connect,
+    AclStage::Etrn,
+    AclStage::Expn,
+    AclStage::Helo,
+    AclStage::MailAuth,
+    AclStage::NotSmtpStart,
+    AclStage::NotQuit,
+    AclStage::Quit,
+    AclStage::StartTls,
+    AclStage::Vrfy,
+    AclStage::Outside,
 ];
 
 /// In `place`, with everything known.
-fn at(place: Place) -> Context<'static> {
+fn at(place: AclStage) -> Context<'static> {
     Context {
         place,
         host_address: Some(b"192.0.2.1"),
@@ -38,18 +38,18 @@ fn at(place: Place) -> Context<'static> {
     }
 }
 
-fn ask(text: &str, place: Place) -> Request {
+fn ask(text: &str, place: AclStage) -> Request {
     Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(place))).expect(text)
 }
 
-fn error(text: &str, place: Place) -> super::SpecError {
+fn error(text: &str, place: AclStage) -> super::SpecError {
     Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(place))).expect_err(text)
 }
 
 #[test]
 fn a_full_request() {
     assert_eq!(
-        ask(" 2.5k / 1h30m / Per_Addr / STRICT / user@example.org ", Place::Rcpt),
+        ask(" 2.5k / 1h30m / Per_Addr / STRICT / user@example.org ", AclStage::Rcpt),
         Request {
             key: b"1h30m/per_rcpt/unique/user@example.org".to_vec(),
             key_start: b"1h30m/per_rcpt/unique/".len(),
@@ -87,7 +87,7 @@ fn keys() {
         ("1 / 1h / per_rcp", "1h/per_mail/per_rcp"),
         ("1 / 1h / count", "1h/per_mail/count"),
     ] {
-        assert_eq!(String::from_utf8(ask(text, Place::Rcpt).key).unwrap(), key, "{text}");
+        assert_eq!(String::from_utf8(ask(text, AclStage::Rcpt).key).unwrap(), key, "{text}");
     }
     let spec = Spec::parse(b"1/1h").unwrap();
     assert_eq!(spec.request(&Context::outside()).unwrap().key, b"1h/per_mail/");
@@ -96,42 +96,42 @@ fn keys() {
 #[test]
 fn counts_and_unique_events_depend_on_order() {
     for (text, place, count, unique) in [
-        ("1/1h", Place::Data, 1.0, None),
-        ("1/1h/count=3", Place::Data, 3.0, None),
-        ("1/1h/COUNT= 2.5e1/count=4", Place::Data, 4.0, None),
-        ("1/1h/count=3/per_cmd", Place::Data, 3.0, None),
-        ("1/1h/count=3/per_rcpt", Place::Rcpt, 3.0, None),
-        ("1/1h/per_rcpt", Place::Rcpt, 1.0, None),
-        ("1/1h/per_rcpt", Place::Data, 7.0, None),
-        ("1/1h/per_rcpt", Place::Predata, 7.0, None),
-        ("1/1h/per_rcpt", Place::NotSmtp, 7.0, None),
-        ("1/1h/per_rcpt", Place::Outside, 1.0, None),
-        ("1/1h/count=3/per_rcpt", Place::Data, 7.0, None),
-        ("1/1h/per_rcpt/count=3", Place::Data, 3.0, None),
-        ("1/1h/per_byte", Place::Mail, 4000.0, None),
-        ("1/1h/count=3/per_byte", Place::Mail, 4000.0, None),
-        ("1/1h/per_byte/count=3", Place::Mail, 3.0, None),
-        ("1/1h/per_rcpt/readonly", Place::Data, 0.0, None),
-        ("1/1h/count=3/noupdate", Place::Data, 0.0, None),
-        ("1/1h/count=-0", Place::Data, 0.0, None),
-        ("1/1h/count=", Place::Data, 0.0, None),
-        ("1/1h/per_addr", Place::Rcpt, 1.0, Some("joe@example.org")),
-        ("1/1h/per_addr", Place::Outside, 1.0, Some("joe@example.org")),
-        ("1/1h/per_addr/count=2", Place::Rcpt, 2.0, Some("joe@example.org")),
-        ("1/1h/per_addr/unique=x", Place::Rcpt, 1.0, Some("x")),
-        ("1/1h/unique=x/per_addr", Place::Rcpt, 1.0, Some("joe@example.org")),
-        ("1/1h/unique=x/UNIQUE= y//z", Place::Rcpt, 1.0, Some(" y/z")),
-        ("1/1h/per_addr", Place::Data, 0.0, Some("*")),
-        ("1/1h/unique=", Place::Data, 1.0, Some("")),
+        ("1/1h", AclStage::Data, 1.0, None),
+        ("1/1h/count=3", AclStage::Data, 3.0, None),
+        ("1/1h/COUNT= 2.5e1/count=4", AclStage::Data, 4.0, None),
+        ("1/1h/count=3/per_cmd", AclStage::Data, 3.0, None),
+        ("1/1h/count=3/per_rcpt", AclStage::Rcpt, 3.0, None),
+        ("1/1h/per_rcpt", AclStage::Rcpt, 1.0, None),
+        ("1/1h/per_rcpt", AclStage::Data, 7.0, None),
+        ("1/1h/per_rcpt", AclStage::Predata, 7.0, None),
+        ("1/1h/per_rcpt", AclStage::NotSmtp, 7.0, None),
+        ("1/1h/per_rcpt", AclStage::Outside, 1.0, None),
+        ("1/1h/count=3/per_rcpt", AclStage::Data, 7.0, None),
+        ("1/1h/per_rcpt/count=3", AclStage::Data, 3.0, None),
+        ("1/1h/per_byte", AclStage::Mail, 4000.0, None),
+        ("1/1h/count=3/per_byte", AclStage::Mail, 4000.0, None),
+        ("1/1h/per_byte/count=3", AclStage::Mail, 3.0, None),
+        ("1/1h/per_rcpt/readonly", AclStage::Data, 0.0, None),
+        ("1/1h/count=3/noupdate", AclStage::Data, 0.0, None),
+        ("1/1h/count=-0", AclStage::Data, 0.0, None),
+        ("1/1h/count=", AclStage::Data, 0.0, None),
+        ("1/1h/per_addr", AclStage::Rcpt, 1.0, Some("joe@example.org")),
+        ("1/1h/per_addr", AclStage::Outside, 1.0, Some("joe@example.org")),
+        ("1/1h/per_addr/count=2", AclStage::Rcpt, 2.0, Some("joe@example.org")),
+        ("1/1h/per_addr/unique=x", AclStage::Rcpt, 1.0, Some("x")),
+        ("1/1h/unique=x/per_addr", AclStage::Rcpt, 1.0, Some("joe@example.org")),
+        ("1/1h/unique=x/UNIQUE= y//z", AclStage::Rcpt, 1.0, Some(" y/z")),
+        ("1/1h/per_addr", AclStage::Data, 0.0, Some("*")),
+        ("1/1h/unique=", AclStage::Data, 1.0, Some("")),
     ] {
         let request = ask(text, place);
         assert_eq!(request.count.to_bits(), f64::to_bits(count), "{text} {place:?}");
         assert_eq!(request.unique.as_deref(), unique.map(str::as_bytes), "{text} {place:?}");
     }
-    let unknown = Context { message_size: None, ..at(Place::Connect) };
+    let unknown = Context { message_size: None, ..at(AclStage::Connect) };
     let spec = Spec::parse(b"1/1h/per_byte/count=9").unwrap();
     assert_eq!(spec.request(&unknown).unwrap().count, 0.0, "out of place, so read only");
-    let unknown = Context { place: Place::Mail, ..unknown };
+    let unknown = Context { place: AclStage::Mail, ..unknown };
     assert_eq!(Spec::parse(b"1/1h/per_byte").unwrap().request(&unknown).unwrap().count, 0.0);
 }
 
@@ -180,19 +180,19 @@ fn places() {
 #[test]
 fn scopes() {
     for (text, place, scope) in [
-        ("1/1h", Place::Rcpt, Scope::Message),
-        ("1/1h/per_mail", Place::Data, Scope::Message),
-        ("1/1h/per_byte", Place::Data, Scope::Message),
-        ("1/1h/per_rcpt", Place::Rcpt, Scope::Command),
-        ("1/1h/per_rcpt", Place::Data, Scope::Message),
-        ("1/1h/per_rcpt", Place::Mail, Scope::Command),
-        ("1/1h/per_addr", Place::Rcpt, Scope::Command),
-        ("1/1h/per_cmd", Place::Rcpt, Scope::Command),
-        ("1/1h/per_conn", Place::Rcpt, Scope::Connection),
-        ("1/1h/per_conn/readonly", Place::Rcpt, Scope::Command),
-        ("1/1h/noupdate", Place::Rcpt, Scope::Command),
-        ("1/1h/per_conn", Place::Outside, Scope::Evaluation),
-        ("1/1h/readonly", Place::Outside, Scope::Evaluation),
+        ("1/1h", AclStage::Rcpt, Scope::Message),
+        ("1/1h/per_mail", AclStage::Data, Scope::Message),
+        ("1/1h/per_byte", AclStage::Data, Scope::Message),
+        ("1/1h/per_rcpt", AclStage::Rcpt, Scope::Command),
+        ("1/1h/per_rcpt", AclStage::Data, Scope::Message),
+        ("1/1h/per_rcpt", AclStage::Mail, Scope::Command),
+        ("1/1h/per_addr", AclStage::Rcpt, Scope::Command),
+        ("1/1h/per_cmd", AclStage::Rcpt, Scope::Command),
+        ("1/1h/per_conn", AclStage::Rcpt, Scope::Connection),
+        ("1/1h/per_conn/readonly", AclStage::Rcpt, Scope::Command),
+        ("1/1h/noupdate", AclStage::Rcpt, Scope::Command),
+        ("1/1h/per_conn", AclStage::Outside, Scope::Evaluation),
+        ("1/1h/readonly", AclStage::Outside, Scope::Evaluation),
     ] {
         assert_eq!(ask(text, place).scope, scope, "{text} {place:?}");
     }
@@ -202,62 +202,62 @@ fn scopes() {
 fn errors_in_words() {
     let prefix = "error in arguments to \"ratelimit\" condition: ";
     for (text, place, expected) in [
-        ("", Place::Rcpt, "sender rate limit not set ("),
-        (" \t", Place::Rcpt, "sender rate limit not set ("),
-        ("abc", Place::Rcpt, "\"abc\" is not a positive number (the limit is a number such as"),
-        ("-1/1h", Place::Rcpt, "\"-1\" is not a positive number ("),
-        ("nan/1h", Place::Rcpt, "\"nan\" is not a positive number ("),
-        ("1\n/1h", Place::Rcpt, ""),
-        ("1\n2/1h", Place::Rcpt, "\"1\\n2\" is not a positive number ("),
-        ("\u{e9}/1h", Place::Rcpt, "\"\\303\\251\" is not a positive number ("),
-        ("100", Place::Rcpt, "\"NULL\" is not a time value (the period is missing"),
-        ("100 / ", Place::Rcpt, "\"NULL\" is not a time value ("),
-        ("100 / / x", Place::Rcpt, "\"\" is not a time value ("),
-        ("100 / 1y", Place::Rcpt, "\"1y\" is not a time value ("),
-        ("100 / 0s", Place::Rcpt, "\"0s\" is not a time value ("),
-        ("100 / 9999w", Place::Rcpt, "\"9999w\" is not a time value (the period is too long: "),
-        ("1/1h/count=-1", Place::Rcpt, "\"count=-1\" is not a positive number (after count="),
-        ("1/1h/count=5k", Place::Rcpt, "\"count=5k\" is not a positive number ("),
-        ("1/1h/Count=nan", Place::Rcpt, "\"Count=nan\" is not a positive number ("),
+        ("", AclStage::Rcpt, "sender rate limit not set ("),
+        (" \t", AclStage::Rcpt, "sender rate limit not set ("),
+        ("abc", AclStage::Rcpt, "\"abc\" is not a positive number (the limit is a number such as"),
+        ("-1/1h", AclStage::Rcpt, "\"-1\" is not a positive number ("),
+        ("nan/1h", AclStage::Rcpt, "\"nan\" is not a positive number ("),
+        ("1\n/1h", AclStage::Rcpt, ""),
+        ("1\n2/1h", AclStage::Rcpt, "\"1\\n2\" is not a positive number ("),
+        ("\u{e9}/1h", AclStage::Rcpt, "\"\\303\\251\" is not a positive number ("),
+        ("100", AclStage::Rcpt, "\"NULL\" is not a time value (the period is missing"),
+        ("100 / ", AclStage::Rcpt, "\"NULL\" is not a time value ("),
+        ("100 / / x", AclStage::Rcpt, "\"\" is not a time value ("),
+        ("100 / 1y", AclStage::Rcpt, "\"1y\" is not a time value ("),
+        ("100 / 0s", AclStage::Rcpt, "\"0s\" is not a time value ("),
+        ("100 / 9999w", AclStage::Rcpt, "\"9999w\" is not a time value (the period is too long: "),
+        ("1/1h/count=-1", AclStage::Rcpt, "\"count=-1\" is not a positive number (after count="),
+        ("1/1h/count=5k", AclStage::Rcpt, "\"count=5k\" is not a positive number ("),
+        ("1/1h/Count=nan", AclStage::Rcpt, "\"Count=nan\" is not a positive number ("),
         (
             "1/1h/per_mail/per_rcpt",
-            Place::Rcpt,
+            AclStage::Rcpt,
             "conflicting per_* options (per_mail and per_rcpt; ",
         ),
         (
             "1/1h/per_mail/x/PER_MAIL",
-            Place::Rcpt,
+            AclStage::Rcpt,
             "conflicting per_* options (per_mail is written twice; ",
         ),
-        ("1/1h/per_cmd/per_cmd/leaky/strict", Place::Rcpt, "conflicting per_* options ("),
-        ("1/1h/per_cmd/per_cmd/count=x", Place::Rcpt, "\"count=x\" is not a positive number ("),
-        ("1/1h/leaky/strict", Place::Rcpt, "conflicting update modes (leaky and strict; "),
-        ("1/1h/readonly/leaky", Place::Rcpt, "conflicting update modes (readonly and leaky; "),
+        ("1/1h/per_cmd/per_cmd/leaky/strict", AclStage::Rcpt, "conflicting per_* options ("),
+        ("1/1h/per_cmd/per_cmd/count=x", AclStage::Rcpt, "\"count=x\" is not a positive number ("),
+        ("1/1h/leaky/strict", AclStage::Rcpt, "conflicting update modes (leaky and strict; "),
+        ("1/1h/readonly/leaky", AclStage::Rcpt, "conflicting update modes (readonly and leaky; "),
         (
             "1/1h/strict/strict/readonly/noupdate",
-            Place::Rcpt,
+            AclStage::Rcpt,
             "conflicting update modes (strict and readonly; ",
         ),
-        ("1/1h/strict/strict/noupdate", Place::Rcpt, ""),
+        ("1/1h/strict/strict/noupdate", AclStage::Rcpt, ""),
         (
             "1/1h/per_mail/strict",
-            Place::Helo,
+            AclStage::Helo,
             "\"per_mail\" must not have /leaky or /strict option, or cannot be used in EHLO or HELO \
              ACL (per_mail can count in the RCPT, MAIL",
         ),
         (
             "1/1h/per_addr/leaky",
-            Place::Data,
+            AclStage::Data,
             "\"per_rcpt\" must not have /leaky or /strict option, or cannot be used in DATA ACL \
              (per_addr can count in the RCPT ACL; ",
         ),
         (
             "1/1h/per_byte/leaky",
-            Place::Connect,
+            AclStage::Connect,
             "\"per_mail\" must not have /leaky or /strict option, or cannot be used in connection \
              ACL (per_byte can count in ",
         ),
-        ("1/1h/\0", Place::Rcpt, "it contains a NUL byte ("),
+        ("1/1h/\0", AclStage::Rcpt, "it contains a NUL byte ("),
     ] {
         match Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(place))) {
             Ok(_) => assert_eq!("", expected, "{text:?} is no error"),
@@ -287,7 +287,7 @@ fn errors_tell_what_the_variables_hold() {
         ("/ / x", Some(""), Variable::Set(b"")),
         ("1 / 3h / per_mail / strict", Some("1"), Variable::Set(b"3h")),
     ] {
-        let error = error(text, Place::Connect);
+        let error = error(text, AclStage::Connect);
         assert_eq!(error.limit_text(), limit.map(str::as_bytes), "{text}");
         assert_eq!(error.period_text(), period, "{text}");
     }
@@ -295,7 +295,7 @@ fn errors_tell_what_the_variables_hold() {
 
 #[test]
 fn the_period_can_be_read_back_from_a_key() {
-    let Request { key, period, .. } = ask("1 / 1d12h / per_cmd / a//b", Place::Rcpt);
+    let Request { key, period, .. } = ask("1 / 1d12h / per_cmd / a//b", AclStage::Rcpt);
     let written = key.split(|&b| b == b'/').next().unwrap();
     assert_eq!(super::interval::seconds(written), Ok(period));
     assert!(super::interval::seconds(b"1y").is_err());
@@ -319,7 +319,7 @@ fn bounds() {
 
     let spec = Spec::parse(b"1/1h").unwrap();
     let host = vec![b'x'; 65535 - b"1h/per_mail/".len()];
-    let context = Context { host_address: Some(&host), ..at(Place::Rcpt) };
+    let context = Context { host_address: Some(&host), ..at(AclStage::Rcpt) };
     assert_eq!(spec.request(&context).unwrap().key.len(), 65535);
     let host = [&host[..], b"x"].concat();
     let context = Context { host_address: Some(&host), ..context };
@@ -382,7 +382,7 @@ impl Pieces {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct AnyPlace(Place);
+struct AnyPlace(AclStage);
 
 impl Arbitrary for AnyPlace {
     fn arbitrary(g: &mut Gen) -> Self {
@@ -394,7 +394,7 @@ quickcheck! {
     fn arbitrary_bytes_never_panic(text: Vec<u8>, place: AnyPlace) -> bool {
         match Spec::parse(&text) {
             Ok(spec) => {
-                let _ = spec.doubts();
+                let _ = spec.lints();
                 spec.request(&at(place.0)).is_ok_and(|r| r.key.len() <= 65535)
             }
             Err(error) => error.to_string().bytes().all(|b| (b' '..=b'~').contains(&b)),
@@ -404,7 +404,7 @@ quickcheck! {
     fn bytes_behind_a_good_start_never_panic(tail: Vec<u8>, place: AnyPlace) -> bool {
         let text = [b"1 / 1h / ", &tail[..]].concat();
         match Spec::parse(&text) {
-            Ok(spec) => spec.doubts().iter().all(|d| !d.to_string().contains('\n')),
+            Ok(spec) => spec.lints().iter().all(|d| !d.to_string().contains('\n')),
             Err(error) => !error.to_string().contains('\n'),
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::sys::files;
 
 use super::database::{Database, shard_name};
-use super::format::Identity;
+use super::format::Superblock;
 use super::{Options, Spool, SpoolError};
 
 /// What [`Spool::copy_to`] did.
@@ -36,7 +36,7 @@ impl Spool {
         key: [u8; 16],
         options: Options,
     ) -> Result<Self, SpoolError> {
-        Database::create(spool_directory, &Identity::new(key), options).map(Self::new)
+        Database::create(spool_directory, &Superblock::new(key), options).map(Self::new)
     }
 
     /// Copies the database into `directory`, in its directory `exirate`, where
@@ -93,14 +93,14 @@ impl Spool {
 
 impl Database {
     /// Makes a database that is not there yet.
-    fn create(spool: &Path, identity: &Identity, options: Options) -> Result<Self, SpoolError> {
+    fn create(spool: &Path, identity: &Superblock, options: Options) -> Result<Self, SpoolError> {
         let mut database = Self::open_directory(spool, options, true)?;
         {
             let _guard = database.lock_directory()?;
-            let mut files = std::fs::read_dir(database.place.path())
-                .map_err(SpoolError::io("read", database.place.path()))?;
+            let mut files = std::fs::read_dir(database.dir.path())
+                .map_err(SpoolError::io("read", database.dir.path()))?;
             if files.next().is_some() {
-                return Err(SpoolError::Present { path: database.place.path().to_path_buf() });
+                return Err(SpoolError::Present { path: database.dir.path().to_path_buf() });
             }
             database.write_identity(identity)?;
         }

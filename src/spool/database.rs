@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Guard, Kind};
-use crate::sys::place::Place;
+use crate::sys::secure_dir::SecureDir;
 
-use super::bound::MAX_BYTES_DEFAULT;
-use super::format::{Fault, Identity, VERSION};
+use super::eviction::MAX_BYTES_DEFAULT;
+use super::format::{Fault, Superblock, VERSION};
 use super::hashing::Hashing;
-use super::identity::DATABASE;
+use super::superblock::DATABASE;
 use super::{Options, SpoolError};
 
 /// The database's directory in the spool directory.
@@ -31,7 +31,7 @@ const INCIDENTS_MAX: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Database {
     /// Its directory.
-    pub(super) place: Place,
+    pub(super) dir: SecureDir,
     pub(super) writable: bool,
     pub(super) options: Options,
     pub(super) hashing: Hashing,
@@ -62,7 +62,7 @@ impl Database {
         writable: bool,
     ) -> Result<Self, SpoolError> {
         Ok(Self {
-            place: Place::open(spool, &[DIRECTORY], writable)?,
+            dir: SecureDir::open(spool, &[DIRECTORY], writable)?,
             writable,
             options,
             hashing: Hashing::new([0; 16]),
@@ -72,7 +72,7 @@ impl Database {
     }
 
     /// Goes on as the database that `identity` says it is.
-    pub(super) fn take_identity(&mut self, identity: &Identity) {
+    pub(super) fn take_identity(&mut self, identity: &Superblock) {
         self.hashing = Hashing::new(identity.key);
         self.max_bytes = identity.max_bytes;
     }
@@ -83,13 +83,13 @@ impl Database {
         if self.writable {
             Ok(())
         } else {
-            Err(SpoolError::ReadOnly { path: self.place.path().to_path_buf() })
+            Err(SpoolError::ReadOnly { path: self.dir.path().to_path_buf() })
         }
     }
 
     /// The path of a file here, for messages.
     pub(super) fn path_of(&self, name: &CStr) -> PathBuf {
-        self.place.path_of(name)
+        self.dir.path_of(name)
     }
 
     /// The error that says that a later version has written `name`.
@@ -102,7 +102,7 @@ impl Database {
     pub(super) fn open_file(
         &self,
         name: &CStr,
-    ) -> Result<Option<(File, files::Facts)>, SpoolError> {
+    ) -> Result<Option<(File, files::FileInfo)>, SpoolError> {
         self.open_for(if self.writable { Access::Write } else { Access::Read }, name)
     }
 
@@ -111,21 +111,21 @@ impl Database {
         &self,
         access: Access,
         name: &CStr,
-    ) -> Result<Option<(File, files::Facts)>, SpoolError> {
-        Ok(self.place.open_file(access, name)?)
+    ) -> Result<Option<(File, files::FileInfo)>, SpoolError> {
+        Ok(self.dir.open_file(access, name)?)
     }
 
     /// Makes a new file, in the place of what is there.
     ///
     /// Only whoever has locked the directory may do this.
     pub(super) fn create_file(&self, name: &CStr) -> Result<File, SpoolError> {
-        Ok(self.place.create_file(name, FILE_MODE)?)
+        Ok(self.dir.create_file(name, FILE_MODE)?)
     }
 
     /// Locks the directory: whoever makes files in it does so alone. A shard's
     /// lock is always taken before this one.
     pub(super) fn lock_directory(&self) -> Result<Guard<'_>, SpoolError> {
-        Ok(self.place.lock_directory(self.options.patience)?)
+        Ok(self.dir.lock_directory(self.options.timeout)?)
     }
 
     /// As [`Database::lock_directory`]; unless `patient`, `None` where another
@@ -134,8 +134,8 @@ impl Database {
         if patient {
             return self.lock_directory().map(Some);
         }
-        lock::try_lock(self.place.directory(), Kind::Exclusive)
-            .map_err(SpoolError::io("lock", self.place.path()))
+        lock::try_lock(self.dir.directory(), Kind::Exclusive)
+            .map_err(SpoolError::io("lock", self.dir.path()))
     }
 
     /// Locks a file, or says that another process holds it for too long.
@@ -145,7 +145,7 @@ impl Database {
         kind: Kind,
         path: impl Fn() -> PathBuf,
     ) -> Result<Guard<'a>, SpoolError> {
-        Ok(self.place.lock(file, kind, self.options.patience, path)?)
+        Ok(self.dir.lock(file, kind, self.options.timeout, path)?)
     }
 
     /// Keeps a copy of a damaged file under another name; its own name stays,
@@ -156,14 +156,14 @@ impl Database {
         let mut aside = CString::default();
         for number in 1..=ASIDE_MAX {
             aside = suffixed(name, &format!(".damaged-{number}"));
-            match files::link_at(self.place.directory(), name, &aside) {
+            match files::link_at(self.dir.directory(), name, &aside) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed(error)),
                 Ok(()) => return Ok(aside),
             }
         }
-        let replaced = files::remove_at(self.place.directory(), &aside)
-            .and_then(|()| files::link_at(self.place.directory(), name, &aside));
+        let replaced = files::remove_at(self.dir.directory(), &aside)
+            .and_then(|()| files::link_at(self.dir.directory(), name, &aside));
         replaced.map_err(failed)?;
         Ok(aside)
     }

@@ -3,7 +3,7 @@
 use crate::rate::bloom;
 use crate::store::{Change, FilterChange};
 
-use super::change::{Failure, NewFilter};
+use super::apply::{Failure, NewFilter};
 use super::iterate::Entry;
 use super::record::Fill;
 use super::update::Locked;
@@ -67,8 +67,8 @@ impl Spool {
                 fill: Fill::Bits(&filter.bits),
             });
             let filter = filter.filter(|new| (1..=bloom::MAX_BYTES).contains(&new.bytes));
-            let Locked { file, body, place, key, lookup } = locked;
-            body.append(file, *place, key, lookup, &change, filter)?;
+            let Locked { file, body, key_slot, key, lookup } = locked;
+            body.append(file, *key_slot, key, lookup, &change, filter)?;
             Ok(restored)
         })
     }

@@ -7,7 +7,7 @@ use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
 use crate::spec::{Context, Spec};
 use crate::store::{FilterChange, Store};
-use crate::sys::fuel;
+use crate::sys::failpoint;
 
 use super::tests::{change, event, open};
 use super::{Entry, FilterEntry, Options, Restored, Spool, SpoolError};
@@ -34,7 +34,7 @@ fn a_forgotten_key_is_as_one_never_seen() {
         request.unique = Some(event.as_bytes().to_vec());
         let now = Timestamp { seconds: 1_700_000_000, micros: 0 };
         let decision = engine::decide(spool, &request, || now).unwrap();
-        (decision.rate.round(), decision.over, decision.trace.found)
+        (decision.rate.round(), decision.over, decision.details.found)
     };
     let all = ["a", "b", "c", "d"].map(|event| check(&mut spool, event));
     assert_eq!(all[3], (4.0, true, true));
@@ -94,9 +94,9 @@ fn forgetting_dies_at_any_step() {
             write(&mut spool, b"key", 5, filter);
             write(&mut spool, b"other", 6, renew(50));
             let (before, other) = (spool.get(b"key").unwrap(), spool.get(b"other").unwrap());
-            fuel::fill(Some(steps));
+            failpoint::fill(Some(steps));
             let died = catch_unwind(AssertUnwindSafe(|| spool.forget(b"key"))).is_err();
-            fuel::fill(None);
+            failpoint::fill(None);
             let mut spool = open(folder.path());
             sound(&mut spool);
             assert_eq!(spool.get(b"other").unwrap(), other);
@@ -190,7 +190,7 @@ fn a_copy_is_another_database_with_the_same_content() {
     assert!(matches!(error, SpoolError::Present { .. }), "{error}");
     // What is damaged is mended first, by whoever says so.
     let body = &mut spool.shards[7].as_mut().unwrap().body;
-    body.map.set_word(super::format::HEAP_END, u64::MAX).unwrap();
+    body.map.set_u64(super::format::HEAP_END, u64::MAX).unwrap();
     let third = tempfile::tempdir().unwrap();
     let error = spool.copy_to(third.path(), |_| {}).unwrap_err();
     assert!(matches!(error, SpoolError::Damaged { .. }), "{error}");

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 
 /// Why the spool database could not be used.
 ///
@@ -23,7 +23,7 @@ pub enum SpoolError {
         path: PathBuf,
     },
     /// Its directory, or a file in it, could not be used.
-    Place(PlaceError),
+    Directory(DirError),
     /// A file is damaged, and this use of the database may not repair it.
     Damaged {
         /// The file.
@@ -65,16 +65,16 @@ pub enum SpoolError {
 impl SpoolError {
     /// For `map_err`: the operating system refused `action` on `path`.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let failed = PlaceError::io(action, path);
-        move |source| Self::Place(failed(source))
+        let failed = DirError::io(action, path);
+        move |source| Self::Directory(failed(source))
     }
 }
 
-impl From<PlaceError> for SpoolError {
-    fn from(error: PlaceError) -> Self {
+impl From<DirError> for SpoolError {
+    fn from(error: DirError) -> Self {
         match error {
-            PlaceError::Absent { path } => Self::Absent { path },
-            error => Self::Place(error),
+            DirError::Absent { path } => Self::Absent { path },
+            error => Self::Directory(error),
         }
     }
 }
@@ -94,7 +94,7 @@ impl fmt::Display for SpoolError {
                 "{} is there already, and not empty: name another directory, or move it away",
                 path.display()
             ),
-            Self::Place(error) => error.fmt(f),
+            Self::Directory(error) => error.fmt(f),
             Self::Damaged { path, what } => write!(
                 f,
                 "cannot read {}: {what}; Exim puts it right at its next check of a key in it, and \
@@ -132,7 +132,7 @@ impl std::error::Error for SpoolError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             // Its text is the whole of this one's.
-            Self::Place(error) => error.source(),
+            Self::Directory(error) => error.source(),
             Self::Random { source } => Some(source),
             _ => None,
         }

@@ -1,7 +1,7 @@
 //! Which records may go, because remembering them could change no answer.
 
 use crate::rate::{self, Average, Timestamp};
-use crate::spec::Filed;
+use crate::spec::StoredKey;
 
 /// Whether the record of `key` may be forgotten at `now`; its filter was begun
 /// in second `epoch`, where it has one.
@@ -16,7 +16,7 @@ pub(super) fn forgettable(
     epoch: Option<i64>,
     now: Timestamp,
 ) -> bool {
-    let period = Filed::parse(key).and_then(|filed| filed.period_seconds());
+    let period = StoredKey::parse(key).and_then(|filed| filed.period_seconds());
     period.is_some_and(|period| rate::forgettable(average, limit, epoch, period, 0.0, now))
 }
 

@@ -111,7 +111,7 @@ pub(super) struct Header {
 
 /// The file `database`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub(super) struct Identity {
+pub(super) struct Superblock {
     pub(super) magic: [u8; 8],
     pub(super) version: u32,
     pub(super) shards: u32,
@@ -236,7 +236,7 @@ impl Header {
     }
 }
 
-impl Identity {
+impl Superblock {
     /// The file's content.
     pub(super) fn encode(&self) -> [u8; DATABASE_BYTES] {
         with_checksum(encode(self))
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn identities_come_back_and_every_flipped_bit_is_noticed() {
-        let identity = Identity {
+        let identity = Superblock {
             magic: DATABASE_MAGIC,
             version: VERSION,
             shards: 256,
@@ -341,18 +341,18 @@ mod tests {
             max_bytes: 1 << 40,
         };
         let bytes = identity.encode();
-        assert_eq!(Identity::decode(&bytes), Ok(identity));
+        assert_eq!(Superblock::decode(&bytes), Ok(identity));
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Identity::decode(&flipped), Err(Fault::Damaged), "bit {bit}");
+            assert_eq!(Superblock::decode(&flipped), Err(Fault::Damaged), "bit {bit}");
         }
-        let later = Identity { version: 9, ..identity };
-        assert_eq!(Identity::decode(&later.encode()), Err(Fault::Version(9)));
-        let other_shards = Identity { shards: 255, ..identity };
-        assert_eq!(Identity::decode(&other_shards.encode()), Err(Fault::Damaged));
-        let never = Identity { version: 0, ..identity };
-        assert_eq!(Identity::decode(&never.encode()), Err(Fault::Damaged));
+        let later = Superblock { version: 9, ..identity };
+        assert_eq!(Superblock::decode(&later.encode()), Err(Fault::Version(9)));
+        let other_shards = Superblock { shards: 255, ..identity };
+        assert_eq!(Superblock::decode(&other_shards.encode()), Err(Fault::Damaged));
+        let never = Superblock { version: 0, ..identity };
+        assert_eq!(Superblock::decode(&never.encode()), Err(Fault::Damaged));
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn field<'a>(bytes: &'a [u8], name: &str) -> &'a [u8] {
 
 #[test]
 fn encoded_fields_are_where_they_are_documented() {
-    let identity = Identity::new([3; 16]);
+    let identity = Superblock::new([3; 16]);
     let bytes = identity.encode();
     assert_eq!(field(&bytes, "database.magic"), b"EXIRATED");
     assert_eq!(field(&bytes, "database.version"), 1u32.to_le_bytes());

@@ -19,7 +19,7 @@ pub(super) struct Hashing {
 
 /// Where a key's record is to be looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct KeySlot {
     /// In which shard.
     pub(super) shard: u8,
     /// Where in its index, as a fraction of 2^32.
@@ -45,9 +45,9 @@ impl Hashing {
 
     /// Where the record of `key` is to be looked for.
     #[inline]
-    pub(super) fn place(&self, key: &[u8]) -> Place {
+    pub(super) fn place(&self, key: &[u8]) -> KeySlot {
         let Hash128 { h1, h2 } = self.places.hash(key);
-        Place { shard: (h1 >> 56) as u8, fraction: h1 as u32, tag: h2 as u32 }
+        KeySlot { shard: (h1 >> 56) as u8, fraction: h1 as u32, tag: h2 as u32 }
     }
 
     /// The hash of the text of a unique event.
@@ -58,7 +58,7 @@ impl Hashing {
     }
 }
 
-impl Place {
+impl KeySlot {
     /// The first index entry to look at, of `capacity`.
     #[inline]
     pub(super) fn start(self, capacity: usize) -> usize {

@@ -12,7 +12,7 @@ use crate::rate::Timestamp;
 use crate::store::{Change, FilterChange};
 use crate::sys::clock;
 use crate::sys::images::{Disk, Random, memory_folder, power_cut, tears, torn};
-use crate::sys::journal;
+use crate::sys::write_trace;
 
 use super::counts;
 use super::kill_tests::{KEY, State, crowd, insert, neighbours, renew, state, write};
@@ -26,7 +26,7 @@ const CUTS: usize = 400;
 /// One operation, and what it starts from.
 struct Scene {
     before: Disk,
-    writes: Vec<journal::Write>,
+    writes: Vec<write_trace::Write>,
     last: Change,
     /// Its filter may be void after a kill.
     renewed: bool,
@@ -82,7 +82,7 @@ impl Scene {
         others: HashMap<Vec<u8>, f64>,
     ) -> Self {
         let disk = Disk::of(folder);
-        let (mut spool, writes) = journal::of(|| {
+        let (mut spool, writes) = write_trace::of(|| {
             let mut spool = open(folder);
             write(&mut spool, KEY, last);
             spool
@@ -270,7 +270,7 @@ fn of_a_new_shard() {
         }
     };
     let scene = Scene::record(prepare, &[], change(2, FilterChange::Keep), false);
-    assert!(scene.writes.iter().any(|write| matches!(write, journal::Write::Renamed { .. })));
+    assert!(scene.writes.iter().any(|write| matches!(write, write_trace::Write::Renamed { .. })));
     assert!(scene.images() > 15);
 }
 
@@ -293,6 +293,6 @@ fn of_a_rebuild_for_a_larger_index() {
 fn of_a_rebuild_that_gives_dead_heap_back() {
     let first = [(1, 60_000), (2, 70_000), (3, 40)].map(|(n, bytes)| change(n, renew(bytes, 1, 7)));
     let scene = Scene::record(bystanders, &first, change(4, insert(99)), false);
-    assert!(scene.writes.iter().any(|write| matches!(write, journal::Write::Renamed { .. })));
+    assert!(scene.writes.iter().any(|write| matches!(write, write_trace::Write::Renamed { .. })));
     assert!(scene.images() > 25);
 }

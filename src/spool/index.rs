@@ -1,7 +1,7 @@
 //! A shard's index: which record is whose.
 
 use super::format::{ALIGN, EMPTY, ENTRY_BYTES, FLAGS, HEADER_BYTES};
-use super::hashing::Place;
+use super::hashing::KeySlot;
 use super::record::Record;
 use super::shard::Body;
 
@@ -29,7 +29,7 @@ impl Body {
     /// empty.
     #[inline]
     pub(super) fn entry(&self, slot: usize) -> Option<(u32, usize)> {
-        let entry = self.map.word(HEADER_BYTES + slot * ENTRY_BYTES)? ^ EMPTY;
+        let entry = self.map.u64(HEADER_BYTES + slot * ENTRY_BYTES)? ^ EMPTY;
         (entry != 0).then_some(((entry >> 32) as u32, (entry as u32) as usize * ALIGN))
     }
 
@@ -38,7 +38,7 @@ impl Body {
     pub(super) fn set_entry(&mut self, slot: usize, tag: u32, offset: usize) -> Option<()> {
         let unit = u32::try_from(offset / ALIGN).ok()?;
         let entry = (u64::from(tag) << 32 | u64::from(unit)) ^ EMPTY;
-        self.map.set_word(HEADER_BYTES + slot * ENTRY_BYTES, entry)
+        self.map.set_u64(HEADER_BYTES + slot * ENTRY_BYTES, entry)
     }
 
     /// Whether an entry can point at `offset`.
@@ -50,14 +50,14 @@ impl Body {
     /// Has the processor fetch what [`Body::find`] will most likely look at,
     /// while the kernel is busy with the lock: nothing is believed yet.
     #[inline]
-    pub(super) fn prefetch(&self, place: Place, second: i64) {
+    pub(super) fn prefetch(&self, key_slot: KeySlot, second: i64) {
         // Not before the file's length has been looked at again.
         if self.checked != second {
             return;
         }
-        let start = place.start(self.capacity);
+        let start = key_slot.start(self.capacity);
         let mut entries = (start..self.capacity.min(start + 16)).map_while(|slot| self.entry(slot));
-        if let Some((_, offset)) = entries.find(|&(tag, _)| tag == place.tag) {
+        if let Some((_, offset)) = entries.find(|&(tag, _)| tag == key_slot.tag) {
             for line in 0..3 {
                 self.map.prefetch(offset.saturating_add(line * 64));
             }
@@ -67,7 +67,7 @@ impl Body {
 
     /// Looks for the record of `key`.
     #[inline]
-    pub(super) fn find(&self, place: Place, key: &[u8]) -> Lookup {
+    pub(super) fn find(&self, key_slot: KeySlot, key: &[u8]) -> Lookup {
         let mut lookup = Lookup {
             record: None,
             slot: None,
@@ -75,7 +75,7 @@ impl Body {
             damaged: 0,
             index_damaged: false,
         };
-        let (mut slot, mut strangers) = (place.start(self.capacity), 0);
+        let (mut slot, mut strangers) = (key_slot.start(self.capacity), 0);
         for _ in 0..self.capacity {
             let Some((tag, offset)) = self.entry(slot) else {
                 lookup.slot = lookup.slot.or(Some(slot));
@@ -83,7 +83,7 @@ impl Body {
             };
             if !self.in_heap(offset) {
                 lookup.index_damaged = true;
-            } else if tag == place.tag {
+            } else if tag == key_slot.tag {
                 if let Some(record) = Record::of_key(&self.map, offset, key, self.seed) {
                     lookup.record = Some(record);
                     lookup.slot = Some(slot);

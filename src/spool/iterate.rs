@@ -15,7 +15,7 @@ use super::{Spool, SpoolError};
 /// Everything that is remembered of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The stored key text: `p/mode/[unique/]key`; [`crate::spec::Filed`] takes
+    /// The stored key text: `p/mode/[unique/]key`; [`crate::spec::StoredKey`] takes
     /// it apart.
     pub key: Vec<u8>,
     /// The moving average as it was written last.
@@ -102,7 +102,7 @@ impl Spool {
 
     /// Bytes of disk that a shard takes; 0 where it is not there.
     pub(super) fn disk(&self, number: u8) -> u64 {
-        files::facts_at(self.database.place.directory(), &shard_name(number))
+        files::info_at(self.database.dir.directory(), &shard_name(number))
             .map_or(0, |facts| facts.disk)
     }
 
@@ -117,7 +117,7 @@ impl Spool {
         let name = shard_name(number);
         for _ in 0..ATTEMPTS {
             if self.shards.get(usize::from(number)).is_none_or(Option::is_none)
-                && files::facts_at(self.database.place.directory(), &name)
+                && files::info_at(self.database.dir.directory(), &name)
                     .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
             {
                 return Ok(read(None));

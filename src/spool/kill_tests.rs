@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::store::{Change, FilterChange, Store};
-use crate::sys::fuel;
+use crate::sys::failpoint;
 use crate::sys::images::memory_folder;
 
 use super::tests::{change, event, open};
@@ -83,9 +83,9 @@ fn dies_everywhere(prepare: impl Fn(&mut Spool), last: Change, renewed: bool) ->
         let attempt = memory_folder();
         copy(folder.path(), attempt.path());
         let mut dying = open(attempt.path());
-        fuel::fill(Some(steps));
+        failpoint::fill(Some(steps));
         let died = catch_unwind(AssertUnwindSafe(|| write(&mut dying, KEY, last))).is_err();
-        fuel::fill(None);
+        failpoint::fill(None);
         drop(dying);
         let mut spool = open(attempt.path());
         if steps == u32::MAX {
@@ -184,10 +184,10 @@ fn who_has_mapped_less_of_the_file_counts_all_of_it() {
         // So large that there is no rebuilding for what is taken for dead.
         write(&mut neighbour, KEY, change(1, renew(200_000, 9, 7)));
         let mut dying = open(folder.path());
-        fuel::fill(Some(steps));
+        failpoint::fill(Some(steps));
         let last = change(2, renew(50_000, 9, 7));
         let died = catch_unwind(AssertUnwindSafe(|| write(&mut dying, &other, last))).is_err();
-        fuel::fill(None);
+        failpoint::fill(None);
         drop(dying);
         // It has not looked at the shard since.
         write(&mut neighbour, &third, change(3, FilterChange::Keep));
@@ -220,12 +220,12 @@ fn in_making_a_database() {
     let mut deaths = 0;
     for steps in 0.. {
         let folder = memory_folder();
-        fuel::fill(Some(steps));
+        failpoint::fill(Some(steps));
         let died = catch_unwind(AssertUnwindSafe(|| {
             write(&mut open(folder.path()), KEY, change(1, FilterChange::Keep));
         }))
         .is_err();
-        fuel::fill(None);
+        failpoint::fill(None);
         let mut spool = open(folder.path());
         assert_eq!(spool.verify().unwrap().problems().count(), 0, "step {steps}");
         let found = state(&mut spool).map(|s| s.0);

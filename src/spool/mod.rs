@@ -5,10 +5,8 @@
 //! this file lays down every byte, the order of all writes, and what a process
 //! that is killed leaves behind.
 
-mod aside;
-mod bound;
-mod change;
-mod changes;
+mod apply;
+mod audit_log;
 mod copy;
 #[cfg(test)]
 #[path = "../../tests/spool_common/counts.rs"]
@@ -20,6 +18,7 @@ mod edit;
 #[cfg(test)]
 mod edit_tests;
 mod error;
+mod eviction;
 #[cfg(test)]
 #[path = "../../tests/spool_common/fields.rs"]
 mod fields;
@@ -29,22 +28,23 @@ mod forget_tests;
 mod format;
 #[cfg(test)]
 mod format_tests;
-mod gather;
 mod hashing;
-mod identity;
 #[cfg(test)]
 mod image_tests;
 mod index;
 mod iterate;
 #[cfg(test)]
 mod kill_tests;
+mod live_records;
 mod new_shard;
+mod quarantine;
 mod rebuild;
 mod record;
 mod shard;
 mod stats;
 #[cfg(test)]
 mod stop_tests;
+mod superblock;
 #[cfg(test)]
 mod tests;
 mod tidy;
@@ -58,14 +58,14 @@ use std::time::Duration;
 use crate::rate::bloom::Event;
 use crate::store::Remembered;
 use crate::sys::fork;
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 
-pub use aside::Aside;
-pub use bound::{MAX_BYTES_DEFAULT, MAX_BYTES_MIN};
 pub use copy::Copied;
 pub use edit::Restored;
 pub use error::SpoolError;
+pub use eviction::{MAX_BYTES_DEFAULT, MAX_BYTES_MIN};
 pub use iterate::{Entry, FilterEntry, LeftOut};
+pub use quarantine::Quarantined;
 pub use stats::Stats;
 pub use tidy::Tidied;
 pub use verify::{Report, ShardReport};
@@ -78,12 +78,12 @@ use shard::{Body, Shard};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How long to wait for another process's lock before giving up.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(5) }
+        Self { timeout: Duration::from_secs(5) }
     }
 }
 
@@ -145,7 +145,7 @@ impl Spool {
     /// The database's directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
-        self.database.place.path()
+        self.database.dir.path()
     }
 
     /// How many damaged records this has met; each was dropped alone.
@@ -201,7 +201,7 @@ impl Spool {
         let process = fork::process();
         if process != self.process {
             self.shards.iter_mut().for_each(|shard| *shard = None);
-            self.database.place.reopen()?;
+            self.database.dir.reopen()?;
             self.process = process;
         }
         Ok(())
@@ -228,7 +228,7 @@ impl Spool {
         mut act: impl FnMut(&mut Database) -> Result<T, SpoolError>,
     ) -> Result<T, SpoolError> {
         let result = act(&mut self.database);
-        let Err(SpoolError::Place(error)) = &result else { return result };
+        let Err(SpoolError::Directory(error)) = &result else { return result };
         if !error.is_out_of_files() || self.shards.iter().all(Option::is_none) {
             return result;
         }
@@ -245,7 +245,7 @@ impl Spool {
 
     /// The error that says that a shard would not stay the same.
     fn unsettled(&self, number: u8) -> SpoolError {
-        SpoolError::Place(PlaceError::Unsettled {
+        SpoolError::Directory(DirError::Unsettled {
             path: self.database.path_of(&shard_name(number)),
         })
     }

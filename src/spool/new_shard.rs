@@ -8,11 +8,11 @@ use crate::rate::Timestamp;
 use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Kind};
 use crate::sys::mapping::Mapping;
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 
 use super::SpoolError;
-use super::bound::largest;
 use super::database::{ATTEMPTS, Database, shard_name, shard_name_new};
+use super::eviction::largest;
 use super::format::{
     DEAD, DROPPED, EMPTY, ENTRY_BYTES, EVICTED, FORGOTTEN, HEADER_BYTES, HEAP_END, Header, LARGEST,
     LIVE, SHARD_MAGIC, TIDIED, VERSION, WAITS,
@@ -52,8 +52,8 @@ impl NewShard {
             let mut new = Self { file, number, left_behind: false };
             // Whoever had it locked may have given it the shard's name.
             let failed = |error| SpoolError::io("examine", &path())(error);
-            let facts = files::facts(&new.file).map_err(failed)?;
-            match files::facts_at(database.place.directory(), &name) {
+            let facts = files::info(&new.file).map_err(failed)?;
+            match files::info_at(database.dir.directory(), &name) {
                 Ok(named) if named.identity == facts.identity => {}
                 Ok(_) => continue,
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -66,7 +66,7 @@ impl NewShard {
             }
             return Ok(Some(new));
         }
-        Err(SpoolError::Place(PlaceError::Unsettled { path: path() }))
+        Err(SpoolError::Directory(DirError::Unsettled { path: path() }))
     }
 
     /// Writes `records`, which are in `source`, as a complete shard.
@@ -105,7 +105,7 @@ impl NewShard {
         written.map_err(|error| {
             // What is left of it would only take space that is missing already.
             let name = shard_name_new(*number);
-            let _ = files::remove_at(database.place.directory(), &name);
+            let _ = files::remove_at(database.dir.directory(), &name);
             SpoolError::io("write", &database.path_of(&name))(error)
         })
     }
@@ -113,14 +113,14 @@ impl NewShard {
     /// Gives the file the shard's name.
     pub(super) fn publish(&self, database: &Database) -> Result<(), SpoolError> {
         let (from, to): (&CStr, &CStr) = (&shard_name_new(self.number), &shard_name(self.number));
-        files::rename_at(database.place.directory(), from, to)
+        files::rename_at(database.dir.directory(), from, to)
             .map_err(SpoolError::io("replace", &database.path_of(to)))
     }
 
     /// Removes it again.
     pub(super) fn abandon(self, database: &Database) -> Result<(), SpoolError> {
         let name = shard_name_new(self.number);
-        files::remove_at(database.place.directory(), &name)
+        files::remove_at(database.dir.directory(), &name)
             .map_err(SpoolError::io("remove", &database.path_of(&name)))
     }
 }
@@ -144,7 +144,7 @@ fn lock_for_good(
 
 impl Drop for NewShard {
     fn drop(&mut self) {
-        lock::let_go(&self.file);
+        lock::unlock(&self.file);
     }
 }
 
@@ -168,10 +168,10 @@ fn usable(database: &Database, name: &CStr) -> Result<Option<File>, SpoolError> 
     match database.open_for(Access::Write, name) {
         Ok(found) => Ok(found.map(|(file, _)| file)),
         Err(
-            SpoolError::Place(PlaceError::WrongKind { .. })
-            | SpoolError::Place(PlaceError::Unsafe { .. }),
+            SpoolError::Directory(DirError::WrongKind { .. })
+            | SpoolError::Directory(DirError::Unsafe { .. }),
         ) => Ok(None),
-        Err(SpoolError::Place(PlaceError::Io { source, .. }))
+        Err(SpoolError::Directory(DirError::Io { source, .. }))
             if source.kind() == ErrorKind::PermissionDenied =>
         {
             Ok(None)

@@ -16,7 +16,7 @@ use crate::sys::{clock, files};
 use super::SpoolError;
 use super::database::{Database, shard_name};
 use super::format::{FLAGS, HEADER_BYTES, HEADER_CRC, Header, SUPERSEDED};
-use super::gather::Gathered;
+use super::live_records::LiveRecords;
 use super::new_shard::NewShard;
 use super::shard::{Body, Counts};
 
@@ -43,10 +43,10 @@ pub(super) enum Outcome {
 /// Makes an empty shard, where none is there yet.
 pub(super) fn create(database: &Database, number: u8) -> Result<(), SpoolError> {
     let Some(new) = NewShard::claim(database, number, true)? else { return Ok(()) };
-    if files::facts_at(database.place.directory(), &shard_name(number)).is_ok() {
+    if files::info_at(database.dir.directory(), &shard_name(number)).is_ok() {
         return new.abandon(database);
     }
-    let counts = Gathered::default().counts(Counts::default());
+    let counts = LiveRecords::default().counts(Counts::default());
     new.build(database, &[], None, counts, clock::now().into())?;
     new.publish(database)
 }
@@ -75,9 +75,9 @@ pub(super) fn rebuild(
             return Ok(Outcome::Replaced);
         }
         let gathered = match reason {
-            Reason::Growth => Gathered::indexed(body, now),
+            Reason::Growth => LiveRecords::indexed(body, now),
             Reason::Damage(_) => {
-                Gathered::salvaged(&body.map, body.heap_start, database, body.number)
+                LiveRecords::salvaged(&body.map, body.heap_start, database, body.number)
             }
         };
         let gathered = gathered.fit(&body.map, database.max_bytes, now);
@@ -109,10 +109,10 @@ pub(super) fn rebuild(
         });
         new.build(database, &gathered.records, Some(&body.map), counts, now)?;
         let flags = body.flags() | SUPERSEDED;
-        let _ = body.map.set_half(FLAGS, flags);
+        let _ = body.map.set_u32(FLAGS, flags);
         let published = new.publish(database);
         if published.is_err() {
-            let _ = body.map.set_half(FLAGS, flags & !SUPERSEDED);
+            let _ = body.map.set_u32(FLAGS, flags & !SUPERSEDED);
         }
         published?;
         incident
@@ -129,14 +129,14 @@ pub(super) fn replace_damaged(
     database: &mut Database,
     number: u8,
     file: &File,
-    facts: &files::Facts,
+    facts: &files::FileInfo,
 ) -> Result<(), SpoolError> {
     let name = shard_name(number);
     let path = database.path_of(&name);
     let incident = {
         let _shard_guard = database.lock(file, Kind::Exclusive, || path.clone())?;
         let Some(new) = NewShard::claim(database, number, true)? else { return Ok(()) };
-        let named = files::facts_at(database.place.directory(), &name)
+        let named = files::info_at(database.dir.directory(), &name)
             .is_ok_and(|now| now.identity == facts.identity);
         if !named || Body::open(database, number, file, facts).is_ok() {
             return new.abandon(database);
@@ -148,8 +148,8 @@ pub(super) fn replace_damaged(
         };
         // The index may be of any size, and records begin after it.
         let now = clock::now().into();
-        let gathered = map.as_ref().map_or_else(Gathered::default, |map| {
-            Gathered::salvaged(map, HEADER_BYTES, database, number).fit(
+        let gathered = map.as_ref().map_or_else(LiveRecords::default, |map| {
+            LiveRecords::salvaged(map, HEADER_BYTES, database, number).fit(
                 map,
                 database.max_bytes,
                 now,
@@ -164,7 +164,7 @@ pub(super) fn replace_damaged(
             // Those who have it open from better times look for the new one.
             // What bears none of our marks may be anybody's file that was
             // given this name, so it is moved aside as it is.
-            let _ = map.set_half(FLAGS, SUPERSEDED);
+            let _ = map.set_u32(FLAGS, SUPERSEDED);
         }
         new.publish(database)?;
         format!(

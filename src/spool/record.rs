@@ -251,7 +251,7 @@ impl Record {
     #[inline]
     pub(super) fn filter<'a>(&self, map: &'a Mapping, seed: u32) -> Option<Filter<'a>> {
         let bytes = self.filter_bytes?;
-        let epoch = unseal_epoch(map.word(self.offset + EPOCH)?, seed)?;
+        let epoch = unseal_epoch(map.u64(self.offset + EPOCH)?, seed)?;
         Some(Filter { epoch, bits: map.bytes(self.filter_offset(), bytes)? })
     }
 
@@ -300,7 +300,7 @@ impl Record {
     /// Voids the filter: from this step on there is none.
     pub(super) fn void_filter(&self, map: &mut Mapping) -> Option<()> {
         self.filter_bytes?;
-        map.set_word(self.offset + EPOCH, VOID)
+        map.set_u64(self.offset + EPOCH, VOID)
     }
 
     /// Clears the bits of a void filter.
@@ -323,6 +323,6 @@ impl Record {
             }
             Fill::Bits(bits) => map.write(self.filter_offset(), bits.get(..bytes)?)?,
         }
-        map.set_word(self.offset + EPOCH, seal_epoch(epoch, seed))
+        map.set_u64(self.offset + EPOCH, seal_epoch(epoch, seed))
     }
 }

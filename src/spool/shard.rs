@@ -6,11 +6,11 @@ use std::io::{self, ErrorKind};
 use crate::sys::clock;
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 
 use super::SpoolError;
-use super::bound::shard_share;
 use super::database::{ATTEMPTS, Database, shard_name};
+use super::eviction::shard_share;
 use super::format::{
     ALIGN, BUSY, DEAD, DROPPED, ENTRY_BYTES, EVICTED, FLAGS, FORGOTTEN, Fault, HEADER_BYTES,
     HEADER_CRC, HEAP_END, Header, LARGEST, LIVE, SHARD_BYTES_MAX, SUPERSEDED, TIDIED, WAITS, seal,
@@ -124,7 +124,7 @@ impl Shard {
             }
             rebuild::replace_damaged(database, number, &file, &facts)?;
         }
-        Err(SpoolError::Place(PlaceError::Unsettled { path: database.path_of(&name) }))
+        Err(SpoolError::Directory(DirError::Unsettled { path: database.path_of(&name) }))
     }
 }
 
@@ -141,7 +141,7 @@ impl Body {
         database: &Database,
         number: u8,
         file: &File,
-        facts: &files::Facts,
+        facts: &files::FileInfo,
     ) -> Result<Self, OpenFault> {
         let map = match Mapping::of(file, database.writable) {
             Ok(map) => map,
@@ -226,7 +226,7 @@ impl Body {
             }
             // The process that was about to replace it was killed.
             let flags = self.flags() & !SUPERSEDED;
-            let _ = self.map.set_half(FLAGS, flags);
+            let _ = self.map.set_u32(FLAGS, flags);
         }
         let Some(end) = self.heap_end() else {
             return Ok(Condition::Damaged("the end of its heap is damaged"));
@@ -272,7 +272,7 @@ impl Body {
     /// Whether the shard's name is still this file's, and the file is at least
     /// as long as what is mapped of it.
     pub(super) fn still_named(&self, database: &Database) -> io::Result<bool> {
-        match files::facts_at(database.place.directory(), &shard_name(self.number)) {
+        match files::info_at(database.dir.directory(), &shard_name(self.number)) {
             Ok(facts) => Ok(facts.identity == self.identity && facts.size >= self.map.len() as u64),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
@@ -280,7 +280,7 @@ impl Body {
     }
 
     /// Makes sure that there is real disk behind all that is used.
-    fn reserve_disk(&self, file: &File, facts: &files::Facts) -> io::Result<()> {
+    fn reserve_disk(&self, file: &File, facts: &files::FileInfo) -> io::Result<()> {
         // Where the heap's end is damaged, the file is only read any more.
         let end = self.heap_end().unwrap_or(HEADER_BYTES);
         let used = facts.size.min(end as u64);
@@ -289,7 +289,7 @@ impl Body {
 
     /// The header's flags.
     pub(super) fn flags(&self) -> u32 {
-        self.map.half(FLAGS).unwrap_or(0)
+        self.map.u32(FLAGS).unwrap_or(0)
     }
 
     /// The end of the heap, where it is sound.
@@ -302,13 +302,13 @@ impl Body {
 
     /// A sealed word of the header.
     pub(super) fn sealed(&self, offset: usize) -> Option<u64> {
-        unseal(self.map.word(offset)?, self.seed)
+        unseal(self.map.u64(offset)?, self.seed)
     }
 
     /// Writes a sealed word of the header.
     #[must_use = "None means that nothing was written"]
     pub(super) fn set_sealed(&mut self, offset: usize, value: u64) -> Option<()> {
-        self.map.set_word(offset, seal(value, self.seed))
+        self.map.set_u64(offset, seal(value, self.seed))
     }
 
     /// Takes the counts in the header again: whoever kept them was killed.
@@ -321,6 +321,6 @@ impl Body {
         let _ = self.set_sealed(LIVE, live);
         let _ = self.set_sealed(DEAD, dead as u64);
         let flags = self.flags() & !BUSY;
-        let _ = self.map.set_half(FLAGS, flags);
+        let _ = self.map.set_u32(FLAGS, flags);
     }
 }

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::store::{FilterChange, Store};
+use crate::sys::failpoint::{self, End};
 use crate::sys::fork::tests::{Child, in_child};
-use crate::sys::fuel::{self, End};
 use crate::sys::images::memory_folder;
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 
 use super::format::SHARDS;
 use super::kill_tests::{KEY, insert, renew, state, write};
@@ -43,7 +43,7 @@ fn stopped_after(steps: u32, folder: &Path) -> Child {
         let mut spool = open(folder);
         // The shard is open before its steps are counted.
         spool.peek(KEY, None, |_, _| ()).unwrap();
-        fuel::fill_until(Some(steps), End::Stops);
+        failpoint::fill_until(Some(steps), End::Stops);
         write(&mut spool, KEY, change(4, insert(99)));
         true
     })
@@ -60,11 +60,11 @@ fn a_rebuild_that_stands_still_stops_no_other_shard() {
             assert!(child.succeeds());
             break;
         }
-        let patience = Duration::from_millis(5);
-        let mut spool = Spool::open(folder.path(), Options { patience }).unwrap();
+        let timeout = Duration::from_millis(5);
+        let mut spool = Spool::open(folder.path(), Options { timeout }).unwrap();
         match spool.peek(KEY, None, |_, _| ()) {
             Ok(()) => {}
-            Err(error @ SpoolError::Place(PlaceError::Busy { .. })) => {
+            Err(error @ SpoolError::Directory(DirError::Busy { .. })) => {
                 held += 1;
                 let process = child.process();
                 let text = format!("which is stopped: continue it by `kill -CONT {process}`");
@@ -83,7 +83,7 @@ fn a_rebuild_that_stands_still_stops_no_other_shard() {
                 assert_eq!(generation(&mut spool, other), 2, "step {steps}");
             }
             // The directory is locked for the moment in which the file is made.
-            Err(SpoolError::Place(PlaceError::Busy { path, .. })) => {
+            Err(SpoolError::Directory(DirError::Busy { path, .. })) => {
                 assert_eq!(path, spool.directory(), "step {steps}");
                 put_off += 1;
             }

@@ -12,8 +12,8 @@ use crate::rate::{Average, Timestamp};
 use crate::spec::{Context, Spec};
 use crate::store::{Change, FilterChange, Store, conformance};
 
-use crate::sys::place::PlaceError;
-use crate::sys::{fork, fuel};
+use crate::sys::secure_dir::DirError;
+use crate::sys::{failpoint, fork};
 
 use super::{Options, Spool, SpoolError};
 
@@ -278,12 +278,12 @@ fn a_child_leaves_its_parents_lock_alone() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
     bump(&mut spool, b"k");
-    let other = Spool::open(folder.path(), Options { patience: Duration::from_millis(10) });
+    let other = Spool::open(folder.path(), Options { timeout: Duration::from_millis(10) });
     let mut other = other.unwrap();
     let busy = |spool: &mut Spool| {
         matches!(
             spool.update(b"k", None, |_, _| ((), None)),
-            Err(SpoolError::Place(PlaceError::Busy { .. }))
+            Err(SpoolError::Directory(DirError::Busy { .. }))
         )
     };
     spool
@@ -304,14 +304,14 @@ fn a_full_disk_loses_nothing() {
     for disk in [0, 4096, 100_000, 1_000_000, 3_000_000] {
         let folder = tempfile::tempdir().unwrap();
         let mut spool = open(folder.path());
-        fuel::give_disk(Some(disk));
+        failpoint::give_disk(Some(disk));
         let (mut full, mut written) = (0, Vec::new());
         for n in 0..50_000u32 {
             match spool
                 .update(&n.to_le_bytes(), None, |_, _| ((), Some(change(n, FilterChange::Keep))))
             {
                 Ok(()) => written.push(n),
-                Err(error @ SpoolError::Place(PlaceError::Io { .. })) => {
+                Err(error @ SpoolError::Directory(DirError::Io { .. })) => {
                     assert!(error.to_string().contains("free some space"), "{error}");
                     full += 1;
                 }
@@ -333,7 +333,7 @@ fn a_full_disk_loses_nothing() {
         }
         assert_eq!(spool.verify().unwrap().problems().count(), 0);
         // With room again, all goes on.
-        fuel::give_disk(None);
+        failpoint::give_disk(None);
         bump(&mut spool, b"another");
         (50_000..51_000u32).for_each(|n| bump(&mut spool, &n.to_le_bytes()));
         assert_eq!(spool.stats().unwrap().records, written.len() as u64 + 1_001);
@@ -346,13 +346,13 @@ fn a_quota_that_is_used_up_is_as_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
     (0..1_000u32).for_each(|n| bump(&mut spool, &n.to_le_bytes()));
-    fuel::give_quota(0);
+    failpoint::give_quota(0);
     let filter = FilterChange::Renew { bytes: 10_000, epoch: 1, event: event(1) };
     let error = spool.update(b"new", None, |_, _| ((), Some(change(1, filter)))).unwrap_err();
     assert!(error.to_string().ends_with("quota exceeded; free some space on its file system"));
     // What is there needs none.
     (0..1_000u32).for_each(|n| bump(&mut spool, &n.to_le_bytes()));
-    fuel::give_disk(None);
+    failpoint::give_disk(None);
     bump(&mut spool, b"new");
     assert_eq!(spool.stats().unwrap().records, 1_001);
     assert_eq!(spool.verify().unwrap().problems().count(), 0);
@@ -372,7 +372,7 @@ fn growth_that_must_wait_for_disk_waits() {
     let mut failed = None;
     for (i, key) in keys.iter().enumerate() {
         if i > 300 {
-            fuel::give_disk(Some(20_000));
+            failpoint::give_disk(Some(20_000));
         }
         if let Err(error) =
             spool.update(key, None, |_, _| ((), Some(change(1, FilterChange::Keep))))
@@ -384,7 +384,7 @@ fn growth_that_must_wait_for_disk_waits() {
     }
     // 4/5 of 488 entries would be 390; the index is used to its very end.
     assert_eq!(failed, Some(488));
-    fuel::give_disk(None);
+    failpoint::give_disk(None);
     keys.iter().skip(488).for_each(|key| bump(&mut spool, key));
     assert_eq!(spool.stats().unwrap().records, 600);
     assert_eq!(spool.verify().unwrap().problems().count(), 0);

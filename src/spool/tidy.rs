@@ -4,7 +4,7 @@
 use crate::rate::Timestamp;
 use crate::sys::files;
 use crate::sys::lock::Kind;
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 
 use super::database::{ATTEMPTS, shard_name, shard_name_new};
 use super::new_shard::NewShard;
@@ -121,7 +121,7 @@ impl Spool {
 
     /// Whether another process holds what every shard needs.
     fn is_of_directory(&self, error: &SpoolError) -> bool {
-        matches!(error, SpoolError::Place(PlaceError::Busy { path, .. }) if *path == self.database.place.path())
+        matches!(error, SpoolError::Directory(DirError::Busy { path, .. }) if *path == self.database.dir.path())
     }
 
     /// Whether what has this number has been replaced.
@@ -146,13 +146,13 @@ impl Spool {
 
     /// Whether something has the shard's name.
     pub(super) fn exists(&self, number: u8) -> bool {
-        files::facts_at(self.database.place.directory(), &shard_name(number)).is_ok()
+        files::info_at(self.database.dir.directory(), &shard_name(number)).is_ok()
     }
 
     /// Removes a shard's file that was being written when a process was killed.
     fn remove_unfinished(&mut self, number: u8) -> Result<(), SpoolError> {
         let name = shard_name_new(number);
-        if files::facts_at(self.database.place.directory(), &name).is_err() {
+        if files::info_at(self.database.dir.directory(), &name).is_err() {
             return Ok(());
         }
         // Whoever is still writing it has it locked.

@@ -8,12 +8,12 @@ use crate::store::{Change, Remembered, Store};
 use crate::sys::clock;
 use crate::sys::lock::Kind;
 
-use super::change::Failure;
+use super::apply::Failure;
 use super::database::{ATTEMPTS, shard_name};
 use super::format::{DEAD, KEY_BYTES_MAX, LIVE, TIDIED, WAITS};
-use super::gather;
-use super::hashing::Place;
+use super::hashing::KeySlot;
 use super::index::Lookup;
+use super::live_records;
 use super::rebuild::{self, Outcome, Reason};
 use super::shard::{Body, Condition, Shard};
 use super::{Spool, SpoolError};
@@ -25,7 +25,7 @@ const DEAD_MIN: u64 = 64 * 1024;
 pub(super) struct Locked<'a> {
     pub(super) file: &'a File,
     pub(super) body: &'a mut Body,
-    pub(super) place: Place,
+    pub(super) key_slot: KeySlot,
     pub(super) key: &'a [u8],
     pub(super) lookup: Lookup,
 }
@@ -40,7 +40,7 @@ impl Locked<'_> {
     /// Makes a change in the key's record, or in a new one.
     #[inline]
     pub(super) fn apply(&mut self, change: &Change) -> Result<(), Failure> {
-        self.body.apply(self.file, self.place, self.key, &self.lookup, change)
+        self.body.apply(self.file, self.key_slot, self.key, &self.lookup, change)
     }
 }
 
@@ -61,8 +61,8 @@ impl Spool {
         }
         self.database.require_writable()?;
         self.after_fork()?;
-        let place = self.database.hashing.place(key);
-        let number = place.shard;
+        let key_slot = self.database.hashing.place(key);
+        let number = key_slot.shard;
         let mut failure = None;
         for _ in 0..ATTEMPTS {
             // On every way out but the last, the shard is closed and will be
@@ -70,7 +70,7 @@ impl Spool {
             let Some(mut shard) = self.take_shard(number)? else { break };
             let Shard { file, body } = &mut *shard;
             let second = clock::coarse_seconds();
-            body.prefetch(place, second);
+            body.prefetch(key_slot, second);
             let guard = self
                 .database
                 .lock(file, Kind::Exclusive, || self.database.path_of(&shard_name(number)))?;
@@ -91,7 +91,7 @@ impl Spool {
             if body.tidy_due && self.tidied(body) {
                 continue;
             }
-            let lookup = body.find(place, key);
+            let lookup = body.find(key_slot, key);
             self.damaged += lookup.damaged;
             if self.rebuild_if_due(body, &lookup, grows, &mut failure) {
                 continue;
@@ -99,7 +99,7 @@ impl Spool {
             if lookup.record.is_some_and(|record| record.current.is_none()) {
                 self.damaged += 1;
             }
-            let done = act(&mut Locked { file, body, place, key, lookup });
+            let done = act(&mut Locked { file, body, key_slot, key, lookup });
             drop(guard);
             self.put_shard(shard);
             return match done {
@@ -130,7 +130,7 @@ impl Spool {
         now: Timestamp,
         patient: bool,
     ) -> Result<Outcome, SpoolError> {
-        if gather::is_worth_it(body, now) {
+        if live_records::is_worth_it(body, now) {
             return self.rebuild(body, Reason::Growth, now, patient);
         }
         let _ = body.set_sealed(TIDIED, now.seconds.max(0).cast_unsigned());

@@ -9,9 +9,9 @@ use super::database::shard_name;
 use super::format::{
     BUSY, DEAD, DROPPED, EVICTED, FORGOTTEN, LARGEST, LIVE, SUPERSEDED, TIDIED, WAITS,
 };
-use super::identity::DATABASE;
 use super::record::Record;
 use super::shard::Body;
+use super::superblock::DATABASE;
 use super::{Spool, SpoolError};
 
 /// What [`Spool::verify`] has found.
@@ -83,7 +83,7 @@ impl Spool {
         self.after_fork()?;
         let mut report = Report::default();
         // One that is lost is written again by whoever opens the database next.
-        let present = files::facts_at(self.database.place.directory(), DATABASE).is_ok();
+        let present = files::info_at(self.database.dir.directory(), DATABASE).is_ok();
         if present && self.with_files(|database| database.read_identity())?.is_err() {
             report.shards.push(ShardReport {
                 path: self.database.path_of(DATABASE),
@@ -132,7 +132,7 @@ impl ShardReport {
 
 /// Checks one shard. Whatever its index says, the time this takes grows no
 /// faster than the file.
-pub(super) fn check(body: &Body, place: impl Fn(&[u8]) -> super::hashing::Place) -> ShardReport {
+pub(super) fn check(body: &Body, place: impl Fn(&[u8]) -> super::hashing::KeySlot) -> ShardReport {
     let mut report = ShardReport::default();
     let (mut spans, mut keys) = (HashMap::new(), HashSet::new());
     let (mut entries, mut used) = (0, 0);

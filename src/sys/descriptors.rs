@@ -116,7 +116,7 @@ mod tests {
             lock.l_type = libc::F_WRLCK as _;
             assert_eq!(libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock), 0);
         }
-        let found = Descriptor::of(files::facts(&file).unwrap().identity).unwrap();
+        let found = Descriptor::of(files::info(&file).unwrap().identity).unwrap();
         assert_eq!((found.number, found.size()), (file.as_raw_fd(), 10));
         let mut bytes = [0; 20];
         assert_eq!(found.read_at(3, &mut bytes).unwrap(), 7);
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_file_that_is_not_open_for_reading_is_not_found() {
         let named = tempfile::NamedTempFile::new().unwrap();
-        let identity = files::facts(named.as_file()).unwrap().identity;
+        let identity = files::info(named.as_file()).unwrap().identity;
         assert!(Descriptor::of(identity).is_some());
         let path = named.into_temp_path();
         assert_eq!(Descriptor::of(identity), None);

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::journal::{self, Id, Write};
+use super::write_trace::{self, Id, Write};
 
 /// What a disk writes in one piece.
 pub(crate) const SECTOR: usize = 512;
@@ -30,7 +30,7 @@ pub(crate) struct Disk {
 impl Disk {
     /// What is there now.
     pub(crate) fn of(folder: &Path) -> Self {
-        let root = journal::id(&File::open(folder).unwrap());
+        let root = write_trace::id(&File::open(folder).unwrap());
         let mut disk = Self { root, nodes: HashMap::new() };
         disk.add(root, folder);
         disk
@@ -40,7 +40,7 @@ impl Disk {
         let mut names = BTreeMap::new();
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            let child = journal::id(&File::open(&path).unwrap());
+            let child = write_trace::id(&File::open(&path).unwrap());
             names.insert(CString::new(path.file_name().unwrap().as_bytes()).unwrap(), child);
             if path.is_dir() {
                 self.add(child, &path);

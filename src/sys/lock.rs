@@ -59,7 +59,7 @@ pub fn try_lock(file: &File, kind: Kind) -> io::Result<Option<Guard<'_>>> {
 }
 
 /// Locks `file`, or gives `None` where another process has held it for all of
-/// `patience`.
+/// `timeout`.
 ///
 /// It asks again and again, with naps that grow to 2 ms: a lock with a
 /// deadline would need a signal or a thread, and a guest in another program
@@ -67,20 +67,20 @@ pub fn try_lock(file: &File, kind: Kind) -> io::Result<Option<Guard<'_>>> {
 ///
 /// # Errors
 /// The file system cannot lock.
-pub fn lock(file: &File, kind: Kind, patience: Duration) -> io::Result<Option<Guard<'_>>> {
+pub fn lock(file: &File, kind: Kind, timeout: Duration) -> io::Result<Option<Guard<'_>>> {
     if let Some(guard) = try_lock(file, kind)? {
         return Ok(Some(guard));
     }
-    let mut guard = wait(file, kind, patience)?;
+    let mut guard = wait(file, kind, timeout)?;
     if let Some(guard) = &mut guard {
         guard.waited = true;
     }
     Ok(guard)
 }
 
-/// Asks again and again until `patience` is at its end.
+/// Asks again and again until `timeout` is at its end.
 #[cold]
-fn wait(file: &File, kind: Kind, patience: Duration) -> io::Result<Option<Guard<'_>>> {
+fn wait(file: &File, kind: Kind, timeout: Duration) -> io::Result<Option<Guard<'_>>> {
     let begun = Instant::now();
     for _ in 0..TRIES {
         std::thread::yield_now();
@@ -90,7 +90,7 @@ fn wait(file: &File, kind: Kind, patience: Duration) -> io::Result<Option<Guard<
     }
     let mut nap = SHORTEST;
     loop {
-        let left = patience.saturating_sub(begun.elapsed());
+        let left = timeout.saturating_sub(begun.elapsed());
         if left.is_zero() {
             return try_lock(file, kind);
         }
@@ -103,7 +103,7 @@ fn wait(file: &File, kind: Kind, patience: Duration) -> io::Result<Option<Guard<
 }
 
 impl Guard<'_> {
-    /// Keeps the lock until [`let_go`] is called, or the file is closed by all
+    /// Keeps the lock until [`unlock`] is called, or the file is closed by all
     /// who have it open.
     pub fn keep(self) {
         std::mem::forget(self);
@@ -113,7 +113,7 @@ impl Guard<'_> {
 /// Lets go of a lock that this process has kept.
 ///
 /// Closing the file would do the same, unless a child has it open as well.
-pub fn let_go(file: &File) {
+pub fn unlock(file: &File) {
     // It can only fail where the file is not open.
     let _ = fs2::FileExt::unlock(file);
 }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_does_not_let_go_for_its_parent() {
+    fn a_child_does_not_unlock_for_its_parent() {
         let path = tempfile::NamedTempFile::new().unwrap();
         let one = path.reopen().unwrap();
         let two = path.reopen().unwrap();

@@ -22,7 +22,7 @@ pub struct Mapping {
     writable: bool,
     /// Which file it is of.
     #[cfg(test)]
-    file: super::journal::Id,
+    file: super::write_trace::Id,
 }
 
 impl Mapping {
@@ -45,7 +45,7 @@ impl Mapping {
             raw,
             writable,
             #[cfg(test)]
-            file: super::journal::id(file),
+            file: super::write_trace::id(file),
         })
     }
 
@@ -87,7 +87,7 @@ impl Mapping {
             return None;
         }
         #[cfg(test)]
-        super::fuel::step();
+        super::failpoint::step();
         // SAFETY: as in `bytes`; the mapping is writable, and `&mut self` makes
         // this the only reference into it in this process.
         Some(unsafe { std::slice::from_raw_parts_mut(self.raw.as_mut_ptr().add(offset), length) })
@@ -97,7 +97,7 @@ impl Mapping {
     /// no multiple of 8.
     #[must_use]
     #[inline]
-    pub fn word(&self, offset: usize) -> Option<u64> {
+    pub fn u64(&self, offset: usize) -> Option<u64> {
         let pointer = self.aligned::<AtomicU64>(offset)?;
         // SAFETY: `aligned` has checked range and alignment. A load writes
         // nothing, so a read-only mapping will do (a u64 load is one plain load
@@ -110,19 +110,19 @@ impl Mapping {
     /// and before all that is written later.
     #[must_use = "None means that nothing was written"]
     #[inline]
-    pub fn set_word(&mut self, offset: usize, value: u64) -> Option<()> {
+    pub fn set_u64(&mut self, offset: usize, value: u64) -> Option<()> {
         if !self.writable {
             return None;
         }
         let pointer = self.aligned::<AtomicU64>(offset)?;
         #[cfg(test)]
-        super::fuel::step();
+        super::failpoint::step();
         Self::barrier();
         // SAFETY: `aligned` has checked range and alignment, and the mapping
         // is writable.
         unsafe { AtomicU64::from_ptr(pointer) }.store(value.to_le(), Ordering::Release);
         #[cfg(test)]
-        super::journal::bytes(self.file, offset, &value.to_le_bytes());
+        super::write_trace::bytes(self.file, offset, &value.to_le_bytes());
         Self::barrier();
         Some(())
     }
@@ -130,7 +130,7 @@ impl Mapping {
     /// As [`Mapping::word`], for 4 bytes.
     #[must_use]
     #[inline]
-    pub fn half(&self, offset: usize) -> Option<u32> {
+    pub fn u32(&self, offset: usize) -> Option<u32> {
         let pointer = self.aligned::<AtomicU32>(offset)?;
         // SAFETY: as in `word`.
         let value = unsafe { AtomicU32::from_ptr(pointer) }.load(Ordering::Acquire);
@@ -140,18 +140,18 @@ impl Mapping {
     /// As [`Mapping::set_word`], for 4 bytes.
     #[must_use = "None means that nothing was written"]
     #[inline]
-    pub fn set_half(&mut self, offset: usize, value: u32) -> Option<()> {
+    pub fn set_u32(&mut self, offset: usize, value: u32) -> Option<()> {
         if !self.writable {
             return None;
         }
         let pointer = self.aligned::<AtomicU32>(offset)?;
         #[cfg(test)]
-        super::fuel::step();
+        super::failpoint::step();
         Self::barrier();
         // SAFETY: as in `set_word`.
         unsafe { AtomicU32::from_ptr(pointer) }.store(value.to_le(), Ordering::Release);
         #[cfg(test)]
-        super::journal::bytes(self.file, offset, &value.to_le_bytes());
+        super::write_trace::bytes(self.file, offset, &value.to_le_bytes());
         Self::barrier();
         Some(())
     }
@@ -175,7 +175,7 @@ impl Mapping {
         let before = place.to_vec();
         work(place);
         #[cfg(test)]
-        super::journal::difference(file, offset, &before, place);
+        super::write_trace::difference(file, offset, &before, place);
         Self::barrier();
         Some(())
     }
@@ -188,15 +188,15 @@ impl Mapping {
         let place = self.bytes_mut(offset, bytes.len())?;
         Self::barrier();
         #[cfg(test)]
-        if !super::fuel::burn() {
+        if !super::failpoint::burn() {
             // It dies in the midst of copying.
             let (half, _) = place.split_at_mut(bytes.len() / 2);
             half.copy_from_slice(&bytes[..bytes.len() / 2]);
-            super::fuel::die();
+            super::failpoint::die();
         }
         place.copy_from_slice(bytes);
         #[cfg(test)]
-        super::journal::bytes(self.file, offset, bytes);
+        super::write_trace::bytes(self.file, offset, bytes);
         Self::barrier();
         Some(())
     }
@@ -207,13 +207,13 @@ impl Mapping {
         let place = self.bytes_mut(offset, length)?;
         Self::barrier();
         #[cfg(test)]
-        if !super::fuel::burn() {
+        if !super::failpoint::burn() {
             place.split_at_mut(length / 2).0.fill(0);
-            super::fuel::die();
+            super::failpoint::die();
         }
         place.fill(0);
         #[cfg(test)]
-        super::journal::bytes(self.file, offset, &vec![0; length]);
+        super::write_trace::bytes(self.file, offset, &vec![0; length]);
         Self::barrier();
         Some(())
     }
@@ -286,15 +286,15 @@ mod tests {
     fn every_access_is_bounds_checked() {
         let mut map = mapping(100, true);
         assert_eq!(map.len(), 100);
-        assert_eq!(map.set_word(88, 7), Some(()));
-        assert_eq!(map.word(88), Some(7));
+        assert_eq!(map.set_u64(88, 7), Some(()));
+        assert_eq!(map.u64(88), Some(7));
         assert_eq!(map.bytes(88, 8), Some(&[7, 0, 0, 0, 0, 0, 0, 0][..]));
-        assert_eq!(map.word(96), None);
-        assert_eq!(map.word(4), None);
-        assert_eq!(map.set_half(96, 9), Some(()));
-        assert_eq!(map.half(96), Some(9));
-        assert_eq!(map.half(98), None);
-        assert_eq!(map.half(100), None);
+        assert_eq!(map.u64(96), None);
+        assert_eq!(map.u64(4), None);
+        assert_eq!(map.set_u32(96, 9), Some(()));
+        assert_eq!(map.u32(96), Some(9));
+        assert_eq!(map.u32(98), None);
+        assert_eq!(map.u32(100), None);
         assert_eq!(map.bytes(99, 2), None);
         assert_eq!(map.bytes(usize::MAX, 2), None);
         assert_eq!(map.bytes(100, 0), Some(&[][..]));
@@ -311,10 +311,10 @@ mod tests {
     #[test]
     fn a_read_only_mapping_refuses_writes() {
         let mut map = mapping(64, false);
-        assert_eq!(map.word(8), Some(0));
-        assert_eq!(map.half(8), Some(0));
-        assert_eq!(map.set_word(8, 1), None);
-        assert_eq!(map.set_half(8, 1), None);
+        assert_eq!(map.u64(8), Some(0));
+        assert_eq!(map.u32(8), Some(0));
+        assert_eq!(map.set_u64(8, 1), None);
+        assert_eq!(map.set_u32(8, 1), None);
         assert_eq!(map.write(8, b"x"), None);
         assert_eq!(map.change(0, 1, |_| panic!("must not run")), None);
     }
@@ -325,8 +325,8 @@ mod tests {
         let longest = (36..63).rev().find(|power| file.set_len(1 << power).is_ok()).unwrap();
         let map = Mapping::of(&file, true).unwrap();
         assert_eq!(map.len(), LENGTH_MAX, "of 2^{longest} bytes");
-        assert_eq!(map.word(LENGTH_MAX - 8), Some(0));
-        assert_eq!(map.word(LENGTH_MAX), None);
+        assert_eq!(map.u64(LENGTH_MAX - 8), Some(0));
+        assert_eq!(map.u64(LENGTH_MAX), None);
     }
 
     #[test]

@@ -12,11 +12,11 @@ pub mod fork;
 pub mod holder;
 pub mod lock;
 pub mod mapping;
-pub mod place;
+pub mod secure_dir;
 
 #[cfg(test)]
-pub(crate) mod fuel;
+pub(crate) mod failpoint;
 #[cfg(test)]
 pub(crate) mod images;
 #[cfg(test)]
-pub(crate) mod journal;
+pub(crate) mod write_trace;

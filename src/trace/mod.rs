@@ -24,7 +24,7 @@ pub use scheme::{Body, Damage, DigestKey, Digester, Hit, Scheme, Sealed, Search,
 pub use settings::{Counted, HbfSettings, Settings, WinnowSettings};
 pub use store::{
     Access, Address, Answer, Asked, KEEP_DEFAULT, KEEP_MIN, Match, Options, Problem, Query,
-    TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN, Tally, Tidied, Trace, TraceError, TraceStats, Verified,
-    trace_directory,
+    TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN, Tally, Tidied, TraceError, TraceStats, TraceStore,
+    Verified, trace_directory,
 };
 pub use winnow::Winnow;

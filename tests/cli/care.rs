@@ -173,7 +173,7 @@ fn a_copy_made_under_load_is_sound() {
                 let mut spool = Spool::open(path, Options::default()).unwrap();
                 let mut n = thread;
                 while !done.load(Ordering::Relaxed) {
-                    // Known keys, and new ones, so that shards grow meanwhile.
+                    // CachedSpec keys, and new ones, so that shards grow meanwhile.
                     write(&mut spool, n % 50_000);
                     n += 7;
                 }

@@ -3,7 +3,7 @@
 use crate::common::exim::{USER, user};
 use crate::common::{PrivateExim, Setup};
 use crate::{answers, exim, of_text, sentence, with_text};
-use exirate::trace::{Access, Settings, Trace, trace_directory};
+use exirate::trace::{Access, Settings, TraceStore, trace_directory};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::time::{Duration, Instant};
 
@@ -192,7 +192,7 @@ fn a_message_is_recorded_once_and_the_last_options_hold() {
     let wrong =
         exim.log("main").matches("not recorded: error in the options of \"record\"").count();
     assert_eq!(wrong, 2, "{}", exim.log("main"));
-    let trace = Trace::open(&trace_directory(&exim.spool()), Access::Read).unwrap();
+    let trace = TraceStore::open(&trace_directory(&exim.spool()), Access::Read).unwrap();
     let options = *trace.options();
     assert_eq!((options.keep, options.max_bytes), (Some(604_800), 64 << 20));
     // The third line came when there was nothing to do any more.

@@ -11,7 +11,9 @@ mod failing;
 mod spools;
 
 use common::{PrivateExim, Setup};
-use exirate::trace::{Access, Envelope, Part, Query, Question, Trace, decode, trace_directory};
+use exirate::trace::{
+    Access, Envelope, Part, Query, Question, TraceStore, decode, trace_directory,
+};
 use std::path::Path;
 
 /// Records, logs the answer, and accepts.
@@ -33,7 +35,7 @@ fn exim(main: &str) -> PrivateExim {
 
 /// Who may have carried all of `parts`.
 fn carriers(spool: &Path, parts: Vec<Part>) -> Vec<Envelope> {
-    let trace = Trace::open(&trace_directory(spool), Access::Read).unwrap();
+    let trace = TraceStore::open(&trace_directory(spool), Access::Read).unwrap();
     let query = Query { question: Some(Question { parts, least: 1.0 }), ..Query::default() };
     let mut found = Vec::new();
     trace.query(&query, &mut |_, _| {}, &mut |answer| found.push(answer.envelope)).unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use exirate::spool::{Options, Spool, SpoolError};
 use exirate::store::Store;
-use exirate::sys::place::PlaceError;
+use exirate::sys::secure_dir::DirError;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use crate::documents::assert_documented;
@@ -42,13 +42,13 @@ fn a_stopped_process_is_named_after_a_bounded_wait() {
         assert!(begun.elapsed() < Duration::from_secs(60), "it does not stop");
         std::thread::sleep(Duration::from_millis(1));
     }
-    let patience = Duration::from_millis(250);
-    let mut spool = Spool::open(folder.path(), Options { patience }).unwrap();
+    let timeout = Duration::from_millis(250);
+    let mut spool = Spool::open(folder.path(), Options { timeout }).unwrap();
     let begun = Instant::now();
     let error = count(&mut spool, "key").unwrap_err();
     // So long, and no matter how slow this machine is, not for ever.
-    assert!(begun.elapsed() >= patience);
-    assert!(matches!(error, SpoolError::Place(PlaceError::Busy { .. })));
+    assert!(begun.elapsed() >= timeout);
+    assert!(matches!(error, SpoolError::Directory(DirError::Busy { .. })));
     let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
     let (number, name) = (process.to_string(), format!("({})", name.trim_end()));
     assert_documented(

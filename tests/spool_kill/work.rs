@@ -55,35 +55,35 @@ impl Log {
     }
 
     fn begun(&self, worker: usize, counter: usize) -> u64 {
-        self.0.word(worker * PART + counter * 16).unwrap()
+        self.0.u64(worker * PART + counter * 16).unwrap()
     }
 
     fn done(&self, worker: usize, counter: usize) -> u64 {
-        self.0.word(worker * PART + counter * 16 + 8).unwrap()
+        self.0.u64(worker * PART + counter * 16 + 8).unwrap()
     }
 
     fn begin(&mut self, worker: usize, counter: usize, count: u64) {
-        self.0.set_word(worker * PART + counter * 16, count).unwrap();
+        self.0.set_u64(worker * PART + counter * 16, count).unwrap();
     }
 
     fn finish(&mut self, worker: usize, counter: usize, count: u64) {
-        self.0.set_word(worker * PART + counter * 16 + 8, count).unwrap();
+        self.0.set_u64(worker * PART + counter * 16 + 8, count).unwrap();
     }
 
     pub(crate) fn is_at_work(&self, worker: usize) -> bool {
-        self.0.word(worker * PART + COUNTERS * 16).unwrap() != 0
+        self.0.u64(worker * PART + COUNTERS * 16).unwrap() != 0
     }
 
     pub(crate) fn set_at_work(&mut self, worker: usize, at_work: bool) {
-        self.0.set_word(worker * PART + COUNTERS * 16, at_work.into()).unwrap();
+        self.0.set_u64(worker * PART + COUNTERS * 16, at_work.into()).unwrap();
     }
 
     fn is_tidying(&self, worker: usize) -> bool {
-        self.0.word(worker * PART + COUNTERS * 16 + 8).unwrap() != 0
+        self.0.u64(worker * PART + COUNTERS * 16 + 8).unwrap() != 0
     }
 
     fn set_tidying(&mut self, worker: usize, tidying: bool) {
-        self.0.set_word(worker * PART + COUNTERS * 16 + 8, tidying.into()).unwrap();
+        self.0.set_u64(worker * PART + COUNTERS * 16 + 8, tidying.into()).unwrap();
     }
 }
 
@@ -193,14 +193,14 @@ pub(crate) struct Checker {
     /// when a kill came.
     killed: Vec<HashSet<u64>>,
     /// Kills in which an event of the key of all was under way.
-    doubts: u64,
+    lints: u64,
     pub(crate) under_way: UnderWay,
 }
 
 impl Checker {
     pub(crate) fn new(log: Log, workers: usize) -> Self {
         let killed = vec![HashSet::new(); workers];
-        Self { log, killed, doubts: 0, under_way: UnderWay::default() }
+        Self { log, killed, lints: 0, under_way: UnderWay::default() }
     }
 
     /// Checks the keys of a worker that was just killed against its log, and
@@ -221,7 +221,7 @@ impl Checker {
             self.under_way.events += u64::from(interrupted);
             let found = match counter {
                 SHARED => {
-                    self.doubts += u64::from(interrupted);
+                    self.lints += u64::from(interrupted);
                     done
                 }
                 NEW | OLD => {
@@ -251,13 +251,13 @@ impl Checker {
         let workers = 0..self.killed.len();
         let done: u64 = workers.map(|worker| self.log.done(worker, SHARED)).sum();
         let found = count(spool, SHARED_KEY);
-        let end = done + self.doubts;
+        let end = done + self.lints;
         assert!((done..=end).contains(&found), "{found} of {done} to {end}");
         // The first worker is said to have done what others may have.
         let first = self.log.done(0, SHARED) + found - done;
         self.log.begin(0, SHARED, first);
         self.log.finish(0, SHARED, first);
-        self.doubts = 0;
+        self.lints = 0;
     }
 
     /// Checks all keys that were ever made; how many there are.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use exirate::trace::{
-    Access, Answer, Asked, Envelope, Options, Part, Query, Question, Trace, TraceError,
+    Access, Answer, Asked, Envelope, Options, Part, Query, Question, TraceError, TraceStore,
     trace_directory,
 };
 
@@ -91,12 +91,12 @@ impl Image {
     }
 }
 
-pub(crate) fn open(folder: &Path) -> Result<Trace, TraceError> {
-    Trace::open(&trace_directory(folder), Access::Write)
+pub(crate) fn open(folder: &Path) -> Result<TraceStore, TraceError> {
+    TraceStore::open(&trace_directory(folder), Access::Write)
 }
 
-pub(crate) fn read(folder: &Path) -> Result<Trace, TraceError> {
-    Trace::open(&trace_directory(folder), Access::Read)
+pub(crate) fn read(folder: &Path) -> Result<TraceStore, TraceError> {
+    TraceStore::open(&trace_directory(folder), Access::Read)
 }
 
 pub(crate) fn path(folder: &Path, name: &str) -> PathBuf {
@@ -131,7 +131,7 @@ pub(crate) fn text(n: u32) -> String {
     format!("Subject: {n}\n\nAll of them begin with this line.\n{}\n", secret(n))
 }
 
-pub(crate) fn record(trace: &mut Trace, n: u32) -> Result<(), TraceError> {
+pub(crate) fn record(trace: &mut TraceStore, n: u32) -> Result<(), TraceError> {
     trace.record(&envelope(n), text(n).as_bytes())
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn question(n: u32) -> Query<'static> {
     Query { question: Some(question), ..Query::default() }
 }
 
-pub(crate) fn ask(trace: &Trace, query: &Query<'_>) -> (Vec<Answer>, Asked) {
+pub(crate) fn ask(trace: &TraceStore, query: &Query<'_>) -> (Vec<Answer>, Asked) {
     let mut answers = Vec::new();
     let asked = trace.query(query, &mut |_, _| {}, &mut |answer| answers.push(answer)).unwrap();
     (answers, asked)
@@ -164,7 +164,7 @@ pub(crate) struct Told {
 impl Told {
     /// Asks for everything, and each of `some` by its text. Fails where an
     /// answer is wrong and nothing says so.
-    pub(crate) fn of(trace: &Trace, some: impl Iterator<Item = u32>, what: &str) -> Self {
+    pub(crate) fn of(trace: &TraceStore, some: impl Iterator<Item = u32>, what: &str) -> Self {
         let (answers, asked) = ask(trace, &Query::default());
         let mut told: BTreeSet<String> = asked.damaged.iter().map(ToString::to_string).collect();
         if asked.other_key > 0 {

@@ -10,7 +10,8 @@ mod format;
 use std::net::IpAddr;
 
 use exirate::trace::{
-    Access, Asked, Envelope, Options, Part, Query, Question, Trace, TraceError, trace_directory,
+    Access, Asked, Envelope, Options, Part, Query, Question, TraceError, TraceStore,
+    trace_directory,
 };
 use format::{DOCUMENT, Key, Log, Segment, crc, documented, field, value, values};
 
@@ -92,8 +93,8 @@ fn envelope(n: u32) -> Envelope {
     }
 }
 
-fn store(folder: &std::path::Path) -> Result<Trace, TraceError> {
-    let mut trace = Trace::open(&trace_directory(folder), Access::Write)?;
+fn store(folder: &std::path::Path) -> Result<TraceStore, TraceError> {
+    let mut trace = TraceStore::open(&trace_directory(folder), Access::Write)?;
     trace.set_options(Options { keep: None, ..Options::default() })?;
     for n in 0..MESSAGES {
         let text =
@@ -153,7 +154,7 @@ fn a_store_reads_as_documented() {
 }
 
 /// What is asked and found with a text, and by a time alone.
-fn ask(trace: &Trace) -> [Asked; 2] {
+fn ask(trace: &TraceStore) -> [Asked; 2] {
     let parts = vec![Part::Text("words of 77, words of 77, words of 77".to_owned())];
     let question = Some(Question { parts, least: 1.0 });
     let queries = [Query { question, ..Query::default() }, Query::default()];
@@ -168,7 +169,7 @@ fn what_another_version_has_decoded_answers_by_its_envelopes_alone() {
     let key = Key::of(&std::fs::read(path("key")).unwrap());
     let all = u64::from(MESSAGES);
     let partial = (0..MESSAGES).filter(|&n| envelope(n).partial).count() as u64;
-    let check = |trace: &Trace, is_other: bool| {
+    let check = |trace: &TraceStore, is_other: bool| {
         let [text, envelopes] = ask(trace);
         let not_asked = if is_other { all } else { 0 };
         assert_eq!((text.messages, text.unanswered), (all, not_asked));

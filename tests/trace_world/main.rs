@@ -20,7 +20,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use exirate::trace::{Options, Query, Trace, trace_directory};
+use exirate::trace::{Options, Query, TraceStore, trace_directory};
 use mounts::{run, run_apart, tmpfs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use spool_common::{arguments, finish, start, start_by};
@@ -45,7 +45,7 @@ fn worker_process() {
 }
 
 /// Messages of any age are kept.
-fn for_ever(folder: &Path) -> Trace {
+fn for_ever(folder: &Path) -> TraceStore {
     let mut trace = open(folder).unwrap();
     trace.set_options(Options { keep: None, ..Options::default() }).unwrap();
     trace

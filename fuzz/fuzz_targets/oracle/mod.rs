@@ -1,7 +1,7 @@
 //! The rules of a spec once more: read slowly, one byte a step, and from the
 //! manual instead of the code.
 
-use exirate::spec::{Context, Mode, Place, Request, Scope, Update};
+use exirate::spec::{AclStage, Context, Mode, Request, Scope, Update};
 
 /// A spec as this reads it.
 pub struct Reading {
@@ -22,7 +22,7 @@ pub struct Reading {
 /// A number where it is plainly written; C knows more ways than this does.
 #[derive(Clone, Copy)]
 enum Number {
-    Known(f64),
+    CachedSpec(f64),
     Unknown,
 }
 
@@ -38,14 +38,14 @@ impl Number {
         let plain = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.')
             && digits.bytes().any(|b| b.is_ascii_digit());
         match digits.parse::<f64>() {
-            Ok(number) if plain => Self::Known(number * factor),
+            Ok(number) if plain => Self::CachedSpec(number * factor),
             _ => Self::Unknown,
         }
     }
 
     fn or(self, other: f64) -> f64 {
         match self {
-            Self::Known(number) => number,
+            Self::CachedSpec(number) => number,
             Self::Unknown => other,
         }
     }
@@ -128,7 +128,7 @@ impl Reading {
     }
 
     pub fn limit_is_known(&self) -> bool {
-        matches!(self.limit, Number::Known(_))
+        matches!(self.limit, Number::CachedSpec(_))
     }
 
     pub fn count_is_known(&self) -> bool {
@@ -172,7 +172,7 @@ impl Reading {
             None if in_place => address,
             None => b"*".to_vec(),
         });
-        let scope = if place == Place::Outside {
+        let scope = if place == AclStage::Outside {
             Scope::Evaluation
         } else if readonly || matches!(mode, Mode::PerAddr | Mode::PerCmd) {
             Scope::Command
@@ -203,23 +203,30 @@ impl Reading {
 }
 
 /// Where all recipients are known.
-fn has_recipients(place: Place) -> bool {
-    [Place::Predata, Place::Mime, Place::Dkim, Place::Data, Place::Prdr, Place::NotSmtp]
-        .contains(&place)
+fn has_recipients(place: AclStage) -> bool {
+    [
+        AclStage::Predata,
+        AclStage::Mime,
+        AclStage::Dkim,
+        AclStage::Data,
+        AclStage::Prdr,
+        AclStage::NotSmtp,
+    ]
+    .contains(&place)
 }
 
 /// Where a mode that is written can count.
-fn counts(place: Place, mode: Mode) -> bool {
-    if place == Place::Outside {
+fn counts(place: AclStage, mode: Mode) -> bool {
+    if place == AclStage::Outside {
         return true;
     }
     match mode {
         Mode::PerCmd => true,
-        Mode::PerAddr => place == Place::Rcpt,
-        Mode::PerConn => place != Place::NotSmtp && place != Place::NotSmtpStart,
-        Mode::PerRcpt => place == Place::Rcpt || has_recipients(place),
+        Mode::PerAddr => place == AclStage::Rcpt,
+        Mode::PerConn => place != AclStage::NotSmtp && place != AclStage::NotSmtpStart,
+        Mode::PerRcpt => place == AclStage::Rcpt || has_recipients(place),
         Mode::PerMail | Mode::PerByte => {
-            place == Place::Rcpt || place == Place::Mail || has_recipients(place)
+            place == AclStage::Rcpt || place == AclStage::Mail || has_recipients(place)
         }
     }
 }

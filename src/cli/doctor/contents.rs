@@ -5,7 +5,7 @@ use std::path::Path;
 use super::finding::{Findings, Level, counted, quoted, size};
 use crate::spec::{Context, Spec};
 use crate::spool::{Options, Spool, SpoolError, Stats};
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 
 /// How many of its problems are told; `exirate verify` tells all.
 const PROBLEMS_MAX: usize = 5;
@@ -66,15 +66,15 @@ fn harmless(database: &Spool) -> Option<String> {
 
 fn cannot_read(spool: &Path, error: &SpoolError, findings: &mut Findings) {
     match error {
-        SpoolError::Place(PlaceError::Io { source, .. })
+        SpoolError::Directory(DirError::Io { source, .. })
             if source.kind() == std::io::ErrorKind::PermissionDenied
                 && !rustix::process::geteuid().is_root() =>
         {
             findings.hidden(format!("the database was not read: {error}"));
         }
         // Whoever looked at the files from outside has told it.
-        SpoolError::Place(PlaceError::Unsafe { .. })
-        | SpoolError::Place(PlaceError::WrongKind { .. })
+        SpoolError::Directory(DirError::Unsafe { .. })
+        | SpoolError::Directory(DirError::WrongKind { .. })
             if findings.count(Level::Problem) > 0 => {}
         SpoolError::Damaged { .. } => {
             findings.problem(error.to_string());

@@ -24,7 +24,7 @@ fn part(name: &str) -> Part {
     } else if name.split_once(".damaged-").is_some_and(|(stem, number)| {
         whole(stem) && number.len() == 1 && number.bytes().all(|b| b.is_ascii_digit())
     }) {
-        Part::Aside
+        Part::Quarantined
     } else {
         Part::Strange
     }
@@ -151,8 +151,8 @@ mod tests {
             ("changes.log", Part::Ours),
             ("database.new", Part::Unfinished),
             ("3f.new", Part::Unfinished),
-            ("3f.shard.damaged-1", Part::Aside),
-            ("database.damaged-9", Part::Aside),
+            ("3f.shard.damaged-1", Part::Quarantined),
+            ("database.damaged-9", Part::Quarantined),
             ("FF.shard", Part::Strange),
             ("100.shard", Part::Strange),
             ("3f.shard.damaged-10", Part::Strange),

@@ -26,7 +26,7 @@ pub(super) enum Part {
     /// One that is being written.
     Unfinished,
     /// A damaged one that was set aside.
-    Aside,
+    Quarantined,
     /// None of ours.
     Strange,
 }
@@ -96,7 +96,7 @@ impl Files {
                 }
                 return;
             }
-            Part::Aside => {
+            Part::Quarantined => {
                 self.aside_bytes += facts.blocks() * 512;
                 self.aside_oldest = self.aside_oldest.min(changed).or(changed);
                 self.aside.push(path.clone());

@@ -235,7 +235,7 @@ fn maps(one: &File, two: &File) -> Result<(), Trial> {
     let mut writer = Mapping::of(one, true).map_err(unfit)?;
     let reader = Mapping::of(two, false).map_err(unfit)?;
     let mut read = [0; 8];
-    let seen = writer.set_word(8, WORD).and_then(|()| reader.word(8));
+    let seen = writer.set_u64(8, WORD).and_then(|()| reader.u64(8));
     two.read_exact_at(&mut read, 8).map_err(unfit)?;
     if seen == Some(WORD) && u64::from_le_bytes(read) == WORD {
         Ok(())

@@ -141,7 +141,7 @@ fn called(library: &Path, calls: &[&Call], findings: &mut Findings) {
         }
         match Spec::parse(call.argument.as_bytes()) {
             Ok(spec) => {
-                for doubt in spec.doubts() {
+                for doubt in spec.lints() {
                     findings.note(format!("{file}: in {:?}: {doubt}", call.argument));
                 }
             }

@@ -45,7 +45,7 @@ pub(super) fn ask(command: Command) -> Result<Answer, String> {
     ask_for(command, PATIENCE)
 }
 
-fn ask_for(mut command: Command, patience: Duration) -> Result<Answer, String> {
+fn ask_for(mut command: Command, timeout: Duration) -> Result<Answer, String> {
     let name = command.get_program().display().to_string();
     let failed = |error: io::Error| format!("cannot run {name}: {error}");
     command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -54,7 +54,7 @@ fn ask_for(mut command: Command, patience: Duration) -> Result<Answer, String> {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
-    match receiver.recv_timeout(patience) {
+    match receiver.recv_timeout(timeout) {
         Ok(output) => {
             let output = output.map_err(failed)?;
             Ok(Answer {
@@ -68,7 +68,7 @@ fn ask_for(mut command: Command, patience: Duration) -> Result<Answer, String> {
             if let Some(group) = group {
                 let _ = rustix::process::kill_process_group(group, Signal::KILL);
             }
-            Err(format!("{name} does not answer: it was ended after {} s", patience.as_secs()))
+            Err(format!("{name} does not answer: it was ended after {} s", timeout.as_secs()))
         }
     }
 }
@@ -185,11 +185,11 @@ mod tests {
     #[test]
     fn a_program_that_does_not_end_is_ended() {
         let folder = tempfile::tempdir().unwrap();
-        let pid = |patience| {
+        let pid = |timeout| {
             let mut shell = Command::new("/bin/sh");
             shell.args(["-c", "echo $$ >pid; sleep 1000; true"]).current_dir(folder.path());
-            let said = ask_for(shell, Duration::from_secs(patience)).unwrap_err();
-            assert_eq!(said, format!("/bin/sh does not answer: it was ended after {patience} s"));
+            let said = ask_for(shell, Duration::from_secs(timeout)).unwrap_err();
+            assert_eq!(said, format!("/bin/sh does not answer: it was ended after {timeout} s"));
             std::fs::read_to_string(folder.path().join("pid")).ok().filter(|pid| !pid.is_empty())
         };
         // A busy machine may not come to its first command at once.

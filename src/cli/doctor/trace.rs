@@ -11,8 +11,8 @@ use super::files::{Files, Part, aside, kind};
 use super::finding::{Findings, counted, quoted, size};
 use super::people::Who;
 use crate::rate::Timestamp;
-use crate::sys::place::PlaceError;
-use crate::trace::{Access, Query, Trace, TraceError, TraceStats, trace_directory};
+use crate::sys::secure_dir::DirError;
+use crate::trace::{Access, Query, TraceError, TraceStats, TraceStore, trace_directory};
 
 /// How many of its problems are told; `exirate trace verify` tells all.
 const PROBLEMS_MAX: usize = 5;
@@ -81,14 +81,14 @@ pub(super) fn look(spool: &Path, exim: Option<&Who>, record: bool, findings: &mu
 
 fn cannot_read(error: &TraceError, findings: &mut Findings) {
     match error {
-        TraceError::Place(PlaceError::Io { source, .. })
+        TraceError::Directory(DirError::Io { source, .. })
             if source.kind() == ErrorKind::PermissionDenied
                 && !rustix::process::geteuid().is_root() =>
         {
             findings.hidden(format!("the trace store was not read: {error}"));
         }
         // Whoever looked at the files from outside has told it.
-        TraceError::Place(PlaceError::Unsafe { .. } | PlaceError::WrongKind { .. }) => {}
+        TraceError::Directory(DirError::Unsafe { .. } | DirError::WrongKind { .. }) => {}
         _ => {
             findings.problem(error.to_string());
         }
@@ -102,7 +102,7 @@ fn contents(
     record: bool,
     findings: &mut Findings,
 ) -> Result<(), TraceError> {
-    let store = Trace::open(directory, Access::Read)?;
+    let store = TraceStore::open(directory, Access::Read)?;
     let mut problems = Vec::new();
     store.verify(&mut |_, _| {}, &mut |problem| {
         // Whose mode is wrong has been told, with what mends it.
@@ -130,7 +130,7 @@ fn contents(
 }
 
 /// When the message passed that was recorded last.
-fn newest(store: &Trace) -> Result<Option<i64>, TraceError> {
+fn newest(store: &TraceStore) -> Result<Option<i64>, TraceError> {
     let mut newest = None;
     store.query(&Query { most: Some(1), ..Query::default() }, &mut |_, _| {}, &mut |answer| {
         newest = Some(answer.envelope.time);

@@ -19,7 +19,7 @@ use clap::Args;
 
 use super::screen::{Tally, complain, note};
 use super::{Failure, text};
-use crate::spec::Filed;
+use crate::spec::StoredKey;
 use crate::spool::Spool;
 use near::Near;
 use reading::{Pattern, Reading};
@@ -65,7 +65,7 @@ impl Narrow {
 
     /// Whether the record of this stored key is among them.
     pub(super) fn allows(&self, stored: &[u8]) -> bool {
-        let filed = Filed::parse(stored);
+        let filed = StoredKey::parse(stored);
         self.mode.is_none_or(|mode| filed.is_some_and(|filed| filed.mode == mode.as_bytes()))
             && self
                 .period
@@ -89,7 +89,7 @@ fn mode(text: &str) -> Result<&'static str, String> {
 pub(super) fn period(text: &str) -> Result<f64, String> {
     // As that of a stored key, so that both are read alike.
     let stored = format!("{text}/per_mail/");
-    let filed = Filed::parse(stored.as_bytes()).filter(|_| !text.contains('/'));
+    let filed = StoredKey::parse(stored.as_bytes()).filter(|_| !text.contains('/'));
     filed
         .and_then(|filed| filed.period_seconds())
         .ok_or_else(|| "it takes a period, such as 1h, 30m, 1d12h or 3600".to_owned())

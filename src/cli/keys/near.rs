@@ -1,6 +1,6 @@
 //! Keys that look like one that is not there.
 
-use crate::spec::Filed;
+use crate::spec::StoredKey;
 
 /// How many are told.
 const MOST: usize = 3;
@@ -23,7 +23,7 @@ impl Near {
 
     /// Considers the key of a stored key.
     pub(super) fn see(&mut self, stored: &[u8]) {
-        let key = Filed::parse(stored).map_or(stored, |filed| filed.key);
+        let key = StoredKey::parse(stored).map_or(stored, |filed| filed.key);
         let alike = self.likeness(key);
         let least = match self.found.get(MOST - 1) {
             Some(&(least, _)) => least,

@@ -9,7 +9,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use super::super::text;
 use super::MODES;
-use crate::spec::Filed;
+use crate::spec::StoredKey;
 
 /// A way to read an argument; the first that fits any record is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,7 +106,7 @@ impl Pattern {
 
     /// Whether the argument, read so, means `stored`.
     pub(super) fn fits(&self, reading: Reading, stored: &[u8]) -> bool {
-        let key = Filed::parse(stored).map_or(stored, |filed| filed.key);
+        let key = StoredKey::parse(stored).map_or(stored, |filed| filed.key);
         let is = |text: &[u8]| text == key || text == stored;
         let matches = |glob: &Option<GlobMatcher>, text: &[u8]| {
             glob.as_ref().is_some_and(|glob| glob.is_match(Path::new(OsStr::from_bytes(text))))
@@ -169,7 +169,7 @@ fn glob_of_any_case(text: &[u8]) -> Option<GlobMatcher> {
 /// Whether `text` begins as a stored key does: with a period or a glob for
 /// one, and then a mode or a glob for one.
 fn names_a_mode(text: &[u8]) -> bool {
-    Filed::parse(text).is_some_and(|filed| {
+    StoredKey::parse(text).is_some_and(|filed| {
         let any = |part: &[u8]| part.contains(&b'*');
         (any(filed.period) || filed.period_seconds().is_some())
             && (any(filed.mode) || MODES.iter().any(|mode| mode.as_bytes() == filed.mode))

@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use super::super::screen::{complain, note, progress};
 use super::super::{Failure, spool_dir};
 use crate::sys::files;
-use crate::trace::{Access, Problem, Trace, TraceError, trace_directory};
+use crate::trace::{Access, Problem, TraceError, TraceStore, trace_directory};
 
 /// What every command that uses the trace store understands.
 #[derive(Debug, Args)]
@@ -31,15 +31,15 @@ impl Common {
     }
 
     /// Opens the store for reading only; it must be there.
-    pub(super) fn open(&self) -> Result<Trace, Failure> {
-        Ok(Trace::open(&self.directory()?, Access::Read)?)
+    pub(super) fn open(&self) -> Result<TraceStore, Failure> {
+        Ok(TraceStore::open(&self.directory()?, Access::Read)?)
     }
 
     /// Opens the store for reading only. Where there is none yet, which is as
     /// good as an empty one, says so in a note and gives `None`.
-    pub(super) fn open_if_there(&self) -> Result<Option<Trace>, Failure> {
+    pub(super) fn open_if_there(&self) -> Result<Option<TraceStore>, Failure> {
         let directory = self.directory()?;
-        match Trace::open(&directory, Access::Read) {
+        match TraceStore::open(&directory, Access::Read) {
             Ok(trace) => Ok(Some(trace)),
             Err(error @ TraceError::Absent { .. }) => {
                 note(error);
@@ -50,26 +50,26 @@ impl Common {
     }
 
     /// Opens the store for changing it; it must be there.
-    pub(super) fn open_to_change(&self) -> Result<Trace, Failure> {
+    pub(super) fn open_to_change(&self) -> Result<TraceStore, Failure> {
         let directory = self.directory()?;
         self.require_right()?;
         // A command that changes what is there makes nothing that is not.
-        Trace::open(&directory, Access::Read)?;
-        Ok(Trace::open(&directory, Access::Write)?)
+        TraceStore::open(&directory, Access::Read)?;
+        Ok(TraceStore::open(&directory, Access::Write)?)
     }
 
     /// Opens the store for recording; makes one where there is none.
-    pub(super) fn open_or_make(&self) -> Result<Trace, Failure> {
+    pub(super) fn open_or_make(&self) -> Result<TraceStore, Failure> {
         let directory = self.directory()?;
         self.require_right()?;
-        if let Err(TraceError::NoKey { path }) = Trace::open(&directory, Access::Read) {
+        if let Err(TraceError::NoKey { path }) = TraceStore::open(&directory, Access::Read) {
             note(format_args!(
                 "{} is gone, and a new key is chosen: what was recorded before cannot be asked any \
                  more, unless that file is put back",
                 path.display()
             ));
         }
-        Ok(Trace::open(&directory, Access::Write)?)
+        Ok(TraceStore::open(&directory, Access::Write)?)
     }
 
     /// Refuses whoever would leave files that Exim cannot write to.
@@ -96,7 +96,7 @@ pub(super) fn bar(what: &'static str) -> impl FnMut(u64, u64) {
 }
 
 /// Tells what the store has found or mended by the way.
-pub(super) fn tell_incidents(store: &mut Trace) {
+pub(super) fn tell_incidents(store: &mut TraceStore) {
     store.take_incidents().iter().for_each(note);
 }
 

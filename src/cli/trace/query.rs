@@ -13,7 +13,7 @@ use super::open::{self, Common};
 use super::shown::JSON_HELP;
 use super::whom::{Name, Network};
 use super::{id, span};
-use crate::trace::{self, Address, Asked, Envelope, Part, Question, Trace, TraceError};
+use crate::trace::{self, Address, Asked, Envelope, Part, Question, TraceError, TraceStore};
 
 /// Where some of a text is enough, messages with a greater chance of being false
 /// are left out.
@@ -274,7 +274,11 @@ impl Query {
 
     /// Asks for the best answers alone, where no others will be shown: the
     /// envelopes of thousands that a short text finds by chance take long to read.
-    fn ask(&self, store: &Trace, question: Option<Question>) -> Result<(First, Asked), TraceError> {
+    fn ask(
+        &self,
+        store: &TraceStore,
+        question: Option<Question>,
+    ) -> Result<(First, Asked), TraceError> {
         let shown = self.limit.or((!self.common.json).then_some(SHOWN));
         let is_ranked = question.is_some() && self.sort == Sort::Best && !self.is_filtered();
         let best = shown.filter(|_| is_ranked);
@@ -308,7 +312,7 @@ impl Query {
 
     fn ask_for(
         &self,
-        store: &Trace,
+        store: &TraceStore,
         query: &trace::Query<'_>,
     ) -> Result<(First, Asked), TraceError> {
         let (graded, mut first) = (self.is_graded(), self.first());

@@ -15,7 +15,7 @@ use super::mailbox::maildir::{self, Maildir};
 use super::mailbox::mbox::Mbox;
 use super::mailbox::{self, Hint, from_line};
 use super::record::Record;
-use crate::trace::{Envelope, Trace, TraceError};
+use crate::trace::{Envelope, TraceError, TraceStore};
 
 /// How many messages that cannot be recorded are told one by one.
 const TOLD: u64 = 20;
@@ -42,14 +42,14 @@ pub(super) struct Counts {
 pub(super) struct Recorder<'a> {
     options: &'a Record,
     headers: Headers,
-    pub(super) trace: Trace,
+    pub(super) trace: TraceStore,
     pub(super) counts: Counts,
     /// How many messages the store has not taken since the last that it took.
     in_a_row: u32,
 }
 
 impl<'a> Recorder<'a> {
-    pub(super) fn new(options: &'a Record, trace: Trace) -> Self {
+    pub(super) fn new(options: &'a Record, trace: TraceStore) -> Self {
         let (headers, counts) = (Headers::new(), Counts::default());
         Self { options, headers, trace, counts, in_a_row: 0 }
     }

@@ -11,7 +11,7 @@ use super::super::screen::Screen;
 use super::super::{Failure, Outcome, text};
 use super::open::{Common, bar};
 use super::{scheme, shown, tidy};
-use crate::trace::{Options, Query, Trace, TraceStats};
+use crate::trace::{Options, Query, TraceStats, TraceStore};
 
 /// Counts messages, and tells how the trace store is
 #[derive(Debug, Args)]
@@ -129,7 +129,7 @@ impl Figures {
 }
 
 /// When the oldest and the newest message passed.
-fn times(store: &Trace) -> Result<Option<(i64, i64)>, Failure> {
+fn times(store: &TraceStore) -> Result<Option<(i64, i64)>, Failure> {
     let mut times: Option<(i64, i64)> = None;
     // Mail of an archive is recorded in any order.
     store.query(&Query::default(), &mut bar("messages"), &mut |answer| {

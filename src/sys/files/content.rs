@@ -6,11 +6,11 @@ use std::io;
 use rustix::fs::{self, FallocateFlags};
 use rustix::io::Errno;
 
-use super::{again, facts};
+use super::{again, info};
 #[cfg(test)]
 use crate::sys::{
-    fuel, images,
-    journal::{self, Write},
+    failpoint, images,
+    write_trace::{self, Write},
 };
 
 /// Makes sure that the file has real disk behind `length` bytes from `offset`
@@ -24,7 +24,7 @@ use crate::sys::{
 /// longer all the same, but never without disk behind it.
 pub fn reserve(file: &File, offset: u64, length: u64) -> io::Result<()> {
     #[cfg(test)]
-    fuel::take_disk(length)?;
+    failpoint::take_disk(length)?;
     let end = offset.saturating_add(length);
     within_limit(end)?;
     let result = again(|| fs::fallocate(file, FallocateFlags::empty(), offset, length));
@@ -33,7 +33,7 @@ pub fn reserve(file: &File, offset: u64, length: u64) -> io::Result<()> {
         other => other?,
     }
     #[cfg(test)]
-    journal::note(|| Write::Length { file: journal::id(file), bytes: end as usize });
+    write_trace::note(|| Write::Length { file: write_trace::id(file), bytes: end as usize });
     Ok(())
 }
 
@@ -63,7 +63,7 @@ pub fn write_start(file: &File, bytes: &[u8]) -> io::Result<()> {
 pub fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     within_limit(offset.saturating_add(bytes.len() as u64))?;
     #[cfg(test)]
-    let (bytes, fault) = fuel::fits(file, offset, bytes);
+    let (bytes, fault) = failpoint::fits(file, offset, bytes);
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
         #[cfg(test)]
@@ -74,7 +74,7 @@ pub fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
         }
     }
     #[cfg(test)]
-    journal::bytes(journal::id(file), offset as usize, bytes);
+    write_trace::bytes(write_trace::id(file), offset as usize, bytes);
     #[cfg(test)]
     fault?;
     Ok(())
@@ -87,9 +87,9 @@ pub fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
 fn die_halfway(file: &File, offset: u64, bytes: &[u8]) {
     let sector = images::SECTOR as u64;
     let middle = (offset + bytes.len() as u64 / 2) / sector * sector;
-    if middle > offset && !fuel::burn() {
+    if middle > offset && !failpoint::burn() {
         let _ = rustix::io::pwrite(file, &bytes[..(middle - offset) as usize], offset);
-        fuel::die();
+        failpoint::die();
     }
 }
 
@@ -100,7 +100,7 @@ fn die_halfway(file: &File, offset: u64, bytes: &[u8]) {
 pub fn empty(file: &File) -> io::Result<()> {
     again(|| fs::ftruncate(file, 0))?;
     #[cfg(test)]
-    journal::note(|| Write::Emptied { file: journal::id(file) });
+    write_trace::note(|| Write::Emptied { file: write_trace::id(file) });
     Ok(())
 }
 
@@ -111,7 +111,7 @@ pub fn empty(file: &File) -> io::Result<()> {
 pub fn sync(file: &File) -> io::Result<()> {
     again(|| fs::fdatasync(file))?;
     #[cfg(test)]
-    journal::note(|| Write::Synced { file: journal::id(file) });
+    write_trace::note(|| Write::Synced { file: write_trace::id(file) });
     Ok(())
 }
 
@@ -126,7 +126,7 @@ fn unsupported(error: &io::Error) -> bool {
 fn write_zeros(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let zeros = [0; 4096];
     let end = offset.saturating_add(length);
-    let mut at = facts(file)?.size.max(offset);
+    let mut at = info(file)?.size.max(offset);
     while at < end {
         let rest = usize::try_from(end - at).unwrap_or(usize::MAX).min(zeros.len());
         let written = again(|| rustix::io::pwrite(file, zeros.get(..rest).unwrap_or(&[]), at))?;
@@ -168,7 +168,7 @@ pub fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>
 pub fn data_from(file: &File, offset: u64) -> io::Result<u64> {
     match again(|| fs::seek(file, fs::SeekFrom::Data(offset))) {
         // Beyond the last of it.
-        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(facts(file)?.size),
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(info(file)?.size),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(offset),
         result => result,
     }
@@ -200,6 +200,6 @@ mod tests {
         assert!(metadata.blocks() * 512 >= 10_000);
         let other = tempfile::tempfile().unwrap();
         write_zeros(&other, 100, 5_000).unwrap();
-        assert_eq!(facts(&other).unwrap().size, 5_100);
+        assert_eq!(info(&other).unwrap().size, 5_100);
     }
 }

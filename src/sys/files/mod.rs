@@ -2,7 +2,7 @@
 //! the owner, group and mode they should have.
 
 mod content;
-mod facts;
+mod info;
 mod names;
 mod open;
 
@@ -11,7 +11,7 @@ use std::io;
 use rustix::io::Errno;
 
 pub use content::{data_from, empty, read_at, read_start, reserve, sync, write_at, write_start};
-pub use facts::{DIRECTORY, Facts, REGULAR, facts, facts_at, facts_of};
+pub use info::{DIRECTORY, FileInfo, REGULAR, facts_of, info, info_at};
 pub use names::{link_at, names, remove_at, remove_directory_at, rename_at, rename_new_at};
 pub use open::{
     Access, adopt, make_directory_at, open_at, open_directory, open_directory_at,
@@ -21,7 +21,7 @@ pub use open::{
 /// Calls again what a signal has interrupted.
 fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
     #[cfg(test)]
-    crate::sys::fuel::step();
+    crate::sys::failpoint::step();
     loop {
         match call() {
             Err(Errno::INTR) => {}

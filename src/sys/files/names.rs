@@ -8,7 +8,7 @@ use rustix::fs::{self, AtFlags, RenameFlags};
 
 use super::again;
 #[cfg(test)]
-use crate::sys::journal::{self, Write};
+use crate::sys::write_trace::{self, Write};
 
 /// The names in a directory, in no order, without `.` and `..`; no more than
 /// `most` of them.
@@ -51,8 +51,8 @@ pub fn rename_new_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()>
 
 #[cfg(test)]
 fn note_renamed(directory: &File, from: &CStr, to: &CStr) {
-    journal::note(|| Write::Renamed {
-        directory: journal::id(directory),
+    write_trace::note(|| Write::Renamed {
+        directory: write_trace::id(directory),
         from: from.to_owned(),
         to: to.to_owned(),
     });
@@ -65,8 +65,8 @@ fn note_renamed(directory: &File, from: &CStr, to: &CStr) {
 pub fn link_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
     again(|| fs::linkat(directory, from, directory, to, AtFlags::empty()))?;
     #[cfg(test)]
-    journal::note(|| Write::Linked {
-        directory: journal::id(directory),
+    write_trace::note(|| Write::Linked {
+        directory: write_trace::id(directory),
         from: from.to_owned(),
         to: to.to_owned(),
     });
@@ -80,7 +80,10 @@ pub fn link_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
 pub fn remove_at(directory: &File, name: &CStr) -> io::Result<()> {
     absent_is_fine(again(|| fs::unlinkat(directory, name, AtFlags::empty())))?;
     #[cfg(test)]
-    journal::note(|| Write::Removed { directory: journal::id(directory), name: name.to_owned() });
+    write_trace::note(|| Write::Removed {
+        directory: write_trace::id(directory),
+        name: name.to_owned(),
+    });
     Ok(())
 }
 
@@ -91,7 +94,10 @@ pub fn remove_at(directory: &File, name: &CStr) -> io::Result<()> {
 pub fn remove_directory_at(directory: &File, name: &CStr) -> io::Result<()> {
     absent_is_fine(again(|| fs::unlinkat(directory, name, AtFlags::REMOVEDIR)))?;
     #[cfg(test)]
-    journal::note(|| Write::Removed { directory: journal::id(directory), name: name.to_owned() });
+    write_trace::note(|| Write::Removed {
+        directory: write_trace::id(directory),
+        name: name.to_owned(),
+    });
     Ok(())
 }
 

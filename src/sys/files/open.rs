@@ -8,10 +8,10 @@ use std::path::Path;
 use rustix::fs::{self, Mode, OFlags};
 
 #[cfg(test)]
-use super::facts_at;
-use super::{again, facts};
+use super::info_at;
+use super::{again, info};
 #[cfg(test)]
-use crate::sys::journal::{self, Write};
+use crate::sys::write_trace::{self, Write};
 
 /// What a file is to be opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,10 +84,10 @@ pub fn open_at(directory: &File, name: &CStr, access: Access) -> io::Result<File
     let file = above_standard_streams(again(|| fs::openat(directory, name, flags, mode))?.into())?;
     #[cfg(test)]
     if access == Access::Create {
-        journal::note(|| Write::File {
-            directory: journal::id(directory),
+        write_trace::note(|| Write::File {
+            directory: write_trace::id(directory),
             name: name.to_owned(),
-            file: journal::id(&file),
+            file: write_trace::id(&file),
         });
     }
     Ok(file)
@@ -100,10 +100,10 @@ pub fn open_at(directory: &File, name: &CStr, access: Access) -> io::Result<File
 pub fn make_directory_at(directory: &File, name: &CStr) -> io::Result<()> {
     again(|| fs::mkdirat(directory, name, Mode::RWXU))?;
     #[cfg(test)]
-    journal::note(|| Write::Directory {
-        directory: journal::id(directory),
+    write_trace::note(|| Write::Directory {
+        directory: write_trace::id(directory),
         name: name.to_owned(),
-        made: facts_at(directory, name).unwrap().identity,
+        made: info_at(directory, name).unwrap().identity,
     });
     Ok(())
 }
@@ -116,7 +116,7 @@ pub fn make_directory_at(directory: &File, name: &CStr) -> io::Result<()> {
 /// # Errors
 /// Those of `fchown` (as root) and `fchmod`.
 pub fn adopt(file: &File, uid: u32, gid: u32, mode: u32) -> io::Result<()> {
-    let found = facts(file)?;
+    let found = info(file)?;
     if (found.uid, found.gid) != (uid, gid) {
         let root = rustix::process::geteuid().is_root();
         let owner = (root && found.uid != uid).then(|| fs::Uid::from_raw(uid));
@@ -143,8 +143,8 @@ mod tests {
         rustix::fs::mkfifoat(&directory, "fifo", Mode::RUSR | Mode::WUSR).unwrap();
         assert!(open_at(&directory, c"link", Access::Read).is_err());
         let fifo = open_at(&directory, c"fifo", Access::Write).unwrap();
-        assert_eq!(facts(&fifo).unwrap().kind, "FIFO");
-        assert_eq!(facts_at(&directory, c"link").unwrap().kind, "symbolic link");
+        assert_eq!(info(&fifo).unwrap().kind, "FIFO");
+        assert_eq!(info_at(&directory, c"link").unwrap().kind, "symbolic link");
     }
 
     #[test]
@@ -152,9 +152,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = open_directory(folder.path()).unwrap();
         let file = open_at(&directory, c"file", Access::Create).unwrap();
-        let found = facts(&file).unwrap();
+        let found = info(&file).unwrap();
         adopt(&file, found.uid, found.gid, 0o640).unwrap();
-        assert_eq!(facts(&file).unwrap().mode, 0o640);
+        assert_eq!(info(&file).unwrap().mode, 0o640);
         assert!(open_at(&directory, c"file", Access::Create).is_err());
     }
 }

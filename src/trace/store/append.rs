@@ -10,7 +10,7 @@ use super::key::{self, Key};
 use super::log::{Fault, LOG_BYTES_MAX, Log, MESSAGES_MAX, STATUS, Status, write_status};
 use super::names::{self, Kind, Numbered, OPEN, OPEN_NEW};
 use super::options::Options;
-use super::{PATIENCE, Trace, TraceError, VERSION, record, wire};
+use super::{PATIENCE, TraceError, TraceStore, VERSION, record, wire};
 
 /// How often a message is digested anew because the settings have changed
 /// meanwhile.
@@ -65,13 +65,13 @@ fn require_memory(bytes: usize) -> Result<(), TraceError> {
     reserved.map_err(|_| TraceError::Memory { bytes, wanted })
 }
 
-impl Trace {
+impl TraceStore {
     /// Records a message whose headers and body are `message`, as they were
     /// received or sent: with line ends of either kind.
     ///
     /// About once in 16,384 messages, a log is full: then it is sealed as well,
     /// and what is to be forgotten is. What goes wrong with that is told by
-    /// [`Trace::take_incidents`].
+    /// [`TraceStore::take_incidents`].
     ///
     /// It does not wait for the disk: after a loss of power, the messages of
     /// the last half minute or so may be gone.
@@ -89,14 +89,14 @@ impl Trace {
                 return Ok(());
             }
         }
-        Err(crate::sys::place::PlaceError::Unsettled {
-            path: self.place.path_of(super::options::SETTINGS),
+        Err(crate::sys::secure_dir::DirError::Unsettled {
+            path: self.dir.path_of(super::options::SETTINGS),
         }
         .into())
     }
 
     /// Records a message whose digest was made by the settings in
-    /// [`Trace::options`]; false where others have been chosen meanwhile, which
+    /// [`TraceStore::options`]; false where others have been chosen meanwhile, which
     /// these are then, or another key: the message is to be digested anew.
     ///
     /// # Errors
@@ -143,12 +143,12 @@ impl Trace {
         // A system call for both.
         let [nonce, status_nonce] = twice_random()?;
         let record = record::make(&self.key, nonce, envelope, digest)?;
-        let _guard = self.place.lock_directory(PATIENCE)?;
+        let _guard = self.dir.lock_directory(PATIENCE)?;
         let (log, status, rotated) = match self.usable_log(before)? {
             Usable::Log(log, status) => (log, status, false),
             Usable::Stale(stale) => return Ok((Appended::Stale(stale), None)),
             Usable::None { rotated } => {
-                let options = Options::read(&self.place)?;
+                let options = Options::read(&self.dir)?;
                 if options.settings != self.options.settings {
                     return Ok((Appended::Stale(Stale::Settings(options)), None));
                 }
@@ -162,7 +162,7 @@ impl Trace {
         let after = write_status(&after, &self.key, status_nonce);
         files::write_at(&log.file, status.end, &record)
             .and_then(|()| files::write_at(&log.file, STATUS as u64, &after))
-            .map_err(self.place.failed("write", OPEN))?;
+            .map_err(self.dir.failed("write", OPEN))?;
         Ok((Appended::Done { rotated }, Some(log)))
     }
 
@@ -170,27 +170,27 @@ impl Trace {
     /// or unusable gets its number. The directory is locked.
     fn usable_log(&self, before: Option<Log>) -> Result<Usable, TraceError> {
         // Whoever has destroyed the key wants nothing more recorded under it.
-        if self.key_file != key::identity(&self.place) {
-            let key = Key::open_locked(&self.place)?;
-            return Ok(Usable::Stale(Stale::Key(key, key::identity(&self.place))));
+        if self.key_file != key::identity(&self.dir) {
+            let key = Key::open_locked(&self.dir)?;
+            return Ok(Usable::Stale(Stale::Key(key, key::identity(&self.dir))));
         }
-        let found = match before.map(|log| log.again(&self.place, &self.key, OPEN)) {
+        let found = match before.map(|log| log.again(&self.dir, &self.key, OPEN)) {
             Some(Some(log)) => Some(Ok(log)),
-            _ => Log::open(&self.place, &self.key, OPEN, Access::Write)?,
+            _ => Log::open(&self.dir, &self.key, OPEN, Access::Write)?,
         };
         match found {
             None => return Ok(Usable::None { rotated: false }),
             Some(Err(Fault::Version(found))) => {
-                let path = self.place.path_of(OPEN);
+                let path = self.dir.path_of(OPEN);
                 return Err(TraceError::Version { path, found, known: VERSION });
             }
             Some(Ok(log)) if log.head.decode > decode::VERSION => {
-                let path = self.place.path_of(OPEN);
+                let path = self.dir.path_of(OPEN);
                 let (found, known) = (log.head.decode.into(), decode::VERSION.into());
                 return Err(TraceError::Version { path, found, known });
             }
             Some(Ok(log)) if log.settings != self.options.settings => {
-                let options = Options::read(&self.place)?;
+                let options = Options::read(&self.dir)?;
                 if options.settings != self.options.settings {
                     return Ok(Usable::Stale(Stale::Settings(options)));
                 }
@@ -221,16 +221,16 @@ impl Trace {
     /// Gives the open log a number: nobody appends to it any more. The
     /// directory is locked.
     pub(super) fn rotate(&self) -> Result<(), TraceError> {
-        let full = Numbered { number: names::next(&self.place)?, kind: Kind::Log }.name();
-        let renamed = files::rename_at(self.place.directory(), OPEN, &full);
-        Ok(renamed.map_err(self.place.failed("rename", OPEN))?)
+        let full = Numbered { number: names::next(&self.dir)?, kind: Kind::Log }.name();
+        let renamed = files::rename_at(self.dir.directory(), OPEN, &full);
+        Ok(renamed.map_err(self.dir.failed("rename", OPEN))?)
     }
 
     /// Makes a new open log. The directory is locked.
     fn begin_log(&self, settings: Settings) -> Result<Log, TraceError> {
-        let log = Log::create(&self.place, &self.key, OPEN_NEW, settings, clock::now().0)?;
-        files::rename_at(self.place.directory(), OPEN_NEW, OPEN)
-            .map_err(self.place.failed("create", OPEN))?;
+        let log = Log::create(&self.dir, &self.key, OPEN_NEW, settings, clock::now().0)?;
+        files::rename_at(self.dir.directory(), OPEN_NEW, OPEN)
+            .map_err(self.dir.failed("create", OPEN))?;
         Ok(log)
     }
 }

@@ -8,12 +8,12 @@ use super::log::Log;
 use super::query::{Address, Asking, Pending, Query};
 use super::record::{Record, Records};
 use super::segment::{Messages, Segment, Wanted, Words};
-use super::{Trace, wire};
+use super::{TraceStore, wire};
 
 /// What is damaged, in a sentence.
 type Damage = String;
 
-impl Trace {
+impl TraceStore {
     /// Asks the messages of a log.
     pub(super) fn ask_log(
         &self,

@@ -148,9 +148,9 @@ impl Found {
 mod tests {
     use super::super::tests::{envelope, ids, open, question, record_fifty, secret};
     use super::super::{Address, Answer, Query};
-    use crate::trace::{Asked, Trace};
+    use crate::trace::{Asked, TraceStore};
 
-    fn ask(trace: &Trace, query: &Query<'_>) -> (Asked, Vec<Answer>) {
+    fn ask(trace: &TraceStore, query: &Query<'_>) -> (Asked, Vec<Answer>) {
         let mut answers = Vec::new();
         let asked = trace.query(query, &mut |_, _| {}, &mut |answer| answers.push(answer));
         (asked.unwrap(), answers)

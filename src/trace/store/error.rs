@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 
 use super::super::TooShort;
 
@@ -19,7 +19,7 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// Its directory, or a file in it, could not be used.
-    Place(PlaceError),
+    Directory(DirError),
     /// The key is gone, and this use of the store may not choose a new one.
     NoKey {
         /// Where it would be.
@@ -74,11 +74,11 @@ pub enum TraceError {
     },
 }
 
-impl From<PlaceError> for TraceError {
-    fn from(error: PlaceError) -> Self {
+impl From<DirError> for TraceError {
+    fn from(error: DirError) -> Self {
         match error {
-            PlaceError::Absent { path } => Self::Absent { path },
-            error => Self::Place(error),
+            DirError::Absent { path } => Self::Absent { path },
+            error => Self::Directory(error),
         }
     }
 }
@@ -91,7 +91,7 @@ impl fmt::Display for TraceError {
                 "no trace store at {}: it is made when the first message is recorded",
                 path.display()
             ),
-            Self::Place(error) => error.fmt(f),
+            Self::Directory(error) => error.fmt(f),
             Self::NoKey { path } => write!(
                 f,
                 "{} is gone: without it, nothing that was recorded can be answered; put it back, \
@@ -143,7 +143,7 @@ impl std::error::Error for TraceError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             // Its text is the whole of this one's.
-            Self::Place(error) => error.source(),
+            Self::Directory(error) => error.source(),
             Self::Random { source } => Some(source),
             _ => None,
         }

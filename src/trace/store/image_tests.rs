@@ -6,7 +6,7 @@
 //! every image is made of what was written and of nothing else.
 
 use crate::sys::images::{Disk, Random, SECTOR, memory_folder, power_cut, torn};
-use crate::sys::journal::{self, Write};
+use crate::sys::write_trace::{self, Write};
 
 use super::kill_tests::{DEEDS, Deed, FULL, check_after};
 use super::tests::{ask, envelope, open, open_small, question, record, secret};
@@ -31,7 +31,7 @@ fn check_after_a_power_cut(deed: Deed, disk: &Disk, what: &str) {
     let folder = memory_folder();
     disk.lay_out(folder.path());
     let directory = trace_directory(folder.path());
-    if let Ok(trace) = Trace::open(&directory, Access::Read) {
+    if let Ok(trace) = TraceStore::open(&directory, Access::Read) {
         trace.verify(&mut |_, _| {}, &mut |_| {}).unwrap();
     }
     let mut trace = open_small(folder.path(), FULL);
@@ -62,7 +62,7 @@ fn images(deed: Deed) -> (u64, u64) {
     let folder = memory_folder();
     deed.prepare(folder.path());
     let before = Disk::of(folder.path());
-    let ((), writes) = journal::of(|| {
+    let ((), writes) = write_trace::of(|| {
         // From opening it on, as a new process does.
         deed.run(&mut open(folder.path()));
     });
@@ -110,7 +110,7 @@ fn of_all_deeds() {
 fn of_a_new_store() {
     let folder = memory_folder();
     let before = Disk::of(folder.path());
-    let ((), writes) = journal::of(|| record(&mut open(folder.path()), 0));
+    let ((), writes) = write_trace::of(|| record(&mut open(folder.path()), 0));
     let mut disk = before;
     for (n, write) in writes.iter().enumerate() {
         let images = tears(write).into_iter().map(|length| torn(write, length));

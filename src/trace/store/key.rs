@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use bincode::{Decode, Encode};
 
 use crate::sys::files;
-use crate::sys::place::Place;
+use crate::sys::secure_dir::SecureDir;
 
 use super::super::DigestKey;
 use super::cipher::{Nonce, Stream, random};
@@ -53,8 +53,8 @@ pub(super) struct Key {
 }
 
 /// Which file the key is in: device and inode; `None` where there is none.
-pub(super) fn identity(place: &Place) -> Option<(u64, u64)> {
-    files::facts_at(place.directory(), KEY).ok().map(|facts| facts.identity)
+pub(super) fn identity(dir: &SecureDir) -> Option<(u64, u64)> {
+    files::info_at(dir.directory(), KEY).ok().map(|facts| facts.identity)
 }
 
 impl std::fmt::Debug for Key {
@@ -80,35 +80,35 @@ impl Key {
     }
 
     /// Reads the key; chooses one where there is none and `make`.
-    pub(super) fn open(place: &Place, make: bool) -> Result<Self, TraceError> {
-        if let Some(key) = Self::read(place)? {
+    pub(super) fn open(dir: &SecureDir, make: bool) -> Result<Self, TraceError> {
+        if let Some(key) = Self::read(dir)? {
             return Ok(key);
         }
         if !make {
-            return Err(TraceError::NoKey { path: place.path_of(KEY) });
+            return Err(TraceError::NoKey { path: dir.path_of(KEY) });
         }
-        let _guard = place.lock_directory(PATIENCE)?;
-        Self::open_locked(place)
+        let _guard = dir.lock_directory(PATIENCE)?;
+        Self::open_locked(dir)
     }
 
     /// The same, and one is chosen where there is none. The directory is locked.
-    pub(super) fn open_locked(place: &Place) -> Result<Self, TraceError> {
-        if let Some(key) = Self::read(place)? {
+    pub(super) fn open_locked(dir: &SecureDir) -> Result<Self, TraceError> {
+        if let Some(key) = Self::read(dir)? {
             return Ok(key);
         }
         let key = random()?;
         let file = KeyFile { magic: KeyFile::MAGIC, version: VERSION, reserved: 0, key };
-        twice::write(place, KEY, KEY_NEW, KEY_MODE, &file)?;
+        twice::write(dir, KEY, KEY_NEW, KEY_MODE, &file)?;
         Ok(Self::of(&key))
     }
 
     /// Reads the key; `None` where there is none.
-    fn read(place: &Place) -> Result<Option<Self>, TraceError> {
-        match twice::read::<KeyFile>(place, KEY)? {
+    fn read(dir: &SecureDir) -> Result<Option<Self>, TraceError> {
+        match twice::read::<KeyFile>(dir, KEY)? {
             Found::Nothing => Ok(None),
             Found::Sound(file, _) => Ok(Some(Self::of(&file.key))),
             Found::Damaged => Err(TraceError::Damaged {
-                path: place.path_of(KEY),
+                path: dir.path_of(KEY),
                 what: "it is damaged, and without it nothing can be recorded or answered: put a \
                        copy in its place, or remove it, and a new key is chosen for the messages \
                        to come",

@@ -6,8 +6,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use crate::sys::failpoint::{self, End};
 use crate::sys::fork::tests::{Child, in_child};
-use crate::sys::fuel::{self, End};
 use crate::sys::images::memory_folder;
 
 use super::tests::{assert_sound, found, open, open_small, record};
@@ -65,7 +65,7 @@ impl Deed {
     }
 
     /// Does it.
-    pub(super) fn run(self, trace: &mut Trace) {
+    pub(super) fn run(self, trace: &mut TraceStore) {
         trace.limits.messages = FULL;
         match self {
             Self::Record | Self::RecordBeyond => record(trace, self.before()),
@@ -113,7 +113,7 @@ impl Deed {
 /// After a process has died in the midst of something: nothing else is lost,
 /// and what comes next goes on.
 pub(super) fn check_after(deed: Deed, folder: &Path, what: &str) {
-    let trace = Trace::open(&trace_directory(folder), Access::Read).unwrap();
+    let trace = TraceStore::open(&trace_directory(folder), Access::Read).unwrap();
     assert_sound(&trace, what);
     let left = found(&trace);
     assert!(deed.may_leave(&left), "{what}: {left:?}");
@@ -143,9 +143,9 @@ fn dies_everywhere(deed: Deed) -> u32 {
         let attempt = memory_folder();
         copy(folder.path(), attempt.path());
         let mut dying = open(attempt.path());
-        fuel::fill(Some(steps));
+        failpoint::fill(Some(steps));
         let died = catch_unwind(AssertUnwindSafe(|| deed.run(&mut dying))).is_err();
-        fuel::fill(None);
+        failpoint::fill(None);
         if !died {
             let left = found(&dying);
             assert!(deed.leaves(&left), "{deed:?}: {left:?}");
@@ -172,9 +172,9 @@ fn a_store_is_made_wherever_a_process_dies_at_it() {
     let mut deaths = 0;
     for steps in 0.. {
         let folder = memory_folder();
-        fuel::fill(Some(steps));
+        failpoint::fill(Some(steps));
         let died = catch_unwind(AssertUnwindSafe(|| record(&mut open(folder.path()), 0))).is_err();
-        fuel::fill(None);
+        failpoint::fill(None);
         let mut trace = open(folder.path());
         assert_sound(&trace, &format!("step {steps}"));
         let left = found(&trace);
@@ -195,7 +195,7 @@ fn a_store_is_made_wherever_a_process_dies_at_it() {
 fn stopped_after(steps: u32, deed: Deed, folder: &Path) -> Child {
     in_child(|| {
         let mut trace = open(folder);
-        fuel::fill_until(Some(steps), End::Stops);
+        failpoint::fill_until(Some(steps), End::Stops);
         deed.run(&mut trace);
         true
     })
@@ -213,7 +213,7 @@ fn whoever_stands_still_is_named_and_keeps_nobody_from_asking() {
             assert!(child.succeeds());
             break;
         }
-        let mut trace = Trace::open(&trace_directory(folder.path()), Access::Write).unwrap();
+        let mut trace = TraceStore::open(&trace_directory(folder.path()), Access::Write).unwrap();
         trace.limits.messages = 1000;
         assert!(Deed::RecordBeyond.may_leave(&found(&trace)), "step {steps}");
         // It is in nobody's way for longer than it may be.

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 use bincode::{Decode, Encode};
 
-use crate::sys::files::{self, Access, Facts};
-use crate::sys::place::{Place, PlaceError};
+use crate::sys::files::{self, Access, FileInfo};
+use crate::sys::secure_dir::{DirError, SecureDir};
 
 use super::super::Settings;
 use super::cipher::{NONCE_BYTES, Nonce, random};
@@ -113,29 +113,29 @@ pub(super) struct Log {
 impl Log {
     /// Opens the log `name`; `None` where there is none of that name.
     pub(super) fn open(
-        place: &Place,
+        dir: &SecureDir,
         key: &Key,
         name: &CStr,
         access: Access,
-    ) -> Result<Option<Result<Self, Fault>>, PlaceError> {
-        let Some((file, _)) = place.open_file(access, name)? else { return Ok(None) };
+    ) -> Result<Option<Result<Self, Fault>>, DirError> {
+        let Some((file, _)) = dir.open_file(access, name)? else { return Ok(None) };
         let mut bytes = [0; RECORDS];
         // Who asks holds no lock, and may read a status while it is written.
         for _ in 0..ATTEMPTS {
-            files::read_start(&file, &mut bytes).map_err(place.failed("read", name))?;
+            files::read_start(&file, &mut bytes).map_err(dir.failed("read", name))?;
             if read_status(bytes.get(STATUS..).unwrap_or(&[]), key).is_some() {
                 break;
             }
         }
         // Only now: it may have become longer since it was opened.
-        let facts = files::facts(&file).map_err(place.failed("read", name))?;
-        Ok(Some(Self::of((file, place.path_of(name)), &facts, &bytes, key)))
+        let facts = files::info(&file).map_err(dir.failed("read", name))?;
+        Ok(Some(Self::of((file, dir.path_of(name)), &facts, &bytes, key)))
     }
 
     /// The same log as it is now; `None` where `name` is another file, or it
     /// cannot be read.
-    pub(super) fn again(self, place: &Place, key: &Key, name: &CStr) -> Option<Self> {
-        let facts = files::facts_at(place.directory(), name).ok()?;
+    pub(super) fn again(self, dir: &SecureDir, key: &Key, name: &CStr) -> Option<Self> {
+        let facts = files::info_at(dir.directory(), name).ok()?;
         let mut bytes = [0; STATUS_BYTES];
         let read = files::read_at(&self.file, STATUS as u64, &mut bytes).ok()?;
         let is_same = facts.identity == self.identity && read == STATUS_BYTES;
@@ -145,7 +145,7 @@ impl Log {
 
     fn of(
         (file, path): (File, PathBuf),
-        facts: &Facts,
+        facts: &FileInfo,
         bytes: &[u8; RECORDS],
         key: &Key,
     ) -> Result<Self, Fault> {
@@ -157,13 +157,13 @@ impl Log {
         let head = copies[0].or(copies[1]).map_err(|fault| worse(fault, copies[1]))?;
         let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
         let status = read_status(bytes.get(STATUS..).unwrap_or(&[]), key);
-        let Facts { size, identity, .. } = *facts;
+        let FileInfo { size, identity, .. } = *facts;
         Ok(Self { file, path, head, settings, status, size, identity, whole })
     }
 
     /// Makes an empty log under the name `new`.
     pub(super) fn create(
-        place: &Place,
+        dir: &SecureDir,
         key: &Key,
         new: &CStr,
         settings: Settings,
@@ -185,12 +185,12 @@ impl Log {
             put(&mut bytes, at, &copy);
         }
         put(&mut bytes, STATUS, &write_status(&status, key, random()?));
-        let file = place.create_file(new, super::FILE_MODE)?;
+        let file = dir.create_file(new, super::FILE_MODE)?;
         // Without its head, nothing of a log could be read after a loss of power.
         let written = files::write_start(&file, &bytes).and_then(|()| files::sync(&file));
-        written.map_err(place.failed("write", new))?;
-        let facts = files::facts(&file).map_err(place.failed("read", new))?;
-        let (Facts { size, identity, .. }, path) = (facts, place.path_of(new));
+        written.map_err(dir.failed("write", new))?;
+        let facts = files::info(&file).map_err(dir.failed("read", new))?;
+        let (FileInfo { size, identity, .. }, path) = (facts, dir.path_of(new));
         let status = Some(status);
         Ok(Self { file, path, head, settings, status, size, identity, whole: true })
     }

@@ -49,7 +49,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::sys::fork;
-use crate::sys::place::Place;
+use crate::sys::secure_dir::SecureDir;
 
 pub use best::Tally;
 pub use error::TraceError;
@@ -70,7 +70,7 @@ const FILE_MODE: u32 = 0o640;
 /// How long to wait for another process's lock before giving up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many incidents are kept for [`Trace::take_incidents`].
+/// How many incidents are kept for [`TraceStore::take_incidents`].
 const INCIDENTS_MAX: usize = 100;
 
 /// How the store is used.
@@ -87,8 +87,8 @@ pub enum Access {
 /// Opening it reads its key and its settings; logs and segments are opened
 /// when they are needed. After a fork, the child may go on using it.
 #[derive(Debug)]
-pub struct Trace {
-    place: Place,
+pub struct TraceStore {
+    dir: SecureDir,
     key: Key,
     /// The file that the key is in.
     key_file: Option<(u64, u64)>,
@@ -108,7 +108,7 @@ pub fn trace_directory(spool: &Path) -> PathBuf {
     spool.join("exirate").join("trace")
 }
 
-impl Trace {
+impl TraceStore {
     /// Opens the store in `directory`, which is `exirate/trace` in Exim's spool
     /// directory (see [`trace_directory`]): all that is made belongs to the
     /// owner and group of the directory two levels above it.
@@ -126,26 +126,26 @@ impl Trace {
         let names = [above, directory].map(|path| path.file_name().map(|name| name.as_bytes()));
         let [Some(above), Some(name)] = names else { return Err(absent()) };
         let names = [above, name].map(|name| CString::new(name).unwrap_or_default());
-        let place = Place::open(spool, &names.each_ref().map(|name| name.as_c_str()), writable)?;
-        let key = Key::open(&place, writable)?;
-        let key_file = key::identity(&place);
-        let options = Options::read(&place)?;
+        let dir = SecureDir::open(spool, &names.each_ref().map(|name| name.as_c_str()), writable)?;
+        let key = Key::open(&dir, writable)?;
+        let key_file = key::identity(&dir);
+        let options = Options::read(&dir)?;
         let process = fork::process();
         let (limits, latest, incidents) = (Limits::default(), None, Vec::new());
-        Ok(Self { place, key, key_file, options, writable, process, limits, latest, incidents })
+        Ok(Self { dir, key, key_file, options, writable, process, limits, latest, incidents })
     }
 
     /// The store's directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
-        self.place.path()
+        self.dir.path()
     }
 
     /// Whether what has the store's name, and its key, are still what was opened:
     /// they may have been moved, removed or destroyed since.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        self.place.is_current() && self.key_file == key::identity(&self.place)
+        self.dir.is_current() && self.key_file == key::identity(&self.dir)
     }
 
     /// Refuses to change a store that is open for reading only.
@@ -161,7 +161,7 @@ impl Trace {
     fn after_fork(&mut self) -> Result<(), TraceError> {
         let process = fork::process();
         if process != self.process {
-            self.place.reopen()?;
+            self.dir.reopen()?;
             self.process = process;
         }
         Ok(())

@@ -29,7 +29,7 @@ struct Message {
 /// A store, and what should be in it.
 struct World {
     folder: tempfile::TempDir,
-    trace: Trace,
+    trace: TraceStore,
     site: Site,
     random: Random,
     /// Those in logs that are full or sealed, oldest first.
@@ -67,7 +67,7 @@ const SETTINGS: [Settings; 3] = [
 impl World {
     fn new(seed: u64) -> Self {
         let folder = memory_folder();
-        let mut trace = Trace::open(&trace_directory(folder.path()), Access::Write).unwrap();
+        let mut trace = TraceStore::open(&trace_directory(folder.path()), Access::Write).unwrap();
         let options = Options { settings: SETTINGS[0], ..for_ever() };
         trace.set_options(options).unwrap();
         trace.limits.messages = FULL as u32;
@@ -178,7 +178,7 @@ impl World {
     /// Another process.
     fn reopen(&mut self) {
         let directory = trace_directory(self.folder.path());
-        self.trace = Trace::open(&directory, Access::Write).unwrap();
+        self.trace = TraceStore::open(&directory, Access::Write).unwrap();
         self.trace.limits.messages = FULL as u32;
     }
 

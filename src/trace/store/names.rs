@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use crate::sys::files;
-use crate::sys::place::{Place, PlaceError};
+use crate::sys::secure_dir::{DirError, SecureDir};
 
 /// The log that is appended to.
 pub(super) const OPEN: &CStr = c"open.log";
@@ -53,9 +53,9 @@ impl Numbered {
 }
 
 /// All full logs and segments, oldest first.
-pub(super) fn list(place: &Place) -> Result<Vec<Numbered>, PlaceError> {
+pub(super) fn list(dir: &SecureDir) -> Result<Vec<Numbered>, DirError> {
     let names =
-        files::names(place.directory(), NAMES_MAX).map_err(PlaceError::io("read", place.path()))?;
+        files::names(dir.directory(), NAMES_MAX).map_err(DirError::io("read", dir.path()))?;
     let mut found: Vec<_> = names.iter().filter_map(|name| Numbered::of(name)).collect();
     found.sort_unstable();
     Ok(found)
@@ -65,18 +65,18 @@ pub(super) fn list(place: &Place) -> Result<Vec<Numbered>, PlaceError> {
 ///
 /// # Errors
 /// The directory cannot be read, or somebody has used the highest of all.
-pub(super) fn next(place: &Place) -> Result<u64, PlaceError> {
-    let mut number = list(place)?.last().map_or(0, |last| last.number).saturating_add(1);
+pub(super) fn next(dir: &SecureDir) -> Result<u64, DirError> {
+    let mut number = list(dir)?.last().map_or(0, |last| last.number).saturating_add(1);
     // One that was just being renamed may have been left out of the list.
     let taken = |number| {
         [Kind::Log, Kind::Segment]
-            .map(|kind| files::facts_at(place.directory(), &Numbered { number, kind }.name()))
+            .map(|kind| files::info_at(dir.directory(), &Numbered { number, kind }.name()))
             .iter()
             .any(Result::is_ok)
     };
     while taken(number) {
-        number = number.checked_add(1).ok_or_else(|| PlaceError::Unsafe {
-            path: place.path_of(&Numbered { number, kind: Kind::Log }.name()),
+        number = number.checked_add(1).ok_or_else(|| DirError::Unsafe {
+            path: dir.path_of(&Numbered { number, kind: Kind::Log }.name()),
             fault: "no number is higher than that of this file, and the next log needs one: \
                     give it a lower one, or remove it"
                 .to_owned(),

@@ -4,11 +4,11 @@ use std::ffi::CStr;
 
 use bincode::{Decode, Encode};
 
-use crate::sys::place::Place;
+use crate::sys::secure_dir::SecureDir;
 
 use super::super::Settings;
 use super::twice::{self, Found, Twice};
-use super::{FILE_MODE, PATIENCE, Trace, TraceError, VERSION};
+use super::{FILE_MODE, PATIENCE, TraceError, TraceStore, VERSION};
 
 /// The file that holds them.
 pub(super) const SETTINGS: &CStr = c"settings";
@@ -102,8 +102,8 @@ impl Options {
 
     /// Reads them; the default where they were never set. Where they are damaged,
     /// nothing is forgotten for its age: it may be that all was to be kept.
-    pub(super) fn read(place: &Place) -> Result<Self, TraceError> {
-        Ok(match twice::read(place, SETTINGS)? {
+    pub(super) fn read(dir: &SecureDir) -> Result<Self, TraceError> {
+        Ok(match twice::read(dir, SETTINGS)? {
             Found::Sound(file, _) => Self::of_file(&file).unwrap_or_else(Self::in_doubt),
             Found::Nothing => Self::default(),
             Found::Damaged => Self::in_doubt(),
@@ -111,8 +111,8 @@ impl Options {
     }
 
     /// Whether the file says this, in both copies.
-    fn are_in(self, place: &Place) -> Result<bool, TraceError> {
-        Ok(match twice::read::<OptionsFile>(place, SETTINGS)? {
+    fn are_in(self, dir: &SecureDir) -> Result<bool, TraceError> {
+        Ok(match twice::read::<OptionsFile>(dir, SETTINGS)? {
             Found::Sound(file, whole) => whole && file == self.to_file(),
             Found::Nothing => self == Self::default(),
             Found::Damaged => false,
@@ -120,7 +120,7 @@ impl Options {
     }
 }
 
-impl Trace {
+impl TraceStore {
     /// What the administrator has chosen, as it was when the store was opened
     /// or last recorded to.
     #[must_use]
@@ -137,9 +137,9 @@ impl Trace {
         self.require_writable()?;
         self.after_fork()?;
         let options = options.bounded();
-        let _guard = self.place.lock_directory(PATIENCE)?;
-        if !options.are_in(&self.place)? {
-            twice::write(&self.place, SETTINGS, SETTINGS_NEW, FILE_MODE, &options.to_file())?;
+        let _guard = self.dir.lock_directory(PATIENCE)?;
+        if !options.are_in(&self.dir)? {
+            twice::write(&self.dir, SETTINGS, SETTINGS_NEW, FILE_MODE, &options.to_file())?;
         }
         self.options = options;
         Ok(())

@@ -10,7 +10,7 @@ use super::ask::envelopes;
 use super::best::{Best, Tally};
 use super::sources::Source;
 use super::verify::Problem;
-use super::{Trace, TraceError};
+use super::{TraceError, TraceStore};
 
 /// No more answers than these are held back until all has been asked, which
 /// tells their chances better.
@@ -206,7 +206,7 @@ impl Pending {
     }
 }
 
-impl Trace {
+impl TraceStore {
     /// Asks all messages. `progress` is told how many have been asked, of how
     /// many; `found` gets each that may be one of those asked for.
     ///
@@ -272,7 +272,7 @@ impl Trace {
                     Vec::new()
                 }),
             };
-            asking.asked.tell_damage(self.place.path_of(name), damage);
+            asking.asked.tell_damage(self.dir.path_of(name), damage);
             asking.asked.segments += 1;
             progress(asking.asked.messages, of);
             if let Some(best) = &mut best {
@@ -299,7 +299,7 @@ impl Trace {
                 };
                 let mut damage = Vec::new();
                 let answers = envelopes(segment, query, Some(hits), &mut damage);
-                asked.tell_damage(self.place.path_of(name), damage);
+                asked.tell_damage(self.dir.path_of(name), damage);
                 answers
             });
             tell(searches, answers.into_iter(), &mut tally, found);

@@ -1,16 +1,16 @@
 //! Forgetting: by age, and by size, where folding comes first.
 
 use crate::sys::files::{self, Access};
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 
 use super::super::decode;
 use super::log::{Fault, Log};
 use super::names::{self, Kind, Numbered, OPEN};
 use super::options::Options;
 use super::segment::Segment;
-use super::{PATIENCE, Trace, TraceError};
+use super::{PATIENCE, TraceError, TraceStore};
 
-/// What [`Trace::tidy`] has done.
+/// What [`TraceStore::tidy`] has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tidied {
     /// Logs that were sealed.
@@ -35,7 +35,7 @@ struct Kept {
     folds: Option<u16>,
 }
 
-impl Trace {
+impl TraceStore {
     /// Seals what is left to be sealed, removes what killed processes have
     /// left, and forgets what is to be forgotten by `now`, in seconds since
     /// 1970.
@@ -50,7 +50,7 @@ impl Trace {
         self.require_writable()?;
         self.after_fork()?;
         // They may have been chosen anew since the store was opened.
-        self.options = Options::read(&self.place)?;
+        self.options = Options::read(&self.dir)?;
         self.tidy_as_chosen(now)
     }
 
@@ -69,8 +69,8 @@ impl Trace {
 
     /// Gives the open log its number where no more should be appended to it.
     fn rotate_old(&self, now: i64) -> Result<(), TraceError> {
-        let _guard = self.place.lock_directory(PATIENCE)?;
-        let full = match Log::open(&self.place, &self.key, OPEN, Access::Read)? {
+        let _guard = self.dir.lock_directory(PATIENCE)?;
+        let full = match Log::open(&self.dir, &self.key, OPEN, Access::Read)? {
             None => false,
             // What a later version makes is left to it.
             Some(Err(Fault::Version(_))) => false,
@@ -96,7 +96,7 @@ impl Trace {
             all = rest;
             self.forget(&old, tidied)?;
         }
-        let open = files::facts_at(self.place.directory(), OPEN).map_or(0, |facts| facts.size);
+        let open = files::info_at(self.dir.directory(), OPEN).map_or(0, |facts| facts.size);
         let budget = self.options.max_bytes.saturating_sub(open);
         loop {
             let total: u64 = all.iter().map(|one| one.bytes).sum();
@@ -117,7 +117,7 @@ impl Trace {
                     Ok(None) => one.folds = None,
                     // A full disk has no room for a smaller one beside it: then
                     // the oldest go.
-                    Err(error @ TraceError::Place(PlaceError::Io { .. })) => {
+                    Err(error @ TraceError::Directory(DirError::Io { .. })) => {
                         self.report(error.to_string());
                         one.folds = None;
                     }
@@ -134,9 +134,9 @@ impl Trace {
     /// All full logs and segments, oldest first.
     fn kept(&self) -> Result<Vec<Kept>, TraceError> {
         let mut all = Vec::new();
-        for numbered in names::list(&self.place)? {
+        for numbered in names::list(&self.dir)? {
             let name = numbered.name();
-            let Ok(facts) = files::facts_at(self.place.directory(), &name) else { continue };
+            let Ok(facts) = files::info_at(self.dir.directory(), &name) else { continue };
             if facts.kind != files::REGULAR {
                 continue;
             }
@@ -144,7 +144,7 @@ impl Trace {
             let newest = facts.modified;
             let mut kept = Kept { numbered, bytes: facts.size, newest, messages: 0, folds: None };
             if numbered.kind == Kind::Segment
-                && let Ok(Some(Ok(segment))) = Segment::open(&self.place, &self.key, &name)
+                && let Ok(Some(Ok(segment))) = Segment::open(&self.dir, &self.key, &name)
             {
                 let head = &segment.head;
                 // A message may have come with a time that has not come yet.
@@ -170,7 +170,7 @@ impl Trace {
     /// is damaged.
     fn fold(&self, numbered: Numbered) -> Result<Option<u64>, TraceError> {
         let name = numbered.name();
-        let Some(Ok(segment)) = Segment::open(&self.place, &self.key, &name)? else {
+        let Some(Ok(segment)) = Segment::open(&self.dir, &self.key, &name)? else {
             return Ok(None);
         };
         let scheme = segment.settings.scheme(&self.key.digest);

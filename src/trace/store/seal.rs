@@ -9,14 +9,14 @@ use std::time::Duration;
 use crate::sys::clock;
 use crate::sys::files::{self, Access};
 use crate::sys::lock::Kind as LockKind;
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 
 use super::log::{Fault, Log, MESSAGES_MAX};
 use super::names::{self, Kind, Numbered, OPEN};
 use super::options::Options;
 use super::record::Records;
 use super::segment::{Origin, Segment, build};
-use super::{FILE_MODE, PATIENCE, Tidied, Trace, TraceError, wire};
+use super::{FILE_MODE, PATIENCE, Tidied, TraceError, TraceStore, wire};
 
 /// The file whose lock is held by who seals, folds or forgets.
 const SEALING: &CStr = c"sealing";
@@ -36,7 +36,7 @@ enum Sealed {
     No,
 }
 
-impl Trace {
+impl TraceStore {
     /// Seals what has been recorded so far. A message that is recorded later is
     /// in another segment.
     ///
@@ -47,8 +47,8 @@ impl Trace {
         self.require_writable()?;
         self.after_fork()?;
         {
-            let _guard = self.place.lock_directory(PATIENCE)?;
-            if files::facts_at(self.place.directory(), OPEN).is_ok() {
+            let _guard = self.dir.lock_directory(PATIENCE)?;
+            if files::info_at(self.dir.directory(), OPEN).is_ok() {
                 self.rotate()?;
             }
         }
@@ -63,12 +63,12 @@ impl Trace {
             // A disk without room for a segment may have some afterwards.
             let sealed = trace.seal_full(FEW);
             // They may have been chosen anew since the store was opened.
-            trace.options = Options::read(&trace.place)?;
+            trace.options = Options::read(&trace.dir)?;
             trace.retain(clock::now().0, FEW, &mut Tidied::default())?;
             sealed.map(drop)
         });
         match settled {
-            Ok(()) | Err(TraceError::Place(PlaceError::Busy { .. })) => {}
+            Ok(()) | Err(TraceError::Directory(DirError::Busy { .. })) => {}
             Err(error) => self.report(error.to_string()),
         }
     }
@@ -76,12 +76,12 @@ impl Trace {
     /// Has `work` done by nobody else meanwhile.
     pub(super) fn sealing<T>(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         work: impl FnOnce(&mut Self) -> Result<T, TraceError>,
     ) -> Result<T, TraceError> {
-        let file = self.place.open_or_create(SEALING, FILE_MODE)?;
-        let path = self.place.path_of(SEALING);
-        let _guard = self.place.lock(&file, LockKind::Exclusive, patience, || path.clone())?;
+        let file = self.dir.open_or_create(SEALING, FILE_MODE)?;
+        let path = self.dir.path_of(SEALING);
+        let _guard = self.dir.lock(&file, LockKind::Exclusive, timeout, || path.clone())?;
         work(self)
     }
 
@@ -89,14 +89,14 @@ impl Trace {
     /// not meanwhile.
     pub(super) fn seal_full(&mut self, most: usize) -> Result<u64, TraceError> {
         let mut sealed = 0;
-        let logs = names::list(&self.place)?.into_iter().filter(|one| one.kind == Kind::Log);
+        let logs = names::list(&self.dir)?.into_iter().filter(|one| one.kind == Kind::Log);
         for numbered in logs {
             match self.seal_one(numbered) {
                 Ok(Sealed::Yes) => sealed += 1,
                 Ok(Sealed::Removed | Sealed::No) => {}
                 // What is no file of ours keeps no other log from being sealed.
-                Err(TraceError::Place(
-                    error @ (PlaceError::WrongKind { .. } | PlaceError::Unsafe { .. }),
+                Err(TraceError::Directory(
+                    error @ (DirError::WrongKind { .. } | DirError::Unsafe { .. }),
                 )) => self.report(error.to_string()),
                 Err(error) => return Err(error),
             }
@@ -109,11 +109,11 @@ impl Trace {
 
     fn seal_one(&mut self, numbered: Numbered) -> Result<Sealed, TraceError> {
         let name = numbered.name();
-        let Some(Ok(log)) = Log::open(&self.place, &self.key, &name, Access::Read)? else {
+        let Some(Ok(log)) = Log::open(&self.dir, &self.key, &name, Access::Read)? else {
             return Ok(Sealed::No);
         };
         let segment = Numbered { kind: Kind::Segment, ..numbered }.name();
-        match Segment::open(&self.place, &self.key, &segment)? {
+        match Segment::open(&self.dir, &self.key, &segment)? {
             None => {}
             Some(Ok(segment)) if segment.head.log == log.head.id && segment.is_sound() => {
                 self.remove(&name)?;
@@ -127,7 +127,7 @@ impl Trace {
                 return Ok(Sealed::No);
             }
         }
-        let bytes = log.read().map_err(self.place.failed("read", &name))?;
+        let bytes = log.read().map_err(self.dir.failed("read", &name))?;
         let records = Records::of(bytes, &self.key);
         let mut lost = records.damaged + u32::from(records.torn && log.is_sound());
         let mut messages = Vec::with_capacity(records.sound.len());
@@ -144,7 +144,7 @@ impl Trace {
             self.report(format!(
                 "{} was damaged in {lost} place(s); the messages there are lost, the other {} can \
                  be found",
-                self.place.path_of(&name).display(),
+                self.dir.path_of(&name).display(),
                 messages.len()
             ));
         }
@@ -165,15 +165,15 @@ impl Trace {
 
     /// Writes a segment, all or nothing.
     pub(super) fn write_segment(&self, bytes: &[u8], name: &CStr) -> Result<(), TraceError> {
-        let file = self.place.create_file(SEGMENT_NEW, FILE_MODE)?;
+        let file = self.dir.create_file(SEGMENT_NEW, FILE_MODE)?;
         let written = files::write_start(&file, bytes)
             .and_then(|()| files::sync(&file))
-            .and_then(|()| files::rename_at(self.place.directory(), SEGMENT_NEW, name));
+            .and_then(|()| files::rename_at(self.dir.directory(), SEGMENT_NEW, name));
         if written.is_err() {
             // On a full disk, what was written of it would be in the way.
-            let _ = files::remove_at(self.place.directory(), SEGMENT_NEW);
+            let _ = files::remove_at(self.dir.directory(), SEGMENT_NEW);
         }
-        Ok(written.map_err(self.place.failed("write", name))?)
+        Ok(written.map_err(self.dir.failed("write", name))?)
     }
 
     /// Removes what a killed process has left of a segment.
@@ -183,14 +183,14 @@ impl Trace {
 
     /// Gives a log another number: its own belongs to another segment.
     fn renumber(&self, name: &CStr) -> Result<(), TraceError> {
-        let _guard = self.place.lock_directory(PATIENCE)?;
-        let other = Numbered { number: names::next(&self.place)?, kind: Kind::Log }.name();
-        let renamed = files::rename_at(self.place.directory(), name, &other);
-        Ok(renamed.map_err(self.place.failed("rename", name))?)
+        let _guard = self.dir.lock_directory(PATIENCE)?;
+        let other = Numbered { number: names::next(&self.dir)?, kind: Kind::Log }.name();
+        let renamed = files::rename_at(self.dir.directory(), name, &other);
+        Ok(renamed.map_err(self.dir.failed("rename", name))?)
     }
 
     pub(super) fn remove(&self, name: &CStr) -> Result<(), TraceError> {
-        let removed = files::remove_at(self.place.directory(), name);
-        Ok(removed.map_err(self.place.failed("remove", name))?)
+        let removed = files::remove_at(self.dir.directory(), name);
+        Ok(removed.map_err(self.dir.failed("remove", name))?)
     }
 }

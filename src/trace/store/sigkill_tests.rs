@@ -163,8 +163,8 @@ impl World {
         }
     }
 
-    fn reader(&self) -> Trace {
-        Trace::open(&trace_directory(self.folder.path()), Access::Read).unwrap()
+    fn reader(&self) -> TraceStore {
+        TraceStore::open(&trace_directory(self.folder.path()), Access::Read).unwrap()
     }
 
     /// Asks for the last message of a worker that was killed, while others
@@ -250,15 +250,15 @@ fn set_room(folder: &Path, bytes: u64) {
         keep: u64::MAX,
         max_bytes: bytes,
     };
-    twice::write(&trace.place, SETTINGS, c"settings.new", FILE_MODE, &file).unwrap();
+    twice::write(&trace.dir, SETTINGS, c"settings.new", FILE_MODE, &file).unwrap();
 }
 
-fn ask(trace: &Trace, query: &Query<'_>) -> Vec<Answer> {
+fn ask(trace: &TraceStore, query: &Query<'_>) -> Vec<Answer> {
     super::tests::ask(trace, query)
 }
 
 /// Whether a message is found by its text, once, with its envelope.
-fn is_found(trace: &Trace, n: u32) -> bool {
+fn is_found(trace: &TraceStore, n: u32) -> bool {
     let answers = ask(trace, &question(&decode::normalise(&secret(n))));
     answers.iter().filter(|answer| answer.envelope == envelope(n)).count() == 1
 }
@@ -292,7 +292,7 @@ fn kill_in_one_store(kills: u64, little: bool, random: &mut Random, totals: &mut
         world.check_all(false, random, totals);
     }
     // Recording goes on, and what was left unfinished is in nobody's way.
-    let mut trace = Trace::open(&trace_directory(world.folder.path()), Access::Write).unwrap();
+    let mut trace = TraceStore::open(&trace_directory(world.folder.path()), Access::Write).unwrap();
     let next = WORKERS * OF_ONE;
     trace.record(&envelope(next), message(next).as_bytes()).unwrap();
     assert!(is_found(&trace, next));

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::Path;
 
 use crate::sys::mapping::Mapping;
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 
 use super::tests::{envelope, for_ever, secret, text};
 use super::*;
@@ -43,11 +43,11 @@ impl Notes {
     }
 
     pub(super) fn get(&self, worker: u32, word: usize) -> u64 {
-        self.0.word((worker as usize * WORDS + word) * 8).unwrap()
+        self.0.u64((worker as usize * WORDS + word) * 8).unwrap()
     }
 
     pub(super) fn set(&mut self, worker: u32, word: usize, value: u64) {
-        self.0.set_word((worker as usize * WORDS + word) * 8, value).unwrap();
+        self.0.set_u64((worker as usize * WORDS + word) * 8, value).unwrap();
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn message(n: u32) -> String {
 fn patiently(mut work: impl FnMut() -> Result<(), TraceError>) {
     loop {
         match work() {
-            Err(TraceError::Place(PlaceError::Busy { .. })) => {}
+            Err(TraceError::Directory(DirError::Busy { .. })) => {}
             result => return result.unwrap(),
         }
     }
@@ -74,7 +74,7 @@ fn patiently(mut work: impl FnMut() -> Result<(), TraceError>) {
 /// A worker's life: it ends only by a kill.
 pub(super) fn work(folder: &Path, worker: u32, little: bool) -> ! {
     let mut notes = Notes::of(folder);
-    let mut trace = Trace::open(&trace_directory(folder), Access::Write).unwrap();
+    let mut trace = TraceStore::open(&trace_directory(folder), Access::Write).unwrap();
     trace.limits.messages = FULL;
     for turn in 1_u64.. {
         let n = notes.get(worker, BEGUN) as u32 + 1;

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CStr, CString};
 
 use crate::sys::files::Access;
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 use crate::trace::{Settings, decode};
 
 use super::log::{Fault, Log};
 use super::names::{self, Kind, Numbered, OPEN};
 use super::segment::Segment;
 use super::verify::Problem;
-use super::{Trace, TraceError, VERSION};
+use super::{TraceError, TraceStore, VERSION};
 
 /// How often they are listed where there is something new each time.
 const ATTEMPTS: u32 = 10;
@@ -79,7 +79,7 @@ pub(super) struct Sources {
     ids: HashSet<u64>,
 }
 
-impl Trace {
+impl TraceStore {
     /// Opens all logs and segments.
     ///
     /// The open log comes first, so that none is missed that gets its number
@@ -90,11 +90,11 @@ impl Trace {
     /// may see neither of the two: so it is listed again until there is nothing
     /// new in it.
     pub(super) fn sources(&self) -> Result<Sources, TraceError> {
-        let newest = Log::open(&self.place, &self.key, OPEN, Access::Read);
+        let newest = Log::open(&self.dir, &self.key, OPEN, Access::Read);
         let mut opened = BTreeMap::new();
         for _ in 0..ATTEMPTS {
             let before = opened.len();
-            for numbered in names::list(&self.place)? {
+            for numbered in names::list(&self.dir)? {
                 opened.entry(numbered).or_insert_with(|| self.open_source(numbered));
             }
             if opened.len() == before {
@@ -112,8 +112,8 @@ impl Trace {
     fn open_source(&self, numbered: Numbered) -> Opened<Source> {
         let name = numbered.name();
         match numbered.kind {
-            Kind::Log => log(Log::open(&self.place, &self.key, &name, Access::Read)),
-            Kind::Segment => Segment::open(&self.place, &self.key, &name)
+            Kind::Log => log(Log::open(&self.dir, &self.key, &name, Access::Read)),
+            Kind::Segment => Segment::open(&self.dir, &self.key, &name)
                 .map(|found| found.map(|found| found.map(|s| Source::Segment(Box::new(s))))),
         }
     }
@@ -136,12 +136,12 @@ impl Trace {
             Ok(Some(Err(fault))) => describe(fault),
             Err(error) => error.to_string(),
         };
-        sources.problems.push(Problem { path: self.place.path_of(name), what });
+        sources.problems.push(Problem { path: self.dir.path_of(name), what });
     }
 }
 
 /// What came of opening a file.
-type Opened<T> = Result<Option<Result<T, Fault>>, PlaceError>;
+type Opened<T> = Result<Option<Result<T, Fault>>, DirError>;
 
 fn log(opened: Opened<Log>) -> Opened<Source> {
     opened.map(|found| found.map(|found| found.map(Source::Log)))

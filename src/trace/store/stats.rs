@@ -1,7 +1,7 @@
 //! What is in the store.
 
 use super::sources::Source;
-use super::{Trace, TraceError};
+use super::{TraceError, TraceStore};
 
 /// What is in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct TraceStats {
     pub shortest: usize,
 }
 
-impl Trace {
+impl TraceStore {
     /// What is in the store, by the heads of its files.
     ///
     /// # Errors

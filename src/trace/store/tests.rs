@@ -12,27 +12,27 @@ pub(super) fn for_ever() -> Options {
     Options { keep: None, ..Options::default() }
 }
 
-pub(super) fn open(folder: &Path) -> Trace {
-    let mut trace = Trace::open(&trace_directory(folder), Access::Write).unwrap();
+pub(super) fn open(folder: &Path) -> TraceStore {
+    let mut trace = TraceStore::open(&trace_directory(folder), Access::Write).unwrap();
     trace.set_options(for_ever()).unwrap();
     trace
 }
 
 /// A store whose logs are full after so many messages.
-pub(super) fn open_small(folder: &Path, messages: u32) -> Trace {
+pub(super) fn open_small(folder: &Path, messages: u32) -> TraceStore {
     let mut trace = open(folder);
     trace.limits.messages = messages;
     trace
 }
 
 /// Records message `n`.
-pub(super) fn record(trace: &mut Trace, n: u32) {
+pub(super) fn record(trace: &mut TraceStore, n: u32) {
     trace.record(&envelope(n), text(n).as_bytes()).unwrap();
 }
 
 /// The numbers of all messages that are found, each as it was recorded, and
 /// all of which are found by their text.
-pub(super) fn found(trace: &Trace) -> Vec<u32> {
+pub(super) fn found(trace: &TraceStore) -> Vec<u32> {
     let mut numbers = Vec::new();
     for answer in ask(trace, &Query::default()) {
         let n = answer.envelope.id.strip_prefix("id-").unwrap().parse().unwrap();
@@ -46,14 +46,14 @@ pub(super) fn found(trace: &Trace) -> Vec<u32> {
 }
 
 /// Fails with all problems of the store, if there are any.
-pub(super) fn assert_sound(trace: &Trace, what: &str) {
+pub(super) fn assert_sound(trace: &TraceStore, what: &str) {
     let mut problems = Vec::new();
     trace.verify(&mut |_, _| {}, &mut |problem| problems.push(problem.to_string())).unwrap();
     assert!(problems.is_empty(), "{what}: {problems:#?}");
 }
 
 /// Records messages 0 to 49: two segments of 20, and the rest in the log.
-pub(super) fn record_fifty(trace: &mut Trace) {
+pub(super) fn record_fifty(trace: &mut TraceStore) {
     for n in 0..50 {
         record(trace, n);
         if n % 20 == 19 {
@@ -91,7 +91,7 @@ pub(super) fn question(text: &str) -> Query<'static> {
     Query { question: Some(question), ..Query::default() }
 }
 
-pub(super) fn ask(trace: &Trace, query: &Query<'_>) -> Vec<Answer> {
+pub(super) fn ask(trace: &TraceStore, query: &Query<'_>) -> Vec<Answer> {
     let mut answers = Vec::new();
     let asked = trace.query(query, &mut |_, _| {}, &mut |answer| answers.push(answer)).unwrap();
     assert_eq!(asked.damaged, []);
@@ -107,7 +107,7 @@ fn what_was_recorded_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = open(folder.path());
     record_fifty(&mut trace);
-    let trace = Trace::open(&trace_directory(folder.path()), Access::Read).unwrap();
+    let trace = TraceStore::open(&trace_directory(folder.path()), Access::Read).unwrap();
     for n in 0..50 {
         let answers = ask(&trace, &question(&secret(n)));
         assert_eq!(answers.len(), 1);
@@ -154,12 +154,12 @@ fn who_has_no_time_left_is_told_that_not_all_were_asked() {
 fn a_store_that_is_not_there_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let directory = trace_directory(folder.path());
-    let error = Trace::open(&directory, Access::Read).unwrap_err();
+    let error = TraceStore::open(&directory, Access::Read).unwrap_err();
     assert!(error.to_string().starts_with("no trace store at "), "{error}");
     open(folder.path());
-    Trace::open(&directory, Access::Read).unwrap();
+    TraceStore::open(&directory, Access::Read).unwrap();
     std::fs::remove_file(directory.join("key")).unwrap();
-    let error = Trace::open(&directory, Access::Read).unwrap_err();
+    let error = TraceStore::open(&directory, Access::Read).unwrap_err();
     assert!(matches!(error, TraceError::NoKey { .. }), "{error}");
 }
 

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use bincode::{Decode, Encode};
 
 use crate::sys::files::{self, Access};
-use crate::sys::place::Place;
+use crate::sys::secure_dir::SecureDir;
 
 use super::codec::{checksum_fits, decode, encode, set_checksum};
 use super::{TraceError, VERSION};
@@ -45,10 +45,10 @@ pub(super) enum Found<T> {
 ///
 /// # Errors
 /// It cannot be read, or a later exirate has written it.
-pub(super) fn read<T: Twice>(place: &Place, name: &CStr) -> Result<Found<T>, TraceError> {
-    let Some((file, _)) = place.open_file(Access::Read, name)? else { return Ok(Found::Nothing) };
+pub(super) fn read<T: Twice>(dir: &SecureDir, name: &CStr) -> Result<Found<T>, TraceError> {
+    let Some((file, _)) = dir.open_file(Access::Read, name)? else { return Ok(Found::Nothing) };
     let mut bytes = [0; 2 * SECOND];
-    files::read_start(&file, &mut bytes).map_err(place.failed("read", name))?;
+    files::read_start(&file, &mut bytes).map_err(dir.failed("read", name))?;
     let copies = [0, SECOND].map(|at| bytes.get(at..at + T::BYTES).unwrap_or(&[]));
     let sound = copies.map(|copy| {
         let start: Option<Start> = decode(copy);
@@ -61,11 +61,7 @@ pub(super) fn read<T: Twice>(place: &Place, name: &CStr) -> Result<Found<T>, Tra
                 return Ok(Found::Sound(value, copies[0] == copies[1]));
             }
             (found, _) if found > VERSION => {
-                return Err(TraceError::Version {
-                    path: place.path_of(name),
-                    found,
-                    known: VERSION,
-                });
+                return Err(TraceError::Version { path: dir.path_of(name), found, known: VERSION });
             }
             // No exirate has ever written this.
             _ => {}
@@ -80,13 +76,13 @@ pub(super) fn read<T: Twice>(place: &Place, name: &CStr) -> Result<Found<T>, Tra
 /// # Errors
 /// It cannot be written; then what was there is there still.
 pub(super) fn write<T: Twice>(
-    place: &Place,
+    dir: &SecureDir,
     name: &CStr,
     new: &CStr,
     mode: u32,
     value: &T,
 ) -> Result<(), TraceError> {
-    let file = place.create_file(new, mode)?;
+    let file = dir.create_file(new, mode)?;
     let mut bytes = [0; 2 * SECOND];
     let copy: [u8; SECOND] = encode(value);
     for half in bytes.chunks_mut(SECOND) {
@@ -95,6 +91,6 @@ pub(super) fn write<T: Twice>(
     }
     let written = files::write_start(&file, &bytes)
         .and_then(|()| files::sync(&file))
-        .and_then(|()| files::rename_at(place.directory(), new, name));
-    Ok(written.map_err(place.failed("write", name))?)
+        .and_then(|()| files::rename_at(dir.directory(), new, name));
+    Ok(written.map_err(dir.failed("write", name))?)
 }

@@ -9,7 +9,7 @@ use super::record::Records;
 use super::segment::{Messages, Segment, Wanted, Words};
 use super::sources::Source;
 use super::twice::{self, Found};
-use super::{Trace, TraceError, wire};
+use super::{TraceError, TraceStore, wire};
 
 /// Something that should not be so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// What [`Trace::verify`] has found.
+/// What [`TraceStore::verify`] has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Files that were looked at.
@@ -44,7 +44,7 @@ pub struct Verified {
     pub problems: u64,
 }
 
-impl Trace {
+impl TraceStore {
     /// Checks every byte that can be checked; repairs nothing. `progress` is
     /// told how many messages have been looked at, of how many.
     ///
@@ -81,7 +81,7 @@ impl Trace {
         }
         let of = sources.list.iter().map(|(_, source)| source.messages()).sum();
         for (name, source) in &sources.list {
-            let mut say = |what: String| tell(&mut verified, self.place.path_of(name), what);
+            let mut say = |what: String| tell(&mut verified, self.dir.path_of(name), what);
             let messages = match source {
                 Source::Log(log) => self.check_log(log, &mut say),
                 Source::Segment(segment) => self.check_segment(segment, &mut say),
@@ -97,21 +97,21 @@ impl Trace {
     fn check_small_files(&self) -> Result<Vec<Problem>, TraceError> {
         let mut problems = Vec::new();
         let mut say = |name, what: &str| {
-            problems.push(Problem { path: self.place.path_of(name), what: what.to_owned() });
+            problems.push(Problem { path: self.dir.path_of(name), what: what.to_owned() });
         };
-        if let Found::Sound(_, false) = twice::read::<KeyFile>(&self.place, KEY)? {
+        if let Found::Sound(_, false) = twice::read::<KeyFile>(&self.dir, KEY)? {
             say(
                 KEY,
                 "one of its two copies is damaged: make a copy of the file while the other is \
                       not",
             );
         }
-        if let Some((_, facts)) = self.place.open_file(crate::sys::files::Access::Read, KEY)?
+        if let Some((_, facts)) = self.dir.open_file(crate::sys::files::Access::Read, KEY)?
             && facts.mode & 0o077 != 0
         {
             say(KEY, "others than its owner may read it: it should have mode 0600");
         }
-        match twice::read::<OptionsFile>(&self.place, SETTINGS)? {
+        match twice::read::<OptionsFile>(&self.dir, SETTINGS)? {
             Found::Sound(_, false) => say(SETTINGS, "one of its two copies is damaged"),
             Found::Damaged => say(
                 SETTINGS,

@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use crate::sys::files::Access;
 use crate::sys::mapping::Mapping;
-use crate::sys::place::{Place, PlaceError};
+use crate::sys::secure_dir::{DirError, SecureDir};
 use crate::trace::{Body, Scheme, Settings};
 
 use super::TraceError;
@@ -55,15 +55,15 @@ pub(super) struct Segment {
 impl Segment {
     /// Opens the segment `name`; `None` where there is none of that name.
     pub(super) fn open(
-        place: &Place,
+        dir: &SecureDir,
         key: &Key,
         name: &CStr,
-    ) -> Result<Option<Result<Self, Fault>>, PlaceError> {
-        let Some((file, facts)) = place.open_file(Access::Read, name)? else { return Ok(None) };
+    ) -> Result<Option<Result<Self, Fault>>, DirError> {
+        let Some((file, facts)) = dir.open_file(Access::Read, name)? else { return Ok(None) };
         if facts.size < HEAD_BYTES as u64 {
             return Ok(Some(Err(Fault::Damaged)));
         }
-        let map = Mapping::of(&file, false).map_err(place.failed("read", name))?;
+        let map = Mapping::of(&file, false).map_err(dir.failed("read", name))?;
         Ok(Some(Self::of(map, key)))
     }
 

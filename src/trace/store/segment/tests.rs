@@ -68,16 +68,16 @@ impl Arbitrary for Any {
 /// A directory with a key, for segments.
 struct World {
     _folder: tempfile::TempDir,
-    place: Place,
+    dir: SecureDir,
     key: Key,
 }
 
 impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::open(folder.path(), &[c"exirate", c"trace"], true).unwrap();
-        let key = key::Key::open(&place, true).unwrap();
-        Self { _folder: folder, place, key }
+        let dir = SecureDir::open(folder.path(), &[c"exirate", c"trace"], true).unwrap();
+        let key = key::Key::open(&dir, true).unwrap();
+        Self { _folder: folder, dir, key }
     }
 
     fn scheme(&self) -> Box<dyn Scheme> {
@@ -104,9 +104,9 @@ impl World {
     }
 
     fn open(&self, bytes: &[u8]) -> Result<Segment, Fault> {
-        let file = self.place.create_file(NAME, 0o640).unwrap();
+        let file = self.dir.create_file(NAME, 0o640).unwrap();
         files::write_start(&file, bytes).unwrap();
-        Segment::open(&self.place, &self.key, NAME).unwrap().unwrap()
+        Segment::open(&self.dir, &self.key, NAME).unwrap().unwrap()
     }
 }
 

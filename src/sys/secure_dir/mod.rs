@@ -11,11 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::files::{self, Access, Facts};
+use super::files::{self, Access, FileInfo};
 use super::holder::holder;
 use super::lock::{self, Guard, Kind};
 
-pub use error::PlaceError;
+pub use error::DirError;
 
 /// Permissions of a directory.
 const DIRECTORY_MODE: u32 = 0o750;
@@ -24,7 +24,7 @@ const ATTEMPTS: usize = 100;
 
 /// A directory of ours, open.
 #[derive(Debug)]
-pub struct Place {
+pub struct SecureDir {
     directory: File,
     path: PathBuf,
     /// Owner and group of everything here: those of the spool directory.
@@ -33,15 +33,15 @@ pub struct Place {
     directory_owner: u32,
 }
 
-impl Place {
+impl SecureDir {
     /// Opens the directory that is found by `names`, one in the other, under
     /// `spool`; makes those that are not there where `make`.
     ///
     /// # Errors
     /// It is absent, is no directory, could be changed by strangers, or cannot
     /// be opened or made.
-    pub fn open(spool: &Path, names: &[&CStr], make: bool) -> Result<Self, PlaceError> {
-        let facts = files::facts_of(spool).map_err(PlaceError::io("open", spool))?;
+    pub fn open(spool: &Path, names: &[&CStr], make: bool) -> Result<Self, DirError> {
+        let facts = files::facts_of(spool).map_err(DirError::io("open", spool))?;
         let mut place: Option<Self> = None;
         for name in names {
             let owner = (facts.uid, facts.gid);
@@ -57,32 +57,28 @@ impl Place {
                     let parent = match place {
                         Some(place) => place.directory,
                         None => {
-                            files::open_directory(spool).map_err(PlaceError::io("open", spool))?
+                            files::open_directory(spool).map_err(DirError::io("open", spool))?
                         }
                     };
                     make_directory(&parent, name, &path, owner)?
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    return Err(PlaceError::Absent { path });
+                    return Err(DirError::Absent { path });
                 }
                 Err(error) => {
                     if let Ok(found) = std::fs::symlink_metadata(&path)
                         && !found.is_dir()
                     {
                         let found = if found.is_symlink() { "symbolic link" } else { "file" };
-                        return Err(PlaceError::WrongKind {
-                            path,
-                            found,
-                            wanted: files::DIRECTORY,
-                        });
+                        return Err(DirError::WrongKind { path, found, wanted: files::DIRECTORY });
                     }
-                    return Err(PlaceError::io("open", &path)(error));
+                    return Err(DirError::io("open", &path)(error));
                 }
             };
             let directory_owner = check_directory(&directory, &path, facts.uid)?;
             place = Some(Self { directory, path, owner, directory_owner });
         }
-        place.ok_or_else(|| PlaceError::Absent { path: spool.to_path_buf() })
+        place.ok_or_else(|| DirError::Absent { path: spool.to_path_buf() })
     }
 
     /// The directory itself, for names in it.
@@ -104,13 +100,9 @@ impl Place {
     }
 
     /// For `map_err`: the operating system refused `action` on the file `name`.
-    pub fn failed(
-        &self,
-        action: &'static str,
-        name: &CStr,
-    ) -> impl FnOnce(io::Error) -> PlaceError {
+    pub fn failed(&self, action: &'static str, name: &CStr) -> impl FnOnce(io::Error) -> DirError {
         let path = self.path_of(name);
-        move |source| PlaceError::Io { action, path, source }
+        move |source| DirError::Io { action, path, source }
     }
 
     /// Whether its path still leads to it.
@@ -118,7 +110,7 @@ impl Place {
     pub fn is_current(&self) -> bool {
         let named = files::facts_of(&self.path).map(|facts| facts.identity);
         named.is_ok_and(|named| {
-            files::facts(&self.directory).is_ok_and(|facts| facts.identity == named)
+            files::info(&self.directory).is_ok_and(|facts| facts.identity == named)
         })
     }
 
@@ -131,18 +123,18 @@ impl Place {
         &self,
         access: Access,
         name: &CStr,
-    ) -> Result<Option<(File, Facts)>, PlaceError> {
+    ) -> Result<Option<(File, FileInfo)>, DirError> {
         let file = match files::open_at(&self.directory, name, access) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                if let Ok(facts) = files::facts_at(&self.directory, name) {
+                if let Ok(facts) = files::info_at(&self.directory, name) {
                     self.regular(name, &facts)?;
                 }
                 return Err(self.failed("open", name)(error));
             }
         };
-        let facts = files::facts(&file).map_err(|error| self.failed("open", name)(error))?;
+        let facts = files::info(&file).map_err(|error| self.failed("open", name)(error))?;
         self.regular(name, &facts)?;
         self.owned(name, &facts)?;
         Ok(Some((file, facts)))
@@ -151,18 +143,18 @@ impl Place {
     /// Refuses what is no regular file.
     ///
     /// # Errors
-    /// [`PlaceError::WrongKind`].
-    pub fn regular(&self, name: &CStr, facts: &Facts) -> Result<(), PlaceError> {
+    /// [`DirError::WrongKind`].
+    pub fn regular(&self, name: &CStr, facts: &FileInfo) -> Result<(), DirError> {
         if facts.kind == files::REGULAR {
             return Ok(());
         }
         let path = self.path_of(name);
-        Err(PlaceError::WrongKind { path, found: facts.kind, wanted: files::REGULAR })
+        Err(DirError::WrongKind { path, found: facts.kind, wanted: files::REGULAR })
     }
 
     /// Refuses a file of a stranger: one that was linked or moved here, or that
     /// somebody who should not be able to has made.
-    fn owned(&self, name: &CStr, facts: &Facts) -> Result<(), PlaceError> {
+    fn owned(&self, name: &CStr, facts: &FileInfo) -> Result<(), DirError> {
         let process = rustix::process::geteuid().as_raw();
         // Whoever owns the directory may have linked a file of root's here, which
         // root could write to and must not. What root makes is given away at once.
@@ -178,7 +170,7 @@ impl Place {
                 facts.uid, self.directory_owner
             )
         };
-        Err(PlaceError::Unsafe { path: self.path_of(name), fault })
+        Err(DirError::Unsafe { path: self.path_of(name), fault })
     }
 
     /// Makes a new file of this mode, in the place of what is there.
@@ -188,7 +180,7 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn create_file(&self, name: &CStr, mode: u32) -> Result<File, PlaceError> {
+    pub fn create_file(&self, name: &CStr, mode: u32) -> Result<File, DirError> {
         let made = files::remove_at(&self.directory, name)
             .and_then(|()| files::open_at(&self.directory, name, Access::Create))
             .and_then(|file| {
@@ -202,8 +194,8 @@ impl Place {
     /// none.
     ///
     /// # Errors
-    /// As for [`Place::open_file`] and [`Place::create_file`].
-    pub fn open_or_create(&self, name: &CStr, mode: u32) -> Result<File, PlaceError> {
+    /// As for [`SecureDir::open_file`] and [`SecureDir::create_file`].
+    pub fn open_or_create(&self, name: &CStr, mode: u32) -> Result<File, DirError> {
         for _ in 0..ATTEMPTS {
             if let Some((file, _)) = self.open_file(Access::Write, name)? {
                 return Ok(file);
@@ -218,51 +210,47 @@ impl Place {
                 result => return result.map_err(self.failed("create", name)),
             }
         }
-        Err(PlaceError::Unsettled { path: self.path_of(name) })
+        Err(DirError::Unsettled { path: self.path_of(name) })
     }
 
     /// Locks the directory: whoever makes files in it does so alone.
     ///
     /// # Errors
-    /// [`PlaceError::Busy`], or its file system cannot lock.
-    pub fn lock_directory(&self, patience: Duration) -> Result<Guard<'_>, PlaceError> {
-        self.lock(&self.directory, Kind::Exclusive, patience, || self.path.clone())
+    /// [`DirError::Busy`], or its file system cannot lock.
+    pub fn lock_directory(&self, timeout: Duration) -> Result<Guard<'_>, DirError> {
+        self.lock(&self.directory, Kind::Exclusive, timeout, || self.path.clone())
     }
 
     /// Locks a file, or says that another process holds it for too long.
     ///
     /// # Errors
-    /// [`PlaceError::Busy`], or its file system cannot lock.
+    /// [`DirError::Busy`], or its file system cannot lock.
     pub fn lock<'a>(
         &self,
         file: &'a File,
         kind: Kind,
-        patience: Duration,
+        timeout: Duration,
         path: impl Fn() -> PathBuf,
-    ) -> Result<Guard<'a>, PlaceError> {
-        lock::lock(file, kind, patience)
-            .map_err(|source| PlaceError::Io { action: "lock", path: path(), source })?
-            .ok_or_else(|| PlaceError::Busy {
-                path: path(),
-                waited: patience,
-                holder: holder(file),
-            })
+    ) -> Result<Guard<'a>, DirError> {
+        lock::lock(file, kind, timeout)
+            .map_err(|source| DirError::Io { action: "lock", path: path(), source })?
+            .ok_or_else(|| DirError::Busy { path: path(), waited: timeout, holder: holder(file) })
     }
 
     /// Opens the directory anew: a child shares its parent's locks on it.
     ///
     /// # Errors
     /// Those of `open`.
-    pub fn reopen(&mut self) -> Result<(), PlaceError> {
+    pub fn reopen(&mut self) -> Result<(), DirError> {
         self.directory = files::open_directory_at(&self.directory, c".")
-            .map_err(PlaceError::io("open", &self.path))?;
+            .map_err(DirError::io("open", &self.path))?;
         Ok(())
     }
 }
 
 /// Refuses a directory whose files strangers could replace; its owner.
-fn check_directory(directory: &File, path: &Path, spool_owner: u32) -> Result<u32, PlaceError> {
-    let facts = files::facts(directory).map_err(PlaceError::io("open", path))?;
+fn check_directory(directory: &File, path: &Path, spool_owner: u32) -> Result<u32, DirError> {
+    let facts = files::info(directory).map_err(DirError::io("open", path))?;
     let fault = if facts.mode & 0o002 != 0 {
         format!(
             "everyone may write to it (mode {:04o}): it should have mode {DIRECTORY_MODE:04o}",
@@ -277,7 +265,7 @@ fn check_directory(directory: &File, path: &Path, spool_owner: u32) -> Result<u3
     } else {
         return Ok(facts.uid);
     };
-    Err(PlaceError::Unsafe { path: path.to_path_buf(), fault })
+    Err(DirError::Unsafe { path: path.to_path_buf(), fault })
 }
 
 /// Makes a directory in `parent`, with its owner and mode from the first
@@ -288,8 +276,8 @@ fn make_directory(
     name: &CStr,
     path: &Path,
     owner: (u32, u32),
-) -> Result<File, PlaceError> {
-    let failed = |error| PlaceError::io("create", path)(error);
+) -> Result<File, DirError> {
+    let failed = |error| DirError::io("create", path)(error);
     // Neither part has a NUL in it.
     let new = CString::new([name.to_bytes(), b".new"].concat()).unwrap_or_default();
     for _ in 0..ATTEMPTS {
@@ -333,5 +321,5 @@ fn make_directory(
             result => return result.map_err(failed),
         }
     }
-    Err(PlaceError::Unsettled { path: path.to_path_buf() })
+    Err(DirError::Unsettled { path: path.to_path_buf() })
 }

@@ -7,12 +7,12 @@ use crate::rate::bloom::MAX_BYTES;
 use crate::store::{Change, FilterChange};
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
-use crate::sys::place::PlaceError;
+use crate::sys::secure_dir::DirError;
 
 use super::SpoolError;
 use super::database::{Database, shard_name};
 use super::format::{BUSY, DEAD, DROPPED, FLAGS, HEAP_END, LIVE, SHARD_BYTES_MAX};
-use super::hashing::Place;
+use super::hashing::KeySlot;
 use super::index::Lookup;
 use super::record::{Fill, Record, record_bytes};
 use super::shard::{Body, PAGE};
@@ -24,7 +24,7 @@ impl Body {
     pub(super) fn apply(
         &mut self,
         file: &File,
-        place: Place,
+        key_slot: KeySlot,
         key: &[u8],
         lookup: &Lookup,
         change: &Change,
@@ -45,9 +45,9 @@ impl Body {
             (_, FilterChange::Renew { bytes, epoch, event }) => {
                 let bytes = bytes.min(MAX_BYTES);
                 let filter = NewFilter { bytes, epoch, fill: Fill::Event(event) };
-                self.append(file, place, key, lookup, change, Some(filter))
+                self.append(file, key_slot, key, lookup, change, Some(filter))
             }
-            (None, _) => self.append(file, place, key, lookup, change, None),
+            (None, _) => self.append(file, key_slot, key, lookup, change, None),
             (Some(record), filter) => {
                 if record.current.is_none() {
                     // Both states were damaged, so the filter is not trusted.
@@ -67,7 +67,7 @@ impl Body {
     pub(super) fn append(
         &mut self,
         file: &File,
-        place: Place,
+        key_slot: KeySlot,
         key: &[u8],
         lookup: &Lookup,
         change: &Change,
@@ -89,14 +89,14 @@ impl Body {
             .map_or(0, |current| current.state.sequence);
         let (live, dead) = (self.sealed(LIVE).unwrap_or(0), self.sealed(DEAD).unwrap_or(0));
         let mut add = || {
-            self.map.set_half(FLAGS, self.flags() | BUSY)?;
+            self.map.set_u32(FLAGS, self.flags() | BUSY)?;
             let record = Record::write_new(&mut self.map, start, self.seed, key, filter_bytes)?;
             record.write_state(&mut self.map, change, base)?;
             if let Some(NewFilter { epoch, fill, .. }) = filter {
                 record.begin_filter(&mut self.map, self.seed, epoch, fill)?;
             }
             self.set_sealed(HEAP_END, end as u64)?;
-            self.set_entry(slot, place.tag, start)?;
+            self.set_entry(slot, key_slot.tag, start)?;
             match lookup.record {
                 Some(old) => self.set_sealed(DEAD, dead + old.bytes as u64)?,
                 None => self.set_sealed(LIVE, live + 1)?,
@@ -105,7 +105,7 @@ impl Body {
                 // In the place of a damaged record, the counts are not known.
                 self.count(DROPPED)
             } else {
-                self.map.set_half(FLAGS, self.flags() & !BUSY)
+                self.map.set_u32(FLAGS, self.flags() & !BUSY)
             }
         };
         add().ok_or_else(Failure::lost)
@@ -115,7 +115,7 @@ impl Body {
     /// maps it anew.
     fn grow(&mut self, file: &File, end: usize) -> io::Result<()> {
         // Somebody else may have done it.
-        let size = files::facts(file)?.size;
+        let size = files::info(file)?.size;
         if size < end as u64 {
             let step = (self.map.len() / 8).max(PAGE);
             let ahead = (self.map.len() + step).min(self.share);
@@ -165,7 +165,9 @@ impl Failure {
     pub(super) fn into_error(self, database: &Database, number: u8) -> SpoolError {
         let path = database.path_of(&shard_name(number));
         match self {
-            Self::Io(source) => SpoolError::Place(PlaceError::Io { action: "grow", path, source }),
+            Self::Io(source) => {
+                SpoolError::Directory(DirError::Io { action: "grow", path, source })
+            }
             Self::Full => SpoolError::Full { path },
         }
     }

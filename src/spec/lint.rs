@@ -7,7 +7,7 @@ use std::fmt;
 
 /// One thing in a spec that Exim accepts but that was hardly meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Doubt {
+pub enum Lint {
     /// A piece of the key looks like an option.
     LikeOption {
         /// The piece.
@@ -34,7 +34,7 @@ pub enum Doubt {
     EmptyCount,
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for Lint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LikeOption { piece, option } => write!(
@@ -73,15 +73,15 @@ const WORDS: [&str; 10] = [
     "per_cmd", "per_byte",
 ];
 
-/// The doubts of a spec that parses, in the order of its text.
-pub(super) fn doubts(text: &[u8]) -> Vec<Doubt> {
-    let mut doubts = Vec::new();
+/// The lints of a spec that parses, in the order of its text.
+pub(super) fn lints(text: &[u8]) -> Vec<Lint> {
+    let mut lints = Vec::new();
     let mut items = Items::new(text);
     if let Some(limit) = items.next()
         && number::limit(&limit) == Some(0.0)
         && !limit.iter().any(u8::is_ascii_digit)
     {
-        doubts.push(Doubt::EmptyLimit { text: limit.into_owned() });
+        lints.push(Lint::EmptyLimit { text: limit.into_owned() });
     }
     // The period cannot be doubtful.
     let mut has_key = false;
@@ -89,16 +89,16 @@ pub(super) fn doubts(text: &[u8]) -> Vec<Doubt> {
         match Word::of(&item) {
             Word::Key => {
                 has_key = true;
-                doubts.extend(in_key(&item));
+                lints.extend(in_key(&item));
             }
-            Word::Count if item.len() == COUNT.len() => doubts.push(Doubt::EmptyCount),
+            Word::Count if item.len() == COUNT.len() => lints.push(Lint::EmptyCount),
             _ => {}
         }
     }
     if !has_key && ends_in_slash(text) {
-        doubts.push(Doubt::NothingAfterSlash);
+        lints.push(Lint::NothingAfterSlash);
     }
-    doubts
+    lints
 }
 
 /// Whether the list goes on behind the end of `text`: then one byte more makes
@@ -109,9 +109,9 @@ fn ends_in_slash(text: &[u8]) -> bool {
 }
 
 /// The doubt about one piece of a key.
-fn in_key(piece: &[u8]) -> Option<Doubt> {
+fn in_key(piece: &[u8]) -> Option<Lint> {
     if piece.is_empty() {
-        return Some(Doubt::EmptyPiece);
+        return Some(Lint::EmptyPiece);
     }
     let start: Vec<u8> = piece
         .iter()
@@ -119,7 +119,7 @@ fn in_key(piece: &[u8]) -> Option<Doubt> {
         .map(|b| if matches!(b, b'-' | b' ') { b'_' } else { b.to_ascii_lowercase() })
         .collect();
     if start.starts_with(b"key=") {
-        return Some(Doubt::KeyEquals { piece: piece.to_vec() });
+        return Some(Lint::KeyEquals { piece: piece.to_vec() });
     }
     let name = start.split(|b| matches!(b, b'=' | b':' | b'_')).next().unwrap_or_default();
     let option = if distance(name, b"count") <= usize::from(name.len() < start.len()) {
@@ -136,7 +136,7 @@ fn in_key(piece: &[u8]) -> Option<Doubt> {
             })
             .map(|(_, word)| word)
     };
-    option.map(|option| Doubt::LikeOption { piece: piece.to_vec(), option })
+    option.map(|option| Lint::LikeOption { piece: piece.to_vec(), option })
 }
 
 /// How many bytes must be added, dropped, changed or swapped with their
@@ -161,10 +161,10 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::Spec;
-    use super::{Doubt, distance};
+    use super::{Lint, distance};
 
-    fn doubts(text: &str) -> Vec<String> {
-        Spec::parse(text.as_bytes()).unwrap().doubts().iter().map(ToString::to_string).collect()
+    fn lints(text: &str) -> Vec<String> {
+        Spec::parse(text.as_bytes()).unwrap().lints().iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
         ] {
             let expected =
                 format!("\"{piece}\" looks like the option {option}, but it is part of the key");
-            assert_eq!(doubts(&format!("1 / 1h / {piece}")), [expected], "{piece}");
+            assert_eq!(lints(&format!("1 / 1h / {piece}")), [expected], "{piece}");
         }
     }
 
@@ -209,25 +209,25 @@ mod tests {
             "a//b",
             "x",
         ] {
-            let all = doubts(&format!("1 / 1h / strict / {key}"));
+            let all = lints(&format!("1 / 1h / strict / {key}"));
             assert!(all.is_empty(), "{key}: {all:?}");
         }
     }
 
     #[test]
     fn the_others() {
-        let of = |text: &str| Spec::parse(text.as_bytes()).unwrap().doubts();
+        let of = |text: &str| Spec::parse(text.as_bytes()).unwrap().lints();
         assert_eq!(of("100 / 1h"), []);
-        assert_eq!(of("100 / 1h / strict /"), [Doubt::NothingAfterSlash]);
-        assert_eq!(of("100 / 1h / strict / "), [Doubt::NothingAfterSlash]);
+        assert_eq!(of("100 / 1h / strict /"), [Lint::NothingAfterSlash]);
+        assert_eq!(of("100 / 1h / strict / "), [Lint::NothingAfterSlash]);
         assert_eq!(of("100 / 1h / strict / key /"), []);
-        assert_eq!(of("100 / 1h / / key"), [Doubt::EmptyPiece]);
-        assert_eq!(of("100 / 1h / count= "), [Doubt::EmptyCount]);
-        assert_eq!(of("k / 1h"), [Doubt::EmptyLimit { text: b"k".to_vec() }]);
-        assert_eq!(of("/ 1h"), [Doubt::EmptyLimit { text: Vec::new() }]);
+        assert_eq!(of("100 / 1h / / key"), [Lint::EmptyPiece]);
+        assert_eq!(of("100 / 1h / count= "), [Lint::EmptyCount]);
+        assert_eq!(of("k / 1h"), [Lint::EmptyLimit { text: b"k".to_vec() }]);
+        assert_eq!(of("/ 1h"), [Lint::EmptyLimit { text: Vec::new() }]);
         assert_eq!(of("0 / 1h"), []);
         assert_eq!(of("inf / 1h"), []);
-        assert_eq!(of("1 / 1h / key=a"), [Doubt::KeyEquals { piece: b"key=a".to_vec() }]);
+        assert_eq!(of("1 / 1h / key=a"), [Lint::KeyEquals { piece: b"key=a".to_vec() }]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::sys::holder::Holder;
 /// Each text says what could not be done, where, and what would be right.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum PlaceError {
+pub enum DirError {
     /// The directory is not there, and this use of it may not make it.
     Absent {
         /// Where it would be.
@@ -59,7 +59,7 @@ pub enum PlaceError {
     },
 }
 
-impl PlaceError {
+impl DirError {
     /// For `map_err`: the operating system refused `action` on `path`.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_path_buf(), source }
@@ -77,7 +77,7 @@ fn is_out_of_files(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-impl fmt::Display for PlaceError {
+impl fmt::Display for DirError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent { path } => write!(f, "{} is not there", path.display()),
@@ -136,7 +136,7 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-impl std::error::Error for PlaceError {
+impl std::error::Error for DirError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),

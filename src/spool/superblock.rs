@@ -9,10 +9,10 @@ use rand::rngs::SysRng;
 use crate::sys::files::{self, Access};
 
 use super::SpoolError;
-use super::bound::MAX_BYTES_DEFAULT;
 use super::database::{Database, shard_name};
+use super::eviction::MAX_BYTES_DEFAULT;
 use super::format::{
-    DATABASE_BYTES, DATABASE_MAGIC, Fault, HEADER_CRC, Header, Identity, SHARDS, VERSION,
+    DATABASE_BYTES, DATABASE_MAGIC, Fault, HEADER_CRC, Header, SHARDS, Superblock, VERSION,
 };
 
 /// The file that holds the key.
@@ -22,22 +22,22 @@ const DATABASE_NEW: &CStr = c"database.new";
 
 impl Database {
     /// Reads the file `database`; one that is not there counts as damaged.
-    pub(super) fn read_identity(&self) -> Result<Result<Identity, Fault>, SpoolError> {
+    pub(super) fn read_identity(&self) -> Result<Result<Superblock, Fault>, SpoolError> {
         let Some((file, _)) = self.open_for(Access::Read, DATABASE)? else {
             return Ok(Err(Fault::Damaged));
         };
         let mut bytes = [0; DATABASE_BYTES];
         let length = files::read_start(&file, &mut bytes)
             .map_err(SpoolError::io("read", &self.path_of(DATABASE)))?;
-        Ok(Identity::decode(bytes.get(..length).unwrap_or(&[])))
+        Ok(Superblock::decode(bytes.get(..length).unwrap_or(&[])))
     }
 
     /// Finds the key where the file `database` does not tell it, and writes
     /// that file again.
-    pub(super) fn settle_identity(&mut self) -> Result<Identity, SpoolError> {
+    pub(super) fn settle_identity(&mut self) -> Result<Superblock, SpoolError> {
         if !self.writable {
-            let absent = || SpoolError::Absent { path: self.place.path().to_path_buf() };
-            return self.key_of_shards()?.map(Identity::new).ok_or_else(absent);
+            let absent = || SpoolError::Absent { path: self.dir.path().to_path_buf() };
+            return self.key_of_shards()?.map(Superblock::new).ok_or_else(absent);
         }
         let (identity, incident) = {
             let _guard = self.lock_directory()?;
@@ -46,15 +46,15 @@ impl Database {
                 Err(Fault::Version(found)) => return Err(self.version(DATABASE, found)),
                 Err(Fault::Damaged) => {}
             }
-            let present = match files::facts_at(self.place.directory(), DATABASE) {
+            let present = match files::info_at(self.dir.directory(), DATABASE) {
                 Ok(facts) => {
-                    self.place.regular(DATABASE, &facts)?;
+                    self.dir.regular(DATABASE, &facts)?;
                     true
                 }
                 Err(_) => false,
             };
             let found = self.key_of_shards()?;
-            let identity = Identity::new(match found {
+            let identity = Superblock::new(match found {
                 Some(key) => key,
                 None => random_key()?,
             });
@@ -84,15 +84,15 @@ impl Database {
     }
 
     /// What the file `database` says of this one.
-    pub(super) fn identity(&self) -> Identity {
-        Identity { max_bytes: self.max_bytes, ..Identity::new(self.hashing.key) }
+    pub(super) fn identity(&self) -> Superblock {
+        Superblock { max_bytes: self.max_bytes, ..Superblock::new(self.hashing.key) }
     }
 
     /// Sets the bound on the database's size.
     pub(super) fn set_max_bytes(&mut self, max_bytes: u64) -> Result<(), SpoolError> {
         {
             let _guard = self.lock_directory()?;
-            self.write_identity(&Identity { max_bytes, ..self.identity() })?;
+            self.write_identity(&Superblock { max_bytes, ..self.identity() })?;
         }
         self.max_bytes = max_bytes;
         Ok(())
@@ -100,11 +100,11 @@ impl Database {
 
     /// Writes the file `database`, all or nothing. Whoever calls has locked
     /// the directory.
-    pub(super) fn write_identity(&self, identity: &Identity) -> Result<(), SpoolError> {
+    pub(super) fn write_identity(&self, identity: &Superblock) -> Result<(), SpoolError> {
         let file = self.create_file(DATABASE_NEW)?;
         let written = files::write_start(&file, &identity.encode())
             .and_then(|()| files::sync(&file))
-            .and_then(|()| files::rename_at(self.place.directory(), DATABASE_NEW, DATABASE));
+            .and_then(|()| files::rename_at(self.dir.directory(), DATABASE_NEW, DATABASE));
         written.map_err(SpoolError::io("write", &self.path_of(DATABASE)))
     }
 
@@ -128,7 +128,7 @@ impl Database {
     }
 }
 
-impl Identity {
+impl Superblock {
     /// That of a database with this key, and the default bound on its size.
     pub(super) fn new(key: [u8; 16]) -> Self {
         Self {

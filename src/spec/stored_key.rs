@@ -8,7 +8,7 @@ use super::interval;
 /// `per_addr` is filed as `per_rcpt/unique`, `per_byte` as `per_mail`, so the
 /// mode is what a key is filed under and not always what a line said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filed<'a> {
+pub struct StoredKey<'a> {
     /// The period as the administrator wrote it: `1h`.
     pub period: &'a [u8],
     /// `per_mail`, `per_rcpt`, ...; `per_addr` where recipients are unique.
@@ -19,7 +19,7 @@ pub struct Filed<'a> {
     pub key: &'a [u8],
 }
 
-impl<'a> Filed<'a> {
+impl<'a> StoredKey<'a> {
     /// Takes `stored` apart; `None` where it has no such parts.
     #[must_use]
     pub fn parse(stored: &'a [u8]) -> Option<Self> {
@@ -64,32 +64,38 @@ mod tests {
 
     #[test]
     fn a_stored_key_falls_apart_into_what_was_written() {
-        let filed = Filed::parse(b"1h/per_rcpt/unique/alice").unwrap();
-        assert_eq!(filed, Filed { period: b"1h", mode: b"per_addr", unique: true, key: b"alice" });
-        let filed = Filed::parse(b"60/per_mail/a/b").unwrap();
-        assert_eq!(filed, Filed { period: b"60", mode: b"per_mail", unique: false, key: b"a/b" });
-        let filed = Filed::parse(b"1d/per_mail/unique/x").unwrap();
+        let filed = StoredKey::parse(b"1h/per_rcpt/unique/alice").unwrap();
+        assert_eq!(
+            filed,
+            StoredKey { period: b"1h", mode: b"per_addr", unique: true, key: b"alice" }
+        );
+        let filed = StoredKey::parse(b"60/per_mail/a/b").unwrap();
+        assert_eq!(
+            filed,
+            StoredKey { period: b"60", mode: b"per_mail", unique: false, key: b"a/b" }
+        );
+        let filed = StoredKey::parse(b"1d/per_mail/unique/x").unwrap();
         assert_eq!((filed.mode, filed.unique), (&b"per_mail"[..], true));
-        assert_eq!(Filed::parse(b"1d/per_conn/").unwrap().key, b"");
+        assert_eq!(StoredKey::parse(b"1d/per_conn/").unwrap().key, b"");
     }
 
     #[test]
     fn a_stored_key_tells_its_period_and_its_line() {
-        let period = |stored| Filed::parse(stored).unwrap().period_seconds();
+        let period = |stored| StoredKey::parse(stored).unwrap().period_seconds();
         assert_eq!(period(b"1h/per_rcpt/alice"), Some(3600.0));
         assert_eq!(period(b"90/per_mail/x"), Some(90.0));
         for no_period in [&b"h/per_mail/x"[..], b"0/per_mail/x", b"1y/per_mail/x", b"//"] {
             assert_eq!(period(no_period), None, "{no_period:?}");
         }
-        assert_eq!(Filed::prefix_of(b"1h/per_rcpt/unique/a/b"), b"1h/per_rcpt/unique/");
-        assert_eq!(Filed::prefix_of(b"1h/per_rcpt/a/b"), b"1h/per_rcpt/");
-        assert_eq!(Filed::prefix_of(b"nothing of ours"), b"");
+        assert_eq!(StoredKey::prefix_of(b"1h/per_rcpt/unique/a/b"), b"1h/per_rcpt/unique/");
+        assert_eq!(StoredKey::prefix_of(b"1h/per_rcpt/a/b"), b"1h/per_rcpt/");
+        assert_eq!(StoredKey::prefix_of(b"nothing of ours"), b"");
     }
 
     #[test]
     fn what_is_no_stored_key_is_none() {
-        assert_eq!(Filed::parse(b""), None);
-        assert_eq!(Filed::parse(b"1h"), None);
-        assert_eq!(Filed::parse(b"1h/per_rcpt"), None);
+        assert_eq!(StoredKey::parse(b""), None);
+        assert_eq!(StoredKey::parse(b"1h"), None);
+        assert_eq!(StoredKey::parse(b"1h/per_rcpt"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The specs of late, taken apart once.
 
-use super::{Context, Place, Request, Spec, SpecError};
+use super::{AclStage, Context, Request, Spec, SpecError};
 use std::ops::Deref;
 use std::rc::Rc;
 
@@ -8,15 +8,15 @@ use std::rc::Rc;
 const SLOTS: usize = 8;
 
 /// Something that holds what a [`Context`] borrows.
-pub trait Surroundings {
+pub trait ContextSource {
     /// What is known, at `place`.
-    fn context(&self, place: Place) -> Context<'_>;
+    fn context(&self, place: AclStage) -> Context<'_>;
 }
 
 /// Remembers the specs that come again and again: the lines of an ACL are
 /// expanded for every recipient, and mostly to the same texts.
 #[derive(Default)]
-pub struct Memo {
+pub struct SpecCache {
     slots: [Slot; SLOTS],
     next: usize,
 }
@@ -29,19 +29,19 @@ struct Slot {
     spec: Option<Rc<Spec<'static>>>,
     /// What it asks for at one place, where that depends on nothing else but
     /// the recipient.
-    request: Option<(Place, Rc<Request>)>,
+    request: Option<(AclStage, Rc<Request>)>,
 }
 
 /// A spec, be it remembered or new.
-pub enum Known<'a> {
-    /// Taken apart before; with its place in the [`Memo`] that knows it, until
+pub enum CachedSpec<'a> {
+    /// Taken apart before; with its place in the [`SpecCache`] that knows it, until
     /// the next text is read.
     Before(Rc<Spec<'static>>, usize),
     /// Taken apart now.
     Now(Spec<'a>),
 }
 
-impl<'a> Deref for Known<'a> {
+impl<'a> Deref for CachedSpec<'a> {
     type Target = Spec<'a>;
 
     fn deref(&self) -> &Spec<'a> {
@@ -52,12 +52,12 @@ impl<'a> Deref for Known<'a> {
     }
 }
 
-impl Memo {
+impl SpecCache {
     /// [`Spec::parse`], or what it gave for the same text before.
     ///
     /// # Errors
     /// Those of [`Spec::parse`]; they are not remembered.
-    pub fn parse<'a>(&mut self, text: &'a [u8]) -> Result<Known<'a>, SpecError> {
+    pub fn parse<'a>(&mut self, text: &'a [u8]) -> Result<CachedSpec<'a>, SpecError> {
         let Some(number) = self.slots.iter().position(|slot| slot.text == text) else {
             let spec = Spec::parse(text)?;
             if let Some(slot) = self.slots.get_mut(self.next) {
@@ -67,15 +67,15 @@ impl Memo {
                 slot.request = None;
             }
             self.next = (self.next + 1) % SLOTS;
-            return Ok(Known::Now(spec));
+            return Ok(CachedSpec::Now(spec));
         };
         let slot = &mut self.slots[number];
         if let Some(spec) = &slot.spec {
-            return Ok(Known::Before(Rc::clone(spec), number));
+            return Ok(CachedSpec::Before(Rc::clone(spec), number));
         }
         let spec = Rc::new(Spec::parse(text)?.into_owned());
         slot.spec = Some(Rc::clone(&spec));
-        Ok(Known::Before(spec, number))
+        Ok(CachedSpec::Before(spec, number))
     }
 
     /// [`Spec::request`] of the spec read last. What it was at the same place
@@ -85,15 +85,15 @@ impl Memo {
     ///
     /// # Errors
     /// Those of [`Spec::request`]; they are not remembered.
-    pub fn request<S: Surroundings>(
+    pub fn request<S: ContextSource>(
         &mut self,
-        spec: &Known<'_>,
-        place: Place,
+        spec: &CachedSpec<'_>,
+        place: AclStage,
         read: impl FnOnce() -> S,
     ) -> Result<Rc<Request>, SpecError> {
         let slot = match spec {
-            Known::Before(_, number) => self.slots.get_mut(*number),
-            Known::Now(_) => None,
+            CachedSpec::Before(_, number) => self.slots.get_mut(*number),
+            CachedSpec::Now(_) => None,
         };
         let Some(slot) = slot.filter(|_| spec.is_settled_by(place)) else {
             return spec.request(&read().context(place)).map(Rc::new);
@@ -120,21 +120,21 @@ impl Memo {
 mod tests {
     use super::*;
 
-    impl Surroundings for Context<'_> {
-        fn context(&self, place: Place) -> Context<'_> {
+    impl ContextSource for Context<'_> {
+        fn context(&self, place: AclStage) -> Context<'_> {
             Context { place, ..*self }
         }
     }
 
     #[test]
     fn what_is_remembered_is_what_would_be_read() {
-        let mut memo = Memo::default();
+        let mut cache = SpecCache::default();
         let texts: Vec<String> = (0..3 * SLOTS)
             .map(|n| format!("{n}k / {}h / per_addr / unique=a//b{n} / strict / k//{n}", n + 1))
             .collect();
         for round in 0..4 {
             for text in texts.iter().take(SLOTS << (round % 2)).chain(&texts[..2]) {
-                let known = memo.parse(text.as_bytes()).unwrap();
+                let known = cache.parse(text.as_bytes()).unwrap();
                 assert_eq!(*known, Spec::parse(text.as_bytes()).unwrap());
             }
         }
@@ -142,23 +142,23 @@ mod tests {
 
     #[test]
     fn the_second_time_it_is_known() {
-        let mut memo = Memo::default();
+        let mut cache = SpecCache::default();
         let spec = b"100 / 1h / strict / k";
-        assert!(matches!(memo.parse(spec), Ok(Known::Now(_))));
-        assert!(matches!(memo.parse(spec), Ok(Known::Before(..))));
-        assert!(matches!(memo.parse(spec), Ok(Known::Before(..))));
+        assert!(matches!(cache.parse(spec), Ok(CachedSpec::Now(_))));
+        assert!(matches!(cache.parse(spec), Ok(CachedSpec::Before(..))));
+        assert!(matches!(cache.parse(spec), Ok(CachedSpec::Before(..))));
         for n in 0..SLOTS {
-            memo.parse(format!("{n} / 1h").as_bytes()).unwrap();
+            cache.parse(format!("{n} / 1h").as_bytes()).unwrap();
         }
-        assert!(matches!(memo.parse(spec), Ok(Known::Now(_))));
+        assert!(matches!(cache.parse(spec), Ok(CachedSpec::Now(_))));
     }
 
     #[test]
     fn errors_and_empty_texts_are_told_each_time() {
-        let mut memo = Memo::default();
+        let mut cache = SpecCache::default();
         for text in ["", "x / 1h", "1 / 1h / leaky / strict"] {
             for _ in 0..3 {
-                let error = memo.parse(text.as_bytes()).map(|_| ()).unwrap_err();
+                let error = cache.parse(text.as_bytes()).map(|_| ()).unwrap_err();
                 assert_eq!(Err(error), Spec::parse(text.as_bytes()).map(|_| ()));
             }
         }
@@ -177,8 +177,9 @@ mod tests {
             "10 / 1h / per_conn / unique=x / readonly / k",
             "10 / 1h / k",
         ];
-        let places = [Place::Rcpt, Place::Data, Place::Rcpt, Place::Mail, Place::Outside];
-        let mut memo = Memo::default();
+        let places =
+            [AclStage::Rcpt, AclStage::Data, AclStage::Rcpt, AclStage::Mail, AclStage::Outside];
+        let mut cache = SpecCache::default();
         for round in 0..60_u32 {
             let text = texts[round as usize / 4 % texts.len()].as_bytes();
             for place in places {
@@ -192,10 +193,10 @@ mod tests {
                 };
                 let plain = Spec::parse(text).unwrap().request(&context);
                 // Twice, as a line may be met twice while the first is held.
-                let known = memo.parse(text).unwrap();
-                let first = memo.request(&known, place, || context);
-                let known = memo.parse(text).unwrap();
-                let second = memo.request(&known, place, || context);
+                let known = cache.parse(text).unwrap();
+                let first = cache.request(&known, place, || context);
+                let known = cache.parse(text).unwrap();
+                let second = cache.request(&known, place, || context);
                 assert_eq!(first.map(|r| (*r).clone()), plain);
                 assert_eq!(second.map(|r| (*r).clone()), plain);
             }

@@ -7,8 +7,8 @@ use crate::rate::Timestamp;
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
 
-use super::bound;
 use super::database::{Database, shard_name};
+use super::eviction;
 use super::forget::forgettable;
 use super::format::{ALIGN, ENTRY_BYTES, HEADER_BYTES};
 use super::new_shard::capacity_for;
@@ -20,7 +20,7 @@ const LOOK_EVERY: usize = 1 << 20;
 
 /// What was found in a shard, and what was left behind.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct LiveRecords {
     /// The records that are to live on, in the order of their offsets.
     pub(super) records: Vec<Record>,
     /// How many went because they could change no answer any more.
@@ -31,7 +31,7 @@ pub(super) struct Gathered {
     pub(super) dropped: u64,
 }
 
-impl Gathered {
+impl LiveRecords {
     /// The records that the index points at.
     pub(super) fn indexed(body: &Body, now: Timestamp) -> Self {
         let mut gathered = Self::default();
@@ -89,7 +89,7 @@ impl Gathered {
     /// Keeps no more than a shard may hold of a database that may take
     /// `max_bytes`.
     pub(super) fn fit(mut self, map: &Mapping, max_bytes: u64, now: Timestamp) -> Self {
-        self.evicted += bound::fit(&mut self.records, map, max_bytes, now) as u64;
+        self.evicted += eviction::fit(&mut self.records, map, max_bytes, now) as u64;
         self
     }
 

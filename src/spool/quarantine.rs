@@ -11,7 +11,7 @@ use super::{Spool, SpoolError};
 
 /// A damaged file that was kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Aside {
+pub struct Quarantined {
     /// Where it is: `3f.shard.damaged-1`.
     pub path: PathBuf,
     /// Bytes of disk that it takes.
@@ -25,8 +25,8 @@ impl Spool {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn kept_damaged(&self) -> Result<Vec<Aside>, SpoolError> {
-        let directory = self.database.place.path();
+    pub fn kept_damaged(&self) -> Result<Vec<Quarantined>, SpoolError> {
+        let directory = self.database.dir.path();
         let failed = |error| SpoolError::io("read", directory)(error);
         let mut kept = Vec::new();
         for entry in std::fs::read_dir(directory).map_err(failed)? {
@@ -39,7 +39,7 @@ impl Spool {
             if facts.is_file() {
                 // Its contents are older; what was done last is the renaming.
                 let disk = facts.blocks().saturating_mul(512);
-                kept.push(Aside { path: entry.path(), disk, since: facts.ctime() });
+                kept.push(Quarantined { path: entry.path(), disk, since: facts.ctime() });
             }
         }
         kept.sort_by(|a, b| a.path.cmp(&b.path));
@@ -50,11 +50,11 @@ impl Spool {
     ///
     /// # Errors
     /// It is still there.
-    pub fn remove_damaged(&mut self, aside: &Aside) -> Result<(), SpoolError> {
+    pub fn remove_damaged(&mut self, aside: &Quarantined) -> Result<(), SpoolError> {
         let name = aside.path.file_name().unwrap_or_default().as_bytes();
         let name = CString::new(name).unwrap_or_default();
         let _guard = self.database.lock_directory()?;
-        files::remove_at(self.database.place.directory(), &name)
+        files::remove_at(self.database.dir.directory(), &name)
             .map_err(SpoolError::io("remove", &aside.path))
     }
 }

@@ -43,8 +43,8 @@ fn open_log(database: &Database) -> Result<File, SpoolError> {
         return Ok(file);
     }
     let path = database.path_of(LOG);
-    if files::facts_at(database.place.directory(), LOG).is_ok() {
-        files::rename_at(database.place.directory(), LOG, LOG_BEFORE)
+    if files::info_at(database.dir.directory(), LOG).is_ok() {
+        files::rename_at(database.dir.directory(), LOG, LOG_BEFORE)
             .map_err(SpoolError::io("rename", &path))?;
     }
     database.create_file(LOG)
@@ -62,7 +62,7 @@ mod tests {
     use crate::spool::Options;
 
     use super::*;
-    use crate::sys::place::PlaceError;
+    use crate::sys::secure_dir::DirError;
 
     #[test]
     fn the_log_is_begun_anew_when_it_is_long() {
@@ -90,7 +90,7 @@ mod tests {
         symlink(&other, spool.directory().join("changes.log")).unwrap();
         assert!(matches!(
             spool.log_change("x"),
-            Err(SpoolError::Place(PlaceError::WrongKind { .. }))
+            Err(SpoolError::Directory(DirError::WrongKind { .. }))
         ));
         assert_eq!(std::fs::read_to_string(&other).unwrap(), "mine");
         let mut reader = Spool::open_existing(folder.path(), Options::default()).unwrap();

@@ -11,7 +11,7 @@ use super::again;
 
 /// What the kernel says of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct FileInfo {
     /// Device and inode: the file itself, whatever its name.
     pub identity: (u64, u64),
     /// `regular file`, `directory`, `symbolic link`, `FIFO`, …
@@ -37,7 +37,7 @@ pub const REGULAR: &str = "regular file";
 /// `kind` of a directory.
 pub const DIRECTORY: &str = "directory";
 
-impl From<Stat> for Facts {
+impl From<Stat> for FileInfo {
     // The fields of `Stat` have other types on other machines.
     #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
     fn from(stat: Stat) -> Self {
@@ -64,27 +64,27 @@ impl From<Stat> for Facts {
     }
 }
 
-/// Facts about an open file.
+/// FileInfo about an open file.
 ///
 /// # Errors
 /// Those of `fstat`.
-pub fn facts(file: &File) -> io::Result<Facts> {
-    again(|| fs::fstat(file)).map(Facts::from)
+pub fn info(file: &File) -> io::Result<FileInfo> {
+    again(|| fs::fstat(file)).map(FileInfo::from)
 }
 
-/// Facts about whatever has this name in `directory`; a symbolic link is not
+/// FileInfo about whatever has this name in `directory`; a symbolic link is not
 /// followed.
 ///
 /// # Errors
 /// Those of `fstatat`, `NotFound` above all.
-pub fn facts_at(directory: &File, name: &CStr) -> io::Result<Facts> {
-    again(|| fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)).map(Facts::from)
+pub fn info_at(directory: &File, name: &CStr) -> io::Result<FileInfo> {
+    again(|| fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)).map(FileInfo::from)
 }
 
-/// Facts about a path; symbolic links are followed.
+/// FileInfo about a path; symbolic links are followed.
 ///
 /// # Errors
 /// Those of `stat`.
-pub fn facts_of(path: &Path) -> io::Result<Facts> {
-    again(|| fs::stat(path)).map(Facts::from)
+pub fn facts_of(path: &Path) -> io::Result<FileInfo> {
+    again(|| fs::stat(path)).map(FileInfo::from)
 }
