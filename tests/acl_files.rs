@@ -35,6 +35,33 @@ fn exim(macros: &str, option: &str, file: &str) -> PrivateExim {
     exim
 }
 
+#[test]
+fn without_the_libraries_the_files_are_empty() {
+    let mut files = 0;
+    for entry in std::fs::read_dir(shipped()).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.file_name().unwrap().to_str().unwrap().starts_with("acl_") {
+            continue;
+        }
+        files += 1;
+        // EXIRATE is undefined where the file that names the libraries is missing.
+        let exim = Setup::new()
+            .main(&format!(".include {}", shipped().join("exirate.conf").display()))
+            .acl("acl_smtp_rcpt", &format!(".include {}\n  accept\n", path.display()))
+            .build();
+        let config = std::fs::read_to_string(exim.config()).unwrap();
+        let config: Vec<&str> = config.lines().filter(|l| !l.starts_with("EXIRATE")).collect();
+        std::fs::write(exim.config(), config.join("\n") + "\n").unwrap();
+        let (mut client, _) = exim.pipe(&["-bs"]);
+        assert_eq!(client.expect().code, 220, "{}", path.display());
+        client.command("EHLO client.test");
+        client.command("MAIL FROM:<alice@client.test>");
+        let reply = client.command("RCPT TO:<bob@private.test>");
+        assert_eq!(reply.code, 250, "{}: {}", path.display(), reply.text);
+    }
+    assert!(files >= 11, "{files}");
+}
+
 fn shipped() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/exim"))
 }

@@ -80,6 +80,7 @@ fn everything_has_its_place_and_stays_there() {
     let first = everything(root.path());
     for (path, mode) in [
         ("usr/lib/exim4/exirate.so", 0o644),
+        ("usr/lib/exim4/exirate-libraries.conf", 0o644),
         ("usr/local/bin/exirate", 0o755),
         ("usr/local/share/man/man1/exirate.1", 0o644),
         ("usr/local/share/man/man1/exirate-list.1", 0o644),
@@ -197,7 +198,10 @@ fn another_exim_has_other_places() {
     let library = "opt/exirate/lib/exim/exirate.so";
     assert!(all.contains_key(library) && all.contains_key("opt/exirate/bin/exirate"), "{told}");
     let conf = String::from_utf8(all["opt/exim/exirate/exirate.conf"].1.clone()).unwrap();
-    assert!(conf.contains(&format!("\nEXIRATE = /{library}\n")), "{conf}");
+    let named = "opt/exirate/lib/exim/exirate-libraries.conf";
+    assert!(conf.contains(&format!("\n.include_if_exists /{named}\n")), "{conf}");
+    let named = String::from_utf8(all[named].1.clone()).unwrap();
+    assert!(named.contains(&format!("\nEXIRATE = /{library}\n")), "{named}");
     assert!(conf.contains("\nRATELIMIT_FILE = /opt/exim/exirate/limits\n"), "{conf}");
     assert!(told.contains(".include_if_exists /opt/exim/exirate/exirate.conf"), "{told}");
     assert!(!all.keys().any(|path| path.contains("conf.d")), "{:?}", all.keys());
