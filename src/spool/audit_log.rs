@@ -10,9 +10,9 @@ use super::database::Database;
 use super::{Spool, SpoolError};
 
 /// The log.
-const LOG: &CStr = c"changes.log";
+pub(super) const LOG: &CStr = c"changes.log";
 /// The one before it.
-const LOG_BEFORE: &CStr = c"changes.log.1";
+pub(super) const LOG_BEFORE: &CStr = c"changes.log.1";
 /// How long it gets, in bytes.
 const LOG_BYTES: u64 = 1 << 20;
 

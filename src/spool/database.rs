@@ -20,7 +20,7 @@ const DIRECTORY: &CStr = c"exirate";
 /// How often something that others change meanwhile is tried again.
 pub(super) const ATTEMPTS: usize = 100;
 /// Permissions of the files.
-const FILE_MODE: u32 = 0o640;
+pub(super) const FILE_MODE: u32 = 0o640;
 /// How many damaged files of one name are kept.
 const ASIDE_MAX: u32 = 9;
 /// How many incidents are kept for [`super::Spool::take_incidents`]: some for

@@ -4,15 +4,18 @@
 //! point, by letting the writer panic there. Nothing it drops on the way
 //! writes.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use crate::rate::Timestamp;
 use crate::store::{Change, FilterChange, Store};
 use crate::sys::failpoint;
 use crate::sys::images::memory_folder;
 
 use super::tests::{change, event, open};
-use super::{Entry, Spool};
+use super::{Entry, Options, Spool};
 
 pub(super) const KEY: &[u8] = b"the key";
 
@@ -240,4 +243,120 @@ fn in_making_a_database() {
         deaths += 1;
     }
     assert!(deaths > 25, "{deaths}");
+}
+
+/// Exim's user, to whom everything in its spool directory belongs.
+const EXIM: u32 = 65_534;
+
+/// An empty spool directory of Exim's, as root sees it.
+fn folder_of_exim() -> tempfile::TempDir {
+    let folder = memory_folder();
+    chown(folder.path(), Some(EXIM), Some(EXIM)).unwrap();
+    folder
+}
+
+/// Fails unless everything in the database is Exim's, and nobody else's.
+fn assert_all_is_of_exim(folder: &Path, when: &str) {
+    let directory = folder.join("exirate");
+    let entries = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+    for path in entries.chain([directory]) {
+        let metadata = std::fs::metadata(&path).unwrap();
+        let mode = if metadata.is_dir() { 0o750 } else { 0o640 };
+        let found = (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777);
+        assert_eq!(found, (EXIM, EXIM, mode), "{} {when}", path.display());
+    }
+}
+
+/// What root's commands do to files.
+fn as_root(folder: &Path) {
+    let mut spool = open(folder);
+    spool.compact(Timestamp::default(), |_| ()).unwrap();
+    spool.set_max_bytes(1 << 30).unwrap();
+    spool.log_change("compact").unwrap();
+}
+
+#[test]
+fn in_a_command_of_roots() {
+    let mut deaths = 0;
+    for steps in 0.. {
+        let folder = folder_of_exim();
+        write(&mut open(folder.path()), KEY, change(1, FilterChange::Keep));
+        failpoint::fill(Some(steps));
+        let died = catch_unwind(AssertUnwindSafe(|| as_root(folder.path()))).is_err();
+        failpoint::fill(None);
+        assert_all_is_of_exim(folder.path(), &format!("after step {steps}"));
+        as_root(folder.path());
+        assert_all_is_of_exim(folder.path(), &format!("after a command that follows step {steps}"));
+        assert_eq!(open(folder.path()).verify().unwrap().problems().count(), 0);
+        if !died {
+            break;
+        }
+        deaths += 1;
+    }
+    assert!(deaths > 40, "{deaths}");
+}
+
+#[test]
+fn root_gives_away_what_an_earlier_command_of_roots_has_left() {
+    let folder = folder_of_exim();
+    let mut spool = open(folder.path());
+    write(&mut spool, KEY, change(1, FilterChange::Keep));
+    let shard = spool.database.hashing.place(KEY).shard;
+    drop(spool);
+    let directory = folder.path().join("exirate");
+    // As a file system without O_TMPFILE has it after a kill.
+    for name in [&format!("{shard:02x}.new"), "database.new", "changes.log"] {
+        let path = directory.join(name);
+        std::fs::write(&path, "").unwrap();
+        set_mode(&path, 0o640);
+        assert_eq!(std::fs::metadata(&path).unwrap().uid(), 0);
+    }
+    as_root(folder.path());
+    assert_all_is_of_exim(folder.path(), "after a command");
+    // A whole database of root's.
+    for entry in std::fs::read_dir(&directory).unwrap() {
+        chown(entry.unwrap().path(), Some(0), Some(0)).unwrap();
+    }
+    chown(&directory, Some(0), Some(0)).unwrap();
+    as_root(folder.path());
+    assert_all_is_of_exim(folder.path(), "after a command");
+}
+
+#[test]
+fn verify_finds_files_that_exim_could_not_use_and_repair_gives_them_to_exim() {
+    type Spoil = fn(&Path);
+    let spoils: [(Spoil, &str); 4] = [
+        (|path| chown(path, Some(0), Some(0)).unwrap(), "user 0"),
+        (|path| chown(path, Some(0), None).unwrap(), "user 0"),
+        (|path| set_mode(path, 0o400), "mode 0400"),
+        (|path| set_mode(path, 0o660), "mode 0660"),
+    ];
+    for name in ["database", "shard", "changes.log"] {
+        for (spoil, fault) in spoils {
+            let folder = folder_of_exim();
+            let mut spool = open(folder.path());
+            write(&mut spool, KEY, change(1, FilterChange::Keep));
+            spool.log_change("x").unwrap();
+            let shard = format!("{:02x}.shard", spool.database.hashing.place(KEY).shard);
+            let name = if name == "shard" { shard.as_str() } else { name };
+            let path = spool.directory().join(name);
+            spoil(&path);
+            let mut reader = Spool::open_existing(folder.path(), Options::default()).unwrap();
+            let problems: Vec<_> = reader.verify().unwrap().problems().collect();
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            let named = problems[0].contains(&format!("{}", path.display()));
+            assert!(named && problems[0].contains(fault), "{problems:?}");
+            spool.repair(Timestamp::default(), |_| ()).unwrap();
+            let incidents = spool.take_incidents();
+            assert_eq!(incidents.len(), 1, "{incidents:?}");
+            assert!(incidents[0].contains(fault), "{incidents:?}");
+            assert_all_is_of_exim(folder.path(), "after a repair");
+            assert_eq!(reader.verify().unwrap().problems().count(), 0);
+            assert_eq!(state(&mut spool), Some((1.0, None)));
+        }
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }

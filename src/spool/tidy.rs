@@ -63,8 +63,8 @@ impl Spool {
     }
 
     /// Rebuilds every shard in which [`Spool::verify`] would find something
-    /// wrong from what can be saved, and removes what killed processes have
-    /// left unfinished. [`Spool::take_incidents`] tells what was done.
+    /// wrong from what can be saved, corrects the owner and mode of files, and
+    /// removes what killed processes have left unfinished. [`Spool::take_incidents`] tells what was done.
     ///
     /// # Errors
     /// As for [`Spool::tidy`].
@@ -103,6 +103,9 @@ impl Spool {
     ) -> Result<Tidied, SpoolError> {
         self.database.require_writable()?;
         self.after_fork()?;
+        if care == Care::Repair {
+            self.database.repair_access();
+        }
         let mut tidied = Tidied::default();
         let mut failure = None;
         for number in 0..=u8::MAX {

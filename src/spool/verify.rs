@@ -1,11 +1,13 @@
 //! Is the database sound?
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
 use std::path::PathBuf;
 
 use crate::sys::files;
 
-use super::database::shard_name;
+use super::audit_log::{LOG, LOG_BEFORE};
+use super::database::{Database, FILE_MODE, shard_name};
 use super::format::{
     BUSY, DEAD, DROPPED, EVICTED, FORGOTTEN, LARGEST, LIVE, SUPERSEDED, TIDIED, WAITS,
 };
@@ -17,8 +19,8 @@ use super::{Spool, SpoolError};
 /// What [`Spool::verify`] has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// One for each shard that exists, and one before them for the file
-    /// `database`, if that is damaged.
+    /// One for each shard that exists, and before them one for the directory
+    /// and each other file with which something is wrong.
     pub shards: Vec<ShardReport>,
 }
 
@@ -61,7 +63,7 @@ impl Report {
 
 impl Spool {
     /// Checks every byte that can be checked, shard by shard, each locked for
-    /// reading; repairs nothing.
+    /// reading, and the owner and mode of every file; repairs nothing.
     ///
     /// What a killed process may leave behind by design is no problem: a state
     /// written in half beside a sound one, heap that was never used, counts
@@ -93,8 +95,13 @@ impl Spool {
                 ..ShardReport::default()
             });
         }
+        report.shards.extend(self.database.directory_fault().map(ShardReport::from));
+        for name in [DATABASE, LOG, LOG_BEFORE] {
+            report.shards.extend(self.database.access_fault(name).map(ShardReport::from));
+        }
         for number in 0..=u8::MAX {
             let path = self.database.path_of(&shard_name(number));
+            let before = report.shards.len();
             let hashing = self.database.hashing.clone();
             let found = self
                 .read_shard(number, |body| body.map(|body| check(body, |key| hashing.place(key))));
@@ -110,9 +117,55 @@ impl Spool {
                     ..ShardReport::default()
                 }),
             }
+            if let Some((_, fault)) = self.database.access_fault(&shard_name(number))
+                && let Some(shard) = report.shards.get_mut(before)
+            {
+                shard.problems.push(fault);
+            }
             progress(usize::from(number) + 1);
         }
         Ok(report)
+    }
+}
+
+impl Database {
+    /// What is wrong with the owner or mode of the directory, and its path.
+    fn directory_fault(&self) -> Option<(PathBuf, String)> {
+        Some((self.dir.path().to_path_buf(), self.dir.directory_fault()?))
+    }
+
+    /// What is wrong with the owner or mode of a file, and its path.
+    fn access_fault(&self, name: &CStr) -> Option<(PathBuf, String)> {
+        let facts = files::info_at(self.dir.directory(), name).ok()?;
+        Some((self.path_of(name), self.dir.access_fault(&facts, FILE_MODE)?))
+    }
+
+    /// Puts the owner and mode of the directory and of all files right. What
+    /// cannot be is left for [`Spool::verify`] to find.
+    pub(super) fn repair_access(&mut self) {
+        let directory = self.directory_fault();
+        if directory.is_some() && self.dir.adopt_directory().is_ok() {
+            self.note_access(directory);
+        }
+        let names = (0..=u8::MAX).map(shard_name);
+        for name in names.chain([DATABASE, LOG, LOG_BEFORE].map(CStr::to_owned)) {
+            let fault = self.access_fault(&name);
+            if fault.is_some() && self.dir.adopt_file(&name, FILE_MODE).is_ok() {
+                self.note_access(fault);
+            }
+        }
+    }
+
+    fn note_access(&mut self, fault: Option<(PathBuf, String)>) {
+        if let Some((path, fault)) = fault {
+            self.report(format!("{}: {fault}; this has been corrected", path.display()));
+        }
+    }
+}
+
+impl From<(PathBuf, String)> for ShardReport {
+    fn from((path, problem): (PathBuf, String)) -> Self {
+        Self { path, problems: vec![problem], ..Self::default() }
     }
 }
 

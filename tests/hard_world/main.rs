@@ -37,6 +37,7 @@ fn worker_process() {
         "open files" => limits::open_files(folder),
         "stranger" => places::as_a_stranger(folder, &rest[0]),
         "daemon" => places::as_the_daemon(folder),
+        "count keys" => places::count_keys(folder),
         "count" => _ = count(&mut spool_common::open(folder), &rest[0]).unwrap(),
         "stop" => processes::stop_while_locked(folder),
         other => panic!("{other}"),

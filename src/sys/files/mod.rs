@@ -14,7 +14,7 @@ pub use content::{data_from, empty, read_at, read_start, reserve, sync, write_at
 pub use info::{DIRECTORY, FileInfo, REGULAR, facts_of, info, info_at};
 pub use names::{link_at, names, remove_at, remove_directory_at, rename_at, rename_new_at};
 pub use open::{
-    Access, adopt, make_directory_at, open_at, open_directory, open_directory_at,
+    Access, adopt, create_at, make_directory_at, open_at, open_directory, open_directory_at,
     open_real_directory,
 };
 

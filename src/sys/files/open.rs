@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{self, Mode, OFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags};
 
 #[cfg(test)]
 use super::info_at;
@@ -93,6 +93,57 @@ pub fn open_at(directory: &File, name: &CStr, access: Access) -> io::Result<File
     Ok(file)
 }
 
+/// Creates a file with this owner, group and mode; nothing may have its name.
+///
+/// Where root creates a file for another user, the file has its owner before it
+/// has its name: a process killed in between leaves nothing behind. A file
+/// system that does not know files without a name (`O_TMPFILE`) gives it the
+/// name first; [`adopt`] puts that right when the file is next opened.
+///
+/// # Errors
+/// Those of `openat`, `fchown` (as root), `fchmod` and `linkat`:
+/// `AlreadyExists` above all.
+pub fn create_at(
+    directory: &File,
+    name: &CStr,
+    (uid, gid): (u32, u32),
+    mode: u32,
+) -> io::Result<File> {
+    if uid != 0 && rustix::process::geteuid().is_root() {
+        match create_unnamed(directory, (uid, gid), mode)
+            .and_then(|file| name_file(&file, directory, name).map(|()| file))
+        {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {}
+            result => return result,
+        }
+    }
+    let file = open_at(directory, name, Access::Create)?;
+    adopt(&file, (uid, gid), mode)?;
+    Ok(file)
+}
+
+/// Creates a file that has no name yet.
+fn create_unnamed(directory: &File, owner: (u32, u32), mode: u32) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let private = Mode::RUSR | Mode::WUSR;
+    let file = again(|| fs::openat(directory, c".", flags, private))?;
+    let file = above_standard_streams(file.into())?;
+    adopt(&file, owner, mode)?;
+    Ok(file)
+}
+
+/// Gives a file that has no name one in `directory`.
+fn name_file(file: &File, directory: &File, name: &CStr) -> io::Result<()> {
+    again(|| fs::linkat(file, c"", directory, name, AtFlags::EMPTY_PATH))?;
+    #[cfg(test)]
+    write_trace::note(|| Write::File {
+        directory: write_trace::id(directory),
+        name: name.to_owned(),
+        file: write_trace::id(file),
+    });
+    Ok(())
+}
+
 /// Makes a directory that only its owner can enter.
 ///
 /// # Errors
@@ -115,7 +166,7 @@ pub fn make_directory_at(directory: &File, name: &CStr) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of `fchown` (as root) and `fchmod`.
-pub fn adopt(file: &File, uid: u32, gid: u32, mode: u32) -> io::Result<()> {
+pub fn adopt(file: &File, (uid, gid): (u32, u32), mode: u32) -> io::Result<()> {
     let found = info(file)?;
     if (found.uid, found.gid) != (uid, gid) {
         let root = rustix::process::geteuid().is_root();
@@ -134,6 +185,7 @@ pub fn adopt(file: &File, uid: u32, gid: u32, mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::failpoint;
 
     #[test]
     fn links_are_refused_and_fifos_do_not_wait() {
@@ -153,8 +205,37 @@ mod tests {
         let directory = open_directory(folder.path()).unwrap();
         let file = open_at(&directory, c"file", Access::Create).unwrap();
         let found = info(&file).unwrap();
-        adopt(&file, found.uid, found.gid, 0o640).unwrap();
+        adopt(&file, (found.uid, found.gid), 0o640).unwrap();
         assert_eq!(info(&file).unwrap().mode, 0o640);
         assert!(open_at(&directory, c"file", Access::Create).is_err());
+    }
+
+    #[test]
+    fn root_creates_files_for_others_that_are_theirs_from_the_first_moment_on() {
+        use std::panic::{AssertUnwindSafe, catch_unwind};
+        let mut created = false;
+        for steps in 0.. {
+            let folder = tempfile::tempdir().unwrap();
+            let directory = open_directory(folder.path()).unwrap();
+            failpoint::fill(Some(steps));
+            let killed = catch_unwind(AssertUnwindSafe(|| {
+                create_at(&directory, c"file", (4321, 4322), 0o640).unwrap();
+            }))
+            .is_err();
+            failpoint::fill(None);
+            if let Ok(found) = info_at(&directory, c"file") {
+                assert_eq!((found.uid, found.gid, found.mode), (4321, 4322, 0o640));
+                created = true;
+            }
+            if !killed {
+                break;
+            }
+        }
+        assert!(created);
+        let folder = tempfile::tempdir().unwrap();
+        let directory = open_directory(folder.path()).unwrap();
+        let create = || create_at(&directory, c"file", (4321, 4322), 0o640);
+        create().unwrap();
+        assert_eq!(create().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     }
 }

@@ -75,7 +75,12 @@ impl SecureDir {
                     return Err(DirError::io("open", &path)(error));
                 }
             };
-            let directory_owner = check_directory(&directory, &path, facts.uid)?;
+            let mut directory_owner = check_directory(&directory, &path, facts.uid)?;
+            if make && is_to_be_given_away(directory_owner, facts.uid) {
+                files::adopt(&directory, owner, DIRECTORY_MODE)
+                    .map_err(DirError::io("give away", &path))?;
+                directory_owner = facts.uid;
+            }
             place = Some(Self { directory, path, owner, directory_owner });
         }
         place.ok_or_else(|| DirError::Absent { path: spool.to_path_buf() })
@@ -117,6 +122,10 @@ impl SecureDir {
     /// Opens a regular file of ours; `None` where there is nothing of that
     /// name.
     ///
+    /// What root opens for writing, and is root's, is given to the owner of the
+    /// spool directory: root may have been killed before it could do so, and
+    /// Exim could not use the file.
+    ///
     /// # Errors
     /// It is something else, belongs to a stranger, or cannot be opened.
     pub fn open_file(
@@ -137,7 +146,56 @@ impl SecureDir {
         let facts = files::info(&file).map_err(|error| self.failed("open", name)(error))?;
         self.regular(name, &facts)?;
         self.owned(name, &facts)?;
+        if access != Access::Read && is_to_be_given_away(facts.uid, self.owner.0) {
+            files::adopt(&file, self.owner, facts.mode | 0o600)
+                .map_err(|error| self.failed("give away", name)(error))?;
+        }
         Ok(Some((file, facts)))
+    }
+
+    /// What is wrong with the owner or the permissions of the directory itself;
+    /// `None` where they are right.
+    #[must_use]
+    pub fn directory_fault(&self) -> Option<String> {
+        let facts = files::info(&self.directory).ok()?;
+        self.access_fault(&facts, DIRECTORY_MODE)
+    }
+
+    /// What is wrong with the owner or the permissions of a file here that
+    /// should have the mode `right`; `None` where they are right.
+    #[must_use]
+    pub fn access_fault(&self, facts: &FileInfo, right: u32) -> Option<String> {
+        let process = rustix::process::geteuid().as_raw();
+        let (uid, mode) = (facts.uid, facts.mode);
+        if uid != self.owner.0 && (uid == 0 || uid != process) {
+            return Some(format!(
+                "it belongs to user {uid}: it must belong to the owner of the spool directory, \
+                 user {}",
+                self.owner.0
+            ));
+        }
+        // Who may read it as well is `doctor`'s to judge.
+        let wrong = mode & 0o700 != right & 0o700 || mode & 0o022 != 0;
+        wrong.then(|| format!("it has mode {mode:04o}: it should have mode {right:04o}"))
+    }
+
+    /// Puts the owner and the permissions of a file here right.
+    ///
+    /// # Errors
+    /// As for [`SecureDir::open_file`]; this process may not change them.
+    pub fn adopt_file(&self, name: &CStr, mode: u32) -> Result<(), DirError> {
+        let Some((file, _)) = self.open_file(Access::Read, name)? else { return Ok(()) };
+        files::adopt(&file, self.owner, mode)
+            .map_err(|error| self.failed("change the owner or mode of", name)(error))
+    }
+
+    /// Puts the owner and the permissions of the directory itself right.
+    ///
+    /// # Errors
+    /// This process may not change them.
+    pub fn adopt_directory(&self) -> Result<(), DirError> {
+        files::adopt(&self.directory, self.owner, DIRECTORY_MODE)
+            .map_err(DirError::io("change the owner or mode of", &self.path))
     }
 
     /// Refuses what is no regular file.
@@ -181,13 +239,9 @@ impl SecureDir {
     /// # Errors
     /// It cannot be made.
     pub fn create_file(&self, name: &CStr, mode: u32) -> Result<File, DirError> {
-        let made = files::remove_at(&self.directory, name)
-            .and_then(|()| files::open_at(&self.directory, name, Access::Create))
-            .and_then(|file| {
-                files::adopt(&file, self.owner.0, self.owner.1, mode)?;
-                Ok(file)
-            });
-        made.map_err(self.failed("create", name))
+        files::remove_at(&self.directory, name)
+            .and_then(|()| files::create_at(&self.directory, name, self.owner, mode))
+            .map_err(self.failed("create", name))
     }
 
     /// Opens a file for writing; makes an empty one of this mode where there is
@@ -200,11 +254,7 @@ impl SecureDir {
             if let Some((file, _)) = self.open_file(Access::Write, name)? {
                 return Ok(file);
             }
-            let made = files::open_at(&self.directory, name, Access::Create).and_then(|file| {
-                files::adopt(&file, self.owner.0, self.owner.1, mode)?;
-                Ok(file)
-            });
-            match made {
+            match files::create_at(&self.directory, name, self.owner, mode) {
                 // Another process was faster.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 result => return result.map_err(self.failed("create", name)),
@@ -248,6 +298,12 @@ impl SecureDir {
     }
 }
 
+/// Whether this process is root's, and has met something of root's that must
+/// be `owner`'s.
+fn is_to_be_given_away(uid: u32, owner: u32) -> bool {
+    uid == 0 && owner != 0 && rustix::process::geteuid().is_root()
+}
+
 /// Refuses a directory whose files strangers could replace; its owner.
 fn check_directory(directory: &File, path: &Path, spool_owner: u32) -> Result<u32, DirError> {
     let facts = files::info(directory).map_err(DirError::io("open", path))?;
@@ -286,7 +342,7 @@ fn make_directory(
             result => result.map_err(failed)?,
         }
         let adopted = files::open_directory_at(parent, &new)
-            .and_then(|new| files::adopt(&new, owner.0, owner.1, DIRECTORY_MODE));
+            .and_then(|new| files::adopt(&new, owner, DIRECTORY_MODE));
         let renamed = match adopted {
             Ok(()) => match files::rename_new_at(parent, &new, name) {
                 // Not every file system knows the flag; without it, an empty
