@@ -127,6 +127,30 @@ fn users_may_write_to_so_many_people() {
 }
 
 #[test]
+fn a_user_has_one_limit_whatever_the_name_looks_like() {
+    // An account called like an option has a limit, and ALICE is alice.
+    for (file, option) in
+        [("acl_check_rcpt.conf", "acl_smtp_rcpt"), ("acl_check_rcpt_lookup.conf", "acl_smtp_rcpt")]
+    {
+        let macros = "RATELIMIT_USER = 2.5 / 1w\nRATELIMIT_FILE = PRIVATE/exim/limits";
+        let mut exim = exim(macros, option, file);
+        exim.start();
+        for [first, second] in
+            [["noupdate", "noupdate"], ["a/noupdate/b", "A/NoUpdate/b"], ["alice", "ALICE"]]
+        {
+            let mut client = session(&exim, [127, 0, 0, 1]);
+            login(&mut client, first);
+            let replies = recipients(&mut client, &["a", "b", "c", "d"]);
+            assert_eq!(codes(&replies), ["250", "250", "451", "451"], "{file} {first}");
+            let mut client = session(&exim, [127, 0, 0, 1]);
+            login(&mut client, second);
+            assert_eq!(codes(&recipients(&mut client, &["e"])), ["451"], "{file} {second}");
+        }
+        assert_eq!(exim.log("panic"), "");
+    }
+}
+
+#[test]
 fn clients_may_name_so_many_recipients() {
     let mut exim =
         exim("RATELIMIT_CLIENT = 2.5 / 1w", "acl_smtp_rcpt", "acl_check_rcpt_client.conf");
@@ -218,6 +242,13 @@ fn bytes_are_counted() {
     assert!(reply.starts_with("451") && reply.ends_with("this is too much at once"), "{reply}");
     // What was refused was not counted.
     assert_eq!(&send(1_000)[..3], "250");
+    for name in ["ALICE", "noupdate"] {
+        let mut client = session(&exim, [127, 0, 0, 1]);
+        login(&mut client, name);
+        let mut send = |bytes| client.message("s@client.test", &["a@private.test"], &text(bytes));
+        let first = if name == "ALICE" { 4_000 } else { 9_000 };
+        assert_eq!(send(first).code, 451, "{name}");
+    }
     assert_eq!(exim.log("panic"), "");
 }
 

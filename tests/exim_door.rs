@@ -144,11 +144,19 @@ fn a_wrong_call_says_what_would_be_right() {
         (info("rate"), "no rate has been computed in this process yet"),
         (
             "${dlfunc{EXIRATE}{ratelimit}}".into(),
-            "ratelimit takes exactly one argument, SPEC, but 0 were given",
+            "ratelimit takes one to three arguments, SPEC, KEY and UNIQUE, but 0 were given",
         ),
         (
-            "${dlfunc{EXIRATE}{ratelimit}{1 / 1h}{key}}".into(),
-            "exactly one argument, SPEC, but 2 were given",
+            "${dlfunc{EXIRATE}{ratelimit}{1 / 1h}{a}{b}{c}}".into(),
+            "SPEC, KEY and UNIQUE, but 4 were given",
+        ),
+        (
+            "${dlfunc{EXIRATE}{ratelimit}{1 / 1h / per_rcp}{key}}".into(),
+            "the key is given twice (it is an argument of its own, and \"per_rcp\" in the spec is",
+        ),
+        (
+            "${dlfunc{EXIRATE}{ratelimit}{1 / 1h / per_addr}{key}{event}}".into(),
+            "the unique event is given twice (by per_addr in the spec and as an argument",
         ),
         (
             "${dlfunc{EXIRATE}{ratelimit_info}}".into(),
@@ -259,13 +267,77 @@ fn connections_at_the_same_time_add_up() {
     assert!((f64::from(CLIENTS) * f64::from(RECIPIENTS) - rate).abs() < 0.2, "{rate}");
 }
 
+/// How many of ten RCPT commands are accepted, of a client who says who it is.
+fn accepted(exim: &PrivateExim, helo: &str, login: &str, sender: &str) -> usize {
+    let mut client = exim.connect(Ipv4Addr::LOCALHOST);
+    client.expect();
+    assert_eq!(client.command(format!("EHLO {helo}")).code, 250);
+    assert_eq!(client.command(format!("AUTH PLAIN {login}")).code, 235);
+    assert_eq!(client.command(format!("MAIL FROM:<{sender}>")).code, 250);
+    (0..10).filter(|n| client.command(format!("RCPT TO:<r{n}@private.test>")).is_ok()).count()
+}
+
+#[test]
+fn a_client_cannot_switch_a_limit_off() {
+    // The accounts `noupdate` and `joe`, as base64 of NUL, name, NUL, `good`.
+    let (noupdate, joe) = ("AG5vdXBkYXRlAGdvb2Q=", "AGpvZQBnb29k");
+    let hostile = "\"a/noupdate/b\"@b.c";
+    for (key, helo, login, sender) in [
+        ("$sender_address", "there", joe, hostile),
+        ("$sender_helo_name", "noupdate", joe, "a@b.c"),
+        ("$authenticated_id", "there", noupdate, "a@b.c"),
+    ] {
+        let daemon = |condition: String| {
+            let acl = format!("  defer condition = {condition}\n  accept\n");
+            let mut exim = Setup::new().library().auth().acl("acl_smtp_rcpt", &acl).build();
+            exim.start();
+            exim
+        };
+        let spec = "3.5 / 1h / per_rcpt / strict";
+        // Within the spec it is an option, as for Exim's own condition.
+        let exim = daemon(ask(&format!("{spec} / {key}")));
+        assert_eq!(accepted(&exim, helo, login, sender), 10, "{key}");
+        // As an argument of its own it is a key.
+        let exim = daemon(Door::chosen().ask_key(spec, key));
+        assert_eq!(accepted(&exim, helo, login, sender), 3, "{key}");
+        assert_eq!(accepted(&exim, helo, login, sender), 0, "{key}");
+        assert_eq!(exim.log("panic"), "");
+    }
+}
+
+#[test]
+fn a_key_is_the_same_record_however_it_is_given() {
+    let exim = Setup::new().library().build();
+    let spec = "9 / 1w / per_cmd / strict";
+    let rate = |check: &str| exim.expand(&format!("{check} $sender_rate")).stdout;
+    assert_eq!(rate(&ask(&format!("{spec} / a//b"))), "no 1.0\n");
+    assert_eq!(rate(&Door::chosen().ask_key(spec, "a/b")), "no 2.0\n");
+    assert_eq!(rate(&Door::chosen().ask_key(spec, "a//b")), "no 1.0\n");
+    // No key is the default key: there is no client here, so an empty one.
+    assert_eq!(rate(&ask(spec)), "no 1.0\n");
+    assert_eq!(rate(&Door::chosen().ask_key(spec, "")), "no 2.0\n");
+    if Door::chosen() == Door::Dlfunc {
+        let unique = |key: &str, event: &str| {
+            rate(&format!("${{dlfunc{{EXIRATE}}{{ratelimit}}{{{spec}}}{{{key}}}{{{event}}}}}"))
+        };
+        assert_eq!(rate(&ask(&format!("{spec} / unique=a//b / k"))), "no 1.0\n");
+        assert_eq!(unique("k", "a/b"), "no 1.0\n");
+        assert_eq!(unique("k", " noupdate "), "no 2.0\n");
+        // The empty text is an event, which counts once as any other.
+        assert_eq!(unique("k", ""), "no 3.0\n");
+        assert_eq!(rate(&ask(&format!("{spec} / unique= / k"))), "no 3.0\n");
+        // Nor is it the record of events that all count.
+        assert_eq!(rate(&Door::chosen().ask_key(spec, "k")), "no 1.0\n");
+    }
+}
+
 #[test]
 fn the_lines_of_the_manual_work_as_they_stand() {
     // The first example that anyone will try, in a connection that says who
     // it is.
     let acl = "  defer  message   = Sender rate $sender_rate / $sender_rate_period is over \
                $sender_rate_limit; try again in ${dlfunc{EXIRATE}{ratelimit_info}{retry_after}}s\n         \
-               condition = ${dlfunc{EXIRATE}{ratelimit}{3 / 1h / per_addr / strict / $authenticated_id}}\n  \
+               condition = ${dlfunc{EXIRATE}{ratelimit}{3 / 1h / per_addr / strict}{${lc:$authenticated_id}}}\n  \
                accept\n";
     let mut exim = Setup::new().library().auth().acl("acl_smtp_rcpt", acl).build();
     exim.start();

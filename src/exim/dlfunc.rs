@@ -6,13 +6,22 @@ use super::host::Host;
 use super::info::{self, Field};
 use super::session::CallError;
 use super::text::Buffer;
+use crate::spec::SpecArguments;
 use crate::sys::clock;
 use std::ffi::c_int;
 
-/// `${dlfunc{…}{ratelimit}{SPEC}}`: `yes` where the sender is at or over the
-/// limit of SPEC, `no` where it is under.
+/// `${dlfunc{…}{ratelimit}{SPEC}{KEY}{UNIQUE}}`: `yes` where the sender is at or
+/// over the limit of SPEC, `no` where it is under.
 ///
-/// SPEC is `m / p / options / key`, as for Exim's own `ratelimit` condition.
+/// SPEC is `m / p / options`. KEY names what is counted, and UNIQUE is the text of
+/// an event that counts at most once a period, as `unique=` has it. Both are
+/// taken as they are and never parsed, so text that a client sent is safe
+/// there. An empty KEY is `$sender_host_address`; an empty UNIQUE is an event like
+/// any other. UNIQUE may be left out, and so may KEY: then SPEC is `m / p / options
+/// / key`, as for Exim's own `ratelimit` condition. That form is for keys that no
+/// client can choose: within it a client's text may hold options, such as
+/// `noupdate`, and so switch the limit off.
+///
 /// `$sender_rate`, `$sender_rate_limit` and `$sender_rate_period` are set. A
 /// wrong SPEC or an unusable database fails the expansion, and so defers the
 /// command that Exim is answering.
@@ -28,9 +37,14 @@ pub unsafe extern "C" fn ratelimit(
 ) -> c_int {
     // SAFETY: what Exim hands over is passed on.
     unsafe {
-        answer(yield_, argc, argv, |session, _, arguments| match arguments {
-            [spec] => Ok(session.ratelimit(spec)?.into()),
-            _ => Err(wants_one("ratelimit", "SPEC", arguments.len())),
+        answer(yield_, argc, argv, |session, _, arguments| {
+            let (spec, key, unique) = match *arguments {
+                [spec] => (spec, None, None),
+                [spec, key] => (spec, Some(key), None),
+                [spec, key, unique] => (spec, Some(key), Some(unique)),
+                _ => return Err(wrong_count(arguments.len())),
+            };
+            Ok(session.ratelimit(SpecArguments { spec, key, unique })?.into())
         })
     }
 }
@@ -108,6 +122,14 @@ pub unsafe extern "C" fn recorded(
 ) -> c_int {
     // SAFETY: what Exim hands over is passed on.
     unsafe { answer(yield_, argc, argv, |session, _, asked| Ok(session.recorded(asked)?.into())) }
+}
+
+fn wrong_count(given: usize) -> CallError {
+    let text = format!(
+        "ratelimit takes one to three arguments, SPEC, KEY and UNIQUE, but {given} were given \
+         (write ${{dlfunc{{FILE}}{{ratelimit}}{{SPEC}}{{KEY}}}})"
+    );
+    CallError::Usage(text.into())
 }
 
 fn wants_one(function: &str, argument: &str, given: usize) -> CallError {

@@ -12,6 +12,7 @@ use super::abi::{
 use super::boundary::{self, Answer};
 use super::host::{Expand, Host};
 use super::session::CallError;
+use crate::spec::{SpecArguments, split_key};
 use libloading::os::unix::Library;
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_uint, c_void};
@@ -83,6 +84,11 @@ unsafe extern "C" fn open(_: *const Uschar, _: *mut *const Uschar) -> *mut c_voi
 /// dlfunc says `yes`; not found where it says `no`; deferred with the same text
 /// where the dlfunc fails.
 ///
+/// SPEC may end in `key=KEY`: all that follows `key=` is the key, taken as it is
+/// and never parsed, as the dlfunc takes its second argument. A unique event has
+/// no such form; the digest of a client's text, such as
+/// `unique=${sha256:$h_subject:}`, is safe in a spec.
+///
 /// Exim's cache is told to keep nothing, so that each lookup counts.
 ///
 /// # Safety
@@ -113,7 +119,12 @@ unsafe extern "C" fn find(
                 {
                     return Err(unknown_options(options));
                 }
-                found = session.ratelimit(specs.first().copied().unwrap_or_default())?;
+                let query = specs.first().copied().unwrap_or_default();
+                let arguments = match split_key(query) {
+                    Some((spec, key)) => SpecArguments { spec, key: Some(key), unique: None },
+                    None => query.into(),
+                };
+                found = session.ratelimit(arguments)?;
                 let rate = session.latest.as_ref().map_or(0.0, |latest| latest.decision.rate);
                 buffer.keep_rate(rate);
                 // `$value` is this very text: it must outlast the next call,

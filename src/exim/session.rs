@@ -12,7 +12,7 @@ use super::recorded::NoAnswer;
 use super::table::Tables;
 use super::variables::{Source, Variables};
 use crate::engine::{self, Decision};
-use crate::spec::{AclStage, Mode, Request, Spec, SpecCache, SpecError, Variable};
+use crate::spec::{AclStage, Mode, Request, Spec, SpecArguments, SpecCache, SpecError, Variable};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::sys::{clock, fork};
 use std::borrow::Cow;
@@ -125,10 +125,10 @@ impl Session {
     }
 
     /// Answers one check: whether the sender is at or over the limit.
-    pub(super) fn ratelimit(&mut self, text: &[u8]) -> Result<bool, CallError> {
+    pub(super) fn ratelimit(&mut self, arguments: SpecArguments<'_>) -> Result<bool, CallError> {
         #[cfg(exirate_test_panics)]
-        panic_on_demand(text);
-        let parsed = self.specs.parse(text);
+        panic_on_demand(arguments.spec);
+        let parsed = self.specs.parse(arguments);
         self.show_texts(parsed.as_deref());
         let spec = parsed.map_err(CallError::Spec)?;
         let place = context::place(&self.host, &self.variables, &self.acls);

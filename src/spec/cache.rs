@@ -13,6 +13,38 @@ pub trait ContextSource {
     fn context(&self, place: AclStage) -> Context<'_>;
 }
 
+/// A check as it is written: a spec, and perhaps the key and the unique event
+/// as arguments of their own ([`Spec::with_literal`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpecArguments<'a> {
+    /// `m / p / options`, and the key where that is no argument of its own.
+    pub spec: &'a [u8],
+    /// The key.
+    pub key: Option<&'a [u8]>,
+    /// The unique event; only beside a key.
+    pub unique: Option<&'a [u8]>,
+}
+
+impl<'a> From<&'a [u8]> for SpecArguments<'a> {
+    fn from(spec: &'a [u8]) -> Self {
+        Self { spec, key: None, unique: None }
+    }
+}
+
+impl<'a> SpecArguments<'a> {
+    /// [`Spec::parse`], with the key and the unique event that are given.
+    ///
+    /// # Errors
+    /// Those of [`Spec::parse`] and [`Spec::with_literal`].
+    pub fn parse(self) -> Result<Spec<'a>, SpecError> {
+        let spec = Spec::parse(self.spec)?;
+        match self.key {
+            Some(key) => spec.with_literal(key, self.unique),
+            None => Ok(spec),
+        }
+    }
+}
+
 /// Remembers the specs that come again and again: the lines of an ACL are
 /// expanded for every recipient, and mostly to the same texts.
 #[derive(Default)]
@@ -26,10 +58,20 @@ pub struct SpecCache {
 #[derive(Default)]
 struct Slot {
     text: Vec<u8>,
+    key: Option<Vec<u8>>,
+    unique: Option<Vec<u8>>,
     spec: Option<Rc<Spec<'static>>>,
     /// What it asks for at one place, where that depends on nothing else but
     /// the recipient.
     request: Option<(AclStage, Rc<Request>)>,
+}
+
+impl Slot {
+    fn holds(&self, arguments: &SpecArguments<'_>) -> bool {
+        self.text == arguments.spec
+            && self.key.as_deref() == arguments.key
+            && self.unique.as_deref() == arguments.unique
+    }
 }
 
 /// A spec, be it remembered or new.
@@ -53,16 +95,22 @@ impl<'a> Deref for CachedSpec<'a> {
 }
 
 impl SpecCache {
-    /// [`Spec::parse`], or what it gave for the same text before.
+    /// [`SpecArguments::parse`], or its result for the same texts before.
     ///
     /// # Errors
-    /// Those of [`Spec::parse`]; they are not remembered.
-    pub fn parse<'a>(&mut self, text: &'a [u8]) -> Result<CachedSpec<'a>, SpecError> {
-        let Some(number) = self.slots.iter().position(|slot| slot.text == text) else {
-            let spec = Spec::parse(text)?;
+    /// Those of [`SpecArguments::parse`]; they are not remembered.
+    pub fn parse<'a>(
+        &mut self,
+        arguments: impl Into<SpecArguments<'a>>,
+    ) -> Result<CachedSpec<'a>, SpecError> {
+        let arguments = arguments.into();
+        let Some(number) = self.slots.iter().position(|slot| slot.holds(&arguments)) else {
+            let spec = arguments.parse()?;
             if let Some(slot) = self.slots.get_mut(self.next) {
                 slot.text.clear();
-                slot.text.extend_from_slice(text);
+                slot.text.extend_from_slice(arguments.spec);
+                slot.key = arguments.key.map(<[u8]>::to_vec);
+                slot.unique = arguments.unique.map(<[u8]>::to_vec);
                 slot.spec = None;
                 slot.request = None;
             }
@@ -73,7 +121,7 @@ impl SpecCache {
         if let Some(spec) = &slot.spec {
             return Ok(CachedSpec::Before(Rc::clone(spec), number));
         }
-        let spec = Rc::new(Spec::parse(text)?.into_owned());
+        let spec = Rc::new(arguments.parse()?.into_owned());
         slot.spec = Some(Rc::clone(&spec));
         Ok(CachedSpec::Before(spec, number))
     }
@@ -143,7 +191,7 @@ mod tests {
     #[test]
     fn the_second_time_it_is_known() {
         let mut cache = SpecCache::default();
-        let spec = b"100 / 1h / strict / k";
+        let spec = &b"100 / 1h / strict / k"[..];
         assert!(matches!(cache.parse(spec), Ok(CachedSpec::Now(_))));
         assert!(matches!(cache.parse(spec), Ok(CachedSpec::Before(..))));
         assert!(matches!(cache.parse(spec), Ok(CachedSpec::Before(..))));
@@ -151,6 +199,28 @@ mod tests {
             cache.parse(format!("{n} / 1h").as_bytes()).unwrap();
         }
         assert!(matches!(cache.parse(spec), Ok(CachedSpec::Now(_))));
+    }
+
+    #[test]
+    fn arguments_of_their_own_are_told_apart() {
+        let mut cache = SpecCache::default();
+        let spec = &b"100 / 1h / strict"[..];
+        let all = [
+            SpecArguments { spec, key: None, unique: None },
+            SpecArguments { spec, key: Some(b""), unique: None },
+            SpecArguments { spec, key: Some(b"k"), unique: None },
+            SpecArguments { spec, key: Some(b"k"), unique: Some(b"") },
+            SpecArguments { spec, key: Some(b"k"), unique: Some(b"u") },
+            SpecArguments { spec, key: Some(b"ku"), unique: Some(b"") },
+            SpecArguments { spec: b"100 / 1h / strict / k", key: None, unique: None },
+        ];
+        for _ in 0..3 {
+            for arguments in all {
+                assert_eq!(*cache.parse(arguments).unwrap(), arguments.parse().unwrap());
+            }
+        }
+        let twice = SpecArguments { spec: all[6].spec, key: Some(b"k"), unique: None };
+        assert!(cache.parse(twice).is_err() && cache.parse(twice).is_err());
     }
 
     #[test]

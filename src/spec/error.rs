@@ -66,6 +66,16 @@ pub enum Fault {
         /// The one it clashes with.
         second: &'static str,
     },
+    /// The key is an argument of its own, and the spec names one as well.
+    TwoKeys {
+        /// The key in the spec.
+        text: Vec<u8>,
+    },
+    /// The unique event is an argument of its own, and the spec has one as well.
+    TwoUniques {
+        /// The option in the spec: `unique=` or `per_addr`.
+        option: &'static str,
+    },
     /// A mode that can only be read in this ACL, with `leaky` or `strict`.
     BadPlace {
         /// The mode.
@@ -201,6 +211,17 @@ impl fmt::Display for Fault {
                 f,
                 "conflicting update modes ({first} and {second}; one of leaky, strict and \
                  readonly is allowed)"
+            ),
+            Self::TwoKeys { text } => write!(
+                f,
+                "the key is given twice (it is an argument of its own, and \"{}\" in the spec is \
+                 no option and so a key too: remove that, or correct it if it is a misspelt option)",
+                Printable(text)
+            ),
+            Self::TwoUniques { option } => write!(
+                f,
+                "the unique event is given twice (by {option} in the spec and as an argument of \
+                 its own: remove one of the two)"
             ),
             Self::BadPlace { mode, place } => write!(
                 f,

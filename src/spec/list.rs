@@ -31,6 +31,11 @@ impl<'a> Items<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
         Self { rest: text }
     }
+
+    /// What follows the item that was read last, without the slash that ends it.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
 }
 
 impl<'a> Iterator for Items<'a> {

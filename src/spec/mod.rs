@@ -14,15 +14,17 @@ mod error;
 mod interval;
 mod lint;
 mod list;
+mod literal;
 mod number;
 mod option;
 mod request;
 mod stored_key;
 mod word;
 
-pub use cache::{CachedSpec, ContextSource, SpecCache};
+pub use cache::{CachedSpec, ContextSource, SpecArguments, SpecCache};
 pub use error::{Fault, SpecError, Variable};
 pub use lint::Lint;
+pub use literal::split_key;
 pub use option::{NamedOption, options};
 pub use request::{AclStage, Context, Mode, Request, Scope, Update};
 pub use stored_key::StoredKey;
@@ -117,6 +119,45 @@ impl<'a> Spec<'a> {
             Ok(()) => Ok(spec),
             Err(fault) => Err(spec.error(fault)),
         }
+    }
+
+    /// Gives a spec that names no key the key `key`, which is taken as it is
+    /// and never parsed: slashes, blanks and the names of options are part of it.
+    /// An empty one is the default key. `unique` is the text of the unique event
+    /// (see `unique=`), also taken as it is; an empty one is an event like any
+    /// other, that of the empty text.
+    ///
+    /// This is how a client's text gets into a check: in the spec itself it could
+    /// hold an option, such as `noupdate`, and so switch the limit off.
+    ///
+    /// # Errors
+    /// The spec names a key, or a unique event, of its own; or there is a NUL
+    /// byte in one of the arguments.
+    pub fn with_literal(
+        mut self,
+        key: &'a [u8],
+        unique: Option<&'a [u8]>,
+    ) -> Result<Self, SpecError> {
+        if let Some(in_spec) = &self.key {
+            let text = in_spec.to_vec();
+            return Err(self.error(Fault::TwoKeys { text }));
+        }
+        if key.contains(&0) || unique.is_some_and(|text| text.contains(&0)) {
+            return Err(self.error(Fault::Nul));
+        }
+        self.key = Some(key).filter(|key| !key.is_empty()).map(Cow::Borrowed);
+        if let Some(text) = unique {
+            let option = match &self.unique {
+                Unique::No => None,
+                Unique::Address => Some(Mode::PerAddr.word()),
+                Unique::Text(_) => Some(UNIQUE),
+            };
+            if let Some(option) = option {
+                return Err(self.error(Fault::TwoUniques { option }));
+            }
+            self.unique = Unique::Text(Cow::Borrowed(text));
+        }
+        Ok(self)
     }
 
     /// Reads what stands behind the period.

@@ -429,4 +429,68 @@ quickcheck! {
                 && (r.update != Update::ReadOnly || r.count == 0.0)
         })
     }
+
+    fn a_literal_key_is_the_record_of_the_same_text_in_the_spec(key: Vec<u8>, place: AnyPlace) -> bool {
+        let written: Vec<u8> =
+            key.iter().flat_map(|&b| if b == b'/' { vec![b; 2] } else { vec![b] }).collect();
+        let text = [b"7 / 1h / per_rcpt / ", &written[..]].concat();
+        let parsed = Spec::parse(&text);
+        let literal = Spec::parse(b"7 / 1h / per_rcpt").unwrap().with_literal(&key, None);
+        match (parsed, literal) {
+            // Blanks at its ends, and the names of options, cannot be a key in a spec.
+            (Ok(parsed), Ok(literal)) if parsed.key.as_deref() == Some(&key[..]) => {
+                parsed.request(&at(place.0)) == literal.request(&at(place.0))
+            }
+            (_, Ok(literal)) => literal.key.as_deref() == Some(&key[..]).filter(|key| !key.is_empty()),
+            (parsed, Err(_)) => parsed.is_err() && key.contains(&0),
+        }
+    }
+}
+
+#[test]
+fn a_literal_key_is_never_parsed() {
+    for key in
+        ["noupdate", "a/noupdate/b", "per_byte", " strict ", "count=0", "unique=x", "/", "a//b"]
+    {
+        let spec = Spec::parse(b"7 / 1h / per_rcpt / strict").unwrap();
+        let request = spec.with_literal(key.as_bytes(), Some(b"leaky/")).unwrap();
+        let request = request.request(&at(AclStage::Rcpt)).unwrap();
+        assert_eq!(request.written_key(), key.as_bytes());
+        assert_eq!((request.update, request.count), (Update::Strict, 1.0), "{key}");
+        assert_eq!(request.unique.as_deref(), Some(&b"leaky/"[..]));
+    }
+    // An empty key is the default key; an empty unique event is an event.
+    let spec = Spec::parse(b"7 / 1h / per_rcpt").unwrap().with_literal(b"", Some(b"")).unwrap();
+    let request = spec.request(&at(AclStage::Rcpt)).unwrap();
+    let native = Spec::parse(b"7 / 1h / per_rcpt / unique=").unwrap();
+    assert_eq!(request, native.request(&at(AclStage::Rcpt)).unwrap());
+}
+
+#[test]
+fn a_key_or_a_unique_event_is_given_once() {
+    for (spec, unique, wanted) in [
+        (
+            "7 / 1h / per_rcp",
+            None,
+            "the key is given twice (it is an argument of its own, and \"per_rcp\" in",
+        ),
+        ("7 / 1h / a / b", None, "\"a/b\" in the spec is no option"),
+        ("7 / 1h / /", None, "the key is given twice"),
+        (
+            "7 / 1h / per_addr",
+            Some(&b"x"[..]),
+            "the unique event is given twice (by per_addr in the spec",
+        ),
+        ("7 / 1h / unique=", Some(b""), "the unique event is given twice (by unique= in the spec"),
+    ] {
+        for key in [&b"k"[..], b""] {
+            let error =
+                Spec::parse(spec.as_bytes()).unwrap().with_literal(key, unique).unwrap_err();
+            assert!(error.to_string().contains(wanted), "{spec}: {error}");
+            assert_eq!(error.limit_text(), Some(&b"7"[..]));
+            assert_eq!(error.period_text(), Variable::Set(b"1h"));
+        }
+    }
+    let nul = Spec::parse(b"7 / 1h").unwrap().with_literal(b"a\0b", None).unwrap_err();
+    assert_eq!(*nul.fault(), Fault::Nul);
 }

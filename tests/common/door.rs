@@ -50,4 +50,12 @@ impl Door {
             Self::Lookup => format!("${{lookup ratelimit {{{spec}}}{{yes}}{{no}}}}"),
         }
     }
+
+    /// The same, with the key apart from the spec, where it is taken as it is.
+    pub fn ask_key(self, spec: &str, key: &str) -> String {
+        match self {
+            Self::Dlfunc => format!("${{dlfunc{{EXIRATE}}{{ratelimit}}{{{spec}}}{{{key}}}}}"),
+            Self::Lookup => format!("${{lookup ratelimit {{{spec} / key={key}}}{{yes}}{{no}}}}"),
+        }
+    }
 }
