@@ -99,6 +99,31 @@ fn what_is_wrong_defers_with_the_text_of_the_dlfunc() {
 }
 
 #[test]
+fn all_that_follows_key_is_the_key() {
+    let exim = Setup::new().library().build();
+    let rate = |query: &str| {
+        expanded(&exim, &format!("${{lookup ratelimit {{{query}}}{{over}}{{under}}}} $sender_rate"))
+    };
+    let spec = "9 / 1w / per_cmd / strict";
+    assert_eq!(rate(&format!("{spec} / key=a/noupdate/b")), "under 1.0");
+    assert_eq!(rate(&format!("{spec} / a//noupdate//b")), "under 2.0");
+    assert_eq!(rate(&format!("{spec}/KEY=noupdate")), "under 1.0");
+    assert_eq!(rate(&format!("{spec} / key=noupdate")), "under 2.0");
+    assert_eq!(rate(&format!("{spec} / key= noupdate")), "under 1.0");
+    assert_eq!(rate(&format!("{spec} / key=x / key=y")), "under 1.0");
+    assert_eq!(rate(&format!("{spec} / key=x / key=y")), "under 2.0");
+    // None is the default key.
+    assert_eq!(rate(spec), "under 1.0");
+    assert_eq!(rate(&format!("{spec} / key=")), "under 2.0");
+    // A digest keeps a client's text out of the spec.
+    let event = format!("{spec} / unique=${{sha256:a/noupdate}} / key=events");
+    assert_eq!(rate(&event), "under 1.0");
+    assert_eq!(rate(&event), "under 1.0");
+    let said = rate(&format!("{spec} / a / key=b")).replace("\\\"", "\"");
+    assert!(said.contains("DEFER") && said.contains("the key is given twice"), "{said}");
+}
+
+#[test]
 fn options_are_refused_and_an_empty_query_is_not_found() {
     let exim = Setup::new().library().build();
     for options in ["file=/etc/passwd", "strict"] {
