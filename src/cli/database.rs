@@ -5,7 +5,7 @@ use clap::Args;
 use super::screen::{Tally, complain, note};
 use super::{Failure, spool_dir};
 use crate::rate::Timestamp;
-use crate::spool::{Entry, Options, Spool, SpoolError};
+use crate::spool::{Entry, Options, Spool};
 use crate::sys::clock;
 
 /// What every command that uses the database understands.
@@ -38,20 +38,6 @@ impl Common {
         let mut spool = Spool::open(&dir, Options::default())?;
         tell_incidents(&mut spool);
         Ok(spool)
-    }
-
-    /// Opens the database for reading only. Where there is none yet, which is
-    /// as good as an empty one, says so in a note and gives `None`.
-    pub(super) fn open_if_there(&self) -> Result<Option<Spool>, Failure> {
-        let dir = spool_dir::find(self.spool.as_deref())?;
-        match Spool::open_existing(&dir, Options::default()) {
-            Ok(spool) => Ok(Some(spool)),
-            Err(error @ SpoolError::Absent { .. }) => {
-                note(error);
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::database::{self, Common};
-use super::keys::{self, Choice, Narrow};
+use super::keys::{self, Narrow, Selection};
 use super::portable::{self, Header};
 use super::screen::{Screen, note, progress};
 use super::{Failure, Outcome, outfile};
@@ -67,10 +67,10 @@ be read.",
 impl Export {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut spool = self.common.open()?;
-        let choice = Choice::of(&mut spool, &self.keys, &self.narrow, false)?;
+        let mut selection = Selection::new(&self.keys, &self.narrow)?;
         let mut keys = Vec::new();
         let unread = database::visit(&mut spool, |entry| {
-            if choice.contains(&entry.key) {
+            if selection.contains(&entry.key) {
                 keys.push(entry.key);
             }
         })?;
@@ -88,11 +88,12 @@ impl Export {
             None => self.write(&mut spool, &keys, screen)?,
         };
         screen.flush()?;
+        let missing = selection.report_missing(&mut spool)?;
         database::incomplete(unread)?;
-        if written == 0 && !choice.missing {
+        if written == 0 && !missing {
             note("there is nothing to write but the first line");
         }
-        Ok(Outcome::found_if(choice.missing))
+        Ok(Outcome::found_if(missing))
     }
 
     /// Writes the records of these keys, and gives how many.

@@ -9,7 +9,7 @@ use super::database;
 use super::record::Record;
 use super::text;
 use crate::rate::Timestamp;
-use crate::spool::{MAX_BYTES_DEFAULT, Spool};
+use crate::spool::Spool;
 
 /// Kinds of keys that are told apart. A database has as many as Exim's
 /// configuration has lines; only one that was written to by others has more.
@@ -50,11 +50,6 @@ pub(super) struct Kind {
 }
 
 impl Figures {
-    /// Those of a database that is not there.
-    pub(super) fn none() -> Self {
-        Self { max_bytes: MAX_BYTES_DEFAULT, ..Self::default() }
-    }
-
     /// Counts. What cannot be read is told and left out.
     pub(super) fn of(spool: &mut Spool, now: Timestamp) -> Result<Self, Failure> {
         let mut kinds: BTreeMap<(String, String), Kind> = BTreeMap::new();

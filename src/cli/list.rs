@@ -8,9 +8,10 @@ use clap::{Args, ValueEnum};
 use serde::Serializer as _;
 
 use super::database::{self, Common, now};
-use super::keys::{self, Choice, Narrow};
+use super::key_text;
+use super::keys::{self, Narrow, Selection};
 use super::record::{self, Record};
-use super::screen::Screen;
+use super::screen::{Screen, note};
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, text};
 use crate::rate::Timestamp;
@@ -68,9 +69,9 @@ FILTER is how full a filter of unique events is, and how many it holds about.
 Columns that say nothing, and on a narrow terminal the less important ones, are
 left out. Keys are escaped so that they cannot drive the terminal.
 
-Exit status: 0 listed, also if there was nothing to list; 1 a KEY is not
-remembered; 2 an error. Where a file is damaged, the others are listed all the
-same.
+Exit status: 0 listed, also if no key is over its limit (--over); 1 a KEY, --mode
+or --period matches nothing; 2 an error. Where a file is damaged, the others are
+listed all the same.
 
 JSON: an array of objects. {}",
         keys::HELP,
@@ -147,29 +148,31 @@ impl First {
 
 impl List {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let Some(mut spool) = self.common.open_if_there()? else {
-            self.tell(screen, &[], now())?;
-            return Ok(Outcome::found_if(!self.keys.is_empty()));
-        };
-        let choice = Choice::of(&mut spool, &self.keys, &self.narrow, false)?;
+        let mut spool = self.common.open()?;
+        let mut selection = Selection::new(&self.keys, &self.narrow)?;
         let now = now();
         let mut first = First::new(self.sort, now, self.limit.unwrap_or(usize::MAX));
         let unread = database::visit(&mut spool, |entry| {
-            if choice.contains(&entry.key) {
+            if selection.contains(&entry.key) {
                 let record = Record::from(entry);
                 if !self.over || record.is_over(now) {
                     first.add(record);
                 }
             }
         })?;
-        self.tell(screen, &first.take(), now)?;
+        let records = first.take();
+        self.print(screen, &records, now)?;
         // What could be read comes first, and whole.
         screen.flush()?;
         database::incomplete(unread)?;
-        Ok(Outcome::found_if(choice.missing))
+        let missing = selection.report_missing(&mut spool)?;
+        if records.is_empty() && self.over && !missing && !self.common.json {
+            note("no key is over its limit");
+        }
+        Ok(Outcome::found_if(missing))
     }
 
-    fn tell(
+    fn print(
         &self,
         screen: &mut Screen<'_>,
         records: &[Record],
@@ -232,6 +235,6 @@ pub(super) fn cells(record: &Record, now: Timestamp) -> [String; 10] {
         since.map_or_else(String::new, |since| text::rough_age(since, now)),
         free.unwrap_or_default(),
         filter,
-        text::printable(record.key()),
+        key_text::shown(record.key()),
     ]
 }

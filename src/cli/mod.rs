@@ -23,6 +23,7 @@ mod failure;
 mod figures;
 mod import;
 mod input;
+mod key_text;
 mod keys;
 mod list;
 mod main_log;
@@ -62,8 +63,9 @@ use screen::{Screen, complain};
     version,
     max_term_width = 100,
     after_help = "\
-Exit status: 0 all is well; 1 something was found, or what was asked for was not:
-each command's help says what; 2 an error, which standard error explains.
+Exit status: 0 success; 1 the command found something, or did not find what was
+asked for, as its help says; 2 an error, which standard error explains. That there
+is no database yet is an error, except for check and import, which create one.
 
 Each command has examples: exirate help list"
 )]

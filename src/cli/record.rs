@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::text;
+use super::{key_text, text};
 use crate::rate::{self, Average, Timestamp, Wait, bloom, retry_after};
 use crate::spec::StoredKey;
 use crate::spool::Entry;
@@ -162,6 +162,7 @@ impl Record {
         Facts {
             key: String::from_utf8(key.to_vec()).ok(),
             key_hex: text::hex(key),
+            user: key_text::user_of(key),
             stored: text::hex(&self.stored),
             mode: self.mode(),
             unique: self.filed().is_some_and(|filed| filed.unique),
@@ -192,6 +193,7 @@ impl Record {
 pub(super) struct Facts {
     key: Option<String>,
     key_hex: String,
+    user: Option<String>,
     stored: String,
     mode: Option<String>,
     unique: bool,
@@ -225,7 +227,7 @@ pub(super) const JSON_HELP: &str = "\
 the limit that is used up, `over` tells whether one more event of size 1 would
 be refused, `retry_after` is in how many seconds it would pass (null: never),
 `free_at` is when. What is infinite is null. `key` is null where it is not UTF-8;
-`key_hex` has its bytes in any case. `stored` is the whole stored key in
+`key_hex` has its bytes in any case, `user` the name of a local user. `stored` is the whole stored key in
 hexadecimal.";
 
 /// The moment `seconds` after `at`.

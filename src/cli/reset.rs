@@ -10,7 +10,8 @@ use serde::Serialize;
 use super::changes_log::ChangesLog;
 use super::confirm;
 use super::database::{Common, now, tell_incidents};
-use super::keys::{self, Choice, Narrow};
+use super::key_text;
+use super::keys::{self, Narrow, Selection};
 use super::record::{Facts, Record};
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, text};
@@ -98,12 +99,12 @@ impl Reset {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut spool =
             if self.dry_run { self.common.open()? } else { self.common.open_to_change()? };
-        let mut choice = Choice::of(&mut spool, &self.keys, &self.narrow, true)?;
-        let keys = std::mem::take(&mut choice.keys);
+        let mut selection = Selection::new(&self.keys, &self.narrow)?;
+        let (keys, unread) = selection.keys(&mut spool)?;
+        let missing = selection.report_missing(&mut spool)?;
         let keys = if self.over { over(&mut spool, keys)? } else { keys };
-        let loose = choice.loose || self.keys.is_empty();
-        if loose && !self.dry_run && !keys.is_empty() {
-            let things: Vec<String> = keys.iter().map(|key| text::printable(key)).collect();
+        if selection.is_loose() && !self.dry_run && !keys.is_empty() {
+            let things: Vec<String> = keys.iter().map(|key| key_text::stored(key)).collect();
             if !confirm::ask("forget", &things, self.yes)? {
                 note("nothing was forgotten");
                 return Ok(Outcome::Found);
@@ -119,7 +120,7 @@ impl Reset {
         tell_incidents(&mut spool);
         if self.common.json {
             screen.json(&Answer { dry_run: self.dry_run, reset: done.facts })?;
-        } else if self.over && keys.is_empty() && choice.unread == 0 {
+        } else if self.over && keys.is_empty() && unread == 0 {
             writeln!(screen, "nobody is over a limit")?;
         }
         match forgotten {
@@ -132,15 +133,15 @@ impl Reset {
                 )))
             }
             Err(failure) => Err(failure),
-            Ok(()) if choice.unread > 0 => {
+            Ok(()) if unread > 0 => {
                 screen.flush()?;
                 Err(Failure::new(format!(
                     "{} of the 256 shards could not be read: what is in them has not been \
                      forgotten",
-                    choice.unread
+                    unread
                 )))
             }
-            Ok(()) => Ok(Outcome::found_if(choice.missing || keys.is_empty())),
+            Ok(()) => Ok(Outcome::found_if(missing || keys.is_empty())),
         }
     }
 
@@ -165,7 +166,7 @@ impl Reset {
                         "reset rate={} limit={} key={}",
                         record.average.rate,
                         record.limit,
-                        text::printable(key)
+                        key_text::stored(key)
                     ),
                 );
             }
@@ -212,7 +213,7 @@ fn over(spool: &mut Spool, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> 
 
 /// A record for people: `alice@example.org (per_rcpt, 1h)`.
 pub(super) fn name(record: &Record) -> String {
-    let key = text::key(record.key());
+    let key = key_text::title(record.key());
     match record.mode().zip(record.period_text()) {
         Some((mode, period)) => format!("{key} ({mode}, {period})"),
         None => key,

@@ -8,8 +8,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::changes_log::ChangesLog;
-use super::database::{Common, now, tell_incidents};
-use super::keys::{self, Choice, Narrow};
+use super::database::{self, Common, now, tell_incidents};
+use super::key_text;
+use super::keys::{self, Narrow, Selection};
 use super::record::{Facts, Record};
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, moment, reset, text};
@@ -53,6 +54,10 @@ pub(super) struct Set {
     /// The record with this period; with --create, as the spec has it
     #[arg(long, value_name = "P")]
     period: Option<String>,
+
+    /// Take KEY byte for byte: no globs, no escapes, no other notations
+    #[arg(long)]
+    exact: bool,
 
     /// With --create: the record of a line that has `unique=`
     #[arg(long, requires = "create")]
@@ -149,18 +154,23 @@ impl Set {
         if self.create {
             return self.new_key().map(Some);
         }
-        let narrow = Narrow::of(self.mode.as_deref(), self.period.as_deref())
+        let narrow = Narrow::of(self.mode.as_deref(), self.period.as_deref(), self.exact)
             .map_err(|what| Failure::new(format!("--mode or --period: {what}")))?;
-        let choice = Choice::of(spool, std::slice::from_ref(&self.key), &narrow, true)?;
-        match &*choice.keys {
-            [] => Ok(None),
+        let mut selection = Selection::new(std::slice::from_ref(&self.key), &narrow)?;
+        let (keys, unread) = selection.keys(spool)?;
+        match &*keys {
+            [] => {
+                selection.report_missing(spool)?;
+                database::incomplete(unread)?;
+                Ok(None)
+            }
             [key] => Ok(Some(key.clone())),
             keys => {
                 let some: Vec<String> =
-                    keys.iter().take(5).map(|key| text::printable(key)).collect();
+                    keys.iter().take(5).map(|key| key_text::stored(key)).collect();
                 let more = if keys.len() > some.len() { ", …" } else { "" };
                 Err(Failure::new(format!(
-                    "{} means {} records: {}{more}; name one, by --mode and --period if need be",
+                    "{} matches {} records: {}{more}; name one, with --mode and --period if need be",
                     text::printable(self.key.as_bytes()),
                     keys.len(),
                     some.join(", ")
@@ -181,7 +191,7 @@ impl Set {
         let mut key = request.key;
         key.truncate(request.key_start);
         // A mode that is none would have been taken for a key.
-        if StoredKey::parse(&key).is_none() || Narrow::of(Some(mode), Some(period)).is_err() {
+        if StoredKey::parse(&key).is_none() || Narrow::of(Some(mode), Some(period), true).is_err() {
             return Err(Failure::new(format!(
                 "--mode {mode}: it takes per_mail, per_rcpt, per_addr, per_conn, per_cmd or \
                  per_byte"
@@ -247,7 +257,7 @@ impl Set {
                 done.change.average.rate,
                 done.change.limit,
                 text::iso(done.change.average.at),
-                text::printable(stored)
+                key_text::stored(stored)
             ),
         );
     }

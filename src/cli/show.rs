@@ -9,7 +9,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::database::{self, Common, now};
-use super::keys::{self, Choice, Narrow};
+use super::key_text;
+use super::keys::{self, Narrow, Selection};
 use super::list::OVER;
 use super::record::{self, Facts, Record, later};
 use super::screen::Screen;
@@ -87,10 +88,11 @@ struct Next {
 impl Show {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut spool = self.common.open()?;
-        let choice = Choice::of(&mut spool, &self.keys, &self.narrow, true)?;
+        let mut selection = Selection::new(&self.keys, &self.narrow)?;
+        let (keys, unread) = selection.keys(&mut spool)?;
         let now = now();
-        let mut records = Vec::with_capacity(choice.keys.len());
-        for key in &choice.keys {
+        let mut records = Vec::with_capacity(keys.len());
+        for key in &keys {
             // It may have been forgotten since.
             if let Some(entry) = spool.get(key)? {
                 let record = Record::from(entry);
@@ -115,8 +117,9 @@ impl Show {
             }
         }
         screen.flush()?;
-        database::incomplete(choice.unread)?;
-        Ok(Outcome::found_if(choice.missing))
+        let missing = selection.report_missing(&mut spool)?;
+        database::incomplete(unread)?;
+        Ok(Outcome::found_if(missing))
     }
 
     fn tell(
@@ -128,7 +131,7 @@ impl Show {
     ) -> Result<(), Failure> {
         let (over, wait) = (record.is_over(now), record.wait(now));
         let style = if over { OVER.bold() } else { Style::new().bold() };
-        let key = text::key(record.key());
+        let key = key_text::title(record.key());
         let verdict = match (over, wait) {
             (true, Some(Wait::Seconds(_))) => "one more event would be refused",
             (true, _) => "every event is refused",
@@ -166,7 +169,7 @@ impl Show {
             line("event", format!("{event} {}", counted(record, seen, now)))?;
         }
         line("forgotten", forgotten(record, now))?;
-        line("stored as", text::printable(&record.stored))?;
+        line("stored as", key_text::stored(&record.stored))?;
         Ok(())
     }
 }

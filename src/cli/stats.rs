@@ -59,10 +59,7 @@ struct Answer<'a> {
 impl Stats {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let now = now();
-        let figures = match self.common.open_if_there()? {
-            Some(mut spool) => Figures::of(&mut spool, now)?,
-            None => Figures::none(),
-        };
+        let figures = Figures::of(&mut self.common.open()?, now)?;
         match &self.prometheus {
             Some(path) if path.as_os_str() == "-" => prometheus::write(screen, &figures, now)?,
             Some(path) => {

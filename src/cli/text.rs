@@ -4,22 +4,20 @@ use std::fmt::Write as _;
 
 use crate::rate::{Timestamp, Wait};
 
-/// A key for people: as [`printable`], and never nothing at all.
-pub(super) fn key(bytes: &[u8]) -> String {
-    match printable(bytes) {
-        text if text.is_empty() => "(the empty key)".to_owned(),
-        text => text,
-    }
-}
-
 /// `bytes` as text that cannot drive a terminal: what is not printable, and
 /// what is not UTF-8, is escaped as in a Rust string (`\n`, `\u{202e}`,
 /// `\xff`); a backslash is doubled.
 pub(super) fn printable(bytes: &[u8]) -> String {
+    escape(bytes, "")
+}
+
+/// As [`printable`], with a backslash before each of `also` as well.
+pub(super) fn escape(bytes: &[u8], also: &str) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             match c {
+                _ if also.contains(c) => text.extend(['\\', c]),
                 '"' | '\'' => text.push(c),
                 _ => text.extend(c.escape_debug()),
             }
@@ -30,49 +28,6 @@ pub(super) fn printable(bytes: &[u8]) -> String {
         }
     }
     text
-}
-
-/// What [`printable`] has made `text` from; `None` if it cannot have.
-pub(super) fn unescape(text: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'\\' {
-            bytes.push(byte);
-            continue;
-        }
-        let (&escape, after) = rest.split_first()?;
-        rest = after;
-        match escape {
-            b'\\' => bytes.push(b'\\'),
-            b'0' => bytes.push(0),
-            b'n' => bytes.push(b'\n'),
-            b'r' => bytes.push(b'\r'),
-            b't' => bytes.push(b'\t'),
-            b'x' => {
-                let (digits, after) = rest.split_at_checked(2)?;
-                bytes.push(u8::try_from(from_hex(digits)?).ok()?);
-                rest = after;
-            }
-            b'u' => {
-                let digits = rest.strip_prefix(b"{")?;
-                let end = digits.iter().position(|&b| b == b'}')?;
-                let (digits, after) = digits.split_at_checked(end)?;
-                let c = char::from_u32(from_hex(digits)?)?;
-                bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-                rest = after.get(1..)?;
-            }
-            _ => return None,
-        }
-    }
-    Some(bytes)
-}
-
-/// The number that hexadecimal `digits` stand for.
-fn from_hex(digits: &[u8]) -> Option<u32> {
-    let all_digits = digits.iter().all(u8::is_ascii_hexdigit);
-    u32::from_str_radix(std::str::from_utf8(digits).ok().filter(|_| all_digits)?, 16).ok()
 }
 
 /// `bytes` in lower-case hexadecimal digits.
@@ -213,22 +168,6 @@ mod tests {
         assert_eq!(printable(b"\xff\x9b1m"), r"\xff\x9b1m");
         assert_eq!(printable("\u{202e}gpj\u{9b}\u{200b}".as_bytes()), r"\u{202e}gpj\u{9b}\u{200b}");
         assert_eq!(printable(br#"it's "a\b""#), r#"it's "a\\b""#);
-    }
-
-    #[test]
-    fn what_was_escaped_is_understood() {
-        for bytes in [
-            &b"alice@example.org"[..],
-            b"a\x1b[2Jb\r\n\t\0\x07\xff\x9b1m",
-            "\u{202e}gpj\u{9b}\u{200b}jürgen".as_bytes(),
-            br#"it's "a\b""#,
-            b"",
-        ] {
-            assert_eq!(unescape(printable(bytes).as_bytes()).as_deref(), Some(bytes));
-        }
-        for text in [r"a\", r"\q", r"\x1", r"\x+1", r"\u{}", r"\u{d800}", r"\u{1", r"\u1"] {
-            assert_eq!(unescape(text.as_bytes()), None, "{text}");
-        }
     }
 
     #[test]

@@ -62,13 +62,10 @@ impl From<&Report> for Findings {
 
 impl Verify {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let findings = match self.common.open_if_there()? {
-            Some(mut spool) => {
-                let bar = progress(256, "shards");
-                Findings::from(&spool.verify_with(|done| bar.set_position(done as u64))?)
-            }
-            None => Findings::from(&Report::default()),
-        };
+        let mut spool = self.common.open()?;
+        let bar = progress(256, "shards");
+        let findings = Findings::from(&spool.verify_with(|done| bar.set_position(done as u64))?);
+        drop(bar);
         if self.common.json {
             screen.json(&findings)?;
         } else {

@@ -13,6 +13,8 @@ pub mod holder;
 pub mod lock;
 pub mod mapping;
 pub mod secure_dir;
+#[cfg(feature = "cli")]
+pub mod users;
 
 #[cfg(test)]
 pub(crate) mod failpoint;

@@ -198,22 +198,3 @@ fn a_copy_made_under_load_is_sound() {
     // The copy is a database of its own.
     assert_eq!(run(&to, &["check", "9 / 1w / strict / mine"]).status.code(), Some(0));
 }
-
-#[test]
-fn without_a_database_nothing_is_made() {
-    let empty = tempfile::tempdir().unwrap();
-    for arguments in [
-        &["repair"][..],
-        &["tidy"],
-        &["compact"],
-        &["export"],
-        &["copy", "/nonexistent"],
-        &["set", "x", "--rate", "1"],
-    ] {
-        let output = run(empty.path(), arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(stderr(&output).contains("no rate database"), "{}", stderr(&output));
-    }
-    assert_eq!(run(empty.path(), &["verify"]).status.code(), Some(0));
-    assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
-}

@@ -72,7 +72,7 @@ fn every_example_of_the_readme_works() {
 #[test]
 fn the_help_of_the_program_names_its_commands_and_exit_codes() {
     let output = exirate().arg("--help").output().unwrap();
-    assert!(stdout(&output).contains("Exit status: 0 all is well; 1"));
+    assert!(stdout(&output).contains("Exit status: 0 success; 1"));
     let output = exirate().output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("Usage: exirate"), "{}", stderr(&output));

@@ -29,6 +29,8 @@ fn keys_are_found_as_administrators_write_them() {
         ("web --mode per_byte", &["1d per_mail web"]),
         ("1h/per_rcpt/alice@example.org", &alice[1..]),
         ("'*/per_rcpt/alice@*'", &alice),
+        ("ALICE@example.org -i --period 1h", &alice[1..]),
+        ("--exact alice", &["1h per_rcpt alice"]),
         ("2001:db8::1", &client),
         ("2001:DB8:0:0::1", &client),
         ("'[2001:db8::1]'", &client),
@@ -38,7 +40,7 @@ fn keys_are_found_as_administrators_write_them() {
         ("web bob@example.net", &["1h per_rcpt bob@example.net", "1d per_mail web"]),
         ("web 'w*'", &["1d per_mail web"]),
         ("--mode per_addr", &["1h per_addr carol@example.org"]),
-        (r"'a\u{1b}[1m\\b*'", &["1h per_mail a\u{1b}[1m\\b*"]),
+        (r"'a\u{1b}\[1m\\b\*'", &["1h per_mail a\u{1b}[1m\\b*"]),
     ] {
         let (keys, said, status) = listed(&machine, arguments);
         assert_eq!(keys, expected, "{arguments}: {said}");
@@ -46,32 +48,85 @@ fn keys_are_found_as_administrators_write_them() {
     }
 }
 
+/// What an argument matches depends on nothing that a client can store.
 #[test]
-fn letters_in_another_case_are_found_where_nothing_else_is_and_it_is_said() {
+fn a_key_that_looks_like_a_glob_hides_no_other() {
     let machine = Prepared::new();
-    let (keys, said, status) = listed(&machine, "ALICE@example.org 'WEB*'");
-    assert_eq!((keys.len(), status), (3, Some(0)));
-    assert_eq!(
-        said,
-        "exirate: note: ALICE@example.org is there only in another case of letters\n\
-         exirate: note: WEB* is there only in another case of letters\n"
-    );
-    assert_eq!(stderr(&machine.run("exirate check '9 / 1h / strict / ALICE' >out")), "");
-    let (keys, said, _) = listed(&machine, "ALICE");
-    assert_eq!((keys, said.as_str()), (vec!["1h per_mail ALICE".to_owned()], ""));
+    let hostile = "exirate check '9 / 1h / per_rcpt / strict' --count 1 --key";
+    for key in ["'*@example.org'", "'<alice@example.org>'", "ALICE@example.org", "'[192.0.2.7]'"] {
+        assert_eq!(stderr(&machine.run(&format!("{hostile} {key} >out"))), "");
+    }
+    for (arguments, count) in [
+        ("'*@example.org'", 5),
+        ("'<alice@example.org>'", 3),
+        ("'[192.0.2.7]'", 2),
+        ("--exact '*@example.org'", 1),
+        ("alice@example.org", 2),
+        (r"'\*@example.org'", 1),
+    ] {
+        let (keys, said, status) = listed(&machine, arguments);
+        assert_eq!((keys.len(), said.as_str(), status), (count, "", Some(0)), "{arguments}");
+        for command in ["show", "top --once", "export", "reset --dry-run"] {
+            let output = machine.run(&format!("exirate {command} {arguments} --json"));
+            // `export` is lines with a header, the others one object or array.
+            let found = stdout(&output).matches("\"stored\":").count()
+                + stdout(&output).matches("\"micros\":").count();
+            assert_eq!(found, count, "{command} {arguments}: {output:?}");
+        }
+        let output = machine.run(&format!("exirate set {arguments} --rate 1"));
+        let expected = if count == 1 { Some(0) } else { Some(2) };
+        assert_eq!(output.status.code(), expected, "{arguments}: {output:?}");
+    }
+    // What is shown can be pasted.
+    let table = stdout(&machine.run("exirate list --exact '*@example.org'"));
+    assert!(table.ends_with("  \\*@example.org\n"), "{table}");
+    let output = machine.run("exirate reset '*@example.org' --yes");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(stdout(&output).lines().count(), 5, "{output:?}");
+    assert_eq!(listed(&machine, "'*@example.org'").2, Some(1));
+}
+
+#[test]
+fn a_selection_that_matches_nothing_is_reported() {
+    let machine = Prepared::new();
+    for (arguments, expected) in [
+        ("--period 2h", "exirate: no key matches --period 7200\n"),
+        ("--mode per_cmd", "exirate: no key matches --mode per_cmd\n"),
+    ] {
+        assert_eq!(listed(&machine, arguments), (vec![], expected.to_owned(), Some(1)));
+    }
+    let output = machine.run("exirate list alice --over");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stderr(&output), "exirate: note: no key is over its limit\n");
+}
+
+#[test]
+fn a_local_user_is_found_by_number_and_by_name() {
+    let machine = Prepared::new();
+    assert_eq!(stderr(&machine.run("exirate check '9 / 1h / strict / local:0' >out")), "");
+    for argument in ["local:0", "local:root"] {
+        let (keys, said, _) = listed(&machine, argument);
+        assert_eq!((keys, said.as_str()), (vec!["1h per_mail local:0".to_owned()], ""));
+        for command in ["list", "show", "reset --dry-run"] {
+            let output = stdout(&machine.run(&format!("exirate {command} {argument}")));
+            assert!(output.contains("local:0 (root)"), "{command}: {output}");
+        }
+    }
+    let user = machine.run("exirate list local:0 --json | jq -r '.[0].user'");
+    assert_eq!(stdout(&user), "root\n");
 }
 
 #[test]
 fn what_is_not_there_is_said_with_what_is_near() {
     let machine = Prepared::new();
     for (arguments, expected) in [
-        ("alcie@example.org", "no key alcie@example.org is remembered; there is alice@example.org"),
-        ("nobody", "no key nobody is remembered; `exirate list` shows all keys"),
-        ("'*@nowhere'", "no key *@nowhere is remembered; `exirate list` shows all keys"),
-        ("web --mode per_cmd", "web is remembered, but not with this --mode or --period"),
-        ("''", "no key (the empty key) is remembered"),
-        ("'[a-'", "no key [a- is remembered (as a glob: "),
-        ("\"$(printf 'x\\033y')\"", r"no key x\u{1b}y is remembered"),
+        ("alcie@example.org", "no key matches alcie@example.org; similar: alice@example.org"),
+        ("ALICE@example.org", "no key matches ALICE@example.org; similar: alice@example.org"),
+        ("nobody", "no key matches nobody; `exirate list` shows all keys"),
+        ("'*@nowhere'", "no key matches *@nowhere; `exirate list` shows all keys"),
+        ("web --mode per_cmd", "web has no record with this --mode or --period"),
+        ("''", "no key matches (the empty key)"),
+        ("\"$(printf 'x\\033y')\"", r"no key matches x\u{1b}y"),
     ] {
         for command in ["list", "show", "top"] {
             let output = machine.run(&format!("exirate {command} {arguments}"));
@@ -87,10 +142,18 @@ fn what_is_not_there_is_said_with_what_is_near() {
             );
         }
     }
+    for (arguments, expected) in [
+        ("'[a-'", "[a-: not a valid glob (unclosed character class"),
+        (r"'EXAMPLE\alice'", r"EXAMPLE\\alice: `\a` is not an escape"),
+    ] {
+        let output = machine.run(&format!("exirate list {arguments}"));
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        assert!(stderr(&output).contains(expected), "{arguments}: {}", stderr(&output));
+    }
     // What is there is shown all the same.
     let (keys, said, status) = listed(&machine, "nobody web");
     assert_eq!((keys.len(), status), (1, Some(1)));
-    assert!(said.contains("no key nobody"), "{said}");
+    assert!(said.contains("no key matches nobody"), "{said}");
 }
 
 #[test]
@@ -98,8 +161,8 @@ fn wrong_modes_and_periods_are_refused_with_what_would_be_right() {
     let machine = Prepared::new();
     for (arguments, expected) in [
         ("--mode hourly", "per_mail, per_rcpt, per_addr, per_conn, per_cmd or per_byte"),
-        ("--period soon", "a period, such as 1h, 30m"),
-        ("--period 1h/2", "a period, such as 1h, 30m"),
+        ("--period soon", "expected a period, such as 1h, 30m"),
+        ("--period 1h/2", "expected a period, such as 1h, 30m"),
         ("--sort size", "rate, share, seen, key"),
         ("--limit few", "invalid value 'few' for '--limit <N>'"),
         ("--limit -1", "invalid value '-1' for '--limit <N>'"),

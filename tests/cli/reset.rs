@@ -51,7 +51,7 @@ fn what_is_not_there_is_told_and_the_rest_is_reset() {
     count(spool.path(), "alice", "1");
     let output = run(spool.path(), &["reset", "nobody", "alice"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("no key nobody"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no key matches nobody"), "{}", stderr(&output));
     assert!(keys(spool.path()).is_empty());
     let empty = tempfile::tempdir().unwrap();
     let output = run(empty.path(), &["reset", "alice"]);
@@ -96,8 +96,9 @@ fn a_glob_is_asked_about() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(keys(spool.path()), ["c@y.test"]);
     assert_eq!(run(spool.path(), &["reset", "--over", "--yes"]).status.code(), Some(1));
-    assert_eq!(run(spool.path(), &["reset", "C@Y.test"]).status.code(), Some(2), "another case");
-    assert_eq!(run(spool.path(), &["reset", "C@Y.test", "--yes"]).status.code(), Some(0));
+    assert_eq!(run(spool.path(), &["reset", "C@Y.test"]).status.code(), Some(1), "another case");
+    assert_eq!(run(spool.path(), &["reset", "-i", "C@Y.test"]).status.code(), Some(2), "it asks");
+    assert_eq!(run(spool.path(), &["reset", "-i", "C@Y.test", "--yes"]).status.code(), Some(0));
 }
 
 #[test]

@@ -79,15 +79,15 @@ fn what_cannot_be_set_is_told() {
         (
             &["set", "bob", "--rate", "1"],
             2,
-            "bob means 2 records: 1d/per_mail/bob, 1h/per_mail/bob",
+            "bob matches 2 records: 1d/per_mail/bob, 1h/per_mail/bob",
         ),
-        (&["set", "nobody", "--rate", "1"], 1, "no key nobody is remembered"),
+        (&["set", "nobody", "--rate", "1"], 1, "no key matches nobody"),
         (&["set", "bob", "--rate", "-1"], 2, "it takes a number that is not negative"),
         (&["set", "bob", "--at", "soon"], 2, "it takes a time, such as"),
         (
             &["set", "bob", "--rate", "1", "--period", "soon"],
             2,
-            "--mode or --period: it takes a period",
+            "--mode or --period: expected a period",
         ),
         (&["set", "x", "--create", "--rate", "1"], 2, "--limit"),
         (

@@ -190,7 +190,7 @@ fn without_a_terminal_it_looks_once() {
 
     let output = run(spool.path(), &["top", "nobody"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("no key nobody is remembered"));
+    assert!(stderr(&output).contains("no key matches nobody"));
     let output = run(spool.path(), &["top", "--interval", "0"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("0.1 to 86400"), "{}", stderr(&output));

@@ -8,11 +8,32 @@ use std::process::{Command, Stdio};
 use crate::{exirate, run, stderr, stdout};
 
 #[test]
-fn no_database_is_no_error_and_no_directory_is_one() {
+fn a_missing_database_is_the_same_error_for_every_command() {
     let spool = tempfile::tempdir().unwrap();
-    let output = run(spool.path(), &["list", "--json"]);
-    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "[]\n"));
-    assert!(stderr(&output).starts_with("exirate: note: "), "{}", stderr(&output));
+    for arguments in [
+        &["list"][..],
+        &["list", "--json"],
+        &["show", "x"],
+        &["top", "--once"],
+        &["reset", "x"],
+        &["set", "x", "--rate", "1"],
+        &["stats"],
+        &["stats", "--prometheus"],
+        &["verify"],
+        &["repair"],
+        &["tidy"],
+        &["compact"],
+        &["export"],
+        &["copy", "/nonexistent"],
+    ] {
+        let output = run(spool.path(), arguments);
+        assert_eq!(
+            (output.status.code(), stdout(&output).as_str()),
+            (Some(2), ""),
+            "{arguments:?}"
+        );
+        assert!(stderr(&output).starts_with("exirate: no rate database at"), "{output:?}");
+    }
     assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
 
     let missing = spool.path().join("missing");

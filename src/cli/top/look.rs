@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::super::database::{Common, now};
-use super::super::keys::Choice;
+use super::super::keys::Selection;
 use super::super::list::{First, Sort};
 use super::super::record::{Facts, Record};
 use super::super::{Failure, text};
@@ -39,13 +39,17 @@ pub(super) struct Wanted {
 impl Look {
     /// Looks at the database. It is opened anew each time, so that nothing is
     /// missed if it was replaced.
-    pub(super) fn take(common: &Common, choice: &Choice, wanted: Wanted) -> Result<Self, Failure> {
+    pub(super) fn take(
+        common: &Common,
+        selection: &mut Selection,
+        wanted: Wanted,
+    ) -> Result<Self, Failure> {
         let mut spool = common.open()?;
         let at = now();
         let mut first = First::new(wanted.sort, at, wanted.most);
         let (mut keys, mut over, mut active) = (0, 0, 0);
         let left_out = spool.for_each(|entry| {
-            if !choice.contains(&entry.key) {
+            if !selection.contains(&entry.key) {
                 return;
             }
             let record = Record::from(entry);

@@ -11,7 +11,7 @@ use anstyle::Style;
 use clap::Args;
 
 use super::database::Common;
-use super::keys::{self, Choice, Narrow};
+use super::keys::{self, Narrow, Selection};
 use super::list::{COLUMNS, OVER, Sort, cells};
 use super::record;
 use super::screen::Screen;
@@ -112,27 +112,33 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 impl Top {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let choice = Choice::of(&mut self.common.open()?, &self.keys, &self.narrow, false)?;
-        if choice.missing {
-            return Ok(Outcome::Found);
+        let mut selection = Selection::new(&self.keys, &self.narrow)?;
+        let mut spool = self.common.open()?;
+        if self.keys.is_empty() {
+            drop(spool);
+        } else {
+            selection.keys(&mut spool)?;
+            if selection.report_missing(&mut spool)? {
+                return Ok(Outcome::Found);
+            }
         }
         let terminal = stdout().is_terminal() && stdin().is_terminal();
         if self.once || self.common.json || !terminal {
-            self.look_once(screen, &choice)?;
+            self.look_once(screen, &mut selection)?;
         } else {
-            self.watch(screen, &choice)?;
+            self.watch(screen, &mut selection)?;
         }
         Ok(Outcome::Fine)
     }
 
-    fn look_once(&self, screen: &mut Screen<'_>, choice: &Choice) -> Result<(), Failure> {
+    fn look_once(&self, screen: &mut Screen<'_>, selection: &mut Selection) -> Result<(), Failure> {
         let wanted = Wanted {
             sort: self.sort,
             over: self.over,
             most: self.limit.unwrap_or(MOST),
             last: before(super::database::now(), self.interval),
         };
-        let look = Look::take(&self.common, choice, wanted)?;
+        let look = Look::take(&self.common, selection, wanted)?;
         if self.common.json {
             return screen.json(&look.facts());
         }
@@ -141,7 +147,7 @@ impl Top {
     }
 
     /// Looks again and again, until the user has seen enough.
-    fn watch(&self, screen: &mut Screen<'_>, choice: &Choice) -> Result<(), Failure> {
+    fn watch(&self, screen: &mut Screen<'_>, selection: &mut Selection) -> Result<(), Failure> {
         let terminal = Terminal::take()?;
         let (mut sort, mut over) = (self.sort, self.over);
         let mut last = before(super::database::now(), self.interval);
@@ -150,7 +156,7 @@ impl Top {
             let (width, height) = terminal.size()?;
             let room = usize::from(height).saturating_sub(OTHER_LINES);
             let wanted = Wanted { sort, over, most: self.limit.unwrap_or(room).min(room), last };
-            let look = Look::take(&self.common, choice, wanted);
+            let look = Look::take(&self.common, selection, wanted);
             let mut bytes = Vec::new();
             {
                 let mut page = screen.page(&mut bytes, width);
