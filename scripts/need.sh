@@ -1,12 +1,11 @@
 # shellcheck shell=bash
-# Sourced by the scripts beside it: sees to it that the machine has what they
-# need. What is missing is installed, or the script ends here: nothing is
-# skipped in silence.
+# Sourced by the scripts beside it. Its functions install what a script needs,
+# or end the script with an error: nothing is skipped silently.
 
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 2; }
 
-# need PACKAGE...: installs those of Debian's packages that are missing.
+# need PACKAGE...: install those of these Debian packages that are missing.
 need() {
   local package missing=() temporary_policy=
   for package; do
@@ -18,33 +17,46 @@ need() {
   command -v apt-get >/dev/null ||
     die "needs the Debian packages ${missing[*]}, and there is no apt-get here"
   ((EUID == 0)) || die "needs the Debian packages ${missing[*]}: install them, or run this as root"
-  # Two mail servers cannot be installed beside each other: do not throw out
-  # the one that this machine may be living on.
+  # Debian permits one mail server at a time: do not replace the one that this
+  # machine uses.
   local server
   server=$(dpkg-query -W -f='${db:Status-Status} ${Package} ${Provides}\n' 2>/dev/null |
     awk '$1 == "installed" && /mail-transport-agent/ && $2 !~ /^exim4-daemon/ { print $2; exit }')
   [[ -z $server ]] || die "needs ${missing[*]}, which would replace the mail server $server here: use another machine or a container"
 
   say "Installing ${missing[*]}"
-  # No daemon is to start: Debian's own way of saying so.
+  # A policy that no daemon may start.
   if [[ ! -e /usr/sbin/policy-rc.d ]]; then
     temporary_policy=/usr/sbin/policy-rc.d
     printf '#!/bin/sh\nexit 101\n' >"$temporary_policy"
     chmod 755 "$temporary_policy"
   fi
-  local status=0
-  {
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" ||
-      { apt-get update -qq &&
-        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}"; }
-  } >/dev/null || status=$?
+  # What apt prints is shown only if the packages cannot be installed. On a fresh
+  # machine the lists of packages are empty; old ones name files that are gone.
+  local status=0 output
+  output=$(mktemp)
+  if ! apt-cache show "${missing[@]}" >/dev/null 2>&1; then apt-get update -qq >"$output" 2>&1; fi
+  apt_install "${missing[@]}" >>"$output" 2>&1 ||
+    { apt-get update -qq && apt_install "${missing[@]}"; } >>"$output" 2>&1 || status=$?
   [[ -z $temporary_policy ]] || rm -f "$temporary_policy"
+  ((status == 0)) || cat "$output" >&2
+  rm -f "$output"
   ((status == 0)) || die "apt-get could not install ${missing[*]}"
 }
+apt_install() { DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" </dev/null; }
 
 # need_rust: a Rust toolchain and the C linker that it calls.
 need_rust() {
   [[ -x $HOME/.cargo/bin/cargo ]] && PATH=$PATH:$HOME/.cargo/bin
   command -v cargo >/dev/null || die "needs a Rust toolchain: see https://rustup.rs"
   command -v cc >/dev/null || need gcc libc6-dev
+}
+
+# build_release: the library that Exim loads and the program, in release form and
+# where the tests look for them. The library has a target directory of its own:
+# without the feature `cli` it contains none of the program's crates.
+build_release() {
+  need_rust
+  cargo build --locked --release --lib --no-default-features --target-dir target/exim-library
+  cargo build --locked --release --bin exirate --target-dir target
 }

@@ -234,6 +234,8 @@ fn what_cannot_work_is_refused() {
         (&["--prefix", "here"], "--prefix wants a full path"),
         (&["--prefix"], "--prefix wants a value"),
         (&["--purge"], "--purge goes with --uninstall"),
+        (&["--force"], "--force goes with --uninstall"),
+        (&["--uninstall", "--purge", "--force"], "--force keeps the configuration"),
         (&["--frobnicate"], "there is no option --frobnicate"),
     ] {
         let complaint = refused(root.path(), arguments);
