@@ -5,10 +5,12 @@
 //!
 //! - [`exim`]: the only door to Exim (dlfunc entry points, ABI, variables)
 //! - `cli`: the program, one file a command
-//! - [`engine`]: request + remembered state + now → decision
+//! - [`spec`]: what the administrator wrote → a validated check
+//! - [`stage`]: where in the SMTP dialogue a check stands, and how long its
+//!   decision holds
 //! - [`spool`]: the file-locked spool database, a [`store::Store`]
-//! - [`store`]: one atomic read-decide-write of one record
-//! - [`spec`]: what the administrator wrote → a validated request
+//! - [`store`]: what front ends call; the memory store
+//! - [`engine`]: checks + remembered state + now → decisions and changes
 //! - [`rate`]: the arithmetic: moving average, Bloom filter, waits
 //! - [`trace`]: message → digests → segments → query
 //! - [`sys`]: locks, mappings, secure files, clock, fork detection
@@ -22,6 +24,7 @@ pub mod exim;
 pub mod rate;
 pub mod spec;
 pub mod spool;
+pub mod stage;
 pub mod store;
 pub mod sys;
 pub mod trace;

@@ -6,10 +6,10 @@
 
 #![allow(clippy::unwrap_used, reason = "what is wrong in a test should end it")]
 
-use exirate::engine::decide;
 use exirate::rate::{Timestamp, bloom};
 use exirate::spec::{Context, Spec};
 use exirate::store::Memory;
+use exirate::store::Store as _;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 
@@ -72,7 +72,7 @@ fn passing(spec: &str, interval: i64) -> u32 {
             seconds: micros / 1_000_000,
             micros: u32::try_from(micros % 1_000_000).unwrap(),
         };
-        if decide(&mut store, &request, || now).unwrap().over {
+        if store.decide_one(&request.check(), || now).unwrap().over {
             return passed;
         }
         passed += 1;
@@ -117,7 +117,7 @@ fn a_burst_of_unique_events() {
             let context = Context { local_part: local_part.as_bytes(), ..Context::outside() };
             let request = spec.request(&context).unwrap();
             let now = Timestamp { seconds: 1_700_000_000 + n, micros: 0 };
-            let decision = decide(&mut store, &request, || now).unwrap();
+            let decision = store.decide_one(&request.check(), || now).unwrap();
             // Leaky: what was refused is not remembered.
             assert_eq!(decision.over, n >= 20, "{n} {repeated}");
             assert_eq!(decision.details.seen, Some(repeated && n < 20), "{n} {repeated}");

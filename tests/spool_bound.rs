@@ -7,10 +7,10 @@ mod spool_common;
 
 use std::path::Path;
 
-use exirate::engine;
 use exirate::rate::{Average, Timestamp};
 use exirate::spec::{Context, Request, Spec};
 use exirate::spool::{MAX_BYTES_MIN, Spool};
+use exirate::store::Store as _;
 use spool_common::{arguments, assert_sound, finish, open, start};
 
 /// Processes that vary keys at the same time.
@@ -30,7 +30,7 @@ fn request(spec: &str) -> Request {
 }
 
 fn check(spool: &mut Spool, spec: &str) -> f64 {
-    engine::decide(spool, &request(spec), still).unwrap().rate
+    spool.decide_one(&request(spec).check(), still).unwrap().rate
 }
 
 /// The rate after so many events at one moment, with a period of a week.
@@ -140,7 +140,7 @@ fn large_filters_stay_in_a_small_database() {
     };
     for event in 0..5 {
         for n in 0..20 {
-            let decision = engine::decide(&mut spool, &line(n, event), still).unwrap();
+            let decision = spool.decide_one(&line(n, event).check(), still).unwrap();
             assert_eq!(decision.rate, after(event as usize + 1));
         }
     }

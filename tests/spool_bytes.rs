@@ -7,7 +7,6 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use exirate::spool::{Options, Spool, SpoolError};
-use exirate::store::Store;
 use spool_common::records::{KEYS, database, directory, files, key, rate, use_all, write};
 use spool_common::{assert_sound, open};
 

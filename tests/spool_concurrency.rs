@@ -7,7 +7,6 @@ mod spool_common;
 use std::path::Path;
 use std::time::Duration;
 
-use exirate::engine;
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};
 use exirate::store::Store;
@@ -63,12 +62,12 @@ fn worker_process() {
     match role.as_str() {
         "count" => {
             for _ in 0..EVENTS {
-                engine::decide(&mut spool, &request("one", None), still).unwrap();
+                spool.decide_one(&request("one", None).check(), still).unwrap();
             }
         }
         "unique" => {
             for address in addresses(number) {
-                engine::decide(&mut spool, &request("unique/one", Some(address)), still).unwrap();
+                spool.decide_one(&request("unique/one", Some(address)).check(), still).unwrap();
             }
         }
         "grow" => {
@@ -76,12 +75,12 @@ fn worker_process() {
             // by the others, through all rebuilds.
             for n in 0..20_000 {
                 let key = format!("{}", (n * 7919 + number * 1250) % 20_000);
-                engine::decide(&mut spool, &request(&key, None), still).unwrap();
+                spool.decide_one(&request(&key, None).check(), still).unwrap();
             }
         }
         "create" => {
             for n in 0..40 {
-                engine::decide(&mut spool, &request(&n.to_string(), None), still).unwrap();
+                spool.decide_one(&request(&n.to_string(), None).check(), still).unwrap();
             }
         }
         other => panic!("{other}"),
@@ -91,7 +90,7 @@ fn worker_process() {
 /// The rate of `key`.
 fn rate(folder: &Path, key: &str) -> f64 {
     let key = request(key, None).key;
-    open(folder).peek(&key, None, |r, _| r.unwrap().average.rate).unwrap()
+    open(folder).peek(&key, None, |r, _| r.unwrap().state.rate()).unwrap()
 }
 
 #[test]
@@ -154,7 +153,7 @@ fn racing_creators_agree() {
 fn a_lock_held_for_too_long_is_an_error_and_then_none() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
-    engine::decide(&mut spool, &request("one", None), now).unwrap();
+    spool.decide_one(&request("one", None).check(), now).unwrap();
     let path = std::fs::read_dir(folder.path().join("exirate"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -181,6 +180,6 @@ fn a_lock_held_for_too_long_is_an_error_and_then_none() {
         )
     );
     drop(guard);
-    let decision = engine::decide(&mut other, &request("one", None), now).unwrap();
+    let decision = other.decide_one(&request("one", None).check(), now).unwrap();
     assert!(decision.rate > 1.9);
 }

@@ -8,9 +8,9 @@ use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
+use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};
-use exirate::store::{Change, FilterChange, Store};
 use exirate::sys::secure_dir::DirError;
 use spool_common::records::{KEYS, database, directory, files, key, rate, use_all, write};
 use spool_common::{assert_sound, event, open};
@@ -226,7 +226,7 @@ fn a_sparse_copy_can_be_read_and_is_filled_by_writing() {
     let folder = tempfile::tempdir().unwrap();
     let average = Average { at: Timestamp { seconds: 7, micros: 0 }, rate: 5.0 };
     let filter = FilterChange::Renew { bytes: 1_000_000, epoch: 3, event: event(7) };
-    let change = Change { average, limit: 1.0, over_since: 0, filter };
+    let change = Change { state: State::new(average, 1.0, 3600.0), filter };
     open(folder.path()).update(key(5).as_bytes(), None, |_, _| ((), Some(change))).unwrap();
     let sparse = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory(sparse.path())).unwrap();

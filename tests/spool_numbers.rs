@@ -6,8 +6,8 @@ mod spool_common;
 
 use std::process::Command;
 
-use exirate::engine::decide;
 use exirate::spec::Update;
+use exirate::store::Store as _;
 use spool_common::crafted::{SHARD, lay};
 use spool_common::image::{self, Shard, State};
 use spool_common::{now, open, request};
@@ -84,7 +84,7 @@ fn every_check_decides() {
             for limit in [0.0, 1.0, 1e9, f64::INFINITY] {
                 let unique = (n % 3 == 0).then(|| "somebody".to_owned());
                 let request = exirate::spec::Request { limit, update, ..request(key, unique) };
-                let decision = decide(&mut spool, &request, now).unwrap();
+                let decision = spool.decide_one(&request.check(), now).unwrap();
                 // A rate that is none is over every limit.
                 let under = decision.rate < limit;
                 assert_eq!(decision.over, !under, "{decision:?}");
@@ -94,10 +94,10 @@ fn every_check_decides() {
         }
         // Growth looks at all of them for what may be forgotten.
         for n in 0..3_000 {
-            decide(&mut spool, &request(&format!("more {n}"), None), now).unwrap();
+            spool.decide_one(&request(&format!("more {n}"), None).check(), now).unwrap();
         }
         for key in &keys {
-            decide(&mut spool, &request(key, None), now).unwrap();
+            spool.decide_one(&request(key, None).check(), now).unwrap();
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use exirate::engine;
 use exirate::rate::Timestamp;
 use exirate::spec::{Context, Request, Spec};
 use exirate::spool::{Options, Spool};
+use exirate::store::Store as _;
 use exirate::sys::clock;
 
 pub(crate) fn open(folder: &Path) -> Spool {
@@ -14,7 +14,7 @@ pub(crate) fn open(folder: &Path) -> Spool {
 
 pub(crate) fn decide(spool: &mut Spool, request: &Request) {
     let now = || Timestamp::from(clock::now());
-    std::hint::black_box(engine::decide(spool, request, now).unwrap());
+    std::hint::black_box(spool.decide_one(&request.check(), now).unwrap());
 }
 
 pub(crate) fn spec(n: usize) -> String {

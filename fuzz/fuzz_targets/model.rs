@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
+use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::bloom::{self, Event};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Entry, FilterEntry, Options, Restored, Spool};
-use exirate::store::{Change, FilterChange, Store};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -95,9 +95,10 @@ impl Model {
             },
         };
         let change = Change {
-            average: value.average(),
-            limit: value.limit.into(),
-            over_since: value.over_since.into(),
+            state: State {
+                over_since: value.over_since.into(),
+                ..State::new(value.average(), value.limit.into(), 3600.0)
+            },
             filter,
         };
         let known = spool.update(&key, None, |found, _| (found.is_some(), Some(change)));

@@ -1,10 +1,10 @@
 //! What processes do with a database, and what must be so whatever is in it.
 
 use arbitrary::Arbitrary;
+use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::bloom::{self, Event};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Entry, FilterEntry, Options, Restored, Spool, SpoolError};
-use exirate::store::{Change, FilterChange, Store};
 
 use crate::ground;
 
@@ -152,13 +152,17 @@ fn write(spool: &mut Spool, key: &[u8], rate: f64, filter: Filter) {
             FilterChange::Renew { bytes: usize::from(bytes), epoch: 7, event: spread(event) }
         }
     };
-    let change = Change { average: Average { at, rate }, limit: 3.0, over_since: 9, filter };
+    let state = State { over_since: 9, ..State::new(Average { at, rate }, 3.0, 3600.0) };
+    let change = Change { state, filter };
     let written = spool.update(key, None, |r, _| (r.is_some(), Some(change)));
     if told(written).is_none() {
         return;
     }
-    let check = |found: exirate::store::Remembered<'_>| {
-        assert_eq!((found.average, found.limit, found.over_since), (change.average, 3.0, 9));
+    let check = |found: exirate::engine::Remembered<'_>| {
+        assert_eq!(
+            (found.state.average, found.state.limit, found.state.over_since),
+            (Some(Average { at, rate }), 3.0, 9)
+        );
         match (change.filter, found.filter) {
             (FilterChange::Renew { bytes, epoch, event }, Some(filter)) => {
                 assert_eq!((filter.bits.len(), filter.epoch), (bytes, epoch));

@@ -11,11 +11,10 @@ use serde::Serialize;
 use super::database::{Common, now};
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, spool_dir, text};
-use crate::engine::{self, Decision};
-use crate::rate::bloom;
+use crate::engine::Decision;
 use crate::spec::{Context, Request, Spec, Update};
 use crate::spool::{Options, Spool, SpoolError};
-use crate::store::{Change, Memory, Remembered, Store};
+use crate::store::{Memory, Store as _};
 
 /// Asks what Exim would answer, and counts it as Exim would
 #[derive(Debug, Args)]
@@ -167,7 +166,7 @@ impl Check {
 /// Decides as Exim does, and remembers it.
 fn decide(dir: &Path, request: &Request) -> Result<Decision, Failure> {
     let mut spool = Spool::open(dir, Options::default())?;
-    let decision = engine::decide(&mut spool, request, now);
+    let decision = spool.decide_one(&request.check(), now);
     for incident in spool.take_incidents() {
         note(incident);
     }
@@ -177,29 +176,13 @@ fn decide(dir: &Path, request: &Request) -> Result<Decision, Failure> {
 /// Decides as Exim would, and remembers nothing.
 fn look(dir: &Path, request: &Request) -> Result<Decision, Failure> {
     match Spool::open_existing(dir, Options::default()) {
-        Ok(spool) => Ok(engine::decide(&mut ReadOnly(spool), request, now)?),
+        Ok(mut spool) => Ok(spool.preview(&request.check(), now)?),
         // Where nothing is remembered, an empty store answers the same.
         Err(SpoolError::Absent { .. }) => {
-            let Ok(decision) = engine::decide(&mut Memory::new(), request, now);
+            let Ok(decision) = Memory::new().decide_one(&request.check(), now);
             Ok(decision)
         }
         Err(error) => Err(error.into()),
-    }
-}
-
-/// A store that forgets what it is told.
-struct ReadOnly(Spool);
-
-impl Store for ReadOnly {
-    type Error = SpoolError;
-
-    fn update<T>(
-        &mut self,
-        key: &[u8],
-        event: Option<&[u8]>,
-        decide: impl FnOnce(Option<Remembered<'_>>, Option<bloom::Event>) -> (T, Option<Change>),
-    ) -> Result<T, SpoolError> {
-        self.0.peek(key, event, |remembered, event| decide(remembered, event).0)
     }
 }
 

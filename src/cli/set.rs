@@ -14,10 +14,10 @@ use super::keys::{self, Narrow, Selection};
 use super::record::{Facts, Record};
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, moment, reset, text};
+use crate::engine::{Change, FilterChange, Remembered, State};
 use crate::rate::{Average, Timestamp, bloom};
 use crate::spec::{Context, Spec, StoredKey};
 use crate::spool::{Entry, Spool};
-use crate::store::{Change, FilterChange, Remembered, Store as _};
 
 /// Changes what is remembered of a key
 #[derive(Debug, Args)]
@@ -130,13 +130,7 @@ impl Set {
                 return (None, None); // it went meanwhile
             }
             let (change, seen) = self.change(&stored, remembered, event, now);
-            let before = remembered.map(|remembered| Entry {
-                key: stored.clone(),
-                average: remembered.average,
-                limit: remembered.limit,
-                over_since: remembered.over_since,
-                filter: None,
-            });
+            let before = remembered.and_then(|r| entry(&stored, &r.state));
             (Some(Done { before, change, seen }), Some(change))
         })?;
         tell_incidents(&mut spool);
@@ -209,13 +203,14 @@ impl Set {
         event: Option<bloom::Event>,
         now: Timestamp,
     ) -> (Change, Option<bool>) {
-        let old = remembered.map_or(Average { at: now, rate: 0.0 }, |r| r.average);
+        let old =
+            remembered.and_then(|r| r.state.average).unwrap_or(Average { at: now, rate: 0.0 });
         let average = Average {
             rate: self.rate.unwrap_or(old.rate),
             at: self.at.unwrap_or(if self.rate.is_some() { now } else { old.at }),
         };
-        let limit = self.limit.or(remembered.map(|r| r.limit)).unwrap_or(f64::INFINITY);
-        let over_since = match remembered.map(|r| r.over_since).filter(|&since| since != 0) {
+        let limit = self.limit.or(remembered.map(|r| r.state.limit)).unwrap_or(f64::INFINITY);
+        let over_since = match remembered.map(|r| r.state.over_since).filter(|&since| since != 0) {
             _ if average.rate < limit => 0,
             Some(since) => since,
             None => u32::try_from(now.seconds).unwrap_or(u32::MAX),
@@ -232,7 +227,9 @@ impl Set {
                 FilterChange::Renew { bytes: bloom::bytes_for(limit), epoch: now.seconds, event }
             }
         };
-        (Change { average, limit, over_since, filter }, seen)
+        let period = period.unwrap_or_default();
+        let state = State { over_since, ..State::new(average, limit, period) };
+        (Change { state, filter }, seen)
     }
 
     fn log(&self, spool: &mut Spool, stored: &[u8], done: &Done) {
@@ -254,9 +251,9 @@ impl Set {
             spool,
             format_args!(
                 "set rate={} limit={} at={}{event} ({was}) key={}",
-                done.change.average.rate,
-                done.change.limit,
-                text::iso(done.change.average.at),
+                done.change.state.rate(),
+                done.change.state.limit,
+                text::iso(done.change.state.average.map_or(now(), |average| average.at)),
                 key_text::stored(stored)
             ),
         );
@@ -264,13 +261,9 @@ impl Set {
 
     fn tell(&self, screen: &mut Screen<'_>, stored: &[u8], done: Done) -> Result<(), Failure> {
         let now = now();
-        let after = Record::from(Entry {
-            key: stored.to_vec(),
-            average: done.change.average,
-            limit: done.change.limit,
-            over_since: done.change.over_since,
-            filter: None,
-        });
+        let Some(after) = entry(stored, &done.change.state).map(Record::from) else {
+            return Ok(());
+        };
         let before = done.before.map(Record::from);
         if self.common.json {
             return screen.json(&Answer {
@@ -300,6 +293,17 @@ impl Set {
         }
         Ok(())
     }
+}
+
+/// A state as an entry, without its filter.
+fn entry(stored: &[u8], state: &State) -> Option<Entry> {
+    Some(Entry {
+        key: stored.to_vec(),
+        average: state.average?,
+        limit: state.limit,
+        over_since: state.over_since,
+        filter: None,
+    })
 }
 
 /// A rate: a number, not negative.

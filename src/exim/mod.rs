@@ -8,7 +8,7 @@
 //! - [`dlfunc`]: the entry points; [`lookup`]: another one
 //! - `boundary`: the one boundary, behind all of them, that catches panics
 //! - `session`: what this process remembers between calls
-//! - `context`, `memory`, `marks`: where in Exim a call stands, what was
+//! - `context`, `marks`: where in Exim a call stands, what was
 //!   answered before, and whether that is still the same command or message
 //! - `variables`, `rate_variables`, `table`, `program`: reading and setting
 //!   Exim's own variables
@@ -35,7 +35,6 @@ mod host;
 mod info;
 pub mod lookup;
 mod marks;
-mod memory;
 mod message;
 mod program;
 mod rate_variables;

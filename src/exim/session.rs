@@ -5,15 +5,16 @@ use super::debug;
 use super::directory::{self, NoDirectory};
 use super::host::Host;
 use super::marks::Marks;
-use super::memory::Memory;
 use super::rate_variables::{RateVariables, Setting};
 use super::record::{Recorder, Stand};
 use super::recorded::NoAnswer;
 use super::table::Tables;
 use super::variables::{Source, Variables};
-use crate::engine::{self, Decision};
+use crate::engine::Decision;
 use crate::spec::{AclStage, Mode, Request, Spec, SpecArguments, SpecCache, SpecError, Variable};
 use crate::spool::{Options, Spool, SpoolError};
+use crate::stage::DecisionCache;
+use crate::store::Store as _;
 use crate::sys::{clock, fork};
 use std::borrow::Cow;
 use std::fmt;
@@ -76,7 +77,7 @@ pub(super) struct Session {
     rate_variables: RateVariables,
     command_marks: Marks,
     message_marks: Marks,
-    memory: Memory,
+    decisions: DecisionCache,
     /// The RCPT command that was answered last, by its number in its message.
     recipient: Option<i64>,
     /// The process that the answers in memory are of.
@@ -107,7 +108,7 @@ impl Session {
             rate_variables,
             command_marks: if right { Marks::of_command(&source) } else { Marks::none() },
             message_marks: if right { Marks::of_message(&source) } else { Marks::none() },
-            memory: Memory::default(),
+            decisions: DecisionCache::default(),
             recipient: None,
             process: fork::process(),
             spool: None,
@@ -141,7 +142,7 @@ impl Session {
         if debugs {
             self.host.debug(&debug::asked(&request));
         }
-        let recalled = self.memory.recall(&request);
+        let recalled = self.decisions.recall(request.scope, &request.check().key);
         let decision = match recalled {
             Some(before) => before.against(request.limit),
             None => self.decide(&request)?,
@@ -154,7 +155,7 @@ impl Session {
         self.message_marks.set();
         self.tell_later(&spec, &request, decision);
         if recalled.is_none() {
-            self.memory.keep(request, decision);
+            self.decisions.keep(request.scope, &request.check().key, decision);
         }
         Ok(decision.over)
     }
@@ -201,12 +202,12 @@ impl Session {
         let same_process = self.process == fork::process();
         if !same_process {
             self.process = fork::process();
-            self.memory.new_connection();
+            self.decisions.new_connection();
         }
         let same_message =
             same_process && (self.rate_variables.rate_is_ours() || self.message_marks.stand());
         if !same_message {
-            self.memory.new_message();
+            self.decisions.new_message();
             self.message_marks.renew();
         }
         // Within a message, RCPT commands can be told apart by their number.
@@ -219,7 +220,7 @@ impl Session {
             _ => self.command_marks.stand(),
         };
         if !(same_message && same_command) {
-            self.memory.new_command();
+            self.decisions.new_command();
             self.command_marks.renew();
         }
         self.recipient = recipient;
@@ -236,7 +237,7 @@ impl Session {
 
     fn decide(&mut self, request: &Request) -> Result<Decision, CallError> {
         let decided = self.spool().and_then(|spool| {
-            engine::decide(spool, request, || clock::now().into()).map_err(CallError::Database)
+            spool.decide_one(&request.check(), || clock::now().into()).map_err(CallError::Database)
         });
         self.log_damage();
         if decided.is_err() {

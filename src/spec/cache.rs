@@ -1,17 +1,12 @@
 //! The specs of late, taken apart once.
 
-use super::{AclStage, Context, Request, Spec, SpecError};
+use super::{Request, Spec, SpecError};
+use crate::stage::{AclStage, ContextSource};
 use std::ops::Deref;
 use std::rc::Rc;
 
 /// As many specs as a busy ACL has lines.
 const SLOTS: usize = 8;
-
-/// Something that holds what a [`Context`] borrows.
-pub trait ContextSource {
-    /// What is known, at `place`.
-    fn context(&self, place: AclStage) -> Context<'_>;
-}
 
 /// A check as it is written: a spec, and perhaps the key and the unique event
 /// as arguments of their own ([`Spec::with_literal`]).
@@ -167,6 +162,7 @@ impl SpecCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stage::Context;
 
     impl ContextSource for Context<'_> {
         fn context(&self, place: AclStage) -> Context<'_> {

@@ -21,12 +21,14 @@ mod request;
 mod stored_key;
 mod word;
 
-pub use cache::{CachedSpec, ContextSource, SpecArguments, SpecCache};
+pub use crate::engine::Update;
+pub use crate::stage::{AclStage, Context, ContextSource, Scope};
+pub use cache::{CachedSpec, SpecArguments, SpecCache};
 pub use error::{Fault, SpecError, Variable};
 pub use lint::Lint;
 pub use literal::split_key;
 pub use option::{NamedOption, options};
-pub use request::{AclStage, Context, Mode, Request, Scope, Update};
+pub use request::{Mode, Request};
 pub use stored_key::StoredKey;
 
 use interval::NoInterval;
@@ -286,7 +288,7 @@ impl<'a> Spec<'a> {
     /// Whether the mode that is written makes sense at `place`. A default mode
     /// is never out of place.
     fn is_in_place(&self, place: AclStage) -> bool {
-        self.mode.is_none_or(|mode| place.lets_count(mode))
+        self.mode.is_none_or(|mode| request::counts_at(mode, place))
     }
 
     /// What is to be decided where Exim stands now.

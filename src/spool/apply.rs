@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 
+use crate::engine::{Change, FilterChange};
 use crate::rate::bloom::MAX_BYTES;
-use crate::store::{Change, FilterChange};
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::DirError;
@@ -109,6 +109,38 @@ impl Body {
             }
         };
         add().ok_or_else(Failure::lost)
+    }
+
+    /// Makes room for `records` new records of `bytes` bytes together, so that
+    /// adding them cannot fail halfway.
+    pub(super) fn reserve(
+        &mut self,
+        file: &File,
+        records: usize,
+        bytes: usize,
+    ) -> Result<(), Failure> {
+        let live = self.sealed(LIVE).and_then(|live| usize::try_from(live).ok()).unwrap_or(0);
+        let end = self.heap_end().and_then(|end| end.checked_add(bytes)).ok_or(Failure::Full)?;
+        if end > SHARD_BYTES_MAX || live.saturating_add(records) > self.capacity {
+            return Err(Failure::Full);
+        }
+        if end > self.map.len() {
+            self.grow(file, end).map_err(Failure::Io)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of the new record that a change would add, where it adds one.
+    pub(super) fn added_by(key: &[u8], lookup: &Lookup, change: &Change) -> Option<usize> {
+        let renewed = match change.filter {
+            FilterChange::Renew { bytes, .. } => Some(bytes.min(MAX_BYTES)),
+            FilterChange::Keep | FilterChange::Insert(_) => None,
+        };
+        match (lookup.record, renewed) {
+            (Some(_), None) => None,
+            (Some(record), Some(_)) if record.filter_bytes == renewed => None,
+            _ => Some(record_bytes(key.len(), renewed)),
+        }
     }
 
     /// Makes the file at least `end` bytes long, with real disk behind it, and

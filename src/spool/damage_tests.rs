@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::store::{FilterChange, Store};
+use crate::engine::FilterChange;
 
 use super::Spool;
 use super::database::shard_name;
@@ -16,7 +16,9 @@ const KEY: &[u8] = b"the key";
 
 /// Writes change number `n` to `key`; the number of the one before.
 fn write(spool: &mut Spool, key: &[u8], n: u32, filter: FilterChange) -> Option<u32> {
-    spool.update(key, None, |r, _| (r.map(|r| r.over_since), Some(change(n, filter)))).unwrap()
+    spool
+        .update(key, None, |r, _| (r.map(|r| r.state.over_since), Some(change(n, filter))))
+        .unwrap()
 }
 
 /// Flips a bit of the record of [`KEY`].

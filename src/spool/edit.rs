@@ -1,12 +1,13 @@
 //! What an administrator changes by hand, in the midst of running checks.
 
+use crate::engine::{Change, FilterChange, Remembered, State};
 use crate::rate::bloom;
-use crate::store::{Change, FilterChange};
+use crate::rate::bloom::Event;
 
 use super::apply::{Failure, NewFilter};
 use super::iterate::Entry;
+use super::locked::Locked;
 use super::record::Fill;
-use super::update::Locked;
 use super::{Spool, SpoolError};
 
 /// What [`Spool::restore`] did.
@@ -21,6 +22,31 @@ pub enum Restored {
 }
 
 impl Spool {
+    /// Runs `change` on what is remembered of a record, which is locked
+    /// meanwhile, and makes the change that it returns, all or nothing.
+    ///
+    /// `event` is the text of a unique event; `change` gets its hash under the
+    /// database's key. It runs exactly once if the database can be used, and
+    /// not otherwise.
+    ///
+    /// # Errors
+    /// The database could not be used; then nothing was changed.
+    pub fn update<T>(
+        &mut self,
+        key: &[u8],
+        event: Option<&[u8]>,
+        change: impl FnOnce(Option<Remembered<'_>>, Option<Event>) -> (T, Option<Change>),
+    ) -> Result<T, SpoolError> {
+        let event = event.map(|text| self.database.hashing.event(text));
+        self.locked(key, event.is_some(), |locked| {
+            let (result, change) = change(locked.remembered(), event);
+            if let Some(change) = change {
+                locked.apply(&change)?;
+            }
+            Ok(result)
+        })
+    }
+
     /// Forgets a key: its next check gets what a key gets that was never seen.
     /// What was remembered of it, where anything was.
     ///
@@ -28,7 +54,7 @@ impl Spool {
     /// The database could not be used; then nothing is forgotten.
     pub fn forget(&mut self, key: &[u8]) -> Result<Option<Entry>, SpoolError> {
         self.locked(key, false, |locked| {
-            let entry = locked.remembered().map(|remembered| Entry::of(key, remembered));
+            let entry = locked.remembered().and_then(|remembered| Entry::of(key, remembered));
             let Some((entry, record)) = entry.zip(locked.lookup.record) else { return Ok(None) };
             // First: a filter must not outlive its state.
             if record.filter_bytes.is_some() {
@@ -50,15 +76,17 @@ impl Spool {
     /// The database could not be used; then nothing is changed.
     pub fn restore(&mut self, entry: &Entry) -> Result<Restored, SpoolError> {
         self.locked(&entry.key, true, |locked| {
-            let restored = match locked.remembered() {
-                Some(known) if known.average.at >= entry.average.at => return Ok(Restored::Kept),
+            let known = locked.remembered().and_then(|remembered| remembered.state.average);
+            let restored = match known {
+                Some(known) if known.at >= entry.average.at => return Ok(Restored::Kept),
                 Some(_) => Restored::Replaced,
                 None => Restored::Added,
             };
             let change = Change {
-                average: entry.average,
-                limit: entry.limit,
-                over_since: entry.over_since,
+                state: State {
+                    over_since: entry.over_since,
+                    ..State::new(entry.average, entry.limit, 0.0)
+                },
                 filter: FilterChange::Keep,
             };
             let filter = entry.filter.as_ref().map(|filter| NewFilter {

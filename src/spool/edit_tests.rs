@@ -2,11 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::engine;
+use crate::engine::FilterChange;
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
 use crate::spec::{Context, Spec};
-use crate::store::{FilterChange, Store};
+use crate::store::Store;
 use crate::sys::failpoint;
 
 use super::tests::{change, event, open};
@@ -33,7 +33,7 @@ fn a_forgotten_key_is_as_one_never_seen() {
     let mut check = |spool: &mut Spool, event: &str| {
         request.unique = Some(event.as_bytes().to_vec());
         let now = Timestamp { seconds: 1_700_000_000, micros: 0 };
-        let decision = engine::decide(spool, &request, || now).unwrap();
+        let decision = spool.decide_one(&request.check(), || now).unwrap();
         (decision.rate.round(), decision.over, decision.details.found)
     };
     let all = ["a", "b", "c", "d"].map(|event| check(&mut spool, event));

@@ -45,6 +45,11 @@ pub enum SpoolError {
         /// Its length in bytes.
         bytes: usize,
     },
+    /// More checks were to be decided in one call than [`super::CHECKS_MAX`].
+    TooManyChecks {
+        /// How many.
+        checks: usize,
+    },
     /// The shard has reached the size its format can address.
     Full {
         /// The shard's file.
@@ -111,6 +116,11 @@ impl fmt::Display for SpoolError {
                 f,
                 "key is too long: {bytes} bytes, at most {} can be stored",
                 super::format::KEY_BYTES_MAX
+            ),
+            Self::TooManyChecks { checks } => write!(
+                f,
+                "{checks} checks are too many for one event: at most {} can be decided together",
+                super::CHECKS_MAX
             ),
             Self::Full { path } => write!(
                 f,

@@ -2,10 +2,10 @@
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
-use crate::engine;
+use crate::engine::{Change, FilterChange, State};
 use crate::rate::{Average, Timestamp};
 use crate::spec::{Context, Request, Spec};
-use crate::store::{Change, FilterChange, Memory, Store};
+use crate::store::{Memory, Store};
 use crate::sys::clock;
 
 use super::tests::open;
@@ -62,7 +62,7 @@ fn request(spec: usize, key: u8, event: u8, readonly: bool) -> Request {
 }
 
 fn check(store: &mut impl Store, request: &Request, now: Timestamp) -> (f64, bool) {
-    let Ok(decision) = engine::decide(store, request, || now) else { panic!("no answer") };
+    let Ok(decision) = store.decide_one(&request.check(), || now) else { panic!("no answer") };
     (decision.rate, decision.over)
 }
 
@@ -123,7 +123,7 @@ fn no_answer_changes_in_long_lives() {
 
 fn write(spool: &mut Spool, key: &[u8], at: Timestamp) {
     let average = Average { at, rate: 5.0 };
-    let change = Change { average, limit: 10.0, over_since: 0, filter: FilterChange::Keep };
+    let change = Change { state: State::new(average, 10.0, 3600.0), filter: FilterChange::Keep };
     spool.update(key, None, |_, _| ((), Some(change))).unwrap();
 }
 

@@ -8,9 +8,9 @@ use super::fields;
 use super::forget::forgettable;
 use super::format::*;
 use super::tests::{change, open};
+use crate::engine::FilterChange;
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
-use crate::store::{FilterChange, Store};
 
 /// Every field in the tables of `FORMAT.md`: offset and size.
 fn documented() -> BTreeMap<String, (usize, usize)> {

@@ -4,6 +4,7 @@
 use siphasher::sip128::{Hash128, SipHasher24};
 
 use crate::rate::bloom::Event;
+use crate::spec::StoredKey;
 
 /// Hashes under the database's key, each use with a key of its own.
 #[derive(Clone, Debug)]
@@ -46,8 +47,10 @@ impl Hashing {
     /// Where the record of `key` is to be looked for.
     #[inline]
     pub(super) fn place(&self, key: &[u8]) -> KeySlot {
+        let identity = StoredKey::parse(key).map_or(key, |stored| stored.key);
+        let shard = (self.places.hash(identity).h1 >> 56) as u8;
         let Hash128 { h1, h2 } = self.places.hash(key);
-        KeySlot { shard: (h1 >> 56) as u8, fraction: h1 as u32, tag: h2 as u32 }
+        KeySlot { shard, fraction: h1 as u32, tag: h2 as u32 }
     }
 
     /// The hash of the text of a unique event.

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::engine::{Change, FilterChange};
 use crate::rate::Timestamp;
-use crate::store::{Change, FilterChange};
 use crate::sys::clock;
 use crate::sys::images::{Disk, Random, memory_folder, power_cut, tears, torn};
 use crate::sys::write_trace;
@@ -165,7 +165,7 @@ impl Scene {
         let problems: Vec<_> = spool.verify().unwrap().problems().collect();
         assert!(problems.is_empty(), "{what}: {problems:?}");
         for (n, key) in (5000..).zip(&keys) {
-            let found = spool.peek(key, None, |r, _| r.map(|r| r.average.rate)).unwrap();
+            let found = spool.peek(key, None, |r, _| r.map(|r| r.state.rate())).unwrap();
             assert_eq!(found, Some(f64::from(n)), "{what}");
         }
     }

@@ -1,5 +1,7 @@
 //! A shard's index: which record is whose.
 
+use crate::engine::Remembered;
+
 use super::format::{ALIGN, EMPTY, ENTRY_BYTES, FLAGS, HEADER_BYTES};
 use super::hashing::KeySlot;
 use super::record::Record;
@@ -22,6 +24,26 @@ pub(super) struct Lookup {
     pub(super) damaged: u64,
     /// Entries of the index itself are damaged.
     pub(super) index_damaged: bool,
+}
+
+impl Lookup {
+    /// What is remembered in the record that was found in `body`.
+    #[inline]
+    pub(super) fn remembered<'a>(&self, body: &'a Body) -> Option<Remembered<'a>> {
+        self.record.and_then(|record| record.remembered(&body.map, body.seed))
+    }
+
+    /// The record was found, and both its states are damaged.
+    #[inline]
+    pub(super) fn has_no_state(&self) -> bool {
+        self.record.is_some_and(|record| record.current.is_none())
+    }
+
+    /// There is a record that needs no more room, unless it is to get a filter.
+    #[inline]
+    pub(super) fn stays(&self) -> bool {
+        self.record.is_some_and(|record| record.filter_bytes.is_none()) && !self.index_damaged
+    }
 }
 
 impl Body {

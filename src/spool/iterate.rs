@@ -1,7 +1,7 @@
 //! All records, for those who look at the whole database.
 
+use crate::engine::Remembered;
 use crate::rate::Average;
-use crate::store::Remembered;
 use crate::sys::files;
 use crate::sys::lock::Kind;
 use crate::sys::mapping::Mapping;
@@ -22,7 +22,7 @@ pub struct Entry {
     pub average: Average,
     /// The limit of the check that wrote the record last.
     pub limit: f64,
-    /// See [`crate::store::Remembered::over_since`].
+    /// See [`crate::engine::State::over_since`].
     pub over_since: u32,
     /// The record's Bloom filter, where it has one.
     pub filter: Option<FilterEntry>,
@@ -45,16 +45,16 @@ impl Entry {
         record_bytes(self.key.len(), self.filter.as_ref().map(|filter| filter.bits.len()))
     }
 
-    pub(super) fn of(key: &[u8], remembered: Remembered<'_>) -> Self {
-        Self {
+    pub(super) fn of(key: &[u8], remembered: Remembered<'_>) -> Option<Self> {
+        Some(Self {
             key: key.to_vec(),
-            average: remembered.average,
-            limit: remembered.limit,
-            over_since: remembered.over_since,
+            average: remembered.state.average?,
+            limit: remembered.state.limit,
+            over_since: remembered.state.over_since,
             filter: remembered
                 .filter
                 .map(|filter| FilterEntry { epoch: filter.epoch, bits: filter.bits.to_vec() }),
-        }
+        })
     }
 }
 
@@ -97,7 +97,7 @@ impl Spool {
     /// # Errors
     /// The database could not be used.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Entry>, SpoolError> {
-        self.peek(key, None, |remembered, _| remembered.map(|r| Entry::of(key, r)))
+        self.peek(key, None, |remembered, _| remembered.and_then(|r| Entry::of(key, r)))
     }
 
     /// Bytes of disk that a shard takes; 0 where it is not there.
@@ -176,7 +176,7 @@ fn entries(body: &Body) -> (Vec<Entry>, u64) {
             continue;
         };
         let remembered = record.remembered(&body.map, body.seed).zip(record.key(&body.map));
-        entries.extend(remembered.map(|(remembered, key)| Entry::of(key, remembered)));
+        entries.extend(remembered.and_then(|(remembered, key)| Entry::of(key, remembered)));
     }
     (entries, damaged)
 }

@@ -9,8 +9,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use crate::engine::{Change, FilterChange};
 use crate::rate::Timestamp;
-use crate::store::{Change, FilterChange, Store};
 use crate::sys::failpoint;
 use crate::sys::images::memory_folder;
 
@@ -58,7 +58,7 @@ pub(super) type State = Option<(f64, Option<(i64, Vec<u8>)>)>;
 pub(super) fn state(spool: &mut Spool) -> State {
     spool
         .peek(KEY, None, |r, _| {
-            r.map(|r| (r.average.rate, r.filter.map(|f| (f.epoch, f.bits.to_vec()))))
+            r.map(|r| (r.state.rate(), r.filter.map(|f| (f.epoch, f.bits.to_vec()))))
         })
         .unwrap()
 }

@@ -14,6 +14,7 @@ mod counts;
 #[cfg(test)]
 mod damage_tests;
 mod database;
+mod decide;
 mod edit;
 #[cfg(test)]
 mod edit_tests;
@@ -36,6 +37,7 @@ mod iterate;
 #[cfg(test)]
 mod kill_tests;
 mod live_records;
+mod locked;
 mod new_shard;
 mod quarantine;
 mod rebuild;
@@ -48,15 +50,14 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 mod tidy;
-mod update;
 mod verify;
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::engine::Remembered;
 use crate::rate::bloom::Event;
-use crate::store::Remembered;
 use crate::sys::fork;
 use crate::sys::secure_dir::DirError;
 
@@ -73,6 +74,10 @@ pub use verify::{Report, ShardReport};
 use database::{Database, shard_name};
 use format::SHARDS;
 use shard::{Body, Shard};
+
+/// The most checks that can be decided in one call: as many new records always
+/// fit into the index of a shard that has been put in order.
+pub const CHECKS_MAX: usize = 64;
 
 /// How the database is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

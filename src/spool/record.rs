@@ -1,8 +1,8 @@
 //! One record in a shard's heap: head, two states, key, filter.
 
+use crate::engine::{self, Change, Filter, Remembered};
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
-use crate::store::{Change, Filter, Remembered};
 use crate::sys::mapping::Mapping;
 
 use super::format::{
@@ -74,16 +74,17 @@ fn head_checksum(seed: u32, head: &[u8], key: &[u8]) -> u32 {
 
 impl State {
     fn new(change: &Change, sequence: u32) -> Self {
-        let at = change.average.at;
+        let engine::State { average, limit, over_since, .. } = change.state;
+        let Some(Average { at, rate }) = average else { return Self::blank(sequence) };
         Self {
             at: at
                 .seconds
                 .saturating_mul(1_000_000)
                 .saturating_add(i64::from(at.micros))
                 .max(NEVER + 1),
-            rate: change.average.rate,
-            limit: change.limit,
-            over_since: change.over_since,
+            rate,
+            limit,
+            over_since,
             sequence,
         }
     }
@@ -240,9 +241,12 @@ impl Record {
             return None;
         }
         Some(Remembered {
-            average: state.average(),
-            limit: state.limit,
-            over_since: state.over_since,
+            state: engine::State {
+                average: Some(state.average()),
+                limit: state.limit,
+                period: 0.0,
+                over_since: state.over_since,
+            },
             filter: self.filter(map, seed),
         })
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::store::{FilterChange, Store};
+use crate::engine::FilterChange;
 use crate::sys::failpoint::{self, End};
 use crate::sys::fork::tests::{Child, in_child};
 use crate::sys::images::memory_folder;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
-use crate::engine;
+use crate::engine::{Change, FilterChange, State};
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
 use crate::spec::{Context, Spec};
-use crate::store::{Change, FilterChange, Store, conformance};
+use crate::store::{Store, conformance};
 
 use crate::sys::secure_dir::DirError;
 use crate::sys::{failpoint, fork};
@@ -63,7 +63,10 @@ type Model = HashMap<Vec<u8>, (u32, Option<(i64, Vec<u8>)>)>;
 pub(super) fn change(n: u32, filter: FilterChange) -> Change {
     let at = Timestamp { seconds: i64::from(n), micros: n % 1_000_000 };
     let average = Average { at, rate: f64::from(n) };
-    Change { average, limit: f64::from(n) * 2.0, over_since: n, filter }
+    Change {
+        state: State { over_since: n, ..State::new(average, f64::from(n) * 2.0, 3600.0) },
+        filter,
+    }
 }
 
 fn key_text(key: u16) -> Vec<u8> {
@@ -83,11 +86,11 @@ fn bytes(size: u8) -> usize {
 /// Compares one key with the model.
 fn same(spool: &mut Spool, model: &Model, key: &[u8]) -> bool {
     let expected = model.get(key);
-    let look = |r: Option<crate::store::Remembered<'_>>| match (r, expected) {
+    let look = |r: Option<crate::engine::Remembered<'_>>| match (r, expected) {
         (None, None) => true,
         (Some(r), Some((n, filter))) => {
             let wanted = change(*n, FilterChange::Keep);
-            (r.average, r.limit, r.over_since) == (wanted.average, wanted.limit, wanted.over_since)
+            r.state == State { period: r.state.period, ..wanted.state }
                 && r.filter.map(|f| (f.epoch, f.bits.to_vec())) == *filter
         }
         _ => false,
@@ -174,7 +177,7 @@ fn grows_and_keeps_every_key() {
     }
     let mut other = Spool::open_existing(folder.path(), Options::default()).unwrap();
     for n in 0..count {
-        let rate = other.peek(&key(n), None, |r, _| r.map(|r| r.average.rate)).unwrap();
+        let rate = other.peek(&key(n), None, |r, _| r.map(|r| r.state.rate())).unwrap();
         assert_eq!(rate, Some(f64::from(n)));
     }
     let report = other.verify().unwrap();
@@ -247,7 +250,7 @@ fn a_key_too_long_is_refused() {
 fn bump(spool: &mut Spool, key: &[u8]) {
     spool
         .update(key, None, |r, _| {
-            let count = r.map_or(0, |r| r.over_since);
+            let count = r.map_or(0, |r| r.state.over_since);
             ((), Some(change(count + 1, FilterChange::Keep)))
         })
         .unwrap();
@@ -269,7 +272,7 @@ fn parent_and_children_may_share_one() {
         .collect();
     (0..5_000).for_each(|_| bump(&mut spool, b"k"));
     assert!(children.into_iter().all(fork::tests::Child::succeeds));
-    let count = spool.peek(b"k", None, |r, _| r.unwrap().over_since).unwrap();
+    let count = spool.peek(b"k", None, |r, _| r.unwrap().state.over_since).unwrap();
     assert_eq!(count, 25_001);
 }
 
@@ -326,7 +329,7 @@ fn a_full_disk_loses_nothing() {
         for &n in &written {
             spool
                 .update(&n.to_le_bytes(), None, |r, _| {
-                    assert_eq!(r.unwrap().over_since, n);
+                    assert_eq!(r.unwrap().state.over_since, n);
                     ((), Some(change(n, FilterChange::Keep)))
                 })
                 .unwrap();
@@ -402,9 +405,11 @@ fn a_clock_that_was_set_back_goes_on_from_there() {
         let mut spool = open(folder.path());
         request.unique = Some(event.as_bytes().to_vec());
         let at = Timestamp { seconds, micros: 999_999 };
-        let decision = engine::decide(&mut spool, &request, || at).unwrap();
+        let decision = spool.decide_one(&request.check(), || at).unwrap();
         let (kept, since) = spool
-            .peek(&request.key, None, |r, _| r.map(|r| (r.average, r.over_since)))
+            .peek(&request.key, None, |r, _| {
+                r.and_then(|r| Some((r.state.average?, r.state.over_since)))
+            })
             .unwrap()
             .unwrap();
         assert_eq!((kept.at, kept.rate), (at, decision.rate));

@@ -1,177 +1,336 @@
 //! The tests that every store passes.
 
-use crate::rate::bloom::{self, Event};
+use quickcheck::{Arbitrary, Gen};
+
+use crate::engine::{Algorithm, Check, Decision, Update};
 use crate::rate::{Average, Timestamp};
 
-use super::{Change, FilterChange, Remembered, Store};
+use super::{Memory, Store};
 
-/// Runs all of them; `fresh` gives an empty store each time.
+/// Runs all of them; `fresh` makes an empty store.
 pub(crate) fn all<S: Store>(mut fresh: impl FnMut() -> S) {
-    remembers_what_it_was_told(&mut fresh());
-    changes_nothing_unless_asked(&mut fresh());
-    keeps_keys_apart(&mut fresh());
-    keeps_filters_through_every_change(&mut fresh());
-    hashes_events(&mut fresh());
-    runs_the_decision_once_even_if_it_panics(&mut fresh());
+    counts_every_event(&mut fresh());
+    keeps_records_apart(&mut fresh());
+    leaky_counts_what_is_accepted(&mut fresh());
+    readonly_changes_nothing(&mut fresh());
+    an_enforced_leaky_check_over_its_limit_keeps_all_leaky_ones_from_counting(&mut fresh());
+    observed_checks_keep_no_other_from_counting(&mut fresh());
+    one_record_counts_one_event_once(&mut fresh());
+    unique_events_count_once_a_period(&mut fresh());
+    filters_survive_a_change_of_limit(&mut fresh());
+    reads_the_clock_once(&mut fresh());
+    survives_a_panic_of_the_clock(&mut fresh());
+    decides_no_check_at_all(&mut fresh());
+    decides_as_the_memory_store_does(&mut fresh);
 }
 
-/// A change that is told from others by `n`.
-fn change(n: u32, filter: FilterChange) -> Change {
-    Change {
-        average: Average {
-            at: Timestamp { seconds: 1_700_000_000 + i64::from(n), micros: n % 1_000_000 },
-            rate: f64::from(n) / 3.0,
-        },
-        limit: f64::from(n) + 0.5,
-        over_since: n,
-        filter,
+const START: i64 = 1_700_000_000;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp { seconds: START + seconds, micros: 250_000 }
+}
+
+/// A strict check of size 1, with a limit of 5 an hour.
+fn check(name: &str) -> Check<'_> {
+    Check {
+        key: name.into(),
+        algorithm: Algorithm::MovingAverage { limit: 5.0, period: 3600.0 },
+        cost: 1.0,
+        event: None,
+        update: Update::Strict,
+        observed: false,
     }
 }
 
-/// Checks all but the filter.
-fn assert_is(remembered: Option<Remembered<'_>>, n: u32) {
-    let expected = change(n, FilterChange::Keep);
-    let found = remembered.unwrap();
-    assert_eq!(
-        (found.average, found.limit.to_bits(), found.over_since),
-        (expected.average, expected.limit.to_bits(), expected.over_since)
-    );
+fn leaky(name: &str) -> Check<'_> {
+    Check { update: Update::Leaky, ..check(name) }
 }
 
-fn write<S: Store>(store: &mut S, key: &[u8], change: Change) {
-    store.update(key, None, |_, _| ((), Some(change))).unwrap();
+fn with_limit(limit: f64, check: Check<'_>) -> Check<'_> {
+    Check { algorithm: Algorithm::MovingAverage { limit, period: 3600.0 }, ..check }
 }
 
-fn read<S: Store, T>(
+fn decide<S: Store>(store: &mut S, checks: &[Check<'_>], now: Timestamp) -> Vec<Decision> {
+    let mut decisions = vec![];
+    store.decide(checks, || now, &mut decisions).unwrap();
+    assert_eq!(decisions.len(), checks.len());
+    decisions
+}
+
+/// The rate that is remembered; 0 where none is.
+fn rate<S: Store>(store: &mut S, name: &str, now: Timestamp) -> f64 {
+    let read = Check { update: Update::ReadOnly, cost: 0.0, ..check(name) };
+    store.decide_one(&read, || now).unwrap().kept.map_or(0.0, |kept| kept.rate)
+}
+
+fn counts_every_event<S: Store>(store: &mut S) {
+    let mut average: Option<Average> = None;
+    for n in 0..200 {
+        let now = at(n * 37 % 1000);
+        let cost = (n % 4) as f64;
+        let expected = match average {
+            None => Average::first(now, cost),
+            Some(average) => average.next(now, 3600.0, cost),
+        };
+        let one = Check { cost, ..check("key") };
+        // Single checks and slices of one are the same.
+        let decision = match n % 2 {
+            0 => store.decide_one(&one, || now).unwrap(),
+            _ => decide(store, &[one], now)[0],
+        };
+        assert_eq!((decision.rate, decision.at), (expected.rate, now));
+        assert_eq!(decision.over, expected.rate >= 5.0);
+        assert_eq!((decision.kept, decision.count), (Some(expected), cost));
+        assert_eq!(decision.details.found, average.is_some());
+        average = Some(expected);
+    }
+}
+
+fn keeps_records_apart<S: Store>(store: &mut S) {
+    let name = |n: u32| match n % 4 {
+        0 => format!("{n}"),
+        1 => format!("1h/per_mail/{n}"),
+        2 => "x".repeat(n as usize),
+        _ => format!("\0/\u{ff}{n}"),
+    };
+    for n in 0..3000 {
+        let name = name(n);
+        decide(store, &[Check { cost: f64::from(n), ..check(&name) }], at(0));
+    }
+    decide(store, &[Check { cost: 7.0, ..check("") }], at(0));
+    for n in 0..3000 {
+        assert_eq!(rate(store, &name(n), at(0)), f64::from(n), "{n}");
+    }
+    assert_eq!(rate(store, "", at(0)), 7.0);
+}
+
+fn leaky_counts_what_is_accepted<S: Store>(store: &mut S) {
+    for n in 1..=4 {
+        let decision = decide(store, &[leaky("key")], at(0))[0];
+        assert!(!decision.over && decision.details.written, "{n}");
+    }
+    let before = rate(store, "key", at(0));
+    for _ in 0..3 {
+        let decision = decide(store, &[leaky("key")], at(0))[0];
+        assert!(decision.over && !decision.details.written && decision.rate > before + 0.9);
+        assert_eq!(decision.kept.map(|kept| kept.rate), Some(before));
+        assert_eq!(rate(store, "key", at(0)), before);
+    }
+}
+
+fn readonly_changes_nothing<S: Store>(store: &mut S) {
+    decide(store, &[check("key")], at(0));
+    let read = Check { update: Update::ReadOnly, cost: 0.0, event: Some(b"event"), ..check("key") };
+    for name in ["key", "none"] {
+        let decision = decide(store, &[Check { key: name.into(), ..read }], at(9))[0];
+        assert!(!decision.details.written);
+        assert_eq!((decision.details.found, decision.details.seen), (name == "key", None));
+        assert_eq!(decision.kept, (name == "key").then_some(Average { at: at(0), rate: 1.0 }));
+    }
+}
+
+fn an_enforced_leaky_check_over_its_limit_keeps_all_leaky_ones_from_counting<S: Store>(
     store: &mut S,
-    key: &[u8],
-    look: impl FnOnce(Option<Remembered<'_>>) -> T,
-) -> T {
-    store.update(key, None, |remembered, _| (look(remembered), None)).unwrap()
+) {
+    let (narrow, wide) = (with_limit(1.5, leaky("narrow")), with_limit(100.0, leaky("wide")));
+    // Of the same identity, and of another.
+    let other = with_limit(100.0, leaky("other"));
+    let read = Check { update: Update::ReadOnly, cost: 0.0, ..check("wide read") };
+    let checks = [wide, narrow, with_limit(4.5, check("strict")), other, read];
+    for n in 0..5 {
+        let decisions = decide(store, &checks, at(n));
+        let over: Vec<_> = decisions.iter().map(|decision| decision.over).collect();
+        assert_eq!(over, [false, n > 0, n >= 4, false, false], "{n}");
+        let written: Vec<_> = decisions.iter().map(|one| one.details.written).collect();
+        assert_eq!(written, [n == 0, n == 0, true, n == 0, false], "{n}");
+    }
+    for (name, expected) in [("narrow", 1.0), ("wide", 1.0), ("other", 1.0), ("strict", 5.0)] {
+        assert_eq!(rate(store, name, at(4)).round(), expected, "{name}");
+    }
+    // A strict check that is over keeps nothing from counting.
+    let decisions = decide(store, &[with_limit(0.0, check("strict")), wide], at(5));
+    assert!(decisions[0].over && decisions[1].details.written);
 }
 
-fn remembers_what_it_was_told<S: Store>(store: &mut S) {
-    read(store, b"key", |r| assert_eq!(r, None));
-    for n in [1, 2, 3, 500, 4] {
-        write(store, b"key", change(n, FilterChange::Keep));
-        read(store, b"key", |r| {
-            assert_is(r, n);
-            assert_eq!(r.unwrap().filter, None);
-        });
+fn observed_checks_keep_no_other_from_counting<S: Store>(store: &mut S) {
+    let observed = Check { observed: true, ..with_limit(0.0, leaky("observed")) };
+    for n in 0..3 {
+        let decisions = decide(store, &[observed, leaky("enforced")], at(n));
+        assert!(decisions[0].over && decisions[0].details.written);
+        assert!(!decisions[1].over && decisions[1].details.written);
     }
-    let odd = Change {
-        average: Average {
-            at: Timestamp { seconds: -5, micros: 999_999 },
-            rate: f64::MIN_POSITIVE,
-        },
-        limit: f64::INFINITY,
-        over_since: u32::MAX,
-        filter: FilterChange::Keep,
+    assert_eq!(rate(store, "observed", at(3)).round(), 3.0);
+    let refused = decide(store, &[observed, with_limit(0.0, leaky("enforced"))], at(3));
+    assert!(refused[0].details.written && !refused[1].details.written);
+}
+
+fn one_record_counts_one_event_once<S: Store>(store: &mut S) {
+    let read = Check { update: Update::ReadOnly, cost: 0.0, ..check("key") };
+    let lower = with_limit(2.0, check("key"));
+    let decisions = decide(store, &[read, check("key"), lower, read], at(0));
+    let rates: Vec<_> = decisions.iter().map(|decision| decision.rate).collect();
+    assert_eq!(rates, [0.0, 1.0, 1.0, 1.0]);
+    assert_eq!(rate(store, "key", at(0)), 1.0);
+    // A leaky one with a lower limit refuses for both.
+    let decisions = decide(store, &[leaky("l"), with_limit(1.0, leaky("l"))], at(0));
+    let over: Vec<_> = decisions.iter().map(|decision| decision.over).collect();
+    assert_eq!((&over[..], rate(store, "l", at(0))), (&[false, true][..], 0.0));
+    // A strict one counts for both.
+    let decisions = decide(store, &[with_limit(1.0, leaky("l")), check("l")], at(0));
+    assert!(decisions.iter().all(|decision| decision.details.written && decision.rate == 1.0));
+    assert_eq!(rate(store, "l", at(0)), 1.0);
+}
+
+fn unique_events_count_once_a_period<S: Store>(store: &mut S) {
+    let unique = |event: &'static str, now| {
+        (Check { event: Some(event.as_bytes()), ..check("key") }, at(now))
     };
-    write(store, b"key", odd);
-    read(store, b"key", |r| {
-        let r = r.unwrap();
-        assert_eq!((r.average, r.limit, r.over_since), (odd.average, odd.limit, odd.over_since));
-    });
-}
-
-fn changes_nothing_unless_asked<S: Store>(store: &mut S) {
-    write(store, b"key", change(7, FilterChange::Keep));
-    let answer = store.update(b"key", Some(b"event"), |r, event| {
-        assert_is(r, 7);
-        (event.is_some(), None)
-    });
-    assert!(answer.unwrap());
-    read(store, b"key", |r| assert_is(r, 7));
-    assert!(store.update(b"other", None, |r, event| ((r, event) == (None, None), None)).unwrap());
-    read(store, b"other", |r| assert_eq!(r, None));
-}
-
-fn keeps_keys_apart<S: Store>(store: &mut S) {
-    let key = |n: u32| match n % 4 {
-        0 => n.to_le_bytes().to_vec(),
-        1 => format!("1h/per_mail/{n}").into_bytes(),
-        2 => vec![b'x'; n as usize],
-        _ => [&[0, b'/', 0xFF][..], &n.to_be_bytes()].concat(),
-    };
-    write(store, b"", change(9, FilterChange::Keep));
-    for n in 0..3000 {
-        write(store, &key(n), change(n, FilterChange::Keep));
+    for ((one, now), seen, expired) in [
+        (unique("a", 0), false, false),
+        (unique("b", 1), false, false),
+        (unique("a", 2), true, false),
+        (unique("", 3), false, false),
+        (unique("", 3600), true, false),
+        (unique("a", 3601), false, true),
+        (unique("b", 3602), false, false),
+        (unique("a", 3603), true, false),
+    ] {
+        let decision = decide(store, &[one], now)[0];
+        let (details, count) = (decision.details, f64::from(u8::from(!seen)));
+        assert_eq!((details.seen, details.filter_expired), (Some(seen), expired), "{now:?}");
+        assert_eq!(decision.count, count);
     }
-    for n in 0..3000 {
-        read(store, &key(n), |r| assert_is(r, n));
+    // A leaky event that was refused is not remembered.
+    let refused = Check { event: Some(b"c"), ..with_limit(0.5, leaky("key")) };
+    for _ in 0..2 {
+        assert_eq!(decide(store, &[refused], at(3604))[0].details.seen, Some(false));
     }
-    read(store, b"", |r| assert_is(r, 9));
 }
 
-fn keeps_filters_through_every_change<S: Store>(store: &mut S) {
-    let events: Vec<_> = (0..20u128).map(|n| Event(n * 0x1234_5678_9ABC_DEF1_0246_8ACE)).collect();
-    let mut n = 0;
-    for bytes in [40, 40, 41, 1000, 40, 200_000, bloom::MAX_BYTES] {
-        let epoch = 1_700_000_000 + i64::from(n);
-        let key = b"1h/per_rcpt/unique/key";
-        let mut model = vec![0; bytes];
-        for (i, &event) in events.iter().enumerate() {
-            n += 1;
-            let filter = match i {
-                0 => FilterChange::Renew { bytes, epoch, event },
-                _ => FilterChange::Insert(event),
-            };
-            write(store, key, change(n, filter));
-            n += 1;
-            write(store, key, change(n, FilterChange::Keep));
-            bloom::insert(&mut model, event);
-            read(store, key, |r| {
-                assert_is(r, n);
-                let filter = r.unwrap().filter.unwrap();
-                assert_eq!(filter.epoch, epoch);
-                assert_eq!(filter.bits, model);
-            });
+fn filters_survive_a_change_of_limit<S: Store>(store: &mut S) {
+    let events: Vec<_> = (0..20).map(|n| format!("{n}@example.org")).collect();
+    for limit in [5.0, 21.0, 1e6, f64::INFINITY] {
+        for (n, event) in events.iter().enumerate() {
+            let one = Check { event: Some(event.as_bytes()), ..with_limit(limit, check("key")) };
+            let first = decide(store, &[one], at(n as i64))[0];
+            assert_eq!(first.details.seen, Some(limit > 5.0), "{limit} {event}");
+            // A check without an event leaves the filter alone.
+            decide(store, &[with_limit(limit, check("key"))], at(n as i64));
         }
     }
-    // There is no filter to insert into.
-    write(store, b"plain", change(1, FilterChange::Insert(Event(1))));
-    write(store, b"plain", change(2, FilterChange::Insert(Event(1))));
-    read(store, b"plain", |r| {
-        assert_is(r, 2);
-        assert_eq!(r.unwrap().filter, None);
-    });
-    // A record without one gets one.
-    write(store, b"plain", change(3, FilterChange::Renew { bytes: 40, epoch: 0, event: Event(5) }));
-    read(store, b"plain", |r| {
-        assert_is(r, 3);
-        assert!(bloom::contains(r.unwrap().filter.unwrap().bits, Event(5)));
-    });
+    let large = |now| {
+        let one = Check { event: Some(b"x"), ..with_limit(1e6, check("key")) };
+        (one, at(now))
+    };
+    for ((one, now), seen) in
+        [(large(4000), false), (large(4000), true), (large(9000), false), (large(9001), true)]
+    {
+        assert_eq!(decide(store, &[one], now)[0].details.seen, Some(seen), "{now:?}");
+    }
 }
 
-fn hashes_events<S: Store>(store: &mut S) {
-    let mut hash = |text: &[u8]| store.update(b"key", Some(text), |_, e| (e, None)).unwrap();
-    let one = hash(b"one");
-    assert!(one.is_some());
-    assert_eq!(one, hash(b"one"));
-    assert_ne!(one, hash(b"two"));
-    assert!(hash(b"").is_some());
+fn reads_the_clock_once<S: Store>(store: &mut S) {
+    let names: Vec<_> = (0..20).map(|n| format!("identity {n}")).collect();
+    let checks: Vec<_> = names.iter().map(|name| check(name)).collect();
+    let (mut reads, mut decisions) = (0, vec![]);
+    let clock = || {
+        reads += 1;
+        at(7)
+    };
+    store.decide(&checks, clock, &mut decisions).unwrap();
+    assert_eq!(reads, 1);
+    assert!(decisions.iter().all(|decision| decision.at == at(7) && decision.rate == 1.0));
+    // And again, now that all are there.
+    for decision in decide(store, &checks, at(7)) {
+        assert_eq!(decision.rate.round(), 2.0);
+    }
 }
 
-fn runs_the_decision_once_even_if_it_panics<S: Store>(store: &mut S) {
-    write(store, b"key", change(1, FilterChange::Keep));
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _ = store.update(b"key", None, |_, _| -> ((), Option<Change>) { panic!("on purpose") });
-    }));
-    assert!(result.is_err());
-    let mut runs = 0;
-    store
-        .update(b"key", None, |r, _| {
-            runs += 1;
-            assert_is(r, 1);
-            ((), Some(change(2, FilterChange::Keep)))
-        })
-        .unwrap();
-    assert_eq!(runs, 1);
-    read(store, b"key", |r| assert_is(r, 2));
+fn survives_a_panic_of_the_clock<S: Store>(store: &mut S) {
+    decide(store, &[check("key")], at(0));
+    for checks in [&[check("key")][..], &[check("key"), check("other")]] {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = store.decide(checks, || panic!("on purpose"), &mut vec![]);
+        }));
+        assert!(result.is_err());
+    }
+    assert_eq!((rate(store, "key", at(0)), rate(store, "other", at(0))), (1.0, 0.0));
+}
+
+fn decides_no_check_at_all<S: Store>(store: &mut S) {
+    let mut decisions = decide(store, &[check("key")], at(0));
+    store.decide(&[], || at(0), &mut decisions).unwrap();
+    assert_eq!(decisions, []);
+}
+
+/// One check of a random call.
+#[derive(Clone, Debug)]
+struct Random {
+    name: u8,
+    limit: u8,
+    cost: u8,
+    event: Option<u8>,
+    update: u8,
+    observed: bool,
+}
+
+impl Arbitrary for Random {
+    fn arbitrary(g: &mut Gen) -> Self {
+        Self {
+            name: u8::arbitrary(g) % 8,
+            limit: u8::arbitrary(g),
+            cost: u8::arbitrary(g) % 4,
+            event: Option::<u8>::arbitrary(g).map(|event| event % 4),
+            update: u8::arbitrary(g),
+            observed: bool::arbitrary(g),
+        }
+    }
+}
+
+fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
+    const NAMES: [&[u8]; 8] = [b"", b"a", b"b", b"c", b"d", b"e", b"f", b"1h/per_mail/a"];
+    const EVENTS: [&[u8]; 4] = [b"", b"x", b"y", b"z"];
+    let mut stores = (fresh(), Memory::new(), 0);
+    let mut run = |calls: Vec<(u16, Vec<Random>)>| {
+        let (store, memory, now) = &mut stores;
+        for (later, random) in calls {
+            // Now and then back.
+            *now += i64::from(later % 2000) - i64::from(later % 3) * 100;
+            let checks: Vec<_> = random
+                .iter()
+                .take(12)
+                .map(|one| {
+                    let update = match one.update % 5 {
+                        0 => Update::ReadOnly,
+                        1 | 2 => Update::Leaky,
+                        _ => Update::Strict,
+                    };
+                    let readonly = update == Update::ReadOnly;
+                    Check {
+                        key: NAMES[usize::from(one.name)].into(),
+                        algorithm: Algorithm::MovingAverage {
+                            limit: f64::from(one.limit) / 4.0,
+                            period: 3600.0,
+                        },
+                        cost: if readonly { 0.0 } else { one.cost.into() },
+                        event: one.event.map(|event| EVENTS[usize::from(event)]),
+                        update,
+                        observed: one.observed,
+                    }
+                })
+                .collect();
+            let (expected, found) =
+                (decide(memory, &checks, at(*now)), decide(store, &checks, at(*now)));
+            assert_eq!(found, expected, "{checks:?}");
+        }
+    };
+    let mut g = Gen::new(20);
+    for _ in 0..60 {
+        run(Arbitrary::arbitrary(&mut g));
+    }
 }
 
 #[test]
 fn memory_conforms() {
-    all(super::Memory::new);
+    all(Memory::new);
 }

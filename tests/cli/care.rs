@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool};
-use exirate::store::{Change, FilterChange, Store as _};
 
 use crate::{json, list, run, stderr, stdout};
 
@@ -23,7 +23,7 @@ fn write(spool: &mut Spool, n: u32) {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap();
     let at = Timestamp { seconds: now.as_secs().cast_signed(), micros: now.subsec_micros() };
     let average = Average { at, rate: f64::from(n) + 1.0 };
-    let change = Change { average, limit: 10.0, over_since: 0, filter: FilterChange::Keep };
+    let change = Change { state: State::new(average, 10.0, 3600.0), filter: FilterChange::Keep };
     let key = format!("1w/per_mail/key of number {n}");
     spool.update(key.as_bytes(), None, |_, _| ((), Some(change))).unwrap();
 }
@@ -124,7 +124,8 @@ fn what_may_go_is_forgotten_by_tidy() {
     let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
     for n in 0..2_000 {
         let average = Average { at: Timestamp { seconds: 1_000, micros: 0 }, rate: 1.0 };
-        let change = Change { average, limit: 10.0, over_since: 0, filter: FilterChange::Keep };
+        let change =
+            Change { state: State::new(average, 10.0, 3600.0), filter: FilterChange::Keep };
         let key = format!("1s/per_mail/old {n}");
         spool.update(key.as_bytes(), None, |_, _| ((), Some(change))).unwrap();
     }

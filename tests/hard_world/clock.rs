@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use exirate::engine;
 use exirate::rate::Timestamp;
 use exirate::spec::{Context, Spec};
+use exirate::store::Store as _;
 
 use crate::spool_common::{assert_sound, finish, open, start, start_by};
 use crate::{count, rate};
@@ -52,8 +52,8 @@ fn who_is_over_a_leaky_limit_waits_for_a_time_that_was_ahead() {
     let mut spool = open(folder.path());
     let spec = Spec::parse(b"2.5 / 1h / leaky / key").unwrap();
     let request = spec.request(&Context::outside()).unwrap();
-    let over = |spool: &mut _, seconds| {
-        engine::decide(spool, &request, || Timestamp { seconds, micros: 0 }).unwrap().over
+    let over = |spool: &mut exirate::spool::Spool, seconds| {
+        spool.decide_one(&request.check(), || Timestamp { seconds, micros: 0 }).unwrap().over
     };
     assert!(!over(&mut spool, BEGIN + YEAR) && !over(&mut spool, BEGIN + YEAR));
     assert!(over(&mut spool, BEGIN) && over(&mut spool, BEGIN + YEAR / 2));

@@ -4,15 +4,14 @@ use std::fs::File;
 use std::path::Path;
 
 use exirate::spool::{Options, Spool};
-use exirate::store::Store;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::documents::assert_documented;
 use crate::spool_common::records::{key, rate, write};
 use crate::spool_common::{assert_sound, event, finish, open, start};
 
+use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::{Average, Timestamp};
-use exirate::store::{Change, FilterChange};
 
 #[test]
 fn a_limit_on_file_sizes_is_an_error_and_no_signal() {
@@ -41,7 +40,7 @@ pub(crate) fn large_files(folder: &Path) {
     let change = |bytes| {
         let average = Average { at: Timestamp { seconds: 7, micros: 0 }, rate: 1.0 };
         let filter = FilterChange::Renew { bytes, epoch: 3, event: event(7) };
-        Change { average, limit: 1.0, over_since: 0, filter }
+        Change { state: State::new(average, 1.0, 3600.0), filter }
     };
     write(&mut spool, 1);
     let large = spool.update(b"large", None, |_, _| ((), Some(change(60_000))));

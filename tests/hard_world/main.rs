@@ -19,8 +19,8 @@ mod spool_common;
 
 use std::path::Path;
 
-use exirate::engine;
 use exirate::spool::{Spool, SpoolError};
+use exirate::store::Store as _;
 
 use spool_common::{arguments, now, request};
 
@@ -46,10 +46,10 @@ fn worker_process() {
 
 /// Counts one event of `key`; the rate.
 fn count(spool: &mut Spool, key: &str) -> Result<f64, SpoolError> {
-    engine::decide(spool, &request(key, None), now).map(|decision| decision.rate)
+    spool.decide_one(&request(key, None).check(), now).map(|decision| decision.rate)
 }
 
 /// The rate that is remembered of `key`.
 fn rate(spool: &mut Spool, key: &str) -> Option<f64> {
-    spool.peek(&request(key, None).key, None, |r, _| r.map(|r| r.average.rate)).unwrap()
+    spool.peek(&request(key, None).key, None, |r, _| r.map(|r| r.state.rate())).unwrap()
 }

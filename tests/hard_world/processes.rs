@@ -5,7 +5,6 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use exirate::spool::{Options, Spool, SpoolError};
-use exirate::store::Store;
 use exirate::sys::secure_dir::DirError;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Once;
 
+use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};
-use exirate::store::{Change, FilterChange, Store};
 use rustix::process::{Resource, Rlimit};
 
 use super::image::{self, Shard};
@@ -47,13 +47,13 @@ pub(crate) fn keys(count: usize) -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn rate(spool: &mut Spool, key: &[u8]) -> Option<f64> {
-    spool.peek(key, None, |found, _| found.map(|found| found.average.rate)).unwrap()
+    spool.peek(key, None, |found, _| found.map(|found| found.state.rate())).unwrap()
 }
 
 pub(crate) fn write(spool: &mut Spool, key: &[u8], rate: f64) -> Result<(), SpoolError> {
     let average = Average { at: Timestamp { seconds: 1_800_000_000, micros: 0 }, rate };
     let filter = FilterChange::Keep;
-    let change = Change { average, limit: 1.0, over_since: 0, filter };
+    let change = Change { state: State::new(average, 1.0, 3600.0), filter };
     spool.update(key, None, |_, _| ((), Some(change)))
 }
 

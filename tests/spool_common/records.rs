@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool};
-use exirate::store::{Change, FilterChange, Store};
 
 use super::{event, open};
 
@@ -21,13 +21,13 @@ pub(crate) fn write(spool: &mut Spool, n: u32) {
         0 => FilterChange::Renew { bytes: 40, epoch: 3, event: event(n.into()) },
         _ => FilterChange::Keep,
     };
-    let change = Change { average, limit: 1.0, over_since: 0, filter };
+    let change = Change { state: State::new(average, 1.0, 3600.0), filter };
     spool.update(key(n).as_bytes(), None, |_, _| ((), Some(change))).unwrap();
 }
 
 /// The rate of a key, by a check that writes nothing.
 pub(crate) fn rate(spool: &mut Spool, n: u32) -> Option<f64> {
-    spool.update(key(n).as_bytes(), None, |r, _| (r.map(|r| r.average.rate), None)).unwrap()
+    spool.update(key(n).as_bytes(), None, |r, _| (r.map(|r| r.state.rate()), None)).unwrap()
 }
 
 /// A database with all keys, of two writes each.

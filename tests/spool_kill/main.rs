@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use exirate::engine::FilterChange;
 use exirate::rate::bloom::Event;
 use exirate::spool::{Options, Spool};
-use exirate::store::{FilterChange, Store};
 use spool_common::counts;
 use spool_common::{arguments, assert_sound, open, start};
 use work::{Checker, Log, change, count, work};

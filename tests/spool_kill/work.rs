@@ -5,10 +5,10 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use exirate::engine::{Change, Filter, FilterChange, State};
 use exirate::rate::bloom;
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool};
-use exirate::store::{Change, Filter, FilterChange, Store};
 use exirate::sys::mapping::Mapping;
 
 use crate::spool_common::shards::Shards;
@@ -102,7 +102,7 @@ fn made_key(shards: &Shards, worker: usize, counter: usize, count: u64) -> Strin
 /// The change that makes `count` the state of a key.
 pub(crate) fn change(count: u64, filter: FilterChange) -> Change {
     let average = Average { at: Timestamp { seconds: 7, micros: 0 }, rate: count as f64 };
-    Change { average, limit: 1.0, over_since: 0, filter }
+    Change { state: State::new(average, 1.0, 3600.0), filter }
 }
 
 /// What event number `count` does to the filter: every so many begin it again,
@@ -161,7 +161,7 @@ pub(crate) fn work(folder: &Path, worker: usize) -> ! {
         if counter == SHARED {
             spool
                 .update(SHARED_KEY, None, |r, _| {
-                    let count = r.map_or(0, |r| r.average.rate as u64) + 1;
+                    let count = r.map_or(0, |r| r.state.rate() as u64) + 1;
                     ((), Some(change(count, FilterChange::Keep)))
                 })
                 .unwrap();
@@ -175,7 +175,7 @@ pub(crate) fn work(folder: &Path, worker: usize) -> ! {
 
 /// The count that is remembered of a key, 0 where there is none.
 pub(crate) fn count(spool: &mut Spool, key: &[u8]) -> u64 {
-    spool.peek(key, None, |r, _| r.map_or(0, |r| r.average.rate as u64)).unwrap()
+    spool.peek(key, None, |r, _| r.map_or(0, |r| r.state.rate() as u64)).unwrap()
 }
 
 /// What was under way when kills came.

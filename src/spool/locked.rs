@@ -1,10 +1,9 @@
-//! One atomic read-decide-write of one record.
+//! A shard, locked and put in order.
 
 use std::fs::File;
 
+use crate::engine::{Change, Remembered};
 use crate::rate::Timestamp;
-use crate::rate::bloom::Event;
-use crate::store::{Change, Remembered, Store};
 use crate::sys::clock;
 use crate::sys::lock::Kind;
 
@@ -34,7 +33,7 @@ impl Locked<'_> {
     /// What is remembered of the key.
     #[inline]
     pub(super) fn remembered(&self) -> Option<Remembered<'_>> {
-        self.lookup.record.and_then(|record| record.remembered(&self.body.map, self.body.seed))
+        self.lookup.remembered(self.body)
     }
 
     /// Makes a change in the key's record, or in a new one.
@@ -56,12 +55,28 @@ impl Spool {
         grows: bool,
         act: impl FnOnce(&mut Locked<'_>) -> Result<T, Failure>,
     ) -> Result<T, SpoolError> {
-        if key.len() > KEY_BYTES_MAX {
-            return Err(SpoolError::KeyTooLong { bytes: key.len() });
-        }
+        check_length(key)?;
+        let key_slot = self.database.hashing.place(key);
+        self.locked_shard(
+            key_slot,
+            grows,
+            |body| [body.find(key_slot, key)],
+            |file, body, [lookup]| act(&mut Locked { file, body, key_slot, key, lookup }),
+        )
+    }
+
+    /// Runs `act` on the locked shard of `key_slot`, which has been put in
+    /// order, and on what `find` has found in it.
+    #[inline]
+    pub(super) fn locked_shard<L: AsRef<[Lookup]>, T>(
+        &mut self,
+        key_slot: KeySlot,
+        grows: bool,
+        find: impl Fn(&Body) -> L,
+        act: impl FnOnce(&File, &mut Body, L) -> Result<T, Failure>,
+    ) -> Result<T, SpoolError> {
         self.database.require_writable()?;
         self.after_fork()?;
-        let key_slot = self.database.hashing.place(key);
         let number = key_slot.shard;
         let mut failure = None;
         for _ in 0..ATTEMPTS {
@@ -91,15 +106,14 @@ impl Spool {
             if body.tidy_due && self.tidied(body) {
                 continue;
             }
-            let lookup = body.find(key_slot, key);
-            self.damaged += lookup.damaged;
-            if self.rebuild_if_due(body, &lookup, grows, &mut failure) {
+            let found = find(body);
+            let lookups = found.as_ref();
+            self.note_damage(lookups.iter().map(|lookup| lookup.damaged).sum());
+            if self.rebuild_if_due(body, lookups, grows, &mut failure) {
                 continue;
             }
-            if lookup.record.is_some_and(|record| record.current.is_none()) {
-                self.damaged += 1;
-            }
-            let done = act(&mut Locked { file, body, key_slot, key, lookup });
+            self.note_damage(lookups.iter().filter(|lookup| lookup.has_no_state()).count() as u64);
+            let done = act(file, body, found);
             drop(guard);
             self.put_shard(shard);
             return match done {
@@ -110,6 +124,12 @@ impl Spool {
             };
         }
         Err(self.unsettled(number))
+    }
+
+    /// Counts damaged records.
+    #[inline]
+    pub(super) fn note_damage(&mut self, records: u64) {
+        self.damaged += records;
     }
 
     /// Looks a locked shard through for what may go. True where that has
@@ -154,17 +174,14 @@ impl Spool {
     fn rebuild_if_due(
         &mut self,
         body: &mut Body,
-        lookup: &Lookup,
+        lookups: &[Lookup],
         grows: bool,
         failure: &mut Option<SpoolError>,
     ) -> bool {
-        // A plain record that is there needs no room, unless it is to get a
-        // filter.
-        let plain = lookup.record.is_some_and(|record| record.filter_bytes.is_none());
-        if plain && !grows && !lookup.index_damaged {
+        if !grows && lookups.iter().all(Lookup::stays) {
             return false;
         }
-        let Some((reason, full)) = due(body, lookup) else { return false };
+        let Some((reason, full)) = due(body, lookups) else { return false };
         // On a full disk it would fail at every check.
         let second = clock::coarse_seconds();
         if body.rebuild_failed == second && !full {
@@ -184,8 +201,8 @@ impl Spool {
 
 /// Why a shard should be rebuilt now, if it should, and whether it has no room
 /// left without that.
-fn due(body: &Body, lookup: &Lookup) -> Option<(Reason, bool)> {
-    if lookup.index_damaged {
+pub(super) fn due(body: &Body, lookups: &[Lookup]) -> Option<(Reason, bool)> {
+    if lookups.iter().any(|lookup| lookup.index_damaged) {
         return Some((Reason::Damage("its index is damaged"), false));
     }
     let (Some(live), Some(dead)) = (body.sealed(LIVE), body.sealed(DEAD)) else {
@@ -193,33 +210,23 @@ fn due(body: &Body, lookup: &Lookup) -> Option<(Reason, bool)> {
     };
     let end = body.heap_end().unwrap_or(0);
     let used = end.saturating_sub(body.heap_start) as u64;
-    let entries = live.saturating_add(1);
+    let new = lookups.iter().filter(|lookup| lookup.record.is_none()).count() as u64;
+    let entries = live.saturating_add(new);
     let capacity = body.capacity as u64;
     let wasteful = dead > used / 2 && dead > DEAD_MIN;
     // No free entry: then the count is wrong, whatever its check says.
-    let packed = lookup.slot.is_none();
-    let crowded = lookup.record.is_none() && (entries > capacity / 5 * 4 || packed);
+    let packed = lookups.iter().any(|lookup| lookup.slot.is_none());
+    let crowded = new > 0 && (entries > capacity / 5 * 4 || packed);
     let beyond = end > body.share;
     let full = crowded && (entries > capacity / 20 * 19 || packed) || end > body.share / 8 * 9;
     (crowded || wasteful || beyond).then_some((Reason::Growth, full))
 }
 
-impl Store for Spool {
-    type Error = SpoolError;
-
-    fn update<T>(
-        &mut self,
-        key: &[u8],
-        event: Option<&[u8]>,
-        decide: impl FnOnce(Option<Remembered<'_>>, Option<Event>) -> (T, Option<Change>),
-    ) -> Result<T, SpoolError> {
-        let event = event.map(|text| self.database.hashing.event(text));
-        self.locked(key, event.is_some(), |locked| {
-            let (result, change) = decide(locked.remembered(), event);
-            if let Some(change) = change {
-                locked.apply(&change)?;
-            }
-            Ok(result)
-        })
+/// An error where a record's name is longer than one can be stored.
+#[inline]
+pub(super) fn check_length(name: &[u8]) -> Result<(), SpoolError> {
+    if name.len() > KEY_BYTES_MAX {
+        return Err(SpoolError::KeyTooLong { bytes: name.len() });
     }
+    Ok(())
 }

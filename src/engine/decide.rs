@@ -1,0 +1,207 @@
+//! The decision itself.
+
+use crate::rate::bloom::{self, Event};
+use crate::rate::{Average, Timestamp};
+
+use super::check::{Check, Update};
+use super::decision::{Decision, Details, over};
+use super::state::{Change, FilterChange, Remembered, State};
+
+/// One check of a call: its decision, and the change to its record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pending {
+    decision: Decision,
+    change: Change,
+    before: Option<State>,
+    update: Update,
+    /// The earlier check of this call whose record this one shares.
+    same_as: Option<usize>,
+}
+
+impl Pending {
+    /// The decision.
+    #[must_use]
+    pub fn decision(&self) -> Decision {
+        self.decision
+    }
+
+    /// The change to make in the record of this check, if any.
+    #[must_use]
+    pub fn change(&self) -> Option<&Change> {
+        (self.decision.details.written && self.same_as.is_none()).then_some(&self.change)
+    }
+
+    /// Whether this check keeps the leaky checks of its call from counting.
+    #[inline]
+    fn refuses(&self) -> bool {
+        self.update == Update::Leaky && self.decision.over
+    }
+}
+
+/// Decides one check, whose record is `remembered`; `event` is the hash of its
+/// unique event, where it has one and is not read-only.
+#[inline]
+#[must_use]
+pub fn decide_one(
+    check: &Check<'_>,
+    remembered: Option<Remembered<'_>>,
+    event: Option<Event>,
+    now: Timestamp,
+) -> Pending {
+    let mut pending = [compute(check, remembered, event, now)];
+    settle(&mut pending);
+    let [pending] = pending;
+    pending
+}
+
+/// Decides the checks of one call together, into `pending`, in their order.
+///
+/// `read` returns what is remembered for the check of that number, and the
+/// hash of its unique event; it is called once for each record.
+pub fn decide<'r>(
+    checks: &[Check<'_>],
+    read: impl Fn(usize) -> (Option<Remembered<'r>>, Option<Event>),
+    now: Timestamp,
+    pending: &mut Vec<Pending>,
+) {
+    pending.clear();
+    for (number, check) in checks.iter().enumerate() {
+        let same = |earlier: &usize| {
+            let one: Option<(&Check<'_>, &Pending)> =
+                checks.get(*earlier).zip(pending.get(*earlier));
+            one.is_some_and(|(one, pending)| {
+                one.key == check.key
+                    && pending.same_as.is_none()
+                    && pending.update != Update::ReadOnly
+            })
+        };
+        let next = match (0..number).find(same).and_then(|n| Some((n, pending.get(n)?))) {
+            Some((number, first)) => repeat(check, number, first),
+            None => {
+                let (remembered, event) = read(number);
+                compute(check, remembered, event, now)
+            }
+        };
+        pending.push(next);
+    }
+    settle(pending);
+}
+
+/// The check held against what is remembered.
+#[inline]
+fn compute(
+    check: &Check<'_>,
+    remembered: Option<Remembered<'_>>,
+    event: Option<Event>,
+    now: Timestamp,
+) -> Pending {
+    let (limit, period) = (check.algorithm.limit(), check.algorithm.period());
+    let before = remembered.map(|r| r.state);
+    let average = before.and_then(|state| state.average);
+    let mut details = Details { found: average.is_some(), ..Details::default() };
+    let mut filter_change = FilterChange::Keep;
+    let mut count = check.cost;
+    if let Some(event) = event {
+        let filter = remembered.and_then(|r| r.filter);
+        let live = filter.filter(|f| !bloom::expired(f.epoch, now, period));
+        details.filter_expired = filter.is_some() && live.is_none();
+        let seen = live.is_some_and(|f| bloom::contains(f.bits, event));
+        details.seen = Some(seen);
+        filter_change = match live {
+            Some(_) if seen => FilterChange::Keep,
+            Some(_) => FilterChange::Insert(event),
+            None => {
+                FilterChange::Renew { bytes: bloom::bytes_for(limit), epoch: now.seconds, event }
+            }
+        };
+        if seen {
+            count = 0.0;
+        }
+    }
+    let next = match average {
+        Some(average) => average.next(now, period, count),
+        None => Average::first(now, count),
+    };
+    let over = over(next.rate, limit);
+    let over_since = over_since(over, before, now);
+    Pending {
+        decision: Decision {
+            rate: next.rate,
+            over,
+            limit,
+            period,
+            count,
+            next_count: next_count(check),
+            at: now,
+            kept: average,
+            details,
+        },
+        change: Change {
+            state: State { over_since, ..State::new(next, limit, period) },
+            filter: filter_change,
+        },
+        before,
+        update: check.effective_update(),
+        same_as: None,
+    }
+}
+
+/// The check held against the rate that the check of this number, of the same
+/// record, has computed.
+fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
+    let decision = first.decision.against(check.algorithm.limit());
+    Pending {
+        decision: Decision { next_count: next_count(check), ..decision },
+        update: check.effective_update(),
+        same_as: Some(number),
+        ..*first
+    }
+}
+
+/// Settles which of the checks count the event, all having been computed.
+#[inline]
+fn settle(pending: &mut [Pending]) {
+    let refused = pending.iter().any(Pending::refuses);
+    for number in 0..pending.len() {
+        let Some(Pending { same_as: Some(first), update: Update::Strict, .. }) =
+            pending.get(number).copied()
+        else {
+            continue;
+        };
+        if let Some(first) = pending.get_mut(first) {
+            first.update = Update::Strict;
+        }
+    }
+    for number in 0..pending.len() {
+        let first = pending.get(number).and_then(|one| pending.get(one.same_as?)).copied();
+        let Some(one) = pending.get_mut(number) else { continue };
+        if let Some(first) = first {
+            one.decision.details.written = first.decision.details.written;
+            one.decision.kept = first.decision.kept;
+            continue;
+        }
+        one.decision.details.written = match one.update {
+            Update::Strict => true,
+            Update::Leaky => !refused,
+            Update::ReadOnly => false,
+        };
+        one.decision.kept = match one.decision.details.written {
+            true => one.change.state.average,
+            false => one.before.and_then(|state| state.average),
+        };
+    }
+}
+
+/// The size one more event would have: a read-only check assumes one of 1.
+fn next_count(check: &Check<'_>) -> f64 {
+    if check.update == Update::ReadOnly { 1.0 } else { check.cost }
+}
+
+/// Since when the key has been over its limit, 0 where it is not.
+fn over_since(over: bool, before: Option<State>, now: Timestamp) -> u32 {
+    match before {
+        _ if !over => 0,
+        Some(state) if state.over_since != 0 => state.over_since,
+        _ => u32::try_from(now.seconds).unwrap_or(u32::MAX),
+    }
+}

@@ -1,0 +1,249 @@
+//! The checks of one event, decided in their locked shards.
+
+use std::fs::File;
+
+use crate::engine::{self, Check, Decision, Pending, Update};
+use crate::rate::Timestamp;
+use crate::rate::bloom::Event;
+use crate::store::Store;
+use crate::sys::clock;
+use crate::sys::lock::Kind;
+
+use super::apply::Failure;
+use super::database::{ATTEMPTS, shard_name};
+use super::hashing::{Hashing, KeySlot};
+use super::index::Lookup;
+use super::locked::{check_length, due};
+use super::shard::{Body, Condition};
+use super::{CHECKS_MAX, Spool, SpoolError};
+
+/// A check with all that is known of it before its shard is locked.
+struct Asked<'a> {
+    check: &'a Check<'a>,
+    key_slot: KeySlot,
+    event: Option<Event>,
+}
+
+impl<'a> Asked<'a> {
+    #[inline]
+    fn new(check: &'a Check<'_>, hashing: &Hashing) -> Self {
+        // What a read-only check would find in the filter changes nothing.
+        let event = check.event.filter(|_| check.update != Update::ReadOnly);
+        Self {
+            check,
+            key_slot: hashing.place(check.key.name),
+            event: event.map(|text| hashing.event(text)),
+        }
+    }
+}
+
+impl Store for Spool {
+    type Error = SpoolError;
+
+    fn decide(
+        &mut self,
+        checks: &[Check<'_>],
+        clock: impl FnOnce() -> Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<(), SpoolError> {
+        decisions.clear();
+        if let [check] = checks {
+            decisions.push(self.decide_one(check, clock)?);
+            return Ok(());
+        }
+        if checks.len() > CHECKS_MAX {
+            return Err(SpoolError::TooManyChecks { checks: checks.len() });
+        }
+        checks.iter().try_for_each(|check| check_length(check.key.name))?;
+        let hashing = &self.database.hashing;
+        let asked: Vec<_> = checks.iter().map(|check| Asked::new(check, hashing)).collect();
+        let Some(first) = asked.first() else { return Ok(()) };
+        let mut pending = Vec::with_capacity(checks.len());
+        if asked.iter().all(|one| one.key_slot.shard == first.key_slot.shard) {
+            self.decide_in_shard(first.key_slot, &asked, checks, clock, &mut pending)?;
+        } else {
+            self.decide_in_shards(&asked, checks, clock, &mut pending)?;
+        }
+        decisions.extend(pending.iter().map(Pending::decision));
+        Ok(())
+    }
+
+    #[inline]
+    fn decide_one(
+        &mut self,
+        check: &Check<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<Decision, SpoolError> {
+        let event = check.event.filter(|_| check.update != Update::ReadOnly);
+        let event = event.map(|text| self.database.hashing.event(text));
+        self.locked(check.key.name, event.is_some(), |locked| {
+            let one = engine::decide_one(check, locked.remembered(), event, clock());
+            if let Some(change) = one.change() {
+                locked.apply(change)?;
+            }
+            Ok(one.decision())
+        })
+    }
+}
+
+impl Spool {
+    /// Decides a single check without counting anything; works for a database
+    /// open for reading only as well.
+    ///
+    /// # Errors
+    /// The database could not be read.
+    pub fn preview(
+        &mut self,
+        check: &Check<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<Decision, SpoolError> {
+        let event = check.event.filter(|_| check.update != Update::ReadOnly);
+        self.peek(check.key.name, event, |remembered, event| {
+            engine::decide_one(check, remembered, event, clock()).decision()
+        })
+    }
+
+    /// Decides checks that are all of one shard.
+    fn decide_in_shard(
+        &mut self,
+        key_slot: KeySlot,
+        asked: &[Asked<'_>],
+        checks: &[Check<'_>],
+        clock: impl FnOnce() -> Timestamp,
+        pending: &mut Vec<Pending>,
+    ) -> Result<(), SpoolError> {
+        let grows = asked.iter().any(|one| one.event.is_some());
+        let find = |body: &Body| asked.iter().map(|one| one.find(body)).collect::<Vec<_>>();
+        self.locked_shard(key_slot, grows, find, |file, body, lookups| {
+            let read = |number: usize| {
+                let (one, lookup) = (asked.get(number), lookups.get(number));
+                (lookup.and_then(|lookup| lookup.remembered(body)), one.and_then(|one| one.event))
+            };
+            engine::decide(checks, read, clock(), pending);
+            apply(file, body, asked.iter().zip(&lookups).zip(&*pending))
+        })
+    }
+
+    /// Decides checks of several shards, which are locked in ascending order.
+    fn decide_in_shards(
+        &mut self,
+        asked: &[Asked<'_>],
+        checks: &[Check<'_>],
+        clock: impl FnOnce() -> Timestamp,
+        pending: &mut Vec<Pending>,
+    ) -> Result<(), SpoolError> {
+        self.database.require_writable()?;
+        self.after_fork()?;
+        let mut numbers: Vec<_> = asked.iter().map(|one| one.key_slot.shard).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let index_of = |one: &Asked<'_>| numbers.binary_search(&one.key_slot.shard).unwrap_or(0);
+        for attempt in 0..ATTEMPTS {
+            // Where this returns early, the shards are closed, and opened again
+            // when they are needed.
+            let mut shards = Vec::with_capacity(numbers.len());
+            for &number in &numbers {
+                shards.push(self.take_shard(number)?.ok_or_else(|| self.unsettled(number))?);
+            }
+            let mut parts: Vec<_> =
+                shards.iter_mut().map(|shard| (&shard.file, &mut shard.body)).collect();
+            let mut guards = Vec::with_capacity(parts.len());
+            let mut out_of_order = Vec::new();
+            for (file, body) in &mut parts {
+                let number = body.number;
+                let path = || self.database.path_of(&shard_name(number));
+                guards.push(self.database.lock(file, Kind::Exclusive, path)?);
+                let condition = body.condition(file, &self.database, clock::coarse_seconds());
+                match condition.map_err(|source| self.shard_error("examine", number, source))? {
+                    Condition::Ready => {}
+                    Condition::Stale | Condition::Damaged(_) => out_of_order.push(number),
+                }
+            }
+            let mut lookups: Vec<Lookup> = Vec::new();
+            if out_of_order.is_empty() {
+                let find = |one: &Asked<'_>| parts.get(index_of(one)).map(|(_, b)| one.find(b));
+                lookups.extend(asked.iter().map_while(find));
+                let due = |one: &(&Asked<'_>, &Lookup)| {
+                    let part = parts.get(index_of(one.0));
+                    attempt == 0
+                        && !one.1.stays()
+                        && part.is_some_and(|(_, b)| due(b, &lookups).is_some())
+                };
+                let all = asked.iter().zip(&lookups);
+                out_of_order.extend(all.filter(due).map(|(one, _)| one.key_slot.shard));
+            }
+            if !out_of_order.is_empty() {
+                // One at a time, each alone: nobody waits for the others.
+                drop(guards);
+                shards.retain(|shard| !out_of_order.contains(&shard.body.number));
+                shards.into_iter().for_each(|shard| self.put_shard(shard));
+                for one in asked.iter().filter(|one| out_of_order.contains(&one.key_slot.shard)) {
+                    let grows = one.event.is_some();
+                    self.locked(one.check.key.name, grows, |_| Ok(()))?;
+                }
+                continue;
+            }
+            let read = |number: usize| {
+                let part = asked.get(number).and_then(|one| parts.get(index_of(one)));
+                let lookup = part.zip(lookups.get(number));
+                let remembered = lookup.and_then(|((_, body), lookup)| lookup.remembered(body));
+                (remembered, asked.get(number).and_then(|one| one.event))
+            };
+            engine::decide(checks, read, clock(), pending);
+            let mut done = Ok(());
+            for (file, body) in &mut parts {
+                let number = body.number;
+                let all = asked.iter().zip(&lookups).zip(&*pending);
+                let here = all.filter(|((one, _), _)| one.key_slot.shard == number);
+                done = apply(file, body, here).map_err(|error| (error, number));
+                if done.is_err() {
+                    break;
+                }
+            }
+            drop(guards);
+            shards.into_iter().for_each(|shard| self.put_shard(shard));
+            let damaged = |lookup: &Lookup| lookup.damaged + u64::from(lookup.has_no_state());
+            self.note_damage(lookups.iter().map(damaged).sum());
+            return done.map_err(|(error, number)| error.into_error(&self.database, number));
+        }
+        Err(self.unsettled(numbers.first().copied().unwrap_or(0)))
+    }
+}
+
+impl Asked<'_> {
+    fn find(&self, body: &Body) -> Lookup {
+        body.find(self.key_slot, self.check.key.name)
+    }
+}
+
+/// Makes the changes of some checks in their shard. What may fail is done
+/// before the first change is made.
+fn apply<'a>(
+    file: &File,
+    body: &mut Body,
+    all: impl Iterator<Item = ((&'a Asked<'a>, &'a Lookup), &'a Pending)> + Clone,
+) -> Result<(), Failure> {
+    let changes = all.filter_map(|((one, lookup), pending)| Some((one, lookup, pending.change()?)));
+    let (mut records, mut bytes) = (0, 0);
+    for (one, lookup, change) in changes.clone() {
+        if let Some(added) = Body::added_by(one.check.key.name, lookup, change) {
+            (records, bytes) = (records + 1, bytes + added);
+        }
+    }
+    if records > 0 {
+        body.reserve(file, records, bytes)?;
+    }
+    let mut added = false;
+    for (one, lookup, change) in changes {
+        let (key_slot, name) = (one.key_slot, one.check.key.name);
+        if added && lookup.record.is_none() {
+            // The entry that was free may be taken now.
+            let lookup = body.find(key_slot, name);
+            body.apply(file, key_slot, name, &lookup, change)?;
+        } else {
+            body.apply(file, key_slot, name, lookup, change)?;
+            added |= lookup.record.is_none();
+        }
+    }
+    Ok(())
+}
