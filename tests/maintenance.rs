@@ -1,5 +1,5 @@
-//! What ships in `scripts/maintenance`: systemd takes the units as they are,
-//! and their commands, and those for cron, do what they are for.
+//! The files in `scripts/maintenance`: systemd accepts the units as they are, and
+//! their commands, and those for cron, work.
 
 #![cfg(feature = "cli")]
 #![allow(missing_docs, clippy::unwrap_used)]
@@ -26,8 +26,8 @@ fn values<'a>(unit: &'a str, option: &str) -> Vec<&'a str> {
     unit.lines().filter_map(|line| line.strip_prefix(option)?.strip_prefix('=')).collect()
 }
 
-/// A machine on which the program, the spool directory and the folder for
-/// Prometheus are elsewhere.
+/// A machine with its own places for the program, the spool directory and the
+/// figures for Prometheus.
 struct Machine {
     exim: PrivateExim,
 }
@@ -115,14 +115,14 @@ impl Machine {
     }
 }
 
-/// It ended well, and had nothing to say.
+/// It succeeded and printed nothing.
 fn quiet(output: &Output) {
     assert!(output.status.success(), "{output:?}");
     assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]
-fn systemd_takes_the_units() {
+fn systemd_accepts_the_units() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("exirate");
     std::fs::copy(env!("CARGO_BIN_EXE_exirate"), &program).unwrap();
@@ -140,8 +140,7 @@ fn systemd_takes_the_units() {
     verify.extend(units.iter().map(String::as_str));
     quiet(&analyze(&verify));
     for service in SERVICES {
-        // Of 10, from "safe" to "dangerous"; 1.0 is hardly to be reached by
-        // accident.
+        // In tenths of 10.0 (dangerous); 1.0 is not reached by accident.
         let output = analyze(&[
             "security",
             "--offline=true",
@@ -153,7 +152,7 @@ fn systemd_takes_the_units() {
         assert!(output.status.success(), "{told}");
         assert!(told.contains("Overall exposure level for exirate-"), "{told}");
     }
-    // What is wrong would have been told.
+    // A wrong unit is reported.
     std::fs::write(folder.path().join("wrong.service"), "[Service]\nNoSuch=1\n").unwrap();
     assert!(!analyze(&["verify", "--man=no", "./wrong.service"]).stderr.is_empty());
 }
@@ -209,8 +208,8 @@ fn cron_is_silent_where_there_is_no_database() {
 }
 
 #[test]
-fn the_readme_installs_what_there_is() {
-    let readme = include_str!("../README.md");
+fn the_documentation_installs_what_there_is() {
+    let page = include_str!("../docs/monitoring.md");
     let mut files: Vec<String> = std::fs::read_dir(FOLDER)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -219,12 +218,11 @@ fn the_readme_installs_what_there_is() {
     let mut known: Vec<&str> = SERVICES.into_iter().chain(TIMERS).chain([CRON]).collect();
     known.sort_unstable();
     assert_eq!(files, known);
-    let install =
-        |what: &str| readme.lines().any(|l| l.starts_with("install ") && l.contains(what));
+    let install = |what: &str| page.lines().any(|l| l.starts_with("install ") && l.contains(what));
     // Where scripts/install puts the units is for tests/install.rs to know.
     assert!(install("scripts/maintenance/exirate.cron"));
     for timer in TIMERS {
-        assert!(readme.contains(timer), "{timer}");
+        assert!(page.contains(timer), "{timer}");
     }
     let cron = shipped(CRON);
     let folder = cron.lines().find_map(|line| line.strip_prefix("#     ")).unwrap();

@@ -1,16 +1,32 @@
-//! What the README shows is what there is, and what docs/trace.md shows.
+//! What README.md and the pages in `docs` show is what there is, and works.
 
 #![cfg(feature = "cli")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const README: &str = include_str!("../README.md");
 const TRACE: &str = include_str!("../docs/trace.md");
+const RECORDING: &str = include_str!("../docs/recording.md");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The README and all pages in `docs`: the directory of each, and its text.
+fn pages() -> Vec<(PathBuf, String)> {
+    let docs = Path::new(ROOT).join("docs");
+    let mut pages = vec![(PathBuf::from(ROOT), README.to_owned())];
+    for entry in std::fs::read_dir(&docs).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push((docs.clone(), std::fs::read_to_string(path).unwrap()));
+        }
+    }
+    assert!(pages.len() >= 8, "{}", pages.len());
+    pages
+}
 
 /// The contents of the fenced blocks of `text` that are marked with `language`.
 fn blocks_of(text: &str, language: &str) -> Vec<String> {
@@ -32,13 +48,15 @@ fn blocks(language: &str) -> Vec<String> {
     blocks_of(README, language)
 }
 
-/// The lines of all shell blocks, without comments.
+/// The commands in all shell blocks of all pages, without comments.
 fn commands() -> Vec<String> {
-    let blocks = [blocks("sh"), blocks_of(TRACE, "sh")].concat().join("\n");
-    blocks.lines().map(|l| l.split("  #").next().unwrap().trim().to_owned()).collect()
+    let blocks: Vec<String> = pages().iter().flat_map(|(_, text)| blocks_of(text, "sh")).collect();
+    let lines = blocks.iter().flat_map(|block| block.lines());
+    let lines = lines.flat_map(|line| line.split("  #").next().unwrap().split(" | "));
+    lines.map(|command| command.trim().to_owned()).collect()
 }
 
-/// The lines of a shipped file that are no comments.
+/// The lines of a shipped file, without comments and directives.
 fn shipped(name: &str) -> String {
     let text = std::fs::read_to_string(Path::new(ROOT).join("exim").join(name)).unwrap();
     let lines = text.lines().filter(|l| !l.is_empty() && !l.starts_with(['#', '.']));
@@ -86,7 +104,7 @@ fn the_acl_works_as_it_is_copied() {
 
 #[test]
 fn what_the_lines_for_the_trace_store_record_is_found() {
-    for (text, path) in [(README, None), (TRACE, Some("/usr/lib/exim4/exirate.so"))] {
+    for (text, path) in [(RECORDING, None), (TRACE, Some("/usr/lib/exim4/exirate.so"))] {
         let blocks = blocks_of(text, "");
         let acl = blocks.iter().find(|block| block.starts_with("acl_check_data:")).unwrap();
         let acl = acl.replace("  …\n", "");
@@ -134,19 +152,54 @@ fn the_files_it_names_are_there() {
     for name in listed {
         assert!(Path::new(ROOT).join("exim").join(name).exists(), "{name}");
     }
-    let docs = Path::new(ROOT).join("docs");
-    for (text, folder) in [(README, Path::new(ROOT)), (TRACE, docs.as_path())] {
+    for (folder, text) in pages() {
         for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
-            let there = match link.strip_prefix('#') {
-                Some(heading) => headings(text).any(|found| found == heading),
-                None => link.starts_with("https://") || folder.join(link).exists(),
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            if file.starts_with("https://") {
+                continue;
+            }
+            let path = folder.join(file);
+            let target = match file {
+                "" => text.clone(),
+                _ => std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{link}: {e}")),
             };
-            assert!(there, "{link}");
+            assert!(heading.is_empty() || headings(&target).any(|h| h == heading), "{link}");
         }
     }
 }
 
-/// The headings of `text`, as links to them are written.
+#[test]
+fn the_index_names_every_page() {
+    let index = include_str!("../docs/README.md");
+    for entry in std::fs::read_dir(Path::new(ROOT).join("docs")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".md") && name != "README.md" {
+            assert!(index.contains(&format!("]({name})")), "docs/README.md lacks {name}");
+        }
+    }
+    assert!(README.lines().count() < 200, "the README is meant to be short");
+}
+
+#[test]
+fn the_sessions_it_shows_are_real() {
+    // tests/cli/transcripts.rs writes and checks these.
+    let mut seen = 0;
+    for block in blocks("console") {
+        let command = block.lines().next().unwrap().strip_prefix("$ exirate ").unwrap();
+        let name = command.split_whitespace().next().unwrap();
+        let path = Path::new(ROOT).join(format!("docs/transcripts/{name}.txt"));
+        let transcript = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            transcript.contains(&block),
+            "README.md shows another output of `exirate {command}` than {}",
+            path.display()
+        );
+        seen += 1;
+    }
+    assert!(seen > 0);
+}
+
+/// The headings of `text`, in the form that links use.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let titles = text.lines().filter(|line| line.starts_with('#'));
     titles.map(|title| {
@@ -158,21 +211,25 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
 #[test]
 fn the_commands_it_shows_exist() {
     let mut seen = 0;
+    let mut helps: HashMap<String, String> = HashMap::new();
     for command in commands() {
         let words: Vec<&str> = command.split_whitespace().collect();
         match words[..] {
             [script, ..] if script.starts_with("scripts/") => {
-                let status =
-                    Command::new("test").arg("-x").arg(Path::new(ROOT).join(script)).status();
+                let path = Path::new(ROOT).join(script);
+                let status = Command::new("test").arg("-e").arg(path).status();
                 assert!(status.unwrap().success(), "{script}");
             }
             ["exirate", subcommand, ..] => {
-                let mut help = Command::new(env!("CARGO_BIN_EXE_exirate"));
                 // A command of a command has its own options.
                 let below = (subcommand == "trace").then(|| words.get(2)).flatten();
-                let output = help.arg(subcommand).args(below).arg("--help").output().unwrap();
-                assert!(output.status.success(), "{command}");
-                let help = String::from_utf8(output.stdout).unwrap();
+                let key = format!("{subcommand} {}", below.unwrap_or(&""));
+                let help = helps.entry(key).or_insert_with(|| {
+                    let mut help = Command::new(env!("CARGO_BIN_EXE_exirate"));
+                    let output = help.arg(subcommand).args(below).arg("--help").output().unwrap();
+                    assert!(output.status.success(), "{command}");
+                    String::from_utf8(output.stdout).unwrap()
+                });
                 for option in words.iter().filter(|w| w.starts_with("--")) {
                     assert!(help.contains(option), "{command}: {option}");
                 }
@@ -181,5 +238,5 @@ fn the_commands_it_shows_exist() {
         }
         seen += 1;
     }
-    assert!(seen >= 4, "only {seen} commands were found in the README");
+    assert!(seen >= 20, "only {seen} commands were found");
 }
