@@ -213,6 +213,39 @@ fn rates_are_measured_and_nothing_is_refused() {
 }
 
 #[test]
+fn what_only_measures_or_logs_never_defers() {
+    let both = "acl_check_rcpt_measure.conf\n  accept\nrepeated:\n  .include PRIVATE/exim/\
+                acl_check_data_repeated.conf";
+    let mut exim = exim("acl_smtp_data = repeated", "acl_smtp_rcpt", both);
+    // Neither store can be used.
+    std::fs::write(exim.spool().join("exirate"), "in its place").unwrap();
+    exim.start();
+    let mut client = session(&exim, [127, 0, 0, 9]);
+    for _ in 0..2 {
+        assert_eq!(codes(&recipients(&mut client, &["a", "b", "c"])), ["250"; 3]);
+        let text = "Subject: x\n\nthe parcel is under the third step of the stairs\n";
+        assert_eq!(client.data(text).code, 250);
+    }
+    client.quit();
+    let log = exim.log("main");
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("exirate:")).collect();
+    assert_eq!(lines.len(), 1, "once a process: {log}");
+    let wanted = "exirate: ratelimit_or_no: no answer, so \"no\": ratelimit database not available";
+    assert!(lines[0].contains(wanted), "{log}");
+    assert!(!log.contains("measured:") && !log.contains("rejected"), "{log}");
+    assert_eq!(exim.log("panic"), "");
+    for (call, wanted) in [
+        ("RATELIMIT_SAFELY_OVER{many / 1h}}", "\"many\" is not a positive number"),
+        ("RATELIMIT_SAFELY_OVER{5 / 1h}{a}{b}{c}}", "but 4 were given"),
+        ("TRACE_SAFELY_SEEN{keys}}", "exirate: recorded_or_no: no answer, so \"no\": recorded: "),
+    ] {
+        let ran = exim.expand(call);
+        assert_eq!(ran.stdout, "no\n", "{call}: {ran:?}");
+        assert!((ran.stderr + &exim.log("main")).contains(wanted), "{call}: {}", exim.log("main"));
+    }
+}
+
+#[test]
 fn connections_are_counted() {
     let mut exim =
         exim("RATELIMIT_CONNECT = 2.5 / 1w", "acl_smtp_connect", "acl_check_connect.conf");

@@ -4,9 +4,11 @@ use super::abi::{Status, Uschar};
 use super::host::Host;
 use super::session::{CallError, Session};
 use super::text::Buffer;
+use crate::sys::fork;
 use std::any::Any;
 use std::ffi::{CStr, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Exim's own bound on the arguments of a dlfunc (`EXPAND_DLFUNC_MAX_ARGS`).
@@ -87,6 +89,39 @@ pub(super) unsafe fn answer(
     }
     status as c_int
 }
+
+/// Answers a call as [`answer`] does, but with `no` where that fails, so that
+/// no trouble of ours defers mail. The main log has the trouble, once a process.
+///
+/// # Safety
+/// As for [`answer`].
+pub(super) unsafe fn answer_or_no(
+    name: &str,
+    yield_: *mut *const Uschar,
+    argc: c_int,
+    argv: *const *const Uschar,
+    function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, CallError>,
+) -> c_int {
+    let mut text = std::ptr::null();
+    // SAFETY: by this function's contract; the text is written to this frame.
+    let status = unsafe { answer(&raw mut text, argc, argv, function) };
+    if status != Status::Ok as c_int {
+        if LOGGED.swap(fork::process(), Ordering::Relaxed) != fork::process() {
+            // SAFETY: `answer` gives a NUL-terminated text with each error.
+            let reason = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+            Host::find().log(&format!("exirate: {name}: no answer, so \"no\": {reason}"));
+        }
+        text = c"no".as_ptr();
+    }
+    if !yield_.is_null() {
+        // SAFETY: Exim hands over the place where it wants the text.
+        unsafe { yield_.write(text) };
+    }
+    Status::Ok as c_int
+}
+
+/// The process in which [`answer_or_no`] has logged an error.
+static LOGGED: AtomicU32 = AtomicU32::new(0);
 
 /// Reads Exim's arguments, without copying them.
 ///

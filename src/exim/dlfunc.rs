@@ -1,10 +1,10 @@
 //! The entry points for `${dlfunc{…/exirate.so}{FUNCTION}{ARGUMENT}…}`.
 
 use super::abi::Uschar;
-use super::boundary::{Answer, answer};
+use super::boundary::{Answer, answer, answer_or_no};
 use super::host::Host;
 use super::info::{self, Field};
-use super::session::CallError;
+use super::session::{CallError, Session};
 use super::text::Buffer;
 use crate::spec::SpecArguments;
 use crate::sys::clock;
@@ -36,17 +36,34 @@ pub unsafe extern "C" fn ratelimit(
     argv: *const *const Uschar,
 ) -> c_int {
     // SAFETY: what Exim hands over is passed on.
-    unsafe {
-        answer(yield_, argc, argv, |session, _, arguments| {
-            let (spec, key, unique) = match *arguments {
-                [spec] => (spec, None, None),
-                [spec, key] => (spec, Some(key), None),
-                [spec, key, unique] => (spec, Some(key), Some(unique)),
-                _ => return Err(wrong_count(arguments.len())),
-            };
-            Ok(session.ratelimit(SpecArguments { spec, key, unique })?.into())
-        })
-    }
+    unsafe { answer(yield_, argc, argv, check) }
+}
+
+/// `${dlfunc{…}{ratelimit_or_no}{SPEC}{KEY}{UNIQUE}}`: as [`ratelimit`], but `no`
+/// where that would fail, whatever the reason; the main log has the reason, once
+/// a process. For lines that only measure or log, and so must not defer mail.
+///
+/// # Safety
+/// As for [`ratelimit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ratelimit_or_no(
+    yield_: *mut *const Uschar,
+    argc: c_int,
+    argv: *const *const Uschar,
+) -> c_int {
+    // SAFETY: what Exim hands over is passed on.
+    unsafe { answer_or_no("ratelimit_or_no", yield_, argc, argv, check) }
+}
+
+/// One check, as written.
+fn check(session: &mut Session, _: &mut Buffer, arguments: &[&[u8]]) -> Result<Answer, CallError> {
+    let (spec, key, unique) = match *arguments {
+        [spec] => (spec, None, None),
+        [spec, key] => (spec, Some(key), None),
+        [spec, key, unique] => (spec, Some(key), Some(unique)),
+        _ => return Err(wrong_count(arguments.len())),
+    };
+    Ok(session.ratelimit(SpecArguments { spec, key, unique })?.into())
 }
 
 /// `${dlfunc{…}{ratelimit_info}{FIELD}}`: about the latest decision in this
@@ -122,6 +139,26 @@ pub unsafe extern "C" fn recorded(
 ) -> c_int {
     // SAFETY: what Exim hands over is passed on.
     unsafe { answer(yield_, argc, argv, |session, _, asked| Ok(session.recorded(asked)?.into())) }
+}
+
+/// `${dlfunc{…}{recorded_or_no}{TEXT}{OPTIONS}}`: as [`recorded`], but `no` where
+/// that would fail, whatever the reason; the main log has the reason, once a
+/// process. For lines that only log, and so must not defer mail.
+///
+/// # Safety
+/// As for [`ratelimit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recorded_or_no(
+    yield_: *mut *const Uschar,
+    argc: c_int,
+    argv: *const *const Uschar,
+) -> c_int {
+    // SAFETY: what Exim hands over is passed on.
+    unsafe {
+        answer_or_no("recorded_or_no", yield_, argc, argv, |session, _, asked| {
+            Ok(session.recorded(asked)?.into())
+        })
+    }
 }
 
 fn wrong_count(given: usize) -> CallError {

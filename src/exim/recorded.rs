@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 /// How long an answer may take. A million messages take a tenth of it.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The chance that a `yes` may have to be wrong, unless it is said.
 const DOUBT: f64 = 0.01;
@@ -54,7 +54,7 @@ impl fmt::Display for NoAnswer {
                 "the text is too short: it has {bytes} bytes, and the shortest that can be asked \
                  for has {least} (short=no answers no instead)"
             ),
-            Self::Late => write!(f, "no answer within {} ms", PATIENCE.as_millis()),
+            Self::Late => write!(f, "no answer within {} ms", TIMEOUT.as_millis()),
             Self::Directory(error) => write!(f, "trace store not available: {error}"),
             Self::Trace(error) => write!(f, "trace store not available: {error}"),
         }
@@ -111,13 +111,14 @@ impl Asking {
         trace: &TraceStore,
         text: &[u8],
     ) -> Result<(bool, Option<String>), NoAnswer> {
+        let deadline = Some(Instant::now() + TIMEOUT);
         let text = decode::excerpt(&decode::text(text));
         let bytes = text.len();
         let query = Query {
             question: Some(Question { parts: vec![Part::Text(text)], least: 1.0 }),
             since: self.since.map(|seconds| clock::now().0.saturating_sub_unsigned(seconds)),
             most: Some(MOST_HITS),
-            deadline: Some(Instant::now() + PATIENCE),
+            deadline,
             ..Query::default()
         };
         let mut chance = f64::INFINITY;

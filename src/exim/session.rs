@@ -10,7 +10,7 @@ use super::record::{Recorder, Stand};
 use super::recorded::NoAnswer;
 use super::table::Tables;
 use super::variables::{Source, Variables};
-use crate::engine::Decision;
+use crate::engine::{Decision, Update};
 use crate::spec::{AclStage, Mode, Request, Spec, SpecArguments, SpecCache, SpecError, Variable};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::stage::DecisionCache;
@@ -18,6 +18,7 @@ use crate::store::Store as _;
 use crate::sys::{clock, fork};
 use std::borrow::Cow;
 use std::fmt;
+use std::rc::Rc;
 
 /// Why a call has no answer.
 #[derive(Debug)]
@@ -138,6 +139,8 @@ impl Session {
             .specs
             .request(&spec, place, || CallFacts::read(&self.host, &self.variables))
             .map_err(CallError::Spec)?;
+        let request =
+            if self.variables.only_looks(&self.host) { read_only(&request) } else { request };
         let debugs = self.variables.debugs_acls(&self.host);
         if debugs {
             self.host.debug(&debug::asked(&request));
@@ -287,6 +290,12 @@ impl Session {
         latest.period_text.clear();
         latest.period_text.extend_from_slice(spec.period_text());
     }
+}
+
+/// The same check, which counts nothing.
+#[cold]
+fn read_only(request: &Request) -> Rc<Request> {
+    Rc::new(Request { update: Update::ReadOnly, count: 0.0, ..request.clone() })
 }
 
 /// Panics with the rest of a spec that begins with `panic `.

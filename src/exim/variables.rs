@@ -105,6 +105,7 @@ pub(super) struct Variables {
     pub(super) recipients_count: Number,
     pub(super) smtp_batched_input: Flag,
     pub(super) smtp_input: Flag,
+    host_checking: Flag,
     debug_selector: Option<NonNull<c_uint>>,
 }
 
@@ -128,8 +129,24 @@ impl Variables {
             recipients_count: source.number(c"recipients_count", c"$recipients_count"),
             smtp_batched_input: Flag::find(source, c"smtp_batched_input"),
             smtp_input: Flag::find(source, c"smtp_input"),
+            host_checking: Flag::find(source, c"host_checking"),
             debug_selector: source.symbol(c"debug_selector"),
         }
+    }
+
+    /// Whether this is a test session (`exim -bh`) of somebody who may not count:
+    /// any local user can start one, in the name of any client. For root and
+    /// Exim's own user it counts, as Exim's own condition does.
+    pub(super) fn only_looks(&self, host: &Host) -> bool {
+        self.host_checking.read() && !Self::counts_in_tests(host)
+    }
+
+    /// Exim has given up root by now, so only Exim knows who has started it.
+    #[cold]
+    fn counts_in_tests(host: &Host) -> bool {
+        host.expand(c"$caller_uid").is_some_and(|caller| {
+            caller == b"0" || (!caller.is_empty() && Some(caller) == host.expand(c"$exim_uid"))
+        })
     }
 
     /// Whether Exim runs with `-d+acl`.

@@ -20,6 +20,7 @@ pub use envelope::Envelope;
 pub use hbf::Hbf;
 pub use piece::Piece;
 pub use question::{Part, Question};
+use scheme::is_past;
 pub use scheme::{Body, Damage, DigestKey, Digester, Hit, Scheme, Sealed, Search, TooShort};
 pub use settings::{Counted, HbfSettings, Settings, WinnowSettings};
 pub use store::{

@@ -1,6 +1,7 @@
 //! What every way to digest messages offers.
 
 use super::{Piece, Question};
+use std::time::Instant;
 
 /// What digests are keyed with: random bytes that nobody knows.
 pub type DigestKey = [u8; 32];
@@ -98,6 +99,7 @@ pub struct Hit {
 pub struct Body<'a> {
     bytes: &'a [u8],
     decipher: Option<&'a Decipher<'a>>,
+    deadline: Option<Instant>,
 }
 
 /// Deciphers bytes that were found at an offset of a body.
@@ -106,13 +108,19 @@ type Decipher<'a> = dyn Fn(u64, &mut [u8]) + 'a;
 impl<'a> Body<'a> {
     /// A body that is not enciphered.
     pub fn plain(bytes: &'a [u8]) -> Self {
-        Self { bytes, decipher: None }
+        Self { bytes, decipher: None, deadline: None }
     }
 
     /// A body that `decipher` makes readable, given an offset and the bytes
     /// found there.
     pub fn enciphered(bytes: &'a [u8], decipher: &'a Decipher<'a>) -> Self {
-        Self { bytes, decipher: Some(decipher) }
+        Self { bytes, decipher: Some(decipher), deadline: None }
+    }
+
+    /// The same, of which nothing can be read after `deadline`.
+    #[must_use]
+    pub fn until(self, deadline: Option<Instant>) -> Self {
+        Self { deadline, ..self }
     }
 
     /// Its length in bytes.
@@ -128,8 +136,12 @@ impl<'a> Body<'a> {
     /// Reads what lies at `offset`.
     ///
     /// # Errors
-    /// The body ends before.
+    /// The body ends before, or the deadline has passed; who set one finds out
+    /// which by looking at the time.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Damage> {
+        if is_past(self.deadline) {
+            return Err(Damage("the deadline passed while it was read"));
+        }
         let end = offset.checked_add(into.len());
         let found = end.and_then(|end| self.bytes.get(offset..end));
         into.copy_from_slice(found.ok_or(Damage("a place beyond its end is named"))?);
@@ -138,6 +150,11 @@ impl<'a> Body<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a deadline, if there is one, has passed.
+pub(super) fn is_past(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
 /// What is wrong with a body.

@@ -267,6 +267,42 @@ fn what_is_too_little_for_exim_itself_does_no_harm() {
 }
 
 #[test]
+fn a_test_session_counts_for_root_and_exims_user_alone() {
+    let world = World::new();
+    let session = "EHLO there\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<c@private.test>\r\n\
+                   RCPT TO:<d@private.test>\r\nQUIT\r\n";
+    let mut told = 0;
+    // What `exim -bh` answers in the name of a client, whoever starts it.
+    let mut ask = |by: (u32, u32), client: &str| {
+        let arguments = &["-bh", client][..];
+        let start = Start { arguments, by: Some(by), input: session, ..Start::default() };
+        let output = world.start(&start);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(said.matches("\n250 Accepted").count(), 2, "{said}");
+        // A test session logs to standard error, not to the log.
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let logged = said.lines().filter(|line| line.starts_with("LOG: "));
+        let answers = logged.filter_map(|l| Some(l.split_once(" answer ")?.1.to_owned()));
+        told += 1;
+        answers.collect::<Vec<_>>()
+    };
+    let (root, exim, nobody) = ((0, 0), user(USER), user("nobody"));
+    assert_eq!(ask(root, "192.0.2.1"), ["no 1.0", "no", "no 2.0", "no"]);
+    assert_eq!(ask(exim, "192.0.2.1"), ["no 3.0", "no", "no 4.0", "no"]);
+    let before = world.database();
+    for by in [nobody, user("games"), nobody] {
+        // They see how it is, and cannot count for a client, nor for themselves.
+        assert_eq!(ask(by, "192.0.2.1"), ["no 4.0", "no", "no 4.0", "no"]);
+        assert_eq!(ask(by, "198.51.100.7"), ["no 0.0", "no", "no 0.0", "no"]);
+    }
+    // A shard that nobody had looked into yet is made, with nothing in it.
+    let after = world.database();
+    assert!(before.iter().all(|file| after.contains(file)), "something was written");
+    assert_eq!(ask(root, "192.0.2.1"), ["no 5.0", "no", "no 6.0", "no"]);
+    counts::tell("hostile starts", told);
+}
+
+#[test]
 fn nobody_gets_at_the_database_by_a_configuration_of_his_own() {
     let mut counted = Counted::new();
     counted.start_and_count(&Start::default());

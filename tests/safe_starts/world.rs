@@ -19,6 +19,7 @@ qualify_domain = private.test
 spool_directory = /spool
 log_file_path = /log/%slog
 acl_not_smtp = check
+acl_smtp_rcpt = rcpt
 queue_only = true
 host_lookup =
 keep_environment = *
@@ -26,6 +27,10 @@ add_environment = PATH=/usr/bin
 begin acl
 check:
   CHECK
+  accept
+rcpt:
+  warn logwrite = answer ${dlfunc{/exirate.so}{ratelimit}{100000 / 52w / per_rcpt / strict}} $sender_rate
+  warn logwrite = answer ${dlfunc{/exirate.so}{ratelimit}{2.5 / 52w / per_rcpt / leaky}{other}{$local_part}}
   accept
 begin routers
 discard:
@@ -53,6 +58,10 @@ pub(crate) struct Start<'a> {
     pub(crate) arguments: &'a [&'a str],
     /// Root starts it, not a stranger.
     pub(crate) by_root: bool,
+    /// This user starts it, if not root or a stranger.
+    pub(crate) by: Option<(u32, u32)>,
+    /// What it reads on standard input, if not a message.
+    pub(crate) input: &'a str,
     /// A program to run all of it, such as `strace`.
     pub(crate) wrapper: &'a [&'a str],
 }
@@ -134,7 +143,7 @@ impl World {
     /// Starts Exim once, and waits for its end.
     pub(crate) fn start(&self, start: &Start<'_>) -> Output {
         let stranger = user(STRANGER);
-        let who = if start.by_root { (0, 0) } else { stranger };
+        let who = start.by.unwrap_or(if start.by_root { (0, 0) } else { stranger });
         let script = format!("{}\nexec \"$@\"", start.shell);
         let mut command = match start.wrapper {
             [] => Command::new("/bin/bash"),
@@ -156,7 +165,8 @@ impl World {
             command.args(start.arguments);
         }
         let input = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(input.path(), "Subject: x\n\nbody\n").unwrap();
+        let text = if start.input.is_empty() { "Subject: x\n\nbody\n" } else { start.input };
+        std::fs::write(input.path(), text).unwrap();
         command.env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
         command.stdin(Stdio::from(std::fs::File::open(input.path()).unwrap()));
         command.output().unwrap()

@@ -2,13 +2,16 @@
 
 use std::io;
 
-use crate::trace::{Envelope, Hit, decode};
+use crate::trace::{Envelope, Hit, decode, is_past};
 
 use super::log::Log;
 use super::query::{Address, Asking, Pending, Query};
 use super::record::{Record, Records};
 use super::segment::{Messages, Segment, Wanted, Words};
 use super::{TraceStore, wire};
+
+/// How many messages of a log are asked between two looks at the deadline.
+const DIGESTS_AT_ONCE: usize = 256;
 
 /// What is damaged, in a sentence.
 type Damage = String;
@@ -21,7 +24,7 @@ impl TraceStore {
         asking: &mut Asking<'_, '_>,
     ) -> io::Result<Vec<Pending>> {
         let query = asking.query;
-        let records = Records::of(log.read()?, &self.key);
+        let records = Records::of(log.read_until(query.deadline)?, &self.key);
         asking.asked.damaged.extend(log.damage(&records));
         let messages = records.sound.len();
         asking.asked.messages += messages as u64;
@@ -53,7 +56,16 @@ impl TraceStore {
         let is_partial = |record: &&Record| wire::is_partial(records.envelope(record));
         asking.asked.partial += records.sound.iter().filter(is_partial).count() as u64;
         let digests: Vec<_> = records.sound.iter().map(|record| records.digest(record)).collect();
-        search.digests(&digests, &mut |hit| candidate(hit.message as usize, Some((number, hit))));
+        for (chunk, digests) in digests.chunks(DIGESTS_AT_ONCE).enumerate() {
+            if is_past(query.deadline) {
+                break;
+            }
+            let before = (chunk * DIGESTS_AT_ONCE) as u32;
+            search.digests(digests, &mut |hit| {
+                let hit = Hit { message: hit.message + before, ..hit };
+                candidate(hit.message as usize, Some((number, hit)));
+            });
+        }
         Ok(answers)
     }
 }

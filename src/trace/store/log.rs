@@ -7,13 +7,13 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use bincode::{Decode, Encode};
 
 use crate::sys::files::{self, Access, FileInfo};
 use crate::sys::secure_dir::{DirError, SecureDir};
 
-use super::super::Settings;
 use super::cipher::{NONCE_BYTES, Nonce, random};
 use super::codec::{CRC_BYTES, checksum_fits, decode, encode, set_checksum};
 use super::key::Key;
@@ -21,6 +21,7 @@ use super::record::Records;
 use super::twice::SECOND;
 use super::verify::Problem;
 use super::{TraceError, VERSION};
+use crate::trace::{Settings, is_past};
 
 /// How a log begins.
 pub(super) const LOG_MAGIC: [u8; 8] = *b"EXIRATEL";
@@ -45,6 +46,8 @@ pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 const ATTEMPTS: u32 = 3;
 /// The most that is read of a log.
 const READ_MAX: u64 = LOG_BYTES_MAX + 2 * PAYLOAD_BYTES_MAX as u64;
+/// How much is read at once where there is a deadline.
+const READ_CHUNK: usize = 256 << 10;
 
 /// The start of a log or segment, in plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -198,12 +201,27 @@ impl Log {
     /// All records, as they are on disk; up to the file's end where the status
     /// is damaged.
     pub(super) fn read(&self) -> std::io::Result<Vec<u8>> {
+        self.read_until(None)
+    }
+
+    /// The same, but only what can be read before the deadline.
+    pub(super) fn read_until(&self, deadline: Option<Instant>) -> std::io::Result<Vec<u8>> {
         let end = self.status.map_or(self.size, |status| status.end.min(self.size));
         let length = end.min(READ_MAX).saturating_sub(RECORDS as u64);
         // At most READ_MAX.
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-        let read = files::read_at(&self.file, RECORDS as u64, &mut bytes)?;
-        bytes.truncate(read);
+        let mut done = 0;
+        for chunk in bytes.chunks_mut(READ_CHUNK) {
+            if is_past(deadline) {
+                break;
+            }
+            let read = files::read_at(&self.file, (RECORDS + done) as u64, chunk)?;
+            done += read;
+            if read < chunk.len() {
+                break;
+            }
+        }
+        bytes.truncate(done);
         Ok(bytes)
     }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::trace::{Envelope, Hit, Question, Scheme, Search, Settings, TooShort};
+use crate::trace::{Envelope, Hit, Question, Scheme, Search, Settings, TooShort, is_past};
 
 use super::ask::envelopes;
 use super::best::{Best, Tally};
@@ -39,7 +39,8 @@ pub struct Query<'a> {
     /// first those with a chance of less than one in a million, of these those
     /// that were recorded first. It takes much less time where there are many.
     pub best: Option<usize>,
-    /// When to stop, whatever is left: looked at before each log and segment.
+    /// When to stop, whatever is left: what is found in a log or segment that
+    /// cannot be asked in time is left out.
     pub deadline: Option<Instant>,
 }
 
@@ -221,7 +222,7 @@ impl TraceStore {
         progress: &mut dyn FnMut(u64, u64),
         found: &mut dyn FnMut(Answer),
     ) -> Result<Asked, TraceError> {
-        let sources = self.sources()?;
+        let sources = self.sources_until(query.deadline)?;
         let mut settings = vec![self.options.settings];
         for (_, source) in &sources.list {
             if source.is_decoded_as_now() && !settings.contains(&source.settings()) {
@@ -242,6 +243,7 @@ impl TraceStore {
             shortest: searches.all.iter().map(|(_, shortest, _)| *shortest).max().unwrap_or(0),
             damaged: sources.problems,
             other_key: sources.other_key,
+            late: sources.late,
             ..Asked::default()
         };
         let mut asking = Asking { query, searches, asked };
@@ -253,8 +255,13 @@ impl TraceStore {
         }
         let (mut pending, mut tally) = (Vec::new(), Tally::default());
         let mut best = query.best.map(Best::new);
+        for (_, source) in &mut list {
+            if let Source::Segment(segment) = source {
+                segment.deadline = query.deadline;
+            }
+        }
         for (number, (name, source)) in list.iter().enumerate() {
-            if query.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if asking.asked.late || is_past(query.deadline) {
                 asking.asked.late = true;
                 break;
             }
@@ -272,6 +279,11 @@ impl TraceStore {
                     Vec::new()
                 }),
             };
+            if is_past(query.deadline) {
+                // What could not be read in time looks like damage.
+                asking.asked.late = true;
+                break;
+            }
             asking.asked.tell_damage(self.dir.path_of(name), damage);
             asking.asked.segments += 1;
             progress(asking.asked.messages, of);
@@ -299,6 +311,10 @@ impl TraceStore {
                 };
                 let mut damage = Vec::new();
                 let answers = envelopes(segment, query, Some(hits), &mut damage);
+                if is_past(query.deadline) {
+                    asked.late = true;
+                    return Vec::new();
+                }
                 asked.tell_damage(self.dir.path_of(name), damage);
                 answers
             });

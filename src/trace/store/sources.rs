@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CStr, CString};
+use std::time::Instant;
 
 use crate::sys::files::Access;
 use crate::sys::secure_dir::DirError;
-use crate::trace::{Settings, decode};
+use crate::trace::{Settings, decode, is_past};
 
 use super::log::{Fault, Log};
 use super::names::{self, Kind, Numbered, OPEN};
@@ -76,6 +77,8 @@ pub(super) struct Sources {
     pub(super) problems: Vec<Problem>,
     /// Files made with another key.
     pub(super) other_key: u64,
+    /// The deadline passed before all were opened.
+    pub(super) late: bool,
     ids: HashSet<u64>,
 }
 
@@ -90,18 +93,26 @@ impl TraceStore {
     /// may see neither of the two: so it is listed again until there is nothing
     /// new in it.
     pub(super) fn sources(&self) -> Result<Sources, TraceError> {
+        self.sources_until(None)
+    }
+
+    /// The same, but only those that can be opened before the deadline.
+    pub(super) fn sources_until(&self, deadline: Option<Instant>) -> Result<Sources, TraceError> {
         let newest = Log::open(&self.dir, &self.key, OPEN, Access::Read);
         let mut opened = BTreeMap::new();
         for _ in 0..ATTEMPTS {
             let before = opened.len();
             for numbered in names::list(&self.dir)? {
+                if is_past(deadline) {
+                    break;
+                }
                 opened.entry(numbered).or_insert_with(|| self.open_source(numbered));
             }
             if opened.len() == before {
                 break;
             }
         }
-        let mut sources = Sources::default();
+        let mut sources = Sources { late: is_past(deadline), ..Sources::default() };
         for (numbered, opened) in opened {
             self.take(&mut sources, &numbered.name(), opened);
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::sys::clock;
 
-use super::super::{Envelope, Part, Question};
+use super::super::{Body, Envelope, Part, Question};
 use super::*;
 
 /// What messages of any age are kept by.
@@ -148,6 +148,46 @@ fn who_has_no_time_left_is_told_that_not_all_were_asked() {
     let now = std::time::Instant::now();
     assert_eq!(ask(now), (true, 0, 0));
     assert_eq!(ask(now + Duration::from_secs(600)), (false, 10, 1));
+}
+
+#[test]
+fn a_deadline_ends_the_reading_of_a_single_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = open(folder.path());
+    record_fifty(&mut trace);
+    trace.seal().unwrap();
+    for in_log in [false, true] {
+        if in_log {
+            record(&mut trace, 50);
+        }
+        for late in [false, true] {
+            // Takes its time once, while the newest file is being read.
+            let slept = std::cell::Cell::new(!late);
+            let slow = Address::Test(Box::new(move |_| {
+                if !slept.replace(true) {
+                    std::thread::sleep(Duration::from_millis(600));
+                }
+                true
+            }));
+            let allowed = Duration::from_millis(if late { 500 } else { 600_000 });
+            let deadline = Some(std::time::Instant::now() + allowed);
+            let query = Query { from: Some(slow), deadline, most: Some(1000), ..Query::default() };
+            let mut found = 0;
+            let asked = trace.query(&query, &mut |_, _| {}, &mut |_| found += 1).unwrap();
+            assert_eq!((asked.late, asked.segments == 0, found == 0), (late, late, late));
+            assert_eq!(asked.damaged, [], "lateness is no damage");
+        }
+    }
+    // Nor can the digests of a segment be read after it.
+    let past = std::time::Instant::now();
+    let body = Body::plain(b"body").until(Some(past));
+    assert!(body.read(0, &mut [0; 4]).is_err());
+    assert!(
+        Body::plain(b"body")
+            .until(Some(past + Duration::from_secs(600)))
+            .read(0, &mut [0; 4])
+            .is_ok()
+    );
 }
 
 #[test]

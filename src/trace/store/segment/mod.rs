@@ -22,11 +22,12 @@ mod words;
 
 use std::ffi::CStr;
 use std::ops::Range;
+use std::time::Instant;
 
 use crate::sys::files::Access;
 use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::{DirError, SecureDir};
-use crate::trace::{Body, Scheme, Settings};
+use crate::trace::{Body, Scheme, Settings, is_past};
 
 use super::TraceError;
 use super::cipher::Stream;
@@ -50,6 +51,8 @@ pub(super) struct Segment {
     parts: Parts,
     /// Both copies of the head are sound.
     pub(super) whole: bool,
+    /// After this, nothing of it can be read any more.
+    pub(super) deadline: Option<Instant>,
 }
 
 impl Segment {
@@ -80,7 +83,7 @@ impl Segment {
         let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
         let parts = head.parts().ok_or(Fault::Damaged)?;
         let whole = whole && parts.bytes == map.len();
-        Ok(Self { head, settings, stream: key.stream(&nonce), parts, whole, map })
+        Ok(Self { head, settings, stream: key.stream(&nonce), parts, whole, map, deadline: None })
     }
 
     /// The bytes of the file.
@@ -88,8 +91,12 @@ impl Segment {
         self.map.len() as u64
     }
 
-    /// Some of it, deciphered; `None` where the file ends before.
+    /// Some of it, deciphered; `None` where the file ends before, or after the
+    /// deadline.
     fn plain(&self, range: Range<usize>) -> Option<Vec<u8>> {
+        if is_past(self.deadline) {
+            return None;
+        }
         let length = range.end.checked_sub(range.start)?;
         let mut bytes = self.map.bytes(range.start, length)?.to_vec();
         self.stream.apply(range.start as u64, &mut bytes);
@@ -132,7 +139,7 @@ impl Segment {
         let decipher = |offset: u64, bytes: &mut [u8]| {
             self.stream.apply((start as u64).saturating_add(offset), bytes);
         };
-        work(&Body::enciphered(bytes, &decipher))
+        work(&Body::enciphered(bytes, &decipher).until(self.deadline))
     }
 
     /// Whether the file is what was written.
