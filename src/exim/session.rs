@@ -300,7 +300,7 @@ fn read_only(request: &Request) -> Rc<Request> {
 
 /// Panics with the rest of a spec that begins with `panic `.
 ///
-/// In no library that is released: `tests/safe_panic.rs` builds one of its own
+/// In no library that is released: `tests/safe/panic.rs` builds one of its own
 /// with this, to see what becomes of a panic in a real Exim.
 #[cfg(exirate_test_panics)]
 #[allow(clippy::panic)]

@@ -1,5 +1,5 @@
 //! Records that are damaged where only those who know the layout would hit
-//! them; `tests/spool_bytes.rs` damages files anywhere.
+//! them; `tests/spool/bytes.rs` damages files anywhere.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -14,11 +14,11 @@ use crate::sys::clock;
 use crate::sys::images::{Disk, Random, memory_folder, power_cut, tears, torn};
 use crate::sys::write_trace;
 
-use super::counts;
 use super::kill_tests::{KEY, State, crowd, insert, neighbours, renew, state, write};
 use super::rebuild::{self, Reason};
 use super::tests::{change, open};
 use super::{Spool, SpoolError};
+use crate::sys::counts;
 
 /// Power cuts for each operation, at least.
 const CUTS: usize = 400;

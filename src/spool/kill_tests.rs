@@ -1,6 +1,6 @@
 //! A process that dies at each step of each kind of write.
 //!
-//! `tests/spool_kill.rs` kills real processes at random; this visits every
+//! `tests/spool/kill` kills real processes at random; this visits every
 //! point, by letting the writer panic there. Nothing it drops on the way
 //! writes.
 

@@ -9,9 +9,6 @@ mod apply;
 mod audit_log;
 mod copy;
 #[cfg(test)]
-#[path = "../../tests/spool_common/counts.rs"]
-mod counts;
-#[cfg(test)]
 mod damage_tests;
 mod database;
 mod decide;
@@ -21,7 +18,6 @@ mod edit_tests;
 mod error;
 mod eviction;
 #[cfg(test)]
-#[path = "../../tests/spool_common/fields.rs"]
 mod fields;
 mod forget;
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub mod secure_dir;
 pub mod users;
 
 #[cfg(test)]
+pub(crate) mod counts;
+#[cfg(test)]
 pub(crate) mod failpoint;
 #[cfg(test)]
 pub(crate) mod images;

@@ -22,7 +22,7 @@ pub(crate) fn lay(shard: &Shard) -> tempfile::TempDir {
     BOUNDS.call_once(|| {
         for (resource, most) in [
             // Seconds of processor time, bytes of a file, bytes of memory.
-            (Resource::Cpu, 300),
+            (Resource::Cpu, 1_200),
             (Resource::Fsize, 256 << 20),
             (Resource::As, 64 << 30),
         ] {

@@ -1,9 +1,11 @@
 //! What the tests of the spool database share.
 #![allow(dead_code)] // each test uses some of it
 
+#[path = "../../src/sys/counts.rs"]
 pub(crate) mod counts;
 pub(crate) mod crafted;
 pub(crate) mod image;
+pub(crate) mod mounts;
 pub(crate) mod records;
 pub(crate) mod shards;
 

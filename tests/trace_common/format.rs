@@ -2,7 +2,7 @@
 //! a writer for what it has read, that know nothing else of them.
 #![allow(dead_code)] // each test uses some of it
 
-#[path = "../spool_common/fields.rs"]
+#[path = "../../src/spool/fields.rs"]
 mod fields;
 
 use std::collections::BTreeMap;

@@ -17,6 +17,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use crate::sys::counts;
 use crate::sys::images::memory_folder;
 
 use super::mix::Random;
@@ -25,10 +26,6 @@ use super::sigkill_work::{AT_WORK, BEGUN, DEED, DONE, MAY, Notes, OF_ONE, WORKER
 use super::tests::{assert_sound, envelope, question, secret};
 use super::twice::Twice;
 use super::*;
-
-#[allow(clippy::duplicate_mod)] // the tests of the spool database count as well
-#[path = "../../../tests/spool_common/counts.rs"]
-mod counts;
 
 /// Names the environment variable that makes this test binary a worker.
 const WORKER: &str = "EXIRATE_TEST_TRACE_WORKER";

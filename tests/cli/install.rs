@@ -1,0 +1,242 @@
+//! `scripts/install`, into a folder of its own.
+//!
+//! What is installed by it and by the package is tried with real Exims by
+//! `scripts/try-package`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Runs `scripts/install ARGUMENTS` with `root` as DESTDIR.
+fn run(root: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(Path::new(ROOT).join("scripts/install"));
+    command.args(arguments).env("DESTDIR", root).output().unwrap()
+}
+
+/// The same, which must go well; gives what it says.
+fn install(root: &Path, arguments: &[&str]) -> String {
+    let output = run(root, arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The same, which must be refused; gives the complaint.
+fn refused(root: &Path, arguments: &[&str]) -> String {
+    let output = run(root, arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Every file and link below `root`: its mode, and its bytes or where it points.
+fn everything(root: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            if meta.is_dir() {
+                folders.push(path);
+            } else if meta.is_symlink() {
+                let target = fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes();
+                all.insert(name, (0, target));
+            } else {
+                all.insert(name, (meta.permissions().mode() & 0o7777, fs::read(&path).unwrap()));
+            }
+        }
+    }
+    all
+}
+
+/// A program that says what an Exim says, as `--exim` takes it.
+fn pretended_exim(folder: &Path, support: &str, config: &str, more: &str) -> PathBuf {
+    let path = folder.join("exim");
+    let text = format!(
+        "#!/bin/sh\n# {more}\ncase $1 in\n-bV) echo 'Exim version 4.99'; echo 'Support for: \
+         {support}' ;;\n-bP) case $2 in\nconfigure_file) echo {config} ;;\nexim_user) echo \
+         'exim_user = mailer' ;;\nspool_directory) echo 'spool_directory = /opt/spool' ;;\nesac \
+         ;;\nesac\n"
+    );
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn everything_has_its_place_and_stays_there() {
+    let root = TempDir::new().unwrap();
+    let told = install(root.path(), &["--exim", "none"]);
+    let first = everything(root.path());
+    for (path, mode) in [
+        ("usr/lib/exim4/exirate.so", 0o644),
+        ("usr/lib/exim4/exirate-libraries.conf", 0o644),
+        ("usr/local/bin/exirate", 0o755),
+        ("usr/local/share/man/man1/exirate.1", 0o644),
+        ("usr/local/share/man/man1/exirate-list.1", 0o644),
+        ("usr/local/share/bash-completion/completions/exirate", 0o644),
+        ("usr/local/share/zsh/site-functions/_exirate", 0o644),
+        ("usr/local/share/fish/vendor_completions.d/exirate.fish", 0o644),
+        ("usr/local/lib/systemd/system/exirate-stats.service", 0o644),
+        ("usr/local/lib/systemd/system/exirate-stats.timer", 0o644),
+        ("usr/local/lib/systemd/system/exirate-verify.service", 0o644),
+        ("usr/local/lib/systemd/system/exirate-verify.timer", 0o644),
+        ("usr/local/share/exirate/exirate.cron", 0o644),
+        ("etc/exim4/conf.d/main/00_exirate", 0o644),
+        ("etc/exim4/conf.d/acl/25_exirate", 0o644),
+    ] {
+        assert_eq!(first.get(path).unwrap_or_else(|| panic!("{path}: {told}")).0, mode, "{path}");
+    }
+    for entry in fs::read_dir(Path::new(ROOT).join("exim")).unwrap() {
+        let entry = entry.unwrap();
+        let path = format!("etc/exim4/exirate/{}", entry.file_name().to_str().unwrap());
+        assert_eq!(first[&path].1, fs::read(entry.path()).unwrap(), "{path}");
+    }
+    let program = Command::new(root.path().join("usr/local/bin/exirate")).arg("--version").output();
+    assert!(program.unwrap().status.success());
+    // The lines it shows name files that are there.
+    let includes = told.lines().filter_map(|l| l.trim().strip_prefix(".include_if_exists /"));
+    let includes: Vec<&str> = includes.collect();
+    assert_eq!(includes.len(), 3, "{told}");
+    assert!(includes.iter().all(|path| first.contains_key(*path)), "{told}");
+
+    let again = install(root.path(), &["--exim", "none"]);
+    assert!(!again.contains("writes ") && again.contains("leaves "), "{again}");
+    assert_eq!(everything(root.path()), first);
+}
+
+#[test]
+fn what_an_administrator_made_of_a_file_stays() {
+    let root = TempDir::new().unwrap();
+    let conf = root.path().join("etc/exim4/exirate");
+    fs::create_dir_all(&conf).unwrap();
+    fs::write(conf.join("limits"), "here before us: 1 / 1h\n").unwrap();
+    install(root.path(), &["--exim", "none"]);
+    fs::write(conf.join("exirate.conf"), "# mine\n").unwrap();
+    fs::remove_file(conf.join("acl_not_smtp.conf")).unwrap();
+    // As if an older version had installed another text, which nobody edited.
+    fs::write(conf.join("acl_check_data.conf"), "# old\n").unwrap();
+    let list = root.path().join("usr/local/share/exirate/installed");
+    let sum = Command::new("sha256sum").arg(conf.join("acl_check_data.conf")).output().unwrap();
+    let sum = String::from_utf8(sum.stdout).unwrap()[..64].to_owned();
+    let text = fs::read_to_string(&list).unwrap();
+    let old =
+        text.lines().find(|l| l.starts_with("conf ") && l.contains("acl_check_data")).unwrap();
+    let old_sum = old.split(' ').nth(1).unwrap();
+    fs::write(&list, text.replace(old, &old.replace(old_sum, &sum))).unwrap();
+
+    let told = install(root.path(), &["--exim", "none"]);
+    assert_eq!(fs::read_to_string(conf.join("limits")).unwrap(), "here before us: 1 / 1h\n");
+    assert_eq!(fs::read_to_string(conf.join("exirate.conf")).unwrap(), "# mine\n");
+    assert!(!conf.join("acl_not_smtp.conf").exists());
+    let shipped = fs::read(Path::new(ROOT).join("exim/acl_check_data.conf")).unwrap();
+    assert_eq!(fs::read(conf.join("acl_check_data.conf")).unwrap(), shipped);
+    for said in ["exirate.conf as you made it", "acl_not_smtp.conf, which you removed"] {
+        assert!(told.contains(said), "{told}");
+    }
+    // What was edited before is edited still when the next version comes.
+    install(root.path(), &["--exim", "none"]);
+    assert_eq!(fs::read_to_string(conf.join("exirate.conf")).unwrap(), "# mine\n");
+
+    install(root.path(), &["--uninstall", "--purge"]);
+    let left: Vec<String> = everything(root.path()).into_keys().collect();
+    assert_eq!(left, ["etc/exim4/exirate/limits"], "it was never ours");
+}
+
+#[test]
+fn it_goes_as_it_came() {
+    let root = TempDir::new().unwrap();
+    fs::create_dir_all(root.path().join("usr/local/bin")).unwrap();
+    install(root.path(), &["--exim", "none", "--dry-run"]);
+    assert!(everything(root.path()).is_empty(), "--dry-run did something");
+    install(root.path(), &["--exim", "none"]);
+    let all = everything(root.path());
+    install(root.path(), &["--uninstall", "--purge", "--dry-run"]);
+    assert_eq!(everything(root.path()), all);
+
+    install(root.path(), &["--uninstall"]);
+    let left: Vec<String> = everything(root.path()).into_keys().collect();
+    let list = "usr/local/share/exirate/installed";
+    assert!(left.iter().any(|path| path == "etc/exim4/exirate/exirate.conf"), "{left:?}");
+    assert!(left.iter().all(|path| path.starts_with("etc/exim4/") || path == list), "{left:?}");
+    install(root.path(), &["--uninstall", "--purge"]);
+    assert!(everything(root.path()).is_empty());
+    let folders: Vec<PathBuf> =
+        fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(folders, [root.path().join("usr")]);
+    assert!(root.path().join("usr/local/bin").exists(), "a folder that was there before");
+    assert!(!root.path().join("usr/lib").exists(), "a folder that was not");
+    let complaint = refused(root.path(), &["--uninstall"]);
+    assert!(complaint.contains("nothing is installed under /usr/local"), "{complaint}");
+}
+
+#[test]
+fn another_exim_has_other_places() {
+    let root = TempDir::new().unwrap();
+    let other = TempDir::new().unwrap();
+    let modules = other.path().join("lookups");
+    fs::create_dir(&modules).unwrap();
+    let exim = pretended_exim(
+        other.path(),
+        "Expand_dlfunc",
+        "/opt/exim/configure",
+        modules.to_str().unwrap(),
+    );
+    let told =
+        install(root.path(), &["--exim", exim.to_str().unwrap(), "--prefix", "/opt/exirate/"]);
+    let all = everything(root.path());
+    let library = "opt/exirate/lib/exim/exirate.so";
+    assert!(all.contains_key(library) && all.contains_key("opt/exirate/bin/exirate"), "{told}");
+    let conf = String::from_utf8(all["opt/exim/exirate/exirate.conf"].1.clone()).unwrap();
+    let named = "opt/exirate/lib/exim/exirate-libraries.conf";
+    assert!(conf.contains(&format!("\n.include_if_exists /{named}\n")), "{conf}");
+    let named = String::from_utf8(all[named].1.clone()).unwrap();
+    assert!(named.contains(&format!("\nEXIRATE = /{library}\n")), "{named}");
+    assert!(conf.contains("\nRATELIMIT_FILE = /opt/exim/exirate/limits\n"), "{conf}");
+    assert!(told.contains(".include_if_exists /opt/exim/exirate/exirate.conf"), "{told}");
+    assert!(!all.keys().any(|path| path.contains("conf.d")), "{:?}", all.keys());
+    let unit =
+        String::from_utf8(all["etc/systemd/system/exirate-verify.service"].1.clone()).unwrap();
+    let start = "\nExecStart=/opt/exirate/bin/exirate verify --spool /opt/spool\nUser=mailer\n";
+    assert!(unit.contains(start), "{unit}");
+    let link = modules.join("ratelimit_lookup.so");
+    let link = link.strip_prefix("/").unwrap().to_str().unwrap();
+    assert_eq!(all[link].1, format!("/{library}").into_bytes());
+
+    // The next Exim has its lookups elsewhere, or none: the old link goes.
+    pretended_exim(other.path(), "Expand_dlfunc", "/opt/exim/configure", "");
+    install(root.path(), &["--exim", exim.to_str().unwrap(), "--prefix", "/opt/exirate"]);
+    assert!(!everything(root.path()).contains_key(link));
+    install(root.path(), &["--uninstall", "--purge", "--prefix=/opt/exirate"]);
+    assert!(everything(root.path()).is_empty());
+}
+
+#[test]
+fn what_cannot_work_is_refused() {
+    let root = TempDir::new().unwrap();
+    let other = TempDir::new().unwrap();
+    let exim = pretended_exim(other.path(), "IPv6", "/etc/exim4/exim4.conf", "");
+    let exim = exim.to_str().unwrap();
+    for (arguments, said) in [
+        (&["--exim", exim][..], "can load no library, as it was built without dlfunc"),
+        (&["--exim", "/nowhere/exim"], "there is no program /nowhere/exim"),
+        (&["--exim", "true"], "is no Exim"),
+        (&["--prefix", "here"], "--prefix wants a full path"),
+        (&["--prefix"], "--prefix wants a value"),
+        (&["--purge"], "--purge goes with --uninstall"),
+        (&["--force"], "--force goes with --uninstall"),
+        (&["--uninstall", "--purge", "--force"], "--force keeps the configuration"),
+        (&["--frobnicate"], "there is no option --frobnicate"),
+    ] {
+        let complaint = refused(root.path(), arguments);
+        assert!(complaint.contains(said), "{arguments:?}: {complaint}");
+    }
+    assert!(everything(root.path()).is_empty());
+}

@@ -1,0 +1,225 @@
+//! The files in `scripts/maintenance`: systemd accepts the units as they are, and
+//! their commands, and those for cron, work.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::common::exim::USER;
+use crate::common::{PrivateExim, Setup};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/maintenance");
+const SERVICES: [&str; 2] = ["exirate-stats.service", "exirate-verify.service"];
+const TIMERS: [&str; 2] = ["exirate-stats.timer", "exirate-verify.timer"];
+const CRON: &str = "exirate.cron";
+
+fn shipped(name: &str) -> String {
+    std::fs::read_to_string(Path::new(FOLDER).join(name)).unwrap()
+}
+
+/// The values of an option in a unit.
+fn values<'a>(unit: &'a str, option: &str) -> Vec<&'a str> {
+    unit.lines().filter_map(|line| line.strip_prefix(option)?.strip_prefix('=')).collect()
+}
+
+/// A machine with its own places for the program, the spool directory and the
+/// figures for Prometheus.
+struct Machine {
+    exim: PrivateExim,
+}
+
+impl Machine {
+    /// One with a key in its database.
+    fn new() -> Self {
+        let machine = Self { exim: Setup::new().library().build() };
+        let program = machine.exim.folder().join("exirate");
+        std::fs::copy(env!("CARGO_BIN_EXE_exirate"), program).unwrap();
+        let library = machine.exim.library();
+        let spec = "9 / 1h / strict / alice@example.org";
+        let check = format!("${{dlfunc{{{}}}{{ratelimit}}{{{spec}}}}}", library.display());
+        assert_eq!(machine.exim.expand(&check).stdout, "no\n");
+        machine
+    }
+
+    /// The path that a shipped one stands for.
+    fn local(&self, text: &str) -> String {
+        let at = |name: &str| self.exim.folder().join(name).display().to_string();
+        text.replace("/usr/local/bin/exirate", &at("exirate"))
+            .replace("/usr/local/bin", &at(""))
+            .replace("/var/spool/exim4", &at("spool"))
+            .replace("/var/lib/exirate", &at("lib"))
+    }
+
+    /// Makes the folder for Prometheus, as the head of the cron file says.
+    fn prepare(&self) {
+        let cron = shipped(CRON);
+        let install = cron.lines().find_map(|line| line.strip_prefix("#     ")).unwrap();
+        assert!(install.starts_with("install -d "), "{install}");
+        let output = Command::new("/bin/sh").args(["-c", &self.local(install)]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Runs a line of shell as a user, with `PATH` as the cron file sets it.
+    fn run(&self, user: &str, line: &str) -> Output {
+        let path = self.local(values(&shipped(CRON), "PATH")[0]);
+        Command::new("runuser")
+            .args(["-u", user, "--", "/bin/sh", "-c", &self.local(line)])
+            .env_clear()
+            .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+            .current_dir("/")
+            .output()
+            .unwrap()
+    }
+
+    /// Runs what a service starts, as its user.
+    fn start(&self, service: &str) -> Output {
+        let unit = shipped(service);
+        self.run(values(&unit, "User")[0], values(&unit, "ExecStart")[0])
+    }
+
+    /// Runs the lines for cron, each as its user.
+    fn cron(&self) -> Vec<Output> {
+        let cron = shipped(CRON);
+        let lines = cron.lines().filter(|line| line.starts_with(['*', '1']));
+        let outputs: Vec<Output> = lines
+            .map(|line| {
+                // Five fields of time, the user, and the command.
+                let user = line.split_whitespace().nth(5).unwrap();
+                let command = line.split_once(&format!(" {user} ")).unwrap().1;
+                // To cron, a % is the end of the line.
+                assert!(!command.contains('%'), "{command}");
+                self.run(user, command)
+            })
+            .collect();
+        assert_eq!(outputs.len(), 2);
+        outputs
+    }
+
+    fn figures(&self) -> PathBuf {
+        self.exim.folder().join("lib/exirate.prom")
+    }
+
+    /// Damages the one record that is there.
+    fn damage(&self) {
+        let files = self.exim.spool().join("exirate").read_dir().unwrap();
+        let mut paths = files.map(|entry| entry.unwrap().path());
+        let path = paths.find(|path| path.extension().is_some_and(|e| e == "shard")).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = bytes.windows(5).position(|window| window == b"alice").unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+    }
+}
+
+/// It succeeded and printed nothing.
+fn quiet(output: &Output) {
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn systemd_accepts_the_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("exirate");
+    std::fs::copy(env!("CARGO_BIN_EXE_exirate"), &program).unwrap();
+    for name in SERVICES.iter().chain(&TIMERS) {
+        let unit = shipped(name).replace("/usr/local/bin/exirate", &program.display().to_string());
+        std::fs::write(folder.path().join(name), unit).unwrap();
+    }
+    let analyze = |arguments: &[&str]| {
+        let mut analyze = Command::new("systemd-analyze");
+        let output = analyze.args(arguments).current_dir(folder.path()).output();
+        output.expect("systemd-analyze is needed: apt-get install systemd")
+    };
+    let units: Vec<String> = SERVICES.iter().chain(&TIMERS).map(|n| format!("./{n}")).collect();
+    let mut verify = vec!["verify", "--man=no"];
+    verify.extend(units.iter().map(String::as_str));
+    quiet(&analyze(&verify));
+    for service in SERVICES {
+        // In tenths of 10.0 (dangerous); 1.0 is not reached by accident.
+        let output = analyze(&[
+            "security",
+            "--offline=true",
+            "--no-pager",
+            "--threshold=10",
+            &format!("./{service}"),
+        ]);
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{told}");
+        assert!(told.contains("Overall exposure level for exirate-"), "{told}");
+    }
+    // A wrong unit is reported.
+    std::fs::write(folder.path().join("wrong.service"), "[Service]\nNoSuch=1\n").unwrap();
+    assert!(!analyze(&["verify", "--man=no", "./wrong.service"]).stderr.is_empty());
+}
+
+#[test]
+fn each_timer_has_its_service_and_exims_user() {
+    for (service, timer) in SERVICES.iter().zip(TIMERS) {
+        assert_eq!(service.strip_suffix(".service"), timer.strip_suffix(".timer"));
+        assert_eq!(values(&shipped(service), "User"), [USER]);
+        let calendar = shipped(timer);
+        let calendar = values(&calendar, "OnCalendar")[0];
+        let output = Command::new("systemd-analyze").args(["calendar", calendar]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+#[test]
+fn the_figures_are_written_for_prometheus() {
+    let machine = Machine::new();
+    machine.prepare();
+    quiet(&machine.start("exirate-stats.service"));
+    let figures = std::fs::read_to_string(machine.figures()).unwrap();
+    assert!(figures.contains("# TYPE exirate_"), "{figures}");
+    std::fs::remove_file(machine.figures()).unwrap();
+    machine.cron().iter().for_each(quiet);
+    // Prometheus is another user.
+    let read = machine.run("nobody", &format!("cat {}", machine.figures().display()));
+    assert!(String::from_utf8_lossy(&read.stdout).contains("# TYPE exirate_"), "{read:?}");
+}
+
+#[test]
+fn damage_makes_the_service_fail_and_cron_write() {
+    let machine = Machine::new();
+    machine.prepare();
+    let sound = machine.start("exirate-verify.service");
+    assert!(sound.status.success(), "{sound:?}");
+    machine.damage();
+    let damaged = machine.start("exirate-verify.service");
+    assert_eq!(damaged.status.code(), Some(1), "{damaged:?}");
+    let written: Vec<Output> = machine.cron();
+    let said: String =
+        written.iter().map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).collect();
+    assert!(said.contains("is damaged"), "{written:?}");
+}
+
+#[test]
+fn cron_is_silent_where_there_is_no_database() {
+    let machine = Machine::new();
+    machine.prepare();
+    std::fs::remove_dir_all(machine.exim.spool().join("exirate")).unwrap();
+    machine.cron().iter().for_each(quiet);
+    assert!(!machine.figures().exists());
+}
+
+#[test]
+fn the_documentation_installs_what_there_is() {
+    let page = include_str!("../../docs/monitoring.md");
+    let mut files: Vec<String> = std::fs::read_dir(FOLDER)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    let mut known: Vec<&str> = SERVICES.into_iter().chain(TIMERS).chain([CRON]).collect();
+    known.sort_unstable();
+    assert_eq!(files, known);
+    let install = |what: &str| page.lines().any(|l| l.starts_with("install ") && l.contains(what));
+    // Where scripts/install puts the units is for tests/cli/install.rs to know.
+    assert!(install("scripts/maintenance/exirate.cron"));
+    for timer in TIMERS {
+        assert!(page.contains(timer), "{timer}");
+    }
+    let cron = shipped(CRON);
+    let folder = cron.lines().find_map(|line| line.strip_prefix("#     ")).unwrap();
+    assert!(install(folder), "{folder}");
+}

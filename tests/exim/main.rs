@@ -1,0 +1,17 @@
+//! The library in a real Exim: the machine's own, or that of a chroot of
+//! `scripts/chroots`, in which `scripts/exims` runs this as well.
+
+#![allow(missing_docs, unreachable_pub)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod acl_files;
+mod build;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../src/sys/counts.rs"]
+mod counts;
+mod end_to_end;
+mod native;
+mod record;
+mod stages;
+mod taint;

@@ -1,0 +1,65 @@
+//! The lookup door in hosts that no Debian package is: Exims before 4.100 that
+//! load modules, in the place of which a small program takes their side; and a
+//! program that is no Exim. `tests/exim_lookup.rs` is about a real one.
+
+use crate::common::library;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The host that takes the side of this version, in `folder`.
+fn host(folder: &Path, version: u32) -> PathBuf {
+    let program = folder.join(format!("host-{version}"));
+    let status = Command::new("cc")
+        // What it exports is all that the library may call.
+        .args(["-rdynamic", "-Wall", "-Wno-unused-parameter", &format!("-DHOST={version}")])
+        .arg("-o")
+        .arg(&program)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/safe/lookup_hosts/host.c"))
+        .arg("-ldl")
+        .status()
+        .expect("a C compiler is needed: apt-get install gcc libc6-dev");
+    assert!(status.success());
+    program
+}
+
+/// What the host of this version tells of the library, and of these queries.
+fn told(version: u32, queries: &[&str]) -> (String, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = folder.path().join("spool");
+    std::fs::create_dir(&spool).unwrap();
+    let mut command = Command::new(host(folder.path(), version));
+    command.arg(library::built()).arg(&spool).args(queries);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    (String::from_utf8(output.stdout).unwrap(), folder)
+}
+
+#[test]
+fn each_version_of_exim_is_offered_its_own_module() {
+    let spec = "2.5 / 1h / per_cmd / strict / k";
+    for version in [496, 499, 4100] {
+        let (said, folder) = told(version, &[spec, spec, spec, "many / 1h", ""]);
+        let lines: Vec<&str> = said.lines().collect();
+        let report = concat!("Library version: ratelimit: exirate ", env!("CARGO_PKG_VERSION"));
+        // Query style; found is 0, deferred 1, not found 2; nothing is kept in
+        // Exim's cache.
+        let known = ["lookup ratelimit type 1", report, "2|||cached for 0", "2|||cached for 0"];
+        assert_eq!(lines[..4], known, "{version}: {said}");
+        assert_eq!(lines[4], "0|3.0||cached for 0", "{version}: {said}");
+        let fault = "1||error in arguments to \"ratelimit\" condition: \"many\" is not a positive";
+        assert!(lines[5].starts_with(fault), "{version}: {said}");
+        // What Exim itself never asks.
+        let fault = "1||error in arguments to \"ratelimit\" condition: ";
+        assert!(lines[6].starts_with(fault), "{version}: {said}");
+        assert_eq!(lines.len(), 7, "{version}: {said}");
+        assert!(folder.path().join("spool/exirate").is_dir());
+    }
+}
+
+#[test]
+fn a_program_that_is_no_exim_is_told_that_it_is_not_compatible() {
+    let (said, folder) = told(0, &["2.5 / 1h / per_cmd / strict / k"]);
+    assert_eq!(said, "Lookup module is not compatible with this version of Exim\n");
+    assert!(!folder.path().join("spool/exirate").exists());
+}

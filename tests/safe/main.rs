@@ -1,0 +1,17 @@
+//! The library among hostile programs, in hostile environments and with hostile
+//! arguments: it is loaded by small programs in C, or by an Exim that anybody
+//! may start.
+
+#![allow(missing_docs, unreachable_pub)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../src/sys/counts.rs"]
+mod counts;
+mod hostile;
+mod lookup_hosts;
+mod panic;
+mod random_calls;
+mod starts;
+mod table;

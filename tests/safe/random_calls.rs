@@ -1,0 +1,64 @@
+//! A million random specs, keys and argument lists, through the entry points
+//! of the library as it is released, in a program that is like an Exim.
+//!
+//! `tests/safe/hostile/random.c` says what is looked at after each call and after
+//! many: that nothing a stranger wrote comes back as text that Exim trusts, that
+//! nothing of Exim's is changed, and that the environment is not asked.
+
+use crate::common::library;
+use crate::counts;
+use crate::hostile::{Program, Ran};
+use std::path::Path;
+
+/// What the library may hold of memory in the end: the answers of a connection
+/// above all, which are bounded.
+const MOST_HEAP: i64 = 24 << 20;
+/// What may come on top in the second half of a run: not a byte a call.
+const MOST_GROWTH: i64 = 100_000;
+
+fn random(wrapper: &[&str], count: u32, seed: u32, stack: Option<u32>) -> Ran {
+    let program = Program::build(&format!("random-{seed}"), &["random.c"], &[]);
+    let spool = tempfile::tempdir().unwrap();
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let mut arguments =
+        vec![path(library::built()), path(spool.path()), count.to_string(), seed.to_string()];
+    arguments.extend(stack.map(|kilobytes| kilobytes.to_string()));
+    let ran = program.run(wrapper, &arguments);
+    assert!(ran.well && ran.stderr.is_empty(), "{ran:?}");
+    assert_eq!(ran.number("random inputs tried"), i64::from(count));
+    ran
+}
+
+#[test]
+fn a_million_random_inputs_do_no_harm() {
+    let mut tried = 0;
+    for seed in [1, 2] {
+        let ran = random(&[], 500_000, seed, None);
+        assert!(ran.number("heap") < MOST_HEAP, "{ran:?}");
+        assert!(ran.number("heap grew") < MOST_GROWTH, "{ran:?}");
+        tried += ran.number("random inputs tried");
+    }
+    counts::tell("random inputs tried", tried.unsigned_abs());
+}
+
+#[test]
+fn thirty_two_kilobytes_of_stack_are_enough() {
+    // The program's own frames are among them, and each touch of the page
+    // behind ends it.
+    let ran = random(&[], 50_000, 4, Some(32));
+    counts::tell("random inputs tried", ran.number("random inputs tried") as u64);
+}
+
+#[test]
+fn valgrind_finds_nothing_wrong_with_twenty_thousand() {
+    let valgrind = [
+        "valgrind",
+        "--quiet",
+        "--error-exitcode=9",
+        "--leak-check=full",
+        "--show-leak-kinds=definite",
+        "--errors-for-leak-kinds=definite",
+    ];
+    let ran = random(&valgrind, 20_000, 3, None);
+    counts::tell("random inputs tried under valgrind", ran.number("random inputs tried") as u64);
+}

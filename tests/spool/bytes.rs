@@ -1,0 +1,237 @@
+//! Damaged and hostile bytes: no panic, no hang, and what is not damaged stays.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crate::spool_common::records::{KEYS, database, directory, files, key, rate, use_all, write};
+use crate::spool_common::{assert_sound, open};
+use exirate::spool::{Options, Spool, SpoolError};
+
+/// Random numbers, the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % end
+    }
+}
+
+#[test]
+fn a_flipped_bit_loses_one_key_at_most() {
+    let folder = database();
+    let mut random = Random(1);
+    let shards = files(folder.path(), ".shard");
+    for round in 0..200 {
+        let path = &shards[random.below(shards.len() as u64) as usize];
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        // Half of them in the header and its neighbourhood, half anywhere.
+        let length = if round % 2 == 0 { 160 } else { file.metadata().unwrap().len() };
+        let (offset, mut byte) = (random.below(length), [0]);
+        file.read_exact_at(&mut byte, offset).unwrap();
+        byte[0] ^= 1 << random.below(8);
+        file.write_all_at(&byte, offset).unwrap();
+        let lost = {
+            let mut spool = open(folder.path());
+            (0..KEYS).filter(|&n| rate(&mut spool, n) != Some(f64::from(n))).collect::<Vec<_>>()
+        };
+        assert!(lost.len() <= 1, "{lost:?} lost by byte {offset} of {}", path.display());
+        let mut spool = open(folder.path());
+        for n in lost {
+            write(&mut spool, n);
+        }
+    }
+}
+
+#[test]
+fn zeroed_and_overwritten_pages_lose_only_what_was_there() {
+    let mut random = Random(2);
+    for round in 0..36 {
+        let folder = database();
+        let shards = files(folder.path(), ".shard");
+        let path = &shards[random.below(shards.len() as u64) as usize];
+        let file = File::options().write(true).open(path).unwrap();
+        let length = file.metadata().unwrap().len();
+        let sector = random.below(length / 512) * 512;
+        let (offset, size) = match round % 3 {
+            0 => (sector, 512),
+            1 => (sector / 4096 * 4096, 4096),
+            _ => (0, length),
+        };
+        let garbage: Vec<u8> = match round % 4 {
+            0 => vec![0; size as usize],
+            1 => vec![0xFF; size as usize],
+            2 => vec![b'x'; size as usize],
+            _ => (0..size).map(|_| random.below(256) as u8).collect(),
+        };
+        file.write_all_at(&garbage, offset).unwrap();
+        let lost = use_all(folder.path());
+        // No more than about what one shard holds.
+        assert!(lost <= 30, "{lost} lost in round {round}");
+    }
+}
+
+#[test]
+fn a_lost_index_is_made_again_from_the_records() {
+    for byte in [0, 0xFF] {
+        let folder = database();
+        for path in files(folder.path(), ".shard") {
+            let file = File::options().write(true).open(path).unwrap();
+            file.write_all_at(&[byte; 4096 - 192], 192).unwrap();
+        }
+        assert_eq!(use_all(folder.path()), 0);
+        assert_sound(&mut open(folder.path()));
+    }
+}
+
+#[test]
+fn a_lost_header_is_made_again_and_the_damaged_file_kept() {
+    let folder = database();
+    let shards = files(folder.path(), ".shard");
+    for path in &shards {
+        let file = File::options().write(true).open(path).unwrap();
+        file.write_all_at(&[0; 192], 0).unwrap();
+    }
+    let mut spool = open(folder.path());
+    assert_eq!((0..KEYS).filter(|&n| rate(&mut spool, n).is_none()).count(), 0);
+    let incidents = spool.take_incidents();
+    assert_eq!(incidents.len(), shards.len());
+    assert!(incidents[0].contains("had a damaged header and has been rebuilt"), "{incidents:?}");
+    assert_eq!(files(folder.path(), ".damaged-1").len(), shards.len());
+    assert_sound(&mut spool);
+}
+
+#[test]
+fn files_cut_short_lose_only_what_was_cut_off() {
+    for length in [0, 1, 64, 127, 128, 191, 192, 193, 2000, 4096, 4097, 5000, 8191] {
+        let folder = database();
+        let shards = files(folder.path(), ".shard");
+        // Kept open by a process from before.
+        let old = [0, 193, 5000].contains(&length).then(|| {
+            let mut old = open(folder.path());
+            (0..KEYS).for_each(|n| assert!(rate(&mut old, n).is_some()));
+            old
+        });
+        for path in shards.iter().take(3) {
+            File::options().write(true).open(path).unwrap().set_len(length).unwrap();
+        }
+        let lost = use_all(folder.path());
+        assert!(lost <= 60, "{lost} lost at {length}");
+        assert_sound(&mut open(folder.path()));
+        if let Some(mut old) = old {
+            // Its files have been replaced under its hands, which it may notice
+            // only in the next second.
+            std::thread::sleep(std::time::Duration::from_millis(1_100));
+            (0..KEYS).for_each(|n| assert_eq!(rate(&mut old, n), Some(f64::from(n))));
+        }
+    }
+}
+
+#[test]
+fn files_made_longer_than_anything_lose_nothing() {
+    let folder = database();
+    for path in files(folder.path(), ".shard").iter().take(3) {
+        let file = File::options().write(true).open(path).unwrap();
+        // Longer than a shard can be, and where the file system knows no end,
+        // than a process can map.
+        let longest = (36..63).rev().find(|power| file.set_len(1 << power).is_ok());
+        assert!(longest.is_some(), "this file system has no large files");
+    }
+    assert_sound(&mut open(folder.path()));
+    assert_eq!(use_all(folder.path()), 0);
+    assert_sound(&mut open(folder.path()));
+}
+
+/// What is looked through for records is what there is data in: a file that is
+/// all holes must keep nobody waiting.
+#[test]
+fn long_files_that_are_damaged_are_mended_all_the_same() {
+    use std::os::unix::fs::FileExt;
+    let folder = database();
+    // The end of the heap, and the magic.
+    for (path, damaged) in files(folder.path(), ".shard").iter().zip([72, 0]) {
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        file.write_all_at(&[0x55; 8], damaged).unwrap();
+    }
+    assert_eq!(use_all(folder.path()), 0);
+    assert_sound(&mut open(folder.path()));
+}
+
+#[test]
+fn garbage_in_all_files_is_survived() {
+    let mut random = Random(3);
+    for length in [0, 1, 44, 128, 192, 5000, 100_000] {
+        let folder = database();
+        for path in files(folder.path(), "") {
+            let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
+            std::fs::write(path, bytes).unwrap();
+        }
+        let mut spool = open(folder.path());
+        assert!((0..KEYS).all(|n| rate(&mut spool, n).is_none()));
+        (0..KEYS).for_each(|n| write(&mut spool, n));
+        assert_sound(&mut spool);
+    }
+}
+
+#[test]
+fn the_file_with_the_key_can_be_lost() {
+    let folder = database();
+    let path = directory(folder.path()).join("database");
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(use_all(folder.path()), 0);
+    let bytes = std::fs::read(&path).unwrap();
+    for bad in
+        [&b""[..], &[0; 44], &bytes[..43], b"something else that is longer than it should be"]
+    {
+        std::fs::write(&path, bad).unwrap();
+        let mut spool = open(folder.path());
+        let incidents = spool.take_incidents();
+        assert!(incidents[0].contains("damaged and has been rebuilt"), "{incidents:?}");
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        assert_eq!(rate(&mut spool, 5), Some(5.0));
+    }
+}
+
+#[test]
+fn a_later_version_is_a_clear_error_and_left_alone() {
+    let folder = database();
+    let mut paths = vec![directory(folder.path()).join("database")];
+    paths.extend(files(folder.path(), ".shard"));
+    for (path, crc) in paths.iter().zip([40].into_iter().chain(std::iter::repeat(60))) {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[8] = 2;
+        let sum = crc32fast::hash(&bytes[..crc]).to_le_bytes();
+        bytes[crc..crc + 4].copy_from_slice(&sum);
+        std::fs::write(path, &bytes).unwrap();
+    }
+    let error = Spool::open(folder.path(), Options::default()).unwrap_err();
+    assert!(matches!(error, SpoolError::Version { found: 2, known: 1, .. }), "{error}");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{} was written by a later exirate: its format is version 2, this exirate knows \
+             version 1",
+            paths[0].display()
+        )
+    );
+    // Neither does it choose another key than that of the files there.
+    let database = std::fs::read(&paths[0]).unwrap();
+    std::fs::remove_file(&paths[0]).unwrap();
+    let error = Spool::open(folder.path(), Options::default()).unwrap_err();
+    assert!(matches!(error, SpoolError::Version { found: 2, known: 1, .. }), "{error}");
+    assert!(!paths[0].exists());
+    // And a shard alone is refused as well.
+    let mut old = database;
+    old[8] = 1;
+    let sum = crc32fast::hash(&old[..40]).to_le_bytes();
+    old[40..].copy_from_slice(&sum);
+    std::fs::write(&paths[0], &old).unwrap();
+    let before = std::fs::read(&paths[1]).unwrap();
+    let mut spool = open(folder.path());
+    for n in 0..KEYS {
+        let error = spool.update(key(n).as_bytes(), None, |_, _| ((), None)).unwrap_err();
+        assert!(matches!(error, SpoolError::Version { found: 2, .. }), "{error}");
+    }
+    assert_eq!(std::fs::read(&paths[1]).unwrap(), before);
+}

@@ -1,0 +1,180 @@
+//! Many processes at once: every event is counted, and once.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::spool_common::{assert_sound, finish, now, open, request, start};
+use exirate::rate::{Average, Timestamp};
+use exirate::spool::{Options, Spool, SpoolError};
+use exirate::store::Store;
+use exirate::sys::lock::{self, Kind};
+use exirate::sys::secure_dir::DirError;
+
+const PROCESSES: u32 = 16;
+const EVENTS: u32 = 5_000;
+
+/// The clock of all workers, which stands still, in a future that no rebuild
+/// forgets. So the same events give the same rate, however fast they come: with
+/// the real clock, those in one microsecond differ by up to 1 %.
+fn still() -> Timestamp {
+    Timestamp { seconds: 4_102_444_800, micros: 0 }
+}
+
+/// The rate after so many events.
+fn after(events: u32) -> f64 {
+    let period = request("", None).period;
+    (1..events).fold(Average::first(still(), 1.0), |a, _| a.next(still(), period, 1.0)).rate
+}
+
+/// Waits for all other workers, so that they run at once: the parent holds a
+/// lock on the directory until all have been started.
+fn wait_for_start(folder: &Path) {
+    let gate = std::fs::File::open(folder.join("gate")).unwrap();
+    drop(lock::lock(&gate, Kind::Shared, Duration::from_secs(60)).unwrap().unwrap());
+}
+
+/// Runs a worker of `role` in each of 16 processes, all at once.
+fn run_all(folder: &Path, role: &str) {
+    let gate = std::fs::File::create(folder.join("gate")).unwrap();
+    let guard = lock::try_lock(&gate, Kind::Exclusive).unwrap().unwrap();
+    let children = (0..PROCESSES)
+        .map(|n| start(&["concurrency", role, folder.to_str().unwrap(), &n.to_string()]))
+        .collect();
+    drop(guard);
+    finish(children);
+}
+
+/// The addresses of worker `n`: each worker shares half of them with the next.
+fn addresses(n: u32) -> impl Iterator<Item = String> {
+    (0..EVENTS).map(move |i| format!("user{}@example.org", n * EVENTS / 2 + i))
+}
+
+pub(crate) fn worker(arguments: &[String]) {
+    let [role, folder, number] = arguments else { panic!("{arguments:?}") };
+    let (folder, number) = (Path::new(folder), number.parse::<u32>().unwrap());
+    wait_for_start(folder);
+    let mut spool = open(folder);
+    match role.as_str() {
+        "count" => {
+            for _ in 0..EVENTS {
+                spool.decide_one(&request("one", None).check(), still).unwrap();
+            }
+        }
+        "unique" => {
+            for address in addresses(number) {
+                spool.decide_one(&request("unique/one", Some(address)).check(), still).unwrap();
+            }
+        }
+        "grow" => {
+            // All make the same keys, so that each is made by one and found
+            // by the others, through all rebuilds.
+            for n in 0..20_000 {
+                let key = format!("{}", (n * 7919 + number * 1250) % 20_000);
+                spool.decide_one(&request(&key, None).check(), still).unwrap();
+            }
+        }
+        "create" => {
+            for n in 0..40 {
+                spool.decide_one(&request(&n.to_string(), None).check(), still).unwrap();
+            }
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// The rate of `key`.
+fn rate(folder: &Path, key: &str) -> f64 {
+    let key = request(key, None).key;
+    open(folder).peek(&key, None, |r, _| r.unwrap().state.rate()).unwrap()
+}
+
+#[test]
+fn every_event_of_every_process_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    run_all(folder.path(), "count");
+    assert_eq!(rate(folder.path(), "one"), after(PROCESSES * EVENTS));
+    assert_sound(&mut open(folder.path()));
+}
+
+#[test]
+fn overlapping_unique_events_are_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    run_all(folder.path(), "unique");
+    let distinct = (PROCESSES - 1) * EVENTS / 2 + EVENTS;
+    let rate = rate(folder.path(), "unique/one");
+    // The filter is less than half as full as it may be: one event in a
+    // million looks seen before, of 42,500. Those that are seen round anew.
+    assert!(rate <= after(distinct) + 1e-3, "{rate} of {distinct}");
+    assert!(rate >= after(distinct - 2) - 1e-3, "{rate} of {distinct}");
+    assert_sound(&mut open(folder.path()));
+}
+
+#[test]
+fn nothing_is_lost_while_shards_grow() {
+    let folder = tempfile::tempdir().unwrap();
+    run_all(folder.path(), "grow");
+    let mut spool = open(folder.path());
+    assert_sound(&mut spool);
+    let mut keys = 0;
+    spool
+        .for_each(|entry| {
+            keys += 1;
+            assert_eq!(entry.average.rate, after(PROCESSES));
+        })
+        .unwrap();
+    assert_eq!(keys, 20_000);
+}
+
+#[test]
+fn racing_creators_agree() {
+    for _ in 0..8 {
+        let folder = tempfile::tempdir().unwrap();
+        run_all(folder.path(), "create");
+        // All have counted in the same files, under the same key.
+        let mut spool = open(folder.path());
+        assert_eq!(spool.stats().unwrap().records, 40);
+        spool.for_each(|entry| assert_eq!(entry.average.rate, after(PROCESSES))).unwrap();
+        let names: Vec<_> = std::fs::read_dir(folder.path().join("exirate"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.ends_with(".shard"))
+            .collect();
+        assert_eq!(names, ["database"]);
+        assert!(!folder.path().join("exirate.new").exists());
+    }
+}
+
+#[test]
+fn a_lock_held_for_too_long_is_an_error_and_then_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    spool.decide_one(&request("one", None).check(), now).unwrap();
+    let path = std::fs::read_dir(folder.path().join("exirate"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "shard"))
+        .unwrap();
+    // A stopped process keeps its lock, as this open file does.
+    let file = std::fs::File::open(&path).unwrap();
+    let guard = lock::try_lock(&file, Kind::Exclusive).unwrap().unwrap();
+    let timeout = Duration::from_millis(50);
+    let mut other = Spool::open(folder.path(), Options { timeout }).unwrap();
+    let error = other
+        .update(&request("one", None).key, None, |_, _| -> ((), _) { panic!("must not run") })
+        .unwrap_err();
+    assert!(matches!(error, SpoolError::Directory(DirError::Busy { .. })));
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "cannot lock {}: waited 0.05 s for process {process} ({}); if it hangs, end it by \
+             `kill -KILL {process}`, which harms no record",
+            path.display(),
+            name.trim_end(),
+            process = std::process::id()
+        )
+    );
+    drop(guard);
+    let decision = other.decide_one(&request("one", None).check(), now).unwrap();
+    assert!(decision.rate > 1.9);
+}

@@ -1,0 +1,49 @@
+//! A hard world: what the spool database answers where the system does not
+//! give what it needs. Each answer is documented in `docs/hard-world.md`, and
+//! each text there is held against what is really said.
+//!
+//! As root: file systems are mounted, in name spaces of their own, so that
+//! they are gone when the worker that has them mounted ends.
+
+use crate::spool_common;
+mod clock;
+mod disk;
+mod documents;
+mod limits;
+mod places;
+mod processes;
+
+use std::path::Path;
+
+use exirate::spool::{Spool, SpoolError};
+use exirate::store::Store as _;
+
+use crate::spool_common::{now, request};
+
+pub(crate) fn worker(arguments: &[String]) {
+    let [role, folder, rest @ ..] = arguments else { panic!("{arguments:?}") };
+    let folder = Path::new(folder);
+    match role.as_str() {
+        "full tmpfs" => disk::full_tmpfs(folder),
+        "full ext4" => disk::full_ext4(folder),
+        "read-only" => disk::read_only(folder),
+        "large files" => limits::large_files(folder),
+        "open files" => limits::open_files(folder),
+        "stranger" => places::as_a_stranger(folder, &rest[0]),
+        "daemon" => places::as_the_daemon(folder),
+        "count keys" => places::count_keys(folder),
+        "count" => _ = count(&mut spool_common::open(folder), &rest[0]).unwrap(),
+        "stop" => processes::stop_while_locked(folder),
+        other => panic!("{other}"),
+    }
+}
+
+/// Counts one event of `key`; the rate.
+fn count(spool: &mut Spool, key: &str) -> Result<f64, SpoolError> {
+    spool.decide_one(&request(key, None).check(), now).map(|decision| decision.rate)
+}
+
+/// The rate that is remembered of `key`.
+fn rate(spool: &mut Spool, key: &str) -> Option<f64> {
+    spool.peek(&request(key, None).key, None, |r, _| r.map(|r| r.state.rate())).unwrap()
+}

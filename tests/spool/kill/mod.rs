@@ -1,0 +1,232 @@
+//! Processes that are killed at random instants, thousands of times.
+//!
+//! Eight workers go through all kinds of writes at once, on keys of their own
+//! that share shards, and on one key of all; one of them tidies as well. After
+//! each kill, each of the worker's keys has lost at most the one event that was
+//! under way; after each round, in which all have been killed, the database is
+//! sound and no other key has changed. (`src/spool/kill_tests.rs` visits every
+//! single point; here it is real processes, shared shards and real signals.)
+//!
+//! `KILLS=100000 cargo test --test spool kill::` makes it more of them.
+
+use crate::spool_common;
+mod work;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::spool_common::counts;
+use crate::spool_common::{assert_sound, open, start};
+use exirate::engine::FilterChange;
+use exirate::rate::bloom::Event;
+use exirate::spool::{Options, Spool};
+use work::{Checker, Log, change, count, work};
+
+const WORKERS: usize = 8;
+/// Kills in all, unless `KILLS` says otherwise.
+const KILLS: u64 = 2_000;
+/// Kills in each database.
+const KILLS_A_DATABASE: u64 = 300;
+/// Kills before all workers are killed, and the whole database is looked at.
+const KILLS_A_ROUND: u64 = 60;
+/// Keys that nobody touches.
+const BYSTANDERS: u64 = 500;
+/// A worker that has not begun by then never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn worker(arguments: &[String]) {
+    let [folder, worker] = arguments else { panic!("{arguments:?}") };
+    work(Path::new(folder), worker.parse().unwrap());
+}
+
+/// Random numbers, the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % end
+    }
+}
+
+/// What has happened in all databases.
+#[derive(Debug, Default)]
+struct Totals {
+    kills: u64,
+    events: u64,
+    rebuilds: u64,
+    filters: u64,
+    tidying: u64,
+}
+
+/// A database and its workers.
+struct World {
+    folder: tempfile::TempDir,
+    workers: Vec<Option<Child>>,
+    checker: Checker,
+    /// The files that killed processes had left unfinished when last looked
+    /// at.
+    unfinished: Vec<PathBuf>,
+    rebuilds: u64,
+    kills: u64,
+}
+
+impl World {
+    fn new(bystanders: bool) -> Self {
+        let folder = memory_folder();
+        if bystanders {
+            let mut spool = open(folder.path());
+            for n in 1..BYSTANDERS {
+                let filter = FilterChange::Renew { bytes: 40, epoch: 3, event: Event(n.into()) };
+                let key = format!("bystander {n}");
+                spool.update(key.as_bytes(), None, |_, _| ((), Some(change(n, filter)))).unwrap();
+            }
+        }
+        let log = Log::make(folder.path(), WORKERS);
+        let workers = (0..WORKERS).map(|_| None).collect();
+        let checker = Checker::new(log, WORKERS);
+        Self { folder, workers, checker, unfinished: Vec::new(), rebuilds: 0, kills: 0 }
+    }
+
+    fn start_missing(&mut self) {
+        for (n, worker) in self.workers.iter_mut().enumerate() {
+            if worker.is_none() {
+                self.checker.log.set_at_work(n, false);
+                *worker =
+                    Some(start(&["kill", self.folder.path().to_str().unwrap(), &n.to_string()]));
+            }
+        }
+    }
+
+    fn wait_until_at_work(&self, worker: usize) {
+        let begun = Instant::now();
+        while !self.checker.log.is_at_work(worker) {
+            assert!(begun.elapsed() < PATIENCE, "worker {worker} does not begin");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Kills some workers at the same time, and checks what they leave.
+    fn kill(&mut self, victims: &[usize]) {
+        for &n in victims {
+            let worker = self.workers[n].as_mut().unwrap();
+            assert_eq!(worker.try_wait().unwrap(), None, "worker {n} has ended by itself");
+            worker.kill().unwrap();
+        }
+        for &n in victims {
+            let status = self.workers[n].take().unwrap().wait().unwrap();
+            assert_eq!(status.signal(), Some(9), "worker {n} ended by itself: {status}");
+            self.kills += 1;
+        }
+        self.count_unfinished();
+        for &n in victims {
+            self.checker.check(self.folder.path(), n);
+        }
+    }
+
+    /// Counts the rebuilds that kills have left half done: files that are being
+    /// written, by nobody.
+    fn count_unfinished(&mut self) {
+        let Ok(entries) = std::fs::read_dir(self.folder.path().join("exirate")) else { return };
+        let unfinished: Vec<_> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "new"))
+            .filter(|path| {
+                let file = std::fs::File::open(path).ok();
+                file.is_some_and(|file| fs2::FileExt::try_lock_shared(&file).is_ok())
+            })
+            .collect();
+        let new = unfinished.iter().filter(|path| !self.unfinished.contains(path)).count();
+        self.rebuilds += new as u64;
+        self.unfinished = unfinished;
+    }
+
+    /// The whole database, with no worker running.
+    fn check_all(&mut self, bystanders: bool) {
+        // Read-only: it repairs nothing, and finds nothing to repair.
+        let mut spool = Spool::open_existing(self.folder.path(), Options::default()).unwrap();
+        assert_sound(&mut spool);
+        self.checker.check_shared(&mut spool);
+        for n in (1..BYSTANDERS).filter(|_| bystanders) {
+            assert_eq!(count(&mut spool, format!("bystander {n}").as_bytes()), n);
+        }
+        assert_eq!(spool.damaged(), 0);
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for worker in self.workers.iter_mut().flatten() {
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+    }
+}
+
+/// An empty directory, in memory where that is possible: what is killed here
+/// is processes, and not the machine.
+fn memory_folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+/// Kills so many workers, or a few more, in one database.
+fn kill_in_one_database(kills: u64, random: &mut Random, totals: &mut Totals) {
+    let bystanders = random.below(4) != 0;
+    let mut world = World::new(bystanders);
+    let all: Vec<_> = (0..WORKERS).collect();
+    while world.kills < kills {
+        let round = kills.min(world.kills + KILLS_A_ROUND);
+        while world.kills < round {
+            world.start_missing();
+            // One at a time, mostly; some together.
+            let count = if random.below(4) == 0 { 2 + random.below(WORKERS as u64 - 1) } else { 1 };
+            let first = random.below(WORKERS as u64);
+            let victims: Vec<_> =
+                (0..count).map(|n| ((first + n) % WORKERS as u64) as usize).collect();
+            // Some before they have opened the database.
+            if random.below(10) != 0 {
+                victims.iter().for_each(|&worker| world.wait_until_at_work(worker));
+            }
+            std::thread::sleep(Duration::from_micros(random.below(4_000)));
+            world.kill(&victims);
+        }
+        world.start_missing();
+        all.iter().for_each(|&worker| world.wait_until_at_work(worker));
+        std::thread::sleep(Duration::from_micros(random.below(4_000)));
+        world.kill(&all);
+        world.check_all(bystanders);
+    }
+    // What was left unfinished is in nobody's way.
+    let mut spool = open(world.folder.path());
+    let made = world.checker.check_made(&mut spool, world.folder.path());
+    spool.tidy(spool_common::now(), |_| ()).unwrap();
+    assert_eq!(world.checker.check_made(&mut spool, world.folder.path()), made);
+    assert_sound(&mut spool);
+    assert_eq!(spool.take_incidents(), Vec::<String>::new());
+    // Enough has happened for this to mean something.
+    assert!(made > 0 && world.checker.filter_events() > 0);
+    totals.kills += world.kills;
+    totals.events += world.checker.under_way.events;
+    totals.filters += world.checker.under_way.filters;
+    totals.tidying += world.checker.under_way.tidying;
+    totals.rebuilds += world.rebuilds;
+}
+
+#[test]
+fn killed_processes_lose_their_own_event_at_most() {
+    let kills = std::env::var("KILLS").map_or(KILLS, |text| text.parse().unwrap());
+    let (mut random, mut totals) = (Random(1), Totals::default());
+    while totals.kills < kills {
+        kill_in_one_database(KILLS_A_DATABASE.min(kills), &mut random, &mut totals);
+    }
+    counts::tell("kills survived", totals.kills);
+    counts::tell("  in the midst of an event", totals.events);
+    counts::tell("  in the midst of a rebuild", totals.rebuilds);
+    counts::tell("  in the midst of beginning a filter again", totals.filters);
+    counts::tell("  in the midst of tidying", totals.tidying);
+    assert!(totals.events > totals.kills / 10, "{totals:?}");
+    assert!(totals.rebuilds > 0 && totals.filters > 0 && totals.tidying > 0, "{totals:?}");
+}

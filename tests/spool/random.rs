@@ -1,0 +1,159 @@
+//! Shards that have been changed at random, mostly with checksums that fit
+//! again: no panic, no hang, nothing listed that is not there, what is written
+//! is read back, and a repair leaves a sound database.
+
+use crate::spool_common::crafted::{SHARD, keys, lay, list, rate, write};
+use crate::spool_common::image::{self, Shard, State};
+use crate::spool_common::{assert_sound, counts, now, open};
+use exirate::spool::{Options, Spool};
+
+const IMAGES: u64 = 1_000;
+
+/// Random numbers, the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        // SplitMix64: neighbouring seeds give unlike numbers.
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % end as u64) as usize
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// A number that something may stumble over, near `true_one` or not at all.
+    fn number(&mut self, true_one: u64) -> u64 {
+        match self.below(6) {
+            0 => true_one.wrapping_add_signed(self.below(33) as i64 - 16),
+            1 => [0, 1, 7, 8, 88, 96, 0xFFFF, 2_000_000, u64::from(u32::MAX)][self.below(9)],
+            2 => u64::MAX - self.below(256) as u64,
+            3 => 1 << self.below(64),
+            4 => true_one << self.below(8),
+            _ => true_one ^ 1 << self.below(40),
+        }
+    }
+}
+
+/// A record and what is known of it.
+struct Part {
+    key: Vec<u8>,
+    offset: usize,
+    length: usize,
+}
+
+/// A shard that is sound but for some changes.
+fn hostile(random: &mut Random, keys: &[Vec<u8>]) -> Shard {
+    let mut shard = Shard::new(SHARD, [1, 8, 16, 31, 64, 496][random.below(6)]);
+    let known = random.below(keys.len().min(shard.capacity) + 1);
+    let mut parts = Vec::new();
+    for (n, key) in keys[..known].iter().enumerate() {
+        let bits = [None, Some(&[0xC3; 40][..]), Some(&[0xFF; 43]), Some(&[])][random.below(4)];
+        let record = image::record(key, State::of(n as f64), bits);
+        let offset = shard.add(&record);
+        shard.file(key, offset);
+        parts.push(Part { key: key.clone(), offset, length: record.len() });
+    }
+    shard.settle(known as u64);
+    for _ in 0..=random.below(6) {
+        change(random, &mut shard, &parts);
+    }
+    shard
+}
+
+fn change(random: &mut Random, shard: &mut Shard, parts: &[Part]) {
+    let length = shard.bytes.len();
+    let part = (!parts.is_empty()).then(|| &parts[random.below(parts.len())]);
+    match (random.below(9), part) {
+        // A field of a head.
+        (0 | 1, Some(part)) if part.offset + part.length <= length => {
+            let record = &mut shard.bytes[part.offset..];
+            let (at, size) = [(0, 4), (4, 2), (6, 2), (8, 4)][random.below(4)];
+            let mut field = [0; 8];
+            field[..size].copy_from_slice(&record[at..at + size]);
+            let lie = random.number(u64::from_le_bytes(field)).to_le_bytes();
+            record[at..at + size].copy_from_slice(&lie[..size]);
+            if random.chance(80) {
+                image::mend_record(record, [random.chance(80), random.chance(50)]);
+            }
+        }
+        // An entry that points elsewhere.
+        (2 | 3, Some(part)) => {
+            let tag = image::Place::of(&part.key).tag;
+            let to = random.number(part.offset as u64) as usize % (1 << 35);
+            shard.point(random.below(shard.capacity), tag, to);
+        }
+        // A copy of a record, anywhere.
+        (4, Some(part)) if part.offset + part.length <= length => {
+            let copy = shard.bytes[part.offset..part.offset + part.length].to_vec();
+            let at = shard.heap_start() + random.below(length) / 8 * 8;
+            shard.bytes.resize(length.max(at + copy.len()), 0);
+            shard.bytes[at..at + copy.len()].copy_from_slice(&copy);
+            shard.file(&part.key, at);
+        }
+        // A sealed word of the header.
+        (5, _) => {
+            let words = [image::HEAP_END, image::LIVE, image::DEAD];
+            let at = words.into_iter().chain(image::OTHERS).nth(random.below(9)).unwrap();
+            let lie = random.number(length as u64);
+            shard.word(at, if random.chance(80) { image::sealed(lie) } else { lie });
+        }
+        // A field of the header, and the flags; not the version, as a later one
+        // is refused, and there is nothing more to see.
+        (6, _) if length >= image::INDEX => {
+            let at = [12, 32, 40, 48, 56, image::FLAGS][random.below(6)];
+            let lie = random.number(8).to_le_bytes();
+            shard.bytes[at..at + 4].copy_from_slice(&lie[..4]);
+            shard.mend_header();
+        }
+        // Bytes anywhere.
+        (7, _) if length > 0 => {
+            let at = random.below(length);
+            let fill = [0, 0xFF, b'x', random.below(256) as u8][random.below(4)];
+            let end = length.min(at + [1, 8, 64, 512, 4096][random.below(5)]);
+            shard.bytes[at..end].fill(fill);
+        }
+        // Another length.
+        _ => shard.bytes.resize(random.number(length as u64) as usize % (1 << 16), 0),
+    }
+}
+
+#[test]
+fn random_changes_are_survived() {
+    let keys = keys(40);
+    for seed in 0..IMAGES {
+        let random = &mut Random(seed);
+        let shard = hostile(random, &keys);
+        // Which image it was, if this fails: tests are quiet otherwise.
+        println!("image {seed}");
+        let folder = lay(&shard);
+        let mut reader = Spool::open_existing(folder.path(), Options::default()).unwrap();
+        let _ = reader.verify().unwrap();
+        list(&mut reader, &folder);
+        let mut spool = open(folder.path());
+        if random.chance(50) {
+            list(&mut spool, &folder);
+        }
+        for (n, key) in keys.iter().enumerate() {
+            if random.chance(50) {
+                write(&mut spool, key, n as f64).unwrap();
+                assert_eq!(rate(&mut spool, key), Some(n as f64));
+            }
+        }
+        list(&mut spool, &folder);
+        spool.repair(now(), |_| ()).unwrap();
+        assert_sound(&mut spool);
+        for (n, key) in keys.iter().enumerate() {
+            write(&mut spool, key, n as f64).unwrap();
+        }
+        for (n, key) in keys.iter().enumerate() {
+            assert_eq!(rate(&mut spool, key), Some(n as f64));
+        }
+        assert_sound(&mut spool);
+    }
+    counts::tell("hostile images tried", IMAGES);
+}

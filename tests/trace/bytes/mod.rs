@@ -1,0 +1,171 @@
+//! Damaged bytes in every file of the trace store: no panic, no hang, no wrong
+//! answer told as right; what is not damaged answers, and recording goes on.
+
+use crate::spool_common::counts;
+mod keys;
+pub(crate) mod store;
+mod strangers;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use store::{FILES, Image, MESSAGES, Told, memory_folder, open, path, question, read, record};
+
+/// The number of a message that is recorded after the damage.
+const LATER: u32 = 1000;
+
+/// What a damaged file has come to.
+#[derive(Debug, Default)]
+struct Totals {
+    tried: u64,
+    /// The file answers as before.
+    same: u64,
+    /// Some of its answers are missing, and that is told to who asks.
+    told: u64,
+    /// It is told by `verify` alone: digests that were damaged.
+    verify: u64,
+    /// The store cannot be opened, and the text names the file.
+    refused: u64,
+}
+
+/// Looks at a store one file of which is damaged.
+fn look(folder: &Path, name: &str, what: &str, totals: &mut Totals) {
+    totals.tried += 1;
+    let names_it = |text: &String| text.contains(path(folder, name).to_str().unwrap());
+    let trace = match read(folder) {
+        Ok(trace) => trace,
+        Err(error) => {
+            assert!(["key", "settings"].contains(&name), "{what}: {error}");
+            assert!(names_it(&error.to_string()), "{what}: {error}");
+            totals.refused += 1;
+            return;
+        }
+    };
+    let own = FILES.iter().find(|file| file.0 == name).map_or(0..0, |file| file.1.clone());
+    // And one of another file.
+    let other = (own.end % MESSAGES).min(MESSAGES - 1);
+    let told = Told::of(&trace, own.clone().chain([other]), what);
+    let expected: BTreeSet<_> = (0..MESSAGES).collect();
+    assert!(told.listed.is_subset(&expected), "{what}: {:?}", told.listed);
+    let lost: Vec<_> = expected.difference(&told.listed).copied().collect();
+    assert!(lost.iter().all(|n| own.contains(n)), "{what}: {lost:?} are lost");
+    assert!(told.found.contains(&other), "{what}: {other} is lost");
+    let missed: Vec<_> = own.clone().filter(|n| !told.found.contains(n)).collect();
+    if lost.is_empty() && missed.is_empty() && told.damaged == 0 {
+        totals.same += 1;
+    } else if told.told.iter().any(|text| names_it(text) || text.contains("of another key")) {
+        totals.told += 1;
+    } else {
+        // Only `verify` reads all digests.
+        assert!(
+            name.ends_with("segment") && lost.is_empty() && told.damaged == 0,
+            "{what}: {missed:?}"
+        );
+        assert!(told.verified.iter().any(names_it), "{what}: {:?}", told.verified);
+        totals.verify += 1;
+    }
+    // What is told is no other file.
+    let others = |text: &&String| !names_it(text) && text.contains("/0000000");
+    assert_eq!(told.verified.iter().find(others), None, "{what}");
+}
+
+/// Records in such a store, and seals all there is.
+fn go_on(folder: &Path, name: &str, what: &str) {
+    let names_it = |text: &str| text.contains(path(folder, name).to_str().unwrap());
+    let done = open(folder).and_then(|mut trace| {
+        record(&mut trace, LATER)?;
+        trace.seal()?;
+        trace.tidy(0)?;
+        Ok(trace)
+    });
+    let mut trace = match done {
+        Ok(trace) => trace,
+        Err(error) => {
+            assert!(names_it(&error.to_string()), "{what}: {error}");
+            return;
+        }
+    };
+    let (answers, _) = store::ask(&trace, &question(LATER));
+    assert!(answers.iter().any(|one| one.envelope == store::envelope(LATER)), "{what}");
+    for (other, messages) in FILES.iter().filter(|file| file.0 != name) {
+        let (answers, _) = store::ask(&trace, &question(messages.start));
+        let right = store::envelope(messages.start);
+        assert!(
+            name == "key" || answers.iter().any(|one| one.envelope == right),
+            "{what}: {other}"
+        );
+    }
+    // What is wrong is told once, and then it has been sealed as far as it was
+    // sound.
+    trace.take_incidents();
+    trace.verify(&mut |_, _| {}, &mut |_| {}).unwrap();
+}
+
+#[test]
+fn every_byte_of_every_file() {
+    let (image, folder) = (Image::sound(), memory_folder());
+    let mut all = Totals::default();
+    for (name, bytes) in &image.files {
+        let mut totals = Totals::default();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            image.with(name, damaged).lay_out(folder.path());
+            let what = format!("{name}, byte {at}");
+            look(folder.path(), name, &what, &mut totals);
+            if at % 5 == 0 {
+                go_on(folder.path(), name, &what);
+            }
+        }
+        println!("{name}: {totals:?}");
+        all.tried += totals.tried;
+        all.verify += totals.verify;
+    }
+    counts::tell("damaged trace stores opened", all.tried);
+    assert!(all.tried > 5_000 && all.verify > 0, "{all:?}");
+}
+
+#[test]
+fn every_length_of_every_file() {
+    let (image, folder) = (Image::sound(), memory_folder());
+    let mut tried = 0;
+    for (name, bytes) in &image.files {
+        let mut totals = Totals::default();
+        let cut = (0..bytes.len()).map(|length| bytes[..length].to_vec());
+        let longer = [1, 7, 8, 100, 512, 4096]
+            .into_iter()
+            .flat_map(|more| [0, 0xA5].map(|byte| [bytes.clone(), vec![byte; more]].concat()));
+        let twice = [bytes.clone(), bytes.clone()].concat();
+        for (n, damaged) in cut.chain(longer).chain([twice]).enumerate() {
+            let what = format!("{name}, {} bytes of {}", damaged.len(), bytes.len());
+            image.with(name, damaged).lay_out(folder.path());
+            look(folder.path(), name, &what, &mut totals);
+            if n % 7 == 0 || n >= bytes.len() {
+                go_on(folder.path(), name, &what);
+            }
+        }
+        println!("{name}: {totals:?}");
+        tried += totals.tried;
+    }
+    counts::tell("damaged trace stores opened", tried);
+}
+
+#[test]
+fn zeros_and_noise_in_place_of_a_sector() {
+    let (image, folder) = (Image::sound(), memory_folder());
+    let mut totals = Totals::default();
+    for (name, bytes) in &image.files {
+        for start in (0..bytes.len()).step_by(512) {
+            let end = bytes.len().min(start + 512);
+            for fill in [0, 0xFF, 0x5A] {
+                let mut damaged = bytes.clone();
+                damaged[start..end].fill(fill);
+                let what = format!("{name}, {fill} from {start}");
+                image.with(name, damaged).lay_out(folder.path());
+                look(folder.path(), name, &what, &mut totals);
+                go_on(folder.path(), name, &what);
+            }
+        }
+    }
+    counts::tell("damaged trace stores opened", totals.tried);
+}

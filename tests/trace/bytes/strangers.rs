@@ -1,0 +1,141 @@
+//! Symbolic links, FIFOs, directories and sockets in place of files.
+
+use std::path::Path;
+
+use super::store::{
+    FILES, Image, MESSAGES, Told, ask, envelope, memory_folder, open, path, question, read, record,
+};
+
+/// Puts something else in the place of a file.
+fn put(kind: &str, at: &Path, aside: &Path) {
+    match kind {
+        "symbolic link" => {
+            if at.exists() {
+                std::fs::rename(at, aside).unwrap();
+            }
+            std::os::unix::fs::symlink(aside, at).unwrap();
+        }
+        _ => {
+            let _ = std::fs::remove_file(at);
+            match kind {
+                "FIFO" => {
+                    let made = std::process::Command::new("mkfifo").arg(at).status().unwrap();
+                    assert!(made.success());
+                }
+                "directory" => std::fs::create_dir(at).unwrap(),
+                _ => drop(std::os::unix::net::UnixListener::bind(at).unwrap()),
+            }
+        }
+    }
+}
+
+const KINDS: [&str; 4] = ["symbolic link", "FIFO", "directory", "socket"];
+
+#[test]
+fn in_place_of_what_is_asked() {
+    let image = Image::sound();
+    for (name, messages) in FILES {
+        for kind in KINDS {
+            let folder = memory_folder();
+            image.lay_out(folder.path());
+            let at = path(folder.path(), name);
+            put(kind, &at, &folder.path().join("aside"));
+            let what = format!("{name}: {kind}");
+            let found = Told::of(&read(folder.path()).unwrap(), 0..MESSAGES, &what);
+            let [told] = &found.told[..] else { panic!("{what}: {:?}", found.told) };
+            assert!(told.contains(at.to_str().unwrap()) && told.contains(kind), "{told}");
+            let rest: Vec<_> = (0..MESSAGES).filter(|n| !messages.contains(n)).collect();
+            assert_eq!(found.listed.into_iter().collect::<Vec<_>>(), rest, "{what}");
+            assert_eq!(found.found.into_iter().collect::<Vec<_>>(), rest, "{what}");
+            let mut trace = open(folder.path()).unwrap();
+            if name == "open.log" {
+                let error = record(&mut trace, 500).unwrap_err().to_string();
+                assert!(error.contains(at.to_str().unwrap()) && error.contains(kind), "{error}");
+                continue;
+            }
+            // It keeps nobody from recording, nor other logs from being sealed.
+            record(&mut trace, 500).unwrap();
+            trace.seal().unwrap();
+            trace.tidy(0).unwrap();
+            assert!(std::fs::symlink_metadata(&at).is_ok(), "{what}: it was removed");
+            for n in rest.into_iter().chain([500]) {
+                let (answers, _) = ask(&trace, &question(n));
+                assert!(answers.iter().any(|one| one.envelope == envelope(n)), "{what}: {n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn in_place_of_the_key_and_the_settings() {
+    let image = Image::sound();
+    for name in ["key", "settings"] {
+        for kind in KINDS {
+            let folder = memory_folder();
+            image.lay_out(folder.path());
+            let at = path(folder.path(), name);
+            put(kind, &at, &folder.path().join("aside"));
+            for error in [read(folder.path()), open(folder.path())].map(Result::unwrap_err) {
+                let error = error.to_string();
+                assert!(error.contains(at.to_str().unwrap()) && error.contains(kind), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn in_place_of_what_is_being_written() {
+    let image = Image::sound();
+    for name in ["sealing", "segment.new", "open.new"] {
+        for kind in KINDS {
+            let folder = memory_folder();
+            image.lay_out(folder.path());
+            let at = path(folder.path(), name);
+            let aside = folder.path().join("aside");
+            std::fs::write(&aside, "not ours").unwrap();
+            if at.exists() {
+                std::fs::remove_file(&at).unwrap();
+            }
+            match kind {
+                "symbolic link" => std::os::unix::fs::symlink(&aside, &at).unwrap(),
+                _ => put(kind, &at, &aside),
+            }
+            let mut trace = open(folder.path()).unwrap();
+            record(&mut trace, 500).unwrap();
+            let done = trace.seal().and_then(|()| record(&mut trace, 501));
+            // What cannot be put aside is named; all else is replaced.
+            if let Err(error) = done {
+                let error = error.to_string();
+                assert!(kind == "directory" || name == "sealing", "{name}: {kind}: {error}");
+                assert!(error.contains(at.to_str().unwrap()), "{error}");
+            }
+            assert_eq!(std::fs::read(&aside).unwrap(), b"not ours");
+            for n in (0..MESSAGES).chain([500]) {
+                let (answers, asked) = ask(&trace, &question(n));
+                assert_eq!(asked.damaged, []);
+                assert!(
+                    answers.iter().any(|one| one.envelope == envelope(n)),
+                    "{name}: {kind}: {n}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_highest_of_all_numbers() {
+    let (image, folder) = (Image::sound(), memory_folder());
+    image.lay_out(folder.path());
+    let name = format!("{}.log", u64::MAX);
+    let at = path(folder.path(), &name);
+    std::fs::rename(path(folder.path(), "00000003.log"), &at).unwrap();
+    let mut trace = open(folder.path()).unwrap();
+    record(&mut trace, 500).unwrap();
+    let error = trace.seal().unwrap_err().to_string();
+    assert!(
+        error.contains(at.to_str().unwrap()) && error.contains("no number is higher"),
+        "{error}"
+    );
+    let found = Told::of(&trace, 0..MESSAGES, "the highest number");
+    assert_eq!(found.found.len(), MESSAGES as usize);
+}

@@ -1,0 +1,130 @@
+//! The chance that is told of a hit is that of a false one, on mail as it is.
+
+use crate::mail_common::World;
+use crate::mail_common::random::Random;
+use exirate::trace::decode::{self, Limits};
+use exirate::trace::{Body, Part, Piece, Question, Scheme, Sealed, Settings};
+use memchr::memmem;
+
+const MESSAGES: usize = 12_000;
+const EXCERPTS: usize = 90;
+const LENGTHS: [usize; 7] = [36, 45, 55, 70, 85, 100, 120];
+/// A message with more of an excerpt's grams is no stranger to it.
+const NEAR: f64 = 0.5;
+/// Of so many false hits of one excerpt all are looked at, of others every
+/// 32nd.
+const LOOKED_AT: u64 = 100;
+
+struct Store {
+    scheme: Box<dyn Scheme>,
+    sealed: Sealed,
+    texts: Vec<Vec<u8>>,
+}
+
+impl Store {
+    fn new() -> Self {
+        let (world, scheme) = (World::new(11), Settings::default().scheme(&[3; 32]));
+        let (mut digests, mut texts) = (Vec::new(), Vec::new());
+        for n in 0..MESSAGES {
+            let (mut digester, mut all) = (scheme.digester(), Vec::new());
+            decode::decode(&world.mail(n as u64).raw, &Limits::default(), &mut |piece| {
+                digester.add(piece);
+                if let Piece::Text(text) = piece {
+                    all.extend_from_slice(text.as_bytes());
+                    all.push(0);
+                }
+            });
+            digests.push(digester.finish());
+            texts.push(all);
+        }
+        let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
+        let sealed = scheme.seal(&digests);
+        drop(digests);
+        Self { sealed, scheme, texts }
+    }
+
+    /// An excerpt and the message that it is from: of long ones more than of
+    /// short ones.
+    fn excerpt(&self, length: usize, random: &mut Random) -> (usize, &str) {
+        loop {
+            let message = random.below(MESSAGES);
+            let text = &self.texts[message];
+            if text.len() <= length || random.below(20_000) > text.len() {
+                continue;
+            }
+            let start = random.below(text.len() - length);
+            let excerpt = std::str::from_utf8(&text[start..start + length]);
+            let whole = |text: &&str| text.trim() == *text && !text.contains('\0');
+            if let Some(excerpt) = excerpt.ok().filter(whole) {
+                return (message, excerpt);
+            }
+        }
+    }
+
+    /// Whether a message has little of an excerpt.
+    fn is_stranger(&self, message: usize, excerpt: &str) -> bool {
+        let (text, grams) = (&self.texts[message], excerpt.as_bytes().windows(8));
+        let count = grams.len() as f64;
+        let there = grams.filter(|gram| memmem::find(text, gram).is_some()).count();
+        there as f64 <= NEAR * count
+    }
+
+    /// The chance told of the message that an excerpt is from, and how many
+    /// others are hits that have little of it.
+    fn ask(&self, (from, excerpt): (usize, &str)) -> (f64, u64) {
+        let question = Question { parts: vec![Part::Text(excerpt.to_owned())], least: 1.0 };
+        let mut search = self.scheme.search(&question).unwrap();
+        let mut hits = Vec::new();
+        let body = Body::plain(&self.sealed.body);
+        search.sealed(&body, MESSAGES as u32, &mut |hit| hits.push(hit)).unwrap();
+        let (mut told, mut others, mut strangers) = (None, 0, 0);
+        for hit in hits {
+            let message = self.sealed.order[hit.message as usize] as usize;
+            if message == from {
+                told = Some(search.chance(&hit));
+                continue;
+            }
+            others += 1;
+            let counts_for = match others {
+                0..=LOOKED_AT => 1,
+                n if n % 32 == 0 => 32,
+                _ => continue,
+            };
+            if self.is_stranger(message, excerpt) {
+                strangers += counts_for;
+            }
+        }
+        (told.expect("an excerpt is found"), strangers)
+    }
+}
+
+#[test]
+fn chances_are_those_of_false_hits() {
+    let (store, mut random) = (Store::new(), Random::new(4));
+    let mut asked: Vec<(f64, u64)> = LENGTHS
+        .iter()
+        .flat_map(|&length| std::iter::repeat_n(length, EXCERPTS))
+        .map(|length| store.ask(store.excerpt(length, &mut random)))
+        .collect();
+    asked.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let mut measured = 0;
+    for decade in 1..=6 {
+        let (most, least) = (10_f64.powi(1 - decade), 10_f64.powi(-decade));
+        let within = asked.iter().filter(|(told, _)| (least..most).contains(told));
+        let (mut count, mut expected, mut found) = (0, 0.0, 0.0);
+        for (told, strangers) in within {
+            count += 1;
+            expected += told * MESSAGES as f64;
+            found += *strangers as f64;
+        }
+        println!("{least:e} to {most:e}: {count} excerpts, {expected:.1} expected, {found} found");
+        // Never too low by more than a factor of three, luck aside; nor too high
+        // by much more, where there are enough to tell.
+        assert!(found <= 3.0 * expected + 6.0, "{least:e}: {found} found, {expected} expected");
+        if found >= 30.0 {
+            measured += 1;
+            assert!(expected <= 4.0 * found, "{least:e}: {found} found, {expected} expected");
+        }
+    }
+    assert!(measured >= 3, "{measured} decades have enough false hits to be told");
+}

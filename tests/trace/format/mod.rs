@@ -1,0 +1,199 @@
+//! `src/trace/FORMAT.md` says what the code does: a reader that knows nothing
+//! but that document finds in a store's files what was recorded.
+
+mod codes;
+#[path = "../../trace_common/format.rs"]
+mod document;
+mod envelopes;
+
+use std::net::IpAddr;
+
+use document::{DOCUMENT, Key, Log, Segment, crc, documented, field, value, values};
+use exirate::trace::{
+    Access, Asked, Envelope, Options, Part, Query, Question, TraceError, TraceStore,
+    trace_directory,
+};
+
+/// More than a block of places has.
+const MESSAGES: u32 = 1_500;
+
+#[test]
+fn tables_have_no_gaps() {
+    let all = documented();
+    let sizes = [
+        ("key", 0, 52),
+        ("settings", 0, 52),
+        ("start", 0, 48),
+        ("log", 48, 88),
+        ("status", 0, 40),
+        ("record", 0, 36),
+        ("segment", 48, 196),
+    ];
+    let mut fields = 0;
+    for (name, start, size) in sizes {
+        let mut table: Vec<_> =
+            all.iter().filter(|(field, _)| field.split('.').next() == Some(name)).collect();
+        table.sort_by_key(|(_, place)| **place);
+        let end = table.iter().fold(start, |end, (field, (offset, size))| {
+            assert_eq!(end, *offset, "{field}");
+            end + size
+        });
+        assert_eq!(end, size, "{name}");
+        fields += table.len();
+    }
+    assert_eq!(all.len(), fields);
+    // What the document says in words.
+    for words in [
+        "| head | 196 |",
+        "| head once more | 196 |",
+        "A head at 0 and a copy of it, byte by byte, at 512; the status at 1,024; records\nfrom 1,536 on.",
+        "With `K(nonce)` for the\nfirst 32 bytes of the XChaCha20 keystream",
+        "so many zeros that the whole is a multiple of 8\nbytes long",
+    ] {
+        assert!(DOCUMENT.contains(words), "{words}");
+    }
+}
+
+/// Envelopes of all kinds.
+fn envelope(n: u32) -> Envelope {
+    let mixed = n.wrapping_mul(2_654_435_761) >> 7;
+    let sender = match mixed % 5 {
+        0 => String::new(),
+        1 => format!("Person{}@Example.ORG", n % 90),
+        2 => "nobody".to_owned(),
+        _ => format!("person{}@host{}.example", n % 90, n % 70),
+    };
+    let id = match n % 4 {
+        0 => String::new(),
+        1 => format!("1r{:04}-0001x{}-3Y", n % 9000, n % 10),
+        2 => format!("1r{:04}-0000000{:04}-3YzQ", n % 9000, mixed % 9999),
+        _ => format!("<{mixed}.{n}@example.org>"),
+    };
+    let client = match n % 3 {
+        0 => None,
+        1 => Some(IpAddr::from([192, 0, (mixed % 3) as u8, (mixed % 250) as u8])),
+        _ => Some(IpAddr::from([0x2001, 0xdb8, 0, (n % 5) as u16, 0, 0, 0, mixed as u16])),
+    };
+    let authenticated = match mixed % 4 {
+        0 => String::new(),
+        1 => sender.clone(),
+        2 => sender.rsplit_once('@').map_or(&*sender, |(local, _)| local).to_owned(),
+        // In the order of their bytes, and not of their letters.
+        _ => format!("{}{}", ["user", "User"][n as usize % 2], mixed % 100),
+    };
+    Envelope {
+        time: 1_700_000_000 + i64::from(n / 3 * (mixed % 3)),
+        id,
+        sender,
+        recipients: (0..mixed % 4).map(|k| format!("r{}.{k}@example.net", mixed % 200)).collect(),
+        client,
+        authenticated,
+        partial: n % 9 == 4,
+    }
+}
+
+fn store(folder: &std::path::Path) -> Result<TraceStore, TraceError> {
+    let mut trace = TraceStore::open(&trace_directory(folder), Access::Write)?;
+    trace.set_options(Options { keep: None, ..Options::default() })?;
+    for n in 0..MESSAGES {
+        let text =
+            format!("Subject: {n}\n\n{}\n", format!("words of {n}, ").repeat(1 + n as usize % 50));
+        trace.record(&envelope(n), text.as_bytes())?;
+    }
+    Ok(trace)
+}
+
+#[test]
+fn a_store_reads_as_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = store(folder.path()).unwrap();
+    let file = |name: &str| std::fs::read(trace_directory(folder.path()).join(name)).unwrap();
+    let key = Key::of(&file("key"));
+    let settings = file("settings");
+    assert_eq!(field(&settings, "settings.magic"), b"EXIRATEO");
+    assert_eq!(value(&settings, "settings.keep"), u64::MAX);
+    assert_eq!(value(&settings, "settings.max_bytes"), 1 << 30);
+    assert_eq!(value(&settings, "settings.crc"), crc(&settings[..48]));
+
+    let log = Log::read(&file("open.log"), &key);
+    assert_eq!(field(&log.head, "log.settings"), field(&settings, "settings.settings"));
+    assert_eq!(value(&log.head, "log.decode"), u64::from(exirate::trace::decode::VERSION));
+    let recorded: Vec<_> = (0..MESSAGES).map(envelope).collect();
+    // What is written by the document is read.
+    std::fs::write(trace_directory(folder.path()).join("open.log"), log.write(&key)).unwrap();
+    assert_eq!(trace.stats().unwrap().messages, u64::from(MESSAGES));
+    let read: Vec<_> = log.records.iter().map(|(bytes, _)| envelopes::of_log(bytes)).collect();
+    assert_eq!(read, recorded);
+
+    trace.seal().unwrap();
+    assert!(!trace_directory(folder.path()).join("open.log").exists());
+    let bytes = file("00000001.segment");
+    let segment = Segment::read(&bytes, &key);
+    for same in ["id", "settings", "decode"] {
+        let of =
+            |name: &str| if same == "id" && name == "segment" { "log" } else { same }.to_owned();
+        let there = field(&segment.head, &format!("segment.{}", of("segment"))).to_vec();
+        assert_eq!(there, field(&log.head, &format!("log.{same}")), "{same}");
+    }
+    let number = |name| value(&segment.head, name);
+    assert_eq!((number("segment.folds"), number("segment.lost")), (0, 0));
+    assert_eq!(number("segment.messages"), u64::from(MESSAGES));
+    let partial = recorded.iter().filter(|envelope| envelope.partial).count() as u64;
+    assert!(partial > 0);
+    assert_eq!(number("segment.partial"), partial);
+    let mut sorted = recorded;
+    sorted.sort_by_key(|envelope| envelope.time);
+    let times = [sorted[0].time, sorted[sorted.len() - 1].time];
+    assert_eq!(values(&segment.head, "segment.times", 8), times.map(i64::cast_unsigned));
+    let read = envelopes::of_segment(&segment);
+    assert_eq!(read, sorted);
+    envelopes::check_places(&segment);
+    // Written again by the document, it is the same file.
+    assert!(segment.write(&key) == bytes);
+}
+
+/// What is asked and found with a text, and by a time alone.
+fn ask(trace: &TraceStore) -> [Asked; 2] {
+    let parts = vec![Part::Text("words of 77, words of 77, words of 77".to_owned())];
+    let question = Some(Question { parts, least: 1.0 });
+    let queries = [Query { question, ..Query::default() }, Query::default()];
+    queries.map(|query| trace.query(&query, &mut |_, _| {}, &mut |_| {}).unwrap())
+}
+
+#[test]
+fn what_another_version_has_decoded_answers_by_its_envelopes_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = store(folder.path()).unwrap();
+    let path = |name: &str| trace_directory(folder.path()).join(name);
+    let key = Key::of(&std::fs::read(path("key")).unwrap());
+    let all = u64::from(MESSAGES);
+    let partial = (0..MESSAGES).filter(|&n| envelope(n).partial).count() as u64;
+    let check = |trace: &TraceStore, is_other: bool| {
+        let [text, envelopes] = ask(trace);
+        let not_asked = if is_other { all } else { 0 };
+        assert_eq!((text.messages, text.unanswered), (all, not_asked));
+        assert_eq!((text.decoded_otherwise, text.matches > 0), (not_asked, !is_other));
+        assert_eq!(text.partial, if is_other { 0 } else { partial });
+        assert_eq!((envelopes.unanswered, envelopes.matches, envelopes.partial), (0, all, 0));
+    };
+    check(&trace, false);
+    let own = std::fs::read(path("open.log")).unwrap();
+    let mut log = Log::read(&own, &key);
+    let (offset, _) = documented()["log.decode"];
+    for version in [0, exirate::trace::decode::VERSION + 1] {
+        log.head[offset..offset + 2].copy_from_slice(&version.to_le_bytes());
+        std::fs::write(path("open.log"), log.write(&key)).unwrap();
+        check(&trace, true);
+    }
+    std::fs::write(path("open.log"), own).unwrap();
+    trace.seal().unwrap();
+    check(&trace, false);
+    let segment = std::fs::read(path("00000001.segment")).unwrap();
+    let mut segment = Segment::read(&segment, &key);
+    let (offset, _) = documented()["segment.decode"];
+    for version in [0, exirate::trace::decode::VERSION + 1] {
+        segment.head[offset..offset + 2].copy_from_slice(&version.to_le_bytes());
+        std::fs::write(path("00000001.segment"), segment.write(&key)).unwrap();
+        check(&trace, true);
+    }
+}

@@ -1,0 +1,23 @@
+//! The trace store: its format, damage to it, a system that does not give what
+//! it needs, and the mail that it is tested with.
+
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod bytes;
+mod chance;
+mod format;
+#[path = "../mail_common/mod.rs"]
+mod mail_common;
+mod mail_generator;
+#[path = "../spool_common/mod.rs"]
+mod spool_common;
+mod world;
+
+/// What this binary does where a test has started it again as a worker.
+#[test]
+fn worker_process() {
+    if let Some(arguments) = spool_common::arguments() {
+        world::worker(&arguments);
+    }
+}
