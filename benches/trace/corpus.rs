@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use exirate::trace::decode::{self, Limits};
-use exirate::trace::{Envelope, Piece};
+use exirate::trace::{Envelope, Fragment};
 
 use crate::directory;
 use crate::mail_common::World;
@@ -36,7 +36,7 @@ pub(crate) struct Corpus {
 /// The normalised text of messages, all of it.
 #[derive(Default)]
 pub(crate) struct Texts {
-    /// Piece after piece, with a byte between that no text contains.
+    /// Fragment after piece, with a byte between that no text contains.
     pub(crate) bytes: Vec<u8>,
     /// Where each message ends.
     pub(crate) ends: Vec<usize>,
@@ -61,13 +61,13 @@ impl Texts {
         volume.messages += 1;
         volume.raw += raw.len() as u64;
         pieces(raw, &mut |piece| match piece {
-            Piece::Text(text) => {
+            Fragment::Text(text) => {
                 volume.text += text.len() as u64;
                 self.bytes.extend_from_slice(text.as_bytes());
                 self.bytes.push(BETWEEN);
             }
-            Piece::Bytes(bytes) => volume.files += bytes.len() as u64,
-            Piece::File(_) => {}
+            Fragment::Bytes(bytes) => volume.files += bytes.len() as u64,
+            Fragment::File(_) => {}
         });
         self.ends.push(self.bytes.len());
     }
@@ -89,7 +89,7 @@ impl Texts {
 }
 
 /// The pieces of a message, as the store digests them.
-pub(crate) fn pieces(raw: &[u8], sink: &mut dyn FnMut(Piece<'_>)) {
+pub(crate) fn pieces(raw: &[u8], sink: &mut dyn FnMut(Fragment<'_>)) {
     decode::decode(raw, &Limits::default(), sink);
 }
 

@@ -1,6 +1,6 @@
 //! Segments that are folded.
 
-use exirate::trace::{Body, Hit, Part, Question, Sealed, Settings};
+use exirate::trace::{Body, ContentQuery, Hit, Part, Sealed, Settings};
 
 use crate::accuracy::{Reported, tally};
 use crate::corpus::Corpus;
@@ -30,7 +30,8 @@ pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts) {
             format!("{:.1} : 1", text / bytes),
         ]);
         let ask = |excerpt: &str| -> Option<Vec<Reported>> {
-            let question = Question { parts: vec![Part::Text(excerpt.to_owned())], least: 1.0 };
+            let question =
+                ContentQuery { parts: vec![Part::Text(excerpt.to_owned())], min_share: 1.0 };
             let mut search = scheme.search(&question).ok()?;
             let mut hits = Vec::new();
             let hit = &mut |hit: Hit| hits.push(hit);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use exirate::trace::{Piece, Query, Settings};
+use exirate::trace::{Fragment, Query, Settings};
 
 use crate::corpus::{Corpus, Source, pieces};
 use crate::mail_common::random::Random;
@@ -96,7 +96,7 @@ fn cut(corpus: &Corpus, messages: usize, length: usize, random: &mut Random) -> 
         let mut excerpt = None;
         corpus.source.with(random.below(messages), &mut |_, raw| {
             pieces(raw, &mut |piece| {
-                if let Piece::Text(text) = piece
+                if let Fragment::Text(text) = piece
                     && text.len() > length
                 {
                     let start = random.below(text.len() - length);

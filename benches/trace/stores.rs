@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use exirate::trace::{
-    Access, Answer, Options, Part, Query, Question, Sealed, Settings, TraceStore, trace_directory,
+    Access, Answer, ContentQuery, Options, Part, Query, Sealed, Settings, TraceStore,
+    trace_directory,
 };
 
 use crate::corpus::{Corpus, pieces};
@@ -61,8 +62,8 @@ pub(crate) fn reader(spool: &Path) -> TraceStore {
 }
 
 pub(crate) fn query(excerpt: &str) -> Query<'static> {
-    let question = Question { parts: vec![Part::Text(excerpt.to_owned())], least: 1.0 };
-    Query { question: Some(question), ..Query::default() }
+    let question = ContentQuery { parts: vec![Part::Text(excerpt.to_owned())], min_share: 1.0 };
+    Query { content: Some(question), ..Query::default() }
 }
 
 /// Asks for an excerpt; `None` if it is too short.

@@ -2,21 +2,21 @@
 //! their own, and an excerpt is found in what it was cut from.
 #![no_main]
 
-use exirate::trace::Piece;
+use exirate::trace::Fragment;
 use exirate::trace::decode::{Limits, canonical_file, decode, decode_file, excerpt, normalise};
 use libfuzzer_sys::fuzz_target;
 
-fn check(piece: Piece<'_>) {
+fn check(piece: Fragment<'_>) {
     match piece {
-        Piece::Text(text) => {
+        Fragment::Text(text) => {
             assert!(!text.is_empty());
             assert_eq!(normalise(text), text);
         }
-        Piece::File(bytes) => {
+        Fragment::File(bytes) => {
             assert!(!bytes.is_empty());
             assert_eq!(canonical_file(bytes), bytes);
         }
-        Piece::Bytes(bytes) => assert!(!bytes.is_empty()),
+        Fragment::Bytes(bytes) => assert!(!bytes.is_empty()),
     }
 }
 

@@ -17,7 +17,7 @@ use steps::Step;
 
 /// A record, sound but for what is changed in it.
 #[derive(Arbitrary, Debug)]
-struct Piece {
+struct Fragment {
     /// Whose it is.
     key: u8,
     /// The rate, as bits: any number, or none.
@@ -50,7 +50,7 @@ enum Entry {
 #[derive(Arbitrary, Debug)]
 struct Input {
     capacity: u8,
-    pieces: Vec<Piece>,
+    pieces: Vec<Fragment>,
     /// The bytes behind the records, which the file may hold or not.
     tail: Vec<u8>,
     /// Where the heap is said to end, as bytes before the file's end, and the
@@ -64,7 +64,7 @@ struct Input {
     steps: Vec<Step>,
 }
 
-impl Piece {
+impl Fragment {
     fn bytes(&self) -> Vec<u8> {
         let filter = self.filter.map(|bytes| vec![0xFF; usize::from(bytes)]);
         let state = image::State {

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
 use exirate::trace::{
-    Access, Address, Envelope, Options, Part, Query, Question, TraceStore, trace_directory,
+    Access, Address, Envelope, Options, Part, Query, ContentQuery, TraceStore, trace_directory,
 };
 use format::{Key, Log, Segment};
 use libfuzzer_sys::fuzz_target;
@@ -144,10 +144,10 @@ fn log(changes: &[(u8, Patch)], head: Option<&Patch>) -> Vec<u8> {
 fn ask(trace: &TraceStore) {
     trace.stats().unwrap();
     trace.verify(&mut |_, _| {}, &mut |_| {}).unwrap();
-    let question = Question { parts: vec![Part::Text(TEXT.to_owned())], least: 0.5 };
+    let question = ContentQuery { parts: vec![Part::Text(TEXT.to_owned())], min_share: 0.5 };
     let queries = [
         Query::default(),
-        Query { question: Some(question), ..Query::default() },
+        Query { content: Some(question), ..Query::default() },
         Query { from: Some(Address::Is("sender3@example.org".into())), ..Query::default() },
         Query { to: Some(Address::Test(Box::new(|to| to.ends_with('t')))), ..Query::default() },
         Query { id: Some(envelope(2).id), since: Some(5), ..Query::default() },
@@ -183,8 +183,8 @@ fuzz_target!(|file: File| {
     if trace.record(&envelope(9), later.as_bytes()).is_ok() {
         trace.seal().unwrap();
         trace.tidy(0).unwrap();
-        let question = Question { parts: vec![Part::Text(later[16..60].to_owned())], least: 1.0 };
-        let query = Query { question: Some(question), ..Query::default() };
+        let question = ContentQuery { parts: vec![Part::Text(later[16..60].to_owned())], min_share: 1.0 };
+        let query = Query { content: Some(question), ..Query::default() };
         let mut found = false;
         let mut see = |envelope: Envelope| found |= envelope == self::envelope(9);
         trace.query(&query, &mut |_, _| {}, &mut |answer| see(answer.envelope)).unwrap();

@@ -3,7 +3,7 @@
 use super::directory::NoDirectory;
 use crate::spec::{NamedOption, options};
 use crate::sys::clock;
-use crate::trace::{Asked, Part, Query, Question, TraceError, TraceStore, decode};
+use crate::trace::{ContentQuery, Part, Query, QuerySummary, TraceError, TraceStore, decode};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ pub(super) enum NoAnswer {
     /// An option that there is not, or with a wrong value.
     Option(String),
     /// The text is too short for the digests to tell.
-    TooShort { bytes: usize, least: usize },
+    TooShort { bytes: usize, needed: usize },
     /// It took too long.
     Late,
     /// There is no telling where the store is.
@@ -49,10 +49,10 @@ impl fmt::Display for NoAnswer {
                  with the chance, 0 to 1, that a yes may have to be wrong; short= with what to \
                  answer for a text that is too short: yes, no or error)"
             ),
-            Self::TooShort { bytes, least } => write!(
+            Self::TooShort { bytes, needed } => write!(
                 f,
                 "the text is too short: it has {bytes} bytes, and the shortest that can be asked \
-                 for has {least} (short=no answers no instead)"
+                 for has {needed} (short=no answers no instead)"
             ),
             Self::Late => write!(f, "no answer within {} ms", TIMEOUT.as_millis()),
             Self::Directory(error) => write!(f, "trace store not available: {error}"),
@@ -115,9 +115,9 @@ impl Asking {
         let text = decode::excerpt(&decode::text(text));
         let bytes = text.len();
         let query = Query {
-            question: Some(Question { parts: vec![Part::Text(text)], least: 1.0 }),
+            content: Some(ContentQuery { parts: vec![Part::Text(text)], min_share: 1.0 }),
             since: self.since.map(|seconds| clock::now().0.saturating_sub_unsigned(seconds)),
-            most: Some(MOST_HITS),
+            limit: Some(MOST_HITS),
             deadline,
             ..Query::default()
         };
@@ -125,9 +125,9 @@ impl Asking {
         let asked = trace.query(&query, &mut |_, _| {}, &mut |answer| {
             chance = answer.hit.map_or(chance, |hit| chance.min(hit.chance));
         });
-        let too_short = |least| self.short.ok_or(NoAnswer::TooShort { bytes, least });
+        let too_short = |needed| self.short.ok_or(NoAnswer::TooShort { bytes, needed });
         let asked = match asked {
-            Err(TraceError::TooShort(short)) => return Ok((too_short(short.least)?, None)),
+            Err(TraceError::TooShort(short)) => return Ok((too_short(short.needed)?, None)),
             asked => asked.map_err(NoAnswer::Trace)?,
         };
         let damage = damage(&asked);
@@ -145,7 +145,7 @@ impl Asking {
 }
 
 /// What of the store could not answer.
-fn damage(asked: &Asked) -> Option<String> {
+fn damage(asked: &QuerySummary) -> Option<String> {
     if let Some(problem) = asked.damaged.first() {
         let more = asked.damaged.len() - 1;
         return Some(format!("{problem} ({more} more like it): see `exirate trace verify`"));

@@ -1,7 +1,42 @@
 //! What every way to digest messages offers.
 
-use super::{Piece, Question};
 use std::time::Instant;
+
+/// A piece of a decoded message, as it is digested.
+///
+/// An excerpt is found within one piece, never across two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fragment<'a> {
+    /// Normalised text: a body, a text attachment, the subject, the names of
+    /// people and of attachments, the targets of links.
+    Text(&'a str),
+    /// A whole attachment, decoded, of which to remember that it was there.
+    File(&'a [u8]),
+    /// The bytes of an attachment that is no text, to be found by an excerpt.
+    Bytes(&'a [u8]),
+}
+
+/// What is asked of the digests: which messages may have carried this?
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContentQuery {
+    /// What was carried: all of it, and in this order where the scheme can
+    /// tell (`S0 S1 * S3` of the seed is two parts).
+    pub parts: Vec<Part>,
+    /// The least share, above 0 and up to 1, of the elements of all parts that
+    /// must be present: below 1 for text that has been edited.
+    pub min_share: f64,
+}
+
+/// One part of what is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Normalised text.
+    Text(String),
+    /// A whole attachment.
+    File(Vec<u8>),
+    /// An excerpt of an attachment's bytes.
+    Bytes(Vec<u8>),
+}
 
 /// What digests are keyed with: random bytes that nobody knows.
 pub type DigestKey = [u8; 32];
@@ -31,7 +66,7 @@ pub trait Scheme {
     ///
     /// # Errors
     /// A part is so short that no digest could answer.
-    fn search(&self, question: &Question) -> Result<Box<dyn Search + '_>, TooShort>;
+    fn search(&self, question: &ContentQuery) -> Result<Box<dyn Search + '_>, TooShort>;
 
     /// The shortest excerpt of text, in bytes of normalised text, that is sure
     /// to be found wherever it begins.
@@ -41,7 +76,7 @@ pub trait Scheme {
 /// A message being digested.
 pub trait Digester {
     /// Takes in one more piece.
-    fn add(&mut self, piece: Piece<'_>);
+    fn add(&mut self, piece: Fragment<'_>);
 
     /// The digest of all that was taken in.
     fn finish(self: Box<Self>) -> Vec<u8>;
@@ -168,6 +203,6 @@ pub struct TooShort {
     pub part: usize,
     /// Its length, in bytes of normalised text or of the attachment.
     pub bytes: usize,
-    /// The least length that can be answered.
-    pub least: usize,
+    /// The needed length that can be answered.
+    pub needed: usize,
 }

@@ -1,9 +1,5 @@
 //! The schemes' parameters.
 
-use super::hbf::Hbf;
-use super::scheme::{DigestKey, Scheme};
-use super::winnow::Winnow;
-
 /// A scheme and its parameters, as a segment's header keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Settings {
@@ -60,15 +56,6 @@ const WINNOW: u8 = 1;
 const HBF: u8 = 2;
 
 impl Settings {
-    /// The scheme that has these parameters. Those out of range are taken for
-    /// the nearest within.
-    pub fn scheme(&self, key: &DigestKey) -> Box<dyn Scheme> {
-        match self.nearest() {
-            Self::Winnow(settings) => Box::new(Winnow::new(settings, key)),
-            Self::Hbf(settings) => Box::new(Hbf::new(settings, key)),
-        }
-    }
-
     /// These parameters, with those out of range brought to the nearest within.
     pub fn nearest(&self) -> Self {
         match *self {

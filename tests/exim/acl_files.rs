@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::common::exim::{Ran, open_to_all, run, user};
 use crate::common::{Client, PrivateExim, Setup};
-use exirate::trace::{Access, Part, Query, Question, TraceStore, decode, trace_directory};
+use exirate::trace::{Access, ContentQuery, Part, Query, TraceStore, decode, trace_directory};
 
 /// An Exim with `macros` above `exirate.conf`, and `file` in the ACL `option`.
 fn exim(macros: &str, option: &str, file: &str) -> PrivateExim {
@@ -315,7 +315,7 @@ fn local_accounts_may_send_so_many_messages() {
 fn is_remembered(exim: &PrivateExim, text: &str) -> bool {
     let trace = TraceStore::open(&trace_directory(&exim.spool()), Access::Read).unwrap();
     let parts = vec![Part::Text(decode::excerpt(text))];
-    let query = Query { question: Some(Question { parts, least: 1.0 }), ..Query::default() };
+    let query = Query { content: Some(ContentQuery { parts, min_share: 1.0 }), ..Query::default() };
     let mut found = 0;
     trace.query(&query, &mut |_, _| {}, &mut |_| found += 1).unwrap();
     found > 0

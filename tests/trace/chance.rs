@@ -3,7 +3,7 @@
 use crate::mail_common::World;
 use crate::mail_common::random::Random;
 use exirate::trace::decode::{self, Limits};
-use exirate::trace::{Body, Part, Piece, Question, Scheme, Sealed, Settings};
+use exirate::trace::{Body, ContentQuery, Fragment, Part, Scheme, Sealed, Settings};
 use memchr::memmem;
 
 const MESSAGES: usize = 12_000;
@@ -29,7 +29,7 @@ impl Store {
             let (mut digester, mut all) = (scheme.digester(), Vec::new());
             decode::decode(&world.mail(n as u64).raw, &Limits::default(), &mut |piece| {
                 digester.add(piece);
-                if let Piece::Text(text) = piece {
+                if let Fragment::Text(text) = piece {
                     all.extend_from_slice(text.as_bytes());
                     all.push(0);
                 }
@@ -72,7 +72,7 @@ impl Store {
     /// The chance told of the message that an excerpt is from, and how many
     /// others are hits that have little of it.
     fn ask(&self, (from, excerpt): (usize, &str)) -> (f64, u64) {
-        let question = Question { parts: vec![Part::Text(excerpt.to_owned())], least: 1.0 };
+        let question = ContentQuery { parts: vec![Part::Text(excerpt.to_owned())], min_share: 1.0 };
         let mut search = self.scheme.search(&question).unwrap();
         let mut hits = Vec::new();
         let body = Body::plain(&self.sealed.body);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::mail_common::{Kind, Mail, SHARES, Truth, World};
-use exirate::trace::Piece;
+use exirate::trace::Fragment;
 use exirate::trace::decode::{self, Limits};
 use mail_parser::decoders::html::html_to_text;
 use mail_parser::{MessageParser, MimeHeaders, PartType};
@@ -216,12 +216,12 @@ fn decoding_gives_what_is_said_to_be_there() {
     for mail in kinds.map(|(kind, n)| world.of_kind(kind, n)) {
         let (mut text, mut files) = (String::new(), Vec::new());
         let whole = decode::decode(&mail.raw, &Limits::default(), &mut |piece| match piece {
-            Piece::Text(piece) => {
+            Fragment::Text(piece) => {
                 text.push_str(piece);
                 text.push('\n');
             }
-            Piece::File(file) => files.push(file.to_vec()),
-            Piece::Bytes(_) => {}
+            Fragment::File(file) => files.push(file.to_vec()),
+            Fragment::Bytes(_) => {}
         });
         assert!(whole);
         let has = |said: &str| {

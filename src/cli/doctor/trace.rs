@@ -132,7 +132,7 @@ fn contents(
 /// When the message passed that was recorded last.
 fn newest(store: &TraceStore) -> Result<Option<i64>, TraceError> {
     let mut newest = None;
-    store.query(&Query { most: Some(1), ..Query::default() }, &mut |_, _| {}, &mut |answer| {
+    store.query(&Query { limit: Some(1), ..Query::default() }, &mut |_, _| {}, &mut |answer| {
         newest = Some(answer.envelope.time);
     })?;
     Ok(newest)

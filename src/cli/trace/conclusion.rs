@@ -8,7 +8,7 @@ use super::super::screen::{Screen, note};
 use super::super::{Failure, text};
 use super::answers::{self, AnswerFacts};
 use super::{length, odds};
-use crate::trace::{Answer, Asked, Part, Settings, TooShort};
+use crate::trace::{Answer, Part, QuerySummary, Settings, TooShort};
 
 /// The answer.
 pub(super) struct Reply {
@@ -32,7 +32,7 @@ pub(super) struct Reply {
     pub(super) chance: Option<f64>,
     /// How many such are to be expected among these.
     pub(super) expected: Option<f64>,
-    pub(super) asked: Asked,
+    pub(super) asked: QuerySummary,
 }
 
 /// The answer, as JSON has it.
@@ -179,7 +179,8 @@ impl Reply {
                 text::percent(tellable)
             ));
         }
-        let Asked { unanswered, decoded_otherwise, partial, other_key, shortest, .. } = self.asked;
+        let QuerySummary { unanswered, decoded_otherwise, partial, other_key, shortest, .. } =
+            self.asked;
         let too_short = unanswered.saturating_sub(decoded_otherwise);
         if too_short > 0 {
             note(format_args!(
@@ -237,7 +238,7 @@ pub(super) fn explain(screen: &mut Screen<'_>, parts: &[Part]) -> Result<(), Fai
 
 /// Says which part is too short, and what it would take.
 pub(super) fn too_short(short: TooShort, parts: &[Part]) -> Failure {
-    let TooShort { part, bytes, least } = short;
+    let TooShort { part, bytes, needed } = short;
     let which = if parts.len() > 1 { format!("part {} is", part + 1) } else { "it is".to_owned() };
     let what = match parts.get(part) {
         Some(Part::Text(text)) => {
@@ -250,7 +251,7 @@ pub(super) fn too_short(short: TooShort, parts: &[Part]) -> Failure {
         _ => format!("{which} {bytes} bytes"),
     };
     Failure::new(format!(
-        "{what}, and the shortest that can be asked for has {least}: take more of it"
+        "{what}, and the shortest that can be asked for has {needed}: take more of it"
     ))
 }
 
@@ -272,7 +273,7 @@ mod tests {
     #[test]
     fn a_part_that_is_too_short_is_shown_as_it_is_compared() {
         let parts = [Part::Text("long enough".to_owned()), Part::Text("ab\u{200b}".to_owned())];
-        let short = TooShort { part: 1, bytes: 2, least: 15 };
+        let short = TooShort { part: 1, bytes: 2, needed: 15 };
         let Failure::Said(why) = too_short(short, &parts) else { panic!() };
         assert_eq!(
             why,

@@ -5,12 +5,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use mail_parser::decoders::charsets::map::charset_decoder;
 
 use super::super::{Failure, input, text};
 use super::mailbox::{self, MESSAGE_MAX};
-use crate::trace::decode::{self, Limits};
-use crate::trace::{Part, Piece};
+use crate::trace::decode::{self, Charset, Limits};
+use crate::trace::{Fragment, Part};
 
 /// The options that say what was carried.
 #[derive(Debug, Args)]
@@ -125,14 +124,14 @@ impl Excerpts {
         let name = name(path);
         let text = match &self.charset {
             Some(charset) => {
-                let decode = charset_decoder(charset.as_bytes()).ok_or_else(|| {
+                let charset = Charset::of(charset).ok_or_else(|| {
                     Failure::new(format!(
-                        "--charset {}: it is not known; it takes a name such as windows-1252, \
+                        "--charset {}: unknown charset; use a name such as windows-1252, \
                          iso-8859-2, shift_jis or utf-16",
                         text::printable(charset.as_bytes())
                     ))
                 })?;
-                decode(&bytes)
+                charset.decode(&bytes).into_owned()
             }
             None => utf(&bytes).ok_or_else(|| {
                 Failure::new(format!(
@@ -152,10 +151,10 @@ impl Excerpts {
 fn pieces(bytes: &[u8]) -> Vec<Part> {
     let mut parts = Vec::new();
     decode::decode_file(bytes, &Limits::default(), &mut |piece| match piece {
-        Piece::Text(text) => parts.push(Part::Text(text.to_owned())),
-        Piece::Bytes(bytes) => parts.push(Part::Bytes(bytes.to_vec())),
+        Fragment::Text(text) => parts.push(Part::Text(text.to_owned())),
+        Fragment::Bytes(bytes) => parts.push(Part::Bytes(bytes.to_vec())),
         // That is there only where all of it is.
-        Piece::File(_) => {}
+        Fragment::File(_) => {}
     });
     parts
 }
@@ -204,7 +203,7 @@ fn normalised(text: &str) -> Option<Part> {
 /// Text in UTF-8, or in UTF-16 with a mark at its beginning.
 fn utf(bytes: &[u8]) -> Option<String> {
     if let [0xff, 0xfe, ..] | [0xfe, 0xff, ..] = bytes {
-        return charset_decoder(b"utf-16").map(|decode| decode(bytes));
+        return Charset::of("utf-16").map(|charset| charset.decode(bytes).into_owned());
     }
     // Bytes of no text may happen to be UTF-8.
     std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).map(str::to_owned)

@@ -10,7 +10,7 @@ use super::super::{Failure, Outcome, outfile};
 use super::open::{self, Common};
 use super::shown::{Facts, JSON_HELP, iso};
 use super::span;
-use crate::trace::{Asked, Envelope, Query, TraceStore};
+use crate::trace::{Envelope, Query, QuerySummary, TraceStore};
 
 /// Permissions of the file: it tells who writes to whom.
 const SECRET: u32 = 0o600;
@@ -98,7 +98,11 @@ impl Export {
     }
 
     /// Writes the envelopes, and gives how many.
-    fn write(&self, trace: &TraceStore, out: &mut dyn Write) -> Result<(u64, Asked), Failure> {
+    fn write(
+        &self,
+        trace: &TraceStore,
+        out: &mut dyn Write,
+    ) -> Result<(u64, QuerySummary), Failure> {
         if self.format == Format::Csv {
             writeln!(out, "time,id,sender,recipients,client,authenticated,partial")?;
         }

@@ -17,7 +17,8 @@ mod odds;
 mod open;
 mod query;
 mod record;
-mod recorder;
+mod recording;
+mod repair;
 mod scheme;
 mod shown;
 mod span;
@@ -58,6 +59,7 @@ enum Command {
     Record(record::Record),
     Stats(stats::Stats),
     Verify(verify::Verify),
+    Repair(repair::Repair),
     Tidy(tidy::Tidy),
     Export(export::Export),
 }
@@ -69,6 +71,7 @@ impl Trace {
             Command::Record(record) => record.run(screen),
             Command::Stats(stats) => stats.run(screen),
             Command::Verify(verify) => verify.run(screen),
+            Command::Repair(repair) => repair.run(screen),
             Command::Tidy(tidy) => tidy.run(screen),
             Command::Export(export) => export.run(screen),
         }

@@ -13,7 +13,9 @@ use super::open::{self, Common};
 use super::shown::JSON_HELP;
 use super::whom::{Name, Network};
 use super::{id, span};
-use crate::trace::{self, Address, Asked, Envelope, Part, Question, TraceError, TraceStore};
+use crate::trace::{
+    self, Address, ContentQuery, Envelope, Part, QuerySummary, TraceError, TraceStore,
+};
 
 /// Where some of a text is enough, messages with a greater chance of being false
 /// are left out.
@@ -157,15 +159,15 @@ impl Query {
         if self.explain && !json && !parts.is_empty() {
             conclusion::explain(screen, &parts)?;
         }
-        let question =
-            (!parts.is_empty()).then(|| Question { parts: parts.clone(), least: self.at_least });
+        let question = (!parts.is_empty())
+            .then(|| ContentQuery { parts: parts.clone(), min_share: self.at_least });
         let store = self.common.open_if_there()?;
         let (mut first, asked) = match &store {
             Some(store) => self.ask(store, question).map_err(|error| match error {
                 TraceError::TooShort(short) => conclusion::too_short(short, &parts),
                 error => error.into(),
             })?,
-            None => (self.first(), Asked::default()),
+            None => (self.first(), QuerySummary::default()),
         };
         let (matches, chance) = match self.is_filtered() {
             true => (first.count(), first.chance()),
@@ -277,12 +279,12 @@ impl Query {
     fn ask(
         &self,
         store: &TraceStore,
-        question: Option<Question>,
-    ) -> Result<(First, Asked), TraceError> {
+        content: Option<ContentQuery>,
+    ) -> Result<(First, QuerySummary), TraceError> {
         let shown = self.limit.or((!self.common.json).then_some(SHOWN));
-        let is_ranked = question.is_some() && self.sort == Sort::Best && !self.is_filtered();
+        let is_ranked = content.is_some() && self.sort == Sort::Best && !self.is_filtered();
         let best = shown.filter(|_| is_ranked);
-        let mut query = self.query(question, best);
+        let mut query = self.query(content, best);
         let (first, asked) = self.ask_for(store, &query)?;
         let are_false = || expected(asked.chance, &asked).is_some_and(|many| many >= MANY);
         if best.is_none_or(|best| asked.matches <= best as u64)
@@ -296,15 +298,15 @@ impl Query {
         self.ask_for(store, &query)
     }
 
-    fn query(&self, question: Option<Question>, best: Option<usize>) -> trace::Query<'_> {
+    fn query(&self, content: Option<ContentQuery>, best: Option<usize>) -> trace::Query<'_> {
         trace::Query {
-            question,
+            content,
             since: self.since,
             until: self.until,
             from: addresses(&self.from),
             to: addresses(&self.to),
             id: self.id.as_deref().map(|text| id::read(text).to_owned()),
-            most: None,
+            limit: None,
             best,
             deadline: None,
         }
@@ -314,7 +316,7 @@ impl Query {
         &self,
         store: &TraceStore,
         query: &trace::Query<'_>,
-    ) -> Result<(First, Asked), TraceError> {
+    ) -> Result<(First, QuerySummary), TraceError> {
         let (graded, mut first) = (self.is_graded(), self.first());
         let asked = store.query(query, &mut open::bar("messages"), &mut |answer| {
             if !self.is_meant(&answer.envelope) {
@@ -348,7 +350,7 @@ impl Query {
 }
 
 /// How many messages are to be expected by chance.
-fn expected(chance: Option<f64>, asked: &Asked) -> Option<f64> {
+fn expected(chance: Option<f64>, asked: &QuerySummary) -> Option<f64> {
     chance.map(|chance| chance * asked.messages as f64)
 }
 

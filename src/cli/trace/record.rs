@@ -2,22 +2,19 @@
 //! ACLs, or did so long ago.
 
 use std::io::Write as _;
-use std::net::IpAddr;
-use std::path::PathBuf;
 
 use clap::Args;
 
 use super::super::figures::bytes;
 use super::super::screen::{Screen, complain, note};
-use super::super::{Failure, Outcome, input, moment};
-use super::id;
+use super::super::{Failure, Outcome};
 use super::mailbox::MESSAGE_MAX;
 use super::open::{Common, tell_incidents};
-use super::recorder::{Counts, Recorder};
+use super::recording::{Counts, Recording, Sources};
 use super::scheme::{self, Scheme};
 use super::span::{self, Keep};
 use super::tidy;
-use crate::trace::{Envelope, Options};
+use crate::trace::Options;
 
 /// Records messages from files, mboxes and maildirs
 #[derive(Debug, Args)]
@@ -59,42 +56,8 @@ JSON: an object. `recorded` is how many messages were, and `bytes` their size; o
 which only the beginning was recorded, for they are larger than any message, and
 `nameless` those that tell neither an id nor a sender nor a recipient.")]
 pub(super) struct Record {
-    /// Files with one message each
-    #[arg(value_name = "FILE")]
-    pub(super) files: Vec<PathBuf>,
-
-    /// Records all messages of this mbox
-    #[arg(long, value_name = "FILE")]
-    pub(super) mbox: Vec<PathBuf>,
-
-    /// Records all messages of this maildir and the folders in it
-    #[arg(long, value_name = "DIR")]
-    pub(super) maildir: Vec<PathBuf>,
-
-    /// The sender; <> for a bounce
-    #[arg(long, value_name = "ADDRESS")]
-    from: Option<String>,
-
-    /// The recipients: more than one with commas between them, or the option
-    /// again
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
-    to: Vec<String>,
-
-    /// The message's id
-    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
-    id: Option<String>,
-
-    /// When it passed
-    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
-    time: Option<crate::rate::Timestamp>,
-
-    /// From which IP address it came
-    #[arg(long, value_name = "IP")]
-    client: Option<IpAddr>,
-
-    /// As whom the client was authenticated
-    #[arg(long, value_name = "NAME")]
-    auth: Option<String>,
+    #[command(flatten)]
+    sources: Sources,
 
     /// From now on, for how long messages are kept: 90d, 52w, or `forever`
     #[arg(long, value_name = "TIME", value_parser = span::keep)]
@@ -125,10 +88,10 @@ impl Record {
             note(format_args!("from now on messages are kept {}", tidy::kept(keep)));
             note(tidy::REMINDER);
         }
-        let mut recorder = Recorder::new(self, trace);
-        let done = recorder.all();
-        tell_incidents(&mut recorder.trace);
-        let counts = recorder.counts;
+        let mut recording = Recording::new(&self.sources, trace);
+        let done = recording.all();
+        tell_incidents(&mut recording.trace);
+        let counts = recording.counts;
         if self.common.json {
             screen.json(&counts)?;
         } else {
@@ -162,71 +125,8 @@ impl Record {
     /// What can be seen to be wrong before anything is done.
     fn check(&self) -> Result<(), Failure> {
         tidy::check_keep(self.keep)?;
-        if self.files.is_empty() && self.mbox.is_empty() && self.maildir.is_empty() {
-            return Err(Failure::new(
-                "nothing to record: name files with a message each (- is standard input), or say \
-                 --mbox FILE or --maildir DIR",
-            ));
-        }
-        let all = || self.files.iter().chain(&self.mbox);
-        if all().filter(|path| path.as_os_str() == "-").count() > 1 {
-            return Err(Failure::new("- is named twice: standard input can be read only once"));
-        }
-        if self.id.is_some()
-            && !(self.files.len() == 1 && self.mbox.is_empty() && self.maildir.is_empty())
-        {
-            return Err(Failure::new("--id is that of one message: it takes one FILE and no more"));
-        }
-        for path in all().chain(&self.maildir).filter(|path| path.as_os_str() != "-") {
-            // Before all that comes before is recorded.
-            let facts =
-                path.metadata().map_err(|e| input::failed(&path.display().to_string(), &e))?;
-            let is_maildir = self.maildir.contains(path);
-            if facts.is_dir() && !is_maildir {
-                return Err(Failure::new(format!(
-                    "{0} is a directory: say --maildir {0}, or name the files in it",
-                    path.display()
-                )));
-            }
-            if !facts.is_dir() && is_maildir {
-                return Err(Failure::new(format!(
-                    "--maildir {0}: it is no directory; for a file with many messages say --mbox \
-                     {0}, for one message only {0}",
-                    path.display()
-                )));
-            }
-        }
-        Ok(())
+        self.sources.check()
     }
-}
-
-impl Record {
-    /// Puts what the options say in the place of what a message tells.
-    pub(super) fn overrule(&self, envelope: &mut Envelope) {
-        let Self { from, to, id, time, client, auth, .. } = self;
-        if let Some(from) = from {
-            envelope.sender = bare(from).to_owned();
-        }
-        if !to.is_empty() {
-            envelope.recipients = to.iter().map(|address| bare(address).to_owned()).collect();
-        }
-        if let Some(id) = id {
-            envelope.id = id::read(id).to_owned();
-        }
-        if let Some(time) = time {
-            envelope.time = time.seconds;
-        }
-        envelope.client = client.or(envelope.client);
-        if let Some(auth) = auth {
-            envelope.authenticated.clone_from(auth);
-        }
-    }
-}
-
-/// An address without the brackets around it.
-fn bare(address: &str) -> &str {
-    let address = address.trim();
-    address.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(address)
 }
 
 fn tell(screen: &mut Screen<'_>, counts: &Counts) -> Result<(), Failure> {

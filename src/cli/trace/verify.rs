@@ -18,8 +18,9 @@ use crate::trace::Verified;
   For scripts:
     exirate trace verify --json | jq '.problems | length'
 
-Exim may run meanwhile. Nothing is changed, and nothing has to be mended: what is
-damaged is left out of each answer, and goes when it is old enough.
+Exim may run meanwhile. Nothing is changed; `exirate trace repair` repairs what can be
+repaired. Messages that are damaged are left out of results, and are forgotten with
+their age.
 
 Exit status: 0 it is sound; 1 it is not, and each problem is a line; 2 an error.
 

@@ -2,44 +2,63 @@
 
 use std::borrow::Cow;
 
+use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use mail_parser::decoders::charsets::map::charset_decoder;
 
-/// Of whatever does not say what it is written in.
-const USUAL: &[u8] = b"windows-1252";
+/// A charset that can be decoded.
+#[derive(Clone, Copy)]
+pub enum Charset {
+    /// One of the charsets of the Encoding Standard.
+    Standard(&'static Encoding),
+    /// One that only mail uses, such as UTF-7.
+    Mail(fn(&[u8]) -> String),
+}
 
-/// The text that `bytes` are in `charset`. What cannot be read becomes U+FFFD.
+impl Charset {
+    /// The charset with this label, in upper or lower case; `None` where the
+    /// label is unknown.
+    #[must_use]
+    pub fn of(label: &str) -> Option<Self> {
+        let label = label.trim_matches(|c: char| c.is_whitespace() || "\"'".contains(c)).as_bytes();
+        (Encoding::for_label_no_replacement(label).map(Self::Standard))
+            .or_else(|| charset_decoder(label).map(Self::Mail))
+    }
+
+    /// The text that `bytes` are in this charset. What is invalid becomes U+FFFD.
+    #[must_use]
+    pub fn decode(self, bytes: &[u8]) -> Cow<'_, str> {
+        match self {
+            // A byte order mark overrides what the label says of the order.
+            Self::Standard(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => {
+                encoding.decode(bytes).0
+            }
+            Self::Standard(encoding) => encoding.decode_without_bom_handling(bytes).0,
+            Self::Mail(decode) => Cow::Owned(decode(bytes)),
+        }
+    }
+}
+
+/// The text that `bytes` are in `charset`. What is invalid becomes U+FFFD.
 ///
-/// Where none or an unknown one is named, or US-ASCII, the bytes are UTF-8 if
-/// they can be, and Windows-1252 otherwise.
-pub(super) fn to_utf8<'a>(bytes: &'a [u8], charset: Option<&str>) -> Cow<'a, str> {
-    let name =
-        charset.unwrap_or_default().trim_matches(|c: char| c.is_whitespace() || "\"'".contains(c));
-    if contains(name.as_bytes(), b"utf-8") || contains(name.as_bytes(), b"utf8") {
-        return utf8(bytes);
-    }
-    if begins(name, "us-ascii") || begins(name, "ascii") || begins(name, "ansi_x3") {
-        return unnamed(bytes);
-    }
-    let is_ascii_the_same =
-        ["iso-8859", "windows-", "latin", "koi8"].iter().any(|start| begins(name, start));
-    match charset_decoder(name.as_bytes()) {
-        Some(_) if is_ascii_the_same && bytes.is_ascii() => utf8(bytes),
-        Some(decode) => Cow::Owned(decode(bytes)),
-        None => unnamed(bytes),
+/// Without a label, or with one that is unknown or means US-ASCII, the bytes are
+/// decoded as UTF-8 if they are valid UTF-8, and as Windows-1252 otherwise.
+pub(super) fn to_utf8<'a>(bytes: &'a [u8], label: Option<&str>) -> Cow<'a, str> {
+    match label.filter(|label| !is_ascii_label(label)).and_then(Charset::of) {
+        Some(charset) => charset.decode(bytes),
+        None => match std::str::from_utf8(bytes) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => Charset::Standard(WINDOWS_1252).decode(bytes),
+        },
     }
 }
 
-/// The standard library takes four times as long to replace what is wrong as to
-/// see that nothing is.
-fn utf8(bytes: &[u8]) -> Cow<'_, str> {
-    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
-}
-
-fn unnamed(bytes: &[u8]) -> Cow<'_, str> {
-    match (std::str::from_utf8(bytes), charset_decoder(USUAL)) {
-        (Err(_), Some(decode)) => Cow::Owned(decode(bytes)),
-        (text, _) => text.map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed),
-    }
+/// Whether a label means US-ASCII. The Encoding Standard takes these for
+/// Windows-1252, but mail that says so is often UTF-8.
+fn is_ascii_label(label: &str) -> bool {
+    let begins = |start: &str| {
+        label.get(..start.len()).is_some_and(|label| label.eq_ignore_ascii_case(start))
+    };
+    ["us-ascii", "ascii", "ansi_x3"].into_iter().any(begins)
 }
 
 /// The charset that HTML names in itself, near its beginning.
@@ -57,7 +76,7 @@ pub(super) fn of_html(bytes: &[u8]) -> Option<&str> {
 /// The text of a file that does not say what it is: `None` where it is none.
 pub(super) fn text_of_file(bytes: &[u8]) -> Option<Cow<'_, str>> {
     match bytes {
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some(to_utf8(bytes, Some("utf-16"))),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some(Charset::Standard(UTF_16LE).decode(bytes)),
         _ if bytes.contains(&0) => None,
         _ => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
     }
@@ -65,20 +84,14 @@ pub(super) fn text_of_file(bytes: &[u8]) -> Option<Cow<'_, str>> {
 
 /// Whether these bytes are none of a text in this charset, whatever is said.
 pub(super) fn is_binary(bytes: &[u8], charset: Option<&str>) -> bool {
-    let name = charset.unwrap_or_default().as_bytes();
-    let is_wide = [&b"16"[..], b"ucs", b"unicode"].iter().any(|part| contains(name, part));
-    !is_wide
+    let is_utf_16 = matches!(
+        charset.and_then(Charset::of),
+        Some(Charset::Standard(encoding)) if encoding == UTF_16LE || encoding == UTF_16BE
+    );
+    !is_utf_16
         && bytes.contains(&0)
         && !bytes.starts_with(&[0xff, 0xfe])
         && !bytes.starts_with(&[0xfe, 0xff])
-}
-
-fn begins(name: &str, start: &str) -> bool {
-    name.get(..start.len()).is_some_and(|name| name.eq_ignore_ascii_case(start))
-}
-
-fn contains(name: &[u8], part: &[u8]) -> bool {
-    name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part))
 }
 
 #[cfg(test)]

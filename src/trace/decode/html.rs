@@ -4,6 +4,9 @@
 //! in one pass and without a tree: what elements mean for each other matters
 //! little to where words end.
 
+#[cfg(test)]
+mod html5lib_tests;
+
 use memchr::{memchr, memchr2};
 
 use super::entities;
@@ -27,9 +30,7 @@ pub(super) struct Page {
 impl Page {
     /// Reads `html`.
     pub(super) fn read(html: &str) -> Self {
-        // About a third of most pages is text.
-        let page = Self { text: String::with_capacity(html.len() / 2), ..Self::default() };
-        let mut reader = Reader { html, at: 0, page, styled: Vec::new(), hidden: 0 };
+        let mut reader = Reader::new(html);
         while reader.at < html.len() {
             reader.text();
         }
@@ -67,6 +68,12 @@ struct Styled<'a> {
 const CLOSED: usize = 8;
 
 impl<'a> Reader<'a> {
+    fn new(html: &'a str) -> Self {
+        // About a third of most pages is text.
+        let page = Page { text: String::with_capacity(html.len() / 2), ..Page::default() };
+        Self { html, at: 0, page, styled: Vec::new(), hidden: 0 }
+    }
+
     /// Reads text up to the next tag or entity, and that.
     fn text(&mut self) {
         let rest = &self.html[self.at..];
@@ -99,6 +106,10 @@ impl<'a> Reader<'a> {
             [_, letter, ..] if letter.is_ascii_alphabetic() => {
                 self.at += 1;
                 self.start();
+            }
+            [_, b'/'] => {
+                self.out().push_str(rest);
+                self.at += 2;
             }
             [_, b'!' | b'?' | b'/', ..] => self.at += length_to(rest, b'>'),
             _ => {
@@ -250,11 +261,11 @@ impl<'a> Reader<'a> {
         taken
     }
 
-    /// Goes to the first byte, which is to be an ASCII one, that is wanted: one
-    /// that is not far.
+    /// Goes to the first byte that is wanted, which is not far. Either all wanted
+    /// bytes are ASCII, or all others: so it never stops within a character.
     fn take_until(&mut self, is_wanted: impl Fn(u8) -> bool) -> &'a str {
         let rest = &self.html[self.at..];
-        let end = rest.bytes().position(|byte| byte.is_ascii() && is_wanted(byte));
+        let end = rest.bytes().position(is_wanted);
         let taken = &rest[..end.unwrap_or(rest.len())];
         self.at += taken.len();
         taken

@@ -33,15 +33,16 @@ mod transfer;
 mod walk;
 mod words;
 
+pub use charset::Charset;
 pub use file::canonical_file;
 pub use normal::{excerpt, normalise};
 
-use super::Piece;
+use super::Fragment;
 use std::borrow::Cow;
 
 /// Of all that is done here. Digests of one version are asked with text that the
 /// same one has decoded.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// How much of a message is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ impl Default for Limits {
 /// text, the title, what is hidden, texts in place of images, and the targets of
 /// links; of each attachment the whole file, and its text if it is text, else
 /// its bytes.
-pub fn decode(message: &[u8], limits: &Limits, sink: &mut dyn FnMut(Piece<'_>)) -> bool {
+pub fn decode(message: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<'_>)) -> bool {
     let mut pieces = pieces::Pieces::new(*limits, sink);
     walk::walk(message, 0, &mut pieces);
     while let Some((message, depth)) = pieces.messages.pop() {
@@ -93,7 +94,7 @@ pub fn text(bytes: &[u8]) -> Cow<'_, str> {
 
 /// Decodes a file as if it had been attached to a message: the pieces by which
 /// it would be found. Whether that is all of it.
-pub fn decode_file(bytes: &[u8], limits: &Limits, sink: &mut dyn FnMut(Piece<'_>)) -> bool {
+pub fn decode_file(bytes: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<'_>)) -> bool {
     let mut pieces = pieces::Pieces::new(*limits, sink);
     pieces.lone_file(bytes);
     pieces.is_whole()

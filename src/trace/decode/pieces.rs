@@ -7,11 +7,11 @@ use super::file::canonical_file;
 use super::html::Page;
 use super::normal::normalise_most;
 use super::{Limits, charset, flowed};
-use crate::trace::Piece;
+use crate::trace::Fragment;
 
 /// Takes bodies and fields, gives pieces, and counts.
 pub(super) struct Pieces<'s> {
-    sink: &'s mut dyn FnMut(Piece<'_>),
+    sink: &'s mut dyn FnMut(Fragment<'_>),
     /// What may still come.
     left: Limits,
     /// Whether nothing has been left out.
@@ -21,7 +21,7 @@ pub(super) struct Pieces<'s> {
 }
 
 impl<'s> Pieces<'s> {
-    pub(super) fn new(limits: Limits, sink: &'s mut dyn FnMut(Piece<'_>)) -> Self {
+    pub(super) fn new(limits: Limits, sink: &'s mut dyn FnMut(Fragment<'_>)) -> Self {
         Self { sink, left: limits, is_whole: true, messages: Vec::new() }
     }
 
@@ -108,7 +108,7 @@ impl<'s> Pieces<'s> {
     fn whole_file(&mut self, bytes: &[u8]) {
         let file = canonical_file(bytes);
         if !file.is_empty() {
-            (self.sink)(Piece::File(&file));
+            (self.sink)(Fragment::File(&file));
         }
     }
 
@@ -141,7 +141,7 @@ impl<'s> Pieces<'s> {
                 self.left.text -= end;
                 self.shown(&text[..end], is_html, media.is_joined);
             }
-            None if !bytes.is_empty() => (self.sink)(Piece::Bytes(bytes)),
+            None if !bytes.is_empty() => (self.sink)(Fragment::Bytes(bytes)),
             None => {}
         }
     }
@@ -172,7 +172,7 @@ impl<'s> Pieces<'s> {
         let grown = normal.len().saturating_sub(text.len());
         self.left.text = self.left.text.saturating_sub(grown);
         if !normal.is_empty() {
-            (self.sink)(Piece::Text(&normal));
+            (self.sink)(Fragment::Text(&normal));
         }
     }
 

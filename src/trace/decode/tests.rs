@@ -10,17 +10,17 @@ pub(super) fn decoded(message: &[u8], limits: &Limits) -> (Vec<String>, bool) {
     (pieces, is_whole)
 }
 
-fn named(piece: Piece<'_>) -> String {
+fn named(piece: Fragment<'_>) -> String {
     match piece {
-        Piece::Text(text) => {
+        Fragment::Text(text) => {
             assert_eq!(normalise(text), text);
             format!("T {text}")
         }
-        Piece::File(bytes) => {
+        Fragment::File(bytes) => {
             assert_eq!(canonical_file(bytes), bytes);
             format!("F {}", bytes.escape_ascii())
         }
-        Piece::Bytes(bytes) => format!("B {}", bytes.escape_ascii()),
+        Fragment::Bytes(bytes) => format!("B {}", bytes.escape_ascii()),
     }
 }
 

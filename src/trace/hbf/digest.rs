@@ -3,7 +3,7 @@
 //! Numbers are little-endian: how many blocks there are (4 bytes), what each is
 //! called (8), what each whole attachment is called (8).
 
-use crate::trace::{Digester, Piece};
+use crate::trace::{Digester, Fragment};
 
 use super::Hbf;
 
@@ -44,14 +44,14 @@ impl<'a> HbfDigester<'a> {
 }
 
 impl Digester for HbfDigester<'_> {
-    fn add(&mut self, piece: Piece<'_>) {
+    fn add(&mut self, piece: Fragment<'_>) {
         match piece {
-            Piece::Text(text) => self.take_in(text.as_bytes()),
-            Piece::Bytes(bytes) => self.take_in(bytes),
-            Piece::File(content) if self.files.len() < MOST_FILES => {
+            Fragment::Text(text) => self.take_in(text.as_bytes()),
+            Fragment::Bytes(bytes) => self.take_in(bytes),
+            Fragment::File(content) if self.files.len() < MOST_FILES => {
                 self.files.push(self.hbf.hashing.file(content));
             }
-            Piece::File(_) => {}
+            Fragment::File(_) => {}
         }
     }
 

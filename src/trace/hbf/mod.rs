@@ -35,7 +35,7 @@ mod search;
 mod tests;
 
 use super::settings::HbfSettings;
-use super::{Damage, DigestKey, Digester, Question, Scheme, Sealed, Search, TooShort};
+use super::{ContentQuery, Damage, DigestKey, Digester, Scheme, Sealed, Search, TooShort};
 use hashing::Hashing;
 
 /// The scheme `hbf` with its parameters and its key.
@@ -70,7 +70,7 @@ impl Scheme for Hbf {
         sealed::check(self, body, messages)
     }
 
-    fn search(&self, question: &Question) -> Result<Box<dyn Search + '_>, TooShort> {
+    fn search(&self, question: &ContentQuery) -> Result<Box<dyn Search + '_>, TooShort> {
         Ok(Box::new(search::HbfSearch::new(self, question)?))
     }
 

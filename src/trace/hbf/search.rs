@@ -1,6 +1,6 @@
 //! Asking.
 
-use crate::trace::{Body, Damage, Hit, Part, Question, Search, TooShort, filter};
+use crate::trace::{Body, ContentQuery, Damage, Hit, Part, Search, TooShort, filter};
 
 use super::excerpt::Excerpt;
 use super::hashing::Element;
@@ -16,9 +16,9 @@ const MOST: usize = 4_096;
 pub(super) struct HbfSearch<'a> {
     hbf: &'a Hbf,
     /// Parts of one kind after another.
-    chains: [Vec<Asked>; 2],
+    chains: [Vec<PreparedPart>; 2],
     files: Vec<u64>,
-    least: f64,
+    min_share: f64,
     /// How many filters or messages have been asked, and at how many offsets in
     /// all.
     asked: u64,
@@ -26,7 +26,7 @@ pub(super) struct HbfSearch<'a> {
 }
 
 /// An excerpt that is asked for.
-struct Asked {
+struct PreparedPart {
     excerpt: Excerpt,
     /// The elements of the first block of each cut, by offset.
     firsts: Vec<Vec<Element>>,
@@ -42,10 +42,10 @@ struct Answer {
 }
 
 impl<'a> HbfSearch<'a> {
-    pub(super) fn new(hbf: &'a Hbf, question: &Question) -> Result<Self, TooShort> {
-        let least = 2 * usize::from(hbf.settings.block) - 1;
+    pub(super) fn new(hbf: &'a Hbf, content: &ContentQuery) -> Result<Self, TooShort> {
+        let needed = 2 * usize::from(hbf.settings.block) - 1;
         let (mut chains, mut files) = ([Vec::new(), Vec::new()], Vec::new());
-        for (part, content) in question.parts.iter().enumerate() {
+        for (part, content) in content.parts.iter().enumerate() {
             let (chain, bytes) = match content {
                 Part::Text(text) => (0, text.as_bytes()),
                 Part::Bytes(bytes) => (1, bytes.as_slice()),
@@ -54,17 +54,17 @@ impl<'a> HbfSearch<'a> {
                     continue;
                 }
             };
-            if bytes.len() < least {
-                return Err(TooShort { part, bytes: bytes.len(), least });
+            if bytes.len() < needed {
+                return Err(TooShort { part, bytes: bytes.len(), needed });
             }
             let excerpt = Excerpt::new(hbf, bytes);
             let firsts = excerpt.firsts().map(|_| Vec::new()).collect();
             if let Some(chain) = chains.get_mut(chain) {
-                chain.push(Asked { excerpt, firsts });
+                chain.push(PreparedPart { excerpt, firsts });
             }
         }
-        let least = question.least.clamp(0.0, 1.0);
-        Ok(Self { hbf, chains, files, least, asked: 0, offsets: 0 })
+        let min_share = content.min_share.clamp(0.0, 1.0);
+        Ok(Self { hbf, chains, files, min_share, asked: 0, offsets: 0 })
     }
 
     fn is_empty(&self) -> bool {
@@ -92,7 +92,7 @@ impl<'a> HbfSearch<'a> {
     fn find(
         &self,
         blocks: u64,
-        first: impl Fn(&Asked, usize, u64) -> bool,
+        first: impl Fn(&PreparedPart, usize, u64) -> bool,
         has: impl Fn(Group, u64) -> bool,
         has_file: impl Fn(u64) -> bool,
     ) -> Option<(u32, u32)> {
@@ -105,7 +105,7 @@ impl<'a> HbfSearch<'a> {
             let mut from = 0;
             for asked in chain {
                 let first = |cut, offset| first(asked, cut, offset);
-                let found = asked.excerpt.find(from, blocks, self.least, first, &has)?;
+                let found = asked.excerpt.find(from, blocks, self.min_share, first, &has)?;
                 from = found.end;
                 present += found.present;
                 of += found.of;
@@ -121,7 +121,7 @@ impl<'a> HbfSearch<'a> {
             element.bits(bits, settings.probes).all(|bit| filter::is_set(filter, bit))
         };
         let has = |group: Group, name| is_in(hashing.element(name, group.number));
-        let first = |asked: &Asked, cut: usize, offset: u64| {
+        let first = |asked: &PreparedPart, cut: usize, offset: u64| {
             let known = asked.firsts.get(cut).and_then(|known| known.get(offset as usize));
             // Another is asked for with the rest.
             known.is_none_or(|element| is_in(*element))
@@ -152,7 +152,7 @@ impl<'a> HbfSearch<'a> {
             let element = hashing.file_element(file);
             (0..placed.files).any(|n| is_in(placed.filter_of_file(n, settings), element))
         };
-        let first = |asked: &Asked, cut: usize, offset: u64| {
+        let first = |asked: &PreparedPart, cut: usize, offset: u64| {
             let known = asked.firsts.get(cut).and_then(|known| known.get(offset as usize));
             let place = placed.filter_of(Group { level: 0, number: offset }, settings);
             known.zip(place).is_none_or(|(element, place)| is_in(place, *element))

@@ -4,7 +4,7 @@ use quickcheck::{Arbitrary, Gen, quickcheck};
 
 use super::*;
 use crate::trace::settings::Counted;
-use crate::trace::{Body, Hit, Part, Piece, filter};
+use crate::trace::{Body, Fragment, Hit, Part, filter};
 
 const KEY: DigestKey = [7; 32];
 
@@ -44,10 +44,10 @@ impl Message {
         let mut digester = hbf.digester();
         for (text, bytes) in &self.0 {
             if *text {
-                digester.add(Piece::Text(std::str::from_utf8(bytes).unwrap()));
+                digester.add(Fragment::Text(std::str::from_utf8(bytes).unwrap()));
             } else {
-                digester.add(Piece::File(bytes));
-                digester.add(Piece::Bytes(bytes));
+                digester.add(Fragment::File(bytes));
+                digester.add(Fragment::Bytes(bytes));
             }
         }
         digester.finish()
@@ -102,7 +102,7 @@ quickcheck! {
         let number = (which % messages.len()) as u32;
         let digests = digests(&hbf, &messages);
         let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
-        let question = Question { parts, least: (f64::from(least) + 1.0) / 256.0 };
+        let question = ContentQuery { parts, min_share: (f64::from(least) + 1.0) / 256.0 };
         let mut search = hbf.search(&question).unwrap();
         let mut found = false;
         search.digests(&digests, &mut |hit| found |= hit.message == number);
@@ -146,7 +146,7 @@ quickcheck! {
             }
         }
         let damaged: Vec<&[u8]> = damaged.iter().map(Vec::as_slice).collect();
-        let question = Question { parts: vec![Part::Text("x".repeat(70)), Part::File(vec![])], least: f64::from(cut) / 255.0 };
+        let question = ContentQuery { parts: vec![Part::Text("x".repeat(70)), Part::File(vec![])], min_share: f64::from(cut) / 255.0 };
         let mut search = hbf.search(&question).unwrap();
         search.digests(&damaged, &mut |_| {});
         let Sealed { order, mut body } = hbf.seal(&damaged);
@@ -164,7 +164,7 @@ quickcheck! {
 
     fn any_bytes_are_no_harm(body: Vec<u8>, messages: u8, digests: Vec<Vec<u8>>) -> bool {
         let hbf = Hbf::new(HbfSettings::default(), &KEY);
-        let mut search = hbf.search(&Question { parts: vec![Part::File(vec![])], least: 1.0 }).unwrap();
+        let mut search = hbf.search(&ContentQuery { parts: vec![Part::File(vec![])], min_share: 1.0 }).unwrap();
         let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
         search.digests(&digests, &mut |_| {});
         let _ = search.sealed(&Body::plain(&body), u32::from(messages), &mut |_| {});
@@ -179,7 +179,7 @@ fn parts_must_follow_each_other() {
     let (one, two) = ("the first part of it", "and another one, later");
     let digest = |text: String| {
         let mut digester = hbf.digester();
-        digester.add(Piece::Text(&text));
+        digester.add(Fragment::Text(&text));
         digester.finish()
     };
     let digests = [
@@ -192,7 +192,7 @@ fn parts_must_follow_each_other() {
     let body = hbf.seal(&digests).body;
     let found = |parts: &[&str]| {
         let parts = parts.iter().map(|part| Part::Text((*part).to_owned())).collect();
-        let mut search = hbf.search(&Question { parts, least: 1.0 }).unwrap();
+        let mut search = hbf.search(&ContentQuery { parts, min_share: 1.0 }).unwrap();
         let (mut of_digests, mut of_body) = (Vec::new(), Vec::new());
         search.digests(&digests, &mut |hit| of_digests.push(hit.message));
         search.sealed(&Body::plain(&body), 4, &mut |hit| of_body.push(hit.message)).unwrap();
@@ -213,8 +213,8 @@ fn what_is_too_short_is_refused() {
     let hbf = Hbf::new(HbfSettings::default(), &KEY);
     let parts = vec![Part::Text("x".repeat(63)), Part::Bytes(vec![0; 62])];
     assert_eq!(hbf.shortest(), 63);
-    let short = hbf.search(&Question { parts, least: 1.0 }).err();
-    assert_eq!(short, Some(TooShort { part: 1, bytes: 62, least: 63 }));
+    let short = hbf.search(&ContentQuery { parts, min_share: 1.0 }).err();
+    assert_eq!(short, Some(TooShort { part: 1, bytes: 62, needed: 63 }));
 }
 
 /// The seed's table, without its second column: m/n, and the ratios for k from 1
@@ -302,7 +302,7 @@ fn chances_are_what_they_are_said_to_be() {
         let hbf = Hbf::new(HbfSettings { capacity, ..Default::default() }, &KEY);
         let digest = |text: &String| {
             let mut digester = hbf.digester();
-            digester.add(Piece::Text(text));
+            digester.add(Fragment::Text(text));
             digester.finish()
         };
         let digests: Vec<Vec<u8>> = texts.iter().map(digest).collect();
@@ -311,7 +311,7 @@ fn chances_are_what_they_are_said_to_be() {
         let fill = filter::fill(&body[5 + 6 * 600..]);
         let (mut found, mut expected) = (0.0, 0.0);
         for _ in 0..60 {
-            let question = Question { parts: vec![Part::Text(text(length))], least: 1.0 };
+            let question = ContentQuery { parts: vec![Part::Text(text(length))], min_share: 1.0 };
             let mut search = hbf.search(&question).unwrap();
             search.sealed(&Body::plain(&body), 600, &mut |_| found += 1.0).unwrap();
             expected += 600.0 * search.chance(&Hit { message: 0, present: 1, of: 1, fill });

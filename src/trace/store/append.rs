@@ -10,7 +10,7 @@ use super::key::{self, Key};
 use super::log::{Fault, LOG_BYTES_MAX, Log, MESSAGES_MAX, STATUS, Status, write_status};
 use super::names::{self, Kind, Numbered, OPEN, OPEN_NEW};
 use super::options::Options;
-use super::{PATIENCE, TraceError, TraceStore, VERSION, record, wire};
+use super::{LOCK_TIMEOUT, TraceError, TraceStore, VERSION, record, wire};
 
 /// How often a message is digested anew because the settings have changed
 /// meanwhile.
@@ -141,9 +141,9 @@ impl TraceStore {
         digest: &[u8],
     ) -> Result<(Appended, Option<Log>), TraceError> {
         // A system call for both.
-        let [nonce, status_nonce] = twice_random()?;
+        let [nonce, status_nonce] = two_nonces()?;
         let record = record::make(&self.key, nonce, envelope, digest)?;
-        let _guard = self.dir.lock_directory(PATIENCE)?;
+        let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
         let (log, status, rotated) = match self.usable_log(before)? {
             Usable::Log(log, status) => (log, status, false),
             Usable::Stale(stale) => return Ok((Appended::Stale(stale), None)),
@@ -236,7 +236,7 @@ impl TraceStore {
 }
 
 /// Two nonces.
-fn twice_random() -> Result<[Nonce; 2], TraceError> {
+fn two_nonces() -> Result<[Nonce; 2], TraceError> {
     let bytes: [u8; 2 * NONCE_BYTES] = random()?;
     let (nonces, _) = bytes.as_chunks();
     Ok([nonces[0], nonces[1]])

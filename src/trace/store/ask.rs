@@ -40,7 +40,7 @@ impl TraceStore {
                 answers.push(Pending { envelope, damaged: false, hit });
             }
         };
-        if query.question.is_none() {
+        if query.content.is_none() {
             (0..messages).for_each(|message| candidate(message, None));
             return Ok(answers);
         }
@@ -94,7 +94,7 @@ impl Asking<'_, '_> {
         segment: &Segment,
         damage: &mut Vec<Damage>,
     ) -> Option<Vec<(usize, Hit)>> {
-        self.query.question.as_ref()?;
+        self.query.content.as_ref()?;
         let mut hits = Vec::new();
         let messages = segment.head.messages;
         if segment.head.decode != decode::VERSION {

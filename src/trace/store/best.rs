@@ -148,9 +148,9 @@ impl Found {
 mod tests {
     use super::super::tests::{envelope, ids, open, question, record_fifty, secret};
     use super::super::{Address, Answer, Query};
-    use crate::trace::{Asked, TraceStore};
+    use crate::trace::{QuerySummary, TraceStore};
 
-    fn ask(trace: &TraceStore, query: &Query<'_>) -> (Asked, Vec<Answer>) {
+    fn ask(trace: &TraceStore, query: &Query<'_>) -> (QuerySummary, Vec<Answer>) {
         let mut answers = Vec::new();
         let asked = trace.query(query, &mut |_, _| {}, &mut |answer| answers.push(answer));
         (asked.unwrap(), answers)
@@ -191,7 +191,7 @@ mod tests {
             trace.record(&envelope(n), secrets(count).as_bytes()).unwrap();
         }
         let mut graded = question(&secrets(10));
-        graded.question.as_mut().unwrap().least = 0.5;
+        graded.content.as_mut().unwrap().min_share = 0.5;
         let (asked, all) = ask(&trace, &graded);
         graded.best = Some(1);
         let (of_best, found) = ask(&trace, &graded);

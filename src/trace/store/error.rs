@@ -7,6 +7,26 @@ use crate::sys::secure_dir::DirError;
 
 use super::super::TooShort;
 
+/// Something wrong with a file of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it, in a sentence.
+    pub what: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.path.display().to_string();
+        // Errors name it themselves.
+        if self.what.contains(&path) {
+            return f.write_str(&self.what);
+        }
+        write!(f, "{path}: {}", self.what)
+    }
+}
+
 /// Why the trace store could not be used.
 ///
 /// Each text says what could not be done, where, and what would be right.
@@ -16,6 +36,11 @@ pub enum TraceError {
     /// There is no store, and this use of it may not create one.
     Absent {
         /// Where it would be.
+        path: PathBuf,
+    },
+    /// There is a store already where one is to be created.
+    Exists {
+        /// Its directory.
         path: PathBuf,
     },
     /// Its directory, or a file in it, could not be used.
@@ -50,6 +75,8 @@ pub enum TraceError {
     TooLarge {
         /// What it takes, in bytes.
         bytes: u64,
+        /// The most that one record can hold, in bytes.
+        limit: u64,
     },
     /// There is no memory to decode a message.
     Memory {
@@ -91,6 +118,11 @@ impl fmt::Display for TraceError {
                 "no trace store at {}: it is made when the first message is recorded",
                 path.display()
             ),
+            Self::Exists { path } => write!(
+                f,
+                "{} is not empty: a copy needs a directory without a trace store",
+                path.display()
+            ),
             Self::Directory(error) => error.fmt(f),
             Self::NoKey { path } => write!(
                 f,
@@ -108,11 +140,10 @@ impl fmt::Display for TraceError {
             Self::ReadOnly { path } => {
                 write!(f, "{} was opened for reading only", path.display())
             }
-            Self::TooLarge { bytes } => write!(
+            Self::TooLarge { bytes, limit } => write!(
                 f,
                 "message is too large to record: envelope and digest take {bytes} bytes, at most \
-                 {} can be stored",
-                super::log::PAYLOAD_BYTES_MAX
+                 {limit} can be stored"
             ),
             Self::Memory { bytes, wanted } => write!(
                 f,
@@ -126,10 +157,9 @@ impl fmt::Display for TraceError {
                 *seconds as f64 / 86_400.0,
                 *keep as f64 / 86_400.0
             ),
-            Self::TooShort(TooShort { part, bytes, least }) => write!(
+            Self::TooShort(TooShort { part, bytes, needed }) => write!(
                 f,
-                "part {} of the question is too short: it has {bytes} bytes, at least {least} can \
-                 be asked for",
+                "part {} of the text to find is too short: it has {bytes} bytes, and needs {needed}",
                 part + 1
             ),
             Self::Random { source } => {

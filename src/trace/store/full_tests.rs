@@ -68,7 +68,7 @@ fn a_full_disk_loses_nothing_and_is_told() {
                 break;
             }
             // Not at each byte of the largest.
-            bytes += 1 + bytes / 12;
+            bytes += 7 + bytes / 4;
         }
     }
 }

@@ -2,8 +2,9 @@
 //! with the last of them torn, and with sectors missing that were not synced
 //! when the power failed.
 //!
-//! `kill_tests.rs` has the writer die; here its writes are replayed, so that
-//! every image is made of what was written and of nothing else.
+//! The writes of each deed of `kill_tests.rs` are replayed, so that every image is
+//! made of what was written and of nothing else. After the last of them the deed
+//! is done.
 
 use crate::sys::images::{Disk, Random, SECTOR, memory_folder, power_cut, torn};
 use crate::sys::write_trace::{self, Write};
@@ -13,7 +14,7 @@ use super::tests::{ask, envelope, open, open_small, question, record, secret};
 use super::*;
 
 /// Power cuts for each deed, at least.
-const CUTS: usize = 300;
+const CUTS: usize = 60;
 
 /// In how many bytes of a write it can be torn: the kernel and the disk write
 /// a sector in one go.

@@ -10,15 +10,15 @@ use crate::sys::secure_dir::SecureDir;
 
 use super::super::DigestKey;
 use super::cipher::{Nonce, Stream, random};
-use super::twice::{self, Found, Twice};
-use super::{PATIENCE, TraceError, VERSION};
+use super::mirrored::{self, Found, Mirrored};
+use super::{LOCK_TIMEOUT, TraceError, VERSION};
 
 /// The file that holds the key.
 pub(super) const KEY: &CStr = c"key";
 /// That file while it is being written.
-const KEY_NEW: &CStr = c"key.new";
+pub(super) const KEY_NEW: &CStr = c"key.new";
 /// Permissions of that file: it opens all others.
-const KEY_MODE: u32 = 0o600;
+pub(super) const KEY_MODE: u32 = 0o600;
 
 /// What the keystream of the key is asked for, by its nonce.
 const DIGEST: &Nonce = b"exirate trace digest key";
@@ -36,7 +36,7 @@ pub(super) struct KeyFile {
     pub(super) key: [u8; 32],
 }
 
-impl Twice for KeyFile {
+impl Mirrored for KeyFile {
     const MAGIC: [u8; 8] = *b"EXIRATEK";
     const BYTES: usize = 52;
 }
@@ -87,7 +87,7 @@ impl Key {
         if !make {
             return Err(TraceError::NoKey { path: dir.path_of(KEY) });
         }
-        let _guard = dir.lock_directory(PATIENCE)?;
+        let _guard = dir.lock_directory(LOCK_TIMEOUT)?;
         Self::open_locked(dir)
     }
 
@@ -98,13 +98,13 @@ impl Key {
         }
         let key = random()?;
         let file = KeyFile { magic: KeyFile::MAGIC, version: VERSION, reserved: 0, key };
-        twice::write(dir, KEY, KEY_NEW, KEY_MODE, &file)?;
+        mirrored::write(dir, KEY, KEY_NEW, KEY_MODE, &file)?;
         Ok(Self::of(&key))
     }
 
     /// Reads the key; `None` where there is none.
     fn read(dir: &SecureDir) -> Result<Option<Self>, TraceError> {
-        match twice::read::<KeyFile>(dir, KEY)? {
+        match mirrored::read::<KeyFile>(dir, KEY)? {
             Found::Nothing => Ok(None),
             Found::Sound(file, _) => Ok(Some(Self::of(&file.key))),
             Found::Damaged => Err(TraceError::Damaged {

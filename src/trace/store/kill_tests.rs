@@ -1,9 +1,10 @@
-//! A process that dies at each step of all that it does, or is stopped there.
+//! What is done to a store in the tests of kills, power cuts and full disks, and
+//! what must hold afterwards; and a process that is stopped at each step.
 //!
-//! `sigkill_tests.rs` kills real processes at random; this visits every point,
-//! by letting the writer panic there. Nothing it drops on the way writes.
+//! `image_tests.rs` looks at the files after each write of these deeds, so that
+//! no test needs to kill a process at each of them as well; `sigkill_tests.rs` kills
+//! real processes at random.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::sys::failpoint::{self, End};
@@ -98,16 +99,6 @@ impl Deed {
             Self::Forget => found == all || found == &all[FULL as usize..],
         }
     }
-
-    /// Whether these are what is found when it was finished.
-    pub(super) fn leaves(self, found: &[u32]) -> bool {
-        let last = match self {
-            Self::Record | Self::RecordBeyond | Self::Choose => self.before(),
-            _ => self.before() - 1,
-        };
-        let first = if self == Self::Forget { FULL } else { 0 };
-        found.iter().copied().eq(first..=last)
-    }
 }
 
 /// After a process has died in the midst of something: nothing else is lost,
@@ -134,61 +125,6 @@ pub(super) fn check_after(deed: Deed, folder: &Path, what: &str) {
         let name = name.unwrap().file_name().into_string().unwrap();
         assert!(!name.ends_with(".log"), "{what}: {name}");
     }
-}
-
-fn dies_everywhere(deed: Deed) -> u32 {
-    let folder = memory_folder();
-    deed.prepare(folder.path());
-    for steps in 0.. {
-        let attempt = memory_folder();
-        copy(folder.path(), attempt.path());
-        let mut dying = open(attempt.path());
-        failpoint::fill(Some(steps));
-        let died = catch_unwind(AssertUnwindSafe(|| deed.run(&mut dying))).is_err();
-        failpoint::fill(None);
-        if !died {
-            let left = found(&dying);
-            assert!(deed.leaves(&left), "{deed:?}: {left:?}");
-            assert_sound(&dying, "in the end");
-            return steps;
-        }
-        drop(dying);
-        check_after(deed, attempt.path(), &format!("{deed:?}, step {steps}"));
-    }
-    0
-}
-
-#[test]
-fn nothing_else_is_lost_wherever_a_process_dies() {
-    let deaths = DEEDS.map(dies_everywhere);
-    assert!(
-        deaths.iter().zip([5, 40, 20, 30, 14, 50]).all(|(&all, least)| all >= least),
-        "{deaths:?}"
-    );
-}
-
-#[test]
-fn a_store_is_made_wherever_a_process_dies_at_it() {
-    let mut deaths = 0;
-    for steps in 0.. {
-        let folder = memory_folder();
-        failpoint::fill(Some(steps));
-        let died = catch_unwind(AssertUnwindSafe(|| record(&mut open(folder.path()), 0))).is_err();
-        failpoint::fill(None);
-        let mut trace = open(folder.path());
-        assert_sound(&trace, &format!("step {steps}"));
-        let left = found(&trace);
-        assert!(left.is_empty() || left == [0], "step {steps}");
-        record(&mut trace, 1);
-        assert_eq!(found(&trace).last(), Some(&1));
-        let above = trace.directory().parent().unwrap();
-        assert!(!above.join("trace.new").exists() && !folder.path().join("exirate.new").exists());
-        if !died {
-            break;
-        }
-        deaths += 1;
-    }
-    assert!(deaths > 30, "{deaths}");
 }
 
 /// Starts a process that is stopped after so many steps.
@@ -225,7 +161,7 @@ fn whoever_stands_still_is_named_and_keeps_nobody_from_asking() {
             Err(error) => {
                 held += 1;
                 let text = format!(
-                    "cannot lock {}: waited 1 s for process {} (",
+                    "cannot lock {}: waited 0.2 s for process {} (",
                     trace.directory().display(),
                     child.process()
                 );

@@ -16,10 +16,10 @@ use crate::sys::secure_dir::{DirError, SecureDir};
 
 use super::cipher::{NONCE_BYTES, Nonce, random};
 use super::codec::{CRC_BYTES, checksum_fits, decode, encode, set_checksum};
+use super::error::Problem;
 use super::key::Key;
-use super::record::Records;
-use super::twice::SECOND;
-use super::verify::Problem;
+use super::mirrored::SECOND;
+use super::record::{PAYLOAD_BYTES_MAX, Records};
 use super::{TraceError, VERSION};
 use crate::trace::{Settings, is_past};
 
@@ -40,8 +40,6 @@ pub(super) const RECORDS: usize = 3 * SECOND;
 pub(super) const MESSAGES_MAX: u32 = 16_384;
 /// So is one of so many bytes.
 pub(super) const LOG_BYTES_MAX: u64 = 8 << 20;
-/// The most bytes that envelope and digest of a message may take.
-pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// How often a status is read that makes no sense.
 const ATTEMPTS: u32 = 3;
 /// The most that is read of a log.

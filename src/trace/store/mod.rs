@@ -6,11 +6,13 @@
 //! beside this folder lays down every byte, the order of all writes, and what
 //! a process that is killed leaves behind.
 
+mod access;
 mod append;
 mod ask;
 mod best;
 mod cipher;
 mod codec;
+mod copy;
 mod error;
 #[cfg(test)]
 mod full_tests;
@@ -20,6 +22,7 @@ mod key;
 #[cfg(test)]
 mod kill_tests;
 mod log;
+mod mirrored;
 #[cfg(test)]
 mod mix;
 #[cfg(test)]
@@ -28,7 +31,11 @@ mod names;
 mod options;
 mod query;
 mod record;
+mod repair;
+#[cfg(test)]
+mod repair_tests;
 mod retain;
+mod run_query;
 mod seal;
 mod segment;
 #[cfg(test)]
@@ -39,7 +46,6 @@ mod sources;
 mod stats;
 #[cfg(test)]
 mod tests;
-mod twice;
 mod verify;
 mod wire;
 
@@ -52,12 +58,14 @@ use crate::sys::fork;
 use crate::sys::secure_dir::SecureDir;
 
 pub use best::Tally;
-pub use error::TraceError;
+pub use copy::Copied;
+pub use error::{Problem, TraceError};
 pub use options::{KEEP_DEFAULT, KEEP_MIN, Options, TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN};
-pub use query::{Address, Answer, Asked, Match, Query};
+pub use query::{Address, Answer, Match, Query, QuerySummary};
+pub use repair::Repaired;
 pub use retain::Tidied;
 pub use stats::TraceStats;
-pub use verify::{Problem, Verified};
+pub use verify::Verified;
 
 use super::decode;
 use append::Limits;
@@ -68,7 +76,7 @@ const VERSION: u32 = 1;
 /// Permissions of the files, but for the key.
 const FILE_MODE: u32 = 0o640;
 /// How long to wait for another process's lock before giving up.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 1000 });
 
 /// How many incidents are kept for [`TraceStore::take_incidents`].
 const INCIDENTS_MAX: usize = 100;

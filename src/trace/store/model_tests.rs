@@ -10,13 +10,13 @@ use crate::trace::{HbfSettings, Settings, WinnowSettings};
 use super::mix::{Random, Site};
 use super::tests::{ask, assert_sound, for_ever};
 use super::*;
-use crate::trace::{Envelope, Part, Question};
+use crate::trace::{ContentQuery, Envelope, Part};
 
 /// After so many messages, a log is full.
 const FULL: usize = 9;
 /// Deeds of each run.
-const DEEDS: u32 = 120;
-const RUNS: u64 = 4;
+const DEEDS: u32 = 60;
+const RUNS: u64 = 2;
 
 /// A message as it was.
 #[derive(Clone, Debug)]
@@ -214,7 +214,7 @@ impl World {
             parts.push(message.text[start..start + length].to_owned());
         }
         let texts = parts.iter().cloned().map(Part::Text).collect();
-        let question = Some(Question { parts: texts, least: 1.0 });
+        let content = Some(ContentQuery { parts: texts, min_share: 1.0 });
         // In their order, where the scheme can tell.
         let fits = |one: &Message| {
             let mut rest = one.text.as_str();
@@ -226,7 +226,7 @@ impl World {
                 None => false,
             })
         };
-        let (found, _) = self.answers(&Query { question, ..Query::default() });
+        let (found, _) = self.answers(&Query { content, ..Query::default() });
         let expected = self.expected(fits);
         let missing: Vec<_> = expected.iter().filter(|id| !found.contains(**id)).collect();
         assert!(missing.is_empty(), "{missing:?} of {expected:?} by {parts:?}");
@@ -302,5 +302,5 @@ fn everything_that_should_be_there_is_found() {
     println!("{falsely} of {asked} messages were answers that should be none");
     // Folded ones answer wrongly more often, and these excerpts are short.
     assert!(falsely * 8 < asked, "{falsely} of {asked}");
-    assert!(folded > 20 && forgotten > 100, "{folded} {forgotten}");
+    assert!(folded > 5 && forgotten > 20, "{folded} {forgotten}");
 }

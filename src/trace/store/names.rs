@@ -26,26 +26,42 @@ pub(super) enum Kind {
     Segment,
     /// A log that is full.
     Log,
+    /// A segment that could not be read at all, quarantined by a repair.
+    QuarantinedSegment,
+    /// A log that could not be read at all, quarantined by a repair.
+    QuarantinedLog,
 }
+
+impl Kind {
+    /// What follows the number in the name of such a file.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Segment => "segment",
+            Self::Log => "log",
+            Self::QuarantinedSegment => "segment.damaged",
+            Self::QuarantinedLog => "log.damaged",
+        }
+    }
+
+    /// Whether a repair has quarantined such a file.
+    pub(super) fn is_quarantined(self) -> bool {
+        matches!(self, Self::QuarantinedSegment | Self::QuarantinedLog)
+    }
+}
+
+/// All kinds.
+const KINDS: [Kind; 4] = [Kind::Segment, Kind::Log, Kind::QuarantinedSegment, Kind::QuarantinedLog];
 
 impl Numbered {
     /// Its name: `00000012.log`.
     pub(super) fn name(self) -> CString {
-        let kind = match self.kind {
-            Kind::Log => "log",
-            Kind::Segment => "segment",
-        };
-        CString::new(format!("{:08}.{kind}", self.number)).unwrap_or_default()
+        CString::new(format!("{:08}.{}", self.number, self.kind.suffix())).unwrap_or_default()
     }
 
     /// What a name says, where it is one of ours.
     fn of(name: &CStr) -> Option<Self> {
         let (number, kind) = name.to_str().ok()?.split_once('.')?;
-        let kind = match kind {
-            "log" => Kind::Log,
-            "segment" => Kind::Segment,
-            _ => return None,
-        };
+        let kind = KINDS.into_iter().find(|known| known.suffix() == kind)?;
         let numbered = Self { number: number.parse().ok()?, kind };
         // No two names of one number.
         (numbered.name().as_c_str() == name).then_some(numbered)
@@ -54,6 +70,13 @@ impl Numbered {
 
 /// All full logs and segments, oldest first.
 pub(super) fn list(dir: &SecureDir) -> Result<Vec<Numbered>, DirError> {
+    let mut found = list_all(dir)?;
+    found.retain(|numbered| !numbered.kind.is_quarantined());
+    Ok(found)
+}
+
+/// The same, and those that are quarantined.
+pub(super) fn list_all(dir: &SecureDir) -> Result<Vec<Numbered>, DirError> {
     let names =
         files::names(dir.directory(), NAMES_MAX).map_err(DirError::io("read", dir.path()))?;
     let mut found: Vec<_> = names.iter().filter_map(|name| Numbered::of(name)).collect();
@@ -66,10 +89,10 @@ pub(super) fn list(dir: &SecureDir) -> Result<Vec<Numbered>, DirError> {
 /// # Errors
 /// The directory cannot be read, or somebody has used the highest of all.
 pub(super) fn next(dir: &SecureDir) -> Result<u64, DirError> {
-    let mut number = list(dir)?.last().map_or(0, |last| last.number).saturating_add(1);
+    let mut number = list_all(dir)?.last().map_or(0, |last| last.number).saturating_add(1);
     // One that was just being renamed may have been left out of the list.
     let taken = |number| {
-        [Kind::Log, Kind::Segment]
+        KINDS
             .map(|kind| files::info_at(dir.directory(), &Numbered { number, kind }.name()))
             .iter()
             .any(Result::is_ok)
@@ -91,7 +114,13 @@ mod tests {
 
     #[test]
     fn names_come_back_and_others_are_none() {
-        for (number, kind) in [(0, Kind::Log), (12, Kind::Segment), (123_456_789, Kind::Log)] {
+        for (number, kind) in [
+            (0, Kind::Log),
+            (12, Kind::Segment),
+            (123_456_789, Kind::Log),
+            (3, Kind::QuarantinedLog),
+            (4, Kind::QuarantinedSegment),
+        ] {
             let numbered = Numbered { number, kind };
             assert_eq!(Numbered::of(&numbered.name()), Some(numbered));
         }

@@ -7,13 +7,13 @@ use bincode::{Decode, Encode};
 use crate::sys::secure_dir::SecureDir;
 
 use super::super::Settings;
-use super::twice::{self, Found, Twice};
-use super::{FILE_MODE, PATIENCE, TraceError, TraceStore, VERSION};
+use super::mirrored::{self, Found, Mirrored};
+use super::{FILE_MODE, LOCK_TIMEOUT, TraceError, TraceStore, VERSION};
 
 /// The file that holds them.
 pub(super) const SETTINGS: &CStr = c"settings";
 /// That file while it is being written.
-const SETTINGS_NEW: &CStr = c"settings.new";
+pub(super) const SETTINGS_NEW: &CStr = c"settings.new";
 
 /// For how long messages are remembered, unless told otherwise: 90 days.
 pub const KEEP_DEFAULT: u64 = 90 * 86_400;
@@ -58,7 +58,7 @@ pub(super) struct OptionsFile {
     pub(super) max_bytes: u64,
 }
 
-impl Twice for OptionsFile {
+impl Mirrored for OptionsFile {
     const MAGIC: [u8; 8] = *b"EXIRATEO";
     const BYTES: usize = 52;
 }
@@ -68,11 +68,11 @@ const FOR_EVER: u64 = u64::MAX;
 
 impl Options {
     /// What holds where they are damaged.
-    fn in_doubt() -> Self {
+    pub(super) fn when_damaged() -> Self {
         Self { keep: None, ..Self::default() }
     }
 
-    fn to_file(self) -> OptionsFile {
+    pub(super) fn to_file(self) -> OptionsFile {
         OptionsFile {
             magic: OptionsFile::MAGIC,
             version: VERSION,
@@ -103,16 +103,16 @@ impl Options {
     /// Reads them; the default where they were never set. Where they are damaged,
     /// nothing is forgotten for its age: it may be that all was to be kept.
     pub(super) fn read(dir: &SecureDir) -> Result<Self, TraceError> {
-        Ok(match twice::read(dir, SETTINGS)? {
-            Found::Sound(file, _) => Self::of_file(&file).unwrap_or_else(Self::in_doubt),
+        Ok(match mirrored::read(dir, SETTINGS)? {
+            Found::Sound(file, _) => Self::of_file(&file).unwrap_or_else(Self::when_damaged),
             Found::Nothing => Self::default(),
-            Found::Damaged => Self::in_doubt(),
+            Found::Damaged => Self::when_damaged(),
         })
     }
 
     /// Whether the file says this, in both copies.
     fn are_in(self, dir: &SecureDir) -> Result<bool, TraceError> {
-        Ok(match twice::read::<OptionsFile>(dir, SETTINGS)? {
+        Ok(match mirrored::read::<OptionsFile>(dir, SETTINGS)? {
             Found::Sound(file, whole) => whole && file == self.to_file(),
             Found::Nothing => self == Self::default(),
             Found::Damaged => false,
@@ -137,9 +137,9 @@ impl TraceStore {
         self.require_writable()?;
         self.after_fork()?;
         let options = options.bounded();
-        let _guard = self.dir.lock_directory(PATIENCE)?;
+        let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
         if !options.are_in(&self.dir)? {
-            twice::write(&self.dir, SETTINGS, SETTINGS_NEW, FILE_MODE, &options.to_file())?;
+            mirrored::write(&self.dir, SETTINGS, SETTINGS_NEW, FILE_MODE, &options.to_file())?;
         }
         self.options = options;
         Ok(())

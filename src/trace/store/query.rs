@@ -1,26 +1,18 @@
-//! Asking: which messages may have carried this, or were from or to this
-//! address?
+//! A query and its results: which messages may have carried this, or were from or
+//! to this address?
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::trace::{Envelope, Hit, Question, Scheme, Search, Settings, TooShort, is_past};
+use crate::trace::{ContentQuery, Envelope, Hit, Scheme, Search, Settings, TooShort};
 
-use super::ask::envelopes;
-use super::best::{Best, Tally};
-use super::sources::Source;
-use super::verify::Problem;
-use super::{TraceError, TraceStore};
-
-/// No more answers than these are held back until all has been asked, which
-/// tells their chances better.
-const PENDING_MAX: usize = 1 << 16;
+use super::error::Problem;
 
 /// What is asked. All that is given must hold.
 #[derive(Debug, Default)]
 pub struct Query<'a> {
     /// What the message carried.
-    pub question: Option<Question>,
+    pub content: Option<ContentQuery>,
     /// The earliest time, in seconds since 1970.
     pub since: Option<i64>,
     /// The latest.
@@ -33,7 +25,7 @@ pub struct Query<'a> {
     pub id: Option<String>,
     /// So many answers will do: then the newest come first, and it ends as
     /// soon as there are so many. Without it, the oldest come first.
-    pub most: Option<usize>,
+    pub limit: Option<usize>,
     /// So many of the best answers will do; all the others are counted. They
     /// come in order: first those of which the largest share is there, of these
     /// first those with a chance of less than one in a million, of these those
@@ -119,7 +111,7 @@ impl Match {
 
 /// What was asked.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct QuerySummary {
     /// Messages that were asked.
     pub messages: u64,
     /// How many of them fit, whether they were told or not.
@@ -152,16 +144,19 @@ pub struct Asked {
 
 /// A question, prepared for each way in which messages were digested.
 pub(super) struct Searches<'a> {
-    all: Vec<(Settings, usize, Option<Prepared<'a>>)>,
+    pub(super) all: Vec<(Settings, usize, Option<Prepared<'a>>)>,
 }
 
 /// A question prepared for one way, unless it is too short for that.
-type Prepared<'a> = Result<Box<dyn Search + 'a>, TooShort>;
+pub(super) type Prepared<'a> = Result<Box<dyn Search + 'a>, TooShort>;
 
 impl<'a> Searches<'a> {
-    fn new(schemes: &'a [(Settings, Box<dyn Scheme>)], question: Option<&Question>) -> Self {
+    pub(super) fn new(
+        schemes: &'a [(Settings, Box<dyn Scheme>)],
+        content: Option<&ContentQuery>,
+    ) -> Self {
         let prepare = |(settings, scheme): &'a (Settings, Box<dyn Scheme>)| {
-            (*settings, scheme.shortest(), question.map(|question| scheme.search(question)))
+            (*settings, scheme.shortest(), content.map(|content| scheme.search(content)))
         };
         Self { all: schemes.iter().map(prepare).collect() }
     }
@@ -189,7 +184,7 @@ impl<'a> Searches<'a> {
 pub(super) struct Asking<'a, 'q> {
     pub(super) query: &'a Query<'q>,
     pub(super) searches: Searches<'a>,
-    pub(super) asked: Asked,
+    pub(super) asked: QuerySummary,
 }
 
 /// An answer, but for its chance.
@@ -207,136 +202,14 @@ impl Pending {
     }
 }
 
-impl TraceStore {
-    /// Asks all messages. `progress` is told how many have been asked, of how
-    /// many; `found` gets each that may be one of those asked for.
-    ///
-    /// Nothing is locked: messages that are recorded meanwhile may be missing.
-    ///
-    /// # Errors
-    /// The question is too short, or the directory cannot be read. What is
-    /// damaged is told in [`Asked`].
-    pub fn query(
-        &self,
-        query: &Query<'_>,
-        progress: &mut dyn FnMut(u64, u64),
-        found: &mut dyn FnMut(Answer),
-    ) -> Result<Asked, TraceError> {
-        let sources = self.sources_until(query.deadline)?;
-        let mut settings = vec![self.options.settings];
-        for (_, source) in &sources.list {
-            if source.is_decoded_as_now() && !settings.contains(&source.settings()) {
-                settings.push(source.settings());
-            }
-        }
-        let schemes: Vec<_> = settings
-            .into_iter()
-            .map(|settings| (settings, settings.scheme(&self.key.digest)))
-            .collect();
-        let searches = Searches::new(&schemes, query.question.as_ref());
-        if let Some((_, _, Some(Err(short)))) = searches.all.first()
-            && searches.all.iter().all(|(_, _, search)| matches!(search, Some(Err(_))))
-        {
-            return Err(TraceError::TooShort(*short));
-        }
-        let asked = Asked {
-            shortest: searches.all.iter().map(|(_, shortest, _)| *shortest).max().unwrap_or(0),
-            damaged: sources.problems,
-            other_key: sources.other_key,
-            late: sources.late,
-            ..Asked::default()
-        };
-        let mut asking = Asking { query, searches, asked };
-        let of = sources.list.iter().map(|(_, source)| source.messages()).sum();
-        let most = query.most.unwrap_or(usize::MAX);
-        let mut list = sources.list;
-        if query.most.is_some() {
-            list.reverse();
-        }
-        let (mut pending, mut tally) = (Vec::new(), Tally::default());
-        let mut best = query.best.map(Best::new);
-        for (_, source) in &mut list {
-            if let Source::Segment(segment) = source {
-                segment.deadline = query.deadline;
-            }
-        }
-        for (number, (name, source)) in list.iter().enumerate() {
-            if asking.asked.late || is_past(query.deadline) {
-                asking.asked.late = true;
-                break;
-            }
-            let mut damage = Vec::new();
-            let mut answers = match (source, &mut best) {
-                (Source::Segment(segment), Some(best)) if query.asks_no_envelopes() => {
-                    asking.asked.messages += u64::from(segment.head.messages);
-                    let hits = asking.hits(segment, &mut damage).unwrap_or_default();
-                    best.hits(number, hits, &asking.searches);
-                    Vec::new()
-                }
-                (Source::Segment(segment), _) => asking.segment(segment, &mut damage),
-                (Source::Log(log), _) => self.ask_log(log, &mut asking).unwrap_or_else(|error| {
-                    damage.push(format!("it cannot be read: {error}"));
-                    Vec::new()
-                }),
-            };
-            if is_past(query.deadline) {
-                // What could not be read in time looks like damage.
-                asking.asked.late = true;
-                break;
-            }
-            asking.asked.tell_damage(self.dir.path_of(name), damage);
-            asking.asked.segments += 1;
-            progress(asking.asked.messages, of);
-            if let Some(best) = &mut best {
-                best.answers(number, answers, &asking.searches);
-                continue;
-            }
-            if query.most.is_some() {
-                answers.reverse();
-            }
-            pending.append(&mut answers);
-            if query.question.is_none() || pending.len() > PENDING_MAX || query.most.is_some() {
-                let left = most - tally.messages as usize;
-                tell(&asking.searches, pending.drain(..).take(left), &mut tally, found);
-            }
-            if tally.messages as usize >= most {
-                break;
-            }
-        }
-        if let Some(best) = best {
-            let Asking { query, searches, asked } = &mut asking;
-            let (answers, all) = best.take(searches, |number, hits| {
-                let Some((name, Source::Segment(segment))) = list.get(number) else {
-                    return Vec::new();
-                };
-                let mut damage = Vec::new();
-                let answers = envelopes(segment, query, Some(hits), &mut damage);
-                if is_past(query.deadline) {
-                    asked.late = true;
-                    return Vec::new();
-                }
-                asked.tell_damage(self.dir.path_of(name), damage);
-                answers
-            });
-            tell(searches, answers.into_iter(), &mut tally, found);
-            tally = all;
-        } else {
-            tell(&asking.searches, pending.into_iter(), &mut tally, found);
-        }
-        asking.asked.matches = tally.messages;
-        asking.asked.chance = tally.chance();
-        Ok(asking.asked)
-    }
-}
-
-impl Asked {
+impl QuerySummary {
     /// Counts messages that were decoded otherwise than the question was.
     pub(super) fn tell_decoded_otherwise(&mut self, messages: u64) {
         self.unanswered += messages;
         self.decoded_otherwise += messages;
     }
 
-    fn tell_damage(&mut self, path: PathBuf, damage: Vec<String>) {
+    pub(super) fn tell_damage(&mut self, path: PathBuf, damage: Vec<String>) {
         let problem = |what| Problem { path: path.clone(), what };
         self.damaged.extend(damage.into_iter().map(problem));
     }
@@ -344,9 +217,9 @@ impl Asked {
 
 impl Query<'_> {
     /// Whether what messages carried is all that is asked.
-    fn asks_no_envelopes(&self) -> bool {
-        let Self { question, since, until, from, to, id, .. } = self;
-        question.is_some()
+    pub(super) fn asks_no_envelopes(&self) -> bool {
+        let Self { content, since, until, from, to, id, .. } = self;
+        content.is_some()
             && since.is_none()
             && until.is_none()
             && from.is_none()
@@ -371,19 +244,5 @@ impl Query<'_> {
             && self.from.as_ref().is_none_or(|from| from.matches(&envelope.sender))
             && (self.to.as_ref())
                 .is_none_or(|to| envelope.recipients.iter().any(|address| to.matches(address)))
-    }
-}
-
-/// Tells answers, and counts them.
-fn tell(
-    searches: &Searches<'_>,
-    answers: impl Iterator<Item = Pending>,
-    tally: &mut Tally,
-    found: &mut dyn FnMut(Answer),
-) {
-    for answer in answers {
-        let hit = answer.matched(searches);
-        tally.add(hit);
-        found(Answer { envelope: answer.envelope, damaged: answer.damaged, hit });
     }
 }

@@ -6,8 +6,9 @@ use super::TraceError;
 use super::cipher::{NONCE_BYTES, Nonce};
 use super::codec::{CRC_BYTES, checksum, decode, encode};
 use super::key::Key;
-use super::log::PAYLOAD_BYTES_MAX;
 
+/// The most bytes that envelope and digest of a message may take.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// Records are a multiple of this long.
 pub(super) const ALIGN: usize = 8;
 /// The size of what is before the payload: nonce, two lengths, checksum.
@@ -31,7 +32,8 @@ pub(super) fn make(
 ) -> Result<Vec<u8>, TraceError> {
     let payload = envelope.len().saturating_add(digest.len());
     if payload > PAYLOAD_BYTES_MAX {
-        return Err(TraceError::TooLarge { bytes: payload as u64 });
+        let (bytes, limit) = (payload as u64, PAYLOAD_BYTES_MAX as u64);
+        return Err(TraceError::TooLarge { bytes, limit });
     }
     // Neither is larger than the bound.
     let lengths: [u8; 8] = encode(&(envelope.len() as u32, digest.len() as u32));

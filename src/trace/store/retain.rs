@@ -8,7 +8,7 @@ use super::log::{Fault, Log};
 use super::names::{self, Kind, Numbered, OPEN};
 use super::options::Options;
 use super::segment::Segment;
-use super::{PATIENCE, TraceError, TraceStore};
+use super::{LOCK_TIMEOUT, TraceError, TraceStore};
 
 /// What [`TraceStore::tidy`] has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl TraceStore {
 
     pub(super) fn tidy_as_chosen(&mut self, now: i64) -> Result<Tidied, TraceError> {
         self.rotate_old(now)?;
-        self.sealing(PATIENCE, |trace| {
+        self.sealing(LOCK_TIMEOUT, |trace| {
             let mut tidied = Tidied::default();
             trace.remove_unfinished()?;
             // A disk without room for a segment may have some afterwards.
@@ -69,7 +69,7 @@ impl TraceStore {
 
     /// Gives the open log its number where no more should be appended to it.
     fn rotate_old(&self, now: i64) -> Result<(), TraceError> {
-        let _guard = self.dir.lock_directory(PATIENCE)?;
+        let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
         let full = match Log::open(&self.dir, &self.key, OPEN, Access::Read)? {
             None => false,
             // What a later version makes is left to it.
@@ -131,10 +131,10 @@ impl TraceStore {
         }
     }
 
-    /// All full logs and segments, oldest first.
+    /// All full logs and segments, oldest first, and those that are quarantined.
     fn kept(&self) -> Result<Vec<Kept>, TraceError> {
         let mut all = Vec::new();
-        for numbered in names::list(&self.dir)? {
+        for numbered in names::list_all(&self.dir)? {
             let name = numbered.name();
             let Ok(facts) = files::info_at(self.dir.directory(), &name) else { continue };
             if facts.kind != files::REGULAR {

@@ -16,12 +16,12 @@ use super::names::{self, Kind, Numbered, OPEN};
 use super::options::Options;
 use super::record::Records;
 use super::segment::{Origin, Segment, build};
-use super::{FILE_MODE, PATIENCE, Tidied, TraceError, TraceStore, wire};
+use super::{FILE_MODE, LOCK_TIMEOUT, Tidied, TraceError, TraceStore, wire};
 
 /// The file whose lock is held by who seals, folds or forgets.
-const SEALING: &CStr = c"sealing";
+pub(super) const SEALING: &CStr = c"sealing";
 /// A segment while it is being made.
-const SEGMENT_NEW: &CStr = c"segment.new";
+pub(super) const SEGMENT_NEW: &CStr = c"segment.new";
 /// How many logs are sealed, and how many segments folded, by who was only
 /// recording: more than one, so that what was left becomes less.
 const FEW: usize = 2;
@@ -47,12 +47,12 @@ impl TraceStore {
         self.require_writable()?;
         self.after_fork()?;
         {
-            let _guard = self.dir.lock_directory(PATIENCE)?;
+            let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
             if files::info_at(self.dir.directory(), OPEN).is_ok() {
                 self.rotate()?;
             }
         }
-        self.sealing(PATIENCE, |trace| trace.seal_full(usize::MAX).map(drop))
+        self.sealing(LOCK_TIMEOUT, |trace| trace.seal_full(usize::MAX).map(drop))
     }
 
     /// After a log became full: seals it, and forgets what is to be forgotten,
@@ -183,7 +183,7 @@ impl TraceStore {
 
     /// Gives a log another number: its own belongs to another segment.
     fn renumber(&self, name: &CStr) -> Result<(), TraceError> {
-        let _guard = self.dir.lock_directory(PATIENCE)?;
+        let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
         let other = Numbered { number: names::next(&self.dir)?, kind: Kind::Log }.name();
         let renamed = files::rename_at(self.dir.directory(), name, &other);
         Ok(renamed.map_err(self.dir.failed("rename", name))?)

@@ -8,10 +8,10 @@ use crate::sys::files::Access;
 use crate::sys::secure_dir::DirError;
 use crate::trace::{Settings, decode, is_past};
 
+use super::error::Problem;
 use super::log::{Fault, Log};
 use super::names::{self, Kind, Numbered, OPEN};
 use super::segment::Segment;
-use super::verify::Problem;
 use super::{TraceError, TraceStore, VERSION};
 
 /// How often they are listed where there is something new each time.
@@ -123,8 +123,10 @@ impl TraceStore {
     fn open_source(&self, numbered: Numbered) -> Opened<Source> {
         let name = numbered.name();
         match numbered.kind {
-            Kind::Log => log(Log::open(&self.dir, &self.key, &name, Access::Read)),
-            Kind::Segment => Segment::open(&self.dir, &self.key, &name)
+            Kind::Log | Kind::QuarantinedLog => {
+                log(Log::open(&self.dir, &self.key, &name, Access::Read))
+            }
+            Kind::Segment | Kind::QuarantinedSegment => Segment::open(&self.dir, &self.key, &name)
                 .map(|found| found.map(|found| found.map(|s| Source::Segment(Box::new(s))))),
         }
     }

@@ -1,7 +1,7 @@
 //! What is in the store.
 
 use super::sources::Source;
-use super::{TraceError, TraceStore};
+use super::{TraceError, TraceStore, names};
 
 /// What is in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct TraceStats {
     pub other_key: u64,
     /// Files that are damaged so that they cannot answer at all.
     pub damaged: u64,
+    /// Files that could not be read at all and that a repair has quarantined.
+    pub quarantined: u64,
     /// The shortest excerpt of text, in bytes of normalised text, that is sure
     /// to be found in messages recorded now.
     pub shortest: usize,
@@ -51,6 +53,9 @@ impl TraceStore {
             shortest: self.options.settings.scheme(&self.key.digest).shortest(),
             ..TraceStats::default()
         };
+        let quarantined = names::list_all(&self.dir)?;
+        stats.quarantined =
+            quarantined.iter().filter(|numbered| numbered.kind.is_quarantined()).count() as u64;
         for (_, source) in &sources.list {
             stats.messages += source.messages();
             stats.bytes += source.bytes();

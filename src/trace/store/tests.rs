@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::sys::clock;
 
-use super::super::{Body, Envelope, Part, Question};
+use super::super::{Body, ContentQuery, Envelope, Part};
 use super::*;
 
 /// What messages of any age are kept by.
@@ -87,8 +87,8 @@ pub(super) fn text(n: u32) -> String {
 }
 
 pub(super) fn question(text: &str) -> Query<'static> {
-    let question = Question { parts: vec![Part::Text(text.to_owned())], least: 1.0 };
-    Query { question: Some(question), ..Query::default() }
+    let question = ContentQuery { parts: vec![Part::Text(text.to_owned())], min_share: 1.0 };
+    Query { content: Some(question), ..Query::default() }
 }
 
 pub(super) fn ask(trace: &TraceStore, query: &Query<'_>) -> Vec<Answer> {
@@ -120,7 +120,7 @@ fn what_was_recorded_is_found() {
     let to = Address::Test(Box::new(|address| address.ends_with("t1@example.net")));
     let both = Query { to: Some(to), ..from };
     assert_eq!(ids(&ask(&trace, &both)), ["id-10", "id-31"]);
-    let newest = Query { most: Some(3), ..Query::default() };
+    let newest = Query { limit: Some(3), ..Query::default() };
     assert_eq!(ids(&ask(&trace, &newest)), ["id-49", "id-48", "id-47"]);
     let time = |n: i64| Some(1_700_000_000 + n);
     let some = Query { since: time(18), until: time(20), ..Query::default() };
@@ -171,7 +171,7 @@ fn a_deadline_ends_the_reading_of_a_single_file() {
             }));
             let allowed = Duration::from_millis(if late { 500 } else { 600_000 });
             let deadline = Some(std::time::Instant::now() + allowed);
-            let query = Query { from: Some(slow), deadline, most: Some(1000), ..Query::default() };
+            let query = Query { from: Some(slow), deadline, limit: Some(1000), ..Query::default() };
             let mut found = 0;
             let asked = trace.query(&query, &mut |_, _| {}, &mut |_| found += 1).unwrap();
             assert_eq!((asked.late, asked.segments == 0, found == 0), (late, late, late));

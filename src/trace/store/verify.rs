@@ -2,34 +2,15 @@
 
 use std::path::PathBuf;
 
+use super::error::Problem;
 use super::key::{KEY, KeyFile};
 use super::log::Log;
+use super::mirrored::{self, Found};
 use super::options::{OptionsFile, SETTINGS};
 use super::record::Records;
 use super::segment::{Messages, Segment, Wanted, Words};
 use super::sources::Source;
-use super::twice::{self, Found};
 use super::{TraceError, TraceStore, wire};
-
-/// Something that should not be so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The file.
-    pub path: PathBuf,
-    /// What is wrong with it, in a sentence.
-    pub what: String,
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let path = self.path.display().to_string();
-        // Errors name it themselves.
-        if self.what.contains(&path) {
-            return f.write_str(&self.what);
-        }
-        write!(f, "{path}: {}", self.what)
-    }
-}
 
 /// What [`TraceStore::verify`] has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,23 +76,18 @@ impl TraceStore {
 
     /// What is wrong with the key and the settings.
     fn check_small_files(&self) -> Result<Vec<Problem>, TraceError> {
-        let mut problems = Vec::new();
+        let mut problems = self.access_faults()?;
         let mut say = |name, what: &str| {
             problems.push(Problem { path: self.dir.path_of(name), what: what.to_owned() });
         };
-        if let Found::Sound(_, false) = twice::read::<KeyFile>(&self.dir, KEY)? {
+        if let Found::Sound(_, false) = mirrored::read::<KeyFile>(&self.dir, KEY)? {
             say(
                 KEY,
                 "one of its two copies is damaged: make a copy of the file while the other is \
                       not",
             );
         }
-        if let Some((_, facts)) = self.dir.open_file(crate::sys::files::Access::Read, KEY)?
-            && facts.mode & 0o077 != 0
-        {
-            say(KEY, "others than its owner may read it: it should have mode 0600");
-        }
-        match twice::read::<OptionsFile>(&self.dir, SETTINGS)? {
+        match mirrored::read::<OptionsFile>(&self.dir, SETTINGS)? {
             Found::Sound(_, false) => say(SETTINGS, "one of its two copies is damaged"),
             Found::Damaged => say(
                 SETTINGS,

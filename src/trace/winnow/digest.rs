@@ -11,7 +11,7 @@
 //! up to three times what is different: beyond that, a filter is emptier than
 //! most as it is, and a few bytes over and over would make it as large as any.
 
-use crate::trace::{Digester, Piece, filter};
+use crate::trace::{Digester, Fragment, filter};
 
 use super::Winnow;
 use super::class::Class;
@@ -49,16 +49,18 @@ impl<'a> WinnowDigester<'a> {
 }
 
 impl Digester for WinnowDigester<'_> {
-    fn add(&mut self, piece: Piece<'_>) {
+    fn add(&mut self, piece: Fragment<'_>) {
         let Self { winnow, elements, scratch } = self;
         match piece {
-            Piece::Text(text) => {
+            Fragment::Text(text) => {
                 winnow.text_elements(text.as_bytes(), scratch, |new| elements.add(new));
             }
-            Piece::Bytes(bytes) => {
+            Fragment::Bytes(bytes) => {
                 winnow.bytes_elements(bytes, scratch, |new| elements.add(new));
             }
-            Piece::File(content) => winnow.hashing.file(content).for_each(|new| elements.add(new)),
+            Fragment::File(content) => {
+                winnow.hashing.file(content).for_each(|new| elements.add(new))
+            }
         }
     }
 

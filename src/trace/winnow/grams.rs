@@ -286,8 +286,8 @@ mod tests {
         let text: Vec<u8> = (0..3 * CHUNK as u32).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
         for (gram, window) in [(8, 8), (4, 1), (6, 255), (13, 3), (32, 64)] {
             let winnower = winnower(gram, window);
-            for length in [CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK] {
-                for length in length..(length + 40).min(text.len()) {
+            for length in [CHUNK - 1, 2 * CHUNK, 3 * CHUNK] {
+                for length in length..(length + 34).min(text.len() + 1) {
                     let text = &text[..length];
                     assert_eq!(
                         kept(&winnower, text),

@@ -21,7 +21,7 @@ mod search;
 mod words;
 
 use super::settings::WinnowSettings;
-use super::{Damage, DigestKey, Digester, Question, Scheme, Sealed, Search, TooShort};
+use super::{ContentQuery, Damage, DigestKey, Digester, Scheme, Sealed, Search, TooShort};
 use grams::{Scratch, Winnower};
 use hashing::Hashing;
 
@@ -76,7 +76,7 @@ impl Scheme for Winnow {
         sealed::check(body, messages)
     }
 
-    fn search(&self, question: &Question) -> Result<Box<dyn Search + '_>, TooShort> {
+    fn search(&self, question: &ContentQuery) -> Result<Box<dyn Search + '_>, TooShort> {
         Ok(Box::new(search::WinnowSearch::new(self, question)?))
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::trace::{Body, Damage, Hit, Part, Question, Search, TooShort, filter};
+use crate::trace::{Body, ContentQuery, Damage, Hit, Part, Search, TooShort, filter};
 
 use super::Winnow;
 use super::chance::Commonness;
@@ -53,18 +53,18 @@ struct Standing<'t> {
 }
 
 impl WinnowSearch {
-    pub(super) fn new(winnow: &Winnow, question: &Question) -> Result<Self, TooShort> {
+    pub(super) fn new(winnow: &Winnow, content: &ContentQuery) -> Result<Self, TooShort> {
         let mut all = Vec::new();
-        for (number, part) in question.parts.iter().enumerate() {
+        for (number, part) in content.parts.iter().enumerate() {
             let mut elements = elements(winnow, number, part)?;
             // By some of their bits that do not tell where they fall.
             elements.sort_unstable_by_key(|&element| element.rotate_left(32));
             elements.dedup();
-            all.extend(elements.into_iter().take((MOST / question.parts.len()).max(1)));
+            all.extend(elements.into_iter().take((MOST / content.parts.len()).max(1)));
         }
         all.sort_unstable();
         all.dedup();
-        let least = question.least.clamp(0.0, 1.0);
+        let least = content.min_share.clamp(0.0, 1.0);
         let smallest = digest::least_class(share_of(least, all.len()), winnow.centibits);
         let common = Commonness::new(all.len());
         Ok(Self { common, rarest: all.clone(), elements: all, least, smallest })
@@ -247,8 +247,8 @@ fn share(level: u8) -> f64 {
 /// The elements of a part, some more than once.
 fn elements(winnow: &Winnow, number: usize, part: &Part) -> Result<Vec<u64>, TooShort> {
     let mut elements = Vec::new();
-    let long_enough = |bytes: usize, least: usize| {
-        if bytes < least { Err(TooShort { part: number, bytes, least }) } else { Ok(()) }
+    let long_enough = |bytes: usize, needed: usize| {
+        if bytes < needed { Err(TooShort { part: number, bytes, needed }) } else { Ok(()) }
     };
     match part {
         Part::Text(text) => {

@@ -3,7 +3,7 @@
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
 use super::*;
-use crate::trace::{Body, Hit, Part, Piece};
+use crate::trace::{Body, Fragment, Hit, Part};
 
 pub(super) const KEY: DigestKey = [7; 32];
 
@@ -33,8 +33,8 @@ struct Message {
 impl Arbitrary for Message {
     fn arbitrary(g: &mut Gen) -> Self {
         let word = |g: &mut Gen| g.choose(&["a ", "the ", "é", "message ", "x", "12 "]).copied();
-        let text = |g: &mut Gen| (0..usize::arbitrary(g) % 400).filter_map(|_| word(g)).collect();
-        let texts = (0..usize::arbitrary(g) % 4).map(|_| text(g)).collect();
+        let text = |g: &mut Gen| (0..usize::arbitrary(g) % 200).filter_map(|_| word(g)).collect();
+        let texts = (0..usize::arbitrary(g) % 3).map(|_| text(g)).collect();
         let attachments = Vec::<(Vec<u8>, u8)>::arbitrary(g);
         let attachments = attachments.into_iter().take(3);
         let attachments =
@@ -46,10 +46,10 @@ impl Arbitrary for Message {
 impl Message {
     fn digest(&self, winnow: &Winnow) -> Vec<u8> {
         let mut digester = winnow.digester();
-        self.texts.iter().for_each(|text| digester.add(Piece::Text(text)));
+        self.texts.iter().for_each(|text| digester.add(Fragment::Text(text)));
         for bytes in &self.attachments {
-            digester.add(Piece::File(bytes));
-            digester.add(Piece::Bytes(bytes));
+            digester.add(Fragment::File(bytes));
+            digester.add(Fragment::Bytes(bytes));
         }
         digester.finish()
     }
@@ -98,7 +98,7 @@ quickcheck! {
         }
         let digests: Vec<Vec<u8>> = messages.iter().map(|message| message.digest(&winnow)).collect();
         let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
-        let question = Question { parts, least: (f64::from(least) + 1.0) / 256.0 };
+        let question = ContentQuery { parts, min_share: (f64::from(least) + 1.0) / 256.0 };
         let mut search = winnow.search(&question).unwrap();
         let number = (which % messages.len()) as u32;
         let mut found = false;
@@ -140,7 +140,7 @@ quickcheck! {
         parts.retain(|part| matches!(part, Part::Text(text) if text.len() >= winnow.shortest()));
         parts.extend(text.attachments.into_iter().take(1).map(Part::File));
         let least = if least < 128 { 1.0 } else { f64::from(least) / 256.0 };
-        let question = Question { parts, least };
+        let question = ContentQuery { parts, min_share: least };
         let digests: Vec<Vec<u8>> = messages.iter().map(|message| message.digest(&winnow)).collect();
         let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
         let Sealed { order, body } = winnow.seal(&digests);
@@ -180,7 +180,7 @@ quickcheck! {
             }
         }
         let damaged: Vec<&[u8]> = damaged.iter().map(Vec::as_slice).collect();
-        let question = Question { parts: vec![Part::File(vec![1, 2, 3])], least: f64::from(cut) / 255.0 };
+        let question = ContentQuery { parts: vec![Part::File(vec![1, 2, 3])], min_share: f64::from(cut) / 255.0 };
         let mut search = winnow.search(&question).unwrap();
         search.digests(&damaged, &mut |_| {});
         let Sealed { order, mut body } = winnow.seal(&damaged);
@@ -200,7 +200,7 @@ quickcheck! {
 
     fn any_bytes_are_no_harm(body: Vec<u8>, messages: u8, digests: Vec<Vec<u8>>) -> bool {
         let winnow = Winnow::new(WinnowSettings::default(), &KEY);
-        let mut search = winnow.search(&Question { parts: vec![Part::File(vec![])], least: 1.0 }).unwrap();
+        let mut search = winnow.search(&ContentQuery { parts: vec![Part::File(vec![])], min_share: 1.0 }).unwrap();
         let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
         search.digests(&digests, &mut |_| {});
         let _ = winnow.check(&winnow.seal(&digests).body, digests.len() as u32);
@@ -213,12 +213,12 @@ quickcheck! {
 #[test]
 fn what_is_too_short_is_refused() {
     let winnow = Winnow::new(WinnowSettings::default(), &KEY);
-    let asked = |parts| winnow.search(&Question { parts, least: 1.0 }).err();
+    let asked = |parts| winnow.search(&ContentQuery { parts, min_share: 1.0 }).err();
     let text = |length| Part::Text("x".repeat(length));
     assert_eq!(winnow.shortest(), 15);
-    assert_eq!(asked(vec![text(15), text(14)]), Some(TooShort { part: 1, bytes: 14, least: 15 }));
+    assert_eq!(asked(vec![text(15), text(14)]), Some(TooShort { part: 1, bytes: 14, needed: 15 }));
     assert_eq!(asked(vec![Part::File(vec![]), text(15), Part::Bytes(vec![0; 270])]), None);
-    let bytes = Some(TooShort { part: 0, bytes: 269, least: 270 });
+    let bytes = Some(TooShort { part: 0, bytes: 269, needed: 270 });
     assert_eq!(asked(vec![Part::Bytes(vec![0; 269])]), bytes);
 }
 
@@ -233,12 +233,13 @@ fn each_sort_of_piece_is_found_as_such_only() {
         digester.add(piece);
         digester.finish()
     };
-    let digests = [Piece::Text(text), Piece::Bytes(text.as_bytes()), Piece::File(text.as_bytes())];
+    let digests =
+        [Fragment::Text(text), Fragment::Bytes(text.as_bytes()), Fragment::File(text.as_bytes())];
     let digests = digests.map(digest);
     let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
     let found = |part| {
         let mut found = Vec::new();
-        let question = Question { parts: vec![part], least: 1.0 };
+        let question = ContentQuery { parts: vec![part], min_share: 1.0 };
         winnow.search(&question).unwrap().digests(&digests, &mut |hit| found.push(hit.message));
         found
     };
@@ -254,11 +255,11 @@ fn text_that_repeats_itself_has_no_large_digest() {
     // What U+FDFA becomes.
     let text = "صلى الله عليه وسلم".repeat(300_000);
     let mut digester = winnow.digester();
-    digester.add(Piece::Text(&text));
+    digester.add(Fragment::Text(&text));
     let digest = digester.finish();
     assert!(digest.len() < 8192, "{}", digest.len());
     let part = text.chars().skip(7).take(40).collect();
-    let question = Question { parts: vec![Part::Text(part)], least: 1.0 };
+    let question = ContentQuery { parts: vec![Part::Text(part)], min_share: 1.0 };
     let Sealed { body, .. } = winnow.seal(&[&digest]);
     assert_eq!(hits(&mut *winnow.search(&question).unwrap(), &body, 1).len(), 1);
 }

@@ -59,6 +59,35 @@ fn damage_is_found_and_hides_nothing_else() {
 }
 
 #[test]
+fn damage_is_repaired() {
+    let spool = passed();
+    let output = trace(spool.path(), &["repair"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "sound: nothing to repair\n");
+    let log = log(spool.path());
+    let mut bytes = fs::read(&log).unwrap();
+    let at = bytes.len() - 20;
+    bytes[at] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let key = spool.path().join("exirate/trace/key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let output = trace(spool.path(), &["repair", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report = json(&output);
+    let done = report["done"].as_array().unwrap();
+    let texts: Vec<_> = done.iter().map(|done| done.as_str().unwrap()).collect();
+    for what in ["mode 0644", "open.log: it was damaged", "was damaged in 1 place(s)"] {
+        assert!(texts.iter().any(|text| text.contains(what)), "{what}: {texts:?}");
+    }
+    assert_eq!(report["left"], Value::Array(Vec::new()));
+    assert_eq!(trace(spool.path(), &["verify"]).status.code(), Some(0));
+    assert_eq!(key.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let output = trace(spool.path(), &["repair"]);
+    assert_eq!(stdout(&output), "sound: nothing to repair\n");
+    assert_eq!(json(&trace(spool.path(), &["stats", "--json"]))["messages"], 4);
+}
+
+#[test]
 fn retention_is_set_and_kept() {
     let spool = passed();
     let spool = spool.path();

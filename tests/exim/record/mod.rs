@@ -7,7 +7,7 @@ mod spools;
 
 use crate::common::{PrivateExim, Setup};
 use exirate::trace::{
-    Access, Envelope, Part, Query, Question, TraceStore, decode, trace_directory,
+    Access, ContentQuery, Envelope, Part, Query, TraceStore, decode, trace_directory,
 };
 use std::path::Path;
 
@@ -31,7 +31,7 @@ fn exim(main: &str) -> PrivateExim {
 /// Who may have carried all of `parts`.
 fn carriers(spool: &Path, parts: Vec<Part>) -> Vec<Envelope> {
     let trace = TraceStore::open(&trace_directory(spool), Access::Read).unwrap();
-    let query = Query { question: Some(Question { parts, least: 1.0 }), ..Query::default() };
+    let query = Query { content: Some(ContentQuery { parts, min_share: 1.0 }), ..Query::default() };
     let mut found = Vec::new();
     trace.query(&query, &mut |_, _| {}, &mut |answer| found.push(answer.envelope)).unwrap();
     found

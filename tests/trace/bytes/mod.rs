@@ -1,5 +1,6 @@
-//! Damaged bytes in every file of the trace store: no panic, no hang, no wrong
-//! answer told as right; what is not damaged answers, and recording goes on.
+//! Damaged bytes in every file of the trace store: no panic, no hang, no wrong result
+//! given as right; what is not damaged is found, and recording goes on.
+//! `EXIRATE_TEST_LONG=1` tries every byte and every length.
 
 use crate::spool_common::counts;
 mod keys;
@@ -101,13 +102,19 @@ fn go_on(folder: &Path, name: &str, what: &str) {
     trace.verify(&mut |_, _| {}, &mut |_| {}).unwrap();
 }
 
+/// How far apart the bytes and lengths are that are tried: with no common factor
+/// with 8, so that each bit comes.
+fn step() -> usize {
+    if std::env::var_os("EXIRATE_TEST_LONG").is_some() { 1 } else { 7 }
+}
+
 #[test]
-fn every_byte_of_every_file() {
+fn bytes_of_every_file() {
     let (image, folder) = (Image::sound(), memory_folder());
     let mut all = Totals::default();
     for (name, bytes) in &image.files {
         let mut totals = Totals::default();
-        for at in 0..bytes.len() {
+        for at in (0..bytes.len()).step_by(step()) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1 << (at % 8);
             image.with(name, damaged).lay_out(folder.path());
@@ -122,25 +129,26 @@ fn every_byte_of_every_file() {
         all.verify += totals.verify;
     }
     counts::tell("damaged trace stores opened", all.tried);
-    assert!(all.tried > 5_000 && all.verify > 0, "{all:?}");
+    assert!(all.tried > 700 && all.verify > 0, "{all:?}");
 }
 
 #[test]
-fn every_length_of_every_file() {
+fn lengths_of_every_file() {
     let (image, folder) = (Image::sound(), memory_folder());
     let mut tried = 0;
     for (name, bytes) in &image.files {
         let mut totals = Totals::default();
-        let cut = (0..bytes.len()).map(|length| bytes[..length].to_vec());
-        let longer = [1, 7, 8, 100, 512, 4096]
+        let cut = (0..bytes.len()).step_by(step()).map(|length| bytes[..length].to_vec());
+        let longer = [1, 8, 4096]
             .into_iter()
             .flat_map(|more| [0, 0xA5].map(|byte| [bytes.clone(), vec![byte; more]].concat()));
         let twice = [bytes.clone(), bytes.clone()].concat();
         for (n, damaged) in cut.chain(longer).chain([twice]).enumerate() {
+            let is_longer = damaged.len() > bytes.len();
             let what = format!("{name}, {} bytes of {}", damaged.len(), bytes.len());
             image.with(name, damaged).lay_out(folder.path());
             look(folder.path(), name, &what, &mut totals);
-            if n % 7 == 0 || n >= bytes.len() {
+            if n % 7 == 0 || is_longer {
                 go_on(folder.path(), name, &what);
             }
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use exirate::trace::{
-    Access, Answer, Asked, Envelope, Options, Part, Query, Question, TraceError, TraceStore,
-    trace_directory,
+    Access, Answer, ContentQuery, Envelope, Options, Part, Query, QuerySummary, TraceError,
+    TraceStore, trace_directory,
 };
 
 /// How many messages there are: each file has some.
@@ -137,11 +137,11 @@ pub(crate) fn record(trace: &mut TraceStore, n: u32) -> Result<(), TraceError> {
 
 pub(crate) fn question(n: u32) -> Query<'static> {
     let text = exirate::trace::decode::normalise(&secret(n));
-    let question = Question { parts: vec![Part::Text(text)], least: 1.0 };
-    Query { question: Some(question), ..Query::default() }
+    let question = ContentQuery { parts: vec![Part::Text(text)], min_share: 1.0 };
+    Query { content: Some(question), ..Query::default() }
 }
 
-pub(crate) fn ask(trace: &TraceStore, query: &Query<'_>) -> (Vec<Answer>, Asked) {
+pub(crate) fn ask(trace: &TraceStore, query: &Query<'_>) -> (Vec<Answer>, QuerySummary) {
     let mut answers = Vec::new();
     let asked = trace.query(query, &mut |_, _| {}, &mut |answer| answers.push(answer)).unwrap();
     (answers, asked)

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use document::{DOCUMENT, Key, Log, Segment, crc, documented, field, value, values};
 use exirate::trace::{
-    Access, Asked, Envelope, Options, Part, Query, Question, TraceError, TraceStore,
+    Access, ContentQuery, Envelope, Options, Part, Query, QuerySummary, TraceError, TraceStore,
     trace_directory,
 };
 
@@ -153,10 +153,10 @@ fn a_store_reads_as_documented() {
 }
 
 /// What is asked and found with a text, and by a time alone.
-fn ask(trace: &TraceStore) -> [Asked; 2] {
+fn ask(trace: &TraceStore) -> [QuerySummary; 2] {
     let parts = vec![Part::Text("words of 77, words of 77, words of 77".to_owned())];
-    let question = Some(Question { parts, least: 1.0 });
-    let queries = [Query { question, ..Query::default() }, Query::default()];
+    let content = Some(ContentQuery { parts, min_share: 1.0 });
+    let queries = [Query { content, ..Query::default() }, Query::default()];
     queries.map(|query| trace.query(&query, &mut |_, _| {}, &mut |_| {}).unwrap())
 }
 

@@ -3,7 +3,7 @@
 use crate::trace::{Envelope, Scheme};
 
 use super::super::TraceError;
-use super::super::cipher::random;
+use super::super::cipher::{Nonce, random};
 use super::super::codec::{CRC_BYTES, checksum, set_checksum};
 use super::super::key::Key;
 use super::bits::BitWriter;
@@ -105,7 +105,7 @@ pub(in super::super) fn build(
         body: 0,
     };
     let plain = Plain { tables, sections: sections.map(|s| s.bytes), body: sealed.body };
-    assemble(head, &plain, key).map(Some)
+    Ok(Some(assemble(head, &plain, key, random()?)))
 }
 
 /// The first and the last second in ids of Exim's, and how many ids are others.
@@ -136,13 +136,13 @@ fn table(sections: &[Section], counts: &Counts, which: &[What], starts: &[u32]) 
     bytes
 }
 
-/// Puts a file together and enciphers it, with a nonce of its own.
-pub(super) fn assemble(mut head: Head, plain: &Plain, key: &Key) -> Result<Vec<u8>, TraceError> {
+/// Puts a file together and enciphers it with `nonce`, which is used for nothing
+/// else.
+pub(super) fn assemble(mut head: Head, plain: &Plain, key: &Key, nonce: Nonce) -> Vec<u8> {
     // What a log can hold is far below 4 GiB.
     head.tables = plain.tables.each_ref().map(|table| table.len() as u32);
     head.sections = plain.sections.each_ref().map(|section| section.len() as u32);
     head.body = plain.body.len() as u64;
-    let nonce = random()?;
     let mut bytes = Vec::new();
     bytes.extend(head.write(key, nonce, 0));
     let start = bytes.len();
@@ -153,5 +153,5 @@ pub(super) fn assemble(mut head: Head, plain: &Plain, key: &Key) -> Result<Vec<u
     key.stream(&nonce).apply(start as u64, bytes.get_mut(start..).unwrap_or(&mut []));
     bytes.extend(head.write(key, nonce, bytes.len() as u64));
     bytes.extend(checksum(0, &bytes).to_le_bytes());
-    Ok(bytes)
+    bytes
 }

@@ -89,7 +89,7 @@ pub(super) struct Sizes {
 
 impl What {
     /// How many symbols its code has.
-    fn symbols(self, sizes: &Sizes) -> usize {
+    pub(super) fn symbols(self, sizes: &Sizes) -> usize {
         match self {
             Self::Byte | Self::IdByte => 256,
             Self::Form => FORMS,

@@ -92,6 +92,12 @@ impl Head {
         Some(Parts { tables, sections, body, second, bytes })
     }
 
+    /// The bytes of one copy of both tables.
+    #[cfg(test)]
+    pub(in super::super) fn table_bytes(&self) -> u64 {
+        self.tables.iter().map(|&bytes| u64::from(bytes)).sum()
+    }
+
     /// Whether a message may have this id.
     pub(in super::super) fn may_have_id(&self, id: &str) -> bool {
         match ids::parse(id) {

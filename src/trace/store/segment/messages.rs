@@ -240,7 +240,7 @@ impl<'a> Block<'a> {
         let mut reader = self.column(2);
         // A code of one symbol takes no bits: no more are believed than a log
         // could hold.
-        let mut left = super::super::log::PAYLOAD_BYTES_MAX as u64 / 2;
+        let mut left = super::super::record::PAYLOAD_BYTES_MAX as u64 / 2;
         let mut found = Recipients {
             all: Vec::with_capacity(2 * self.count),
             ends: Vec::with_capacity(self.count),

@@ -30,14 +30,15 @@ use crate::sys::secure_dir::{DirError, SecureDir};
 use crate::trace::{Body, Scheme, Settings, is_past};
 
 use super::TraceError;
-use super::cipher::Stream;
-use super::codec::{CRC_BYTES, checksum_fits};
+use super::cipher::{Nonce, Stream, random};
+use super::codec::{CRC_BYTES, checksum_fits, set_checksum};
 use super::key::Key;
 use super::log::{Fault, worse};
 pub(super) use build::{Origin, build};
 use build::{Plain, assemble};
+pub(super) use head::HEAD_BYTES;
 use head::Head;
-use head::{HEAD_BYTES, Parts};
+use head::Parts;
 pub(super) use lookup::Words;
 pub(super) use read::{Messages, Wanted};
 
@@ -47,6 +48,7 @@ pub(super) struct Segment {
     map: Mapping,
     pub(super) head: Head,
     pub(super) settings: Settings,
+    nonce: Nonce,
     stream: Stream,
     parts: Parts,
     /// Both copies of the head are sound.
@@ -83,7 +85,8 @@ impl Segment {
         let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
         let parts = head.parts().ok_or(Fault::Damaged)?;
         let whole = whole && parts.bytes == map.len();
-        Ok(Self { head, settings, stream: key.stream(&nonce), parts, whole, map, deadline: None })
+        let stream = key.stream(&nonce);
+        Ok(Self { head, settings, nonce, stream, parts, whole, map, deadline: None })
     }
 
     /// The bytes of the file.
@@ -167,8 +170,37 @@ impl Segment {
             return Ok(None);
         }
         let Some((head, plain)) = self.folded(scheme) else { return Ok(None) };
-        let bytes = assemble(head, &plain, key)?;
+        let bytes = assemble(head, &plain, key, random()?);
         Ok((bytes.len() < self.map.len()).then_some(bytes))
+    }
+
+    /// The file as it was written, where nothing is damaged but copies of heads and
+    /// tables, as its last checksum shows; `None` otherwise.
+    pub(super) fn restored(&self, key: &Key) -> Option<Vec<u8>> {
+        let mut tables = [const { Vec::new() }; 2];
+        for (number, table) in tables.iter_mut().enumerate() {
+            *table = self.table(number)?;
+            table.extend([0; CRC_BYTES]);
+            set_checksum(table);
+        }
+        let plain = Plain {
+            tables,
+            sections: self.plain_sections()?,
+            body: self.plain(self.parts.body.clone())?,
+        };
+        // With the nonce that it had: the same bytes are enciphered once more.
+        let bytes = assemble(self.head, &plain, key, self.nonce);
+        let written = self.map.bytes(self.parts.bytes.checked_sub(CRC_BYTES)?, CRC_BYTES)?;
+        bytes.ends_with(written).then_some(bytes)
+    }
+
+    /// All sections, deciphered.
+    fn plain_sections(&self) -> Option<[Vec<u8>; head::SECTIONS]> {
+        let mut sections = [const { Vec::new() }; head::SECTIONS];
+        for (section, range) in sections.iter_mut().zip(&self.parts.sections) {
+            *section = self.plain(range.clone())?;
+        }
+        Some(sections)
     }
 
     fn folded(&self, scheme: &dyn Scheme) -> Option<(Head, Plain)> {
@@ -177,10 +209,7 @@ impl Segment {
         let body = scheme.fold(&body)?;
         let [words, messages] = self.parts.tables.each_ref().map(|[first, _]| first.clone());
         let tables = [self.plain(words)?, self.plain(messages)?];
-        let mut sections = [const { Vec::new() }; head::SECTIONS];
-        for (section, range) in sections.iter_mut().zip(&self.parts.sections) {
-            *section = self.plain(range.clone())?;
-        }
+        let sections = self.plain_sections()?;
         let folds = self.head.folds.checked_add(1)?;
         Some((Head { folds, ..self.head }, Plain { tables, sections, body }))
     }

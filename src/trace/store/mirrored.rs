@@ -16,7 +16,7 @@ pub(super) const SECOND: usize = 512;
 
 /// What such a file holds: a structure that ends in its checksum and begins
 /// with a magic and a version.
-pub(super) trait Twice: Encode + Decode<()> {
+pub(super) trait Mirrored: Encode + Decode<()> {
     /// How the file begins.
     const MAGIC: [u8; 8];
     /// The size of the structure, its checksum included.
@@ -45,7 +45,7 @@ pub(super) enum Found<T> {
 ///
 /// # Errors
 /// It cannot be read, or a later exirate has written it.
-pub(super) fn read<T: Twice>(dir: &SecureDir, name: &CStr) -> Result<Found<T>, TraceError> {
+pub(super) fn read<T: Mirrored>(dir: &SecureDir, name: &CStr) -> Result<Found<T>, TraceError> {
     let Some((file, _)) = dir.open_file(Access::Read, name)? else { return Ok(Found::Nothing) };
     let mut bytes = [0; 2 * SECOND];
     files::read_start(&file, &mut bytes).map_err(dir.failed("read", name))?;
@@ -75,7 +75,7 @@ pub(super) fn read<T: Twice>(dir: &SecureDir, name: &CStr) -> Result<Found<T>, T
 ///
 /// # Errors
 /// It cannot be written; then what was there is there still.
-pub(super) fn write<T: Twice>(
+pub(super) fn write<T: Mirrored>(
     dir: &SecureDir,
     name: &CStr,
     new: &CStr,

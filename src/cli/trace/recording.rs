@@ -1,20 +1,22 @@
-//! The recording of `exirate trace record`: one message after the other.
+//! Recording the messages of files, mboxes and maildirs, one after the other.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::super::database::now;
 use super::super::screen::{complain, progress};
-use super::super::{Failure, input, text};
+use super::super::{Failure, input, moment, text};
 use super::headers::Headers;
+use super::id;
 use super::mailbox::maildir::{self, Maildir};
 use super::mailbox::mbox::Mbox;
 use super::mailbox::{self, Hint, from_line};
-use super::record::Record;
 use crate::trace::{Envelope, TraceError, TraceStore};
 
 /// How many messages that cannot be recorded are told one by one.
@@ -24,6 +26,115 @@ const TOLD: u64 = 20;
 const IN_A_ROW: u32 = 3;
 /// The buffer of an mbox.
 const BUFFER: usize = 1 << 20;
+
+/// What to record, and what is known of it.
+#[derive(Debug, Args)]
+pub(super) struct Sources {
+    /// Files with one message each
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Records all messages of this mbox
+    #[arg(long, value_name = "FILE")]
+    mbox: Vec<PathBuf>,
+
+    /// Records all messages of this maildir and the folders in it
+    #[arg(long, value_name = "DIR")]
+    maildir: Vec<PathBuf>,
+
+    /// The sender; <> for a bounce
+    #[arg(long, value_name = "ADDRESS")]
+    from: Option<String>,
+
+    /// The recipients: more than one with commas between them, or the option
+    /// again
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    to: Vec<String>,
+
+    /// The message's id
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    id: Option<String>,
+
+    /// When it passed
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    time: Option<crate::rate::Timestamp>,
+
+    /// From which IP address it came
+    #[arg(long, value_name = "IP")]
+    client: Option<IpAddr>,
+
+    /// As whom the client was authenticated
+    #[arg(long, value_name = "NAME")]
+    auth: Option<String>,
+}
+
+impl Sources {
+    /// Puts what the options say in the place of what a message tells.
+    fn overrule(&self, envelope: &mut Envelope) {
+        let Self { from, to, id, time, client, auth, .. } = self;
+        if let Some(from) = from {
+            envelope.sender = bare(from).to_owned();
+        }
+        if !to.is_empty() {
+            envelope.recipients = to.iter().map(|address| bare(address).to_owned()).collect();
+        }
+        if let Some(id) = id {
+            envelope.id = id::read(id).to_owned();
+        }
+        if let Some(time) = time {
+            envelope.time = time.seconds;
+        }
+        envelope.client = client.or(envelope.client);
+        if let Some(auth) = auth {
+            envelope.authenticated.clone_from(auth);
+        }
+    }
+
+    /// Refuses what is wrong before anything is recorded.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.files.is_empty() && self.mbox.is_empty() && self.maildir.is_empty() {
+            return Err(Failure::new(
+                "nothing to record: name files with a message each (- is standard input), or say \
+                 --mbox FILE or --maildir DIR",
+            ));
+        }
+        let all = || self.files.iter().chain(&self.mbox);
+        if all().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(Failure::new("- is named twice: standard input can be read only once"));
+        }
+        if self.id.is_some()
+            && !(self.files.len() == 1 && self.mbox.is_empty() && self.maildir.is_empty())
+        {
+            return Err(Failure::new("--id is that of one message: it takes one FILE and no more"));
+        }
+        for path in all().chain(&self.maildir).filter(|path| path.as_os_str() != "-") {
+            // Before all that comes before is recorded.
+            let facts =
+                path.metadata().map_err(|e| input::failed(&path.display().to_string(), &e))?;
+            let is_maildir = self.maildir.contains(path);
+            if facts.is_dir() && !is_maildir {
+                return Err(Failure::new(format!(
+                    "{0} is a directory: say --maildir {0}, or name the files in it",
+                    path.display()
+                )));
+            }
+            if !facts.is_dir() && is_maildir {
+                return Err(Failure::new(format!(
+                    "--maildir {0}: it is no directory; for a file with many messages say --mbox \
+                     {0}, for one message only {0}",
+                    path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An address without the brackets around it.
+fn bare(address: &str) -> &str {
+    let address = address.trim();
+    address.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(address)
+}
 
 /// What was done, as JSON has it.
 #[derive(Debug, Default, Serialize)]
@@ -39,8 +150,8 @@ pub(super) struct Counts {
 }
 
 /// The recording under way.
-pub(super) struct Recorder<'a> {
-    options: &'a Record,
+pub(super) struct Recording<'a> {
+    sources: &'a Sources,
     headers: Headers,
     pub(super) trace: TraceStore,
     pub(super) counts: Counts,
@@ -48,10 +159,10 @@ pub(super) struct Recorder<'a> {
     in_a_row: u32,
 }
 
-impl<'a> Recorder<'a> {
-    pub(super) fn new(options: &'a Record, trace: TraceStore) -> Self {
+impl<'a> Recording<'a> {
+    pub(super) fn new(sources: &'a Sources, trace: TraceStore) -> Self {
         let (headers, counts) = (Headers::new(), Counts::default());
-        Self { options, headers, trace, counts, in_a_row: 0 }
+        Self { sources, headers, trace, counts, in_a_row: 0 }
     }
 
     /// Records all that the options name.
@@ -67,8 +178,8 @@ impl<'a> Recorder<'a> {
     }
 
     fn files(&mut self) -> Result<(), Failure> {
-        let bar = progress(self.options.files.len() as u64, "files");
-        for path in &self.options.files {
+        let bar = progress(self.sources.files.len() as u64, "files");
+        for path in &self.sources.files {
             self.file(path)?;
             bar.inc(1);
         }
@@ -99,7 +210,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn mboxes(&mut self) -> Result<(), Failure> {
-        for path in &self.options.mbox {
+        for path in &self.sources.mbox {
             let (reader, name): (Box<dyn BufRead>, String) = if path.as_os_str() == "-" {
                 input::open(path)?
             } else {
@@ -132,7 +243,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn maildirs(&mut self) -> Result<(), Failure> {
-        for path in &self.options.maildir {
+        for path in &self.sources.maildir {
             let maildir = Maildir::find(path);
             for (place, error) in &maildir.unread {
                 self.lost(format!("cannot look into {}: {error}", place.display()));
@@ -168,7 +279,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-impl Recorder<'_> {
+impl Recording<'_> {
     /// Records one message. `time` is when it passed, where it does not tell
     /// itself.
     ///
@@ -185,7 +296,7 @@ impl Recorder<'_> {
         let (mut envelope, told) = self.headers.envelope(message, &hint);
         envelope.time = told.or(time).unwrap_or_else(|| now().seconds);
         envelope.partial = cut;
-        self.options.overrule(&mut envelope);
+        self.sources.overrule(&mut envelope);
         match self.trace.record(&envelope, message) {
             Ok(()) => {
                 self.in_a_row = 0;

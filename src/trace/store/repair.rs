@@ -1,0 +1,196 @@
+//! Repairing what [`TraceStore::verify`] finds.
+
+use std::ffi::CStr;
+
+use crate::sys::files::{self, Access};
+use crate::sys::secure_dir::DirError;
+
+use super::access::{FILES_NEW, files_of};
+use super::error::Problem;
+use super::key::{KEY, KEY_MODE, KEY_NEW, KeyFile};
+use super::log::{Fault, Log};
+use super::mirrored::{self, Found};
+use super::names::{self, Kind, Numbered, OPEN};
+use super::options::{Options, OptionsFile, SETTINGS, SETTINGS_NEW};
+use super::record::Records;
+use super::segment::Segment;
+use super::{FILE_MODE, LOCK_TIMEOUT, TraceError, TraceStore, decode};
+
+/// What [`TraceStore::repair`] has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// What was wrong with which file, and what was done about it.
+    pub done: Vec<Problem>,
+    /// What is wrong still.
+    pub left: Vec<Problem>,
+}
+
+impl TraceStore {
+    /// Repairs what can be repaired:
+    ///
+    /// - the owner and mode of the directory and its files
+    /// - a key or settings of which one copy is damaged, and settings of which
+    ///   both are
+    /// - a damaged log: what is sound in it is sealed
+    /// - a segment in which nothing is damaged but copies of its heads or tables
+    /// - logs and segments that cannot be read at all are quarantined
+    /// - what killed processes have left unfinished is removed, and logs they have
+    ///   left are sealed
+    ///
+    /// A segment of which a part is lost stays as it is: all the rest of it can be
+    /// queried, and it is forgotten with its age. `progress` is that of
+    /// [`TraceStore::verify`], which looks at the store afterwards.
+    ///
+    /// # Errors
+    /// The store cannot be used, or another process keeps its locks for too long.
+    /// A key of which both copies are damaged cannot be repaired: then the store
+    /// cannot even be opened.
+    pub fn repair(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Repaired, TraceError> {
+        self.require_writable()?;
+        self.after_fork()?;
+        let mut done = Vec::new();
+        self.repair_access(&mut done);
+        let known = self.incidents.len();
+        self.sealing(LOCK_TIMEOUT, |trace| {
+            {
+                let _guard = trace.dir.lock_directory(LOCK_TIMEOUT)?;
+                trace.repair_small_files(&mut done)?;
+                trace.rotate_damaged(&mut done)?;
+                for name in FILES_NEW {
+                    trace.remove_left(name, &mut done)?;
+                }
+            }
+            trace.key_file = super::key::identity(&trace.dir);
+            trace.options = Options::read(&trace.dir)?;
+            trace.seal_full(usize::MAX)?;
+            for numbered in names::list(&trace.dir)? {
+                trace.repair_numbered(numbered, &mut done)?;
+            }
+            Ok(())
+        })?;
+        let incidents = self.incidents.split_off(known.min(self.incidents.len()));
+        let path = self.directory().to_path_buf();
+        done.extend(incidents.into_iter().map(|what| Problem { path: path.clone(), what }));
+        let mut left = Vec::new();
+        self.verify(progress, &mut |problem| left.push(problem))?;
+        Ok(Repaired { done, left })
+    }
+
+    fn note_repair(&self, done: &mut Vec<Problem>, name: &CStr, what: impl Into<String>) {
+        done.push(Problem { path: self.dir.path_of(name), what: what.into() });
+    }
+
+    /// Puts owners and modes right. What cannot be is left for `verify` to find.
+    fn repair_access(&self, done: &mut Vec<Problem>) {
+        if let Some(fault) = self.dir.directory_fault()
+            && self.dir.adopt_directory().is_ok()
+        {
+            self.note_repair(done, c".", format!("{fault}; this has been corrected"));
+        }
+        for (name, mode) in files_of(&self.dir).unwrap_or_default() {
+            if let Some(fault) = self.access_fault(&name, mode)
+                && self.dir.adopt_file(&name, mode).is_ok()
+            {
+                self.note_repair(done, &name, format!("{fault}; this has been corrected"));
+            }
+        }
+    }
+
+    /// Writes the key and the settings again where a copy in them is damaged. The
+    /// directory is locked.
+    fn repair_small_files(&self, done: &mut Vec<Problem>) -> Result<(), TraceError> {
+        if let Found::Sound(key, false) = mirrored::read::<KeyFile>(&self.dir, KEY)? {
+            mirrored::write(&self.dir, KEY, KEY_NEW, KEY_MODE, &key)?;
+            self.note_repair(done, KEY, "one of its two copies was damaged; it was rewritten");
+        }
+        let (options, what) = match mirrored::read::<OptionsFile>(&self.dir, SETTINGS)? {
+            Found::Sound(file, false) => {
+                (file, "one of its two copies was damaged; it was rewritten")
+            }
+            Found::Damaged => (
+                Options::when_damaged().to_file(),
+                "both of its copies were damaged; the defaults were written, but messages are \
+                 kept for ever: set --keep and --max-size again with `exirate trace tidy`",
+            ),
+            Found::Sound(_, true) | Found::Nothing => return Ok(()),
+        };
+        mirrored::write(&self.dir, SETTINGS, SETTINGS_NEW, FILE_MODE, &options)?;
+        self.note_repair(done, SETTINGS, what);
+        Ok(())
+    }
+
+    /// Gives the open log a number if anything is wrong with it, so that it is
+    /// sealed. The directory is locked.
+    fn rotate_damaged(&self, done: &mut Vec<Problem>) -> Result<(), TraceError> {
+        let damaged = match Log::open(&self.dir, &self.key, OPEN, Access::Read)? {
+            None | Some(Err(Fault::Version(_) | Fault::OtherKey)) => false,
+            Some(Err(Fault::Damaged)) => true,
+            Some(Ok(log)) if log.head.decode > decode::VERSION => false,
+            Some(Ok(log)) => {
+                let bytes = log.read().map_err(self.dir.failed("read", OPEN))?;
+                !log.whole || log.damage(&Records::of(bytes, &self.key)).is_some()
+            }
+        };
+        if damaged {
+            self.note_repair(done, OPEN, "it was damaged; a new log is begun, and it is sealed");
+            self.rotate()?;
+        }
+        Ok(())
+    }
+
+    /// Removes a file that a killed process has left unfinished.
+    fn remove_left(&self, name: &CStr, done: &mut Vec<Problem>) -> Result<(), TraceError> {
+        if files::info_at(self.dir.directory(), name).is_ok() {
+            self.remove(name)?;
+            self.note_repair(done, name, "a killed process left it unfinished; it was removed");
+        }
+        Ok(())
+    }
+
+    /// Repairs a full log or a segment, or quarantines it. The lock on `sealing` is
+    /// held.
+    fn repair_numbered(
+        &self,
+        numbered: Numbered,
+        done: &mut Vec<Problem>,
+    ) -> Result<(), TraceError> {
+        let name = numbered.name();
+        let (damaged, kind) = match numbered.kind {
+            Kind::Segment => match Segment::open(&self.dir, &self.key, &name) {
+                Ok(Some(Ok(segment))) => {
+                    if !segment.is_sound()
+                        && let Some(bytes) = segment.restored(&self.key)
+                    {
+                        self.write_segment(&bytes, &name)?;
+                        let what = "copies in it were damaged; it was rewritten from the others";
+                        self.note_repair(done, &name, what);
+                    }
+                    return Ok(());
+                }
+                opened => (is_damaged(opened), Kind::QuarantinedSegment),
+            },
+            _ => {
+                let opened = Log::open(&self.dir, &self.key, &name, Access::Read);
+                (is_damaged(opened), Kind::QuarantinedLog)
+            }
+        };
+        if damaged {
+            let to = Numbered { kind, ..numbered }.name();
+            files::rename_at(self.dir.directory(), &name, &to)
+                .map_err(self.dir.failed("rename", &name))?;
+            let to = self.dir.path_of(&to);
+            let what = format!(
+                "both copies of its head are damaged; it was renamed to {}, which is removed when \
+                 it is older than messages are kept",
+                to.display()
+            );
+            self.note_repair(done, &name, what);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file was opened and cannot be read at all.
+fn is_damaged<T>(opened: Result<Option<Result<T, Fault>>, DirError>) -> bool {
+    matches!(opened, Ok(Some(Err(Fault::Damaged))))
+}
