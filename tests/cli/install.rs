@@ -1,7 +1,7 @@
-//! `scripts/install`, into a folder of its own.
+//! `scripts/install` with a temporary DESTDIR.
 //!
-//! What is installed by it and by the package is tried with real Exims by
-//! `scripts/try-package`.
+//! `scripts/try-package` tries what the script and the packages install with real
+//! Exims.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ fn run(root: &Path, arguments: &[&str]) -> Output {
     command.args(arguments).env("DESTDIR", root).output().unwrap()
 }
 
-/// The same, which must go well; gives what it says.
+/// The same, which must succeed; returns its output.
 fn install(root: &Path, arguments: &[&str]) -> String {
     let output = run(root, arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -27,7 +27,7 @@ fn install(root: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The same, which must be refused; gives the complaint.
+/// The same, which must fail; returns the error.
 fn refused(root: &Path, arguments: &[&str]) -> String {
     let output = run(root, arguments);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -56,7 +56,7 @@ fn everything(root: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
     all
 }
 
-/// A program that says what an Exim says, as `--exim` takes it.
+/// A program that answers like an Exim, for `--exim`.
 fn pretended_exim(folder: &Path, support: &str, config: &str, more: &str) -> PathBuf {
     let path = folder.join("exim");
     let text = format!(
@@ -71,7 +71,7 @@ fn pretended_exim(folder: &Path, support: &str, config: &str, more: &str) -> Pat
 }
 
 #[test]
-fn everything_has_its_place_and_stays_there() {
+fn everything_is_installed_once() {
     let root = TempDir::new().unwrap();
     let told = install(root.path(), &["--exim", "none"]);
     let first = everything(root.path());
@@ -101,7 +101,7 @@ fn everything_has_its_place_and_stays_there() {
     }
     let program = Command::new(root.path().join("usr/local/bin/exirate")).arg("--version").output();
     assert!(program.unwrap().status.success());
-    // The lines it shows name files that are there.
+    // The lines it prints name installed files.
     let includes = told.lines().filter_map(|l| l.trim().strip_prefix(".include_if_exists /"));
     let includes: Vec<&str> = includes.collect();
     assert_eq!(includes.len(), 3, "{told}");
@@ -113,7 +113,7 @@ fn everything_has_its_place_and_stays_there() {
 }
 
 #[test]
-fn what_an_administrator_made_of_a_file_stays() {
+fn edited_files_are_kept() {
     let root = TempDir::new().unwrap();
     let conf = root.path().join("etc/exim4/exirate");
     fs::create_dir_all(&conf).unwrap();
@@ -138,10 +138,10 @@ fn what_an_administrator_made_of_a_file_stays() {
     assert!(!conf.join("acl_not_smtp.conf").exists());
     let shipped = fs::read(Path::new(ROOT).join("exim/acl_check_data.conf")).unwrap();
     assert_eq!(fs::read(conf.join("acl_check_data.conf")).unwrap(), shipped);
-    for said in ["exirate.conf as you made it", "acl_not_smtp.conf, which you removed"] {
+    for said in ["exirate.conf with your changes", "acl_not_smtp.conf, which you removed"] {
         assert!(told.contains(said), "{told}");
     }
-    // What was edited before is edited still when the next version comes.
+    // An edited file is kept again by the next installation.
     install(root.path(), &["--exim", "none"]);
     assert_eq!(fs::read_to_string(conf.join("exirate.conf")).unwrap(), "# mine\n");
 
@@ -151,7 +151,7 @@ fn what_an_administrator_made_of_a_file_stays() {
 }
 
 #[test]
-fn it_goes_as_it_came() {
+fn uninstalling_removes_everything() {
     let root = TempDir::new().unwrap();
     fs::create_dir_all(root.path().join("usr/local/bin")).unwrap();
     install(root.path(), &["--exim", "none", "--dry-run"]);
@@ -178,7 +178,7 @@ fn it_goes_as_it_came() {
 }
 
 #[test]
-fn another_exim_has_other_places() {
+fn another_exim_has_other_paths() {
     let root = TempDir::new().unwrap();
     let other = TempDir::new().unwrap();
     let modules = other.path().join("lookups");
@@ -210,7 +210,7 @@ fn another_exim_has_other_places() {
     let link = link.strip_prefix("/").unwrap().to_str().unwrap();
     assert_eq!(all[link].1, format!("/{library}").into_bytes());
 
-    // The next Exim has its lookups elsewhere, or none: the old link goes.
+    // The next Exim has no lookups: the old link is removed.
     pretended_exim(other.path(), "Expand_dlfunc", "/opt/exim/configure", "");
     install(root.path(), &["--exim", exim.to_str().unwrap(), "--prefix", "/opt/exirate"]);
     assert!(!everything(root.path()).contains_key(link));
@@ -219,19 +219,19 @@ fn another_exim_has_other_places() {
 }
 
 #[test]
-fn what_cannot_work_is_refused() {
+fn impossible_options_are_refused() {
     let root = TempDir::new().unwrap();
     let other = TempDir::new().unwrap();
     let exim = pretended_exim(other.path(), "IPv6", "/etc/exim4/exim4.conf", "");
     let exim = exim.to_str().unwrap();
     for (arguments, said) in [
-        (&["--exim", exim][..], "can load no library, as it was built without dlfunc"),
+        (&["--exim", exim][..], "cannot load libraries: it was built without dlfunc"),
         (&["--exim", "/nowhere/exim"], "there is no program /nowhere/exim"),
-        (&["--exim", "true"], "is no Exim"),
-        (&["--prefix", "here"], "--prefix wants a full path"),
-        (&["--prefix"], "--prefix wants a value"),
-        (&["--purge"], "--purge goes with --uninstall"),
-        (&["--force"], "--force goes with --uninstall"),
+        (&["--exim", "true"], "is not an Exim"),
+        (&["--prefix", "here"], "--prefix needs a full path"),
+        (&["--prefix"], "--prefix needs a value"),
+        (&["--purge"], "--purge needs --uninstall"),
+        (&["--force"], "--force needs --uninstall"),
         (&["--uninstall", "--purge", "--force"], "--force keeps the configuration"),
         (&["--frobnicate"], "there is no option --frobnicate"),
     ] {
