@@ -18,7 +18,7 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 23] = [
+const TRANSCRIPTS: [(&str, &str); 24] = [
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("compact", include_str!("../../docs/transcripts/compact.txt")),
     ("copy", include_str!("../../docs/transcripts/copy.txt")),
@@ -29,6 +29,7 @@ const TRANSCRIPTS: [(&str, &str); 23] = [
     ("measure", include_str!("../../docs/transcripts/measure.txt")),
     ("repair", include_str!("../../docs/transcripts/repair.txt")),
     ("reset", include_str!("../../docs/transcripts/reset.txt")),
+    ("rules", include_str!("../../docs/transcripts/rules.txt")),
     ("set", include_str!("../../docs/transcripts/set.txt")),
     ("show", include_str!("../../docs/transcripts/show.txt")),
     ("stats", include_str!("../../docs/transcripts/stats.txt")),

@@ -17,6 +17,7 @@ mod confirm;
 mod copy;
 mod database;
 mod doctor;
+mod exim_config;
 mod exim_dump;
 mod export;
 mod failure;
@@ -36,6 +37,7 @@ mod prometheus;
 mod record;
 mod repair;
 mod reset;
+mod rules;
 mod screen;
 mod set;
 mod show;
@@ -81,6 +83,7 @@ struct Program {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(check::Check),
+    Rules(rules::Rules),
     Doctor(doctor::Doctor),
     List(list::List),
     Show(show::Show),
@@ -105,6 +108,7 @@ impl Command {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match self {
             Self::Check(check) => check.run(screen),
+            Self::Rules(rules) => rules.run(screen),
             Self::Doctor(doctor) => doctor.run(screen),
             Self::List(list) => list.run(screen),
             Self::Show(show) => show.run(screen),

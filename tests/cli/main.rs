@@ -20,6 +20,7 @@ mod measure;
 mod prepared;
 mod readme;
 mod reset;
+mod rules;
 mod set;
 mod show;
 mod stats;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::files::{Files, Part, aside, is_fit, kind};
 use super::finding::{Findings, quoted};
-use super::people::Who;
+use super::users::Account;
 
 /// What the name of a file in the database's directory says that it is.
 fn part(name: &str) -> Part {
@@ -32,7 +32,11 @@ fn part(name: &str) -> Part {
 
 /// Looks at the spool directory and at the database's. Gives the owner that
 /// everything should have, if the database is there and can be looked into.
-pub(super) fn look(spool: &Path, exim: Option<&Who>, findings: &mut Findings) -> Option<Who> {
+pub(super) fn look(
+    spool: &Path,
+    exim: Option<&Account>,
+    findings: &mut Findings,
+) -> Option<Account> {
     let facts = match spool.metadata() {
         Ok(facts) if facts.is_dir() => facts,
         Ok(_) => {
@@ -45,7 +49,7 @@ pub(super) fn look(spool: &Path, exim: Option<&Who>, findings: &mut Findings) ->
         Err(error) => {
             findings.problem(format!("{}, Exim's spool directory: {error}", spool.display()));
             if let (ErrorKind::NotFound, Some(who)) = (error.kind(), exim) {
-                findings.mend(format!(
+                findings.fix(format!(
                     "install -d -m 0750 -o {} -g {} {}",
                     who.user,
                     who.group,
@@ -55,7 +59,7 @@ pub(super) fn look(spool: &Path, exim: Option<&Who>, findings: &mut Findings) ->
             return None;
         }
     };
-    let who = exim.cloned().unwrap_or_else(|| Who::of(facts.uid(), facts.gid()));
+    let who = exim.cloned().unwrap_or_else(|| Account::of(facts.uid(), facts.gid()));
     let before = findings.list.len();
     owner_and_mode(spool, &facts, &who, 0o755, findings);
     let database = spool.join("exirate");
@@ -67,7 +71,7 @@ pub(super) fn look(spool: &Path, exim: Option<&Who>, findings: &mut Findings) ->
                 database.display(),
                 kind(&facts)
             ));
-            findings.mend(aside(&database));
+            findings.fix(aside(&database));
             return None;
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -114,18 +118,18 @@ pub(super) fn unreadable(path: &Path, error: &std::io::Error, findings: &mut Fin
 pub(super) fn owner_and_mode(
     path: &Path,
     facts: &std::fs::Metadata,
-    who: &Who,
+    who: &Account,
     most: u32,
     findings: &mut Findings,
 ) {
     if (facts.uid(), facts.gid()) != (who.uid, who.gid) {
-        let found = Who::of(facts.uid(), facts.gid()).both();
+        let found = Account::of(facts.uid(), facts.gid()).both();
         findings.problem(format!(
             "{} belongs to {found}, and should belong to {}",
             path.display(),
             who.both()
         ));
-        findings.mend(format!("chown {} {}", who.both(), quoted(path)));
+        findings.fix(format!("chown {} {}", who.both(), quoted(path)));
     }
     let mode = facts.mode() & 0o777;
     if !is_fit(mode, 0o700, most) {
@@ -134,7 +138,7 @@ pub(super) fn owner_and_mode(
             "{} has mode {mode:04o}, and should have mode {right:04o}",
             path.display()
         ));
-        findings.mend(format!("chmod {right:04o} {}", quoted(path)));
+        findings.fix(format!("chmod {right:04o} {}", quoted(path)));
     }
 }
 

@@ -5,9 +5,10 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::super::figures::bytes;
 use super::super::text;
-use super::finding::{Findings, counted, quoted, size};
-use super::people::{self, Who};
+use super::finding::{Findings, counted, quoted};
+use super::users::{self, Account};
 
 /// A file that is being written is younger than this.
 const UNFINISHED_AFTER: Duration = Duration::from_secs(600);
@@ -57,7 +58,7 @@ impl Files {
     /// are.
     pub(super) fn read(
         directory: &Path,
-        who: &Who,
+        who: &Account,
         named: impl Fn(&str) -> Part,
     ) -> std::io::Result<Self> {
         let mut files = Self::default();
@@ -82,7 +83,7 @@ impl Files {
         Ok(files)
     }
 
-    fn sort_in(&mut self, path: PathBuf, part: Part, facts: &std::fs::Metadata, who: &Who) {
+    fn sort_in(&mut self, path: PathBuf, part: Part, facts: &std::fs::Metadata, who: &Account) {
         let changed = facts.modified().ok();
         match part {
             Part::Elsewhere if facts.is_dir() => return,
@@ -115,7 +116,7 @@ impl Files {
     }
 
     /// Tells what is wrong with those of `directory`.
-    pub(super) fn tell(&self, directory: &Path, who: &Who, findings: &mut Findings) {
+    pub(super) fn tell(&self, directory: &Path, who: &Account, findings: &mut Findings) {
         let at = quoted(directory);
         if !self.odd.is_empty() {
             findings.problem(format!(
@@ -124,7 +125,7 @@ impl Files {
                 some(&self.odd)
             ));
             for path in &self.odd {
-                findings.mend(aside(path));
+                findings.fix(aside(path));
             }
         }
         if !self.wrong_owner.is_empty() {
@@ -135,7 +136,7 @@ impl Files {
                 who.both(),
                 owners(&self.wrong_owner)
             ));
-            findings.mend(format!("chown -h {} {at}/*", who.both()));
+            findings.fix(format!("chown -h {} {at}/*", who.both()));
         }
         if !self.wrong_mode.is_empty() {
             findings.problem(format!(
@@ -145,14 +146,14 @@ impl Files {
                 directory.display(),
                 some(&self.wrong_mode)
             ));
-            findings.mend(with_each("chmod 0640", &self.wrong_mode));
+            findings.fix(with_each("chmod 0640", &self.wrong_mode));
         }
         if !self.told_secrets.is_empty() {
             findings.problem(format!(
                 "{} should have mode 0600: whoever can read it can ask for what is in the mail",
                 some(&self.told_secrets)
             ));
-            findings.mend(with_each("chmod 0600", &self.told_secrets));
+            findings.fix(with_each("chmod 0600", &self.told_secrets));
         }
         if !self.unfinished.is_empty() {
             findings.note(format!(
@@ -160,18 +161,18 @@ impl Files {
                 counted(self.unfinished.len(), "file"),
                 some(&self.unfinished)
             ));
-            findings.mend(remove(&self.unfinished));
+            findings.fix(remove(&self.unfinished));
         }
         if !self.aside.is_empty() {
             let age = self.aside_oldest.and_then(|oldest| oldest.elapsed().ok());
             findings.note(format!(
                 "{} kept for you to look at ({}, the oldest since {}): {}",
                 counted(self.aside.len(), "damaged file"),
-                size(self.aside_bytes),
+                bytes(self.aside_bytes),
                 text::duration(age.map_or(0.0, |age| age.as_secs_f64())),
                 some(&self.aside)
             ));
-            findings.mend(remove(&self.aside));
+            findings.fix(remove(&self.aside));
         }
         if !self.strange.is_empty() {
             findings.note(format!(
@@ -193,8 +194,8 @@ fn owners(paths: &[PathBuf]) -> String {
         Ok(facts) => format!(
             "{} ({}:{})",
             path.display(),
-            people::name("passwd", facts.uid()),
-            people::name("group", facts.gid())
+            users::name("passwd", facts.uid()),
+            users::name("group", facts.gid())
         ),
         Err(_) => path.display().to_string(),
     })

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 
-use super::finding::{Findings, size};
+use super::super::figures::bytes;
+use super::finding::Findings;
 use crate::spool::{MAX_BYTES_MIN, Stats};
 use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Kind};
@@ -25,10 +26,13 @@ const FILES: u64 = 256 + 1 + 8;
 pub(super) enum Fitness {
     /// On a disk of this machine.
     Fit,
+    /// As that, but it writes each change to a new place, so that space which is
+    /// reserved may still be short.
+    CopyOnWrite,
     /// In memory.
     Memory,
     /// It depends on what is behind it.
-    Doubtful,
+    Uncertain,
     /// Over a network: other machines see neither locks nor mappings at once.
     Network,
 }
@@ -40,15 +44,15 @@ pub(super) fn known(magic: u64) -> Option<(&'static str, Fitness)> {
     Some(match magic & 0xffff_ffff {
         0xef53 => ("ext4", Fitness::Fit),
         0x5846_5342 => ("XFS", Fitness::Fit),
-        0x9123_683e => ("Btrfs", Fitness::Fit),
-        0x2fc1_2fc1 => ("ZFS", Fitness::Fit),
+        0x9123_683e => ("Btrfs", Fitness::CopyOnWrite),
+        0x2fc1_2fc1 => ("ZFS", Fitness::CopyOnWrite),
         0xf2f5_2010 => ("F2FS", Fitness::Fit),
-        0xca45_1a4e => ("bcachefs", Fitness::Fit),
+        0xca45_1a4e => ("bcachefs", Fitness::CopyOnWrite),
         0x0102_1994 => ("tmpfs", Fitness::Memory),
         0x8584_58f6 => ("ramfs", Fitness::Memory),
-        0x794c_7630 => ("overlay", Fitness::Doubtful),
-        0x6573_5546 => ("FUSE", Fitness::Doubtful),
-        0xf15f => ("eCryptfs", Fitness::Doubtful),
+        0x794c_7630 => ("overlay", Fitness::Uncertain),
+        0x6573_5546 => ("FUSE", Fitness::Uncertain),
+        0xf15f => ("eCryptfs", Fitness::Uncertain),
         0x786f_4256 => ("VirtualBox's shared folders", Fitness::Network),
         0x6969 => ("NFS", Fitness::Network),
         0xff53_4d42 => ("CIFS", Fitness::Network),
@@ -72,7 +76,10 @@ pub(super) fn look(spool: &Path, stats: Option<&Stats>, findings: &mut Findings)
     let Ok(directory) = files::open_directory(path) else { return };
     let (Ok(kind), Ok(about)) = (rustix::fs::fstatfs(&directory), rustix::fs::fstatvfs(&directory))
     else {
-        findings.note(format!("the file system of {} tells nothing of itself", path.display()));
+        findings.note(format!(
+            "the kind of the file system of {} cannot be determined",
+            path.display()
+        ));
         return;
     };
     // Its type differs from machine to machine.
@@ -122,15 +129,22 @@ fn advise(magic: u64, path: &Path, findings: &mut Findings) -> Option<&'static s
     let path = path.display();
     match fitness {
         Fitness::Fit => {}
-        Fitness::Memory => {
-            findings.note(format!(
-                "{path} is on {name}, in memory: all rates begin anew when this machine does"
+        Fitness::CopyOnWrite => {
+            findings.warning(format!(
+                "{path} is on {name}, which writes each change to a new place, so that space which \
+                 was reserved can still run out: on a full disk a check may then end its SMTP \
+                 process; keep space free there, or put the spool directory on ext4 or XFS"
             ));
         }
-        Fitness::Doubtful => {
+        Fitness::Memory => {
             findings.note(format!(
-                "{path} is on {name}: what is behind it must be a disk of this machine, and must \
-                 stay when a container is made anew"
+                "{path} is on {name}, in memory: all rates are lost when this machine restarts"
+            ));
+        }
+        Fitness::Uncertain => {
+            findings.warning(format!(
+                "{path} is on {name}: what is below it must be a disk of this machine, and must \
+                 persist when a container is replaced"
             ));
         }
         Fitness::Network => {
@@ -155,17 +169,17 @@ fn room(path: &Path, about: &StatVfs, stats: Option<&Stats>, findings: &mut Find
         findings.problem(format!(
             "{} free on the file system of {path}: new keys will soon find no place, and their \
              checks fail; free some space there",
-            size(free)
+            bytes(free)
         ));
     } else if free < grows {
-        findings.note(format!(
+        findings.warning(format!(
             "{} free on the file system of {path}, and the database may grow by {}: free some \
-             space there, or lower its bound (exirate compact --max-size)",
-            size(free),
-            size(grows)
+             space there, or lower the size limit (`exirate compact --max-size SIZE`)",
+            bytes(free),
+            bytes(grows)
         ));
     } else {
-        findings.ok(format!("{} free, and the database may grow by {}", size(free), size(grows)));
+        findings.ok(format!("{} free, and the database may grow by {}", bytes(free), bytes(grows)));
     }
     // Some file systems have as many inodes as one wants, and say 0.
     let needed = FILES.saturating_sub(stats.map_or(0, |stats| stats.shards as u64));
@@ -195,7 +209,7 @@ struct Scrap<'a> {
 
 impl Drop for Scrap<'_> {
     fn drop(&mut self) {
-        // Who could make it can remove it.
+        // Account could make it can remove it.
         let _ = files::remove_at(self.directory, &self.name);
     }
 }
@@ -276,9 +290,10 @@ mod tests {
             assert_eq!((found.len(), found[0].0), (1, Level::Problem), "{name}");
             assert!(found[0].1.starts_with(&format!("/spool is on {name}: ")), "{found:?}");
         }
-        for magic in [0x6573_5546, 0x794c_7630, 0x0102_1994] {
-            assert_eq!(advised(magic)[0].0, Level::Note);
+        for magic in [0x6573_5546, 0x794c_7630, 0x9123_683e, 0x2fc1_2fc1, 0xca45_1a4e] {
+            assert_eq!(advised(magic)[0].0, Level::Warning, "{magic:x}");
         }
+        assert_eq!(advised(0x0102_1994)[0].0, Level::Note);
         for magic in [0xef53, 0x5846_5342, 0x1234] {
             assert_eq!(advised(magic), []);
         }

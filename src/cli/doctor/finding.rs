@@ -1,4 +1,4 @@
-//! What the doctor has found.
+//! What the doctor found.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -14,38 +14,41 @@ use super::super::screen::Screen;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
-    /// It is as it should be.
+    /// It works.
     Ok,
     /// It works, and is worth knowing.
     Note,
-    /// Mail is not limited as it should be, or may soon not be.
+    /// It works, but probably not as intended, or not for long.
+    Warning,
+    /// Mail is not limited as it should be, or is deferred.
     Problem,
 }
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
     about: &'static str,
     pub(super) level: Level,
     pub(super) text: String,
-    /// Commands for a shell that mend it, in their order; none where no command
+    /// Commands for a shell that fix it, in their order; none where no command
     /// does.
-    pub(super) mend: Vec<String>,
+    pub(super) fix: Vec<String>,
 }
 
-/// All that was found, in the order in which it was looked at.
+/// All that was found, in the order in which it was checked.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     about: &'static str,
     pub(super) list: Vec<Finding>,
-    /// Something was hidden from whoever runs this.
+    /// Something was not readable for the user who runs this.
     hidden: bool,
 }
 
 /// The findings, as JSON has them.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Json<'a> {
     problems: usize,
+    warnings: usize,
     notes: usize,
     complete: bool,
     findings: &'a [Finding],
@@ -57,7 +60,7 @@ impl Findings {
         self.about = what;
     }
 
-    /// Something is as it should be.
+    /// Something works.
     pub(super) fn ok(&mut self, text: impl Into<String>) {
         self.add(Level::Ok, text.into());
     }
@@ -68,15 +71,21 @@ impl Findings {
         self
     }
 
-    /// Something could not be looked at but by root.
+    /// Something that only root can check.
     pub(super) fn hidden(&mut self, text: impl Into<String>) {
         self.hidden = true;
-        self.note(text).mend(as_root());
+        self.note(text).fix(as_root());
     }
 
-    /// Whether something could not be looked at.
+    /// Whether something could not be checked.
     pub(super) fn is_hidden(&self) -> bool {
         self.hidden
+    }
+
+    /// Something probably works otherwise than intended.
+    pub(super) fn warning(&mut self, text: impl Into<String>) -> &mut Self {
+        self.add(Level::Warning, text.into());
+        self
     }
 
     /// Something is wrong.
@@ -85,16 +94,16 @@ impl Findings {
         self
     }
 
-    /// Adds a command that mends what was found last.
-    pub(super) fn mend(&mut self, command: impl Into<String>) -> &mut Self {
+    /// Adds a command that fixes what was found last.
+    pub(super) fn fix(&mut self, command: impl Into<String>) -> &mut Self {
         if let Some(last) = self.list.last_mut() {
-            last.mend.push(command.into());
+            last.fix.push(command.into());
         }
         self
     }
 
     fn add(&mut self, level: Level, text: String) {
-        self.list.push(Finding { about: self.about, level, text, mend: Vec::new() });
+        self.list.push(Finding { about: self.about, level, text, fix: Vec::new() });
     }
 
     /// How many there are of this level.
@@ -102,18 +111,19 @@ impl Findings {
         self.list.iter().filter(|finding| finding.level == level).count()
     }
 
-    /// Writes them as JSON.
+    /// Prints them as JSON.
     pub(super) fn json(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
-        screen.json(&Told {
+        screen.json(&Json {
             problems: self.count(Level::Problem),
+            warnings: self.count(Level::Warning),
             notes: self.count(Level::Note),
             complete: !self.hidden,
             findings: &self.list,
         })
     }
 
-    /// Writes them for people.
-    pub(super) fn tell(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
+    /// Prints them for people.
+    pub(super) fn print(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         let mut about = "";
         for finding in &self.list {
             if finding.about != about {
@@ -123,26 +133,31 @@ impl Findings {
             }
             let (word, style) = match finding.level {
                 Level::Ok => ("ok      ", AnsiColor::Green.on_default()),
-                Level::Note => ("note    ", AnsiColor::Yellow.on_default()),
+                Level::Note => ("note    ", AnsiColor::Cyan.on_default()),
+                Level::Warning => ("warning ", AnsiColor::Yellow.on_default()),
                 Level::Problem => ("PROBLEM ", AnsiColor::Red.on_default().bold()),
             };
             let word = screen.paint(style, word);
             writeln!(screen, "  {word} {}", harmless(&finding.text))?;
-            for (n, command) in finding.mend.iter().enumerate() {
-                let lead = if n == 0 { "mend:" } else { "" };
+            for (n, command) in finding.fix.iter().enumerate() {
+                let lead = if n == 0 { "fix:" } else { "" };
                 writeln!(screen, "           {lead:<5} {}", harmless(command))?;
             }
         }
-        let (problems, notes) = (self.count(Level::Problem), self.count(Level::Note));
-        let verdict = match problems {
-            0 if self.hidden => "Nothing wrong was seen".to_owned(),
-            0 => "All is well".to_owned(),
-            _ => counted(problems, "problem"),
-        };
-        match notes {
-            0 => writeln!(screen, "{verdict}.")?,
-            _ => writeln!(screen, "{verdict}, {}.", counted(notes, "note"))?,
+        let counts = [
+            counted(self.count(Level::Problem), "problem"),
+            counted(self.count(Level::Warning), "warning"),
+            counted(self.count(Level::Note), "note"),
+        ];
+        let mut words: Vec<&str> = counts.iter().map(String::as_str).collect();
+        words.retain(|count| !count.starts_with("0 "));
+        match (self.count(Level::Problem), self.count(Level::Warning)) {
+            (0, _) if self.hidden => words.insert(0, "No problem was seen"),
+            (0, 0) => words.insert(0, "All is well"),
+            (0, _) => words.insert(0, "No problem"),
+            _ => {}
         }
+        writeln!(screen, "{}.", words.join(", "))?;
         Ok(())
     }
 }
@@ -184,24 +199,6 @@ fn as_root() -> String {
     })
 }
 
-/// A size in the unit that fits: `3.2 MiB`.
-pub(super) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let (mut value, mut unit) = (bytes as f64, UNITS[0]);
-    for larger in &UNITS[1..] {
-        // What would be rounded to 1024 is one of the next unit.
-        if value < 1023.5 {
-            break;
-        }
-        (value, unit) = (value / 1024.0, larger);
-    }
-    match unit {
-        "bytes" => format!("{bytes} bytes"),
-        _ if value < 10.0 => format!("{value:.1} {unit}"),
-        _ => format!("{value:.0} {unit}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,38 +213,23 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_in_the_unit_that_fits() {
-        for (bytes, text) in [
-            (0, "0 bytes"),
-            (1023, "1023 bytes"),
-            (1024, "1.0 KiB"),
-            (100 << 20, "100 MiB"),
-            ((1 << 30) - 1, "1.0 GiB"),
-            (1 << 30, "1.0 GiB"),
-            (u64::MAX, "16777216 TiB"),
-        ] {
-            assert_eq!(size(bytes), text);
-        }
-    }
-
-    #[test]
     fn the_verdict_is_in_words() {
-        let tell = |findings: &Findings| {
+        let print = |findings: &Findings| {
             let mut out = Vec::new();
             let mut screen = Screen::plain(&mut out, None);
-            findings.tell(&mut screen).unwrap();
+            findings.print(&mut screen).unwrap();
             drop(screen);
             String::from_utf8(out).unwrap()
         };
         let mut findings = Findings::default();
         findings.about("Exim");
         findings.ok("fine");
-        assert_eq!(tell(&findings), "Exim\n  ok       fine\nAll is well.\n");
+        assert_eq!(print(&findings), "Exim\n  ok       fine\nAll is well.\n");
         findings.note("hm");
-        findings.problem("bad").mend("one").mend("two");
+        findings.problem("bad").fix("one").fix("two");
         assert_eq!(
-            tell(&findings),
-            "Exim\n  ok       fine\n  note     hm\n  PROBLEM  bad\n           mend: one\n           \
+            print(&findings),
+            "Exim\n  ok       fine\n  note     hm\n  PROBLEM  bad\n           fix:  one\n           \
              \u{20}     two\n1 problem, 1 note.\n"
         );
     }

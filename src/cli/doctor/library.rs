@@ -1,166 +1,158 @@
 //! The library: where the configuration says, readable, the right one.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::calls::{Call, Calls, FUNCTIONS};
+use super::super::exim_config::{Form, Rule, Rules};
+use super::command::Answer;
+use super::elf;
 use super::finding::{Findings, Level, quoted};
-use super::image;
-use super::mailer::Mailer;
-use super::people::{self, Who};
-use super::program::Answer;
-use crate::spec::Spec;
+use super::installation::{Installation, Setup};
+use super::users::{self, Account};
 
 /// The version of this program.
 const OURS: &str = env!("CARGO_PKG_VERSION");
 /// Exim takes no longer arguments.
-pub(super) const ARGUMENT_MAX: usize = 255;
+const ARGUMENT_MAX: usize = 255;
 
-/// What the configuration says of the library.
+/// The libraries that the configuration calls.
 #[derive(Debug, Default)]
 pub(super) struct Libraries {
-    /// The libraries that Exim can use.
+    /// Those that Exim can use.
     pub(super) usable: Vec<PathBuf>,
+    /// Those of them that limit rates.
+    limiting: Vec<PathBuf>,
     /// Whether a line records messages in the trace store.
     pub(super) record: bool,
 }
 
-/// Looks for the lines that call the library, and at each library they name.
-pub(super) fn look(mailer: &Mailer, findings: &mut Findings) -> Libraries {
-    let Some(setup) = &mailer.setup else { return Libraries::default() };
-    let config = setup.config.display();
-    let calls = match mailer.exim.ask(&["-bP", "config"]) {
-        Ok(answer) if !answer.success || answer.stdout.contains("<value not displayable>") => {
-            findings.hidden(format!(
-                "only root may see all of {config}: what calls the library was not looked at"
-            ));
-
-            return Libraries::default();
-        }
-        Ok(answer) => Calls::read(&answer.stdout),
-        Err(error) => {
-            findings.problem(error);
-            return Libraries::default();
-        }
+/// Checks each library that a line calls.
+pub(super) fn look(
+    installation: &Installation,
+    setup: &Setup,
+    rules: &Rules,
+    findings: &mut Findings,
+) -> Libraries {
+    let mut found = Libraries {
+        record: rules.rules.iter().any(|rule| rule.call.function == "record"),
+        ..Libraries::default()
     };
-    natives(&calls, findings);
-    let mut written: Vec<&str> = calls.calls.iter().map(|call| &*call.library).collect();
-    written.sort_unstable();
-    written.dedup();
-    let calls_of = |function| calls.calls.iter().any(|call| call.function == function);
-    let record = calls_of("record");
-    if !calls_of("ratelimit") {
-        let text = format!(
-            "no line of {config} calls ratelimit in exirate.so, so it limits nothing; the README \
-             says under \"Use it\" what to write"
-        );
-        // The trace store may be all that is wanted.
-        if record {
-            findings.note(text)
-        } else {
-            findings.problem(text)
-        };
-    }
-    let mut usable = Vec::new();
-    for text in written {
-        let calls: Vec<&Call> = calls.calls.iter().filter(|call| call.library == text).collect();
-        let Some(path) = expanded(mailer, text, &calls, findings) else { continue };
-        let before = findings.list.len();
-        called(&path, &calls, findings);
-        if is_fit(mailer, &setup.who, &path, &calls, findings) && mailer.dlfunc {
-            loads(mailer, &setup.who, &path, findings);
-        }
-        let well = findings.list.iter().skip(before).all(|f| f.level != Level::Problem);
-        if well && mailer.dlfunc {
-            usable.push(path);
+    let mut written: BTreeMap<&str, Vec<&Rule>> = BTreeMap::new();
+    for rule in &rules.rules {
+        if let Form::Dlfunc { library } = &rule.call.form {
+            written.entry(library).or_default().push(rule);
         }
     }
-    Libraries { usable, record }
-}
-
-/// Exim's own `ratelimit` beside ours.
-fn natives(calls: &Calls, findings: &mut Findings) {
-    if let Some(first) = calls.native.first() {
-        let times = match calls.native.len() {
-            1 => "once".to_owned(),
-            count => format!("{count} times"),
-        };
-        findings.note(format!(
-            "Exim's own ratelimit is still used, {times}, such as in `{first}`; it counts apart \
-             from exirate"
+    let mut paths: BTreeMap<PathBuf, (PathBuf, Vec<&Rule>)> = BTreeMap::new();
+    for (text, rules) in written {
+        let Some(path) = expanded(installation, text, &rules, findings) else { continue };
+        let (_, known) = paths.entry(users::real(&path)).or_insert((path, Vec::new()));
+        known.extend(rules);
+    }
+    let limits = |rules: &[&Rule]| rules.iter().any(|rule| is_of_rates(rule));
+    let of_rates: Vec<_> = paths.values().filter(|(_, rules)| limits(rules)).collect();
+    if let [(first, _), (second, rules), ..] = &of_rates[..] {
+        let position = rules.first().map_or(String::new(), |rule| rule.position.to_string());
+        findings.problem(format!(
+            "{position}: {} is called here, and {} elsewhere: two libraries in one process count \
+             some events twice; call one of them everywhere",
+            second.display(),
+            first.display()
         ));
     }
+    for (path, rules) in paths.values() {
+        let before = findings.list.len();
+        if is_fit(installation, &setup.who, path, rules, findings)
+            && installation.dlfunc
+            && limits(rules)
+        {
+            loads(installation, &setup.who, path, findings);
+        }
+        let well = findings.list.iter().skip(before).all(|f| f.level != Level::Problem);
+        if well && installation.dlfunc {
+            found.usable.push(path.clone());
+            if limits(rules) {
+                found.limiting.push(path.clone());
+            }
+        }
+    }
+    found
+}
+
+/// Whether the call is one for the library of the rates.
+fn is_of_rates(rule: &Rule) -> bool {
+    rule.call.limits() || rule.call.function == "ratelimit_info"
 }
 
 /// What Exim makes of the library's path.
 fn expanded(
-    mailer: &Mailer,
+    installation: &Installation,
     text: &str,
-    calls: &[&Call],
+    rules: &[&Rule],
     findings: &mut Findings,
 ) -> Option<PathBuf> {
     let path = if text.contains(['$', '\\']) {
-        mailer.exim.expand(&[text]).map(|said| said.concat())
+        installation.exim.expand(&[text]).map(|said| said.concat())
     } else {
         Ok(text.to_owned())
     };
-    let file = calls.first().map_or("", |call| &*call.file);
+    let at = rules.first().map_or(String::new(), |rule| rule.position.to_string());
     match path {
         Ok(path) if path.starts_with('/') => Some(PathBuf::from(path)),
         Ok(path) => {
             findings.problem(format!(
-                "{file} names the library {path:?}: it must be a whole path, from / on, such as \
+                "{at}: the library is {path:?}: it must be a whole path, from / on, such as \
                  /usr/lib/exim4/exirate.so"
             ));
             None
         }
         Err(error) => {
-            findings.note(format!("{file} names the library {text}, which was not found: {error}"));
+            findings.warning(format!("{at}: the library is {text}, which was not found: {error}"));
             None
         }
     }
 }
 
-/// Functions that are not there, and specs that Exim would only complain about
-/// when mail comes.
-fn called(library: &Path, calls: &[&Call], findings: &mut Findings) {
-    for call in calls {
-        let file = &call.file;
-        if !FUNCTIONS.contains(&&*call.function) {
-            findings.problem(format!(
-                "{file} calls {} in {}, which has no such function: it has {}",
-                call.function,
-                library.display(),
-                FUNCTIONS.join(", ")
-            ));
+/// Has Exim check `spec`, which must change nothing, as its own user where that is
+/// possible.
+///
+/// Only where there is no problem so far: Exim would repair a damaged database,
+/// and the doctor is to change nothing.
+pub(super) fn check_once(
+    installation: &Installation,
+    libraries: &Libraries,
+    spec: &str,
+    findings: &mut Findings,
+) {
+    let Some(setup) = &installation.setup else { return };
+    let problems = findings.count(Level::Problem) > 0;
+    let (false, Some(library)) = (problems, libraries.limiting.first()) else { return };
+    let call = format!("${{dlfunc{{{}}}{{ratelimit}}{{{spec}}}}}", library.display());
+    if call.len() > ARGUMENT_MAX {
+        return;
+    }
+    match installation.exim.ask_as((setup.who.uid, setup.who.gid), &["-be", &call]) {
+        Ok(answer) if answer.stdout.trim() == "no" => {
+            findings.ok("Exim can use the database: a check that counts nothing got its result");
         }
-        if call.function != "ratelimit" {
-            continue;
+        Ok(answer) => {
+            findings.problem(format!("Exim cannot use the database: {}", answer.complaint()));
         }
-        match Spec::parse(call.argument.as_bytes()) {
-            Ok(spec) => {
-                for doubt in spec.lints() {
-                    findings.note(format!("{file}: in {:?}: {doubt}", call.argument));
-                }
-            }
-            // Only Exim knows what becomes of variables.
-            Err(_) if call.argument.contains(['$', '\\']) => {}
-            Err(error) => {
-                findings.problem(format!("{file}: in {:?}: {error}", call.argument));
-            }
+        Err(error) => {
+            findings.problem(error);
         }
     }
 }
 
-/// Whether the file is one that Exim can load; everything is looked at without
-/// loading it.
+/// Whether Exim can load the file, as far as that is known without loading it.
 fn is_fit(
-    mailer: &Mailer,
-    who: &Who,
+    installation: &Installation,
+    who: &Account,
     path: &Path,
-    calls: &[&Call],
+    rules: &[&Rule],
     findings: &mut Findings,
 ) -> bool {
     let shown = path.display();
@@ -178,35 +170,35 @@ fn is_fit(
             return false;
         }
         Err(error) => {
-            let file = calls.first().map_or("the configuration", |call| &*call.file);
+            let at = rules.first().map_or(String::new(), |rule| rule.position.to_string());
             if error.kind() == std::io::ErrorKind::NotFound {
-                findings.problem(format!("{file} names the library {shown}, which is not there"));
+                findings.problem(format!("{at}: the library {shown} does not exist"));
                 reinstall(path, findings);
             } else {
-                findings.problem(format!("{file} names the library {shown}: {error}"));
+                findings.problem(format!("{at}: the library {shown} cannot be read: {error}"));
             }
             return false;
         }
     };
     let mode = facts.mode() & 0o7777;
     if mode & 0o022 != 0 || facts.uid() != 0 {
-        let owner = people::name("passwd", facts.uid());
+        let owner = users::name("passwd", facts.uid());
         findings.problem(format!(
             "{shown} belongs to {owner} and has mode {mode:04o}: whoever can write to it can run \
              anything as Exim does; it should belong to root, who alone may write to it"
         ));
-        findings.mend(format!("chown root:root {}", quoted(path)));
-        findings.mend(format!("chmod 0644 {}", quoted(path)));
+        findings.fix(format!("chown root:root {}", quoted(path)));
+        findings.fix(format!("chmod 0644 {}", quoted(path)));
     }
-    if let Some(directory) = people::open_to_strangers(path) {
+    if let Some(directory) = users::open_to_strangers(path) {
         findings.problem(format!(
             "everyone may write to {}, and so replace {shown} by anything",
             directory.display()
         ));
-        findings.mend(format!("chmod o-w {}", quoted(directory)));
+        findings.fix(format!("chmod o-w {}", quoted(directory)));
     }
-    if let Some((why, mend)) = people::unreadable_for(who, path) {
-        findings.problem(format!("Exim's user {} {why}: {shown}", who.user)).mend(mend);
+    if let Some((why, fix)) = users::unreadable_for(who, path) {
+        findings.problem(format!("Exim's user {} {why}: {shown}", who.user)).fix(fix);
     }
     if let Ok(about) = rustix::fs::statvfs(path)
         && about.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC)
@@ -217,19 +209,19 @@ fn is_fit(
         ));
         return false;
     }
-    if let Err(why) = image::is_for_this_machine(&bytes, &mailer.exim.program) {
+    if let Err(why) = elf::is_for_this_machine(&bytes, &installation.exim.program) {
         findings.problem(format!("{shown} {why}"));
         reinstall(path, findings);
         return false;
     }
-    match image::version(&bytes) {
+    match elf::version(&bytes) {
         Some(version) if version == OURS => true,
         found => {
             let is = match found {
-                Some(version) => format!("is of exirate {version}"),
-                None => "does not say that it is exirate's".to_owned(),
+                Some(version) => format!("is from exirate {version}"),
+                None => "does not say that it is from exirate".to_owned(),
             };
-            findings.problem(format!("{shown} {is}; this program is of exirate {OURS}"));
+            findings.problem(format!("{shown} {is}; this program is from exirate {OURS}"));
             reinstall(path, findings);
             // Exim's panic log is to stay as it is.
             false
@@ -244,23 +236,24 @@ fn reinstall(path: &Path, findings: &mut Findings) {
         return;
     };
     let new = folder.join("libexirate.so");
-    if new.is_file() && people::real(&new) != people::real(path) {
-        findings.mend(format!("install -m 644 {} {}", quoted(&new), quoted(path)));
+    if new.is_file() && users::real(&new) != users::real(path) {
+        findings.fix(format!("install -m 644 {} {}", quoted(&new), quoted(path)));
     }
 }
 
-/// Lets Exim load the library, and sees whether it can set Exim's variables.
+/// Has Exim load the library, and checks that it can set Exim's variables.
 ///
 /// A spec without a period is wrong, so that nothing is counted and no database
-/// is opened or made; all the same, its limit is shown in `$sender_rate_limit`.
-fn loads(mailer: &Mailer, who: &Who, path: &Path, findings: &mut Findings) {
+/// is opened or made; its limit still gets into `$sender_rate_limit`.
+fn loads(installation: &Installation, who: &Account, path: &Path, findings: &mut Findings) {
     let shown = path.display();
     let call = format!("${{dlfunc{{{shown}}}{{ratelimit}}{{7.5}}}}");
     if call.len() > ARGUMENT_MAX {
-        findings.note(format!("{shown} was not loaded to try it: its path is too long for that"));
+        findings
+            .warning(format!("{shown} was not loaded to try it: its path is too long for that"));
         return;
     }
-    match mailer.exim.ask_as((who.uid, who.gid), &["-be", &call, "|$sender_rate_limit|"]) {
+    match installation.exim.ask_as((who.uid, who.gid), &["-be", &call, "|$sender_rate_limit|"]) {
         Ok(Answer { stdout, .. }) if stdout.contains("Failed: dlopen") => {
             let why = stdout.lines().next().unwrap_or_default();
             findings.problem(format!("Exim cannot load {shown}: {why}"));
@@ -274,7 +267,7 @@ fn loads(mailer: &Mailer, who: &Who, path: &Path, findings: &mut Findings) {
         }
         Ok(answer) if !answer.stdout.contains("error in arguments to \"ratelimit\"") => {
             findings.problem(format!(
-                "{shown} does not answer Exim as it should: {}",
+                "{shown} does not return to Exim what it should: {}",
                 answer.complaint()
             ));
         }

@@ -1,111 +1,117 @@
-//! `exirate doctor`: whether everything is as it should be.
+//! `exirate doctor`: check that Exim, the library and the database work together.
 //!
-//! It looks from the outside in, one file each: [`mailer`] at Exim, [`library`]
-//! at the library and the lines that call it ([`calls`], [`image`]), [`directory`] at the
-//! database's files ([`files`]), [`contents`] into them, [`trace`] at the trace
-//! store, [`filesystem`] at what they lie
-//! on, [`daemon`] and [`confinement`] at what Exim may do; [`probe`] has Exim
-//! make a check. Each adds to the
-//! [`finding::Findings`]. It changes nothing: what it tries, it tries with a
-//! file of its own or with a call that Exim refuses.
+//! It checks from the outside in: [`installation`] Exim, [`configuration`] what its
+//! configuration limits, [`library`] the libraries it calls ([`elf`] reads their
+//! files), [`directory`] and [`files`] the database's files, [`database`] what is in
+//! them, [`trace`] the trace store, [`filesystem`] what they are on, [`machine`] what
+//! Exim may do. Each adds to the [`finding::Findings`]. It changes nothing: what it
+//! tries, it tries with a file of its own or with a call that Exim refuses.
 
-mod calls;
-mod confinement;
-mod contents;
-mod daemon;
+mod command;
+mod configuration;
+mod database;
 mod directory;
+mod elf;
 mod files;
 mod filesystem;
 mod finding;
-mod image;
+mod installation;
 mod library;
-mod mailer;
-mod people;
-mod probe;
-mod program;
+mod machine;
 mod trace;
+mod users;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::exim_config::Rules;
 use super::screen::Screen;
 use super::{Failure, Outcome};
 use finding::{Findings, Level};
 
-/// Looks whether Exim, library and database are as they should be
+pub(super) use configuration::ConfigurationError;
+
+/// Check that Exim, the library and the database work together
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Is everything as it should be?
+  Does everything work?
     exirate doctor
-  Would it be with this configuration?
+  Would it with this configuration?
     exirate doctor --exim /usr/sbin/exim4 --config /etc/exim4/exim4.conf
   For scripts:
     exirate doctor --json | jq -r '.findings[] | .level + \": \" + .text'
 
-Run it as root: others may not see all of Exim's configuration and files. It
-looks at Exim and what it can load, at the lines of its configuration that call
-exirate.so, at that library, at the database's files and what is in them, at the
-trace store if there is one, at the file system, and at the limits of Exim's daemon. It changes nothing; each finding
-says what would mend it, with the commands for that where there are some.
+Run it as root: other users cannot read all of Exim's configuration and files. It
+checks Exim and what it can load, every call of our libraries in its configuration
+(`exirate rules` lists them), the libraries, the database and its files, the trace
+store if there is one, the file system, and the limits of Exim's daemon. It changes
+nothing. A problem means that mail is not limited as it should be, or is deferred;
+where commands fix it, they are shown.
 
-Exit status: 0 all is well, notes or not; 1 there are problems; 2 an error: it could
-not look at everything.
+Exit status: 0 no problem; 1 there are problems; 2 an error: not everything could be
+checked.
 
-JSON: `findings` is an array of objects with `about`, `level` (ok, note or
-problem), `text` and `mend`, an array of commands for a shell; `complete` is false
-where something could not be looked at.")]
+JSON: `findings` is an array of objects with `about`, `level` (ok, note, warning or
+problem), `text` and `fix`, an array of commands for a shell; `complete` is false
+where something could not be checked.")]
 pub(super) struct Doctor {
-    /// Exim's configuration file, where it is not the usual one
+    /// Read this configuration file of Exim, not the usual one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Exim's program
+    /// Check this Exim
     #[arg(long, value_name = "PROGRAM")]
     exim: Option<PathBuf>,
 
-    /// The spool directory to look at, in place of that of Exim's configuration
+    /// Check the database of this spool directory, not that of Exim's configuration
     #[arg(long, value_name = "DIR")]
     spool: Option<PathBuf>,
 
-    /// Prints JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Doctor {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let findings = self.look()?;
+        let findings = self.examine()?;
         if self.json {
             findings.json(screen)?;
         } else {
-            findings.tell(screen)?;
+            findings.print(screen)?;
         }
         match findings.count(Level::Problem) {
             0 if findings.is_hidden() => {
-                Err(Failure::new("not everything could be looked at: run this as root"))
+                Err(Failure::new("not everything could be checked: run this as root"))
             }
             problems => Ok(Outcome::found_if(problems > 0)),
         }
     }
 
-    fn look(&self) -> Result<Findings, Failure> {
+    fn examine(&self) -> Result<Findings, Failure> {
         let mut findings = Findings::default();
         findings.about("Exim");
-        let exim = mailer::find(self.exim.as_deref(), self.config.as_deref(), &mut findings)?;
-        let mailer = mailer::look(exim, &mut findings)?;
+        let exim = installation::find(self.exim.as_deref(), self.config.as_deref(), &mut findings)?;
+        let installation = installation::look(exim, &mut findings)?;
+        findings.about("The configuration");
+        let setup = installation.setup.as_ref();
+        let rules =
+            setup.and_then(|setup| configuration::look(&installation, setup, &mut findings));
         findings.about("The library");
-        let libraries = library::look(&mailer, &mut findings);
-        let setup = mailer.setup.as_ref();
+        let libraries = match (setup, &rules) {
+            (Some(setup), Some(rules)) => library::look(&installation, setup, rules, &mut findings),
+            _ => library::Libraries::default(),
+        };
         let spool = self.spool.as_ref().or(setup.map(|setup| &setup.spool));
         if let Some(spool) = spool {
             findings.about("The database");
             let who = directory::look(spool, setup.map(|setup| &setup.who), &mut findings);
-            let contents = who.and_then(|_| contents::look(spool, &mut findings));
+            let contents = who.and_then(|_| database::look(spool, &mut findings));
             let harmless = contents.as_ref().and_then(|contents| contents.harmless.as_deref());
-            // Exim asks the database of its configuration.
+            // Exim uses the database of its configuration.
             if let (None, Some(spec)) = (&self.spool, harmless) {
-                probe::look(&mailer, &libraries.usable, spec, &mut findings);
+                library::check_once(&installation, &libraries, spec, &mut findings);
             }
             findings.about("The trace store");
             let who = setup.map(|setup| &setup.who);
@@ -115,10 +121,25 @@ impl Doctor {
             filesystem::look(spool, stats, &mut findings);
         }
         findings.about("The machine");
-        daemon::look(&mailer.exim, &mut findings);
+        machine::daemon(&installation.exim, &mut findings);
         if let Some(spool) = spool {
-            confinement::look(spool, &libraries.usable, &mut findings);
+            machine::confinement(spool, &libraries.usable, &mut findings);
         }
         Ok(findings)
     }
+}
+
+/// Reads what the configuration of an Exim limits: of `exim`, or of the one on
+/// this machine.
+pub(super) fn read_rules(
+    exim: Option<&Path>,
+    config: Option<&Path>,
+) -> Result<Rules, ConfigurationError> {
+    let failed = |failure: Failure| match failure {
+        Failure::Said(text) => ConfigurationError::Failed(text),
+        Failure::Output(error) => ConfigurationError::Failed(error.to_string()),
+    };
+    let exim = installation::find(exim, config, &mut Findings::default()).map_err(failed)?;
+    let setup = installation::setup(&exim).map_err(ConfigurationError::Failed)?;
+    configuration::read(&exim, &setup.config)
 }

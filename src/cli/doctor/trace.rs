@@ -5,11 +5,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::super::database::now;
+use super::super::figures::bytes;
 use super::super::text;
 use super::directory::{owner_and_mode, unreadable};
 use super::files::{Files, Part, aside, kind};
-use super::finding::{Findings, counted, quoted, size};
-use super::people::Who;
+use super::finding::{Findings, counted, quoted};
+use super::users::Account;
 use crate::rate::Timestamp;
 use crate::sys::secure_dir::DirError;
 use crate::trace::{Access, Query, TraceError, TraceStats, TraceStore, trace_directory};
@@ -37,7 +38,7 @@ fn part(name: &str) -> Part {
 
 /// Looks at the trace store in `spool`, if there is one; `record` tells whether
 /// a line of Exim's configuration should have made one.
-pub(super) fn look(spool: &Path, exim: Option<&Who>, record: bool, findings: &mut Findings) {
+pub(super) fn look(spool: &Path, exim: Option<&Account>, record: bool, findings: &mut Findings) {
     let directory = trace_directory(spool);
     let facts = match directory.symlink_metadata() {
         Ok(facts) => facts,
@@ -55,12 +56,12 @@ pub(super) fn look(spool: &Path, exim: Option<&Who>, record: bool, findings: &mu
     if !facts.is_dir() {
         let kind = kind(&facts);
         findings.problem(format!("{} is a {kind}: it must be a directory", directory.display()));
-        findings.mend(aside(&directory));
+        findings.fix(aside(&directory));
         return;
     }
     // Exim's own or, where that is not known, the spool directory's.
     let Ok(above) = spool.metadata() else { return };
-    let who = exim.cloned().unwrap_or_else(|| Who::of(above.uid(), above.gid()));
+    let who = exim.cloned().unwrap_or_else(|| Account::of(above.uid(), above.gid()));
     let before = findings.list.len();
     owner_and_mode(&directory, &facts, &who, 0o750, findings);
     match Files::read(&directory, &who, part) {
@@ -121,7 +122,7 @@ fn contents(
         findings.ok(format!(
             "the trace store is sound: {} in {}",
             counted(usize::try_from(stats.messages).unwrap_or(usize::MAX), "message"),
-            size(stats.bytes)
+            bytes(stats.bytes)
         ));
     }
     tell_age(newest(&store)?, record, now(), findings);
@@ -158,9 +159,9 @@ fn tell_bounds(stats: &TraceStats, max_bytes: u64, spool: &Path, findings: &mut 
             "{} were folded to keep to the {} that the store may take: of what is oldest, more false \
              messages are found",
             counted(usize::try_from(stats.folded).unwrap_or(usize::MAX), "segment"),
-            size(max_bytes)
+            bytes(max_bytes)
         ));
-        findings.mend(format!(
+        findings.fix(format!(
             "exirate trace tidy --spool {} --max-size {}",
             quoted(spool),
             max_bytes.saturating_mul(2)
@@ -192,7 +193,7 @@ mod tests {
     fn told(tell: impl FnOnce(&mut Findings)) -> Vec<(Level, String)> {
         let mut findings = Findings::default();
         tell(&mut findings);
-        findings.list.into_iter().map(|f| (f.level, f.text + &f.mend.concat())).collect()
+        findings.list.into_iter().map(|f| (f.level, f.text + &f.fix.concat())).collect()
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use super::{Diagnosis, broken_and_mended, exim, set_mode};
+use super::{Diagnosis, broken_and_fixed, exim, set_mode};
 use serde_json::Value;
 
 use crate::stderr;
@@ -18,32 +18,32 @@ fn shard(database: &Path) -> PathBuf {
 }
 
 #[test]
-fn wrong_owners_and_modes_are_found_and_mended() {
+fn wrong_owners_and_modes_are_found_and_fixed() {
     let exim = exim();
-    broken_and_mended(&exim, &["exirate has mode 0777", "should have mode 0750"], |database| {
+    broken_and_fixed(&exim, &["exirate has mode 0777", "should have mode 0750"], |database| {
         set_mode(database, 0o777);
     });
-    broken_and_mended(&exim, &["exirate has mode 0550", "should have mode 0750"], |database| {
+    broken_and_fixed(&exim, &["exirate has mode 0550", "should have mode 0750"], |database| {
         set_mode(database, 0o550);
     });
-    broken_and_mended(&exim, &["1 file in ", "should have mode 0640"], |database| {
+    broken_and_fixed(&exim, &["1 file in ", "should have mode 0640"], |database| {
         set_mode(&shard(database), 0o644);
     });
-    broken_and_mended(&exim, &["2 files in ", "should have mode 0640"], |database| {
+    broken_and_fixed(&exim, &["2 files in ", "should have mode 0640"], |database| {
         set_mode(&shard(database), 0o440);
         set_mode(&database.join("database"), 0o666);
     });
-    broken_and_mended(&exim, &["exirate belongs to root:root", "Debian-exim"], |database| {
+    broken_and_fixed(&exim, &["exirate belongs to root:root", "Debian-exim"], |database| {
         chown(database, Some(0), Some(0)).unwrap();
     });
-    broken_and_mended(&exim, &["1 file in ", "database (root:root)"], |database| {
+    broken_and_fixed(&exim, &["1 file in ", "database (root:root)"], |database| {
         chown(database.join("database"), Some(0), Some(0)).unwrap();
     });
     let spool = exim.spool();
-    broken_and_mended(&exim, &["spool belongs to root:root"], |_| {
+    broken_and_fixed(&exim, &["spool belongs to root:root"], |_| {
         chown(&spool, Some(0), Some(0)).unwrap();
     });
-    broken_and_mended(&exim, &["spool has mode 0777", "should have mode 0755"], |_| {
+    broken_and_fixed(&exim, &["spool has mode 0777", "should have mode 0755"], |_| {
         set_mode(&spool, 0o777);
     });
 }
@@ -51,15 +51,15 @@ fn wrong_owners_and_modes_are_found_and_mended() {
 #[test]
 fn what_is_no_file_is_put_aside() {
     let exim = exim();
-    broken_and_mended(&exim, &["no regular file: ", "77.shard"], |database| {
+    broken_and_fixed(&exim, &["no regular file: ", "77.shard"], |database| {
         symlink("/etc/passwd", database.join("77.shard")).unwrap();
     });
-    broken_and_mended(&exim, &["no regular file: ", "database"], |database| {
+    broken_and_fixed(&exim, &["no regular file: ", "database"], |database| {
         let path = database.join("database");
         std::fs::remove_file(&path).unwrap();
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     });
-    broken_and_mended(&exim, &["exirate is a symbolic link"], |database| {
+    broken_and_fixed(&exim, &["exirate is a symbolic link"], |database| {
         let away = database.with_file_name("away");
         std::fs::rename(database, &away).unwrap();
         symlink(&away, database).unwrap();
@@ -88,11 +88,11 @@ fn leftovers_are_counted_and_can_be_removed() {
     let found = Diagnosis::of(&exim);
     found.is_well();
     found.finding("note", &["1 file that a killed process has left unfinished", "01.new"]);
-    found.finding("note", &["2 damaged files kept", "8.0 KiB", "the oldest since 3 d"]);
+    found.finding("note", &["2 damaged files kept", "8 KiB", "the oldest since 3 d"]);
     let strange = found.finding("note", &["not of exirate", "notes.txt"]);
-    assert_eq!(strange["mend"].as_array().unwrap().len(), 0, "whose it is, only the owner knows");
-    found.mend("note", &["unfinished"]);
-    found.mend("note", &["damaged files kept"]);
+    assert_eq!(strange["fix"].as_array().unwrap().len(), 0, "whose it is, only the owner knows");
+    found.fix("note", &["unfinished"]);
+    found.fix("note", &["damaged files kept"]);
     assert_eq!(Diagnosis::of(&exim).texts("note").len(), 2, "no daemon, and notes.txt");
     assert!(database.join("00.new").exists());
     assert!(!database.join("01.new").exists());
@@ -110,7 +110,7 @@ fn a_damaged_record_is_found_and_not_touched() {
     let problems = found.texts("problem");
     assert!(problems[0].contains(path.to_str().unwrap()), "{problems:?}");
     assert!(problems[0].contains("is damaged"), "{problems:?}");
-    let repair = found.findings.iter().filter_map(|f| f["mend"][0].as_str());
+    let repair = found.findings.iter().filter_map(|f| f["fix"][0].as_str());
     assert!(repair.into_iter().any(|m| m.starts_with("exirate repair --spool ")), "{problems:?}");
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
@@ -122,7 +122,7 @@ fn a_lock_that_is_held_is_told_and_is_no_damage() {
     fs2::FileExt::lock_exclusive(&shard).unwrap();
     let found = Diagnosis::of(&exim);
     let held = found.finding("problem", &["cannot lock", "for process", "kill"]);
-    assert_eq!(held["mend"].as_array().unwrap().len(), 0);
+    assert_eq!(held["fix"].as_array().unwrap().len(), 0);
     fs2::FileExt::unlock(&shard).unwrap();
     Diagnosis::of(&exim).is_well();
 }
@@ -135,11 +135,11 @@ fn another_spool_directory_can_be_looked_at() {
     let spool = other.path().join("spool");
     set_mode(&spool.join("exirate"), 0o777);
     let found = Diagnosis::with(&exim, &["--spool", spool.to_str().unwrap()]);
-    found.mend("problem", &["exirate has mode 0777"]);
+    found.fix("problem", &["exirate has mode 0777"]);
     Diagnosis::with(&exim, &["--spool", spool.to_str().unwrap()]).is_well();
     std::fs::remove_dir_all(&spool).unwrap();
     let found = Diagnosis::with(&exim, &["--spool", spool.to_str().unwrap()]);
-    found.mend("problem", &["Exim's spool directory: No such file"]);
+    found.fix("problem", &["Exim's spool directory: No such file"]);
     Diagnosis::with(&exim, &["--spool", spool.to_str().unwrap()]).is_well();
 }
 
@@ -159,7 +159,7 @@ fn who_may_not_look_is_told_to_be_root() {
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     let again = format!("sudo exirate doctor --json --config {}", exim.config().display());
     let findings = told["findings"].as_array().unwrap();
-    let asked = findings.iter().filter(|finding| finding["mend"][0] == *again).count();
+    let asked = findings.iter().filter(|finding| finding["fix"][0] == *again).count();
     assert!(asked >= 2, "{told:#}");
     assert_eq!((&told["problems"], &told["complete"]), (&Value::from(0), &Value::from(false)));
     Diagnosis::of(&exim).is_well();

@@ -3,7 +3,7 @@
 use std::os::unix::fs::chown;
 use std::path::Path;
 
-use super::{Diagnosis, broken_and_mended, checked, configured, exim, set_mode};
+use super::{Diagnosis, broken_and_fixed, checked, configured, exim, set_mode};
 use crate::common::Setup;
 use crate::common::library::built;
 
@@ -11,30 +11,34 @@ use crate::common::library::built;
 fn a_library_that_is_not_there_or_not_one_is_installed_anew() {
     let exim = exim();
     let library = exim.library();
-    broken_and_mended(&exim, &["exim.conf names the library", "which is not there"], |_| {
+    broken_and_fixed(&exim, &["exim.conf:", "exirate.so does not exist"], |_| {
         std::fs::remove_file(&library).unwrap();
     });
-    broken_and_mended(&exim, &["exirate.so is no library"], |_| {
+    broken_and_fixed(&exim, &["exirate.so is no library"], |_| {
         std::fs::write(&library, "#!/bin/sh\n").unwrap();
     });
-    broken_and_mended(&exim, &["exirate.so is an ELF file, but no library"], |_| {
+    broken_and_fixed(&exim, &["exirate.so is an ELF file, but no library"], |_| {
         let mut bytes = std::fs::read(built()).unwrap();
         bytes[16] = 1; // an object file
         std::fs::write(&library, bytes).unwrap();
     });
-    broken_and_mended(&exim, &["is for another processor than Exim", "machine 243"], |_| {
+    broken_and_fixed(&exim, &["is for another processor than Exim", "machine 243"], |_| {
         let mut bytes = std::fs::read(built()).unwrap();
         bytes[18] = 243; // RISC-V
         std::fs::write(&library, bytes).unwrap();
     });
-    broken_and_mended(&exim, &["is of exirate 9.1.0", "this program is of exirate 0.1.0"], |_| {
-        let mut bytes = std::fs::read(built()).unwrap();
-        let mark = b"@(#)exirate 0.1.0\0";
-        let at = bytes.windows(mark.len()).position(|window| window == mark).unwrap();
-        bytes[at + 12] = b'9';
-        std::fs::write(&library, bytes).unwrap();
-    });
-    broken_and_mended(&exim, &["does not say that it is exirate's"], |_| {
+    broken_and_fixed(
+        &exim,
+        &["is from exirate 9.1.0", "this program is from exirate 0.1.0"],
+        |_| {
+            let mut bytes = std::fs::read(built()).unwrap();
+            let mark = b"@(#)exirate 0.1.0\0";
+            let at = bytes.windows(mark.len()).position(|window| window == mark).unwrap();
+            bytes[at + 12] = b'9';
+            std::fs::write(&library, bytes).unwrap();
+        },
+    );
+    broken_and_fixed(&exim, &["does not say that it is from exirate"], |_| {
         std::fs::copy(some_library(), &library).unwrap();
     });
     std::fs::remove_file(&library).unwrap();
@@ -54,21 +58,21 @@ fn some_library() -> &'static Path {
 fn a_library_that_strangers_can_change_or_exim_cannot_read_is_a_problem() {
     let exim = exim();
     let library = exim.library();
-    broken_and_mended(&exim, &["mode 0666", "should belong to root"], |_| {
+    broken_and_fixed(&exim, &["mode 0666", "should belong to root"], |_| {
         set_mode(&library, 0o666);
     });
-    broken_and_mended(&exim, &["belongs to Debian-exim", "should belong to root"], |spool| {
+    broken_and_fixed(&exim, &["belongs to Debian-exim", "should belong to root"], |spool| {
         use std::os::unix::fs::MetadataExt as _;
         chown(&library, Some(spool.metadata().unwrap().uid()), None).unwrap();
     });
-    broken_and_mended(&exim, &["user Debian-exim may not read it (mode 0600)"], |_| {
+    broken_and_fixed(&exim, &["user Debian-exim may not read it (mode 0600)"], |_| {
         set_mode(&library, 0o600);
     });
     let folder = exim.folder();
-    broken_and_mended(&exim, &["may not pass through", "(mode 0750)"], |_| {
+    broken_and_fixed(&exim, &["may not pass through", "(mode 0750)"], |_| {
         set_mode(folder, 0o750);
     });
-    broken_and_mended(&exim, &["everyone may write to", "exirate.so"], |_| {
+    broken_and_fixed(&exim, &["everyone may write to", "exirate.so"], |_| {
         set_mode(folder, 0o777);
     });
 }
@@ -80,11 +84,11 @@ fn a_library_that_cannot_be_loaded_is_a_problem() {
     let bytes = std::fs::read(built()).unwrap();
     let mark = b"@(#)exirate ";
     let at = bytes.windows(mark.len()).position(|window| window == mark).unwrap();
-    broken_and_mended(&exim, &["Exim dies as it loads", "the file is damaged"], |_| {
+    broken_and_fixed(&exim, &["Exim dies as it loads", "the file is damaged"], |_| {
         // Sound at its start, where the version is, and cut off after that.
         std::fs::write(&library, &bytes[..at + 40]).unwrap();
     });
-    broken_and_mended(&exim, &["Exim cannot load", "exirate.so"], |_| {
+    broken_and_fixed(&exim, &["Exim cannot load", "exirate.so"], |_| {
         let mut bytes = bytes.clone();
         bytes[4] = 2;
         bytes[20] = 9; // of an ELF that is yet to be
@@ -110,35 +114,34 @@ fn a_library_on_a_file_system_without_programs_is_a_problem() {
 fn lines_that_limit_nothing_or_wrongly_are_found() {
     let nothing = Setup::new().library().build();
     Diagnosis::of(&nothing)
-        .finding("problem", &["calls ratelimit in exirate.so", "limits nothing"]);
+        .finding("problem", &["nothing is limited", "calls ratelimit of exirate.so"]);
 
     let call = |function: &str, argument: &str| {
         format!("${{dlfunc{{EXIRATE}}{{{function}}}{{{argument}}}}}")
     };
     for (condition, words) in [
-        (
-            call("ratelimt", "9 / 1h"),
-            &["calls ratelimt", "it has ratelimit, ratelimit_info, record, recorded"],
-        ),
+        (call("ratelimt", "9 / 1h"), &["no function \"ratelimt\"", "did you mean ratelimit?"]),
         (call("ratelimit", "9 / soon"), &["in \"9 / soon\"", "\"soon\" is not a time value"]),
         ("${dlfunc{exirate.so}{ratelimit}{9 / 1h}}".into(), &["\"exirate.so\"", "a whole path"]),
     ] {
         Diagnosis::of(&configured(&condition)).finding("problem", words);
     }
-    for (condition, words) in [
+    for (condition, level, words) in [
         (
             call("ratelimit", "9 / 1h / per-rcpt / a"),
+            "warning",
             &["looks like the option per_rcpt", "exim.conf"],
         ),
         (
             "${dlfunc{EXIRATE}{ratelimit}{9 / 1h / $no_such_variable}}".into(),
+            "note",
             &["no rate database", "yet"],
         ),
     ] {
         let exim = configured(&condition);
         let found = Diagnosis::of(&exim);
         found.is_well();
-        found.finding("note", words);
+        found.finding(level, words);
         assert!(!exim.spool().join("exirate").exists(), "the doctor makes no database");
     }
 }
@@ -151,7 +154,7 @@ fn a_path_that_exim_expands_is_understood() {
     let library = exim.library();
     found.finding("ok", &[library.to_str().unwrap(), "is exirate 0.1.0"]);
     checked(&exim);
-    Diagnosis::of(&exim).finding("ok", &["a check that counts nothing was answered"]);
+    Diagnosis::of(&exim).finding("ok", &["a check that counts nothing got its result"]);
 }
 
 #[test]

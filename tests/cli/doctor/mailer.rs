@@ -23,7 +23,7 @@ fn an_exim_without_dlfunc_is_a_problem() {
     let light = disguised(exim.folder(), "exim-light", version);
     let found = Diagnosis::with(&exim, &["--exim", light.to_str().unwrap()]);
     let problem = found.finding("problem", &["Exim version 4.99 #1", "lacks dlfunc"]);
-    assert_eq!(problem["mend"][0], "apt-get install exim4-daemon-heavy");
+    assert_eq!(problem["fix"][0], "apt-get install exim4-daemon-heavy");
     assert_eq!(found.texts("problem").len(), 1, "{:?}", found.texts("problem"));
     assert_eq!(Diagnosis::with(&exim, &["--exim", PROGRAM]).code, 0);
 }
@@ -54,7 +54,7 @@ fn what_exim_may_not_be_asked_is_said() {
     let hidden = disguised(
         exim.folder(),
         "hidden",
-        "*'-bP config'*) echo 'EXIRATE = <value not displayable>'; exit 0;;",
+        "*'-bP macros'*) echo 'EXIRATE = <value not displayable>'; exit 0;;",
     );
     let mut doctor = exirate();
     doctor.args(["doctor", "--exim"]).arg(&hidden).arg("--config").arg(exim.config());
@@ -89,7 +89,7 @@ fn the_usual_configuration_is_looked_at_as_exims_user() {
     };
     let output = doctor();
     let told = crate::stdout(&output);
-    assert!(told.contains("a check that counts nothing was answered"), "{told}");
+    assert!(told.contains("a check that counts nothing got its result"), "{told}");
     assert_eq!(output.status.code(), Some(0), "{told}");
     // The way to the spool is closed for Exim's user, and only for that one:
     // no file's own mode tells.
@@ -103,7 +103,7 @@ fn the_usual_configuration_is_looked_at_as_exims_user() {
     set_mode(&way, 0o700);
     let output = doctor();
     let told = crate::stdout(&output);
-    assert!(told.contains("PROBLEM  Exim cannot ask the database: "), "{told}");
+    assert!(told.contains("PROBLEM  Exim cannot use the database: "), "{told}");
     assert_eq!(output.status.code(), Some(1), "{told}");
 }
 
@@ -125,7 +125,7 @@ fn a_daemon_with_too_few_files_is_found() {
         as_exim(&format!("prlimit --pid {daemon} --nofile={files}:"));
         let found = Diagnosis::of(&exim);
         let few = format!("may open {files} files");
-        let mend = &found.finding(level, &[daemon, &few, "LimitNOFILE="])["mend"];
+        let mend = &found.finding(level, &[daemon, &few, "LimitNOFILE="])["fix"];
         assert_eq!(mend.as_array().unwrap().len(), 1);
         as_exim(mend[0].as_str().unwrap());
         let found = Diagnosis::of(&exim);

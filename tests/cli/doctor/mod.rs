@@ -6,7 +6,9 @@
 mod files;
 mod library;
 mod mailer;
+mod misconfigured;
 mod places;
+mod real;
 mod trace;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -76,10 +78,12 @@ impl Diagnosis {
         let findings = told["findings"].as_array().unwrap().clone();
         let count = |level: &str| findings.iter().filter(|f| f["level"] == level).count();
         assert_eq!(told["problems"], count("problem"));
+        assert_eq!(told["warnings"], count("warning"));
         assert_eq!(told["notes"], count("note"));
         assert_eq!(told["complete"], true);
         let code = output.status.code().unwrap();
         assert_eq!(code, i32::from(count("problem") > 0));
+        findings.iter().for_each(real::advice_is_real);
         Self { code, findings }
     }
 
@@ -108,8 +112,8 @@ impl Diagnosis {
 
     /// Runs the commands that mend the finding of this level with these words;
     /// there must be some.
-    fn mend(&self, level: &str, words: &[&str]) {
-        let commands = self.finding(level, words)["mend"].as_array().unwrap();
+    fn fix(&self, level: &str, words: &[&str]) {
+        let commands = self.finding(level, words)["fix"].as_array().unwrap();
         assert!(!commands.is_empty(), "no command for {words:?}");
         for command in commands {
             let command = command.as_str().unwrap();
@@ -121,10 +125,10 @@ impl Diagnosis {
 
 /// Breaks something, sees that the doctor notices, and lets its commands mend
 /// it.
-fn broken_and_mended(exim: &PrivateExim, words: &[&str], how: impl FnOnce(&Path)) {
+fn broken_and_fixed(exim: &PrivateExim, words: &[&str], how: impl FnOnce(&Path)) {
     how(&exim.spool().join("exirate"));
     let found = Diagnosis::of(exim);
-    found.mend("problem", words);
+    found.fix("problem", words);
     Diagnosis::of(exim).is_well();
 }
 
@@ -146,8 +150,8 @@ fn a_good_configuration_is_well() {
         &["exirate.so is exirate 0.1.0", "sets $sender_rate"],
         &["nobody else can read or change them"],
         &["the database is sound: 1 key in "],
-        &["% of the 1.0 GiB"],
-        &["a check that counts nothing was answered"],
+        &["% of the 1 GiB"],
+        &["a check that counts nothing got its result"],
         &["free, and the database may grow by "],
         &["locks and shared mappings work in "],
         &["daemon", "may open ", "files"],
@@ -167,7 +171,13 @@ fn a_good_configuration_is_well() {
     let output = doctor.output().unwrap();
     let told = stdout(&output);
     assert!(told.starts_with("Exim\n  ok       /usr/sbin/exim4 is Exim version 4."), "{told}");
-    for head in ["\nThe library\n", "\nThe database\n", "\nThe file system\n", "\nThe machine\n"] {
+    for head in [
+        "\nThe configuration\n",
+        "\nThe library\n",
+        "\nThe database\n",
+        "\nThe file system\n",
+        "\nThe machine\n",
+    ] {
         assert!(told.contains(head), "{told}");
     }
     assert!(told.ends_with("\nAll is well.\n"), "{told}");

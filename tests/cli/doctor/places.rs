@@ -48,8 +48,8 @@ fn a_file_system_in_memory_is_noted() {
     let (exim, _mounted) = elsewhere("size=64m");
     let found = Diagnosis::of(&exim);
     found.is_well();
-    found.finding("note", &["is on tmpfs", "all rates begin anew"]);
-    found.finding("note", &["free on the file system of", "may grow by 1.0 GiB"]);
+    found.finding("note", &["is on tmpfs", "all rates are lost"]);
+    found.finding("warning", &["free on the file system of", "may grow by 1 GiB"]);
     found.finding("ok", &["locks and shared mappings work", "(tmpfs)"]);
 }
 
@@ -63,7 +63,7 @@ fn a_full_file_system_is_a_problem() {
         .unwrap();
     assert!(!output.status.success(), "it should have been filled up: {output:?}");
     let found = Diagnosis::of(&exim);
-    found.finding("problem", &["0 bytes free", "free some space"]);
+    found.finding("problem", &["0 B free", "free some space"]);
     found.finding("problem", &["cannot write in", "No space left", "free some space"]);
     std::fs::remove_file(filler).unwrap();
     Diagnosis::of(&exim).is_well();

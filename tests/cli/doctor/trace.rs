@@ -30,10 +30,10 @@ fn recorded() -> (PrivateExim, PathBuf) {
     (exim, store)
 }
 
-fn broken_and_mended(words: &[&str], how: impl FnOnce(&Path)) {
+fn broken_and_fixed(words: &[&str], how: impl FnOnce(&Path)) {
     let (exim, store) = recorded();
     how(&store);
-    Diagnosis::of(&exim).mend("problem", words);
+    Diagnosis::of(&exim).fix("problem", words);
     Diagnosis::of(&exim).is_well();
 }
 
@@ -52,23 +52,23 @@ fn a_good_store_is_well_and_none_is_not_missed() {
 }
 
 #[test]
-fn wrong_owners_and_modes_are_found_and_mended() {
-    broken_and_mended(&["trace/key should have mode 0600", "ask for what is in"], |store| {
+fn wrong_owners_and_modes_are_found_and_fixed() {
+    broken_and_fixed(&["trace/key should have mode 0600", "ask for what is in"], |store| {
         set_mode(&store.join("key"), 0o640);
     });
-    broken_and_mended(&["1 file in ", "should have mode 0640", "open.log"], |store| {
+    broken_and_fixed(&["1 file in ", "should have mode 0640", "open.log"], |store| {
         set_mode(&store.join("open.log"), 0o666);
     });
-    broken_and_mended(&["trace has mode 0777", "should have mode 0750"], |store| {
+    broken_and_fixed(&["trace has mode 0777", "should have mode 0750"], |store| {
         set_mode(store, 0o777);
     });
-    broken_and_mended(&["trace belongs to root:root"], |store| {
+    broken_and_fixed(&["trace belongs to root:root"], |store| {
         chown(store, Some(0), Some(0)).unwrap();
     });
-    broken_and_mended(&["1 file in ", "trace/key (root:root)"], |store| {
+    broken_and_fixed(&["1 file in ", "trace/key (root:root)"], |store| {
         chown(store.join("key"), Some(0), Some(0)).unwrap();
     });
-    broken_and_mended(&["trace is a symbolic link"], |store| {
+    broken_and_fixed(&["trace is a symbolic link"], |store| {
         let away = store.with_file_name("away");
         std::fs::rename(store, &away).unwrap();
         symlink(&away, store).unwrap();

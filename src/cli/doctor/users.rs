@@ -4,12 +4,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::command;
 use super::finding::quoted;
-use super::program;
 
 /// Exim's user and group, or other ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Who {
+pub(super) struct Account {
     pub(super) uid: u32,
     pub(super) gid: u32,
     /// The user's name, or its number.
@@ -18,7 +18,7 @@ pub(super) struct Who {
     pub(super) group: String,
 }
 
-impl Who {
+impl Account {
     /// With the names that this machine knows for them.
     pub(super) fn of(uid: u32, gid: u32) -> Self {
         Self { uid, gid, user: name("passwd", uid), group: name("group", gid) }
@@ -34,7 +34,7 @@ impl Who {
 pub(super) fn name(kind: &str, id: u32) -> String {
     let mut command = Command::new("/usr/bin/getent");
     command.args([kind, &id.to_string()]);
-    let answer = program::ask(command).ok().filter(|answer| answer.success);
+    let answer = command::ask(command).ok().filter(|answer| answer.success);
     let name = answer.and_then(|answer| {
         answer.stdout.split_once(':').map(|(name, _)| name.to_owned()).filter(|n| !n.is_empty())
     });
@@ -44,7 +44,7 @@ pub(super) fn name(kind: &str, id: u32) -> String {
 /// What keeps `who` from reading `file`, and the command that lets them; `None`
 /// where nothing does. Access lists and other groups of theirs are not
 /// looked at.
-pub(super) fn unreadable_for(who: &Who, file: &Path) -> Option<(String, String)> {
+pub(super) fn unreadable_for(who: &Account, file: &Path) -> Option<(String, String)> {
     let mut way: Vec<&Path> = file.ancestors().skip(1).collect();
     way.reverse();
     for directory in way {
@@ -74,7 +74,7 @@ fn bits(facts: &std::fs::Metadata) -> u32 {
 }
 
 /// Whether the permissions let `who` do `what`: 4 reads, 2 writes, 1 passes.
-pub(super) fn may(who: &Who, uid: u32, gid: u32, mode: u32, what: u32) -> bool {
+pub(super) fn may(who: &Account, uid: u32, gid: u32, mode: u32, what: u32) -> bool {
     let shift = match () {
         () if who.uid == 0 => return true,
         () if who.uid == uid => 6,
@@ -93,8 +93,8 @@ pub(super) fn real(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn who(uid: u32, gid: u32) -> Who {
-        Who { uid, gid, user: uid.to_string(), group: gid.to_string() }
+    fn who(uid: u32, gid: u32) -> Account {
+        Account { uid, gid, user: uid.to_string(), group: gid.to_string() }
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_user_without_a_name_has_a_number() {
-        assert_eq!(Who::of(0, 0).both(), "root:root");
+        assert_eq!(Account::of(0, 0).both(), "root:root");
         assert_eq!(name("passwd", 3_999_999_999), "3999999999");
     }
 }

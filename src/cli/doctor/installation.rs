@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use super::super::Failure;
+use super::command::{self, Exim};
 use super::finding::Findings;
-use super::people::{Who, real};
-use super::program::{self, Exim};
+use super::users::{Account, real};
 
 /// What Exim says of itself and of its configuration.
 #[derive(Debug)]
-pub(super) struct Mailer {
+pub(super) struct Installation {
     pub(super) exim: Exim,
     /// It can load libraries.
     pub(super) dlfunc: bool,
@@ -24,7 +24,7 @@ pub(super) struct Setup {
     pub(super) config: PathBuf,
     pub(super) spool: PathBuf,
     /// The user that Exim becomes.
-    pub(super) who: Who,
+    pub(super) who: Account,
 }
 
 /// Finds the Exim that is meant. An error where there is none.
@@ -34,9 +34,9 @@ pub(super) fn find(
     findings: &mut Findings,
 ) -> Result<Exim, Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let others = program::installed(&path);
+    let others = command::installed(&path);
     let program = match given {
-        Some(given) => program::named(given, &path).ok_or_else(|| {
+        Some(given) => command::named(given, &path).ok_or_else(|| {
             Failure::new(format!(
                 "--exim {}: there is no such program; it takes the path of Exim, such as \
                  /usr/sbin/exim4",
@@ -70,7 +70,7 @@ pub(super) fn find(
 }
 
 /// Asks Exim for its version, what it was built with, and its configuration.
-pub(super) fn look(exim: Exim, findings: &mut Findings) -> Result<Mailer, Failure> {
+pub(super) fn look(exim: Exim, findings: &mut Findings) -> Result<Installation, Failure> {
     let program = exim.program.display().to_string();
     let version = exim.ask(&["-bV"]).map_err(Failure::new)?;
     let Some(name) = version.stdout.lines().next().filter(|l| l.starts_with("Exim version "))
@@ -87,7 +87,7 @@ pub(super) fn look(exim: Exim, findings: &mut Findings) -> Result<Mailer, Failur
         let text = format!("{program} is {name}, and cannot load libraries: it lacks dlfunc");
         if Path::new("/etc/debian_version").exists() {
             findings.problem(format!("{text}; Debian's exim4-daemon-heavy has it"));
-            findings.mend("apt-get install exim4-daemon-heavy");
+            findings.fix("apt-get install exim4-daemon-heavy");
         } else {
             findings.problem(format!("{text}: build it with EXPAND_DLFUNC=yes in Local/Makefile"));
         }
@@ -115,7 +115,7 @@ pub(super) fn look(exim: Exim, findings: &mut Findings) -> Result<Mailer, Failur
     if let Some(setup) = &setup {
         is_generated_anew(setup, Path::new("/etc/exim4"), findings);
     }
-    Ok(Mailer { exim, dlfunc, setup })
+    Ok(Installation { exim, dlfunc, setup })
 }
 
 /// What `exim -bV` says of dlfunc.
@@ -124,14 +124,15 @@ fn supports_dlfunc(version: &str) -> bool {
     support.flat_map(str::split_whitespace).any(|word| word == "Expand_dlfunc")
 }
 
-fn setup(exim: &Exim) -> Result<Setup, String> {
+/// What Exim's configuration sets.
+pub(super) fn setup(exim: &Exim) -> Result<Setup, String> {
     let asked = ["$config_file", "$spool_directory", "$exim_uid", "$exim_gid"];
     let said = exim.expand(&asked)?;
     let [config, spool, uid, gid] = &said[..] else {
         return Err("Exim does not tell its spool directory and user".to_owned());
     };
     let id = |text: &str| text.parse::<u32>().map_err(|_| format!("Exim has no user {text:?}"));
-    Ok(Setup { config: config.into(), spool: spool.into(), who: Who::of(id(uid)?, id(gid)?) })
+    Ok(Setup { config: config.into(), spool: spool.into(), who: Account::of(id(uid)?, id(gid)?) })
 }
 
 /// Debian's Exim reads a file that `update-exim4.conf` makes: changes to what it
@@ -147,7 +148,7 @@ fn is_generated_anew(setup: &Setup, source: &Path, findings: &mut Findings) {
             newer.display(),
             setup.config.display()
         ));
-        findings.mend("update-exim4.conf && systemctl reload exim4");
+        findings.fix("update-exim4.conf && systemctl reload exim4");
     }
 }
 

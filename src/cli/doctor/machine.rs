@@ -1,10 +1,11 @@
-//! The Exim that runs, and what it may use.
+//! What the machine lets Exim do: the limits of its daemon, and AppArmor and
+//! SELinux where they are in force.
 
 use std::path::{Path, PathBuf};
 
-use super::finding::Findings;
-use super::mailer::is_same_program;
-use super::program::Exim;
+use super::command::Exim;
+use super::finding::{Findings, quoted};
+use super::installation::is_same_program;
 
 /// Open files that a check of any key needs: one a shard, the directory, and
 /// what Exim has open besides.
@@ -21,8 +22,8 @@ struct Daemon {
     program: PathBuf,
 }
 
-/// Looks at the daemons that run with this Exim's configuration.
-pub(super) fn look(exim: &Exim, findings: &mut Findings) {
+/// Checks the limits of the daemons that run with this Exim's configuration.
+pub(super) fn daemon(exim: &Exim, findings: &mut Findings) {
     let daemons = running(Path::new("/proc"), exim.config.as_deref());
     let (ours, others): (Vec<_>, Vec<_>) =
         daemons.into_iter().partition(|daemon| is_same_program(exim, &daemon.program));
@@ -65,14 +66,14 @@ fn judge(id: u32, limits: &str, findings: &mut Findings) {
                 "Exim's daemon (process {id}) may open {files} files, which is too few for it; \
                  {FILES_WANTED} are enough ({lasting})"
             ));
-            findings.mend(more);
+            findings.fix(more);
         }
         Some(files) if files < FILES_WANTED => {
             findings.note(format!(
                 "Exim's daemon (process {id}) may open {files} files: a connection that checks \
                  very many keys opens them again and again; {FILES_WANTED} are enough ({lasting})"
             ));
-            findings.mend(more);
+            findings.fix(more);
         }
         Some(files) => {
             findings.ok(format!("Exim's daemon (process {id}) may open {files} files"));
@@ -85,7 +86,7 @@ fn judge(id: u32, limits: &str, findings: &mut Findings) {
             "Exim's daemon (process {id}) may write files of {size} bytes only: the database's \
              files may grow beyond; a lasting limit is LimitFSIZE= in Exim's systemd unit"
         ));
-        findings.mend(format!("prlimit --pid {id} --fsize=unlimited:unlimited"));
+        findings.fix(format!("prlimit --pid {id} --fsize=unlimited:unlimited"));
     }
 }
 
@@ -128,6 +129,41 @@ fn is_daemon(words: &[&[u8]], config: Option<&Path>) -> bool {
         && named == config.map(|config| config.as_os_str().as_encoded_bytes())
 }
 
+/// Says what a policy has to let Exim do, where one may be in its way.
+pub(super) fn confinement(spool: &Path, libraries: &[PathBuf], findings: &mut Findings) {
+    let profiles = std::fs::read_to_string("/sys/kernel/security/apparmor/profiles");
+    if let Some(profile) = profiles.ok().as_deref().and_then(enforced) {
+        let mut rules = format!("{}/exirate/** rwlk", spool.display());
+        for library in libraries {
+            rules.push_str(&format!(", {} mr", library.display()));
+        }
+        findings.note(format!(
+            "AppArmor's profile {profile} confines Exim: it has to allow {rules}; refusals are in \
+             the kernel's log"
+        ));
+        findings.fix("journalctl -k --grep 'apparmor=\"DENIED\".*exim'");
+    }
+    let enforcing = std::fs::read_to_string("/sys/fs/selinux/enforce");
+    if enforcing.is_ok_and(|text| text.trim() == "1") {
+        findings.note(
+            "SELinux is in force: the library and the database need the labels that its policy \
+             has for their places",
+        );
+        for path in libraries.iter().chain([&spool.join("exirate")]) {
+            findings.fix(format!("restorecon -Rv {}", quoted(path)));
+        }
+    }
+}
+
+/// The profile for Exim that is enforced, in the kernel's list of lines such as
+/// `/usr/sbin/exim4 (enforce)`.
+fn enforced(profiles: &str) -> Option<&str> {
+    profiles.lines().find_map(|line| {
+        let name = line.strip_suffix(" (enforce)")?;
+        name.to_ascii_lowercase().contains("exim").then_some(name)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::finding::Level;
@@ -164,5 +200,12 @@ mod tests {
         assert_eq!(judged("unlimited", "unlimited"), [Level::Ok]);
         assert_eq!(judged("100", "unlimited"), [Level::Note]);
         assert_eq!(judged("20", "1000"), [Level::Problem, Level::Problem]);
+    }
+
+    #[test]
+    fn only_a_profile_of_exim_that_is_enforced_counts() {
+        assert_eq!(enforced("lsb_release (enforce)\n/usr/sbin/exim4 (complain)\n"), None);
+        assert_eq!(enforced("x (enforce)\n/usr/sbin/exim4 (enforce)\n"), Some("/usr/sbin/exim4"));
+        assert_eq!(enforced(""), None);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::finding::{Findings, Level, counted, quoted, size};
+use super::super::figures::bytes;
+use super::finding::{Findings, Level, counted, quoted};
 use crate::spec::{Context, Spec};
 use crate::spool::{Options, Spool, SpoolError, Stats};
 use crate::sys::secure_dir::DirError;
@@ -43,14 +44,14 @@ pub(super) fn look(spool: &Path, findings: &mut Findings) -> Option<Contents> {
     }
     // A lock that another process holds is no damage.
     if problems.iter().any(|problem| !problem.starts_with("cannot lock ")) {
-        findings.mend(format!("exirate repair --spool {}", quoted(spool)));
+        findings.fix(format!("exirate repair --spool {}", quoted(spool)));
     }
     let stats = stats.ok()?;
     if problems.is_empty() {
         findings.ok(format!(
             "the database is sound: {} in {}",
             counted(usize::try_from(report.records()).unwrap_or(usize::MAX), "key"),
-            size(stats.disk)
+            bytes(stats.disk)
         ));
     }
     history(&stats, spool, findings);
@@ -78,7 +79,7 @@ fn cannot_read(spool: &Path, error: &SpoolError, findings: &mut Findings) {
             if findings.count(Level::Problem) > 0 => {}
         SpoolError::Damaged { .. } => {
             findings.problem(error.to_string());
-            findings.mend(format!("exirate repair --spool {}", quoted(spool)));
+            findings.fix(format!("exirate repair --spool {}", quoted(spool)));
         }
         _ => {
             findings.problem(error.to_string());
@@ -94,7 +95,7 @@ fn history(stats: &Stats, spool: &Path, findings: &mut Findings) {
     let bound = format!(
         "it takes {:.0}% of the {} that it may take",
         percent(stats.disk),
-        size(stats.max_bytes)
+        bytes(stats.max_bytes)
     );
     let raise = format!(
         "exirate compact --spool {} --max-size {}",
@@ -105,14 +106,14 @@ fn history(stats: &Stats, spool: &Path, findings: &mut Findings) {
         (0, false) => findings.ok(bound),
         (0, true) => {
             findings.note(format!("{bound}; beyond, keys far from their limits are dropped early"));
-            findings.mend(raise);
+            findings.fix(raise);
         }
         (evicted, _) => {
             findings.note(format!(
                 "{bound}; so far {} that still counted had to go to keep to that",
                 counted(usize::try_from(evicted).unwrap_or(usize::MAX), "key")
             ));
-            findings.mend(raise);
+            findings.fix(raise);
         }
     }
     if stats.dropped > 0 {
@@ -130,7 +131,7 @@ mod tests {
     fn told(stats: Stats) -> Vec<(super::super::finding::Level, String)> {
         let mut findings = Findings::default();
         history(&stats, Path::new("/spool"), &mut findings);
-        findings.list.into_iter().map(|f| (f.level, f.text + &f.mend.concat())).collect()
+        findings.list.into_iter().map(|f| (f.level, f.text + &f.fix.concat())).collect()
     }
 
     #[test]

@@ -1,0 +1,316 @@
+//! The calls of our functions in a line of Exim's configuration.
+
+/// A function that a configuration may call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Function {
+    pub(in crate::cli) name: &'static str,
+    /// Which of its arguments are specs.
+    specs: Specs,
+    /// Which of its arguments is a key, taken as it is.
+    key: Option<usize>,
+    /// How many arguments it takes.
+    fewest: usize,
+    most: usize,
+}
+
+/// Which arguments are specs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Specs {
+    None,
+    First,
+    /// All but the first.
+    Rest,
+}
+
+/// The functions of the libraries.
+pub(in crate::cli) const FUNCTIONS: [Function; 7] = [
+    Function { name: "ratelimit", specs: Specs::First, key: Some(1), fewest: 1, most: 3 },
+    Function { name: "ratelimit_or_no", specs: Specs::First, key: Some(1), fewest: 1, most: 3 },
+    Function { name: "ratelimit_all", specs: Specs::Rest, key: Some(0), fewest: 2, most: 8 },
+    Function { name: "ratelimit_info", specs: Specs::None, key: None, fewest: 1, most: 1 },
+    Function { name: "record", specs: Specs::None, key: None, fewest: 0, most: 1 },
+    Function { name: "recorded", specs: Specs::None, key: None, fewest: 1, most: 2 },
+    Function { name: "recorded_or_no", specs: Specs::None, key: None, fewest: 1, most: 2 },
+];
+
+/// The names of the functions, for messages.
+pub(in crate::cli) fn function_names() -> String {
+    FUNCTIONS.map(|function| function.name).join(", ")
+}
+
+/// How our code is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Form {
+    /// `${dlfunc{LIBRARY}{FUNCTION}…}`, with the library as written.
+    Dlfunc { library: String },
+    /// `${lookup ratelimit {SPEC}…}`
+    Lookup,
+}
+
+/// A call of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Call {
+    pub(in crate::cli) form: Form,
+    pub(in crate::cli) function: String,
+    /// As written, after macros.
+    pub(in crate::cli) arguments: Vec<String>,
+    /// The brace that ends the call is there.
+    pub(in crate::cli) closed: bool,
+}
+
+impl Call {
+    /// What the libraries have under this name.
+    pub(in crate::cli) fn known(&self) -> Option<&'static Function> {
+        FUNCTIONS.iter().find(|function| function.name == self.function)
+    }
+
+    /// Whether it limits something.
+    pub(in crate::cli) fn limits(&self) -> bool {
+        self.known().is_some_and(|function| function.specs != Specs::None)
+    }
+
+    /// The specs among its arguments, each with the key that is an argument of
+    /// its own, if there is one.
+    pub(in crate::cli) fn specs(&self) -> Vec<(&str, Option<&str>)> {
+        let Some(function) = self.known() else { return Vec::new() };
+        let key = function.key.and_then(|at| self.arguments.get(at)).map(String::as_str);
+        let specs = match function.specs {
+            Specs::None => &[],
+            Specs::First => self.arguments.get(..1).unwrap_or_default(),
+            Specs::Rest => self.arguments.get(1..).unwrap_or_default(),
+        };
+        let each = specs.iter().map(|spec| match (&self.form, split_key(spec)) {
+            (Form::Lookup, Some((spec, key))) => (spec, Some(key)),
+            _ => (spec.as_str(), key),
+        });
+        each.collect()
+    }
+
+    /// What is wrong with the call as such.
+    pub(in crate::cli) fn fault(&self) -> Option<String> {
+        let Some(function) = self.known() else {
+            let near = FUNCTIONS
+                .iter()
+                .map(|known| (strsim::damerau_levenshtein(known.name, &self.function), known.name))
+                .min()
+                .filter(|&(distance, _)| distance <= 3);
+            let near = near.map_or(String::new(), |(_, name)| format!("; did you mean {name}?"));
+            return Some(format!(
+                "there is no function {:?}: the library has {}{near}",
+                self.function,
+                function_names()
+            ));
+        };
+        if !self.closed {
+            return Some(format!(
+                "the call of {} has no closing brace, so Exim cannot expand it: after \
+                 RATELIMIT_OVER{{…}}, as after every macro that begins a call, one more closing \
+                 brace is needed",
+                self.function
+            ));
+        }
+        let given = self.arguments.len();
+        let (fewest, most) = (function.fewest, function.most);
+        (!(fewest..=most).contains(&given)).then(|| {
+            let takes = match fewest == most {
+                true => format!("{fewest}"),
+                false => format!("{fewest} to {most}"),
+            };
+            format!("{} takes {takes} argument(s), and {given} are given", self.function)
+        })
+    }
+}
+
+/// `m / p / options / key=KEY`, which a lookup takes, at its `key=`.
+fn split_key(query: &str) -> Option<(&str, &str)> {
+    let mut from = 0;
+    while let Some(slash) = query.get(from..)?.find('/') {
+        let rest = query.get(from + slash + 1..)?;
+        if rest.starts_with('/') {
+            from += slash + 2;
+            continue;
+        }
+        let item = rest.trim_start();
+        if item.get(..4).is_some_and(|name| name.eq_ignore_ascii_case("key=")) {
+            return Some((query.get(..from + slash)?.trim_end(), item.get(4..)?));
+        }
+        from += slash + 1;
+    }
+    None
+}
+
+/// All calls of ours in `text`.
+pub(in crate::cli) fn calls(text: &str) -> Vec<Call> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("${") {
+        let Some(rest) = text.get(at + 2..).map(str::trim_start) else { continue };
+        if let Some(rest) = rest.strip_prefix("dlfunc") {
+            found.extend(dlfunc(rest));
+        } else if let Some(rest) = rest.strip_prefix("lookup")
+            && let Some(rest) = rest.trim_start().strip_prefix("ratelimit")
+            && rest.starts_with([' ', '{', ','])
+        {
+            let query = rest.find('{').and_then(|brace| braced(rest.get(brace..)?));
+            found.push(Call {
+                form: Form::Lookup,
+                function: "ratelimit".to_owned(),
+                arguments: query.iter().map(|(query, _)| (*query).to_owned()).collect(),
+                closed: query.is_some(),
+            });
+        }
+    }
+    found
+}
+
+fn dlfunc(rest: &str) -> Option<Call> {
+    let (library, rest) = braced(rest)?;
+    let (function, mut rest) = braced(rest)?;
+    let ours = FUNCTIONS.iter().any(|known| known.name == function);
+    if !ours && !library.contains("exirate") {
+        return None;
+    }
+    let mut arguments = Vec::new();
+    while let Some((argument, after)) = braced(rest) {
+        arguments.push(argument.to_owned());
+        rest = after;
+    }
+    Some(Call {
+        form: Form::Dlfunc { library: library.to_owned() },
+        function: function.to_owned(),
+        arguments,
+        closed: rest.trim_start().starts_with('}'),
+    })
+}
+
+/// What stands between the brace at the start of `text` and the one that closes
+/// it, and what follows.
+pub(super) fn braced(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start().strip_prefix('{')?;
+    let mut depth = 1;
+    let mut escaped = false;
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            let (inside, rest) = text.split_at_checked(at)?;
+            return Some((inside.trim(), rest.get(1..)?));
+        }
+    }
+    None
+}
+
+/// Whether the line of an ACL is Exim's own `ratelimit = …`.
+pub(in crate::cli) fn is_native(line: &str) -> bool {
+    let (_, condition) = verb(line);
+    let condition = condition.trim_start_matches(['!', ' ', '\t']);
+    let value = condition.strip_prefix("ratelimit").map(str::trim_start);
+    value.is_some_and(|value| value.starts_with('='))
+}
+
+/// The verbs of ACLs.
+const VERBS: [&str; 7] = ["accept", "defer", "deny", "discard", "drop", "require", "warn"];
+
+/// A line of an ACL: its verb, if one begins there, and the rest.
+pub(super) fn verb(line: &str) -> (Option<&str>, &str) {
+    let found = VERBS.iter().find_map(|verb| {
+        let rest = line.strip_prefix(verb)?;
+        (rest.is_empty() || rest.starts_with([' ', '\t', '!'])).then(|| (Some(*verb), rest.trim()))
+    });
+    found.unwrap_or((None, line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(function: &str, arguments: &[&str]) -> Call {
+        Call {
+            form: Form::Dlfunc { library: "/lib/exirate.so".into() },
+            function: function.into(),
+            arguments: arguments.iter().map(|&argument| argument.into()).collect(),
+            closed: true,
+        }
+    }
+
+    #[test]
+    fn calls_are_found_wherever_they_stand() {
+        for (text, expected) in [
+            (
+                "defer condition = ${dlfunc{/lib/exirate.so}{ratelimit}{1 / 1h / ${lc:$domain}}}",
+                vec![call("ratelimit", &["1 / 1h / ${lc:$domain}"])],
+            ),
+            (
+                "${if eq{${dlfunc {/lib/exirate.so} {ratelimit_info} {rate}}}{1}} ${dlfunc{/x.so}{y}}",
+                vec![call("ratelimit_info", &["rate"])],
+            ),
+            (
+                "${dlfunc{/lib/exirate.so}{ratelimit_all}{$domain}{1 / 1h}{5 / 1d}}",
+                vec![call("ratelimit_all", &["$domain", "1 / 1h", "5 / 1d"])],
+            ),
+            ("${dlfunc", vec![]),
+            ("${dlfunc{a}{b}{c}", vec![]),
+            ("${lookup ratelimits {x}}", vec![]),
+            (
+                "${lookup ratelimit {1 / 1h / key=$domain} {yes} {no}}",
+                vec![Call {
+                    form: Form::Lookup,
+                    function: "ratelimit".into(),
+                    arguments: vec!["1 / 1h / key=$domain".into()],
+                    closed: true,
+                }],
+            ),
+        ] {
+            assert_eq!(calls(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn specs_come_with_their_keys() {
+        let of = |text: &str| {
+            let specs = calls(text).remove(0);
+            let owned =
+                |(spec, key): (&str, Option<&str>)| format!("{spec} @ {}", key.unwrap_or("-"));
+            specs.specs().into_iter().map(owned).collect::<Vec<_>>()
+        };
+        assert_eq!(of("${dlfunc{/l}{ratelimit}{1 / 1h / a}}"), ["1 / 1h / a @ -"]);
+        assert_eq!(of("${dlfunc{/l}{ratelimit}{1 / 1h}{$domain}}"), ["1 / 1h @ $domain"]);
+        assert_eq!(
+            of("${dlfunc{/l}{ratelimit_all}{k}{1 / 1h}{2 / 1d}}"),
+            ["1 / 1h @ k", "2 / 1d @ k"]
+        );
+        assert_eq!(of("${lookup ratelimit {1 / 1h / key=a/b}}"), ["1 / 1h @ a/b"]);
+        assert_eq!(of("${dlfunc{/l}{ratelimit_info}{rate}}"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn faults_of_calls_say_what_is_right() {
+        let fault = |text: &str| calls(text).remove(0).fault().unwrap_or_default();
+        assert_eq!(fault("${dlfunc{/exirate.so}{ratelimit}{1 / 1h}}"), "");
+        assert!(
+            fault("${dlfunc{/exirate.so}{ratelimt}{1 / 1h}}").ends_with("did you mean ratelimit?")
+        );
+        assert!(fault("${dlfunc{/exirate.so}{ratelimit}{1 / 1h}").contains("closing brace"));
+        assert!(
+            fault("${dlfunc{/exirate.so}{ratelimit}}").contains("takes 1 to 3 argument(s), and 0")
+        );
+    }
+
+    #[test]
+    fn native_conditions_are_told_from_texts() {
+        for (line, native) in [
+            ("defer !ratelimit = 1 / 1h", true),
+            ("ratelimit= 2 / 1h", true),
+            ("deny!ratelimit=x", true),
+            ("message = ratelimit = 3", false),
+            ("deny message = ratelimit = x", false),
+            ("accepts ratelimit = x", false),
+        ] {
+            assert_eq!(is_native(line), native, "{line}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Configurations of Exim that limit nothing, or defer all mail: Exim says
+//! nothing of them before mail comes.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{Diagnosis, configured};
+use crate::common::{PrivateExim, Setup};
+use crate::{exirate, stderr, stdout};
+
+/// The macros of `exim/exirate.conf`, behind `lines`, and an ACL for RCPT.
+fn with_macros(lines: &str, acl: &str) -> PrivateExim {
+    let main = format!("{lines}\n.include {}/exim/exirate.conf\n", crate::prepared::ROOT);
+    Setup::new().library().main(&main).acl("acl_smtp_rcpt", acl).build()
+}
+
+const LIMIT: &str = "  defer condition = RATELIMIT_OVER{RATELIMIT_USER / strict / a}}\n  accept\n";
+
+/// The doctor finds a problem with these words, and so does `exirate rules` have
+/// its exit status.
+fn is_problem(exim: &PrivateExim, words: &[&str]) {
+    let found = Diagnosis::of(exim);
+    found.finding("problem", words);
+    let rules = exirate().args(["rules", "--config"]).arg(exim.config()).output().unwrap();
+    let missing = words.iter().any(|word| word.contains("does not exist"));
+    assert!(missing || rules.status.code() == Some(1), "{}", stdout(&rules));
+}
+
+/// All that Exim answers to a recipient.
+fn reply(exim: &PrivateExim) -> u16 {
+    let (mut client, _) = exim.pipe(&["-bs"]);
+    client.expect();
+    client.command("EHLO x.test");
+    client.command("MAIL FROM:<a@x.test>");
+    client.command("RCPT TO:<b@x.test>").code
+}
+
+#[test]
+fn a_good_configuration_with_macros_is_well() {
+    let exim = with_macros("", LIMIT);
+    let found = Diagnosis::of(&exim);
+    found.is_well();
+    found.finding("ok", &["1 limit in use, from acl_smtp_rcpt"]);
+    assert_eq!(reply(&exim), 250);
+}
+
+#[test]
+fn a_macro_that_is_no_limit_is_a_problem() {
+    let exim = with_macros("RATELIMIT_USER = 10 / 1x", LIMIT);
+    is_problem(&exim, &["exim.conf:", "\"1x\" is not a time value"]);
+    assert_eq!(reply(&exim), 451, "this is what the doctor is to find before");
+    // Also where the key is known to Exim only.
+    let acl = "  defer condition = RATELIMIT_OVER{RATELIMIT_USER / per_addr / strict / \
+               $sender_host_address}}\n  accept\n";
+    is_problem(&with_macros("RATELIMIT_USER = 10 / 1x", acl), &["\"1x\" is not a time value"]);
+}
+
+#[test]
+fn a_comment_behind_a_macro_is_a_problem() {
+    let exim = with_macros("RATELIMIT_USER = 10 / 1h   # for everyone", LIMIT);
+    is_problem(&exim, &["no comments at the end of a line"]);
+    assert_eq!(reply(&exim), 451);
+}
+
+#[test]
+fn a_macro_name_that_is_misspelt_is_a_problem() {
+    let acl = LIMIT.replace("RATELIMIT_OVER", "RATELIMTI_OVER");
+    let exim = with_macros("", &acl);
+    is_problem(&exim, &["RATELIMTI_OVER is no macro", "is RATELIMIT_OVER meant?"]);
+    assert_eq!(reply(&exim), 451);
+    let acl = LIMIT.replace("RATELIMIT_USER", "RATELIMIT_USR");
+    is_problem(&with_macros("", &acl), &["RATELIMIT_USR is no macro", "is RATELIMIT_USER meant?"]);
+    // A value that goes to nobody: the limit is the default one.
+    let exim = with_macros("RATELIMIT_USR = 5 / 1h", LIMIT);
+    Diagnosis::of(&exim)
+        .finding("problem", &["nothing uses the macro RATELIMIT_USR", "is RATELIMIT_USER meant?"]);
+}
+
+#[test]
+fn a_call_that_is_not_closed_is_a_problem() {
+    let exim = with_macros("", "  defer condition = RATELIMIT_OVER{5 / 1h / a}\n  accept\n");
+    is_problem(&exim, &["has no closing brace"]);
+    assert_eq!(reply(&exim), 451);
+}
+
+#[test]
+fn an_included_file_that_is_misspelt_is_a_problem() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("exirate");
+    std::fs::create_dir(&files).unwrap();
+    let name = "acl_check_rcpt.conf";
+    std::fs::copy(Path::new(crate::prepared::ROOT).join("exim").join(name), files.join(name))
+        .unwrap();
+    let misspelt = files.join("acl_chek_rcpt.conf");
+    let acl = format!("  .include_if_exists {}\n{LIMIT}", misspelt.display());
+    let exim = with_macros("", &acl);
+    let missing = format!("{} does not exist", misspelt.display());
+    is_problem(&exim, &["exim.conf:", &missing, "acl_check_rcpt.conf meant?"]);
+    assert_eq!(reply(&exim), 250, "Exim says nothing");
+}
+
+#[test]
+fn an_acl_that_exim_does_not_use_is_a_problem() {
+    let main = "acl_smtp_rcpt = other\n";
+    let acls = "check:\n  defer condition = ${dlfunc{EXIRATE}{ratelimit}{9 / 1h / a}}\n  accept\n\
+                other:\n  accept\n";
+    let exim = Setup::new().library().main(main).acls(acls).build();
+    is_problem(
+        &exim,
+        &["nothing is limited", "the ACL check calls ratelimit", "acl_smtp_rcpt = check"],
+    );
+    // One that is used beside it makes it a warning.
+    let acls = acls.replace(
+        "other:\n",
+        "other:\n  defer condition = \
+                ${dlfunc{EXIRATE}{ratelimit}{9 / 1h / a}}\n",
+    );
+    let exim = Setup::new().library().main(main).acls(&acls).build();
+    let found = Diagnosis::of(&exim);
+    found.is_well();
+    found.finding("warning", &["the ACL check calls ratelimit, and Exim does not use this ACL"]);
+    // An option that names an ACL which is not there.
+    let exim = Setup::new().library().main("acl_smtp_rcpt = chek\n").acls(&acls).build();
+    is_problem(&exim, &["there is no ACL \"chek\""]);
+    assert_eq!(reply(&exim), 451);
+}
+
+#[test]
+fn debians_split_configuration_without_its_line_is_a_problem() {
+    let folder = tempfile::tempdir().unwrap();
+    crate::common::exim::open_to_all(folder.path());
+    let confdir = folder.path().join("exim4");
+    let sources = Path::new(crate::prepared::ROOT);
+    let shell = |line: &str| {
+        let output = Command::new("/bin/sh").args(["-c", line]).output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+    };
+    shell(&format!("cp -a /etc/exim4 {}", confdir.display()));
+    shell(&format!(
+        "cp -r {}/debian/conf.d/. {}/conf.d && cp -r {0}/exim {1}/exirate",
+        sources.display(),
+        confdir.display()
+    ));
+    shell(&format!(
+        "sed -i \"s/^dc_use_split_config=.*/dc_use_split_config='true'/\" {}/update-exim4.conf.conf",
+        confdir.display()
+    ));
+    let built = Setup::new().library().build();
+    // The files of the package, where they are now, and its library.
+    shell(&format!(
+        "sed -i s,/etc/exim4/exirate,{0}/exirate, {0}/conf.d/*/*exirate && \
+         printf 'EXIRATE = {1}\nSPOOLDIR = {2}\\n' > {0}/conf.d/main/000_local && chmod -R go+rX {0}",
+        confdir.display(),
+        built.library().display(),
+        built.spool().display()
+    ));
+    let config = folder.path().join("config.autogenerated");
+    let generate = || {
+        shell(&format!(
+            "rm -f {1}; update-exim4.conf --keepcomments -d {0} -o {1}",
+            confdir.display(),
+            config.display()
+        ));
+    };
+    let doctor = || {
+        let mut doctor = exirate();
+        let output = doctor.args(["doctor", "--json", "--config"]).arg(&config).output().unwrap();
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+        let of_configuration = found["findings"].as_array().unwrap().clone();
+        of_configuration
+            .into_iter()
+            .filter(|finding| finding["about"] == "The configuration")
+            .collect::<Vec<_>>()
+    };
+    generate();
+    let found = doctor();
+    let problem = found.iter().find(|finding| finding["level"] == "problem").unwrap();
+    let text = problem["text"].as_str().unwrap();
+    assert!(text.contains("nothing is limited"), "{text}");
+    assert!(
+        text.contains("(from conf.d/acl/25_exirate)") || text.contains("exirate/acl_"),
+        "{text}"
+    );
+    let fix = problem["fix"][0].as_str().unwrap();
+    assert_eq!(
+        fix,
+        "echo 'MAIN_ACL_CHECK_RCPT = acl_exirate_check_rcpt' >> \
+         /etc/exim4/conf.d/main/000_local"
+    );
+    // It does what it says, in the copy.
+    shell(&fix.replace("/etc/exim4", &confdir.to_string_lossy()));
+    generate();
+    let found = doctor();
+    assert!(found.iter().all(|finding| finding["level"] != "problem"), "{found:#?}");
+    let limited = |finding: &&serde_json::Value| {
+        finding["text"].as_str().unwrap().contains("2 limits in use, from acl_smtp_rcpt")
+    };
+    assert!(found.iter().any(|finding| limited(&finding)), "{found:#?}");
+    // The same line misspelt.
+    shell(&format!(
+        "sed -i s/MAIN_ACL_CHECK_RCPT/MAIN_ACL_CHEK_RCPT/ {}/conf.d/main/000_local",
+        confdir.display()
+    ));
+    generate();
+    let words = "nothing uses the macro MAIN_ACL_CHEK_RCPT; is MAIN_ACL_CHECK_RCPT meant?";
+    let found = doctor();
+    assert!(found.iter().any(|f| f["text"].as_str().unwrap().contains(words)), "{found:#?}");
+}
+
+#[test]
+fn bad_lines_in_the_file_of_limits_are_problems() {
+    let folder = tempfile::tempdir().unwrap();
+    crate::common::exim::open_to_all(folder.path());
+    let limits = folder.path().join("limits");
+    let shipped = crate::prepared::source("exim/limits");
+    let macros = format!("RATELIMIT_FILE = {}", limits.display());
+    let acl = "  defer condition = RATELIMIT_OVER{${lookup{$local_part}lsearch{RATELIMIT_FILE}\
+               {$value}{RATELIMIT_USER}} / per_mail / strict / a}}\n  accept\n";
+    let write = |text: &str| {
+        std::fs::write(&limits, text).unwrap();
+        super::set_mode(&limits, 0o644);
+    };
+    write(&shipped);
+    let exim = with_macros(&macros, acl);
+    Diagnosis::of(&exim).is_well();
+    for (line, words) in [
+        ("b: 20 / 1x", "\"1x\" is not a time value"),
+        ("b: many / 1h", "\"many\" is not a positive number"),
+        ("b:", "is not a time value"),
+        ("b: 20 / 1h # new", "no comments at the end of a line"),
+    ] {
+        write(&format!("{shipped}{line}\n"));
+        let at = format!("{}:{}", limits.display(), shipped.lines().count() + 1);
+        is_problem(&exim, &[&at, words]);
+        assert_eq!(reply(&exim), 451, "{line}");
+    }
+    write(&format!("{shipped}intern: 1 / 1h\n"));
+    Diagnosis::of(&exim).finding("warning", &["\"intern\" is in the file already"]);
+    write(&shipped);
+    super::set_mode(&limits, 0o600);
+    let found = Diagnosis::of(&exim);
+    found.fix("problem", &["Exim's user Debian-exim may not read it"]);
+    Diagnosis::of(&exim).is_well();
+    std::fs::remove_file(&limits).unwrap();
+    let words = [limits.to_str().unwrap(), "which cannot be read, so that Exim answers 451"];
+    Diagnosis::of(&exim).finding("problem", &words);
+    assert_eq!(reply(&exim), 451);
+}
+
+#[test]
+fn two_libraries_are_a_problem() {
+    let exim = configured("${dlfunc{EXIRATE}{ratelimit}{9 / 1h / a}}");
+    let other = exim.folder().join("exirate-2.so");
+    std::fs::copy(exim.library(), &other).unwrap();
+    let config = std::fs::read_to_string(exim.config()).unwrap();
+    let line =
+        format!("  defer condition = ${{dlfunc{{{}}}{{ratelimit}}{{9 / 1h}}}}\n", other.display());
+    std::fs::write(exim.config(), config.replacen("  accept", &format!("{line}  accept"), 1))
+        .unwrap();
+    let words = ["exirate-2.so", "is called here", "two libraries in one process"];
+    Diagnosis::of(&exim).finding("problem", &words);
+    // By another name it is the same.
+    std::fs::remove_file(&other).unwrap();
+    std::os::unix::fs::symlink(exim.library(), &other).unwrap();
+    Diagnosis::of(&exim).is_well();
+}
+
+#[test]
+fn keys_that_a_client_chooses_are_warned_of() {
+    let exim = configured("${dlfunc{EXIRATE}{ratelimit}{9 / 1h / per_addr / $sender_address}}");
+    let found = Diagnosis::of(&exim);
+    found.is_well();
+    found.finding(
+        "warning",
+        &["$sender_address", "noupdate", "{9 / 1h / per_addr}{$sender_address}"],
+    );
+    let exim = configured("${dlfunc{EXIRATE}{ratelimit}{9 / 1h}{$authenticated_id}}");
+    Diagnosis::of(&exim).finding("warning", &["ALICE", "${lc:$authenticated_id}"]);
+    let exim = configured("${dlfunc{EXIRATE}{ratelimit}{9 / 1h}{${lc:$authenticated_id}}}");
+    assert_eq!(Diagnosis::of(&exim).texts("warning"), Vec::<&str>::new());
+}
