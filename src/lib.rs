@@ -3,8 +3,8 @@
 //! The map of the house. Its one rule: arrows point down this list, a module
 //! knows only modules below it.
 //!
-//! - [`exim`]: the only door to Exim (dlfunc entry points, ABI, variables)
 //! - `cli`: the program, one file a command
+//! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI, variables)
 //! - [`spec`]: what the administrator wrote → a validated check
 //! - [`stage`]: where in the SMTP dialogue a check stands, and how long its
 //!   decision holds

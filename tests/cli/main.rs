@@ -11,6 +11,7 @@ mod doctor;
 mod dump;
 mod export;
 mod help;
+mod imports;
 mod install;
 mod keys;
 mod list;
