@@ -5,6 +5,12 @@ use std::io::Write;
 /// Names the environment variable that holds the path of the file for it.
 const FILE: &str = "EXIRATE_TEST_COUNTS";
 
+/// Whether the tests are to take hours: `scripts/test --long`.
+#[allow(dead_code)] // not all test binaries have such tests
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("EXIRATE_TEST_LONG").is_some()
+}
+
 /// Tells how many of `what` there were; of what is told more than once,
 /// `scripts/test` prints the sum. Where nobody collects it, it is printed at
 /// once.

@@ -92,12 +92,14 @@ const OURS: Side = Side::Ours;
 
 #[test]
 fn random_sessions_get_native_answers() {
-    compare_all("as native", 5, 50, false);
+    let (seeds, sessions) = if counts::is_long() { (30, 100) } else { (2, 50) };
+    compare_all("as native", seeds, sessions, false);
 }
 
 #[test]
 fn random_sessions_get_native_answers_as_the_clock_jumps() {
-    compare_all("as native, with jumps", 3, 50, true);
+    let seeds = if counts::is_long() { 20 } else { 1 };
+    compare_all("as native, with jumps", seeds, 50, true);
 }
 
 #[test]
