@@ -18,7 +18,7 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 24] = [
+const TRANSCRIPTS: [(&str, &str); 25] = [
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("compact", include_str!("../../docs/transcripts/compact.txt")),
     ("copy", include_str!("../../docs/transcripts/copy.txt")),
@@ -39,6 +39,7 @@ const TRANSCRIPTS: [(&str, &str); 24] = [
     ("trace-export", include_str!("../../docs/transcripts/trace-export.txt")),
     ("trace-query", include_str!("../../docs/transcripts/trace-query.txt")),
     ("trace-record", include_str!("../../docs/transcripts/trace-record.txt")),
+    ("trace-repair", include_str!("../../docs/transcripts/trace-repair.txt")),
     ("trace-stats", include_str!("../../docs/transcripts/trace-stats.txt")),
     ("trace-tidy", include_str!("../../docs/transcripts/trace-tidy.txt")),
     ("trace-verify", include_str!("../../docs/transcripts/trace-verify.txt")),

@@ -98,7 +98,7 @@ enum Command {
     Export(export::Export),
     Import(import::Import),
     Copy(copy::Copy),
-    Trace(trace::Trace),
+    Trace(trace::TraceCommand),
     Measure(measure::Measure),
     Completions(completions::Completions),
     Man(man::Man),

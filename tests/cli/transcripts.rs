@@ -64,10 +64,10 @@ fn without_fill(text: &str) -> String {
 /// A line without its chances.
 fn without_chance(line: &str) -> String {
     const UNITS: [&str; 4] = ["thousand", "million", "billion", "trillion"];
-    if let Some((before, _)) = line.split_once("false ones to be expected: ") {
-        return format!("{before}false ones to be expected: #");
+    if let Some((before, _)) = line.split_once("expected false results: ") {
+        return format!("{before}expected false results: #");
     }
-    if let Some((before, _)) = line.split_once(", and with some ") {
+    if let Some((before, _)) = line.split_once(", and with about ") {
         return before.to_owned();
     }
     if let Some((before, after)) = line.split_once("FALSE ") {

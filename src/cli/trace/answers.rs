@@ -9,14 +9,14 @@ use serde::Serialize;
 use super::super::screen::Screen;
 use super::super::table::{Column, Layout};
 use super::super::{Failure, text};
-use super::odds::odds;
-use super::shown::{Facts, moment};
+use super::envelope::{EnvelopeJson, moment};
+use super::probability::one_in;
 use crate::trace::{Answer, Match, Tally};
 
 /// How many recipients a table names of one message.
 const RECIPIENTS_SHOWN: usize = 10;
 
-/// What comes first.
+/// Sort order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Sort {
     /// The one of which the largest share is there, then one that is hardly
@@ -90,18 +90,18 @@ fn chance(answer: &Answer) -> Option<f64> {
 
 /// An answer, as JSON has it.
 #[derive(Serialize)]
-pub(super) struct AnswerFacts<'a> {
+pub(super) struct AnswerJson<'a> {
     #[serde(flatten)]
-    envelope: Facts<'a>,
+    envelope: EnvelopeJson<'a>,
     chance: Option<f64>,
     present: Option<u32>,
     of: Option<u32>,
 }
 
-impl<'a> From<&'a Answer> for AnswerFacts<'a> {
+impl<'a> From<&'a Answer> for AnswerJson<'a> {
     fn from(answer: &'a Answer) -> Self {
         Self {
-            envelope: Facts::of(&answer.envelope),
+            envelope: EnvelopeJson::of(&answer.envelope),
             chance: chance(answer),
             present: answer.hit.map(|hit| hit.present),
             of: answer.hit.map(|hit| hit.of),
@@ -150,7 +150,7 @@ fn cells(answer: &Answer, graded: bool) -> [String; 8] {
     [
         moment(envelope.time),
         word(&envelope.id),
-        chance(answer).map(odds).unwrap_or_default(),
+        chance(answer).map(one_in).unwrap_or_default(),
         there.unwrap_or_default(),
         envelope.client.map(|client| client.to_string()).unwrap_or_default(),
         word(&envelope.authenticated),

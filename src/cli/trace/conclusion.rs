@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::super::screen::{Screen, note};
 use super::super::{Failure, text};
-use super::answers::{self, AnswerFacts};
-use super::{length, odds};
+use super::answers::{self, AnswerJson};
+use super::{length, probability};
 use crate::trace::{Answer, Part, QuerySummary, Settings, TooShort};
 
 /// The answer.
@@ -38,7 +38,7 @@ pub(super) struct Reply {
 /// The answer, as JSON has it.
 #[derive(Serialize)]
 struct ReplyFacts<'a> {
-    found: Vec<AnswerFacts<'a>>,
+    found: Vec<AnswerJson<'a>>,
     matches: u64,
     doubtful: u64,
     asked: u64,
@@ -48,14 +48,14 @@ struct ReplyFacts<'a> {
     false_expected: Option<f64>,
     enough: Option<u64>,
     shortest: usize,
-    parts: Vec<PartFacts<'a>>,
+    parts: Vec<PartJson<'a>>,
     damaged: Vec<String>,
     other_key: u64,
 }
 
 /// What was asked for, as JSON has it.
 #[derive(Serialize)]
-struct PartFacts<'a> {
+struct PartJson<'a> {
     kind: &'static str,
     bytes: usize,
     text: Option<&'a str>,
@@ -65,7 +65,7 @@ impl Reply {
     /// Writes it as JSON.
     pub(super) fn json(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         screen.json(&ReplyFacts {
-            found: self.found.iter().map(AnswerFacts::from).collect(),
+            found: self.found.iter().map(AnswerJson::from).collect(),
             matches: self.matches,
             doubtful: self.doubtful,
             asked: self.asked.messages,
@@ -75,7 +75,7 @@ impl Reply {
             false_expected: self.expected,
             enough: self.enough(),
             shortest: self.asked.shortest,
-            parts: self.parts.iter().map(PartFacts::from).collect(),
+            parts: self.parts.iter().map(PartJson::from).collect(),
             damaged: self.asked.damaged.iter().map(ToString::to_string).collect(),
             other_key: self.asked.other_key,
         })
@@ -100,10 +100,10 @@ impl Reply {
             None => writeln!(screen, "{matches} of {messages} message(s)")?,
             Some(expected) => writeln!(
                 screen,
-                "{matches} of {messages} message(s) may have carried it; false ones to be \
-                 expected: {}{}",
+                "{matches} of {messages} message(s) may have contained it; expected false results: \
+                 {}{}",
                 if self.narrowed { "at most " } else { "" },
-                odds::expected(expected)
+                probability::expected(expected)
             )?,
         }
         self.tell_length(screen)?;
@@ -118,13 +118,9 @@ impl Reply {
             return Ok(());
         }
         let shortest = self.asked.shortest;
-        write!(
-            screen,
-            "{} bytes of text were asked for; the shortest that can be answered has {shortest}",
-            self.bytes()
-        )?;
+        write!(screen, "searched for {} bytes of text; the minimum is {shortest}", self.bytes())?;
         if let Some(enough) = self.enough() {
-            write!(screen, ", and with some {enough} one question in 100 has a false answer")?;
+            write!(screen, ", and with about {enough} one query in 100 has a false result")?;
         }
         writeln!(screen)?;
         Ok(())
@@ -154,14 +150,13 @@ impl Reply {
             && !self.parts.iter().any(is_bytes)
         {
             note(
-                "of a whole attachment a few bits are kept; if it is no text, the same file by \
-                 --bytes as well leaves fewer false ones",
+                "only a few bits of a whole attachment are kept; if it is not text, add --bytes with \
+                 the same file for fewer false results",
             );
         }
         if self.doubtful > 0 {
             note(format_args!(
-                "{} message(s) of which so much may be there by chance were left out; --doubtful \
-                 shows them",
+                "{} message(s) that may match by chance were left out; --doubtful shows them",
                 self.doubtful
             ));
         }
@@ -173,8 +168,8 @@ impl Reply {
             && self.asked.messages > 0
         {
             note(format_args!(
-                "of a text of {} bytes, less than some {} may be there by chance, and is not \
-                 shown: take more of it, or parts that were not edited",
+                "of a text of {} bytes, a share below about {} may match by chance and is not shown: \
+                 use a longer text, or parts that were not edited",
                 self.bytes(),
                 text::percent(tellable)
             ));
@@ -184,18 +179,18 @@ impl Reply {
         let too_short = unanswered.saturating_sub(decoded_otherwise);
         if too_short > 0 {
             note(format_args!(
-                "{too_short} message(s) were not asked: as they were digested, {shortest} bytes \
-                 is the shortest text that they can answer"
+                "{too_short} message(s) were not searched: with the settings they were digested with, \
+                 a text needs {shortest} bytes"
             ));
         }
         if decoded_otherwise > 0 {
             note(format_args!(
-                "{decoded_otherwise} message(s) were not asked what they carried: another version \
-                 of exirate has decoded them, which may have read them otherwise"
+                "{decoded_otherwise} message(s) were not searched for content: another version of \
+                 exirate decoded them, perhaps differently"
             ));
         }
         if other_key > 0 {
-            note(format_args!("{other_key} file(s) of another key were not asked"));
+            note(format_args!("{other_key} file(s) of another key were not searched"));
         }
         let shown = self.found.iter().filter(|answer| answer.envelope.partial).count() as u64;
         if shown > 0 {
@@ -205,13 +200,13 @@ impl Reply {
         if others > 0 {
             let most = if self.narrowed { "at most " } else { "" };
             note(format_args!(
-                "{most}{others} message(s) that are not shown were not recorded whole, and may \
-                 have carried it too"
+                "{most}{others} message(s) that are not listed were not recorded whole, and may \
+                 have contained it too"
             ));
         }
         let damaged = self.found.iter().filter(|answer| answer.damaged).count();
         if damaged > 0 {
-            note(format_args!("of {damaged} of these message(s) not all of the envelope is left"));
+            note(format_args!("{damaged} of these message(s) have a damaged envelope"));
         }
     }
 }
@@ -250,12 +245,10 @@ pub(super) fn too_short(short: TooShort, parts: &[Part]) -> Failure {
         }
         _ => format!("{which} {bytes} bytes"),
     };
-    Failure::new(format!(
-        "{what}, and the shortest that can be asked for has {needed}: take more of it"
-    ))
+    Failure::new(format!("{what}, and the minimum is {needed}: use a longer excerpt"))
 }
 
-impl<'a> From<&'a Part> for PartFacts<'a> {
+impl<'a> From<&'a Part> for PartJson<'a> {
     fn from(part: &'a Part) -> Self {
         let (kind, text) = match part {
             Part::Text(text) => ("text", Some(text.as_str())),

@@ -97,7 +97,7 @@ impl Excerpts {
             Source::File(path) | Source::Attachment(path) | Source::Bytes(path) => Some(path),
         });
         if files.filter(|path| path.as_os_str() == "-").count() > 1 {
-            return Err(Failure::new("- is named twice: standard input can be read only once"));
+            return Err(Failure::new("- is given twice: standard input can be read only once"));
         }
         let mut parts = Vec::new();
         for source in &self.sources {
@@ -135,13 +135,13 @@ impl Excerpts {
             }
             None => utf(&bytes).ok_or_else(|| {
                 Failure::new(format!(
-                    "{name} is not UTF-8: say its --charset, such as windows-1252, or ask for it \
-                     by --attachment or --bytes if it is no text"
+                    "{name} is not UTF-8: give its --charset, such as windows-1252, or use \
+                     --attachment or --bytes if it is not text"
                 ))
             })?,
         };
         normalised(&text).ok_or_else(|| {
-            Failure::new(format!("{name} has nothing in it that could be asked for"))
+            Failure::new(format!("{name} contains nothing that can be searched for"))
         })
     }
 }
@@ -169,7 +169,7 @@ fn typed(typed: &OsString) -> Result<Vec<Part>, Failure> {
     if parts.is_empty() {
         let shown = text::printable(typed.as_bytes());
         return Err(Failure::new(format!(
-            "--text \"{shown}\" has nothing in it that could be asked for"
+            "--text \"{shown}\" contains nothing that can be searched for"
         )));
     }
     Ok(parts)
@@ -258,7 +258,7 @@ mod tests {
         let expected = ["quarterly figures", "for bob"];
         assert_eq!(parts, expected.map(|part| Part::Text(part.to_owned())));
         let Err(Failure::Said(why)) = typed(&" * \n".into()) else { panic!() };
-        assert_eq!(why, r#"--text " * \n" has nothing in it that could be asked for"#);
+        assert_eq!(why, r#"--text " * \n" contains nothing that can be searched for"#);
     }
 
     #[test]

@@ -7,24 +7,24 @@ use clap::{Args, ValueEnum};
 
 use super::super::screen::{Screen, note, progress};
 use super::super::{Failure, Outcome, outfile};
+use super::envelope::{EnvelopeJson, JSON_HELP, iso};
 use super::open::{self, Common};
-use super::shown::{Facts, JSON_HELP, iso};
 use super::span;
 use crate::trace::{Envelope, Query, QuerySummary, TraceStore};
 
 /// Permissions of the file: it tells who writes to whom.
 const SECRET: u32 = 0o600;
 
-/// Writes the envelopes of all messages, as JSON or CSV
+/// Write the envelopes of all messages, as JSON or CSV
 #[derive(Debug, Args)]
 #[command(after_help = help())]
 pub(super) struct Export {
-    /// Writes to FILE, which only its owner may read; without it, to standard
+    /// Write to FILE, which only its owner may read; the default is standard
     /// output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// In which form
+    /// Output format
     #[arg(long, value_name = "FORM", default_value = "jsonl")]
     format: Format,
 
@@ -53,7 +53,7 @@ enum Format {
 fn help() -> String {
     format!(
         "Examples:
-  Who has written to whom, in a spreadsheet:
+  Senders and recipients, in a spreadsheet:
     exirate trace export --format csv --output mail.csv
   How many messages has each sender sent this week?
     exirate trace export --since 7d | jq -r .sender | sort | uniq -c
@@ -73,7 +73,7 @@ JSON: lines, each an object. {JSON_HELP}"
 impl Export {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         if self.common.json && self.format == Format::Csv {
-            return Err(Failure::new("--json and --format csv contradict each other: say one"));
+            return Err(Failure::new("--json and --format csv contradict each other: use one"));
         }
         let trace = self.common.open()?;
         let (mut written, mut damaged) = (0, Vec::new());
@@ -134,7 +134,8 @@ impl Export {
 
     fn line(&self, envelope: &Envelope, out: &mut dyn Write) -> std::io::Result<()> {
         if self.format == Format::Jsonl {
-            let line = serde_json::to_string(&Facts::of(envelope)).map_err(std::io::Error::from)?;
+            let line =
+                serde_json::to_string(&EnvelopeJson::of(envelope)).map_err(std::io::Error::from)?;
             return writeln!(out, "{line}");
         }
         let client = envelope.client.map(|client| client.to_string()).unwrap_or_default();

@@ -7,48 +7,48 @@
 
 mod answers;
 mod conclusion;
+mod envelope;
 mod excerpt;
 mod export;
+mod filters;
 mod headers;
 mod id;
 mod length;
 mod mailbox;
-mod odds;
 mod open;
+mod probability;
 mod query;
 mod record;
 mod recording;
 mod repair;
 mod scheme;
-mod shown;
 mod span;
 mod stats;
 mod tidy;
 mod verify;
-mod whom;
 
 use clap::{Args, Subcommand};
 
 use super::screen::Screen;
 use super::{Failure, Outcome};
 
-/// Which message carried this text? Who sent it, and who got it?
+/// Find which message contained a text, who sent it, and who received it
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Which message carried this text?
+  Which message contained this text?
     exirate trace query --text 'the margin of the northern branch'
-  Remember the mail of an archive:
+  Record the mail of an archive:
     exirate trace record --mbox archive.mbox
-  How much is remembered, and since when?
+  How many messages are there, and since when?
     exirate trace stats
 
-The trace store is beside the rate database. Of each message that Exim records there
-(the function `record` of exirate.so, in the ACL for DATA) it keeps the envelope and a
-digest of its text and attachments, a small part of their size. No text can be read
-from it; but whoever has a text can ask which messages may have carried it.
+The trace store is beside the rate database. For each message that Exim records (by the
+function `record` in the ACL for DATA) it keeps the envelope and a digest of its text and
+attachments, a small part of their size. No text can be read from it; but with a text at
+hand, you can find the messages that may have contained it.
 
-Exit status: that of each command: exirate trace query --help")]
-pub(super) struct Trace {
+Exit status: see the help of each command, such as exirate trace query --help")]
+pub(super) struct TraceCommand {
     #[command(subcommand)]
     command: Command,
 }
@@ -64,7 +64,7 @@ enum Command {
     Export(export::Export),
 }
 
-impl Trace {
+impl TraceCommand {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
             Command::Query(query) => query.run(screen),

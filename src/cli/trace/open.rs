@@ -15,11 +15,11 @@ use crate::trace::{Access, Problem, TraceError, TraceStore, trace_directory};
 pub(super) struct Common {
     /// Exim's spool directory; the trace store is DIR/exirate/trace
     ///
-    /// Without it, Exim is asked (`exim -bP spool_directory`).
+    /// The default is what `exim -bP spool_directory` prints.
     #[arg(long, value_name = "DIR")]
     spool: Option<PathBuf>,
 
-    /// Prints JSON
+    /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -64,8 +64,8 @@ impl Common {
         self.require_right()?;
         if let Err(TraceError::NoKey { path }) = TraceStore::open(&directory, Access::Read) {
             note(format_args!(
-                "{} is gone, and a new key is chosen: what was recorded before cannot be asked any \
-                 more, unless that file is put back",
+                "{} is missing, and a new key is created: earlier messages cannot be queried unless \
+                 that file is put back",
                 path.display()
             ));
         }
@@ -107,7 +107,7 @@ pub(super) fn incomplete(damaged: &[Problem]) -> Result<(), Failure> {
     match damaged.len() {
         0 => Ok(()),
         count => Err(Failure::new(format!(
-            "the answer is not complete: {count} file(s) of the store could not be read; see \
+            "the result is incomplete: {count} file(s) of the store could not be read; see \
              `exirate trace verify`"
         ))),
     }

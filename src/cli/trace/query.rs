@@ -8,10 +8,10 @@ use super::super::screen::{Screen, note};
 use super::super::{Failure, Outcome, text};
 use super::answers::{First, Sort};
 use super::conclusion::{self, Reply};
+use super::envelope::JSON_HELP;
 use super::excerpt::Excerpts;
+use super::filters::{Name, Network};
 use super::open::{self, Common};
-use super::shown::JSON_HELP;
-use super::whom::{Name, Network};
 use super::{id, span};
 use crate::trace::{
     self, Address, ContentQuery, Envelope, Part, QuerySummary, TraceError, TraceStore,
@@ -26,7 +26,7 @@ const DOUBT: f64 = 0.01;
 const MANY: f64 = 10.0;
 const SHOWN: usize = 100;
 
-/// Finds the messages that may have carried a text or a file
+/// Find the messages that may have contained a text or a file
 #[derive(Debug, Args)]
 #[command(after_help = help())]
 pub(super) struct Query {
@@ -63,26 +63,26 @@ pub(super) struct Query {
     #[arg(long, value_name = "TIME", value_parser = span::until)]
     until: Option<i64>,
 
-    /// For a text that was edited: also messages of which at least this share
-    /// of it is there, such as 70%
+    /// For a text that was edited: also messages that contain at least this share
+    /// of it, such as 70%
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "100%", hide_default_value = true)]
     at_least: f64,
 
-    /// With --at-least, also messages of which so much is there by chance as
-    /// easily: one in a hundred
+    /// With --at-least, also messages that may match by chance: those that one
+    /// unrelated message in a hundred would match
     #[arg(long)]
     doubtful: bool,
 
-    /// Shows what is looked for: the text as messages are digested
+    /// Show the text that is searched for, as it is after normalisation
     #[arg(long)]
     explain: bool,
 
-    /// What comes first
+    /// Sort order
     #[arg(long, value_name = "BY", default_value = "best")]
     sort: Sort,
 
-    /// Only the first N; without it all, but if ten or more false ones are to
-    /// be expected, 100
+    /// Show only the first N; the default is all, or 100 if ten or more false
+    /// results are expected
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     limit: Option<usize>,
 
@@ -94,47 +94,46 @@ pub(super) struct Query {
 fn help() -> String {
     format!(
         "Examples:
-  Who has sent this text, and to whom?
+  Who sent this text, and who received it?
     exirate trace query --text 'the margin of the northern branch fell to four percent'
   Two sentences of one message, with anything between them:
     exirate trace query --text 'the margin of the northern branch * keep this among us'
-  A page that was copied into a file, of which some may have been rewritten:
+  A page that was copied into a file and may have been edited:
     exirate trace query --file page.txt --at-least 60%
-  Who has got this file, or a part of it, since the first of November?
+  Who received this file, or a part of it, since the first of November?
     exirate trace query --attachment plan.pdf --since 2026-11-01
-  What did alice send to the outside, whatever was in it?
+  What did alice send to other domains, whatever was in it?
     exirate trace query --from alice@example.org --to '*@*.net'
   For scripts:
     exirate trace query --attachment - --json < plan.pdf | jq -r '.found[].id'
 
-Only digests of the messages are kept, so that a message may be shown that carried
-nothing of it. FALSE is the chance of that for any one message; how many false ones
-are to be expected among all that were asked is said at the end, with how long a text
-would have fewer. What is not shown has not carried it, save what is said to be damaged,
-not to have been asked, or not to have been recorded whole; `exirate trace verify` tells
-of damage that a question does not see.
+Only digests of the messages are kept, so a message may be listed that contained none of
+the text. FALSE is the probability of that for any one message. The last lines show how
+many false results are expected among all messages searched, and how long a text would
+have fewer. A message that is not listed did not contain the text, unless the output says
+that it is damaged, was not searched, or was not recorded whole; `exirate trace verify`
+finds damage that a query does not notice.
 
-Several texts, files and options of different names must all fit; of an option that
-is given more than once, such as --from, one must. Text is compared without regard to
+A message must match all texts, files and options of different names; of an option that
+is given more than once, such as --from, it must match one. Text is compared without regard to
 case, line ends and runs of white space, marks of quotation at the beginning of lines,
-forms of quotes and dashes, and invisible characters; --explain shows what is left.
-An excerpt is found within one text: a body, an attachment, the subject, a name. It
-must have a certain length, which is said where it has not. In --text, * stands for
-anything between two parts and \\* for an asterisk; in files, it is an asterisk.
+forms of quotes and dashes, and invisible characters; --explain shows what remains.
+An excerpt is found within one text: a body, an attachment, the subject, a name. If it
+is too short, an error says how long it must be. In --text, * stands for anything
+between two parts and \\* for an asterisk; in files, an asterisk is an asterisk.
 
---attachment asks for the whole file, byte for byte; with --at-least, for parts of it.
---bytes asks for a piece of an attachment that is no text. TIME is that of a clock
-here, as in Exim's log. Addresses are compared in any case of letters.
+--attachment searches for the whole file, byte for byte; with --at-least, for parts of it.
+--bytes searches for an excerpt of an attachment that is not text. TIME is local time,
+as in Exim's log. Addresses are compared without regard to case.
 
-THERE is how much of what was asked for is there. In a digest, some six tenths of
-anything are there by chance, and messages with no more than that are left out: of an
-edited text of 150 bytes about 90% must be there to be told from chance, of 500 bytes
-80%, of 2000 bytes 70%.
+THERE is the share of the text that a message contains. Some six tenths of any text are
+in a digest by chance, and messages with no more than that are left out: of an edited
+text of 150 bytes about 90% must be there, of 500 bytes 80%, of 2000 bytes 70%.
 
-The best come first: those of which the largest share is there, of these those with a
-chance of less than one in ten thousand, and of these the earliest.
+The best come first: those with the largest share, of these those with a probability
+below one in ten thousand, and of these the earliest.
 
-Exit status: 0 found; 1 nothing was found; 2 an error, or not all could be asked.
+Exit status: 0 found; 1 nothing was found; 2 an error, or not all could be searched.
 
 JSON: an object. `found` is an array of messages, `matches` how many there are
 without --limit; `chance` is that of a message that carried nothing to be among them,
@@ -236,18 +235,18 @@ impl Query {
     fn check(&self, parts: &[Part]) -> Result<(), Failure> {
         if parts.is_empty() && !self.asks_envelopes() {
             return Err(Failure::new(
-                "nothing is asked for: say --text, --file or --attachment, or of which messages \
-                 by --from, --to, --id or the like; `exirate trace export` writes all envelopes",
+                "nothing to search for: use --text, --file or --attachment, or select messages by \
+                 --from, --to, --id and so on; `exirate trace export` writes all envelopes",
             ));
         }
         if parts.is_empty() && self.is_graded() {
             return Err(Failure::new(
-                "--at-least is a share of a text or a file: say --text, --file or --attachment",
+                "--at-least is a share of a text or a file: use --text, --file or --attachment too",
             ));
         }
         if self.doubtful && !self.is_graded() {
             return Err(Failure::new(
-                "--doubtful goes with --at-least: without it, all messages are shown anyway",
+                "--doubtful needs --at-least: without it, all matching messages are shown anyway",
             ));
         }
         if self.since.zip(self.until).is_some_and(|(since, until)| since > until) {

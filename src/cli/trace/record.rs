@@ -16,25 +16,25 @@ use super::span::{self, Keep};
 use super::tidy;
 use crate::trace::Options;
 
-/// Records messages from files, mboxes and maildirs
+/// Record messages from files, mboxes and maildirs
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  The mail of an archive, so that one can ask for it:
+  The mail of an archive:
     exirate trace record --mbox archive.mbox
   One that is compressed, and two maildirs with all their folders:
     zcat archive.mbox.gz | exirate trace record --mbox -
     exirate trace record --maildir /var/mail/alice --maildir /var/mail/bob
-  A message with what is known of it:
+  One message, with its sender and recipient:
     exirate trace record --from alice@example.org --to bob@example.net message.eml
-  An archive of many years, and from now on nothing is forgotten for its age:
+  An archive of many years; from now on messages are kept for ever:
     exirate trace record --keep forever --mbox archive.mbox
   Try the other scheme:
     exirate trace record --scheme hbf --mbox archive.mbox
 
-Exim itself records what passes by the function `record` of exirate.so; this is for what
-has passed before. What is recorded twice is found twice.
+Exim itself records new messages by the function `record`; this command is for earlier
+ones. A message that is recorded twice is found twice.
 
-What no option says is taken from the message. The sender: from Return-Path, the line
+What is not set by an option is taken from the message. The sender: from Return-Path, the line
 `From ` of an mbox, Sender or From. The recipients: from Envelope-To, Delivered-To and
 X-Original-To, or else from To, Cc and Bcc. The time: from the first Received, the line
 `From `, Date, or the file's own. The id: from the first Received if it is one of Exim's,
@@ -42,19 +42,20 @@ or else the Message-ID. The client: from the first Received.
 
 In an mbox, a message begins with a line `From ` that follows an empty one and has a date;
 `>From ` in a message is `From `. Of a maildir, cur and new are read, and those of all
-folders in it. - is standard input. A message that cannot be recorded is told, and the
-others are recorded. A message that is older than the store keeps messages, for 90 days
-if nobody has said anything else, is not recorded: say --keep.
+folders in it. - is standard input. A message that cannot be recorded is reported, and the
+others are recorded. A message older than the retention time (90 days unless it was set)
+is not recorded: use --keep.
 
---keep and the digests' options are kept with the store and go for what is recorded from
-now on, by Exim too, unless a line of its configuration says otherwise. What was recorded before can be asked all the same.
+--keep and the options for digests are stored with the store and apply to all later
+messages, also those that Exim records, unless a line of its configuration sets them
+again. Earlier messages can still be queried.
 
 Exit status: 0 all was recorded; 2 an error, or a message could not be recorded.
 
 JSON: an object. `recorded` is how many messages were, and `bytes` their size; of
 `not_recorded`, `too_old` are older than the store keeps messages; `cut` are those of
-which only the beginning was recorded, for they are larger than any message, and
-`nameless` those that tell neither an id nor a sender nor a recipient.")]
+which only the beginning was recorded because they are too large, and `nameless` those
+without an id, a sender and a recipient.")]
 pub(super) struct Record {
     #[command(flatten)]
     sources: Sources,
@@ -101,15 +102,15 @@ impl Record {
         done?;
         if counts.nameless > 0 {
             note(format_args!(
-                "{} message(s) tell neither who sent them nor who got them, and have no id; if \
-                 they are messages, --from, --to and --id say it",
+                "{} message(s) have no sender, no recipient and no id; if they are messages, set \
+                 --from, --to and --id",
                 counts.nameless
             ));
         }
         if counts.too_old > 0 {
             complain(format_args!(
-                "{} message(s) are older than this store keeps messages, {}: say --keep, such as \
-                 --keep forever",
+                "{} message(s) are older than messages are kept here ({}): use --keep, such as --keep \
+                 forever",
                 counts.too_old,
                 tidy::kept(keep)
             ));

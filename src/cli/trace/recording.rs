@@ -34,11 +34,11 @@ pub(super) struct Sources {
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Records all messages of this mbox
+    /// Record all messages of this mbox
     #[arg(long, value_name = "FILE")]
     mbox: Vec<PathBuf>,
 
-    /// Records all messages of this maildir and the folders in it
+    /// Record all messages of this maildir and the folders in it
     #[arg(long, value_name = "DIR")]
     maildir: Vec<PathBuf>,
 
@@ -94,18 +94,20 @@ impl Sources {
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.files.is_empty() && self.mbox.is_empty() && self.maildir.is_empty() {
             return Err(Failure::new(
-                "nothing to record: name files with a message each (- is standard input), or say \
+                "nothing to record: name files with one message each (- is standard input), or use \
                  --mbox FILE or --maildir DIR",
             ));
         }
         let all = || self.files.iter().chain(&self.mbox);
         if all().filter(|path| path.as_os_str() == "-").count() > 1 {
-            return Err(Failure::new("- is named twice: standard input can be read only once"));
+            return Err(Failure::new("- is given twice: standard input can be read only once"));
         }
         if self.id.is_some()
             && !(self.files.len() == 1 && self.mbox.is_empty() && self.maildir.is_empty())
         {
-            return Err(Failure::new("--id is that of one message: it takes one FILE and no more"));
+            return Err(Failure::new(
+                "--id needs exactly one FILE, as it is the id of one message",
+            ));
         }
         for path in all().chain(&self.maildir).filter(|path| path.as_os_str() != "-") {
             // Before all that comes before is recorded.
@@ -114,14 +116,14 @@ impl Sources {
             let is_maildir = self.maildir.contains(path);
             if facts.is_dir() && !is_maildir {
                 return Err(Failure::new(format!(
-                    "{0} is a directory: say --maildir {0}, or name the files in it",
+                    "{0} is a directory: use --maildir {0}, or name the files in it",
                     path.display()
                 )));
             }
             if !facts.is_dir() && is_maildir {
                 return Err(Failure::new(format!(
-                    "--maildir {0}: it is no directory; for a file with many messages say --mbox \
-                     {0}, for one message only {0}",
+                    "--maildir {0}: it is not a directory; for a file with many messages use --mbox \
+                     {0}, for one message just {0}",
                     path.display()
                 )));
             }
@@ -199,7 +201,7 @@ impl<'a> Recording<'a> {
             Err(error) => self.lost(format!("cannot read {name}: {error}")),
             Ok(_) if message.is_empty() => self.lost(format!("{name} is empty")),
             Ok(_) if is_mbox(&message) => {
-                self.lost(format!("{name} is an mbox: say --mbox {name}"));
+                self.lost(format!("{name} is an mbox: use --mbox {name}"));
             }
             Ok(cut) => {
                 let time = path.metadata().ok().map(|facts| seconds(&facts));

@@ -12,8 +12,8 @@ pub(super) fn since(text: &str) -> Result<i64, String> {
         return Ok(now().seconds.saturating_sub(age as i64));
     }
     moment::parse(text).map(|moment| moment.seconds).map_err(|_| {
-        "it takes a time, such as '2026-11-20 11:50:37', 2026-11-20, @1795175437 or now, or how \
-         long ago it was, such as 7d"
+        "use a time, such as '2026-11-20 11:50:37', 2026-11-20, @1795175437 or now, or an age, \
+         such as 7d"
             .to_owned()
     })
 }
@@ -37,7 +37,7 @@ pub(super) fn keep(text: &str) -> Result<Keep, String> {
     if matches!(text, "forever" | "ever") {
         return Ok(Keep(None));
     }
-    let wrong = || "it takes a time, such as 90d or 52w, or `forever`".to_owned();
+    let wrong = || "use a time, such as 90d or 52w, or `forever`".to_owned();
     let seconds = keys::period(text).map_err(|_| wrong())?;
     if !(1.0..1e12).contains(&seconds) {
         return Err(wrong());

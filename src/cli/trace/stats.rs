@@ -10,23 +10,22 @@ use super::super::figures::bytes;
 use super::super::screen::Screen;
 use super::super::{Failure, Outcome, text};
 use super::open::{Common, bar};
-use super::{scheme, shown, tidy};
+use super::{envelope, scheme, tidy};
 use crate::trace::{Options, Query, TraceStats, TraceStore};
 
-/// Counts messages, and tells how the trace store is
+/// Show message counts and the size of the trace store
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  How much is remembered, and since when?
+  How many messages are there, and since when?
     exirate trace stats
   How many bytes does a message take?
     exirate trace stats --json | jq .bytes_per_message
 
-LOGS are files that messages are appended to, or were; segments are sealed, in which
-messages take less. Folded ones are older, take half of the space, and more false
-messages are found in them. Files of another key are from before the store's key
-was replaced: nobody can ask them any more, and they go when they are old enough.
-SHORTEST is from how many bytes of text on a message is sure to be found, if it is
-recorded now.
+Messages are appended to logs; a full log is sealed into a segment, which is smaller.
+Folded segments are older, take half of the space, and have more false results. Files of
+another key are from before the store's key was replaced: they cannot be queried, and are
+removed when they are too old. SHORTEST is the number of bytes from which a text is
+found for certain in messages recorded now.
 
 Exit status: 0 counted; 2 an error.
 
@@ -68,8 +67,8 @@ impl Figures {
             bytes: stats.bytes,
             bytes_per_message: (stats.messages > 0)
                 .then(|| stats.bytes as f64 / stats.messages as f64),
-            oldest: times.map(|(oldest, _)| shown::iso(oldest)),
-            newest: times.map(|(_, newest)| shown::iso(newest)),
+            oldest: times.map(|(oldest, _)| envelope::iso(oldest)),
+            newest: times.map(|(_, newest)| envelope::iso(newest)),
             other_key: stats.other_key,
             damaged: stats.damaged,
             lost: stats.lost,
@@ -86,7 +85,7 @@ impl Figures {
         let moment = |time: Option<i64>| match time {
             None => "none".to_owned(),
             Some(time) => {
-                let at = shown::at(time);
+                let at = envelope::at(time);
                 format!("{} ({})", text::local(at), text::rough_age(at, now))
             }
         };

@@ -13,23 +13,22 @@ use super::open::{Common, tell_incidents};
 use super::span::{self, Keep};
 use crate::trace::{KEEP_MIN, Options, TRACE_BYTES_MIN};
 
-/// Forgets what may go, and sets how long messages are kept
+/// Remove old messages, and set how long messages are kept
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Keep messages for a year, in at most ten gigabytes:
     exirate trace tidy --keep 52w --max-size 10G
-  Seal what is waiting, and forget what is too old:
+  Seal full logs, and remove what is too old:
     exirate trace tidy
 
-This is never needed: it is done whenever a log is full. Messages are forgotten
-together, a file at a time, once the last of them is older than --keep says. Where
-the store is larger than --max-size says, the oldest files are folded first: they
-take half of the space, and more false messages are found in them. Then the oldest
-are forgotten.
+This runs by itself whenever a log is full. Messages are removed
+a file at a time, once the last message of the file is older than --keep. If
+the store is larger than --max-size, the oldest files are folded first: they then take
+half of the space and have more false results. Then the oldest are removed.
 
-What is set here is kept with the store, and goes for Exim too. But where a line of
-Exim's configuration says keep= or max_size=, as TRACE_KEEP in exirate.conf does, that
-goes again from the next message on: change it there as well.
+The settings are stored with the store and apply to Exim too. But if a line of Exim's
+configuration sets keep= or max_size=, as TRACE_KEEP in exirate.conf does, that applies
+again from the next message on: change it there as well.
 
 Exit status: 0 done, also if there was nothing to do; 2 an error.
 
@@ -141,8 +140,8 @@ pub(super) fn check_keep(keep: Option<Keep>) -> Result<(), Failure> {
 }
 
 /// What to think of when it is said how long messages are kept.
-pub(super) const REMINDER: &str = "where Exim's configuration says keep= or max_size= (TRACE_KEEP \
-                                   in exirate.conf), that goes again from its next message on: \
+pub(super) const REMINDER: &str = "if Exim's configuration sets keep= or max_size= (TRACE_KEEP in \
+                                   exirate.conf), that applies again from its next message on: \
                                    change it there as well";
 
 /// How long messages are kept, in words.

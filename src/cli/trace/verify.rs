@@ -10,7 +10,7 @@ use super::super::{Failure, Outcome, text};
 use super::open::{Common, bar};
 use crate::trace::Verified;
 
-/// Checks every byte of the trace store that can be checked
+/// Check every byte of the trace store, and the owner and mode of its files
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Is it sound?

@@ -75,11 +75,10 @@ fn how_long_a_text_is_and_should_be_is_told() {
                 quarter, while the southern one has held its ground. Please keep this among us \
                 until the board has met in December.";
     let said = last(&["--text", &text[..40]]);
-    let start = "40 bytes of text were asked for; the shortest that can be answered has 15, and \
-                 with some ";
+    let start = "searched for 40 bytes of text; the minimum is 15, and with about ";
     let rest = said.strip_prefix(start).unwrap_or_else(|| panic!("{said}"));
     let (enough, rest) = rest.split_once(' ').unwrap();
-    assert_eq!(rest, "one question in 100 has a false answer");
+    assert_eq!(rest, "one query in 100 has a false result");
     let enough: usize = enough.parse().unwrap();
     assert!((60..=300).contains(&enough), "{said}");
     // It is no promise, but not far from what there will be.
@@ -87,7 +86,7 @@ fn how_long_a_text_is_and_should_be_is_told() {
     assert!(longer["false_expected"].as_f64().unwrap() < 0.2, "{enough} {longer}");
     // What is long enough is not said to be too short.
     let said = last(&["--text", &text.repeat(3)]);
-    assert!(said.ends_with("the shortest that can be answered has 15"), "{said}");
+    assert!(said.ends_with("the minimum is 15"), "{said}");
     assert!(!last(&["--from", "alice@example.org"]).contains("bytes"));
 }
 
@@ -303,7 +302,7 @@ fn what_was_not_recorded_whole_may_have_carried_it_too() {
     pipe(spool, &["record", "--id", id, "-"], message.as_bytes());
     let said = |arguments: &[&str]| stderr(&trace(spool, &[&["query"], arguments].concat()));
     let whole =
-        "1 message(s) that are not shown were not recorded whole, and may have carried it too";
+        "1 message(s) that are not listed were not recorded whole, and may have contained it too";
     assert_eq!(said(&["--text", text]), format!("exirate: note: {whole}\n"));
     let answer = answer(spool, &["--text", text]);
     assert_eq!((&answer["matches"], &answer["partial"]), (&0.into(), &1.into()), "{answer}");

@@ -110,7 +110,7 @@ fn one_that_cannot_be_recorded_keeps_no_other_back() {
     for words in [
         "cur/2: No such file",
         "cur/3 is empty",
-        "cur/4 is an mbox: say --mbox ",
+        "cur/4 is an mbox: use --mbox ",
         "3 message(s) could not",
     ] {
         assert!(said.contains(words), "{words}: {said}");
@@ -147,10 +147,10 @@ fn a_new_key_is_told() {
     fs::remove_file(spool.path().join("exirate/trace/key")).unwrap();
     let output = pipe(spool.path(), &["record", "-", "--from", "a@b.test"], b"text");
     let said = stderr(&output);
-    assert!(said.contains("key is gone, and a new key is chosen"), "{said}");
+    assert!(said.contains("key is missing, and a new key is created"), "{said}");
     let output = trace(spool.path(), &["query", "--from", "*"]);
     assert!(stdout(&output).ends_with("1 of 1 message(s)\n"), "{}", stdout(&output));
-    assert!(stderr(&output).contains("of another key were not asked"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("of another key were not searched"), "{}", stderr(&output));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn mail_that_is_older_than_any_is_kept_is_told_together() {
     assert_eq!(stdout(&output), "recorded 0 message(s), 0 B\n");
     assert_eq!(
         stderr(&output),
-        "exirate: 30 message(s) are older than this store keeps messages, for 90 d: say --keep, \
+        "exirate: 30 message(s) are older than messages are kept here (for 90 d): use --keep, \
          such as --keep forever\nexirate: 30 message(s) could not be recorded; all others are\n"
     );
     let output = record(&["--keep", "forever"]);

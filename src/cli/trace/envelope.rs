@@ -8,7 +8,7 @@ use crate::trace::Envelope;
 
 /// An envelope, as JSON has it.
 #[derive(Serialize)]
-pub(super) struct Facts<'a> {
+pub(super) struct EnvelopeJson<'a> {
     time: String,
     id: &'a str,
     sender: &'a str,
@@ -18,7 +18,7 @@ pub(super) struct Facts<'a> {
     partial: bool,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> EnvelopeJson<'a> {
     pub(super) fn of(envelope: &'a Envelope) -> Self {
         Self {
             time: iso(envelope.time),
@@ -32,7 +32,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// What [`Facts`] means, for the help of commands that print it.
+/// What [`EnvelopeJson`] means, for the help of commands that print it.
 pub(super) const JSON_HELP: &str = "\
 `sender` is empty for a bounce, `client` and `authenticated`
 are null where there was none, `partial` tells that a message was too large to be

@@ -1,7 +1,7 @@
 //! Chances for people to read.
 
 /// A chance: `1 in 25 million`, or `12%` where it is not small.
-pub(super) fn odds(chance: f64) -> String {
+pub(super) fn one_in(chance: f64) -> String {
     if chance >= 0.1 {
         return super::super::text::percent(chance.min(1.0));
     }
@@ -68,7 +68,7 @@ mod tests {
             (1e-18, "1 in 10^18"),
             (0.0, "1 in 10^300"),
         ] {
-            assert_eq!(odds(chance), text, "{chance}");
+            assert_eq!(one_in(chance), text, "{chance}");
         }
     }
 

@@ -21,7 +21,7 @@ impl FromStr for Name {
         let text = text.trim();
         let inner = text.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(text);
         if text.is_empty() {
-            return Err("it is empty: a bounce has the sender <>".to_owned());
+            return Err("it is empty: the sender of a bounce is <>".to_owned());
         }
         if !inner.contains(['*', '?', '[', '{']) {
             return Ok(Self::Exact(inner.to_lowercase()));
@@ -62,8 +62,9 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || "it takes an IP address, such as 192.0.2.7, or a network, 192.0.2.0/24".to_owned();
+        let wrong = || {
+            "use an IP address, such as 192.0.2.7, or a network, such as 192.0.2.0/24".to_owned()
+        };
         let text = text.trim();
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -133,7 +134,7 @@ mod tests {
             assert!(!is(name, address), "{name} {address}");
         }
         for (name, why) in
-            [("", "a bounce has the sender <>"), ("[x", "no glob"), ("{a", "no glob")]
+            [("", "the sender of a bounce is <>"), ("[x", "no glob"), ("{a", "no glob")]
         {
             assert!(name.parse::<Name>().unwrap_err().contains(why), "{name}");
         }
@@ -166,9 +167,9 @@ mod tests {
             assert!(!contains(network, client), "{network} {client}");
         }
         for (text, why) in [
-            ("laptop", "it takes an IP address"),
+            ("laptop", "use an IP address"),
             ("192.0.2.0/33", "at most 32 bits"),
-            ("192.0.2.0/x", "it takes an IP address"),
+            ("192.0.2.0/x", "use an IP address"),
             ("::/129", "at most 128 bits"),
         ] {
             assert!(text.parse::<Network>().unwrap_err().contains(why), "{text}");
