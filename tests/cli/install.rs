@@ -73,7 +73,7 @@ fn pretended_exim(folder: &Path, support: &str, config: &str, more: &str) -> Pat
 #[test]
 fn everything_is_installed_once() {
     let root = TempDir::new().unwrap();
-    let told = install(root.path(), &["--exim", "none"]);
+    let printed = install(root.path(), &["--exim", "none"]);
     let first = everything(root.path());
     for (path, mode) in [
         ("usr/lib/exim4/exirate.so", 0o644),
@@ -92,7 +92,11 @@ fn everything_is_installed_once() {
         ("etc/exim4/conf.d/main/00_exirate", 0o644),
         ("etc/exim4/conf.d/acl/25_exirate", 0o644),
     ] {
-        assert_eq!(first.get(path).unwrap_or_else(|| panic!("{path}: {told}")).0, mode, "{path}");
+        assert_eq!(
+            first.get(path).unwrap_or_else(|| panic!("{path}: {printed}")).0,
+            mode,
+            "{path}"
+        );
     }
     for entry in fs::read_dir(Path::new(ROOT).join("exim")).unwrap() {
         let entry = entry.unwrap();
@@ -102,10 +106,10 @@ fn everything_is_installed_once() {
     let program = Command::new(root.path().join("usr/local/bin/exirate")).arg("--version").output();
     assert!(program.unwrap().status.success());
     // The lines it prints name installed files.
-    let includes = told.lines().filter_map(|l| l.trim().strip_prefix(".include_if_exists /"));
+    let includes = printed.lines().filter_map(|l| l.trim().strip_prefix(".include_if_exists /"));
     let includes: Vec<&str> = includes.collect();
-    assert_eq!(includes.len(), 3, "{told}");
-    assert!(includes.iter().all(|path| first.contains_key(*path)), "{told}");
+    assert_eq!(includes.len(), 3, "{printed}");
+    assert!(includes.iter().all(|path| first.contains_key(*path)), "{printed}");
 
     let again = install(root.path(), &["--exim", "none"]);
     assert!(!again.contains("writes ") && again.contains("leaves "), "{again}");
@@ -132,14 +136,14 @@ fn edited_files_are_kept() {
     let old_sum = old.split(' ').nth(1).unwrap();
     fs::write(&list, text.replace(old, &old.replace(old_sum, &sum))).unwrap();
 
-    let told = install(root.path(), &["--exim", "none"]);
+    let printed = install(root.path(), &["--exim", "none"]);
     assert_eq!(fs::read_to_string(conf.join("limits")).unwrap(), "here before us: 1 / 1h\n");
     assert_eq!(fs::read_to_string(conf.join("exirate.conf")).unwrap(), "# mine\n");
     assert!(!conf.join("acl_not_smtp.conf").exists());
     let shipped = fs::read(Path::new(ROOT).join("exim/acl_check_data.conf")).unwrap();
     assert_eq!(fs::read(conf.join("acl_check_data.conf")).unwrap(), shipped);
     for said in ["exirate.conf with your changes", "acl_not_smtp.conf, which you removed"] {
-        assert!(told.contains(said), "{told}");
+        assert!(printed.contains(said), "{printed}");
     }
     // An edited file is kept again by the next installation.
     install(root.path(), &["--exim", "none"]);
@@ -189,18 +193,18 @@ fn another_exim_has_other_paths() {
         "/opt/exim/configure",
         modules.to_str().unwrap(),
     );
-    let told =
+    let printed =
         install(root.path(), &["--exim", exim.to_str().unwrap(), "--prefix", "/opt/exirate/"]);
     let all = everything(root.path());
     let library = "opt/exirate/lib/exim/exirate.so";
-    assert!(all.contains_key(library) && all.contains_key("opt/exirate/bin/exirate"), "{told}");
+    assert!(all.contains_key(library) && all.contains_key("opt/exirate/bin/exirate"), "{printed}");
     let conf = String::from_utf8(all["opt/exim/exirate/exirate.conf"].1.clone()).unwrap();
     let named = "opt/exirate/lib/exim/exirate-libraries.conf";
     assert!(conf.contains(&format!("\n.include_if_exists /{named}\n")), "{conf}");
     let named = String::from_utf8(all[named].1.clone()).unwrap();
     assert!(named.contains(&format!("\nEXIRATE = /{library}\n")), "{named}");
     assert!(conf.contains("\nRATELIMIT_FILE = /opt/exim/exirate/limits\n"), "{conf}");
-    assert!(told.contains(".include_if_exists /opt/exim/exirate/exirate.conf"), "{told}");
+    assert!(printed.contains(".include_if_exists /opt/exim/exirate/exirate.conf"), "{printed}");
     assert!(!all.keys().any(|path| path.contains("conf.d")), "{:?}", all.keys());
     let unit =
         String::from_utf8(all["etc/systemd/system/exirate-verify.service"].1.clone()).unwrap();

@@ -143,9 +143,9 @@ fn systemd_accepts_the_units() {
             "--threshold=10",
             &format!("./{service}"),
         ]);
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{told}");
-        assert!(told.contains("Overall exposure level for exirate-"), "{told}");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{printed}");
+        assert!(printed.contains("Overall exposure level for exirate-"), "{printed}");
     }
     // A wrong unit is reported.
     std::fs::write(folder.path().join("wrong.service"), "[Service]\nNoSuch=1\n").unwrap();
