@@ -55,6 +55,33 @@ pub unsafe extern "C" fn ratelimit_or_no(
     unsafe { answer_or_no("ratelimit_or_no", yield_, argc, argv, check) }
 }
 
+/// `${dlfunc{…}{ratelimit_all}{KEY}{SPEC}{SPEC}…}`: `yes` where the sender is at
+/// or over the limit of any of one to seven SPECs, `no` where it is under all.
+///
+/// All are one event of KEY, which is taken as it is; an empty one is
+/// `$sender_host_address`. The event is decided in one step: where any leaky SPEC
+/// is over, none of the leaky ones counts it; strict ones always do. Each SPEC has
+/// the record that it has alone. `$sender_rate` and its companions, and
+/// `ratelimit_info`, are those of the SPEC with the longest wait, of those that
+/// are over if any is.
+///
+/// # Safety
+/// As for [`ratelimit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ratelimit_all(
+    yield_: *mut *const Uschar,
+    argc: c_int,
+    argv: *const *const Uschar,
+) -> c_int {
+    // SAFETY: what Exim hands over is passed on.
+    unsafe {
+        answer(yield_, argc, argv, |session, _, arguments| match arguments {
+            [key, specs @ ..] if !specs.is_empty() => Ok(session.ratelimit_all(key, specs)?.into()),
+            _ => Err(wants_specs(arguments.len())),
+        })
+    }
+}
+
 /// One check, as written.
 fn check(session: &mut Session, _: &mut Buffer, arguments: &[&[u8]]) -> Result<Answer, CallError> {
     let (spec, key, unique) = match *arguments {
@@ -159,6 +186,14 @@ pub unsafe extern "C" fn recorded_or_no(
             Ok(session.recorded(asked)?.into())
         })
     }
+}
+
+fn wants_specs(given: usize) -> CallError {
+    let text = format!(
+        "ratelimit_all takes two to eight arguments, KEY and one to seven SPECs, but {given} were \
+         given (write ${{dlfunc{{FILE}}{{ratelimit_all}}{{KEY}}{{SPEC}}{{SPEC}}}})"
+    );
+    CallError::Usage(text.into())
 }
 
 fn wrong_count(given: usize) -> CallError {

@@ -11,6 +11,7 @@ use super::recorded::NoAnswer;
 use super::table::Tables;
 use super::variables::{Source, Variables};
 use crate::engine::{Decision, Update};
+use crate::rate::Wait;
 use crate::spec::{AclStage, Mode, Request, Spec, SpecArguments, SpecCache, SpecError, Variable};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::stage::DecisionCache;
@@ -163,6 +164,114 @@ impl Session {
         Ok(decision.over)
     }
 
+    /// Decides several specs of one key together, as one event: whether the
+    /// sender is at or over any of the limits. Leaky ones count it only if none of
+    /// them is over.
+    pub(super) fn ratelimit_all(&mut self, key: &[u8], specs: &[&[u8]]) -> Result<bool, CallError> {
+        let place = context::place(&self.host, &self.variables, &self.acls);
+        let only_looks = self.variables.only_looks(&self.host);
+        let mut requests = Vec::with_capacity(specs.len());
+        for spec in specs {
+            let arguments = SpecArguments { spec, key: Some(key), unique: None };
+            let request = self.request(arguments, place)?;
+            requests.push(if only_looks { read_only(&request) } else { request });
+        }
+        self.forget_what_is_over(place);
+        let recall = |request: &Rc<Request>| {
+            let before = self.decisions.recall(request.scope, &request.check().key);
+            before.map(|before| before.against(request.limit))
+        };
+        let recalled: Vec<_> = requests.iter().map(recall).collect();
+        // What was over before in this command, message or connection still keeps
+        // the leaky ones from counting.
+        let is_leaky = |request: &Request| request.update == Update::Leaky;
+        let mut all = requests.iter().zip(&recalled);
+        let blocked = all.any(|(r, before)| is_leaky(r) && before.is_some_and(|d| d.over));
+        let decided =
+            self.decide_new(&requests, &recalled, |request| blocked && is_leaky(request))?;
+        let now = clock::now().into();
+        let rank = |decision: &Decision| match decision.retry_after(now) {
+            Wait::Seconds(seconds) => (decision.over, seconds),
+            Wait::Never => (decision.over, f64::INFINITY),
+        };
+        let mut longest: Option<(usize, Decision)> = None;
+        for (n, decision) in decided.into_iter().enumerate() {
+            if longest.as_ref().is_none_or(|(_, found)| rank(found) < rank(&decision)) {
+                longest = Some((n, decision));
+            }
+        }
+        self.command_marks.set();
+        self.message_marks.set();
+        let Some((n, decision)) = longest else { return Ok(false) };
+        self.rate_variables.set_rate(Some(decision.rate));
+        if let (Some(spec), Some(request)) = (specs.get(n), requests.get(n)) {
+            let arguments = SpecArguments { spec, key: Some(key), unique: None };
+            let spec = self.specs.parse(arguments).map_err(CallError::Spec)?;
+            self.show_texts(Ok(&spec));
+            self.tell_later(&spec, request, decision);
+        }
+        Ok(decision.over)
+    }
+
+    /// The request of one spec, which is shown where it is wrong.
+    fn request(
+        &mut self,
+        arguments: SpecArguments<'_>,
+        place: AclStage,
+    ) -> Result<Rc<Request>, CallError> {
+        let parsed = self.specs.parse(arguments);
+        if parsed.is_err() {
+            self.show_texts(parsed.as_deref());
+        }
+        let spec = parsed.map_err(CallError::Spec)?;
+        let read = || CallFacts::read(&self.host, &self.variables);
+        let request = self.specs.request(&spec, place, read);
+        if request.is_err() {
+            self.show_texts(Ok(&spec));
+        }
+        request.map_err(CallError::Spec)
+    }
+
+    /// A decision for each request: as remembered, else by the store, which gets
+    /// all of these in one call. Those that `must_look` do not count.
+    fn decide_new(
+        &mut self,
+        requests: &[Rc<Request>],
+        recalled: &[Option<Decision>],
+        must_look: impl Fn(&Request) -> bool,
+    ) -> Result<Vec<Decision>, CallError> {
+        let debugs = self.variables.debugs_acls(&self.host);
+        let new = requests.iter().zip(recalled).filter(|(_, before)| before.is_none());
+        let new: Vec<_> = new
+            .map(|(request, _)| match must_look(request) {
+                true => read_only(request),
+                false => Rc::clone(request),
+            })
+            .collect();
+        let checks: Vec<_> = new.iter().map(|request| request.check()).collect();
+        let mut decisions = Vec::new();
+        if !checks.is_empty() {
+            self.in_store(|spool| spool.decide(&checks, || clock::now().into(), &mut decisions))?;
+        }
+        for ((request, check), decision) in new.iter().zip(&checks).zip(&decisions) {
+            // One that only looked because of another has not been decided yet.
+            let is_known = self.decisions.recall(request.scope, &check.key).is_some();
+            if !is_known && !requests.iter().any(|r| must_look(r) && r.key == request.key) {
+                self.decisions.keep(request.scope, &check.key, *decision);
+            }
+        }
+        let mut decisions = decisions.into_iter();
+        let of = |before: &Option<Decision>| before.or_else(|| decisions.next());
+        let all: Vec<_> = recalled.iter().filter_map(of).collect();
+        if debugs {
+            for ((request, decision), before) in requests.iter().zip(&all).zip(recalled) {
+                self.host.debug(&debug::asked(request));
+                self.debug(request, decision, before.is_some());
+            }
+        }
+        Ok(all)
+    }
+
     /// Records the message that passes; whether it is recorded now.
     pub(super) fn record(&mut self, arguments: &[&[u8]]) -> bool {
         let (recorder, stand) = self.recorder();
@@ -239,9 +348,15 @@ impl Session {
     }
 
     fn decide(&mut self, request: &Request) -> Result<Decision, CallError> {
-        let decided = self.spool().and_then(|spool| {
-            spool.decide_one(&request.check(), || clock::now().into()).map_err(CallError::Database)
-        });
+        self.in_store(|spool| spool.decide_one(&request.check(), || clock::now().into()))
+    }
+
+    /// Has the store decide.
+    fn in_store<T>(
+        &mut self,
+        decide: impl FnOnce(&mut Spool) -> Result<T, SpoolError>,
+    ) -> Result<T, CallError> {
+        let decided = self.spool().and_then(|spool| decide(spool).map_err(CallError::Database));
         self.log_damage();
         if decided.is_err() {
             self.rate_variables.set_rate(None);

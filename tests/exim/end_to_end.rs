@@ -327,6 +327,102 @@ fn a_key_is_the_same_record_however_it_is_given() {
     }
 }
 
+/// `ratelimit_all`, of a key and specs.
+fn all(key: &str, specs: &[&str]) -> String {
+    let specs: String = specs.iter().map(|spec| format!("{{{spec}}}")).collect();
+    format!("${{dlfunc{{EXIRATE}}{{ratelimit_all}}{{{key}}}{specs}}}")
+}
+
+#[test]
+fn several_limits_are_one_event() {
+    let exim = Setup::new().library().main(&format!("INFO = {}", info("limit"))).build();
+    let expand = |text: String| exim.expand(&text).stdout.trim_end().to_owned();
+    let rates = "$sender_rate $sender_rate_limit $sender_rate_period INFO";
+    let (hour, week) = ("3.5 / 1h / per_cmd / leaky", "5.5 / 1w / per_cmd / leaky");
+    let both = |key: &str| expand(format!("{} {rates}", all(key, &[hour, week])));
+    // None is over: the first of those with the longest wait, none.
+    assert_eq!(both("a/noupdate/b"), "no 1.0 3.5 1h 3.5");
+    assert_eq!(both("a/noupdate/b"), "no 2.0 3.5 1h 3.5");
+    // Now the third is still let through, the next would be over the hour's.
+    assert!(both("a/noupdate/b").starts_with("no 3.0 3.5 1h"));
+    // Over the hour's: leaky, so neither counts it.
+    for _ in 0..3 {
+        assert_eq!(both("a/noupdate/b"), "yes 4.0 3.5 1h 3.5");
+    }
+    let alone =
+        |spec: &str| expand(format!("{} $sender_rate", Door::Dlfunc.ask_key(spec, "a/noupdate/b")));
+    // Each spec has the record that it has alone.
+    assert_eq!(alone("3.5 / 1h / per_cmd / readonly"), "no 3.0");
+    assert_eq!(alone("5.5 / 1w / per_cmd / readonly"), "no 3.0");
+    // A strict one counts what another refuses; the week's wait is the longer.
+    let strict = ["1.5 / 1h / per_cmd / leaky", "1.5 / 1w / per_cmd / strict"];
+    assert_eq!(expand(format!("{} $sender_rate", all("s", &strict))), "no 1.0");
+    assert_eq!(expand(format!("{} {rates}", all("s", &strict))), "yes 2.0 1.5 1w 1.5");
+    assert_eq!(expand(format!("{} {rates}", all("s", &strict))), "yes 3.0 1.5 1w 1.5");
+    let alone = |spec: &str| expand(format!("{} $sender_rate", Door::Dlfunc.ask_key(spec, "s")));
+    assert_eq!(alone("1.5 / 1h / per_cmd / readonly"), "no 1.0");
+    // Seven, of which two are of one record: it counts the event once.
+    let seven = [
+        "9 / 1h / per_cmd",
+        "8 / 1h / per_cmd",
+        "9 / 2h / per_cmd",
+        "9 / 3h / per_cmd",
+        "9 / 4h / per_cmd",
+        "9 / 5h / per_cmd",
+        "9 / 6h / per_cmd",
+    ];
+    assert_eq!(expand(format!("{} $sender_rate", all("", &seven))), "no 1.0");
+    assert_eq!(expand(format!("{} $sender_rate", ask("9 / 1h / per_cmd"))), "no 2.0");
+    for (call, wanted) in [
+        (
+            all("k", &[]),
+            "ratelimit_all takes two to eight arguments, KEY and one to seven SPECs, but 1",
+        ),
+        (all("k", &["1 / 1h", "1 / 1w / k"]), "the key is given twice"),
+        (all("k", &["1 / 1h", "many / 1w"]), "\"many\" is not a positive number"),
+    ] {
+        let ran = exim.expand(&call);
+        assert!((ran.stdout + &ran.stderr).contains(wanted), "{call}");
+    }
+    assert_eq!(alone("1 / 1h / per_cmd / readonly").split(' ').nth(1), Some("1.0"));
+}
+
+#[test]
+fn several_limits_are_remembered_as_single_ones_are() {
+    // The message's limit is counted once a message, the recipients' each time.
+    let both = ["2.5 / 1w / per_mail / leaky", "4.5 / 1w / per_rcpt / leaky"];
+    let acl = format!(
+        "  defer condition = {}\n  warn logwrite = rates ${{dlfunc{{EXIRATE}}{{ratelimit}}{{9 / 1w / \
+         per_mail / readonly}}{{k}}}} $sender_rate ${{dlfunc{{EXIRATE}}{{ratelimit}}{{9 / 1w / per_rcpt \
+         / strict}}{{k}}}} $sender_rate\n  accept\n",
+        all("k", &both)
+    );
+    let mut exim = Setup::new().library().acl("acl_smtp_rcpt", &acl).build();
+    exim.start();
+    let mut client = exim.session();
+    let mut codes = Vec::new();
+    for recipients in [2, 2, 1] {
+        client.command("MAIL FROM:<a@client.test>");
+        let to = |n: u32| client.command(format!("RCPT TO:<r{n}@private.test>")).code;
+        codes.extend((0..recipients).map(to));
+        client.command("RSET");
+    }
+    // Two messages of two recipients; the third message is one too many.
+    assert_eq!(codes, [250, 250, 250, 250, 451]);
+    let log = exim.log("main");
+    let rates: Vec<&str> = log.lines().filter_map(|l| Some(l.split_once("rates ")?.1)).collect();
+    assert_eq!(
+        rates,
+        ["no 1.0 no 1.0", "no 1.0 no 2.0", "no 2.0 no 3.0", "no 2.0 no 4.0"],
+        "{log}"
+    );
+    // The refused recipient was counted by neither.
+    let rate = |spec: &str| exim.expand(&format!("{} $sender_rate", ask(spec))).stdout;
+    assert_eq!(rate("9 / 1w / per_rcpt / readonly / k"), "no 4.0\n");
+    assert_eq!(rate("9 / 1w / per_mail / readonly / k"), "no 2.0\n");
+    assert_eq!(exim.log("panic"), "");
+}
+
 #[test]
 fn the_lines_of_the_manual_work_as_they_stand() {
     // The first example that anyone will try, in a connection that says who
