@@ -1,4 +1,4 @@
-//! The only door to Exim.
+//! The front end for Exim.
 //!
 //! Exim loads this library with `${dlfunc{…/exirate.so}{ratelimit}{SPEC}}` and
 //! calls the C functions in [`dlfunc`], or as a lookup module with
