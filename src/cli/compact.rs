@@ -5,10 +5,10 @@ use std::io::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::changes_log::ChangesLog;
-use super::database::{Common, now, tell_incidents};
-use super::figures::{bytes, parse_bytes};
+use super::audit_log::AuditLog;
+use super::database::{Common, now, print_incidents};
 use super::screen::{Screen, note, progress};
+use super::size::{bytes, parse_bytes};
 use super::tidy;
 use super::{Failure, Outcome};
 use crate::spool::{MAX_BYTES_MIN, Spool};
@@ -26,7 +26,7 @@ The database may take 1 GiB unless told otherwise, some eight million keys; at l
 limits first, and each kind of key by itself. A bound that is lowered is kept to at
 once; Exim's processes that run know of it as soon as they open the database anew,
 at the next connection. It is shown by `exirate stats`. A changed bound is logged to
-changes.log beside the database, and to syslog (facility mail).
+audit.log beside the database, and to syslog (facility mail).
 
 Exit status: 0 done; 2 an error.
 
@@ -61,7 +61,7 @@ impl Compact {
             Ok(spool.compact(now(), |done| bar.set_position(done as u64))?)
         })?;
         bar.finish_and_clear();
-        tell_incidents(&mut spool);
+        print_incidents(&mut spool);
         let max_bytes = spool.max_bytes();
         if self.common.json {
             screen.json(&Answer { compacted, max_bytes, max_bytes_before })?;
@@ -86,7 +86,7 @@ fn bound(spool: &mut Spool, max_bytes: u64) -> Result<(), Failure> {
     let max_bytes = max_bytes.max(MAX_BYTES_MIN);
     if max_bytes != before {
         spool.set_max_bytes(max_bytes)?;
-        ChangesLog::new()
+        AuditLog::new()
             .add(spool, format_args!("compact max_bytes={max_bytes} (was max_bytes={before})"));
     }
     Ok(())

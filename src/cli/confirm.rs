@@ -7,8 +7,7 @@ use super::Failure;
 /// How many of the things that are meant are named in the question.
 const NAMED: usize = 20;
 
-/// Whether the administrator wants it. `things` are what is meant, `verb` is
-/// what is to be done to them. With `yes`, nobody is asked.
+/// Asks whether to do what `verb` says to `things`. With `yes`, it does not ask.
 ///
 /// # Errors
 /// There is no terminal to ask at.
@@ -18,8 +17,8 @@ pub(super) fn ask(verb: &str, things: &[String], yes: bool) -> Result<bool, Fail
     }
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(Failure::new(format!(
-            "this would {verb} {} record(s), and there is no terminal to ask at: say --yes, or see \
-             them with --dry-run",
+            "this would {verb} {} record(s), and there is no terminal to ask at: use --yes, or \
+             --dry-run to see them",
             things.len()
         )));
     }

@@ -8,8 +8,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::database::Common;
-use super::figures::bytes;
 use super::screen::{Screen, progress};
+use super::size::bytes;
 use super::{Failure, Outcome};
 use crate::spool::{Options, Spool};
 

@@ -1,48 +1,109 @@
-//! The database that the commands look into.
+//! The two stores below the spool directory: the rate database, which most
+//! commands are about, and the trace store.
+
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use indicatif::ProgressBar;
 
-use super::screen::{Tally, complain, note};
+use super::screen::{Tally, complain, note, progress};
 use super::{Failure, spool_dir};
 use crate::rate::Timestamp;
-use crate::spool::{Entry, Options, Spool};
+use crate::spool::{Entry, Options, Spool, SpoolError};
 use crate::sys::clock;
+use crate::trace::{self, TraceError, TraceStore, trace_directory};
 
-/// What every command that uses the database understands.
+/// The options of every command that uses a store.
 #[derive(Debug, Args)]
 pub(super) struct Common {
-    /// Exim's spool directory; the database is DIR/exirate
+    /// Use this spool directory of Exim; the database is DIR/exirate
     ///
-    /// Without it, Exim is asked (`exim -bP spool_directory`).
-    #[arg(long, value_name = "DIR")]
-    pub(super) spool: Option<std::path::PathBuf>,
+    /// The default is what `exim -bP spool_directory` prints.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(super) spool: Option<PathBuf>,
 
-    /// Prints JSON
+    /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
 }
 
 impl Common {
-    /// Opens the database for reading only; it must be there.
-    pub(super) fn open(&self) -> Result<Spool, Failure> {
-        let dir = spool_dir::find(self.spool.as_deref())?;
-        Ok(Spool::open_existing(&dir, Options::default())?)
+    /// The spool directory.
+    pub(super) fn directory(&self) -> Result<PathBuf, Failure> {
+        spool_dir::find(self.spool.as_deref())
     }
 
-    /// Opens the database for changing it; it must be there. What the opening
-    /// has mended is told.
+    /// Opens the database for reading only; it must exist.
+    pub(super) fn open(&self) -> Result<Spool, Failure> {
+        Ok(Spool::open_existing(&self.directory()?, Options::default())?)
+    }
+
+    /// Opens the database for changing it; it must exist. Prints what opening it
+    /// has repaired.
     pub(super) fn open_to_change(&self) -> Result<Spool, Failure> {
-        let dir = spool_dir::find(self.spool.as_deref())?;
-        // A command that changes what is there makes nothing that is not.
-        Spool::require(&dir)?;
-        let mut spool = Spool::open(&dir, Options::default())?;
-        tell_incidents(&mut spool);
+        let directory = self.directory()?;
+        // A command that changes records creates no database.
+        Spool::require(&directory)?;
+        let mut spool = Spool::open(&directory, Options::default())?;
+        print_incidents(&mut spool);
         Ok(spool)
     }
 }
 
-/// Shows every record that can be read to `visit`, and complains about what
-/// cannot. Gives how many shards could not be read: see [`incomplete`].
+/// Both stores, open.
+pub(super) struct Both {
+    /// The rate database, if there is one.
+    pub(super) rates: Option<Spool>,
+    /// The trace store, if there is one.
+    pub(super) traces: Option<TraceStore>,
+}
+
+impl Both {
+    /// Opens what exists, for reading only. Notes that there is no rate database
+    /// if there is a trace store.
+    ///
+    /// # Errors
+    /// Neither exists, or one cannot be read.
+    pub(super) fn open(directory: &Path) -> Result<Self, Failure> {
+        let traces = open_traces(directory, trace::Access::Read)?;
+        let rates = match Spool::open_existing(directory, Options::default()) {
+            Ok(spool) => Some(spool),
+            Err(error @ SpoolError::Absent { .. }) if traces.is_some() => {
+                note(error);
+                None
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self { rates, traces })
+    }
+}
+
+/// Opens the trace store, if there is one.
+///
+/// # Errors
+/// It cannot be used.
+pub(super) fn open_traces(
+    directory: &Path,
+    access: trace::Access,
+) -> Result<Option<TraceStore>, Failure> {
+    let directory = trace_directory(directory);
+    // Read first: opening it for writing would create it.
+    match TraceStore::open(&directory, trace::Access::Read) {
+        Ok(store) if access == trace::Access::Read => Ok(Some(store)),
+        Ok(_) => Ok(Some(TraceStore::open(&directory, access)?)),
+        Err(TraceError::Absent { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A progress bar for work whose extent is known once it has begun.
+pub(super) fn bar(what: &'static str) -> impl FnMut(u64, u64) {
+    let mut bar: Option<ProgressBar> = None;
+    move |done, of| bar.get_or_insert_with(|| progress(of, what)).set_position(done)
+}
+
+/// Calls `visit` with every record that can be read, and prints what cannot.
+/// Returns how many shards could not be read: see [`incomplete`].
 pub(super) fn visit(spool: &mut Spool, mut visit: impl FnMut(Entry)) -> Result<usize, Failure> {
     let mut tally = Tally::of("keys read");
     let left_out = spool.for_each(|entry| {
@@ -63,25 +124,25 @@ pub(super) fn visit(spool: &mut Spool, mut visit: impl FnMut(Entry)) -> Result<u
     Ok(left_out.shards.len())
 }
 
-/// Tells what the database has mended by the way.
-pub(super) fn tell_incidents(spool: &mut Spool) {
+/// Prints what the database has repaired while it was used.
+pub(super) fn print_incidents(spool: &mut Spool) {
     for incident in spool.take_incidents() {
         note(incident);
     }
 }
 
 /// An error if shards could not be read: for the end, after what could be read
-/// has been written.
+/// has been printed.
 pub(super) fn incomplete(unread: usize) -> Result<(), Failure> {
     match unread {
         0 => Ok(()),
         _ => Err(Failure::new(format!(
-            "the list is not complete: {unread} of the 256 shards could not be read"
+            "the output is incomplete: {unread} of the 256 shards could not be read"
         ))),
     }
 }
 
-/// The moment a command looks at the clock.
+/// The time.
 pub(super) fn now() -> Timestamp {
     clock::now().into()
 }

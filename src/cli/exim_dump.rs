@@ -11,7 +11,7 @@
 use jiff::civil;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
-use super::moment;
+use super::time;
 use crate::rate::{Average, Timestamp};
 use crate::spool::Entry;
 
@@ -74,7 +74,7 @@ fn time(head: &[u8], zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Strin
     if twice && found.as_second() > now.seconds {
         found = ambiguous.earlier().map_err(|_| wrong())?;
     }
-    Ok(Timestamp { micros, ..moment::timestamp(found) })
+    Ok(Timestamp { micros, ..time::timestamp(found) })
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -1,4 +1,4 @@
-//! `exirate export`: all that is remembered, as lines of JSON.
+//! `exirate export`: records as lines of JSON.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -6,33 +6,33 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::complete;
 use super::database::{self, Common};
+use super::export_format::{self, Header};
 use super::keys::{self, Narrow, Selection};
-use super::portable::{self, Header};
 use super::screen::{Screen, note, progress};
-use super::{Failure, Outcome, outfile};
+use super::{Failure, Outcome, output_file};
 use crate::spool::Spool;
 
 /// Permissions of the file: as secret as the database.
 const SECRET: u32 = 0o600;
 
-/// Writes what is remembered as lines of JSON, for `exirate import`
+/// Export records as lines of JSON, for `exirate import`
 #[derive(Debug, Args)]
 #[command(after_help = help())]
 pub(super) struct Export {
-    /// Keys or globs; without any, all keys
-    #[arg(value_name = "KEY")]
+    /// Export these keys or globs; the default is all keys
+    #[arg(value_name = "KEY", add = complete::keys())]
     keys: Vec<OsString>,
 
     #[command(flatten)]
     narrow: Narrow,
 
-    /// Writes to FILE, which only its owner may read; without it, to standard
-    /// output
-    #[arg(long, short, value_name = "FILE")]
+    /// Write to FILE, readable by its owner only; the default is standard output
+    #[arg(long, short, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
 
-    /// Leaves out the filters of unique events, and the database's key
+    /// Leave out the filters of unique events, and the database's key
     #[arg(long)]
     no_filters: bool,
 
@@ -44,22 +44,22 @@ pub(super) struct Export {
 fn help() -> String {
     format!(
         "Examples:
-  Take everything to another machine:
+  Move everything to another machine:
     exirate export --output exirate.jsonl
-  Only one domain, and nothing secret:
+  Export one domain, without secrets:
     exirate export '*@example.org' --no-filters
 
 {}
 
-Nothing is lost: rates and limits to the last bit, times to the microsecond, filters
-of unique events, keys whatever their bytes. The first line holds the database's key,
-on which the filters depend; whoever knows it can choose addresses that look seen
-before. So the file is as secret as the database, unless --no-filters leaves out
-both: then unique events count once more after the import. Lines are in the order of
-their keys; Exim may run meanwhile. The form is always JSON.
+Nothing is lost: rates and limits are exact, times have microseconds, and filters of
+unique events and keys of any bytes are kept. The first line holds the database's key,
+which the filters depend on; whoever knows it can forge unique events. So the file is
+as secret as the database, unless --no-filters leaves out both: unique events then
+count once more after the import. Lines are sorted by key; Exim may run meanwhile. The
+format is always JSON.
 
-Exit status: 0 written; 1 a KEY is not remembered; 2 an error, or not everything could
-be read.",
+Exit status: 0 exported; 1 a KEY, --mode or --period matches nothing; 2 an error, or
+not everything could be read.",
         keys::HELP
     )
 }
@@ -78,7 +78,7 @@ impl Export {
         let written = match &self.output {
             Some(path) => {
                 let mut written = 0;
-                outfile::replace(path, SECRET, |out| {
+                output_file::replace(path, SECRET, |out| {
                     written = self.write(&mut spool, &keys, out)?;
                     Ok(())
                 })?;
@@ -91,12 +91,12 @@ impl Export {
         let missing = selection.report_missing(&mut spool)?;
         database::incomplete(unread)?;
         if written == 0 && !missing {
-            note("there is nothing to write but the first line");
+            note("there are no records: only the first line was written");
         }
         Ok(Outcome::found_if(missing))
     }
 
-    /// Writes the records of these keys, and gives how many.
+    /// Writes the records of these keys, and returns how many.
     fn write(
         &self,
         spool: &mut Spool,
@@ -106,13 +106,14 @@ impl Export {
         let key = (!self.no_filters).then(|| spool.key());
         let header = serde_json::to_string(&Header::new(key)).map_err(std::io::Error::from)?;
         writeln!(out, "{header}")?;
-        // The lines would be drawn over on a terminal.
+        // On a terminal the lines would overwrite it.
         let bar = self.output.as_ref().map(|_| progress(keys.len() as u64, "records"));
         let mut written = 0;
         for key in keys {
-            // It may have gone meanwhile.
+            // It may have been dropped since.
             let Some(entry) = spool.get(key)? else { continue };
-            let line = portable::write(&entry, !self.no_filters).map_err(std::io::Error::from)?;
+            let line =
+                export_format::write(&entry, !self.no_filters).map_err(std::io::Error::from)?;
             writeln!(out, "{line}")?;
             written += 1;
             if let Some(bar) = &bar {

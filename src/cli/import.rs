@@ -1,4 +1,4 @@
-//! `exirate import`: what `exirate export` or Exim's own exim_dumpdb wrote.
+//! `exirate import`: reads the output of `exirate export` or exim_dumpdb.
 
 use std::io::{self, BufRead, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,59 +7,60 @@ use clap::Args;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::changes_log::ChangesLog;
-use super::database::{Common, now, tell_incidents};
-use super::portable::{self, Header};
+use super::audit_log::AuditLog;
+use super::database::{Common, now, print_incidents};
+use super::export_format::{self, Header};
+use super::key_state::KeyState;
 use super::screen::{Screen, Tally, complain};
 use super::{Failure, Outcome, exim_dump, input, spool_dir, text};
 use crate::rate::Timestamp;
 use crate::spool::{Entry, Options, Restored, Spool, SpoolError};
 
-/// How many wrong lines are told one by one.
-const TOLD: u64 = 20;
+/// How many invalid lines are printed one by one.
+const REPORTED: u64 = 20;
 /// The longest line: the largest filter in base64, a key of the largest size
 /// with every byte escaped, and more.
 const LINE_MAX: usize = 4 << 20;
 
-/// Reads what `exirate export` wrote, or Exim's own exim_dumpdb
+/// Import an export, or a dump of Exim's own ratelimit database
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Go on with the rates that Exim's own `ratelimit` has counted:
+  Continue with the rates of Exim's own `ratelimit`:
     exim_dumpdb /var/spool/exim4 ratelimit | exirate import -
-  Read an export:
+  Import an export:
     exirate import exirate.jsonl
-  The dump of another machine, made with -z:
+  Import the dump of another machine, made with -z:
     exirate import dump.txt --utc
 
-Which of the two it is, is seen from the first line. Exim may run meanwhile. A
-record that is newer than the one remembered replaces it; one that is as new, or
-older, is left out, so that importing again does no harm. Lines that are wrong are told
-with their numbers, and all others are imported.
+The format is recognised by the first line. Exim may run meanwhile. A record that is
+newer than the stored one replaces it; one that is as new, or older, is skipped, so
+importing twice does no harm. Invalid lines are reported with their numbers, and all
+others are imported.
 
-The filters of unique events depend on the database's key. Where there is no database
-yet, one is made with the key of the export, and nothing is lost; where there is one
-with another key, and from exim_dumpdb, which does not print filters, rates are kept
-but unique events count once more. A dump of Exim's has no limits either: they are
-shown as inf until the next check that is counted. Its times are those of this
-machine's clock on the wall unless --utc says otherwise.
+Filters of unique events depend on the database's key. Where there is no database, one
+is created with the key of the export, and nothing is lost. Where there is one with
+another key, rates are imported but unique events count once more; so it is with
+exim_dumpdb, which does not print filters. A dump has no limits either: they are shown
+as inf until the next check that counts. Its times are local unless --utc is given.
 
-What was imported is logged to changes.log beside the database, and to syslog
-(facility mail).
+The import is logged to audit.log in the database's directory, and to syslog (facility
+mail).
 
-Exit status: 0 all was imported, or was there already as new; 2 an error, or a line
-was wrong.
+Exit status: 0 all lines were imported, or were not newer; 2 an error, or a line was
+invalid.
 
-JSON: an object with what was counted.")]
+JSON: an object with the counts; `over` is how many imported keys are over their
+limits now.")]
 pub(super) struct Import {
-    /// The file; - is standard input
-    #[arg(value_name = "FILE")]
+    /// Read this file; - is standard input
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: PathBuf,
 
-    /// It is what exim_dumpdb prints, however it looks
+    /// Read it as output of exim_dumpdb, whatever its first line is
     #[arg(long)]
     exim: bool,
 
-    /// The times of exim_dumpdb are in UTC: it was run with -z
+    /// Read the times of exim_dumpdb as UTC: it was run with -z
     #[arg(long)]
     utc: bool,
 
@@ -67,14 +68,15 @@ pub(super) struct Import {
     common: Common,
 }
 
-/// What was done, as JSON has it.
+/// What was done, in JSON.
 #[derive(Default, Serialize)]
 struct Counts {
     added: u64,
     replaced: u64,
     kept: u64,
     filters_left_out: u64,
-    wrong_lines: u64,
+    invalid_lines: u64,
+    over: u64,
 }
 
 /// The form of the lines.
@@ -92,8 +94,8 @@ impl Import {
         let dir = spool_dir::find(self.common.spool.as_deref())?;
         let Some(()) = lines.skip_blank()? else {
             return Err(Failure::new(format!(
-                "{} is empty: it takes what `exirate export` or `exim_dumpdb SPOOL ratelimit` \
-                 prints",
+                "{} is empty: expected the output of `exirate export` or `exim_dumpdb SPOOL \
+                 ratelimit`",
                 lines.name
             )));
         };
@@ -107,26 +109,26 @@ impl Import {
         };
         let mut counts = Counts::default();
         let done = import(&mut spool, &form, &mut lines, now(), &mut counts);
-        tell_incidents(&mut spool);
-        // What was changed is changed, wherever it has stopped.
+        print_incidents(&mut spool);
+        // Also after an error: the lines before it are imported.
         log(&mut spool, &lines.name, &counts);
         done?;
         if self.common.json {
             screen.json(&counts)?;
         } else {
-            tell(screen, &counts, &form)?;
+            print(screen, &counts, &form)?;
         }
-        if counts.wrong_lines > 0 {
+        if counts.invalid_lines > 0 {
             screen.flush()?;
             return Err(Failure::new(format!(
-                "{} of {} lines were wrong and have been left out; all others are imported",
-                counts.wrong_lines, lines.number
+                "{} of {} lines were invalid and have been skipped; all others are imported",
+                counts.invalid_lines, lines.number
             )));
         }
         Ok(Outcome::Fine)
     }
 
-    /// Opens the database for an export whose first line has been read; makes
+    /// Opens the database for an export whose first line has been read; creates
     /// one with its key where there is none.
     fn open_for_export(&self, dir: &Path, lines: &Lines) -> Result<(Spool, Form), Failure> {
         let first = String::from_utf8_lossy(&lines.line);
@@ -141,7 +143,7 @@ impl Import {
         let spool = match (key, Spool::require(dir)) {
             (Some(key), Err(SpoolError::Absent { .. })) => {
                 match Spool::create(dir, key, Options::default()) {
-                    // Exim has been faster.
+                    // Exim has created it since.
                     Err(SpoolError::Present { .. }) => Spool::open(dir, Options::default())?,
                     result => result?,
                 }
@@ -168,6 +170,8 @@ fn import(
             match entry(form, lines, now) {
                 Ok((entry, lost)) => match spool.restore(&entry) {
                     Ok(restored) => {
+                        let over = restored != Restored::Kept && KeyState::from(entry).is_over(now);
+                        counts.over += u64::from(over);
                         match restored {
                             Restored::Added => counts.added += 1,
                             Restored::Replaced => counts.replaced += 1,
@@ -186,8 +190,8 @@ fn import(
         lines.next()?;
     }
     drop(tally);
-    if counts.wrong_lines > TOLD {
-        complain(format_args!("and {} more lines are wrong", counts.wrong_lines - TOLD));
+    if counts.invalid_lines > REPORTED {
+        complain(format_args!("and {} more lines are invalid", counts.invalid_lines - REPORTED));
     }
     Ok(())
 }
@@ -204,7 +208,7 @@ fn entry(form: &Form, lines: &Lines, now: Timestamp) -> Result<(Entry, bool), St
         }
         Form::Export { filters } => {
             let line = std::str::from_utf8(&lines.line).map_err(|_| "it is not UTF-8")?;
-            let mut entry = portable::read(line)?;
+            let mut entry = export_format::read(line)?;
             let lost = entry.filter.is_some() && !filters;
             if lost {
                 entry.filter = None;
@@ -214,30 +218,31 @@ fn entry(form: &Form, lines: &Lines, now: Timestamp) -> Result<(Entry, bool), St
     }
 }
 
-/// The database cannot go on.
+/// The error of a database that cannot be written.
 fn stopped(lines: &Lines, error: &SpoolError) -> Failure {
     Failure::new(format!(
-        "{}, line {}: {error}; what comes before that line is imported, and importing all of it \
-         again does no harm",
+        "{}, line {}: {error}; the lines before it are imported, and importing all of them again \
+         does no harm",
         lines.name, lines.number
     ))
 }
 
 impl Counts {
     fn wrong(&mut self, lines: &Lines, what: &str) {
-        self.wrong_lines += 1;
-        if self.wrong_lines <= TOLD {
+        self.invalid_lines += 1;
+        if self.invalid_lines <= REPORTED {
             let what = text::printable(what.as_bytes());
             complain(format_args!("{}, line {}: {what}", lines.name, lines.number));
         }
     }
 }
 
-fn tell(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()> {
+fn print(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()> {
     writeln!(screen, "imported {} records", counts.added + counts.replaced)?;
     for (count, what) in [
         (counts.replaced, "of them replaced older ones"),
-        (counts.kept, "left out: what is remembered is as new, or newer"),
+        (counts.kept, "skipped: the stored record is as new, or newer"),
+        (counts.over, "of the imported are over their limits now: see `exirate list --over`"),
     ] {
         if count > 0 {
             writeln!(screen, "{count} {what}")?;
@@ -250,7 +255,7 @@ fn tell(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()>
         };
         writeln!(
             screen,
-            "{} filter(s) of unique events left out: {why}, so these events count once more",
+            "{} filter(s) of unique events left out: {why}, so their events count once more",
             counts.filters_left_out
         )?;
     }
@@ -258,14 +263,14 @@ fn tell(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()>
 }
 
 fn log(spool: &mut Spool, name: &str, counts: &Counts) {
-    ChangesLog::new().add(
+    AuditLog::new().add(
         spool,
         format_args!(
-            "import added={} replaced={} kept={} wrong={} from={}",
+            "import added={} replaced={} kept={} invalid={} from={}",
             counts.added,
             counts.replaced,
             counts.kept,
-            counts.wrong_lines,
+            counts.invalid_lines,
             text::printable(name.as_bytes())
         ),
     );

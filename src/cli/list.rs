@@ -1,4 +1,4 @@
-//! `exirate list`: the keys that are remembered.
+//! `exirate list`: the keys and their rates.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -7,35 +7,36 @@ use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueEnum};
 use serde::Serializer as _;
 
+use super::complete;
 use super::database::{self, Common, now};
+use super::key_state::{self, KeyState};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
-use super::record::{self, Record};
 use super::screen::{Screen, note};
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, text};
 use crate::rate::Timestamp;
 
-/// Lists keys: their rates now, and what led to them
+/// List keys with their current rates
 #[derive(Debug, Args)]
 #[command(after_help = help())]
 pub(super) struct List {
-    /// Keys or globs; without any, all keys
-    #[arg(value_name = "KEY")]
+    /// List these keys or globs; the default is all keys
+    #[arg(value_name = "KEY", add = complete::keys())]
     keys: Vec<OsString>,
 
     #[command(flatten)]
     narrow: Narrow,
 
-    /// Only keys of which one more event would be refused
+    /// List only keys over their limits: one more event would be refused
     #[arg(long)]
     over: bool,
 
-    /// What comes first
+    /// Sort by this
     #[arg(long, value_name = "BY", default_value = "share")]
     sort: Sort,
 
-    /// Only the first N
+    /// List only the first N
     #[arg(long, value_name = "N", visible_alias = "top", allow_negative_numbers = true)]
     limit: Option<usize>,
 
@@ -47,55 +48,55 @@ pub(super) struct List {
 fn help() -> String {
     format!(
         "Examples:
-  Who is blocked, or nearest to it?
-    exirate list --top 20
+  List the keys that are blocked, or nearest to it:
     exirate list --over
-  Whom do I see of one domain, and by the hour?
+    exirate list --top 20
+  List those of one domain, with an hourly limit:
     exirate list '*@example.org' --period 1h
-  Who has sent something last?
+  List the latest five:
     exirate list --sort seen --top 5
   For scripts:
     exirate list --over --json | jq -r '.[].key'
 
 {}
 
-RATE is what is left of it now: it decays while nothing comes. LIMIT is that of
-the check that was counted last, SHARE the part of it that is used up. MODE is
-what the key is filed under: per_byte under per_mail, recipients that count once
-under per_addr. SEEN is when an event was counted last, \"ahead\" where the clock
-was set back since. OVER SINCE is told of strict checks only, for leaky ones do
-not count what is over. FREE AGAIN is when one more event, of size 1, would pass.
-FILTER is how full a filter of unique events is, and how many it holds about.
-Columns that say nothing, and on a narrow terminal the less important ones, are
-left out. Keys are escaped so that they cannot drive the terminal.
+RATE is the rate now: it decays while no events come. LIMIT is that of the last check
+that counted, SHARE how much of it is used. MODE is the mode in the stored key:
+per_byte is stored as per_mail, and recipients that count once as per_addr. SEEN is
+when the last event was counted, \"ahead\" if the clock has been set back since. OVER
+SINCE is known for strict checks only: leaky ones do not count events over the limit.
+FREE AGAIN is when one more event of size 1 would pass. FILTER is how full a filter of
+unique events is, and about how many it holds. Empty columns are left out, and on a
+narrow terminal the less important ones. A local user's key has the user's name in
+parentheses.
 
-Exit status: 0 listed, also if no key is over its limit (--over); 1 a KEY, --mode
-or --period matches nothing; 2 an error. Where a file is damaged, the others are
-listed all the same.
+Exit status: 0 listed, also if no key is over its limit (--over); 1 a KEY, --mode or
+--period matches nothing; 2 an error. Where a file is damaged, the others are listed
+all the same.
 
 JSON: an array of objects. {}",
         keys::HELP,
-        record::JSON_HELP
+        key_state::JSON_HELP
     )
 }
 
-/// What comes first.
+/// What keys are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Sort {
-    /// The highest rate
+    /// The rate, highest first
     Rate,
-    /// The largest share of its limit
+    /// The share of the limit, largest first
     Share,
-    /// The latest
+    /// The latest event
     Seen,
-    /// The first in the alphabet
+    /// The key, alphabetically
     Key,
 }
 
 impl Sort {
-    /// What `record` is sorted by at `now`, the highest first; nothing where it
-    /// is its key.
-    fn rank(self, record: &Record, now: Timestamp) -> f64 {
+    /// What `record` is sorted by at `now`, highest first; 0 where that is its
+    /// key.
+    fn rank(self, record: &KeyState, now: Timestamp) -> f64 {
         match self {
             Self::Rate => record.rate(now),
             Self::Share => record.share(now),
@@ -105,24 +106,24 @@ impl Sort {
     }
 }
 
-/// The first records, as `sort` has it, among those that are added.
+/// The first records in the order of `sort`, of those that are added.
 pub(super) struct First {
     sort: Sort,
     now: Timestamp,
-    most: usize,
-    /// With their ranks, for to compute one anew for each comparison takes long.
-    records: Vec<(f64, Record)>,
+    limit: usize,
+    /// With their ranks, which are slow to compute for each comparison.
+    records: Vec<(f64, KeyState)>,
 }
 
 impl First {
-    pub(super) fn new(sort: Sort, now: Timestamp, most: usize) -> Self {
-        Self { sort, now, most, records: Vec::new() }
+    pub(super) fn new(sort: Sort, now: Timestamp, limit: usize) -> Self {
+        Self { sort, now, limit, records: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, record: Record) {
+    pub(super) fn add(&mut self, record: KeyState) {
         self.records.push((self.sort.rank(&record, self.now), record));
-        // Rarely, so that it costs little for each.
-        if self.records.len() >= self.most.saturating_mul(2).saturating_add(1000) {
+        // Rarely, as sorting is slow.
+        if self.records.len() >= self.limit.saturating_mul(2).saturating_add(1000) {
             self.cut();
         }
     }
@@ -136,11 +137,11 @@ impl First {
                 .then_with(|| b.rate(now).total_cmp(&a.rate(now)))
                 .then_with(|| a.stored.cmp(&b.stored))
         });
-        self.records.truncate(self.most);
+        self.records.truncate(self.limit);
     }
 
     /// The records in order.
-    pub(super) fn take(mut self) -> Vec<Record> {
+    pub(super) fn take(mut self) -> Vec<KeyState> {
         self.cut();
         self.records.into_iter().map(|(_, record)| record).collect()
     }
@@ -154,7 +155,7 @@ impl List {
         let mut first = First::new(self.sort, now, self.limit.unwrap_or(usize::MAX));
         let unread = database::visit(&mut spool, |entry| {
             if selection.contains(&entry.key) {
-                let record = Record::from(entry);
+                let record = KeyState::from(entry);
                 if !self.over || record.is_over(now) {
                     first.add(record);
                 }
@@ -162,7 +163,7 @@ impl List {
         })?;
         let records = first.take();
         self.print(screen, &records, now)?;
-        // What could be read comes first, and whole.
+        // Printed in whole before any error.
         screen.flush()?;
         database::incomplete(unread)?;
         let missing = selection.report_missing(&mut spool)?;
@@ -175,11 +176,11 @@ impl List {
     fn print(
         &self,
         screen: &mut Screen<'_>,
-        records: &[Record],
+        records: &[KeyState],
         now: Timestamp,
     ) -> Result<(), Failure> {
         if self.common.json {
-            let facts = records.iter().map(|record| record.facts(now));
+            let facts = records.iter().map(|record| record.json(now));
             serde_json::Serializer::new(&mut *screen)
                 .collect_seq(facts)
                 .map_err(std::io::Error::from)?;
@@ -197,7 +198,7 @@ impl List {
     }
 }
 
-/// How a key is shown that is over its limit.
+/// The style of a key over its limit.
 pub(super) const OVER: Style = AnsiColor::Red.on_default();
 
 /// The columns of [`cells`].
@@ -214,8 +215,8 @@ pub(super) const COLUMNS: [Column; 10] = [
     Column::words("KEY"),
 ];
 
-/// A record as a line of a table.
-pub(super) fn cells(record: &Record, now: Timestamp) -> [String; 10] {
+/// A record as a row of the table.
+pub(super) fn cells(record: &KeyState, now: Timestamp) -> [String; 10] {
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
     let filter = match &record.filter {
         None => String::new(),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
 use clap_mangen::Man as Page;
-use clap_mangen::roff::{Roff, bold, roman};
+use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use super::screen::Screen;
 use super::{Failure, Outcome};
@@ -46,22 +46,31 @@ const TRANSCRIPTS: [(&str, &str); 25] = [
     ("verify", include_str!("../../docs/transcripts/verify.txt")),
 ];
 
-/// Prints manual pages, or writes them to a directory
+/// The page of the functions that Exim calls, which are no commands.
+const FUNCTIONS: (&str, &str) =
+    ("exirate-functions.7", include_str!("../../docs/man/exirate-functions.7"));
+/// The manual section of the program: system administration.
+const SECTION: &str = "8";
+
+/// Print manual pages, or write them to a directory
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Read the page of one command:
     exirate man list | man -l -
-  Install them all:
-    exirate man --dir /usr/local/share/man/man1
+  Read that of the functions for Exim's configuration:
+    exirate man functions | man -l -
+  Write all pages to a directory:
+    exirate man --dir /tmp/pages
 
 Exit status: 0 all is well; 2 an error.")]
 pub(super) struct Man {
-    /// The command, such as list or trace query; without it, the page of
-    /// exirate itself
+    /// Print the page of this command, such as list or trace query, or of
+    /// functions; the default is that of exirate
     #[arg(value_name = "COMMAND", conflicts_with = "dir")]
     command: Vec<String>,
 
-    /// Writes all pages to DIR: exirate.1, and one for each command
+    /// Write all pages to DIR: exirate.8, one for each command, and
+    /// exirate-functions.7
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -86,11 +95,15 @@ impl Man {
         let name = name.strip_prefix("exirate-").unwrap_or(&name);
         let mut commands = all(&program).into_iter();
         let command = match name {
+            "functions" => {
+                screen.write_all(FUNCTIONS.1.as_bytes())?;
+                return Ok(Outcome::Fine);
+            }
             "" | "exirate" => &program,
             _ => commands.find(|command| short_name(command) == name).ok_or_else(|| {
                 let names: Vec<&str> = program.get_subcommands().map(Command::get_name).collect();
                 Failure::new(format!(
-                    "there is no command {name}; the commands are {}",
+                    "there is no command {name}; the commands are {}, and functions",
                     names.join(", ")
                 ))
             })?,
@@ -119,10 +132,13 @@ fn write_all(program: &Command, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     fs::create_dir_all(dir).map_err(|error| failed("make the directory", dir, error))?;
     let mut paths = Vec::new();
     for command in std::iter::once(program).chain(all(program)) {
-        let path = dir.join(Page::new(command.clone()).get_filename());
+        let path = dir.join(Page::new(command.clone()).section(SECTION).get_filename());
         fs::write(&path, page(command, program)?).map_err(|error| failed("write", &path, error))?;
         paths.push(path);
     }
+    let path = dir.join(FUNCTIONS.0);
+    fs::write(&path, FUNCTIONS.1).map_err(|error| failed("write", &path, error))?;
+    paths.push(path);
     Ok(paths)
 }
 
@@ -131,11 +147,16 @@ fn page(command: &Command, program: &Command) -> Result<Vec<u8>, Failure> {
     let help = command.get_after_help().map_or_else(String::new, ToString::to_string);
     let help = Help::of(&help);
     let version = program.get_version().unwrap_or_default();
-    let page = Page::new(command.clone()).source(format!("exirate {version}")).manual("exirate");
+    let page = Page::new(command.clone())
+        .section(SECTION)
+        .source(format!("exirate {version}"))
+        .manual("exirate");
     let mut bytes = Vec::new();
     page.render_title(&mut bytes)?;
     page.render_name_section(&mut bytes)?;
-    page.render_synopsis_section(&mut bytes)?;
+    let mut roff = Roff::new();
+    synopsis(&mut roff, command);
+    roff.to_writer(&mut bytes)?;
     page.render_description_section(&mut bytes)?;
     let mut roff = Roff::new();
     help.description.iter().for_each(|text| paragraph(&mut roff, text));
@@ -166,6 +187,46 @@ fn page(command: &Command, program: &Command) -> Result<Vec<u8>, Failure> {
     see_also(&mut roff, command, program);
     roff.to_writer(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The synopsis, with the names of the options' values.
+fn synopsis(roff: &mut Roff, command: &Command) {
+    let mut line = vec![bold(command.get_bin_name().unwrap_or_else(|| command.get_name()))];
+    let options = command.get_opts().filter(|option| !option.is_hide_set());
+    let (required, others): (Vec<_>, Vec<_>) = options.partition(|option| option.is_required_set());
+    for option in others.into_iter().chain(required) {
+        let brackets = if option.is_required_set() { ["", ""] } else { ["[", "]"] };
+        let name = match (option.get_long(), option.get_short()) {
+            (Some(long), _) => format!("--{long}"),
+            (None, Some(short)) => format!("-{short}"),
+            (None, None) => continue,
+        };
+        line.extend([roman(" "), roman(brackets[0]), bold(name)]);
+        let takes_none = option.get_num_args().is_some_and(|range| range.max_values() == 0);
+        let may_lack = option.get_num_args().is_some_and(|range| range.min_values() == 0);
+        for value in option.get_value_names().unwrap_or_default() {
+            match (takes_none, may_lack) {
+                (true, _) => {}
+                (false, true) => line.extend([roman(" ["), italic(value.as_str()), roman("]")]),
+                (false, false) => line.extend([roman(" "), italic(value.as_str())]),
+            }
+        }
+        line.push(roman(brackets[1]));
+    }
+    for argument in command.get_positionals() {
+        let value = argument.get_value_names().and_then(<[_]>::first);
+        let value = value.map_or(argument.get_id().as_str(), |value| value.as_str());
+        let brackets = if argument.is_required_set() { [" ", ""] } else { [" [", "]"] };
+        line.extend([roman(brackets[0]), italic(value), roman(brackets[1])]);
+        if argument.get_num_args().is_some_and(|range| range.max_values() > 1) {
+            line.push(roman("..."));
+        }
+    }
+    if command.has_subcommands() {
+        line.extend([roman(" "), italic("COMMAND"), roman(" ...")]);
+    }
+    roff.control("SH", ["SYNOPSIS"]);
+    roff.text(line);
 }
 
 fn paragraph(roff: &mut Roff, text: &str) {
@@ -203,9 +264,9 @@ fn see_also(roff: &mut Roff, command: &Command, program: &Command) {
         .map(|other| other.get_display_name().unwrap_or_else(|| other.get_name()));
     let mut line = Vec::new();
     for page in pages {
-        line.extend([bold(page), roman("(1), ")]);
+        line.extend([bold(page), roman("(8), ")]);
     }
-    line.extend([bold("exim"), roman("(8)")]);
+    line.extend([bold("exirate-functions"), roman("(7), "), bold("exim"), roman("(8)")]);
     roff.text(line);
 }
 

@@ -8,31 +8,31 @@ use clap::Args;
 use regex::Regex;
 use serde::Serialize;
 
-use super::main_log::{self, By, What};
+use super::exim_log::{self, By, What};
 use super::screen::{Screen, note};
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, input, keys, text};
 use crate::rate::{Average, Timestamp};
 
-/// Computes from Exim's log what rates there were, to find a good limit
+/// Measure the rates in Exim's log, to choose a limit
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  How many messages an hour did each user send at most?
+  Show the users who sent the most messages in an hour:
     exirate measure 1h /var/log/exim4/mainlog --by auth --top 20
-  How many bytes a day, by client address; whom would 100 MB have hit?
+  Show the bytes a day by client address, and which a limit of 100 MB would have hit:
     exirate measure 1d /var/log/exim4/mainlog --by host --count bytes --limit 100000000
-  Only what exigrep finds:
+  Measure what exigrep finds:
     exigrep @example.org /var/log/exim4/mainlog | exirate measure 1h
-  Lines of my own choice, the key in the first pair of parentheses, its size in the second:
+  Measure other lines: group 1 of the expression is the key, group 2 the size:
     exirate measure 1h /var/log/exim4/mainlog --match ' <= (\\S+) .* S=(\\d+)'
 
-The rates are those that a strict check would have computed for messages that came in
-(`<=`), with a time as exact as the log's: add log_selector = +millisec for more. PEAK
-is the highest rate there was, WHEN it was reached (in UTC if the log has time zones), OVER how many of the EVENTS would
-have been at or over --limit. Lines need not be in the order of time. A limit a little
-above what honest users reach blocks nobody who is one.
+The rates are those of a strict check of each message that came in (`<=`). Times are as
+exact as the log's: log_selector = +millisec improves them. PEAK is the highest rate,
+WHEN the time it was reached (in UTC if the log has time zones), OVER how many of the
+EVENTS would have been at or over --limit. Lines may be in any order. A good limit is a
+little above the highest rate of an honest user.
 
-Exit status: 0 something was measured; 1 no line was of use; 2 an error.
+Exit status: 0 measured; 1 no line could be used; 2 an error.
 
 JSON: an array of objects. `key` is empty where all lines count together.")]
 pub(super) struct Measure {
@@ -40,31 +40,31 @@ pub(super) struct Measure {
     #[arg(value_name = "PERIOD", value_parser = keys::period)]
     period: f64,
 
-    /// The logs; without any, or for -, standard input
-    #[arg(value_name = "FILE")]
+    /// Read these logs; - and the default are standard input
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     files: Vec<PathBuf>,
 
-    /// Whose rates
+    /// Count for this identity
     #[arg(long, value_name = "WHO", default_value = "sender", conflicts_with = "pattern")]
     by: By,
 
-    /// What counts
+    /// Count this
     #[arg(long, value_name = "WHAT", default_value = "messages", conflicts_with = "pattern")]
     count: What,
 
-    /// Takes lines that match instead: group 1 is the key, group 2 the size
+    /// Use the lines that match: group 1 is the key, group 2 the size
     #[arg(long = "match", value_name = "REGEX", value_parser = pattern)]
     pattern: Option<Regex>,
 
-    /// Counts how often this limit would have been reached
+    /// Count how often this limit would have been reached
     #[arg(long, value_name = "M")]
     limit: Option<f64>,
 
-    /// Only the first N
+    /// Show only the first N
     #[arg(long, value_name = "N")]
     top: Option<usize>,
 
-    /// Prints JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -155,14 +155,14 @@ impl Measure {
     /// Considers a line.
     fn see(&self, line: &str, log: &mut Log) {
         let line = line.trim_end_matches(['\n', '\r']);
-        let Some((at, rest)) = main_log::time(line) else { return };
+        let Some((at, rest)) = exim_log::time(line) else { return };
         let (key, count) = if let Some(pattern) = &self.pattern {
             let Some(found) = pattern.captures(line) else { return };
             let key = found.get(1).map_or("", |key| key.as_str());
             (Some(key), found.get(2).map_or(Some(1.0), |size| size.as_str().parse().ok()))
         } else {
-            let Some(received) = main_log::received(rest) else { return };
-            (main_log::key(received, self.by), main_log::count(received, self.count))
+            let Some(received) = exim_log::received(rest) else { return };
+            (exim_log::key(received, self.by), exim_log::count(received, self.count))
         };
         let Some((key, count)) = key.zip(count).filter(|(_, count)| *count >= 0.0) else {
             log.silent += 1;

@@ -9,9 +9,10 @@
 //! Exit codes, as those of grep: 0 all is well, 1 something was found, 2 an
 //! error, which standard error explains.
 
-mod changes_log;
+mod audit_log;
 mod check;
 mod compact;
+mod complete;
 mod completions;
 mod confirm;
 mod copy;
@@ -19,33 +20,32 @@ mod database;
 mod doctor;
 mod exim_config;
 mod exim_dump;
+mod exim_log;
 mod export;
+mod export_format;
 mod failure;
-mod figures;
 mod import;
 mod input;
+mod key_state;
 mod key_text;
 mod keys;
 mod list;
-mod main_log;
 mod man;
 mod measure;
-mod moment;
-mod outfile;
-mod portable;
-mod prometheus;
-mod record;
+mod output_file;
 mod repair;
 mod reset;
 mod rules;
 mod screen;
 mod set;
 mod show;
+mod size;
 mod spool_dir;
 mod stats;
 mod table;
 mod text;
 mod tidy;
+mod time;
 mod top;
 mod trace;
 mod verify;
@@ -54,11 +54,12 @@ use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use clap::{ColorChoice, CommandFactory as _, Parser, Subcommand};
+use clap_complete::CompleteEnv;
 
 use failure::{Failure, Outcome};
 use screen::{Screen, complain};
 
-/// Rates of mail, as Exim sees them through exirate.so.
+/// Show and administer the rate limits that exirate.so keeps for Exim.
 #[derive(Debug, Parser)]
 #[command(
     name = "exirate",
@@ -72,7 +73,7 @@ is no database yet is an error, except for check and import, which create one.
 Each command has examples: exirate help list"
 )]
 struct Program {
-    /// When to use colours: auto is on a terminal, unless NO_COLOR is set
+    /// Use colours: auto uses them on a terminal, unless NO_COLOR is set
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
 
@@ -125,7 +126,7 @@ impl Command {
             Self::Copy(copy) => copy.run(screen),
             Self::Trace(trace) => trace.run(screen),
             Self::Measure(measure) => measure.run(screen),
-            Self::Completions(completions) => completions.run(screen, Program::command()),
+            Self::Completions(completions) => completions.run(screen),
             Self::Man(man) => man.run(screen, Program::command()),
         }
     }
@@ -136,13 +137,15 @@ impl Command {
 /// clap prints help, and complaints about arguments (exit code 2), by itself.
 #[must_use]
 pub fn run() -> ExitCode {
+    // Ends the process where a shell asks for completions.
+    CompleteEnv::with_factory(Program::command).var(complete::VARIABLE).complete();
     let program = Program::parse();
     let mut screen = Screen::stdout(program.color);
     let result = program.command.run(&mut screen);
-    // What was found out before an error is shown all the same.
+    // What was printed before an error is shown as well.
     match screen.flush().map_err(Failure::from).and(result) {
         Ok(outcome) => outcome.into(),
-        // Whoever reads has had enough: nothing went wrong.
+        // The reader has closed the pipe, which is not an error.
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             match failure {

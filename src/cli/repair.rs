@@ -1,38 +1,40 @@
-//! `exirate repair`: mends what `verify` finds.
+//! `exirate repair`: repairs what `exirate verify` finds.
 
 use std::io::Write as _;
+use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::changes_log::ChangesLog;
-use super::database::{Common, now};
+use super::audit_log::AuditLog;
+use super::database::{Both, Common, now, open_traces};
 use super::screen::{Screen, complain, progress};
 use super::verify::Findings;
-use super::{Failure, Outcome, spool_dir, text};
-use crate::spool::{Options, Spool};
+use super::{Failure, Outcome, text};
+use crate::spool::{Options, Spool, SpoolError};
+use crate::trace::Access;
 
-/// Mends the database
+/// Repair the rate database and the trace store
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Mend what there is to mend:
+  Repair both:
     exirate repair
-  What would it mend?
+  Show what is wrong, and change nothing:
     exirate repair --dry-run
 
-Every record that can be saved is. A file whose header is damaged, or that is none of
-ours, is kept as *.damaged-1 to -9; `exirate tidy --damaged-older-than` removes such
-files. What killed processes have left unfinished is removed. Exim may run meanwhile,
-and mends by itself what a check meets. What was done is logged to changes.log
-beside the database, and to syslog (facility mail).
+All sound records and messages are kept. A file that cannot be read is quarantined:
+a shard is renamed to *.damaged-1 to -9, and `exirate tidy --damaged-older-than`
+removes such files. What killed processes have left unfinished is removed. Exim may
+run meanwhile, and repairs what its checks meet by itself. What was done is logged to
+audit.log in the database's directory, and to syslog (facility mail).
 
-Exit status: 0 there was nothing to mend; 1 there was, and it has been mended (with
---dry-run: it would be); 2 an error.
+Exit status: 0 nothing had to be repaired; 1 something was repaired, or would be
+(--dry-run); 2 an error, or something could not be repaired.
 
 JSON: an object; `problems` were found before, `done` is what was done, `left` what
 is still wrong; all arrays of texts.")]
 pub(super) struct Repair {
-    /// Changes nothing: shows what is wrong
+    /// Change nothing: show what is wrong
     #[arg(long)]
     dry_run: bool,
 
@@ -40,9 +42,9 @@ pub(super) struct Repair {
     common: Common,
 }
 
-/// What was done, as JSON has it.
+/// What was done, in JSON.
 #[derive(Serialize)]
-struct Answer {
+struct Report {
     dry_run: bool,
     problems: Vec<String>,
     done: Vec<String>,
@@ -51,82 +53,86 @@ struct Answer {
 
 impl Repair {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let dir = spool_dir::find(self.common.spool.as_deref())?;
-        Spool::require(&dir)?;
-        let mut answer = Answer {
+        let directory = self.common.directory()?;
+        let mut report = Report {
             dry_run: self.dry_run,
             problems: Vec::new(),
             done: Vec::new(),
             left: Vec::new(),
         };
-        if self.dry_run {
-            answer.problems = problems(&mut Spool::open_existing(&dir, Options::default())?)?;
-        } else {
-            // Where not even the key can be read, there is nothing to ask first.
-            if let Ok(mut spool) = Spool::open_existing(&dir, Options::default()) {
-                answer.problems = problems(&mut spool)?;
-            }
-            self.mend(&mut Spool::open(&dir, Options::default())?, &mut answer)?;
+        match Both::open(&directory) {
+            Ok(mut both) => report.problems = Findings::of(&mut both)?.problems,
+            // Where a store cannot even be opened, repairing it may help.
+            Err(failure) if self.dry_run => return Err(failure),
+            Err(_) => {}
         }
-        let found = !answer.problems.is_empty() || !answer.done.is_empty();
-        let left = answer.left.len();
+        if !self.dry_run {
+            repair(&directory, &mut report)?;
+        }
+        let found = !report.problems.is_empty() || !report.done.is_empty();
+        let left = report.left.len();
         if self.common.json {
-            screen.json(&answer)?;
+            screen.json(&report)?;
         } else {
-            tell(screen, &answer)?;
+            print(screen, &report)?;
         }
         if left > 0 {
             screen.flush()?;
-            return Err(Failure::new(format!("{left} problem(s) could not be mended")));
+            return Err(Failure::new(format!("{left} problem(s) could not be repaired")));
         }
         Ok(Outcome::found_if(found))
     }
-
-    fn mend(&self, spool: &mut Spool, answer: &mut Answer) -> Result<(), Failure> {
-        let bar = progress(256, "shards");
-        let repaired = spool.repair(now(), |done| bar.set_position(done as u64));
-        bar.finish_and_clear();
-        answer.done = spool.take_incidents();
-        let mut log = ChangesLog::new();
-        for what in &answer.done {
-            log.add(spool, format_args!("repair {}", text::printable(what.as_bytes())));
-        }
-        if let Ok(repaired) = &repaired
-            && repaired.rebuilt > 0
-            && answer.done.is_empty()
-        {
-            let what = format!("rebuilt {} shard(s)", repaired.rebuilt);
-            log.add(spool, format_args!("repair {what}"));
-            answer.done.push(what);
-        }
-        answer.left = problems(spool)?;
-        match repaired {
-            // Why it is still wrong: what was done all the same is told as well.
-            Err(error) if !answer.left.is_empty() => complain(error),
-            repaired => drop(repaired?),
-        }
-        Ok(())
-    }
 }
 
-fn problems(spool: &mut Spool) -> Result<Vec<String>, Failure> {
-    Ok(Findings::from(&spool.verify()?).problems)
+/// Repairs the stores that exist.
+fn repair(directory: &Path, report: &mut Report) -> Result<(), Failure> {
+    let traces = open_traces(directory, Access::Write)?;
+    match Spool::require(directory) {
+        Ok(()) => repair_rates(&mut Spool::open(directory, Options::default())?, report)?,
+        Err(SpoolError::Absent { .. }) if traces.is_some() => {}
+        Err(error) => return Err(error.into()),
+    }
+    if let Ok(mut spool) = Spool::open_existing(directory, Options::default()) {
+        let mut log = AuditLog::new();
+        for what in &report.done {
+            log.add(&mut spool, format_args!("repair {}", text::printable(what.as_bytes())));
+        }
+    }
+    Ok(())
 }
 
-fn tell(screen: &mut Screen<'_>, answer: &Answer) -> std::io::Result<()> {
-    for problem in &answer.problems {
-        writeln!(screen, "found: {problem}")?;
+fn repair_rates(spool: &mut Spool, report: &mut Report) -> Result<(), Failure> {
+    let bar = progress(256, "shards");
+    let repaired = spool.repair(now(), |done| bar.set_position(done as u64));
+    bar.finish_and_clear();
+    report.done = spool.take_incidents();
+    if let Ok(repaired) = &repaired
+        && repaired.rebuilt > 0
+        && report.done.is_empty()
+    {
+        report.done.push(format!("rebuilt {} shard(s)", repaired.rebuilt));
     }
-    for what in &answer.done {
-        writeln!(screen, "done: {what}")?;
+    report.left = spool.verify()?.problems().collect();
+    match repaired {
+        // Why it is still wrong; what was done is printed as well.
+        Err(error) if !report.left.is_empty() => complain(error),
+        repaired => drop(repaired?),
     }
-    for problem in &answer.left {
-        writeln!(screen, "still wrong: {problem}")?;
+    Ok(())
+}
+
+fn print(screen: &mut Screen<'_>, report: &Report) -> std::io::Result<()> {
+    for (what, texts) in
+        [("found", &report.problems), ("done", &report.done), ("still wrong", &report.left)]
+    {
+        for text in texts {
+            writeln!(screen, "{what}: {}", text::printable(text.as_bytes()))?;
+        }
     }
-    match (answer.problems.len() + answer.done.len(), answer.dry_run) {
-        (0, _) => writeln!(screen, "nothing to mend: the database is sound"),
-        (_, true) => writeln!(screen, "nothing was changed; `exirate repair` mends this"),
-        (_, false) if answer.left.is_empty() => writeln!(screen, "the database is sound now"),
+    match (report.problems.len() + report.done.len(), report.dry_run) {
+        (0, _) => writeln!(screen, "no problems: nothing to repair"),
+        (_, true) => writeln!(screen, "nothing was changed; `exirate repair` repairs this"),
+        (_, false) if report.left.is_empty() => writeln!(screen, "no problems are left"),
         _ => Ok(()),
     }
 }

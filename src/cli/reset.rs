@@ -1,4 +1,4 @@
-//! `exirate reset`: forgets keys, and so unblocks them.
+//! `exirate reset`: deletes the records of keys, which unblocks them.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -7,40 +7,41 @@ use std::os::unix::ffi::OsStrExt as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::changes_log::ChangesLog;
+use super::audit_log::AuditLog;
+use super::complete;
 use super::confirm;
-use super::database::{Common, now, tell_incidents};
+use super::database::{Common, now, print_incidents};
+use super::key_state::{KeyState, KeyStateJson};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
-use super::record::{Facts, Record};
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, text};
 use crate::spool::Spool;
 
-/// So many records are logged one by one; of more, only the arguments are, for
-/// they would push everything else out of the log.
+/// Up to this many records are logged one by one; of more, only the arguments
+/// are, or they would push everything else out of the log.
 const LOGGED: usize = 100;
 
-/// Forgets keys: who was blocked is free again
+/// Reset keys: delete their records, which unblocks them
 #[derive(Debug, Args)]
 #[command(after_help = help())]
 pub(super) struct Reset {
-    /// Keys or globs
-    #[arg(value_name = "KEY", required_unless_present = "over")]
+    /// Reset these keys or globs
+    #[arg(value_name = "KEY", required_unless_present = "over", add = complete::keys())]
     keys: Vec<OsString>,
 
     #[command(flatten)]
     narrow: Narrow,
 
-    /// Only keys of which one more event would be refused
+    /// Reset only keys over their limits: one more event would be refused
     #[arg(long)]
     over: bool,
 
-    /// Does not ask whether a glob was meant
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 
-    /// Changes nothing: shows what would be forgotten
+    /// Change nothing: show what would be reset
     #[arg(long)]
     dry_run: bool,
 
@@ -52,47 +53,45 @@ pub(super) struct Reset {
 fn help() -> String {
     format!(
         "Examples:
-  Let alice send again:
+  Unblock alice:
     exirate reset alice@example.org
-  Only what she has sent in the last hour, not her limit of the day:
+  Reset her hourly limit, and keep the daily one:
     exirate reset alice@example.org --period 1h
-  Whom would I let go?
+  Show which keys a glob would reset:
     exirate reset '*@example.org' --dry-run
-  Everybody who is blocked right now:
+  Unblock every key that is over its limit now:
     exirate reset --over --yes
 
 {}
 
-The next check of a key that was forgotten gets what one gets that was never
-seen: its rate and the unique events it has had are gone, its limit comes from
-Exim's configuration as ever. Exim may run meanwhile: a check comes either before
-or after. Where more may be meant than was written, by a glob or in another case
-of letters, it asks first; without a terminal it needs --yes. What is forgotten is
-logged to changes.log beside the database, and to syslog (facility mail): a line for
-each record, or one for all of more than 100.
+The record of a key is deleted: its rate, and the unique events it has counted. The
+next check of the key starts from nothing, with the limit in Exim's configuration.
+Exim may run meanwhile. Where several keys may match (a glob, --ignore-case or --over),
+it asks first; without a terminal, --yes is needed. What is reset is logged to
+audit.log in the database's directory, and to syslog (facility mail): one line for
+each record, or one for all if they are more than 100.
 
-Exit status: 0 forgotten; 1 a KEY is not remembered, or nothing was forgotten; 2 an
-error.
+Exit status: 0 reset; 1 a KEY matches nothing, or nothing was reset; 2 an error.
 
-JSON: an object; `reset` is an array of what was remembered, as `exirate list`
-has it.",
+JSON: an object; `reset` is an array of the deleted records, in the form of
+`exirate list`.",
         keys::HELP
     )
 }
 
-/// What was done, as JSON has it.
+/// What was done, in JSON.
 #[derive(Serialize)]
-struct Answer {
+struct Report {
     dry_run: bool,
-    reset: Vec<Facts>,
+    reset: Vec<KeyStateJson>,
 }
 
-/// What has been forgotten so far, or would be.
+/// What has been reset so far, or would be.
 #[derive(Default)]
 struct Done {
     count: usize,
     /// For JSON.
-    facts: Vec<Facts>,
+    records: Vec<KeyStateJson>,
 }
 
 impl Reset {
@@ -105,29 +104,28 @@ impl Reset {
         let keys = if self.over { over(&mut spool, keys)? } else { keys };
         if selection.is_loose() && !self.dry_run && !keys.is_empty() {
             let things: Vec<String> = keys.iter().map(|key| key_text::stored(key)).collect();
-            if !confirm::ask("forget", &things, self.yes)? {
-                note("nothing was forgotten");
+            if !confirm::ask("reset", &things, self.yes)? {
+                note("nothing was reset");
                 return Ok(Outcome::Found);
             }
         }
         let mut done = Done::default();
-        let forgotten = self.forget(&mut spool, &keys, screen, &mut done);
+        let result = self.reset(&mut spool, &keys, screen, &mut done);
         if !self.dry_run && keys.len() > LOGGED && done.count > 0 {
             let what = self.arguments();
-            ChangesLog::new()
-                .add(&mut spool, format_args!("reset records={} of={what}", done.count));
+            AuditLog::new().add(&mut spool, format_args!("reset records={} of={what}", done.count));
         }
-        tell_incidents(&mut spool);
+        print_incidents(&mut spool);
         if self.common.json {
-            screen.json(&Answer { dry_run: self.dry_run, reset: done.facts })?;
+            screen.json(&Report { dry_run: self.dry_run, reset: done.records })?;
         } else if self.over && keys.is_empty() && unread == 0 {
-            writeln!(screen, "nobody is over a limit")?;
+            writeln!(screen, "no key is over its limit")?;
         }
-        match forgotten {
+        match result {
             Err(Failure::Said(what)) if !self.dry_run && keys.len() > 1 => {
                 screen.flush()?;
                 Err(Failure::new(format!(
-                    "{what}; {} of {} record(s) have been forgotten, and the same command goes on",
+                    "{what}; {} of {} record(s) were reset; run the command again for the rest",
                     done.count,
                     keys.len()
                 )))
@@ -136,8 +134,7 @@ impl Reset {
             Ok(()) if unread > 0 => {
                 screen.flush()?;
                 Err(Failure::new(format!(
-                    "{} of the 256 shards could not be read: what is in them has not been \
-                     forgotten",
+                    "{} of the 256 shards could not be read: their keys were not reset",
                     unread
                 )))
             }
@@ -145,19 +142,19 @@ impl Reset {
         }
     }
 
-    /// Forgets these keys, and tells and logs each; stops where that fails.
-    fn forget(
+    /// Resets these keys, and prints and logs each; stops at the first error.
+    fn reset(
         &self,
         spool: &mut Spool,
         keys: &[Vec<u8>],
         screen: &mut Screen<'_>,
         done: &mut Done,
     ) -> Result<(), Failure> {
-        let mut log = ChangesLog::new();
+        let mut log = AuditLog::new();
         for key in keys {
             let entry = if self.dry_run { spool.get(key)? } else { spool.forget(key)? };
-            // It may have gone meanwhile.
-            let Some(record) = entry.map(Record::from) else { continue };
+            // It may have been dropped since.
+            let Some(record) = entry.map(KeyState::from) else { continue };
             done.count += 1;
             if !self.dry_run && keys.len() <= LOGGED {
                 log.add(
@@ -171,23 +168,23 @@ impl Reset {
                 );
             }
             if self.common.json {
-                done.facts.push(record.facts(now()));
+                done.records.push(record.json(now()));
             } else {
-                self.tell(screen, &record)?;
+                self.print(screen, &record)?;
             }
         }
         Ok(())
     }
 
-    /// What was asked for, for the log.
+    /// The arguments, for the log.
     fn arguments(&self) -> String {
         let over = self.over.then(|| "--over".to_owned());
         let keys = self.keys.iter().map(|key| text::printable(key.as_bytes()));
         over.into_iter().chain(self.narrow.arguments()).chain(keys).collect::<Vec<_>>().join(" ")
     }
 
-    fn tell(&self, screen: &mut Screen<'_>, record: &Record) -> std::io::Result<()> {
-        let verb = if self.dry_run { "would forget" } else { "forgot" };
+    fn print(&self, screen: &mut Screen<'_>, record: &KeyState) -> std::io::Result<()> {
+        let verb = if self.dry_run { "would reset" } else { "reset" };
         let now = now();
         let state = if record.is_over(now) { "over the limit" } else { "under the limit" };
         writeln!(
@@ -200,11 +197,11 @@ impl Reset {
     }
 }
 
-/// The keys, of these, of which one more event would be refused.
+/// Those of these keys that are over their limits.
 fn over(spool: &mut Spool, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
     let mut over = Vec::new();
     for key in keys {
-        if spool.get(&key)?.is_some_and(|entry| Record::from(entry).is_over(now())) {
+        if spool.get(&key)?.is_some_and(|entry| KeyState::from(entry).is_over(now())) {
             over.push(key);
         }
     }
@@ -212,7 +209,7 @@ fn over(spool: &mut Spool, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> 
 }
 
 /// A record for people: `alice@example.org (per_rcpt, 1h)`.
-pub(super) fn name(record: &Record) -> String {
+pub(super) fn name(record: &KeyState) -> String {
     let key = key_text::title(record.key());
     match record.mode().zip(record.period_text()) {
         Some((mode, period)) => format!("{key} ({mode}, {period})"),

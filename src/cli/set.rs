@@ -1,4 +1,4 @@
-//! `exirate set`: changes what is remembered of a key, or has one remembered.
+//! `exirate set`: changes or creates the record of a key.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -7,59 +7,60 @@ use std::os::unix::ffi::OsStrExt as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::changes_log::ChangesLog;
-use super::database::{self, Common, now, tell_incidents};
+use super::audit_log::AuditLog;
+use super::complete;
+use super::database::{self, Common, now, print_incidents};
+use super::key_state::{KeyState, KeyStateJson};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
-use super::record::{Facts, Record};
 use super::screen::{Screen, note};
-use super::{Failure, Outcome, moment, reset, text};
+use super::{Failure, Outcome, reset, text, time};
 use crate::engine::{Change, FilterChange, Remembered, State};
 use crate::rate::{Average, Timestamp, bloom};
 use crate::spec::{Context, Spec, StoredKey};
 use crate::spool::{Entry, Spool};
 
-/// Changes what is remembered of a key
+/// Set the rate, limit or time of a key, or create it
 #[derive(Debug, Args)]
 #[command(after_help = help())]
 pub(super) struct Set {
-    /// The key
-    #[arg(value_name = "KEY")]
+    /// Set this key
+    #[arg(value_name = "KEY", add = complete::keys())]
     key: OsString,
 
-    /// The rate that it has at the time of --at
+    /// Set the rate at the time of --at
     #[arg(long, value_name = "N", value_parser = rate, allow_negative_numbers = true)]
     rate: Option<f64>,
 
-    /// The limit, as in a spec; the next check that is counted sets its own
+    /// Set the limit, as in a spec; the next check that counts sets its own
     #[arg(long, value_name = "M", value_parser = limit, allow_negative_numbers = true)]
     limit: Option<f64>,
 
-    /// When its last event was counted; `now` if --rate is given
-    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    /// Set when the last event was counted; the default with --rate is `now`
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
     at: Option<Timestamp>,
 
-    /// Remembers this unique event, such as a recipient, as one that was counted
+    /// Mark this unique event, such as a recipient, as counted
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
     event: Option<OsString>,
 
-    /// Has it remembered if it is not; KEY is then taken byte for byte
+    /// Create the record if it does not exist; KEY is then taken byte for byte
     #[arg(long, requires_all = ["rate", "limit", "mode", "period"])]
     create: bool,
 
-    /// The record of this mode
-    #[arg(long, value_name = "MODE")]
+    /// Select the record of this mode
+    #[arg(long, value_name = "MODE", add = complete::modes())]
     mode: Option<String>,
 
-    /// The record with this period; with --create, as the spec has it
-    #[arg(long, value_name = "P")]
+    /// Select the record with this period; with --create, as the spec has it
+    #[arg(long, value_name = "P", add = complete::periods())]
     period: Option<String>,
 
     /// Take KEY byte for byte: no globs, no escapes, no other notations
     #[arg(long)]
     exact: bool,
 
-    /// With --create: the record of a line that has `unique=`
+    /// With --create: create the record of a spec that has `unique=`
     #[arg(long, requires = "create")]
     unique: bool,
 
@@ -71,41 +72,40 @@ pub(super) struct Set {
 fn help() -> String {
     format!(
         "Examples:
-  Leave bob with a rate of 90 events an hour:
+  Set bob's rate to 90 events an hour:
     exirate set bob@example.net --rate 90
-  Take a recipient for one whom carol has written to already:
+  Mark a recipient as counted, so that it does not count again for carol:
     exirate set carol@example.org --event dave@example.net
-  Hold up a key before Exim has seen it:
+  Block a client before Exim has seen it:
     exirate set 203.0.113.9 --create --mode per_conn --period 10m --rate 100 --limit 20
 
 {}
 
-KEY must mean one record; --mode and --period say which. The change is made in one
-step, whether Exim runs or not. It is printed, and logged to changes.log beside the
-database and to syslog (facility mail). To let somebody go, `exirate reset` is
-shorter.
+KEY must match one record; --mode and --period select it. The change is atomic, and
+Exim may run meanwhile. It is printed, and logged to audit.log in the database's
+directory and to syslog (facility mail). To unblock a key, use `exirate reset`.
 
-Exit status: 0 changed; 1 KEY is not remembered; 2 an error.
+Exit status: 0 changed; 1 KEY matches nothing; 2 an error.
 
-JSON: an object; `before` (null for a new key) and `after` are as `exirate list`
-has them, but for `filter`, which is null.",
+JSON: an object; `before` (null for a new key) and `after` have the fields of
+`exirate list`, with `filter` always null.",
         keys::HELP
     )
 }
 
-/// What was done, as JSON has it.
+/// What was done, in JSON.
 #[derive(Serialize)]
-struct Answer {
-    before: Option<Facts>,
-    after: Facts,
+struct Report {
+    before: Option<KeyStateJson>,
+    after: KeyStateJson,
     event_was_counted: Option<bool>,
 }
 
-/// What was remembered, and what is now.
+/// The record before, and the change.
 struct Done {
     before: Option<Entry>,
     change: Change,
-    /// Whether the event had been counted before.
+    /// Whether the event was counted before.
     seen: Option<bool>,
 }
 
@@ -114,7 +114,7 @@ impl Set {
         if self.rate.is_none() && self.limit.is_none() && self.at.is_none() && self.event.is_none()
         {
             return Err(Failure::new(
-                "nothing to set: say --rate, --limit, --at or --event; `exirate set --help` has \
+                "nothing to set: use --rate, --limit, --at or --event; `exirate set --help` has \
                  examples",
             ));
         }
@@ -127,23 +127,23 @@ impl Set {
         let now = now();
         let done = spool.update(&stored, event, |remembered, event| {
             if remembered.is_none() && !self.create {
-                return (None, None); // it went meanwhile
+                return (None, None); // it was dropped since
             }
             let (change, seen) = self.change(&stored, remembered, event, now);
             let before = remembered.and_then(|r| entry(&stored, &r.state));
             (Some(Done { before, change, seen }), Some(change))
         })?;
-        tell_incidents(&mut spool);
+        print_incidents(&mut spool);
         let Some(done) = done else {
-            note("it was forgotten a moment ago; --create would have it remembered");
+            note("it was dropped a moment ago; --create creates it again");
             return Ok(Outcome::Found);
         };
         self.log(&mut spool, &stored, &done);
-        self.tell(screen, &stored, done)?;
+        self.print(screen, &stored, done)?;
         Ok(Outcome::Fine)
     }
 
-    /// The stored key that is meant; `None` if none is, which has been told.
+    /// The stored key that is selected; `None` if there is none, which is reported.
     fn stored(&self, spool: &mut Spool) -> Result<Option<Vec<u8>>, Failure> {
         if self.create {
             return self.new_key().map(Some);
@@ -173,7 +173,7 @@ impl Set {
         }
     }
 
-    /// The stored key that a line with this mode and period would use.
+    /// The stored key of a spec with this mode and period.
     fn new_key(&self) -> Result<Vec<u8>, Failure> {
         let mode = self.mode.as_deref().unwrap_or_default();
         let period = self.period.as_deref().unwrap_or_default();
@@ -184,10 +184,10 @@ impl Set {
             .map_err(|error| Failure::new(format!("--mode or --period: {error}")))?;
         let mut key = request.key;
         key.truncate(request.key_start);
-        // A mode that is none would have been taken for a key.
+        // A spec takes an unknown mode for a key.
         if StoredKey::parse(&key).is_none() || Narrow::of(Some(mode), Some(period), true).is_err() {
             return Err(Failure::new(format!(
-                "--mode {mode}: it takes per_mail, per_rcpt, per_addr, per_conn, per_cmd or \
+                "--mode {mode}: expected per_mail, per_rcpt, per_addr, per_conn, per_cmd or \
                  per_byte"
             )));
         }
@@ -195,7 +195,7 @@ impl Set {
         Ok(key)
     }
 
-    /// What is to be remembered, and whether the event was counted before.
+    /// The change to make, and whether the event was counted before.
     fn change(
         &self,
         stored: &[u8],
@@ -215,7 +215,7 @@ impl Set {
             Some(since) => since,
             None => u32::try_from(now.seconds).unwrap_or(u32::MAX),
         };
-        let period = StoredKey::parse(stored).and_then(|filed| filed.period_seconds());
+        let period = StoredKey::parse(stored).and_then(|parts| parts.period_seconds());
         let filter = remembered.and_then(|r| r.filter).filter(|filter| {
             period.is_none_or(|period| !bloom::expired(filter.epoch, now, period))
         });
@@ -247,7 +247,7 @@ impl Set {
         let event = self.event.as_deref().map_or_else(String::new, |event| {
             format!(" event={}", text::printable(event.as_bytes()))
         });
-        ChangesLog::new().add(
+        AuditLog::new().add(
             spool,
             format_args!(
                 "set rate={} limit={} at={}{event} ({was}) key={}",
@@ -259,20 +259,20 @@ impl Set {
         );
     }
 
-    fn tell(&self, screen: &mut Screen<'_>, stored: &[u8], done: Done) -> Result<(), Failure> {
+    fn print(&self, screen: &mut Screen<'_>, stored: &[u8], done: Done) -> Result<(), Failure> {
         let now = now();
-        let Some(after) = entry(stored, &done.change.state).map(Record::from) else {
+        let Some(after) = entry(stored, &done.change.state).map(KeyState::from) else {
             return Ok(());
         };
-        let before = done.before.map(Record::from);
+        let before = done.before.map(KeyState::from);
         if self.common.json {
-            return screen.json(&Answer {
-                before: before.map(|before| before.facts(now)),
-                after: after.facts(now),
+            return screen.json(&Report {
+                before: before.map(|before| before.json(now)),
+                after: after.json(now),
                 event_was_counted: done.seen,
             });
         }
-        let cells = |r: &Record| {
+        let cells = |r: &KeyState| {
             [format!("{:.1}", r.rate(now)), text::number(r.limit), text::local(r.average.at)]
         };
         let old = before.as_ref().map_or_else(|| ["-", "-", "-"].map(str::to_owned), cells);
@@ -287,9 +287,8 @@ impl Set {
         }
         if let Some((event, seen)) = self.event.as_deref().zip(done.seen) {
             let event = text::printable(event.as_bytes());
-            let said =
-                if seen { "had been counted already" } else { "is now remembered as counted" };
-            writeln!(screen, "  event      {event} {said}")?;
+            let what = if seen { "was counted already" } else { "is marked as counted" };
+            writeln!(screen, "  event      {event} {what}")?;
         }
         Ok(())
     }
@@ -310,14 +309,14 @@ fn entry(stored: &[u8], state: &State) -> Option<Entry> {
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate >= 0.0 && rate.is_finite() => Ok(rate),
-        _ => Err("it takes a number that is not negative, such as 0, 12 or 2.5".to_owned()),
+        _ => Err("expected a number that is not negative, such as 0, 12 or 2.5".to_owned()),
     }
 }
 
 /// A limit, as a spec has it.
 fn limit(text: &str) -> Result<f64, String> {
     if text.trim().is_empty() {
-        return Err("it takes a number, such as 100 or 10k".to_owned());
+        return Err("expected a number, such as 100 or 10k".to_owned());
     }
     let spec = format!("{} / 1h / strict / x", text.replace('/', "//"));
     Spec::parse(spec.as_bytes())

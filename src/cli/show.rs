@@ -1,4 +1,4 @@
-//! `exirate show`: everything that is remembered of a key.
+//! `exirate show`: all details of a key.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -8,28 +8,29 @@ use anstyle::Style;
 use clap::Args;
 use serde::Serialize;
 
+use super::complete;
 use super::database::{self, Common, now};
+use super::key_state::{self, KeyState, KeyStateJson, later};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
 use super::list::OVER;
-use super::record::{self, Facts, Record, later};
 use super::screen::Screen;
 use super::{Failure, Outcome, text};
 use crate::rate::{Timestamp, Wait, bloom, remaining};
 use crate::spool::Spool;
 
-/// Shows everything of a key, and what the next event would get
+/// Show all details of a key, and the decision on its next event
 #[derive(Debug, Args)]
 #[command(after_help = help())]
 pub(super) struct Show {
-    /// Keys or globs
-    #[arg(value_name = "KEY", required = true)]
+    /// Show these keys or globs
+    #[arg(value_name = "KEY", required = true, add = complete::keys())]
     keys: Vec<OsString>,
 
     #[command(flatten)]
     narrow: Narrow,
 
-    /// Asks whether this unique event, such as a recipient, was counted
+    /// Show whether this unique event, such as a recipient, was counted
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
     event: Option<OsString>,
 
@@ -43,41 +44,41 @@ fn help() -> String {
         "Examples:
   Why is alice blocked, and for how long?
     exirate show alice@example.org
-  Would bob be one more of the different people whom carol has written to?
+  Has carol's limit on different recipients counted bob in this hour?
     exirate show carol@example.org --mode per_addr --period 1h --event bob@example.net
-  A client, as Exim's log shows it:
+  Show a client, in the notation of Exim's log:
     exirate show '[192.0.2.7]'
 
 {}
 
-The next event is taken to be one of size 1, such as a message or a recipient
-that has not been counted yet. For a key counted per_byte (filed under per_mail)
-the next event is as large as the message: ask `exirate check SPEC --count BYTES
---dry-run`. A record is forgotten only when that could change no answer.
+The next event is assumed to be of size 1, such as a message, or a recipient that has
+not been counted yet. For a key counted per_byte (stored as per_mail) the next event
+is as large as the message: use `exirate check SPEC --count BYTES`. A record is
+dropped only when that cannot change a decision any more.
 
-Exit status: 0 shown; 1 a KEY is not remembered; 2 an error.
+Exit status: 0 shown; 1 a KEY matches nothing; 2 an error.
 
-JSON: an array of objects, as those of `exirate list`, and besides: `next` is what
-one more event would get; `remaining` is how many more would pass right now;
-`forgotten_from` is when the record may be dropped, if no more events come (null:
-never); `event_seen` is null without --event or without a filter. {}",
+JSON: an array of objects, with the fields of `exirate list` and these: `next` is the
+result of one more event; `remaining` is how many more would pass now; `forgotten_from`
+is when the record may be dropped, if no more events come (null: never); `event_seen`
+is null without --event or without a filter. {}",
         keys::HELP,
-        record::JSON_HELP
+        key_state::JSON_HELP
     )
 }
 
-/// A record and what can be foreseen of it, as JSON has it.
+/// A record and its prospects, in JSON.
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
-    facts: Facts,
+    facts: KeyStateJson,
     next: Next,
     remaining: Option<f64>,
     forgotten_from: Option<String>,
     event_seen: Option<bool>,
 }
 
-/// What the next event would get, as JSON has it.
+/// The result of the next event, in JSON.
 #[derive(Serialize)]
 struct Next {
     count: f64,
@@ -93,9 +94,9 @@ impl Show {
         let now = now();
         let mut records = Vec::with_capacity(keys.len());
         for key in &keys {
-            // It may have been forgotten since.
+            // It may have been dropped since.
             if let Some(entry) = spool.get(key)? {
-                let record = Record::from(entry);
+                let record = KeyState::from(entry);
                 let seen = match &self.event {
                     Some(event) => was_counted(&mut spool, &record, event.as_bytes(), now)?,
                     None => None,
@@ -109,11 +110,11 @@ impl Show {
                 records.iter().map(|(record, seen)| shown(record, *seen, now)).collect();
             screen.json(&shown)?;
         } else {
-            for (place, (record, seen)) in records.iter().enumerate() {
-                if place > 0 {
+            for (index, (record, seen)) in records.iter().enumerate() {
+                if index > 0 {
                     writeln!(screen)?;
                 }
-                self.tell(screen, record, *seen, now)?;
+                self.print(screen, record, *seen, now)?;
             }
         }
         screen.flush()?;
@@ -122,10 +123,10 @@ impl Show {
         Ok(Outcome::found_if(missing))
     }
 
-    fn tell(
+    fn print(
         &self,
         screen: &mut Screen<'_>,
-        record: &Record,
+        record: &KeyState,
         seen: Option<bool>,
         now: Timestamp,
     ) -> Result<(), Failure> {
@@ -133,7 +134,7 @@ impl Show {
         let style = if over { OVER.bold() } else { Style::new().bold() };
         let key = key_text::title(record.key());
         let verdict = match (over, wait) {
-            (true, Some(Wait::Seconds(_))) => "one more event would be refused",
+            (true, Some(Wait::Seconds(_))) => "over the limit",
             (true, _) => "every event is refused",
             (false, _) => "under the limit",
         };
@@ -157,7 +158,7 @@ impl Show {
         if let Some(filter) = record.filter {
             let (fill, events) = (filter.fill * 100.0, filter.events());
             line("filter", format!("{fill:.1}% full, holds about {events:.0} unique events"))?;
-            line("  begun", moment(filter.since, now))?;
+            line("  started", moment(filter.since, now))?;
             if let Some(period) = record.period() {
                 let end = later(filter.since, period as u64); // whole seconds
                 let word = if record.filter_expired(now) { "ended, " } else { "" };
@@ -175,10 +176,10 @@ impl Show {
 }
 
 /// `4.0 of 3 in 1h (133%)`.
-fn rate(record: &Record, now: Timestamp) -> String {
+fn rate(record: &KeyState, now: Timestamp) -> String {
     let limit = text::number(record.limit);
     let Some(period) = record.period() else {
-        return format!("unknown (its key tells no period), limit {limit}");
+        return format!("unknown (its key names no period), limit {limit}");
     };
     let share = record.share(now);
     let share =
@@ -186,23 +187,23 @@ fn rate(record: &Record, now: Timestamp) -> String {
     format!("{:.1} of {limit} in {}{share}", record.rate(now), text::duration(period))
 }
 
-fn next_event(record: &Record, now: Timestamp) -> String {
+fn next_event(record: &KeyState, now: Timestamp) -> String {
     let rate = record.rate_after(now, 1.0);
     let Some(period) = record.period() else { return "unknown".to_owned() };
     if !record.passes(rate) {
-        return format!("would get rate {rate:.1}, over the limit");
+        return format!("refused: rate {rate:.1}, at or over the limit");
     }
     let more = match remaining(Some(record.average), now, period, record.limit, 1.0) {
-        1.0 => "only this one right now".to_owned(),
-        more if more.is_finite() => format!("{more:.0} would pass right now"),
-        _ => "any number would".to_owned(),
+        1.0 => "no more now".to_owned(),
+        more if more.is_finite() => format!("{more:.0} would pass now"),
+        _ => "any number would pass".to_owned(),
     };
-    // So that nobody reads that 3.0 of 3 passes.
+    // 3.0 of 3 would read as if it did not pass.
     let rate = match format!("{rate:.1}") {
         text if text.parse().is_ok_and(|rounded: f64| record.passes(rounded)) => text,
         _ => format!("just under {}", text::number(record.limit)),
     };
-    format!("would get rate {rate} and pass; {more}")
+    format!("passes: rate {rate}; {more}")
 }
 
 fn free(wait: Wait, now: Timestamp) -> String {
@@ -213,35 +214,35 @@ fn free(wait: Wait, now: Timestamp) -> String {
 }
 
 /// What is counted, in words.
-fn counts(record: &Record) -> String {
-    let Some(filed) = record.filed() else { return "unknown".to_owned() };
-    let what = match filed.mode {
-        b"per_mail" if filed.unique => "messages with different unique= texts",
-        b"per_mail" => "messages, or bytes: per_byte is filed under per_mail",
+fn counts(record: &KeyState) -> String {
+    let Some(parts) = record.parts() else { return "unknown".to_owned() };
+    let what = match parts.mode {
+        b"per_mail" if parts.unique => "messages with different unique= texts",
+        b"per_mail" => "messages, or bytes: per_byte is parts under per_mail",
         b"per_addr" => "different recipients",
         b"per_rcpt" => "recipients",
         b"per_conn" => "connections",
         b"per_cmd" => "commands",
         _ => "an unknown mode",
     };
-    format!("{what} ({})", text::printable(filed.mode))
+    format!("{what} ({})", text::printable(parts.mode))
 }
 
 /// Whether an event was counted, in words.
-fn counted(record: &Record, seen: Option<bool>, now: Timestamp) -> &'static str {
+fn counted(record: &KeyState, seen: Option<bool>, now: Timestamp) -> &'static str {
     match seen {
-        Some(true) => "was counted already, and does not count again in this period",
+        Some(true) => "was counted: it does not count again in this period",
         Some(false) if record.filter_expired(now) => "would count: the filter's period is over",
         Some(false) => "was not counted in this period",
-        None => "is not known: this key has no filter of unique events",
+        None => "is unknown: this key has no filter of unique events",
     }
 }
 
-fn forgotten(record: &Record, now: Timestamp) -> String {
+fn forgotten(record: &KeyState, now: Timestamp) -> String {
     match record.forgettable_from() {
         None => "never".to_owned(),
-        Some(from) if from <= now => "at the next clearing up".to_owned(),
-        Some(from) => format!("{}, if nothing more comes", moment(from, now)),
+        Some(from) if from <= now => "at the next cleanup".to_owned(),
+        Some(from) => format!("{}, if no more events come", moment(from, now)),
     }
 }
 
@@ -256,12 +257,12 @@ fn moment(at: Timestamp, now: Timestamp) -> String {
     format!("{} ({age})", text::local(at))
 }
 
-fn shown(record: &Record, event_seen: Option<bool>, now: Timestamp) -> Shown {
+fn shown(record: &KeyState, event_seen: Option<bool>, now: Timestamp) -> Shown {
     let rate = record.rate_after(now, 1.0);
     let remaining =
         record.period().map(|p| remaining(Some(record.average), now, p, record.limit, 1.0));
     Shown {
-        facts: record.facts(now),
+        facts: record.json(now),
         next: Next { count: 1.0, rate, over: record.is_over(now) },
         remaining,
         forgotten_from: record.forgettable_from().map(text::iso),
@@ -271,22 +272,22 @@ fn shown(record: &Record, event_seen: Option<bool>, now: Timestamp) -> Shown {
 
 /// Whether the unique event `text` was counted in the filter's period; `None`
 /// where there is no filter. Exim writes the domain of an address in lower
-/// case, so that is asked for as well.
+/// case, so that form is tried as well.
 fn was_counted(
     spool: &mut Spool,
-    record: &Record,
+    record: &KeyState,
     text: &[u8],
     now: Timestamp,
 ) -> Result<Option<bool>, Failure> {
     if record.filter.is_none() {
         return Ok(None);
     }
-    let mut as_exim_has_it = text.to_vec();
+    let mut lower_domain = text.to_vec();
     if let Some(at) = text.iter().rposition(|&b| b == b'@') {
-        as_exim_has_it.iter_mut().skip(at).for_each(|b| b.make_ascii_lowercase());
+        lower_domain.iter_mut().skip(at).for_each(|b| b.make_ascii_lowercase());
     }
     let mut seen = false;
-    for text in [text, &as_exim_has_it] {
+    for text in [text, &lower_domain] {
         seen |= spool.peek(&record.stored, Some(text), |remembered, event| {
             let filter = remembered.and_then(|remembered| remembered.filter);
             filter.zip(event).is_some_and(|(filter, event)| bloom::contains(filter.bits, event))

@@ -19,7 +19,7 @@ pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
             Ok(dir.to_owned())
         } else {
             Err(Failure::new(format!(
-                "--spool {}: no such directory; it takes Exim's spool directory \
+                "--spool {}: no such directory; expected Exim's spool directory \
                  (exim -bP spool_directory)",
                 dir.display()
             )))
@@ -31,8 +31,8 @@ pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
         .or_else(|| USUAL.iter().map(PathBuf::from).find(|dir| dir.is_dir()))
         .ok_or_else(|| {
             Failure::new(
-                "cannot find Exim's spool directory: `exim -bP spool_directory` does not tell, \
-                 and neither /var/spool/exim4 nor /var/spool/exim is there; say --spool DIR",
+                "cannot find Exim's spool directory: `exim -bP spool_directory` prints \
+                 none, and neither /var/spool/exim4 nor /var/spool/exim exists; use --spool DIR",
             )
         })
 }

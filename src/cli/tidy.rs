@@ -1,34 +1,34 @@
-//! `exirate tidy`: forgets now what may go.
+//! `exirate tidy`: drops expired records now.
 
 use std::io::Write as _;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::changes_log::ChangesLog;
-use super::database::{Common, now, tell_incidents};
-use super::figures::bytes;
+use super::audit_log::AuditLog;
+use super::database::{Common, now, print_incidents};
 use super::screen::{Screen, progress};
+use super::size::bytes;
 use super::{Failure, Outcome, keys, text};
 use crate::spool::{Spool, Tidied};
 
-/// Forgets now what Exim would forget in time
+/// Drop expired records now
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Forget what may go:
+  Drop expired records:
     exirate tidy
-  Remove damaged files that were kept, after a month:
+  Remove quarantined files after a month:
     exirate tidy --damaged-older-than 30d
 
-This is never needed: the checks themselves do it every six hours, shard by shard.
-A record goes only when remembering it could change no answer, and a shard is
-rebuilt only where that frees a quarter of it; `exirate compact` rebuilds all.
+This is never needed: checks do it every six hours, shard by shard. A record is dropped
+only when that cannot change a decision any more, and a shard is rebuilt only if that
+frees a quarter of it; `exirate compact` rebuilds all.
 
 Exit status: 0 done, also if there was nothing to do; 2 an error.
 
 JSON: an object.")]
 pub(super) struct Tidy {
-    /// Removes files *.damaged-N that were set aside longer ago than this, such
+    /// Remove files *.damaged-N that were quarantined longer ago than this, such
     /// as 30d; 0s removes all
     #[arg(long, value_name = "TIME", value_parser = age)]
     damaged_older_than: Option<f64>,
@@ -37,7 +37,7 @@ pub(super) struct Tidy {
     common: Common,
 }
 
-/// What was done, as JSON has it.
+/// What was done, in JSON.
 #[derive(Serialize)]
 pub(super) struct Answer {
     rebuilt: u64,
@@ -75,12 +75,12 @@ impl Answer {
         }
         let evicted = match self.evicted {
             0 => String::new(),
-            n => format!(", {n} more went to keep the bound"),
+            n => format!(", evicted {n} more to keep the size limit"),
         };
         writeln!(
             screen,
-            "rebuilt {} shard(s), forgot {} record(s) that could change no answer{evicted}; the \
-             database takes {}, it took {}",
+            "rebuilt {} shard(s), dropped {} expired record(s){evicted}; the database takes {} of \
+             disk, {} before",
             self.rebuilt,
             self.forgotten,
             bytes(self.disk_after),
@@ -99,7 +99,7 @@ impl Tidy {
         })?;
         bar.finish_and_clear();
         answer.removed = removed;
-        tell_incidents(&mut spool);
+        print_incidents(&mut spool);
         if self.common.json {
             screen.json(&answer)?;
         } else {
@@ -108,15 +108,15 @@ impl Tidy {
         Ok(Outcome::Fine)
     }
 
-    /// Removes damaged files that are old enough, and gives their paths.
+    /// Removes quarantined files that are old enough, and returns their paths.
     fn remove(&self, spool: &mut Spool) -> Result<Vec<String>, Failure> {
         let Some(age) = self.damaged_older_than else { return Ok(Vec::new()) };
-        let mut log = ChangesLog::new();
+        let mut log = AuditLog::new();
         let mut removed = Vec::new();
-        for aside in spool.kept_damaged()? {
-            if (now().seconds - aside.since) as f64 >= age {
-                spool.remove_damaged(&aside)?;
-                let path = text::printable(aside.path.as_os_str().as_encoded_bytes());
+        for file in spool.kept_damaged()? {
+            if (now().seconds - file.since) as f64 >= age {
+                spool.remove_damaged(&file)?;
+                let path = text::printable(file.path.as_os_str().as_encoded_bytes());
                 log.add(spool, format_args!("tidy removed={path}"));
                 removed.push(path);
             }
@@ -125,10 +125,10 @@ impl Tidy {
     }
 }
 
-/// A time in seconds, written as a period, or none.
+/// A time in seconds, written as a period or 0.
 fn age(text: &str) -> Result<f64, String> {
     if matches!(text, "0" | "0s") {
         return Ok(0.0);
     }
-    keys::period(text).map_err(|_| "it takes a time such as 30d, 2w or 12h".to_owned())
+    keys::period(text).map_err(|_| "expected a time such as 30d, 2w or 12h".to_owned())
 }

@@ -1,88 +1,130 @@
-//! `exirate verify`: is the database sound?
+//! `exirate verify`: checks the rate database and the trace store.
 
 use std::io::Write as _;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::database::Common;
+use super::database::{Both, Common, bar};
 use super::screen::{Screen, progress};
-use super::{Failure, Outcome};
-use crate::spool::Report;
+use super::{Failure, Outcome, text};
+use crate::spool::{Report, Spool};
+use crate::trace::TraceStore;
 
-/// Checks every byte of the database that can be checked
+/// Check the rate database and the trace store for damage
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Is it sound?
+  Check both:
     exirate verify
   For scripts:
     exirate verify --json | jq '.problems | length'
 
-Exim may run meanwhile; each shard is locked while it is read. Nothing is changed:
-`exirate repair` mends what is found, and so does Exim by itself as soon as a check
-needs it. A damaged record harms no other key.
+Every byte that can be checked is checked, and so are the owner and the mode of each
+file. Nothing is changed: `exirate repair` repairs what is found. Exim may run
+meanwhile; each shard is locked while it is read. A damaged record affects no other
+key, and a damaged message no other message.
 
-Exit status: 0 it is sound; 1 it is not, and each problem is a line; 2 an error.
+Exit status: 0 no problem was found; 1 there are problems, one a line; 2 an error.
 
-JSON: an object; `problems` is an array of texts.")]
+JSON: an object; `problems` is an array of texts, `trace` is null where there is no
+trace store.")]
 pub(super) struct Verify {
     #[command(flatten)]
     common: Common,
 }
 
-/// What was found, as JSON has it.
-#[derive(Serialize)]
+/// What was found, in JSON.
+#[derive(Default, Serialize)]
 pub(super) struct Findings {
     shards: usize,
     records: u64,
     damaged: u64,
     disk_bytes: u64,
     dead_bytes: u64,
+    trace: Option<TraceFindings>,
     pub(super) problems: Vec<String>,
 }
 
-impl From<&Report> for Findings {
-    fn from(report: &Report) -> Self {
-        let sum = |of: fn(&crate::spool::ShardReport) -> u64| report.shards.iter().map(of).sum();
-        Self {
-            // What is told of the file `database` is no shard.
-            shards: report
-                .shards
-                .iter()
-                .filter(|shard| shard.path.extension().is_some_and(|e| e == "shard"))
-                .count(),
-            records: report.records(),
-            damaged: sum(|shard| shard.damaged),
-            disk_bytes: sum(|shard| shard.disk),
-            dead_bytes: sum(|shard| shard.dead),
-            problems: report.problems().collect(),
+/// What was found in the trace store, in JSON.
+#[derive(Serialize)]
+struct TraceFindings {
+    files: u64,
+    messages: u64,
+    bytes: u64,
+    problems: u64,
+}
+
+impl Findings {
+    /// Checks the stores that exist.
+    pub(super) fn of(both: &mut Both) -> Result<Self, Failure> {
+        let mut findings = Self::default();
+        if let Some(rates) = &mut both.rates {
+            findings.add_rates(rates)?;
         }
+        if let Some(traces) = &both.traces {
+            findings.add_traces(traces)?;
+        }
+        Ok(findings)
+    }
+
+    fn add_rates(&mut self, spool: &mut Spool) -> Result<(), Failure> {
+        let bar = progress(256, "shards");
+        let report: Report = spool.verify_with(|done| bar.set_position(done as u64))?;
+        bar.finish_and_clear();
+        let sum = |of: fn(&crate::spool::ShardReport) -> u64| report.shards.iter().map(of).sum();
+        // The report on the file `database` is not one of a shard.
+        let is_shard = |path: &std::path::Path| path.extension().is_some_and(|e| e == "shard");
+        self.shards = report.shards.iter().filter(|shard| is_shard(&shard.path)).count();
+        self.records = report.records();
+        self.damaged = sum(|shard| shard.damaged);
+        self.disk_bytes = sum(|shard| shard.disk);
+        self.dead_bytes = sum(|shard| shard.dead);
+        self.problems.extend(report.problems());
+        Ok(())
+    }
+
+    fn add_traces(&mut self, store: &TraceStore) -> Result<(), Failure> {
+        let problems = &mut self.problems;
+        let found = store
+            .verify(&mut bar("messages"), &mut |problem| problems.push(problem.to_string()))?;
+        self.trace = Some(TraceFindings {
+            files: found.files,
+            messages: found.messages,
+            bytes: found.bytes,
+            problems: found.problems,
+        });
+        Ok(())
     }
 }
 
 impl Verify {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut spool = self.common.open()?;
-        let bar = progress(256, "shards");
-        let findings = Findings::from(&spool.verify_with(|done| bar.set_position(done as u64))?);
-        drop(bar);
+        let mut both = Both::open(&self.common.directory()?)?;
+        let findings = Findings::of(&mut both)?;
         if self.common.json {
             screen.json(&findings)?;
         } else {
-            for problem in &findings.problems {
-                writeln!(screen, "{problem}")?;
-            }
-            let verdict = match findings.problems.len() {
-                0 => "sound".to_owned(),
-                1 => "1 problem; `exirate repair` mends it if it can be mended".to_owned(),
-                n => format!("{n} problems; `exirate repair` mends what can be mended"),
-            };
-            writeln!(
-                screen,
-                "{verdict}: {} records in {} shards",
-                findings.records, findings.shards
-            )?;
+            print(screen, &findings, both.rates.is_some())?;
         }
         Ok(Outcome::found_if(!findings.problems.is_empty()))
     }
+}
+
+fn print(screen: &mut Screen<'_>, findings: &Findings, rates: bool) -> std::io::Result<()> {
+    for problem in &findings.problems {
+        writeln!(screen, "{}", text::printable(problem.as_bytes()))?;
+    }
+    let verdict = match findings.problems.len() {
+        0 => "no problems".to_owned(),
+        1 => "1 problem; `exirate repair` repairs it if possible".to_owned(),
+        n => format!("{n} problems; `exirate repair` repairs what it can"),
+    };
+    let rates =
+        rates.then(|| format!("{} records in {} shards", findings.records, findings.shards));
+    let traces = findings
+        .trace
+        .as_ref()
+        .map(|trace| format!("{} messages in {} trace files", trace.messages, trace.files));
+    let checked: Vec<String> = rates.into_iter().chain(traces).collect();
+    writeln!(screen, "{verdict}: {}", checked.join(", "))
 }

@@ -10,16 +10,16 @@ use super::database::Database;
 use super::{Spool, SpoolError};
 
 /// The log.
-pub(super) const LOG: &CStr = c"changes.log";
+pub(super) const LOG: &CStr = c"audit.log";
 /// The one before it.
-pub(super) const LOG_BEFORE: &CStr = c"changes.log.1";
+pub(super) const LOG_BEFORE: &CStr = c"audit.log.1";
 /// How long it gets, in bytes.
 const LOG_BYTES: u64 = 1 << 20;
 
 impl Spool {
-    /// Adds a line to `changes.log` in the database's directory, in one write,
+    /// Adds a line to `audit.log` in the database's directory, in one write,
     /// so that lines of several processes do not mix. Beyond 1 MiB the log is
-    /// renamed to `changes.log.1` first, and a new one begun.
+    /// renamed to `audit.log.1` first, and a new one begun.
     ///
     /// # Errors
     /// It could not be written; nothing else depends on it.
@@ -68,7 +68,7 @@ mod tests {
     fn the_log_is_begun_anew_when_it_is_long() {
         let folder = tempfile::tempdir().unwrap();
         let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
-        let path = spool.directory().join("changes.log");
+        let path = spool.directory().join("audit.log");
         spool.log_change("one").unwrap();
         spool.log_change("two").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
@@ -87,7 +87,7 @@ mod tests {
         let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
         let other = folder.path().join("other");
         std::fs::write(&other, "mine").unwrap();
-        symlink(&other, spool.directory().join("changes.log")).unwrap();
+        symlink(&other, spool.directory().join("audit.log")).unwrap();
         assert!(matches!(
             spool.log_change("x"),
             Err(SpoolError::Directory(DirError::WrongKind { .. }))

@@ -305,7 +305,7 @@ fn root_gives_away_what_an_earlier_command_of_roots_has_left() {
     drop(spool);
     let directory = folder.path().join("exirate");
     // As a file system without O_TMPFILE has it after a kill.
-    for name in [&format!("{shard:02x}.new"), "database.new", "changes.log"] {
+    for name in [&format!("{shard:02x}.new"), "database.new", "audit.log"] {
         let path = directory.join(name);
         std::fs::write(&path, "").unwrap();
         set_mode(&path, 0o640);
@@ -331,7 +331,7 @@ fn verify_finds_files_that_exim_could_not_use_and_repair_gives_them_to_exim() {
         (|path| set_mode(path, 0o400), "mode 0400"),
         (|path| set_mode(path, 0o660), "mode 0660"),
     ];
-    for name in ["database", "shard", "changes.log"] {
+    for name in ["database", "shard", "audit.log"] {
         for (spoil, fault) in spoils {
             let folder = folder_of_exim();
             let mut spool = open(folder.path());

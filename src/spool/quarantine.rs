@@ -76,14 +76,9 @@ mod tests {
         for name in ["00.shard.damaged-1", "database.damaged-9"] {
             assert!(is_aside(name.as_bytes()), "{name}");
         }
-        for name in [
-            "00.shard",
-            "database",
-            "changes.log",
-            "x.damaged-1",
-            "00.shard.damaged-0",
-            ".damaged-1",
-        ] {
+        for name in
+            ["00.shard", "database", "audit.log", "x.damaged-1", "00.shard.damaged-0", ".damaged-1"]
+        {
             assert!(!is_aside(name.as_bytes()), "{name}");
         }
     }

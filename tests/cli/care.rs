@@ -7,6 +7,7 @@ use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool};
 
+use crate::prepared::Prepared;
 use crate::{json, list, run, stderr, stdout};
 
 /// A database with `count` keys.
@@ -45,15 +46,15 @@ fn flip(path: &Path, offset: usize) {
 }
 
 #[test]
-fn what_verify_finds_repair_mends() {
+fn repair_repairs_what_verify_finds() {
     let folder = database(2_000);
     let spool = folder.path();
     let output = run(spool, &["verify"]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(stdout(&output).starts_with("sound: 2000 records in 2"), "{}", stdout(&output));
+    assert!(stdout(&output).starts_with("no problems: 2000 records in 2"), "{}", stdout(&output));
     let output = run(spool, &["repair"]);
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(stdout(&output), "nothing to mend: the database is sound\n");
+    assert_eq!(stdout(&output), "no problems: nothing to repair\n");
 
     let files = shards(spool);
     flip(&files[3], 20); // the header
@@ -72,20 +73,20 @@ fn what_verify_finds_repair_mends() {
     assert!(said.contains("exirate/database: it is damaged"), "{said}");
     let dry = run(spool, &["repair", "--dry-run"]);
     assert_eq!(dry.status.code(), Some(1));
-    assert!(stdout(&dry).ends_with("nothing was changed; `exirate repair` mends this\n"));
-    assert_eq!(run(spool, &["verify"]).status.code(), Some(1), "a dry run has mended it");
+    assert!(stdout(&dry).ends_with("nothing was changed; `exirate repair` repairs this\n"));
+    assert_eq!(run(spool, &["verify"]).status.code(), Some(1), "a dry run has repaired it");
 
     let output = run(spool, &["repair"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let said = stdout(&output);
-    assert!(said.ends_with("the database is sound now\n"), "{said}");
+    assert!(said.ends_with("no problems are left\n"), "{said}");
     for words in ["done: ", "00.new, which was never finished", "damaged-1"] {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert_eq!(run(spool, &["verify"]).status.code(), Some(0));
     assert_eq!(list(spool).len(), 1_999, "one record was damaged");
     assert_eq!(json(&run(spool, &["stats", "--json"]))["damaged_files"], 2);
-    let log = std::fs::read_to_string(spool.join("exirate/changes.log")).unwrap();
+    let log = std::fs::read_to_string(spool.join("exirate/audit.log")).unwrap();
     assert!(log.lines().count() >= 3 && log.lines().all(|l| l.contains(" repair ")), "{log}");
 
     // What was kept goes when it is old enough, and not before.
@@ -97,7 +98,7 @@ fn what_verify_finds_repair_mends() {
 }
 
 #[test]
-fn what_cannot_be_mended_keeps_nothing_else_from_being_mended() {
+fn one_shard_that_cannot_be_repaired_does_not_stop_the_others() {
     let folder = database(2_000);
     let spool = folder.path();
     let files = shards(spool);
@@ -112,7 +113,7 @@ fn what_cannot_be_mended_keeps_nothing_else_from_being_mended() {
     let said = stdout(&output);
     assert!(said.contains("had a damaged header and has been rebuilt"), "{said}");
     assert!(said.contains(&format!("still wrong: {first} is a directory")), "{said}");
-    assert!(stderr(&output).contains("1 problem(s) could not be mended"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("1 problem(s) could not be repaired"), "{}", stderr(&output));
     assert_eq!(run(spool, &["tidy"]).status.code(), Some(2));
     std::fs::remove_dir(&files[0]).unwrap();
     assert_eq!(run(spool, &["verify"]).status.code(), Some(0));
@@ -140,7 +141,7 @@ fn what_may_go_is_forgotten_by_tidy() {
     assert_eq!(answer["forgotten"].as_u64().unwrap(), 2_000 - forgotten);
     assert_eq!(list(folder.path()).len(), 200);
     let output = run(folder.path(), &["tidy", "--damaged-older-than", "soon"]);
-    assert!(stderr(&output).contains("it takes a time such as 30d"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("expected a time such as 30d"), "{}", stderr(&output));
 }
 
 #[test]
@@ -155,7 +156,7 @@ fn the_bound_is_set_and_kept_and_logged() {
     assert!(stdout(&run(folder.path(), &["compact"])).ends_with("it may take 32 MiB\n"));
     let output = run(folder.path(), &["compact", "--max-size", "1k"]);
     assert!(stderr(&output).contains("cannot be lower than 16 MiB"), "{}", stderr(&output));
-    let log = std::fs::read_to_string(folder.path().join("exirate/changes.log")).unwrap();
+    let log = std::fs::read_to_string(folder.path().join("exirate/audit.log")).unwrap();
     assert_eq!(log.lines().count(), 2, "{log}");
     assert!(log.contains("compact max_bytes=33554432 (was max_bytes=1073741824)"), "{log}");
     let output = run(folder.path(), &["compact", "--max-size", "much"]);
@@ -198,4 +199,32 @@ fn a_copy_made_under_load_is_sound() {
     assert!(stderr(&nowhere).contains("cannot make /nonexistent/a/b"), "{}", stderr(&nowhere));
     // The copy is a database of its own.
     assert_eq!(run(&to, &["check", "9 / 1w / strict / mine"]).status.code(), Some(0));
+}
+
+#[test]
+fn verify_checks_the_trace_store_as_well() {
+    let machine = Prepared::new();
+    let before = machine.run("exirate verify --json");
+    assert_eq!(before.status.code(), Some(0), "{}", stdout(&before));
+    assert!(json(&before)["trace"]["messages"].as_u64().unwrap() > 0);
+    let files = std::fs::read_dir(machine.spool().join("exirate/trace")).unwrap();
+    let largest = files
+        .map(|file| file.unwrap().path())
+        .max_by_key(|path| std::fs::metadata(path).unwrap().len())
+        .unwrap();
+    let middle = std::fs::metadata(&largest).unwrap().len() / 2;
+    flip(&largest, usize::try_from(middle).unwrap());
+    let after = machine.run("exirate verify");
+    assert_eq!(after.status.code(), Some(1), "{}", stdout(&after));
+    let said = stdout(&after);
+    assert!(said.contains(largest.to_str().unwrap()), "{said}");
+    assert!(said.contains("problem"), "{said}");
+    // The rate database alone is enough, and so is the trace store.
+    std::fs::remove_file(machine.spool().join("exirate/database")).unwrap();
+    for file in shards(&machine.spool()) {
+        std::fs::remove_file(file).unwrap();
+    }
+    let traces = machine.run("exirate verify");
+    assert_eq!(traces.status.code(), Some(1), "{}", stderr(&traces));
+    assert!(stderr(&traces).starts_with("exirate: note: no rate database"), "{traces:?}");
 }

@@ -153,7 +153,7 @@ fn wrong_lines_are_told_and_all_others_imported() {
         "export.jsonl, line 3: expected",
         "line 5: micros is 9999999",
         "line 6: key is too long: 70000 bytes",
-        "3 of 7 lines were wrong and have been left out; all others are imported",
+        "3 of 7 lines were invalid and have been skipped; all others are imported",
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }
@@ -175,7 +175,7 @@ fn a_file_of_another_kind_is_refused() {
     let file = spool.path().join("file");
     let path = file.to_str().unwrap();
     for (text, words) in [
-        ("", "is empty: it takes what `exirate export`"),
+        ("", "is empty: expected the output of `exirate export`"),
         ("\n\n", "is empty"),
         ("[]\n", "line 1: it is no line of exim_dumpdb"),
         ("{\"exirate_export\":2}\n", "written by a later exirate: its form is version 2"),

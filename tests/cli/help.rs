@@ -81,12 +81,12 @@ fn the_help_of_the_program_names_its_commands_and_exit_codes() {
 #[test]
 fn manual_pages_are_written_and_well_formed() {
     let folder = tempfile::tempdir().unwrap();
-    let dir = folder.path().join("man1");
+    let dir = folder.path().join("pages");
     let output = exirate().args(["man", "--dir"]).arg(&dir).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let mut pages = vec!["exirate.1".to_owned()];
+    let mut pages = vec!["exirate.8".to_owned(), "exirate-functions.7".to_owned()];
     pages.extend(
-        commands().iter().map(|command| format!("exirate-{}.1", command.replace(' ', "-"))),
+        commands().iter().map(|command| format!("exirate-{}.8", command.replace(' ', "-"))),
     );
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), pages.len());
     for page in pages {
@@ -98,11 +98,21 @@ fn manual_pages_are_written_and_well_formed() {
             .unwrap();
         assert_eq!(stderr(&formatted), "", "{page}");
         let text = stdout(&formatted);
-        for part in ["NAME", "SYNOPSIS", "OPTIONS", "EXIT STATUS", "SEE ALSO"] {
+        let lint = Command::new("mandoc")
+            .args(["-T", "lint", "-W", "error"])
+            .arg(dir.join(&page))
+            .output()
+            .unwrap();
+        assert_eq!((stdout(&lint).as_str(), lint.status.code()), ("", Some(0)), "{page}");
+        let parts: &[&str] = match page.ends_with(".7") {
+            true => &["NAME", "SYNOPSIS", "RATELIMIT_INFO", "RECORDED_OR_NO", "SEE ALSO"],
+            false => &["NAME", "SYNOPSIS", "OPTIONS", "EXIT STATUS", "SEE ALSO"],
+        };
+        for part in parts {
             assert!(text.contains(&format!("\n{part}\n")), "{page} lacks {part}:\n{text}");
         }
         // Each line of a transcript is one of the page.
-        let command = page.strip_prefix("exirate-").and_then(|name| name.strip_suffix(".1"));
+        let command = page.strip_prefix("exirate-").and_then(|name| name.strip_suffix(".8"));
         let shown = command.map(|command| format!("docs/transcripts/{command}.txt"));
         if let Some(path) = shown.filter(|path| std::path::Path::new(path).exists()) {
             let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -111,15 +121,17 @@ fn manual_pages_are_written_and_well_formed() {
             }
         }
     }
+    let synopsis = stdout(&exirate().args(["man", "export"]).output().unwrap());
+    assert!(synopsis.contains(r"[\fB\-\-output\fR \fIFILE\fR]"), "{synopsis}");
     assert_eq!(stdout(&exirate().arg("man").output().unwrap()).lines().count(), {
-        std::fs::read_to_string(dir.join("exirate.1")).unwrap().lines().count()
+        std::fs::read_to_string(dir.join("exirate.8")).unwrap().lines().count()
     });
     let page = |arguments: &[&str]| {
         let output = exirate().arg("man").args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         stdout(&output)
     };
-    let query = std::fs::read_to_string(dir.join("exirate-trace-query.1")).unwrap();
+    let query = std::fs::read_to_string(dir.join("exirate-trace-query.8")).unwrap();
     for name in [&["trace", "query"][..], &["trace-query"], &["exirate-trace-query"]] {
         assert!(page(name) == query, "{name:?}");
     }
@@ -131,24 +143,55 @@ fn manual_pages_are_written_and_well_formed() {
     assert!(stderr(&output).contains("/dev/null/x"), "{}", stderr(&output));
 }
 
-#[test]
-fn completions_are_what_the_shell_understands() {
-    let folder = tempfile::tempdir().unwrap();
-    let bash = stdout(&exirate().args(["completions", "bash"]).output().unwrap());
-    let file = folder.path().join("exirate");
-    std::fs::write(&file, &bash).unwrap();
-    // What bash offers after `exirate sh`, and after `exirate list --s`.
+/// What bash offers at the end of `line`, as a user with the script sees it.
+fn offered(machine: &Prepared, line: &str, word: &str) -> Vec<String> {
     let script = format!(
-        ". {}; COMP_WORDS=(exirate sh); COMP_CWORD=1; _exirate exirate sh exirate; echo ${{COMPREPLY[@]}}; \
-         COMP_WORDS=(exirate list --s); COMP_CWORD=2; _exirate exirate --s list; echo ${{COMPREPLY[@]}}",
-        file.display()
+        ". <(exirate completions bash); COMP_LINE={line:?}; COMP_POINT=${{#COMP_LINE}}; \
+         _exirate exirate {word:?} x; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     );
-    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
-    assert_eq!(stdout(&output), "show\n--sort --spool\n", "{}", stderr(&output));
-    for shell in ["zsh", "fish", "elvish", "powershell"] {
+    let output = machine.run(&format!("bash -c '{script}'"));
+    assert_eq!(stderr(&output), "", "{line}");
+    stdout(&output).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn completions_offer_commands_keys_modes_and_periods() {
+    let machine = Prepared::new();
+    for key in ["alice$(touch hacked)", "alice;x", "alice x", "alice*"] {
+        let check = format!("exirate check '9 / 1h / strict' --key '{key}' >out");
+        assert_eq!(stderr(&machine.run(&check)), "");
+    }
+    let spool = machine.spool().display().to_string();
+    for (line, word, expected) in [
+        ("exirate sh", "sh", &["show"][..]),
+        ("exirate list --so", "--so", &["--sort"]),
+        ("exirate show al", "al", &["alice", "alice@example.org"]),
+        // bash takes @ and : for the ends of words.
+        ("exirate show alice@ex", "ex", &["example.org"]),
+        ("exirate reset 2001:", "", &["db8::1"]),
+        ("exirate list --mode per_r", "per_r", &["per_rcpt"]),
+        ("exirate list --period 1", "1", &["10m", "1d", "1h"]),
+    ] {
+        assert_eq!(offered(&machine, line, word), expected, "{line}");
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let line = format!("exirate show --spool {} al", empty.path().display());
+    assert_eq!(offered(&machine, &line, "al"), [""]);
+    let line = format!("exirate show --spool {spool} bob");
+    assert_eq!(offered(&machine, &line, "bob"), ["bob@example.net"]);
+    for (shell, check) in [("zsh", "zsh -n"), ("fish", "fish --no-execute")] {
+        let output = machine.run(&format!("exirate completions {shell} > x && {check} x"));
+        assert!(output.status.success(), "{shell}: {}", stderr(&output));
+        let ask =
+            format!("EXIRATE_COMPLETE={shell} _CLAP_COMPLETE_INDEX=2 exirate -- exirate show al");
+        let output = stdout(&machine.run(&ask));
+        assert!(output.contains("alice@example.org"), "{shell}: {output}");
+        assert!(!output.contains("touch"), "{shell}: {output}");
+    }
+    for shell in ["elvish", "powershell"] {
         let output = exirate().args(["completions", shell]).output().unwrap();
         assert!(stdout(&output).contains("exirate"), "{shell}");
     }
-    let output = run(folder.path(), &["completions"]);
+    let output = run(empty.path(), &["completions"]);
     assert_eq!(output.status.code(), Some(2));
 }

@@ -84,7 +84,7 @@ fn what_is_of_no_use_is_told() {
     let output = measure(&["1h", "--by", "auth"], &log(1));
     assert!(stderr(&output).contains("1 message(s) do not tell their authenticated user"));
     for (arguments, words) in [
-        (&["soon"][..], "it takes a period"),
+        (&["soon"][..], "expected a period"),
         (&["1h", "--match", "("], "unclosed group"),
         (&["1h", "--match", "(a)(b)(c)"], "it has 3 groups"),
     ] {

@@ -28,18 +28,18 @@ fn who_is_reset_may_send_again() {
     let dry = run(spool.path(), &["reset", "alice", "--dry-run"]);
     assert!(
         stdout(&dry)
-            .starts_with("would forget alice (per_mail, 1w): over the limit, rate 30.0, limit 10")
+            .starts_with("would reset alice (per_mail, 1w): over the limit, rate 30.0, limit 10")
     );
     assert_eq!(run(spool.path(), &check).status.code(), Some(1), "a dry run has reset it");
     let output = run(spool.path(), &["reset", "alice"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(
         stdout(&output),
-        "forgot alice (per_mail, 1w): over the limit, rate 30.0, limit 10\n"
+        "reset alice (per_mail, 1w): over the limit, rate 30.0, limit 10\n"
     );
     assert_eq!(run(spool.path(), &check).status.code(), Some(0));
     assert_eq!(keys(spool.path()), ["bob"]);
-    let log = std::fs::read_to_string(spool.path().join("exirate/changes.log")).unwrap();
+    let log = std::fs::read_to_string(spool.path().join("exirate/audit.log")).unwrap();
     let line = log.strip_suffix('\n').unwrap();
     assert!(line.contains("Z uid=") && line.contains(" reset rate=30 limit=10 "), "{line}");
     assert!(line.ends_with(" key=1w/per_mail/alice") && !line.contains('\n'), "{line}");
@@ -69,7 +69,7 @@ fn a_glob_is_asked_about() {
     }
     let output = run(spool.path(), &["reset", "*@x.test"]);
     assert_eq!(output.status.code(), Some(2));
-    let words = "this would forget 2 record(s), and there is no terminal to ask at: say --yes";
+    let words = "this would reset 2 record(s), and there is no terminal to ask at: say --yes";
     assert!(stderr(&output).contains(words), "{}", stderr(&output));
     assert_eq!(keys(spool.path()).len(), 3);
 
@@ -84,7 +84,7 @@ fn a_glob_is_asked_about() {
         assert_eq!(output.status.code(), Some(code), "{}", stdout(&output));
         let said = stdout(&output);
         assert!(said.contains("1w/per_mail/a@x.test") && said.contains("[y/N]"), "{said}");
-        assert!(said.contains("nothing was forgotten"), "{said}");
+        assert!(said.contains("nothing was reset"), "{said}");
         assert_eq!(keys(spool.path()).len(), left);
     }
     let output = at_a_terminal(&line, "y");
@@ -117,7 +117,7 @@ fn the_log_has_a_line_for_each_unless_there_are_many() {
         assert_eq!(run(spool.path(), &["reset", glob, "--yes"]).status.code(), Some(0));
     }
     assert!(keys(spool.path()).is_empty());
-    let log = std::fs::read_to_string(spool.path().join("exirate/changes.log")).unwrap();
+    let log = std::fs::read_to_string(spool.path().join("exirate/audit.log")).unwrap();
     let lines: Vec<&str> = log.lines().collect();
     assert_eq!(lines.len(), 4, "{log}");
     assert!(lines[0].contains(" import added=103 "), "{log}");
@@ -198,10 +198,10 @@ fn what_was_forgotten_before_an_error_is_told_and_logged() {
     shard.lock_shared().unwrap();
     let output = run(spool.path(), &["reset", "*", "--mode", "per_mail", "--yes"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = format!("; {} of {all} record(s) have been forgotten", all - 1);
+    let said = format!("; {} of {all} record(s) were reset", all - 1);
     assert!(stderr(&output).contains(&said), "{}", stderr(&output));
     assert_eq!(stdout(&output).lines().count(), all - 1);
-    let log = std::fs::read_to_string(spool.path().join("exirate/changes.log")).unwrap();
+    let log = std::fs::read_to_string(spool.path().join("exirate/audit.log")).unwrap();
     let line = format!(" reset records={} of=--mode per_mail *\n", all - 1);
     assert!(log.ends_with(&line), "{log}");
     shard.unlock().unwrap();

@@ -22,7 +22,7 @@ fn a_rate_that_is_set_is_the_one_that_checks_go_on_from() {
     let output = run(spool.path(), &["set", "alice", "--at", "@1700000000"]);
     assert!(stdout(&output).contains("last seen  2023-11-1"), "{}", stdout(&output));
     assert_eq!(json(&run(spool.path(), &["check", spec, "--json"]))["rate"], 1.0);
-    let log = std::fs::read_to_string(spool.path().join("exirate/changes.log")).unwrap();
+    let log = std::fs::read_to_string(spool.path().join("exirate/audit.log")).unwrap();
     assert_eq!(log.lines().count(), 2);
     assert!(log.lines().all(|l| l.contains(" set rate=") && l.contains("(was rate=")), "{log}");
 }
@@ -75,15 +75,15 @@ fn what_cannot_be_set_is_told() {
         run(spool.path(), &["check", spec]);
     }
     for (arguments, code, words) in [
-        (&["set", "bob"][..], 2, "nothing to set: say --rate"),
+        (&["set", "bob"][..], 2, "nothing to set: use --rate"),
         (
             &["set", "bob", "--rate", "1"],
             2,
             "bob matches 2 records: 1d/per_mail/bob, 1h/per_mail/bob",
         ),
         (&["set", "nobody", "--rate", "1"], 1, "no key matches nobody"),
-        (&["set", "bob", "--rate", "-1"], 2, "it takes a number that is not negative"),
-        (&["set", "bob", "--at", "soon"], 2, "it takes a time, such as"),
+        (&["set", "bob", "--rate", "-1"], 2, "expected a number that is not negative"),
+        (&["set", "bob", "--at", "soon"], 2, "expected a time, such as"),
         (
             &["set", "bob", "--rate", "1", "--period", "soon"],
             2,
@@ -96,7 +96,7 @@ fn what_cannot_be_set_is_told() {
                 "1h",
             ],
             2,
-            "--mode x: it takes per_mail",
+            "--mode x: expected per_mail",
         ),
     ] {
         let output = run(spool.path(), arguments);

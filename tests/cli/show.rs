@@ -62,7 +62,7 @@ fn a_record_is_gone_only_from_when_it_says_on() {
     assert!(text.contains("(in 1 s), if nothing more comes"), "{text}");
     machine.at("2026-11-20 18:41:20");
     let text = machine.show("exirate show 192.0.2.7");
-    assert!(text.contains("forgotten     at the next clearing up"), "{text}");
+    assert!(text.contains("forgotten     at the next cleanup"), "{text}");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn several_records_of_a_key_are_shown_the_nearest_to_its_limit_first() {
     let heads: Vec<&str> =
         text.lines().filter(|line| line.ends_with(": under the limit")).collect();
     assert_eq!(heads, ["web: under the limit", "alice@example.org: under the limit"]);
-    assert!(text.starts_with("alice@example.org: one more event would be refused\n"), "{text}");
+    assert!(text.starts_with("alice@example.org: over the limit\n"), "{text}");
     assert_eq!(text.matches("\n\n").count(), 2, "{text}");
 }
 
@@ -112,7 +112,7 @@ fn limits_at_which_nothing_helps_are_told_as_such() {
         "any: under the limit",
         "(the empty key): under the limit",
         "  free again    never (one event is as large as the limit)",
-        "  next event    would get rate 2.0 and pass; any number would",
+        "  next event    passes: rate 2.0; any number would pass",
         "  rate now      1.0 of inf in 1 h (0%)",
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");

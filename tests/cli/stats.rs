@@ -1,9 +1,12 @@
 //! `exirate stats`.
 
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
+use crate::prepared::{Prepared, source};
 use crate::{json, run, stderr, stdout};
 
 fn fill(spool: &Path) {
@@ -151,4 +154,35 @@ fn many_kinds_are_counted_wholly_or_as_others() {
     let keys = |kind: &serde_json::Value| kind["keys"].as_u64().unwrap();
     assert_eq!(kinds.iter().map(keys).sum::<u64>(), 360);
     assert!(kinds.iter().all(|kind| kind["mode"] == "" || keys(kind) == 3), "{kinds:?}");
+}
+
+#[test]
+fn metrics_of_both_stores_pass_promtool_and_are_documented() {
+    let machine = Prepared::new();
+    let metrics = stdout(&machine.run("exirate stats --prometheus"));
+    assert!(metrics.contains("\nexirate_keys{period=\"1h\",mode=\"per_rcpt\"} 3\n"), "{metrics}");
+    let messages = stdout(&machine.run("exirate stats --json | jq .trace.messages"));
+    assert!(messages.trim().parse::<u64>().unwrap() > 0, "{messages}");
+    let line = format!("\nexirate_trace_messages {messages}");
+    assert!(metrics.contains(&line), "{metrics}");
+
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    promtool.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{metrics}");
+
+    let documented = source("docs/metrics.md");
+    let mut names = std::collections::HashSet::new();
+    for line in metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = line.split_once(' ').unwrap();
+        assert!(names.insert(name), "{name} has two types");
+        assert!(documented.contains(&format!("| `{name}` | {kind} |")), "{name} {kind}");
+    }
+    assert_eq!(documented.matches("\n| `exirate_").count(), names.len());
 }

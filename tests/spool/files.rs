@@ -140,7 +140,7 @@ fn a_strangers_file_is_refused() {
     assert!(error.ends_with("it belongs to root and has another name elsewhere: remove it here"));
     std::fs::remove_file(&other).unwrap();
     use_it(Options::default()).unwrap();
-    let (mine, log) = (folder.path().join("mine"), directory(folder.path()).join("changes.log"));
+    let (mine, log) = (folder.path().join("mine"), directory(folder.path()).join("audit.log"));
     std::fs::write(&mine, "mine").unwrap();
     chown(&mine, 0);
     std::fs::hard_link(&mine, &log).unwrap();

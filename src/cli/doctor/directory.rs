@@ -15,7 +15,7 @@ fn part(name: &str) -> Part {
         stem.len() == 2 && stem.bytes().all(digit)
     };
     let whole = |name: &str| name == "database" || name.strip_suffix(".shard").is_some_and(shard);
-    if whole(name) || name == "changes.log" || name == "changes.log.1" {
+    if whole(name) || name == "audit.log" || name == "audit.log.1" {
         Part::Ours
     } else if name == "trace" {
         Part::Elsewhere
@@ -152,7 +152,7 @@ mod tests {
             ("database", Part::Ours),
             ("00.shard", Part::Ours),
             ("ff.shard", Part::Ours),
-            ("changes.log", Part::Ours),
+            ("audit.log", Part::Ours),
             ("database.new", Part::Unfinished),
             ("3f.new", Part::Unfinished),
             ("3f.shard.damaged-1", Part::Quarantined),

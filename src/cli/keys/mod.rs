@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use clap::Args;
 
 use super::Failure;
+use super::complete;
 use super::key_text::{self, MODES};
 use super::screen::{Tally, complain};
 use crate::spec::StoredKey;
@@ -30,11 +31,11 @@ all of them match, unless --mode or --period selects one.";
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct Narrow {
     /// Select records of this mode
-    #[arg(long, value_name = "MODE", value_parser = mode)]
+    #[arg(long, value_name = "MODE", value_parser = mode, add = complete::modes())]
     mode: Option<&'static str>,
 
     /// Select records with this period, such as 1h
-    #[arg(long, value_name = "P", value_parser = period)]
+    #[arg(long, value_name = "P", value_parser = period, add = complete::periods())]
     period: Option<f64>,
 
     /// Take KEY byte for byte: no globs, no escapes, no other notations

@@ -1,6 +1,6 @@
 //! `exirate top`: the busiest keys, live.
 
-mod look;
+mod snapshot;
 mod terminal;
 
 use std::ffi::OsString;
@@ -10,41 +10,42 @@ use std::time::{Duration, Instant};
 use anstyle::Style;
 use clap::Args;
 
+use super::complete;
 use super::database::Common;
+use super::key_state;
 use super::keys::{self, Narrow, Selection};
 use super::list::{COLUMNS, OVER, Sort, cells};
-use super::record;
 use super::screen::Screen;
 use super::table::Layout;
 use super::{Failure, Outcome, text};
 use crate::rate::Timestamp;
-use look::{Look, Wanted};
-use terminal::{Terminal, Wish};
+use snapshot::{Snapshot, View};
+use terminal::{Input, Terminal};
 
-/// Watches the busiest keys, live
+/// Show the busiest keys, live
 #[derive(Debug, Args)]
 #[command(after_help = help())]
 pub(super) struct Top {
-    /// Keys or globs; without any, all keys
-    #[arg(value_name = "KEY")]
+    /// Show these keys or globs; the default is all keys
+    #[arg(value_name = "KEY", add = complete::keys())]
     keys: Vec<OsString>,
 
     #[command(flatten)]
     narrow: Narrow,
 
-    /// Only keys of which one more event would be refused
+    /// Show only keys over their limits: one more event would be refused
     #[arg(long)]
     over: bool,
 
-    /// What comes first
+    /// Sort by this
     #[arg(long, value_name = "BY", default_value = "share")]
     sort: Sort,
 
-    /// At most N keys; without it, as many as there is room for
+    /// Show at most N keys; the default is as many as fit the terminal
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     limit: Option<usize>,
 
-    /// Looks every so many seconds
+    /// Refresh every SECONDS
     #[arg(
         long,
         value_name = "SECONDS",
@@ -54,7 +55,7 @@ pub(super) struct Top {
     )]
     interval: Duration,
 
-    /// Looks once, and ends
+    /// Print once and exit
     #[arg(long)]
     once: bool,
 
@@ -66,48 +67,48 @@ pub(super) struct Top {
 fn help() -> String {
     format!(
         "Examples:
-  What goes on?
+  Watch all keys:
     exirate top
-  Who is blocked, of one domain, every ten seconds?
+  Watch those of one domain that are blocked, every ten seconds:
     exirate top '*@example.org' --over --interval 10
-  One look, for a script or a mail to myself:
+  Print once, for a script or a mail:
     exirate top --once --limit 10
 
-Keys: q, Esc or ^C ends; o shows only those over their limits, or all again; s
-sorts by share of the limit, r by rate, t by time, the latest first, k by key;
-Enter looks at once; ^Z stops for a while. Where standard output is no terminal,
-and with --json, it looks once.
+Keys on the keyboard: q, Esc or ^C quits; o shows only keys over their limits, or all
+again; s sorts by share of the limit, r by rate, t by time (latest first), k by key;
+Enter refreshes at once; ^Z suspends. Where standard output is not a terminal, and
+with --json, it prints once.
 
-The first line tells how many keys there are, how many are over their limits
-now, and how many were active since the last look: had an event counted. Those
-are bold. The columns are those of `exirate list`. A look at a large database
-takes its time: the next one waits at least four times as long as that took.
+The first line shows how many keys there are, how many are over their limits now, and
+how many had an event counted since the last refresh; these are bold. The columns are
+those of `exirate list`. Reading a large database takes time: the next refresh waits
+at least four times as long as the last one took.
 
 {}
 
-Exit status: 0 all is well; 1 a KEY is not remembered; 2 an error.
+Exit status: 0 shown; 1 a KEY matches nothing; 2 an error.
 
 JSON: an object with `at`, `keys`, `over`, `active`, `unread` (damaged records, and
 files that could not be read) and `records`, as those of `exirate list`. {}",
         keys::HELP,
-        record::JSON_HELP
+        key_state::JSON_HELP
     )
 }
 
-/// How many keys are shown where nothing bounds them.
-const MOST: usize = 20;
-/// Lines of the live view that are no keys: two above, and the heads.
+/// How many keys are printed by default.
+const LIMIT: usize = 20;
+/// Lines of the live view besides keys: two above, and the column heads.
 const OTHER_LINES: usize = 3;
-/// A look may take this part of the time.
-const PATIENCE: u32 = 4;
+/// How many times longer than the last snapshot took the next one waits.
+const PAUSE: u32 = 4;
 
-/// A time between looks: not so short that looking is all that is done.
+/// The time between snapshots.
 fn interval(text: &str) -> Result<Duration, String> {
     text.parse()
         .ok()
         .filter(|seconds| (0.1..=86_400.0).contains(seconds))
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| "it takes a number of seconds from 0.1 to 86400".to_owned())
+        .ok_or_else(|| "expected a number of seconds from 0.1 to 86400".to_owned())
 }
 
 impl Top {
@@ -124,29 +125,33 @@ impl Top {
         }
         let terminal = stdout().is_terminal() && stdin().is_terminal();
         if self.once || self.common.json || !terminal {
-            self.look_once(screen, &mut selection)?;
+            self.print_once(screen, &mut selection)?;
         } else {
             self.watch(screen, &mut selection)?;
         }
         Ok(Outcome::Fine)
     }
 
-    fn look_once(&self, screen: &mut Screen<'_>, selection: &mut Selection) -> Result<(), Failure> {
-        let wanted = Wanted {
+    fn print_once(
+        &self,
+        screen: &mut Screen<'_>,
+        selection: &mut Selection,
+    ) -> Result<(), Failure> {
+        let view = View {
             sort: self.sort,
             over: self.over,
-            most: self.limit.unwrap_or(MOST),
+            limit: self.limit.unwrap_or(LIMIT),
             last: before(super::database::now(), self.interval),
         };
-        let look = Look::take(&self.common, selection, wanted)?;
+        let snapshot = Snapshot::take(&self.common, selection, view)?;
         if self.common.json {
-            return screen.json(&look.facts());
+            return screen.json(&snapshot.json());
         }
-        writeln!(screen, "{}\n", summary(&look, wanted))?;
-        Ok(table(screen, &look, wanted, None)?)
+        writeln!(screen, "{}\n", summary(&snapshot, view))?;
+        Ok(table(screen, &snapshot, view, None)?)
     }
 
-    /// Looks again and again, until the user has seen enough.
+    /// Shows the live view until the user quits.
     fn watch(&self, screen: &mut Screen<'_>, selection: &mut Selection) -> Result<(), Failure> {
         let terminal = Terminal::take()?;
         let (mut sort, mut over) = (self.sort, self.over);
@@ -155,14 +160,14 @@ impl Top {
             let started = Instant::now();
             let (width, height) = terminal.size()?;
             let room = usize::from(height).saturating_sub(OTHER_LINES);
-            let wanted = Wanted { sort, over, most: self.limit.unwrap_or(room).min(room), last };
-            let look = Look::take(&self.common, selection, wanted);
+            let view = View { sort, over, limit: self.limit.unwrap_or(room).min(room), last };
+            let snapshot = Snapshot::take(&self.common, selection, view);
             let mut bytes = Vec::new();
             {
                 let mut page = screen.page(&mut bytes, width);
-                match &look {
-                    Ok(look) => draw(&mut page, look, wanted)?,
-                    // It may be back at the next look.
+                match &snapshot {
+                    Ok(snapshot) => draw(&mut page, snapshot, view)?,
+                    // The next snapshot may succeed.
                     Err(Failure::Said(what)) => writeln!(page, "{}", page.paint(OVER, what))?,
                     Err(Failure::Output(error)) => writeln!(page, "{error}")?,
                 }
@@ -170,18 +175,18 @@ impl Top {
             let lines = bytes.split(|&b| b == b'\n').take(usize::from(height));
             terminal.draw(screen, lines)?;
 
-            let pause = self.interval.max(started.elapsed() * PATIENCE);
+            let pause = self.interval.max(started.elapsed() * PAUSE);
             match terminal.wait(Instant::now() + pause)? {
-                Wish::Quit => return Ok(()),
-                Wish::Key('o') => over = !over,
-                Wish::Key('s') => sort = Sort::Share,
-                Wish::Key('r') => sort = Sort::Rate,
-                Wish::Key('t') => sort = Sort::Seen,
-                Wish::Key('k') => sort = Sort::Key,
-                Wish::Key(_) | Wish::Redraw => {}
-                Wish::Nothing => {
-                    if let Ok(look) = look {
-                        last = look.at;
+                Input::Quit => return Ok(()),
+                Input::Key('o') => over = !over,
+                Input::Key('s') => sort = Sort::Share,
+                Input::Key('r') => sort = Sort::Rate,
+                Input::Key('t') => sort = Sort::Seen,
+                Input::Key('k') => sort = Sort::Key,
+                Input::Key(_) | Input::Redraw => {}
+                Input::Timeout => {
+                    if let Ok(snapshot) = snapshot {
+                        last = snapshot.at;
                     }
                 }
             }
@@ -190,55 +195,55 @@ impl Top {
 }
 
 /// Writes a page of the live view.
-fn draw(page: &mut Screen<'_>, look: &Look, wanted: Wanted) -> Result<(), Failure> {
-    let sorted = match wanted.sort {
+fn draw(page: &mut Screen<'_>, snapshot: &Snapshot, view: View) -> Result<(), Failure> {
+    let sorted = match view.sort {
         Sort::Share => "share of the limit",
         Sort::Rate => "rate",
         Sort::Seen => "time",
         Sort::Key => "key",
     };
-    let only = if wanted.over { "only those over their limits, " } else { "" };
-    let first = page.paint(Style::new().bold(), summary(look, wanted));
+    let only = if view.over { "only those over their limits, " } else { "" };
+    let first = page.paint(Style::new().bold(), summary(snapshot, view));
     writeln!(page, "{first}")?;
     writeln!(page, "{only}by {sorted}; q quit, o only over, sort: s share r rate t time k key")?;
-    Ok(table(page, look, wanted, Some(1))?)
+    Ok(table(page, snapshot, view, Some(1))?)
 }
 
 /// `exirate 14:05:12  1024 keys, 3 over, 12 active in the last 2 s`.
-fn summary(look: &Look, wanted: Wanted) -> String {
-    let span = (look.at.as_seconds() - wanted.last.as_seconds()).max(0.0).round();
-    let unread = match look.unread {
+fn summary(snapshot: &Snapshot, view: View) -> String {
+    let span = (snapshot.at.as_seconds() - view.last.as_seconds()).max(0.0).round();
+    let unread = match snapshot.unread {
         0 => String::new(),
         unread => format!(", {unread} UNREADABLE (exirate verify)"),
     };
     format!(
         "exirate {}  {} keys, {} over, {} active in the last {}{unread}",
-        text::clock(look.at),
-        look.keys,
-        look.over,
-        look.active,
+        text::clock(snapshot.at),
+        snapshot.keys,
+        snapshot.over,
+        snapshot.active,
         text::duration(span),
     )
 }
 
-/// Writes the table of a look; `lines` a key at most.
+/// Writes the table of a snapshot, at most `lines` lines a key.
 fn table(
     screen: &mut Screen<'_>,
-    look: &Look,
-    wanted: Wanted,
+    snapshot: &Snapshot,
+    view: View,
     lines: Option<usize>,
 ) -> std::io::Result<()> {
-    if look.records.is_empty() {
+    if snapshot.records.is_empty() {
         return Ok(());
     }
-    let rows = |records: &'_ [record::Record]| -> Vec<_> {
-        records.iter().map(|record| cells(record, look.at)).collect()
+    let rows = |records: &'_ [key_state::KeyState]| -> Vec<_> {
+        records.iter().map(|record| cells(record, snapshot.at)).collect()
     };
-    let layout = Layout::of(screen, COLUMNS, rows(&look.records).into_iter());
+    let layout = Layout::of(screen, COLUMNS, rows(&snapshot.records).into_iter());
     layout.head(screen)?;
-    for record in &look.records {
-        let style = if record.is_over(look.at) { OVER } else { Style::new() };
-        let active = record.average.at > wanted.last;
+    for record in &snapshot.records {
+        let style = if record.is_over(snapshot.at) { OVER } else { Style::new() };
+        let active = record.average.at > view.last;
         let style = if active { style.bold() } else { style };
         layout.write(screen, style, rows(std::slice::from_ref(record)).into_iter(), lines)?;
     }

@@ -1,4 +1,4 @@
-//! The terminal while it is a live view's.
+//! The terminal while the live view uses it.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -21,17 +21,17 @@ pub(super) struct Terminal {
     end: Arc<AtomicBool>,
 }
 
-/// What the user wants.
+/// What the user has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    /// The end; also where a signal asks for it.
+pub(super) enum Input {
+    /// Asked to quit, also by a signal.
     Quit,
     /// A key was pressed.
     Key(char),
     /// The terminal has another size.
     Redraw,
     /// Nothing until the time was up.
-    Nothing,
+    Timeout,
 }
 
 impl Terminal {
@@ -71,19 +71,19 @@ impl Terminal {
     }
 
     /// Waits for the user, at most until `end`.
-    pub(super) fn wait(&self, end: Instant) -> io::Result<Wish> {
+    pub(super) fn wait(&self, end: Instant) -> io::Result<Input> {
         loop {
             if self.end.load(Ordering::Relaxed) {
-                return Ok(Wish::Quit);
+                return Ok(Input::Quit);
             }
             let left = end.saturating_duration_since(Instant::now());
             match event::poll(left.min(TICK)) {
                 Ok(true) => {
-                    if let Some(wish) = understand(&event::read()?)? {
-                        return Ok(wish);
+                    if let Some(input) = parse(&event::read()?)? {
+                        return Ok(input);
                     }
                 }
-                Ok(false) if left.is_zero() => return Ok(Wish::Nothing),
+                Ok(false) if left.is_zero() => return Ok(Input::Timeout),
                 Ok(false) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -100,24 +100,24 @@ impl Drop for Terminal {
 }
 
 /// What an event asks for.
-fn understand(event: &Event) -> io::Result<Option<Wish>> {
+fn parse(event: &Event) -> io::Result<Option<Input>> {
     let key = match event {
-        Event::Resize(..) => return Ok(Some(Wish::Redraw)),
+        Event::Resize(..) => return Ok(Some(Input::Redraw)),
         Event::Key(key) if key.kind != KeyEventKind::Release => key,
         _ => return Ok(None),
     };
     Ok(match key.code {
         // In raw mode they are keys as any other.
         KeyCode::Char('c' | 'd' | '\\') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-            Some(Wish::Quit)
+            Some(Input::Quit)
         }
         KeyCode::Char('z') if key.modifiers.contains(KeyModifiers::CONTROL) => {
             stop()?;
-            Some(Wish::Redraw)
+            Some(Input::Redraw)
         }
-        KeyCode::Char('q' | 'Q') | KeyCode::Esc => Some(Wish::Quit),
-        KeyCode::Char(c) => Some(Wish::Key(c)),
-        KeyCode::Enter => Some(Wish::Redraw),
+        KeyCode::Char('q' | 'Q') | KeyCode::Esc => Some(Input::Quit),
+        KeyCode::Char(c) => Some(Input::Key(c)),
+        KeyCode::Enter => Some(Input::Redraw),
         _ => None,
     })
 }

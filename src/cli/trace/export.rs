@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::super::screen::{Screen, note, progress};
-use super::super::{Failure, Outcome, outfile};
+use super::super::{Failure, Outcome, output_file};
 use super::envelope::{EnvelopeJson, JSON_HELP, iso};
 use super::open::{self, Common};
 use super::span;
@@ -84,7 +84,7 @@ impl Export {
         };
         match &self.output {
             Some(path) => {
-                outfile::replace(path, SECRET, write)?;
+                output_file::replace(path, SECRET, write)?;
                 writeln!(screen, "wrote {written} messages to {}", path.display())?;
             }
             None => write(screen)?,

@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use clap::Args;
 
-use super::super::figures::bytes;
+use super::super::size::bytes;
 use super::super::screen::{Screen, complain, note};
 use super::super::{Failure, Outcome};
 use super::mailbox::MESSAGE_MAX;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::super::database::now;
 use super::super::screen::{complain, progress};
-use super::super::{Failure, input, moment, text};
+use super::super::{Failure, input, text, time};
 use super::headers::Headers;
 use super::id;
 use super::mailbox::maildir::{self, Maildir};
@@ -56,7 +56,7 @@ pub(super) struct Sources {
     id: Option<String>,
 
     /// When it passed
-    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
     time: Option<crate::rate::Timestamp>,
 
     /// From which IP address it came

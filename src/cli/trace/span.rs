@@ -1,7 +1,7 @@
 //! Spans of time as people write them: since when, and how long.
 
 use super::super::database::now;
-use super::super::{keys, moment};
+use super::super::{keys, time};
 
 /// A moment, in seconds since 1970: as other commands take it, or how long ago
 /// it was, such as `7d`.
@@ -11,7 +11,7 @@ pub(super) fn since(text: &str) -> Result<i64, String> {
     {
         return Ok(now().seconds.saturating_sub(age as i64));
     }
-    moment::parse(text).map(|moment| moment.seconds).map_err(|_| {
+    time::parse(text).map(|moment| moment.seconds).map_err(|_| {
         "use a time, such as '2026-11-20 11:50:37', 2026-11-20, @1795175437 or now, or an age, \
          such as 7d"
             .to_owned()

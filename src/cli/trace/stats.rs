@@ -6,8 +6,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::super::database::now;
-use super::super::figures::bytes;
 use super::super::screen::Screen;
+use super::super::size::bytes;
 use super::super::{Failure, Outcome, text};
 use super::open::{Common, bar};
 use super::{envelope, scheme, tidy};

@@ -6,8 +6,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::super::database::now;
-use super::super::figures::{bytes, parse_bytes};
 use super::super::screen::{Screen, note};
+use super::super::size::{bytes, parse_bytes};
 use super::super::{Failure, Outcome, text};
 use super::open::{Common, tell_incidents};
 use super::span::{self, Keep};

@@ -4,7 +4,7 @@
 use jiff::civil;
 use jiff::tz::{Offset, TimeZone};
 
-use super::super::super::moment;
+use super::super::super::time;
 use super::Hint;
 
 const MONTHS: [&str; 12] =
@@ -87,7 +87,7 @@ fn zone(word: &str) -> Option<Offset> {
     if matches!(word, "GMT" | "UTC" | "UT") {
         return Some(Offset::UTC);
     }
-    moment::offset(word)
+    time::offset(word)
 }
 
 #[cfg(test)]

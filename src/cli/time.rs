@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<Timestamp, String> {
             .map(|zoned| zoned.timestamp())
     };
     let time = time.ok_or_else(|| {
-        "it takes a time, such as '2026-11-20 11:50:37', 2026-11-20T11:50:37Z, @1795175437 or now"
+        "expected a time, such as '2026-11-20 11:50:37', 2026-11-20T11:50:37Z, @1795175437 or now"
             .to_owned()
     })?;
     Ok(timestamp(time))

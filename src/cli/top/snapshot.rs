@@ -1,63 +1,63 @@
-//! One look at the database: its busiest keys, and how many there are.
+//! The busiest keys at one moment, and how many there are.
 
 use serde::Serialize;
 
 use super::super::database::{Common, now};
+use super::super::key_state::{KeyState, KeyStateJson};
 use super::super::keys::Selection;
 use super::super::list::{First, Sort};
-use super::super::record::{Facts, Record};
 use super::super::{Failure, text};
 use crate::rate::Timestamp;
 
-/// What was there at one moment.
-pub(super) struct Look {
+/// The keys at one moment.
+pub(super) struct Snapshot {
     pub(super) at: Timestamp,
-    /// How many keys were asked for and are remembered.
+    /// How many keys are selected.
     pub(super) keys: u64,
-    /// Of how many one more event would be refused.
+    /// How many of them are over their limits.
     pub(super) over: u64,
-    /// How many had an event counted since the last look.
+    /// How many had an event counted since the last snapshot.
     pub(super) active: u64,
     /// Shards that could not be read, and damaged records.
     pub(super) unread: u64,
     /// The first of them.
-    pub(super) records: Vec<Record>,
+    pub(super) records: Vec<KeyState>,
 }
 
-/// What is to be looked for.
+/// What a snapshot shows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct View {
     pub(super) sort: Sort,
     /// Only keys that are over their limits are shown; all are counted.
     pub(super) over: bool,
     /// How many are shown at most.
-    pub(super) most: usize,
-    /// The moment of the last look.
+    pub(super) limit: usize,
+    /// When the last snapshot was taken.
     pub(super) last: Timestamp,
 }
 
-impl Look {
-    /// Looks at the database. It is opened anew each time, so that nothing is
-    /// missed if it was replaced.
+impl Snapshot {
+    /// Reads the database. It is opened again each time, in case it was
+    /// replaced.
     pub(super) fn take(
         common: &Common,
         selection: &mut Selection,
-        wanted: Wanted,
+        view: View,
     ) -> Result<Self, Failure> {
         let mut spool = common.open()?;
         let at = now();
-        let mut first = First::new(wanted.sort, at, wanted.most);
+        let mut first = First::new(view.sort, at, view.limit);
         let (mut keys, mut over, mut active) = (0, 0, 0);
         let left_out = spool.for_each(|entry| {
             if !selection.contains(&entry.key) {
                 return;
             }
-            let record = Record::from(entry);
+            let record = KeyState::from(entry);
             let is_over = record.is_over(at);
             keys += 1;
             over += u64::from(is_over);
-            active += u64::from(record.average.at > wanted.last);
-            if is_over || !wanted.over {
+            active += u64::from(record.average.at > view.last);
+            if is_over || !view.over {
                 first.add(record);
             }
         })?;
@@ -65,26 +65,26 @@ impl Look {
         Ok(Self { at, keys, over, active, unread, records: first.take() })
     }
 
-    /// The look as JSON has it.
-    pub(super) fn facts(&self) -> LookFacts {
-        LookFacts {
+    /// The snapshot in JSON.
+    pub(super) fn json(&self) -> SnapshotJson {
+        SnapshotJson {
             at: text::iso(self.at),
             keys: self.keys,
             over: self.over,
             active: self.active,
             unread: self.unread,
-            records: self.records.iter().map(|record| record.facts(self.at)).collect(),
+            records: self.records.iter().map(|record| record.json(self.at)).collect(),
         }
     }
 }
 
-/// A [`Look`] as JSON has it.
+/// A [`Snapshot`] in JSON.
 #[derive(Serialize)]
-pub(super) struct LookFacts {
+pub(super) struct SnapshotJson {
     at: String,
     keys: u64,
     over: u64,
     active: u64,
     unread: u64,
-    records: Vec<Facts>,
+    records: Vec<KeyStateJson>,
 }

@@ -1,4 +1,4 @@
-//! A record as the views show it: everything but its filter's bits.
+//! The state of a key as commands show it.
 
 use serde::Serialize;
 
@@ -11,9 +11,9 @@ use crate::spool::Entry;
 /// `e^-x` above zero is at x = 745.1.
 const LONGEST_PERIODS: f64 = 750.0;
 
-/// What is remembered of a key.
+/// A record, with the share of bits set in place of its filter's bits.
 #[derive(Clone, Debug)]
-pub(super) struct Record {
+pub(super) struct KeyState {
     /// The stored key.
     pub(super) stored: Box<[u8]>,
     pub(super) average: Average,
@@ -40,7 +40,7 @@ impl Filter {
     }
 }
 
-impl From<Entry> for Record {
+impl From<Entry> for KeyState {
     fn from(entry: Entry) -> Self {
         let filter = entry.filter.map(|filter| Filter {
             bytes: filter.bits.len(),
@@ -57,30 +57,30 @@ impl From<Entry> for Record {
     }
 }
 
-impl Record {
+impl KeyState {
     /// The parts of the stored key, if it has them.
-    pub(super) fn filed(&self) -> Option<StoredKey<'_>> {
+    pub(super) fn parts(&self) -> Option<StoredKey<'_>> {
         StoredKey::parse(&self.stored)
     }
 
     /// What the administrator calls the key.
     pub(super) fn key(&self) -> &[u8] {
-        self.filed().map_or(&self.stored, |filed| filed.key)
+        self.parts().map_or(&self.stored, |parts| parts.key)
     }
 
     /// The period in seconds, if the stored key tells one.
     pub(super) fn period(&self) -> Option<f64> {
-        self.filed().and_then(|filed| filed.period_seconds())
+        self.parts().and_then(|parts| parts.period_seconds())
     }
 
     /// The period as it was written, for people.
     pub(super) fn period_text(&self) -> Option<String> {
-        self.filed().map(|filed| text::printable(filed.period))
+        self.parts().map(|parts| text::printable(parts.period))
     }
 
-    /// The mode the key is filed under, for people.
+    /// The mode the key is parts under, for people.
     pub(super) fn mode(&self) -> Option<String> {
-        self.filed().map(|filed| text::printable(filed.mode))
+        self.parts().map(|parts| text::printable(parts.mode))
     }
 
     /// What is left of the rate at `now`.
@@ -154,18 +154,18 @@ impl Record {
         Some(second(gone))
     }
 
-    /// Everything, as JSON has it.
-    pub(super) fn facts(&self, now: Timestamp) -> Facts {
+    /// The record in JSON.
+    pub(super) fn json(&self, now: Timestamp) -> KeyStateJson {
         let key = self.key();
         let wait = self.wait(now).and_then(text::whole_seconds);
         let over_for = wait.filter(|&seconds| seconds > 0);
-        Facts {
+        KeyStateJson {
             key: String::from_utf8(key.to_vec()).ok(),
             key_hex: text::hex(key),
             user: key_text::user_of(key),
             stored: text::hex(&self.stored),
             mode: self.mode(),
-            unique: self.filed().is_some_and(|filed| filed.unique),
+            unique: self.parts().is_some_and(|parts| parts.unique),
             period: self.period(),
             period_text: self.period_text(),
             limit: self.limit,
@@ -177,7 +177,7 @@ impl Record {
             free_at: over_for.map(|seconds| text::iso(later(now, seconds))),
             last_rate: self.average.rate,
             last_seen: text::iso(self.average.at),
-            filter: self.filter.map(|filter| FilterFacts {
+            filter: self.filter.map(|filter| FilterJson {
                 bytes: filter.bytes,
                 fill: filter.fill,
                 events: filter.events(),
@@ -188,9 +188,9 @@ impl Record {
     }
 }
 
-/// A record, as JSON has it.
+/// A record in JSON.
 #[derive(Debug, Serialize)]
-pub(super) struct Facts {
+pub(super) struct KeyStateJson {
     key: Option<String>,
     key_hex: String,
     user: Option<String>,
@@ -208,12 +208,12 @@ pub(super) struct Facts {
     free_at: Option<String>,
     last_rate: f64,
     last_seen: String,
-    filter: Option<FilterFacts>,
+    filter: Option<FilterJson>,
 }
 
-/// A filter of unique events, as JSON has it.
+/// A filter of unique events in JSON.
 #[derive(Debug, Serialize)]
-struct FilterFacts {
+struct FilterJson {
     bytes: usize,
     fill: f64,
     events: f64,
@@ -221,7 +221,7 @@ struct FilterFacts {
     expired: bool,
 }
 
-/// What [`Facts`] means, for the help of commands that print it.
+/// What [`KeyStateJson`] means, for the help of commands that print it.
 pub(super) const JSON_HELP: &str = "\
 `rate`, `share` and `over` are those of now: `share` is the part of
 the limit that is used up, `over` tells whether one more event of size 1 would
@@ -243,8 +243,8 @@ fn second(seconds: i64) -> Timestamp {
 mod tests {
     use super::*;
 
-    fn record(stored: &[u8], rate: f64, limit: f64) -> Record {
-        Record::from(Entry {
+    fn record(stored: &[u8], rate: f64, limit: f64) -> KeyState {
+        KeyState::from(Entry {
             key: stored.to_vec(),
             average: Average { at: second(1000), rate },
             limit,

@@ -1,9 +1,8 @@
-//! Records as lines of JSON, without loss: what `export` writes and `import`
-//! reads.
+//! The export format: records as lines of JSON, without loss.
 //!
 //! The first line says what this is, and holds the database's key, on which the
 //! bits of all filters depend. Each other line is a record. A number that JSON
-//! has no word for is a text: `"inf"`, `"-inf"`, `"nan"`, or `"0x"` and the bits
+//! cannot express is a text: `"inf"`, `"-inf"`, `"nan"`, or `"0x"` and the bits
 //! of any other NaN.
 
 use base64::Engine as _;
@@ -13,13 +12,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::rate::{Average, Timestamp, bloom};
 use crate::spool::{Entry, FilterEntry};
 
-/// The version of the form that is written here; older ones can be read.
+/// The version of the format that is written; older ones can be read.
 const VERSION: u32 = 1;
 
 /// The first line.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
-    /// The version of the form; the word says what program it belongs to.
+    /// The version of the format.
     exirate_export: u32,
     /// The database's key in hexadecimal; none where the filters were left out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -35,14 +34,14 @@ impl Header {
     /// The first line as text.
     pub(super) fn parse(line: &str) -> Result<Self, String> {
         let header: Self = serde_json::from_str(line).map_err(|_| {
-            "it is no line of exim_dumpdb, such as `20-Nov-2026 11:50:37.000000 rate: …`, nor the \
-             first one of an export: {\"exirate_export\":1,…}"
+            "it is neither a line of exim_dumpdb, such as `20-Nov-2026 11:50:37.000000 rate: …`, nor \
+             the first line of an export: {\"exirate_export\":1,…}"
                 .to_owned()
         })?;
         if header.exirate_export != VERSION {
             return Err(format!(
-                "it was written by a later exirate: its form is version {}, this exirate knows \
-                 version {VERSION}",
+                "it was written by a later exirate: its format is version {}, and this exirate \
+                 reads version {VERSION}",
                 header.exirate_export
             ));
         }
@@ -132,7 +131,7 @@ pub(super) fn read(line: &str) -> Result<Entry, String> {
     }
     // What the database's own clock can hold.
     if line.seconds.unsigned_abs() > i64::MAX as u64 / 1_000_000 - 1 {
-        return Err(format!("seconds is {}: no clock shows that", line.seconds));
+        return Err(format!("seconds is {}: out of range", line.seconds));
     }
     let filter = line.filter.map(filter).transpose()?;
     Ok(Entry {
@@ -174,7 +173,7 @@ fn write_number<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::
 
 fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "it takes a number, \"inf\", \"-inf\" or \"nan\"")]
+    #[serde(untagged, expecting = "expected a number, \"inf\", \"-inf\" or \"nan\"")]
     enum Number {
         Finite(f64),
         Text(String),
@@ -191,7 +190,7 @@ fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Err
         _ => bits.and_then(|bits| u64::from_str_radix(bits, 16).ok()).map(f64::from_bits),
     };
     number
-        .ok_or_else(|| serde::de::Error::custom("it takes a number, \"inf\", \"-inf\" or \"nan\""))
+        .ok_or_else(|| serde::de::Error::custom("expected a number, \"inf\", \"-inf\" or \"nan\""))
 }
 
 #[cfg(test)]
@@ -252,7 +251,7 @@ mod tests {
         for (from, to, words) in [
             (r#""micros":4"#, r#""micros":1000000"#, "micros"),
             (r#""rate":1"#, r#""rate":"many""#, "number"),
-            (r#""seconds":3"#, r#""seconds":-9223372036854775808"#, "no clock"),
+            (r#""seconds":3"#, r#""seconds":-9223372036854775808"#, "out of range"),
             (r#""key":"a","#, "", "either key or key_base64"),
             (r#""key":"a""#, r#""key_base64":"?""#, "key_base64"),
             (r#""over_since":0"#, r#""over_since":0,"filter":{"since":0,"bits":""}"#, "0 bytes"),

@@ -3,10 +3,10 @@
 use jiff::civil;
 use jiff::tz::Offset;
 
-use super::moment;
+use super::time;
 use crate::rate::Timestamp;
 
-/// Whom a line counts for.
+/// The identity that a line counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum By {
     /// The envelope sender
@@ -42,11 +42,11 @@ pub(super) fn time(line: &str) -> Option<(Timestamp, &str)> {
         return None;
     }
     let time: civil::DateTime = format!("{date}T{clock}").parse().ok()?;
-    let zone = rest.split(' ').next().and_then(moment::offset);
+    let zone = rest.split(' ').next().and_then(time::offset);
     let rest =
         if zone.is_some() { rest.split_once(' ').map_or("", |(_, rest)| rest) } else { rest };
     let at = zone.unwrap_or(Offset::UTC).to_timestamp(time).ok()?;
-    Some((moment::timestamp(at), rest))
+    Some((time::timestamp(at), rest))
 }
 
 /// The parts of a line `… <= sender H=… S=…`, after its time; `None` for any
@@ -60,7 +60,7 @@ pub(super) fn received(rest: &str) -> Option<&str> {
     (is_id && (pid.is_empty() || pid.starts_with('[') && !pid.contains(' '))).then_some(after)
 }
 
-/// Whom the message counts for; `None` where the line does not tell.
+/// The identity of the message; `None` where the line has none.
 pub(super) fn key(received: &str, by: By) -> Option<&str> {
     let fields = fields(received);
     match by {
@@ -80,7 +80,7 @@ pub(super) fn key(received: &str, by: By) -> Option<&str> {
     }
 }
 
-/// How much the message counts; `None` where the line does not tell.
+/// How much the message counts; `None` where the line does not say.
 pub(super) fn count(received: &str, what: What) -> Option<f64> {
     match what {
         What::Messages => Some(1.0),

@@ -1,4 +1,4 @@
-//! Who changed what: a line in `changes.log` beside the database, and one to
+//! Who changed what: a line in `audit.log` beside the database, and one to
 //! syslog's mail facility where there is a syslog.
 
 use std::fmt::Display;
@@ -16,13 +16,13 @@ const SYSLOG: &str = "/dev/log";
 const PRIORITY: u8 = 2 * 8 + 5;
 
 /// The logs of one command.
-pub(super) struct ChangesLog {
+pub(super) struct AuditLog {
     who: String,
     /// Whether it has been told that the log cannot be written.
     told: bool,
 }
 
-impl ChangesLog {
+impl AuditLog {
     pub(super) fn new() -> Self {
         Self { who: who(), told: false }
     }
@@ -36,7 +36,7 @@ impl ChangesLog {
         if let Err(error) = spool.log_change(&line)
             && !self.told
         {
-            note(format_args!("what was changed is not logged: {error}"));
+            note(format_args!("the change is not logged: {error}"));
             self.told = true;
         }
         // There is not always a syslog, and nothing depends on it.

@@ -1,0 +1,61 @@
+//! Sizes in bytes, printed and parsed. Units are 1024-based.
+
+/// Bytes for people: `1.5 MiB`.
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64, "B");
+    for name in UNITS {
+        (value, unit) = (value / 1024.0, name);
+        // What would be shown as 1024 is 1 of the next.
+        if value < 1023.95 {
+            break;
+        }
+    }
+    format!("{} {unit}", (value * 10.0).round() / 10.0)
+}
+
+/// A size as people write it: `2G`, `512M`, `16777216`.
+pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || "expected a size in bytes, such as 512M or 2G (1024-based)".to_owned();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let shift = match unit.to_ascii_lowercase().trim_end_matches("ib") {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_printed_and_parsed() {
+        for (number, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.5 KiB"),
+            (1_048_575, "1 MiB"),
+            (1 << 30, "1 GiB"),
+            (u64::MAX, "16384 PiB"),
+        ] {
+            assert_eq!(bytes(number), text);
+        }
+        assert_eq!(parse_bytes("2G"), Ok(2 << 30));
+        assert_eq!(parse_bytes("512MiB"), Ok(512 << 20));
+        assert_eq!(parse_bytes("16777216"), Ok(16 << 20));
+        for text in ["", "G", "1.5G", "-1", "2X", "99999999999T"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What `exirate stats` counts.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::super::Failure;
+use super::super::database::{self, Both};
+use super::super::key_state::KeyState;
+use crate::rate::Timestamp;
+use crate::spool::Spool;
+use crate::trace::TraceStore;
+
+/// Kinds of keys that are counted one by one; the rest are counted together. A
+/// database has as many as Exim's configuration has lines.
+const KINDS_MAX: usize = 100;
+
+/// Everything that is counted.
+#[derive(Debug, Serialize)]
+pub(super) struct Counts {
+    #[serde(flatten)]
+    pub(super) rates: Option<Rates>,
+    #[serde(rename = "trace")]
+    pub(super) traces: Option<Traces>,
+}
+
+/// What is counted in the rate database.
+#[derive(Debug, Serialize)]
+pub(super) struct Rates {
+    pub(super) keys: u64,
+    pub(super) over: u64,
+    pub(super) disk_bytes: u64,
+    pub(super) max_bytes: u64,
+    pub(super) fill: f64,
+    pub(super) heap_bytes: u64,
+    pub(super) dead_bytes: u64,
+    pub(super) filter_bytes: u64,
+    pub(super) index_entries: u64,
+    pub(super) shards: u64,
+    pub(super) shards_unreadable: u64,
+    pub(super) damaged_files: u64,
+    pub(super) damaged_files_bytes: u64,
+    pub(super) damaged_now: u64,
+    pub(super) rebuilds: u64,
+    pub(super) forgotten: u64,
+    pub(super) evicted: u64,
+    pub(super) dropped: u64,
+    pub(super) lock_waits: u64,
+    pub(super) kinds: Vec<Kind>,
+}
+
+/// The keys of one mode and period.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Kind {
+    pub(super) period: String,
+    pub(super) mode: String,
+    pub(super) keys: u64,
+    pub(super) over: u64,
+    pub(super) bytes: u64,
+}
+
+/// What is counted in the trace store.
+#[derive(Debug, Serialize)]
+pub(super) struct Traces {
+    pub(super) messages: u64,
+    pub(super) segments: u64,
+    pub(super) folded_segments: u64,
+    pub(super) logs: u64,
+    pub(super) disk_bytes: u64,
+    pub(super) max_bytes: u64,
+    pub(super) fill: f64,
+    pub(super) damaged_files: u64,
+    pub(super) other_key_files: u64,
+    pub(super) lost_parts: u64,
+}
+
+impl Counts {
+    /// Counts in the stores that exist. Prints what cannot be read, and leaves
+    /// it out.
+    pub(super) fn of(both: &mut Both, now: Timestamp) -> Result<Self, Failure> {
+        Ok(Self {
+            rates: both.rates.as_mut().map(|spool| Rates::of(spool, now)).transpose()?,
+            traces: both.traces.as_ref().map(Traces::of).transpose()?,
+        })
+    }
+}
+
+impl Rates {
+    fn of(spool: &mut Spool, now: Timestamp) -> Result<Self, Failure> {
+        let mut kinds: BTreeMap<(String, String), Kind> = BTreeMap::new();
+        let (mut keys, mut over) = (0, 0);
+        let damaged_before = spool.damaged();
+        let unread = database::visit(spool, |entry| {
+            let bytes = entry.bytes() as u64;
+            let state = KeyState::from(entry);
+            let is_over = u64::from(state.is_over(now));
+            keys += 1;
+            over += is_over;
+            let name = (state.period_text().unwrap_or_default(), state.mode().unwrap_or_default());
+            // A kind that is counted by itself stays so, or its count would be too low.
+            let known = kinds.len() < KINDS_MAX || kinds.contains_key(&name);
+            let name = if known { name } else { Default::default() };
+            let kind = kinds.entry(name).or_default();
+            kind.keys += 1;
+            kind.over += is_over;
+            kind.bytes += bytes;
+        })?;
+        let damaged_now = spool.damaged() - damaged_before;
+        // Which shards cannot be read has been printed.
+        let stats = spool.stats_of_readable()?;
+        let quarantined = spool.kept_damaged()?;
+        let kinds = kinds.into_iter().map(|((period, mode), kind)| Kind { period, mode, ..kind });
+        Ok(Self {
+            keys,
+            over,
+            disk_bytes: stats.disk,
+            max_bytes: spool.max_bytes(),
+            fill: stats.disk as f64 / spool.max_bytes() as f64,
+            heap_bytes: stats.heap,
+            dead_bytes: stats.dead,
+            filter_bytes: stats.filters,
+            index_entries: stats.index_entries,
+            shards: stats.shards as u64,
+            shards_unreadable: unread as u64,
+            damaged_files: quarantined.len() as u64,
+            damaged_files_bytes: quarantined.iter().map(|file| file.disk).sum(),
+            damaged_now,
+            rebuilds: stats.rebuilds,
+            forgotten: stats.forgotten,
+            evicted: stats.evicted,
+            dropped: stats.dropped,
+            lock_waits: stats.waits,
+            kinds: kinds.collect(),
+        })
+    }
+}
+
+impl Traces {
+    fn of(store: &TraceStore) -> Result<Self, Failure> {
+        let stats = store.stats()?;
+        let max_bytes = store.options().max_bytes;
+        Ok(Self {
+            messages: stats.messages,
+            segments: stats.segments,
+            folded_segments: stats.folded,
+            logs: stats.logs,
+            disk_bytes: stats.bytes,
+            max_bytes,
+            fill: stats.bytes as f64 / max_bytes.max(1) as f64,
+            damaged_files: stats.damaged,
+            other_key_files: stats.other_key,
+            lost_parts: stats.lost,
+        })
+    }
+}

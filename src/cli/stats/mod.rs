@@ -1,0 +1,189 @@
+//! `exirate stats`: key counts and database health.
+
+mod counts;
+mod prometheus;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::database::{self, Both, Common, now};
+use super::screen::Screen;
+use super::size::bytes;
+use super::table::{Column, Layout};
+use super::{Failure, Outcome, output_file, text};
+use counts::{Counts, Rates, Traces};
+
+/// Permissions of the file for Prometheus, which another user reads.
+const READABLE: u32 = 0o644;
+
+/// Show key counts and database health
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Count keys, and those over their limits:
+    exirate stats
+  For Prometheus, through the textfile collector of its node exporter:
+    exirate stats --prometheus /var/lib/prometheus/node-exporter/exirate.prom
+  How much of the size limit is used?
+    exirate stats --json | jq .fill
+
+FORGOTTEN counts records that were dropped because they could not change a decision
+any more, EVICTED those that were dropped although they could, because the size limit
+was reached: see `exirate compact --max-size`. DAMAGED records are dropped when a
+check or `exirate repair` meets them. These counts start when the database is created.
+BYTES are those of the records of a kind of key, without the index and dead records.
+
+The metrics of --prometheus begin with exirate_, those of the trace store with
+exirate_trace_; docs/metrics.md lists them. FILE.tmp is written first and then
+renamed, so that an incomplete file is never read.
+
+Exit status: 0 counted; 2 an error. Where a file is damaged, the others are counted
+all the same.
+
+JSON: an object; `kinds` is an array with the counts for each mode and period, `fill`
+the used part of the size limit, `over` how many keys are over their limits, `trace`
+an object, null where there is no trace store.")]
+pub(super) struct Stats {
+    /// Print metrics in Prometheus's text format, or write them to FILE
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = clap::ValueHint::FilePath,
+        num_args = 0..=1,
+        default_missing_value = "-",
+        conflicts_with = "json"
+    )]
+    prometheus: Option<PathBuf>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Stats {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let now = now();
+        let mut both = Both::open(&self.common.directory()?)?;
+        let counts = Counts::of(&mut both, now)?;
+        match &self.prometheus {
+            Some(path) if path.as_os_str() == "-" => prometheus::write(screen, &counts, now)?,
+            Some(path) => output_file::replace(path, READABLE, |out| {
+                Ok(prometheus::write(out, &counts, now)?)
+            })?,
+            None if self.common.json => screen.json(&counts)?,
+            None => print(screen, &counts)?,
+        }
+        screen.flush()?;
+        let unread = counts.rates.as_ref().map_or(0, |rates| rates.shards_unreadable);
+        database::incomplete(usize::try_from(unread).unwrap_or(usize::MAX))?;
+        Ok(Outcome::Fine)
+    }
+}
+
+fn print(screen: &mut Screen<'_>, counts: &Counts) -> Result<(), Failure> {
+    if let Some(rates) = &counts.rates {
+        print_rates(screen, rates)?;
+    }
+    if let Some(traces) = &counts.traces {
+        if counts.rates.is_some() {
+            writeln!(screen)?;
+        }
+        print_traces(screen, traces)?;
+    }
+    Ok(())
+}
+
+fn print_rates(screen: &mut Screen<'_>, rates: &Rates) -> Result<(), Failure> {
+    let rows = [
+        ("keys", format!("{}, {} over the limit now", rates.keys, rates.over)),
+        ("disk", disk(rates.disk_bytes, rates.max_bytes, rates.fill)),
+        (
+            "records",
+            format!(
+                "{}, of which {} filters, {} dead",
+                bytes(rates.heap_bytes),
+                bytes(rates.filter_bytes),
+                bytes(rates.dead_bytes)
+            ),
+        ),
+        ("index", format!("{} of {} entries used", rates.keys, rates.index_entries)),
+        (
+            "shards",
+            // The first file of a shard is not a rebuild.
+            format!(
+                "{} of 256, {} rebuilt",
+                rates.shards,
+                rates.rebuilds.saturating_sub(rates.shards)
+            ),
+        ),
+        ("forgotten", rates.forgotten.to_string()),
+        ("evicted", rates.evicted.to_string()),
+        ("damaged", damaged(rates)),
+        ("lock waits", rates.lock_waits.to_string()),
+    ];
+    print_rows(screen, &rows)?;
+    if rates.kinds.is_empty() {
+        return Ok(());
+    }
+    writeln!(screen)?;
+    let columns = [
+        Column::numbers("KEYS"),
+        Column::numbers("OVER"),
+        Column::numbers("BYTES"),
+        Column::words("PERIOD"),
+        Column::words("MODE"),
+    ];
+    let cells = || {
+        rates.kinds.iter().map(|kind| {
+            let or_other = |text: &str| if text.is_empty() { "other" } else { text }.to_owned();
+            [
+                kind.keys.to_string(),
+                kind.over.to_string(),
+                bytes(kind.bytes),
+                or_other(&kind.period),
+                or_other(&kind.mode),
+            ]
+        })
+    };
+    let layout = Layout::of(screen, columns, cells());
+    layout.head(screen)?;
+    layout.write(screen, anstyle::Style::new(), cells(), None)?;
+    Ok(())
+}
+
+fn print_traces(screen: &mut Screen<'_>, traces: &Traces) -> Result<(), Failure> {
+    let rows = [
+        ("messages", format!("{} in the trace store", traces.messages)),
+        ("disk", disk(traces.disk_bytes, traces.max_bytes, traces.fill)),
+        ("files", format!("{} segments, {} logs", traces.segments, traces.logs)),
+        ("damaged", format!("{} files", traces.damaged_files)),
+        ("other key", format!("{} files", traces.other_key_files)),
+    ];
+    print_rows(screen, &rows)
+}
+
+fn print_rows(screen: &mut Screen<'_>, rows: &[(&str, String)]) -> Result<(), Failure> {
+    for (name, value) in rows {
+        writeln!(screen, "{name:<10}  {value}")?;
+    }
+    Ok(())
+}
+
+fn disk(used: u64, max: u64, fill: f64) -> String {
+    format!("{}, {} of the size limit {}", bytes(used), text::percent(fill), bytes(max))
+}
+
+fn damaged(rates: &Rates) -> String {
+    let mut text = format!("{} records dropped", rates.dropped);
+    if rates.damaged_now > 0 {
+        text += &format!(", {} left: see `exirate verify`", rates.damaged_now);
+    }
+    if rates.damaged_files > 0 {
+        text += &format!(
+            "; {} file(s) quarantined, {}",
+            rates.damaged_files,
+            bytes(rates.damaged_files_bytes)
+        );
+    }
+    text
+}

@@ -1,0 +1,98 @@
+//! The counts in Prometheus's text format, for the textfile collector of its
+//! node exporter. docs/metrics.md describes each metric.
+
+use std::io::{self, Write};
+
+use super::counts::{Counts, Kind, Rates, Traces};
+use crate::rate::Timestamp;
+
+/// Writes all metrics, as of `now`.
+pub(super) fn write(out: &mut dyn Write, counts: &Counts, now: Timestamp) -> io::Result<()> {
+    if let Some(rates) = &counts.rates {
+        write_rates(out, rates)?;
+    }
+    if let Some(traces) = &counts.traces {
+        write_traces(out, traces)?;
+    }
+    let time = u64::try_from(now.seconds).unwrap_or(0);
+    write_all(out, "gauge", &[("stats_timestamp_seconds", "When this was counted.", time)])
+}
+
+fn write_rates(out: &mut dyn Write, rates: &Rates) -> io::Result<()> {
+    write_all(
+        out,
+        "gauge",
+        &[
+            ("disk_bytes", "Disk space used by the rate database.", rates.disk_bytes),
+            ("max_bytes", "Size limit of the rate database.", rates.max_bytes),
+            ("heap_bytes", "Records, including dead ones.", rates.heap_bytes),
+            ("dead_bytes", "Records that no key uses any more.", rates.dead_bytes),
+            ("filter_bytes", "Bloom filters of unique events.", rates.filter_bytes),
+            ("index_entries", "Index entries, used and free.", rates.index_entries),
+            ("shards", "Shards that exist.", rates.shards),
+            ("unreadable_shards", "Shards that could not be read.", rates.shards_unreadable),
+            ("damaged_records", "Damaged records in the database.", rates.damaged_now),
+            ("quarantined_files", "Damaged files that were replaced.", rates.damaged_files),
+        ],
+    )?;
+    type OfKind = fn(&Kind) -> u64;
+    let of_kinds: [(&str, &str, OfKind); 3] = [
+        ("keys", "Keys in the database.", |kind| kind.keys),
+        ("keys_over_limit", "Keys for which one more event is over the limit.", |kind| kind.over),
+        ("record_bytes", "Records of keys, without dead ones.", |kind| kind.bytes),
+    ];
+    for (name, help, value) in of_kinds {
+        head(out, name, help, "gauge")?;
+        for kind in &rates.kinds {
+            let (period, mode) = (label(&kind.period), label(&kind.mode));
+            let value = value(kind);
+            writeln!(out, "exirate_{name}{{period=\"{period}\",mode=\"{mode}\"}} {value}")?;
+        }
+    }
+    write_all(
+        out,
+        "counter",
+        &[
+            ("rebuilds_total", "Shard files written.", rates.rebuilds),
+            ("forgotten_total", "Records dropped because they expired.", rates.forgotten),
+            ("evicted_total", "Records dropped to keep the size limit.", rates.evicted),
+            ("dropped_total", "Damaged records dropped.", rates.dropped),
+            ("lock_waits_total", "Checks that waited for a lock.", rates.lock_waits),
+        ],
+    )
+}
+
+fn write_traces(out: &mut dyn Write, traces: &Traces) -> io::Result<()> {
+    write_all(
+        out,
+        "gauge",
+        &[
+            ("trace_messages", "Messages in the trace store.", traces.messages),
+            ("trace_segments", "Segments of the trace store.", traces.segments),
+            ("trace_folded_segments", "Segments that were folded.", traces.folded_segments),
+            ("trace_logs", "Logs of the trace store.", traces.logs),
+            ("trace_disk_bytes", "Bytes of all segments and logs.", traces.disk_bytes),
+            ("trace_max_bytes", "Size limit of the trace store.", traces.max_bytes),
+            ("trace_damaged_files", "Files that could not be read.", traces.damaged_files),
+            ("trace_other_key_files", "Files of a previous key.", traces.other_key_files),
+            ("trace_lost_parts", "Damaged parts of logs that were sealed.", traces.lost_parts),
+        ],
+    )
+}
+
+fn write_all(out: &mut dyn Write, kind: &str, metrics: &[(&str, &str, u64)]) -> io::Result<()> {
+    for (name, help, value) in metrics {
+        head(out, name, help, kind)?;
+        writeln!(out, "exirate_{name} {value}")?;
+    }
+    Ok(())
+}
+
+fn head(out: &mut dyn Write, name: &str, help: &str, kind: &str) -> io::Result<()> {
+    writeln!(out, "# HELP exirate_{name} {help}\n# TYPE exirate_{name} {kind}")
+}
+
+/// A label's value, escaped.
+fn label(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
