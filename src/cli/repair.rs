@@ -92,7 +92,8 @@ fn repair(directory: &Path, report: &mut Report) -> Result<(), Failure> {
         Err(SpoolError::Absent { .. }) if traces.is_some() => {}
         Err(error) => return Err(error.into()),
     }
-    if let Ok(mut spool) = Spool::open_existing(directory, Options::default()) {
+    if !report.done.is_empty() && Spool::require(directory).is_ok() {
+        let mut spool = Spool::open(directory, Options::default())?;
         let mut log = AuditLog::new();
         for what in &report.done {
             log.add(&mut spool, format_args!("repair {}", text::printable(what.as_bytes())));

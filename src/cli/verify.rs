@@ -124,7 +124,7 @@ fn print(screen: &mut Screen<'_>, findings: &Findings, rates: bool) -> std::io::
     let traces = findings
         .trace
         .as_ref()
-        .map(|trace| format!("{} messages in {} trace files", trace.messages, trace.files));
+        .map(|trace| format!("{} messages in {} trace file(s)", trace.messages, trace.files));
     let checked: Vec<String> = rates.into_iter().chain(traces).collect();
     writeln!(screen, "{verdict}: {}", checked.join(", "))
 }

@@ -1,5 +1,6 @@
 //! `exirate verify`, `repair`, `tidy`, `compact` and `copy`.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -104,6 +105,8 @@ fn one_shard_that_cannot_be_repaired_does_not_stop_the_others() {
     let files = shards(spool);
     std::fs::remove_file(&files[0]).unwrap();
     std::fs::create_dir(&files[0]).unwrap();
+    // Its kind is the only problem.
+    std::fs::set_permissions(&files[0], std::fs::Permissions::from_mode(0o640)).unwrap();
     flip(&files[3], 20); // the header
     let said = stdout(&run(spool, &["verify"]));
     let first = files[0].to_str().unwrap();

@@ -166,7 +166,7 @@ fn wrong_lines_are_told_and_all_others_imported() {
     std::fs::write(&file, text).unwrap();
     let said = stderr(&run(spool.path(), &["import", path]));
     assert_eq!(said.matches(", line ").count(), 20);
-    assert!(said.contains("and 31 more lines are wrong"), "{said}");
+    assert!(said.contains("and 31 more lines are invalid"), "{said}");
 }
 
 #[test]
@@ -177,8 +177,8 @@ fn a_file_of_another_kind_is_refused() {
     for (text, words) in [
         ("", "is empty: expected the output of `exirate export`"),
         ("\n\n", "is empty"),
-        ("[]\n", "line 1: it is no line of exim_dumpdb"),
-        ("{\"exirate_export\":2}\n", "written by a later exirate: its form is version 2"),
+        ("[]\n", "line 1: it is neither a line of exim_dumpdb"),
+        ("{\"exirate_export\":2}\n", "written by a later exirate: its format is version 2"),
         ("{\"exirate_export\":1,\"key\":\"12\"}\n", "32 hexadecimal digits"),
         ("** Failed to open database lock file x\n", "exim_dumpdb says: Failed to open"),
     ] {

@@ -146,10 +146,10 @@ fn manual_pages_are_written_and_well_formed() {
 /// What bash offers at the end of `line`, as a user with the script sees it.
 fn offered(machine: &Prepared, line: &str, word: &str) -> Vec<String> {
     let script = format!(
-        ". <(exirate completions bash); COMP_LINE={line:?}; COMP_POINT=${{#COMP_LINE}}; \
-         _exirate exirate {word:?} x; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        ". <(exirate completions bash)\nCOMP_LINE='{line}'\nCOMP_POINT=${{#COMP_LINE}}\n\
+         _exirate exirate '{word}' x\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n"
     );
-    let output = machine.run(&format!("bash -c '{script}'"));
+    let output = machine.run(&format!("bash <<'END'\n{script}END"));
     assert_eq!(stderr(&output), "", "{line}");
     stdout(&output).lines().map(str::to_owned).collect()
 }

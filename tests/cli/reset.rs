@@ -69,7 +69,7 @@ fn a_glob_is_asked_about() {
     }
     let output = run(spool.path(), &["reset", "*@x.test"]);
     assert_eq!(output.status.code(), Some(2));
-    let words = "this would reset 2 record(s), and there is no terminal to ask at: say --yes";
+    let words = "this would reset 2 record(s), and there is no terminal to ask at: use --yes";
     assert!(stderr(&output).contains(words), "{}", stderr(&output));
     assert_eq!(keys(spool.path()).len(), 3);
 

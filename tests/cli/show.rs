@@ -59,7 +59,7 @@ fn a_record_is_gone_only_from_when_it_says_on() {
     assert_eq!(from, "2026-11-20T18:41:20Z");
     machine.at("2026-11-20 18:41:19");
     let text = machine.show("exirate show 192.0.2.7");
-    assert!(text.contains("(in 1 s), if nothing more comes"), "{text}");
+    assert!(text.contains("(in 1 s), if no more events come"), "{text}");
     machine.at("2026-11-20 18:41:20");
     let text = machine.show("exirate show 192.0.2.7");
     assert!(text.contains("forgotten     at the next cleanup"), "{text}");

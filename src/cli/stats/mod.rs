@@ -155,9 +155,9 @@ fn print_traces(screen: &mut Screen<'_>, traces: &Traces) -> Result<(), Failure>
     let rows = [
         ("messages", format!("{} in the trace store", traces.messages)),
         ("disk", disk(traces.disk_bytes, traces.max_bytes, traces.fill)),
-        ("files", format!("{} segments, {} logs", traces.segments, traces.logs)),
-        ("damaged", format!("{} files", traces.damaged_files)),
-        ("other key", format!("{} files", traces.other_key_files)),
+        ("files", format!("{} segment(s), {} log(s)", traces.segments, traces.logs)),
+        ("damaged", format!("{} file(s)", traces.damaged_files)),
+        ("other key", format!("{} file(s)", traces.other_key_files)),
     ];
     print_rows(screen, &rows)
 }
