@@ -1,89 +1,152 @@
-//! `exirate copy`: a backup while the database is in use.
+//! `exirate copy`: a backup while the stores are in use.
 
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::database::Common;
+use super::database::{self, Both, Common, now};
+use super::key_state::KeyState;
 use super::screen::{Screen, progress};
 use super::size::bytes;
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, text};
 use crate::spool::{Options, Spool};
 
-/// Copies the database while it is in use
+/// Copy the rate database and the trace store while they are in use
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Back it up:
+  Back both up:
     exirate copy /var/backups/exirate
+  Which keys would be over their limits after a restore?
+    exirate copy /var/backups/exirate >/dev/null
+    exirate list --spool /var/backups/exirate --over
 
-The copy is DIR/exirate; DIR is made if it is not there, and may hold no database
-yet. `exirate list --spool DIR` shows what is in it, as all other commands do. Exim may run meanwhile: each shard is locked while it is copied, so every record
-is whole, but two records may be some moments apart. The copy is checked as by
-`exirate verify`. To go back to it, stop Exim and put DIR/exirate into the place of
-the database. It is as secret as the database: whoever reads its key can choose
-addresses that look seen before.
+The copy is DIR/exirate, and DIR/exirate/trace for the trace store. DIR is created,
+readable by its owner only, if it does not exist; it may hold no database yet. Exim
+may run meanwhile: each shard is locked while it is copied, so each record is
+consistent, but two records may be some moments apart. The copy is then verified. It
+is as secret as the original: whoever reads its keys can forge unique events and
+query the trace store.
 
-Exit status: 0 copied; 1 the copy has faults, as the database has; 2 an error.
+To restore the whole copy, stop Exim, put DIR/exirate in place of the exirate
+directory in the spool directory with the same owner and modes (cp -a), and start
+Exim. To restore rates only, while Exim runs:
+exirate export --spool DIR | exirate import -
+A record that is newer than that of the copy is kept. Either way a key that was reset
+since the copy was made is blocked again: list --over shows such keys before, import
+reports their number, and `exirate reset --over` unblocks them.
 
-JSON: an object.")]
+Exit status: 0 copied; 1 the copy has problems, as the original has; 2 an error.
+
+JSON: an object; `over` is how many keys are over their limits, `trace` is null where
+there is no trace store.")]
 pub(super) struct Copy {
     /// The directory for the copy
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: PathBuf,
 
     #[command(flatten)]
     common: Common,
 }
 
-/// What was done, as JSON has it.
-#[derive(Serialize)]
-struct Answer {
+/// What was done, in JSON.
+#[derive(Default, Serialize)]
+struct Report {
     path: String,
     shards: usize,
     bytes: u64,
     records: u64,
+    over: u64,
+    trace: Option<TraceReport>,
     problems: Vec<String>,
+}
+
+/// What was copied of the trace store, in JSON.
+#[derive(Serialize)]
+struct TraceReport {
+    files: u64,
+    bytes: u64,
+    messages: u64,
 }
 
 impl Copy {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut spool = self.common.open()?;
+        let mut both = Both::open(&self.common.directory()?)?;
         match std::fs::DirBuilder::new().mode(0o700).create(&self.dir) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(Failure::new(format!("cannot make {}: {error}", self.dir.display())));
+                return Err(Failure::new(format!("cannot create {}: {error}", self.dir.display())));
             }
             _ => {}
         }
-        let bar = progress(256, "shards");
-        let copied = spool.copy_to(&self.dir, |done| bar.set_position(done as u64))?;
-        bar.finish_and_clear();
-        let mut copy = Spool::open_existing(&self.dir, Options::default())?;
-        let report = copy.verify()?;
-        let answer = Answer {
-            path: copy.directory().display().to_string(),
-            shards: copied.shards,
-            bytes: copied.bytes,
-            records: report.records(),
-            problems: report.problems().collect(),
-        };
-        if self.common.json {
-            screen.json(&answer)?;
-        } else {
-            for problem in &answer.problems {
-                writeln!(screen, "{problem}")?;
-            }
-            writeln!(
-                screen,
-                "copied {} records in {} shards, {}, to {}",
-                answer.records,
-                answer.shards,
-                bytes(answer.bytes),
-                answer.path
-            )?;
+        let mut report =
+            Report { path: self.dir.join("exirate").display().to_string(), ..Report::default() };
+        if let Some(rates) = &mut both.rates {
+            copy_rates(rates, &self.dir, &mut report)?;
         }
-        Ok(Outcome::found_if(!answer.problems.is_empty()))
+        if let Some(traces) = &mut both.traces {
+            let bar: ProgressBar = progress(traces.stats()?.bytes, "bytes");
+            let copied = traces.copy_to(&self.dir, &mut |done| bar.set_position(done))?;
+            bar.finish_and_clear();
+            report.problems.extend(copied.problems.iter().map(ToString::to_string));
+            report.trace = Some(TraceReport {
+                files: copied.files,
+                bytes: copied.bytes,
+                messages: copied.verified.messages,
+            });
+        }
+        if self.common.json {
+            screen.json(&report)?;
+        } else {
+            print(screen, &report, both.rates.is_some())?;
+        }
+        Ok(Outcome::found_if(!report.problems.is_empty()))
     }
+}
+
+fn copy_rates(spool: &mut Spool, directory: &Path, report: &mut Report) -> Result<(), Failure> {
+    let bar = progress(256, "shards");
+    let copied = spool.copy_to(directory, |done| bar.set_position(done as u64))?;
+    bar.finish_and_clear();
+    let mut copy = Spool::open_existing(directory, Options::default())?;
+    let verified = copy.verify()?;
+    let now = now();
+    let mut over = 0;
+    database::visit(&mut copy, |entry| over += u64::from(KeyState::from(entry).is_over(now)))?;
+    report.shards = copied.shards;
+    report.bytes = copied.bytes;
+    report.records = verified.records();
+    report.over = over;
+    report.problems.extend(verified.problems());
+    Ok(())
+}
+
+fn print(screen: &mut Screen<'_>, report: &Report, rates: bool) -> std::io::Result<()> {
+    for problem in &report.problems {
+        writeln!(screen, "{}", text::printable(problem.as_bytes()))?;
+    }
+    if rates {
+        writeln!(
+            screen,
+            "copied {} records in {} shards, {}, to {}; {} are over their limits",
+            report.records,
+            report.shards,
+            bytes(report.bytes),
+            report.path,
+            report.over
+        )?;
+    }
+    if let Some(trace) = &report.trace {
+        writeln!(
+            screen,
+            "copied {} messages in {} trace files, {}, to {}/trace",
+            trace.messages,
+            trace.files,
+            bytes(trace.bytes),
+            report.path
+        )?;
+    }
+    Ok(())
 }

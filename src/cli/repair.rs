@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::audit_log::AuditLog;
-use super::database::{Both, Common, now, open_traces};
+use super::database::{Both, Common, bar, now, open_traces};
 use super::screen::{Screen, complain, progress};
 use super::verify::Findings;
 use super::{Failure, Outcome, text};
@@ -91,6 +91,11 @@ fn repair(directory: &Path, report: &mut Report) -> Result<(), Failure> {
         Ok(()) => repair_rates(&mut Spool::open(directory, Options::default())?, report)?,
         Err(SpoolError::Absent { .. }) if traces.is_some() => {}
         Err(error) => return Err(error.into()),
+    }
+    if let Some(mut traces) = traces {
+        let repaired = traces.repair(&mut bar("messages"))?;
+        report.done.extend(repaired.done.iter().map(ToString::to_string));
+        report.left.extend(repaired.left.iter().map(ToString::to_string));
     }
     if !report.done.is_empty() && Spool::require(directory).is_ok() {
         let mut spool = Spool::open(directory, Options::default())?;

@@ -71,6 +71,7 @@ pub(super) struct Traces {
     pub(super) fill: f64,
     pub(super) damaged_files: u64,
     pub(super) other_key_files: u64,
+    pub(super) quarantined_files: u64,
     pub(super) lost_parts: u64,
 }
 
@@ -149,6 +150,7 @@ impl Traces {
             fill: stats.bytes as f64 / max_bytes.max(1) as f64,
             damaged_files: stats.damaged,
             other_key_files: stats.other_key,
+            quarantined_files: stats.quarantined,
             lost_parts: stats.lost,
         })
     }

@@ -74,6 +74,7 @@ fn write_traces(out: &mut dyn Write, traces: &Traces) -> io::Result<()> {
             ("trace_disk_bytes", "Bytes of all segments and logs.", traces.disk_bytes),
             ("trace_max_bytes", "Size limit of the trace store.", traces.max_bytes),
             ("trace_damaged_files", "Files that could not be read.", traces.damaged_files),
+            ("trace_quarantined_files", "Quarantined files.", traces.quarantined_files),
             ("trace_other_key_files", "Files of a previous key.", traces.other_key_files),
             ("trace_lost_parts", "Damaged parts of logs that were sealed.", traces.lost_parts),
         ],

@@ -5,8 +5,8 @@ use std::io::Write as _;
 
 use clap::Args;
 
-use super::super::size::bytes;
 use super::super::screen::{Screen, complain, note};
+use super::super::size::bytes;
 use super::super::{Failure, Outcome};
 use super::mailbox::MESSAGE_MAX;
 use super::open::{Common, tell_incidents};
