@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::figures::bytes;
+use super::super::size::bytes;
 use super::finding::{Findings, Level, counted, quoted};
 use crate::spec::{Context, Spec};
 use crate::spool::{Options, Spool, SpoolError, Stats};

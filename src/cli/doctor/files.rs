@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::super::figures::bytes;
+use super::super::size::bytes;
 use super::super::text;
 use super::finding::{Findings, counted, quoted};
 use super::users::{self, Account};

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 
-use super::super::figures::bytes;
+use super::super::size::bytes;
 use super::finding::Findings;
 use crate::spool::{MAX_BYTES_MIN, Stats};
 use crate::sys::files::{self, Access};

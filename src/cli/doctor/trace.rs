@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::super::database::now;
-use super::super::figures::bytes;
+use super::super::size::bytes;
 use super::super::text;
 use super::directory::{owner_and_mode, unreadable};
 use super::files::{Files, Part, aside, kind};
