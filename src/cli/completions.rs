@@ -19,7 +19,7 @@ const BASH: &str = r#"_exirate() {
     word="${words[${#words[@]} - 1]}"
     prefix="${word%"$2"}"
     COMPREPLY=()
-    while IFS= read -r word; do
+    while IFS= read -r word || [[ -n $word ]]; do
         [[ -n $word ]] && COMPREPLY+=("${word#"$prefix"}")
     done < <(VARIABLE=bash _CLAP_IFS=$'\n' _CLAP_COMPLETE_INDEX=$((${#words[@]} - 1)) \
         "${words[0]}" -- "${words[@]}" 2>/dev/null)

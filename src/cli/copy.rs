@@ -20,9 +20,6 @@ use crate::spool::{Options, Spool};
 #[command(after_help = "Examples:
   Back both up:
     exirate copy /var/backups/exirate
-  Which keys would be over their limits after a restore?
-    exirate copy /var/backups/exirate >/dev/null
-    exirate list --spool /var/backups/exirate --over
 
 The copy is DIR/exirate, and DIR/exirate/trace for the trace store. DIR is created,
 readable by its owner only, if it does not exist; it may hold no database yet. Exim
