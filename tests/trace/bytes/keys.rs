@@ -92,7 +92,9 @@ fn a_key_that_others_may_read_is_told() {
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
         let found = told(folder.path(), "its mode");
         assert_eq!(found.listed.len(), MESSAGES as usize);
-        let text = "others than its owner may read it: it should have mode 0600";
+        let text = format!(
+            "others than its owner may read it (mode {mode:04o}): it should have mode 0600"
+        );
         assert_eq!(found.verified, [format!("{}: {text}", key.display())]);
     }
 }

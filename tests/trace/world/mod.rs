@@ -40,12 +40,18 @@ fn for_ever(folder: &Path) -> TraceStore {
     trace
 }
 
+/// What is wrong with the store.
+fn problems(folder: &Path) -> Vec<String> {
+    let mut problems = Vec::new();
+    let trace = read(folder).unwrap();
+    trace.verify(&mut |_, _| {}, &mut |problem| problems.push(problem.to_string())).unwrap();
+    problems
+}
+
 /// Fails unless the store is sound, and has these messages and no others.
 fn assert_has(folder: &Path, messages: std::ops::Range<u32>) {
+    assert_eq!(problems(folder), Vec::<String>::new());
     let trace = read(folder).unwrap();
-    let mut problems = Vec::new();
-    trace.verify(&mut |_, _| {}, &mut |problem| problems.push(problem.to_string())).unwrap();
-    assert!(problems.is_empty(), "{problems:?}");
     let (answers, asked) = ask(&trace, &Query::default());
     assert_eq!(asked.damaged, []);
     let found = answers.into_iter().map(|answer| answer.envelope);
@@ -218,7 +224,8 @@ fn unwritable(folder: &Path) {
     record(&mut trace, 15).unwrap();
     let error = trace.seal().unwrap_err().to_string();
     assert_told(&error, folder, "Permission denied");
-    assert_has(folder, 0..16);
+    let [problem] = &problems(folder)[..] else { panic!("{:?}", problems(folder)) };
+    assert!(problem.ends_with("it has mode 0550: it should have mode 0750"), "{problem}");
 }
 
 /// Of a store that belongs to another user, nothing is told.
