@@ -136,7 +136,7 @@ fn what_tells_nothing_of_itself_is_recorded_and_told() {
     let output = pipe(spool.path(), &["record", "-"], b"%PDF-1.7 is no message");
     assert_eq!(output.status.code(), Some(0));
     let said = stderr(&output);
-    assert!(said.contains("note: 1 message(s) tell neither who sent them"), "{said}");
+    assert!(said.contains("note: 1 message(s) have no sender, no recipient and no id"), "{said}");
     let output = pipe(spool.path(), &["record", "-", "--from", "a@b.test"], b"text");
     assert_eq!(stderr(&output), "");
 }
