@@ -62,7 +62,7 @@ fn each_mistake_is_named_with_what_would_be_right() {
         (&["record", "--mbox", &at("no.mbox")], &["is no mbox", "its first line"]),
         (&["record", &at("no.mbox"), &at("blank"), "--id", "x"], &["--id needs exactly one FILE"]),
         (&["record", "-", "-"], &["- is given twice"]),
-        (&["record", &at("no.mbox"), "--time", "soon"], &["it takes a time"]),
+        (&["record", &at("no.mbox"), "--time", "soon"], &["expected a time"]),
         (&["record", &at("no.mbox"), "--client", "laptop"], &["invalid IP address"]),
         (
             &["record", &at("no.mbox"), "--gram", "99"],
