@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
 use exirate::trace::{
-    Access, Address, Envelope, Options, Part, Query, ContentQuery, TraceStore, trace_directory,
+    Access, Address, ContentQuery, Envelope, Options, Part, Query, TraceStore, trace_directory,
 };
 use format::{Key, Log, Segment};
 use libfuzzer_sys::fuzz_target;
@@ -183,7 +183,8 @@ fuzz_target!(|file: File| {
     if trace.record(&envelope(9), later.as_bytes()).is_ok() {
         trace.seal().unwrap();
         trace.tidy(0).unwrap();
-        let question = ContentQuery { parts: vec![Part::Text(later[16..60].to_owned())], min_share: 1.0 };
+        let question =
+            ContentQuery { parts: vec![Part::Text(later[16..60].to_owned())], min_share: 1.0 };
         let query = Query { content: Some(question), ..Query::default() };
         let mut found = false;
         let mut see = |envelope: Envelope| found |= envelope == self::envelope(9);
