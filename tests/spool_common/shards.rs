@@ -1,10 +1,10 @@
-//! Which shard a key is in, worked out as `src/spool/FORMAT.md` says.
+//! Which shard an identity is in, worked out as `src/spool/FORMAT.md` says.
 
 use std::path::Path;
 
 use siphasher::sip128::{Hash128, SipHasher24};
 
-/// Tells a database's shards.
+/// The shards of a database.
 pub(crate) struct Shards(SipHasher24);
 
 impl Shards {
@@ -16,7 +16,7 @@ impl Shards {
         Self(SipHasher24::new_with_keys(h1, h2))
     }
 
-    /// The number of the shard of `key`.
+    /// The number of the shard of `key`, the identity of a check.
     pub(crate) fn of_key(&self, key: &str) -> u8 {
         (self.0.hash(key.as_bytes()).h1 >> 56) as u8
     }

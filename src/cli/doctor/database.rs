@@ -140,7 +140,7 @@ mod tests {
         let stats = |disk, evicted| Stats { disk, evicted, max_bytes: 1 << 30, ..Stats::default() };
         assert_eq!(
             told(stats(1 << 29, 0)),
-            [(Ok, "it takes 50% of the 1.0 GiB that it may take".into())]
+            [(Ok, "it takes 50% of the 1 GiB that it may take".into())]
         );
         let near = told(stats(1 << 30, 0));
         assert_eq!((near.len(), near[0].0), (1, Note));

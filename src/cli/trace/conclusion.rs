@@ -270,8 +270,8 @@ mod tests {
         let Failure::Said(why) = too_short(short, &parts) else { panic!() };
         assert_eq!(
             why,
-            "part 2 is 2 bytes as text is compared (\"ab\\u{200b}\"), and the shortest that can be \
-             asked for has 15: take more of it"
+            "part 2 is 2 bytes as text is compared (\"ab\\u{200b}\"), and the minimum is 15: use a \
+             longer excerpt"
         );
     }
 }

@@ -98,7 +98,7 @@ fn random_sessions_get_native_answers() {
 
 #[test]
 fn random_sessions_get_native_answers_as_the_clock_jumps() {
-    let seeds = if counts::is_long() { 20 } else { 1 };
+    let seeds = if counts::is_long() { 20 } else { 3 };
     compare_all("as native, with jumps", seeds, 50, true);
 }
 

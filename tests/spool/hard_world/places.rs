@@ -61,7 +61,7 @@ fn a_missing_spool_directory_is_an_error() {
 fn what_may_not_be_read_is_an_error() {
     let (folder, spool) = spool_of_daemon();
     count(&mut open(&spool), "key").unwrap();
-    let shard = Shards::of(&spool).of_key("1w/per_rcpt/key");
+    let shard = Shards::of(&spool).of_key("key");
     let shard = directory(&spool).join(format!("{shard:02x}.shard"));
     let try_it = |what: &str| {
         let arguments = ["hard_world", "stranger", spool.to_str().unwrap(), what];
@@ -214,7 +214,7 @@ fn what_has_a_temporary_name_is_replaced_unless_it_is_a_directory() {
     for kind in ["FIFO", "symbolic link", "file of a stranger", "directory"] {
         let folder = tempfile::tempdir().unwrap();
         let mut spool = open(folder.path());
-        let number = Shards::of(folder.path()).of_key("1w/per_rcpt/key");
+        let number = Shards::of(folder.path()).of_key("key");
         let path = directory(folder.path()).join(format!("{number:02x}.new"));
         let precious = folder.path().join("precious");
         std::fs::write(&precious, "precious").unwrap();
