@@ -380,14 +380,14 @@ mod tests {
         let (_folder, source) = read(&[
             (
                 "conf",
-                "A_LIMIT = 10 / 1h\nB = A_LIMIT / strict\n.ifdef _HAVE_X\nacl_smtp_rcpt = check\n\
-                 .else\nacl_smtp_rcpt = other\n.endif\n.ifndef A_LIMIT\nx = 1\n.elifdef B\ny = 2\n\
+                "A_LIMIT = 10 / 1h\nB_LIMIT = A_LIMIT / strict\n.ifdef _HAVE_X\nacl_smtp_rcpt = check\n\
+                 .else\nacl_smtp_rcpt = other\n.endif\n.ifndef A_LIMIT\nx = 1\n.elifdef B_LIMIT\ny = 2\n\
                  .else\nz = 3\n.endif\n.include_if_exists DIR/none\nbegin acl\n\ncheck:\n\
                  \x20 .include DIR/rcpt\n  accept\nother: accept\n",
             ),
             (
                 "rcpt",
-                "# a comment\n  defer condition = B{ \\\n   # another\n    B } \\\n     end\n",
+                "# a comment\n  defer condition = B_LIMIT{ \\\n   # another\n    B_LIMIT } \\\n     end\n",
             ),
         ]);
         assert_eq!(
