@@ -1,8 +1,9 @@
-//! Processes that are killed at random instants, thousands of times.
+//! Exim's processes and root's commands, killed at random instants, thousands of
+//! times.
 //!
-//! Eight workers go through all kinds of writes at once, on keys of their own
-//! that share shards, and on one key of all; one of them tidies as well. After
-//! each kill, each of the worker's keys has lost at most the one event that was
+//! Eight workers of Exim's user go through all kinds of writes at once, on keys of
+//! their own that share shards, and on one key of all; one of them tidies as well.
+//! Two of root's compact, repair, tidy, reset and log meanwhile. After each kill, each of the worker's keys has lost at most the one event that was
 //! under way; after each round, in which all have been killed, the database is
 //! sound and no other key has changed. (`src/spool/kill_tests.rs` visits every
 //! single point; here it is real processes, shared shards and real signals.)
@@ -12,21 +13,31 @@
 use crate::spool_common;
 mod work;
 
-use std::os::unix::process::ExitStatusExt;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use crate::spool_common::counts;
-use crate::spool_common::{assert_sound, open, start};
+use crate::spool_common::{assert_sound, open, start_by};
 use exirate::engine::FilterChange;
 use exirate::rate::bloom::Event;
 use exirate::spool::{Options, Spool};
-use work::{Checker, Log, change, count, work};
+use work::{Checker, Log, change, count, work, work_as_root};
 
+/// Workers that are Exim's.
 const WORKERS: usize = 8;
-/// Kills in all, unless `KILLS` says otherwise.
+/// Workers that are root's.
+const ROOTS: usize = 2;
+/// All of them.
+const ALL: usize = WORKERS + ROOTS;
+/// Exim's user, in these tests: `nobody`.
+const EXIM: u32 = 65_534;
+/// Kills in all, unless `KILLS` says otherwise, and with `scripts/test --long`.
 const KILLS: u64 = 2_000;
+const KILLS_LONG: u64 = 100_000;
 /// Kills in each database.
 const KILLS_A_DATABASE: u64 = 300;
 /// Kills before all workers are killed, and the whole database is looked at.
@@ -38,7 +49,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn worker(arguments: &[String]) {
     let [folder, worker] = arguments else { panic!("{arguments:?}") };
-    work(Path::new(folder), worker.parse().unwrap());
+    let (folder, worker) = (Path::new(folder), worker.parse().unwrap());
+    if worker < WORKERS { work(folder, worker) } else { work_as_root(folder, worker) }
 }
 
 /// Random numbers, the same in each run.
@@ -55,6 +67,7 @@ impl Random {
 #[derive(Debug, Default)]
 struct Totals {
     kills: u64,
+    commands: u64,
     events: u64,
     rebuilds: u64,
     filters: u64,
@@ -71,11 +84,14 @@ struct World {
     unfinished: Vec<PathBuf>,
     rebuilds: u64,
     kills: u64,
+    /// Those of root's commands among them.
+    commands: u64,
 }
 
 impl World {
     fn new(bystanders: bool) -> Self {
         let folder = memory_folder();
+        chown(folder.path(), Some(EXIM), Some(EXIM)).unwrap();
         if bystanders {
             let mut spool = open(folder.path());
             for n in 1..BYSTANDERS {
@@ -84,18 +100,35 @@ impl World {
                 spool.update(key.as_bytes(), None, |_, _| ((), Some(change(n, filter)))).unwrap();
             }
         }
-        let log = Log::make(folder.path(), WORKERS);
-        let workers = (0..WORKERS).map(|_| None).collect();
+        let log = Log::make(folder.path(), ALL);
+        chown(folder.path().join("log"), Some(EXIM), Some(EXIM)).unwrap();
+        // The test binary may be where Exim's user cannot go.
+        let program = folder.path().join("program");
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let workers = (0..ALL).map(|_| None).collect();
         let checker = Checker::new(log, WORKERS);
-        Self { folder, workers, checker, unfinished: Vec::new(), rebuilds: 0, kills: 0 }
+        Self {
+            folder,
+            workers,
+            checker,
+            unfinished: Vec::new(),
+            rebuilds: 0,
+            kills: 0,
+            commands: 0,
+        }
     }
 
     fn start_missing(&mut self) {
         for (n, worker) in self.workers.iter_mut().enumerate() {
             if worker.is_none() {
                 self.checker.log.set_at_work(n, false);
-                *worker =
-                    Some(start(&["kill", self.folder.path().to_str().unwrap(), &n.to_string()]));
+                let mut command = Command::new(self.folder.path().join("program"));
+                if n < WORKERS {
+                    command.uid(EXIM).gid(EXIM);
+                }
+                let arguments = ["kill", self.folder.path().to_str().unwrap(), &n.to_string()];
+                *worker = Some(start_by(command, &arguments));
             }
         }
     }
@@ -119,9 +152,10 @@ impl World {
             let status = self.workers[n].take().unwrap().wait().unwrap();
             assert_eq!(status.signal(), Some(9), "worker {n} ended by itself: {status}");
             self.kills += 1;
+            self.commands += u64::from(n >= WORKERS);
         }
         self.count_unfinished();
-        for &n in victims {
+        for &n in victims.iter().filter(|&&n| n < WORKERS) {
             self.checker.check(self.folder.path(), n);
         }
     }
@@ -148,6 +182,10 @@ impl World {
         // Read-only: it repairs nothing, and finds nothing to repair.
         let mut spool = Spool::open_existing(self.folder.path(), Options::default()).unwrap();
         assert_sound(&mut spool);
+        for entry in std::fs::read_dir(spool.directory()).unwrap() {
+            let entry = entry.unwrap();
+            assert_eq!(entry.metadata().unwrap().uid(), EXIM, "{:?}", entry.path());
+        }
         self.checker.check_shared(&mut spool);
         for n in (1..BYSTANDERS).filter(|_| bystanders) {
             assert_eq!(count(&mut spool, format!("bystander {n}").as_bytes()), n);
@@ -176,16 +214,15 @@ fn memory_folder() -> tempfile::TempDir {
 fn kill_in_one_database(kills: u64, random: &mut Random, totals: &mut Totals) {
     let bystanders = random.below(4) != 0;
     let mut world = World::new(bystanders);
-    let all: Vec<_> = (0..WORKERS).collect();
+    let all: Vec<_> = (0..ALL).collect();
     while world.kills < kills {
         let round = kills.min(world.kills + KILLS_A_ROUND);
         while world.kills < round {
             world.start_missing();
             // One at a time, mostly; some together.
-            let count = if random.below(4) == 0 { 2 + random.below(WORKERS as u64 - 1) } else { 1 };
-            let first = random.below(WORKERS as u64);
-            let victims: Vec<_> =
-                (0..count).map(|n| ((first + n) % WORKERS as u64) as usize).collect();
+            let count = if random.below(4) == 0 { 2 + random.below(ALL as u64 - 1) } else { 1 };
+            let first = random.below(ALL as u64);
+            let victims: Vec<_> = (0..count).map(|n| ((first + n) % ALL as u64) as usize).collect();
             // Some before they have opened the database.
             if random.below(10) != 0 {
                 victims.iter().for_each(|&worker| world.wait_until_at_work(worker));
@@ -209,6 +246,7 @@ fn kill_in_one_database(kills: u64, random: &mut Random, totals: &mut Totals) {
     // Enough has happened for this to mean something.
     assert!(made > 0 && world.checker.filter_events() > 0);
     totals.kills += world.kills;
+    totals.commands += world.commands;
     totals.events += world.checker.under_way.events;
     totals.filters += world.checker.under_way.filters;
     totals.tidying += world.checker.under_way.tidying;
@@ -217,16 +255,19 @@ fn kill_in_one_database(kills: u64, random: &mut Random, totals: &mut Totals) {
 
 #[test]
 fn killed_processes_lose_their_own_event_at_most() {
-    let kills = std::env::var("KILLS").map_or(KILLS, |text| text.parse().unwrap());
+    let kills = if counts::is_long() { KILLS_LONG } else { KILLS };
+    let kills = std::env::var("KILLS").map_or(kills, |text| text.parse().unwrap());
     let (mut random, mut totals) = (Random(1), Totals::default());
     while totals.kills < kills {
         kill_in_one_database(KILLS_A_DATABASE.min(kills), &mut random, &mut totals);
     }
     counts::tell("kills survived", totals.kills);
+    counts::tell("  of root's commands", totals.commands);
     counts::tell("  in the midst of an event", totals.events);
     counts::tell("  in the midst of a rebuild", totals.rebuilds);
     counts::tell("  in the midst of beginning a filter again", totals.filters);
     counts::tell("  in the midst of tidying", totals.tidying);
+    assert!(totals.commands > totals.kills / 20, "{totals:?}");
     assert!(totals.events > totals.kills / 10, "{totals:?}");
     assert!(totals.rebuilds > 0 && totals.filters > 0 && totals.tidying > 0, "{totals:?}");
 }

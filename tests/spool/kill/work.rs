@@ -173,6 +173,37 @@ pub(crate) fn work(folder: &Path, worker: usize) -> ! {
     unreachable!()
 }
 
+/// The life of root's commands, one after the other: it ends only by a kill.
+pub(crate) fn work_as_root(folder: &Path, worker: usize) -> ! {
+    let mut log = Log::of(folder);
+    for turn in 0_u64.. {
+        // Each command opens the database again.
+        let mut spool = open(folder);
+        log.set_at_work(worker, true);
+        let now = crate::spool_common::now();
+        match turn % 4 {
+            0 => _ = spool.compact(now, |_| ()).unwrap(),
+            1 => {
+                spool.repair(now, |_| ()).unwrap();
+                let incidents = spool.take_incidents();
+                // There is never anything to repair but what was left unfinished.
+                let fine = incidents.iter().all(|what| what.contains("never finished"));
+                assert!(fine, "{incidents:?}");
+            }
+            2 => {
+                let key = format!("reset by {worker}");
+                let change = change(turn + 1, FilterChange::Keep);
+                spool.update(key.as_bytes(), None, |_, _| ((), Some(change))).unwrap();
+                spool.forget(key.as_bytes()).unwrap();
+            }
+            _ => _ = spool.tidy(now, |_| ()).unwrap(),
+        }
+        // Of a length that has the log renamed now and then.
+        spool.log_change(&"reset ".repeat(10_000)).unwrap();
+    }
+    unreachable!()
+}
+
 /// The count that is remembered of a key, 0 where there is none.
 pub(crate) fn count(spool: &mut Spool, key: &[u8]) -> u64 {
     spool.peek(key, None, |r, _| r.map_or(0, |r| r.state.rate() as u64)).unwrap()
