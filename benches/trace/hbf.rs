@@ -1,4 +1,4 @@
-//! The seed's scheme, with both readings of its `n`: on fewer messages, for it
+//! The hierarchical Bloom filters of Shanmugasundaram, Brönnimann and Memon, with both readings of its `n`: on fewer messages, for it
 //! is slow to ask.
 
 use std::path::Path;
@@ -71,7 +71,9 @@ pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folde
         results.push((name.to_owned(), tallies));
         std::fs::remove_dir_all(&spool).unwrap();
     }
-    println!("\nThe seed's scheme, on {messages} messages, with as many excerpts as time allows.");
+    println!(
+        "\nHierarchical Bloom filters, on {messages} messages, with as many excerpts as time allows."
+    );
     head("hbf: bytes stored, envelopes included");
     print(&sizes);
     hits(&results);

@@ -21,7 +21,7 @@ pub(crate) struct Options {
     pub(crate) absent: usize,
     /// Excerpts of each length that some message contains.
     pub(crate) present: usize,
-    /// Messages that the seed's scheme is measured with: it is slow.
+    /// Messages that hierarchical Bloom filters are measured with: it is slow.
     pub(crate) hbf: usize,
     /// Seconds that it may be asked for, each length and each reading.
     pub(crate) hbf_seconds: f64,

@@ -20,7 +20,7 @@ pub enum Fragment<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContentQuery {
     /// What was carried: all of it, and in this order where the scheme can
-    /// tell (`S0 S1 * S3` of the seed is two parts).
+    /// tell (`S0 S1 * S3` is two parts).
     pub parts: Vec<Part>,
     /// The least share, above 0 and up to 1, of the elements of all parts that
     /// must be present: below 1 for text that has been edited.

@@ -25,7 +25,7 @@ pub struct WinnowSettings {
     pub centibits: u16,
 }
 
-/// The parameters of the scheme `hbf`, with the seed's names for them.
+/// The parameters of the scheme `hbf`, with the names of its paper (see [`Hbf`](super::Hbf)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HbfSettings {
     /// `s`: the bytes of a block, 4 to 1,024.
@@ -40,7 +40,7 @@ pub struct HbfSettings {
     pub counted: Counted,
 }
 
-/// The two readings of the seed's `n`.
+/// The two readings of the paper's `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counted {
     /// "Number of elements that can be inserted": those of all levels.
@@ -150,7 +150,7 @@ impl Default for WinnowSettings {
 }
 
 impl Default for HbfSettings {
-    /// The seed's parameters.
+    /// The paper's parameters.
     fn default() -> Self {
         Self { block: 32, bits: 65_536, probes: 4, capacity: 4_369, counted: Counted::Elements }
     }

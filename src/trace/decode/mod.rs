@@ -36,6 +36,7 @@ mod words;
 pub use charset::Charset;
 pub use file::canonical_file;
 pub use normal::{excerpt, normalise};
+pub use pieces::Limits;
 
 use super::Fragment;
 use std::borrow::Cow;
@@ -43,25 +44,6 @@ use std::borrow::Cow;
 /// Of all that is done here. Digests of one version are asked with text that the
 /// same one has decoded.
 pub const VERSION: u16 = 2;
-
-/// How much of a message is decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Multipart bodies and messages within each other.
-    pub depth: usize,
-    /// Parts in all, multipart ones included.
-    pub parts: usize,
-    /// Decoded bytes of text in all.
-    pub text: usize,
-    /// Decoded bytes of attachments in all.
-    pub attachments: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { depth: 64, parts: 10_000, text: 32 << 20, attachments: 64 << 20 }
-    }
-}
 
 /// Decodes a message, headers and body, with lines that end in LF or CRLF, and
 /// gives each of its pieces to `sink`. Whether that is all of it: what is beyond

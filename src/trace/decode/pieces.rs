@@ -6,8 +6,27 @@ use super::fields::{Media, Spoken};
 use super::file::canonical_file;
 use super::html::Page;
 use super::normal::normalise_most;
-use super::{Limits, charset, flowed};
+use super::{charset, flowed};
 use crate::trace::Fragment;
+
+/// How much of a message is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Multipart bodies and messages within each other.
+    pub depth: usize,
+    /// Parts in all, multipart ones included.
+    pub parts: usize,
+    /// Decoded bytes of text in all.
+    pub text: usize,
+    /// Decoded bytes of attachments in all.
+    pub attachments: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { depth: 64, parts: 10_000, text: 32 << 20, attachments: 64 << 20 }
+    }
+}
 
 /// Takes bodies and fields, gives pieces, and counts.
 pub(super) struct Pieces<'s> {

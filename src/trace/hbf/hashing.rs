@@ -74,7 +74,7 @@ impl Hashing {
         self.file.hash(content)
     }
 
-    /// The seed's "(content offset)": blocks by what they are called, and their
+    /// The paper's "(content offset)": blocks by what they are called, and their
     /// number among as many.
     pub(super) fn element(&self, content: u64, offset: u64) -> Element {
         let mut hasher = self.element;

@@ -1,4 +1,6 @@
-//! The scheme `hbf`: hierarchical Bloom filters, as the seed describes them.
+//! The scheme `hbf`: hierarchical Bloom filters, after K. Shanmugasundaram,
+//! H. Brönnimann and N. Memon, "Payload attribution via hierarchical Bloom filters"
+//! (CCS 2004).
 //!
 //! A message is cut into blocks of `s` bytes. Each block is an element together
 //! with its number, and so are each two, four, eight … blocks that stand
@@ -9,7 +11,7 @@
 //! is tried, and what is found of single blocks is verified at the levels above
 //! ([`excerpt`]).
 //!
-//! Where the seed is silent, this is how it is done:
+//! Where the paper leaves it open, this is how it is done:
 //!
 //! - The texts of a message and the bytes of its attachments, in the order they
 //!   come in, are one text. What is left at its end is in no block.
@@ -28,30 +30,15 @@ mod digest;
 mod excerpt;
 mod hashing;
 mod levels;
+mod params;
 mod sealed;
 mod search;
 
 #[cfg(test)]
 mod tests;
 
-use super::settings::HbfSettings;
-use super::{ContentQuery, Damage, DigestKey, Digester, Scheme, Sealed, Search, TooShort};
-use hashing::Hashing;
-
-/// The scheme `hbf` with its parameters and its key.
-#[derive(Clone, Debug)]
-pub struct Hbf {
-    settings: HbfSettings,
-    hashing: Hashing,
-}
-
-impl Hbf {
-    /// One with these parameters; those out of range are taken for the nearest
-    /// within.
-    pub fn new(settings: HbfSettings, key: &DigestKey) -> Self {
-        Self { settings: settings.nearest(), hashing: Hashing::new(key) }
-    }
-}
+use super::{ContentQuery, Damage, Digester, Scheme, Sealed, Search, TooShort};
+pub use params::Hbf;
 
 impl Scheme for Hbf {
     fn digester(&self) -> Box<dyn Digester + '_> {

@@ -1,10 +1,11 @@
-//! What holds for any settings, any text and any excerpt; and what the seed says.
+//! What holds for any settings, any text and any excerpt; and what the paper says.
 
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
 use super::*;
 use crate::trace::settings::Counted;
 use crate::trace::{Body, Fragment, Hit, Part, filter};
+use crate::trace::{DigestKey, HbfSettings};
 
 const KEY: DigestKey = [7; 32];
 
@@ -217,7 +218,7 @@ fn what_is_too_short_is_refused() {
     assert_eq!(short, Some(TooShort { part: 1, bytes: 62, needed: 63 }));
 }
 
-/// The seed's table, without its second column: m/n, and the ratios for k from 1
+/// The paper's table, without its second column: m/n, and the ratios for k from 1
 /// on.
 const RATIOS: &[&str] = &[
     "2 0.393 0.400",
@@ -238,7 +239,7 @@ const RATIOS: &[&str] = &[
     "17 0.0571 0.0123 0.00423 0.00193 0.00107 0.000692 0.000499 0.000394",
 ];
 
-/// The seed's formula.
+/// The paper's formula.
 fn false_positive(m_of_n: f64, k: i32) -> f64 {
     (1.0 - (-f64::from(k) / m_of_n).exp()).powi(k)
 }

@@ -7,7 +7,7 @@ use super::super::decode;
 use super::super::{Envelope, Settings};
 use super::cipher::{NONCE_BYTES, Nonce, random};
 use super::key::{self, Key};
-use super::log::{Fault, LOG_BYTES_MAX, Log, MESSAGES_MAX, STATUS, Status, write_status};
+use super::log::{Fault, Log, STATUS, Status, write_status};
 use super::names::{self, Kind, Numbered, OPEN, OPEN_NEW};
 use super::options::Options;
 use super::{LOCK_TIMEOUT, TraceError, TraceStore, VERSION, record, wire};
@@ -18,19 +18,6 @@ const ATTEMPTS: u32 = 3;
 /// A log is full after this part of the time for which messages are kept: its
 /// messages are forgotten together, when the last of them may be.
 const KEEP_PARTS: u64 = 16;
-
-/// When a log is full.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) messages: u32,
-    pub(super) bytes: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { messages: MESSAGES_MAX, bytes: LOG_BYTES_MAX }
-    }
-}
 
 /// What became of a record.
 enum Appended {

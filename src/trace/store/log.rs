@@ -47,6 +47,19 @@ const READ_MAX: u64 = LOG_BYTES_MAX + 2 * PAYLOAD_BYTES_MAX as u64;
 /// How much is read at once where there is a deadline.
 const READ_CHUNK: usize = 256 << 10;
 
+/// When a log is full.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) messages: u32,
+    pub(super) bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { messages: MESSAGES_MAX, bytes: LOG_BYTES_MAX }
+    }
+}
+
 /// The start of a log or segment, in plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Start {

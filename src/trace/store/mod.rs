@@ -21,6 +21,7 @@ mod image_tests;
 mod key;
 #[cfg(test)]
 mod kill_tests;
+mod layout;
 mod log;
 mod mirrored;
 #[cfg(test)]
@@ -52,7 +53,6 @@ mod wire;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::sys::fork;
 use crate::sys::secure_dir::SecureDir;
@@ -68,15 +68,9 @@ pub use stats::TraceStats;
 pub use verify::Verified;
 
 use super::decode;
-use append::Limits;
 use key::Key;
-
-/// The version of the format.
-const VERSION: u32 = 1;
-/// Permissions of the files, but for the key.
-const FILE_MODE: u32 = 0o640;
-/// How long to wait for another process's lock before giving up.
-const LOCK_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 1000 });
+use layout::{FILE_MODE, LOCK_TIMEOUT, VERSION};
+use log::Limits;
 
 /// How many incidents are kept for [`TraceStore::take_incidents`].
 const INCIDENTS_MAX: usize = 100;
@@ -195,5 +189,37 @@ impl TraceStore {
         let whole =
             decode::decode(message, &decode::Limits::default(), &mut |piece| digester.add(piece));
         (digester.finish(), whole)
+    }
+}
+
+impl TraceStore {
+    /// What the administrator has chosen, as it was when the store was opened
+    /// or last recorded to.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Chooses from now on; messages that were recorded stay digested as they
+    /// are. Times and sizes under their least become these.
+    ///
+    /// # Errors
+    /// They cannot be written; then nothing has changed.
+    pub fn set_options(&mut self, options: Options) -> Result<(), TraceError> {
+        self.require_writable()?;
+        self.after_fork()?;
+        let options = options.bounded();
+        let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
+        if !options.are_in(&self.dir)? {
+            mirrored::write(
+                &self.dir,
+                options::SETTINGS,
+                options::SETTINGS_NEW,
+                FILE_MODE,
+                &options.to_file(),
+            )?;
+        }
+        self.options = options;
+        Ok(())
     }
 }

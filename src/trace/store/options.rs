@@ -8,7 +8,7 @@ use crate::sys::secure_dir::SecureDir;
 
 use super::super::Settings;
 use super::mirrored::{self, Found, Mirrored};
-use super::{FILE_MODE, LOCK_TIMEOUT, TraceError, TraceStore, VERSION};
+use super::{TraceError, VERSION};
 
 /// The file that holds them.
 pub(super) const SETTINGS: &CStr = c"settings";
@@ -92,7 +92,7 @@ impl Options {
     }
 
     /// Within what can be told.
-    fn bounded(self) -> Self {
+    pub(super) fn bounded(self) -> Self {
         Self {
             keep: self.keep.map(|seconds| seconds.clamp(KEEP_MIN, FOR_EVER - 1)),
             max_bytes: self.max_bytes.max(TRACE_BYTES_MIN),
@@ -111,37 +111,11 @@ impl Options {
     }
 
     /// Whether the file says this, in both copies.
-    fn are_in(self, dir: &SecureDir) -> Result<bool, TraceError> {
+    pub(super) fn are_in(self, dir: &SecureDir) -> Result<bool, TraceError> {
         Ok(match mirrored::read::<OptionsFile>(dir, SETTINGS)? {
             Found::Sound(file, whole) => whole && file == self.to_file(),
             Found::Nothing => self == Self::default(),
             Found::Damaged => false,
         })
-    }
-}
-
-impl TraceStore {
-    /// What the administrator has chosen, as it was when the store was opened
-    /// or last recorded to.
-    #[must_use]
-    pub fn options(&self) -> &Options {
-        &self.options
-    }
-
-    /// Chooses from now on; messages that were recorded stay digested as they
-    /// are. Times and sizes under their least become these.
-    ///
-    /// # Errors
-    /// They cannot be written; then nothing has changed.
-    pub fn set_options(&mut self, options: Options) -> Result<(), TraceError> {
-        self.require_writable()?;
-        self.after_fork()?;
-        let options = options.bounded();
-        let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
-        if !options.are_in(&self.dir)? {
-            mirrored::write(&self.dir, SETTINGS, SETTINGS_NEW, FILE_MODE, &options.to_file())?;
-        }
-        self.options = options;
-        Ok(())
     }
 }

@@ -17,7 +17,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::sys::counts;
 use crate::sys::images::memory_folder;

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::DirError;

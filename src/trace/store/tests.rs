@@ -1,6 +1,7 @@
 //! What a user of the store relies on.
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::sys::clock;
 

@@ -2,6 +2,7 @@
 
 use super::tests::{KEY, hits};
 use super::*;
+use crate::trace::WinnowSettings;
 use crate::trace::{Fragment, Hit, Part, filter};
 
 /// Numbers that look random.

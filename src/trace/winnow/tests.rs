@@ -4,6 +4,7 @@ use quickcheck::{Arbitrary, Gen, quickcheck};
 
 use super::*;
 use crate::trace::{Body, Fragment, Hit, Part};
+use crate::trace::{DigestKey, WinnowSettings};
 
 pub(super) const KEY: DigestKey = [7; 32];
 
