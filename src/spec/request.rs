@@ -53,12 +53,26 @@ impl Request {
     #[inline]
     pub fn check(&self) -> Check<'_> {
         Check {
-            key: RecordKey { name: &self.key, identity_start: self.key_start, kind: Kind::Spec },
+            key: RecordKey {
+                name: &self.key,
+                identity_start: self.identity_start(),
+                kind: Kind::Spec,
+            },
             algorithm: Algorithm::MovingAverage { limit: self.limit, period: self.period },
             cost: self.count,
             event: self.unique.as_deref(),
             update: self.update,
             observed: false,
+        }
+    }
+
+    /// Where the identity begins in the record's name. A key `unique/x` has the
+    /// same record as unique events of `x`, as in Exim, and so the same identity.
+    #[inline]
+    fn identity_start(&self) -> usize {
+        match self.written_key().strip_prefix(b"unique/") {
+            Some(identity) if self.unique.is_none() => self.key.len() - identity.len(),
+            _ => self.key_start,
         }
     }
 

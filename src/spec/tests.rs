@@ -467,6 +467,18 @@ fn a_literal_key_is_never_parsed() {
 }
 
 #[test]
+fn a_key_that_begins_with_unique_has_the_identity_of_its_unique_events() {
+    for (plain, unique) in
+        [("unique//x", "x"), ("unique//unique//x", "unique//x"), ("unique//a / b", "a / b")]
+    {
+        let [plain, unique] =
+            [format!("1 / 1h / {plain}"), format!("1 / 1h / unique=e / {unique}")]
+                .map(|spec| ask(&spec, AclStage::Rcpt));
+        assert_eq!(plain.check().key, unique.check().key);
+    }
+}
+
+#[test]
 fn a_key_or_a_unique_event_is_given_once() {
     for (spec, unique, wanted) in [
         (

@@ -3,6 +3,57 @@
 use super::common::Door;
 use super::random::Random;
 
+/// A spec, as both sides can ask it.
+#[derive(Clone)]
+pub struct Spec {
+    /// The spec, without the key where that is below.
+    text: String,
+    /// The key, where the library gets it as an argument of its own.
+    key: Option<Key>,
+}
+
+/// A key that means the same in both forms.
+#[derive(Clone, Copy)]
+struct Key {
+    /// As it is written in a spec, where a slash in the key is `//`.
+    in_spec: &'static str,
+    /// As it is written as an argument of its own.
+    literal: &'static str,
+}
+
+impl Spec {
+    /// A spec with everything in it.
+    pub fn whole(text: &str) -> Self {
+        Self { text: text.to_owned(), key: None }
+    }
+
+    /// For Exim's own `ratelimit`. A key comes last: if it is empty it is no item,
+    /// and so the default key on both sides.
+    pub fn native(&self) -> String {
+        match self.key {
+            Some(key) => format!("{} / {}", self.text, key.in_spec),
+            None => self.text.clone(),
+        }
+    }
+
+    /// For the library, through the entry point of this run.
+    pub fn ours(&self) -> String {
+        match self.key {
+            Some(key) => Door::chosen().ask_key(&self.text, key.literal),
+            None => Door::chosen().ask(&self.text),
+        }
+    }
+
+    /// The same with another limit.
+    pub fn with_limit(&self, limit: &str) -> Self {
+        let text = match self.text.split_once('/') {
+            Some((_, rest)) => format!("{limit}/{rest}"),
+            None => String::new(),
+        };
+        Self { text, key: self.key }
+    }
+}
+
 /// What one world's specs are drawn from: few, so that checks meet on keys.
 pub struct Pool {
     pub periods: Vec<&'static str>,
@@ -30,7 +81,7 @@ fn counts(mode: &str, place: &str) -> bool {
 }
 
 /// A spec that is right at `place`.
-pub fn valid(random: &mut Random, pool: &Pool, place: &str) -> String {
+pub fn valid(random: &mut Random, pool: &Pool, place: &str) -> Spec {
     let mode = random.pick(&[
         "", "", "per_mail", "per_mail", "per_rcpt", "per_rcpt", "per_addr", "per_addr", "per_conn",
         "per_cmd", "per_cmd", "per_byte",
@@ -81,32 +132,43 @@ pub fn valid(random: &mut Random, pool: &Pool, place: &str) -> String {
         ]);
         parts.push(format!("unique={event}"));
     }
-    let key = random.pick(&[
-        "",
-        "",
-        "$sender_host_address",
-        "$sender_host_address",
-        "$authenticated_id",
-        "$authenticated_id",
-        "$sender_address",
-        "$sender_address",
-        "one",
-        "one",
-        "two",
-        "two",
-        "all / $sender_helo_name / of it",
-        "double//slash",
-        "kéy",
-        "unique//$sender_address",
-        LONG,
-    ]);
-    parts.push(key.to_owned());
+    let key = random.pick(KEYS);
+    let apart = random.chance(40);
+    if !apart {
+        parts.push(key.in_spec.to_owned());
+    }
     parts.retain(|p| !p.is_empty());
     random.shuffle(&mut parts);
     parts.insert(0, random.pick(&pool.periods).to_owned());
     parts.insert(0, limit.to_owned());
-    if random.chance(10) { parts.join("  /  ") } else { parts.join(" / ") }
+    let text = if random.chance(10) { parts.join("  /  ") } else { parts.join(" / ") };
+    Spec { text, key: apart.then_some(key) }
 }
+
+/// A key that is written the same way in both forms.
+const fn same(key: &'static str) -> Key {
+    Key { in_spec: key, literal: key }
+}
+
+const KEYS: &[Key] = &[
+    same(""),
+    same(""),
+    same("$sender_host_address"),
+    same("$sender_host_address"),
+    same("$authenticated_id"),
+    same("$authenticated_id"),
+    same("$sender_address"),
+    same("$sender_address"),
+    same("one"),
+    same("one"),
+    same("two"),
+    same("two"),
+    Key { in_spec: "all / $sender_helo_name / of it", literal: "all/$sender_helo_name/of it" },
+    Key { in_spec: "double//slash", literal: "double/slash" },
+    same("kéy"),
+    Key { in_spec: "unique//$sender_address", literal: "unique/$sender_address" },
+    same(LONG),
+];
 
 const LONG: &str = "long-long-long-long-long-long-long-long-long-long-long-long-long-long-long-\
                     long-long-long-long-long-long-long-long-long-long-long-long-long-long-long-\

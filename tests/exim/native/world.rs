@@ -2,7 +2,7 @@
 
 use super::common::{Door, FakeClock, PrivateExim, Setup};
 use super::random::Random;
-use super::spec::{self, Pool};
+use super::spec::{self, Pool, Spec};
 use std::fmt::Write as _;
 
 /// Who answers.
@@ -30,11 +30,11 @@ impl Side {
     }
 
     /// The condition that asks this side.
-    pub fn condition(self, spec: &str) -> String {
+    pub fn condition(self, spec: &Spec) -> String {
         match self {
-            Side::Native => format!("ratelimit = {spec}"),
-            Side::Ours => format!("condition = {}", Door::chosen().ask(spec)),
-            Side::Faulty => format!("ratelimit = {}", spec.replace("strict", "leaky")),
+            Side::Native => format!("ratelimit = {}", spec.native()),
+            Side::Ours => format!("condition = {}", spec.ours()),
+            Side::Faulty => format!("ratelimit = {}", spec.native().replace("strict", "leaky")),
         }
     }
 }
@@ -51,7 +51,7 @@ pub enum Verb {
 struct Check {
     name: String,
     verb: Verb,
-    spec: String,
+    spec: Spec,
     /// A condition that must hold first.
     guard: Option<&'static str>,
     /// Native on both sides: it overwrites the variables between the others.
@@ -124,7 +124,7 @@ impl World {
     pub fn describe(&self) -> String {
         let mut text = String::new();
         for check in self.places.iter().flat_map(|p| &p.2).chain(&self.shared) {
-            let _ = writeln!(text, "{:20} {}", check.name, check.spec);
+            let _ = writeln!(text, "{:20} {}", check.name, check.spec.native());
         }
         text
     }
@@ -204,13 +204,13 @@ fn bare_checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Che
     // The same condition again, and the same key against another limit.
     let again = random.below(checks.len());
     let spec = checks[again].spec.clone();
-    let other = spec.split_once('/').map(|(_, rest)| format!("1.2/{rest}")).unwrap_or_default();
+    let other = spec.with_limit("1.2");
     for (suffix, spec) in [("again", spec), ("other", other)] {
         let check = Check { spec, ..warn(random, pool, place, &format!("{place}.{suffix}")) };
         checks.insert(random.below(checks.len() + 1), check);
     }
     if random.chance(50) {
-        let spec = format!("3.3 / 5d / per_cmd / strict / bystander {place}");
+        let spec = Spec::whole(&format!("3.3 / 5d / per_cmd / strict / bystander {place}"));
         let check = Check {
             spec,
             bystander: true,
@@ -220,7 +220,7 @@ fn bare_checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Che
     }
     let wrong = Check {
         verb: faulty_verb(),
-        spec: random.pick(spec::wrong()).to_owned(),
+        spec: Spec::whole(random.pick(spec::wrong())),
         // Where it can be, such that what comes before it succeeds.
         guard: Some(match place {
             "connect" => "${if eq{$sender_host_address}{127.0.0.99}}",

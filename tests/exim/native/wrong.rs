@@ -3,7 +3,7 @@
 
 use super::drive::Pair;
 use super::session::{MIME, Step, Way};
-use super::spec;
+use super::spec::{self, Spec};
 use super::world::{PLACES, Side, Verb, faulty_verb};
 use super::{OURS, counts};
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ fn acl(side: Side, place: &str, specs: &[String]) -> String {
             text,
             "  {verb} condition = ${{if eq{{{asked}}}{{{name}}}}}\n       {}\n       \
              logwrite = @@ {place}.{n} over\n",
-            side.condition(spec)
+            side.condition(&Spec::whole(spec))
         );
     }
     let _ = writeln!(text, "  warn logwrite = @@ {place}.x {state}");
