@@ -1,7 +1,9 @@
 //! What can be wrong with a spec, in words for an administrator.
 
 use super::interval::LONGEST;
-use super::{AclStage, MAX_LEN, Mode};
+use super::list::MAX_LEN;
+use super::request::Mode;
+use crate::stage::AclStage;
 use std::fmt;
 
 /// What has become of one of the variables `$sender_rate_limit` and

@@ -2,7 +2,8 @@
 
 use super::error::Printable;
 use super::list::Items;
-use super::{COUNT, UNIQUE, Word, number};
+use super::number;
+use super::word::{COUNT, UNIQUE, Word};
 use std::fmt;
 
 /// One thing in a spec that Exim accepts but that was hardly meant.

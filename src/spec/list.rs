@@ -4,6 +4,9 @@
 
 use std::borrow::Cow;
 
+/// The longest spec that is read, in bytes.
+pub const MAX_LEN: usize = 16 * 1024;
+
 /// What `isspace` of the C locale takes for a blank.
 pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')

@@ -26,6 +26,7 @@ pub use crate::stage::{AclStage, Context, ContextSource, Scope};
 pub use cache::{CachedSpec, SpecArguments, SpecCache};
 pub use error::{Fault, SpecError, Variable};
 pub use lint::Lint;
+pub use list::MAX_LEN;
 pub use literal::split_key;
 pub use option::{NamedOption, options};
 pub use request::{Mode, Request};
@@ -35,9 +36,6 @@ use interval::NoInterval;
 use list::Items;
 use std::borrow::Cow;
 use word::{COUNT, UNIQUE, Word};
-
-/// The longest spec that is read, in bytes.
-pub const MAX_LEN: usize = 16 * 1024;
 
 /// A spec taken apart, before it is known where in Exim it stands.
 #[derive(Clone, Debug, PartialEq)]
