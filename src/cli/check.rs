@@ -1,4 +1,4 @@
-//! `exirate check`: what Exim would answer.
+//! `exirate check`: what Exim would decide.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -9,6 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::database::{Common, now};
+use super::exim_config::SpecReport;
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, spool_dir, text};
 use crate::engine::Decision;
@@ -16,51 +17,52 @@ use crate::spec::{Context, Request, Spec, Update};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Memory, Store as _};
 
-/// Asks what Exim would answer, and counts it as Exim would
+/// Show what Exim would decide; with --count, count it as well
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  What would the next recipient of alice get? Nothing is changed:
-    exirate check '100 / 1h / per_addr / strict / alice' --dry-run
-  Is this spec what I mean?
-    exirate check '10k / 1d / per_byte / leaky / web' --count 2500 --dry-run
-  Count five messages against a key of my own:
-    exirate check '20 / 1h / strict' --key backup --count 5
+  Would the next message of alice pass? Nothing is counted:
+    exirate check '100 / 1h / strict' --key alice
+  What does this spec mean for a message of 2500 bytes?
+    exirate check '10k / 1d / per_byte / leaky' --key web --cost 2500
+  Count an event of size 5 against a key of your own:
+    exirate check '20 / 1h / strict' --key backup --cost 5 --count
 
-The answer is that of ${dlfunc{...}{ratelimit}{SPEC}} outside Exim's ACLs: every
-mode counts, and every call anew.
+The decision is that of ${dlfunc{...}{ratelimit}{SPEC}{KEY}} outside Exim's ACLs: every
+mode counts, and every call counts again. Nothing is counted without --count.
 
 Exit status: 0 under the limit; 1 at or over it; 2 an error.
 
-JSON: `retry_after` is null where no wait helps; `limit` and `remaining` are
+JSON: `counted` is true where --count was given; `retry_after` is null where no wait helps; `limit` and `remaining` are
 null where they are infinite. `key` is null where it is not UTF-8; `key_hex`
 has its bytes in any case.")]
 pub(super) struct Check {
-    /// `m / p / options / key`, as in Exim's configuration; nothing is expanded
+    /// Check this `m / p / options / key`, as in Exim's configuration; nothing is
+    /// expanded
     spec: OsString,
 
-    /// The key, in place of that in SPEC; slashes need not be doubled
+    /// Take this key, not that in SPEC; it is never parsed
     #[arg(long, value_name = "K", allow_hyphen_values = true)]
     key: Option<OsString>,
 
-    /// How much this event counts
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
-    count: Option<f64>,
+    /// Take this for the size of the event: 1 unless SPEC says otherwise
+    #[arg(long, value_name = "N", value_parser = cost, allow_negative_numbers = true)]
+    cost: Option<f64>,
 
-    /// The recipient, for `per_addr`
+    /// Take this for the recipient, for `per_addr`
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
     recipient: Option<OsString>,
 
-    /// Changes nothing: looks at what the answer would be
+    /// Count the event, as Exim would
     #[arg(long)]
-    dry_run: bool,
+    count: bool,
 
     #[command(flatten)]
     common: Common,
 }
 
-/// The answer, as JSON has it.
+/// The decision, as JSON has it.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct Json<'a> {
     over: bool,
     rate: f64,
     limit: f64,
@@ -72,18 +74,18 @@ struct Answer<'a> {
     count: f64,
     remaining: f64,
     retry_after: Option<u64>,
-    dry_run: bool,
+    counted: bool,
 }
 
 impl Check {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let request = self.request()?;
         let dir = spool_dir::find(self.common.spool.as_deref())?;
-        let decision = if self.dry_run { look(&dir, &request)? } else { decide(&dir, &request)? };
+        let decision = if self.count { decide(&dir, &request)? } else { look(&dir, &request)? };
         if self.common.json {
-            screen.json(&self.answer(&request, &decision))?;
+            screen.json(&self.as_json(&request, &decision))?;
         } else {
-            self.tell(screen, &request, &decision)?;
+            self.print(screen, &request, &decision)?;
         }
         Ok(Outcome::found_if(decision.over))
     }
@@ -92,8 +94,12 @@ impl Check {
     fn request(&self) -> Result<Request, Failure> {
         let spec =
             Spec::parse(self.spec.as_bytes()).map_err(|error| Failure::new(error.to_string()))?;
-        for doubt in spec.lints() {
-            note(doubt);
+        for lint in spec.lints() {
+            note(lint);
+        }
+        // A spec that was copied from a configuration, with what Exim expands there.
+        if let Some(text) = self.spec.to_str().filter(|text| text.contains('$')) {
+            SpecReport::of(text, None).warnings.iter().for_each(note);
         }
         let recipient = self.recipient.as_deref().unwrap_or_default().as_bytes();
         let (local_part, domain) = split_address(recipient);
@@ -104,19 +110,17 @@ impl Check {
             request.key.truncate(request.key_start);
             request.key.extend_from_slice(key.as_bytes());
         }
-        match self.count {
-            Some(_) if request.update == Update::ReadOnly => {
-                note("a readonly check counts nothing, so --count has no effect");
-            }
-            Some(count) => request.count = count,
-            None => {}
+        if request.update == Update::ReadOnly && (self.count || self.cost.is_some()) {
+            note("a readonly check counts nothing, so --count and --cost have no effect");
+        } else if let Some(cost) = self.cost {
+            request.count = cost;
         }
         Ok(request)
     }
 
-    fn answer<'a>(&self, request: &'a Request, decision: &Decision) -> Answer<'a> {
+    fn as_json<'a>(&self, request: &'a Request, decision: &Decision) -> Json<'a> {
         let key = request.written_key();
-        Answer {
+        Json {
             over: decision.over,
             rate: decision.rate,
             limit: decision.limit,
@@ -128,22 +132,22 @@ impl Check {
             count: decision.count,
             remaining: decision.remaining(decision.at),
             retry_after: text::whole_seconds(decision.retry_after(decision.at)),
-            dry_run: self.dry_run,
+            counted: self.count,
         }
     }
 
-    fn tell(
+    fn print(
         &self,
         screen: &mut Screen<'_>,
         request: &Request,
         decision: &Decision,
     ) -> Result<(), Failure> {
         let verdict = if decision.over { "over the limit" } else { "under the limit" };
-        let note = match (self.dry_run, request.update) {
-            (true, _) => " (dry run: nothing was counted)",
-            (false, Update::ReadOnly) => " (readonly: nothing was counted)",
-            (false, Update::Leaky) if decision.over => " (leaky: what is over is not counted)",
-            (false, Update::Leaky | Update::Strict) => "",
+        let note = match (self.count, request.update) {
+            (false, _) => " (nothing was counted)",
+            (true, Update::ReadOnly) => " (readonly: nothing was counted)",
+            (true, Update::Leaky) if decision.over => " (leaky: what is over is not counted)",
+            (true, Update::Leaky | Update::Strict) => "",
         };
         writeln!(screen, "{verdict}{note}")?;
         let free = if decision.over { "free again" } else { "next one passes" };
@@ -153,7 +157,7 @@ impl Check {
             ("limit", text::number(decision.limit)),
             ("period", text::duration(decision.period)),
             ("mode", format!("{}, {}", request.mode.word(), request.update.word())),
-            ("counted", text::number(decision.count)),
+            ("cost", text::number(decision.count)),
             ("remaining", text::number(decision.remaining(decision.at))),
             (free, text::wait(decision.retry_after(decision.at))),
         ] {
@@ -177,7 +181,7 @@ fn decide(dir: &Path, request: &Request) -> Result<Decision, Failure> {
 fn look(dir: &Path, request: &Request) -> Result<Decision, Failure> {
     match Spool::open_existing(dir, Options::default()) {
         Ok(mut spool) => Ok(spool.preview(&request.check(), now)?),
-        // Where nothing is remembered, an empty store answers the same.
+        // Where nothing is remembered, an empty store decides the same.
         Err(SpoolError::Absent { .. }) => {
             let Ok(decision) = Memory::new().decide_one(&request.check(), now);
             Ok(decision)
@@ -194,10 +198,10 @@ fn split_address(address: &[u8]) -> (&[u8], &[u8]) {
     (local_part, rest.get(1..).unwrap_or_default())
 }
 
-/// A count as a spec takes it: a number, not negative.
-fn count(text: &str) -> Result<f64, String> {
+/// The size of an event as a spec takes it: a number, not negative.
+fn cost(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(count) if count >= 0.0 => Ok(count),
+        Ok(cost) if cost >= 0.0 => Ok(cost),
         _ => Err("it takes a number that is not negative, such as 1, 0 or 2.5".to_owned()),
     }
 }
@@ -215,10 +219,10 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_numbers_that_are_not_negative() {
-        assert_eq!(count("2.5"), Ok(2.5));
+    fn costs_are_numbers_that_are_not_negative() {
+        assert_eq!(cost("2.5"), Ok(2.5));
         for text in ["-1", "nan", "x", ""] {
-            assert!(count(text).is_err(), "{text}");
+            assert!(cost(text).is_err(), "{text}");
         }
     }
 }

@@ -53,7 +53,7 @@ fn help() -> String {
 
 The next event is assumed to be of size 1, such as a message, or a recipient that has
 not been counted yet. For a key counted per_byte (stored as per_mail) the next event
-is as large as the message: use `exirate check SPEC --count BYTES`. A record is
+is as large as the message: use `exirate check SPEC --cost BYTES`. A record is
 dropped only when that cannot change a decision any more.
 
 Exit status: 0 shown; 1 a KEY matches nothing; 2 an error.

@@ -17,13 +17,16 @@ pub(super) fn bytes(bytes: u64) -> String {
     format!("{} {unit}", (value * 10.0).round() / 10.0)
 }
 
-/// A size as people write it: `2G`, `512M`, `16777216`.
+/// A size as people write it: `2G`, `512M`, `16777216B`. The unit is required: `5`
+/// is more often meant as 5 GiB than as 5 bytes.
 pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || "expected a size in bytes, such as 512M or 2G (1024-based)".to_owned();
+    let wrong = || {
+        "expected a number and its unit, such as 512M or 2G (1024-based; B for bytes)".to_owned()
+    };
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let shift = match unit.to_ascii_lowercase().trim_end_matches("ib") {
-        "" => 0,
+        "b" => 0,
         "k" => 10,
         "m" => 20,
         "g" => 30,
@@ -53,8 +56,8 @@ mod tests {
         }
         assert_eq!(parse_bytes("2G"), Ok(2 << 30));
         assert_eq!(parse_bytes("512MiB"), Ok(512 << 20));
-        assert_eq!(parse_bytes("16777216"), Ok(16 << 20));
-        for text in ["", "G", "1.5G", "-1", "2X", "99999999999T"] {
+        assert_eq!(parse_bytes("16777216B"), Ok(16 << 20));
+        for text in ["", "5", "16777216", "G", "1.5G", "-1", "2X", "99999999999T"] {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
     }

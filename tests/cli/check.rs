@@ -8,7 +8,7 @@ use crate::{json, list, run, stderr, stdout};
 #[test]
 fn checks_count_until_the_limit_bites() {
     let spool = tempfile::tempdir().unwrap();
-    let check = || run(spool.path(), &["check", "2.5 / 1w / strict / alice", "--json"]);
+    let check = || run(spool.path(), &["check", "--count", "2.5 / 1w / strict / alice", "--json"]);
     for n in 1..=4 {
         let output = check();
         let answer = json(&output);
@@ -22,7 +22,7 @@ fn checks_count_until_the_limit_bites() {
         assert_eq!(answer["update"], "strict");
         assert_eq!(answer["key"], "alice");
         assert_eq!(answer["count"], 1.0);
-        assert_eq!(answer["dry_run"], false);
+        assert_eq!(answer["counted"], true);
         let waits = answer["retry_after"].as_u64().unwrap() > 0;
         assert_eq!(waits, n >= 2, "{answer}");
         // One event has left room for one more.
@@ -31,9 +31,9 @@ fn checks_count_until_the_limit_bites() {
 }
 
 #[test]
-fn a_dry_run_changes_nothing() {
+fn nothing_is_counted_unless_asked_for() {
     let spool = tempfile::tempdir().unwrap();
-    let dry = ["check", "2 / 1w / strict / bob", "--dry-run", "--json"];
+    let dry = ["check", "2 / 1w / strict / bob", "--json"];
     for _ in 0..3 {
         let output = run(spool.path(), &dry);
         assert_eq!(json(&output)["rate"], 1.0);
@@ -41,7 +41,8 @@ fn a_dry_run_changes_nothing() {
     }
     assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0, "it made a database");
 
-    assert_eq!(run(spool.path(), &dry[..2]).status.code(), Some(0));
+    let counted = run(spool.path(), &["check", "--count", dry[1]]);
+    assert_eq!(counted.status.code(), Some(0));
     let before = list(spool.path());
     for _ in 0..3 {
         let rate = json(&run(spool.path(), &dry))["rate"].as_f64().unwrap();
@@ -55,8 +56,10 @@ fn a_dry_run_changes_nothing() {
 fn options_replace_what_the_spec_says() {
     let spool = tempfile::tempdir().unwrap();
     let spec = "100 / 1w / per_rcpt / strict / one";
-    let answer =
-        json(&run(spool.path(), &["check", spec, "--key", "t/w/o", "--count", "7.5", "--json"]));
+    let answer = json(&run(
+        spool.path(),
+        &["check", "--count", spec, "--key", "t/w/o", "--cost", "7.5", "--json"],
+    ));
     assert_eq!((&answer["key"], &answer["rate"]), (&"t/w/o".into(), &7.5.into()));
     let keys = list(spool.path());
     assert_eq!(keys.len(), 1);
@@ -64,10 +67,11 @@ fn options_replace_what_the_spec_says() {
     assert_eq!(keys[0]["mode"], "per_rcpt");
     // The same key, written in the spec.
     let spec = "100 / 1w / per_rcpt / strict / t//w//o";
-    let rate = json(&run(spool.path(), &["check", spec, "--json"]))["rate"].as_f64().unwrap();
+    let rate =
+        json(&run(spool.path(), &["check", "--count", spec, "--json"]))["rate"].as_f64().unwrap();
     assert!((8.4..=8.5).contains(&rate), "{rate}");
 
-    let output = run(spool.path(), &["check", "1 / 1h / readonly / x", "--count", "3"]);
+    let output = run(spool.path(), &["check", "--count", "1 / 1h / readonly / x", "--cost", "3"]);
     assert!(stderr(&output).contains("--count has no effect"), "{}", stderr(&output));
     assert!(stdout(&output).starts_with("under the limit (readonly"), "{}", stdout(&output));
 }
@@ -79,7 +83,10 @@ fn a_recipient_counts_once() {
         [("a@x.test", 1.0, 1.0), ("a@x.test", 0.0, 1.0), ("b@x.test", 1.0, 2.0)]
     {
         let spec = "100 / 1w / per_addr / strict / carol";
-        let answer = json(&run(spool.path(), &["check", spec, "--recipient", recipient, "--json"]));
+        let answer = json(&run(
+            spool.path(),
+            &["check", "--count", spec, "--recipient", recipient, "--json"],
+        ));
         assert_eq!(answer["count"], count, "{recipient}");
         assert!((answer["rate"].as_f64().unwrap() - rate).abs() < 0.1, "{answer}");
     }
@@ -97,10 +104,10 @@ fn a_recipient_counts_once() {
 fn one_event_as_large_as_the_limit_never_passes() {
     let spool = tempfile::tempdir().unwrap();
     let spec = "1 / 1h / strict / x";
-    let answer = json(&run(spool.path(), &["check", spec, "--json"]));
+    let answer = json(&run(spool.path(), &["check", "--count", spec, "--json"]));
     assert_eq!((&answer["over"], &answer["retry_after"]), (&true.into(), &Value::Null));
-    assert!(stdout(&run(spool.path(), &["check", spec])).contains("never"));
-    let answer = json(&run(spool.path(), &["check", "inf / 1h / strict / y", "--json"]));
+    assert!(stdout(&run(spool.path(), &["check", "--count", spec])).contains("never"));
+    let answer = json(&run(spool.path(), &["check", "--count", "inf / 1h / strict / y", "--json"]));
     assert_eq!((&answer["limit"], &answer["remaining"]), (&Value::Null, &Value::Null));
 }
 
@@ -110,9 +117,9 @@ fn the_program_and_exim_count_in_one_database() {
     let spec = "2.5 / 1w / per_cmd / strict / shared";
     let dlfunc = format!("${{dlfunc{{EXIRATE}}{{ratelimit}}{{{spec}}}}} $sender_rate");
     assert_eq!(exim.expand(&dlfunc).stdout, "no 1.0\n");
-    let dry = run(&exim.spool(), &["check", spec, "--dry-run", "--json"]);
+    let dry = run(&exim.spool(), &["check", spec, "--json"]);
     assert_eq!(format!("{:.1}", json(&dry)["rate"].as_f64().unwrap()), "2.0");
-    assert_eq!(run(&exim.spool(), &["check", spec]).status.code(), Some(0));
+    assert_eq!(run(&exim.spool(), &["check", "--count", spec]).status.code(), Some(0));
     let rows = list(&exim.spool());
     assert_eq!((rows.len(), &rows[0]["key"]), (1, &"shared".into()));
     assert_eq!(exim.expand(&dlfunc).stdout, "yes 3.0\n");

@@ -158,7 +158,7 @@ fn offered(machine: &Prepared, line: &str, word: &str) -> Vec<String> {
 fn completions_offer_commands_keys_modes_and_periods() {
     let machine = Prepared::new();
     for key in ["alice$(touch hacked)", "alice;x", "alice x", "alice*"] {
-        let check = format!("exirate check '9 / 1h / strict' --key '{key}' >out");
+        let check = format!("exirate check --count '9 / 1h / strict' --key '{key}' >out");
         assert_eq!(stderr(&machine.run(&check)), "");
     }
     let spool = machine.spool().display().to_string();

@@ -16,7 +16,7 @@ fn listed(machine: &Prepared, arguments: &str) -> (Vec<String>, String, Option<i
 #[test]
 fn keys_are_found_as_administrators_write_them() {
     let machine = Prepared::new();
-    let odd = r#"exirate check '9 / 1h / strict' --key "$(printf 'a\033[1m\\b*')" >out"#;
+    let odd = r#"exirate check --count '9 / 1h / strict' --key "$(printf 'a\033[1m\\b*')" >out"#;
     assert_eq!(stderr(&machine.run(odd)), "");
     let client = ["10m per_conn 2001:db8::1"];
     let alice = ["1d per_rcpt alice@example.org", "1h per_rcpt alice@example.org"];
@@ -52,7 +52,7 @@ fn keys_are_found_as_administrators_write_them() {
 #[test]
 fn a_key_that_looks_like_a_glob_hides_no_other() {
     let machine = Prepared::new();
-    let hostile = "exirate check '9 / 1h / per_rcpt / strict' --count 1 --key";
+    let hostile = "exirate check --count '9 / 1h / per_rcpt / strict' --cost 1 --key";
     for key in ["'*@example.org'", "'<alice@example.org>'", "ALICE@example.org", "'[192.0.2.7]'"] {
         assert_eq!(stderr(&machine.run(&format!("{hostile} {key} >out"))), "");
     }
@@ -103,7 +103,7 @@ fn a_selection_that_matches_nothing_is_reported() {
 #[test]
 fn a_local_user_is_found_by_number_and_by_name() {
     let machine = Prepared::new();
-    assert_eq!(stderr(&machine.run("exirate check '9 / 1h / strict / local:0' >out")), "");
+    assert_eq!(stderr(&machine.run("exirate check --count '9 / 1h / strict / local:0' >out")), "");
     for argument in ["local:0", "local:root"] {
         let (keys, said, _) = listed(&machine, argument);
         assert_eq!((keys, said.as_str()), (vec!["1h per_mail local:0".to_owned()], ""));

@@ -12,7 +12,7 @@ use crate::{exirate, json, list, run, stderr, stdout};
 fn the_busiest_key_is_listed_first() {
     let spool = tempfile::tempdir().unwrap();
     for (key, count) in [("low", "1"), ("high", "30"), ("middle", "5")] {
-        run(spool.path(), &["check", "10 / 1w / strict", "--key", key, "--count", count]);
+        run(spool.path(), &["check", "--count", "10 / 1w / strict", "--key", key, "--cost", count]);
     }
     let keys = list(spool.path());
     let names: Vec<&str> = keys.iter().map(|row| row["key"].as_str().unwrap()).collect();
@@ -34,7 +34,7 @@ fn the_busiest_key_is_listed_first() {
 fn a_damaged_file_hides_no_other() {
     let spool = tempfile::tempdir().unwrap();
     for n in 0..20 {
-        run(spool.path(), &["check", "10 / 1w / strict", "--key", &format!("key{n}")]);
+        run(spool.path(), &["check", "--count", "10 / 1w / strict", "--key", &format!("key{n}")]);
     }
     let all = list(spool.path()).len();
     assert_eq!(all, 20);
@@ -78,7 +78,11 @@ fn keys_are_escaped_for_people_and_lossless_in_json() {
     let spool = tempfile::tempdir().unwrap();
     let key = OsStr::from_bytes(b"\x1b]0;gotcha\x07\xff");
     let mut check = exirate();
-    check.args(["check", "9 / 1w / strict", "--spool"]).arg(spool.path()).arg("--key").arg(key);
+    check
+        .args(["check", "--count", "9 / 1w / strict", "--spool"])
+        .arg(spool.path())
+        .arg("--key")
+        .arg(key);
     for output in [check.output().unwrap(), run(spool.path(), &["list"])] {
         assert_eq!(output.status.code(), Some(0));
         let text = stdout(&output);

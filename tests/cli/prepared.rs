@@ -79,8 +79,9 @@ impl Prepared {
         assert!(output.status.success(), "{output:?}");
         for (n, (moment, spec, count)) in PAST.into_iter().enumerate() {
             prepared.clock.freeze(moment);
-            let check =
-                format!("exirate check '{spec}' --count {count} --recipient r{n}@example.net");
+            let check = format!(
+                "exirate check --count '{spec}' --cost {count} --recipient r{n}@example.net"
+            );
             let output = prepared.run(&check);
             assert!(output.stderr.is_empty(), "{check}: {output:?}");
             assert!(matches!(output.status.code(), Some(0 | 1)), "{check}: {output:?}");

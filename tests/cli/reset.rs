@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::{exirate, json, list, run, stderr, stdout};
 
 fn count(spool: &std::path::Path, key: &str, count: &str) {
-    let output = run(spool, &["check", "10 / 1w / strict", "--key", key, "--count", count]);
+    let output =
+        run(spool, &["check", "--count", "10 / 1w / strict", "--key", key, "--cost", count]);
     assert_eq!(stderr(&output), "");
 }
 
@@ -23,7 +24,7 @@ fn who_is_reset_may_send_again() {
     for key in ["alice", "bob"] {
         count(spool.path(), key, "30");
     }
-    let check = ["check", "10 / 1w / strict / alice", "--dry-run"];
+    let check = ["check", "10 / 1w / strict / alice"];
     assert_eq!(run(spool.path(), &check).status.code(), Some(1));
     let dry = run(spool.path(), &["reset", "alice", "--dry-run"]);
     assert!(

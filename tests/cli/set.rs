@@ -8,12 +8,12 @@ use crate::{json, list, run, stderr, stdout};
 fn a_rate_that_is_set_is_the_one_that_checks_go_on_from() {
     let spool = tempfile::tempdir().unwrap();
     let spec = "100 / 1w / strict / alice";
-    run(spool.path(), &["check", spec]);
+    run(spool.path(), &["check", "--count", spec]);
     let answer = json(&run(spool.path(), &["set", "alice", "--rate", "98.5", "--json"]));
     assert_eq!(answer["before"]["last_rate"], 1.0);
     assert_eq!(answer["after"]["last_rate"], 98.5);
     let over = |expected| {
-        let output = run(spool.path(), &["check", spec]);
+        let output = run(spool.path(), &["check", "--count", spec]);
         assert_eq!(output.status.code(), Some(expected), "{}", stdout(&output));
     };
     over(0);
@@ -21,7 +21,7 @@ fn a_rate_that_is_set_is_the_one_that_checks_go_on_from() {
     // The time alone: a week ago, of the same rate.
     let output = run(spool.path(), &["set", "alice", "--at", "@1700000000"]);
     assert!(stdout(&output).contains("last seen  2023-11-1"), "{}", stdout(&output));
-    assert_eq!(json(&run(spool.path(), &["check", spec, "--json"]))["rate"], 1.0);
+    assert_eq!(json(&run(spool.path(), &["check", "--count", spec, "--json"]))["rate"], 1.0);
     let log = std::fs::read_to_string(spool.path().join("exirate/audit.log")).unwrap();
     assert_eq!(log.lines().count(), 2);
     assert!(log.lines().all(|l| l.contains(" set rate=") && l.contains("(was rate=")), "{log}");
@@ -31,7 +31,9 @@ fn a_rate_that_is_set_is_the_one_that_checks_go_on_from() {
 fn an_event_that_is_set_does_not_count_again() {
     let spool = tempfile::tempdir().unwrap();
     let spec = "100 / 1w / per_addr / strict / carol";
-    let check = |to: &str| json(&run(spool.path(), &["check", spec, "--recipient", to, "--json"]));
+    let check = |to: &str| {
+        json(&run(spool.path(), &["check", "--count", spec, "--recipient", to, "--json"]))
+    };
     check("a@x.test");
     let set = |to: &str| json(&run(spool.path(), &["set", "carol", "--event", to, "--json"]));
     assert_eq!(set("a@x.test")["event_was_counted"], true);
@@ -44,7 +46,7 @@ fn an_event_that_is_set_does_not_count_again() {
 #[test]
 fn a_key_that_is_created_is_the_one_that_exim_uses() {
     let spool = tempfile::tempdir().unwrap();
-    run(spool.path(), &["check", "9 / 1h / other"]);
+    run(spool.path(), &["check", "--count", "9 / 1h / other"]);
     for (mode, unique) in
         [("per_addr", false), ("per_rcpt", false), ("per_byte", false), ("per_cmd", true)]
     {
@@ -58,7 +60,7 @@ fn a_key_that_is_created_is_the_one_that_exim_uses() {
         let output = run(spool.path(), &set);
         assert_eq!(output.status.code(), Some(0), "{mode}: {}", stderr(&output));
         assert!(stdout(&output).starts_with("created a/b ("), "{}", stdout(&output));
-        let check = ["check", &spec, "--recipient", "x@y.test", "--dry-run", "--json"];
+        let check = ["check", &spec, "--recipient", "x@y.test", "--json"];
         let answer = json(&run(spool.path(), &check));
         let rate = answer["rate"].as_f64().unwrap();
         assert!((49.0..52.0).contains(&rate), "{mode}: {answer}");
@@ -72,7 +74,7 @@ fn a_key_that_is_created_is_the_one_that_exim_uses() {
 fn what_cannot_be_set_is_told() {
     let spool = tempfile::tempdir().unwrap();
     for spec in ["1 / 1h / strict / bob", "1 / 1d / strict / bob"] {
-        run(spool.path(), &["check", spec]);
+        run(spool.path(), &["check", "--count", spec]);
     }
     for (arguments, code, words) in [
         (&["set", "bob"][..], 2, "nothing to set: use --rate"),

@@ -21,7 +21,7 @@ fn the_next_event_gets_what_was_foreseen() {
         ("2001:db8::1", "20 / 10m / per_conn / strict / 2001:db8::1"),
     ] {
         let before = &shown(&machine, key)[0];
-        let line = format!("exirate check '{spec}' --recipient new@example.net --json");
+        let line = format!("exirate check --count '{spec}' --recipient new@example.net --json");
         let output = machine.run(&line);
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(before["next"]["rate"], answer["rate"], "{key}");
@@ -38,7 +38,7 @@ fn whoever_is_over_is_free_when_it_says_so() {
     assert_eq!((&alice["over"], &alice["remaining"]), (&true.into(), &0.0.into()));
     assert_eq!(alice["over_since"], "2026-11-20T11:42:05Z");
     let free_at = alice["free_at"].as_str().unwrap();
-    let check = "exirate check '100 / 1h / per_rcpt / strict / alice@example.org' --dry-run";
+    let check = "exirate check '100 / 1h / per_rcpt / strict / alice@example.org'";
     let time = free_at.replace('T', " ").replace('Z', "");
     machine.at(&time);
     assert_eq!(machine.run(check).status.code(), Some(0), "{free_at}");
@@ -102,8 +102,8 @@ fn several_records_of_a_key_are_shown_the_nearest_to_its_limit_first() {
 #[test]
 fn limits_at_which_nothing_helps_are_told_as_such() {
     let machine = Prepared::new();
-    let checks = "exirate check '1 / 1h / strict / one'; exirate check '0 / 1h / strict / none'; \
-                  exirate check 'inf / 1h / strict / any'; exirate check '9 / 1h / strict' --key ''";
+    let checks = "exirate check --count '1 / 1h / strict / one'; exirate check --count '0 / 1h / strict / none'; \
+                  exirate check --count 'inf / 1h / strict / any'; exirate check --count '9 / 1h / strict' --key ''";
     assert_eq!(stderr(&machine.run(checks)), "");
     let text = machine.show("exirate show one none any ''");
     for line in [

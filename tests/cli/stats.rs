@@ -15,7 +15,8 @@ fn fill(spool: &Path) {
         ("10 / 1w / strict", "b", "3"),
         ("100 / 1d / per_addr / strict", "c", "1"),
     ] {
-        let check = ["check", spec, "--key", key, "--count", count, "--recipient", "x@y.test"];
+        let check =
+            ["check", "--count", spec, "--key", key, "--cost", count, "--recipient", "x@y.test"];
         assert_eq!(stderr(&run(spool, &check)), "");
     }
 }

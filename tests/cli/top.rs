@@ -102,7 +102,7 @@ impl Drop for Pty {
 }
 
 fn count(spool: &Path, key: &str, count: &str) {
-    run(spool, &["check", "10 / 1w / strict", "--key", key, "--count", count]);
+    run(spool, &["check", "--count", "10 / 1w / strict", "--key", key, "--cost", count]);
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn a_missing_database_is_the_same_error_for_every_command() {
     assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
 
     let missing = spool.path().join("missing");
-    for arguments in [&["list"][..], &["check", "1 / 1h"]] {
+    for arguments in [&["list"][..], &["check", "--count", "1 / 1h"]] {
         let output = run(&missing, arguments);
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains("no such directory"), "{}", stderr(&output));
@@ -50,10 +50,13 @@ fn a_missing_database_is_the_same_error_for_every_command() {
 fn errors_say_what_is_wrong_and_what_would_be_right() {
     let spool = tempfile::tempdir().unwrap();
     for (arguments, words) in [
-        (&["check", "x / 1h"][..], &["\"x\" is not a positive number", "100"][..]),
-        (&["check", "1 / soon"], &["\"soon\" is not a time value", "1h"]),
-        (&["check", "1 / 1h / per_mail / per_rcpt"], &["conflicting", "one per_* option"]),
-        (&["check", "1 / 1h", "--count", "-3"], &["--count", "-3"]),
+        (&["check", "--count", "x / 1h"][..], &["\"x\" is not a positive number", "100"][..]),
+        (&["check", "--count", "1 / soon"], &["\"soon\" is not a time value", "1h"]),
+        (
+            &["check", "--count", "1 / 1h / per_mail / per_rcpt"],
+            &["conflicting", "one per_* option"],
+        ),
+        (&["check", "--count", "1 / 1h", "--cost", "-3"], &["--cost", "-3"]),
         (&["check"], &["<SPEC>"]),
         (&["chek"], &["chek", "check"]),
     ] {
@@ -64,7 +67,7 @@ fn errors_say_what_is_wrong_and_what_would_be_right() {
             assert!(stderr(&output).contains(word), "{word:?}: {}", stderr(&output));
         }
     }
-    let output = run(spool.path(), &["check", "1 / 1h / strict / per-rcpt / k", "--dry-run"]);
+    let output = run(spool.path(), &["check", "1 / 1h / strict / per-rcpt / k"]);
     assert!(stderr(&output).contains("looks like the option per_rcpt"), "{}", stderr(&output));
     assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
 }
@@ -72,7 +75,7 @@ fn errors_say_what_is_wrong_and_what_would_be_right() {
 #[test]
 fn a_reader_that_has_had_enough_is_no_error() {
     let spool = tempfile::tempdir().unwrap();
-    run(spool.path(), &["check", "9 / 1w / strict / x"]);
+    run(spool.path(), &["check", "--count", "9 / 1w / strict / x"]);
     let mut child = exirate()
         .args(["list", "--spool"])
         .arg(spool.path())
@@ -91,7 +94,7 @@ fn a_reader_that_has_had_enough_is_no_error() {
 fn whoever_may_not_read_is_told_who_may() {
     const NOBODY: u32 = 65534;
     let spool = tempfile::tempdir().unwrap();
-    run(spool.path(), &["check", "9 / 1w / strict / x"]);
+    run(spool.path(), &["check", "--count", "9 / 1w / strict / x"]);
     let open = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(spool.path(), open).unwrap();
     // A program that others may run as well, wherever this was built.

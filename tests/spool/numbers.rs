@@ -110,8 +110,8 @@ fn the_program_shows_them() {
     }
     for key in keys.iter().step_by(7) {
         let spec = format!("10 / 1w / per_rcpt / {key}");
-        exirate(&["check", &spec, "--dry-run", "--spool", spool]);
-        exirate(&["check", &spec, "--json", "--spool", spool]);
+        exirate(&["check", &spec, "--spool", spool]);
+        exirate(&["check", "--count", &spec, "--json", "--spool", spool]);
     }
 }
 

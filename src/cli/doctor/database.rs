@@ -98,9 +98,9 @@ fn history(stats: &Stats, spool: &Path, findings: &mut Findings) {
         bytes(stats.max_bytes)
     );
     let raise = format!(
-        "exirate compact --spool {} --max-size {}",
+        "exirate compact --spool {} --max-size {}M",
         quoted(spool),
-        stats.max_bytes.saturating_mul(2)
+        stats.max_bytes.saturating_mul(2) >> 20
     );
     match (stats.evicted, near) {
         (0, false) => findings.ok(bound),
@@ -144,7 +144,7 @@ mod tests {
         );
         let near = told(stats(1 << 30, 0));
         assert_eq!((near.len(), near[0].0), (1, Note));
-        assert!(near[0].1.ends_with("--max-size 2147483648"), "{near:?}");
+        assert!(near[0].1.ends_with("--max-size 2048M"), "{near:?}");
         let past = told(stats(0, 3));
         assert_eq!(past[0].0, Note);
         assert!(past[0].1.contains("3 keys that still counted had to go"), "{past:?}");

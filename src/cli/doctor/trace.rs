@@ -162,9 +162,9 @@ fn tell_bounds(stats: &TraceStats, max_bytes: u64, spool: &Path, findings: &mut 
             bytes(max_bytes)
         ));
         findings.fix(format!(
-            "exirate trace tidy --spool {} --max-size {}",
+            "exirate trace tidy --spool {} --max-size {}M",
             quoted(spool),
-            max_bytes.saturating_mul(2)
+            max_bytes.saturating_mul(2) >> 20
         ));
     }
 }
@@ -216,7 +216,7 @@ mod tests {
         let notes = told(|f| tell_bounds(&stats, 1 << 30, Path::new("/spool"), f));
         assert!(notes[0].1.starts_with("2 segments were folded"), "{notes:?}");
         let (_, mend) = notes[0].1.split_once("exirate ").unwrap();
-        assert_eq!(mend, "trace tidy --spool /spool --max-size 2147483648");
+        assert_eq!(mend, "trace tidy --spool /spool --max-size 2048M");
         assert_eq!(told(|f| tell_bounds(&TraceStats::default(), 1, Path::new("/"), f)), []);
     }
 }
