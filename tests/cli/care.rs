@@ -187,7 +187,9 @@ fn a_lower_limit_drops_nothing_without_being_asked() {
     assert!(said.contains("may be dropped") && said.contains("--yes sets it anyway"), "{said}");
     assert_eq!(json(&run(folder.path(), &["stats", "--json"]))["max_bytes"], 1 << 30);
     assert_eq!(list(folder.path()).len(), before);
-    let answer = json(&run(folder.path(), &["compact", "--max-size", "16M", "--yes", "--json"]));
+    let output = run(folder.path(), &["compact", "--max-size", "16M", "--yes", "--json"]);
+    assert!(stderr(&output).starts_with("exirate: note: "), "{}", stderr(&output));
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["max_bytes"], 16 << 20);
     assert!(answer["evicted"].as_u64().unwrap() > 0, "{answer}");
 }

@@ -72,7 +72,7 @@ fn options_replace_what_the_spec_says() {
     assert!((8.4..=8.5).contains(&rate), "{rate}");
 
     let output = run(spool.path(), &["check", "--count", "1 / 1h / readonly / x", "--cost", "3"]);
-    assert!(stderr(&output).contains("--count has no effect"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--count and --cost have no effect"), "{}", stderr(&output));
     assert!(stdout(&output).starts_with("under the limit (readonly"), "{}", stdout(&output));
 }
 
