@@ -89,7 +89,7 @@ fn find(spool: &Path, queue: &[u8], id: &[u8]) -> Result<(PathBuf, Descriptor), 
     // file of another message, or is not there.
     let mut closed = None;
     for path in [Some(input.join(name)), split].into_iter().flatten() {
-        let Ok(facts) = files::facts_of(&path) else { continue };
+        let Ok(facts) = files::info_of(&path) else { continue };
         match Descriptor::of(facts.identity) {
             Some(descriptor) => return Ok((path, descriptor)),
             None => closed = Some(path),

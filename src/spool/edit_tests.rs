@@ -94,9 +94,9 @@ fn forgetting_dies_at_any_step() {
             write(&mut spool, b"key", 5, filter);
             write(&mut spool, b"other", 6, renew(50));
             let (before, other) = (spool.get(b"key").unwrap(), spool.get(b"other").unwrap());
-            failpoint::fill(Some(steps));
+            failpoint::allow_steps(Some(steps));
             let died = catch_unwind(AssertUnwindSafe(|| spool.forget(b"key"))).is_err();
-            failpoint::fill(None);
+            failpoint::allow_steps(None);
             let mut spool = open(folder.path());
             sound(&mut spool);
             assert_eq!(spool.get(b"other").unwrap(), other);

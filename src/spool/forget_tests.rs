@@ -177,10 +177,10 @@ fn tidying_waits_for_nobody_and_fails_no_check() {
     assert_eq!(spool.stats().unwrap().forgotten, 0);
     drop(guard);
     // No disk: likewise.
-    crate::sys::failpoint::give_disk(Some(0));
+    crate::sys::failpoint::limit_disk(Some(0));
     open(folder.path()).update(&long, None, |_, _| ((), None)).unwrap();
     assert_eq!(spool.stats().unwrap().forgotten, 0);
-    crate::sys::failpoint::give_disk(None);
+    crate::sys::failpoint::limit_disk(None);
     write(&mut open(folder.path()), &long, start);
     assert_eq!(spool.stats().unwrap().forgotten, 100);
     clock::shifted::by(0);

@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::engine::{Change, FilterChange};
 use crate::rate::Timestamp;
 use crate::sys::clock;
-use crate::sys::images::{Disk, Random, memory_folder, power_cut, tears, torn};
+use crate::sys::simulated_disk::{Disk, Random, memory_folder, power_cut, tears, torn};
 use crate::sys::write_trace;
 
 use super::kill_tests::{KEY, State, crowd, insert, neighbours, renew, state, write};
@@ -82,7 +82,7 @@ impl Scene {
         others: HashMap<Vec<u8>, f64>,
     ) -> Self {
         let disk = Disk::of(folder);
-        let (mut spool, writes) = write_trace::of(|| {
+        let (mut spool, writes) = write_trace::capture(|| {
             let mut spool = open(folder);
             write(&mut spool, KEY, last);
             spool
@@ -98,7 +98,7 @@ impl Scene {
     /// Lays out an image and opens it.
     fn open(&mut self, disk: &Disk) -> (tempfile::TempDir, Spool) {
         let folder = memory_folder();
-        disk.lay_out(folder.path());
+        disk.write_to(folder.path());
         self.images += 1;
         let spool = open(folder.path());
         (folder, spool)
@@ -184,8 +184,8 @@ impl Scene {
             disk.apply(write);
             self.after_a_kill(&disk, &format!("write {n}, {write:?}"));
         }
-        counts::tell("images opened", self.images);
-        counts::tell("  of kills", self.images);
+        counts::record("images opened", self.images);
+        counts::record("  of kills", self.images);
         let kills = self.images;
         let mut random = Random(1);
         for round in 0..CUTS.div_ceil(writes.len()) * writes.len() {
@@ -194,8 +194,8 @@ impl Scene {
             let disk = power_cut(&before, &writes[..end], &mut random);
             self.after_a_power_cut(&disk, &format!("power cut {round} after {end} writes"));
         }
-        counts::tell("images opened", self.images - kills);
-        counts::tell("  of power cuts", self.images - kills);
+        counts::record("images opened", self.images - kills);
+        counts::record("  of power cuts", self.images - kills);
         writes.len()
     }
 }

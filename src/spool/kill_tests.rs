@@ -12,7 +12,7 @@ use std::path::Path;
 use crate::engine::{Change, FilterChange};
 use crate::rate::Timestamp;
 use crate::sys::failpoint;
-use crate::sys::images::memory_folder;
+use crate::sys::simulated_disk::memory_folder;
 
 use super::tests::{change, event, open};
 use super::{Entry, Options, Spool};
@@ -86,9 +86,9 @@ fn dies_everywhere(prepare: impl Fn(&mut Spool), last: Change, renewed: bool) ->
         let attempt = memory_folder();
         copy(folder.path(), attempt.path());
         let mut dying = open(attempt.path());
-        failpoint::fill(Some(steps));
+        failpoint::allow_steps(Some(steps));
         let died = catch_unwind(AssertUnwindSafe(|| write(&mut dying, KEY, last))).is_err();
-        failpoint::fill(None);
+        failpoint::allow_steps(None);
         drop(dying);
         let mut spool = open(attempt.path());
         if steps == u32::MAX {
@@ -187,10 +187,10 @@ fn who_has_mapped_less_of_the_file_counts_all_of_it() {
         // So large that there is no rebuilding for what is taken for dead.
         write(&mut neighbour, KEY, change(1, renew(200_000, 9, 7)));
         let mut dying = open(folder.path());
-        failpoint::fill(Some(steps));
+        failpoint::allow_steps(Some(steps));
         let last = change(2, renew(50_000, 9, 7));
         let died = catch_unwind(AssertUnwindSafe(|| write(&mut dying, &other, last))).is_err();
-        failpoint::fill(None);
+        failpoint::allow_steps(None);
         drop(dying);
         // It has not looked at the shard since.
         write(&mut neighbour, &third, change(3, FilterChange::Keep));
@@ -223,12 +223,12 @@ fn in_making_a_database() {
     let mut deaths = 0;
     for steps in 0.. {
         let folder = memory_folder();
-        failpoint::fill(Some(steps));
+        failpoint::allow_steps(Some(steps));
         let died = catch_unwind(AssertUnwindSafe(|| {
             write(&mut open(folder.path()), KEY, change(1, FilterChange::Keep));
         }))
         .is_err();
-        failpoint::fill(None);
+        failpoint::allow_steps(None);
         let mut spool = open(folder.path());
         assert_eq!(spool.verify().unwrap().problems().count(), 0, "step {steps}");
         let found = state(&mut spool).map(|s| s.0);
@@ -281,9 +281,9 @@ fn in_a_command_of_roots() {
     for steps in 0.. {
         let folder = folder_of_exim();
         write(&mut open(folder.path()), KEY, change(1, FilterChange::Keep));
-        failpoint::fill(Some(steps));
+        failpoint::allow_steps(Some(steps));
         let died = catch_unwind(AssertUnwindSafe(|| as_root(folder.path()))).is_err();
-        failpoint::fill(None);
+        failpoint::allow_steps(None);
         assert_all_is_of_exim(folder.path(), &format!("after step {steps}"));
         as_root(folder.path());
         assert_all_is_of_exim(folder.path(), &format!("after a command that follows step {steps}"));

@@ -307,7 +307,7 @@ fn a_full_disk_loses_nothing() {
     for disk in [0, 4096, 100_000, 1_000_000, 3_000_000] {
         let folder = tempfile::tempdir().unwrap();
         let mut spool = open(folder.path());
-        failpoint::give_disk(Some(disk));
+        failpoint::limit_disk(Some(disk));
         let (mut full, mut written) = (0, Vec::new());
         for n in 0..50_000u32 {
             match spool
@@ -336,7 +336,7 @@ fn a_full_disk_loses_nothing() {
         }
         assert_eq!(spool.verify().unwrap().problems().count(), 0);
         // With room again, all goes on.
-        failpoint::give_disk(None);
+        failpoint::limit_disk(None);
         bump(&mut spool, b"another");
         (50_000..51_000u32).for_each(|n| bump(&mut spool, &n.to_le_bytes()));
         assert_eq!(spool.stats().unwrap().records, written.len() as u64 + 1_001);
@@ -349,13 +349,13 @@ fn a_quota_that_is_used_up_is_as_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
     (0..1_000u32).for_each(|n| bump(&mut spool, &n.to_le_bytes()));
-    failpoint::give_quota(0);
+    failpoint::limit_quota(0);
     let filter = FilterChange::Renew { bytes: 10_000, epoch: 1, event: event(1) };
     let error = spool.update(b"new", None, |_, _| ((), Some(change(1, filter)))).unwrap_err();
     assert!(error.to_string().ends_with("quota exceeded; free some space on its file system"));
     // What is there needs none.
     (0..1_000u32).for_each(|n| bump(&mut spool, &n.to_le_bytes()));
-    failpoint::give_disk(None);
+    failpoint::limit_disk(None);
     bump(&mut spool, b"new");
     assert_eq!(spool.stats().unwrap().records, 1_001);
     assert_eq!(spool.verify().unwrap().problems().count(), 0);
@@ -375,7 +375,7 @@ fn growth_that_must_wait_for_disk_waits() {
     let mut failed = None;
     for (i, key) in keys.iter().enumerate() {
         if i > 300 {
-            failpoint::give_disk(Some(20_000));
+            failpoint::limit_disk(Some(20_000));
         }
         if let Err(error) =
             spool.update(key, None, |_, _| ((), Some(change(1, FilterChange::Keep))))
@@ -387,7 +387,7 @@ fn growth_that_must_wait_for_disk_waits() {
     }
     // 4/5 of 488 entries would be 390; the index is used to its very end.
     assert_eq!(failed, Some(488));
-    failpoint::give_disk(None);
+    failpoint::limit_disk(None);
     keys.iter().skip(488).for_each(|key| bump(&mut spool, key));
     assert_eq!(spool.stats().unwrap().records, 600);
     assert_eq!(spool.verify().unwrap().problems().count(), 0);

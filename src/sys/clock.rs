@@ -1,7 +1,7 @@
 //! The clock.
 
-/// The moment as `gettimeofday` gives it: whole seconds since 1970-01-01
-/// 00:00:00 UTC, rounded down, and microseconds within the second
+/// The current time as `gettimeofday` returns it: whole seconds since
+/// 1970-01-01 00:00:00 UTC, rounded down, and microseconds within the second
 /// (`0..1_000_000`).
 #[must_use]
 #[inline]
@@ -14,7 +14,7 @@ pub fn now() -> (i64, u32) {
 
 #[cfg(test)]
 pub(crate) mod shifted {
-    //! A clock that tests set.
+    //! A clock that tests can shift.
 
     use std::cell::Cell;
 
@@ -22,7 +22,7 @@ pub(crate) mod shifted {
         static SECONDS: Cell<i64> = const { Cell::new(0) };
     }
 
-    /// Has [`super::now`] say this many seconds more in this thread.
+    /// Shifts [`super::now`] by this many seconds in this thread.
     pub(crate) fn by(seconds: i64) {
         SECONDS.set(seconds);
     }
@@ -32,19 +32,19 @@ pub(crate) mod shifted {
     }
 }
 
-/// Seconds of a clock that never goes backwards, a few milliseconds coarse:
-/// the cheapest there is, for "at most once a second".
+/// Seconds of a monotonic clock with a resolution of a few milliseconds. It is
+/// the cheapest clock available, and is used for "at most once a second".
 #[must_use]
 #[inline]
 pub fn coarse_seconds() -> i64 {
     read(libc::CLOCK_MONOTONIC_COARSE).tv_sec
 }
 
-/// Reads a clock; the kernel has both of those used here.
+/// Reads one of the two clocks used here; every supported kernel has both.
 fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: clock_gettime writes one timespec to the pointer it is given,
-    // which points at `time`, alive and ours alone for the call.
+    // which points at `time`, alive and exclusively ours for the call.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time
 }

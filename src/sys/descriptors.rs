@@ -1,18 +1,18 @@
-//! Files that the process around us has open.
+//! Files that this process has open already.
 //!
-//! Opening such a file once more, and closing it, would let go of the locks
-//! that the process holds on it by `fcntl`: they are the process's, and the
-//! first descriptor of the file that is closed ends them all. So it is read by
-//! the descriptor that is there.
+//! If such a file is opened a second time and closed, the process loses the
+//! `fcntl` locks that it holds on the file: those belong to the process, and
+//! closing any descriptor of the file releases them all. So the file is read
+//! through the existing descriptor.
 
 use std::ffi::c_int;
 use std::io;
 
-/// How far descriptors are looked through: the first free one is always taken,
-/// so that a process has those from 0 on.
-const MOST_DESCRIPTORS: c_int = 4096;
+/// How many descriptors are searched. The kernel always assigns the lowest free
+/// number, so open descriptors start at 0.
+const DESCRIPTORS_MAX: c_int = 4096;
 
-/// A file that somebody else in this process has open, and will close.
+/// A file that other code in this process has open and will close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     number: c_int,
@@ -24,10 +24,10 @@ impl Descriptor {
     /// open for reading.
     #[must_use]
     pub fn of(identity: (u64, u64)) -> Option<Self> {
-        (0..MOST_DESCRIPTORS).find_map(|number| {
-            // SAFETY: a `stat` of zeros is one, and fstat writes one to the
-            // pointer it is given or says that it did not. Any number may be
-            // asked about.
+        (0..DESCRIPTORS_MAX).find_map(|number| {
+            // SAFETY: an all-zero `stat` is valid, and fstat writes one to the
+            // pointer it is given or reports an error. Any descriptor number
+            // may be passed.
             let facts = unsafe {
                 let mut facts = std::mem::zeroed::<libc::stat>();
                 (libc::fstat(number, &raw mut facts) == 0).then_some(facts)
@@ -36,24 +36,24 @@ impl Descriptor {
             #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
             let found = (facts.st_dev as u64, facts.st_ino as u64);
             let size = u64::try_from(facts.st_size).ok()?;
-            (found == identity && Self::lets_read(number)).then_some(Self { number, size })
+            (found == identity && Self::is_readable(number)).then_some(Self { number, size })
         })
     }
 
-    fn lets_read(number: c_int) -> bool {
-        // SAFETY: F_GETFL only asks, and any number may be asked about.
+    fn is_readable(number: c_int) -> bool {
+        // SAFETY: F_GETFL only reads, and any descriptor number may be passed.
         let flags = unsafe { libc::fcntl(number, libc::F_GETFL) };
         flags >= 0 && flags & libc::O_ACCMODE != libc::O_WRONLY
     }
 
-    /// How long the file was when it was found, in bytes.
+    /// The length of the file in bytes when it was found.
     #[must_use]
     pub fn size(self) -> u64 {
         self.size
     }
 
-    /// Reads what lies at `offset`, as much as there is; the descriptor's own
-    /// offset stays where it is.
+    /// Reads at `offset` until the buffer or the file ends; the descriptor's
+    /// own offset does not change.
     ///
     /// # Errors
     /// Those of `pread`.
@@ -90,12 +90,13 @@ mod tests {
     use std::io::{Seek, Write};
     use std::os::fd::AsRawFd;
 
-    /// Whether another process is kept from locking it by a lock of ours.
+    /// Whether a lock of this process keeps another process from locking the
+    /// file.
     fn is_locked(file: &File) -> bool {
         let fd = file.as_raw_fd();
         let child = fork::tests::in_child(|| {
-            // SAFETY: a `flock` of zeros is one: of all bytes; the kernel
-            // writes to it.
+            // SAFETY: an all-zero `flock` is valid and covers all bytes; the
+            // kernel writes to it.
             unsafe {
                 let mut lock = std::mem::zeroed::<libc::flock>();
                 lock.l_type = libc::F_WRLCK as _;
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_and_neither_moved_nor_unlocked() {
+    fn reading_keeps_the_offset_and_the_locks() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"0123456789").unwrap();
         // SAFETY: as above.
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(found.read_at(30, &mut bytes).unwrap(), 0);
         assert_eq!(file.stream_position().unwrap(), 10);
         assert!(is_locked(&file));
-        // This is how opening it once more would end:
+        // Opening the file a second time would release the lock:
         drop(File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap());
         assert!(!is_locked(&file));
     }

@@ -1,48 +1,50 @@
-//! A process that dies or is stopped at a chosen step of its writing, and a
-//! disk that fills up, for tests.
+//! Failpoints for tests: a process that dies or stops at a chosen write, and a
+//! disk that fills up.
 
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
 
-/// What happens to a process at the step for which it has no fuel.
+/// What happens at the first step that is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// It panics, and writes nothing on its way out.
+pub(crate) enum Failure {
+    /// The process panics and writes nothing while it unwinds.
     Dies,
-    /// It stops, as by `kill -STOP`; continued, it goes on for good.
+    /// The process stops, as with `kill -STOP`; once continued, it runs to its
+    /// end.
     Stops,
 }
 
 thread_local! {
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
-    static END: Cell<End> = const { Cell::new(End::Dies) };
+    static FAILURE: Cell<Failure> = const { Cell::new(Failure::Dies) };
     static DISK: Cell<Option<(u64, io::ErrorKind)>> = const { Cell::new(None) };
 }
 
-/// Lets this thread make so many writing steps and then die, or any number.
-pub(crate) fn fill(steps: Option<u32>) {
-    fill_until(steps, End::Dies);
+/// Allows this thread so many writing steps before it dies; `None` is any
+/// number.
+pub(crate) fn allow_steps(steps: Option<u32>) {
+    allow_steps_until(steps, Failure::Dies);
 }
 
-/// As [`fill`], with another end.
-pub(crate) fn fill_until(steps: Option<u32>, end: End) {
+/// As [`allow_steps`], with a choice of failure.
+pub(crate) fn allow_steps_until(steps: Option<u32>, failure: Failure) {
     LEFT.set(steps);
-    END.set(end);
+    FAILURE.set(failure);
 }
 
-/// Gives this thread so many bytes of disk to reserve, or any number.
-pub(crate) fn give_disk(bytes: Option<u64>) {
+/// Limits the bytes of disk that this thread may reserve; `None` is any number.
+pub(crate) fn limit_disk(bytes: Option<u64>) {
     DISK.set(bytes.map(|bytes| (bytes, io::ErrorKind::StorageFull)));
 }
 
-/// As [`give_disk`], where it is a quota that is used up.
-pub(crate) fn give_quota(bytes: u64) {
+/// As [`limit_disk`], but the error is that of a used-up quota.
+pub(crate) fn limit_quota(bytes: u64) {
     DISK.set(Some((bytes, io::ErrorKind::QuotaExceeded)));
 }
 
-/// Takes so many bytes of disk.
-pub(crate) fn take_disk(bytes: u64) -> io::Result<()> {
+/// Uses so many bytes of disk.
+pub(crate) fn use_disk(bytes: u64) -> io::Result<()> {
     match DISK.get() {
         None => Ok(()),
         Some((left, error)) if left < bytes => Err(error.into()),
@@ -53,11 +55,15 @@ pub(crate) fn take_disk(bytes: u64) -> io::Result<()> {
     }
 }
 
-/// As much of `bytes` as fits on the disk when written to `file` from `offset`
-/// on, and the error that follows where that is not all.
-pub(crate) fn fits<'a>(file: &File, offset: u64, bytes: &'a [u8]) -> (&'a [u8], io::Result<()>) {
+/// The part of `bytes` that fits on the disk when written to `file` at
+/// `offset`, and the error to return if that is not all of it.
+pub(crate) fn writable_part<'a>(
+    file: &File,
+    offset: u64,
+    bytes: &'a [u8],
+) -> (&'a [u8], io::Result<()>) {
     let Some((left, error)) = DISK.get() else { return (bytes, Ok(())) };
-    let present = file.metadata().map_or(0, |facts| facts.len()).saturating_sub(offset);
+    let present = file.metadata().map_or(0, |metadata| metadata.len()).saturating_sub(offset);
     let fits = usize::try_from(present.saturating_add(left)).unwrap_or(usize::MAX);
     let more = (bytes.len() as u64).saturating_sub(present).min(left);
     DISK.set(Some((left - more, error)));
@@ -67,11 +73,11 @@ pub(crate) fn fits<'a>(file: &File, offset: u64, bytes: &'a [u8]) -> (&'a [u8], 
     }
 }
 
-/// One step is to be made; false where the process dies instead.
-pub(crate) fn burn() -> bool {
+/// Makes one step; false if the process must die instead.
+pub(crate) fn take_step() -> bool {
     match LEFT.get() {
         None => true,
-        Some(0) if END.get() == End::Stops => {
+        Some(0) if FAILURE.get() == Failure::Stops => {
             LEFT.set(None);
             let this = rustix::process::getpid();
             rustix::process::kill_process(this, rustix::process::Signal::STOP).is_ok()
@@ -84,14 +90,14 @@ pub(crate) fn burn() -> bool {
     }
 }
 
-/// Dies where there is no fuel left.
+/// Dies if no step is left.
 pub(crate) fn step() {
-    if !burn() {
+    if !take_step() {
         die();
     }
 }
 
-/// Dies: what follows must not write.
+/// Dies: nothing may be written after this.
 pub(crate) fn die() -> ! {
     panic!("killed")
 }

@@ -1,18 +1,19 @@
-//! Noticing a fork without a system call a look.
+//! Detects a fork without a system call for each test.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use memmap2::MmapMut;
 
-/// A word that the kernel sets to zero in every child, where it can.
+/// A word that the kernel sets to zero in every child process, if the kernel
+/// supports that.
 static WORD: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
 
-/// The number of this process, for telling a child from its parent.
+/// The id of this process, to distinguish a child from its parent.
 ///
-/// One load from memory, but in the first call of each process: the number is
-/// kept in a page that the kernel wipes in a child (`MADV_WIPEONFORK`, Linux
-/// 4.14). Where it will not, this asks the kernel each time.
+/// This costs one load from memory, except in the first call of each process.
+/// The id is kept in a page that the kernel zeroes in a child
+/// (`MADV_WIPEONFORK`, Linux 4.14). Without that, each call asks the kernel.
 #[must_use]
 pub fn process() -> u32 {
     let Some(word) = *WORD.get_or_init(wiped_word) else { return std::process::id() };
@@ -26,19 +27,20 @@ pub fn process() -> u32 {
     }
 }
 
-/// Maps the page; it stays for the life of the process.
+/// Maps the page, which stays mapped for the life of the process.
 fn wiped_word() -> Option<&'static AtomicU32> {
     let mut page = MmapMut::map_anon(size_of::<AtomicU32>()).ok()?;
     let (start, length) = (page.as_mut_ptr().cast(), page.len());
     // SAFETY: start and length are those of a private anonymous mapping that
-    // is ours alone, and the advice changes nothing in this process.
+    // nothing else uses, and the advice changes nothing in this process.
     if unsafe { libc::madvise(start, length, libc::MADV_WIPEONFORK) } != 0 {
         return None;
     }
     let page: &'static mut MmapMut = Box::leak(Box::new(page));
     // SAFETY: the pointer is the start of a writable private page, so it is
-    // aligned and valid for a u32; the page is leaked, so it stays so; nothing
-    // else has a pointer to it, and from here on it is only used atomically.
+    // aligned and valid for a u32. The page is leaked, so the pointer stays
+    // valid. Nothing else has a pointer to it, and it is only accessed
+    // atomically.
     Some(unsafe { AtomicU32::from_ptr(page.as_mut_ptr().cast()) })
 }
 
@@ -46,13 +48,13 @@ fn wiped_word() -> Option<&'static AtomicU32> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A forked process that is at work.
+    /// A running forked process.
     pub(crate) struct Child(i32);
 
     /// Forks; `work` runs in the child, which ends with it.
     pub(crate) fn in_child(work: impl FnOnce() -> bool) -> Child {
-        // SAFETY: the child goes on with this thread alone. What it uses of
-        // other threads' state is the allocator, which the C library makes
+        // SAFETY: only this thread continues in the child. Of the other
+        // threads' state it uses the allocator, which the C library keeps
         // usable after a fork.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
@@ -65,32 +67,33 @@ pub(crate) mod tests {
     }
 
     impl Child {
-        /// Its number.
+        /// Its process id.
         pub(crate) fn process(&self) -> u32 {
             self.0.unsigned_abs()
         }
 
-        /// Waits until it is stopped or has ended; whether it is stopped. It
-        /// can be waited for again.
+        /// Waits until it has stopped or ended; returns whether it has stopped.
+        /// It can be waited for again.
         pub(crate) fn stops(&self) -> bool {
             let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
             let options = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
-            // SAFETY: waitid writes one siginfo_t to `info`, which is ours.
+            // SAFETY: waitid writes one siginfo_t to `info`, which is a local
+            // variable.
             let result =
                 unsafe { libc::waitid(libc::P_PID, self.process(), info.as_mut_ptr(), options) };
             assert_eq!(result, 0);
-            // SAFETY: it was written just now, and zeros were valid before.
+            // SAFETY: waitid has written it, and all zeros were valid before.
             unsafe { info.assume_init() }.si_code == libc::CLD_STOPPED
         }
 
         /// Continues it after a stop.
         pub(crate) fn go_on(&self) {
-            // SAFETY: kill takes any numbers; this is a child of ours that has
-            // not been waited for.
+            // SAFETY: kill accepts any numbers; this child has not been waited
+            // for.
             assert_eq!(unsafe { libc::kill(self.0, libc::SIGCONT) }, 0);
         }
 
-        /// Waits for its end; whether its work gave true.
+        /// Waits for its end; returns whether its work returned true.
         pub(crate) fn succeeds(self) -> bool {
             let status = self.wait(0);
             std::mem::forget(self);
@@ -100,7 +103,8 @@ pub(crate) mod tests {
         /// Waits for a change of its state.
         fn wait(&self, options: i32) -> i32 {
             let mut status = 0;
-            // SAFETY: waitpid writes one int to `status`, which is ours.
+            // SAFETY: waitpid writes one int to `status`, which is a local
+            // variable.
             let waited = unsafe { libc::waitpid(self.0, &raw mut status, options) };
             assert_eq!(waited, self.0);
             status
@@ -116,7 +120,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_child_is_told_from_its_parent() {
+    fn a_child_has_its_own_process_id() {
         let parent = process();
         assert_eq!(parent, std::process::id());
         let child = in_child(|| process() != parent && process() == std::process::id());

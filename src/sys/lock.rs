@@ -1,4 +1,4 @@
-//! Locks on whole files, with a deadline.
+//! Whole-file locks with a timeout.
 
 use std::fs::File;
 use std::io;
@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 
 use super::fork;
 
-/// Tries before the first nap: a check holds its lock for about as long as
-/// one of them takes.
+/// Attempts before the first sleep: a check holds its lock for about as long as
+/// one attempt takes.
 const TRIES: u32 = 20;
-/// The first nap.
+/// The first sleep.
 const SHORTEST: Duration = Duration::from_micros(20);
-/// The longest nap.
+/// The longest sleep.
 const LONGEST: Duration = Duration::from_millis(2);
 
-/// Who else may hold the lock at the same time.
+/// Which other processes may hold the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Other readers.
     Shared,
-    /// Nobody.
+    /// None.
     Exclusive,
 }
 
-/// A held lock; dropping it, also by a panic, lets go of it.
+/// A held lock. Dropping it, also during a panic, releases the lock.
 #[derive(Debug)]
 pub struct Guard<'a> {
     file: &'a File,
@@ -32,17 +32,17 @@ pub struct Guard<'a> {
 }
 
 impl Guard<'_> {
-    /// Whether another process held the lock when it was asked for.
+    /// Whether another process held the lock at first.
     #[must_use]
     pub fn waited(&self) -> bool {
         self.waited
     }
 }
 
-/// Locks `file` at once, or gives `None` where another process holds it.
+/// Locks `file` without waiting; `None` if another process holds the lock.
 ///
 /// # Errors
-/// The file system cannot lock.
+/// The file system does not support locks.
 pub fn try_lock(file: &File, kind: Kind) -> io::Result<Option<Guard<'_>>> {
     loop {
         let result = match kind {
@@ -58,15 +58,14 @@ pub fn try_lock(file: &File, kind: Kind) -> io::Result<Option<Guard<'_>>> {
     }
 }
 
-/// Locks `file`, or gives `None` where another process has held it for all of
-/// `timeout`.
+/// Locks `file`; `None` if other processes held the lock for all of `timeout`.
 ///
-/// It asks again and again, with naps that grow to 2 ms: a lock with a
-/// deadline would need a signal or a thread, and a guest in another program
-/// may use neither.
+/// It polls, with sleeps that grow to 2 ms: a blocking lock with a timeout
+/// would need a signal or a thread, and a library inside another program can
+/// use neither.
 ///
 /// # Errors
-/// The file system cannot lock.
+/// The file system does not support locks.
 pub fn lock(file: &File, kind: Kind, timeout: Duration) -> io::Result<Option<Guard<'_>>> {
     if let Some(guard) = try_lock(file, kind)? {
         return Ok(Some(guard));
@@ -78,7 +77,7 @@ pub fn lock(file: &File, kind: Kind, timeout: Duration) -> io::Result<Option<Gua
     Ok(guard)
 }
 
-/// Asks again and again until `timeout` is at its end.
+/// Polls until `timeout` has passed.
 #[cold]
 fn wait(file: &File, kind: Kind, timeout: Duration) -> io::Result<Option<Guard<'_>>> {
     let begun = Instant::now();
@@ -88,42 +87,43 @@ fn wait(file: &File, kind: Kind, timeout: Duration) -> io::Result<Option<Guard<'
             return Ok(Some(guard));
         }
     }
-    let mut nap = SHORTEST;
+    let mut sleep = SHORTEST;
     loop {
         let left = timeout.saturating_sub(begun.elapsed());
         if left.is_zero() {
             return try_lock(file, kind);
         }
-        std::thread::sleep(nap.min(left));
+        std::thread::sleep(sleep.min(left));
         if let Some(guard) = try_lock(file, kind)? {
             return Ok(Some(guard));
         }
-        nap = (nap * 2).min(LONGEST);
+        sleep = (sleep * 2).min(LONGEST);
     }
 }
 
 impl Guard<'_> {
-    /// Keeps the lock until [`unlock`] is called, or the file is closed by all
-    /// who have it open.
+    /// Keeps the lock until [`unlock`] is called, or every process that has the
+    /// file open has closed it.
     pub fn keep(self) {
         std::mem::forget(self);
     }
 }
 
-/// Lets go of a lock that this process has kept.
+/// Releases a lock kept by [`Guard::keep`].
 ///
-/// Closing the file would do the same, unless a child has it open as well.
+/// Closing the file has the same effect, unless a child process has it open
+/// too.
 pub fn unlock(file: &File) {
-    // It can only fail where the file is not open.
+    // This fails only if the file is not open.
     let _ = fs2::FileExt::unlock(file);
 }
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        // A lock belongs to the open file that parent and child share: a child
-        // that lets go of it would do so for its parent.
+        // The lock belongs to the open file that parent and child share: if a
+        // child released it, the parent would lose it.
         if self.process == fork::process() {
-            // It can only fail where the file is not open.
+            // This fails only if the file is not open.
             let _ = fs2::FileExt::unlock(self.file);
         }
     }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn excludes_until_dropped() {
+    fn a_lock_excludes_others_until_dropped() {
         let path = tempfile::NamedTempFile::new().unwrap();
         let one = path.reopen().unwrap();
         let two = path.reopen().unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_lets_go() {
+    fn a_panic_releases_the_lock() {
         let path = tempfile::NamedTempFile::new().unwrap();
         let one = path.reopen().unwrap();
         let two = path.reopen().unwrap();

@@ -1,9 +1,10 @@
 //! A file as memory shared with other processes.
 //!
-//! Every access is checked against the mapping's length, which is the length
-//! the file had when it was mapped. Two things are asked of those who use it:
-//! that all processes that write do so under an exclusive file lock, and read
-//! under one or a shared one; and that none ever makes a mapped file shorter.
+//! Every access is checked against the length of the mapping, which is the
+//! length of the file when it was mapped. Users of this module must keep two
+//! rules: a process writes only under an exclusive file lock and reads only
+//! under an exclusive or shared one, and no process ever shortens a mapped
+//! file.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +12,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-/// No more than this is mapped of a file: 32 GiB. One that somebody has made
-/// longer than a process can map must not be of no use for that.
+/// At most this much of a file is mapped: 32 GiB. A file that was extended
+/// beyond what a process can map stays usable.
 pub const LENGTH_MAX: usize = 1 << 35;
 
 /// A mapped file.
@@ -20,14 +21,14 @@ pub const LENGTH_MAX: usize = 1 << 35;
 pub struct Mapping {
     raw: MmapRaw,
     writable: bool,
-    /// Which file it is of.
+    /// Identifies the mapped file.
     #[cfg(test)]
     file: super::write_trace::Id,
 }
 
 impl Mapping {
-    /// Maps the whole of `file`, or its first [`LENGTH_MAX`] bytes, for writing
-    /// too where `writable`.
+    /// Maps the whole of `file`, or its first [`LENGTH_MAX`] bytes; for writing
+    /// too if `writable`.
     ///
     /// # Errors
     /// The file is empty, or cannot be mapped.
@@ -55,7 +56,7 @@ impl Mapping {
         self.raw.len()
     }
 
-    /// Whether nothing is mapped; it never is so.
+    /// Whether nothing is mapped; always false.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -66,21 +67,21 @@ impl Mapping {
         offset.checked_add(length).is_some_and(|end| end <= self.raw.len())
     }
 
-    /// The bytes there, or `None` where they are not all mapped.
+    /// The bytes in this range, or `None` if they are not all mapped.
     #[must_use]
     pub fn bytes(&self, offset: usize, length: usize) -> Option<&[u8]> {
         if !self.holds(offset, length) {
             return None;
         }
-        // SAFETY: the range was just checked to lie in the mapping, which
-        // lives as long as `self`; bytes need no alignment and have no invalid
-        // values. Nobody changes them meanwhile: this process cannot without
-        // `&mut self`, and other processes keep to the lock (see the module).
+        // SAFETY: the range was just checked to lie in the mapping, which lives
+        // as long as `self`; bytes need no alignment and have no invalid
+        // values. They do not change meanwhile: this process needs `&mut self`
+        // for that, and other processes respect the lock (see the module).
         Some(unsafe { std::slice::from_raw_parts(self.raw.as_ptr().add(offset), length) })
     }
 
-    /// The bytes there for changing, or `None` where they are not all mapped,
-    /// or not for writing.
+    /// The bytes in this range for changing, or `None` if they are not all
+    /// mapped, or not writable.
     #[inline]
     fn bytes_mut(&mut self, offset: usize, length: usize) -> Option<&mut [u8]> {
         if !self.writable || !self.holds(offset, length) {
@@ -93,21 +94,22 @@ impl Mapping {
         Some(unsafe { std::slice::from_raw_parts_mut(self.raw.as_mut_ptr().add(offset), length) })
     }
 
-    /// The 8-byte word there, or `None` where it is not mapped or `offset` is
-    /// no multiple of 8.
+    /// The 8-byte word at `offset`, or `None` if it is not mapped or `offset`
+    /// is not a multiple of 8.
     #[must_use]
     #[inline]
     pub fn u64(&self, offset: usize) -> Option<u64> {
         let pointer = self.aligned::<AtomicU64>(offset)?;
         // SAFETY: `aligned` has checked range and alignment. A load writes
-        // nothing, so a read-only mapping will do (a u64 load is one plain load
-        // on every 64-bit machine); other accesses to words are atomic too.
+        // nothing, so a read-only mapping suffices (a u64 load is one plain
+        // load on every 64-bit machine); other accesses to words are atomic
+        // too.
         let value = unsafe { AtomicU64::from_ptr(pointer) }.load(Ordering::Acquire);
         Some(u64::from_le(value))
     }
 
-    /// Stores an 8-byte word in one step, after all that was written before
-    /// and before all that is written later.
+    /// Stores an 8-byte word atomically, ordered after all earlier writes and
+    /// before all later ones.
     #[must_use = "None means that nothing was written"]
     #[inline]
     pub fn set_u64(&mut self, offset: usize, value: u64) -> Option<()> {
@@ -127,17 +129,17 @@ impl Mapping {
         Some(())
     }
 
-    /// As [`Mapping::word`], for 4 bytes.
+    /// As [`Mapping::u64`], for 4 bytes.
     #[must_use]
     #[inline]
     pub fn u32(&self, offset: usize) -> Option<u32> {
         let pointer = self.aligned::<AtomicU32>(offset)?;
-        // SAFETY: as in `word`.
+        // SAFETY: as in `u64`.
         let value = unsafe { AtomicU32::from_ptr(pointer) }.load(Ordering::Acquire);
         Some(u32::from_le(value))
     }
 
-    /// As [`Mapping::set_word`], for 4 bytes.
+    /// As [`Mapping::set_u64`], for 4 bytes.
     #[must_use = "None means that nothing was written"]
     #[inline]
     pub fn set_u32(&mut self, offset: usize, value: u32) -> Option<()> {
@@ -148,7 +150,7 @@ impl Mapping {
         #[cfg(test)]
         super::failpoint::step();
         Self::barrier();
-        // SAFETY: as in `set_word`.
+        // SAFETY: as in `set_u64`.
         unsafe { AtomicU32::from_ptr(pointer) }.store(value.to_le(), Ordering::Release);
         #[cfg(test)]
         super::write_trace::bytes(self.file, offset, &value.to_le_bytes());
@@ -156,9 +158,8 @@ impl Mapping {
         Some(())
     }
 
-    /// Has `work` change the `length` bytes there; not in one step, and in no
-    /// order but after all that was written before and before all that is
-    /// written later.
+    /// Lets `work` change the bytes in this range. The change is not atomic; it
+    /// is ordered after all earlier writes and before all later ones.
     #[must_use = "None means that nothing was written"]
     #[inline]
     pub fn change(
@@ -169,63 +170,63 @@ impl Mapping {
     ) -> Option<()> {
         #[cfg(test)]
         let file = self.file;
-        let place = self.bytes_mut(offset, length)?;
+        let target = self.bytes_mut(offset, length)?;
         Self::barrier();
         #[cfg(test)]
-        let before = place.to_vec();
-        work(place);
+        let before = target.to_vec();
+        work(target);
         #[cfg(test)]
-        super::write_trace::difference(file, offset, &before, place);
+        super::write_trace::difference(file, offset, &before, target);
         Self::barrier();
         Some(())
     }
 
-    /// Copies `bytes` there, after all that was written before and before all
-    /// that is written later; not in one step.
+    /// Copies `bytes` to `offset`, ordered after all earlier writes and before
+    /// all later ones; not atomically.
     #[must_use = "None means that nothing was written"]
     #[inline]
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Option<()> {
-        let place = self.bytes_mut(offset, bytes.len())?;
+        let target = self.bytes_mut(offset, bytes.len())?;
         Self::barrier();
         #[cfg(test)]
-        if !super::failpoint::burn() {
-            // It dies in the midst of copying.
-            let (half, _) = place.split_at_mut(bytes.len() / 2);
+        if !super::failpoint::take_step() {
+            // Dies in the middle of the copy.
+            let (half, _) = target.split_at_mut(bytes.len() / 2);
             half.copy_from_slice(&bytes[..bytes.len() / 2]);
             super::failpoint::die();
         }
-        place.copy_from_slice(bytes);
+        target.copy_from_slice(bytes);
         #[cfg(test)]
         super::write_trace::bytes(self.file, offset, bytes);
         Self::barrier();
         Some(())
     }
 
-    /// Sets all bytes there to zero; ordered as [`Mapping::write`] is.
+    /// Sets the bytes in this range to zero; ordered as [`Mapping::write`] is.
     #[must_use = "None means that nothing was written"]
     pub fn clear(&mut self, offset: usize, length: usize) -> Option<()> {
-        let place = self.bytes_mut(offset, length)?;
+        let target = self.bytes_mut(offset, length)?;
         Self::barrier();
         #[cfg(test)]
-        if !super::failpoint::burn() {
-            place.split_at_mut(length / 2).0.fill(0);
+        if !super::failpoint::take_step() {
+            target.split_at_mut(length / 2).0.fill(0);
             super::failpoint::die();
         }
-        place.fill(0);
+        target.fill(0);
         #[cfg(test)]
         super::write_trace::bytes(self.file, offset, &vec![0; length]);
         Self::barrier();
         Some(())
     }
 
-    /// Asks the processor to fetch what is there, where it can be asked: a
-    /// hint that costs nothing and changes nothing, wherever it points.
+    /// Hints to the processor to fetch the cache line at `offset`. Does nothing
+    /// on other architectures or outside the mapping.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]
         if self.holds(offset, 1) {
-            // SAFETY: a prefetch never faults, and this one lies in the
-            // mapping besides.
+            // SAFETY: a prefetch never faults, and this address lies in the
+            // mapping.
             unsafe {
                 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
                 _mm_prefetch::<_MM_HINT_T0>(self.raw.as_ptr().add(offset).cast());
@@ -235,9 +236,9 @@ impl Mapping {
         let _ = offset;
     }
 
-    /// Keeps the compiler from moving a write across. That is enough for a
-    /// process that may be killed anywhere: what it has executed is seen by
-    /// those who lock after it, what it has not is not.
+    /// Keeps the compiler from moving a write across this point. That is enough
+    /// for a process that may be killed anywhere: whoever takes the lock next
+    /// sees the stores that were executed, and no others.
     #[inline]
     fn barrier() {
         compiler_fence(Ordering::SeqCst);
@@ -258,9 +259,9 @@ impl Mapping {
     }
 }
 
-/// The atomic words a mapping is made of.
+/// An atomic integer in a mapping.
 trait Word {
-    /// The number in it.
+    /// The plain integer type.
     type Plain;
 }
 
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_file_that_is_too_long_its_start_is_mapped() {
+    fn only_the_start_of_a_too_long_file_is_mapped() {
         let file = tempfile::tempfile().unwrap();
         let longest = (36..63).rev().find(|power| file.set_len(1 << power).is_ok()).unwrap();
         let map = Mapping::of(&file, true).unwrap();

@@ -1,16 +1,16 @@
-//! What the operating system gives: locks, mappings, secure files, the clock,
+//! Operating system services: locks, memory mappings, secure files, the clock,
 //! fork detection.
 //!
-//! Nothing here knows anything of ours, so moments are plain numbers. Of all
-//! that is not about Exim, this is the only place with `unsafe`.
+//! Nothing here depends on the rest of the crate, so points in time are plain
+//! numbers. Apart from `exim`, this is the only module with `unsafe`.
 #![allow(unsafe_code)]
 
 pub mod clock;
 pub mod descriptors;
 pub mod files;
 pub mod fork;
-pub mod holder;
 pub mod lock;
+pub mod lock_holder;
 pub mod mapping;
 pub mod secure_dir;
 #[cfg(feature = "cli")]
@@ -21,6 +21,6 @@ pub(crate) mod counts;
 #[cfg(test)]
 pub(crate) mod failpoint;
 #[cfg(test)]
-pub(crate) mod images;
+pub(crate) mod simulated_disk;
 #[cfg(test)]
 pub(crate) mod write_trace;

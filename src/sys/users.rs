@@ -1,23 +1,23 @@
-//! The names of users, as the system's name service knows them.
+//! User names and ids, from the system's name service.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-/// The longest entry that is read; a usual one takes less than 200 bytes.
+/// The largest entry that is read; a typical one takes less than 200 bytes.
 const ENTRY_MAX: usize = 64 << 10;
 
-/// The name of the user with this number.
+/// The name of the user with this id.
 #[must_use]
 pub fn name_of(uid: u32) -> Option<OsString> {
     entry(|entry, buffer, length, found| {
-        // SAFETY: the pointers are those of live values of `entry` below, and
-        // `length` is that of the buffer.
+        // SAFETY: `entry` below passes pointers to live values, and the length
+        // of the buffer.
         unsafe { libc::getpwuid_r(uid, entry, buffer, length, found) }
     })
     .map(|(name, _)| name)
 }
 
-/// The number of the user with this name.
+/// The id of the user with this name.
 #[must_use]
 pub fn id_of(name: &OsStr) -> Option<u32> {
     let name = CString::new(name.as_bytes()).ok()?;
@@ -28,7 +28,7 @@ pub fn id_of(name: &OsStr) -> Option<u32> {
     .map(|(_, uid)| uid)
 }
 
-/// The name and number in the entry that `look_up` finds.
+/// The name and id in the entry that `look_up` finds.
 fn entry(
     look_up: impl Fn(
         *mut libc::passwd,
@@ -39,7 +39,8 @@ fn entry(
 ) -> Option<(OsString, u32)> {
     let mut buffer = vec![0; 1024];
     loop {
-        // SAFETY: a passwd is pointers and integers, for which zero is a value.
+        // SAFETY: a passwd is made of pointers and integers, for which zero is
+        // valid.
         let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
         let mut found = std::ptr::null_mut();
         let status = look_up(&raw mut entry, buffer.as_mut_ptr(), buffer.len(), &raw mut found);
@@ -51,7 +52,7 @@ fn entry(
             return None;
         }
         // SAFETY: the C library has set it to a string in `buffer`, which is
-        // alive and not written any more.
+        // alive and no longer written to.
         let name = unsafe { CStr::from_ptr(entry.pw_name) };
         return Some((OsString::from_vec(name.to_bytes().to_vec()), entry.pw_uid));
     }

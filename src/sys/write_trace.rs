@@ -1,63 +1,62 @@
-//! Everything that this thread writes, in order, for tests that make images of
-//! a disk from it.
+//! All writes of this thread, in order, for tests that simulate a disk.
 
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
-/// A file or directory, whatever its name: device and inode.
+/// Identifies a file or directory: device and inode.
 pub(crate) type Id = (u64, u64);
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// Bytes of a file have new values.
+    /// Bytes of a file were written.
     Bytes { file: Id, offset: usize, bytes: Vec<u8> },
-    /// A file is at least so long now.
+    /// A file was extended to at least this length.
     Length { file: Id, bytes: usize },
-    /// A file is empty again.
+    /// A file was truncated to zero bytes.
     Emptied { file: Id },
-    /// What was written to a file so far is on disk.
+    /// All data written to a file so far is on disk.
     Synced { file: Id },
-    /// A new and empty file.
+    /// A new, empty file was created.
     File { directory: Id, name: CString, file: Id },
-    /// A new and empty directory.
+    /// A new, empty directory was created.
     Directory { directory: Id, name: CString, made: Id },
-    /// A file or directory has another name.
+    /// A file or directory was renamed.
     Renamed { directory: Id, from: CString, to: CString },
-    /// A file has one more name.
+    /// A file got a second name.
     Linked { directory: Id, from: CString, to: CString },
-    /// A name is gone.
+    /// A name was removed.
     Removed { directory: Id, name: CString },
 }
 
 thread_local! {
-    static JOURNAL: RefCell<Option<Vec<Write>>> = const { RefCell::new(None) };
+    static WRITES: RefCell<Option<Vec<Write>>> = const { RefCell::new(None) };
 }
 
-/// What `work` writes, and its result.
-pub(crate) fn of<T>(work: impl FnOnce() -> T) -> (T, Vec<Write>) {
-    JOURNAL.set(Some(Vec::new()));
+/// The result of `work`, and what it wrote.
+pub(crate) fn capture<T>(work: impl FnOnce() -> T) -> (T, Vec<Write>) {
+    WRITES.set(Some(Vec::new()));
     let result = work();
-    (result, JOURNAL.take().unwrap())
+    (result, WRITES.take().unwrap())
 }
 
-/// Notes a write, where this thread's are wanted.
+/// Records a write, if this thread's writes are being captured.
 pub(crate) fn note(write: impl FnOnce() -> Write) {
-    JOURNAL.with_borrow_mut(|journal| {
-        if let Some(journal) = journal {
-            journal.push(write());
+    WRITES.with_borrow_mut(|writes| {
+        if let Some(writes) = writes {
+            writes.push(write());
         }
     });
 }
 
-/// Notes bytes that were written.
+/// Records bytes that were written.
 pub(crate) fn bytes(file: Id, offset: usize, bytes: &[u8]) {
     note(|| Write::Bytes { file, offset, bytes: bytes.to_vec() });
 }
 
-/// Notes what has changed between `before` and `after`, as far as it has.
+/// Records the bytes that differ between `before` and `after`.
 pub(crate) fn difference(file: Id, offset: usize, before: &[u8], after: &[u8]) {
     let changed = |at: &usize| before.get(*at) != after.get(*at);
     let mut at = 0;
@@ -67,8 +66,8 @@ pub(crate) fn difference(file: Id, offset: usize, before: &[u8], after: &[u8]) {
     }
 }
 
-/// Which file this is.
+/// The id of a file.
 pub(crate) fn id(file: &File) -> Id {
-    let facts = file.metadata().unwrap();
-    (facts.dev(), facts.ino())
+    let metadata = file.metadata().unwrap();
+    (metadata.dev(), metadata.ino())
 }

@@ -38,7 +38,7 @@ fn a_million_random_inputs_do_no_harm() {
         assert!(ran.number("heap grew") < MOST_GROWTH, "{ran:?}");
         tried += ran.number("random inputs tried");
     }
-    counts::tell("random inputs tried", tried.unsigned_abs());
+    counts::record("random inputs tried", tried.unsigned_abs());
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn thirty_two_kilobytes_of_stack_are_enough() {
     // The program's own frames are among them, and each touch of the page
     // behind ends it.
     let ran = random(&[], 50_000, 4, Some(32));
-    counts::tell("random inputs tried", ran.number("random inputs tried") as u64);
+    counts::record("random inputs tried", ran.number("random inputs tried") as u64);
 }
 
 #[test]
@@ -60,5 +60,5 @@ fn valgrind_finds_nothing_wrong_with_twenty_thousand() {
         "--errors-for-leak-kinds=definite",
     ];
     let ran = random(&valgrind, 20_000, 3, None);
-    counts::tell("random inputs tried under valgrind", ran.number("random inputs tried") as u64);
+    counts::record("random inputs tried under valgrind", ran.number("random inputs tried") as u64);
 }

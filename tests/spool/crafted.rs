@@ -62,7 +62,7 @@ fn sizes_that_lie_lose_their_own_record_only() {
             }
         }
     }
-    counts::tell("hostile images tried", tried);
+    counts::record("hostile images tried", tried);
 }
 
 #[test]

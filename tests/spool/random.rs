@@ -155,5 +155,5 @@ fn random_changes_are_survived() {
         }
         assert_sound(&mut spool);
     }
-    counts::tell("hostile images tried", IMAGES);
+    counts::record("hostile images tried", IMAGES);
 }

@@ -76,7 +76,7 @@ impl Common {
     fn require_right(&self) -> Result<(), Failure> {
         let spool = spool_dir::find(self.spool.as_deref())?;
         let me = rustix::process::geteuid();
-        match files::facts_of(&spool) {
+        match files::info_of(&spool) {
             Ok(facts) if !me.is_root() && facts.uid != me.as_raw() => Err(Failure::new(format!(
                 "{} belongs to user {}, and this is user {}: run exirate as root, or as that user",
                 spool.display(),

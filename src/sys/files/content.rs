@@ -1,4 +1,4 @@
-//! What is in a file: reading, writing, and the disk behind it.
+//! File contents: reading, writing, and reserving disk space.
 
 use std::fs::File;
 use std::io;
@@ -6,28 +6,28 @@ use std::io;
 use rustix::fs::{self, FallocateFlags};
 use rustix::io::Errno;
 
-use super::{again, info};
+use super::{info, retry};
 #[cfg(test)]
 use crate::sys::{
-    failpoint, images,
+    failpoint, simulated_disk,
     write_trace::{self, Write},
 };
 
-/// Makes sure that the file has real disk behind `length` bytes from `offset`
-/// on, and is at least that long.
+/// Reserves disk space for `length` bytes at `offset`, and extends the file to
+/// that length if it is shorter.
 ///
-/// Writing to a mapped page that has no disk behind it, with none left, kills
-/// the process; here it is an error that can be handled.
+/// Writing to a mapped page without disk space kills the process if the disk is
+/// full; this returns an error that can be handled.
 ///
 /// # Errors
-/// Those of `fallocate`: `StorageFull` above all. The file may have become
-/// longer all the same, but never without disk behind it.
+/// Those of `fallocate`, mostly `StorageFull`. The file may have grown
+/// nevertheless, but never without disk space behind it.
 pub fn reserve(file: &File, offset: u64, length: u64) -> io::Result<()> {
     #[cfg(test)]
-    failpoint::take_disk(length)?;
+    failpoint::use_disk(length)?;
     let end = offset.saturating_add(length);
     within_limit(end)?;
-    let result = again(|| fs::fallocate(file, FallocateFlags::empty(), offset, length));
+    let result = retry(|| fs::fallocate(file, FallocateFlags::empty(), offset, length));
     match result {
         Err(error) if unsupported(&error) => write_zeros(file, offset, length)?,
         other => other?,
@@ -37,8 +37,8 @@ pub fn reserve(file: &File, offset: u64, length: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses to make a file longer than this process may (`ulimit -f`): the
-/// kernel would end the process with SIGXFSZ.
+/// Refuses to make a file larger than the limit of this process (`ulimit -f`):
+/// the kernel would send SIGXFSZ, which ends the process.
 fn within_limit(end: u64) -> io::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     if limit.is_some_and(|limit| end > limit) {
@@ -50,25 +50,25 @@ fn within_limit(end: u64) -> io::Result<()> {
 /// Writes all of `bytes` at the start of the file.
 ///
 /// # Errors
-/// Those of `pwrite`; the file may be longer than this process may make one.
+/// Those of `pwrite`; the file would exceed the size limit of this process.
 pub fn write_start(file: &File, bytes: &[u8]) -> io::Result<()> {
     write_at(file, 0, bytes)
 }
 
-/// Writes all of `bytes` from `offset` on; not in one step.
+/// Writes all of `bytes` at `offset`; not atomically.
 ///
 /// # Errors
-/// Those of `pwrite`: `StorageFull` above all, and then some of it may have
-/// been written; the file may be longer than this process may make one.
+/// Those of `pwrite`, mostly `StorageFull`; a part may have been written then.
+/// The file would exceed the size limit of this process.
 pub fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     within_limit(offset.saturating_add(bytes.len() as u64))?;
     #[cfg(test)]
-    let (bytes, fault) = failpoint::fits(file, offset, bytes);
+    let (bytes, fault) = failpoint::writable_part(file, offset, bytes);
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
         #[cfg(test)]
-        die_halfway(file, offset + at as u64, rest);
-        match again(|| rustix::io::pwrite(file, rest, offset.saturating_add(at as u64)))? {
+        die_mid_write(file, offset + at as u64, rest);
+        match retry(|| rustix::io::pwrite(file, rest, offset.saturating_add(at as u64)))? {
             0 => return Err(io::ErrorKind::WriteZero.into()),
             count => at += count,
         }
@@ -80,62 +80,62 @@ pub fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Dies in the midst of a write, between two sectors, where there is no fuel
-/// left: the kernel copies what lies within one in one go, whatever is to
-/// happen to the process, and so does a disk.
+/// Dies in the middle of a write, at a sector boundary, if no step is left.
+/// Within a sector, neither the kernel nor a disk stops halfway.
 #[cfg(test)]
-fn die_halfway(file: &File, offset: u64, bytes: &[u8]) {
-    let sector = images::SECTOR as u64;
+fn die_mid_write(file: &File, offset: u64, bytes: &[u8]) {
+    let sector = simulated_disk::SECTOR as u64;
     let middle = (offset + bytes.len() as u64 / 2) / sector * sector;
-    if middle > offset && !failpoint::burn() {
+    if middle > offset && !failpoint::take_step() {
         let _ = rustix::io::pwrite(file, &bytes[..(middle - offset) as usize], offset);
         failpoint::die();
     }
 }
 
-/// Empties a file that nobody has mapped.
+/// Truncates a file that no process has mapped.
 ///
 /// # Errors
 /// Those of `ftruncate`.
 pub fn empty(file: &File) -> io::Result<()> {
-    again(|| fs::ftruncate(file, 0))?;
+    retry(|| fs::ftruncate(file, 0))?;
     #[cfg(test)]
     write_trace::note(|| Write::Emptied { file: write_trace::id(file) });
     Ok(())
 }
 
-/// Waits until what was written to the file is on disk.
+/// Waits until the written data is on disk.
 ///
 /// # Errors
 /// Those of `fdatasync`.
 pub fn sync(file: &File) -> io::Result<()> {
-    again(|| fs::fdatasync(file))?;
+    retry(|| fs::fdatasync(file))?;
     #[cfg(test)]
     write_trace::note(|| Write::Synced { file: write_trace::id(file) });
     Ok(())
 }
 
-/// Whether a file system does not know the call.
+/// Whether the error means that the file system lacks the call.
 fn unsupported(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     code == Some(Errno::OPNOTSUPP.raw_os_error()) || code == Some(Errno::NOSYS.raw_os_error())
 }
 
-/// What `fallocate` does, on file systems without it: only beyond the end, so
-/// that nothing that is there is written over.
+/// Replaces `fallocate` on file systems without it. It writes only beyond the
+/// end, so existing data is never overwritten.
 fn write_zeros(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let zeros = [0; 4096];
     let end = offset.saturating_add(length);
     let mut at = info(file)?.size.max(offset);
     while at < end {
         let rest = usize::try_from(end - at).unwrap_or(usize::MAX).min(zeros.len());
-        let written = again(|| rustix::io::pwrite(file, zeros.get(..rest).unwrap_or(&[]), at))?;
+        let written = retry(|| rustix::io::pwrite(file, zeros.get(..rest).unwrap_or(&[]), at))?;
         at += written as u64;
     }
     Ok(())
 }
 
-/// Reads up to `buffer.len()` bytes from the start of the file; how many.
+/// Reads up to `buffer.len()` bytes from the start of the file; returns how
+/// many.
 ///
 /// # Errors
 /// Those of `pread`.
@@ -143,8 +143,8 @@ pub fn read_start(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     read_at(file, 0, buffer)
 }
 
-/// Reads up to `buffer.len()` bytes from `offset` on; how many: fewer only
-/// where the file ends.
+/// Reads up to `buffer.len()` bytes at `offset`; returns how many. There are
+/// fewer only at the end of the file.
 ///
 /// # Errors
 /// Those of `pread`.
@@ -152,7 +152,7 @@ pub fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         let at = offset.saturating_add(filled as u64);
-        match again(|| rustix::io::pread(file, &mut *rest, at))? {
+        match retry(|| rustix::io::pread(file, &mut *rest, at))? {
             0 => break,
             count => filled += count,
         }
@@ -160,14 +160,15 @@ pub fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>
     Ok(filled)
 }
 
-/// Where in a file there is data, at `offset` or after it: what is before that
-/// is a hole. At its end, or where the file system cannot tell, there is some.
+/// The first offset at or after `offset` that holds data: everything before it
+/// is a hole. At the end of the file it is the file's length, and on a file
+/// system without `SEEK_DATA` it is `offset`.
 ///
 /// # Errors
 /// Those of `lseek`.
 pub fn data_from(file: &File, offset: u64) -> io::Result<u64> {
-    match again(|| fs::seek(file, fs::SeekFrom::Data(offset))) {
-        // Beyond the last of it.
+    match retry(|| fs::seek(file, fs::SeekFrom::Data(offset))) {
+        // There is no data after `offset`.
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(info(file)?.size),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(offset),
         result => result,
@@ -180,7 +181,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn holes_are_told_from_data() {
+    fn data_from_skips_holes() {
         use std::os::unix::fs::FileExt;
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 30).unwrap();
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_bytes_have_disk_behind_them() {
+    fn reserve_allocates_disk_blocks() {
         let file = tempfile::tempfile().unwrap();
         reserve(&file, 0, 10_000).unwrap();
         let metadata = file.metadata().unwrap();

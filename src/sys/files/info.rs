@@ -1,4 +1,4 @@
-//! What the kernel says of a file.
+//! File metadata.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use rustix::fs::{self, AtFlags, FileType, Stat};
 
-use super::again;
+use super::retry;
 
-/// What the kernel says of a file.
+/// Metadata of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileInfo {
-    /// Device and inode: the file itself, whatever its name.
+    /// Device and inode, which identify the file whatever its name.
     pub identity: (u64, u64),
     /// `regular file`, `directory`, `symbolic link`, `FIFO`, …
     pub kind: &'static str,
@@ -22,13 +22,13 @@ pub struct FileInfo {
     pub gid: u32,
     /// Permission bits.
     pub mode: u32,
-    /// How many names it has.
+    /// Number of hard links.
     pub links: u64,
     /// Length in bytes.
     pub size: u64,
-    /// Bytes of disk that are really there.
+    /// Bytes allocated on disk.
     pub disk: u64,
-    /// The second, since 1970, in which its contents were last changed.
+    /// Time of the last change of its contents, in seconds since 1970.
     pub modified: i64,
 }
 
@@ -64,27 +64,27 @@ impl From<Stat> for FileInfo {
     }
 }
 
-/// FileInfo about an open file.
+/// Metadata of an open file.
 ///
 /// # Errors
 /// Those of `fstat`.
 pub fn info(file: &File) -> io::Result<FileInfo> {
-    again(|| fs::fstat(file)).map(FileInfo::from)
+    retry(|| fs::fstat(file)).map(FileInfo::from)
 }
 
-/// FileInfo about whatever has this name in `directory`; a symbolic link is not
+/// Metadata of the entry with this name in `directory`; a symbolic link is not
 /// followed.
 ///
 /// # Errors
-/// Those of `fstatat`, `NotFound` above all.
+/// Those of `fstatat`, mostly `NotFound`.
 pub fn info_at(directory: &File, name: &CStr) -> io::Result<FileInfo> {
-    again(|| fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)).map(FileInfo::from)
+    retry(|| fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)).map(FileInfo::from)
 }
 
-/// FileInfo about a path; symbolic links are followed.
+/// Metadata of a path; symbolic links are followed.
 ///
 /// # Errors
 /// Those of `stat`.
-pub fn facts_of(path: &Path) -> io::Result<FileInfo> {
-    again(|| fs::stat(path)).map(FileInfo::from)
+pub fn info_of(path: &Path) -> io::Result<FileInfo> {
+    retry(|| fs::stat(path)).map(FileInfo::from)
 }

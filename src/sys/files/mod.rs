@@ -11,15 +11,15 @@ use std::io;
 use rustix::io::Errno;
 
 pub use content::{data_from, empty, read_at, read_start, reserve, sync, write_at, write_start};
-pub use info::{DIRECTORY, FileInfo, REGULAR, facts_of, info, info_at};
+pub use info::{DIRECTORY, FileInfo, REGULAR, info, info_at, info_of};
 pub use names::{link_at, names, remove_at, remove_directory_at, rename_at, rename_new_at};
 pub use open::{
     Access, adopt, create_at, make_directory_at, open_at, open_directory, open_directory_at,
     open_real_directory,
 };
 
-/// Calls again what a signal has interrupted.
-fn again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
+/// Repeats a call that a signal interrupted.
+fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
     #[cfg(test)]
     crate::sys::failpoint::step();
     loop {

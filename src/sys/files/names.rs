@@ -1,4 +1,4 @@
-//! The names in a directory.
+//! Directory entries: listing, renaming, linking, removing.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -6,33 +6,32 @@ use std::io;
 
 use rustix::fs::{self, AtFlags, RenameFlags};
 
-use super::again;
+use super::retry;
 #[cfg(test)]
 use crate::sys::write_trace::{self, Write};
 
-/// The names in a directory, in no order, without `.` and `..`; no more than
-/// `most` of them.
+/// Up to `limit` names in a directory, unordered, without `.` and `..`.
 ///
 /// # Errors
 /// Those of `openat` and `getdents`.
-pub fn names(directory: &File, most: usize) -> io::Result<Vec<CString>> {
+pub fn names(directory: &File, limit: usize) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
-    for entry in again(|| fs::Dir::read_from(directory))? {
+    for entry in retry(|| fs::Dir::read_from(directory))? {
         let entry = entry?;
         let name = entry.file_name();
-        if name != c"." && name != c".." && names.len() < most {
+        if name != c"." && name != c".." && names.len() < limit {
             names.push(name.to_owned());
         }
     }
     Ok(names)
 }
 
-/// Renames within `directory`; what had the new name is replaced in one step.
+/// Renames within `directory`, atomically replacing an existing target.
 ///
 /// # Errors
 /// Those of `renameat`.
 pub fn rename_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
-    again(|| fs::renameat(directory, from, directory, to))?;
+    retry(|| fs::renameat(directory, from, directory, to))?;
     #[cfg(test)]
     note_renamed(directory, from, to);
     Ok(())
@@ -40,10 +39,10 @@ pub fn rename_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
 
 /// Renames within `directory`, unless the new name is taken.
 ///
-/// # Errors
+/// Those of `renameat2`, mostly `AlreadyExists`.
 /// Those of `renameat2`: `AlreadyExists` above all.
 pub fn rename_new_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
-    again(|| fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE))?;
+    retry(|| fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE))?;
     #[cfg(test)]
     note_renamed(directory, from, to);
     Ok(())
@@ -61,9 +60,9 @@ fn note_renamed(directory: &File, from: &CStr, to: &CStr) {
 /// Gives a file a second name within `directory`.
 ///
 /// # Errors
-/// Those of `linkat`: `AlreadyExists` above all.
+/// Those of `linkat`, mostly `AlreadyExists`.
 pub fn link_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
-    again(|| fs::linkat(directory, from, directory, to, AtFlags::empty()))?;
+    retry(|| fs::linkat(directory, from, directory, to, AtFlags::empty()))?;
     #[cfg(test)]
     write_trace::note(|| Write::Linked {
         directory: write_trace::id(directory),
@@ -73,12 +72,12 @@ pub fn link_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a file; that there is none is no error.
+/// Removes a file; a missing file is not an error.
 ///
 /// # Errors
 /// Those of `unlinkat`.
 pub fn remove_at(directory: &File, name: &CStr) -> io::Result<()> {
-    absent_is_fine(again(|| fs::unlinkat(directory, name, AtFlags::empty())))?;
+    absent_is_fine(retry(|| fs::unlinkat(directory, name, AtFlags::empty())))?;
     #[cfg(test)]
     write_trace::note(|| Write::Removed {
         directory: write_trace::id(directory),
@@ -87,12 +86,12 @@ pub fn remove_at(directory: &File, name: &CStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes an empty directory; that there is none is no error.
+/// Removes an empty directory; a missing one is not an error.
 ///
 /// # Errors
 /// Those of `unlinkat`.
 pub fn remove_directory_at(directory: &File, name: &CStr) -> io::Result<()> {
-    absent_is_fine(again(|| fs::unlinkat(directory, name, AtFlags::REMOVEDIR)))?;
+    absent_is_fine(retry(|| fs::unlinkat(directory, name, AtFlags::REMOVEDIR)))?;
     #[cfg(test)]
     write_trace::note(|| Write::Removed {
         directory: write_trace::id(directory),

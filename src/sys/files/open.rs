@@ -1,4 +1,4 @@
-//! Opening files and directories, and making them.
+//! Opening and creating files and directories.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -9,31 +9,31 @@ use rustix::fs::{self, AtFlags, Mode, OFlags};
 
 #[cfg(test)]
 use super::info_at;
-use super::{again, info};
+use super::{info, retry};
 #[cfg(test)]
 use crate::sys::write_trace::{self, Write};
 
-/// What a file is to be opened for.
+/// The access a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading only.
     Read,
     /// Reading and writing.
     Write,
-    /// Reading and writing, and it must not have been there.
+    /// Reading and writing a new file; it is an error if the file exists.
     Create,
-    /// Writing behind what is there, whoever else does so too.
+    /// Appending, also while other processes append.
     Append,
 }
 
 /// Keeps descriptors 0 to 2 free: a host that has closed its standard streams
-/// would write its messages into our file.
+/// would otherwise write its messages into our file.
 fn above_standard_streams(file: File) -> io::Result<File> {
     use std::os::fd::AsRawFd;
     if file.as_raw_fd() > 2 {
         return Ok(file);
     }
-    again(|| rustix::io::fcntl_dupfd_cloexec(&file, 3)).map(File::from)
+    retry(|| rustix::io::fcntl_dupfd_cloexec(&file, 3)).map(File::from)
 }
 
 /// Opens a directory; symbolic links are followed.
@@ -42,17 +42,17 @@ fn above_standard_streams(file: File) -> io::Result<File> {
 /// Those of `open`.
 pub fn open_directory(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    above_standard_streams(again(|| fs::open(path, flags, Mode::empty()))?.into())
+    above_standard_streams(retry(|| fs::open(path, flags, Mode::empty()))?.into())
 }
 
-/// Opens a directory by its path, the last part of which may be no symbolic
+/// Opens a directory by its path; the last component must not be a symbolic
 /// link.
 ///
 /// # Errors
 /// Those of `open`.
 pub fn open_real_directory(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    above_standard_streams(again(|| fs::open(path, flags, Mode::empty()))?.into())
+    above_standard_streams(retry(|| fs::open(path, flags, Mode::empty()))?.into())
 }
 
 /// Opens a directory by its name in another; a symbolic link is refused.
@@ -61,13 +61,13 @@ pub fn open_real_directory(path: &Path) -> io::Result<File> {
 /// Those of `openat`.
 pub fn open_directory_at(directory: &File, name: &CStr) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    above_standard_streams(again(|| fs::openat(directory, name, flags, Mode::empty()))?.into())
+    above_standard_streams(retry(|| fs::openat(directory, name, flags, Mode::empty()))?.into())
 }
 
 /// Opens a file by its name in `directory`.
 ///
-/// A symbolic link is refused, and a FIFO or device does not make it wait; the
-/// caller checks by [`facts`] that it got a regular file.
+/// A symbolic link is refused, and a FIFO or device does not block. The caller
+/// checks with [`info`] that it is a regular file.
 ///
 /// # Errors
 /// Those of `openat`.
@@ -81,7 +81,7 @@ pub fn open_at(directory: &File, name: &CStr, access: Access) -> io::Result<File
             Access::Append => OFlags::WRONLY | OFlags::APPEND,
         };
     let mode = Mode::RUSR | Mode::WUSR;
-    let file = above_standard_streams(again(|| fs::openat(directory, name, flags, mode))?.into())?;
+    let file = above_standard_streams(retry(|| fs::openat(directory, name, flags, mode))?.into())?;
     #[cfg(test)]
     if access == Access::Create {
         write_trace::note(|| Write::File {
@@ -93,16 +93,16 @@ pub fn open_at(directory: &File, name: &CStr, access: Access) -> io::Result<File
     Ok(file)
 }
 
-/// Creates a file with this owner, group and mode; nothing may have its name.
+/// Creates a file with this owner, group and mode; the name must be unused.
 ///
-/// Where root creates a file for another user, the file has its owner before it
-/// has its name: a process killed in between leaves nothing behind. A file
-/// system that does not know files without a name (`O_TMPFILE`) gives it the
-/// name first; [`adopt`] puts that right when the file is next opened.
+/// When root creates a file for another user, the owner is set before the file
+/// gets its name, so a process killed in between leaves nothing behind. On a
+/// file system without unnamed files (`O_TMPFILE`) the name comes first, and
+/// [`adopt`] corrects the owner when the file is next opened.
 ///
 /// # Errors
-/// Those of `openat`, `fchown` (as root), `fchmod` and `linkat`:
-/// `AlreadyExists` above all.
+/// Those of `openat`, `fchown` (as root), `fchmod` and `linkat`, mostly
+/// `AlreadyExists`.
 pub fn create_at(
     directory: &File,
     name: &CStr,
@@ -122,19 +122,19 @@ pub fn create_at(
     Ok(file)
 }
 
-/// Creates a file that has no name yet.
+/// Creates a file without a name.
 fn create_unnamed(directory: &File, owner: (u32, u32), mode: u32) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     let private = Mode::RUSR | Mode::WUSR;
-    let file = again(|| fs::openat(directory, c".", flags, private))?;
+    let file = retry(|| fs::openat(directory, c".", flags, private))?;
     let file = above_standard_streams(file.into())?;
     adopt(&file, owner, mode)?;
     Ok(file)
 }
 
-/// Gives a file that has no name one in `directory`.
+/// Links an unnamed file into `directory`.
 fn name_file(file: &File, directory: &File, name: &CStr) -> io::Result<()> {
-    again(|| fs::linkat(file, c"", directory, name, AtFlags::EMPTY_PATH))?;
+    retry(|| fs::linkat(file, c"", directory, name, AtFlags::EMPTY_PATH))?;
     #[cfg(test)]
     write_trace::note(|| Write::File {
         directory: write_trace::id(directory),
@@ -144,12 +144,12 @@ fn name_file(file: &File, directory: &File, name: &CStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a directory that only its owner can enter.
+/// Creates a directory that only its owner can enter.
 ///
 /// # Errors
 /// Those of `mkdirat`.
 pub fn make_directory_at(directory: &File, name: &CStr) -> io::Result<()> {
-    again(|| fs::mkdirat(directory, name, Mode::RWXU))?;
+    retry(|| fs::mkdirat(directory, name, Mode::RWXU))?;
     #[cfg(test)]
     write_trace::note(|| Write::Directory {
         directory: write_trace::id(directory),
@@ -159,10 +159,11 @@ pub fn make_directory_at(directory: &File, name: &CStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a file or directory the owner, group and mode it should have.
+/// Sets the owner, group and mode of a file or directory.
 ///
-/// Only root can give files away; for anyone else the owner is right already
-/// or cannot be, and the group is given where that is allowed.
+/// Only root can change the owner. For another user the owner is correct
+/// already or cannot be changed, and the group is changed where that is
+/// permitted.
 ///
 /// # Errors
 /// Those of `fchown` (as root) and `fchmod`.
@@ -171,13 +172,13 @@ pub fn adopt(file: &File, (uid, gid): (u32, u32), mode: u32) -> io::Result<()> {
     if (found.uid, found.gid) != (uid, gid) {
         let root = rustix::process::geteuid().is_root();
         let owner = (root && found.uid != uid).then(|| fs::Uid::from_raw(uid));
-        let result = again(|| fs::fchown(file, owner, Some(fs::Gid::from_raw(gid))));
+        let result = retry(|| fs::fchown(file, owner, Some(fs::Gid::from_raw(gid))));
         if root {
             result?;
         }
     }
     if found.mode != mode {
-        again(|| fs::fchmod(file, Mode::from_raw_mode(mode)))?;
+        retry(|| fs::fchmod(file, Mode::from_raw_mode(mode)))?;
     }
     Ok(())
 }
@@ -188,7 +189,7 @@ mod tests {
     use crate::sys::failpoint;
 
     #[test]
-    fn links_are_refused_and_fifos_do_not_wait() {
+    fn links_are_refused_and_fifos_do_not_block() {
         let folder = tempfile::tempdir().unwrap();
         let directory = open_directory(folder.path()).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
@@ -211,18 +212,18 @@ mod tests {
     }
 
     #[test]
-    fn root_creates_files_for_others_that_are_theirs_from_the_first_moment_on() {
+    fn files_that_root_creates_never_exist_with_the_wrong_owner() {
         use std::panic::{AssertUnwindSafe, catch_unwind};
         let mut created = false;
         for steps in 0.. {
             let folder = tempfile::tempdir().unwrap();
             let directory = open_directory(folder.path()).unwrap();
-            failpoint::fill(Some(steps));
+            failpoint::allow_steps(Some(steps));
             let killed = catch_unwind(AssertUnwindSafe(|| {
                 create_at(&directory, c"file", (4321, 4322), 0o640).unwrap();
             }))
             .is_err();
-            failpoint::fill(None);
+            failpoint::allow_steps(None);
             if let Ok(found) = info_at(&directory, c"file") {
                 assert_eq!((found.uid, found.gid, found.mode), (4321, 4322, 0o640));
                 created = true;

@@ -5,38 +5,38 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::sys::holder::Holder;
+use crate::sys::lock_holder::LockHolder;
 
 /// Why a directory or a file in it could not be used.
 ///
-/// Each text says what could not be done, where, and what would be right.
+/// Each message states what failed, where, and what would be right.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DirError {
-    /// The directory is not there, and this use of it may not make it.
+    /// The directory does not exist, and this use must not create it.
     Absent {
         /// Where it would be.
         path: PathBuf,
     },
-    /// The operating system refused something.
+    /// A system call failed.
     Io {
-        /// What was to be done: `open`, `write`, …
+        /// What was attempted: `open`, `write`, …
         action: &'static str,
-        /// To which file.
+        /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Another process kept a lock for longer than this one may wait.
+    /// Another process held a lock for longer than the timeout.
     Busy {
         /// The locked file.
         path: PathBuf,
-        /// How long this process has waited.
+        /// How long this process waited.
         waited: Duration,
-        /// Who holds it now, where the kernel tells.
-        holder: Option<Holder>,
+        /// The process that holds it now, if known.
+        holder: Option<LockHolder>,
     },
-    /// Something that is no plain file bears the name of one of ours.
+    /// Something with the name of one of our files is not a regular file.
     WrongKind {
         /// Its path.
         path: PathBuf,
@@ -45,14 +45,14 @@ pub enum DirError {
         /// What it should be.
         wanted: &'static str,
     },
-    /// It could be changed by strangers.
+    /// Unauthorized users could change it.
     Unsafe {
         /// Its path.
         path: PathBuf,
-        /// What is wrong with it, and how it should be.
+        /// What is wrong with it, and what would be right.
         fault: String,
     },
-    /// A file changed under our hands each time it was opened.
+    /// A file was replaced each time it was opened.
     Unsettled {
         /// The file.
         path: PathBuf,
@@ -60,19 +60,20 @@ pub enum DirError {
 }
 
 impl DirError {
-    /// For `map_err`: the operating system refused `action` on `path`.
+    /// For `map_err`: `action` on `path` failed.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_path_buf(), source }
     }
 
-    /// Whether this process, or the system, may have no more files open.
+    /// Whether the limit of open files of this process or the system is
+    /// reached.
     #[must_use]
     pub fn is_out_of_files(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_out_of_files(source))
     }
 }
 
-/// Whether this process, or the system, may have no more files open.
+/// Whether the limit of open files of this process or the system is reached.
 fn is_out_of_files(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
@@ -80,7 +81,7 @@ fn is_out_of_files(error: &io::Error) -> bool {
 impl fmt::Display for DirError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Absent { path } => write!(f, "{} is not there", path.display()),
+            Self::Absent { path } => write!(f, "{} does not exist", path.display()),
             Self::Io { action, path, source } => {
                 write!(f, "cannot {action} {}: {source}", path.display())?;
                 f.write_str(remedy(source))
@@ -93,16 +94,16 @@ impl fmt::Display for DirError {
                         "cannot lock {path}: another process has held it for {waited} s (see \
                          `fuser -v {path}`)"
                     ),
-                    Some(Holder { process, name, stopped: false }) => write!(
+                    Some(LockHolder { process, name, stopped: false }) => write!(
                         f,
                         "cannot lock {path}: waited {waited} s for process {process} ({name}); if \
-                         it hangs, end it by `kill -KILL {process}`, which harms no record"
+                         it hangs, end it by `kill -KILL {process}`, which damages no data"
                     ),
-                    Some(Holder { process, name, stopped: true }) => write!(
+                    Some(LockHolder { process, name, stopped: true }) => write!(
                         f,
                         "cannot lock {path}: waited {waited} s for process {process} ({name}), \
                          which is stopped: continue it by `kill -CONT {process}`, or end it by \
-                         `kill -KILL {process}`, which harms no record"
+                         `kill -KILL {process}`, which damages no data"
                     ),
                 }
             }
@@ -119,16 +120,18 @@ impl fmt::Display for DirError {
     }
 }
 
-/// What would help against an error, to follow its text.
+/// A remedy for the error, appended to its message.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "; free some space on its file system",
         ErrorKind::PermissionDenied => {
             "; it should belong to Exim's user, who needs read and write permission"
         }
-        ErrorKind::NotFound => "; it has to be there",
+        ErrorKind::NotFound => "; it must exist",
         ErrorKind::ReadOnlyFilesystem => "; the spool directory must be on a writable file system",
-        ErrorKind::FileTooLarge => "; this process may make no larger file: see `ulimit -f`",
+        ErrorKind::FileTooLarge => {
+            "; it exceeds the file size limit of this process: see `ulimit -f`"
+        }
         _ if is_out_of_files(error) => {
             "; it or the whole system has too many files open: see `ulimit -n`"
         }

@@ -1,6 +1,6 @@
-//! A directory of ours under Exim's spool directory, and the files in it: with
-//! the owner they should have, through no symbolic link, and belonging to
-//! nobody who should not be able to make them.
+//! A directory under Exim's spool directory and the files in it, with the owner
+//! they should have, never reached through a symbolic link, and never created
+//! by an unauthorized user.
 
 mod error;
 
@@ -12,50 +12,50 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::files::{self, Access, FileInfo};
-use super::holder::holder;
 use super::lock::{self, Guard, Kind};
+use super::lock_holder::lock_holder;
 
 pub use error::DirError;
 
 /// Permissions of a directory.
 const DIRECTORY_MODE: u32 = 0o750;
-/// How often something that others change meanwhile is tried again.
+/// How often an operation is retried that other processes interfere with.
 const ATTEMPTS: usize = 100;
 
-/// A directory of ours, open.
+/// An open directory.
 #[derive(Debug)]
 pub struct SecureDir {
     directory: File,
     path: PathBuf,
-    /// Owner and group of everything here: those of the spool directory.
+    /// Owner and group of everything in it: those of the spool directory.
     owner: (u32, u32),
-    /// The directory's own owner, who may own files here as well.
+    /// The directory's own owner, which may own files in it as well.
     directory_owner: u32,
 }
 
 impl SecureDir {
-    /// Opens the directory that is found by `names`, one in the other, under
-    /// `spool`; makes those that are not there where `make`.
+    /// Opens the directory at the path `names` under `spool`; creates missing
+    /// directories if `make`.
     ///
     /// # Errors
-    /// It is absent, is no directory, could be changed by strangers, or cannot
-    /// be opened or made.
+    /// It does not exist, is not a directory, could be changed by unauthorized
+    /// users, or cannot be opened or created.
     pub fn open(spool: &Path, names: &[&CStr], make: bool) -> Result<Self, DirError> {
-        let facts = files::facts_of(spool).map_err(DirError::io("open", spool))?;
-        let mut place: Option<Self> = None;
+        let spool_info = files::info_of(spool).map_err(DirError::io("open", spool))?;
+        let mut opened_dir: Option<Self> = None;
         for name in names {
-            let owner = (facts.uid, facts.gid);
-            let above = place.as_ref().map_or(spool, |place| place.path.as_path());
+            let owner = (spool_info.uid, spool_info.gid);
+            let above = opened_dir.as_ref().map_or(spool, |dir| dir.path.as_path());
             let path = above.join(OsStr::from_bytes(name.to_bytes()));
-            let opened = match &place {
-                Some(place) => files::open_directory_at(&place.directory, name),
+            let opened = match &opened_dir {
+                Some(dir) => files::open_directory_at(&dir.directory, name),
                 None => files::open_real_directory(&path),
             };
             let directory = match opened {
                 Ok(directory) => directory,
                 Err(error) if error.kind() == ErrorKind::NotFound && make => {
-                    let parent = match place {
-                        Some(place) => place.directory,
+                    let parent = match opened_dir {
+                        Some(dir) => dir.directory,
                         None => {
                             files::open_directory(spool).map_err(DirError::io("open", spool))?
                         }
@@ -75,18 +75,18 @@ impl SecureDir {
                     return Err(DirError::io("open", &path)(error));
                 }
             };
-            let mut directory_owner = check_directory(&directory, &path, facts.uid)?;
-            if make && is_to_be_given_away(directory_owner, facts.uid) {
+            let mut directory_owner = check_directory(&directory, &path, spool_info.uid)?;
+            if make && needs_new_owner(directory_owner, spool_info.uid) {
                 files::adopt(&directory, owner, DIRECTORY_MODE)
-                    .map_err(DirError::io("give away", &path))?;
-                directory_owner = facts.uid;
+                    .map_err(DirError::io("change the owner of", &path))?;
+                directory_owner = spool_info.uid;
             }
-            place = Some(Self { directory, path, owner, directory_owner });
+            opened_dir = Some(Self { directory, path, owner, directory_owner });
         }
-        place.ok_or_else(|| DirError::Absent { path: spool.to_path_buf() })
+        opened_dir.ok_or_else(|| DirError::Absent { path: spool.to_path_buf() })
     }
 
-    /// The directory itself, for names in it.
+    /// The directory itself, to access names in it.
     #[must_use]
     pub fn directory(&self) -> &File {
         &self.directory
@@ -98,36 +98,36 @@ impl SecureDir {
         &self.path
     }
 
-    /// The path of a file here, for messages.
+    /// The path of a file in it, for messages.
     #[must_use]
     pub fn path_of(&self, name: &CStr) -> PathBuf {
         self.path.join(OsStr::from_bytes(name.to_bytes()))
     }
 
-    /// For `map_err`: the operating system refused `action` on the file `name`.
+    /// For `map_err`: `action` on the file `name` failed.
     pub fn failed(&self, action: &'static str, name: &CStr) -> impl FnOnce(io::Error) -> DirError {
         let path = self.path_of(name);
         move |source| DirError::Io { action, path, source }
     }
 
-    /// Whether its path still leads to it.
+    /// Whether its path still leads to this directory.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        let named = files::facts_of(&self.path).map(|facts| facts.identity);
+        let named = files::info_of(&self.path).map(|info| info.identity);
         named.is_ok_and(|named| {
-            files::info(&self.directory).is_ok_and(|facts| facts.identity == named)
+            files::info(&self.directory).is_ok_and(|info| info.identity == named)
         })
     }
 
-    /// Opens a regular file of ours; `None` where there is nothing of that
-    /// name.
+    /// Opens a regular file; `None` if the name does not exist.
     ///
-    /// What root opens for writing, and is root's, is given to the owner of the
-    /// spool directory: root may have been killed before it could do so, and
-    /// Exim could not use the file.
+    /// If root opens a file for writing that belongs to root, the file is given
+    /// to the owner of the spool directory: a root process may have been killed
+    /// before it could do so, and Exim could not use the file.
     ///
     /// # Errors
-    /// It is something else, belongs to a stranger, or cannot be opened.
+    /// It is not a regular file, belongs to an unauthorized user, or cannot be
+    /// opened.
     pub fn open_file(
         &self,
         access: Access,
@@ -137,36 +137,36 @@ impl SecureDir {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                if let Ok(facts) = files::info_at(&self.directory, name) {
-                    self.regular(name, &facts)?;
+                if let Ok(info) = files::info_at(&self.directory, name) {
+                    self.regular(name, &info)?;
                 }
                 return Err(self.failed("open", name)(error));
             }
         };
-        let facts = files::info(&file).map_err(|error| self.failed("open", name)(error))?;
-        self.regular(name, &facts)?;
-        self.owned(name, &facts)?;
-        if access != Access::Read && is_to_be_given_away(facts.uid, self.owner.0) {
-            files::adopt(&file, self.owner, facts.mode | 0o600)
-                .map_err(|error| self.failed("give away", name)(error))?;
+        let info = files::info(&file).map_err(|error| self.failed("open", name)(error))?;
+        self.regular(name, &info)?;
+        self.owned(name, &info)?;
+        if access != Access::Read && needs_new_owner(info.uid, self.owner.0) {
+            files::adopt(&file, self.owner, info.mode | 0o600)
+                .map_err(|error| self.failed("change the owner of", name)(error))?;
         }
-        Ok(Some((file, facts)))
+        Ok(Some((file, info)))
     }
 
-    /// What is wrong with the owner or the permissions of the directory itself;
-    /// `None` where they are right.
+    /// What is wrong with the owner or mode of the directory itself; `None` if
+    /// nothing is.
     #[must_use]
     pub fn directory_fault(&self) -> Option<String> {
-        let facts = files::info(&self.directory).ok()?;
-        self.access_fault(&facts, DIRECTORY_MODE)
+        let info = files::info(&self.directory).ok()?;
+        self.access_fault(&info, DIRECTORY_MODE)
     }
 
-    /// What is wrong with the owner or the permissions of a file here that
-    /// should have the mode `right`; `None` where they are right.
+    /// What is wrong with the owner or mode of a file whose mode should be
+    /// `right`; `None` if nothing is.
     #[must_use]
-    pub fn access_fault(&self, facts: &FileInfo, right: u32) -> Option<String> {
+    pub fn access_fault(&self, info: &FileInfo, right: u32) -> Option<String> {
         let process = rustix::process::geteuid().as_raw();
-        let (uid, mode) = (facts.uid, facts.mode);
+        let (uid, mode) = (info.uid, info.mode);
         if uid != self.owner.0 && (uid == 0 || uid != process) {
             return Some(format!(
                 "it belongs to user {uid}: it must belong to the owner of the spool directory, \
@@ -174,12 +174,12 @@ impl SecureDir {
                 self.owner.0
             ));
         }
-        // Who may read it as well is `doctor`'s to judge.
+        // Who else may read it is reported by `doctor`.
         let wrong = mode & 0o700 != right & 0o700 || mode & 0o022 != 0;
         wrong.then(|| format!("it has mode {mode:04o}: it should have mode {right:04o}"))
     }
 
-    /// Puts the owner and the permissions of a file here right.
+    /// Corrects the owner and mode of a file.
     ///
     /// # Errors
     /// As for [`SecureDir::open_file`]; this process may not change them.
@@ -189,7 +189,7 @@ impl SecureDir {
             .map_err(|error| self.failed("change the owner or mode of", name)(error))
     }
 
-    /// Puts the owner and the permissions of the directory itself right.
+    /// Corrects the owner and mode of the directory itself.
     ///
     /// # Errors
     /// This process may not change them.
@@ -198,54 +198,55 @@ impl SecureDir {
             .map_err(DirError::io("change the owner or mode of", &self.path))
     }
 
-    /// Refuses what is no regular file.
+    /// Refuses anything that is not a regular file.
     ///
     /// # Errors
     /// [`DirError::WrongKind`].
-    pub fn regular(&self, name: &CStr, facts: &FileInfo) -> Result<(), DirError> {
-        if facts.kind == files::REGULAR {
+    pub fn regular(&self, name: &CStr, info: &FileInfo) -> Result<(), DirError> {
+        if info.kind == files::REGULAR {
             return Ok(());
         }
         let path = self.path_of(name);
-        Err(DirError::WrongKind { path, found: facts.kind, wanted: files::REGULAR })
+        Err(DirError::WrongKind { path, found: info.kind, wanted: files::REGULAR })
     }
 
-    /// Refuses a file of a stranger: one that was linked or moved here, or that
-    /// somebody who should not be able to has made.
-    fn owned(&self, name: &CStr, facts: &FileInfo) -> Result<(), DirError> {
+    /// Refuses a file of an unauthorized user: one that was linked or moved
+    /// here, or created by a user who should not be able to.
+    fn owned(&self, name: &CStr, info: &FileInfo) -> Result<(), DirError> {
         let process = rustix::process::geteuid().as_raw();
-        // Whoever owns the directory may have linked a file of root's here, which
-        // root could write to and must not. What root makes is given away at once.
-        let linked = facts.uid == 0 && self.directory_owner != 0 && facts.links > 1;
+        // The owner of the directory may have linked a file of root's here,
+        // which root must not write to. Files that root creates change owner at
+        // once.
+        let linked = info.uid == 0 && self.directory_owner != 0 && info.links > 1;
         let fault = if linked {
             "it belongs to root and has another name elsewhere: remove it here".to_owned()
-        } else if [self.directory_owner, 0, process].contains(&facts.uid) {
+        } else if [self.directory_owner, 0, process].contains(&info.uid) {
             return Ok(());
         } else {
             format!(
                 "it belongs to user {}: it should belong to the owner of its directory, user {}; \
                  remove it, or give it to that user",
-                facts.uid, self.directory_owner
+                info.uid, self.directory_owner
             )
         };
         Err(DirError::Unsafe { path: self.path_of(name), fault })
     }
 
-    /// Makes a new file of this mode, in the place of what is there.
+    /// Creates a file with this mode, replacing an existing one.
     ///
-    /// Only whoever has locked the directory may do this, or else whoever alone
-    /// makes files of this name.
+    /// Only a process that has locked the directory may do this, or one that
+    /// alone creates files of this name.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub fn create_file(&self, name: &CStr, mode: u32) -> Result<File, DirError> {
         files::remove_at(&self.directory, name)
             .and_then(|()| files::create_at(&self.directory, name, self.owner, mode))
             .map_err(self.failed("create", name))
     }
 
-    /// Opens a file for writing; makes an empty one of this mode where there is
-    /// none.
+    /// Opens a file for writing; creates an empty one with this mode if it does
+    /// not exist.
     ///
     /// # Errors
     /// As for [`SecureDir::open_file`] and [`SecureDir::create_file`].
@@ -255,7 +256,7 @@ impl SecureDir {
                 return Ok(file);
             }
             match files::create_at(&self.directory, name, self.owner, mode) {
-                // Another process was faster.
+                // Another process created it first.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 result => return result.map_err(self.failed("create", name)),
             }
@@ -263,7 +264,7 @@ impl SecureDir {
         Err(DirError::Unsettled { path: self.path_of(name) })
     }
 
-    /// Locks the directory: whoever makes files in it does so alone.
+    /// Locks the directory. Only the holder of this lock creates files in it.
     ///
     /// # Errors
     /// [`DirError::Busy`], or its file system cannot lock.
@@ -271,7 +272,7 @@ impl SecureDir {
         self.lock(&self.directory, Kind::Exclusive, timeout, || self.path.clone())
     }
 
-    /// Locks a file, or says that another process holds it for too long.
+    /// Locks a file; an error if another process holds the lock for too long.
     ///
     /// # Errors
     /// [`DirError::Busy`], or its file system cannot lock.
@@ -284,10 +285,15 @@ impl SecureDir {
     ) -> Result<Guard<'a>, DirError> {
         lock::lock(file, kind, timeout)
             .map_err(|source| DirError::Io { action: "lock", path: path(), source })?
-            .ok_or_else(|| DirError::Busy { path: path(), waited: timeout, holder: holder(file) })
+            .ok_or_else(|| DirError::Busy {
+                path: path(),
+                waited: timeout,
+                holder: lock_holder(file),
+            })
     }
 
-    /// Opens the directory anew: a child shares its parent's locks on it.
+    /// Opens the directory again: a child process shares its parent's locks on
+    /// it.
     ///
     /// # Errors
     /// Those of `open`.
@@ -298,35 +304,36 @@ impl SecureDir {
     }
 }
 
-/// Whether this process is root's, and has met something of root's that must
-/// be `owner`'s.
-fn is_to_be_given_away(uid: u32, owner: u32) -> bool {
+/// Whether this process is root and found something of root's that must belong
+/// to `owner`.
+fn needs_new_owner(uid: u32, owner: u32) -> bool {
     uid == 0 && owner != 0 && rustix::process::geteuid().is_root()
 }
 
-/// Refuses a directory whose files strangers could replace; its owner.
+/// Refuses a directory in which unauthorized users could replace files; returns
+/// its owner.
 fn check_directory(directory: &File, path: &Path, spool_owner: u32) -> Result<u32, DirError> {
-    let facts = files::info(directory).map_err(DirError::io("open", path))?;
-    let fault = if facts.mode & 0o002 != 0 {
+    let info = files::info(directory).map_err(DirError::io("open", path))?;
+    let fault = if info.mode & 0o002 != 0 {
         format!(
             "everyone may write to it (mode {:04o}): it should have mode {DIRECTORY_MODE:04o}",
-            facts.mode
+            info.mode
         )
-    } else if ![0, spool_owner, rustix::process::geteuid().as_raw()].contains(&facts.uid) {
+    } else if ![0, spool_owner, rustix::process::geteuid().as_raw()].contains(&info.uid) {
         format!(
             "it belongs to user {}: it should belong to the owner of the spool directory, user \
              {spool_owner}",
-            facts.uid
+            info.uid
         )
     } else {
-        return Ok(facts.uid);
+        return Ok(info.uid);
     };
     Err(DirError::Unsafe { path: path.to_path_buf(), fault })
 }
 
-/// Makes a directory in `parent`, with its owner and mode from the first
-/// moment on that it has its name; several processes may do so at once, and
-/// any of them may be killed.
+/// Creates a directory in `parent` that has its owner and mode before it has
+/// its name. Several processes may do so at once, and any of them may be
+/// killed.
 fn make_directory(
     parent: &File,
     name: &CStr,
@@ -334,7 +341,7 @@ fn make_directory(
     owner: (u32, u32),
 ) -> Result<File, DirError> {
     let failed = |error| DirError::io("create", path)(error);
-    // Neither part has a NUL in it.
+    // Neither part contains a NUL.
     let new = CString::new([name.to_bytes(), b".new"].concat()).unwrap_or_default();
     for _ in 0..ATTEMPTS {
         match files::make_directory_at(parent, &new) {
@@ -345,7 +352,7 @@ fn make_directory(
             .and_then(|new| files::adopt(&new, owner, DIRECTORY_MODE));
         let renamed = match adopted {
             Ok(()) => match files::rename_new_at(parent, &new, name) {
-                // Not every file system knows the flag; without it, an empty
+                // Not every file system supports the flag. Without it, an empty
                 // directory of that name is replaced, which does no harm.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {
                     files::rename_at(parent, &new, name)
@@ -356,10 +363,10 @@ fn make_directory(
         };
         match renamed {
             Ok(()) => {}
-            // Another process was faster, with the new name or with the old.
+            // Another process was first, with the new name or with the old one.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            // Somebody has made it, or has left one behind that only its owner
-            // can finish.
+            // Another process has created it, or has left one behind that only
+            // its owner can complete.
             Err(error)
                 if matches!(
                     error.kind(),

@@ -2,7 +2,7 @@
 //! what cannot be recorded leaves the store whole, and says why.
 
 use crate::sys::failpoint;
-use crate::sys::images::memory_folder;
+use crate::sys::simulated_disk::memory_folder;
 
 use super::kill_tests::{DEEDS, Deed, FULL, check_after, copy};
 use super::tests::{assert_sound, envelope, found, open, record, text};
@@ -11,7 +11,7 @@ use super::*;
 /// Does a deed with so much room; what it said, where it could not be done.
 fn with_room(deed: Deed, trace: &mut TraceStore, bytes: u64) -> Option<String> {
     trace.limits.messages = FULL;
-    failpoint::give_disk(Some(bytes));
+    failpoint::limit_disk(Some(bytes));
     let n = deed.before();
     let done = match deed {
         Deed::Record | Deed::RecordBeyond => trace.record(&envelope(n), text(n).as_bytes()),
@@ -31,7 +31,7 @@ fn with_room(deed: Deed, trace: &mut TraceStore, bytes: u64) -> Option<String> {
             trace.set_options(options).and_then(|()| trace.record(&envelope(n), text(n).as_bytes()))
         }
     };
-    failpoint::give_disk(None);
+    failpoint::limit_disk(None);
     let told = trace.take_incidents();
     done.err().map(|error| error.to_string()).or(told.first().cloned())
 }
@@ -80,12 +80,12 @@ fn recording_goes_on_when_there_is_room_again() {
     let folder = memory_folder();
     let mut trace = super::tests::open_small(folder.path(), FULL);
     (0..6).for_each(|n| record(&mut trace, n));
-    failpoint::give_quota(0);
+    failpoint::limit_quota(0);
     for n in 6..40 {
         let error = trace.record(&envelope(n), text(n).as_bytes()).unwrap_err().to_string();
         assert!(error.starts_with("cannot ") && error.contains("quota"), "{error}");
     }
-    failpoint::give_disk(None);
+    failpoint::limit_disk(None);
     assert!(found(&trace).into_iter().eq(0..6));
     (6..40).for_each(|n| record(&mut trace, n));
     trace.seal().unwrap();

@@ -6,7 +6,7 @@
 //! made of what was written and of nothing else. After the last of them the deed
 //! is done.
 
-use crate::sys::images::{Disk, Random, SECTOR, memory_folder, power_cut, torn};
+use crate::sys::simulated_disk::{Disk, Random, SECTOR, memory_folder, power_cut, torn};
 use crate::sys::write_trace::{self, Write};
 
 use super::kill_tests::{DEEDS, Deed, FULL, check_after};
@@ -30,7 +30,7 @@ const SYNCED: u32 = 2 * FULL;
 /// forgotten on purpose; whatever answers was recorded; recording goes on.
 fn check_after_a_power_cut(deed: Deed, disk: &Disk, what: &str) {
     let folder = memory_folder();
-    disk.lay_out(folder.path());
+    disk.write_to(folder.path());
     let directory = trace_directory(folder.path());
     if let Ok(trace) = TraceStore::open(&directory, Access::Read) {
         trace.verify(&mut |_, _| {}, &mut |_| {}).unwrap();
@@ -63,7 +63,7 @@ fn images(deed: Deed) -> (u64, u64) {
     let folder = memory_folder();
     deed.prepare(folder.path());
     let before = Disk::of(folder.path());
-    let ((), writes) = write_trace::of(|| {
+    let ((), writes) = write_trace::capture(|| {
         // From opening it on, as a new process does.
         deed.run(&mut open(folder.path()));
     });
@@ -74,7 +74,7 @@ fn images(deed: Deed) -> (u64, u64) {
     let (mut disk, mut kills) = (before.clone(), 0);
     let mut killed = |disk: &Disk, what: &str| {
         let folder = memory_folder();
-        disk.lay_out(folder.path());
+        disk.write_to(folder.path());
         check_after(deed, folder.path(), what);
         kills += 1;
     };
@@ -111,7 +111,7 @@ fn of_all_deeds() {
 fn of_a_new_store() {
     let folder = memory_folder();
     let before = Disk::of(folder.path());
-    let ((), writes) = write_trace::of(|| record(&mut open(folder.path()), 0));
+    let ((), writes) = write_trace::capture(|| record(&mut open(folder.path()), 0));
     let mut disk = before;
     for (n, write) in writes.iter().enumerate() {
         let images = tears(write).into_iter().map(|length| torn(write, length));
@@ -119,7 +119,7 @@ fn of_a_new_store() {
             let mut disk = disk.clone();
             disk.apply(&write);
             let folder = memory_folder();
-            disk.lay_out(folder.path());
+            disk.write_to(folder.path());
             let mut trace = open(folder.path());
             super::tests::assert_sound(&trace, &format!("write {n}"));
             record(&mut trace, 1);

@@ -7,9 +7,9 @@
 
 use std::path::Path;
 
-use crate::sys::failpoint::{self, End};
+use crate::sys::failpoint::{self, Failure};
 use crate::sys::fork::tests::{Child, in_child};
-use crate::sys::images::memory_folder;
+use crate::sys::simulated_disk::memory_folder;
 
 use super::tests::{assert_sound, found, open, open_small, record};
 use super::*;
@@ -131,7 +131,7 @@ pub(super) fn check_after(deed: Deed, folder: &Path, what: &str) {
 fn stopped_after(steps: u32, deed: Deed, folder: &Path) -> Child {
     in_child(|| {
         let mut trace = open(folder);
-        failpoint::fill_until(Some(steps), End::Stops);
+        failpoint::allow_steps_until(Some(steps), Failure::Stops);
         deed.run(&mut trace);
         true
     })

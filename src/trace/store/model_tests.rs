@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::sys::images::memory_folder;
+use crate::sys::simulated_disk::memory_folder;
 use crate::trace::{HbfSettings, Settings, WinnowSettings};
 
 use super::mix::{Random, Site};

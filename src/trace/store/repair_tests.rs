@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::sys::failpoint;
-use crate::sys::images::memory_folder;
+use crate::sys::simulated_disk::memory_folder;
 
 use super::kill_tests::copy;
 use super::tests::{assert_sound, found, open, open_small, record, record_fifty};
@@ -174,9 +174,9 @@ fn a_repair_may_be_killed_anywhere() {
         let attempt = memory_folder();
         copy(folder.path(), attempt.path());
         let mut dying = TraceStore::open(&trace_directory(attempt.path()), Access::Write).unwrap();
-        failpoint::fill(Some(steps));
+        failpoint::allow_steps(Some(steps));
         let died = catch_unwind(AssertUnwindSafe(|| dying.repair(&mut |_, _| {}).unwrap()));
-        failpoint::fill(None);
+        failpoint::allow_steps(None);
         drop(dying);
         assert_eq!(repair(attempt.path()).left, [], "step {steps}");
         let trace = TraceStore::open(&trace_directory(attempt.path()), Access::Read).unwrap();
@@ -230,9 +230,9 @@ fn as_root(folder: &Path) {
 fn a_command_of_roots_may_be_killed_anywhere() {
     for steps in 0.. {
         let folder = folder_of_exim();
-        failpoint::fill(Some(steps));
+        failpoint::allow_steps(Some(steps));
         let died = catch_unwind(AssertUnwindSafe(|| as_root(folder.path()))).is_err();
-        failpoint::fill(None);
+        failpoint::allow_steps(None);
         assert_all_is_of_exim(folder.path(), &format!("after step {steps}"));
         as_root(folder.path());
         assert_all_is_of_exim(folder.path(), &format!("after a command that follows step {steps}"));

@@ -20,7 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::sys::counts;
-use crate::sys::images::memory_folder;
+use crate::sys::simulated_disk::memory_folder;
 
 use super::mirrored::Mirrored;
 use super::mix::Random;
@@ -330,11 +330,11 @@ fn killed_processes_lose_their_own_message_at_most() {
             break;
         }
     }
-    counts::tell("kills survived by the trace store", totals.kills);
-    counts::tell("  after which messages were found by their text", totals.asked);
-    counts::tell("  in the midst of recording or sealing", totals.recording);
-    counts::tell("  in the midst of tidying or choosing settings", totals.other);
-    counts::tell("  that left a segment unfinished", totals.unfinished);
+    counts::record("kills survived by the trace store", totals.kills);
+    counts::record("  after which messages were found by their text", totals.asked);
+    counts::record("  in the midst of recording or sealing", totals.recording);
+    counts::record("  in the midst of tidying or choosing settings", totals.other);
+    counts::record("  that left a segment unfinished", totals.unfinished);
     assert!(totals.recording > totals.kills / 10, "{totals:?}");
     assert!(
         totals.other > 0 && totals.folded > 0 && totals.forgotten > 0 && totals.asked > 0,

@@ -62,12 +62,12 @@ fn compare_all(name: &str, fixed: u64, sessions: usize, jumps: bool) {
         println!("{name}: seed {seed:#x}");
         let tally = run(seed, [Side::Native, OURS], sessions, jumps);
         sum.add(&tally.unwrap_or_else(|e| {
-            counts::tell("differences from native", 1);
+            counts::record("differences from native", 1);
             panic!("{e}")
         }));
     }
-    counts::tell("checks compared with native", sum.checks() as u64);
-    counts::tell("differences from native", 0);
+    counts::record("checks compared with native", sum.checks() as u64);
+    counts::record("differences from native", 0);
     println!(
         "{name}: {} sessions, {} checks and {} replies compared, 0 differences",
         sum.sessions,

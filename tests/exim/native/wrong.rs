@@ -122,7 +122,7 @@ fn wrong_specs_fail_as_native_does() {
         let panics = pair.panics().map(|p| p.lines().count());
         assert_eq!(panics[0], panics[1], "{:?}", pair.panics());
     }
-    counts::tell("checks compared with native", asked);
+    counts::record("checks compared with native", asked);
     println!("{asked} specs at a place, of which {failed} failed, as native");
     assert!(failed > 200 && failed < asked, "{failed} of {asked}");
 }

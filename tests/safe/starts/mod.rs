@@ -162,7 +162,7 @@ impl Counted {
             };
             assert_eq!(((*uid, *gid), *mode), (owner, right), "{}", path.display());
         }
-        counts::tell("hostile starts", self.starts);
+        counts::record("hostile starts", self.starts);
     }
 }
 
@@ -257,7 +257,7 @@ fn what_is_too_little_for_exim_itself_does_no_harm() {
         refused += usize::from(fresh.log("mainlog").contains("ratelimit database not available"));
     }
     assert!(refused > 0, "none of the limits was too little for the library alone");
-    counts::tell("hostile starts", counted.starts);
+    counts::record("hostile starts", counted.starts);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_test_session_counts_for_root_and_exims_user_alone() {
     let after = world.database();
     assert!(before.iter().all(|file| after.contains(file)), "something was written");
     assert_eq!(ask(root, "192.0.2.1"), ["no 5.0", "no", "no 6.0", "no"]);
-    counts::tell("hostile starts", told);
+    counts::record("hostile starts", told);
 }
 
 #[test]

@@ -261,12 +261,12 @@ fn killed_processes_lose_their_own_event_at_most() {
     while totals.kills < kills {
         kill_in_one_database(KILLS_A_DATABASE.min(kills), &mut random, &mut totals);
     }
-    counts::tell("kills survived", totals.kills);
-    counts::tell("  of root's commands", totals.commands);
-    counts::tell("  in the midst of an event", totals.events);
-    counts::tell("  in the midst of a rebuild", totals.rebuilds);
-    counts::tell("  in the midst of beginning a filter again", totals.filters);
-    counts::tell("  in the midst of tidying", totals.tidying);
+    counts::record("kills survived", totals.kills);
+    counts::record("  of root's commands", totals.commands);
+    counts::record("  in the midst of an event", totals.events);
+    counts::record("  in the midst of a rebuild", totals.rebuilds);
+    counts::record("  in the midst of beginning a filter again", totals.filters);
+    counts::record("  in the midst of tidying", totals.tidying);
     assert!(totals.commands > totals.kills / 20, "{totals:?}");
     assert!(totals.events > totals.kills / 10, "{totals:?}");
     assert!(totals.rebuilds > 0 && totals.filters > 0 && totals.tidying > 0, "{totals:?}");

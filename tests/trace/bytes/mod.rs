@@ -128,7 +128,7 @@ fn bytes_of_every_file() {
         all.tried += totals.tried;
         all.verify += totals.verify;
     }
-    counts::tell("damaged trace stores opened", all.tried);
+    counts::record("damaged trace stores opened", all.tried);
     // Damage in digests is not noticed by queries.
     assert!(all.tried > 700 && (all.verify > 0 || step() > 1), "{all:?}");
 }
@@ -156,7 +156,7 @@ fn lengths_of_every_file() {
         println!("{name}: {totals:?}");
         tried += totals.tried;
     }
-    counts::tell("damaged trace stores opened", tried);
+    counts::record("damaged trace stores opened", tried);
 }
 
 #[test]
@@ -176,5 +176,5 @@ fn zeros_and_noise_in_place_of_a_sector() {
             }
         }
     }
-    counts::tell("damaged trace stores opened", totals.tried);
+    counts::record("damaged trace stores opened", totals.tried);
 }

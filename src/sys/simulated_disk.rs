@@ -1,6 +1,5 @@
-//! A disk in memory, made from a directory and from what was written there
-//! since: what a process that is killed, or a machine that loses its power,
-//! leaves behind.
+//! An in-memory disk, built from a directory and the writes made to it since.
+//! It shows what is left after a process is killed or the machine loses power.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr};
@@ -11,7 +10,7 @@ use std::path::Path;
 
 use super::write_trace::{self, Id, Write};
 
-/// What a disk writes in one piece.
+/// The unit that a disk writes atomically.
 pub(crate) const SECTOR: usize = 512;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +19,7 @@ enum Node {
     Directory(BTreeMap<CString, Id>),
 }
 
-/// All that is under one directory.
+/// Everything under one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Disk {
     root: Id,
@@ -28,7 +27,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// What is there now.
+    /// The current contents of `folder`.
     pub(crate) fn of(folder: &Path) -> Self {
         let root = write_trace::id(&File::open(folder).unwrap());
         let mut disk = Self { root, nodes: HashMap::new() };
@@ -54,18 +53,18 @@ impl Disk {
     fn names(&mut self, directory: Id) -> &mut BTreeMap<CString, Id> {
         match self.nodes.get_mut(&directory) {
             Some(Node::Directory(names)) => names,
-            other => panic!("no directory: {other:?}"),
+            other => panic!("not a directory: {other:?}"),
         }
     }
 
     fn content(&mut self, file: Id) -> &mut Vec<u8> {
         match self.nodes.get_mut(&file) {
             Some(Node::File(bytes)) => bytes,
-            other => panic!("no file: {other:?}"),
+            other => panic!("not a file: {other:?}"),
         }
     }
 
-    /// Makes a write.
+    /// Applies a write.
     pub(crate) fn apply(&mut self, write: &Write) {
         match write {
             Write::Bytes { file, offset, bytes } => {
@@ -106,7 +105,7 @@ impl Disk {
         }
     }
 
-    /// What can be reached from the root, for comparing.
+    /// Everything reachable from the root, for comparisons.
     pub(crate) fn reachable(&self) -> BTreeMap<Vec<CString>, &[u8]> {
         let mut found = BTreeMap::new();
         self.walk(self.root, &mut Vec::new(), &mut found);
@@ -133,13 +132,13 @@ impl Disk {
         }
     }
 
-    /// Makes all of it in an empty directory.
-    pub(crate) fn lay_out(&self, folder: &Path) {
-        self.lay_out_directory(self.root, folder);
+    /// Writes everything to an empty directory.
+    pub(crate) fn write_to(&self, folder: &Path) {
+        self.write_directory(self.root, folder);
     }
 
-    fn lay_out_directory(&self, id: Id, folder: &Path) {
-        let Node::Directory(names) = &self.nodes[&id] else { panic!("no directory") };
+    fn write_directory(&self, id: Id, folder: &Path) {
+        let Node::Directory(names) = &self.nodes[&id] else { panic!("not a directory") };
         for (name, child) in names {
             let path = folder.join(OsStr::from_bytes(name.to_bytes()));
             match &self.nodes[child] {
@@ -152,19 +151,19 @@ impl Disk {
                     std::fs::create_dir(&path).unwrap();
                     let mode = std::fs::Permissions::from_mode(0o750);
                     std::fs::set_permissions(&path, mode).unwrap();
-                    self.lay_out_directory(*child, &path);
+                    self.write_directory(*child, &path);
                 }
             }
         }
     }
 }
 
-/// Where the last of `writes` can be torn: in how many bytes of it are made.
-/// At the sectors' boundaries, and in its midst, as a process is killed
-/// between any two of its instructions.
+/// Where `write` can be torn, as numbers of bytes that are written: at the
+/// sector boundaries, and in the middle, as a process can be killed between any
+/// two instructions.
 pub(crate) fn tears(write: &Write) -> Vec<usize> {
     let Write::Bytes { offset, bytes, .. } = write else { return Vec::new() };
-    // A word is written in one step.
+    // An aligned word is written atomically.
     if bytes.len() <= 8 {
         return Vec::new();
     }
@@ -184,7 +183,7 @@ pub(crate) fn torn(write: &Write, length: usize) -> Write {
     }
 }
 
-/// Random numbers, the same in each run.
+/// Reproducible random numbers.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -194,9 +193,10 @@ impl Random {
     }
 }
 
-/// What may be left of `disk` when the power fails after `writes`: of what was
-/// written to each file since it was synced, any sectors may be missing, and
-/// so may its new length; of what happened to names, the latest.
+/// A possible state of `disk` after a power failure that follows `writes`. Of
+/// the data written to each file since its last sync, any sectors may be
+/// missing, and so may the new length; of the changes to names, the latest may
+/// be missing.
 pub(crate) fn power_cut(disk: &Disk, writes: &[Write], random: &mut Random) -> Disk {
     let mut written = disk.clone();
     let mut durable = disk.clone();
@@ -210,7 +210,8 @@ pub(crate) fn power_cut(disk: &Disk, writes: &[Write], random: &mut Random) -> D
         )
     };
     let names = writes.iter().filter(|write| is_name(write)).count();
-    // Mostly all of them: what is under the new names is what matters.
+    // Mostly all of them: the files under the new names are the interesting
+    // ones.
     let mut names = if random.below(4) == 0 { random.below(names + 1) } else { names };
     let mut left = disk.clone();
     for write in writes {
@@ -234,7 +235,7 @@ pub(crate) fn power_cut(disk: &Disk, writes: &[Write], random: &mut Random) -> D
             left.apply(write);
         }
     }
-    // Few are missing, half, or nearly all.
+    // A few sectors are missing, half of them, or nearly all.
     let kept = [9, 5, 1][random.below(3)];
     let files: Vec<_> = left.nodes.keys().copied().collect();
     for id in files {
@@ -247,23 +248,22 @@ pub(crate) fn power_cut(disk: &Disk, writes: &[Write], random: &mut Random) -> D
     left
 }
 
-/// Sectors of `new`, ten of which `kept` are there, and those of `old`
-/// otherwise.
+/// The sectors of `new` with a probability of `kept` in ten, else those of
+/// `old`.
 fn mixed(new: &[u8], old: &[u8], kept: usize, random: &mut Random) -> Vec<u8> {
     let mut mixed = old.to_vec();
     if random.below(10) < kept {
         mixed.resize(new.len().max(old.len()), 0);
     }
-    for (sector, place) in new.chunks(SECTOR).zip(mixed.chunks_mut(SECTOR)) {
-        if sector.len() == place.len() && sector != place && random.below(10) < kept {
-            place.copy_from_slice(sector);
+    for (sector, target) in new.chunks(SECTOR).zip(mixed.chunks_mut(SECTOR)) {
+        if sector.len() == target.len() && sector != target && random.below(10) < kept {
+            target.copy_from_slice(sector);
         }
     }
     mixed
 }
 
-/// An empty directory, in memory where that is possible: it is done thousands
-/// of times.
+/// An empty directory, in memory if possible: thousands are made.
 pub(crate) fn memory_folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
