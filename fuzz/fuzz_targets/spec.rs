@@ -46,7 +46,7 @@ impl<'a> ContextSource<'a> {
         let mut texts = bytes.get(4..).unwrap_or_default().split(|&byte| byte == 1);
         let mut text = || texts.next().unwrap_or_default();
         Self(Context {
-            place: PLACES[usize::from(number(0)) % PLACES.len()],
+            stage: PLACES[usize::from(number(0)) % PLACES.len()],
             host_address: (number(1) & 1 == 0).then(&mut text),
             recipients: u32::from(number(2)),
             message_size: (number(1) & 2 == 0).then(|| u64::from(number(3)) * 1000),
@@ -58,7 +58,7 @@ impl<'a> ContextSource<'a> {
 
 impl exirate::spec::ContextSource for ContextSource<'_> {
     fn context(&self, place: AclStage) -> Context<'_> {
-        Context { place, ..self.0 }
+        Context { stage: place, ..self.0 }
     }
 }
 
@@ -81,7 +81,7 @@ fuzz_target!(|data: &[u8]| {
                 let mut surroundings = ContextSource::read(known);
                 // Two places in turns, and other recipients each time.
                 let place = PLACES[(place_of(&surroundings) + step) % PLACES.len()];
-                surroundings.0.place = place;
+                surroundings.0.stage = place;
                 surroundings.0.recipients += round;
                 let expected = match &plain {
                     Ok(spec) => spec.request(&surroundings.0),
@@ -97,7 +97,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn place_of(surroundings: &ContextSource<'_>) -> usize {
-    PLACES.iter().position(|&place| place == surroundings.0.place).unwrap()
+    PLACES.iter().position(|&place| place == surroundings.0.stage).unwrap()
 }
 
 /// What can be said of a spec wherever it stands.
@@ -157,7 +157,7 @@ fn remembered(
     surroundings: ContextSource<'_>,
     expected: &Result<Request, SpecError>,
 ) {
-    let place = surroundings.0.place;
+    let place = surroundings.0.stage;
     let found = memo.parse(text).and_then(|known| memo.request(&known, place, || surroundings));
     match (found, expected) {
         (Ok(found), Ok(expected)) => assert_eq!(*found, *expected),

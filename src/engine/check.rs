@@ -1,15 +1,15 @@
-//! What a front end wants decided: a [`Check`].
+//! The input of a decision: a [`Check`].
 
-/// Which record a check is counted in, and whom it counts.
+/// The record that a check is counted in, and its identity.
 ///
 /// The identity is the end of the record's name: `alice` of
-/// `1h/per_rcpt/alice`. All records of one identity are kept together, in one
-/// shard under one lock.
+/// `1h/per_rcpt/alice`. All records of one identity are in one shard, under one
+/// lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecordKey<'a> {
     /// The record's name; unique among the records of its kind and identity.
     pub name: &'a [u8],
-    /// Where in the name the identity begins: who is counted.
+    /// Where in the name the identity begins.
     pub identity_start: usize,
     /// What the record belongs to.
     pub kind: Kind,
@@ -24,7 +24,7 @@ impl<'a> RecordKey<'a> {
     }
 }
 
-/// The key of a spec's record whose whole name is the identity.
+/// Makes the key of a spec's record whose whole name is the identity.
 impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for RecordKey<'a> {
     fn from(name: &'a T) -> Self {
         Self { name: name.as_ref(), identity_start: 0, kind: Kind::Spec }
@@ -40,12 +40,12 @@ pub enum Kind {
     Policy,
 }
 
-/// How events are turned into a rate, and what the rate is held against.
+/// How events become a rate, and the limit it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Algorithm {
     /// The exponentially weighted moving average of Exim's `ratelimit`.
     MovingAverage {
-        /// The limit: a rate at or over it is over. Not negative, not NaN; may
+        /// The limit: a rate at or above it is over. Not negative, not NaN; may
         /// be infinite.
         limit: f64,
         /// The period in seconds; greater than zero.
@@ -76,17 +76,17 @@ impl Algorithm {
 /// When an event is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Only while no enforced leaky check is over its limit: what was accepted
-    /// is measured.
+    /// Only while no enforced leaky check is over its limit: measures accepted
+    /// events.
     Leaky,
-    /// Always: what was attempted is measured.
+    /// Always: measures attempted events.
     Strict,
     /// Never.
     ReadOnly,
 }
 
 impl Update {
-    /// The option of a spec that asks for it.
+    /// The option that selects it in a spec.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -97,12 +97,12 @@ impl Update {
     }
 }
 
-/// One thing to be counted and held against one limit.
+/// One thing to count and compare with one limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Check<'a> {
-    /// The record, and whom it counts.
+    /// The record and its identity.
     pub key: RecordKey<'a>,
-    /// How it is counted, and the limit.
+    /// How events are counted, and the limit.
     pub algorithm: Algorithm,
     /// The size of this event; 0 in [`Update::ReadOnly`]. Not negative, not
     /// NaN.
@@ -111,8 +111,8 @@ pub struct Check<'a> {
     pub event: Option<&'a [u8]>,
     /// When the event is counted.
     pub update: Update,
-    /// Whether the check only observes: it is counted as a strict one is, and
-    /// being over its limit keeps no other check from counting.
+    /// Whether the check only observes: it counts as a strict check does, and
+    /// never keeps another check from counting.
     pub observed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The decision itself.
+//! Deciding the checks of one event.
 
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
@@ -31,15 +31,16 @@ impl Pending {
         (self.decision.details.written && self.same_as.is_none()).then_some(&self.change)
     }
 
-    /// Whether this check keeps the leaky checks of its call from counting.
+    /// Whether this check keeps the leaky checks of the same call from
+    /// counting.
     #[inline]
     fn refuses(&self) -> bool {
         self.update == Update::Leaky && self.decision.over
     }
 }
 
-/// Decides one check, whose record is `remembered`; `event` is the hash of its
-/// unique event, where it has one and is not read-only.
+/// Decides one check with the remembered record; `event` is the hash of its
+/// unique event, if it has one and is not read-only.
 #[inline]
 #[must_use]
 pub fn decide_one(
@@ -54,9 +55,10 @@ pub fn decide_one(
     pending
 }
 
-/// Decides the checks of one call together, into `pending`, in their order.
+/// Decides the checks of one call together and writes the results to `pending`,
+/// in order.
 ///
-/// `read` returns what is remembered for the check of that number, and the
+/// `read` returns the remembered state for the check with that number, and the
 /// hash of its unique event; it is called once for each record.
 pub fn decide<'r>(
     checks: &[Check<'_>],
@@ -87,7 +89,7 @@ pub fn decide<'r>(
     settle(pending);
 }
 
-/// The check held against what is remembered.
+/// Computes a check from the remembered state.
 #[inline]
 fn compute(
     check: &Check<'_>,
@@ -146,8 +148,8 @@ fn compute(
     }
 }
 
-/// The check held against the rate that the check of this number, of the same
-/// record, has computed.
+/// Compares the rate computed for an earlier check of the same record with the
+/// limit of this check.
 fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
     let decision = first.decision.against(check.algorithm.limit());
     Pending {
@@ -158,7 +160,7 @@ fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
     }
 }
 
-/// Settles which of the checks count the event, all having been computed.
+/// Decides which checks count the event, after all have been computed.
 #[inline]
 fn settle(pending: &mut [Pending]) {
     let refused = pending.iter().any(Pending::refuses);
@@ -192,12 +194,12 @@ fn settle(pending: &mut [Pending]) {
     }
 }
 
-/// The size one more event would have: a read-only check assumes one of 1.
+/// The size of one more event; for a read-only check, 1.
 fn next_count(check: &Check<'_>) -> f64 {
     if check.update == Update::ReadOnly { 1.0 } else { check.cost }
 }
 
-/// Since when the key has been over its limit, 0 where it is not.
+/// The second since which the key has been over its limit; 0 if it is not over.
 fn over_since(over: bool, before: Option<State>, now: Timestamp) -> u32 {
     match before {
         _ if !over => 0,

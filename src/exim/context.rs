@@ -155,7 +155,7 @@ impl<'a> CallFacts<'a> {
 impl ContextSource for CallFacts<'_> {
     fn context(&self, place: AclStage) -> Context<'_> {
         Context {
-            place,
+            stage: place,
             host_address: self.host_address.as_deref(),
             recipients: self.recipients.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
             // Negative where it is not known.

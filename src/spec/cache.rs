@@ -1,4 +1,4 @@
-//! The specs of late, taken apart once.
+//! Recently used specs, already parsed.
 
 use super::{Request, Spec, SpecError};
 use crate::stage::{AclStage, ContextSource};
@@ -8,15 +8,16 @@ use std::rc::Rc;
 /// As many specs as a busy ACL has lines.
 const SLOTS: usize = 8;
 
-/// A check as it is written: a spec, and perhaps the key and the unique event
-/// as arguments of their own ([`Spec::with_literal`]).
+/// The arguments of a check: a spec, and optionally the key and the unique
+/// event as separate arguments ([`Spec::with_literal`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpecArguments<'a> {
-    /// `m / p / options`, and the key where that is no argument of its own.
+    /// `m / p / options`, followed by the key if that is not a separate
+    /// argument.
     pub spec: &'a [u8],
     /// The key.
     pub key: Option<&'a [u8]>,
-    /// The unique event; only beside a key.
+    /// The unique event; only together with a key.
     pub unique: Option<&'a [u8]>,
 }
 
@@ -27,7 +28,7 @@ impl<'a> From<&'a [u8]> for SpecArguments<'a> {
 }
 
 impl<'a> SpecArguments<'a> {
-    /// [`Spec::parse`], with the key and the unique event that are given.
+    /// Parses the spec and adds the key and the unique event, if given.
     ///
     /// # Errors
     /// Those of [`Spec::parse`] and [`Spec::with_literal`].
@@ -40,24 +41,24 @@ impl<'a> SpecArguments<'a> {
     }
 }
 
-/// Remembers the specs that come again and again: the lines of an ACL are
-/// expanded for every recipient, and mostly to the same texts.
+/// Caches parsed specs: the lines of an ACL are expanded for every recipient,
+/// mostly to the same texts.
 #[derive(Default)]
 pub struct SpecCache {
     slots: [Slot; SLOTS],
     next: usize,
 }
 
-/// A text seen before. It is kept taken apart from the second time on, so
-/// that one with a key that is new each time costs no more than its copy.
+/// A text seen before. Its parsed form is kept from the second time on, so that
+/// a text with a key that is always new costs no more than a copy.
 #[derive(Default)]
 struct Slot {
     text: Vec<u8>,
     key: Option<Vec<u8>>,
     unique: Option<Vec<u8>>,
     spec: Option<Rc<Spec<'static>>>,
-    /// What it asks for at one place, where that depends on nothing else but
-    /// the recipient.
+    /// Its request at one stage, if that depends on nothing else but the
+    /// recipient.
     request: Option<(AclStage, Rc<Request>)>,
 }
 
@@ -69,13 +70,13 @@ impl Slot {
     }
 }
 
-/// A spec, be it remembered or new.
+/// A spec from the cache, or a new one.
 pub enum CachedSpec<'a> {
-    /// Taken apart before; with its place in the [`SpecCache`] that knows it, until
-    /// the next text is read.
-    Before(Rc<Spec<'static>>, usize),
-    /// Taken apart now.
-    Now(Spec<'a>),
+    /// Parsed before, with its slot in the [`SpecCache`], which is valid until
+    /// the next text is parsed.
+    Cached(Rc<Spec<'static>>, usize),
+    /// Parsed now.
+    New(Spec<'a>),
 }
 
 impl<'a> Deref for CachedSpec<'a> {
@@ -83,17 +84,17 @@ impl<'a> Deref for CachedSpec<'a> {
 
     fn deref(&self) -> &Spec<'a> {
         match self {
-            Self::Before(spec, _) => spec,
-            Self::Now(spec) => spec,
+            Self::Cached(spec, _) => spec,
+            Self::New(spec) => spec,
         }
     }
 }
 
 impl SpecCache {
-    /// [`SpecArguments::parse`], or its result for the same texts before.
+    /// [`SpecArguments::parse`], or its earlier result for the same texts.
     ///
     /// # Errors
-    /// Those of [`SpecArguments::parse`]; they are not remembered.
+    /// Those of [`SpecArguments::parse`]; they are not cached.
     pub fn parse<'a>(
         &mut self,
         arguments: impl Into<SpecArguments<'a>>,
@@ -110,51 +111,50 @@ impl SpecCache {
                 slot.request = None;
             }
             self.next = (self.next + 1) % SLOTS;
-            return Ok(CachedSpec::Now(spec));
+            return Ok(CachedSpec::New(spec));
         };
         let slot = &mut self.slots[number];
         if let Some(spec) = &slot.spec {
-            return Ok(CachedSpec::Before(Rc::clone(spec), number));
+            return Ok(CachedSpec::Cached(Rc::clone(spec), number));
         }
         let spec = Rc::new(arguments.parse()?.into_owned());
         slot.spec = Some(Rc::clone(&spec));
-        Ok(CachedSpec::Before(spec, number))
+        Ok(CachedSpec::Cached(spec, number))
     }
 
-    /// [`Spec::request`] of the spec read last. What it was at the same place
-    /// before is taken again where it can only be the same but for the
-    /// recipient. `read` is only called where something else than `place`
-    /// matters.
+    /// [`Spec::request`] of the spec parsed last. An earlier request at the
+    /// same stage is reused if it can differ only in the recipient. `read` is
+    /// called only if more than the stage matters.
     ///
     /// # Errors
-    /// Those of [`Spec::request`]; they are not remembered.
+    /// Those of [`Spec::request`]; they are not cached.
     pub fn request<S: ContextSource>(
         &mut self,
         spec: &CachedSpec<'_>,
-        place: AclStage,
+        stage: AclStage,
         read: impl FnOnce() -> S,
     ) -> Result<Rc<Request>, SpecError> {
         let slot = match spec {
-            CachedSpec::Before(_, number) => self.slots.get_mut(*number),
-            CachedSpec::Now(_) => None,
+            CachedSpec::Cached(_, number) => self.slots.get_mut(*number),
+            CachedSpec::New(_) => None,
         };
-        let Some(slot) = slot.filter(|_| spec.is_settled_by(place)) else {
-            return spec.request(&read().context(place)).map(Rc::new);
+        let Some(slot) = slot.filter(|_| spec.is_determined_by(stage)) else {
+            return spec.request(&read().context(stage)).map(Rc::new);
         };
         if let Some((at, request)) = &mut slot.request
-            && *at == place
+            && *at == stage
         {
-            if !spec.counts_recipients(place) {
+            if !spec.counts_recipients(stage) {
                 return Ok(Rc::clone(request));
             }
-            // Not where an answer to it is still remembered.
+            // Not while a cached decision still refers to it.
             if let Some(free) = Rc::get_mut(request) {
-                spec.set_recipient(free, &read().context(place));
+                spec.set_recipient(free, &read().context(stage));
                 return Ok(Rc::clone(request));
             }
         }
-        let request = Rc::new(spec.request(&read().context(place))?);
-        slot.request = Some((place, Rc::clone(&request)));
+        let request = Rc::new(spec.request(&read().context(stage))?);
+        slot.request = Some((stage, Rc::clone(&request)));
         Ok(request)
     }
 }
@@ -165,40 +165,40 @@ mod tests {
     use crate::stage::Context;
 
     impl ContextSource for Context<'_> {
-        fn context(&self, place: AclStage) -> Context<'_> {
-            Context { place, ..*self }
+        fn context(&self, stage: AclStage) -> Context<'_> {
+            Context { stage, ..*self }
         }
     }
 
     #[test]
-    fn what_is_remembered_is_what_would_be_read() {
+    fn cached_specs_equal_parsed_specs() {
         let mut cache = SpecCache::default();
         let texts: Vec<String> = (0..3 * SLOTS)
             .map(|n| format!("{n}k / {}h / per_addr / unique=a//b{n} / strict / k//{n}", n + 1))
             .collect();
         for round in 0..4 {
             for text in texts.iter().take(SLOTS << (round % 2)).chain(&texts[..2]) {
-                let known = cache.parse(text.as_bytes()).unwrap();
-                assert_eq!(*known, Spec::parse(text.as_bytes()).unwrap());
+                let cached = cache.parse(text.as_bytes()).unwrap();
+                assert_eq!(*cached, Spec::parse(text.as_bytes()).unwrap());
             }
         }
     }
 
     #[test]
-    fn the_second_time_it_is_known() {
+    fn the_second_use_is_cached() {
         let mut cache = SpecCache::default();
         let spec = &b"100 / 1h / strict / k"[..];
-        assert!(matches!(cache.parse(spec), Ok(CachedSpec::Now(_))));
-        assert!(matches!(cache.parse(spec), Ok(CachedSpec::Before(..))));
-        assert!(matches!(cache.parse(spec), Ok(CachedSpec::Before(..))));
+        assert!(matches!(cache.parse(spec), Ok(CachedSpec::New(_))));
+        assert!(matches!(cache.parse(spec), Ok(CachedSpec::Cached(..))));
+        assert!(matches!(cache.parse(spec), Ok(CachedSpec::Cached(..))));
         for n in 0..SLOTS {
             cache.parse(format!("{n} / 1h").as_bytes()).unwrap();
         }
-        assert!(matches!(cache.parse(spec), Ok(CachedSpec::Now(_))));
+        assert!(matches!(cache.parse(spec), Ok(CachedSpec::New(_))));
     }
 
     #[test]
-    fn arguments_of_their_own_are_told_apart() {
+    fn different_arguments_are_different_entries() {
         let mut cache = SpecCache::default();
         let spec = &b"100 / 1h / strict"[..];
         let all = [
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_empty_texts_are_told_each_time() {
+    fn errors_are_reported_each_time() {
         let mut cache = SpecCache::default();
         for text in ["", "x / 1h", "1 / 1h / leaky / strict"] {
             for _ in 0..3 {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_those_of_the_spec_at_every_place() {
+    fn cached_requests_equal_those_of_the_spec_at_every_stage() {
         let texts = [
             "10 / 1h / per_rcpt / strict / k",
             "10 / 1h / per_mail / count=3 / k",
@@ -243,14 +243,14 @@ mod tests {
             "10 / 1h / per_conn / unique=x / readonly / k",
             "10 / 1h / k",
         ];
-        let places =
+        let stages =
             [AclStage::Rcpt, AclStage::Data, AclStage::Rcpt, AclStage::Mail, AclStage::Outside];
         let mut cache = SpecCache::default();
         for round in 0..60_u32 {
             let text = texts[round as usize / 4 % texts.len()].as_bytes();
-            for place in places {
+            for stage in stages {
                 let context = Context {
-                    place,
+                    stage,
                     host_address: Some(b"192.0.2.1"),
                     recipients: round,
                     message_size: Some(u64::from(round)),
@@ -258,11 +258,12 @@ mod tests {
                     domain: if round % 3 == 0 { b"example.org" } else { b"example.net" },
                 };
                 let plain = Spec::parse(text).unwrap().request(&context);
-                // Twice, as a line may be met twice while the first is held.
-                let known = cache.parse(text).unwrap();
-                let first = cache.request(&known, place, || context);
-                let known = cache.parse(text).unwrap();
-                let second = cache.request(&known, place, || context);
+                // Twice, as a line may be evaluated again while its first
+                // request is in use.
+                let cached = cache.parse(text).unwrap();
+                let first = cache.request(&cached, stage, || context);
+                let cached = cache.parse(text).unwrap();
+                let second = cache.request(&cached, stage, || context);
                 assert_eq!(first.map(|r| (*r).clone()), plain);
                 assert_eq!(second.map(|r| (*r).clone()), plain);
             }

@@ -1,4 +1,4 @@
-//! What can be wrong with a spec, in words for an administrator.
+//! Errors in specs, worded for administrators.
 
 use super::interval::LONGEST;
 use super::list::MAX_LEN;
@@ -6,8 +6,8 @@ use super::request::Mode;
 use crate::stage::AclStage;
 use std::fmt;
 
-/// What has become of one of the variables `$sender_rate_limit` and
-/// `$sender_rate_period` when a check fails.
+/// The state of `$sender_rate_limit` or `$sender_rate_period` after a failed
+/// check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variable<'a> {
     /// It keeps what it held before the check.
@@ -20,7 +20,7 @@ pub enum Variable<'a> {
 
 /// What is wrong with a spec.
 ///
-/// Where Exim knows the fault, [`SpecError`] prints Exim's words for it first.
+/// If Exim reports the same fault, [`SpecError`] prints Exim's words first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The spec is longer than [`MAX_LEN`].
@@ -28,28 +28,28 @@ pub enum Fault {
         /// Its length in bytes.
         length: usize,
     },
-    /// The spec contains a NUL byte, which no text of Exim's can.
+    /// The spec contains a NUL byte, which Exim's strings cannot.
     Nul,
-    /// There is no limit: nothing but blanks.
+    /// There is no limit: only blanks.
     NoLimit,
-    /// The limit is no number, or negative.
+    /// The limit is not a number, or is negative.
     BadLimit {
-        /// What is written there.
+        /// The text in its place.
         text: Vec<u8>,
     },
-    /// There is no period: the limit stands alone.
+    /// There is no period: only a limit.
     NoPeriod,
-    /// The period is no interval, or zero.
+    /// The period is not an interval, or is zero.
     BadPeriod {
-        /// What is written there.
+        /// The text in its place.
         text: Vec<u8>,
     },
-    /// The period is longer than Exim can count (it would overflow there).
+    /// The period is longer than Exim can represent (it would overflow there).
     LongPeriod {
-        /// What is written there.
+        /// The text in its place.
         text: Vec<u8>,
     },
-    /// The value of `count=` is no number, or negative.
+    /// The value of `count=` is not a number, or is negative.
     BadCount {
         /// The whole option.
         text: Vec<u8>,
@@ -58,32 +58,32 @@ pub enum Fault {
     TwoModes {
         /// The first.
         first: Mode,
-        /// The one it clashes with.
+        /// The one that conflicts with it.
         second: Mode,
     },
     /// More than one of `leaky`, `strict` and `readonly`.
     TwoUpdates {
         /// One of them.
         first: &'static str,
-        /// The one it clashes with.
+        /// The one that conflicts with it.
         second: &'static str,
     },
-    /// The key is an argument of its own, and the spec names one as well.
+    /// The key is a separate argument, and the spec contains one too.
     TwoKeys {
         /// The key in the spec.
         text: Vec<u8>,
     },
-    /// The unique event is an argument of its own, and the spec has one as well.
+    /// The unique event is a separate argument, and the spec contains one too.
     TwoUniques {
         /// The option in the spec: `unique=` or `per_addr`.
         option: &'static str,
     },
-    /// A mode that can only be read in this ACL, with `leaky` or `strict`.
-    BadPlace {
+    /// A mode that cannot count in this ACL, with `leaky` or `strict`.
+    WrongStage {
         /// The mode.
         mode: Mode,
         /// The ACL.
-        place: AclStage,
+        stage: AclStage,
     },
     /// The stored key text would be longer than 65535 bytes.
     LongKey {
@@ -92,7 +92,7 @@ pub enum Fault {
     },
 }
 
-/// A spec that cannot be used: what is wrong with it, and what Exim would have
+/// A spec that cannot be used: its fault, and the values that Exim would have
 /// left in its variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError(Box<Inner>);
@@ -101,24 +101,24 @@ pub struct SpecError(Box<Inner>);
 struct Inner {
     fault: Fault,
     limit: Option<Vec<u8>>,
-    /// Nothing where it was not got to; nothing within where it is unset.
+    /// `None` if parsing did not reach it; `Some(None)` if it is unset.
     period: Option<Option<Vec<u8>>>,
 }
 
 impl SpecError {
-    /// A fault found before the limit was.
+    /// A fault found before the limit.
     pub(super) fn before_limit(fault: Fault) -> Self {
         Self(Box::new(Inner { fault, limit: None, period: None }))
     }
 
-    /// A fault of the limit.
+    /// A fault in the limit.
     pub(super) fn in_limit(limit: &[u8]) -> Self {
         let text = limit.to_vec();
         let fault = Fault::BadLimit { text: text.clone() };
         Self(Box::new(Inner { fault, limit: Some(text), period: None }))
     }
 
-    /// A fault of the period, or of what follows it.
+    /// A fault in the period, or after it.
     pub(super) fn from_period(fault: Fault, limit: &[u8], period: Option<&[u8]>) -> Self {
         let period = Some(period.map(<[u8]>::to_vec));
         Self(Box::new(Inner { fault, limit: Some(limit.to_vec()), period }))
@@ -130,15 +130,15 @@ impl SpecError {
         &self.0.fault
     }
 
-    /// What `$sender_rate_limit` holds after this failure; nothing where it is
-    /// unset. It never keeps what it held before.
+    /// The value of `$sender_rate_limit` after this failure; `None` if it is
+    /// unset. It never keeps its earlier value.
     #[must_use]
     pub fn limit_text(&self) -> Option<&[u8]> {
         self.0.limit.as_deref()
     }
 
-    /// What has become of `$sender_rate_period` with this failure: untouched
-    /// where the limit was at fault already, unset where no period is written.
+    /// The state of `$sender_rate_period` after this failure: untouched if the
+    /// fault is in the limit, unset if there is no period.
     #[must_use]
     pub fn period_text(&self) -> Variable<'_> {
         match &self.0.period {
@@ -194,7 +194,7 @@ impl fmt::Display for Fault {
             ),
             Self::BadCount { text } => write!(
                 f,
-                "\"{}\" is not a positive number (after count= stands a number such as 1, 0 or \
+                "\"{}\" is not a positive number (after count= write a number such as 1, 0 or \
                  2.5, without a suffix; an expansion may have come out wrong)",
                 Printable(text)
             ),
@@ -217,7 +217,7 @@ impl fmt::Display for Fault {
             Self::TwoKeys { text } => write!(
                 f,
                 "the key is given twice (it is an argument of its own, and \"{}\" in the spec is \
-                 no option and so a key too: remove that, or correct it if it is a misspelt option)",
+                 not an option, so it is a key too: remove it, or correct it if it is a misspelt option)",
                 Printable(text)
             ),
             Self::TwoUniques { option } => write!(
@@ -225,18 +225,18 @@ impl fmt::Display for Fault {
                 "the unique event is given twice (by {option} in the spec and as an argument of \
                  its own: remove one of the two)"
             ),
-            Self::BadPlace { mode, place } => write!(
+            Self::WrongStage { mode, stage } => write!(
                 f,
                 "\"{}\" must not have /leaky or /strict option, or cannot be used in {} ACL ({} \
-                 can count in {}; elsewhere write readonly, or noupdate, to look only)",
-                mode.filed_as(),
-                place.name(),
+                 can count in {}; elsewhere write readonly, or noupdate, to read the rate only)",
+                mode.stored_name(),
+                stage.name(),
                 mode.word(),
                 mode.counts_in(),
             ),
             Self::LongKey { length } => write!(
                 f,
-                "the key is too long (with period and mode it has {length} bytes; at most {} are \
+                "the key is too long (with period and mode it is {length} bytes long; at most {} are \
                  allowed)",
                 u16::MAX
             ),
@@ -244,11 +244,11 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Bytes from outside, as Exim prints them in its logs: one line of ASCII, and
-/// shortened in the middle of nowhere if they are many.
+/// Bytes from outside, as Exim prints them in its logs: one line of ASCII, cut
+/// off if it is long.
 pub(super) struct Printable<'a>(pub(super) &'a [u8]);
 
-/// Bytes printed of a long text. An address, a host or an option fits.
+/// The maximum number of bytes printed. An address, a host or an option fits.
 const SHOWN: usize = 100;
 
 impl fmt::Display for Printable<'_> {
@@ -273,7 +273,7 @@ impl fmt::Display for Printable<'_> {
 }
 
 impl Mode {
-    /// The option that asks for it.
+    /// The option that selects it.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -286,10 +286,10 @@ impl Mode {
         }
     }
 
-    /// The word it is filed under in stored keys, and called by in Exim's
-    /// errors: `per_byte` is a `per_mail`, `per_addr` is a `per_rcpt`.
+    /// Its name in stored keys and in Exim's errors: `per_byte` is stored as
+    /// `per_mail`, `per_addr` as `per_rcpt`.
     #[must_use]
-    pub fn filed_as(self) -> &'static str {
+    pub fn stored_name(self) -> &'static str {
         match self {
             Self::PerByte => Self::PerMail.word(),
             Self::PerAddr => Self::PerRcpt.word(),
@@ -297,7 +297,7 @@ impl Mode {
         }
     }
 
-    /// The ACLs in which it can count, in words: `AclStage::lets_count`.
+    /// The ACLs in which it can count, in words (see `counts_at`).
     fn counts_in(self) -> &'static str {
         match self {
             Self::PerMail | Self::PerByte => {

@@ -1,20 +1,20 @@
 //! Intervals such as `1w2d3h4m5s`.
 
-/// Why a text is no interval.
+/// Why a text is not an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoInterval {
-    /// It is written wrongly, or is zero.
+    /// It is malformed, or zero.
     Malformed,
-    /// It is well written but longer than [`LONGEST`].
+    /// It is well formed but longer than [`LONGEST`].
     TooLong,
 }
 
-/// The longest interval in seconds, 68 years: what fits Exim's `int`.
+/// The longest interval in seconds, 68 years: the maximum of Exim's `int`.
 pub(super) const LONGEST: i64 = i32::MAX as i64;
 
-/// The seconds of `text`: numbers each with a unit `w d h m s`, in any order
-/// and repeated as one likes; or one bare number of seconds. Always greater
-/// than zero.
+/// The seconds of `text`: numbers, each with a unit `w d h m s`, in any order
+/// and with repetitions; or one bare number of seconds. Always greater than
+/// zero.
 pub(super) fn seconds(text: &[u8]) -> Result<f64, NoInterval> {
     let mut total = 0_i64;
     let mut rest = text;
@@ -22,7 +22,7 @@ pub(super) fn seconds(text: &[u8]) -> Result<f64, NoInterval> {
         let mut value = 0_i64;
         let mut any = false;
         while let [digit @ b'0'..=b'9', after @ ..] = rest {
-            // Saturating a little above the bound keeps all sums in range.
+            // Saturating just above the maximum keeps all sums in range.
             value = (value * 10 + i64::from(digit - b'0')).min(LONGEST + 1);
             (rest, any) = (after, true);
         }

@@ -1,4 +1,4 @@
-//! What looks like a mistake though Exim takes it without complaint.
+//! Likely mistakes that Exim accepts without complaint.
 
 use super::error::Printable;
 use super::list::Items;
@@ -6,7 +6,7 @@ use super::number;
 use super::word::{COUNT, UNIQUE, Word};
 use std::fmt;
 
-/// One thing in a spec that Exim accepts but that was hardly meant.
+/// A part of a spec that Exim accepts but that was probably not intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lint {
     /// A piece of the key looks like an option.
@@ -23,12 +23,12 @@ pub enum Lint {
     },
     /// A piece of the key is empty.
     EmptyPiece,
-    /// The spec ends in a slash with nothing behind it, so that the key is
-    /// the default one.
+    /// The spec ends with a slash and nothing after it, so that the key is the
+    /// default key.
     NothingAfterSlash,
-    /// The limit holds no digit and so is 0, which blocks everything.
+    /// The limit contains no digit and so is 0, which blocks everything.
     EmptyLimit {
-        /// What is written there.
+        /// The text in its place.
         text: Vec<u8>,
     },
     /// `count=` without a number: nothing is counted.
@@ -43,11 +43,9 @@ impl fmt::Display for Lint {
                 "\"{}\" looks like the option {option}, but it is part of the key",
                 Printable(piece)
             ),
-            Self::KeyEquals { piece } => write!(
-                f,
-                "\"{}\" is part of the key as it stands, \"key=\" included",
-                Printable(piece)
-            ),
+            Self::KeyEquals { piece } => {
+                write!(f, "\"{}\" is part of the key, including \"key=\"", Printable(piece))
+            }
             Self::EmptyPiece => write!(
                 f,
                 "there is an empty item between slashes, and it is part of the key; an expansion \
@@ -55,7 +53,7 @@ impl fmt::Display for Lint {
             ),
             Self::NothingAfterSlash => write!(
                 f,
-                "nothing stands behind the last slash, so the key is the client's address; an \
+                "there is nothing after the last slash, so the key is the client's address; an \
                  expansion may have come out empty"
             ),
             Self::EmptyLimit { text } => write!(
@@ -68,7 +66,7 @@ impl fmt::Display for Lint {
     }
 }
 
-/// The options that are words.
+/// The options without a value.
 const WORDS: [&str; 10] = [
     "leaky", "strict", "noupdate", "readonly", "per_mail", "per_rcpt", "per_addr", "per_conn",
     "per_cmd", "per_byte",
@@ -84,7 +82,7 @@ pub(super) fn lints(text: &[u8]) -> Vec<Lint> {
     {
         lints.push(Lint::EmptyLimit { text: limit.into_owned() });
     }
-    // The period cannot be doubtful.
+    // A period that parses cannot be a mistake of this kind.
     let mut has_key = false;
     for item in items.skip(1) {
         match Word::of(&item) {
@@ -102,14 +100,14 @@ pub(super) fn lints(text: &[u8]) -> Vec<Lint> {
     lints
 }
 
-/// Whether the list goes on behind the end of `text`: then one byte more makes
-/// one item more.
+/// Whether `text` ends with a slash that separates items: then one more byte
+/// makes one more item.
 fn ends_in_slash(text: &[u8]) -> bool {
     let longer = [text, b"x"].concat();
     Items::new(&longer).count() > Items::new(text).count()
 }
 
-/// The doubt about one piece of a key.
+/// The lint of one piece of a key.
 fn in_key(piece: &[u8]) -> Option<Lint> {
     if piece.is_empty() {
         return Some(Lint::EmptyPiece);
@@ -140,19 +138,19 @@ fn in_key(piece: &[u8]) -> Option<Lint> {
     option.map(|option| Lint::LikeOption { piece: piece.to_vec(), option })
 }
 
-/// How many bytes must be added, dropped, changed or swapped with their
-/// neighbour to make `b` of `a` (optimal string alignment).
+/// The edit distance: how many bytes must be added, removed, changed or swapped
+/// with an adjacent one to turn `a` into `b` (optimal string alignment).
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();
     for (i, &x) in a.iter().enumerate() {
         let mut row = vec![i + 1];
         for (j, &y) in b.iter().enumerate() {
-            let mut least = (row[j] + 1).min(above[j + 1] + 1).min(above[j] + usize::from(x != y));
+            let mut cost = (row[j] + 1).min(above[j + 1] + 1).min(above[j] + usize::from(x != y));
             if i > 0 && j > 0 && x == b[j - 1] && a[i - 1] == y {
-                least = least.min(before[j - 1] + 1);
+                cost = cost.min(before[j - 1] + 1);
             }
-            row.push(least);
+            row.push(cost);
         }
         before = std::mem::replace(&mut above, row);
     }
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_keys_raise_no_doubt() {
+    fn ordinary_keys_have_no_lints() {
         for key in [
             "10.1.2.3",
             "2001:db8::1",
@@ -216,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others() {
+    fn other_lints() {
         let of = |text: &str| Spec::parse(text.as_bytes()).unwrap().lints();
         assert_eq!(of("100 / 1h"), []);
         assert_eq!(of("100 / 1h / strict /"), [Lint::NothingAfterSlash]);

@@ -1,29 +1,29 @@
-//! The slash list: how Exim takes `m / p / options / key` apart.
+//! The slash list: how Exim splits `m / p / options / key`.
 //!
 //! The rules are those of Exim's `string_nextinlist` with a fixed separator.
 
 use std::borrow::Cow;
 
-/// The longest spec that is read, in bytes.
+/// The maximum length of a spec in bytes.
 pub const MAX_LEN: usize = 16 * 1024;
 
-/// What `isspace` of the C locale takes for a blank.
+/// Whether `isspace` of the C locale is true.
 pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// `text` without the blanks before it.
+/// `text` without leading blanks.
 pub(super) fn skip_blanks(text: &[u8]) -> &[u8] {
     let blanks = text.iter().take_while(|&&b| is_blank(b)).count();
     text.get(blanks..).unwrap_or_default()
 }
 
-/// The items of a slash list, first to last.
+/// The items of a slash list, in order.
 ///
-/// Blanks around an item are dropped, a doubled slash stands for a slash in
-/// the item, and only blanks (or nothing) after the last slash make no item.
-/// One oddity of Exim's is kept: the blank right behind a backslash stays.
-/// Items are borrowed unless a slash within them was doubled.
+/// Blanks around an item are dropped, a doubled slash stands for a slash in the
+/// item, and only blanks (or nothing) after the last slash are not an item. One
+/// oddity of Exim is kept: a blank directly after a backslash stays. Items are
+/// borrowed unless they contain a doubled slash.
 #[derive(Clone, Debug)]
 pub(super) struct Items<'a> {
     rest: &'a [u8],
@@ -35,7 +35,7 @@ impl<'a> Items<'a> {
         Self { rest: text }
     }
 
-    /// What follows the item that was read last, without the slash that ends it.
+    /// The text after the last item, without the slash that ended it.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -52,12 +52,12 @@ impl<'a> Iterator for Items<'a> {
                 self.rest = after;
                 return Some(Cow::Borrowed(b""));
             }
-            // The second of the two is the first byte of the item.
+            // The second slash is the first byte of the item.
             rest = after;
         }
         let (mut item, mut after) = chunk(rest)?;
         let mut joined: Option<Vec<u8>> = None;
-        // Where another slash follows, it begins the next piece of this item.
+        // A doubled slash continues this item.
         while let Some((piece, behind)) = after.strip_prefix(b"/").and_then(doubled) {
             joined.get_or_insert_with(|| item.to_vec()).extend_from_slice(piece);
             after = behind;
@@ -72,13 +72,13 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// The piece behind the first slash of a doubled one, if it is doubled.
+/// The piece after the first slash of a doubled one, if it is doubled.
 fn doubled(behind_slash: &[u8]) -> Option<(&[u8], &[u8])> {
     if behind_slash.first() == Some(&b'/') { chunk(behind_slash) } else { None }
 }
 
-/// `text` up to the next slash after its first byte, and the rest; nothing if
-/// it is empty. The first byte is data, whatever it is.
+/// `text` up to the next slash after its first byte, and the rest; `None` if it
+/// is empty. The first byte is data, whatever it is.
 #[inline]
 fn chunk(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_, tail) = text.split_first()?;
@@ -86,7 +86,7 @@ fn chunk(text: &[u8]) -> Option<(&[u8], &[u8])> {
     text.split_at_checked(length)
 }
 
-/// `item` without the blanks after it, as Exim trims them.
+/// `item` without trailing blanks, as Exim trims them.
 #[inline]
 fn trim_end(mut item: &[u8]) -> &[u8] {
     while let [before @ .., last] = item {
@@ -107,8 +107,7 @@ mod tests {
         Items::new(text).map(Into::into).collect()
     }
 
-    /// The rules once more, from the manual and by index, as a slow machine
-    /// of one byte a step: (is it data?, byte).
+    /// The same rules, written from the manual, one byte at a time.
     fn model(text: &[u8]) -> Vec<Vec<u8>> {
         let blank = |i: usize| i < text.len() && b" \t\n\x0b\x0c\r".contains(&text[i]);
         let slash = |i: usize| i < text.len() && text[i] == b'/';
@@ -189,7 +188,7 @@ mod tests {
     }
 
     quickcheck! {
-        fn as_the_model(text: Slashy) -> bool {
+        fn items_equal_the_model(text: Slashy) -> bool {
             items(&text.0) == model(&text.0)
         }
 

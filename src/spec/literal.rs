@@ -1,16 +1,16 @@
-//! `key=`, which ends a spec where the key cannot be an argument of its own.
+//! `key=`, which ends a spec whose key cannot be a separate argument.
 
 use super::list::{Items, skip_blanks};
 
-/// Begins the key that is taken as it is.
+/// Introduces a literal key.
 const KEY: &[u8] = b"key=";
 
-/// Splits `m / p / options / key=KEY` into the spec and KEY: every byte after
-/// the first item that begins with `key=` (in any case of letters), which is
-/// taken as it is. `None` where there is no such item.
+/// Splits `m / p / options / key=KEY` into the spec and KEY. KEY is everything
+/// after the first `key=` (in any case) that begins an item, and is taken
+/// literally. `None` if there is no such item.
 ///
-/// For front ends that get one text, such as Exim's lookups. Exim's own
-/// `ratelimit` condition has no such item.
+/// This is for front ends that receive one text, such as Exim's lookups. Exim's
+/// own `ratelimit` condition has no such item.
 #[must_use]
 pub fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut items = Items::new(text);
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_precedes_it_names_no_key() {
+    fn the_text_before_the_key_has_no_key() {
         let (spec, key) = split_key(b"1 / 1h / per_rcpt / key=/a/").unwrap();
         let literal = Spec::parse(spec).unwrap().with_literal(key, None).unwrap();
         let parsed = Spec::parse(b"1 / 1h / per_rcpt / //a//").unwrap();

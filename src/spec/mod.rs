@@ -1,13 +1,13 @@
-//! What the administrator wrote → a validated [`Request`].
+//! Parses the administrator's spec into a validated [`Request`].
 //!
-//! `m / p / options / key`, as the `ratelimit` condition of Exim reads it. A
-//! [`Spec`] is the text taken apart; [`Spec::request`] adds what depends on
-//! where in Exim it stands (see [`Context`]).
+//! A spec is `m / p / options / key`, as the `ratelimit` condition of Exim
+//! reads it. A [`Spec`] is the parsed text; [`Spec::request`] adds what depends
+//! on the ACL stage and the message (see [`Context`]).
 //!
 //! The semantics are those of `acl_ratelimit` in Exim 4.96, with these
-//! differences: a period may be a bare number of seconds; `nan` is no number,
-//! and -0 is 0; a period that would overflow there is an error, and so is a
-//! spec longer than [`MAX_LEN`] or with a NUL byte in it.
+//! differences: a period may be a bare number of seconds; `nan` is not a
+//! number, and -0 is 0; a period that would overflow in Exim is an error, and
+//! so is a spec longer than [`MAX_LEN`] or with a NUL byte in it.
 
 mod cache;
 mod error;
@@ -37,7 +37,7 @@ use list::Items;
 use std::borrow::Cow;
 use word::{COUNT, UNIQUE, Word};
 
-/// A spec taken apart, before it is known where in Exim it stands.
+/// A parsed spec, independent of the ACL stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec<'a> {
     text: Cow<'a, [u8]>,
@@ -49,13 +49,13 @@ pub struct Spec<'a> {
     update: Option<Update>,
     noupdate: bool,
     count: Option<f64>,
-    /// `count=` stands behind the `per_*` option, and so overrules it.
+    /// `count=` follows the `per_*` option, and so overrides it.
     count_overrules: bool,
     unique: Unique<'a>,
     key: Option<Cow<'a, [u8]>>,
 }
 
-/// What `unique=` and `per_addr` ask for; the later of them wins.
+/// The unique event of `unique=` or `per_addr`; the later of them takes effect.
 #[derive(Clone, Debug, PartialEq)]
 enum Unique<'a> {
     /// Every event counts.
@@ -67,11 +67,11 @@ enum Unique<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// Takes `text` apart: a slash list `m / p / options / key`.
+    /// Parses `text`, a slash list `m / p / options / key`.
     ///
     /// # Errors
-    /// Whatever Exim finds wrong with a spec wherever it stands, in the order
-    /// in which Exim finds it.
+    /// Every fault that does not depend on the ACL stage, in the order in which
+    /// Exim finds them.
     pub fn parse(text: &'a [u8]) -> Result<Self, SpecError> {
         if text.len() > MAX_LEN {
             let length = text.len();
@@ -121,18 +121,18 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Gives a spec that names no key the key `key`, which is taken as it is
-    /// and never parsed: slashes, blanks and the names of options are part of it.
-    /// An empty one is the default key. `unique` is the text of the unique event
-    /// (see `unique=`), also taken as it is; an empty one is an event like any
-    /// other, that of the empty text.
+    /// Adds the key `key` to a spec without a key. It is taken literally and
+    /// never parsed: slashes, blanks and the names of options are part of it.
+    /// An empty key means the default key. `unique` is the text of the unique
+    /// event (see `unique=`), also taken literally; the empty text is an event
+    /// too.
     ///
-    /// This is how a client's text gets into a check: in the spec itself it could
-    /// hold an option, such as `noupdate`, and so switch the limit off.
+    /// Use this for text from a client: within the spec it could contain an
+    /// option, such as `noupdate`, and so switch the limit off.
     ///
     /// # Errors
-    /// The spec names a key, or a unique event, of its own; or there is a NUL
-    /// byte in one of the arguments.
+    /// The spec contains a key or a unique event too, or one of the arguments
+    /// contains a NUL byte.
     pub fn with_literal(
         mut self,
         key: &'a [u8],
@@ -160,9 +160,9 @@ impl<'a> Spec<'a> {
         Ok(self)
     }
 
-    /// Reads what stands behind the period.
+    /// Parses the items after the period.
     fn options(&mut self, items: Items<'a>) -> Result<(), Fault> {
-        // Exim reads to the end before it complains of conflicts.
+        // Exim reads all items before it reports conflicts.
         let (mut two_modes, mut two_updates) = (None, None);
         for item in items {
             match Word::of(&item) {
@@ -202,7 +202,7 @@ impl<'a> Spec<'a> {
         two_modes.or(two_updates).map_or(Ok(()), Err)
     }
 
-    /// Notes an update mode; the same one twice is no conflict.
+    /// Sets the update mode; repeating the same one is not a conflict.
     fn set_update(&mut self, second: Update, conflict: &mut Option<Fault>) {
         match self.update {
             Some(first) if first != second => {
@@ -213,27 +213,27 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The limit as written, without the blanks around it; Exim shows it in
+    /// The limit as written, without surrounding blanks; Exim shows it in
     /// `$sender_rate_limit`.
     #[must_use]
     pub fn limit_text(&self) -> &[u8] {
         &self.limit_text
     }
 
-    /// The period as written, without the blanks around it; Exim shows it in
+    /// The period as written, without surrounding blanks; Exim shows it in
     /// `$sender_rate_period`.
     #[must_use]
     pub fn period_text(&self) -> &[u8] {
         &self.period_text
     }
 
-    /// What looks like a mistake though Exim takes it without complaint.
+    /// Likely mistakes that Exim accepts without complaint.
     #[must_use]
     pub fn lints(&self) -> Vec<Lint> {
         lint::lints(&self.text)
     }
 
-    /// The same, independent of the text it was read from.
+    /// Converts to a spec that does not borrow its text.
     #[must_use]
     pub fn into_owned(self) -> Spec<'static> {
         let own = |text: Cow<'_, [u8]>| Cow::Owned(text.into_owned());
@@ -257,24 +257,24 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Whether what is to be decided at `place` depends on nothing else that
-    /// Exim knows, not on the client, the recipients or the size; but for the
-    /// recipient where [`Spec::counts_recipients`].
-    fn is_settled_by(&self, place: AclStage) -> bool {
-        let counts_what_is_there = match self.mode {
+    /// Whether the request at `stage` is independent of the client, the
+    /// recipients and the size, except for the recipient if
+    /// [`Spec::counts_recipients`].
+    fn is_determined_by(&self, stage: AclStage) -> bool {
+        let counts_context = match self.mode {
             Some(Mode::PerByte) => true,
-            Some(Mode::PerRcpt) => place.has_all_recipients(),
+            Some(Mode::PerRcpt) => stage.has_all_recipients(),
             _ => false,
         };
-        self.key.is_some() && !counts_what_is_there
+        self.key.is_some() && !counts_context
     }
 
-    /// Whether the unique event at `place` is the recipient's address.
-    fn counts_recipients(&self, place: AclStage) -> bool {
-        matches!(self.unique, Unique::Address) && self.is_in_place(place)
+    /// Whether the unique event at `stage` is the recipient's address.
+    fn counts_recipients(&self, stage: AclStage) -> bool {
+        matches!(self.unique, Unique::Address) && self.can_count_at(stage)
     }
 
-    /// Makes `request`, of this spec, that of another recipient.
+    /// Replaces the recipient in `request`, which is of this spec.
     fn set_recipient(&self, request: &mut Request, context: &Context<'_>) {
         let event = request.unique.get_or_insert_default();
         event.clear();
@@ -283,33 +283,33 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Whether the mode that is written makes sense at `place`. A default mode
-    /// is never out of place.
-    fn is_in_place(&self, place: AclStage) -> bool {
-        self.mode.is_none_or(|mode| request::counts_at(mode, place))
+    /// Whether the written mode can count at `stage`. The default mode can
+    /// count everywhere.
+    fn can_count_at(&self, stage: AclStage) -> bool {
+        self.mode.is_none_or(|mode| request::counts_at(mode, stage))
     }
 
-    /// What is to be decided where Exim stands now.
+    /// The request of this spec in this context.
     ///
     /// # Errors
-    /// A mode that cannot count in this ACL together with `leaky` or
-    /// `strict`, or a key that is too long.
+    /// A mode that cannot count in this ACL is combined with `leaky` or
+    /// `strict`, or the key is too long.
     pub fn request(&self, context: &Context<'_>) -> Result<Request, SpecError> {
         let mode = self.mode.unwrap_or(Mode::PerMail);
-        let place = context.place;
-        let out_of_place = !self.is_in_place(place);
-        if out_of_place
+        let stage = context.stage;
+        let wrong_stage = !self.can_count_at(stage);
+        if wrong_stage
             && !self.noupdate
             && matches!(self.update, Some(Update::Leaky | Update::Strict))
         {
-            return Err(self.error(Fault::BadPlace { mode, place }));
+            return Err(self.error(Fault::WrongStage { mode, stage }));
         }
-        let update = if self.noupdate || out_of_place {
+        let update = if self.noupdate || wrong_stage {
             Update::ReadOnly
         } else {
             self.update.unwrap_or(Update::Leaky)
         };
-        let batched = mode == Mode::PerRcpt && place.has_all_recipients();
+        let batched = mode == Mode::PerRcpt && stage.has_all_recipients();
         let count = match mode {
             _ if update == Update::ReadOnly => 0.0,
             _ if self.count_overrules => self.count.unwrap_or(1.0),
@@ -318,7 +318,7 @@ impl<'a> Spec<'a> {
             _ => self.count.unwrap_or(1.0),
         };
         let scope = match mode {
-            _ if place == AclStage::Outside => Scope::Evaluation,
+            _ if stage == AclStage::Outside => Scope::Evaluation,
             _ if update == Update::ReadOnly => Scope::Command,
             Mode::PerConn => Scope::Connection,
             Mode::PerMail | Mode::PerByte => Scope::Message,
@@ -327,7 +327,7 @@ impl<'a> Spec<'a> {
         };
         let unique = match &self.unique {
             Unique::No => None,
-            Unique::Address if out_of_place => Some(b"*".to_vec()),
+            Unique::Address if wrong_stage => Some(b"*".to_vec()),
             Unique::Address => Some([context.local_part, b"@", context.domain].concat()),
             Unique::Text(text) => Some(text.to_vec()),
         };
@@ -336,8 +336,8 @@ impl<'a> Spec<'a> {
             None => context.host_address.unwrap_or_default(),
         };
         let unique_mark: &[u8] = if unique.is_some() { b"/unique/" } else { b"/" };
-        let filed_as = mode.filed_as().as_bytes();
-        let key = [&*self.period_text, b"/", filed_as, unique_mark, written].concat();
+        let stored_name = mode.stored_name().as_bytes();
+        let key = [&*self.period_text, b"/", stored_name, unique_mark, written].concat();
         let key_start = key.len() - written.len();
         if u16::try_from(key.len()).is_err() {
             return Err(self.error(Fault::LongKey { length: key.len() }));
@@ -346,7 +346,7 @@ impl<'a> Spec<'a> {
         Ok(Request { key, key_start, limit, period, mode, update, count, unique, scope })
     }
 
-    /// A fault found behind the period.
+    /// An error for a fault found after the period.
     fn error(&self, fault: Fault) -> SpecError {
         SpecError::from_period(fault, &self.limit_text, Some(&self.period_text))
     }

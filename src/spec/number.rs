@@ -1,12 +1,12 @@
-//! Numbers as `strtod` of the C locale reads them.
+//! Numbers in the syntax of `strtod` in the C locale.
 
 use super::list::skip_blanks;
 
-/// A number that is not negative, with an optional suffix `k`, `m` or `g` in
-/// either case (1024-based): the limit. Nothing where it is no such number.
+/// A limit: a number that is not negative, with an optional suffix `k`, `m` or
+/// `g` in either case (1024-based). `None` for any other text.
 ///
-/// As in Exim, no digits at all count as 0 (an empty text, a lone `k`).
-/// Unlike in Exim, `nan` is refused.
+/// As in Exim, a text without digits is 0 (an empty text, a lone `k`). Unlike
+/// in Exim, `nan` is refused.
 pub(super) fn limit(text: &[u8]) -> Option<f64> {
     let (number, rest) = strtod(text);
     let (factor, rest) = match rest {
@@ -18,23 +18,23 @@ pub(super) fn limit(text: &[u8]) -> Option<f64> {
     whole(number * factor, rest)
 }
 
-/// A number that is not negative: the value of `count=`.
+/// The value of `count=`: a number that is not negative.
 pub(super) fn count(text: &[u8]) -> Option<f64> {
     let (number, rest) = strtod(text);
     whole(number, rest)
 }
 
-/// `number`, where it is not negative and nothing is left over.
+/// `number`, if it is not negative and nothing follows it.
 fn whole(number: f64, rest: &[u8]) -> Option<f64> {
-    // Adding 0 makes -0 plain 0, which would else be printed as "-0.0".
+    // Adding 0 turns -0 into 0; -0 would be printed as "-0.0".
     (rest.is_empty() && number >= 0.0).then_some(number + 0.0)
 }
 
-/// The number that `text` begins with, and what follows it; 0 and the whole
-/// text where it begins with none.
+/// The number at the start of `text`, and the rest; 0 and the whole text if
+/// there is none.
 ///
-/// Decimal and hexadecimal, with point, sign and exponent, `inf` and
-/// `infinity` in either case; never NaN.
+/// Decimal and hexadecimal, with point, sign and exponent, `inf` and `infinity`
+/// in either case; never NaN.
 fn strtod(text: &[u8]) -> (f64, &[u8]) {
     let unsigned = skip_blanks(text);
     let (negative, unsigned) = match unsigned {
@@ -53,7 +53,7 @@ fn strtod(text: &[u8]) -> (f64, &[u8]) {
     }
 }
 
-/// `inf` or `infinity`, the longer if there is the longer.
+/// `inf` or `infinity`; the longer match is taken.
 fn infinity(text: &[u8]) -> Option<(f64, &[u8])> {
     [&b"infinity"[..], b"inf"].iter().find_map(|word| {
         let (start, rest) = text.split_at_checked(word.len())?;
@@ -61,15 +61,15 @@ fn infinity(text: &[u8]) -> Option<(f64, &[u8])> {
     })
 }
 
-/// How many digits `text` begins with.
+/// The number of digits at the start of `text`.
 fn digits(text: &[u8]) -> usize {
     text.iter().take_while(|b| b.is_ascii_digit()).count()
 }
 
-/// A decimal number without sign, and what follows it.
+/// A decimal number without sign, and the rest.
 fn decimal(text: &[u8]) -> Option<(f64, &[u8])> {
     let before = digits(text);
-    // Nearly every limit is a small whole number.
+    // Fast path: nearly every limit is a small whole number.
     if let (1..=15, Some((number, rest))) = (before, text.split_at_checked(before))
         && !matches!(rest, [b'.' | b'e' | b'E', ..])
     {
@@ -80,7 +80,7 @@ fn decimal(text: &[u8]) -> Option<(f64, &[u8])> {
     if let Some([b'.', fraction @ ..]) = text.get(before..) {
         let after = digits(fraction);
         any += after;
-        // A point with no digit at all is no number.
+        // A point without any digit is not a number.
         length += if any > 0 { 1 + after } else { 0 };
     }
     if any == 0 {
@@ -88,13 +88,14 @@ fn decimal(text: &[u8]) -> Option<(f64, &[u8])> {
     }
     length += text.get(length..).map_or(0, |rest| exponent(rest, b'e').0);
     let (number, rest) = text.split_at_checked(length)?;
-    // Only ASCII digits, one point and one exponent: Rust reads that as C does.
+    // Only ASCII digits, one point and one exponent: Rust and C read that
+    // alike.
     let number = std::str::from_utf8(number).ok()?.parse().ok()?;
     Some((number, rest))
 }
 
-/// The exponent that `text` begins with, marked by `mark` in either case: its
-/// length, 0 where there is none, and its value.
+/// The exponent at the start of `text`, introduced by `mark` in either case:
+/// its length, 0 if there is none, and its value.
 fn exponent(text: &[u8], mark: u8) -> (usize, i64) {
     let [first, rest @ ..] = text else { return (0, 0) };
     if !first.eq_ignore_ascii_case(&mark) {
@@ -109,16 +110,17 @@ fn exponent(text: &[u8], mark: u8) -> (usize, i64) {
     if count == 0 {
         return (0, 0);
     }
-    // Saturating far beyond what any mantissa within the bound can undo.
+    // Saturates far beyond what the longest mantissa can compensate.
     let value = rest.iter().take(count).fold(0_i64, |value, b| {
         value.saturating_mul(10).saturating_add(i64::from(b - b'0')).min(1 << 40)
     });
     (1 + sign + count, if negative { -value } else { value })
 }
 
-/// A hexadecimal number without sign and `0x`, and what follows it.
+/// A hexadecimal number without sign and `0x`, and the rest.
 fn hexadecimal(text: &[u8]) -> Option<(f64, &[u8])> {
-    // The leading 60 bits or so, the rest folded into the lowest ("sticky").
+    // The leading 60 bits or so; later digits only set the lowest ("sticky")
+    // bit.
     let (mut mantissa, mut scale, mut any, mut point, mut length) = (0_u64, 0_i64, false, false, 0);
     for &byte in text {
         if let Some(digit) = char::from(byte).to_digit(16) {
@@ -160,14 +162,14 @@ fn scaled(mantissa: u64, power: i64) -> f64 {
                 (mantissa >> surplus, mantissa & ((1 << surplus) - 1), 1 << (surplus - 1));
             kept + u64::from(cut > half || (cut == half && kept & 1 == 1))
         }
-        // Only a mantissa above one half of the smallest number counts.
+        // Only a mantissa above one half of the smallest number rounds up.
         64 => u64::from(mantissa > 1 << 63),
         _ => 0,
     };
     let mut result = rounded as f64;
     let mut power = if surplus > 0 { lowest } else { power };
-    // Exact: what is left of the result fits, and no step leaves the range of
-    // normal numbers before the last.
+    // This is exact: the remaining bits fit, and no step before the last leaves
+    // the range of normal numbers.
     while power != 0 && result != 0.0 && result.is_finite() {
         let step = power.clamp(-1000, 1000);
         result *= f64::from_bits(((1023 + step) as u64) << 52);
@@ -278,7 +280,7 @@ mod tests {
             !number.is_finite() || count(text.as_bytes()) == Some(number)
         }
 
-        fn mantissas_are_rounded_as_integers_are(mantissa: u64, shift: u8) -> bool {
+        fn mantissas_are_rounded_like_integers(mantissa: u64, shift: u8) -> bool {
             let power = i64::from(shift) - 128;
             scaled(mantissa, power) == mantissa as f64 * 2_f64.powi(power as i32)
         }

@@ -1,5 +1,5 @@
-//! Slash lists of options for other functions than `ratelimit`:
-//! `name=value / name=value`.
+//! Slash lists of options for functions other than `ratelimit`: `name=value /
+//! name=value`.
 
 use super::error::Printable;
 use super::list::Items;
@@ -7,40 +7,40 @@ use super::{MAX_LEN, interval, number};
 use std::borrow::Cow;
 use std::fmt;
 
-/// One item of such a list, as it is written.
+/// One item of such a list, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedOption<'a> {
     text: Cow<'a, [u8]>,
 }
 
-/// The options of `text`, first to last; nothing where it is too long to be
-/// read. The rules of the list are those of a spec.
+/// The options in `text`, in order; `None` if it is longer than a spec may be.
+/// The syntax of the list is that of a spec.
 #[must_use]
 pub fn options(text: &[u8]) -> Option<impl Iterator<Item = NamedOption<'_>>> {
     (text.len() <= MAX_LEN).then(|| Items::new(text).map(|text| NamedOption { text }))
 }
 
 impl NamedOption<'_> {
-    /// Whether it is called `name`, in any case of letters.
+    /// Whether its name is `name`, in any case.
     #[must_use]
     pub fn is(&self, name: &str) -> bool {
         self.name().eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// What stands before the first equals sign, or all of it.
+    /// The text before the first equals sign, or all of it.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.text.split(|&b| b == b'=').next().unwrap_or_default().trim_ascii_end()
     }
 
-    /// What stands behind the first equals sign; nothing where there is none.
+    /// The text after the first equals sign, if there is one.
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
         let at = self.text.iter().position(|&b| b == b'=')?;
         Some(self.text.get(at + 1..)?.trim_ascii_start())
     }
 
-    /// Its value as a word, in any case of letters.
+    /// Whether its value is this word, in any case.
     #[must_use]
     pub fn is_word(&self, word: &str) -> bool {
         self.value().is_some_and(|value| value.eq_ignore_ascii_case(word.as_bytes()))
@@ -58,7 +58,7 @@ impl NamedOption<'_> {
     pub fn bytes(&self) -> Option<u64> {
         let value = self.value()?;
         let bytes = number::limit(value).filter(|_| value.iter().any(u8::is_ascii_digit))?;
-        // Up to where each whole number is one.
+        // Up to where an f64 represents every whole number.
         (bytes <= (1_u64 << 53) as f64).then_some(bytes as u64)
     }
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_in_the_manner_of_a_spec() {
+    fn values_have_the_syntax_of_a_spec() {
         assert_eq!(one("keep=1w2d").seconds(), Some(777_600));
         assert_eq!(one("keep=90").seconds(), Some(90));
         for text in ["keep", "keep=", "keep=0", "keep=90x", "keep=1.5d"] {

@@ -1,4 +1,4 @@
-//! What a spec asks for.
+//! The request that a spec makes.
 
 use crate::engine::{Algorithm, Check, Kind, RecordKey, Update};
 use crate::stage::{AclStage, Scope};
@@ -16,25 +16,26 @@ pub enum Mode {
     PerConn,
     /// Evaluations.
     PerCmd,
-    /// Bytes of message.
+    /// Bytes of messages.
     PerByte,
 }
 
-/// What a spec asks for at one place: it makes a [`Check`].
+/// The request that a spec makes at one ACL stage; it is turned into a
+/// [`Check`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The record's name: `p/mode/[unique/]key`, with `p` as written and
-    /// `mode` as Exim files it (`per_byte` is filed under `per_mail`,
-    /// `per_addr` under `per_rcpt/unique`).
+    /// The record's name: `p/mode/[unique/]key`, with `p` as written and `mode`
+    /// as Exim stores it (`per_byte` is stored as `per_mail`, `per_addr` as
+    /// `per_rcpt/unique`).
     pub key: Vec<u8>,
-    /// Where in [`Request::key`] the key begins that the administrator wrote.
+    /// Where the administrator's key begins in [`Request::key`].
     pub key_start: usize,
-    /// The limit: the most events per period. Not negative, not NaN; may be
-    /// infinite.
+    /// The limit: the maximum of events per period. Not negative, not NaN; may
+    /// be infinite.
     pub limit: f64,
     /// The period in seconds; greater than zero.
     pub period: f64,
-    /// What is counted, as the administrator wrote it.
+    /// What is counted, as written.
     pub mode: Mode,
     /// When the event is counted.
     pub update: Update,
@@ -43,12 +44,12 @@ pub struct Request {
     pub count: f64,
     /// The text of a unique event, counted at most once a period.
     pub unique: Option<Vec<u8>>,
-    /// For how long the decision may be used again from memory.
+    /// How long the decision may be reused.
     pub scope: Scope,
 }
 
 impl Request {
-    /// The check that this is.
+    /// The check for this request.
     #[must_use]
     #[inline]
     pub fn check(&self) -> Check<'_> {
@@ -83,7 +84,7 @@ impl Request {
     }
 }
 
-/// Whether `mode` makes sense at `stage`, so that a check may count there.
+/// Whether `mode` can count at `stage`.
 pub(super) fn counts_at(mode: Mode, stage: AclStage) -> bool {
     match mode {
         _ if stage == AclStage::Outside => true,

@@ -1,32 +1,32 @@
-//! A stored key taken apart again: `p/mode/[unique/]key`.
+//! Parses a stored key: `p/mode/[unique/]key`.
 
 use super::interval;
 
-/// The parts of a stored key: what [`super::Request::key`] was put together
-/// from.
+/// The parts of a stored key, which [`super::Request::key`] is made of.
 ///
-/// `per_addr` is filed as `per_rcpt/unique`, `per_byte` as `per_mail`, so the
-/// mode is what a key is filed under and not always what a line said.
+/// `per_addr` is stored as `per_rcpt/unique` and `per_byte` as `per_mail`, so
+/// the mode may differ from the one in the spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredKey<'a> {
     /// The period as the administrator wrote it: `1h`.
     pub period: &'a [u8],
-    /// `per_mail`, `per_rcpt`, ...; `per_addr` where recipients are unique.
+    /// `per_mail`, `per_rcpt`, ...; `per_addr` for unique recipients.
     pub mode: &'a [u8],
     /// Whether unique events are counted.
     pub unique: bool,
-    /// What the administrator calls the key.
+    /// The administrator's key.
     pub key: &'a [u8],
 }
 
 impl<'a> StoredKey<'a> {
-    /// Takes `stored` apart; `None` where it has no such parts.
+    /// Parses `stored`; `None` if it does not have these parts.
     #[must_use]
     pub fn parse(stored: &'a [u8]) -> Option<Self> {
         let (period, rest) = split_once(stored)?;
         let (mode, rest) = split_once(rest)?;
         // A key that itself begins with `unique/` looks the same: the text
-        // does not tell, and the filter beside it does.
+        // alone is ambiguous, and only the presence of a filter tells them
+        // apart.
         let (unique, key) = match rest.strip_prefix(b"unique/") {
             Some(key) => (true, key),
             None => (false, rest),
@@ -35,15 +35,15 @@ impl<'a> StoredKey<'a> {
         Some(Self { period, mode, unique, key })
     }
 
-    /// The period in seconds; `None` where it is none.
+    /// The period in seconds; `None` if it is not an interval.
     #[must_use]
     pub fn period_seconds(&self) -> Option<f64> {
         interval::seconds(self.period).ok()
     }
 
-    /// Everything before the key: `1h/per_rcpt/unique/`; nothing where there
-    /// is no such thing. Two keys with the same one were most likely made by
-    /// the same line.
+    /// Everything before the key: `1h/per_rcpt/unique/`; empty if it does not
+    /// parse. Two keys with the same prefix were most likely made by the same
+    /// ACL line.
     #[must_use]
     pub fn prefix_of(stored: &'a [u8]) -> &'a [u8] {
         let key = Self::parse(stored).map_or(stored.len(), |filed| filed.key.len());
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stored_key_falls_apart_into_what_was_written() {
+    fn a_stored_key_is_parsed_into_its_parts() {
         let filed = StoredKey::parse(b"1h/per_rcpt/unique/alice").unwrap();
         assert_eq!(
             filed,
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_key_tells_its_period_and_its_line() {
+    fn a_stored_key_has_a_period_and_a_prefix() {
         let period = |stored| StoredKey::parse(stored).unwrap().period_seconds();
         assert_eq!(period(b"1h/per_rcpt/alice"), Some(3600.0));
         assert_eq!(period(b"90/per_mail/x"), Some(90.0));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stored_key_is_none() {
+    fn other_text_is_not_a_stored_key() {
         assert_eq!(StoredKey::parse(b""), None);
         assert_eq!(StoredKey::parse(b"1h"), None);
         assert_eq!(StoredKey::parse(b"1h/per_rcpt"), None);

@@ -1,9 +1,9 @@
-//! Specs in a table, and any bytes at all.
+//! Tables of specs, and random bytes.
 
 use super::{AclStage, Context, Fault, MAX_LEN, Mode, Request, Scope, Spec, Update, Variable};
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
-const PLACES: [AclStage; 20] = [
+const STAGES: [AclStage; 20] = [
     AclStage::Rcpt,
     AclStage::Mail,
     AclStage::Predata,
@@ -26,10 +26,10 @@ const PLACES: [AclStage; 20] = [
     AclStage::Outside,
 ];
 
-/// In `place`, with everything known.
-fn at(place: AclStage) -> Context<'static> {
+/// A context at `stage` with everything known.
+fn at(stage: AclStage) -> Context<'static> {
     Context {
-        place,
+        stage,
         host_address: Some(b"192.0.2.1"),
         recipients: 7,
         message_size: Some(4000),
@@ -38,12 +38,12 @@ fn at(place: AclStage) -> Context<'static> {
     }
 }
 
-fn ask(text: &str, place: AclStage) -> Request {
-    Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(place))).expect(text)
+fn ask(text: &str, stage: AclStage) -> Request {
+    Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(stage))).expect(text)
 }
 
-fn error(text: &str, place: AclStage) -> super::SpecError {
-    Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(place))).expect_err(text)
+fn error(text: &str, stage: AclStage) -> super::SpecError {
+    Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(stage))).expect_err(text)
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn keys() {
 
 #[test]
 fn counts_and_unique_events_depend_on_order() {
-    for (text, place, count, unique) in [
+    for (text, stage, count, unique) in [
         ("1/1h", AclStage::Data, 1.0, None),
         ("1/1h/count=3", AclStage::Data, 3.0, None),
         ("1/1h/COUNT= 2.5e1/count=4", AclStage::Data, 4.0, None),
@@ -124,19 +124,19 @@ fn counts_and_unique_events_depend_on_order() {
         ("1/1h/per_addr", AclStage::Data, 0.0, Some("*")),
         ("1/1h/unique=", AclStage::Data, 1.0, Some("")),
     ] {
-        let request = ask(text, place);
-        assert_eq!(request.count.to_bits(), f64::to_bits(count), "{text} {place:?}");
-        assert_eq!(request.unique.as_deref(), unique.map(str::as_bytes), "{text} {place:?}");
+        let request = ask(text, stage);
+        assert_eq!(request.count.to_bits(), f64::to_bits(count), "{text} {stage:?}");
+        assert_eq!(request.unique.as_deref(), unique.map(str::as_bytes), "{text} {stage:?}");
     }
     let unknown = Context { message_size: None, ..at(AclStage::Connect) };
     let spec = Spec::parse(b"1/1h/per_byte/count=9").unwrap();
-    assert_eq!(spec.request(&unknown).unwrap().count, 0.0, "out of place, so read only");
-    let unknown = Context { place: AclStage::Mail, ..unknown };
+    assert_eq!(spec.request(&unknown).unwrap().count, 0.0, "out of stage, so read only");
+    let unknown = Context { stage: AclStage::Mail, ..unknown };
     assert_eq!(Spec::parse(b"1/1h/per_byte").unwrap().request(&unknown).unwrap().count, 0.0);
 }
 
-/// For each mode where it counts ('+') and where it is only read ('-'), in
-/// the order of [`PLACES`].
+/// For each mode, where it counts ('+') and where it is only read ('-'), in the
+/// order of [`STAGES`].
 const WHERE: [(Mode, &[u8]); 6] = [
     (Mode::PerMail, b"++++++++-----------+"),
     (Mode::PerByte, b"++++++++-----------+"),
@@ -147,39 +147,40 @@ const WHERE: [(Mode, &[u8]); 6] = [
 ];
 
 #[test]
-fn places() {
+fn every_mode_counts_at_its_stages() {
     for (mode, table) in WHERE {
-        for (place, mark) in PLACES.into_iter().zip(table) {
+        for (stage, mark) in STAGES.into_iter().zip(table) {
             let counts = *mark == b'+';
             let word = mode.word();
             for (option, update) in [("leaky", Update::Leaky), ("strict", Update::Strict)] {
                 let text = format!("1 / 1h / {option} / {word}");
                 if counts {
-                    assert_eq!(ask(&text, place).update, update, "{text} {place:?}");
+                    assert_eq!(ask(&text, stage).update, update, "{text} {stage:?}");
                 } else {
-                    let fault = error(&text, place).fault().clone();
-                    assert_eq!(fault, Fault::BadPlace { mode, place }, "{text}");
+                    let fault = error(&text, stage).fault().clone();
+                    assert_eq!(fault, Fault::WrongStage { mode, stage }, "{text}");
                 }
-                let request = ask(&format!("{text} / noupdate"), place);
-                assert_eq!(request.update, Update::ReadOnly, "{text} {place:?}");
+                let request = ask(&format!("{text} / noupdate"), stage);
+                assert_eq!(request.update, Update::ReadOnly, "{text} {stage:?}");
             }
-            let request = ask(&format!("1 / 1h / {word}"), place);
+            let request = ask(&format!("1 / 1h / {word}"), stage);
             let expected = if counts { Update::Leaky } else { Update::ReadOnly };
-            assert_eq!(request.update, expected, "{word} {place:?}");
+            assert_eq!(request.update, expected, "{word} {stage:?}");
             assert_eq!(request.mode, mode);
-            assert_eq!(ask(&format!("1/1h/{word}/readonly"), place).update, Update::ReadOnly);
+            assert_eq!(ask(&format!("1/1h/{word}/readonly"), stage).update, Update::ReadOnly);
         }
     }
-    for place in PLACES {
-        // The default is per_mail, but that it was not asked for counts.
-        let request = ask("1 / 1h / strict", place);
-        assert_eq!((request.mode, request.update), (Mode::PerMail, Update::Strict), "{place:?}");
+    for stage in STAGES {
+        // The default is per_mail, but an unwritten mode is allowed at every
+        // stage.
+        let request = ask("1 / 1h / strict", stage);
+        assert_eq!((request.mode, request.update), (Mode::PerMail, Update::Strict), "{stage:?}");
     }
 }
 
 #[test]
 fn scopes() {
-    for (text, place, scope) in [
+    for (text, stage, scope) in [
         ("1/1h", AclStage::Rcpt, Scope::Message),
         ("1/1h/per_mail", AclStage::Data, Scope::Message),
         ("1/1h/per_byte", AclStage::Data, Scope::Message),
@@ -194,14 +195,14 @@ fn scopes() {
         ("1/1h/per_conn", AclStage::Outside, Scope::Evaluation),
         ("1/1h/readonly", AclStage::Outside, Scope::Evaluation),
     ] {
-        assert_eq!(ask(text, place).scope, scope, "{text} {place:?}");
+        assert_eq!(ask(text, stage).scope, scope, "{text} {stage:?}");
     }
 }
 
 #[test]
 fn errors_in_words() {
     let prefix = "error in arguments to \"ratelimit\" condition: ";
-    for (text, place, expected) in [
+    for (text, stage, expected) in [
         ("", AclStage::Rcpt, "sender rate limit not set ("),
         (" \t", AclStage::Rcpt, "sender rate limit not set ("),
         ("abc", AclStage::Rcpt, "\"abc\" is not a positive number (the limit is a number such as"),
@@ -259,7 +260,7 @@ fn errors_in_words() {
         ),
         ("1/1h/\0", AclStage::Rcpt, "it contains a NUL byte ("),
     ] {
-        match Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(place))) {
+        match Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(stage))) {
             Ok(_) => assert_eq!("", expected, "{text:?} is no error"),
             Err(error) => {
                 let message = error.to_string();
@@ -275,7 +276,7 @@ fn errors_in_words() {
 }
 
 #[test]
-fn errors_tell_what_the_variables_hold() {
+fn errors_contain_the_values_of_the_variables() {
     let (untouched, unset) = (Variable::Untouched, Variable::Unset);
     for (text, limit, period) in [
         ("", None, untouched),
@@ -302,13 +303,13 @@ fn the_period_can_be_read_back_from_a_key() {
 }
 
 #[test]
-fn texts_are_as_written() {
+fn limit_and_period_are_kept_as_written() {
     let spec = Spec::parse(b" 1.50K /\t60m ").unwrap();
     assert_eq!((spec.limit_text(), spec.period_text()), (&b"1.50K"[..], &b"60m"[..]));
 }
 
 #[test]
-fn bounds() {
+fn length_limits() {
     let mut text = b"1 / 1h / ".to_vec();
     text.resize(MAX_LEN, b'k');
     assert!(Spec::parse(&text).is_ok());
@@ -332,7 +333,7 @@ fn bounds() {
     assert!(message.len() < 400);
 }
 
-/// A spec made of likely pieces, in any case of letters, with any blanks.
+/// A spec made of likely pieces, in mixed case, with varying blanks.
 #[derive(Clone, Debug)]
 struct Pieces(Vec<String>);
 
@@ -382,26 +383,26 @@ impl Pieces {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct AnyPlace(AclStage);
+struct AnyStage(AclStage);
 
-impl Arbitrary for AnyPlace {
+impl Arbitrary for AnyStage {
     fn arbitrary(g: &mut Gen) -> Self {
-        Self(*g.choose(&PLACES).unwrap())
+        Self(*g.choose(&STAGES).unwrap())
     }
 }
 
 quickcheck! {
-    fn arbitrary_bytes_never_panic(text: Vec<u8>, place: AnyPlace) -> bool {
+    fn arbitrary_bytes_never_panic(text: Vec<u8>, stage: AnyStage) -> bool {
         match Spec::parse(&text) {
             Ok(spec) => {
                 let _ = spec.lints();
-                spec.request(&at(place.0)).is_ok_and(|r| r.key.len() <= 65535)
+                spec.request(&at(stage.0)).is_ok_and(|r| r.key.len() <= 65535)
             }
             Err(error) => error.to_string().bytes().all(|b| (b' '..=b'~').contains(&b)),
         }
     }
 
-    fn bytes_behind_a_good_start_never_panic(tail: Vec<u8>, place: AnyPlace) -> bool {
+    fn bytes_after_a_valid_start_never_panic(tail: Vec<u8>, stage: AnyStage) -> bool {
         let text = [b"1 / 1h / ", &tail[..]].concat();
         match Spec::parse(&text) {
             Ok(spec) => spec.lints().iter().all(|d| !d.to_string().contains('\n')),
@@ -409,19 +410,19 @@ quickcheck! {
         }
     }
 
-    fn blanks_and_a_second_writing_change_nothing(pieces: Pieces, place: AnyPlace) -> bool {
+    fn blanks_change_nothing(pieces: Pieces, stage: AnyStage) -> bool {
         let (tight, wide) = (pieces.written(" ", ""), pieces.written("\t ", "  "));
         let ask = |text: &str| {
             Spec::parse(text.as_bytes())
-                .and_then(|s| s.request(&at(place.0)))
+                .and_then(|s| s.request(&at(stage.0)))
                 .map_err(|e| e.fault().clone())
         };
         ask(&tight) == ask(&wide)
     }
 
-    fn what_is_answered_is_in_range(pieces: Pieces, place: AnyPlace) -> bool {
+    fn requests_are_in_range(pieces: Pieces, stage: AnyStage) -> bool {
         let text = pieces.written(" ", " ");
-        let request = Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(place.0)));
+        let request = Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(stage.0)));
         request.map_or(true, |r| {
             r.limit >= 0.0
                 && r.period > 0.0
@@ -430,16 +431,17 @@ quickcheck! {
         })
     }
 
-    fn a_literal_key_is_the_record_of_the_same_text_in_the_spec(key: Vec<u8>, place: AnyPlace) -> bool {
+    fn a_literal_key_and_the_same_text_in_the_spec_are_one_record(key: Vec<u8>, stage: AnyStage) -> bool {
         let written: Vec<u8> =
             key.iter().flat_map(|&b| if b == b'/' { vec![b; 2] } else { vec![b] }).collect();
         let text = [b"7 / 1h / per_rcpt / ", &written[..]].concat();
         let parsed = Spec::parse(&text);
         let literal = Spec::parse(b"7 / 1h / per_rcpt").unwrap().with_literal(&key, None);
         match (parsed, literal) {
-            // Blanks at its ends, and the names of options, cannot be a key in a spec.
+            // A spec cannot contain a key with blanks at its ends, or the name
+            // of an option.
             (Ok(parsed), Ok(literal)) if parsed.key.as_deref() == Some(&key[..]) => {
-                parsed.request(&at(place.0)) == literal.request(&at(place.0))
+                parsed.request(&at(stage.0)) == literal.request(&at(stage.0))
             }
             (_, Ok(literal)) => literal.key.as_deref() == Some(&key[..]).filter(|key| !key.is_empty()),
             (parsed, Err(_)) => parsed.is_err() && key.contains(&0),
@@ -486,7 +488,7 @@ fn a_key_or_a_unique_event_is_given_once() {
             None,
             "the key is given twice (it is an argument of its own, and \"per_rcp\" in",
         ),
-        ("7 / 1h / a / b", None, "\"a/b\" in the spec is no option"),
+        ("7 / 1h / a / b", None, "\"a/b\" in the spec is not an option"),
         ("7 / 1h / /", None, "the key is given twice"),
         (
             "7 / 1h / per_addr",

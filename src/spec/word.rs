@@ -1,13 +1,13 @@
-//! The words behind the period: options, or parts of the key.
+//! The items after the period: options, or parts of the key.
 
 use super::Mode;
 
-/// Begins an option with a size.
+/// Introduces the option for the cost.
 pub(super) const COUNT: &str = "count=";
-/// Begins an option with a text.
+/// Introduces the option for a unique event.
 pub(super) const UNIQUE: &str = "unique=";
 
-/// One item behind the period.
+/// One item after the period.
 pub(super) enum Word {
     Mode(Mode),
     Leaky,
@@ -20,11 +20,11 @@ pub(super) enum Word {
 }
 
 impl Word {
-    /// What `item` is, in any case of letters.
+    /// Classifies `item`, in any case.
     #[inline]
     pub(super) fn of(item: &[u8]) -> Self {
-        // No option without a value is longer than eight bytes, so that one
-        // comparison of a whole word each does. No item holds a NUL byte.
+        // No option without a value is longer than eight bytes, so each is one
+        // comparison of a 64-bit word. No item contains a NUL byte.
         let mut word = [0; 8];
         if let Some(start) = word.get_mut(..item.len()) {
             start.copy_from_slice(item);

@@ -1,22 +1,22 @@
-//! The decisions made before, and for how long they hold.
+//! Earlier decisions, and how long they stay valid.
 //!
-//! Exim computes a rate once a connection, message or command, whatever the
-//! mode asks for, and then uses it again from memory, against whatever limit
-//! the later line has. So does this.
+//! Exim computes a rate once for each connection, message or command, depending
+//! on the mode, and then reuses it, compared with the limit of the later line.
+//! This cache does the same.
 
 use super::Scope;
 use crate::engine::{Decision, Kind, RecordKey};
 use std::collections::HashMap;
 
-/// The bytes that the decisions of a connection, and those of a message, may
-/// take: over twenty thousand of common keys. A client that comes with more is
-/// counted each time from there on.
+/// The maximum memory for the decisions of a connection, and for those of a
+/// message: more than twenty thousand with keys of common length. Beyond it,
+/// every evaluation counts.
 const BYTES_MAX: usize = 8 << 20;
 
-/// How many decisions of a command are remembered: more than any ACL has lines.
+/// The maximum number of decisions for a command: more than any ACL has lines.
 const COMMAND_MAX: usize = 1024;
 
-/// What is remembered under a record's name.
+/// The entry under a record's name.
 #[derive(Clone, Copy)]
 struct Cached {
     identity_start: usize,
@@ -29,7 +29,7 @@ impl Cached {
         Self { identity_start: key.identity_start, kind: key.kind, decision }
     }
 
-    /// The decision, if it is of this record.
+    /// The decision, if it belongs to this record.
     fn of(&self, key: &RecordKey<'_>) -> Option<Decision> {
         (self.identity_start == key.identity_start && self.kind == key.kind)
             .then_some(self.decision)
@@ -39,44 +39,44 @@ impl Cached {
 /// Decisions by the names of their records.
 #[derive(Default)]
 struct ByName {
-    known: HashMap<Vec<u8>, Cached>,
+    entries: HashMap<Vec<u8>, Cached>,
     bytes: usize,
 }
 
 impl ByName {
     fn recall(&self, key: &RecordKey<'_>) -> Option<Decision> {
-        self.known.get(key.name)?.of(key)
+        self.entries.get(key.name)?.of(key)
     }
 
     fn keep(&mut self, key: &RecordKey<'_>, decision: Decision) {
-        // Twice, for the free room of the map.
+        // Doubled, for the spare capacity of the map.
         let bytes = 2 * size_of::<(Vec<u8>, Cached)>() + key.name.len();
         if self.bytes + bytes <= BYTES_MAX {
             self.bytes += bytes;
-            self.known.insert(key.name.to_owned(), Cached::new(key, decision));
+            self.entries.insert(key.name.to_owned(), Cached::new(key, decision));
         }
     }
 
     fn clear(&mut self) {
-        // A map that was large once takes long to be emptied each time.
-        if !self.known.is_empty() {
+        // Clearing a map that was once large takes long each time.
+        if !self.entries.is_empty() {
             *self = Self::default();
         }
     }
 }
 
-/// The decisions of a command: an ACL has a handful of lines, so a linear
-/// search is quickest. The buffers of the names are used again.
+/// The decisions of a command: an ACL has few lines, so a linear search is
+/// fastest. The buffers for the names are reused.
 #[derive(Default)]
 struct InOrder {
-    known: Vec<(Vec<u8>, Cached)>,
+    entries: Vec<(Vec<u8>, Cached)>,
     used: usize,
 }
 
 impl InOrder {
     fn recall(&self, key: &RecordKey<'_>) -> Option<Decision> {
-        let known = self.known.iter().take(self.used);
-        known.filter(|(name, _)| name == key.name).find_map(|(_, cached)| cached.of(key))
+        let entries = self.entries.iter().take(self.used);
+        entries.filter(|(name, _)| name == key.name).find_map(|(_, cached)| cached.of(key))
     }
 
     fn keep(&mut self, key: &RecordKey<'_>, decision: Decision) {
@@ -84,25 +84,25 @@ impl InOrder {
             return;
         }
         let cached = Cached::new(key, decision);
-        match self.known.get_mut(self.used) {
+        match self.entries.get_mut(self.used) {
             Some((name, old)) => {
                 name.clear();
                 name.extend_from_slice(key.name);
                 *old = cached;
             }
-            None => self.known.push((key.name.to_owned(), cached)),
+            None => self.entries.push((key.name.to_owned(), cached)),
         }
         self.used += 1;
     }
 
     fn clear(&mut self) {
         self.used = 0;
-        // More than a usual command needs is given back.
-        self.known.truncate(16);
+        // Free what an ordinary command does not need.
+        self.entries.truncate(16);
     }
 }
 
-/// The decisions of this connection, of this message and of this command.
+/// The decisions of the current connection, message and command.
 #[derive(Default)]
 pub struct DecisionCache {
     connection: ByName,
@@ -111,24 +111,24 @@ pub struct DecisionCache {
 }
 
 impl DecisionCache {
-    /// Another connection: nothing holds any more.
+    /// Starts a new connection: no earlier decision is valid.
     pub fn new_connection(&mut self) {
         self.connection.clear();
         self.new_message();
         self.new_command();
     }
 
-    /// Another message.
+    /// Starts a new message.
     pub fn new_message(&mut self) {
         self.message.clear();
     }
 
-    /// Another command, that is, another run of an ACL.
+    /// Starts a new command, that is, another run of an ACL.
     pub fn new_command(&mut self) {
         self.command.clear();
     }
 
-    /// The decision that still holds for this record.
+    /// The valid decision for this record, if any.
     #[must_use]
     pub fn recall(&self, scope: Scope, key: &RecordKey<'_>) -> Option<Decision> {
         match scope {
@@ -139,7 +139,7 @@ impl DecisionCache {
         }
     }
 
-    /// Remembers the decision for a record that has none yet in this scope.
+    /// Caches the decision for a record that has none in this scope.
     pub fn keep(&mut self, scope: Scope, key: &RecordKey<'_>, decision: Decision) {
         match scope {
             Scope::Connection => self.connection.keep(key, decision),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_holds_as_long_as_its_scope() {
+    fn a_decision_is_valid_within_its_scope() {
         let ends: [fn(&mut DecisionCache); 3] =
             [DecisionCache::new_connection, DecisionCache::new_message, DecisionCache::new_command];
         for (end, holds) in ends.iter().zip([
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_one_name_and_different_identities_are_kept_apart() {
+    fn records_with_one_name_and_different_identities_are_distinct() {
         for scope in SCOPES {
             let mut cache = DecisionCache::default();
             let key: RecordKey<'_> = "1h/per_mail/unique/bob".into();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_cache_is_limited() {
         for scope in [Scope::Connection, Scope::Message, Scope::Command] {
             let mut cache = DecisionCache::default();
             let key = |n: usize| format!("{n:01000}");

@@ -1,12 +1,11 @@
-//! Where in the SMTP dialogue a check stands, what the mail server knows there,
-//! and for how long its decision holds. For front ends: specs and policies are
-//! written against it.
+//! ACL stages, the state of the SMTP session, and how long a decision stays
+//! valid. Front ends use it; specs and policies are written against it.
 
 mod decisions;
 
 pub use decisions::DecisionCache;
 
-/// Where in the SMTP dialogue a check stands: which ACL of Exim runs.
+/// The ACL stage: which ACL of Exim runs.
 ///
 /// The names printed in errors are Exim's own (`acl_wherenames`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,47 +48,47 @@ pub enum AclStage {
     StartTls,
     /// `acl_smtp_vrfy`
     Vrfy,
-    /// No ACL: a router, a transport, `exim -be`, the program. Every mode
-    /// makes sense here and every evaluation counts.
+    /// No ACL: a router, a transport, `exim -be`, the program. Every mode can
+    /// count here and every evaluation counts.
     Outside,
 }
 
-/// For how long a decision is used again from memory.
+/// How long a decision is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Once an SMTP connection.
+    /// One decision for each SMTP connection.
     Connection,
-    /// Once a message.
+    /// One decision for each message.
     Message,
-    /// Once a command, that is, once a run of an ACL.
+    /// One decision for each command, that is, for each run of an ACL.
     Command,
-    /// Every evaluation is computed again.
+    /// One decision for each evaluation.
     Evaluation,
 }
 
-/// What the mail server knows at the moment of a check.
+/// The state of the mail server at the time of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// Where the check stands.
-    pub place: AclStage,
+    /// The ACL stage.
+    pub stage: AclStage,
     /// `$sender_host_address`: the default key.
     pub host_address: Option<&'a [u8]>,
     /// `$recipients_count`: recipients accepted so far.
     pub recipients: u32,
-    /// `$message_size` in bytes, where it is known.
+    /// `$message_size` in bytes, if known.
     pub message_size: Option<u64>,
-    /// `$local_part`, empty where unset.
+    /// `$local_part`; empty if unset.
     pub local_part: &'a [u8],
-    /// `$domain`, empty where unset.
+    /// `$domain`; empty if unset.
     pub domain: &'a [u8],
 }
 
 impl Context<'_> {
-    /// Outside Exim's ACLs, with nothing known.
+    /// Outside ACLs, with nothing known.
     #[must_use]
     pub fn outside() -> Self {
         Context {
-            place: AclStage::Outside,
+            stage: AclStage::Outside,
             host_address: None,
             recipients: 0,
             message_size: None,
@@ -99,14 +98,14 @@ impl Context<'_> {
     }
 }
 
-/// Something that holds what a [`Context`] borrows.
+/// A value that a [`Context`] can borrow from.
 pub trait ContextSource {
-    /// What is known, at `place`.
-    fn context(&self, place: AclStage) -> Context<'_>;
+    /// The context at `stage`.
+    fn context(&self, stage: AclStage) -> Context<'_>;
 }
 
 impl AclStage {
-    /// Whether all recipients of the message are known here, so that they are
+    /// Whether all recipients of the message are known, so that they are
     /// counted in one batch.
     #[must_use]
     pub fn has_all_recipients(self) -> bool {

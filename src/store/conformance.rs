@@ -1,4 +1,4 @@
-//! The tests that every store passes.
+//! Tests that every store must pass.
 
 use quickcheck::{Arbitrary, Gen};
 
@@ -7,7 +7,7 @@ use crate::rate::{Average, Timestamp};
 
 use super::{Memory, Store};
 
-/// Runs all of them; `fresh` makes an empty store.
+/// Runs all tests; `fresh` creates an empty store.
 pub(crate) fn all<S: Store>(mut fresh: impl FnMut() -> S) {
     counts_every_event(&mut fresh());
     keeps_records_apart(&mut fresh());
@@ -20,7 +20,7 @@ pub(crate) fn all<S: Store>(mut fresh: impl FnMut() -> S) {
     filters_survive_a_change_of_limit(&mut fresh());
     reads_the_clock_once(&mut fresh());
     survives_a_panic_of_the_clock(&mut fresh());
-    decides_no_check_at_all(&mut fresh());
+    decides_an_empty_slice(&mut fresh());
     decides_as_the_memory_store_does(&mut fresh);
 }
 
@@ -57,7 +57,7 @@ fn decide<S: Store>(store: &mut S, checks: &[Check<'_>], now: Timestamp) -> Vec<
     decisions
 }
 
-/// The rate that is remembered; 0 where none is.
+/// The remembered rate; 0 if there is none.
 fn rate<S: Store>(store: &mut S, name: &str, now: Timestamp) -> f64 {
     let read = Check { update: Update::ReadOnly, cost: 0.0, ..check(name) };
     store.decide_one(&read, || now).unwrap().kept.map_or(0.0, |kept| kept.rate)
@@ -73,7 +73,7 @@ fn counts_every_event<S: Store>(store: &mut S) {
             Some(average) => average.next(now, 3600.0, cost),
         };
         let one = Check { cost, ..check("key") };
-        // Single checks and slices of one are the same.
+        // Single checks and slices of one give the same result.
         let decision = match n % 2 {
             0 => store.decide_one(&one, || now).unwrap(),
             _ => decide(store, &[one], now)[0],
@@ -171,11 +171,11 @@ fn one_record_counts_one_event_once<S: Store>(store: &mut S) {
     let rates: Vec<_> = decisions.iter().map(|decision| decision.rate).collect();
     assert_eq!(rates, [0.0, 1.0, 1.0, 1.0]);
     assert_eq!(rate(store, "key", at(0)), 1.0);
-    // A leaky one with a lower limit refuses for both.
+    // A leaky check with a lower limit keeps both from counting.
     let decisions = decide(store, &[leaky("l"), with_limit(1.0, leaky("l"))], at(0));
     let over: Vec<_> = decisions.iter().map(|decision| decision.over).collect();
     assert_eq!((&over[..], rate(store, "l", at(0))), (&[false, true][..], 0.0));
-    // A strict one counts for both.
+    // A strict check counts for both.
     let decisions = decide(store, &[with_limit(1.0, leaky("l")), check("l")], at(0));
     assert!(decisions.iter().all(|decision| decision.details.written && decision.rate == 1.0));
     assert_eq!(rate(store, "l", at(0)), 1.0);
@@ -240,7 +240,7 @@ fn reads_the_clock_once<S: Store>(store: &mut S) {
     store.decide(&checks, clock, &mut decisions).unwrap();
     assert_eq!(reads, 1);
     assert!(decisions.iter().all(|decision| decision.at == at(7) && decision.rate == 1.0));
-    // And again, now that all are there.
+    // Again, with existing records.
     for decision in decide(store, &checks, at(7)) {
         assert_eq!(decision.rate.round(), 2.0);
     }
@@ -257,7 +257,7 @@ fn survives_a_panic_of_the_clock<S: Store>(store: &mut S) {
     assert_eq!((rate(store, "key", at(0)), rate(store, "other", at(0))), (1.0, 0.0));
 }
 
-fn decides_no_check_at_all<S: Store>(store: &mut S) {
+fn decides_an_empty_slice<S: Store>(store: &mut S) {
     let mut decisions = decide(store, &[check("key")], at(0));
     store.decide(&[], || at(0), &mut decisions).unwrap();
     assert_eq!(decisions, []);
@@ -294,7 +294,7 @@ fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
     let mut run = |calls: Vec<(u16, Vec<Random>)>| {
         let (store, memory, now) = &mut stores;
         for (later, random) in calls {
-            // Now and then back.
+            // Sometimes the clock goes back.
             *now += i64::from(later % 2000) - i64::from(later % 3) * 100;
             let checks: Vec<_> = random
                 .iter()

@@ -1,4 +1,4 @@
-//! A store that forgets everything when it is dropped.
+//! A store in memory.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -13,8 +13,8 @@ use crate::rate::bloom::{self, Event};
 
 use super::Store;
 
-/// A [`Store`] in this process's memory: for trying things out, and the plain
-/// model that other stores are compared with.
+/// A [`Store`] in this process's memory: for simulations, and as the reference
+/// that other stores are compared with.
 #[derive(Debug, Default)]
 pub struct Memory {
     records: HashMap<OwnKey, Record>,
@@ -22,7 +22,7 @@ pub struct Memory {
     pending: Vec<Pending>,
 }
 
-/// A [`RecordKey`] of its own.
+/// An owned [`RecordKey`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OwnKey {
     name: Vec<u8>,
@@ -36,7 +36,7 @@ impl OwnKey {
     }
 }
 
-/// What is remembered of one key.
+/// A remembered record.
 #[derive(Clone, Debug)]
 struct Record {
     state: State,

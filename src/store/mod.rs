@@ -1,8 +1,8 @@
-//! Where rates are kept: what front ends call.
+//! The interface to the stores of rates, which front ends call.
 //!
-//! A [`Store`] decides the checks of one event together: it reads what is
-//! remembered of each, runs [`crate::engine`], and writes the changes, all
-//! under its locks.
+//! A [`Store`] decides the checks of one event together: it reads the
+//! remembered state of each, runs [`crate::engine`], and writes the changes,
+//! all under its locks.
 
 #[cfg(test)]
 pub(crate) mod conformance;
@@ -13,24 +13,24 @@ use crate::rate::Timestamp;
 
 pub use memory::Memory;
 
-/// A place where rates are kept.
+/// A store of rates.
 pub trait Store {
-    /// What can go wrong.
+    /// The error type.
     type Error: std::error::Error;
 
-    /// Decides the checks of one event, and counts it as [`crate::engine`]
-    /// says. `decisions` is emptied first, and then holds one for each check,
-    /// in their order.
+    /// Decides the checks of one event, and counts it by the rules of
+    /// [`crate::engine`]. `decisions` is cleared and then filled with one
+    /// decision for each check, in order.
     ///
-    /// Everything of one identity is read and written under one lock. With
-    /// several identities, all locks are held at once; a process killed while
-    /// it writes may leave the event counted for some of them.
+    /// All records of one identity are read and written under one lock. With
+    /// several identities, all locks are held at once; if the process is killed
+    /// while it writes, the event may be counted for some of them only.
     ///
-    /// `clock` is read once, while everything is locked, so that the events of
-    /// one record are in the order of their times.
+    /// `clock` is read once, while all locks are held, so that the events of
+    /// each record are in the order of their times.
     ///
     /// # Errors
-    /// The store could not be used; then the event was not counted.
+    /// The store could not be used; the event was not counted.
     fn decide(
         &mut self,
         checks: &[Check<'_>],

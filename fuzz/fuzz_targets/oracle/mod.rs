@@ -143,7 +143,7 @@ impl Reading {
 
     /// What it asks for where Exim stands now; nothing where it may not.
     pub fn request(&self, context: &Context<'_>) -> Option<Request> {
-        let place = context.place;
+        let place = context.stage;
         let mode = self.mode.unwrap_or(Mode::PerMail);
         let in_place = self.mode.is_none() || counts(place, mode);
         let update = match (self.noupdate, in_place, self.update) {
