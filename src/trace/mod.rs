@@ -1,9 +1,10 @@
-//! The trace store: which message carried this text, who sent it, who got it?
+//! The trace store: which message contained this text, who sent it, and who
+//! received it.
 //!
-//! A message that passes is decoded into [`Fragment`]s, a [`Scheme`] makes a small
-//! digest of them, and the store keeps the digest beside the message's
-//! [`Envelope`]. Of a [`ContentQuery`] the same pieces are made, so that a digest
-//! can tell whether its message may have carried them.
+//! A message is decoded into [`Fragment`]s, a [`Scheme`] makes a small digest
+//! of them, and the store keeps the digest with the message's [`Envelope`]. A
+//! [`ContentQuery`] is decoded into the same kind of fragments, so that a
+//! digest shows whether its message may have contained them.
 
 pub mod decode;
 mod envelope;
@@ -30,8 +31,7 @@ pub use store::{
 pub use winnow::Winnow;
 
 impl Settings {
-    /// The scheme with these parameters. Those out of range are replaced by the
-    /// nearest within.
+    /// The scheme with these parameters. Values out of range are clamped.
     pub fn scheme(&self, key: &DigestKey) -> Box<dyn Scheme> {
         match self.nearest() {
             Self::Winnow(settings) => Box::new(Winnow::new(settings, key)),

@@ -1,33 +1,33 @@
-//! What every way to digest messages offers.
+//! The interface of all digest schemes.
 
 use std::time::Instant;
 
-/// A piece of a decoded message, as it is digested.
+/// A piece of a decoded message, the input of a digest.
 ///
-/// An excerpt is found within one piece, never across two.
+/// An excerpt is found within one fragment, never across two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragment<'a> {
     /// Normalised text: a body, a text attachment, the subject, the names of
     /// people and of attachments, the targets of links.
     Text(&'a str),
-    /// A whole attachment, decoded, of which to remember that it was there.
+    /// A whole decoded attachment, to be found as a whole.
     File(&'a [u8]),
-    /// The bytes of an attachment that is no text, to be found by an excerpt.
+    /// The bytes of an attachment that is not text, to be found by an excerpt.
     Bytes(&'a [u8]),
 }
 
-/// What is asked of the digests: which messages may have carried this?
+/// A query by content: which messages may have contained this?
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContentQuery {
-    /// What was carried: all of it, and in this order where the scheme can
-    /// tell (`S0 S1 * S3` is two parts).
+    /// The content: all of it, and in this order if the scheme can tell (`S0 S1
+    /// * S3` has two parts).
     pub parts: Vec<Part>,
-    /// The least share, above 0 and up to 1, of the elements of all parts that
-    /// must be present: below 1 for text that has been edited.
+    /// The minimum share, above 0 and up to 1, of the elements of all parts
+    /// that must be present: below 1 for edited text.
     pub min_share: f64,
 }
 
-/// One part of what is asked.
+/// One part of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Normalised text.
@@ -38,72 +38,73 @@ pub enum Part {
     Bytes(Vec<u8>),
 }
 
-/// What digests are keyed with: random bytes that nobody knows.
+/// The key of digests: secret random bytes.
 pub type DigestKey = [u8; 32];
 
-/// A way to digest messages, and to ask the digests.
+/// A digest scheme, with its parameters and key.
 ///
-/// It knows its parameters and its key. Equal pieces give equal digests.
+/// Equal fragments give equal digests.
 pub trait Scheme {
-    /// Begins to digest a message.
+    /// Starts the digest of a message.
     fn digester(&self) -> Box<dyn Digester + '_>;
 
-    /// Lays out the digests of a segment to be asked quickly.
+    /// Lays out the digests of a segment for fast queries.
     fn seal(&self, digests: &[&[u8]]) -> Sealed;
 
-    /// Makes a sealed body about half as large, at the price of more false
-    /// hits; `None` where it can be no smaller, or is damaged.
+    /// Reduces a sealed body to about half its size, with more false hits;
+    /// `None` if it cannot be smaller, or is damaged.
     fn fold(&self, body: &[u8]) -> Option<Vec<u8>>;
 
-    /// Whether `body` is one that [`Self::seal`] or [`Self::fold`] can have
-    /// made of `messages` messages.
+    /// Checks that `body` can be the result of [`Self::seal`] or [`Self::fold`]
+    /// for `messages` messages.
     ///
     /// # Errors
     /// What is wrong with it.
     fn check(&self, body: &[u8], messages: u32) -> Result<(), Damage>;
 
-    /// Prepares to ask digests.
+    /// Prepares a search.
     ///
     /// # Errors
-    /// A part is so short that no digest could answer.
-    fn search(&self, question: &ContentQuery) -> Result<Box<dyn Search + '_>, TooShort>;
+    /// A part is too short for any digest.
+    fn search(&self, query: &ContentQuery) -> Result<Box<dyn Search + '_>, TooShort>;
 
-    /// The shortest excerpt of text, in bytes of normalised text, that is sure
-    /// to be found wherever it begins.
+    /// The shortest excerpt, in bytes of normalised text, that is always found
+    /// at whatever position it begins.
     fn shortest(&self) -> usize;
 }
 
-/// A message being digested.
+/// A digest being computed.
 pub trait Digester {
-    /// Takes in one more piece.
+    /// Adds a fragment.
     fn add(&mut self, piece: Fragment<'_>);
 
-    /// The digest of all that was taken in.
+    /// The digest of all added fragments.
     fn finish(self: Box<Self>) -> Vec<u8>;
 }
 
-/// The digests of a segment, laid out.
+/// The sealed digests of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
-    /// Which of the digests is the n-th message of the body.
+    /// The index of the digest that is the n-th message of the body.
     pub order: Vec<u32>,
     /// The layout.
     pub body: Vec<u8>,
 }
 
-/// A question under way.
+/// A search in progress.
 ///
-/// None of the methods misses a message that carried all parts, whatever
-/// else they report.
+/// The methods may report false hits, but never miss a message that contains
+/// all parts.
 pub trait Search {
-    /// Asks digests as [`Digester::finish`] made them, in the order they were
-    /// made in. Damaged ones are no hits. The numbers in hits count from 0.
+    /// Searches digests as [`Digester::finish`] returns them, in the order in
+    /// which they were made. Damaged ones are not hits. The numbers in hits
+    /// start at 0.
     fn digests(&mut self, digests: &[&[u8]], hit: &mut dyn FnMut(Hit));
 
-    /// Asks a sealed body of so many messages.
+    /// Searches a sealed body of `messages` messages.
     ///
     /// # Errors
-    /// The body is damaged; what was reported before stands.
+    /// The body is damaged; hits reported before remain valid.
     fn sealed(
         &mut self,
         body: &Body<'_>,
@@ -111,48 +112,47 @@ pub trait Search {
         hit: &mut dyn FnMut(Hit),
     ) -> Result<(), Damage>;
 
-    /// The chance, 0 to 1, that a message that carried nothing of what is asked
-    /// would be reported as this hit. It takes into account how common the
-    /// elements of the question are in what has been asked so far.
+    /// The probability, 0 to 1, that a message without any of the content is
+    /// reported as this hit. It takes into account how common the elements of
+    /// the query are in the messages searched so far.
     fn chance(&self, hit: &Hit) -> f64;
 }
 
-/// A message that may have carried what is asked.
+/// A message that may contain the content searched for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hit {
     /// Its number within the segment.
     pub message: u32,
-    /// How many of the question's elements are present.
+    /// How many of the query's elements are present.
     pub present: u32,
-    /// Of how many.
+    /// How many elements the query has.
     pub of: u32,
     /// The share of its digest's bits that are set, 0 to 1.
     pub fill: f32,
 }
 
-/// The body of a sealed segment, deciphered where it is read.
+/// The body of a sealed segment, decrypted as it is read.
 pub struct Body<'a> {
     bytes: &'a [u8],
-    decipher: Option<&'a Decipher<'a>>,
+    decrypt: Option<&'a Decrypt<'a>>,
     deadline: Option<Instant>,
 }
 
-/// Deciphers bytes that were found at an offset of a body.
-type Decipher<'a> = dyn Fn(u64, &mut [u8]) + 'a;
+/// Decrypts bytes read at an offset of a body.
+type Decrypt<'a> = dyn Fn(u64, &mut [u8]) + 'a;
 
 impl<'a> Body<'a> {
-    /// A body that is not enciphered.
+    /// A body that is not encrypted.
     pub fn plain(bytes: &'a [u8]) -> Self {
-        Self { bytes, decipher: None, deadline: None }
+        Self { bytes, decrypt: None, deadline: None }
     }
 
-    /// A body that `decipher` makes readable, given an offset and the bytes
-    /// found there.
-    pub fn enciphered(bytes: &'a [u8], decipher: &'a Decipher<'a>) -> Self {
-        Self { bytes, decipher: Some(decipher), deadline: None }
+    /// A body that `decrypt` decrypts, given an offset and the bytes at it.
+    pub fn encrypted(bytes: &'a [u8], decrypt: &'a Decrypt<'a>) -> Self {
+        Self { bytes, decrypt: Some(decrypt), deadline: None }
     }
 
-    /// The same, of which nothing can be read after `deadline`.
+    /// The same body, which cannot be read after `deadline`.
     #[must_use]
     pub fn until(self, deadline: Option<Instant>) -> Self {
         Self { deadline, ..self }
@@ -163,25 +163,25 @@ impl<'a> Body<'a> {
         self.bytes.len()
     }
 
-    /// Whether it is of no length.
+    /// Whether its length is 0.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Reads what lies at `offset`.
+    /// Reads at `offset`.
     ///
     /// # Errors
-    /// The body ends before, or the deadline has passed; who set one finds out
-    /// which by looking at the time.
+    /// The body ends before that, or the deadline has passed; a caller that set
+    /// one distinguishes them by the time.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Damage> {
         if is_past(self.deadline) {
             return Err(Damage("the deadline passed while it was read"));
         }
         let end = offset.checked_add(into.len());
         let found = end.and_then(|end| self.bytes.get(offset..end));
-        into.copy_from_slice(found.ok_or(Damage("a place beyond its end is named"))?);
-        if let Some(decipher) = self.decipher {
-            decipher(offset as u64, into);
+        into.copy_from_slice(found.ok_or(Damage("an offset is beyond its end"))?);
+        if let Some(decrypt) = self.decrypt {
+            decrypt(offset as u64, into);
         }
         Ok(())
     }
@@ -196,13 +196,13 @@ pub(super) fn is_past(deadline: Option<Instant>) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage(pub &'static str);
 
-/// A part of a question is too short for any digest to answer.
+/// A part of a query is too short for any digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooShort {
-    /// Which part, from 0.
+    /// The index of the part, from 0.
     pub part: usize,
     /// Its length, in bytes of normalised text or of the attachment.
     pub bytes: usize,
-    /// The needed length that can be answered.
+    /// The minimum length.
     pub needed: usize,
 }

@@ -3,7 +3,7 @@
 /// A scheme and its parameters, as a segment's header keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Settings {
-    /// Winnowed grams in a filter a message.
+    /// Winnowed grams, with one filter for each message.
     Winnow(WinnowSettings),
     /// Hierarchical Bloom filters.
     Hbf(HbfSettings),
@@ -12,29 +12,31 @@ pub enum Settings {
 /// The parameters of the scheme `winnow`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WinnowSettings {
-    /// How many bytes of text a gram has: 4 to 32.
+    /// The length of a gram of text in bytes: 4 to 32.
     pub gram: u8,
-    /// Of how many neighbouring grams of text one at least is kept: 1 to 64.
+    /// Of this many consecutive grams of text at least one is kept: 1 to 64.
     pub window: u8,
-    /// The gram of an attachment's bytes: 4 to 32.
+    /// The length of a gram of an attachment's bytes: 4 to 32.
     pub bytes_gram: u8,
     /// The window of an attachment's bytes: 1 to 255.
     pub bytes_window: u8,
-    /// The size of a filter, in hundredths of a bit for each kept gram, of which
-    /// those kept before in the same message count half: 25 to 3,200.
+    /// The size of a filter, in hundredths of a bit for each kept gram;
+    /// repeated grams of a message count half: 25 to 3,200.
     pub centibits: u16,
 }
 
-/// The parameters of the scheme `hbf`, with the names of its paper (see [`Hbf`](super::Hbf)).
+/// The parameters of the scheme `hbf`, named as in the paper (see
+/// [`Hbf`](super::Hbf)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HbfSettings {
-    /// `s`: the bytes of a block, 4 to 1,024.
+    /// `s`: the size of a block in bytes, 4 to 1,024.
     pub block: u16,
-    /// `m`: the bits of a filter, a multiple of 64 up to 2^27.
+    /// `m`: the size of a filter in bits, a multiple of 64 up to 2^27.
     pub bits: u32,
-    /// `k`: the hash functions, 1 to 16.
+    /// `k`: the number of hash functions, 1 to 16.
     pub probes: u8,
-    /// `n`: at how many insertions a filter is saturated, from `m`/64 to `m`.
+    /// `n`: the number of insertions that saturate a filter, from `m`/64 to
+    /// `m`.
     pub capacity: u32,
     /// Which insertions `n` counts.
     pub counted: Counted,
@@ -49,14 +51,14 @@ pub enum Counted {
     Blocks,
 }
 
-/// How many bytes [`Settings::encode`] makes.
+/// The number of bytes that [`Settings::encode`] returns.
 const BYTES: usize = 16;
-/// The first of them, of each scheme.
+/// The first byte, which identifies the scheme.
 const WINNOW: u8 = 1;
 const HBF: u8 = 2;
 
 impl Settings {
-    /// These parameters, with those out of range brought to the nearest within.
+    /// These parameters, with values out of range clamped.
     pub fn nearest(&self) -> Self {
         match *self {
             Self::Winnow(settings) => Self::Winnow(settings.nearest()),
@@ -64,8 +66,8 @@ impl Settings {
         }
     }
 
-    /// As bytes, numbers little-endian: the scheme, its parameters in the order
-    /// they are declared in without gaps, and zeros.
+    /// Encodes the scheme, its parameters in the order of their declaration
+    /// without gaps, and zeros; numbers are little-endian.
     pub fn encode(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let mut free = bytes.iter_mut();
@@ -87,8 +89,8 @@ impl Settings {
         bytes
     }
 
-    /// Reads what [`Self::encode`] has made of parameters within their ranges;
-    /// `None` of anything else.
+    /// Decodes the output of [`Self::encode`]; `None` for anything else,
+    /// including parameters out of range.
     pub fn decode(bytes: &[u8; BYTES]) -> Option<Self> {
         let settings = match *bytes {
             [WINNOW, gram, window, bytes_gram, bytes_window, c0, c1, ..] => {
@@ -111,7 +113,7 @@ impl Settings {
 }
 
 impl WinnowSettings {
-    /// With what is out of range brought to the nearest within.
+    /// With values out of range clamped.
     pub(super) fn nearest(self) -> Self {
         Self {
             gram: self.gram.clamp(4, 32),
@@ -124,7 +126,7 @@ impl WinnowSettings {
 }
 
 impl HbfSettings {
-    /// With what is out of range brought to the nearest within.
+    /// With values out of range clamped.
     pub(super) fn nearest(self) -> Self {
         let bits = self.bits.clamp(64, 1 << 27).next_multiple_of(64);
         Self {
@@ -171,7 +173,7 @@ mod tests {
     }
 
     quickcheck! {
-        fn what_is_encoded_is_decoded(a: u64, b: u64) -> bool {
+        fn encoded_settings_are_decoded(a: u64, b: u64) -> bool {
             let [gram, window, bytes_gram, bytes_window, c0, c1, probes, ..] = a.to_le_bytes();
             let winnow = WinnowSettings {
                 gram, window, bytes_gram, bytes_window,
@@ -186,7 +188,7 @@ mod tests {
             };
             [Settings::Winnow(winnow), Settings::Hbf(hbf)].into_iter().all(|settings| {
                 let nearest = settings.nearest();
-                // What is out of range is not decoded.
+                // Values out of range are not decoded.
                 let plain = Settings::decode(&settings.encode());
                 nearest.nearest() == nearest
                     && Settings::decode(&nearest.encode()) == Some(nearest)
@@ -194,7 +196,7 @@ mod tests {
             })
         }
 
-        fn what_is_decoded_is_encoded(a: u64, b: u64, known: bool) -> bool {
+        fn decoded_settings_are_encoded_alike(a: u64, b: u64, known: bool) -> bool {
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&a.to_le_bytes());
             bytes[8..].copy_from_slice(&b.to_le_bytes());

@@ -1,30 +1,31 @@
-//! What single characters become in normalised text.
+//! Maps single characters to their normalised form.
 //!
-//! A character stands for the lower case of its compatibility decomposition
-//! (NFKD), with plain quote marks and dashes, and without what nobody sees. That
-//! depends on the character alone; only the composition (NFC) that follows
-//! looks at its neighbours.
+//! A character becomes the lower case of its compatibility decomposition
+//! (NFKD), with plain quotation marks and dashes, and without invisible
+//! characters. That depends on the character alone; only the composition (NFC)
+//! that follows depends on adjacent characters.
 
 use std::iter;
 
 use unicode_normalization::char::{canonical_combining_class, decompose_compatible};
 use unicode_normalization::{IsNormalized, is_nfc_quick, is_nfkc_quick};
 
-/// What a character becomes, and whether its neighbours matter.
+/// What a character becomes, and whether it can combine with the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Becomes {
-    /// This one, which joins nothing that stands before it.
+    /// This character, which does not combine with the previous one.
     One(char),
     /// Nothing.
     Nothing,
-    /// What [`spread`] gives, which joins nothing that stands before it.
+    /// The characters that [`spread`] gives, which do not combine with the
+    /// previous one.
     Several,
-    /// What [`spread`] gives, which may become one character with what stands
-    /// before it: an accent, the end of a Korean syllable.
+    /// The characters that [`spread`] gives, which may combine with the
+    /// previous one: an accent, the end of a Korean syllable.
     Joined,
 }
 
-/// What `c` becomes.
+/// The normalised form of `c`.
 pub(super) fn becomes(c: char) -> Becomes {
     if let Some(one) = common(c) {
         return Becomes::One(one);
@@ -32,7 +33,7 @@ pub(super) fn becomes(c: char) -> Becomes {
     if let Some(plain) = plain(c) {
         return Becomes::One(plain);
     }
-    if is_unseen(c) {
+    if is_invisible(c) {
         return Becomes::Nothing;
     }
     let mut lower = c.to_lowercase();
@@ -52,29 +53,29 @@ pub(super) fn becomes(c: char) -> Becomes {
     }
 }
 
-/// Gives what `c` becomes, decomposed.
+/// Passes the decomposed form of `c` to `give`.
 pub(super) fn spread(c: char, give: &mut impl FnMut(char)) {
     if let Some(plain) = plain(c) {
         give(plain);
-    } else if !is_unseen(c) {
+    } else if !is_invisible(c) {
         decompose_compatible(c, |part| {
             if let Some(plain) = plain(part) {
                 give(plain);
-            } else if !is_unseen(part) {
+            } else if !is_invisible(part) {
                 part.to_lowercase().for_each(|part| give(if part == 'ς' { 'σ' } else { part }));
             }
         });
     }
 }
 
-/// Whether a decomposed character may become one with what stands before it, or
-/// change places with it.
+/// Whether a decomposed character may combine with the previous one, or be
+/// reordered with it.
 fn joins(part: char) -> bool {
     canonical_combining_class(part) != 0 || is_nfc_quick(iter::once(part)) != IsNormalized::Yes
 }
 
-/// What frequent letters become: a quicker way to what [`becomes`] finds out
-/// otherwise.
+/// A fast path for frequent letters, with the same results as the rest of
+/// [`becomes`].
 fn common(c: char) -> Option<char> {
     let code = u32::from(c);
     if let Some(&lower) = LOW.get(code as usize) {
@@ -93,7 +94,7 @@ fn common(c: char) -> Option<char> {
     }
 }
 
-/// [`common`] for the first characters; 0 for none.
+/// [`common`] for the first characters; 0 where it returns `None`.
 static LOW: [u16; 0x600] = {
     let mut table = [0; 0x600];
     let mut code = 0;
@@ -104,20 +105,20 @@ static LOW: [u16; 0x600] = {
     table
 };
 
-/// What fills [`LOW`].
+/// The entries of [`LOW`].
 const fn low(code: u16) -> u16 {
     match code {
         // ASCII
         0x41..=0x5a => code + 0x20,
         0x20..=0x7e => code,
-        // Of western Europe: À to Þ, ß to ÿ
+        // Western Europe: À to Þ, ß to ÿ
         0xd7 | 0xf7 => 0,
         0xc0..=0xde => code + 0x20,
         0xdf..=0xff => code,
-        // Of the rest of Europe and of Vietnam: pairs of upper and lower case
+        // The rest of Europe, and Vietnamese: pairs of upper and lower case
         0x100..=0x12f | 0x134..=0x137 | 0x14a..=0x177 | 0x1a0..=0x1a1 => code | 1,
         0x139..=0x13e | 0x141..=0x148 | 0x179..=0x17e | 0x1af..=0x1b0 => (code + 1) & !1,
-        // Greek but the ς
+        // Greek, except ς
         0x3c2 | 0x3a2 => 0,
         0x391..=0x3a9 => code + 0x20,
         0x3ac..=0x3ce => code,
@@ -131,7 +132,7 @@ const fn low(code: u16) -> u16 {
     }
 }
 
-/// The plain character for a quote mark, a dash or white space.
+/// The plain character for a quotation mark, a dash or white space.
 fn plain(c: char) -> Option<char> {
     Some(match c {
         '\u{b4}' | '‘'..='‛' | '′' | '‵' | '‹' | '›' | 'ʹ' | 'ʻ' | 'ʼ' | '՚' => {
@@ -144,10 +145,10 @@ fn plain(c: char) -> Option<char> {
     })
 }
 
-/// Whether nobody sees `c`: controls, and what Unicode calls default ignorable
-/// (soft hyphens, zero-width characters, marks of direction, variation
-/// selectors), and the characters that stand for what could not be shown.
-fn is_unseen(c: char) -> bool {
+/// Whether `c` is invisible: control characters, Unicode's default ignorable
+/// characters (soft hyphens, zero-width characters, directional marks,
+/// variation selectors), and replacement characters.
+fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
@@ -167,40 +168,40 @@ mod tests {
         '\0'..=char::MAX
     }
 
-    /// What `c` becomes on the slow way.
-    fn slowly(c: char) -> String {
+    /// The normalised form of `c` without the fast path.
+    fn decomposed(c: char) -> String {
         let mut parts = String::new();
         spread(c, &mut |part| parts.push(part));
         parts.nfc().collect()
     }
 
     #[test]
-    fn every_way_gives_the_same() {
+    fn the_fast_paths_agree_with_decomposition() {
         for c in all() {
-            let slowly = slowly(c);
+            let decomposed = decomposed(c);
             match becomes(c) {
-                Becomes::One(one) => assert_eq!(slowly, one.to_string(), "{c:?}"),
-                Becomes::Nothing => assert_eq!(slowly, "", "{c:?}"),
-                Becomes::Several | Becomes::Joined => assert_ne!(slowly, "", "{c:?}"),
+                Becomes::One(one) => assert_eq!(decomposed, one.to_string(), "{c:?}"),
+                Becomes::Nothing => assert_eq!(decomposed, "", "{c:?}"),
+                Becomes::Several | Becomes::Joined => assert_ne!(decomposed, "", "{c:?}"),
             }
         }
     }
 
     #[test]
-    fn what_a_character_becomes_stays_what_it_is() {
+    fn normalised_characters_do_not_change_again() {
         for c in all() {
-            let once = slowly(c);
-            let twice: String = once.chars().map(slowly).collect();
+            let once = decomposed(c);
+            let twice: String = once.chars().map(decomposed).collect();
             assert_eq!(twice.nfc().collect::<String>(), once, "{c:?}");
             for part in once.chars() {
-                assert!(!is_unseen(part), "{c:?}");
+                assert!(!is_invisible(part), "{c:?}");
                 assert_eq!(part.to_lowercase().to_string(), part.to_string(), "{c:?}");
             }
         }
     }
 
     #[test]
-    fn what_becomes_one_joins_nothing() {
+    fn single_characters_do_not_combine() {
         for c in all() {
             if let Becomes::One(one) = becomes(c) {
                 assert!(!joins(one), "{c:?}");
@@ -230,7 +231,7 @@ mod tests {
             ('\u{7}', ""),
             ('\u{fffd}', ""),
         ] {
-            assert_eq!(slowly(c), expected, "{c:?}");
+            assert_eq!(decomposed(c), expected, "{c:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Charsets: from whatever a part says it is written in to UTF-8.
+//! Charsets: converts text to UTF-8.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use mail_parser::decoders::charsets::map::charset_decoder;
 pub enum Charset {
     /// One of the charsets of the Encoding Standard.
     Standard(&'static Encoding),
-    /// One that only mail uses, such as UTF-7.
+    /// A charset used only in mail, such as UTF-7.
     Mail(fn(&[u8]) -> String),
 }
 
 impl Charset {
-    /// The charset with this label, in upper or lower case; `None` where the
-    /// label is unknown.
+    /// The charset with this label, in any case; `None` if the label is
+    /// unknown.
     #[must_use]
     pub fn of(label: &str) -> Option<Self> {
         let label = label.trim_matches(|c: char| c.is_whitespace() || "\"'".contains(c)).as_bytes();
@@ -24,11 +24,11 @@ impl Charset {
             .or_else(|| charset_decoder(label).map(Self::Mail))
     }
 
-    /// The text that `bytes` are in this charset. What is invalid becomes U+FFFD.
+    /// Decodes `bytes`. Invalid sequences become U+FFFD.
     #[must_use]
     pub fn decode(self, bytes: &[u8]) -> Cow<'_, str> {
         match self {
-            // A byte order mark overrides what the label says of the order.
+            // A byte order mark overrides the byte order of the label.
             Self::Standard(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => {
                 encoding.decode(bytes).0
             }
@@ -38,7 +38,8 @@ impl Charset {
     }
 }
 
-/// The text that `bytes` are in `charset`. What is invalid becomes U+FFFD.
+/// Decodes `bytes` in the charset with this label. Invalid sequences become
+/// U+FFFD.
 ///
 /// Without a label, or with one that is unknown or means US-ASCII, the bytes are
 /// decoded as UTF-8 if they are valid UTF-8, and as Windows-1252 otherwise.
@@ -52,8 +53,8 @@ pub(super) fn to_utf8<'a>(bytes: &'a [u8], label: Option<&str>) -> Cow<'a, str> 
     }
 }
 
-/// Whether a label means US-ASCII. The Encoding Standard takes these for
-/// Windows-1252, but mail that says so is often UTF-8.
+/// Whether a label means US-ASCII. The Encoding Standard treats these labels as
+/// Windows-1252, but mail with such a label is often UTF-8.
 fn is_ascii_label(label: &str) -> bool {
     let begins = |start: &str| {
         label.get(..start.len()).is_some_and(|label| label.eq_ignore_ascii_case(start))
@@ -61,7 +62,7 @@ fn is_ascii_label(label: &str) -> bool {
     ["us-ascii", "ascii", "ansi_x3"].into_iter().any(begins)
 }
 
-/// The charset that HTML names in itself, near its beginning.
+/// The charset that HTML declares near its beginning.
 pub(super) fn of_html(bytes: &[u8]) -> Option<&str> {
     let head = &bytes[..bytes.len().min(1024)];
     let label = b"charset=";
@@ -73,7 +74,7 @@ pub(super) fn of_html(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(&value[..end?]).ok().filter(|name| !name.is_empty())
 }
 
-/// The text of a file that does not say what it is: `None` where it is none.
+/// The text of a file without a declared type; `None` if it is not text.
 pub(super) fn text_of_file(bytes: &[u8]) -> Option<Cow<'_, str>> {
     match bytes {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some(Charset::Standard(UTF_16LE).decode(bytes)),
@@ -82,7 +83,8 @@ pub(super) fn text_of_file(bytes: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Whether these bytes are none of a text in this charset, whatever is said.
+/// Whether these bytes cannot be text in this charset, whatever type is
+/// declared.
 pub(super) fn is_binary(bytes: &[u8], charset: Option<&str>) -> bool {
     let is_utf_16 = matches!(
         charset.and_then(Charset::of),
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_text_or_not() {
+    fn text_files_are_recognised() {
         assert_eq!(text_of_file("café".as_bytes()).as_deref(), Some("café"));
         assert_eq!(text_of_file(b"\xff\xfeh\0i\0").as_deref(), Some("hi"));
         assert_eq!(text_of_file(b"caf\xe9"), None);
@@ -152,9 +154,9 @@ mod tests {
         assert!(!is_binary(b"text", None));
     }
 
-    /// Every charset that the crate knows, and every byte in it.
+    /// Every charset that the crate supports, with every byte.
     #[test]
-    fn no_byte_is_too_much() {
+    fn every_byte_is_decoded_in_every_charset() {
         let bytes: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
         let pairs: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_be_bytes).collect();
         for charset in [

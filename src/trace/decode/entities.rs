@@ -2,19 +2,20 @@
 
 use super::charset;
 
-/// The names and the code points of their characters, as the standard has them
-/// (WHATWG HTML, 13.5): one a line, such as `fjlig 66+6a`. One text, since a table
-/// of texts is a table of pointers, which the loader would fill in each time the
-/// library is loaded.
+/// The names and the code points of their characters, as in the standard
+/// (WHATWG HTML, 13.5), one per line, such as `fjlig 66+6a`. It is one text
+/// because a table of strings is a table of pointers, which the loader would
+/// have to relocate each time the library is loaded.
 static NAMES: [u8; include_bytes!("entities.txt").len()] = *include_bytes!("entities.txt");
 
-/// No name is longer: `CounterClockwiseContourIntegral`.
+/// The length of the longest name, `CounterClockwiseContourIntegral`.
 const LONGEST: usize = 31;
 
-/// Where in [`NAMES`] the lines begin: a hash table with linear probing. The
-/// first line, which begins at 0, is looked at in vain at empty places.
-static PLACES: [u16; 4096] = {
-    let mut places = [0; 4096];
+/// The offsets in [`NAMES`] at which the lines begin: a hash table with linear
+/// probing. Empty slots are 0, the offset of the first line, which never
+/// matches there.
+static SLOTS: [u16; 4096] = {
+    let mut slots = [0; 4096];
     let mut start = 0;
     while start < NAMES.len() {
         let mut end = start;
@@ -23,17 +24,17 @@ static PLACES: [u16; 4096] = {
             hash = hash_more(hash, NAMES[end]);
             end += 1;
         }
-        let mut place = place_of(hash);
-        while places[place] != 0 {
-            place = (place + 1) % places.len();
+        let mut slot = slot_of(hash);
+        while slots[slot] != 0 {
+            slot = (slot + 1) % slots.len();
         }
-        places[place] = start as u16;
+        slots[slot] = start as u16;
         while NAMES[end] != b'\n' {
             end += 1;
         }
         start = end + 1;
     }
-    places
+    slots
 };
 
 /// FNV-1a.
@@ -43,15 +44,15 @@ const fn hash_more(hash: u32, byte: u8) -> u32 {
     (hash ^ byte as u32).wrapping_mul(0x0100_0193)
 }
 
-const fn place_of(hash: u32) -> usize {
+const fn slot_of(hash: u32) -> usize {
     (hash >> 16 ^ hash) as usize % 4096
 }
 
-/// Adds what `name` stands for. Whether it does.
+/// Appends the characters of the entity `name`; returns whether it exists.
 fn add_named(name: &[u8], out: &mut String) -> bool {
     let hash = name.iter().fold(HASH_OF_NOTHING, |hash, &byte| hash_more(hash, byte));
-    let places = (0..PLACES.len()).map(|n| PLACES[(place_of(hash) + n) % PLACES.len()]);
-    for start in places {
+    let starts = (0..SLOTS.len()).map(|n| SLOTS[(slot_of(hash) + n) % SLOTS.len()]);
+    for start in starts {
         let line = NAMES[usize::from(start)..].split(|&byte| byte == b'\n').next();
         let codes = line.and_then(|line| line.strip_prefix(name)?.strip_prefix(b" "));
         if let Some(codes) = codes {
@@ -68,7 +69,7 @@ fn add_named(name: &[u8], out: &mut String) -> bool {
     false
 }
 
-/// Adds `text` with its references decoded.
+/// Appends `text` with its character references decoded.
 pub(super) fn decode_all(text: &str, is_attribute: bool, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find('&') {
@@ -79,8 +80,9 @@ pub(super) fn decode_all(text: &str, is_attribute: bool, out: &mut String) {
     out.push_str(rest);
 }
 
-/// Adds what the reference stands for that `rest`, which begins with a `&`, may
-/// begin with. Returns its length, or 1 where it is a `&` and no more.
+/// Appends the character of the reference at the start of `rest`, which begins
+/// with `&`. Returns the length of the reference; if there is none, appends `&`
+/// and returns 1.
 pub(super) fn decode(rest: &str, is_attribute: bool, out: &mut String) -> usize {
     if let Some(number) = rest.strip_prefix("&#")
         && let Some((c, length)) = numbered(number)
@@ -94,8 +96,9 @@ pub(super) fn decode(rest: &str, is_attribute: bool, out: &mut String) -> usize 
     if rest.as_bytes().get(length + 1) == Some(&b';') && add_named(name.as_bytes(), out) {
         return length + 2;
     }
-    // Old names need no semicolon, but in attributes they may begin a word.
-    let mut ends = (2..=length.min(6)).rev().filter(|&end| is_old(&name.as_bytes()[..end]));
+    // Legacy names need no semicolon, but in an attribute they must not be
+    // followed by `=` or an alphanumeric character.
+    let mut ends = (2..=length.min(6)).rev().filter(|&end| is_legacy(&name.as_bytes()[..end]));
     let goes_on = |end: usize| {
         let next = rest.as_bytes().get(end + 1);
         next.is_some_and(|&next| next == b'=' || next.is_ascii_alphanumeric())
@@ -108,7 +111,7 @@ pub(super) fn decode(rest: &str, is_attribute: bool, out: &mut String) -> usize 
     1
 }
 
-/// The character whose number stands behind `&#`, and the length of that.
+/// The character whose number follows `&#`, and the length of the number.
 fn numbered(number: &str) -> Option<(char, usize)> {
     let (radix, begin) = if number.starts_with(['x', 'X']) { (16, 1) } else { (10, 0) };
     let mut code = 0_u32;
@@ -121,7 +124,7 @@ fn numbered(number: &str) -> Option<(char, usize)> {
         return None;
     }
     let c = match code {
-        // As the bytes of Windows-1252, which is what was meant.
+        // Numbers in this range are meant as bytes of Windows-1252.
         0x80..=0x9f => charset::to_utf8(&[code as u8], Some("windows-1252")).chars().next(),
         0 => None,
         _ => char::from_u32(code),
@@ -130,8 +133,8 @@ fn numbered(number: &str) -> Option<(char, usize)> {
     Some((c.unwrap_or(char::REPLACEMENT_CHARACTER), length + end))
 }
 
-/// Whether a name is known without its semicolon.
-fn is_old(name: &[u8]) -> bool {
+/// Whether the name is valid without a semicolon.
+fn is_legacy(name: &[u8]) -> bool {
     matches!(
         name,
         b"AElig"
@@ -291,11 +294,11 @@ mod tests {
     }
 
     #[test]
-    fn old_names_are_names() {
+    fn legacy_names_are_names() {
         for name in ["AElig", "amp", "frac12", "yuml", "thorn"] {
-            assert!(is_old(name.as_bytes()));
+            assert!(is_legacy(name.as_bytes()));
             assert_eq!(decoded(&format!("&{name}"), false), decoded(&format!("&{name};"), false));
         }
-        assert!(!is_old(b"notin") && !is_old(b"apos") && !is_old(b""));
+        assert!(!is_legacy(b"notin") && !is_legacy(b"apos") && !is_legacy(b""));
     }
 }

@@ -1,11 +1,11 @@
-//! What is copied out of a message is found in its pieces.
+//! Excerpts copied from a message are found in its fragments.
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
 use super::tests::decoded;
 use super::*;
 
-/// Lines as people write them, and quote them.
+/// Lines as people write and quote them.
 #[derive(Clone, Debug)]
 struct Body(String);
 
@@ -50,7 +50,7 @@ impl Arbitrary for Body {
 }
 
 impl Body {
-    /// As quoted-printable with nothing left as it is.
+    /// As quoted-printable with every byte encoded.
     fn quoted(text: &str, line_end: &str) -> String {
         let bytes: Vec<String> = text.bytes().map(|byte| format!("={byte:02X}")).collect();
         bytes.chunks(20).map(|line| line.concat() + "=" + line_end).collect()
@@ -62,7 +62,7 @@ impl Body {
     }
 }
 
-/// Whatever a reader copies out of a body is part of one of the pieces.
+/// Every excerpt that a reader can copy from a body is part of a fragment.
 #[test]
 fn excerpts_of_a_body_are_found() {
     fn property(Body(body): Body, is_html: bool, is_quoted: bool, is_crlf: bool) -> bool {

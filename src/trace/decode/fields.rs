@@ -1,4 +1,4 @@
-//! The header of a message or a part: its fields, and what is kept of them.
+//! Header fields of a message or a part.
 
 use mail_parser::parsers::MessageStream;
 use mail_parser::{Address, ContentType, HeaderValue};
@@ -6,11 +6,11 @@ use mail_parser::{Address, ContentType, HeaderValue};
 use super::transfer::Encoding;
 use super::words;
 
-/// So many bytes of a field are looked at at once, or at all where only the
-/// first of them count.
-const MOST: usize = 8192;
+/// The number of bytes of a field parsed at once; of fields that describe a
+/// body, only this many are read.
+const CHUNK: usize = 8192;
 
-/// What a header says of the body behind it.
+/// The fields that describe the body.
 #[derive(Default)]
 pub(super) struct Head<'a> {
     content_type: Option<&'a [u8]>,
@@ -18,21 +18,21 @@ pub(super) struct Head<'a> {
     encoding: Option<&'a [u8]>,
 }
 
-/// A field that people read.
+/// A field that readers see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spoken<'a> {
+pub(super) enum Visible<'a> {
     Subject(&'a [u8]),
-    /// People and their addresses.
+    /// Display names with addresses.
     People(&'a [u8]),
 }
 
 impl<'a> Head<'a> {
-    /// Takes in a field. The first of a name counts; those that people read are
-    /// returned.
-    pub(super) fn add(&mut self, name: &[u8], value: &'a [u8]) -> Option<Spoken<'a>> {
-        let mut keep = |place: fn(&mut Self) -> &mut Option<&'a [u8]>| {
-            let place = place(self);
-            *place = place.or(Some(&value[..value.len().min(MOST)]));
+    /// Adds a field. If a field is repeated, the first one is used. Fields that
+    /// readers see are returned.
+    pub(super) fn add(&mut self, name: &[u8], value: &'a [u8]) -> Option<Visible<'a>> {
+        let mut keep = |slot: fn(&mut Self) -> &mut Option<&'a [u8]>| {
+            let slot = slot(self);
+            *slot = slot.or(Some(&value[..value.len().min(CHUNK)]));
             None
         };
         let mut lower = [0; 25];
@@ -43,13 +43,13 @@ impl<'a> Head<'a> {
             b"content-type" => keep(|head| &mut head.content_type),
             b"content-disposition" => keep(|head| &mut head.disposition),
             b"content-transfer-encoding" => keep(|head| &mut head.encoding),
-            b"subject" => Some(Spoken::Subject(value)),
-            b"from" | b"to" | b"cc" | b"reply-to" => Some(Spoken::People(value)),
+            b"subject" => Some(Visible::Subject(value)),
+            b"from" | b"to" | b"cc" | b"reply-to" => Some(Visible::People(value)),
             _ => None,
         }
     }
 
-    /// What the body is.
+    /// The type and encoding of the body.
     pub(super) fn media(&self) -> Media {
         let mut media = Media {
             encoding: self.encoding.map(Encoding::named).unwrap_or_default(),
@@ -80,27 +80,29 @@ impl<'a> Head<'a> {
     }
 }
 
-/// What a body is, and how it is written.
+/// The type and encoding of a body.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Media {
     /// Type and subtype in lower case, as in `text/plain`; may be empty or
-    /// anything else.
+    /// invalid.
     pub(super) kind: String,
-    /// Whether there is a field that says what it is.
+    /// Whether there is a `Content-Type` field.
     pub(super) is_typed: bool,
     pub(super) encoding: Encoding,
     pub(super) charset: Option<String>,
     pub(super) boundary: Option<String>,
-    /// The names of the file, from both fields that may have one.
+    /// The names of the file: `name` of the type, `filename` of the
+    /// disposition.
     pub(super) named: Option<String>,
     pub(super) filename: Option<String>,
-    /// Whether it is to be shown as an attachment only.
+    /// Whether its disposition is `attachment`.
     pub(super) is_attached: bool,
-    /// Whether the space before a soft line break goes with it (RFC 3676).
+    /// Whether the space before a soft line break is removed with it (RFC
+    /// 3676).
     pub(super) is_joined: bool,
 }
 
-/// Reads a field like `Content-Type`.
+/// Parses a field like `Content-Type`.
 fn parameters(value: &[u8], mut found: impl FnMut(&str, &ContentType<'_>)) {
     let value = words::prepare(value);
     if let HeaderValue::ContentType(content) =
@@ -114,24 +116,24 @@ fn parameters(value: &[u8], mut found: impl FnMut(&str, &ContentType<'_>)) {
     }
 }
 
-impl Spoken<'_> {
-    /// How many bytes it has.
+impl Visible<'_> {
+    /// Its length in bytes.
     pub(super) fn len(self) -> usize {
         let (Self::Subject(value) | Self::People(value)) = self;
         value.len()
     }
 
-    /// Gives the subject, or each name. What is long is read in turns, so that no
-    /// more memory is needed than for what it says.
+    /// Passes the subject, or each name, to `give`. Long fields are parsed in
+    /// chunks to limit memory.
     pub(super) fn names(self, give: &mut impl FnMut(&str)) {
         let mut people = match self {
             Self::Subject(value) => return give(&subject(value)),
             Self::People(value) => value,
         };
         while !people.is_empty() {
-            let (turn, rest) = people.split_at(turn(people));
-            let turn = words::prepare(turn);
-            let mut stream = MessageStream::new(turn.as_bytes());
+            let (chunk, rest) = people.split_at(chunk_end(people));
+            let chunk = words::prepare(chunk);
+            let mut stream = MessageStream::new(chunk.as_bytes());
             if let HeaderValue::Address(people) = stream.parse_address() {
                 each_name(&people, give);
             }
@@ -140,34 +142,34 @@ impl Spoken<'_> {
     }
 }
 
-/// The whole subject as one text: an excerpt may stand anywhere in it.
+/// The whole subject as one text, so that excerpts across chunks are found.
 fn subject(value: &[u8]) -> String {
     let value = words::prepare(value);
     let mut subject = String::new();
-    for (turn, goes_on) in words::turns(&value, MOST) {
-        let turn = format!("{}\n", turn.trim_ascii());
-        let mut stream = MessageStream::new(turn.as_bytes());
+    for (chunk, continues) in words::chunks(&value, CHUNK) {
+        let chunk = format!("{}\n", chunk.trim_ascii());
+        let mut stream = MessageStream::new(chunk.as_bytes());
         if let HeaderValue::Text(text) = stream.parse_unstructured() {
-            subject.push_str(if goes_on { "" } else { " " });
+            subject.push_str(if continues { "" } else { " " });
             subject.push_str(&text);
         }
     }
     subject
 }
 
-/// Where to part a value so that what is before is not too long: behind a
-/// line that ends in a comma if there is one, else between two people, else behind
-/// a line, else anywhere.
-fn turn(value: &[u8]) -> usize {
-    let Some(head) = value.get(..MOST) else { return value.len() };
-    let behind =
+/// Where to split a value so that the first chunk is not too long: after a line
+/// that ends in a comma, else after a comma between names, else after a line,
+/// else anywhere.
+fn chunk_end(value: &[u8]) -> usize {
+    let Some(head) = value.get(..CHUNK) else { return value.len() };
+    let after =
         |end: &[u8]| head.windows(end.len()).rposition(|line| line == end).map(|at| at + end.len());
-    let lists = behind(b",\n").max(behind(b",\r\n")).or_else(|| behind_comma(head));
-    lists.or_else(|| behind(b"\n")).unwrap_or(MOST)
+    let lists = after(b",\n").max(after(b",\r\n")).or_else(|| after_comma(head));
+    lists.or_else(|| after(b"\n")).unwrap_or(CHUNK)
 }
 
-/// Behind the last comma, with white space after it, that is not quoted.
-fn behind_comma(head: &[u8]) -> Option<usize> {
+/// The offset after the last unquoted comma that is followed by white space.
+fn after_comma(head: &[u8]) -> Option<usize> {
     let (mut is_quoted, mut is_escaped, mut last) = (false, false, None);
     for (at, pair) in head.windows(2).enumerate() {
         match pair[0] {
@@ -198,32 +200,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_list_is_parted_between_names() {
+    fn a_long_list_is_split_between_names() {
         for line_end in ["\n", "\r\n"] {
             let one = |n: usize| format!(" \"Name, {n}\"{line_end}\t<n{n}@example.org>,{line_end}");
             let list: String = (0..1000).map(one).collect();
-            let turn = turn(list.as_bytes());
-            assert!((MOST - 100..=MOST).contains(&turn));
-            assert!(list[..turn].ends_with(&format!(",{line_end}")));
+            let chunk = chunk_end(list.as_bytes());
+            assert!((CHUNK - 100..=CHUNK).contains(&chunk));
+            assert!(list[..chunk].ends_with(&format!(",{line_end}")));
             let mut names = Vec::new();
-            Spoken::People(list.as_bytes()).names(&mut |name| names.push(String::from(name)));
+            Visible::People(list.as_bytes()).names(&mut |name| names.push(String::from(name)));
             assert!(names.iter().eq(&(0..1000).map(|n| format!("Name, {n}")).collect::<Vec<_>>()));
-            // All of it on one line.
+            // The whole list on one line.
             let list = list.replace(line_end, "");
             names.clear();
-            Spoken::People(list.as_bytes()).names(&mut |name| names.push(String::from(name)));
+            Visible::People(list.as_bytes()).names(&mut |name| names.push(String::from(name)));
             assert!(names.iter().eq(&(0..1000).map(|n| format!("Name, {n}")).collect::<Vec<_>>()));
         }
-        assert_eq!(turn(b"a,\nb"), 4);
-        assert_eq!(turn(&b"a \n".repeat(MOST)), MOST / 3 * 3);
-        assert_eq!(turn(&[b'a'; 2 * MOST]), MOST);
+        assert_eq!(chunk_end(b"a,\nb"), 4);
+        assert_eq!(chunk_end(&b"a \n".repeat(CHUNK)), CHUNK / 3 * 3);
+        assert_eq!(chunk_end(&[b'a'; 2 * CHUNK]), CHUNK);
     }
 
     #[test]
     fn a_long_subject_is_one_text() {
         let read = |value: &str| {
             let mut all = Vec::new();
-            Spoken::Subject(value.as_bytes()).names(&mut |text| all.push(String::from(text)));
+            Visible::Subject(value.as_bytes()).names(&mut |text| all.push(String::from(text)));
             assert_eq!(all.len(), 1);
             all.concat().split_whitespace().collect::<Vec<_>>().join(" ")
         };
@@ -233,7 +235,7 @@ mod tests {
         }
         let all: String = numbers.concat();
         assert_eq!(read(&all), all);
-        // Encoded words that become one, and some that stay.
+        // Encoded words that are joined, and some that are not.
         let word = |number: &String| format!("=?utf-8?q?{number}_?=");
         let words: Vec<String> = numbers.iter().map(word).collect();
         assert_eq!(read(&words.join("\n ")), numbers.join(" "));
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_body_is() {
+    fn the_type_of_a_body() {
         let found = media(
             " TEXT/Plain; Charset=\"UTF-8\"; format=flowed; DelSp=Yes;\r\n\tboundary=\"=?b c?=\"\r\n",
             " attachment; filename=a.txt\r\n",

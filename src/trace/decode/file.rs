@@ -1,10 +1,10 @@
-//! Whole files, and whether they are text.
+//! The canonical form of whole files.
 
 use std::borrow::Cow;
 
-/// The form in which whole files are compared: transport changes line ends, and
-/// adds some or loses some at the end of a file. Here lines end in LF whatever
-/// they ended in, and the file in none.
+/// The form in which whole files are compared. Transport changes line ends, and
+/// adds or removes some at the end of a file. In this form lines end in LF, and
+/// the file does not end in a line end.
 #[must_use]
 pub fn canonical_file(bytes: &[u8]) -> Cow<'_, [u8]> {
     let end = bytes.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n'));
@@ -49,7 +49,7 @@ mod tests {
     }
 
     quickcheck! {
-        fn a_canonical_file_is_its_own(bytes: Vec<u8>) -> bool {
+        fn canonical_files_do_not_change_again(bytes: Vec<u8>) -> bool {
             let bytes: Vec<u8> = bytes.iter().map(|byte| b"\r\nab"[usize::from(byte % 4)]).collect();
             let once = canonical_file(&bytes);
             canonical_file(&once) == once

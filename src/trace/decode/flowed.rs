@@ -1,14 +1,15 @@
-//! Text of format=flowed with delsp=yes (RFC 3676): the space before a soft
-//! line break is the sender's, and goes with it.
+//! Text with format=flowed and delsp=yes (RFC 3676): the space before a soft
+//! line break was inserted by the sender, and is removed with it.
 
-/// Joins the lines that end in a space, without that space, and without the
-/// quote marks of the next line. All others stay as they are.
+/// Joins lines that end in a space with the next line, without that space and
+/// without the quote marks of the next line. Other lines do not change.
 pub(super) fn join(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut is_open = false;
     for line in text.split_inclusive('\n') {
         let quoted = line.trim_start_matches('>');
-        // Lines that begin with a space or a mark have got one more.
+        // The sender inserts a space before lines that begin with a space or a
+        // mark.
         let content = quoted.strip_prefix(' ').unwrap_or(quoted);
         out.push_str(if is_open { content } else { line });
         let end = content.trim_end_matches(['\r', '\n']);
@@ -25,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn soft_breaks_leave_no_trace() {
+    fn soft_breaks_are_removed() {
         for (text, expected) in [
             ("", ""),
             ("one \r\ntwo\r\nthree\r\n", "onetwo\r\nthree\r\n"),

@@ -1,6 +1,5 @@
-//! Messages made to be expensive or to break something. The times allowed are
-//! many times what is taken, and a fraction of what the square of a length would
-//! take.
+//! Messages made to be expensive or to break the decoder. The times allowed are
+//! many times the usual, and a fraction of what quadratic time would take.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +8,11 @@ use quickcheck::{Arbitrary, Gen, QuickCheck};
 use super::*;
 
 const MIB: usize = 1 << 20;
-/// How long a message is made.
+/// The length of a message.
 const LENGTH: usize = MIB / 2;
 
-/// Decodes `unit` as often as makes [`LENGTH`] bytes, between `before` and `after`.
-/// Returns how many pieces there were, and whether they are all.
+/// Decodes `unit` repeated to [`LENGTH`] bytes, between `before` and `after`.
+/// Returns the number of fragments, and whether they are complete.
 fn try_out(before: &str, unit: &str, after: &str) -> (usize, bool) {
     let message = [before, &unit.repeat(LENGTH / unit.len()), after].concat();
     let started = Instant::now();
@@ -25,7 +24,7 @@ fn try_out(before: &str, unit: &str, after: &str) -> (usize, bool) {
 }
 
 #[test]
-fn nothing_nests_too_deep() {
+fn nesting_is_limited() {
     for unit in [
         "Content-Type: message/rfc822\n\n",
         "Content-Type: multipart/mixed; boundary=b\n\n--b\n",
@@ -35,7 +34,7 @@ fn nothing_nests_too_deep() {
         let (_, is_whole) = try_out("Subject: x\n", unit, "\n");
         assert!(!is_whole);
     }
-    // As deep as it may be, with different boundaries.
+    // The maximum depth, with different boundaries.
     let mut message = String::new();
     for n in 0..20_000 {
         message += &format!("Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n");
@@ -51,7 +50,7 @@ fn nothing_nests_too_deep() {
 }
 
 #[test]
-fn messages_encoded_in_messages_end() {
+fn messages_encoded_in_messages_are_limited() {
     let mut message = String::from("Subject: innermost\n\nHello");
     for _ in 0..2000 {
         message = format!(
@@ -59,7 +58,7 @@ fn messages_encoded_in_messages_end() {
             message.replace('=', "=3D")
         );
     }
-    // Each costs what it decodes to.
+    // Each counts its decoded size.
     let (count, is_whole) = try_out(&message, "\n", &"\n".repeat(2 * MIB - LENGTH));
     assert!(!is_whole && (20..40).contains(&count));
     let (pieces, is_whole) = super::tests::decoded(message.as_bytes(), &Limits::default());
@@ -67,7 +66,7 @@ fn messages_encoded_in_messages_end() {
 }
 
 #[test]
-fn many_parts_and_missing_ends() {
+fn many_parts_and_missing_delimiters() {
     let mixed = "Content-Type: multipart/mixed; boundary=a\n\n";
     assert_eq!(try_out(mixed, "--a\n\nx\n", ""), (9_999, false));
     assert!(!try_out(mixed, "--a\n", "").1);
@@ -204,7 +203,7 @@ fn text_of_all_kinds() {
     }
 }
 
-/// A text that grows when it is normalised is counted as it has grown.
+/// A text that grows when it is normalised is counted with its new length.
 #[test]
 fn text_that_grows_is_counted() {
     let limits = Limits { text: MIB, ..Limits::default() };
@@ -220,7 +219,7 @@ fn text_that_grows_is_counted() {
     assert!((MIB / 2..2 * MIB).contains(&bytes), "{bytes}");
 }
 
-/// A message with all that matters in it.
+/// A message made of all constructs that matter.
 #[derive(Clone, Debug)]
 struct Message(Vec<u8>);
 
@@ -303,7 +302,7 @@ impl Arbitrary for Message {
 }
 
 #[test]
-fn any_bytes_are_a_message() {
+fn random_messages_are_decoded() {
     QuickCheck::new().tests(10_000).quickcheck(
         (|Message(message)| {
             let (_, is_whole) = super::tests::decoded(&message, &Limits::default());

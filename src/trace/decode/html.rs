@@ -1,8 +1,9 @@
-//! HTML: the text that a reader sees, and what stands beside it.
+//! HTML: the text that a reader sees, and titles, hidden text, alternatives and
+//! links.
 //!
-//! Cut into tags, comments and text as the standard says (WHATWG HTML, 13.2.5),
-//! in one pass and without a tree: what elements mean for each other matters
-//! little to where words end.
+//! The input is split into tags, comments and text as the standard says (WHATWG
+//! HTML, 13.2.5), in one pass and without a tree: the relations of elements
+//! hardly affect where words end.
 
 #[cfg(test)]
 mod html5lib_tests;
@@ -12,23 +13,23 @@ use memchr::{memchr, memchr2};
 use super::entities;
 use super::tags::{self, Attribute, Content, Display, Element};
 
-/// What is in an HTML text.
+/// The texts of an HTML page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
-    /// What is seen, with line ends where blocks begin and end.
+    /// The visible text, with line ends at the boundaries of blocks.
     pub(super) text: String,
     /// The title.
     pub(super) title: String,
-    /// What is in elements that are not displayed.
+    /// Text in elements that are not displayed.
     pub(super) hidden: String,
-    /// The texts in place of images, one a line.
+    /// Alternative texts of images, one per line.
     pub(super) alternatives: String,
-    /// The targets of links, one a line.
+    /// The targets of links, one per line.
     pub(super) links: String,
 }
 
 impl Page {
-    /// Reads `html`.
+    /// Parses `html`.
     pub(super) fn read(html: &str) -> Self {
         let mut reader = Reader::new(html);
         while reader.at < html.len() {
@@ -37,19 +38,19 @@ impl Page {
         reader.page
     }
 
-    /// Each piece.
+    /// Iterates over all texts.
     pub(super) fn pieces(&self) -> impl Iterator<Item = &str> {
         let whole = [self.text.as_str(), &self.title, &self.hidden];
         whole.into_iter().chain(self.alternatives.lines()).chain(self.links.lines())
     }
 }
 
-/// Where a reader has come to.
+/// The state of the parser.
 struct Reader<'a> {
     html: &'a str,
     at: usize,
     page: Page,
-    /// Elements whose style matters, the innermost one last.
+    /// Open elements whose style matters, the innermost last.
     styled: Vec<Styled<'a>>,
     /// How many of them are not displayed.
     hidden: usize,
@@ -58,23 +59,23 @@ struct Reader<'a> {
 /// An open element whose style matters.
 struct Styled<'a> {
     name: &'a str,
-    /// How many of its name are open in it, itself included.
+    /// How many elements of this name are open in it, including itself.
     open: usize,
     display: Display,
 }
 
-/// So many of [`Reader::styled`] an end tag may close: the end tags of the inner
-/// ones may be missing.
+/// How many of [`Reader::styled`] an end tag may close, as the end tags of
+/// inner elements may be missing.
 const CLOSED: usize = 8;
 
 impl<'a> Reader<'a> {
     fn new(html: &'a str) -> Self {
-        // About a third of most pages is text.
+        // On most pages, about a third is text.
         let page = Page { text: String::with_capacity(html.len() / 2), ..Page::default() };
         Self { html, at: 0, page, styled: Vec::new(), hidden: 0 }
     }
 
-    /// Reads text up to the next tag or entity, and that.
+    /// Reads text up to the next tag or entity, and that tag or entity.
     fn text(&mut self) {
         let rest = &self.html[self.at..];
         let mark = memchr2(b'<', b'&', rest.as_bytes());
@@ -88,12 +89,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where text goes.
+    /// The output for the current text.
     fn out(&mut self) -> &mut String {
         if self.hidden > 0 { &mut self.page.hidden } else { &mut self.page.text }
     }
 
-    /// Reads what begins with a `<`.
+    /// Reads markup that begins with `<`.
     fn markup(&mut self, rest: &'a str) {
         match rest.as_bytes() {
             [_, b'!', b'-', b'-', ..] => self.at += comment_length(rest),
@@ -119,7 +120,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes on with a start tag.
+    /// Continues after the `<` of a start tag.
     fn start(&mut self) {
         let name = self.name();
         let element = tags::element(name);
@@ -161,7 +162,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An end tag.
+    /// Handles an end tag.
     fn end(&mut self, name: &str) {
         let Element { mut display, .. } = tags::element(name);
         let last = self.styled.iter().rev().take(CLOSED);
@@ -172,7 +173,7 @@ impl<'a> Reader<'a> {
             self.styled[at].open -= 1;
             if self.styled[at].open == 0 {
                 display = self.styled[at].display;
-                // Still where the element's own text went.
+                // The output is still that of the element's own text.
                 self.edge(display);
                 let closed = self.styled.drain(at..);
                 self.hidden -= closed.filter(|styled| styled.display == Display::None).count();
@@ -182,20 +183,20 @@ impl<'a> Reader<'a> {
         self.edge(display);
     }
 
-    /// The beginning or the end of an element.
+    /// Handles the start or the end of an element.
     fn edge(&mut self, display: Display) {
         if display != Display::Inline {
             self.out().push('\n');
         }
     }
 
-    /// Goes behind the name of a tag.
+    /// Skips the name of a tag and returns it.
     fn name(&mut self) -> &'a str {
         self.take_until(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>'))
     }
 
-    /// Goes behind the next attribute of a tag, or behind the tag if there is
-    /// none.
+    /// Skips the next attribute of a tag and returns it; skips the end of the
+    /// tag if there is none.
     fn attribute(&mut self) -> Option<(&'a str, &'a str)> {
         self.take_until(|byte| !(byte.is_ascii_whitespace() || byte == b'/'));
         if matches!(self.peek(), None | Some(b'>')) {
@@ -203,14 +204,14 @@ impl<'a> Reader<'a> {
             return None;
         }
         let start = self.at;
-        // A `=` that begins a name belongs to it.
+        // A `=` at the start of a name is part of it.
         self.at += usize::from(self.peek() == Some(b'='));
         self.take_until(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>' | b'='));
         let name = &self.html[start..self.at];
-        let behind = self.at;
+        let after = self.at;
         self.take_until(|byte| !byte.is_ascii_whitespace());
         if self.peek() != Some(b'=') {
-            self.at = behind;
+            self.at = after;
             return Some((name, ""));
         }
         self.at += 1;
@@ -227,8 +228,8 @@ impl<'a> Reader<'a> {
         Some((name, value))
     }
 
-    /// What stands before the end tag of an element in which there are no tags.
-    /// Goes to that end tag.
+    /// The text before the end tag of an element that contains no tags. Skips
+    /// to that end tag.
     fn raw(&mut self, name: &str) -> &'a str {
         let start = self.at;
         loop {
@@ -253,7 +254,7 @@ impl<'a> Reader<'a> {
         self.html.as_bytes().get(self.at).copied()
     }
 
-    /// Goes to the first `byte`, which is to be an ASCII one.
+    /// Skips to the first `byte`, which must be ASCII.
     fn take_to(&mut self, byte: u8) -> &'a str {
         let rest = &self.html[self.at..];
         let taken = &rest[..memchr(byte, rest.as_bytes()).unwrap_or(rest.len())];
@@ -261,21 +262,22 @@ impl<'a> Reader<'a> {
         taken
     }
 
-    /// Goes to the first byte that is wanted, which is not far. Either all wanted
-    /// bytes are ASCII, or all others: so it never stops within a character.
-    fn take_until(&mut self, is_wanted: impl Fn(u8) -> bool) -> &'a str {
+    /// Skips to the first byte that matches, which is near. Either all matching
+    /// bytes are ASCII, or all others are, so it never stops within a
+    /// character.
+    fn take_until(&mut self, matches: impl Fn(u8) -> bool) -> &'a str {
         let rest = &self.html[self.at..];
-        let end = rest.bytes().position(is_wanted);
+        let end = rest.bytes().position(matches);
         let taken = &rest[..end.unwrap_or(rest.len())];
         self.at += taken.len();
         taken
     }
 }
 
-/// How long a comment is that `rest` begins with.
+/// The length of the comment at the start of `rest`.
 fn comment_length(rest: &str) -> usize {
     let bytes = rest.as_bytes();
-    // `<!-->` and `<!--->` are whole ones.
+    // `<!-->` and `<!--->` are complete comments.
     let mut at = 2;
     while let Some(found) = memchr(b'-', &bytes[at..]) {
         at += found;
@@ -293,7 +295,8 @@ fn length_to(rest: &str, end: u8) -> usize {
     memchr(end, rest.as_bytes()).map_or(rest.len(), |at| at + 1)
 }
 
-/// Adds a line: the value of an attribute, with `gap` for line ends in it.
+/// Appends a line: the value of an attribute, with its line ends replaced by
+/// `gap`.
 fn add_line(lines: &mut String, value: &str, gap: &str) {
     let start = lines.len();
     entities::decode_all(value, true, lines);
@@ -305,8 +308,8 @@ fn add_line(lines: &mut String, value: &str, gap: &str) {
     lines.push('\n');
 }
 
-/// Adds the target of a link, if it leads out of the message and is not the
-/// one before it once more.
+/// Appends the target of a link, unless it stays within the message or repeats
+/// the previous one.
 fn add_link(links: &mut String, value: &str) {
     let value = value.trim();
     let begins = |start: &str| {

@@ -1,4 +1,4 @@
-//! HTML as it is sent, and what a reader sees of it.
+//! HTML as it is sent, and the text that a reader sees.
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
@@ -10,7 +10,7 @@ fn text(html: &str) -> String {
 }
 
 #[test]
-fn words_end_where_they_are_seen_to() {
+fn words_end_where_a_reader_sees_them_end() {
     for (html, expected) in [
         ("", ""),
         ("plain", "plain"),
@@ -40,7 +40,7 @@ fn words_end_where_they_are_seen_to() {
 }
 
 #[test]
-fn what_is_no_text_is_skipped() {
+fn code_and_comments_are_skipped() {
     for html in [
         "on<!-- x -->e",
         "on<!---->e",
@@ -74,7 +74,7 @@ fn what_is_no_text_is_skipped() {
 }
 
 #[test]
-fn less_than_is_no_tag() {
+fn a_lone_less_than_sign_is_text() {
     for (html, expected) in [
         ("1 < 2 <3 <", "1 < 2 <3 <"),
         ("a<<b>c", "a<c"),
@@ -107,25 +107,25 @@ fn tricks_to_split_a_word() {
 }
 
 #[test]
-fn what_is_hidden_is_a_piece_of_its_own() {
+fn hidden_text_is_a_separate_text() {
     let page = Page::read(
         "<div style='display:none'>Pre<br>view<div>&amp;</div></div>Te<i hidden>x</i>xt",
     );
     assert_eq!(normalise(&page.text), "text");
     assert_eq!(normalise(&page.hidden), "pre view & x");
-    // Where an inner end is missing, the outer one counts.
+    // If an inner end tag is missing, the outer one closes both.
     let page = Page::read("<div hidden>one<span hidden>two</div>three");
     assert_eq!(
         (normalise(&page.text).as_str(), normalise(&page.hidden).as_str()),
         ("three", "one two")
     );
-    // Where its end is missing it is still there.
+    // Without an end tag it is still read.
     let page = Page::read("one<p hidden>two");
     assert_eq!((normalise(&page.text).as_str(), normalise(&page.hidden).as_str()), ("one", "two"));
 }
 
 #[test]
-fn beside_the_text() {
+fn titles_alternatives_and_links() {
     let page = Page::read(
         "<title>The &quot;title&quot;\n</title><base href=https://example.org/>\
          <a href='HTTPS://example.org/?a&amp;b&copy=1' target=_blank>link</a>\
@@ -143,7 +143,7 @@ fn beside_the_text() {
     );
 }
 
-/// HTML with all that matters in it.
+/// HTML made of all constructs that matter.
 #[derive(Clone, Debug)]
 struct Html(String);
 
@@ -203,7 +203,7 @@ impl Arbitrary for Html {
 }
 
 #[test]
-fn any_html_is_read() {
+fn random_html_is_read() {
     QuickCheck::new().tests(50_000).quickcheck(
         (|Html(html)| {
             let page = Page::read(&html);
@@ -213,7 +213,7 @@ fn any_html_is_read() {
 }
 
 #[test]
-fn text_between_tags_is_found_whatever_the_tags() {
+fn text_between_any_tags_is_found() {
     QuickCheck::new().tests(5_000).quickcheck(
         (|words: Vec<u8>| {
             let tags = [

@@ -1,13 +1,13 @@
-//! Decoding: from the bytes of a message to the pieces that a reader sees.
+//! Decoding: from the bytes of a message to the text that a reader sees.
 //!
-//! Exactly as it is done here, text is decoded when a message passes and when it
-//! is asked about; [`VERSION`] goes up with every change of what comes out.
+//! Recorded messages and query texts are decoded in exactly the same way;
+//! [`VERSION`] is incremented with every change of the output.
 //!
 //! The parts of a message are found line by line in one pass ([`walk`]), with a
-//! list of what is open and no recursion. Fields ([`fields`]) and charsets are
-//! read by the crate mail-parser, of which each call gets a bounded number of
-//! bytes. What is read becomes text ([`html`], [`normal`]) and goes to the
-//! caller piece by piece ([`pieces`]).
+//! stack of open parts and no recursion. Fields ([`fields`]) and charsets are
+//! parsed by the crate mail-parser, which receives a limited number of bytes at
+//! a time. The results become text ([`html`], [`normal`]), and go to the caller
+//! as fragments ([`pieces`]).
 
 mod chars;
 mod charset;
@@ -41,23 +41,23 @@ pub use pieces::Limits;
 use super::Fragment;
 use std::borrow::Cow;
 
-/// Of all that is done here. Digests of one version are asked with text that the
-/// same one has decoded.
+/// The version of the decoder. Digests are queried with text decoded by the
+/// same version.
 pub const VERSION: u16 = 2;
 
-/// Decodes a message, headers and body, with lines that end in LF or CRLF, and
-/// gives each of its pieces to `sink`. Whether that is all of it: what is beyond
-/// the limits is left out.
+/// Decodes a message, header and body, with lines that end in LF or CRLF, and
+/// passes its fragments to `sink`. Returns whether the message was within the
+/// limits; the excess is left out.
 ///
-/// Any bytes at all are a message. The time taken is proportional to their
-/// number, and the memory to the limits: a few times that of text, and once that
-/// of attachments.
+/// Any bytes are a valid message. The time is proportional to their number, and
+/// the memory to the limits: a few times that of text, and once that of
+/// attachments.
 ///
-/// The pieces are: the subject and the names of people, of this message and of
-/// those within it; the names of attachments; the text of each body; of HTML the
-/// text, the title, what is hidden, texts in place of images, and the targets of
-/// links; of each attachment the whole file, and its text if it is text, else
-/// its bytes.
+/// The fragments are: the subject and the display names, of this message and of
+/// those within it; the names of attachments; the text of each body; of HTML
+/// the text, the title, hidden text, alternative texts of images, and the
+/// targets of links; of each attachment the whole file, and its text if it is
+/// text, else its bytes.
 pub fn decode(message: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<'_>)) -> bool {
     let mut pieces = pieces::Pieces::new(*limits, sink);
     walk::walk(message, 0, &mut pieces);
@@ -67,15 +67,15 @@ pub fn decode(message: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<'_>
     pieces.is_whole()
 }
 
-/// Text of which nothing says what it is written in, as a body is read of which
-/// nothing says so: UTF-8 if it can be, and Windows-1252 otherwise.
+/// Decodes text without a declared charset, like a body without one: as UTF-8
+/// if it is valid, else as Windows-1252.
 #[must_use]
 pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     charset::to_utf8(bytes, None)
 }
 
-/// Decodes a file as if it had been attached to a message: the pieces by which
-/// it would be found. Whether that is all of it.
+/// Decodes a file as if it were attached to a message, into the fragments by
+/// which it is found. Returns whether it was within the limits.
 pub fn decode_file(bytes: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<'_>)) -> bool {
     let mut pieces = pieces::Pieces::new(*limits, sink);
     pieces.lone_file(bytes);

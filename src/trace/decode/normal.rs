@@ -1,73 +1,74 @@
-//! The normal form of text, in which messages and questions meet.
+//! The normal form of text, in which messages and queries are compared.
 //!
-//! An excerpt that a reader copies differs from what was sent in many ways
-//! that nobody sees. The normal form has none of them:
-//! - characters are lower case, compatible ones are one (NFKC), quote marks and
-//!   dashes are plain ones, and what is not seen is not there: see [`chars`];
-//! - white space is one space, and none at the ends;
-//! - `>` behind white space is white space: the marks of a reply go, however
-//!   the lines are broken anew and wherever an excerpt begins;
-//! - of a run of one character three are left.
+//! An excerpt copied by a reader differs from what was sent in many invisible
+//! ways. The normal form removes them:
+//! - characters are in lower case and in their compatibility form (NFKC),
+//!   quotation marks and dashes are plain, and invisible characters are
+//!   dropped: see [`chars`];
+//! - white space is one space, and dropped at the ends;
+//! - `>` after white space is white space: quote marks of a reply are dropped,
+//!   however lines are wrapped and wherever an excerpt begins;
+//! - of a run of one character three are kept.
 //!
-//! The rules are such that neighbours hardly matter, so that what is true of a
-//! text is true of every excerpt:
-//! - the normal form of a normal form is itself;
+//! Adjacent characters hardly affect each other, so that excerpts behave like
+//! the whole text:
+//! - the normal form of a normal form is the same text;
 //! - the normal form of an excerpt is a substring of that of the text, if the
-//!   excerpt begins and ends where a reader's selection can, which is not
-//!   between a letter and its accents, nor within a Korean syllable spelt by
-//!   its letters. [`excerpt`] takes care of cuts elsewhere.
+//!   excerpt begins and ends where a reader's selection can: not between a
+//!   letter and its accents, nor within a Korean syllable written as separate
+//!   letters. [`excerpt`] handles other cuts.
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use super::chars::{self, Becomes};
 
-/// So many of a run of one character are left.
+/// How many of a run of one character are kept.
 pub(super) const RUN: usize = 3;
 
 /// The normal form of `text`.
 #[must_use]
 pub fn normalise(text: &str) -> String {
-    normalise_most(text, usize::MAX).0
+    normalise_up_to(text, usize::MAX).0
 }
 
-/// The normal form of an excerpt that may have been cut anywhere, without what
-/// is in doubt at its ends.
+/// The normal form of an excerpt that may have been cut anywhere, without the
+/// uncertain characters at its ends.
 ///
-/// What joins a letter before the excerpt goes, and if the excerpt has letters
-/// with accents of their own, so does its last letter, which may have lost some.
-/// The rest is a substring of the normal form of the text, but for one
-/// case: an excerpt with no such accent that ends between a letter and its
-/// accent keeps that last letter, without that accent.
+/// Characters at the start that combine with a preceding letter are dropped. If
+/// the excerpt contains separate accents, its last letter is dropped too,
+/// because it may have lost some. The rest is a substring of the normal form of
+/// the text, with one exception: an excerpt without separate accents that ends
+/// between a letter and its accent keeps that last letter without the accent.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
     let joined = |c| matches!(chars::becomes(c), Becomes::Joined);
-    let doubtful = |c| matches!(chars::becomes(c), Becomes::Joined | Becomes::Nothing);
-    let begun = text.trim_start_matches(doubtful);
-    if !begun.contains(joined) {
-        return normalise(begun);
+    let uncertain = |c| matches!(chars::becomes(c), Becomes::Joined | Becomes::Nothing);
+    let start = text.trim_start_matches(uncertain);
+    if !start.contains(joined) {
+        return normalise(start);
     }
-    let mut letters = begun.trim_end_matches(doubtful).chars();
+    let mut letters = start.trim_end_matches(uncertain).chars();
     letters.next_back();
     normalise(letters.as_str())
 }
 
-/// The normal form of `text`, or about the first `most` bytes of it, and
-/// whether it is all: some characters stand for many.
-pub(super) fn normalise_most(text: &str, most: usize) -> (String, bool) {
+/// The normal form of `text`, or about the first `limit` bytes of it, and
+/// whether it is complete: some characters expand to many.
+pub(super) fn normalise_up_to(text: &str, limit: usize) -> (String, bool) {
     let bytes = text.as_bytes();
     let mut normal = Normal { out: Vec::with_capacity(text.len()), parts: Vec::new() };
     let mut at = 0;
-    while at < bytes.len() && normal.out.len() <= most {
+    while at < bytes.len() && normal.out.len() <= limit {
         let end = at + ascii_length(&bytes[at..]);
         if end == bytes.len() {
             normal.ascii(&bytes[at..]);
             at = end;
         } else {
-            // What follows may join the last of them that is seen.
-            let seen = |&byte: &u8| ASCII[usize::from(byte & 0x7f)] != 0;
-            let last = bytes[at..end].iter().rposition(seen).map_or(at, |last| at + last);
+            // The following character may combine with the last visible one.
+            let visible = |&byte: &u8| ASCII[usize::from(byte & 0x7f)] != 0;
+            let last = bytes[at..end].iter().rposition(visible).map_or(at, |last| at + last);
             normal.ascii(&bytes[at..last]);
-            at = last + normal.others(&text[last..], most);
+            at = last + normal.others(&text[last..], limit);
         }
     }
     if normal.out.last() == Some(&b' ') {
@@ -76,12 +77,12 @@ pub(super) fn normalise_most(text: &str, most: usize) -> (String, bool) {
     let whole = at == bytes.len();
     match String::from_utf8(normal.out) {
         Ok(out) => (out, whole),
-        // Never: only whole characters are put in.
+        // Unreachable: only whole characters are appended.
         Err(error) => (String::from_utf8_lossy(error.as_bytes()).into_owned(), whole),
     }
 }
 
-/// How many ASCII characters `bytes` begin with.
+/// The number of ASCII characters at the start of `bytes`.
 fn ascii_length(bytes: &[u8]) -> usize {
     let (blocks, rest) = bytes.as_chunks::<32>();
     let plain = blocks.iter().take_while(|block| block.is_ascii()).count() * 32;
@@ -89,8 +90,8 @@ fn ascii_length(bytes: &[u8]) -> usize {
     plain + tail.iter().position(|byte| !byte.is_ascii()).unwrap_or(tail.len())
 }
 
-/// What an ASCII byte becomes: lower case, a space for white space, 0 for
-/// nothing.
+/// The normal form of an ASCII byte: lower case, a space for white space, 0 for
+/// dropped ones.
 const ASCII: [u8; 128] = {
     let mut table = [0; 128];
     let mut byte = 0;
@@ -105,18 +106,18 @@ const ASCII: [u8; 128] = {
     table
 };
 
-/// So many ASCII characters are looked at at once.
+/// How many ASCII characters are processed at once.
 const BLOCK: usize = 16;
 
-/// A normal form in the making.
+/// A normal form under construction.
 struct Normal {
     out: Vec<u8>,
-    /// A letter and what joins it; kept for its memory.
+    /// A letter and what combines with it; reused to save allocations.
     parts: Vec<char>,
 }
 
 impl Normal {
-    /// Adds ASCII characters that nothing joins.
+    /// Appends ASCII characters that nothing combines with.
     fn ascii(&mut self, bytes: &[u8]) {
         let mut at = RUN.min(bytes.len());
         self.ascii_slowly(&bytes[..at]);
@@ -130,15 +131,15 @@ impl Normal {
         self.ascii_slowly(&bytes[at..]);
     }
 
-    /// The same one by one, as [`Self::add_bytes`] would, but without a branch:
-    /// what is left out comes too irregularly.
+    /// The same for each byte, as [`Self::add_bytes`] does, but branch-free:
+    /// dropped characters are too irregular to predict.
     fn ascii_slowly(&mut self, bytes: &[u8]) {
         for bytes in bytes.chunks(BLOCK) {
             let (mut a, mut b, mut c) = match *self.out.as_slice() {
                 [.., c, b, a] => (a, b, c),
                 [b, a] => (a, b, 0),
                 [a] => (a, 0, 0),
-                // It is as behind a space.
+                // At the start, as after a space.
                 [] => (b' ', 0, 0),
             };
             let (mut kept, mut count) = ([0; BLOCK], 0);
@@ -155,16 +156,17 @@ impl Normal {
         }
     }
 
-    /// Adds characters from the start of `text` on, up to the first ASCII
-    /// character that another one or nothing follows, or until there are more
-    /// than `most` bytes. Returns how many bytes of `text` that was.
-    fn others(&mut self, text: &str, most: usize) -> usize {
+    /// Appends characters from the start of `text`, up to the first ASCII
+    /// character that is followed by another one or by the end, or until the
+    /// output exceeds `limit` bytes. Returns how many bytes of `text` were
+    /// consumed.
+    fn others(&mut self, text: &str, limit: usize) -> usize {
         let mut rest = text.char_indices().map(|(at, c)| (at, c, chars::becomes(c)));
         let mut next = rest.next();
         while let Some((at, c, becomes)) = next {
             next = rest.next();
             let is_end = c.is_ascii() && next.is_none_or(|(_, c, _)| c.is_ascii());
-            if at > 0 && (is_end || self.out.len() > most) {
+            if at > 0 && (is_end || self.out.len() > limit) {
                 return at;
             }
             let is_alone = !matches!(next, Some((_, _, Becomes::Joined | Becomes::Nothing)));
@@ -185,7 +187,7 @@ impl Normal {
         text.len()
     }
 
-    /// Adds the parts, composed.
+    /// Appends the collected parts, composed.
     fn compose(&mut self) {
         let mut parts = std::mem::take(&mut self.parts);
         if is_nfc_quick(parts.iter().copied()) == IsNormalized::Yes {
@@ -196,7 +198,7 @@ impl Normal {
         self.parts = parts;
     }
 
-    /// Adds a character that has become what it is.
+    /// Appends a character of the normal form.
     fn add(&mut self, c: char) {
         let mut bytes = [0; 4];
         match c.encode_utf8(&mut bytes).len() {
@@ -207,7 +209,7 @@ impl Normal {
         }
     }
 
-    /// Adds the bytes of one character, unless it is to be left out.
+    /// Appends the bytes of one character, unless the rules drop it.
     #[inline]
     fn add_bytes<const N: usize>(&mut self, c: [u8; N]) {
         let is_left_out = match c.as_slice() {
@@ -224,15 +226,16 @@ impl Normal {
     }
 }
 
-/// What ASCII characters become, if none of them is left out. Those before them,
-/// of which some may have been, come first in `window`. `None` also where some
-/// would have to be looked at more closely.
+/// The normal form of a block of ASCII characters, if none of them is dropped.
+/// `window` begins with the characters before the block, some of which may have
+/// been dropped. `None` also if the block needs a closer look.
 ///
-/// Made of steps that take all characters at once.
+/// Uses only steps that vectorise.
 fn usual(window: &[u8; RUN + BLOCK]) -> Option<[u8; BLOCK]> {
     let is_space = |byte: u8| (byte == b' ') | (byte.wrapping_sub(b'\t') < 5);
     let mut is_odd = false;
-    // What stands behind one of these that was left out is not what it seems.
+    // After a dropped character, the preceding ones in `window` are not those
+    // in the output.
     for &byte in window {
         is_odd |= ((byte < b' ') & !is_space(byte)) | (byte == b'>') | (byte == 0x7f);
     }
@@ -240,7 +243,7 @@ fn usual(window: &[u8; RUN + BLOCK]) -> Option<[u8; BLOCK]> {
     for (at, to) in block.iter_mut().enumerate() {
         let [c, b, a, byte] = [window[at], window[at + 1], window[at + 2], window[at + 3]];
         is_odd |= is_space(a) & is_space(byte);
-        // In lower case if they are letters.
+        // Lower case, for letters.
         let [c, b, a, low] = [c | 0x20, b | 0x20, a | 0x20, byte | 0x20];
         is_odd |= (low == a) & (a == b) & (b == c);
         let byte = if byte.is_ascii_uppercase() { low } else { byte };

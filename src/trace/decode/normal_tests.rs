@@ -1,4 +1,4 @@
-//! Tests of the normal form: against its rules, and what it promises.
+//! Tests of the normal form against its rules and guarantees.
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
@@ -6,7 +6,7 @@ use super::chars::{self, Becomes};
 use super::normal::*;
 use unicode_normalization::UnicodeNormalization;
 
-/// Text in which the rules meet often.
+/// Text in which the rules often interact.
 #[derive(Clone, Debug)]
 struct Text(String);
 
@@ -123,7 +123,7 @@ fn check(tests: u64, property: fn(Text) -> bool) {
     QuickCheck::new().tests(tests).quickcheck(property);
 }
 
-/// The rules once more, each applied to all the text before the next is.
+/// The same rules, each applied to the whole text before the next one.
 fn step_by_step(text: &str) -> String {
     let mut spread = String::new();
     text.chars().for_each(|c| chars::spread(c, &mut |part| spread.push(part)));
@@ -143,7 +143,7 @@ fn step_by_step(text: &str) -> String {
 }
 
 #[test]
-fn is_what_the_rules_say() {
+fn the_normal_form_follows_the_rules() {
     check(20_000, |Text(text)| {
         assert_eq!(normalise(&text), step_by_step(&text));
         true
@@ -151,7 +151,7 @@ fn is_what_the_rules_say() {
 }
 
 #[test]
-fn a_normal_form_is_its_own() {
+fn normalising_twice_changes_nothing() {
     check(20_000, |Text(text)| {
         let once = normalise(&text);
         assert_eq!(normalise(&once), once);
@@ -160,14 +160,15 @@ fn a_normal_form_is_its_own() {
     });
 }
 
-/// Whether a selection can begin or end here: what follows joins nothing.
+/// Whether a selection can begin or end here: the next character combines with
+/// nothing.
 fn is_between_letters(text: &str, at: usize) -> bool {
     let mut seen = text[at..].chars().map(chars::becomes).filter(|b| *b != Becomes::Nothing);
     text.is_char_boundary(at) && seen.next() != Some(Becomes::Joined)
 }
 
 #[test]
-fn what_a_reader_copies_is_found() {
+fn selected_excerpts_are_found() {
     check(1_000, |Text(text)| {
         let whole = normalise(&text);
         let cuts = (0..=text.len()).filter(|&at| text.is_char_boundary(at));
@@ -184,7 +185,7 @@ fn what_a_reader_copies_is_found() {
 }
 
 #[test]
-fn what_is_cut_anywhere_is_found_but_for_a_lost_last_accent() {
+fn excerpts_cut_anywhere_are_found_except_a_lost_last_accent() {
     check(1_000, |Text(text)| {
         let whole = normalise(&text);
         let cuts: Vec<usize> = (0..=text.len()).filter(|&at| text.is_char_boundary(at)).collect();
@@ -230,7 +231,7 @@ fn the_rules_by_example() {
 }
 
 #[test]
-fn an_excerpt_loses_what_is_in_doubt() {
+fn an_excerpt_drops_uncertain_characters() {
     for (text, expected) in [
         ("\u{301}t au lait", "t au lait"),
         ("\u{200b}\u{301}t au lait", "t au lait"),
@@ -244,16 +245,16 @@ fn an_excerpt_loses_what_is_in_doubt() {
 }
 
 #[test]
-fn is_cut_where_it_would_grow_too_large() {
-    let (out, whole) = normalise_most(&"\u{fdfa}".repeat(1000), 1000);
+fn growth_beyond_the_limit_is_cut_off() {
+    let (out, whole) = normalise_up_to(&"\u{fdfa}".repeat(1000), 1000);
     assert!(!whole);
     assert!((1001..1100).contains(&out.len()));
     assert!(normalise("\u{fdfa}\u{fdfa}").starts_with(&out[..33]));
-    assert_eq!(normalise_most("abc", 3), (String::from("abc"), true));
+    assert_eq!(normalise_up_to("abc", 3), (String::from("abc"), true));
 }
 
 #[test]
-fn accents_without_end_take_no_longer_than_text() {
+fn many_accents_take_linear_time() {
     let accents = "e\u{301}\u{323}".repeat(10) + &"\u{301}\u{323}\u{200b}".repeat(300_000);
     let started = std::time::Instant::now();
     let out = normalise(&accents);
@@ -261,11 +262,11 @@ fn accents_without_end_take_no_longer_than_text() {
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
 }
 
-/// Where this fails, the characters' tables have changed (a later Unicode, or
-/// rules of our own): then digests made before do not fit excerpts any more,
-/// and [`super::VERSION`] goes up.
+/// If this fails, the character tables have changed (a later Unicode version,
+/// or our own rules). Earlier digests then no longer match, and
+/// [`super::VERSION`] must be incremented.
 #[test]
-fn the_version_stands_for_these_tables() {
+fn the_version_matches_the_character_tables() {
     let blocks = [
         '\0'..='\u{24f}',
         'Ͱ'..='ӿ',

@@ -1,24 +1,24 @@
-//! What bodies and fields become: pieces, as far as there is room.
+//! Turns bodies and fields into fragments, up to the limits.
 
 use std::borrow::Cow;
 
-use super::fields::{Media, Spoken};
+use super::fields::{Media, Visible};
 use super::file::canonical_file;
 use super::html::Page;
-use super::normal::normalise_most;
+use super::normal::normalise_up_to;
 use super::{charset, flowed};
 use crate::trace::Fragment;
 
-/// How much of a message is decoded.
+/// The limits of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Multipart bodies and messages within each other.
+    /// Nesting of multipart bodies and messages.
     pub depth: usize,
-    /// Parts in all, multipart ones included.
+    /// Total number of parts, including multipart ones.
     pub parts: usize,
-    /// Decoded bytes of text in all.
+    /// Total number of decoded bytes of text.
     pub text: usize,
-    /// Decoded bytes of attachments in all.
+    /// Total number of decoded bytes of attachments.
     pub attachments: usize,
 }
 
@@ -28,14 +28,14 @@ impl Default for Limits {
     }
 }
 
-/// Takes bodies and fields, gives pieces, and counts.
+/// Receives bodies and fields, passes fragments to the sink, and counts.
 pub(super) struct Pieces<'s> {
     sink: &'s mut dyn FnMut(Fragment<'_>),
-    /// What may still come.
+    /// The remaining limits.
     left: Limits,
-    /// Whether nothing has been left out.
+    /// Whether nothing was left out.
     is_whole: bool,
-    /// Messages that were encoded as a whole, and how deep they lie.
+    /// Messages that were encoded as a whole, and their nesting depth.
     pub(super) messages: Vec<(Vec<u8>, usize)>,
 }
 
@@ -48,7 +48,7 @@ impl<'s> Pieces<'s> {
         &self.left
     }
 
-    /// Notes that something is left out.
+    /// Records that something was left out.
     pub(super) fn leave_out(&mut self) {
         self.is_whole = false;
     }
@@ -57,7 +57,7 @@ impl<'s> Pieces<'s> {
         self.is_whole
     }
 
-    /// Counts a part, if there may be one more.
+    /// Counts a part; returns whether the limit permits it.
     pub(super) fn is_room_for_part(&mut self) -> bool {
         self.is_whole &= self.left.parts > 0;
         let is_room = self.left.parts > 0;
@@ -65,14 +65,14 @@ impl<'s> Pieces<'s> {
         is_room
     }
 
-    /// The subject, or the names of people.
-    pub(super) fn spoken(&mut self, field: Spoken<'_>) {
+    /// Adds the subject, or display names.
+    pub(super) fn visible(&mut self, field: Visible<'_>) {
         if self.take_text(field.len()) {
             field.names(&mut |name| self.text(name));
         }
     }
 
-    /// The names of an attachment.
+    /// Adds the names of an attachment.
     pub(super) fn names(&mut self, media: &Media) {
         let (named, filename) = (media.named.as_deref(), media.filename.as_deref());
         for name in filename.into_iter().chain(named.filter(|_| named != filename)) {
@@ -82,13 +82,13 @@ impl<'s> Pieces<'s> {
         }
     }
 
-    /// A body that is no multipart one.
+    /// Adds a body that is not multipart.
     pub(super) fn body(&mut self, media: &Media, body: &[u8], depth: usize) {
         self.names(media);
         let is_file = media.is_attached || media.named.is_some() || media.filename.is_some();
         let is_text = is_text(media);
-        let most = if is_text && !is_file { self.left.text } else { self.left.attachments };
-        let (bytes, is_whole) = media.encoding.decode(body, most);
+        let limit = if is_text && !is_file { self.left.text } else { self.left.attachments };
+        let (bytes, is_whole) = media.encoding.decode(body, limit);
         self.is_whole &= is_whole;
         if is_text && !is_file {
             self.left.text -= bytes.len();
@@ -103,7 +103,7 @@ impl<'s> Pieces<'s> {
         }
     }
 
-    /// A message that was encoded as a whole, and has been counted.
+    /// Adds a message that was encoded as a whole and has been counted.
     fn message(&mut self, bytes: Cow<'_, [u8]>, is_whole: bool, depth: usize) {
         if is_whole {
             self.whole_file(&bytes);
@@ -115,7 +115,7 @@ impl<'s> Pieces<'s> {
         }
     }
 
-    /// A whole file, if there is room for it.
+    /// Adds a whole file, if the limits permit it.
     pub(super) fn file(&mut self, bytes: &[u8]) {
         if bytes.len() > self.left.attachments {
             return self.leave_out();
@@ -131,7 +131,7 @@ impl<'s> Pieces<'s> {
         }
     }
 
-    /// An attachment of which nothing is said.
+    /// Adds an attachment without header fields.
     pub(super) fn lone_file(&mut self, bytes: &[u8]) {
         let some = &bytes[..bytes.len().min(self.left.attachments)];
         self.is_whole &= some.len() == bytes.len();
@@ -139,7 +139,7 @@ impl<'s> Pieces<'s> {
         self.attachment(&Media::default(), some, false, some.len() == bytes.len());
     }
 
-    /// An attachment that has been counted.
+    /// Adds an attachment that has been counted.
     fn attachment(&mut self, media: &Media, bytes: &[u8], is_text: bool, is_whole: bool) {
         if is_whole {
             self.whole_file(bytes);
@@ -165,14 +165,14 @@ impl<'s> Pieces<'s> {
         }
     }
 
-    /// A text that has been counted.
+    /// Adds a text that has been counted.
     fn written(&mut self, media: &Media, bytes: &[u8]) {
         let is_html = is_html(media);
         let text = decoded(bytes, media.charset.as_deref(), is_html);
         self.shown(&text, is_html, media.is_joined);
     }
 
-    /// Text as it is shown to a reader.
+    /// Adds text as it is shown to a reader.
     fn shown(&mut self, text: &str, is_html: bool, is_joined: bool) {
         if is_html {
             Page::read(text).pieces().for_each(|piece| self.text(piece));
@@ -183,10 +183,10 @@ impl<'s> Pieces<'s> {
         }
     }
 
-    /// One piece of text that has been counted; what it grows by when it is
-    /// normalised is counted here.
+    /// Adds a text that has been counted; what it gains by normalisation is
+    /// counted here.
     fn text(&mut self, text: &str) {
-        let (normal, is_whole) = normalise_most(text, text.len().saturating_add(self.left.text));
+        let (normal, is_whole) = normalise_up_to(text, text.len().saturating_add(self.left.text));
         self.is_whole &= is_whole;
         let grown = normal.len().saturating_sub(text.len());
         self.left.text = self.left.text.saturating_sub(grown);
@@ -208,12 +208,12 @@ fn decoded<'a>(bytes: &'a [u8], charset: Option<&str>, is_html: bool) -> Cow<'a,
     charset::to_utf8(bytes, charset.or(own))
 }
 
-/// Whether a body is text by what is said of it. Of others that is found out.
+/// Whether the declared type of a body is text. Other bodies are inspected.
 fn is_text(media: &Media) -> bool {
-    // What nobody could name is as if nothing were said.
+    // A malformed type counts as none.
     let Some((main, sub)) = media.kind.split_once('/') else { return true };
     match main {
-        // A multipart one here is one without a boundary.
+        // A multipart type here has no boundary.
         "text" | "multipart" => true,
         "message" => !matches!(sub, "rfc822" | "global"),
         _ => false,
@@ -224,7 +224,7 @@ fn is_html(media: &Media) -> bool {
     matches!(media.kind.as_str(), "text/html" | "application/xhtml+xml")
 }
 
-/// Whether an attachment is HTML by its name or its beginning.
+/// Whether an attachment is HTML, judged by its name or its first bytes.
 fn is_html_file(media: &Media, bytes: &[u8]) -> bool {
     let ends = |name: &str| {
         let end = name.rsplit('.').next().unwrap_or_default();

@@ -1,19 +1,19 @@
-//! What the names of HTML elements and attributes mean for the text.
+//! How HTML elements and attributes affect the text.
 
-/// What the value of an attribute is for.
+/// The purpose of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attribute {
-    /// A target.
+    /// The target of a link.
     Link,
-    /// A text in place of an image.
+    /// The alternative text of an image.
     Alternative,
     /// How the element is displayed.
     Style,
-    /// That it is not.
+    /// Hides the element.
     Hidden,
 }
 
-/// What an attribute is for, if for anything here.
+/// The purpose of an attribute, if it matters here.
 pub(super) fn attribute(name: &str) -> Option<Attribute> {
     const HREF: Key = key(b"href");
     const SRC: Key = key(b"src");
@@ -34,30 +34,30 @@ pub(super) fn attribute(name: &str) -> Option<Attribute> {
 /// How an element is displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Display {
-    /// In the midst of the text, even of a word.
+    /// Within the text, even within a word.
     Inline,
-    /// Apart from what is before and behind it.
+    /// Separate from the text before and after it.
     Block,
-    /// Not at all.
+    /// Not displayed.
     None,
 }
 
-/// What is inside an element.
+/// The content of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// Text and other elements.
     Elements,
     /// Nothing: there is no end tag.
     Nothing,
-    /// Text without elements, for readers.
+    /// Text without elements, displayed.
     Text,
     /// The title.
     Title,
-    /// Text without elements, for programs.
+    /// Text without elements, not displayed.
     Code,
 }
 
-/// What an element is unless its style says otherwise.
+/// The default properties of an element, before its style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Element {
     pub(super) display: Display,
@@ -67,7 +67,7 @@ pub(super) struct Element {
 const INLINE: Element = Element { display: Display::Inline, content: Content::Elements };
 const BLOCK: Element = Element { display: Display::Block, content: Content::Elements };
 
-/// Elements that begin a line of their own.
+/// Elements displayed as blocks.
 const BLOCKS: &[&str] = &[
     "address",
     "article",
@@ -127,7 +127,7 @@ const BLOCKS: &[&str] = &[
     "xmp",
 ];
 
-/// Elements that are special in another way.
+/// Elements with other properties.
 const SPECIAL: &[(&str, Element)] = {
     use Content::{Code, Nothing, Text, Title};
     use Display::{Block, Inline, None};
@@ -159,20 +159,20 @@ const SPECIAL: &[(&str, Element)] = {
     ]
 };
 
-/// What an element is by its name.
+/// The properties of an element by name.
 pub(super) fn element(name: &str) -> Element {
     let key = key(name.as_bytes());
-    let mut place = place(key);
+    let mut slot = slot(key);
     loop {
-        match ELEMENTS[place] {
+        match ELEMENTS[slot] {
             (0, _) => return INLINE,
             (known, element) if known == key => return element,
-            _ => place = (place + 1) % ELEMENTS.len(),
+            _ => slot = (slot + 1) % ELEMENTS.len(),
         }
     }
 }
 
-/// All of them, each at the first free place from its own on.
+/// A hash table of all elements, with linear probing.
 static ELEMENTS: [(Key, Element); 256] = {
     let mut table = [(0, INLINE); 256];
     let mut number = 0;
@@ -182,23 +182,23 @@ static ELEMENTS: [(Key, Element); 256] = {
             Some(special) => SPECIAL[special],
         };
         let key = key(name.as_bytes());
-        let mut place = place(key);
-        while table[place].0 != 0 {
-            place = (place + 1) % table.len();
+        let mut slot = slot(key);
+        while table[slot].0 != 0 {
+            slot = (slot + 1) % table.len();
         }
-        table[place] = (key, element);
+        table[slot] = (key, element);
         number += 1;
     }
     table
 };
 
-/// Where a name is looked for first.
-const fn place(key: Key) -> usize {
+/// The first slot of a name.
+const fn slot(key: Key) -> usize {
     let key = key as u64 ^ (key >> 64) as u64;
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
 
-/// How an element with this `style` is displayed, if it says so.
+/// The display property of this `style`, if it has one.
 pub(super) fn display_styled(style: &str) -> Option<Display> {
     const DISPLAY: Key = key(b"display");
     const VISIBILITY: Key = key(b"visibility");
@@ -220,7 +220,7 @@ pub(super) fn display_styled(style: &str) -> Option<Display> {
                 begins("none")
             }
             VISIBILITY => begins("hidden"),
-            FONT_SIZE => is_nothing(value),
+            FONT_SIZE => is_zero(value),
             _ => false,
         };
         if is_hidden {
@@ -230,18 +230,18 @@ pub(super) fn display_styled(style: &str) -> Option<Display> {
     display
 }
 
-/// Whether a size is 0, of whatever.
-fn is_nothing(size: &str) -> bool {
+/// Whether a size is 0, in any unit.
+fn is_zero(size: &str) -> bool {
     let size = size.trim();
     let digits = size.trim_end_matches(|c: char| !c.is_ascii_digit());
     !digits.is_empty() && digits.bytes().all(|byte| matches!(byte, b'0' | b'.'))
 }
 
-/// A name as a number.
+/// A name encoded as a number.
 type Key = u128;
 
-/// The number of a name in any case; 0 where it is longer than any that matters,
-/// or empty.
+/// The number of a name, ignoring case; 0 if it is empty or longer than all
+/// known names.
 const fn key(name: &[u8]) -> Key {
     let (mut key, mut at) = (0, 0);
     if name.len() <= 10 {

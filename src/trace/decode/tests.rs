@@ -1,9 +1,9 @@
-//! Messages as they are sent, and what they become.
+//! Sample messages and their fragments.
 
 use super::*;
 
-/// The pieces of a message, each with a letter for its kind. Whether they are
-/// all, too.
+/// The fragments of a message, each with a letter for its kind, and whether
+/// they are complete.
 pub(super) fn decoded(message: &[u8], limits: &Limits) -> (Vec<String>, bool) {
     let mut pieces = Vec::new();
     let is_whole = decode(message, limits, &mut |piece| pieces.push(named(piece)));
@@ -24,7 +24,7 @@ fn named(piece: Fragment<'_>) -> String {
     }
 }
 
-/// The pieces of a message, whichever way its lines end.
+/// The fragments of a message, which must not depend on its line ends.
 fn pieces(message: &str) -> Vec<String> {
     let (pieces, is_whole) = decoded(message.as_bytes(), &Limits::default());
     assert!(is_whole);
@@ -75,7 +75,7 @@ fn encoded_words() {
          Reply-To: café <c@example.org>\n\n",
         &["T café crème for 2", "T jörg maier", "T привет", "T é", "T 漢字", "T café"],
     );
-    // What is no such word is text.
+    // Text that is not an encoded word.
     assert_pieces(
         "Subject: =?utf-8?q?never ended and =?x?= more\n\n",
         &["T =?utf-8?q?never ended and =?x?= more"],
@@ -111,7 +111,7 @@ fn transfer_encodings_and_charsets() {
 }
 
 #[test]
-fn alternatives_are_both_there() {
+fn both_alternatives_are_decoded() {
     assert_pieces(
         "Subject: Offer\nMIME-Version: 1.0\n\
          Content-Type: multipart/alternative; boundary=\"=_b1\"\n\n\
@@ -231,7 +231,7 @@ fn messages_within_messages() {
             "T see above",
         ],
     );
-    // Encoded as a whole, which is not allowed, and done.
+    // Encoded as a whole, which is not allowed but happens.
     assert_pieces(
         "Subject: Outer\nContent-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n\
          U3ViamVjdDogSW5uZXIKCkhlbGxv\n",
@@ -257,7 +257,7 @@ fn parts_of_parts() {
 }
 
 #[test]
-fn broken_structure_hides_nothing() {
+fn broken_structure_is_still_decoded() {
     for (message, expected) in [
         // The end is missing.
         (
@@ -274,19 +274,20 @@ fn broken_structure_hides_nothing() {
              --i\n\none\n--o\n\ntwo\n--o--\n",
             &["T one", "T two"],
         ),
-        // What is closed stays closed.
+        // A closed part stays closed.
         (
             "Content-Type: multipart/mixed; boundary=o\n\n--o\nContent-Type: multipart/mixed; boundary=i\n\n\
              --i\n\none\n--i--\n--i\n\nnobody sees this\n--o\n\ntwo\n--o--\n--o\n\nnor this\n",
             &["T one", "T two"],
         ),
-        // One boundary begins like the other, and lines like a boundary.
+        // One boundary is a prefix of the other, and some lines resemble a
+        // boundary.
         (
             "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: multipart/mixed; boundary=bb\n\n\
              --bb\n\none\n--bbb\n --b\n--\n--b-\n--bb--\n\n--b\n\ntwo\n--b--\n",
             &["T one --bbb --b -- --b-", "T two"],
         ),
-        // No empty line behind the header.
+        // No empty line after the header.
         (
             "Subject: one\nthis is the body\nmore: of it\n",
             &["T one", "T this is the body more: of it"],
@@ -303,11 +304,11 @@ fn broken_structure_hides_nothing() {
             "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n--b\none\n--b--",
             &["T one"],
         ),
-        // Nonsense for a type is a plain text.
+        // An invalid type means plain text.
         ("Content-Type: nonsense\n\none\n", &["T one"]),
         ("Content-Type: ;;;\n\none\n", &["T one"]),
         ("Content-Type: text/x-nonsense; charset=nonsense\n\none\n", &["T one"]),
-        // The first of several counts.
+        // If a field is repeated, the first one is used.
         ("Content-Type: text/plain\nContent-Type: text/html\n\n<b>one\n", &["T <b>one"]),
     ] {
         assert_pieces(message, expected);
@@ -315,7 +316,7 @@ fn broken_structure_hides_nothing() {
 }
 
 #[test]
-fn what_readers_never_see_in_text_is_gone() {
+fn invisible_characters_are_dropped() {
     assert_pieces(
         "Subject: V\u{200b}ia\u{ad}gra\nContent-Type: text/plain; charset=utf-8\n\n\
          > On Monday you wrote:\n>> “Quoted” — it’s\n>  so\n\n========== ＦＲＥＥ  Money!!!!!!!\n",
@@ -337,7 +338,7 @@ fn flowed_text_is_joined() {
 }
 
 #[test]
-fn html_without_charset_names_it_itself() {
+fn html_may_declare_its_charset() {
     let (pieces, _) = decoded(
         b"Content-Type: text/html\n\n<meta charset=iso-8859-2><p>\xb1\xe6\xea",
         &Limits::default(),
@@ -346,7 +347,7 @@ fn html_without_charset_names_it_itself() {
 }
 
 #[test]
-fn binary_called_text_is_binary() {
+fn binary_data_declared_as_text_is_binary() {
     assert_pieces(
         "Content-Type: text/plain; name=a.doc\nContent-Transfer-Encoding: base64\n\n0M8R4KGxGuEAAA==\n",
         &[
@@ -358,7 +359,7 @@ fn binary_called_text_is_binary() {
 }
 
 #[test]
-fn beyond_the_limits_the_rest_is_left_out() {
+fn the_excess_over_the_limits_is_left_out() {
     let parts = "Content-Type: multipart/mixed; boundary=b\n\n--b\n\none two\n\
                  --b\nContent-Type: application/x; name=x\n\n\u{1}\0three\n\
                  --b\nContent-Type: multipart/mixed; boundary=c\n\n--c\n\nfour\n--c--\n--b\n\nfive\n--b--\n";
@@ -382,7 +383,7 @@ fn beyond_the_limits_the_rest_is_left_out() {
 }
 
 #[test]
-fn a_file_has_the_pieces_of_an_attachment() {
+fn a_file_has_the_fragments_of_an_attachment() {
     let file = |bytes: &[u8]| {
         let mut pieces = Vec::new();
         assert!(decode_file(bytes, &Limits::default(), &mut |piece| pieces.push(named(piece))));

@@ -1,11 +1,12 @@
-//! Transfer encodings: base64 and quoted-printable, as tolerant as readers are.
+//! Transfer encodings: base64 and quoted-printable, as tolerant as mail
+//! programs are.
 
 use std::borrow::Cow;
 
 /// How a body was encoded for transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Encoding {
-    /// Not at all.
+    /// Not encoded.
     #[default]
     None,
     Base64,
@@ -13,8 +14,8 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    /// The encoding that the field `Content-Transfer-Encoding` names; an
-    /// unknown one is none.
+    /// The encoding in the field `Content-Transfer-Encoding`; `None` if it is
+    /// unknown.
     pub(super) fn named(field: &[u8]) -> Self {
         let field = field.trim_ascii();
         let end = field.iter().position(|byte| !matches!(byte, b'-' | b'0'..=b'9' | b'A'..=b'z'));
@@ -28,14 +29,14 @@ impl Encoding {
         }
     }
 
-    /// The decoded bytes, `most` of them at most, and whether that is all.
-    pub(super) fn decode(self, bytes: &[u8], most: usize) -> (Cow<'_, [u8]>, bool) {
+    /// The decoded bytes, at most `limit`, and whether that is all of them.
+    pub(super) fn decode(self, bytes: &[u8], limit: usize) -> (Cow<'_, [u8]>, bool) {
         let (decoded, whole) = match self {
-            Self::None => (Cow::Borrowed(&bytes[..bytes.len().min(most)]), bytes.len() <= most),
-            Self::Base64 => owned(base64(bytes, most)),
-            Self::QuotedPrintable => owned(quoted_printable(bytes, most)),
+            Self::None => (Cow::Borrowed(&bytes[..bytes.len().min(limit)]), bytes.len() <= limit),
+            Self::Base64 => owned(base64(bytes, limit)),
+            Self::QuotedPrintable => owned(quoted_printable(bytes, limit)),
         };
-        debug_assert!(decoded.len() <= most);
+        debug_assert!(decoded.len() <= limit);
         (decoded, whole)
     }
 }
@@ -44,7 +45,7 @@ fn owned((decoded, whole): (Vec<u8>, bool)) -> (Cow<'static, [u8]>, bool) {
     (Cow::Owned(decoded), whole)
 }
 
-/// What the bytes stand for in base64: below 64 a digit.
+/// The value of each byte in base64: digits are below 64.
 static DIGITS: [u8; 256] = {
     let mut table = [OTHER; 256];
     let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -59,14 +60,14 @@ static DIGITS: [u8; 256] = {
 const END: u8 = 64;
 const OTHER: u8 = 65;
 
-/// Decodes base64. What is no digit is passed over, and after a `=` it begins
-/// anew.
-fn base64(mut bytes: &[u8], most: usize) -> (Vec<u8>, bool) {
-    let mut out = Vec::with_capacity((bytes.len() / 4 * 3 + 3).min(most));
+/// Decodes base64. Bytes that are not digits are skipped, and decoding restarts
+/// after a `=`.
+fn base64(mut bytes: &[u8], limit: usize) -> (Vec<u8>, bool) {
+    let mut out = Vec::with_capacity((bytes.len() / 4 * 3 + 3).min(limit));
     let (mut word, mut digits) = (0_u32, 0_u32);
     loop {
         if digits == 0 {
-            bytes = quads(bytes, most, &mut out);
+            bytes = quads(bytes, limit, &mut out);
         }
         let Some((byte, rest)) = bytes.split_first() else { break };
         bytes = rest;
@@ -85,24 +86,24 @@ fn base64(mut bytes: &[u8], most: usize) -> (Vec<u8>, bool) {
                 }
             }
         }
-        if out.len() > most {
+        if out.len() > limit {
             break;
         }
     }
     if bytes.is_empty() {
         end(word, digits, &mut out);
     }
-    let whole = bytes.is_empty() && out.len() <= most;
-    out.truncate(most);
+    let whole = bytes.is_empty() && out.len() <= limit;
+    out.truncate(limit);
     (out, whole)
 }
 
-/// Decodes groups of four digits, until there is something else or more than
-/// `most` bytes; returns the rest.
-fn quads<'a>(mut bytes: &'a [u8], most: usize, out: &mut Vec<u8>) -> &'a [u8] {
+/// Decodes groups of four digits, up to the first other byte or more than
+/// `limit` bytes of output; returns the rest.
+fn quads<'a>(mut bytes: &'a [u8], limit: usize, out: &mut Vec<u8>) -> &'a [u8] {
     let digit = |byte| u32::from(DIGITS[usize::from(byte)]);
     while let Some((&[a, b, c, d], rest)) = bytes.split_first_chunk()
-        && out.len() <= most
+        && out.len() <= limit
     {
         let (a, b, c, d) = (digit(a), digit(b), digit(c), digit(d));
         if (a | b | c | d) >= 64 {
@@ -115,17 +116,17 @@ fn quads<'a>(mut bytes: &'a [u8], most: usize, out: &mut Vec<u8>) -> &'a [u8] {
     bytes
 }
 
-/// Adds the bytes of a last group of 0 to 3 digits.
+/// Appends the bytes of a last group of 0 to 3 digits.
 fn end(word: u32, digits: u32, out: &mut Vec<u8>) {
     let word = word << (6 * (4 - digits) % 24);
     let bytes = [(word >> 16) as u8, (word >> 8) as u8];
     out.extend_from_slice(&bytes[..digits.saturating_sub(1) as usize]);
 }
 
-/// Decodes quoted-printable. A `=` that means nothing is kept, white space
-/// before the end of a line is not.
-fn quoted_printable(bytes: &[u8], most: usize) -> (Vec<u8>, bool) {
-    let mut out = Vec::with_capacity(bytes.len().min(most));
+/// Decodes quoted-printable. An invalid `=` is kept; white space at the end of
+/// a line is dropped.
+fn quoted_printable(bytes: &[u8], limit: usize) -> (Vec<u8>, bool) {
+    let mut out = Vec::with_capacity(bytes.len().min(limit));
     let mut rest = bytes;
     while !rest.is_empty() {
         let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
@@ -144,8 +145,8 @@ fn quoted_printable(bytes: &[u8], most: usize) -> (Vec<u8>, bool) {
                 out.extend_from_slice(end);
             }
         }
-        if out.len() > most {
-            out.truncate(most);
+        if out.len() > limit {
+            out.truncate(limit);
             return (out, false);
         }
     }
@@ -169,7 +170,7 @@ fn quoted_line(mut line: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(line);
 }
 
-/// The byte that two hexadecimal digits stand for.
+/// The byte of two hexadecimal digits.
 fn hex([high, low]: [u8; 2]) -> Option<u8> {
     let digit = |byte| char::from(byte).to_digit(16);
     Some((digit(high)? << 4 | digit(low)?) as u8)
@@ -211,7 +212,7 @@ mod tests {
             ("SGVsbG8gd29ybGQ", "Hello world"),
             ("SGVsbG8=IHdvcmxk", "Hello world"),
             ("SGV sb.G8-gd2*9ybGQ=", "Hello world"),
-            // A lone digit stands for nothing.
+            // A single digit encodes nothing.
             ("Q===Q", ""),
             ("QQ==", "A"),
             ("====", ""),
@@ -236,18 +237,18 @@ mod tests {
     }
 
     quickcheck! {
-        fn never_more_than_most(bytes: Vec<u8>, most: u8, times: u8) -> bool {
+        fn output_never_exceeds_the_limit(bytes: Vec<u8>, limit: u8, times: u8) -> bool {
             let bytes = bytes.repeat(1 + usize::from(times % 4));
-            let most = usize::from(most);
+            let limit = usize::from(limit);
             [Encoding::None, Encoding::Base64, Encoding::QuotedPrintable].iter().all(|encoding| {
                 let (all, whole) = encoding.decode(&bytes, usize::MAX - 3);
-                let (some, is_all) = encoding.decode(&bytes, most);
-                whole && all.starts_with(&some) && is_all == (all.len() <= most)
-                    && some.len() == all.len().min(most)
+                let (some, is_all) = encoding.decode(&bytes, limit);
+                whole && all.starts_with(&some) && is_all == (all.len() <= limit)
+                    && some.len() == all.len().min(limit)
             })
         }
 
-        fn base64_gives_back_what_was_encoded(bytes: Vec<u8>, line: u8) -> bool {
+        fn base64_round_trip(bytes: Vec<u8>, line: u8) -> bool {
             let mut encoded = Vec::new();
             let digit = |value: u8| DIGITS.iter().position(|&digit| digit == value).unwrap() as u8;
             for three in bytes.chunks(3) {

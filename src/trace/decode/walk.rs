@@ -1,20 +1,20 @@
-//! The parts of a message, found line by line.
+//! Finds the parts of a message, line by line.
 //!
-//! One pass over the bytes and a list of what is open, whatever is in them. The
-//! message parser of mail-parser is not used for it: it seeks each boundary to
-//! the end of the message, which takes the square of its length where the
-//! boundaries are missing, and frees messages within messages by recursion, so
-//! that three megabytes of them overflow the stack.
+//! It makes one pass over the bytes with a stack of open parts, whatever they
+//! contain. The message parser of mail-parser is not used: it searches for each
+//! boundary up to the end of the message, which takes quadratic time if
+//! boundaries are missing, and it frees nested messages recursively, so that
+//! three megabytes of them overflow the stack.
 
 use super::fields::{Head, Media};
 use super::pieces::Pieces;
 
-/// What is open where the walk has come to.
+/// An open part.
 enum Open {
     /// A multipart body.
     Parts {
         boundary: Vec<u8>,
-        /// Whether parts are messages unless they say otherwise.
+        /// Whether parts are messages by default.
         is_digest: bool,
     },
     /// A message within a message, and where it began.
@@ -23,26 +23,27 @@ enum Open {
 
 /// A line that ends a part.
 struct Delimiter {
-    /// Where the part before it ends.
+    /// The end of the part before it.
     end: usize,
-    /// Which of what is open it belongs to.
+    /// The index of the open part it belongs to.
     level: usize,
-    /// Whether it is the last one.
+    /// Whether it is the closing delimiter.
     is_last: bool,
 }
 
-/// A walk through a message.
+/// The state of a walk.
 struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
     open: Vec<Open>,
-    /// How many of [`Self::open`] are multipart bodies.
+    /// The number of multipart bodies in [`Self::open`].
     multiparts: usize,
-    /// How deep this message lies in others that were encoded as a whole.
+    /// The nesting depth of this message in others that were encoded as a
+    /// whole.
     depth: usize,
 }
 
-/// Decodes what is in a message.
+/// Decodes the contents of a message.
 pub(super) fn walk(bytes: &[u8], depth: usize, pieces: &mut Pieces<'_>) {
     let mut walk = Walk { bytes, at: 0, open: Vec::new(), multiparts: 0, depth };
     let mut is_message = true;
@@ -68,7 +69,7 @@ pub(super) fn walk(bytes: &[u8], depth: usize, pieces: &mut Pieces<'_>) {
                 walk.multiparts += 1;
                 let end = walk.next_delimiter();
                 let level = walk.open.len() - 1;
-                // It has no parts: what a reader shows then is the text itself.
+                // Without parts, mail programs show the text itself.
                 if !end.as_ref().is_some_and(|end| end.level == level && !end.is_last) {
                     let plain = Media { kind: String::from("text/plain"), ..Media::default() };
                     pieces.body(&plain, walk.body(body, &end), walk.depth + walk.open.len());
@@ -87,7 +88,7 @@ pub(super) fn walk(bytes: &[u8], depth: usize, pieces: &mut Pieces<'_>) {
     }
 }
 
-/// What stands behind a header.
+/// What follows a header.
 enum Follows {
     Parts { boundary: Vec<u8>, is_digest: bool },
     Message,
@@ -95,8 +96,9 @@ enum Follows {
 }
 
 impl<'a> Walk<'a> {
-    /// Reads a header, and gives what people read of it where it is that of a
-    /// message. Ends at an empty line, and in front of what belongs to no header.
+    /// Reads a header, and adds the fields that readers see if it is that of a
+    /// message. Stops after an empty line, or before a line that cannot belong
+    /// to a header.
     fn head(&mut self, is_message: bool, pieces: &mut Pieces<'_>) -> Head<'a> {
         let mut head = Head::default();
         let begin = self.at;
@@ -106,9 +108,9 @@ impl<'a> Walk<'a> {
             let (line, next) = line(self.bytes, start);
             let is_more = line.first().is_some_and(|byte| matches!(byte, b' ' | b'\t'));
             if !is_more && let Some((name, value)) = field.take() {
-                let spoken = head.add(name, &self.bytes[value..start]);
-                if let Some(spoken) = spoken.filter(|_| is_message) {
-                    pieces.spoken(spoken);
+                let visible = head.add(name, &self.bytes[value..start]);
+                if let Some(visible) = visible.filter(|_| is_message) {
+                    pieces.visible(visible);
                 }
             }
             if next == start || line.starts_with(b"--") && self.delimiter(line).is_some() {
@@ -122,7 +124,7 @@ impl<'a> Walk<'a> {
                 let colon = line.iter().position(|&byte| byte == b':');
                 let name = line[..colon.unwrap_or(0)].trim_ascii_end();
                 let is_field = !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
-                // As mailboxes have it before each message.
+                // The line before each message in an mbox.
                 let is_envelope = start == begin && line.starts_with(b"From ");
                 match colon {
                     Some(colon) if is_field => field = Some((name, start + colon + 1)),
@@ -154,7 +156,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes behind the next delimiter of anything that is open.
+    /// Skips the next delimiter of any open part.
     fn next_delimiter(&mut self) -> Option<Delimiter> {
         // Most messages have no parts.
         while self.multiparts > 0 && self.at < self.bytes.len() {
@@ -171,7 +173,8 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// Whose delimiter a line is, and whether it is the last one.
+    /// The open part that a delimiter line belongs to, and whether it is the
+    /// closing one.
     fn delimiter(&self, line: &[u8]) -> Option<(usize, bool)> {
         let line = line.get(2..)?.trim_ascii_end();
         self.open.iter().enumerate().rev().find_map(|(level, open)| {
@@ -184,8 +187,8 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The body that begins at `start`. The line end before a delimiter belongs
-    /// to the delimiter.
+    /// The body that begins at `start`. The line end before a delimiter is part
+    /// of the delimiter.
     fn body(&self, start: usize, end: &Option<Delimiter>) -> &'a [u8] {
         let Some(end) = end else { return &self.bytes[start..] };
         let body = &self.bytes[start..end.end.max(start)];
@@ -193,8 +196,8 @@ impl<'a> Walk<'a> {
         body.strip_suffix(b"\r").unwrap_or(body)
     }
 
-    /// Closes what a delimiter, or the end, closes, and goes to the next part.
-    /// Whether there is one.
+    /// Closes the parts that a delimiter, or the end, closes, and skips to the
+    /// next part. Returns whether there is one.
     fn close(&mut self, mut end: Option<Delimiter>, pieces: &mut Pieces<'_>) -> bool {
         loop {
             let keep = end.as_ref().map_or(0, |end| end.level + usize::from(!end.is_last));
@@ -208,15 +211,15 @@ impl<'a> Walk<'a> {
             match end {
                 None => return false,
                 Some(Delimiter { is_last: false, .. }) => return true,
-                // What follows the last delimiter is for nobody.
+                // The text after a closing delimiter is ignored.
                 Some(_) => end = self.next_delimiter(),
             }
         }
     }
 }
 
-/// The line that begins at `start`, without its end, and where the next one
-/// begins.
+/// The line that begins at `start`, without its end, and the offset of the next
+/// one.
 fn line(bytes: &[u8], start: usize) -> (&[u8], usize) {
     let rest = &bytes[start..];
     let (line, length) = match memchr::memchr(b'\n', rest) {

@@ -1,23 +1,23 @@
-//! Encoded words (RFC 2047) in the values of header fields, made ready for the
-//! parser of values.
+//! Encoded words (RFC 2047) in header fields, prepared for the parser of
+//! mail-parser.
 
 use super::charset::to_utf8;
 
-/// Stands between the `=` and the `?` of what is no encoded word. Normalising
-/// drops it.
+/// Inserted between the `=` and the `?` of a text that is not an encoded word.
+/// Normalisation drops it.
 pub(super) const APART: char = '\u{200b}';
 
 /// White space in fields.
 const BLANK: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// The value of a field as it can be handed to mail-parser.
+/// The value of a field as mail-parser can parse it.
 ///
-/// - Neighbouring words in the same charset become one, since many senders cut
-///   letters in two.
-/// - A `=?` that begins no word gets [`APART`] in its midst: the parser would
-///   look for the end of such a word up to the end of the value, each time
-///   again.
-/// - Bytes beyond ASCII become UTF-8, and a line end follows.
+/// - Adjacent words in the same charset are joined, since many senders split
+///   characters between words.
+/// - A `=?` that does not begin a word gets [`APART`] in the middle: the parser
+///   would otherwise search for the end of such a word up to the end of the
+///   value, for each one.
+/// - Bytes beyond ASCII are converted to UTF-8, and a line end is appended.
 pub(super) fn prepare(value: &[u8]) -> String {
     let value = to_utf8(value, None);
     let mut out = String::with_capacity(value.len() + 8);
@@ -56,39 +56,39 @@ pub(super) fn prepare(value: &[u8]) -> String {
     out
 }
 
-/// Parts a value that is ready into turns, each little more than `most` bytes
-/// where there is white space, and tells of each whether it goes on right behind
-/// the one before, without the space that is between them: as white space
-/// between two encoded words does not count (RFC 2047). No word is torn.
-pub(super) fn turns(value: &str, most: usize) -> impl Iterator<Item = (&str, bool)> {
-    let (mut rest, mut goes_on) = (value, false);
+/// Splits a prepared value into chunks, each a little longer than `size` bytes,
+/// at white space. With each chunk comes whether it continues the previous one
+/// without the space between them, as white space between two encoded words is
+/// ignored (RFC 2047). Words are never split.
+pub(super) fn chunks(value: &str, size: usize) -> impl Iterator<Item = (&str, bool)> {
+    let (mut rest, mut continues) = (value, false);
     std::iter::from_fn(move || {
-        let turn = Some(rest).filter(|rest| !rest.is_empty())?;
-        let (end, is_between_words) = end_of_turn(turn, most);
-        rest = &turn[end..];
-        Some((&turn[..end], std::mem::replace(&mut goes_on, is_between_words)))
+        let chunk = Some(rest).filter(|rest| !rest.is_empty())?;
+        let (end, is_between_words) = end_of_chunk(chunk, size);
+        rest = &chunk[end..];
+        Some((&chunk[..end], std::mem::replace(&mut continues, is_between_words)))
     })
 }
 
-/// Where the first white space behind `most` bytes begins that stands in no
-/// encoded word, and whether it stands between two.
-fn end_of_turn(value: &str, most: usize) -> (usize, bool) {
-    let (mut at, mut is_behind_word) = (0, false);
+/// The offset of the first white space after `size` bytes that is not in an
+/// encoded word, and whether it is between two such words.
+fn end_of_chunk(value: &str, size: usize) -> (usize, bool) {
+    let (mut at, mut is_after_word) = (0, false);
     while at < value.len() {
         let text = value[at..].trim_start_matches(BLANK);
         let start = value.len() - text.len();
         let word = Word::read(text);
-        if at >= most && start > at {
-            return (at, is_behind_word && word.is_some());
+        if at >= size && start > at {
+            return (at, is_after_word && word.is_some());
         }
-        is_behind_word = word.is_some();
+        is_after_word = word.is_some();
         at = start + word.map_or_else(|| plain(text), |word| word.length);
     }
     (value.len(), false)
 }
 
-/// How long the text is that comes before white space or what may be a word,
-/// but for its first character.
+/// The length of the text before white space or a possible word, at least one
+/// character.
 fn plain(text: &str) -> usize {
     let mut after = text.char_indices().skip(1);
     let end = after.find(|&(at, c)| BLANK.contains(&c) || text[at..].starts_with("=?"));
@@ -101,14 +101,14 @@ struct Word<'a> {
     charset: &'a str,
     encoding: &'a str,
     data: &'a str,
-    /// Where the data begin.
+    /// Where the data begins.
     start: usize,
-    /// Of it all.
+    /// The total length.
     length: usize,
 }
 
 impl<'a> Word<'a> {
-    /// The word that `text` begins with, if it does.
+    /// The word at the start of `text`, if there is one.
     fn read(text: &'a str) -> Option<Self> {
         let (charset, rest) = text.strip_prefix("=?")?.split_once('?')?;
         let (encoding, rest) = rest.split_once('?')?;
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_become_one_and_what_is_none_comes_apart() {
+    fn adjacent_words_are_joined_and_other_text_is_marked() {
         for (value, expected) in [
             ("", "\n"),
             (" Hello\r\n", " Hello\n"),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_parted_where_no_word_is_torn() {
+    fn values_are_split_between_words() {
         for (value, expected) in [
             ("", &[][..]),
             ("abcdef", &[("abcdef", false)]),
@@ -167,7 +167,7 @@ mod tests {
                 ],
             ),
         ] {
-            assert_eq!(turns(value, 4).collect::<Vec<_>>(), expected, "{value}");
+            assert_eq!(chunks(value, 4).collect::<Vec<_>>(), expected, "{value}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the key decides: what blocks are called, and which bits they set.
+//! Keyed hashing of blocks, and the bits they set.
 
 use std::hash::Hasher;
 
@@ -7,22 +7,23 @@ use siphasher::sip128::{Hash128, Hasher128, SipHasher13 as SipHasher128, SipHash
 
 use crate::trace::DigestKey;
 
-/// How many hash functions there can be.
-const MOST_PROBES: usize = 16;
+/// The maximum number of hash functions.
+const PROBES_MAX: usize = 16;
 
-/// What the second half of a hash is multiplied by for each hash function: the
-/// powers of an odd number (2^64 over the golden ratio).
-const MULTIPLES: [u64; MOST_PROBES] = {
-    let mut multiples = [1_u64; MOST_PROBES];
+/// The factor of the second half of a hash for each hash function: the powers
+/// of an odd number (2^64 divided by the golden ratio).
+const MULTIPLES: [u64; PROBES_MAX] = {
+    let mut multiples = [1_u64; PROBES_MAX];
     let mut i = 1;
-    while i < MOST_PROBES {
+    while i < PROBES_MAX {
         multiples[i] = multiples[i - 1].wrapping_mul(0x9e37_79b9_7f4a_7c15);
         i += 1;
     }
     multiples
 };
 
-/// Hashes under the store's key, each use with a key of its own.
+/// Hashes with keys derived from the store's key, a different one for each
+/// purpose.
 #[derive(Clone, Debug)]
 pub(super) struct Hashing {
     block: SipHasher13,
@@ -31,7 +32,7 @@ pub(super) struct Hashing {
     element: SipHasher128,
 }
 
-/// What decides which bits an element sets.
+/// Determines the bits that an element sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Element(Hash128);
 
@@ -56,12 +57,12 @@ impl Hashing {
         }
     }
 
-    /// What a block is called.
+    /// The hash of a block.
     pub(super) fn block(&self, block: &[u8]) -> u64 {
         self.block.hash(block)
     }
 
-    /// What two neighbours, of the same number of blocks, are called together.
+    /// The hash of two adjacent groups of the same size.
     pub(super) fn pair(&self, left: u64, right: u64) -> u64 {
         let mut hasher = self.pair;
         hasher.write_u64(left);
@@ -69,13 +70,13 @@ impl Hashing {
         hasher.finish()
     }
 
-    /// What a whole attachment is called.
+    /// The hash of a whole attachment.
     pub(super) fn file(&self, content: &[u8]) -> u64 {
         self.file.hash(content)
     }
 
-    /// The paper's "(content offset)": blocks by what they are called, and their
-    /// number among as many.
+    /// The paper's "(content offset)": the hash of a group, and its number at
+    /// its level.
     pub(super) fn element(&self, content: u64, offset: u64) -> Element {
         let mut hasher = self.element;
         hasher.write_u64(content);
@@ -83,14 +84,14 @@ impl Hashing {
         Element(hasher.finish128())
     }
 
-    /// A whole attachment has no offset.
+    /// The element of a whole attachment, which has no offset.
     pub(super) fn file_element(&self, content: u64) -> Element {
         self.element(content, u64::MAX)
     }
 }
 
 impl Element {
-    /// Which bits of a filter it sets.
+    /// The bits of a filter that it sets.
     pub(super) fn bits(self, bits: u32, probes: u8) -> impl Iterator<Item = usize> {
         let Hash128 { h1, h2 } = self.0;
         MULTIPLES.into_iter().take(usize::from(probes)).map(move |multiple| {

@@ -1,8 +1,8 @@
 //! The hierarchy of blocks.
 //!
-//! At level l, groups of 2^l blocks are numbered from 0 on; only whole groups
-//! count. They are inserted in the order in which their last blocks come, lower
-//! levels first.
+//! At level l, groups of 2^l blocks are numbered from 0; only whole groups
+//! count. They are inserted in the order of their last blocks, lower levels
+//! first.
 
 use super::hashing::Hashing;
 
@@ -20,21 +20,21 @@ impl Group {
         ((self.number + 1) << self.level) - 1
     }
 
-    /// How many groups of the message are inserted before it.
+    /// The number of groups of the message that are inserted before it.
     pub(super) fn place(self) -> u64 {
         groups(self.last_block()) + u64::from(self.level)
     }
 }
 
-/// How many groups there are of so many blocks: at each level half as many.
+/// The number of groups of so many blocks: half as many at each higher level.
 pub(super) fn groups(blocks: u64) -> u64 {
     2 * blocks - u64::from(blocks.count_ones())
 }
 
-/// Gives all groups of a message and what they are called, in the order in which
-/// they are inserted.
+/// Passes all groups of a message and their hashes to `group`, in the order of
+/// insertion.
 pub(super) fn each(hashing: &Hashing, blocks: &[u64], mut group: impl FnMut(Group, u64)) {
-    // Of each level without a partner, the lowest last.
+    // The group without a partner at each level, the lowest level last.
     let mut single: Vec<u64> = Vec::new();
     for (number, &block) in (0..).zip(blocks) {
         let (mut content, mut this) = (block, Group { level: 0, number });
@@ -48,9 +48,8 @@ pub(super) fn each(hashing: &Hashing, blocks: &[u64], mut group: impl FnMut(Grou
     }
 }
 
-/// What groups of neighbouring blocks are called, at each level as far as there
-/// are any, whether or not they begin at a multiple of their number: by their
-/// first block.
+/// The hashes of groups of consecutive blocks at each level, by their first
+/// block, including groups that do not begin at a multiple of their size.
 pub(super) fn all(hashing: &Hashing, blocks: Vec<u64>) -> Vec<Vec<u64>> {
     let mut levels = vec![blocks];
     let mut width = 1;
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seeds_example() {
+    fn the_papers_example() {
         // "(S0 S1 S2 S3 0), (S0 S1 0), (S2 S3 1), (S0 0), (S1 1), (S2 2), (S3 3)"
         let mut found = Vec::new();
         each(&Hashing::new(&[0; 32]), &[10, 11, 12, 13], |group, _| {
@@ -81,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_names_are_those_of_insertion() {
+    fn positions_and_hashes_are_those_of_insertion() {
         let hashing = Hashing::new(&[1; 32]);
         for count in 0..70_u64 {
             let blocks: Vec<u64> = (0..count).map(|n| n * n).collect();

@@ -2,29 +2,29 @@
 //! H. Brönnimann and N. Memon, "Payload attribution via hierarchical Bloom filters"
 //! (CCS 2004).
 //!
-//! A message is cut into blocks of `s` bytes. Each block is an element together
-//! with its number, and so are each two, four, eight … blocks that stand
-//! together and begin at a multiple of their number ([`levels`]). The elements
-//! of one message after the other go into a filter of `m` bits by `k` hash
-//! functions, until it has taken `n`, and then into a new one ([`sealed`]). An
-//! excerpt may begin anywhere in a block and anywhere in a message: all of that
-//! is tried, and what is found of single blocks is verified at the levels above
-//! ([`excerpt`]).
+//! A message is divided into blocks of `s` bytes. Each block is an element
+//! together with its number, and so are groups of two, four, eight …
+//! consecutive blocks that begin at a multiple of their size ([`levels`]). The
+//! elements of consecutive messages go into a filter of `m` bits by `k` hash
+//! functions, until `n` have been inserted, and then into a new one
+//! ([`sealed`]). An excerpt may begin anywhere in a block and anywhere in a
+//! message: all positions are tried, and matches of single blocks are verified
+//! at the higher levels ([`excerpt`]).
 //!
-//! Where the paper leaves it open, this is how it is done:
+//! Details that the paper leaves open:
 //!
-//! - The texts of a message and the bytes of its attachments, in the order they
-//!   come in, are one text. What is left at its end is in no block.
-//! - Whole attachments are elements of their own, without a number.
-//! - A group of blocks is inserted as soon as its last block is there, so that
-//!   its elements are near each other. A message may begin in one filter and
-//!   end in another; each of its elements is looked for where it was put.
-//! - Where a filter matches, all messages of which it has elements are hits.
-//! - Blocks between the parts of a question are not guessed. Parts of one kind
+//! - The texts of a message and the bytes of its attachments, in order, are one
+//!   text. The incomplete block at its end is ignored.
+//! - Whole attachments are separate elements, without a number.
+//! - A group of blocks is inserted as soon as its last block is known, so that
+//!   its elements are close together. A message may begin in one filter and end
+//!   in another; each of its elements is looked up in its own filter.
+//! - If a filter matches, all messages with elements in it are hits.
+//! - Blocks between the parts of a query are not guessed. Parts of one kind
 //!   must follow each other, at any distance.
-//! - Of a longer part, the first 1,024 blocks are asked for.
+//! - Of a longer part, the first 1,024 blocks are searched.
 //! - Until a segment is sealed, the hashes of a message's blocks are kept, and
-//!   no filter is asked.
+//!   searches use no filter.
 
 mod digest;
 mod excerpt;
@@ -57,11 +57,11 @@ impl Scheme for Hbf {
         sealed::check(self, body, messages)
     }
 
-    fn search(&self, question: &ContentQuery) -> Result<Box<dyn Search + '_>, TooShort> {
-        Ok(Box::new(search::HbfSearch::new(self, question)?))
+    fn search(&self, query: &ContentQuery) -> Result<Box<dyn Search + '_>, TooShort> {
+        Ok(Box::new(search::HbfSearch::new(self, query)?))
     }
 
-    /// 2·`s` - 1: some block of it is whole, wherever it begins.
+    /// 2·`s` - 1: wherever the excerpt begins, it contains a whole block.
     fn shortest(&self) -> usize {
         2 * usize::from(self.settings.block) - 1
     }

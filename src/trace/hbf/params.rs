@@ -1,10 +1,10 @@
-//! What the scheme consists of: its parameters, and the key in its hashes.
+//! The parameters of the scheme, and its keyed hashes.
 
 use super::super::DigestKey;
 use super::super::settings::HbfSettings;
 use super::hashing::Hashing;
 
-/// The scheme `hbf` with its parameters and its key.
+/// The scheme `hbf` with its parameters and key.
 #[derive(Clone, Debug)]
 pub struct Hbf {
     pub(super) settings: HbfSettings,
@@ -12,8 +12,7 @@ pub struct Hbf {
 }
 
 impl Hbf {
-    /// One with these parameters; those out of range are taken for the nearest
-    /// within.
+    /// Creates it with these parameters; values out of range are clamped.
     pub fn new(settings: HbfSettings, key: &DigestKey) -> Self {
         Self { settings: settings.nearest(), hashing: Hashing::new(key) }
     }

@@ -1,42 +1,42 @@
-//! Asking.
+//! Searching digests and bodies.
 
 use crate::trace::{Body, ContentQuery, Damage, Hit, Part, Search, TooShort, filter};
 
 use super::excerpt::Excerpt;
 use super::hashing::Element;
 use super::levels::{self, Group};
-use super::sealed::{Placed, Table};
+use super::sealed::{Position, Table};
 use super::{Hbf, digest};
 
-/// For how many offsets the elements of first blocks are remembered: as many as
-/// a filter may have blocks.
-const MOST: usize = 4_096;
+/// The number of offsets for which the elements of first blocks are cached: the
+/// number of blocks that a filter may have.
+const OFFSETS_MAX: usize = 4_096;
 
-/// A question under way.
+/// A search in progress.
 pub(super) struct HbfSearch<'a> {
     hbf: &'a Hbf,
-    /// Parts of one kind after another.
+    /// The parts of each kind, in order.
     chains: [Vec<PreparedPart>; 2],
     files: Vec<u64>,
     min_share: f64,
-    /// How many filters or messages have been asked, and at how many offsets in
-    /// all.
-    asked: u64,
+    /// The number of filters or messages searched, and the total number of
+    /// offsets.
+    searched: u64,
     offsets: u64,
 }
 
-/// An excerpt that is asked for.
+/// A part of the query.
 struct PreparedPart {
     excerpt: Excerpt,
-    /// The elements of the first block of each cut, by offset.
+    /// The elements of the first block of each alignment, by offset.
     firsts: Vec<Vec<Element>>,
 }
 
-/// What became of a filter that was asked for the messages that are all in it.
+/// The result of searching a filter for the messages that are entirely in it.
 #[derive(Clone, Copy)]
-struct Answer {
+struct FilterResult {
     filter: u64,
-    /// How many elements are there, of how many, if it matches.
+    /// How many elements are present, and how many there are, if it matches.
     found: Option<(u32, u32)>,
     fill: f32,
 }
@@ -64,31 +64,32 @@ impl<'a> HbfSearch<'a> {
             }
         }
         let min_share = content.min_share.clamp(0.0, 1.0);
-        Ok(Self { hbf, chains, files, min_share, asked: 0, offsets: 0 })
+        Ok(Self { hbf, chains, files, min_share, searched: 0, offsets: 0 })
     }
 
     fn is_empty(&self) -> bool {
         self.files.is_empty() && self.chains.iter().all(Vec::is_empty)
     }
 
-    /// Gets ready to ask for so many offsets: counts them, and remembers the
+    /// Prepares a search at so many offsets: counts them, and caches the
     /// elements of first blocks.
     fn prepare(&mut self, offsets: u64) {
-        self.asked += 1;
+        self.searched += 1;
         self.offsets += offsets;
         let hashing = &self.hbf.hashing;
-        let offsets = usize::try_from(offsets).map_or(MOST, |offsets| offsets.min(MOST));
-        for asked in self.chains.iter_mut().flatten() {
-            for (name, elements) in asked.excerpt.firsts().zip(&mut asked.firsts) {
+        let offsets =
+            usize::try_from(offsets).map_or(OFFSETS_MAX, |offsets| offsets.min(OFFSETS_MAX));
+        for part in self.chains.iter_mut().flatten() {
+            for (name, elements) in part.excerpt.firsts().zip(&mut part.firsts) {
                 let new = (elements.len()..offsets).map(|n| hashing.element(name, n as u64));
                 elements.extend(new);
             }
         }
     }
 
-    /// Finds all parts in a text of so many blocks, and tells how many of their
-    /// elements are there, of how many. `has` tells it of elements, `first` of
-    /// those of first blocks, and `has_file` of attachments.
+    /// Finds all parts in a text of so many blocks; returns how many of their
+    /// elements are present, and how many there are. `has` tests a group,
+    /// `first` the first block of an alignment, and `has_file` an attachment.
     fn find(
         &self,
         blocks: u64,
@@ -103,9 +104,9 @@ impl<'a> HbfSearch<'a> {
         }
         for chain in &self.chains {
             let mut from = 0;
-            for asked in chain {
-                let first = |cut, offset| first(asked, cut, offset);
-                let found = asked.excerpt.find(from, blocks, self.min_share, first, &has)?;
+            for part in chain {
+                let first = |alignment, offset| first(part, alignment, offset);
+                let found = part.excerpt.find(from, blocks, self.min_share, first, &has)?;
                 from = found.end;
                 present += found.present;
                 of += found.of;
@@ -114,26 +115,26 @@ impl<'a> HbfSearch<'a> {
         Some((present, of))
     }
 
-    /// Asks a filter for messages that have up to so many blocks.
-    fn ask_filter(&self, filter: &[u8], bits: u32, blocks: u64) -> Option<(u32, u32)> {
+    /// Searches a filter for messages that have up to so many blocks.
+    fn search_filter(&self, filter: &[u8], bits: u32, blocks: u64) -> Option<(u32, u32)> {
         let Hbf { settings, hashing } = self.hbf;
         let is_in = |element: Element| {
             element.bits(bits, settings.probes).all(|bit| filter::is_set(filter, bit))
         };
         let has = |group: Group, name| is_in(hashing.element(name, group.number));
-        let first = |asked: &PreparedPart, cut: usize, offset: u64| {
-            let known = asked.firsts.get(cut).and_then(|known| known.get(offset as usize));
-            // Another is asked for with the rest.
-            known.is_none_or(|element| is_in(*element))
+        let first = |part: &PreparedPart, alignment: usize, offset: u64| {
+            let cached = part.firsts.get(alignment).and_then(|cached| cached.get(offset as usize));
+            // Without a cached element, the search of all groups decides.
+            cached.is_none_or(|element| is_in(*element))
         };
         self.find(blocks, first, has, |file| is_in(hashing.file_element(file)))
     }
 
-    /// Asks for a message that is in several filters: these, of which the first
-    /// has this number.
-    fn ask_filters(
+    /// Searches for a message that is in several filters: these, the first of
+    /// which has the number `number`.
+    fn search_filters(
         &self,
-        placed: &Placed,
+        position: &Position,
         filters: &[u8],
         number: u64,
         bits: u32,
@@ -145,42 +146,42 @@ impl<'a> HbfSearch<'a> {
             element.bits(bits, settings.probes).all(|bit| filter::is_set(filter, bit))
         };
         let has = |group: Group, name| {
-            let place = placed.filter_of(group, settings);
+            let place = position.filter_of(group, settings);
             place.is_some_and(|place| is_in(place, hashing.element(name, group.number)))
         };
         let has_file = |file| {
             let element = hashing.file_element(file);
-            (0..placed.files).any(|n| is_in(placed.filter_of_file(n, settings), element))
+            (0..position.files).any(|n| is_in(position.filter_of_file(n, settings), element))
         };
-        let first = |asked: &PreparedPart, cut: usize, offset: u64| {
-            let known = asked.firsts.get(cut).and_then(|known| known.get(offset as usize));
-            let place = placed.filter_of(Group { level: 0, number: offset }, settings);
-            known.zip(place).is_none_or(|(element, place)| is_in(place, *element))
+        let first = |part: &PreparedPart, alignment: usize, offset: u64| {
+            let cached = part.firsts.get(alignment).and_then(|cached| cached.get(offset as usize));
+            let place = position.filter_of(Group { level: 0, number: offset }, settings);
+            cached.zip(place).is_none_or(|(element, place)| is_in(place, *element))
         };
-        self.find(placed.blocks.into(), first, has, has_file)
+        self.find(position.blocks.into(), first, has, has_file)
     }
 
-    /// Asks a filter for the messages from the n-th on that are all in it; `None`
-    /// where there are none.
-    fn answer(
+    /// Searches a filter for the messages from the n-th on that are entirely in
+    /// it; `None` if there are none.
+    fn result_of(
         &mut self,
         body: &Body<'_>,
         table: &Table,
         n: usize,
         filter: u64,
-    ) -> Result<Option<Answer>, Damage> {
+    ) -> Result<Option<FilterResult>, Damage> {
         let settings = &self.hbf.settings;
         let others = table.messages.get(n..).unwrap_or_default().iter();
-        let within = others.map_while(|placed| match placed.filters(settings) {
-            Some(filters) => (filters == (filter, filter)).then_some(Some(placed.blocks)),
+        let within = others.map_while(|position| match position.filters(settings) {
+            Some(filters) => (filters == (filter, filter)).then_some(Some(position.blocks)),
             None => Some(None),
         });
         let Some(blocks) = within.flatten().max().map(u64::from) else { return Ok(None) };
         let mut bytes = Vec::new();
         table.read_filters(body, (filter, filter), &mut bytes)?;
         self.prepare(blocks);
-        let found = self.ask_filter(&bytes, table.bits, blocks);
-        Ok(Some(Answer { filter, found, fill: filter::fill(&bytes) }))
+        let found = self.search_filter(&bytes, table.bits, blocks);
+        Ok(Some(FilterResult { filter, found, fill: filter::fill(&bytes) }))
     }
 }
 
@@ -192,7 +193,7 @@ impl Search for HbfSearch<'_> {
         for (message, digest) in (0..).zip(digests) {
             let Some((blocks, files)) = digest::parse(digest) else { continue };
             let count = blocks.len() as u64;
-            self.asked += 1;
+            self.searched += 1;
             self.offsets += count;
             let names = levels::all(&self.hbf.hashing, blocks);
             let has = |group: Group, name: u64| {
@@ -217,26 +218,26 @@ impl Search for HbfSearch<'_> {
             return Ok(());
         }
         let mut bytes = Vec::new();
-        // Of the filter asked last.
-        let mut answer: Option<Answer> = None;
-        for (number, placed) in table.messages.iter().enumerate() {
-            let Some((first, last)) = placed.filters(&self.hbf.settings) else { continue };
-            let of = |answer: &Option<Answer>, filter: u64| {
-                let answer = answer.filter(|answer| answer.filter == filter)?;
-                Some((answer.found?, answer.fill))
+        // The result of the last filter.
+        let mut result: Option<FilterResult> = None;
+        for (number, position) in table.messages.iter().enumerate() {
+            let Some((first, last)) = position.filters(&self.hbf.settings) else { continue };
+            let of = |result: &Option<FilterResult>, filter: u64| {
+                let result = result.filter(|result| result.filter == filter)?;
+                Some((result.found?, result.fill))
             };
-            let mut found = of(&answer, first);
-            if answer.is_none_or(|answer| answer.filter != last) {
-                // If it begins in another, those that are all in its last one
-                // come behind it.
+            let mut found = of(&result, first);
+            if result.is_none_or(|result| result.filter != last) {
+                // If the message begins in another filter, the messages that
+                // are entirely in its last one follow it.
                 let next = number + usize::from(first < last);
-                answer = self.answer(body, &table, next, last)?;
-                found = found.or_else(|| of(&answer, last));
+                result = self.result_of(body, &table, next, last)?;
+                found = found.or_else(|| of(&result, last));
             }
             if first < last {
                 table.read_filters(body, (first, last), &mut bytes)?;
-                self.prepare(placed.blocks.into());
-                let own = self.ask_filters(placed, &bytes, first, table.bits);
+                self.prepare(position.blocks.into());
+                let own = self.search_filters(position, &bytes, first, table.bits);
                 found = own.map(|own| (own, filter::fill(&bytes))).or(found);
             }
             if let Some(((present, of), fill)) = found {
@@ -247,11 +248,11 @@ impl Search for HbfSearch<'_> {
     }
 
     fn chance(&self, hit: &Hit) -> f64 {
-        // Names of 64 bits are equal by chance as well.
+        // Hashes of 64 bits may collide as well.
         let one = f64::from(hit.fill).powi(self.hbf.settings.probes.into()).max(0.5_f64.powi(64));
-        let offsets = self.offsets as f64 / self.asked.max(1) as f64;
+        let offsets = self.offsets as f64 / self.searched.max(1) as f64;
         if hit.present < hit.of {
-            // As many in any place, of which there are some; no less than that.
+            // As many elements, at any of the positions; at least that.
             let (present, of) = (f64::from(hit.present), f64::from(hit.of));
             let ways =
                 (0..hit.of - hit.present).map(|n| ((of - f64::from(n)) / f64::from(n + 1)).ln());
@@ -259,7 +260,7 @@ impl Search for HbfSearch<'_> {
             return (trials.ln() + ways.sum::<f64>() + present * one.ln()).exp().min(1.0);
         }
         let parts = self.chains.iter().flatten();
-        let parts = parts.map(|asked| -(-asked.excerpt.expected(offsets, one)).exp_m1());
+        let parts = parts.map(|part| -(-part.excerpt.expected(offsets, one)).exp_m1());
         parts.product::<f64>() * one.powi(self.files.len() as i32)
     }
 }

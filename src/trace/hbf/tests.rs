@@ -1,4 +1,4 @@
-//! What holds for any settings, any text and any excerpt; and what the paper says.
+//! Properties for any settings, text and excerpt, and the figures of the paper.
 
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
@@ -54,8 +54,8 @@ impl Message {
         digester.finish()
     }
 
-    /// Excerpts of pieces in their order, none over another, that are whole
-    /// blocks at least: what is left at the end of the message is in none.
+    /// Non-overlapping excerpts of fragments in their order, each at min one
+    /// whole block; the end of the message belongs to no block.
     fn parts(&self, hbf: &Hbf, choices: &[(u16, u8, bool)]) -> Vec<Part> {
         let block = usize::from(hbf.settings.block);
         let whole: usize =
@@ -93,7 +93,7 @@ fn digests(hbf: &Hbf, messages: &[Message]) -> Vec<Vec<u8>> {
 }
 
 quickcheck! {
-    fn what_was_carried_is_found(settings: Any, messages: Vec<Message>, which: usize, choices: Vec<(u16, u8, bool)>, least: u8) -> bool {
+    fn contained_parts_are_found(settings: Any, messages: Vec<Message>, which: usize, choices: Vec<(u16, u8, bool)>, min: u8) -> bool {
         let hbf = Hbf::new(settings.0, &KEY);
         let Some(message) = messages.get(which % messages.len().max(1)) else { return true };
         let parts = message.parts(&hbf, &choices);
@@ -103,7 +103,7 @@ quickcheck! {
         let number = (which % messages.len()) as u32;
         let digests = digests(&hbf, &messages);
         let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
-        let question = ContentQuery { parts, min_share: (f64::from(least) + 1.0) / 256.0 };
+        let question = ContentQuery { parts, min_share: (f64::from(min) + 1.0) / 256.0 };
         let mut search = hbf.search(&question).unwrap();
         let mut found = false;
         search.digests(&digests, &mut |hit| found |= hit.message == number);
@@ -122,7 +122,7 @@ quickcheck! {
         })
     }
 
-    fn filters_are_as_full_as_they_should_be(settings: Any, messages: Vec<Message>) -> bool {
+    fn filters_have_the_expected_fill(settings: Any, messages: Vec<Message>) -> bool {
         let hbf = Hbf::new(settings.0, &KEY);
         let digests = digests(&hbf, &messages);
         let parsed: Vec<_> = digests.iter().map(|digest| digest::parse(digest).unwrap()).collect();
@@ -135,7 +135,7 @@ quickcheck! {
         hbf.seal(&digests).body.len() == 5 + 6 * messages.len() + filters * settings.0.bits as usize / 8
     }
 
-    fn damage_is_noticed_or_does_no_harm(settings: Any, messages: Vec<Message>, changes: Vec<(u16, u8)>, cut: u8, count: u8) -> bool {
+    fn damage_is_detected_or_harmless(settings: Any, messages: Vec<Message>, changes: Vec<(u16, u8)>, cut: u8, count: u8) -> bool {
         let hbf = Hbf::new(settings.0, &KEY);
         let mut damaged = digests(&hbf, &messages);
         for (at, byte) in &changes {
@@ -163,7 +163,7 @@ quickcheck! {
         hbf.fold(&body).is_none_or(|folded| folded.len() <= body.len()) && sound.is_err() == asked.is_err()
     }
 
-    fn any_bytes_are_no_harm(body: Vec<u8>, messages: u8, digests: Vec<Vec<u8>>) -> bool {
+    fn random_bytes_are_harmless(body: Vec<u8>, messages: u8, digests: Vec<Vec<u8>>) -> bool {
         let hbf = Hbf::new(HbfSettings::default(), &KEY);
         let mut search = hbf.search(&ContentQuery { parts: vec![Part::File(vec![])], min_share: 1.0 }).unwrap();
         let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
@@ -175,7 +175,7 @@ quickcheck! {
 }
 
 #[test]
-fn parts_must_follow_each_other() {
+fn parts_must_be_in_order() {
     let hbf = Hbf::new(HbfSettings { block: 4, ..Default::default() }, &KEY);
     let (one, two) = ("the first part of it", "and another one, later");
     let digest = |text: String| {
@@ -204,13 +204,13 @@ fn parts_must_follow_each_other() {
     assert_eq!(found(&[one]), (vec![0, 1, 2, 3], 4));
     assert_eq!(found(&[one, two]), (vec![0, 2], 4));
     assert_eq!(found(&[two, one]), (vec![1], 4));
-    // Two messages together have this, which a filter cannot tell.
+    // Two messages together contain this, which a filter cannot distinguish.
     assert_eq!(found(&[one, one]), (vec![], 4));
     assert_eq!(found(&[one, "what was in none of them"]), (vec![], 0));
 }
 
 #[test]
-fn what_is_too_short_is_refused() {
+fn short_parts_are_refused() {
     let hbf = Hbf::new(HbfSettings::default(), &KEY);
     let parts = vec![Part::Text("x".repeat(63)), Part::Bytes(vec![0; 62])];
     assert_eq!(hbf.shortest(), 63);
@@ -218,8 +218,8 @@ fn what_is_too_short_is_refused() {
     assert_eq!(short, Some(TooShort { part: 1, bytes: 62, needed: 63 }));
 }
 
-/// The paper's table, without its second column: m/n, and the ratios for k from 1
-/// on.
+/// The paper's table without its second column: m/n, and the ratios for k from
+/// 1 on.
 const RATIOS: &[&str] = &[
     "2 0.393 0.400",
     "3 0.283 0.237 0.253",
@@ -245,7 +245,7 @@ fn false_positive(m_of_n: f64, k: i32) -> f64 {
 }
 
 #[test]
-fn the_seeds_table_of_false_positives() {
+fn the_papers_table_of_false_positives() {
     assert_eq!(RATIOS.len(), 16);
     for row in RATIOS {
         let mut cells = row.split(' ');
@@ -253,7 +253,7 @@ fn the_seeds_table_of_false_positives() {
         for (k, cell) in (1..).zip(cells) {
             let (ratio, computed): (f64, f64) = (cell.parse().unwrap(), false_positive(m_of_n, k));
             let digit = 0.1_f64.powi(cell.len() as i32 - 2);
-            // All of it, to the last digit.
+            // All digits of the table.
             assert!((computed - ratio).abs() < 0.5001 * digit, "{m_of_n} {k}: {computed}, {cell}");
         }
     }
@@ -264,7 +264,7 @@ fn the_seeds_table_of_false_positives() {
 }
 
 #[test]
-fn a_filter_at_saturation_is_as_full_as_the_formula_says() {
+fn a_saturated_filter_has_the_fill_of_the_formula() {
     let hbf = Hbf::new(HbfSettings::default(), &KEY);
     for (counted, elements) in [(Counted::Elements, 4369.0), (Counted::Blocks, 2.0 * 4369.0)] {
         let hbf = Hbf { settings: HbfSettings { counted, ..hbf.settings }, ..hbf.clone() };
@@ -287,7 +287,7 @@ fn a_filter_at_saturation_is_as_full_as_the_formula_says() {
 }
 
 #[test]
-fn chances_are_what_they_are_said_to_be() {
+fn computed_chances_match_the_observed_rates() {
     let mut seed = 1_u64;
     let mut text = |length: usize| -> String {
         let mut letter = || {

@@ -1,11 +1,11 @@
-//! How often there are hits by chance, on text like that of mail.
+//! The rate of hits by chance, on text similar to mail.
 
 use super::tests::{KEY, hits};
 use super::*;
 use crate::trace::WinnowSettings;
 use crate::trace::{Fragment, Hit, Part, filter};
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -15,12 +15,12 @@ impl Random {
         ((u128::from(self.0 ^ self.0 >> 31) * end as u128) >> 64) as usize
     }
 
-    /// Text of so many words, of which some are much more frequent than others;
-    /// here and there a whole phrase.
+    /// Text of so many words, some of which are much more frequent than others,
+    /// with occasional phrases.
     fn text(&mut self, words: usize) -> String {
         let mut text = String::new();
         for _ in 0..words {
-            // The n-th word as often as 1/n.
+            // The n-th word has a frequency of 1/n.
             let number = (2000_f64.powf(self.below(1 << 20) as f64 / f64::from(1 << 20))) as usize;
             if self.below(60) == 0 {
                 text.push_str("please do not hesitate to call me should there be anything else ");
@@ -58,7 +58,7 @@ fn mail(
     (texts, absent)
 }
 
-/// The digests of messages of one text each, and all of them sealed.
+/// The digests of messages of one text each, and their sealed body.
 fn sealed(winnow: &Winnow, texts: &[String]) -> (Vec<Vec<u8>>, Sealed) {
     let digest = |text: &String| {
         let mut digester = winnow.digester();
@@ -71,7 +71,7 @@ fn sealed(winnow: &Winnow, texts: &[String]) -> (Vec<Vec<u8>>, Sealed) {
 }
 
 #[test]
-fn chances_are_what_they_are_said_to_be() {
+fn computed_chances_match_the_observed_rates() {
     let (texts, excerpts) = mail(&mut Random(1), 700, 250, 60);
     let winnow = Winnow::new(WinnowSettings::default(), &KEY);
     let (digests, Sealed { order, body }) = sealed(&winnow, &texts);
@@ -88,7 +88,7 @@ fn chances_are_what_they_are_said_to_be() {
             found += hits.len() as u32;
             pairs += order.len() as u32;
             let of = hits.iter().map(|hit| hit.of).max().unwrap_or(10);
-            // What each message would be told to be worth, were it a hit.
+            // The chance that each message would be assigned as a hit.
             for (_, filter) in digests.iter().filter_map(|digest| digest::parse(digest)) {
                 let free = (1.0 - filter::fill(filter)).powi(1 << folds);
                 expected += search.chance(&Hit { message: 0, present: of, of, fill: 1.0 - free });
@@ -102,20 +102,20 @@ fn chances_are_what_they_are_said_to_be() {
         );
         body = winnow.fold(&folded);
     }
-    // Three bits of four are set after folding, and fifteen of sixteen.
+    // Three of four bits are set after folding, and then fifteen of sixteen.
     assert!(rates[0] < 0.03 && rates[1] < 0.2 && rates[2] < 0.9, "{rates:?}");
     assert!(rates[0] * 5.0 < rates[1] && rates[1] * 2.0 < rates[2], "{rates:?}");
 }
 
 #[test]
-fn edited_text_is_found_by_most_of_it() {
+fn edited_text_is_found_by_a_share_of_its_elements() {
     let (texts, _) = mail(&mut Random(2), 400, 0, 0);
     let winnow = Winnow::new(WinnowSettings::default(), &KEY);
     let (_, Sealed { order, body }) = sealed(&winnow, &texts);
     let (mut asked, mut found, mut wrong) = (0, 0, 0);
     for (number, text) in texts.iter().enumerate().filter(|(_, text)| text.len() > 900) {
-        // Three letters of 800 bytes are others: a fifth of the grams is lost at
-        // most.
+        // Three letters of 800 bytes are changed: at most a fifth of the grams
+        // is lost.
         let mut edited = text[text.len() - 850..][..800].to_owned();
         for at in [100, 400, 650] {
             edited.replace_range(at..at + 1, "?");

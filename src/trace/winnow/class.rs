@@ -1,12 +1,11 @@
 //! The sizes of filters.
 
-/// How many bits a filter has beyond those that its elements ask for: with only
-/// a few of them, several elements of a question fall on one bit and tell as
-/// little as one.
+/// Additional bits of a filter: in a very small filter, several elements of a
+/// query would fall on one bit and give as little evidence as one.
 const SPARE: u64 = 12;
 
-/// The size of a filter: any number of bytes up to 16, then eight sizes in each
-/// doubling.
+/// The size of a filter: any number of bytes up to 16, then eight sizes per
+/// power of two.
 ///
 /// Coarser steps would make filters so unequally full that there were half as
 /// many false hits again.
@@ -14,34 +13,34 @@ const SPARE: u64 = 12;
 pub(super) struct Class(u8);
 
 impl Class {
-    /// No filter at all: that of a message without text.
+    /// No filter: that of a message without text.
     pub(super) const EMPTY: Self = Self(0);
     /// The largest: 4 MiB.
     pub(super) const LARGEST: Self = Self(160);
 
-    /// The class of a number that [`Self::number`] gave.
+    /// The class with this [`Self::number`].
     pub(super) fn numbered(number: u8) -> Option<Self> {
         (number <= Self::LARGEST.0).then_some(Self(number))
     }
 
-    /// Its number; larger filters have larger ones.
+    /// Its number, which increases with the size.
     pub(super) fn number(self) -> u8 {
         self.0
     }
 
-    /// To which octave it belongs: the sizes up to 7 bytes, and those of each
-    /// doubling from there on.
+    /// The octave of the size: 0 for the sizes up to 7 bytes, then one per
+    /// power of two.
     pub(super) fn octave(self) -> u8 {
         self.0 / 8
     }
 
-    /// How many buckets its filters have, as many as all of the octave: a power
-    /// of two.
+    /// The number of buckets of its filters, equal for all classes of an
+    /// octave: a power of two.
     pub(super) fn buckets(self) -> u32 {
         8 << self.octave().saturating_sub(1)
     }
 
-    /// How many bits there are in a bucket.
+    /// The number of bits in a bucket.
     pub(super) fn units(self) -> u32 {
         match self.octave() {
             0 => u32::from(self.0),
@@ -49,22 +48,22 @@ impl Class {
         }
     }
 
-    /// How many bits its filters have.
+    /// The number of bits of its filters.
     pub(super) fn bits(self) -> u32 {
         self.units() * self.buckets()
     }
 
-    /// How many bytes these are.
+    /// The size of its filters in bytes.
     pub(super) fn bytes(self) -> usize {
         self.bits() as usize / 8
     }
 
-    /// That of half its size, of those that have at least 16 bytes.
+    /// The class of half the size, for filters of at least 16 bytes.
     pub(super) fn half(self) -> Option<Self> {
         (self.0 >= 16).then(|| Self(self.0 - 8))
     }
 
-    /// The class for so many elements, at so many hundredths of a bit each.
+    /// The class for so many elements, with so many hundredths of a bit each.
     pub(super) fn of(elements: u64, centibits: u16) -> Self {
         if elements == 0 {
             return Self::EMPTY;

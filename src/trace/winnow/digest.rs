@@ -1,15 +1,16 @@
-//! The digest of a message: one filter, of a size that fits it.
+//! The digest of a message: one filter of a suitable size.
 //!
-//! A digest is the number of its [`Class`] and the filter's bits, the first in
-//! the lowest bit of the first byte.
+//! A digest is the number of its [`Class`] followed by the filter; bit 0 is the
+//! lowest bit of the first byte.
 //!
-//! The size is the setting's share of a bit for each element, of which those
-//! met before count half. If they counted in full, mail that repeats itself
-//! would have filters larger than it needs; if they did not count, such mail
-//! would be the smallest part of the store and the largest of its false hits,
-//! as what is asked about repeats itself as well. Of a large message they count
-//! up to three times what is different: beyond that, a filter is emptier than
-//! most as it is, and a few bytes over and over would make it as large as any.
+//! The size is the configured fraction of a bit for each element; repeated
+//! elements count half. If they counted in full, repetitive mail would have
+//! filters larger than necessary; if they did not count, such mail would be the
+//! smallest part of the store and the largest part of its false hits, because
+//! queries repeat themselves as well. In a large message, repetitions count up
+//! to three times the number of distinct elements: beyond that, a filter is
+//! emptier than most anyway, and a few repeated bytes would otherwise make it
+//! as large as any.
 
 use crate::trace::{Digester, Fragment, filter};
 
@@ -18,9 +19,9 @@ use super::class::Class;
 use super::grams::Scratch;
 use super::hashing::bit;
 
-/// How many elements are remembered at most: half a mebibyte of memory. A
-/// message of more than 300 KB of text or 8 MB of attachments has more.
-const MOST: usize = 1 << 16;
+/// The maximum number of elements kept in memory: half a mebibyte. A message of
+/// more than 300 KB of text or 8 MB of attachments has more.
+const ELEMENTS_MAX: usize = 1 << 16;
 
 /// A message being digested.
 pub(super) struct WinnowDigester<'a> {
@@ -32,18 +33,18 @@ pub(super) struct WinnowDigester<'a> {
 /// The elements of a message.
 #[derive(Default)]
 struct Elements {
-    /// The latest, some more than once.
-    latest: Vec<u64>,
-    /// How many there were before.
+    /// The elements added last, with duplicates.
+    recent: Vec<u64>,
+    /// The number of elements before those.
     before: u64,
-    /// The filter of those before, of the largest class.
+    /// The filter of those, of the largest class.
     large: Option<Vec<u8>>,
 }
 
 impl<'a> WinnowDigester<'a> {
     pub(super) fn new(winnow: &'a Winnow) -> Self {
-        // As many as most messages have.
-        let elements = Elements { latest: Vec::with_capacity(1024), ..Elements::default() };
+        // Enough for most messages.
+        let elements = Elements { recent: Vec::with_capacity(1024), ..Elements::default() };
         Self { winnow, elements, scratch: Scratch::default() }
     }
 }
@@ -76,30 +77,30 @@ impl Digester for WinnowDigester<'_> {
 impl Elements {
     #[inline]
     fn add(&mut self, element: u64) {
-        if self.latest.len() == MOST {
-            self.settle();
+        if self.recent.len() == ELEMENTS_MAX {
+            self.flush();
         }
-        self.latest.push(element);
+        self.recent.push(element);
     }
 
-    /// Puts the latest into the large filter.
-    fn settle(&mut self) -> &mut Vec<u8> {
+    /// Moves the recent elements into the large filter.
+    fn flush(&mut self) -> &mut Vec<u8> {
         let large = self.large.get_or_insert_with(|| vec![0; Class::LARGEST.bytes()]);
-        insert(&self.latest, large);
-        self.before += self.latest.len() as u64;
-        self.latest.clear();
+        insert(&self.recent, large);
+        self.before += self.recent.len() as u64;
+        self.recent.clear();
         large
     }
 
-    /// A filter of the size that fits.
+    /// Builds a filter of a suitable size.
     fn filter(&mut self, centibits: u16) -> (Class, Vec<u8>) {
         if self.large.is_some() {
-            let mut filter = std::mem::take(self.settle());
-            let different = in_filter(&filter).min(self.before);
-            let counted = (counted(self.before, different) + different).div_ceil(2);
+            let mut filter = std::mem::take(self.flush());
+            let distinct = in_filter(&filter).min(self.before);
+            let counted = (counted(self.before, distinct) + distinct).div_ceil(2);
             let wanted = Class::of(counted, centibits).bits();
             let mut class = Class::LARGEST;
-            // The nearer one by ratio, as there are no sizes in between here.
+            // The class nearer by ratio, as only halving is possible here.
             while let Some(half) = class.half().filter(|half| {
                 u64::from(wanted).pow(2) < u64::from(half.bits()) * u64::from(class.bits())
             }) {
@@ -108,27 +109,27 @@ impl Elements {
             }
             return (class, filter);
         }
-        let count = self.latest.len() as u64;
-        let class = Class::of((count + different(&self.latest)).div_ceil(2), centibits);
-        let bits = self.latest.iter().map(|&element| bit(element, class.bits()) as usize);
+        let count = self.recent.len() as u64;
+        let class = Class::of((count + distinct(&self.recent)).div_ceil(2), centibits);
+        let bits = self.recent.iter().map(|&element| bit(element, class.bits()) as usize);
         (class, filter::with(bits, class.bytes()))
     }
 }
 
-/// How many elements count of so many that are in the large filter, of which
-/// about so many are different. No fewer than [`MOST`], however wrong that is:
-/// so [`least_class`] holds.
-fn counted(elements: u64, different: u64) -> u64 {
-    elements.min(different.saturating_mul(4).max(MOST as u64))
+/// How many of so many elements in the large filter count, of which about
+/// `distinct` are distinct. At least [`ELEMENTS_MAX`] regardless of the error
+/// of the estimate, so that [`min_class`] holds.
+fn counted(elements: u64, distinct: u64) -> u64 {
+    elements.min(distinct.saturating_mul(4).max(ELEMENTS_MAX as u64))
 }
 
-/// The least class of messages that carry so many different elements, however
-/// wrong the estimate of their number was.
-pub(super) fn least_class(elements: u32, centibits: u16) -> Class {
-    Class::of(u64::from(elements.min(MOST as u32 / 2)) / 2, centibits)
+/// The smallest possible class of messages with so many distinct elements,
+/// regardless of the error of the estimate.
+pub(super) fn min_class(elements: u32, centibits: u16) -> Class {
+    Class::of(u64::from(elements.min(ELEMENTS_MAX as u32 / 2)) / 2, centibits)
 }
 
-/// The class and the filter of a digest; `None` where it is damaged.
+/// The class and the filter of a digest; `None` if it is damaged.
 pub(super) fn parse(digest: &[u8]) -> Option<(Class, &[u8])> {
     let (&class, filter) = digest.split_first()?;
     let class = Class::numbered(class)?;
@@ -140,26 +141,26 @@ fn insert(elements: &[u64], filter: &mut [u8]) {
     elements.iter().for_each(|&element| filter::set(filter, bit(element, bits) as usize));
 }
 
-/// About how many different elements there are: within two in a hundred,
-/// mostly. To know it exactly takes several times as long.
-fn different(elements: &[u64]) -> u64 {
+/// Estimates the number of distinct elements, mostly within 2 %. An exact count
+/// would take several times as long.
+fn distinct(elements: &[u64]) -> u64 {
     let cells = (4 * elements.len()).next_power_of_two().max(1024) as u32;
     let bits = elements.iter().map(|&element| bit(element, cells) as usize);
     estimate(filter::count(bits, cells as usize), cells.into()).min(elements.len() as u64)
 }
 
-/// About how many different elements are in a filter.
+/// Estimates the number of distinct elements in a filter.
 fn in_filter(filter: &[u8]) -> u64 {
     let bits = filter.len() as f64 * 8.0;
     estimate((f64::from(filter::fill(filter)) * bits).round() as u64, filter.len() as u64 * 8)
 }
 
-/// About how many different elements have set so many `of` the bits that are
-/// there (Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting
+/// Estimates the number of distinct elements that set `set` of `of` bits
+/// (Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting
 /// algorithm", 1990).
 fn estimate(set: u64, of: u64) -> u64 {
     let free = 1.0 - set as f64 / of as f64;
-    // Without free bits it is as many as one likes; `as` takes the most.
+    // If no bit is free, the estimate is infinite; `as` saturates.
     (-(of as f64) * free.ln()).round() as u64
 }
 
@@ -169,22 +170,22 @@ mod tests {
     use quickcheck::quickcheck;
     use std::collections::BTreeSet;
 
-    /// A number as hashes are.
+    /// A number distributed like a hash.
     fn hash(n: u64) -> u64 {
         let mix = |n: u64| (n ^ n >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mix(mix(mix(n + 1)))
     }
 
-    /// Some of them more than once.
-    fn hashes(count: u64, different: u64) -> impl Iterator<Item = u64> {
-        (0..count).map(move |n| hash(n % different))
+    /// Hashes with duplicates.
+    fn hashes(count: u64, distinct: u64) -> impl Iterator<Item = u64> {
+        (0..count).map(move |n| hash(n % distinct))
     }
 
     quickcheck! {
-        fn different_elements_are_estimated(elements: Vec<u8>) -> bool {
+        fn distinct_elements_are_estimated(elements: Vec<u8>) -> bool {
             let elements: Vec<u64> = elements.iter().map(|&n| hash(n.into())).collect();
             let exact = BTreeSet::from_iter(&elements).len() as u64;
-            different(&elements).abs_diff(exact) <= 2 + exact / 8
+            distinct(&elements).abs_diff(exact) <= 2 + exact / 8
         }
 
         fn folding_loses_nothing(elements: Vec<u64>) -> bool {
@@ -197,22 +198,24 @@ mod tests {
         }
     }
 
-    /// Even where the estimate of what is different is as wrong as can be.
+    /// Even with the worst error of the estimate.
     #[test]
-    fn the_least_class_of_large_messages_is_the_least() {
+    fn min_class_is_a_lower_bound_for_large_messages() {
         for centibits in [25, 106, 3200] {
-            for (elements, different) in [(MOST as u64 + 1, 0), (9_000_000, 0), (u64::MAX, 7)] {
-                let counted = (counted(elements, different) + different).div_ceil(2);
+            for (elements, distinct) in
+                [(ELEMENTS_MAX as u64 + 1, 0), (9_000_000, 0), (u64::MAX, 7)]
+            {
+                let counted = (counted(elements, distinct) + distinct).div_ceil(2);
                 let wanted = f64::from(Class::of(counted, centibits).bits());
                 // The nearest of the sizes to which the large filter folds.
-                let least = least_class(u32::MAX, centibits);
-                assert!(f64::from(least.bits()) < wanted / 2_f64.sqrt());
+                let min = min_class(u32::MAX, centibits);
+                assert!(f64::from(min.bits()) < wanted / 2_f64.sqrt());
             }
         }
     }
 
     #[test]
-    fn filters_fit_however_many_elements_there_are() {
+    fn filters_have_a_suitable_size_for_any_number_of_elements() {
         for (count, distinct) in [
             (0, 1),
             (1, 1),
@@ -229,16 +232,13 @@ mod tests {
             let mut elements = Elements::default();
             hashes(count, distinct).for_each(|hash| elements.add(hash));
             let (class, filter) = elements.filter(106);
-            let counted = count.min((4 * distinct).max(MOST as u64));
+            let counted = count.min((4 * distinct).max(ELEMENTS_MAX as u64));
             let wanted = (counted + distinct.min(count)) as f64 / 2.0 * 1.06 + 12.0;
             let ratio = filter.len() as f64 * 8.0 / wanted;
-            let most = if count > MOST as u64 { 1.42 } else { 1.3 };
-            assert!(
-                count == 0 || (1.0 / most..most).contains(&ratio),
-                "{count} {distinct}: {ratio}"
-            );
+            let max = if count > ELEMENTS_MAX as u64 { 1.42 } else { 1.3 };
+            assert!(count == 0 || (1.0 / max..max).contains(&ratio), "{count} {distinct}: {ratio}");
             assert!(class.bytes() == filter.len());
-            assert!(class >= least_class(distinct.min(count) as u32, 106));
+            assert!(class >= min_class(distinct.min(count) as u32, 106));
             assert!(
                 hashes(count, distinct)
                     .all(|hash| filter::is_set(&filter, bit(hash, class.bits()) as usize))

@@ -1,34 +1,34 @@
-//! Which grams are kept.
+//! The selection of grams.
 //!
-//! Winnowing: of each `window` neighbouring grams the least is kept, by
-//! an order that looks random (Schleimer, Wilkerson and Aiken, "Winnowing:
-//! local algorithms for document fingerprinting", 2003). A window keeps the
-//! same gram wherever it stands, so that of two texts with a part in common of
-//! at least `gram + window - 1` bytes the same grams are kept of that part, but
-//! for those that only windows reaching beyond it keep. About 2 of `window + 1`
-//! grams are kept. Where several are least, all of them are kept: they are
-//! equal, but for one window in thousands.
+//! Winnowing: of every `window` consecutive grams the smallest is selected, in
+//! a pseudo-random order (Schleimer, Wilkerson and Aiken, "Winnowing: local
+//! algorithms for document fingerprinting", 2003). A window selects the same
+//! gram wherever it occurs. So if two texts share a part of at least `gram +
+//! window - 1` bytes, the same grams of that part are selected in both, except
+//! those selected only by windows that extend beyond it. About 2 of `window +
+//! 1` grams are selected. If several are smallest, all of them are selected:
+//! they are equal, except in one of several thousand windows.
 
 use super::words;
 
-/// How many grams are looked at together.
+/// How many grams are processed at once.
 const CHUNK: usize = 2048;
 
-/// From how many grams on a window is wide.
+/// The number of grams from which a window counts as wide.
 const WIDE: usize = 32;
 
-/// What keeps grams.
+/// Selects grams.
 #[derive(Clone, Debug)]
 pub(super) struct Winnower {
     gram: usize,
     window: usize,
-    /// Odd multipliers that decide the order.
+    /// Odd multipliers that determine the order.
     order: [u64; 4],
 }
 
 impl Winnower {
-    /// One that keeps the least of each `window` grams of `gram` bytes. They
-    /// are 1 to 255 and 4 to 32.
+    /// Selects the smallest of every `window` grams of `gram` bytes. They are 1
+    /// to 255 and 4 to 32.
     pub(super) fn new(gram: u8, window: u8, order: [u64; 4]) -> Self {
         Self {
             gram: usize::from(gram.clamp(4, 32)),
@@ -37,15 +37,15 @@ impl Winnower {
         }
     }
 
-    /// The length from which on a text has a whole window, in bytes.
+    /// The length in bytes from which a text contains a whole window.
     pub(super) fn shortest(&self) -> usize {
         self.gram + self.window - 1
     }
 
-    /// Gives the grams kept of `text`, in order of their places, some more than
-    /// once. Of one that is shorter than a window, but no shorter than a gram,
-    /// the least gram is kept.
-    pub(super) fn kept<'t>(
+    /// Passes the selected grams of `text` to `keep`, in order, with
+    /// duplicates. From a text shorter than a window, but not shorter than a
+    /// gram, the smallest gram is selected.
+    pub(super) fn select<'t>(
         &self,
         text: &'t [u8],
         scratch: &mut Scratch,
@@ -62,10 +62,10 @@ impl Winnower {
             let count = (grams - first).min(CHUNK);
             let part = &text[first..first + count + self.gram - 1];
             self.orders(part, &mut scratch.orders[..count]);
-            for i in 0..scratch.least(count, window) {
-                let place = usize::from(scratch.places[i]);
-                let (order, gram) = (scratch.orders[place], &part[place..place + self.gram]);
-                // Text that repeats itself is not hashed over and over.
+            for i in 0..scratch.minima(count, window) {
+                let at = usize::from(scratch.selected[i]);
+                let (order, gram) = (scratch.orders[at], &part[at..at + self.gram]);
+                // Avoids hashing repeated text again and again.
                 if order != last.0 || gram != last.1 {
                     keep(gram);
                     last = (order, gram);
@@ -78,7 +78,7 @@ impl Winnower {
         }
     }
 
-    /// The order of each gram of `text`.
+    /// Computes the order of each gram of `text`.
     fn orders(&self, text: &[u8], orders: &mut [i16]) {
         let [a, b, c, d] = self.order;
         let sum = |parts: &[(u64, u64)]| {
@@ -87,9 +87,9 @@ impl Winnower {
         };
         let grams = text.windows(self.gram).zip(&mut *orders);
         match self.gram {
-            // Its length is known to the compiler here.
+            // A constant length is faster.
             8 => text.windows(8).zip(orders).for_each(|(gram, order)| {
-                *order = high(words::word(gram, 0).wrapping_mul(a));
+                *order = high(words::u64_at(gram, 0).wrapping_mul(a));
             }),
             ..8 => grams.for_each(|(gram, order)| *order = sum(&[(words::short(gram), a)])),
             9..=16 => grams.for_each(|(gram, order)| {
@@ -104,19 +104,19 @@ impl Winnower {
     }
 }
 
-/// The high bits of a hash: signed, as the least of two such numbers is quickly
-/// found on any x86-64.
+/// The high bits of a hash. They are signed because the minimum of signed
+/// 16-bit numbers is fast on every x86-64.
 #[inline]
 fn high(hash: u64) -> i16 {
     (hash >> 48) as i16
 }
 
-/// What is worked out of a chunk, kept to be used again. It lies on the heap, as
-/// Exim may have little stack left.
+/// Buffers for one chunk, reused. They are on the heap because Exim may have
+/// little stack left.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     orders: Vec<i16>,
-    places: Vec<u16>,
+    selected: Vec<u16>,
     one: Vec<i16>,
     other: Vec<i16>,
     around: Vec<i16>,
@@ -127,7 +127,7 @@ impl Scratch {
     fn make_room(&mut self, count: usize, window: usize) {
         if self.orders.len() < count {
             self.orders.resize(count, 0);
-            self.places.resize(count, 0);
+            self.selected.resize(count, 0);
         }
         let edged = count + 2 * (window - 1);
         if self.one.len() < edged {
@@ -137,75 +137,76 @@ impl Scratch {
         }
     }
 
-    /// Finds the places of those of the first `count` orders that are least in
-    /// any window, and how many there are.
-    fn least(&mut self, count: usize, window: usize) -> usize {
+    /// Finds the indices of those of the first `count` orders that are smallest
+    /// in any window; returns how many there are.
+    fn minima(&mut self, count: usize, window: usize) -> usize {
         if window >= WIDE {
-            self.least_of_wide(count, window)
+            self.minima_of_wide(count, window)
         } else {
-            self.least_of_narrow(count, window)
+            self.minima_of_narrow(count, window)
         }
     }
 
-    /// Of wide windows few orders are the least. The next one is sought from one
-    /// to the next: one that is no larger, or, where there is none before the
-    /// window has left the last behind, the least of the window then.
-    fn least_of_wide(&mut self, count: usize, window: usize) -> usize {
-        let Self { orders, places, .. } = self;
+    /// In wide windows few orders are smallest. The search goes from one to the
+    /// next: the next order that is not larger, or, if there is none before the
+    /// window has passed the last one, the smallest of the window then.
+    fn minima_of_wide(&mut self, count: usize, window: usize) -> usize {
+        let Self { orders, selected, .. } = self;
         let orders = &orders[..count];
         let (mut found, mut first) = (0, 0);
         while first + window <= count {
             let (mut next, mut end) = (first, first + window);
-            let mut least = orders[next..end].iter().copied().fold(i16::MAX, i16::min);
-            while let Some(by) = no_larger(&orders[next..end], least) {
-                let place = next + by;
-                places[found] = place as u16;
-                least = orders[place];
-                (found, next, end) = (found + 1, place + 1, count.min(place + window));
+            let mut min = orders[next..end].iter().copied().fold(i16::MAX, i16::min);
+            while let Some(by) = not_larger(&orders[next..end], min) {
+                let at = next + by;
+                selected[found] = at as u16;
+                min = orders[at];
+                (found, next, end) = (found + 1, at + 1, count.min(at + window));
             }
             first = next;
         }
         found
     }
 
-    /// Of narrow windows, those are the least that are as large as the largest
-    /// of the least orders of the windows around them. There are no branches in
-    /// this, and the compiler makes much of it work on 8 orders at once.
-    fn least_of_narrow(&mut self, count: usize, window: usize) -> usize {
-        let Self { orders, places, one, other, around } = self;
+    /// In narrow windows, an order is smallest in some window if it equals the
+    /// largest of the minima of the windows around it. This is branch-free, and
+    /// the compiler vectorises most of it.
+    fn minima_of_narrow(&mut self, count: usize, window: usize) -> usize {
+        let Self { orders, selected, one, other, around } = self;
         let orders = &orders[..count];
         one[..count].copy_from_slice(orders);
-        let least = slide(&mut one[..count], other, window, i16::min);
-        // Beyond the first and the last window there are none.
-        let (edge, end) = (window - 1, window - 1 + least.len());
+        let minima = slide(&mut one[..count], other, window, i16::min);
+        // There are no windows before the first and after the last.
+        let (edge, end) = (window - 1, window - 1 + minima.len());
         around[..edge].fill(i16::MIN);
-        around[edge..end].copy_from_slice(least);
+        around[edge..end].copy_from_slice(minima);
         around[end..end + edge].fill(i16::MIN);
         let around = slide(&mut around[..end + edge], one, window, i16::max);
         for (around, order) in around.iter_mut().zip(orders) {
             *around = i16::from(around == order);
         }
         let mut found = 0;
-        for (is_least, place) in around.iter().zip(0..) {
-            // Never more than there are places.
-            places[found.min(count - 1)] = place;
+        for (is_least, at) in around.iter().zip(0..) {
+            // There are never more than `count`.
+            selected[found.min(count - 1)] = at;
             found += *is_least as usize;
         }
         found
     }
 }
 
-/// The place of the first order that is no larger than `least`.
-fn no_larger(orders: &[i16], least: i16) -> Option<usize> {
-    // The compiler looks at all of a block at once.
+/// The index of the first order that is not larger than `min`.
+fn not_larger(orders: &[i16], min: i16) -> Option<usize> {
+    // The compiler vectorises the comparison of a block.
     let (blocks, _) = orders.as_chunks::<32>();
-    let is_far = |block: &[i16; 32]| block.iter().fold(true, |far, order| far & (*order > least));
+    let is_far = |block: &[i16; 32]| block.iter().fold(true, |far, order| far & (*order > min));
     let start = blocks.iter().take_while(|block| is_far(block)).count() * 32;
-    orders[start..].iter().position(|order| *order <= least).map(|by| start + by)
+    orders[start..].iter().position(|order| *order <= min).map(|by| start + by)
 }
 
-/// The `best` of each `width` neighbours, by doubling: that of two ranges side by
-/// side, or one over the other. They end up in one of the two slices.
+/// The `best` of every `width` consecutive numbers, by doubling: combines that
+/// of two adjacent or overlapping ranges. The result is in one of the two
+/// slices.
 fn slide<'a>(
     mut from: &'a mut [i16],
     mut into: &'a mut [i16],
@@ -235,20 +236,20 @@ mod tests {
         Winnower::new(gram, window, [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03, 77, 1 << 60])
     }
 
-    fn kept(winnower: &Winnower, text: &[u8]) -> BTreeSet<Vec<u8>> {
-        let mut kept = BTreeSet::new();
-        winnower.kept(text, &mut Scratch::default(), |gram| {
-            kept.insert(gram.to_vec());
+    fn selected(winnower: &Winnower, text: &[u8]) -> BTreeSet<Vec<u8>> {
+        let mut selected = BTreeSet::new();
+        winnower.select(text, &mut Scratch::default(), |gram| {
+            selected.insert(gram.to_vec());
         });
-        kept
+        selected
     }
 
     /// The same, window by window.
-    fn plainly(winnower: &Winnower, text: &[u8]) -> BTreeSet<Vec<u8>> {
+    fn selected_plainly(winnower: &Winnower, text: &[u8]) -> BTreeSet<Vec<u8>> {
         let grams: Vec<&[u8]> = text.windows(winnower.gram).collect();
-        let mut kept = BTreeSet::new();
+        let mut selected = BTreeSet::new();
         if grams.is_empty() {
-            return kept;
+            return selected;
         }
         for window in grams.windows(winnower.window.min(grams.len())) {
             let orders = window.iter().map(|gram| {
@@ -256,33 +257,33 @@ mod tests {
                 winnower.orders(gram, &mut order);
                 order[0]
             });
-            let least = orders.clone().min();
-            let all = window.iter().zip(orders).filter(|(_, order)| Some(*order) == least);
-            kept.extend(all.map(|(gram, _)| gram.to_vec()));
+            let min = orders.clone().min();
+            let all = window.iter().zip(orders).filter(|(_, order)| Some(*order) == min);
+            selected.extend(all.map(|(gram, _)| gram.to_vec()));
         }
-        kept
+        selected
     }
 
     quickcheck! {
-        fn the_least_of_each_window_is_kept(gram: u8, window: u8, text: Vec<u8>, few: bool) -> bool {
-            // Of few different bytes many grams are equal.
+        fn the_smallest_gram_of_each_window_is_selected(gram: u8, window: u8, text: Vec<u8>, few: bool) -> bool {
+            // With few distinct bytes, many grams are equal.
             let text: Vec<u8> = text.iter().map(|byte| if few { byte % 2 } else { *byte }).collect();
             let winnower = winnower(4 + gram % 29, 1 + window % 90);
-            kept(&winnower, &text) == plainly(&winnower, &text)
+            selected(&winnower, &text) == selected_plainly(&winnower, &text)
         }
 
-        fn what_is_kept_of_a_part_is_kept_of_the_whole(gram: u8, window: u8, text: Vec<u8>, from: u16, length: u16) -> bool {
+        fn grams_selected_in_a_part_are_selected_in_the_whole(gram: u8, window: u8, text: Vec<u8>, from: u16, length: u16) -> bool {
             let winnower = winnower(4 + gram % 29, 1 + window % 64);
             let text = text.repeat(60);
             let from = usize::from(from) % (text.len() + 1);
             let end = (from + winnower.shortest() + usize::from(length)).min(text.len());
             let part = &text[from..end];
-            part.len() < winnower.shortest() || kept(&winnower, part).is_subset(&kept(&winnower, &text))
+            part.len() < winnower.shortest() || selected(&winnower, part).is_subset(&selected(&winnower, &text))
         }
     }
 
     #[test]
-    fn chunks_are_no_borders() {
+    fn chunk_boundaries_have_no_effect() {
         let text: Vec<u8> = (0..3 * CHUNK as u32).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
         for (gram, window) in [(8, 8), (4, 1), (6, 255), (13, 3), (32, 64)] {
             let winnower = winnower(gram, window);
@@ -290,8 +291,8 @@ mod tests {
                 for length in length..(length + 34).min(text.len() + 1) {
                     let text = &text[..length];
                     assert_eq!(
-                        kept(&winnower, text),
-                        plainly(&winnower, text),
+                        selected(&winnower, text),
+                        selected_plainly(&winnower, text),
                         "{gram} {window} {length}"
                     );
                 }
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_kept_as_of_a_random_order() {
+    fn as_many_grams_are_selected_as_in_a_random_order() {
         let words = ["the ", "message ", "of ", "a ", "mailing ", "list ", "was ", "never "];
         let mut seed = 1_u32;
         let text: String = (0..40_000)
@@ -313,7 +314,7 @@ mod tests {
             [(4, 4), (6, 12), (8, 8), (8, 12), (12, 6), (16, 16), (24, 8), (32, 64)]
         {
             let mut count = 0;
-            winnower(gram, window).kept(text.as_bytes(), &mut Scratch::default(), |_| count += 1);
+            winnower(gram, window).select(text.as_bytes(), &mut Scratch::default(), |_| count += 1);
             let ratio = count as f64 / text.len() as f64 * (f64::from(window) + 1.0) / 2.0;
             assert!((0.8..1.2).contains(&ratio), "{gram} {window}: {ratio}");
         }

@@ -1,4 +1,4 @@
-//! What the key decides: the order of grams, and which bits they set.
+//! Keyed hashing: the order of grams, and the bits they set.
 
 use std::hash::Hasher;
 
@@ -9,19 +9,20 @@ use crate::trace::DigestKey;
 
 use super::words;
 
-/// How many elements a whole attachment is.
+/// The number of elements of a whole attachment.
 pub(super) const FILE_ELEMENTS: u64 = 40;
 
-/// Hashes under the store's key, each use with a key of its own.
+/// Hashes with keys derived from the store's key, a different one for each
+/// purpose.
 #[derive(Clone, Debug)]
 pub(super) struct Hashing {
-    /// Of grams of text.
+    /// For grams of text.
     pub(super) text: Grams,
-    /// Of grams of an attachment's bytes.
+    /// For grams of an attachment's bytes.
     pub(super) bytes: Grams,
     file: SipHasher128,
     file_element: SipHasher13,
-    /// What orders grams.
+    /// Multipliers for the order of grams.
     pub(super) order: [u64; 4],
 }
 
@@ -61,11 +62,11 @@ impl Hashing {
     }
 }
 
-/// Hashes grams by two rounds of multiplication or more, under secret numbers.
+/// Hashes grams by two or more rounds of multiplication with secret numbers.
 ///
-/// Whoever does not know them cannot tell which grams fall on the same bit. That
-/// is all that is asked of it, as nobody gets to see a hash: what is stored is
-/// enciphered. SipHash would take half as long again to digest a message.
+/// Without these numbers nobody can tell which grams fall on the same bit. No
+/// more is required, because hashes are never visible: what is stored is
+/// encrypted. With SipHash, digesting a message would take half as long again.
 #[derive(Clone, Debug)]
 pub(super) struct Grams([(u64, u64); 5]);
 
@@ -75,7 +76,7 @@ impl Grams {
     pub(super) fn hash(&self, gram: &[u8]) -> u64 {
         let [a, b, c, d, last] = &self.0;
         let mixed = match gram.len() {
-            8 => folded(words::word(gram, 0), a),
+            8 => folded(words::u64_at(gram, 0), a),
             ..8 => folded(words::short(gram), a),
             9..=16 => {
                 let [one, two] = words::medium(gram);
@@ -90,14 +91,14 @@ impl Grams {
     }
 }
 
-/// A product of 128 bits, and its halves joined.
+/// A product of 128 bits, with its halves combined.
 #[inline]
 fn folded(word: u64, (add, multiplier): &(u64, u64)) -> u64 {
     let product = u128::from(word ^ add) * u128::from(multiplier | 1);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Which of a filter's bits stands for an element.
+/// The bit of a filter for an element.
 #[inline]
 pub(super) fn bit(element: u64, bits: u32) -> u32 {
     ((u128::from(element) * u128::from(bits)) >> 64) as u32
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Grams that are as like each other as can be, of each length.
+    /// Grams as similar to each other as possible, of each length.
     fn grams() -> impl Iterator<Item = Vec<Vec<u8>>> {
         (4..=32).flat_map(|length| {
             let numbers = (0..2000).map(move |n| format!("{n:0length$}").into_bytes());
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn grams_fall_on_bits_as_if_by_chance() {
+    fn grams_are_distributed_evenly_over_bits() {
         let (mut expected, mut found) = (0.0, 0.0);
         for (key, grams) in grams().enumerate() {
             let hashing = Hashing::new(&[key as u8; 32]);
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn each_use_and_each_key_hashes_in_its_own_way() {
+    fn each_purpose_and_each_key_has_different_hashes() {
         let hashing = Hashing::new(&[0; 32]);
         let mut other = [0; 32];
         other[31] = 1;

@@ -1,16 +1,16 @@
-//! Bits side by side, 64 at a time.
+//! Bit matrices, processed 64 bits at a time.
 
-/// Turns columns into rows: each column is `rows` bits, the first in the lowest
-/// bit of the first byte. Gives parts of rows: the row, the first column, and the
-/// bits of 64 columns from there on.
-pub(super) fn turn(columns: &[&[u8]], rows: u32, mut part: impl FnMut(u32, usize, u64)) {
+/// Transposes columns to rows. Each column has `rows` bits; bit 0 is the lowest
+/// bit of the first byte. Calls `part` with parts of rows: the row, the first
+/// column, and the bits of 64 columns from there.
+pub(super) fn transpose(columns: &[&[u8]], rows: u32, mut part: impl FnMut(u32, usize, u64)) {
     for (block, columns) in columns.chunks(64).enumerate() {
         for first in (0..rows).step_by(64) {
             let mut words = [0; 64];
             for (word, column) in words.iter_mut().zip(columns) {
                 *word = word_at(column, first as usize / 8);
             }
-            transpose(&mut words);
+            transpose_block(&mut words);
             for (row, word) in (first..rows).zip(words) {
                 part(row, block * 64, word);
             }
@@ -18,7 +18,7 @@ pub(super) fn turn(columns: &[&[u8]], rows: u32, mut part: impl FnMut(u32, usize
     }
 }
 
-/// The 8 bytes at a place, zero beyond the end.
+/// The 8 bytes at an offset, zero beyond the end.
 fn word_at(bytes: &[u8], at: usize) -> u64 {
     let rest = bytes.get(at..).unwrap_or_default();
     rest.first_chunk().map_or_else(
@@ -27,16 +27,16 @@ fn word_at(bytes: &[u8], at: usize) -> u64 {
     )
 }
 
-/// Sets the bits of a word, the lowest at the given place.
+/// Sets the bits of a word, the lowest at bit `place`.
 pub(super) fn put(bits: &mut [u8], place: u64, word: u64) {
     let wide = u128::from(word) << (place % 8);
     let bytes = bits.get_mut((place / 8) as usize..).unwrap_or_default();
     bytes.iter_mut().zip(wide.to_le_bytes()).take(9).for_each(|(to, from)| *to |= from);
 }
 
-/// Swaps rows and columns of 64 times 64 bits (Warren, "Hacker's Delight", 7-3):
-/// of blocks of half the width, those off the diagonal change places.
-fn transpose(words: &mut [u64; 64]) {
+/// Transposes 64 times 64 bits (Warren, "Hacker's Delight", 7-3): swaps the
+/// off-diagonal blocks, at each step of half the size.
+fn transpose_block(words: &mut [u64; 64]) {
     let mut width = 32;
     let mut mask = u64::MAX >> 32;
     while width > 0 {
@@ -52,7 +52,7 @@ fn transpose(words: &mut [u64; 64]) {
     }
 }
 
-/// Which bits of words are set.
+/// The indices of the set bits.
 pub(super) fn ones(words: impl IntoIterator<Item = u64>) -> impl Iterator<Item = usize> {
     words.into_iter().enumerate().flat_map(|(at, mut word)| {
         std::iter::from_fn(move || {
@@ -63,23 +63,23 @@ pub(super) fn ones(words: impl IntoIterator<Item = u64>) -> impl Iterator<Item =
     })
 }
 
-/// A bit of words.
+/// Whether a bit is set.
 pub(super) fn is_set(words: &[u64], bit: usize) -> bool {
     words.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
 }
 
-/// Clears a bit of words.
+/// Clears a bit.
 pub(super) fn clear(words: &mut [u64], bit: usize) {
     if let Some(word) = words.get_mut(bit / 64) {
         *word &= !(1 << (bit % 64));
     }
 }
 
-/// A number for each column that rows of bits are added to: of all numbers the
-/// lowest bits lie side by side, then the next.
+/// A counter for each column, to which rows of bits are added. The counters are
+/// stored as bit planes: the lowest bits of all counters, then the next ones.
 pub(super) struct Counts {
     planes: Vec<Vec<u64>>,
-    /// What the next plane will be, where one is needed.
+    /// The next plane, if one is needed.
     next: Vec<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Counts {
         Self { planes: Vec::new(), next: vec![0; words] }
     }
 
-    /// Adds 1 where the row has a bit.
+    /// Adds 1 to the columns whose bit is set.
     pub(super) fn add(&mut self, row: impl IntoIterator<Item = u64>) {
         let mut any = 0;
         for ((at, bits), next) in row.into_iter().enumerate().zip(&mut self.next) {
@@ -109,15 +109,15 @@ impl Counts {
         }
     }
 
-    /// Which numbers are at least so large.
-    pub(super) fn at_least(&self, least: u32) -> Vec<u64> {
+    /// The columns whose counters are at least `min`.
+    pub(super) fn at_least(&self, min: u32) -> Vec<u64> {
         let words = self.next.len();
         let (mut more, mut equal) = (vec![0; words], vec![u64::MAX; words]);
-        if least.checked_shr(self.planes.len() as u32).unwrap_or(0) != 0 {
+        if min.checked_shr(self.planes.len() as u32).unwrap_or(0) != 0 {
             return more;
         }
         for (bit, plane) in self.planes.iter().enumerate().rev() {
-            let wanted = least >> bit & 1 == 1;
+            let wanted = min >> bit & 1 == 1;
             for ((more, equal), word) in more.iter_mut().zip(&mut equal).zip(plane) {
                 if wanted {
                     *equal &= word;
@@ -131,7 +131,7 @@ impl Counts {
         more
     }
 
-    /// The number of a column.
+    /// The counter of a column.
     pub(super) fn at(&self, column: usize) -> u32 {
         let bit =
             |plane: &Vec<u64>| plane.get(column / 64).map_or(0, |word| word >> (column % 64) & 1);
@@ -145,7 +145,7 @@ mod tests {
     use quickcheck::quickcheck;
 
     quickcheck! {
-        fn columns_become_rows(columns: Vec<u64>, copies: u8, bytes_of_each: u8) -> bool {
+        fn columns_are_transposed_to_rows(columns: Vec<u64>, copies: u8, bytes_of_each: u8) -> bool {
             let bytes_of_each = usize::from(bytes_of_each % 40);
             let count = columns.len() * usize::from(copies % 8);
             let columns: Vec<Vec<u8>> = columns.iter().cycle().take(count).zip(1_u64..).map(|(seed, n)| {
@@ -153,9 +153,10 @@ mod tests {
             }).collect();
             let columns: Vec<&[u8]> = columns.iter().map(Vec::as_slice).collect();
             let rows = bytes_of_each * 8;
-            // With a bit between rows, so that none hides what another overwrites.
+            // With one bit between rows, so that overlapping writes are
+            // detected.
             let mut bits = vec![0; (rows * (count + 1)).div_ceil(8)];
-            turn(&columns, rows as u32, |row, column, word| {
+            transpose(&columns, rows as u32, |row, column, word| {
                 put(&mut bits, (row as usize * (count + 1) + column) as u64, word);
             });
             (0..rows * (count + 1)).all(|bit| {
@@ -165,13 +166,13 @@ mod tests {
             })
         }
 
-        fn counts(rows: Vec<(u64, u64)>, least: u8) -> bool {
+        fn counters_count(rows: Vec<(u64, u64)>, min: u8) -> bool {
             let mut counts = Counts::new(2);
             let rows: Vec<[u64; 2]> = rows.iter().cycle().take(rows.len() * 4).map(|row| [row.0 | row.1 >> 3, row.1]).collect();
             rows.iter().for_each(|row| counts.add(*row));
             let plain = |column: usize| rows.iter().filter(|row| row[column / 64] >> (column % 64) & 1 == 1).count() as u32;
-            let enough: Vec<usize> = ones(counts.at_least(u32::from(least))).collect();
-            (0..128).all(|column| counts.at(column) == plain(column) && enough.contains(&column) == (plain(column) >= u32::from(least)))
+            let enough: Vec<usize> = ones(counts.at_least(u32::from(min))).collect();
+            (0..128).all(|column| counts.at(column) == plain(column) && enough.contains(&column) == (plain(column) >= u32::from(min)))
         }
     }
 }

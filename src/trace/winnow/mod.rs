@@ -1,11 +1,11 @@
-//! The scheme `winnow`: winnowed grams in a filter a message.
+//! The scheme `winnow`: winnowed grams, with one filter for each message.
 //!
-//! Of a text, all grams of a few bytes are looked at and some are kept, by a
-//! rule that keeps the same ones wherever the text stands ([`grams`]). What is
-//! kept is hashed under the store's key, and each hash sets one bit of a filter
-//! whose size fits the message ([`digest`]). When a segment is sealed, filters
-//! of one size are laid side by side, so that one bit of all of them is read at
-//! once ([`sealed`]).
+//! From all grams of a few bytes in a text, some are selected by a rule that
+//! selects the same ones wherever the text occurs ([`grams`]). The selected
+//! grams are hashed with the store's key, and each hash sets one bit of a
+//! filter whose size fits the message ([`digest`]). When a segment is sealed,
+//! filters of one size are stored transposed, so that one bit of all of them is
+//! read at once ([`sealed`]).
 
 mod chance;
 #[cfg(test)]
@@ -41,8 +41,8 @@ impl Scheme for Winnow {
         sealed::check(body, messages)
     }
 
-    fn search(&self, question: &ContentQuery) -> Result<Box<dyn Search + '_>, TooShort> {
-        Ok(Box::new(search::WinnowSearch::new(self, question)?))
+    fn search(&self, query: &ContentQuery) -> Result<Box<dyn Search + '_>, TooShort> {
+        Ok(Box::new(search::WinnowSearch::new(self, query)?))
     }
 
     fn shortest(&self) -> usize {

@@ -1,15 +1,14 @@
-//! Where the bits of filters lie that differ in size by less than a factor of
-//! two.
+//! The layout of filters that differ in size by less than a factor of two.
 //!
-//! A hash falls on one bit of a filter of any size: as a fraction, all those bits
-//! begin just below it. So bits of filters of several sizes are sorted by the
-//! fraction at which they begin. Then those for one hash, of all messages, lie
-//! within a short range that is read at once.
+//! A hash falls on one bit of a filter of any size. As fractions of the filter,
+//! all those bits begin just below the hash. So the bits of filters of several
+//! sizes are sorted by the fraction at which they begin. Then those for one
+//! hash, of all messages, are in a short range that is read at once.
 //!
 //! The filters of an octave have the same number of buckets, and the order is
-//! the same in each bucket. Within one, the q-th of the bits of a size is a row: a
-//! bit of each message of that size. Rows follow each other without a gap, the
-//! first bit in the lowest bit of the first byte.
+//! the same in each bucket. Within a bucket, bit q of all filters of one size
+//! is a row, with one bit for each message. Rows follow each other without
+//! gaps; bit 0 is the lowest bit of the first byte.
 
 use crate::trace::{Body, Damage};
 
@@ -19,43 +18,43 @@ use super::hashing::bit;
 /// The messages whose filters have one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
-    /// The size that the filters once had.
+    /// The size that the filters had before folding.
     pub(super) class: Class,
-    /// The number of its first message.
+    /// The number of the first message.
     pub(super) first: u32,
-    /// How many messages there are.
+    /// The number of messages.
     pub(super) messages: u32,
-    /// Where the rows of a bucket begin, in bits.
+    /// The bit offsets of the rows in a bucket.
     starts: Vec<u64>,
 }
 
-/// The messages whose filters have about the same size.
+/// The messages whose filters have sizes of one octave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Octave {
-    /// How many buckets there are now.
+    /// The current number of buckets.
     buckets: u32,
-    /// The length of a bucket, in bits.
+    /// The length of a bucket in bits.
     bucket: u64,
-    /// Its groups, by size.
+    /// The groups, by size.
     pub(super) groups: Vec<Group>,
-    /// Where it begins, in bytes of the body.
+    /// The byte offset in the body.
     pub(super) offset: usize,
 }
 
 impl Group {
-    /// Those of some messages; where its rows lie is settled by its octave.
+    /// The group of these messages; its octave computes where its rows are.
     pub(super) fn new(class: Class, first: u32, messages: u32) -> Self {
         Self { class, first, messages, starts: Vec::new() }
     }
 
-    /// How many words of 64 messages each there are.
+    /// The number of words of 64 messages each.
     pub(super) fn words(&self) -> usize {
         (self.messages as usize).div_ceil(64)
     }
 }
 
 impl Octave {
-    /// Those of some groups of the same octave, not none, by size; folded so
+    /// The octave of some groups, at least one, sorted by size, and folded so
     /// often.
     pub(super) fn new(mut groups: Vec<Group>, folds: u8, offset: usize) -> Self {
         let sizes: Vec<(u64, u64)> = groups
@@ -65,8 +64,8 @@ impl Octave {
         for (this, group) in groups.iter_mut().enumerate() {
             let units = u64::from(group.class.units());
             let start = |row: u64| {
-                // How many rows of another size begin before the fraction at
-                // which this one does, or at the same one if they are smaller.
+                // The number of rows of another size that begin before this
+                // one's fraction, or at the same fraction if they are smaller.
                 let before = |(other, &(others, messages)): (usize, &(u64, u64))| {
                     let rows = row * others;
                     messages * if other < this { rows / units + 1 } else { rows.div_ceil(units) }
@@ -80,31 +79,32 @@ impl Octave {
         Self { buckets, bucket, groups, offset }
     }
 
-    /// Its length, in bytes.
+    /// Its length in bytes.
     pub(super) fn bytes(&self) -> u64 {
-        // Below 2^61: 2^19 buckets of eight times 15 times 2^32 bits at most.
+        // Below 2^61: at most 2^19 buckets of eight times 15 times 2^32 bits.
         (u64::from(self.buckets) * self.bucket).div_ceil(8)
     }
 
-    /// How many bits are in use of its last byte, if not all.
+    /// The number of bits used in its last byte; 0 if all are.
     pub(super) fn rest(&self) -> u64 {
         u64::from(self.buckets) * self.bucket % 8
     }
 
-    /// How many rows a group of it has: the bits of its filters now.
+    /// The number of rows of a group: the current number of bits of its
+    /// filters.
     pub(super) fn rows(&self, group: &Group) -> u32 {
         group.class.units() * self.buckets
     }
 
-    /// Where a row of a group begins, in bits.
+    /// The bit offset of a row of a group.
     pub(super) fn place(&self, group: &Group, row: u32) -> u64 {
         let units = group.class.units().max(1);
         let start = group.starts.get((row % units) as usize).copied().unwrap_or(0);
         u64::from(row / units) * self.bucket + start
     }
 
-    /// Reads the rows on which an element falls, of some of the groups. Gives
-    /// where they begin.
+    /// Reads the rows of an element for some of the groups. Returns the error
+    /// if they are beyond the body.
     pub(super) fn read<'g>(
         &self,
         body: &Body<'_>,
@@ -122,16 +122,16 @@ impl Octave {
     }
 }
 
-/// A range of an octave that has been read.
+/// A range of an octave that was read.
 #[derive(Default)]
 pub(super) struct Range {
     bytes: Vec<u8>,
-    /// Which bit of the octave is the first of them.
+    /// The bit of the octave at which it begins.
     first: u64,
 }
 
 impl Range {
-    /// Reads bits, from the first up to the end.
+    /// Reads the bits from `first` up to `end`.
     pub(super) fn fill(
         &mut self,
         body: &Body<'_>,
@@ -142,16 +142,16 @@ impl Range {
         self.first = first / 8 * 8;
         let length = (end.div_ceil(8) - first / 8) as usize;
         if length > body.len() {
-            return Err(Damage("a place beyond its end is named"));
+            return Err(Damage("an offset is beyond its end"));
         }
-        // Two words more, so that each word has one behind it.
+        // Two more words, so that each word has a successor.
         self.bytes.resize(length + 16, 0);
         let (bytes, beyond) = self.bytes.split_at_mut(length);
         beyond.fill(0);
         body.read(offset + (first / 8) as usize, bytes)
     }
 
-    /// The bits from a place on, as words. Those beyond the last are zero.
+    /// The bits at `place` as words. Those beyond the last bit are zero.
     pub(super) fn words(&self, place: u64, bits: u32) -> impl Iterator<Item = u64> {
         let skipped = place.saturating_sub(self.first);
         let rest = self.bytes.get((skipped / 8) as usize..).unwrap_or_default();
@@ -174,7 +174,7 @@ mod tests {
     use crate::trace::winnow::matrix;
     use quickcheck::quickcheck;
 
-    /// Octaves with some of their sizes, and some messages of each.
+    /// An octave with some of its sizes, and some messages of each.
     fn octave(number: u8, messages: &[u8], folds: u8) -> Option<Octave> {
         let mut first = 0;
         let groups = (0..8).zip(messages).filter(|(_, messages)| **messages > 0);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     quickcheck! {
-        fn rows_lie_side_by_side(number: u8, messages: Vec<u8>, folds: u8) -> bool {
+        fn rows_are_adjacent(number: u8, messages: Vec<u8>, folds: u8) -> bool {
             let Some(octave) = octave(number % 5, &messages, folds % 4) else { return true };
             let mut rows: Vec<(u64, u64)> = octave.groups.iter().flat_map(|group| {
                 let octave = &octave;
@@ -210,9 +210,9 @@ mod tests {
             let mut range = Range::default();
             let groups = octave.groups.iter().skip(usize::from(few));
             octave.read(&Body::plain(&bytes), element, groups.clone(), &mut range).unwrap();
-            // A bucket's worth of an eighth, and the two rows it begins and ends in.
-            let most = octave.bucket / octave.groups[0].class.units().max(1) as u64;
-            let short = range.bytes.len() as u64 <= most / 8 * 2 + 2 * 256 / 8 + 18;
+            // An eighth of a bucket, and the two rows at its ends.
+            let max = octave.bucket / octave.groups[0].class.units().max(1) as u64;
+            let short = range.bytes.len() as u64 <= max / 8 * 2 + 2 * 256 / 8 + 18;
             short && groups.clone().all(|group| {
                 let place = octave.place(group, bit(element, octave.rows(group)));
                 let ones: Vec<usize> = matrix::ones(range.words(place, group.messages)).collect();

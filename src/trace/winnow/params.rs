@@ -1,11 +1,11 @@
-//! What the scheme consists of: its parameters, and the key in its hashes.
+//! The parameters of the scheme, and its keyed hashes.
 
 use super::super::DigestKey;
 use super::super::settings::WinnowSettings;
 use super::grams::{Scratch, Winnower};
 use super::hashing::Hashing;
 
-/// The scheme `winnow` with its parameters and its key.
+/// The scheme `winnow` with its parameters and key.
 #[derive(Clone, Debug)]
 pub struct Winnow {
     pub(super) hashing: Hashing,
@@ -15,8 +15,7 @@ pub struct Winnow {
 }
 
 impl Winnow {
-    /// One with these parameters; those out of range are taken for the nearest
-    /// within.
+    /// Creates it with these parameters; values out of range are clamped.
     pub fn new(settings: WinnowSettings, key: &DigestKey) -> Self {
         let settings = settings.nearest();
         let hashing = Hashing::new(key);
@@ -28,23 +27,24 @@ impl Winnow {
         }
     }
 
-    /// Gives the elements of a text, some more than once.
+    /// Passes the elements of a text to `element`, with duplicates.
     pub(super) fn text_elements(
         &self,
         text: &[u8],
         scratch: &mut Scratch,
         mut element: impl FnMut(u64),
     ) {
-        self.text.kept(text, scratch, |gram| element(self.hashing.text.hash(gram)));
+        self.text.select(text, scratch, |gram| element(self.hashing.text.hash(gram)));
     }
 
-    /// Gives the elements of an attachment's bytes, some more than once.
+    /// Passes the elements of an attachment's bytes to `element`, with
+    /// duplicates.
     pub(super) fn bytes_elements(
         &self,
         bytes: &[u8],
         scratch: &mut Scratch,
         mut element: impl FnMut(u64),
     ) {
-        self.bytes.kept(bytes, scratch, |gram| element(self.hashing.bytes.hash(gram)));
+        self.bytes.select(bytes, scratch, |gram| element(self.hashing.bytes.hash(gram)));
     }
 }

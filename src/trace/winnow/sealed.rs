@@ -1,19 +1,21 @@
 //! The body of a sealed segment.
 //!
-//! Messages are sorted by the size of their filters, and stay in the order of
-//! the digests within a size. Numbers are little-endian:
+//! Messages are sorted by the size of their filters; within a size they keep
+//! the order of the digests. Numbers are little-endian:
 //!
-//! | bytes | what |
+//! | bytes | contents |
 //! |---|---|
-//! | 1 | how many times the body has been folded |
-//! | 1 | how many sizes there are, c |
-//! | 5·c | the number of each size's [`Class`] (1 byte), ascending, and how many messages have it (4), not 0 |
-//! | 1 each | of each message, the share of its filter's bits that are set, in 255ths |
+//! | 1 | how often the body has been folded |
+//! | 1 | the number of sizes, c |
+//! | 5·c | for each size: the number of its [`Class`] (1 byte), ascending, and
+//! the number of messages (4), not 0 |
+//! | 1 each | for each message: the share of set bits in its filter, in 255ths
+//! |
 //! | … | the filters of each [`Octave`] |
 //!
-//! An octave begins with a byte of its own; what is left of its last byte is
-//! zero. Folding joins the bits 2i and 2i + 1 of a filter, which halves the
-//! number of buckets.
+//! An octave begins at a byte boundary; unused bits of its last byte are zero.
+//! Folding joins the bits 2i and 2i + 1 of a filter, which halves the number of
+//! buckets.
 
 use crate::trace::{Body, Damage, Sealed, filter};
 
@@ -24,27 +26,27 @@ use super::octave::{Group, Octave, Range};
 
 /// How often a body can be folded: all filters have at least two to this power
 /// of buckets.
-const MOST_FOLDS: u8 = 3;
+const FOLDS_MAX: u8 = 3;
 const HEAD: usize = 2;
 const ENTRY: usize = 5;
 
-/// What a body consists of.
+/// The structure of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     folds: u8,
     pub(super) octaves: Vec<Octave>,
     fills: usize,
-    /// Where the last octave ends.
+    /// The offset after the last octave.
     end: u64,
 }
 
 impl Table {
-    /// Reads it.
+    /// Reads the table of a body.
     pub(super) fn read(body: &Body<'_>, messages: u32) -> Result<Self, Damage> {
         let mut head = [0; HEAD];
         body.read(0, &mut head)?;
         let [folds, count] = head;
-        if folds > MOST_FOLDS {
+        if folds > FOLDS_MAX {
             return Err(Damage("it is folded too often"));
         }
         let mut entries = [[0; ENTRY]; u8::MAX as usize];
@@ -52,7 +54,8 @@ impl Table {
         body.read(HEAD, entries.as_flattened_mut())?;
         let mut sizes = Vec::with_capacity(entries.len());
         for [class, count @ ..] in entries {
-            let class = Class::numbered(*class).ok_or(Damage("its table names a wrong size"))?;
+            let class =
+                Class::numbered(*class).ok_or(Damage("its table contains an invalid size"))?;
             sizes.push((class, u32::from_le_bytes(*count)));
         }
         let table = Self::of(&sizes, folds)?;
@@ -61,17 +64,17 @@ impl Table {
         let found =
             last.map_or(empty.map_or(0, |(_, count)| *count), |last| last.first + last.messages);
         if found != messages {
-            return Err(Damage("it is of another number of messages"));
+            return Err(Damage("its number of messages is wrong"));
         }
         if table.end != body.len() as u64 {
-            return Err(Damage("it is of another length"));
+            return Err(Damage("its length is wrong"));
         }
         Ok(table)
     }
 
-    /// That of so many messages of each size.
+    /// The structure for so many messages of each size.
     fn of(sizes: &[(Class, u32)], folds: u8) -> Result<Self, Damage> {
-        let wrong = Damage("its table counts wrongly");
+        let wrong = Damage("its table is inconsistent");
         let mut groups = Vec::with_capacity(sizes.len());
         let mut messages = 0_u32;
         for &(class, count) in sizes {
@@ -95,7 +98,8 @@ impl Table {
         Ok(Self { folds, octaves, fills, end })
     }
 
-    /// The share of bits set in the filter of each message of a group, in 255ths.
+    /// The share of set bits in the filter of each message of a group, in
+    /// 255ths.
     pub(super) fn fills(&self, body: &Body<'_>, group: &Group) -> Result<Vec<u8>, Damage> {
         let mut fills = vec![0; group.messages as usize];
         body.read(self.fills + group.first as usize, &mut fills)?;
@@ -103,7 +107,7 @@ impl Table {
     }
 }
 
-/// Lays out digests; those that are damaged as if their messages were empty.
+/// Lays out digests; damaged ones are treated as those of empty messages.
 pub(super) fn seal(digests: &[&[u8]]) -> Sealed {
     let parsed = digests.iter().map(|digest| digest::parse(digest).unwrap_or((Class::EMPTY, &[])));
     let mut messages: Vec<(u32, Class, &[u8])> =
@@ -114,21 +118,21 @@ pub(super) fn seal(digests: &[&[u8]]) -> Sealed {
     let groups = messages.chunk_by(|(_, a, _), (_, b, _)| a == b);
     let sizes = groups.filter_map(|group| Some((group.first()?.1, group.len() as u32)));
     let sizes: Vec<(Class, u32)> = sizes.collect();
-    // There are fewer classes than a byte can tell.
+    // There are fewer classes than fit a byte.
     let mut body = vec![0, sizes.len() as u8];
     for (class, count) in &sizes {
         body.push(class.number());
         body.extend(count.to_le_bytes());
     }
     body.extend(filters.iter().map(|filter| level(filter::fill(filter))));
-    // The sizes are sorted, and count what there is: this does not fail.
+    // The sizes are sorted and counted correctly, so this cannot fail.
     let octaves = Table::of(&sizes, 0).map_or_else(|_| Vec::new(), |table| table.octaves);
     for octave in &octaves {
         let mut bits = vec![0; octave.bytes() as usize];
         for group in &octave.groups {
             let (first, rows) = (group.first as usize, octave.rows(group));
             let columns = filters.get(first..first + group.messages as usize).unwrap_or_default();
-            matrix::turn(columns, rows, |row, column, word| {
+            matrix::transpose(columns, rows, |row, column, word| {
                 matrix::put(&mut bits, octave.place(group, row) + column as u64, word);
             });
         }
@@ -146,7 +150,7 @@ fn level(share: f32) -> u8 {
 pub(super) fn fold(body: &[u8]) -> Option<Vec<u8>> {
     let plain = Body::plain(body);
     let table = Table::read(&plain, messages(body)?).ok()?;
-    if table.folds == MOST_FOLDS || table.octaves.is_empty() {
+    if table.folds == FOLDS_MAX || table.octaves.is_empty() {
         return None;
     }
     let mut folded = body.get(..table.octaves.first()?.offset)?.to_vec();
@@ -183,7 +187,7 @@ pub(super) fn fold(body: &[u8]) -> Option<Vec<u8>> {
     Some(folded)
 }
 
-/// How many messages a body says it has.
+/// The number of messages that a body declares.
 fn messages(body: &[u8]) -> Option<u32> {
     let count = usize::from(*body.get(1)?);
     let (entries, _) = body.get(HEAD..HEAD + count * ENTRY)?.as_chunks::<ENTRY>();
@@ -191,13 +195,13 @@ fn messages(body: &[u8]) -> Option<u32> {
     counts.try_fold(0_u32, u32::checked_add)
 }
 
-/// Whether a body is one of ours.
+/// Checks that a body is well formed.
 pub(super) fn check(body: &[u8], messages: u32) -> Result<(), Damage> {
     let table = Table::read(&Body::plain(body), messages)?;
     for octave in table.octaves.iter().filter(|octave| octave.rest() > 0) {
         let last = octave.offset + octave.bytes() as usize - 1;
         if body.get(last).is_some_and(|byte| byte >> octave.rest() != 0) {
-            return Err(Damage("there are bits behind its filters"));
+            return Err(Damage("there are set bits after its filters"));
         }
     }
     Ok(())

@@ -1,11 +1,11 @@
-//! Asking.
+//! Searching digests and bodies.
 
 use std::collections::BTreeMap;
 
 use crate::trace::{Body, ContentQuery, Damage, Hit, Part, Search, TooShort, filter};
 
 use super::Winnow;
-use super::chance::Commonness;
+use super::chance::ElementFrequencies;
 use super::class::Class;
 use super::digest;
 use super::grams::Scratch;
@@ -14,41 +14,42 @@ use super::matrix::{self, Counts};
 use super::octave::{Group, Octave, Range};
 use super::sealed::Table;
 
-/// How many elements are asked for at most: of a longer question some of them,
-/// as many of each part. So many are not present by chance in any case.
-const MOST: usize = 512;
-/// Where not all elements must be present, a message is a hit only if as many
-/// are present by chance in fewer than one of so many messages.
+/// The maximum number of elements that are searched: of a longer query a
+/// selection, equally many of each part. So many are never present by chance.
+const ELEMENTS_MAX: usize = 512;
+/// If not all elements must be present, a message is a hit only if fewer than
+/// one in so many messages has as many by chance.
 const CHANCE_HITS: f64 = 10_000.0;
-/// After how many elements it is looked whether any message can still be a hit.
-const LOOK: u32 = 16;
+/// After how many elements it is checked whether any message can still be a
+/// hit.
+const CHECK_INTERVAL: u32 = 16;
 
-/// A question under way.
+/// A search in progress.
 pub(super) struct WinnowSearch {
-    /// Ascending.
+    /// In ascending order.
     elements: Vec<u64>,
-    /// The same, the rarest first as soon as it is known which these are.
+    /// The same elements, the rarest first once that is known.
     rarest: Vec<u64>,
-    /// The least share of them that must be present.
-    least: f64,
-    /// Messages with smaller filters cannot have carried as many.
+    /// The minimum share of elements that must be present.
+    min_share: f64,
+    /// Messages with smaller filters cannot contain enough elements.
     smallest: Class,
-    common: Commonness,
+    frequencies: ElementFrequencies,
 }
 
-/// The messages of a group, while the elements are looked up.
-struct Standing<'t> {
+/// The candidate messages of a group during a search.
+struct Candidates<'t> {
     group: &'t Group,
-    /// Which may still be hits, where all elements must be present.
+    /// The remaining candidates, if all elements must be present.
     all: Vec<u64>,
-    /// How many are present, where not all must be.
+    /// How many elements are present, if not all must be.
     counts: Counts,
-    /// On how many different bits the elements fall, and how many of these must
+    /// The number of distinct bits of the elements, and how many of them must
     /// be set.
     of: u32,
-    least: u32,
-    /// How many have been looked up, and the last of them.
-    asked: u32,
+    min: u32,
+    /// The number of bits looked up, and the last of them.
+    looked_up: u32,
     last: Option<u32>,
 }
 
@@ -57,91 +58,97 @@ impl WinnowSearch {
         let mut all = Vec::new();
         for (number, part) in content.parts.iter().enumerate() {
             let mut elements = elements(winnow, number, part)?;
-            // By some of their bits that do not tell where they fall.
+            // Sorted by other bits than those that determine the position, to
+            // select at random.
             elements.sort_unstable_by_key(|&element| element.rotate_left(32));
             elements.dedup();
-            all.extend(elements.into_iter().take((MOST / content.parts.len()).max(1)));
+            all.extend(elements.into_iter().take((ELEMENTS_MAX / content.parts.len()).max(1)));
         }
         all.sort_unstable();
         all.dedup();
-        let least = content.min_share.clamp(0.0, 1.0);
-        let smallest = digest::least_class(share_of(least, all.len()), winnow.centibits);
-        let common = Commonness::new(all.len());
-        Ok(Self { common, rarest: all.clone(), elements: all, least, smallest })
+        let min_share = content.min_share.clamp(0.0, 1.0);
+        let smallest = digest::min_class(share_of(min_share, all.len()), winnow.centibits);
+        let frequencies = ElementFrequencies::new(all.len());
+        Ok(Self { frequencies, rarest: all.clone(), elements: all, min_share, smallest })
     }
 
-    /// Whether messages with filters of a class may have carried what is asked.
-    fn asks(&self, class: Class) -> bool {
+    /// Whether messages with filters of this class may contain enough elements.
+    fn may_match(&self, class: Class) -> bool {
         class >= self.smallest && !self.elements.is_empty()
     }
 
     /// Whether all elements must be present.
     fn strict(&self) -> bool {
-        self.least >= 1.0
+        self.min_share >= 1.0
     }
 
-    /// On which bits of a filter of a size the elements fall, each once.
-    fn places(&self, bits: u32) -> impl Iterator<Item = u32> {
+    /// The distinct bits of the elements in a filter of this size.
+    fn bits_of(&self, bits: u32) -> impl Iterator<Item = u32> {
         let mut last = None;
-        let places = self.elements.iter().map(move |&element| bit(element, bits));
-        places.filter(move |&place| last.replace(place) != Some(place))
+        let positions = self.elements.iter().map(move |&element| bit(element, bits));
+        positions.filter(move |&position| last.replace(position) != Some(position))
     }
 
-    /// How many these are, and how many of them must be set.
-    fn of(&self, bits: u32) -> (u32, u32) {
-        let of = self.places(bits).count();
-        (of as u32, share_of(self.least, of))
+    /// The number of distinct bits, and how many of them must be set.
+    fn required(&self, bits: u32) -> (u32, u32) {
+        let of = self.bits_of(bits).count();
+        (of as u32, share_of(self.min_share, of))
     }
 
-    /// Whether what is present is all, or more than chance.
+    /// Whether all elements are present, or more than by chance.
     fn is_hit(&self, hit: &Hit) -> bool {
         hit.present == hit.of || self.chance(hit) < 1.0 / CHANCE_HITS
     }
 
-    /// Looks up the elements in an octave until no message is left.
-    fn ask<'t>(&self, body: &Body<'_>, octave: &'t Octave) -> Result<Vec<Standing<'t>>, Damage> {
-        let groups = octave.groups.iter().filter(|group| self.asks(group.class));
-        let mut standing: Vec<Standing<'_>> = groups
+    /// Looks up the elements in an octave until no candidate is left.
+    fn candidates<'t>(
+        &self,
+        body: &Body<'_>,
+        octave: &'t Octave,
+    ) -> Result<Vec<Candidates<'t>>, Damage> {
+        let groups = octave.groups.iter().filter(|group| self.may_match(group.class));
+        let mut remaining: Vec<Candidates<'_>> = groups
             .map(|group| {
-                // Not yet of interest where all must be set.
-                let (of, least) = if self.strict() { (0, 0) } else { self.of(octave.rows(group)) };
-                Standing::new(group, of, least)
+                // Not needed if all must be set.
+                let (of, min) =
+                    if self.strict() { (0, 0) } else { self.required(octave.rows(group)) };
+                Candidates::new(group, of, min)
             })
             .collect();
         let mut range = Range::default();
-        // Where all must be set, the rarest leave the fewest messages standing.
-        // Where they are counted, those on one bit must follow each other.
+        // If all must be set, the rarest elements exclude most candidates. If
+        // they are counted, elements on one bit must be adjacent.
         let order = if self.strict() { &self.rarest } else { &self.elements };
         for &element in order {
-            if standing.is_empty() {
+            if remaining.is_empty() {
                 break;
             }
-            let groups = standing.iter().map(|standing| standing.group);
+            let groups = remaining.iter().map(|candidates| candidates.group);
             octave.read(body, element, groups, &mut range)?;
-            standing.retain_mut(|standing| {
-                let row = bit(element, octave.rows(standing.group));
-                // A bit on which several elements fall counts once.
-                standing.last.replace(row) == Some(row) || {
+            remaining.retain_mut(|candidates| {
+                let row = bit(element, octave.rows(candidates.group));
+                // A bit shared by several elements counts once.
+                candidates.last.replace(row) == Some(row) || {
                     let words =
-                        range.words(octave.place(standing.group, row), standing.group.messages);
-                    if self.strict() { standing.must_be(words) } else { standing.may_be(words) }
+                        range.words(octave.place(candidates.group, row), candidates.group.messages);
+                    if self.strict() { candidates.require(words) } else { candidates.count(words) }
                 }
             });
         }
-        Ok(standing)
+        Ok(remaining)
     }
 
-    /// Counts which elements are present in the messages of an octave that are
-    /// asked, but for some.
-    fn look(
+    /// Counts which elements are present in the messages of an octave that may
+    /// match, without hits.
+    fn sample(
         &mut self,
         body: &Body<'_>,
         table: &Table,
         octave: &Octave,
         hits: &[Hit],
     ) -> Result<(), Damage> {
-        let groups = octave.groups.iter().filter(|group| self.asks(group.class));
-        let mut looked_at: Vec<_> = groups
+        let groups = octave.groups.iter().filter(|group| self.may_match(group.class));
+        let mut sampled: Vec<_> = groups
             .map(|group| {
                 let mut others = vec![u64::MAX; group.words()];
                 let messages = group.first..group.first + group.messages;
@@ -155,10 +162,10 @@ impl WinnowSearch {
         let mut range = Range::default();
         let mut present = Vec::with_capacity(self.elements.len());
         for &element in &self.elements {
-            let groups = looked_at.iter().map(|(group, ..)| *group);
+            let groups = sampled.iter().map(|(group, ..)| *group);
             octave.read(body, element, groups, &mut range)?;
             let mut sum = 0;
-            for (group, others, counts) in &mut looked_at {
+            for (group, others, counts) in &mut sampled {
                 let place = octave.place(group, bit(element, octave.rows(group)));
                 let row = range.words(place, group.messages);
                 let row = row.zip(&*others).map(|(row, others)| row & others);
@@ -166,18 +173,18 @@ impl WinnowSearch {
             }
             present.push(sum);
         }
-        for (group, others, counts) in &looked_at {
+        for (group, others, counts) in &sampled {
             for (column, fill) in table.fills(body, group)?.into_iter().enumerate() {
                 if matrix::is_set(others, column) {
-                    self.common.add(share(fill), counts.at(column));
+                    self.frequencies.add(share(fill), counts.at(column));
                 }
             }
         }
-        self.common.add_present(present);
+        self.frequencies.add_present(present);
         Ok(())
     }
 
-    /// Asks the messages of an octave.
+    /// Searches the messages of an octave.
     fn octave(
         &mut self,
         body: &Body<'_>,
@@ -185,13 +192,13 @@ impl WinnowSearch {
         octave: &Octave,
     ) -> Result<Vec<Hit>, Damage> {
         let mut hits = Vec::new();
-        for Standing { group, all, counts, least, .. } in self.ask(body, octave)? {
-            let (of, _) = self.of(octave.rows(group));
-            let columns = if self.strict() { all } else { counts.at_least(least) };
+        for Candidates { group, all, counts, min, .. } in self.candidates(body, octave)? {
+            let (of, _) = self.required(octave.rows(group));
+            let columns = if self.strict() { all } else { counts.at_least(min) };
             if columns.iter().all(|&word| word == 0) {
                 continue;
             }
-            // All of them: it takes no longer than to decipher one.
+            // All of them: that takes no longer than decrypting one.
             let fills = table.fills(body, group)?;
             for (column, &fill) in matrix::ones(columns).filter_map(|at| Some((at, fills.get(at)?)))
             {
@@ -206,15 +213,15 @@ impl WinnowSearch {
     }
 }
 
-impl<'t> Standing<'t> {
-    fn new(group: &'t Group, of: u32, least: u32) -> Self {
+impl<'t> Candidates<'t> {
+    fn new(group: &'t Group, of: u32, min: u32) -> Self {
         let words = group.words();
         let (all, counts) = (vec![u64::MAX; words], Counts::new(words));
-        Self { group, all, counts, of, least, asked: 0, last: None }
+        Self { group, all, counts, of, min, looked_up: 0, last: None }
     }
 
-    /// Takes in a bit that must be set. Whether any message is left.
-    fn must_be(&mut self, row: impl Iterator<Item = u64>) -> bool {
+    /// Applies a bit that must be set. Returns whether any candidate is left.
+    fn require(&mut self, row: impl Iterator<Item = u64>) -> bool {
         let mut any = 0;
         for (all, row) in self.all.iter_mut().zip(row) {
             *all &= row;
@@ -223,28 +230,29 @@ impl<'t> Standing<'t> {
         any != 0
     }
 
-    /// Takes in one that may be set. Whether any message can still be a hit.
-    fn may_be(&mut self, row: impl Iterator<Item = u64>) -> bool {
+    /// Counts a bit that may be set. Returns whether any message can still be a
+    /// hit.
+    fn count(&mut self, row: impl Iterator<Item = u64>) -> bool {
         self.counts.add(row);
-        self.asked += 1;
-        let needed = self.least.saturating_sub(self.of - self.asked.min(self.of));
+        self.looked_up += 1;
+        let needed = self.min.saturating_sub(self.of - self.looked_up.min(self.of));
         needed == 0
-            || !self.asked.is_multiple_of(LOOK)
+            || !self.looked_up.is_multiple_of(CHECK_INTERVAL)
             || self.counts.at_least(needed).iter().any(|&word| word != 0)
     }
 }
 
-/// A share of a number, not none of it.
+/// A share of a number, at least 1.
 fn share_of(share: f64, of: usize) -> u32 {
     ((share * of as f64).ceil() as u32).max(1)
 }
 
-/// Of 255ths.
+/// A share from 255ths.
 fn share(level: u8) -> f64 {
     f64::from(level) / 255.0
 }
 
-/// The elements of a part, some more than once.
+/// The elements of a part, with duplicates.
 fn elements(winnow: &Winnow, number: usize, part: &Part) -> Result<Vec<u64>, TooShort> {
     let mut elements = Vec::new();
     let long_enough = |bytes: usize, needed: usize| {
@@ -268,32 +276,32 @@ fn elements(winnow: &Winnow, number: usize, part: &Part) -> Result<Vec<u64>, Too
 
 impl Search for WinnowSearch {
     fn digests(&mut self, digests: &[&[u8]], hit: &mut dyn FnMut(Hit)) {
-        let mut known = BTreeMap::new();
+        let mut required = BTreeMap::new();
         for (message, digest) in (0..).zip(digests) {
             let Some((class, filter)) = digest::parse(digest) else { continue };
-            if !self.asks(class) {
+            if !self.may_match(class) {
                 continue;
             }
-            let (of, least) = *known.entry(class).or_insert_with(|| self.of(class.bits()));
+            let (of, min) = *required.entry(class).or_insert_with(|| self.required(class.bits()));
             let mut free = 0;
-            let stands = self.places(class.bits()).all(|place| {
-                free += u32::from(!filter::is_set(filter, place as usize));
-                free <= of - least.min(of)
+            let is_candidate = self.bits_of(class.bits()).all(|position| {
+                free += u32::from(!filter::is_set(filter, position as usize));
+                free <= of - min.min(of)
             });
-            let looking = self.common.is_wanting();
-            if !stands && !looking {
+            let sampling = self.frequencies.needs_more();
+            if !is_candidate && !sampling {
                 continue;
             }
             let fill = filter::fill(filter);
             let found = Hit { message, present: of - free.min(of), of, fill };
-            if stands && self.is_hit(&found) {
+            if is_candidate && self.is_hit(&found) {
                 hit(found);
-            } else if looking {
+            } else if sampling {
                 let places = self.elements.iter().map(|&element| bit(element, class.bits()));
                 let present: Vec<u64> =
                     places.map(|place| u64::from(filter::is_set(filter, place as usize))).collect();
-                self.common.add(f64::from(fill), present.iter().sum::<u64>() as u32);
-                self.common.add_present(present);
+                self.frequencies.add(f64::from(fill), present.iter().sum::<u64>() as u32);
+                self.frequencies.add_present(present);
             }
         }
     }
@@ -305,16 +313,17 @@ impl Search for WinnowSearch {
         hit: &mut dyn FnMut(Hit),
     ) -> Result<(), Damage> {
         let table = Table::read(body, messages)?;
-        let looking = self.common.is_wanting();
+        let sampling = self.frequencies.needs_more();
         for octave in &table.octaves {
             let hits = self.octave(body, &table, octave)?;
-            if looking {
-                self.look(body, &table, octave, &hits)?;
+            if sampling {
+                self.sample(body, &table, octave, &hits)?;
             }
             hits.into_iter().filter(|hit| self.is_hit(hit)).for_each(&mut *hit);
         }
-        if looking {
-            let mut rarest: Vec<_> = self.common.present().iter().zip(&self.elements).collect();
+        if sampling {
+            let mut rarest: Vec<_> =
+                self.frequencies.present().iter().zip(&self.elements).collect();
             rarest.sort_unstable();
             self.rarest = rarest.into_iter().map(|(_, element)| *element).collect();
         }
@@ -322,6 +331,6 @@ impl Search for WinnowSearch {
     }
 
     fn chance(&self, hit: &Hit) -> f64 {
-        self.common.chance(hit.present, hit.of, f64::from(hit.fill))
+        self.frequencies.chance(hit.present, hit.of, f64::from(hit.fill))
     }
 }

@@ -1,4 +1,4 @@
-//! What holds for any settings, any text and any excerpt.
+//! Properties for any settings, text and excerpt.
 
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
@@ -14,8 +14,8 @@ struct Any(WinnowSettings);
 
 impl Arbitrary for Any {
     fn arbitrary(g: &mut Gen) -> Self {
-        let mut byte = |least: u8, most: u8| {
-            (u16::from(least) + u16::arbitrary(g) % (u16::from(most - least) + 1)) as u8
+        let mut byte = |min: u8, most: u8| {
+            (u16::from(min) + u16::arbitrary(g) % (u16::from(most - min) + 1)) as u8
         };
         let (gram, window, bytes_gram, bytes_window) =
             (byte(4, 32), byte(1, 64), byte(4, 32), byte(1, 255));
@@ -55,11 +55,11 @@ impl Message {
         digester.finish()
     }
 
-    /// Something that the message carried, chosen by some numbers.
+    /// A part of the message, chosen by some numbers.
     fn part(&self, winnow: &Winnow, [kind, which, from, length]: [usize; 4]) -> Option<Part> {
-        let within = |length_of: usize, least: usize| {
-            let from = from % (length_of.checked_sub(least)? + 1);
-            Some((from, from + least + length % (length_of - from - least + 1)))
+        let within = |length_of: usize, min: usize| {
+            let from = from % (length_of.checked_sub(min)? + 1);
+            Some((from, from + min + length % (length_of - from - min + 1)))
         };
         let bytes = || self.attachments.get(which % self.attachments.len().max(1));
         Some(match kind % 3 {
@@ -90,7 +90,7 @@ pub(super) fn hits(search: &mut dyn Search, body: &[u8], messages: u32) -> Vec<H
 }
 
 quickcheck! {
-    fn what_was_carried_is_found(settings: Any, messages: Vec<Message>, parts: Vec<[usize; 4]>, which: usize, least: u8) -> bool {
+    fn contained_parts_are_found(settings: Any, messages: Vec<Message>, parts: Vec<[usize; 4]>, which: usize, min: u8) -> bool {
         let winnow = Winnow::new(settings.0, &KEY);
         let Some(message) = messages.get(which % messages.len().max(1)) else { return true };
         let parts: Vec<Part> = parts.iter().filter_map(|part| message.part(&winnow, *part)).collect();
@@ -99,7 +99,7 @@ quickcheck! {
         }
         let digests: Vec<Vec<u8>> = messages.iter().map(|message| message.digest(&winnow)).collect();
         let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
-        let question = ContentQuery { parts, min_share: (f64::from(least) + 1.0) / 256.0 };
+        let question = ContentQuery { parts, min_share: (f64::from(min) + 1.0) / 256.0 };
         let mut search = winnow.search(&question).unwrap();
         let number = (which % messages.len()) as u32;
         let mut found = false;
@@ -118,7 +118,7 @@ quickcheck! {
     }
 }
 
-/// What is wrong, of two ways to ask the same.
+/// The differences between two ways to run the same search.
 fn differences(of_digests: &[Hit], of_body: &[Hit], order: &[u32]) -> Vec<Hit> {
     let mut of_body: Vec<Hit> =
         of_body.iter().map(|hit| Hit { message: order[hit.message as usize], ..*hit }).collect();
@@ -135,39 +135,40 @@ fn differences(of_digests: &[Hit], of_body: &[Hit], order: &[u32]) -> Vec<Hit> {
 }
 
 quickcheck! {
-    fn a_sealed_body_answers_as_digests_do(settings: Any, messages: Vec<Message>, text: Message, least: u8, key: u8) -> bool {
+    fn a_sealed_body_has_the_same_hits_as_digests(settings: Any, messages: Vec<Message>, text: Message, min: u8, key: u8) -> bool {
         let winnow = Winnow::new(settings.0, &KEY);
         let mut parts: Vec<Part> = text.texts.into_iter().map(Part::Text).collect();
         parts.retain(|part| matches!(part, Part::Text(text) if text.len() >= winnow.shortest()));
         parts.extend(text.attachments.into_iter().take(1).map(Part::File));
-        let least = if least < 128 { 1.0 } else { f64::from(least) / 256.0 };
-        let question = ContentQuery { parts, min_share: least };
+        let min = if min < 128 { 1.0 } else { f64::from(min) / 256.0 };
+        let question = ContentQuery { parts, min_share: min };
         let digests: Vec<Vec<u8>> = messages.iter().map(|message| message.digest(&winnow)).collect();
         let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
         let Sealed { order, body } = winnow.seal(&digests);
         let mut sorted = order.clone();
         sorted.sort_unstable();
         assert!(sorted.into_iter().eq(0..digests.len() as u32));
-        // What is known of commonness decides on graded hits: each asks anew.
+        // The sampled frequencies affect graded hits, so each uses a new
+        // search.
         let mut of_digests = Vec::new();
         winnow.search(&question).unwrap().digests(&digests, &mut |hit| of_digests.push(hit));
         let strict = |hits: &mut Vec<Hit>| hits.retain(|hit| hit.present == hit.of);
         let mut of_body = hits(&mut *winnow.search(&question).unwrap(), &body, order.len() as u32);
         strict(&mut of_digests);
         strict(&mut of_body);
-        // Read through a cipher, it is the same.
+        // The same through a cipher.
         let enciphered: Vec<u8> = (0_u64..).zip(&body).map(|(at, byte)| byte ^ key ^ at as u8).collect();
         let decipher = |offset: u64, bytes: &mut [u8]| {
             (offset..).zip(bytes).for_each(|(at, byte)| *byte ^= key ^ at as u8);
         };
         let mut read = Vec::new();
-        let enciphered = Body::enciphered(&enciphered, &decipher);
+        let enciphered = Body::encrypted(&enciphered, &decipher);
         winnow.search(&question).unwrap().sealed(&enciphered, order.len() as u32, &mut |hit| read.push(hit)).unwrap();
         strict(&mut read);
         read == of_body && differences(&of_digests, &of_body, &order).is_empty()
     }
 
-    fn damage_is_noticed_or_does_no_harm(settings: Any, messages: Vec<Message>, changes: Vec<(u16, u8)>, cut: u8, count: u8) -> bool {
+    fn damage_is_detected_or_harmless(settings: Any, messages: Vec<Message>, changes: Vec<(u16, u8)>, cut: u8, count: u8) -> bool {
         let winnow = Winnow::new(settings.0, &KEY);
         let digests: Vec<Vec<u8>> = messages.iter().map(|message| message.digest(&winnow)).collect();
         let mut damaged = digests.clone();
@@ -187,7 +188,7 @@ quickcheck! {
         let Sealed { order, mut body } = winnow.seal(&damaged);
         winnow.check(&body, order.len() as u32).unwrap();
         for (at, byte) in changes {
-            // Most of them where the table is.
+            // Most changes are in the table.
             let at = if at < 1 << 12 { usize::from(at) % 40 } else { usize::from(at) } % body.len();
             body[at] = byte;
         }
@@ -199,7 +200,7 @@ quickcheck! {
         winnow.fold(&body).is_none_or(|folded| folded.len() < body.len() && winnow.check(&folded, messages).is_ok() == asked.is_ok())
     }
 
-    fn any_bytes_are_no_harm(body: Vec<u8>, messages: u8, digests: Vec<Vec<u8>>) -> bool {
+    fn random_bytes_are_harmless(body: Vec<u8>, messages: u8, digests: Vec<Vec<u8>>) -> bool {
         let winnow = Winnow::new(WinnowSettings::default(), &KEY);
         let mut search = winnow.search(&ContentQuery { parts: vec![Part::File(vec![])], min_share: 1.0 }).unwrap();
         let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
@@ -212,7 +213,7 @@ quickcheck! {
 }
 
 #[test]
-fn what_is_too_short_is_refused() {
+fn short_parts_are_refused() {
     let winnow = Winnow::new(WinnowSettings::default(), &KEY);
     let asked = |parts| winnow.search(&ContentQuery { parts, min_share: 1.0 }).err();
     let text = |length| Part::Text("x".repeat(length));
@@ -224,7 +225,7 @@ fn what_is_too_short_is_refused() {
 }
 
 #[test]
-fn each_sort_of_piece_is_found_as_such_only() {
+fn each_kind_of_fragment_matches_only_its_own_kind() {
     let winnow = Winnow::new(WinnowSettings::default(), &KEY);
     let text: String =
         (0..40).map(|n| format!("line {n} is the same, whatever it is taken for; ")).collect();
@@ -251,9 +252,9 @@ fn each_sort_of_piece_is_found_as_such_only() {
 }
 
 #[test]
-fn text_that_repeats_itself_has_no_large_digest() {
+fn repetitive_text_has_a_small_digest() {
     let winnow = Winnow::new(WinnowSettings::default(), &KEY);
-    // What U+FDFA becomes.
+    // The normal form of U+FDFA.
     let text = "صلى الله عليه وسلم".repeat(300_000);
     let mut digester = winnow.digester();
     digester.add(Fragment::Text(&text));

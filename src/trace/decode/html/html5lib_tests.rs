@@ -1,22 +1,22 @@
-//! The tokenizer tests of html5lib, for what a reader of text needs of them:
-//! texts, character references, and the tags and attributes between them.
-//! `tests/html5lib` has the data, and their licence.
+//! The tokenizer tests of html5lib, as far as they concern text: texts,
+//! character references, and the tags and attributes between them.
+//! `tests/html5lib` contains the data and its licence.
 //!
-//! Comments and document types are compared only in that they are no text. Whether
-//! a NUL becomes U+FFFD is not compared either: both are dropped when text is
-//! normalised.
+//! Comments and document types are compared only in that they are not text.
+//! Whether a NUL becomes U+FFFD is not compared: both are dropped by
+//! normalisation.
 
 use serde_json::Value;
 
 use super::super::entities;
 use super::Reader;
 
-/// The cases, one a line: file, description, input, tokens, and where it is not a
-/// page's text that is read, the states to begin in and the element they are in.
+/// The cases, one per line: file, description, input, tokens, and, unless it is
+/// the text of a page, the initial states and the enclosing element.
 const CASES: &str = include_str!("../../../../tests/html5lib/tokenizer.jsonl");
 
-/// Cases that this reader decides otherwise, and why. The test fails for any other
-/// that differs, and for any of these that no longer does.
+/// Cases with a deliberately different result, and the reason. The test fails
+/// for any other difference, and for a listed case that no longer differs.
 const OTHERWISE: &[(&str, &[&str])] = &[
     (
         "A tag that the end of the text cuts off is none for a browser. Here it is one: of a \
@@ -54,10 +54,10 @@ const OTHERWISE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// States that no message is ever read in here.
+/// States that are never used here.
 fn is_read(state: &str) -> bool {
-    // An element `plaintext` is read as any other, and CDATA sections are those of
-    // XML only.
+    // An element `plaintext` is treated as any other, and CDATA sections exist
+    // only in XML.
     !matches!(state, "PLAINTEXT state" | "CDATA section state")
 }
 
@@ -81,7 +81,7 @@ fn plain(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n").replace('\0', "\u{fffd}")
 }
 
-/// What the data say a case consists of.
+/// The tokens in the data of a case.
 fn expected(tokens: &Value) -> Vec<Token> {
     let mut all = Vec::new();
     for token in tokens.as_array().unwrap() {
@@ -102,7 +102,7 @@ fn expected(tokens: &Value) -> Vec<Token> {
     all
 }
 
-/// What the reader makes of a case: its parts are called as it calls them itself.
+/// The tokens that the reader finds, by calling its functions.
 fn read(html: &str, state: &str, element: &str) -> Vec<Token> {
     let mut reader = Reader::new(html);
     let mut tokens = Vec::new();
@@ -121,7 +121,7 @@ fn read(html: &str, state: &str, element: &str) -> Vec<Token> {
         let is_end = bytes.get(1) == Some(&b'/');
         let letter = bytes.get(1 + usize::from(is_end)).filter(|byte| byte.is_ascii_alphabetic());
         if bytes[0] != b'<' || letter.is_none() {
-            // Up to the next tag, and no further.
+            // Up to the next tag only.
             let end = rest.find(['<', '&']).unwrap_or(rest.len());
             match bytes[0] {
                 b'<' => reader.markup(rest),
@@ -141,7 +141,7 @@ fn read(html: &str, state: &str, element: &str) -> Vec<Token> {
             let name = plain(&name.to_ascii_lowercase());
             let mut decoded = String::new();
             entities::decode_all(value, true, &mut decoded);
-            // Of two of one name, the first counts.
+            // Of two attributes with one name, the first is used.
             if attributes.iter().all(|(other, _)| *other != name) {
                 attributes.push((name, plain(&decoded)));
             }

@@ -142,7 +142,7 @@ impl Segment {
         let decipher = |offset: u64, bytes: &mut [u8]| {
             self.stream.apply((start as u64).saturating_add(offset), bytes);
         };
-        work(&Body::enciphered(bytes, &decipher).until(self.deadline))
+        work(&Body::encrypted(bytes, &decipher).until(self.deadline))
     }
 
     /// Whether the file is what was written.
