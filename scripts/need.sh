@@ -52,11 +52,17 @@ need_rust() {
   command -v cc >/dev/null || need gcc libc6-dev
 }
 
-# build_release: the library that Exim loads and the program, in release form and
-# where the tests look for them. The library has a target directory of its own:
-# without the feature `cli` it contains none of the program's crates.
+# build_library rates|trace: the library that Exim loads as exirate.so or as
+# exirate-trace.so, in release form and where the tests look for it. Each has a
+# target directory of its own, as Cargo gives both the same file name.
+build_library() {
+  cargo build --locked --release --lib --no-default-features --features "$1" --target-dir "target/exim-$1"
+}
+
+# build_release: both libraries and the program, in release form.
 build_release() {
   need_rust
-  cargo build --locked --release --lib --no-default-features --target-dir target/exim-library
+  build_library rates
+  build_library trace
   cargo build --locked --release --bin exirate --target-dir target
 }

@@ -1,7 +1,7 @@
 //! exirate: rate limiting for the Exim mail server.
 //!
-//! The map of the house. Its one rule: arrows point down this list, a module
-//! knows only modules below it.
+//! The map. Its one rule: dependencies point down this list, so a module uses
+//! only modules below it.
 //!
 //! - `cli`: the program, one file a command
 //! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI, variables)
@@ -20,6 +20,7 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod engine;
+#[cfg(any(feature = "rates", feature = "trace"))]
 pub mod exim;
 pub mod rate;
 pub mod spec;
@@ -27,4 +28,5 @@ pub mod spool;
 pub mod stage;
 pub mod store;
 pub mod sys;
+#[cfg(feature = "trace")]
 pub mod trace;

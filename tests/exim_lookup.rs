@@ -129,7 +129,7 @@ fn options_are_refused_and_an_empty_query_is_not_found() {
     for options in ["file=/etc/passwd", "strict"] {
         let said = expanded(&exim, &format!("${{lookup ratelimit,{options}{{1 / 1h}}{{a}}{{b}}}}"));
         let said = said.replace("\\\"", "\"");
-        let wanted = format!("the ratelimit lookup knows no options, but \"{options}\" was given");
+        let wanted = format!("the ratelimit lookup has no options, but \"{options}\" was given");
         assert!(said.contains("gave DEFER") && said.contains(&wanted), "{said}");
     }
     // Exim does not even call a lookup then.

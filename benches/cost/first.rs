@@ -1,16 +1,29 @@
 //! The first check of a fresh process, loading and opening included.
 
 use std::io::{BufRead, BufReader, Write as _};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::Effort;
 use crate::common::PrivateExim;
 use crate::exim::{Check, dash_bs, sessions};
 use crate::table::{head, median, micros, print, row};
 
-/// Prints how long Exim takes to answer the first RCPT of a process, with and
-/// without a check, and the difference.
+/// What one process takes.
+#[derive(Clone, Copy)]
+struct Taken {
+    /// From the first RCPT to its reply.
+    answer: Duration,
+    /// From its start to its end.
+    process: Duration,
+    /// Its CPU time.
+    cpu: Duration,
+}
+
+/// Prints what the first check of an Exim process costs: the time and CPU time of
+/// a process with one check, less those of a process without.
 pub(crate) fn run(effort: Effort) {
     let spec = vec!["1000 / 1h / per_rcpt / strict / $sender_helo_name".to_owned()];
     let checks = [Check::None, Check::Nothing, Check::Native(spec.clone()), Check::Ours(spec)];
@@ -19,29 +32,35 @@ pub(crate) fn run(effort: Effort) {
         // The databases are there, as they are on a machine that is in use.
         sessions(exim, &["client.test".to_owned()], 0, 10);
     }
-    let (mut answers, mut processes) = ([const { Vec::new() }; 4], [const { Vec::new() }; 4]);
+    let mut all = [const { Vec::new() }; 4];
     for _ in 0..effort.processes {
-        for (n, exim) in exims.iter().enumerate() {
-            let (answer, process) = first_answer(exim);
-            answers[n].push(answer);
-            processes[n].push(process);
+        for (taken, exim) in all.iter_mut().zip(&exims) {
+            taken.push(first_answer(exim));
         }
     }
-    let answers = answers.map(median);
-    let processes = processes.map(median);
+    let medians = all.map(|taken| {
+        let of = |part: fn(&Taken) -> Duration| median(taken.iter().map(part).collect());
+        [of(|t| t.answer), of(|t| t.process), of(|t| t.cpu)]
+    });
+    let [none, nothing, native, ours] = medians;
+    let less = |one: [f64; 3]| [0, 1, 2].map(|n| one[n] - none[n]);
     head(&format!("The first check of a fresh process, {} processes each", effort.processes));
-    let mut rows = vec![row(["", "until the answer", "whole process"])];
-    for (n, name) in [(2, "native"), (3, "exirate"), (1, "floor: a dlfunc that does nothing")] {
-        let [answer, process] = [answers[n] - answers[0], processes[n] - processes[0]];
-        rows.push(row([name, &micros(answer), &micros(process)]));
-    }
-    rows.push(row(["(without a check, to be added)", &micros(answers[0]), &micros(processes[0])]));
+    let mut rows = vec![row(["", "until the answer", "whole process", "its CPU time"])];
+    let mut add = |name: &str, figures: [String; 3]| {
+        let [answer, process, cpu] = &figures;
+        rows.push(row([name, answer, process, cpu]));
+    };
+    add("native", less(native).map(micros));
+    add("exirate", less(ours).map(micros));
+    let ratio = |n: usize| format!("{:.2}", less(ours)[n] / less(native)[n]);
+    add("exirate / native", [0, 1, 2].map(ratio));
+    add("floor: a dlfunc that does nothing", less(nothing).map(micros));
+    add("(without a check, to be added)", none.map(micros));
     print(&rows);
 }
 
-/// From the first RCPT to its answer, and from the start of the process to its
-/// end.
-fn first_answer(exim: &PrivateExim) -> (Duration, Duration) {
+/// What a session with one recipient takes.
+fn first_answer(exim: &PrivateExim) -> Taken {
     let started = Instant::now();
     let mut child =
         dash_bs(exim).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("Exim starts");
@@ -71,6 +90,18 @@ fn first_answer(exim: &PrivateExim) -> (Duration, Duration) {
     // Exim would wait a while for a client that does not hang up.
     drop(input);
     answered("221 ");
+    let cpu = cpu_time(&child);
+    let process = started.elapsed();
     assert!(child.wait().unwrap().success());
-    (answer, started.elapsed())
+    Taken { answer, process, cpu }
+}
+
+/// Waits for the end of a process; the CPU time that it took.
+fn cpu_time(child: &Child) -> Duration {
+    let pid = Pid::from_child(child);
+    // The kernel keeps the figure until the process is waited for.
+    waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+    let path = format!("/proc/{}/schedstat", child.id());
+    let text = std::fs::read_to_string(path).unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }

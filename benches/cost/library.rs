@@ -1,4 +1,4 @@
-//! How large the library is, and how long it takes to load.
+//! How large the libraries are, and how long they take to load.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,24 +9,37 @@ use crate::common::library;
 use crate::exim::compile;
 use crate::table::{head, median, micros};
 
-/// Prints size and load time of the library as Exim gets it.
+/// Prints size, relocations and load time of the libraries as Exim gets them.
 pub(crate) fn run(effort: Effort) {
     let folder = tempfile::tempdir().unwrap();
     let loader = folder.path().join("load");
     compile("load.c", &loader, &[]);
-    let path = library::built();
-    let times: Vec<Duration> = (0..effort.processes).map(|_| load(&loader, path)).collect();
-    head("The library that Exim loads");
-    println!("size: {} KiB", std::fs::metadata(path).unwrap().len() / 1024);
-    println!(
-        "dlopen and dlsym in a fresh process, median of {}: {}",
-        effort.processes,
-        micros(median(times))
-    );
+    head("The libraries that Exim loads");
+    for (name, path, function) in [
+        ("exirate.so", library::built(), "ratelimit"),
+        ("exirate-trace.so", library::built_trace(), "record"),
+    ] {
+        let times: Vec<Duration> =
+            (0..effort.processes).map(|_| load(&loader, path, function)).collect();
+        println!(
+            "{name}: {} KiB, {} relocations; dlopen and dlsym in a fresh process, median of {}: {}",
+            std::fs::metadata(path).unwrap().len() / 1024,
+            relocations(path),
+            effort.processes,
+            micros(median(times))
+        );
+    }
 }
 
-fn load(loader: &PathBuf, library: &Path) -> Duration {
-    let output = Command::new(loader).arg(library).output().unwrap();
+/// How many places of it the loader has to fill in.
+fn relocations(library: &Path) -> usize {
+    let output = Command::new("readelf").args(["-rW"]).arg(library).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().filter(|l| l.contains(" R_")).count()
+}
+
+fn load(loader: &PathBuf, library: &Path, function: &str) -> Duration {
+    let output = Command::new(loader).arg(library).arg(function).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Duration::from_nanos(String::from_utf8(output.stdout).unwrap().trim().parse().unwrap())
 }

@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::stores;
 use crate::table::{head, middle, print};
 
-const RECORD: &str = "  warn condition = ${dlfunc{EXIRATE}{record}}\n  accept\n";
+const RECORD: &str = "  warn condition = ${dlfunc{EXIRATE_TRACE}{record}}\n  accept\n";
 
 pub(crate) fn run(options: &Options) {
     let world = World::new(11);

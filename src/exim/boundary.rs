@@ -1,30 +1,46 @@
-//! The boundary that every call of Exim's comes and goes by.
+//! The boundary between Exim and our functions: no panic crosses it.
 
 use super::abi::{Status, Uschar};
 use super::host::Host;
-use super::session::{CallError, Session};
-use super::text::Buffer;
+use super::text::{Buffer, panic_text};
 use crate::sys::fork;
-use std::any::Any;
 use std::ffi::{CStr, c_int};
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Exim's own bound on the arguments of a dlfunc (`EXPAND_DLFUNC_MAX_ARGS`).
-const MOST_ARGUMENTS: usize = 8;
+/// Exim's limit on the arguments of a dlfunc (`EXPAND_DLFUNC_MAX_ARGS`).
+const ARGUMENTS_MAX: usize = 8;
 
-/// What one Exim process keeps: Exim has one thread, the lock is for form.
-static DOOR: Mutex<Door> = Mutex::new(Door { session: None, answer: None });
+/// What a library keeps between calls.
+pub(super) trait Session: Sized {
+    /// Why a call fails.
+    type Error: Display;
 
-struct Door {
-    session: Option<Session>,
-    /// The text handed to Exim last; Exim copies it before it calls again.
-    answer: Option<Buffer>,
+    /// The state before the first call.
+    fn begin() -> Self;
+
+    /// The program that calls.
+    fn host(&self) -> &Host;
+
+    /// Closes the files after a panic. Exim's variables may still point into the
+    /// rest.
+    fn abandon(self);
 }
 
-/// What a function answers.
-pub(super) enum Answer {
+/// A session, and the only access to it. Exim has one thread, so the lock is always
+/// free.
+pub(super) struct Boundary<S>(Mutex<Inside<S>>);
+
+struct Inside<S> {
+    session: Option<S>,
+    /// The text that the latest call returned; Exim copies it before it calls again.
+    text: Option<Buffer>,
+}
+
+/// What a function returns to Exim.
+pub(super) enum Reply {
     Word(&'static CStr),
     /// The text in the buffer.
     Kept,
@@ -32,95 +48,105 @@ pub(super) enum Answer {
     Exims(*const Uschar),
 }
 
-impl From<bool> for Answer {
+impl From<bool> for Reply {
     fn from(yes: bool) -> Self {
         Self::Word(if yes { c"yes" } else { c"no" })
     }
 }
 
-/// Answers one call. A panic becomes one error of Exim's, and the next call
-/// starts afresh.
-///
-/// # Safety
-/// To be called by Exim as a dlfunc: `yield_` and `argv` as `local_scan.h`
-/// describes them.
-pub(super) unsafe fn answer(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-    function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, CallError>,
-) -> c_int {
-    // Only a panic that got past this boundary could poison the lock.
-    let mut door = DOOR.lock().unwrap_or_else(PoisonError::into_inner);
-    let Door { session, answer } = &mut *door;
-    let buffer = answer.get_or_insert_with(Buffer::new);
-    #[cfg(not(test))]
-    if session.is_none() {
-        // Panics are told to Exim, not to standard error: that may be a
-        // client's connection. This hook is our library's own, not Exim's.
-        std::panic::set_hook(Box::new(|_| {}));
+impl<S: Session> Boundary<S> {
+    /// Without a session: the first call makes it.
+    pub(super) const fn new() -> Self {
+        Self(Mutex::new(Inside { session: None, text: None }))
     }
-    let result = catch_unwind(AssertUnwindSafe(|| {
-        let mut arguments = [&[][..]; MOST_ARGUMENTS];
-        // SAFETY: Exim hands over `argc` NUL-terminated strings.
-        let arguments = unsafe { read_arguments(argc, argv, &mut arguments) };
-        let session = session.get_or_insert_with(Session::begin);
-        match function(session, buffer, arguments) {
-            Ok(Answer::Word(word)) => (word.as_ptr(), Status::Ok),
-            Ok(Answer::Kept) => (buffer.pointer(), Status::Ok),
-            Ok(Answer::Exims(text)) => (text, Status::Ok),
-            Err(error) => (explain(&session.host, buffer, &error.to_string()), Status::Fail),
+
+    /// Runs `function` for one call of Exim's. A panic becomes one error in Exim, and
+    /// the next call starts with a new session.
+    ///
+    /// # Safety
+    /// To be called by Exim as a dlfunc: `yield_` and `argv` as `local_scan.h`
+    /// describes them.
+    pub(super) unsafe fn call(
+        &self,
+        yield_: *mut *const Uschar,
+        argc: c_int,
+        argv: *const *const Uschar,
+        function: impl FnOnce(&mut S, &mut Buffer, &[&[u8]]) -> Result<Reply, S::Error>,
+    ) -> c_int {
+        // Only a panic that got past this boundary could poison the lock.
+        let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inside { session, text } = &mut *inside;
+        let buffer = text.get_or_insert_with(Buffer::new);
+        #[cfg(not(test))]
+        if session.is_none() {
+            // Panics go to Exim, not to standard error: that may be a client's
+            // connection. This hook is our library's own, not Exim's.
+            std::panic::set_hook(Box::new(|_| {}));
         }
-    }));
-    let (text, status) = result.unwrap_or_else(|panic| {
-        buffer.keep_some("exirate: internal error: ");
-        buffer.keep_more(panic_text(&*panic));
-        // A panic may quote what it was about, so it is told in tainted memory.
-        let session = session.take();
-        let told = session.as_ref().and_then(|session| session.host.tainted_copy(buffer.text()));
-        // Whatever state it is in, it is not used again, and the next call starts
-        // afresh. A panic in closing its files is no second error.
-        let _ = catch_unwind(AssertUnwindSafe(|| session.map(Session::abandon)));
-        (told.unwrap_or(buffer.pointer()), Status::Error)
-    });
-    if !yield_.is_null() {
-        // SAFETY: Exim hands over the place where it wants the text.
-        unsafe { yield_.write(text) };
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let mut arguments = [&[][..]; ARGUMENTS_MAX];
+            // SAFETY: Exim passes `argc` NUL-terminated strings.
+            let arguments = unsafe { read_arguments(argc, argv, &mut arguments) };
+            let session = session.get_or_insert_with(S::begin);
+            match function(session, buffer, arguments) {
+                Ok(Reply::Word(word)) => (word.as_ptr(), Status::Ok),
+                Ok(Reply::Kept) => (buffer.pointer(), Status::Ok),
+                Ok(Reply::Exims(text)) => (text, Status::Ok),
+                Err(error) => (explain(session.host(), buffer, &error.to_string()), Status::Fail),
+            }
+        }));
+        let (text, status) = result.unwrap_or_else(|panic| {
+            buffer.keep_some("exirate: internal error: ");
+            buffer.keep_more(panic_text(&*panic));
+            // A panic may quote its input, so its text is tainted.
+            let session = session.take();
+            let copied =
+                session.as_ref().and_then(|session| session.host().tainted_copy(buffer.text()));
+            // The session may be in any state, so it is not used again. A panic while
+            // its files are closed is ignored.
+            let _ = catch_unwind(AssertUnwindSafe(|| session.map(S::abandon)));
+            (copied.unwrap_or(buffer.pointer()), Status::Error)
+        });
+        if !yield_.is_null() {
+            // SAFETY: Exim passes the place for the text.
+            unsafe { yield_.write(text) };
+        }
+        status as c_int
     }
-    status as c_int
+
+    /// As [`Boundary::call`], but returns `no` where that fails, so that no error of
+    /// ours defers mail. The error is logged in the main log, once a process.
+    ///
+    /// # Safety
+    /// As for [`Boundary::call`].
+    pub(super) unsafe fn call_or_no(
+        &self,
+        name: &str,
+        yield_: *mut *const Uschar,
+        argc: c_int,
+        argv: *const *const Uschar,
+        function: impl FnOnce(&mut S, &mut Buffer, &[&[u8]]) -> Result<Reply, S::Error>,
+    ) -> c_int {
+        let mut text = std::ptr::null();
+        // SAFETY: by this function's contract; the text is written to this frame.
+        let status = unsafe { self.call(&raw mut text, argc, argv, function) };
+        if status != Status::Ok as c_int {
+            if LOGGED.swap(fork::process(), Ordering::Relaxed) != fork::process() {
+                // SAFETY: `call` returns a NUL-terminated text with each error.
+                let reason = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+                Host::find().log(&format!("exirate: {name} failed and returns \"no\": {reason}"));
+            }
+            text = c"no".as_ptr();
+        }
+        if !yield_.is_null() {
+            // SAFETY: Exim passes the place for the text.
+            unsafe { yield_.write(text) };
+        }
+        Status::Ok as c_int
+    }
 }
 
-/// Answers a call as [`answer`] does, but with `no` where that fails, so that
-/// no trouble of ours defers mail. The main log has the trouble, once a process.
-///
-/// # Safety
-/// As for [`answer`].
-pub(super) unsafe fn answer_or_no(
-    name: &str,
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-    function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, CallError>,
-) -> c_int {
-    let mut text = std::ptr::null();
-    // SAFETY: by this function's contract; the text is written to this frame.
-    let status = unsafe { answer(&raw mut text, argc, argv, function) };
-    if status != Status::Ok as c_int {
-        if LOGGED.swap(fork::process(), Ordering::Relaxed) != fork::process() {
-            // SAFETY: `answer` gives a NUL-terminated text with each error.
-            let reason = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-            Host::find().log(&format!("exirate: {name}: no answer, so \"no\": {reason}"));
-        }
-        text = c"no".as_ptr();
-    }
-    if !yield_.is_null() {
-        // SAFETY: Exim hands over the place where it wants the text.
-        unsafe { yield_.write(text) };
-    }
-    Status::Ok as c_int
-}
-
-/// The process in which [`answer_or_no`] has logged an error.
+/// The process in which [`Boundary::call_or_no`] has logged an error.
 static LOGGED: AtomicU32 = AtomicU32::new(0);
 
 /// Reads Exim's arguments, without copying them.
@@ -130,10 +156,10 @@ static LOGGED: AtomicU32 = AtomicU32::new(0);
 unsafe fn read_arguments<'a, 'b>(
     argc: c_int,
     argv: *const *const Uschar,
-    arguments: &'b mut [&'a [u8]; MOST_ARGUMENTS],
+    arguments: &'b mut [&'a [u8]; ARGUMENTS_MAX],
 ) -> &'b [&'a [u8]] {
     let count =
-        if argv.is_null() { 0 } else { usize::try_from(argc).unwrap_or(0).min(MOST_ARGUMENTS) };
+        if argv.is_null() { 0 } else { usize::try_from(argc).unwrap_or(0).min(ARGUMENTS_MAX) };
     for (n, argument) in arguments[..count].iter_mut().enumerate() {
         // SAFETY: by this function's contract; a NULL is taken for "".
         unsafe {
@@ -155,22 +181,30 @@ fn explain(host: &Host, buffer: &mut Buffer, text: &str) -> *const Uschar {
     })
 }
 
-/// What a panic says of itself.
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The door is one for the process, as Exim has one thread.
-    static TURN: Mutex<()> = Mutex::new(());
+    struct Empty(Host);
+
+    impl Session for Empty {
+        type Error = String;
+
+        fn begin() -> Self {
+            Self(Host::find())
+        }
+
+        fn host(&self) -> &Host {
+            &self.0
+        }
+
+        fn abandon(self) {}
+    }
 
     fn call(
+        boundary: &Boundary<Empty>,
         arguments: &[&CStr],
-        function: impl FnOnce(&mut Session, &mut Buffer, &[&[u8]]) -> Result<Answer, CallError>,
+        function: impl FnOnce(&mut Empty, &mut Buffer, &[&[u8]]) -> Result<Reply, String>,
     ) -> (c_int, String) {
         let arguments: Vec<_> = arguments.iter().map(|a| a.as_ptr()).collect();
         let mut text = std::ptr::null();
@@ -178,34 +212,33 @@ mod tests {
         // SAFETY: the arguments are NUL-terminated and outlive the call, and
         // the text that comes back is a buffer's or a literal.
         unsafe {
-            let status = answer(&raw mut text, argc, arguments.as_ptr(), function);
+            let status = boundary.call(&raw mut text, argc, arguments.as_ptr(), function);
             (status, CStr::from_ptr(text).to_str().unwrap().to_owned())
         }
     }
 
     #[test]
     fn a_panic_is_one_error_and_the_next_call_works() {
-        let _turn = TURN.lock();
-        let (status, text) = call(&[], |_, _, _| panic!("by {}", "design"));
+        let boundary = Boundary::new();
+        let (status, text) = call(&boundary, &[], |_, _, _| panic!("by {}", "design"));
         assert_eq!((status, &*text), (3, "exirate: internal error: by design"));
-        let (status, text) = call(&[c"a", c"b"], |_, buffer, arguments| {
+        let (status, text) = call(&boundary, &[c"a", c"b"], |_, buffer, arguments| {
             buffer.keep(arguments[1]);
-            Ok(Answer::Kept)
+            Ok(Reply::Kept)
         });
         assert_eq!((status, &*text), (0, "b"));
     }
 
     #[test]
-    fn what_exim_never_does_is_harmless() {
-        let _turn = TURN.lock();
+    fn calls_that_exim_never_makes_are_harmless() {
+        let boundary = Boundary::new();
         let twelve = [c"x"; 12];
-        let (status, text) = call(&twelve, |_, _, arguments| {
-            Err(CallError::Usage(arguments.len().to_string().into()))
-        });
+        let (status, text) =
+            call(&boundary, &twelve, |_, _, arguments| Err(arguments.len().to_string()));
         assert_eq!((status, &*text), (2, "8"));
         // SAFETY: neither pointer is used when it is null.
         let status = unsafe {
-            answer(std::ptr::null_mut(), 3, std::ptr::null(), |_, _, arguments| {
+            boundary.call(std::ptr::null_mut(), 3, std::ptr::null(), |_, _, arguments| {
                 assert!(arguments.is_empty());
                 Ok(true.into())
             })

@@ -1,12 +1,12 @@
-//! Where in Exim a call stands.
+//! At which ACL stage a call is made, and the facts that a spec needs.
 
 use super::host::Host;
 use super::variables::{Source, Text, Variables};
 use crate::spec::{AclStage, Context, ContextSource};
 use std::borrow::Cow;
 
-/// The ACLs there are, and the options that name them. More than one option
-/// may lead to the same [`AclStage`].
+/// All ACLs, and the options that name them. Several options may lead to the same
+/// [`AclStage`].
 const ACLS: [(AclStage, &str); 20] = [
     (AclStage::NotSmtp, "acl_not_smtp"),
     (AclStage::NotSmtp, "acl_not_smtp_mime"),
@@ -32,22 +32,22 @@ const ACLS: [(AclStage, &str); 20] = [
 
 /// Which ACLs this configuration has.
 ///
-/// A call can come from an ACL only if there is one. Elsewhere Exim marks no end
-/// of a run, and every evaluation has to count.
+/// A call can come from an ACL only if it is configured. Outside of ACLs there is no
+/// sign that an ACL run has ended, so every evaluation counts.
 pub(super) struct Acls(Vec<AclStage>);
 
 impl Acls {
     pub(super) fn find(source: &Source<'_>) -> Self {
-        // What this host does not tell is taken to be configured, but for
-        // AUTH: the doubt must not let anyone guess passwords uncounted.
-        let configured = |(place, option): &&(AclStage, &str)| {
-            source.option_is_set(option).unwrap_or(*place != AclStage::Auth)
+        // An option that cannot be read counts as configured, except for AUTH:
+        // otherwise attempts to guess a password could go uncounted.
+        let configured = |(stage, option): &&(AclStage, &str)| {
+            source.option_is_set(option).unwrap_or(*stage != AclStage::Auth)
         };
-        Self(ACLS.iter().filter(configured).map(|(place, _)| *place).collect())
+        Self(ACLS.iter().filter(configured).map(|(stage, _)| *stage).collect())
     }
 }
 
-/// What tells where a call stands.
+/// What the stage of a call is derived from.
 #[derive(Debug, Default)]
 struct Signs<'a> {
     /// Exim is receiving over SMTP, on a connection or standard input.
@@ -56,7 +56,7 @@ struct Signs<'a> {
     notquit: bool,
     /// A router or a transport is at work.
     driver: bool,
-    /// The SMTP command as it came; empty before the first.
+    /// The SMTP command as the client sent it; empty before the first.
     command: &'a [u8],
     has_domain: bool,
     has_message_id: bool,
@@ -65,7 +65,7 @@ struct Signs<'a> {
 }
 
 impl Signs<'_> {
-    fn place(&self) -> AclStage {
+    fn stage(&self) -> AclStage {
         if self.driver {
             return AclStage::Outside;
         }
@@ -90,7 +90,7 @@ impl Signs<'_> {
             () if is("mail") && self.has_sender => AclStage::Mail,
             () if is("mail") => AclStage::MailAuth,
             () if (is("data") || is("bdat")) && !self.has_message_id => AclStage::Predata,
-            // Only PRDR's ACL sees one recipient at a time here.
+            // Only the PRDR ACL has a single recipient here.
             () if (is("data") || is("bdat")) && self.has_domain => AclStage::Prdr,
             () if is("data") || is("bdat") => AclStage::Data,
             () if is("ehlo") || is("helo") => AclStage::Helo,
@@ -105,11 +105,11 @@ impl Signs<'_> {
     }
 }
 
-/// Where the call stands that is being answered now.
-pub(super) fn place(host: &Host, variables: &Variables, acls: &Acls) -> AclStage {
+/// The ACL stage of the call that is being made.
+pub(super) fn stage(host: &Host, variables: &Variables, acls: &Acls) -> AclStage {
     let is_there = |text: &Text| text.is_there(host);
     let command = variables.smtp_command.read(host).unwrap_or(Cow::Borrowed(b""));
-    let place = Signs {
+    let stage = Signs {
         interactive: variables.smtp_input.read() && !variables.smtp_batched_input.read(),
         notquit: is_there(&variables.notquit_reason),
         driver: is_there(&variables.router_name) || is_there(&variables.transport_name),
@@ -119,18 +119,18 @@ pub(super) fn place(host: &Host, variables: &Variables, acls: &Acls) -> AclStage
         has_protocol: is_there(&variables.received_protocol),
         has_sender: variables.sender_address.is_set(),
     }
-    .place();
-    // An authenticator works during AUTH too, after the ACL if there is one.
-    // Only while it does are these set: to what the client has sent.
+    .stage();
+    // An authenticator runs during AUTH too, after the ACL if there is one. These are
+    // set only then, to what the client sent.
     let authenticates = || host.expand(c"$auth1$auth2$auth3").is_some_and(|sent| !sent.is_empty());
-    match place {
+    match stage {
         AclStage::Auth if authenticates() => AclStage::Outside,
-        place if acls.0.contains(&place) => place,
+        stage if acls.0.contains(&stage) => stage,
         _ => AclStage::Outside,
     }
 }
 
-/// What a spec may ask for, besides the place.
+/// What a spec may need, besides the stage.
 pub(super) struct CallFacts<'a> {
     host_address: Option<Cow<'a, [u8]>>,
     local_part: Option<Cow<'a, [u8]>>,
@@ -140,7 +140,7 @@ pub(super) struct CallFacts<'a> {
 }
 
 impl<'a> CallFacts<'a> {
-    /// As they are now.
+    /// Reads the current values.
     pub(super) fn read(host: &Host, variables: &'a Variables) -> Self {
         Self {
             host_address: variables.sender_host_address.read(host),
@@ -153,12 +153,12 @@ impl<'a> CallFacts<'a> {
 }
 
 impl ContextSource for CallFacts<'_> {
-    fn context(&self, place: AclStage) -> Context<'_> {
+    fn context(&self, stage: AclStage) -> Context<'_> {
         Context {
-            stage: place,
+            stage,
             host_address: self.host_address.as_deref(),
             recipients: self.recipients.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
-            // Negative where it is not known.
+            // Negative where it is unknown.
             message_size: self.message_size.and_then(|bytes| u64::try_from(bytes).ok()),
             local_part: self.local_part.as_deref().unwrap_or_default(),
             domain: self.domain.as_deref().unwrap_or_default(),
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_leads_to_its_acl() {
+    fn every_command_has_its_stage() {
         let smtp = |command: &'static str| Signs {
             interactive: true,
             command: command.as_bytes(),
@@ -195,23 +195,23 @@ mod tests {
             ("RSET", AclStage::Outside),
             ("MAILX", AclStage::Outside),
         ] {
-            assert_eq!(smtp(command).place(), place, "{command:?}");
-            assert_eq!(Signs { notquit: true, ..smtp(command) }.place(), AclStage::NotQuit);
-            assert_eq!(Signs { driver: true, ..smtp(command) }.place(), AclStage::Outside);
+            assert_eq!(smtp(command).stage(), place, "{command:?}");
+            assert_eq!(Signs { notquit: true, ..smtp(command) }.stage(), AclStage::NotQuit);
+            assert_eq!(Signs { driver: true, ..smtp(command) }.stage(), AclStage::Outside);
         }
         let sender = |command| Signs { has_sender: true, ..smtp(command) };
-        assert_eq!(sender("MAIL FROM:<>").place(), AclStage::Mail);
+        assert_eq!(sender("MAIL FROM:<>").stage(), AclStage::Mail);
         let message = |command| Signs { has_message_id: true, ..sender(command) };
-        assert_eq!(message("DATA").place(), AclStage::Data);
-        assert_eq!(message("BDAT 12 LAST").place(), AclStage::Data);
-        assert_eq!(Signs { has_domain: true, ..message("DATA") }.place(), AclStage::Prdr);
+        assert_eq!(message("DATA").stage(), AclStage::Data);
+        assert_eq!(message("BDAT 12 LAST").stage(), AclStage::Data);
+        assert_eq!(Signs { has_domain: true, ..message("DATA") }.stage(), AclStage::Prdr);
     }
 
     #[test]
-    fn without_smtp_the_message_id_tells() {
+    fn without_smtp_the_message_id_decides() {
         let local = Signs { has_protocol: true, ..Signs::default() };
-        assert_eq!(Signs::default().place(), AclStage::Outside);
-        assert_eq!(local.place(), AclStage::NotSmtpStart);
-        assert_eq!(Signs { has_message_id: true, ..local }.place(), AclStage::NotSmtp);
+        assert_eq!(Signs::default().stage(), AclStage::Outside);
+        assert_eq!(local.stage(), AclStage::NotSmtpStart);
+        assert_eq!(Signs { has_message_id: true, ..local }.stage(), AclStage::NotSmtp);
     }
 }

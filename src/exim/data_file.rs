@@ -4,8 +4,8 @@
 //! first part with `split_spool_directory`. Its first line is `ID-D`, the rest
 //! is the body, as `spool_open_datafile` of Exim 4.96 to 4.100 reads it.
 //!
-//! Exim has it open and locked. It is read by Exim's own descriptor: opening it
-//! once more, and closing it, would unlock it (see [`Descriptor`]).
+//! Exim has it open and locked. It is read through Exim's own descriptor: to open it
+//! again and close it would unlock it (see [`Descriptor`]).
 
 use crate::sys::descriptors::Descriptor;
 use crate::sys::files;
@@ -14,7 +14,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// How long the first part of an id is: the time (`MESSAGE_ID_TIME_LEN`).
+/// The length of the first part of an id, the time (`MESSAGE_ID_TIME_LEN`).
 const TIME_LENGTH: usize = 6;
 
 /// Why a body cannot be read.
@@ -24,9 +24,9 @@ pub(super) enum DataFileError {
     Missing(PathBuf),
     /// This process does not have it open.
     NotOpen(PathBuf),
-    /// It belongs to another message, or is none.
+    /// It belongs to another message, or is no data file.
     Foreign(PathBuf),
-    /// It is too large for the memory that there is.
+    /// There is not enough memory for it.
     Memory(u64),
     /// Reading it failed.
     Read(PathBuf, io::Error),
@@ -40,21 +40,21 @@ impl fmt::Display for DataFileError {
             Self::Foreign(path) => {
                 write!(f, "{} does not begin with the message's id", path.display())
             }
-            Self::Memory(bytes) => write!(f, "there is no memory for a body of {bytes} bytes"),
+            Self::Memory(bytes) => write!(f, "not enough memory for a body of {bytes} bytes"),
             Self::Read(path, error) => write!(f, "cannot read {}: {error}", path.display()),
         }
     }
 }
 
-/// Appends the body of the message `id` in `queue` to `message`, which grows no
-/// larger than `most` bytes; whether that was too little for all of it.
+/// Appends the body of the message `id` in `queue` to `message`, which grows to at
+/// most `max` bytes; whether some of the body was left out.
 ///
-/// Lines end in LF, also where Exim keeps them as they came (`spool_wireformat`).
+/// Lines end in LF, also where Exim stores CRLF (`spool_wireformat`).
 pub(super) fn append_body(
     spool: &Path,
     queue: &[u8],
     id: &[u8],
-    most: usize,
+    max: usize,
     message: &mut Vec<u8>,
 ) -> Result<bool, DataFileError> {
     let (path, file) = find(spool, queue, id)?;
@@ -65,18 +65,18 @@ pub(super) fn append_body(
         return Err(DataFileError::Foreign(path));
     }
     let (start, all) = (mark.len() as u64, file.size().saturating_sub(mark.len() as u64));
-    let room = most.saturating_sub(message.len());
+    let room = max.saturating_sub(message.len());
     let length = usize::try_from(all).unwrap_or(usize::MAX).min(room);
     let before = message.len();
     message.try_reserve_exact(length).map_err(|_| DataFileError::Memory(all))?;
     message.resize(before + length, 0);
     let read = file.read_at(start, &mut message[before..]).map_err(failed)?;
     message.truncate(before + read);
-    unwire(message, before);
+    to_lf(message, before);
     Ok(all > length as u64)
 }
 
-/// The file, where it is and where Exim has it open.
+/// The path of the file, and the descriptor by which Exim has it open.
 fn find(spool: &Path, queue: &[u8], id: &[u8]) -> Result<(PathBuf, Descriptor), DataFileError> {
     let mut input = spool.to_path_buf();
     if !queue.is_empty() {
@@ -85,8 +85,8 @@ fn find(spool: &Path, queue: &[u8], id: &[u8]) -> Result<(PathBuf, Descriptor), 
     input.push("input");
     let name = text(&[id, b"-D"].concat());
     let split = id.get(TIME_LENGTH - 1).map(|letter| input.join(text(&[*letter])).join(&name));
-    // What is left of the other way, in a spool that was split lately, is the
-    // file of another message, or is not there.
+    // After a change of split_spool_directory, a file at the other path belongs to
+    // another message.
     let mut closed = None;
     for path in [Some(input.join(name)), split].into_iter().flatten() {
         let Ok(facts) = files::info_of(&path) else { continue };
@@ -105,10 +105,10 @@ fn text(bytes: &[u8]) -> std::ffi::OsString {
     std::ffi::OsString::from_vec(bytes.to_vec())
 }
 
-/// Makes LF of CRLF from `start` on, where the first line there ends in it: so
-/// the same body is the same bytes however it came. In what Exim has not kept
-/// as it came, there is no CR.
-fn unwire(message: &mut Vec<u8>, start: usize) {
+/// Replaces CRLF by LF from `start` on, if the first line there ends in CRLF, so that
+/// a body is the same bytes in both of Exim's formats. Exim's own format has no CR at
+/// the end of a line.
+fn to_lf(message: &mut Vec<u8>, start: usize) {
     let body = message.get(start..).unwrap_or_default();
     let first = body.iter().position(|&b| b == b'\n');
     if first.and_then(|end| body.get(end.checked_sub(1)?)) != Some(&b'\r') {
@@ -143,9 +143,9 @@ mod tests {
         (folder, file)
     }
 
-    fn body(spool: &Path, queue: &str, id: &[u8], most: usize) -> Result<(String, bool), String> {
+    fn body(spool: &Path, queue: &str, id: &[u8], max: usize) -> Result<(String, bool), String> {
         let mut message = b"H: x\n\n".to_vec();
-        let partial = append_body(spool, queue.as_bytes(), id, most, &mut message);
+        let partial = append_body(spool, queue.as_bytes(), id, max, &mut message);
         let partial =
             partial.map_err(|e| e.to_string().replace(spool.to_str().unwrap(), "SPOOL"))?;
         let text = String::from_utf8(message).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_found_wherever_exim_puts_it() {
+    fn the_file_is_found_wherever_exim_puts_it() {
         for (id, path, queue) in [
             (SHORT, "input/1vMrB7-000000-1x-D", ""),
             (SHORT, "input/7/1vMrB7-000000-1x-D", ""),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_its_file_is_not_read() {
+    fn the_file_of_another_message_is_not_read() {
         let (folder, open) = spool("input/1vMrB7-000000-1x-D", b"1vMrB7-000000-1y-D\nother\n");
         let read = |id| body(folder.path(), "", id, 1000).unwrap_err();
         let name = "SPOOL/input/1vMrB7-000000-1x-D";
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_as_they_would_have_without_the_wire() {
+    fn lines_end_in_lf_in_both_formats() {
         for (wire, plain) in [
             ("a\r\nb\r\n", "a\nb\n"),
             ("\r\n\r\n..\r\nx", "\n\n..\nx"),
@@ -194,7 +194,7 @@ mod tests {
             ("", ""),
         ] {
             let mut message = [b"\r\n", wire.as_bytes()].concat();
-            unwire(&mut message, 2);
+            to_lf(&mut message, 2);
             assert_eq!(message, [b"\r\n", plain.as_bytes()].concat(), "{wire:?}");
         }
     }

@@ -3,21 +3,21 @@
 use crate::engine::Decision;
 use crate::spec::{Request, Update};
 
-/// What is asked for.
+/// The check.
 pub(super) fn asked(request: &Request) -> String {
     let key = String::from_utf8_lossy(&request.key);
     format!("ratelimit condition count={:.0} {:.1}/{key}", request.count, request.limit)
 }
 
-/// Why there is no answer.
+/// The database cannot be used.
 pub(super) const NOT_AVAILABLE: &str = "ratelimit database not available";
 
-/// The answer that was remembered.
+/// The cached decision.
 pub(super) fn recalled(decision: &Decision) -> String {
     format!("ratelimit found pre-computed rate {:.1}", decision.rate)
 }
 
-/// How the answer was computed, a line each.
+/// How the decision was computed, one line a step.
 pub(super) fn computed(request: &Request, decision: &Decision) -> impl Iterator<Item = String> {
     let details = decision.details;
     let found = details.found.then_some("ratelimit found key in database");

@@ -1,10 +1,10 @@
 //! The entry points for `${dlfunc{…/exirate.so}{FUNCTION}{ARGUMENT}…}`.
 
 use super::abi::Uschar;
-use super::boundary::{Answer, answer, answer_or_no};
+use super::boundary::Reply;
 use super::host::Host;
 use super::info::{self, Field};
-use super::session::{CallError, Session};
+use super::session::{CallError, SESSION, Session};
 use super::text::Buffer;
 use crate::spec::SpecArguments;
 use crate::sys::clock;
@@ -15,7 +15,7 @@ use std::ffi::c_int;
 ///
 /// SPEC is `m / p / options`. KEY names what is counted, and UNIQUE is the text of
 /// an event that counts at most once a period, as `unique=` has it. Both are
-/// taken as they are and never parsed, so text that a client sent is safe
+/// taken literally and never parsed, so text that a client sent is safe
 /// there. An empty KEY is `$sender_host_address`; an empty UNIQUE is an event like
 /// any other. UNIQUE may be left out, and so may KEY: then SPEC is `m / p / options
 /// / key`, as for Exim's own `ratelimit` condition. That form is for keys that no
@@ -23,8 +23,8 @@ use std::ffi::c_int;
 /// `noupdate`, and so switch the limit off.
 ///
 /// `$sender_rate`, `$sender_rate_limit` and `$sender_rate_period` are set. A
-/// wrong SPEC or an unusable database fails the expansion, and so defers the
-/// command that Exim is answering.
+/// wrong SPEC or an unusable database fails the expansion, so that Exim defers the
+/// client's command.
 ///
 /// # Safety
 /// To be called by Exim as a dlfunc: `yield_` and `argv` as `local_scan.h`
@@ -35,13 +35,13 @@ pub unsafe extern "C" fn ratelimit(
     argc: c_int,
     argv: *const *const Uschar,
 ) -> c_int {
-    // SAFETY: what Exim hands over is passed on.
-    unsafe { answer(yield_, argc, argv, check) }
+    // SAFETY: what Exim passes is passed on.
+    unsafe { SESSION.call(yield_, argc, argv, check) }
 }
 
 /// `${dlfunc{…}{ratelimit_or_no}{SPEC}{KEY}{UNIQUE}}`: as [`ratelimit`], but `no`
-/// where that would fail, whatever the reason; the main log has the reason, once
-/// a process. For lines that only measure or log, and so must not defer mail.
+/// where that fails, for any reason; the reason is logged in the main log, once a
+/// process. For lines that only measure or log, and so must not defer mail.
 ///
 /// # Safety
 /// As for [`ratelimit`].
@@ -51,14 +51,14 @@ pub unsafe extern "C" fn ratelimit_or_no(
     argc: c_int,
     argv: *const *const Uschar,
 ) -> c_int {
-    // SAFETY: what Exim hands over is passed on.
-    unsafe { answer_or_no("ratelimit_or_no", yield_, argc, argv, check) }
+    // SAFETY: what Exim passes is passed on.
+    unsafe { SESSION.call_or_no("ratelimit_or_no", yield_, argc, argv, check) }
 }
 
 /// `${dlfunc{…}{ratelimit_all}{KEY}{SPEC}{SPEC}…}`: `yes` where the sender is at
 /// or over the limit of any of one to seven SPECs, `no` where it is under all.
 ///
-/// All are one event of KEY, which is taken as it is; an empty one is
+/// All are one event of KEY, which is taken literally; an empty one is
 /// `$sender_host_address`. The event is decided in one step: where any leaky SPEC
 /// is over, none of the leaky ones counts it; strict ones always do. Each SPEC has
 /// the record that it has alone. `$sender_rate` and its companions, and
@@ -73,17 +73,17 @@ pub unsafe extern "C" fn ratelimit_all(
     argc: c_int,
     argv: *const *const Uschar,
 ) -> c_int {
-    // SAFETY: what Exim hands over is passed on.
+    // SAFETY: what Exim passes is passed on.
     unsafe {
-        answer(yield_, argc, argv, |session, _, arguments| match arguments {
+        SESSION.call(yield_, argc, argv, |session, _, arguments| match arguments {
             [key, specs @ ..] if !specs.is_empty() => Ok(session.ratelimit_all(key, specs)?.into()),
             _ => Err(wants_specs(arguments.len())),
         })
     }
 }
 
-/// One check, as written.
-fn check(session: &mut Session, _: &mut Buffer, arguments: &[&[u8]]) -> Result<Answer, CallError> {
+/// One check of the arguments `{SPEC}{KEY}{UNIQUE}`.
+fn check(session: &mut Session, _: &mut Buffer, arguments: &[&[u8]]) -> Result<Reply, CallError> {
     let (spec, key, unique) = match *arguments {
         [spec] => (spec, None, None),
         [spec, key] => (spec, Some(key), None),
@@ -93,14 +93,14 @@ fn check(session: &mut Session, _: &mut Buffer, arguments: &[&[u8]]) -> Result<A
     Ok(session.ratelimit(SpecArguments { spec, key, unique })?.into())
 }
 
-/// `${dlfunc{…}{ratelimit_info}{FIELD}}`: about the latest decision in this
+/// `${dlfunc{…}{ratelimit_info}{FIELD}}`: one field of the latest decision in this
 /// process.
 ///
 /// | FIELD | text |
 /// |---|---|
 /// | `rate` | as `$sender_rate` |
 /// | `limit`, `period` | as written |
-/// | `key` | as written; tainted, as a client may have chosen it |
+/// | `key` | as written; tainted, because a client may have chosen it |
 /// | `mode` | `per_mail` and so on |
 /// | `over` | `yes` or `no` |
 /// | `count` | what the event counted as |
@@ -115,75 +115,14 @@ pub unsafe extern "C" fn ratelimit_info(
     argc: c_int,
     argv: *const *const Uschar,
 ) -> c_int {
-    // SAFETY: what Exim hands over is passed on.
+    // SAFETY: what Exim passes is passed on.
     unsafe {
-        answer(yield_, argc, argv, |session, buffer, arguments| match arguments {
+        SESSION.call(yield_, argc, argv, |session, buffer, arguments| match arguments {
             [field] => {
                 let field = info::field(session.latest.as_ref(), field, clock::now().into())?;
                 present(&session.host, buffer, &field)
             }
             _ => Err(wants_one("ratelimit_info", "FIELD", arguments.len())),
-        })
-    }
-}
-
-/// `${dlfunc{…}{record}{OPTIONS}}`, in the ACL of `acl_smtp_data` or
-/// `acl_not_smtp`: keeps a digest of the message in the trace store; `yes` where
-/// it is kept, `no` where it is not.
-///
-/// OPTIONS is a slash list such as `keep=90d / max_size=10G / scheme=hbf`; it may
-/// be empty or left out. A message is kept once, however often this is called
-/// for it. This never fails the expansion: what goes wrong is written to the main
-/// log, once a message, and `exim -be` shows it.
-///
-/// # Safety
-/// As for [`ratelimit`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn record(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim hands over is passed on.
-    unsafe { answer(yield_, argc, argv, |session, _, options| Ok(session.record(options).into())) }
-}
-
-/// `${dlfunc{…}{recorded}{TEXT}{OPTIONS}}`: `yes` where a message in the trace
-/// store carried TEXT, `no` where none did.
-///
-/// OPTIONS, which may be left out, is a slash list: `since=7d` asks only about the
-/// last seven days, `short=no` (or `yes`) answers so where TEXT is too short to
-/// be told from others, which else is an error. So is an answer that would take
-/// too long. The message that passes is found once it is recorded.
-///
-/// # Safety
-/// As for [`ratelimit`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn recorded(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim hands over is passed on.
-    unsafe { answer(yield_, argc, argv, |session, _, asked| Ok(session.recorded(asked)?.into())) }
-}
-
-/// `${dlfunc{…}{recorded_or_no}{TEXT}{OPTIONS}}`: as [`recorded`], but `no` where
-/// that would fail, whatever the reason; the main log has the reason, once a
-/// process. For lines that only log, and so must not defer mail.
-///
-/// # Safety
-/// As for [`ratelimit`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn recorded_or_no(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim hands over is passed on.
-    unsafe {
-        answer_or_no("recorded_or_no", yield_, argc, argv, |session, _, asked| {
-            Ok(session.recorded(asked)?.into())
         })
     }
 }
@@ -212,23 +151,23 @@ fn wants_one(function: &str, argument: &str, given: usize) -> CallError {
     CallError::Usage(text.into())
 }
 
-/// Puts a field into words.
-fn present(host: &Host, buffer: &mut Buffer, field: &Field<'_>) -> Result<Answer, CallError> {
+/// Returns a field to Exim as text.
+fn present(host: &Host, buffer: &mut Buffer, field: &Field<'_>) -> Result<Reply, CallError> {
     match *field {
         Field::Rate(rate) => buffer.keep_rate(rate),
         Field::Whole(number) => buffer.keep_some(&format!("{number:.0}")),
         Field::Size(number) => buffer.keep_some(&number.to_string()),
         Field::Checked(text) if buffer.keep(text) => {}
         Field::Checked(text) | Field::Unchecked(text) => {
-            let copy = host.tainted_copy(text).map(Answer::Exims);
+            let copy = host.tainted_copy(text).map(Reply::Exims);
             return copy.ok_or(CallError::Usage(
-                "ratelimit_info: this program has no memory for text that a client may have \
-                 chosen (store_get_3)"
+                "ratelimit_info: this program does not export store_get_3, so there is no \
+                 memory for tainted text"
                     .into(),
             ));
         }
     }
-    Ok(Answer::Kept)
+    Ok(Reply::Kept)
 }
 
 #[cfg(test)]
@@ -236,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_without_its_argument_says_how_it_is_written() {
+    fn a_call_without_its_argument_shows_how_to_write_it() {
         assert_eq!(
             wants_one("f", "A", 8).to_string(),
             "f takes exactly one argument, A, but 8 were given (write ${dlfunc{FILE}{f}{A}})"

@@ -1,4 +1,4 @@
-//! The functions and variables that the Exim around us exports.
+//! The functions and variables that the running Exim exports.
 
 use super::abi::{
     DebugPrintf, ExpandString, ExpandString2, GET_TAINTED, GET_UNTAINTED, IsDebug, LOG_MAIN,
@@ -12,16 +12,16 @@ pub(super) struct Host {
     symbols: Library,
     expand: Option<Expand>,
     store_get: Option<StoreGet3>,
-    /// Here since 4.100, as is another `log_write`.
+    /// Since 4.100, which has another `log_write` as well.
     is_debug: Option<IsDebug>,
 }
 
-/// The function that expands strings, which tells the versions apart.
+/// The function that expands strings, by which versions are distinguished.
 #[derive(Clone, Copy)]
 pub(super) enum Expand {
-    /// As it was up to 4.99.
+    /// Up to 4.99.
     Classic(ExpandString),
-    /// As it is since 4.100.
+    /// Since 4.100.
     Second(ExpandString2),
 }
 
@@ -41,7 +41,7 @@ impl Expand {
 }
 
 impl Host {
-    /// Looks around in the running program.
+    /// Finds them in the running program.
     pub(super) fn find() -> Self {
         let symbols = Library::this();
         let expand = Expand::find(&symbols);
@@ -52,7 +52,7 @@ impl Host {
             Some(Expand::Second(_)) => unsafe {
                 symbols.get::<IsDebug>(b"is_debug\0").map(|f| *f).ok()
             },
-            // Looking up what is not there takes its time.
+            // Looking up a missing symbol is slow.
             _ => None,
         };
         Self { expand, store_get: store_get.ok(), is_debug, symbols }
@@ -60,8 +60,8 @@ impl Host {
 
     /// The address of the exported variable `name` (NUL-terminated).
     pub(super) fn variable<T>(&self, name: &CStr) -> Option<*mut T> {
-        // SAFETY: a data symbol's address is only taken here; whoever reads
-        // through it names the fact that makes `T` its type.
+        // SAFETY: only the address of a data symbol is taken here; code that reads
+        // through it states why `T` is its type.
         let symbol = unsafe { self.symbols.get::<*mut T>(name.to_bytes_with_nul()) };
         symbol.ok().map(|s| s.into_raw().cast::<T>()).filter(|p| !p.is_null())
     }
@@ -75,8 +75,7 @@ impl Host {
         unsafe { self.symbols.get::<T>(name.to_bytes_with_nul()) }.ok().map(|function| *function)
     }
 
-    /// What Exim expands `text` to, which must have no side effects; `None`
-    /// where it fails.
+    /// Has Exim expand `text`, which must have no side effects; `None` if that fails.
     pub(super) fn expand(&self, text: &CStr) -> Option<Vec<u8>> {
         // SAFETY: the text is NUL-terminated and only read. Exim's expansion
         // returns NULL or a NUL-terminated string in its own store, which
@@ -90,18 +89,18 @@ impl Host {
         }
     }
 
-    /// A copy of `text` in Exim's tainted memory, for text that a client may
-    /// have written: Exim refuses to use it as a file name or a command.
+    /// A copy of `text` in Exim's tainted memory, for text that a client may have
+    /// written: Exim refuses to use it as a file name or a command.
     ///
-    /// `None` where this host offers no such memory.
+    /// `None` if this program has no such memory.
     pub(super) fn tainted_copy(&self, text: &[u8]) -> Option<*const Uschar> {
         self.copy(text, GET_TAINTED)
     }
 
-    /// A copy of `text` in Exim's memory that lives as long as the message, and
-    /// that Exim trusts: for what is certain to be plain.
+    /// A copy of `text`, which must be plain, in memory that Exim trusts and that lives
+    /// as long as the message.
     ///
-    /// `None` where this host offers no such memory.
+    /// `None` if this program has no such memory.
     pub(super) fn clean_copy(&self, text: &[u8]) -> Option<*const Uschar> {
         self.copy(text, GET_UNTAINTED)
     }
@@ -122,8 +121,8 @@ impl Host {
         }
     }
 
-    /// Whether Exim shows what is debugged in `channel`, such as `acl`; `None`
-    /// where it has no function that tells, as up to 4.99.
+    /// Whether Exim prints debug output of `channel`, such as `acl`; `None` if it has
+    /// no function for that, as up to 4.99.
     pub(super) fn debugs(&self, channel: &CStr) -> Option<bool> {
         // SAFETY: the type is that of 4.100's local_scan.h, and the name is
         // NUL-terminated and only read.
@@ -141,14 +140,14 @@ impl Host {
         }
     }
 
-    /// Writes a line to Exim's main log, where it has one.
+    /// Writes a line to Exim's main log, if the program can.
     ///
-    /// Looked up only now: there is hardly ever anything to log.
+    /// The function is looked up here, as it is hardly ever called.
     pub(super) fn log(&self, line: &str) {
         let Ok(line) = CString::new(line) else { return };
-        // SAFETY: the type is that of this version's local_scan.h: the first
-        // parameter went when `is_debug` came. The format's one argument is
-        // the NUL-terminated string it asks for.
+        // SAFETY: the type is that of this version's local_scan.h: versions with
+        // `is_debug` do not have the first parameter. The format's only argument is a
+        // NUL-terminated string.
         unsafe {
             if self.is_debug.is_some() {
                 if let Ok(log_write) = self.symbols.get::<LogWrite2>(b"log_write\0") {

@@ -3,7 +3,7 @@
 use super::session::{CallError, Latest};
 use crate::rate::{Timestamp, Wait};
 
-/// The fields there are, for the error that lists them.
+/// All fields, for the error that lists them.
 const FIELDS: &str = "rate, limit, period, key, mode, over, count, remaining, retry_after";
 
 /// What a field holds.
@@ -11,18 +11,17 @@ const FIELDS: &str = "rate, limit, period, key, mode, over, count, remaining, re
 pub(super) enum Field<'a> {
     /// A rate, printed as `$sender_rate` is.
     Rate(f64),
-    /// A text that was found to be a number, a time or a word; tainted where it
-    /// is not written plainly.
+    /// A text that is a number, a time or a word; tainted unless it is plain.
     Checked(&'a [u8]),
-    /// A text that may say anything: the key.
+    /// Any text: the key.
     Unchecked(&'a [u8]),
     /// Whole events or seconds.
     Whole(f64),
-    /// A size, as short as it can be written.
+    /// A size, in its shortest form.
     Size(f64),
 }
 
-/// The field called `name` of the latest decision, as things stand at `now`.
+/// The field `name` of the latest decision, as of `now`.
 pub(super) fn field<'a>(
     latest: Option<&'a Latest>,
     name: &[u8],
@@ -31,8 +30,8 @@ pub(super) fn field<'a>(
     let name = name.trim_ascii();
     let Some(latest) = latest else {
         return known(name).and(Err(CallError::Usage(
-            "ratelimit_info: no rate has been computed in this process yet; \
-             it tells about the latest ${dlfunc{…}{ratelimit}{…}}"
+            "ratelimit_info: no rate has been computed in this process yet (it describes the \
+             latest call of ratelimit)"
                 .into(),
         )));
     };
@@ -98,9 +97,9 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_told() {
+    fn every_field_has_its_value() {
         let latest = latest();
-        for (name, told) in [
+        for (name, value) in [
             ("rate", Field::Rate(3.0)),
             ("limit", Field::Checked(b"5")),
             ("period", Field::Checked(b"1h")),
@@ -111,13 +110,13 @@ mod tests {
             ("remaining", Field::Whole(2.0)),
             (" retry_after ", Field::Whole(0.0)),
         ] {
-            assert_eq!(field(Some(&latest), name.as_bytes(), NOW).unwrap(), told);
+            assert_eq!(field(Some(&latest), name.as_bytes(), NOW).unwrap(), value);
             assert!(FIELDS.split(", ").any(|f| f == name.trim()));
         }
     }
 
     #[test]
-    fn no_wait_helps_an_event_as_large_as_the_limit() {
+    fn an_event_as_large_as_the_limit_never_passes() {
         let mut latest = latest();
         latest.decision.next_count = 5.0;
         assert_eq!(field(Some(&latest), b"retry_after", NOW).unwrap(), Field::Checked(b"never"));
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_what_there_is() {
+    fn errors_name_the_fields() {
         let there_is = latest();
         let error = |latest, name: &[u8]| field(latest, name, NOW).unwrap_err().to_string();
         let unknown = error(Some(&there_is), b"ra\nte");
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_foreseen_is_so_from_now_on() {
+    fn waits_and_remaining_events_are_as_of_now() {
         let mut latest = latest();
         latest.decision.kept = Some(Average { at: NOW, rate: 7.0 });
         let foreseen = |seconds, name: &str| {

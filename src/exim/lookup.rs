@@ -1,17 +1,17 @@
-//! The entry point for `${lookup ratelimit {SPEC} {FOUND} {NOT FOUND}}`: this
-//! library as one of Exim's dynamic lookup modules.
+//! The entry point for `${lookup ratelimit {SPEC} {FOUND} {NOT FOUND}}`: exirate.so
+//! as one of Exim's dynamic lookup modules.
 //!
 //! Exim finds [`_lookup_module_info`] by its name and compares its magic number
 //! with its own before it looks at anything else. As one library serves several
-//! versions of Exim, that number is settled when the library is loaded.
+//! versions of Exim, that number is set when the library is loaded.
 
 use super::abi::{
     LookupInfo, LookupModuleInfo, MAGIC_5, MAGIC_6, MAGIC_NONE, QUERY_STYLE, Status, StringCatn,
     Uschar,
 };
-use super::boundary::{self, Answer};
+use super::boundary::Reply;
 use super::host::{Expand, Host};
-use super::session::CallError;
+use super::session::{CallError, SESSION};
 use crate::spec::{SpecArguments, split_key};
 use libloading::os::unix::Library;
 use std::cell::UnsafeCell;
@@ -21,8 +21,8 @@ use std::ffi::{CStr, c_int, c_uint, c_void};
 #[repr(transparent)]
 struct ForExim<T>(UnsafeCell<T>);
 
-// SAFETY: Exim has one thread; ours writes once, in a constructor, before the
-// loader has handed the library to anybody.
+// SAFETY: Exim has one thread; this library writes once, in a constructor, before the
+// loader returns the library to Exim.
 unsafe impl<T> Sync for ForExim<T> {}
 
 static LOOKUP: ForExim<LookupInfo> = ForExim(UnsafeCell::new(LookupInfo {
@@ -57,21 +57,21 @@ pub static _lookup_module_info: Module = Module(ForExim(UnsafeCell::new(LookupMo
     count: 1,
 })));
 
-/// Settles the magic number as soon as the library is loaded.
+/// Sets the magic number when the library is loaded.
 ///
-/// What 4.100 changed is told by what it exports; a program that exports
-/// neither is no Exim, and gets a number that none has.
+/// 4.100 exports another expansion function than earlier versions. A program that
+/// exports neither is not Exim, and gets a number that no Exim accepts.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static AT_LOADING: extern "C" fn() = settle_magic;
+static AT_LOADING: extern "C" fn() = set_magic;
 
-extern "C" fn settle_magic() {
+extern "C" fn set_magic() {
     let magic = Expand::find(&Library::this()).map_or(MAGIC_NONE, |expand| match expand {
         Expand::Classic(_) => MAGIC_5,
         Expand::Second(_) => MAGIC_6,
     });
-    // SAFETY: a constructor runs before the loader hands the library to
-    // anybody, so nobody else refers to the structure.
+    // SAFETY: a constructor runs before the loader returns the library, so nothing
+    // else refers to the structure.
     unsafe { (*_lookup_module_info.0.0.get()).magic = magic };
 }
 
@@ -84,12 +84,12 @@ unsafe extern "C" fn open(_: *const Uschar, _: *mut *const Uschar) -> *mut c_voi
 /// dlfunc says `yes`; not found where it says `no`; deferred with the same text
 /// where the dlfunc fails.
 ///
-/// SPEC may end in `key=KEY`: all that follows `key=` is the key, taken as it is
-/// and never parsed, as the dlfunc takes its second argument. A unique event has
-/// no such form; the digest of a client's text, such as
+/// SPEC may end in `key=KEY`: all that follows `key=` is the key, taken literally and
+/// never parsed, like the second argument of the dlfunc. A unique event has no such
+/// form; the digest of a client's text, such as
 /// `unique=${sha256:$h_subject:}`, is safe in a spec.
 ///
-/// Exim's cache is told to keep nothing, so that each lookup counts.
+/// The result is marked as not to be cached, so that each lookup counts.
 ///
 /// # Safety
 /// To be called by Exim, as `lookupapi.h` describes it.
@@ -106,14 +106,14 @@ unsafe extern "C" fn find(
     let arguments = [query];
     let mut text = std::ptr::null();
     let mut found = false;
-    // SAFETY: Exim hands over NUL-terminated strings, or NULL, and the places
-    // where it wants the answers, or NULL.
+    // SAFETY: Exim passes NUL-terminated strings, or NULL, and the places for the
+    // results, or NULL.
     unsafe {
         if !cache_seconds.is_null() {
             cache_seconds.write(0);
         }
         let status =
-            boundary::answer(&raw mut text, 1, arguments.as_ptr(), |session, buffer, specs| {
+            SESSION.call(&raw mut text, 1, arguments.as_ptr(), |session, buffer, specs| {
                 if let Some(options) = options.as_ref().map(|first| CStr::from_ptr(first))
                     && !options.is_empty()
                 {
@@ -127,10 +127,10 @@ unsafe extern "C" fn find(
                 found = session.ratelimit(arguments)?;
                 let rate = session.latest.as_ref().map_or(0.0, |latest| latest.decision.rate);
                 buffer.keep_rate(rate);
-                // `$value` is this very text: it must outlast the next call,
-                // which may come before `$value` is read.
+                // `$value` will point to this text, which must be valid after the next
+                // call: that may come before `$value` is read.
                 let copy = if found { session.host.clean_copy(buffer.text()) } else { None };
-                Ok(copy.map_or(Answer::Kept, Answer::Exims))
+                Ok(copy.map_or(Reply::Kept, Reply::Exims))
             });
         let (place, code) = match (status, found) {
             (0, true) => (result, Status::Ok as c_int),
@@ -146,14 +146,14 @@ unsafe extern "C" fn find(
 
 fn unknown_options(options: &CStr) -> CallError {
     let text = format!(
-        "the ratelimit lookup knows no options, but \"{}\" was given (write ${{lookup ratelimit \
+        "the ratelimit lookup has no options, but \"{}\" was given (write ${{lookup ratelimit \
          {{SPEC}} {{OVER THE LIMIT}} {{UNDER IT}}}})",
         options.to_string_lossy().escape_debug()
     );
     CallError::Usage(text.into())
 }
 
-/// Adds our version to what `exim -d -bV` says.
+/// Adds our version to the output of `exim -d -bV`.
 ///
 /// # Safety
 /// To be called by Exim, as `lookupapi.h` describes it.

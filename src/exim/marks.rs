@@ -1,19 +1,19 @@
-//! Telling whether a command or a message is still the same.
+//! Detect the end of a command or a message.
 //!
-//! Exim unsets some variables whenever a run of an ACL ends, and some whenever
-//! a message is over. Where such a variable is unset, an empty string of our
-//! own is put there, which no expansion can tell from unset. As long as one of
-//! them is found again, the event has not happened in between; when none is,
-//! it may have, and the safe answer is that it has: then everything counts.
+//! Exim unsets some variables at the end of each ACL run, and others at the end of each
+//! message. Such a variable, while unset, is set to an empty string of ours, which
+//! expands like an unset one. If at least one still points there at the next call,
+//! nothing has ended in between. Otherwise the command or message may have ended, and
+//! is treated so: then everything counts.
 
 use super::abi::Uschar;
 use super::variables::Source;
 use std::ffi::CStr;
 use std::ptr::NonNull;
 
-/// Empty strings that mark, each at an address of its own. Every event takes
-/// the next one: Exim may keep a copy of a mark and put it back when its time
-/// is over (the address data of a verified sender, say).
+/// Empty strings to mark with, each at its own address. Each event uses the next one:
+/// Exim may save a mark and restore it after the event, such as the address data of a
+/// verified sender.
 static BLANKS: [u8; 4096] = [0; 4096];
 
 /// Variables that Exim unsets at the same event.
@@ -48,7 +48,7 @@ impl Marks {
         )
     }
 
-    /// No variables: every event may have happened.
+    /// Without variables: every event may have happened.
     pub(super) fn none() -> Self {
         Self { addresses: Vec::new(), current: 0 }
     }
@@ -69,7 +69,7 @@ impl Marks {
         self.addresses.iter().any(|address| unsafe { address.read() } == self.mark())
     }
 
-    /// Takes note that the event has happened, or may have: no mark stands.
+    /// The event has happened, or may have: earlier marks are invalid.
     pub(super) fn renew(&mut self) {
         self.current = self.current.wrapping_add(1);
     }
@@ -78,9 +78,9 @@ impl Marks {
     pub(super) fn set(&self) {
         let blanks = BLANKS.as_ptr_range();
         for address in &self.addresses {
-            // SAFETY: as above; Exim only expands these variables, or sets
-            // them anew, and BLANKS lives as long as this library is loaded,
-            // which Exim never unloads.
+            // SAFETY: as above; Exim only expands these variables or sets them again,
+            // and BLANKS lives as long as this library is loaded, which Exim never
+            // unloads.
             unsafe {
                 let text = address.read();
                 if text.is_null() || blanks.contains(&text.cast()) {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_comes_back_later_is_not_believed() {
+    fn a_mark_that_is_restored_later_is_not_trusted() {
         with_marks(|marks, write| {
             marks.set();
             let old = marks.mark();

@@ -1,9 +1,8 @@
-//! The message that is passing, as Exim has it while the ACL for its data runs.
+//! The message that Exim is receiving, while the ACL for its data runs.
 //!
-//! Its headers are in Exim's memory, its body in the data file of the spool,
-//! written out before the ACL begins, and open. What ACLs before this one have
-//! added to the headers or removed from them is done; what this ACL itself
-//! does, Exim does when it has ended.
+//! Its headers are in Exim's memory, its body in the spool's data file, which is open
+//! and complete when the ACL begins. Headers that earlier ACLs have added or removed
+//! are; those of this ACL are added and removed when it ends.
 
 use super::abi::{HEADER_OLD, HeaderLine, RecipientItem, Uschar};
 use super::data_file::{self, DataFileError};
@@ -18,17 +17,16 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ptr::NonNull;
 
-/// How much is read of a message, in bytes. More than any server takes that
-/// keeps Exim's default `message_size_limit`, 50M.
-pub(super) const MOST_BYTES: usize = 64 << 20;
+/// How many bytes of a message are read. Exim's default `message_size_limit` is less,
+/// 50M.
+pub(super) const BYTES_MAX: usize = 64 << 20;
 
-/// More lines than headers have that fit `header_maxsize`: if there are more,
-/// the list has lost its end.
-const MOST_HEADERS: usize = 1 << 20;
+/// More headers than fit `header_maxsize`: a list with more of them has no end.
+const HEADERS_MAX: usize = 1 << 20;
 
-/// A message, and whose it is.
+/// A message and its envelope.
 #[derive(Debug)]
-pub(super) struct Passing {
+pub(super) struct Received {
     pub(super) envelope: Envelope,
     /// Headers, an empty line, and the body; the lines end in LF.
     pub(super) message: Vec<u8>,
@@ -37,15 +35,15 @@ pub(super) struct Passing {
 /// Why no message can be read.
 #[derive(Debug)]
 pub(super) enum NoMessage {
-    /// There is none at this place.
-    Nowhere(AclStage),
-    /// It is none that will be carried: `exim -bh`.
+    /// There is none at this stage.
+    Stage(AclStage),
+    /// It will not be accepted: `exim -bh`.
     Test,
-    /// This program does not tell where it has one of its variables.
-    Untold(&'static str),
-    /// Recipients are kept in another form than in all other Exims.
-    OtherRecipients,
-    /// There is no telling where the spool directory is.
+    /// This variable of Exim's was not found.
+    Unknown(&'static str),
+    /// Brightmail changes the layout of the list of recipients.
+    Brightmail,
+    /// The spool directory is unknown.
     Directory(NoDirectory),
     /// The body cannot be read.
     Body(DataFileError),
@@ -54,28 +52,30 @@ pub(super) enum NoMessage {
 impl fmt::Display for NoMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nowhere(AclStage::Outside) => f.write_str(
+            Self::Stage(AclStage::Outside) => f.write_str(
                 "there is no message here, as no ACL for one is running (call record in the ACL \
                  of acl_smtp_data or acl_not_smtp)",
             ),
-            Self::Nowhere(place) => write!(
+            Self::Stage(stage) => write!(
                 f,
                 "there is no message yet in the {} ACL (call record in the ACL of acl_smtp_data \
                  or acl_not_smtp)",
-                place.name()
+                stage.name()
             ),
-            Self::Test => f.write_str("this session is a test (exim -bh), and carries no message"),
-            Self::Untold(name) => write!(f, "this program does not tell its {name}"),
-            Self::OtherRecipients => {
-                f.write_str("this Exim is built with Brightmail, and keeps recipients as none else")
+            Self::Test => {
+                f.write_str("this session is a test (exim -bh), which accepts no message")
             }
+            Self::Unknown(name) => write!(f, "cannot find the {name} of this program"),
+            Self::Brightmail => f.write_str(
+                "this Exim is built with Brightmail, with which recipients cannot be read",
+            ),
             Self::Directory(error) => error.fmt(f),
             Self::Body(error) => error.fmt(f),
         }
     }
 }
 
-/// Where Exim has what belongs to a message.
+/// Exim's variables of a message.
 pub(super) struct Message {
     headers: Option<NonNull<*const HeaderLine>>,
     recipients: Option<NonNull<*const RecipientItem>>,
@@ -86,7 +86,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Finds it in the running program.
+    /// Finds them in the running program.
     pub(super) fn find(source: &Source<'_>) -> Self {
         Self {
             headers: source.symbol(c"header_list"),
@@ -98,37 +98,37 @@ impl Message {
         }
     }
 
-    /// Exim's id of the message that is there at `place`.
+    /// Exim's id of the message at `stage`.
     pub(super) fn id(
         &self,
         host: &Host,
         variables: &Variables,
-        place: AclStage,
+        stage: AclStage,
     ) -> Result<Vec<u8>, NoMessage> {
-        let has_message = matches!(place, AclStage::Data | AclStage::Prdr | AclStage::NotSmtp);
+        let has_message = matches!(stage, AclStage::Data | AclStage::Prdr | AclStage::NotSmtp);
         let id = variables.message_id.read(host).filter(|_| has_message);
-        let id = id.ok_or(NoMessage::Nowhere(place))?;
+        let id = id.ok_or(NoMessage::Stage(stage))?;
         if self.host_checking.read() {
             return Err(NoMessage::Test);
         }
         Ok(id.into_owned())
     }
 
-    /// Reads the message `id`, which is there now.
+    /// Reads the message `id`, which Exim is receiving.
     pub(super) fn read(
         &self,
         host: &Host,
         variables: &Variables,
         id: &[u8],
-    ) -> Result<Passing, NoMessage> {
+    ) -> Result<Received, NoMessage> {
         let spool = directory::spool(host, variables).map_err(NoMessage::Directory)?;
         let queue = self.queue_name.read(host).unwrap_or_default();
         let mut envelope = self.envelope(host, variables, id)?;
         let mut message = self.headers()?;
         message.push(b'\n');
-        envelope.partial = data_file::append_body(&spool, &queue, id, MOST_BYTES, &mut message)
+        envelope.partial = data_file::append_body(&spool, &queue, id, BYTES_MAX, &mut message)
             .map_err(NoMessage::Body)?;
-        Ok(Passing { envelope, message })
+        Ok(Received { envelope, message })
     }
 
     fn envelope(
@@ -150,11 +150,11 @@ impl Message {
     }
 
     fn recipients(&self, host: &Host, variables: &Variables) -> Result<Vec<String>, NoMessage> {
-        let list = self.recipients.ok_or(NoMessage::Untold("recipients_list"))?;
+        let list = self.recipients.ok_or(NoMessage::Unknown("recipients_list"))?;
         let count = variables.recipients_count.read(host);
-        let count = count.ok_or(NoMessage::Untold("recipients_count"))?;
+        let count = count.ok_or(NoMessage::Unknown("recipients_count"))?;
         if self.has_brightmail {
-            return Err(NoMessage::OtherRecipients);
+            return Err(NoMessage::Brightmail);
         }
         // SAFETY: the address is that of Exim's `recipient_item *` by that
         // name, which has as many items as its `recipients_count` says, or is
@@ -169,21 +169,21 @@ impl Message {
         Ok(items.iter().map(|i| i.address).filter(|a| !a.is_null()).map(text).collect())
     }
 
-    /// The headers as they are now, each with its newline.
+    /// The current headers, each with its newline.
     fn headers(&self) -> Result<Vec<u8>, NoMessage> {
-        let list = self.headers.ok_or(NoMessage::Untold("header_list"))?;
+        let list = self.headers.ok_or(NoMessage::Unknown("header_list"))?;
         let mut text = Vec::new();
         // SAFETY: the address is that of Exim's `header_line *` by that name:
         // a list of lines in Exim's memory that ends in NULL, and that does
         // not change before we return.
         let mut next = unsafe { list.read() };
-        for _ in 0..MOST_HEADERS {
+        for _ in 0..HEADERS_MAX {
             // SAFETY: as above.
             let Some(line) = (unsafe { next.as_ref() }) else { break };
             next = line.next;
             let length = usize::try_from(line.length).unwrap_or(0);
-            // The first stands for the Received: header until that is made.
-            if line.kind == HEADER_OLD || line.text.is_null() || text.len() + length > MOST_BYTES {
+            // The first is a placeholder until the Received: header is made.
+            if line.kind == HEADER_OLD || line.text.is_null() || text.len() + length > BYTES_MAX {
                 continue;
             }
             // SAFETY: the text has `length` bytes.
@@ -195,7 +195,7 @@ impl Message {
     }
 }
 
-/// Text of Exim's, which is UTF-8 wherever it follows the standards.
+/// Text of Exim's, which is UTF-8 where senders follow the standards.
 fn lossy(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }

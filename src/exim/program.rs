@@ -1,30 +1,30 @@
-//! The running program's own memory, as the loader tells of it.
+//! The segments of the running program, from the loader's list.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
-/// The longest name that is believed to be one.
-const LONGEST_NAME: usize = 63;
+/// The longest name.
+const NAME_MAX: usize = 63;
 
-/// The main program's segments, as they lie in memory.
+/// The main program's segments in memory.
 #[derive(Default)]
 pub(super) struct Program {
     readonly: Vec<Range<usize>>,
     writable: Vec<Segment>,
-    /// Parts of the writable segments that the loader has made read-only when
-    /// it was done with them (RELRO).
+    /// Parts of the writable segments that the loader made read-only after relocation
+    /// (RELRO).
     sealed: Vec<Range<usize>>,
 }
 
 struct Segment {
-    /// All of it, the zero-filled part included.
+    /// All of it, with the zero-filled part.
     whole: Range<usize>,
-    /// How many bytes of it come from the file: the tables are among them.
+    /// How many bytes of it come from the file; the tables do.
     from_file: usize,
 }
 
 impl Program {
-    /// That which is running; `None` where the loader does not tell.
+    /// The running program; `None` if the loader does not list it.
     pub(super) fn main() -> Option<Self> {
         let mut found: Option<Program> = None;
         // SAFETY: dl_iterate_phdr calls `visit_first` with the pointer given
@@ -35,12 +35,12 @@ impl Program {
         found
     }
 
-    /// How many writable segments there are.
+    /// The number of writable segments.
     pub(super) fn segments(&self) -> usize {
         self.writable.len()
     }
 
-    /// The words of a writable segment, as far as they come from the file.
+    /// The words of a writable segment that come from the file.
     pub(super) fn words(&self, segment: usize) -> &[usize] {
         let Some(Segment { whole, from_file }) = self.writable.get(segment) else { return &[] };
         let first = whole.start.next_multiple_of(size_of::<usize>());
@@ -51,8 +51,8 @@ impl Program {
         unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(first), count) }
     }
 
-    /// Whether `size` bytes at `address`, aligned to that, are the program's to
-    /// write to for as long as it runs.
+    /// Whether `size` bytes at `address` are aligned, and writable memory of the
+    /// program for as long as it runs.
     pub(super) fn lets_write(&self, address: usize, size: usize) -> bool {
         let Some(end) = address.checked_add(size) else { return false };
         let inside = |s: &Segment| s.whole.start <= address && end <= s.whole.end;
@@ -62,11 +62,11 @@ impl Program {
             && !self.sealed.iter().any(sealed)
     }
 
-    /// The name at `address`, if that is in the read-only segments and holds
-    /// a NUL-terminated name such as a variable or an option has.
+    /// The name at `address`, if that is in the read-only segments and has a
+    /// NUL-terminated name such as that of a variable or an option.
     pub(super) fn name(&self, address: usize) -> Option<&'static [u8]> {
         let segment = self.readonly.iter().find(|s| s.contains(&address))?;
-        let length = (LONGEST_NAME + 1).min(segment.end - address);
+        let length = (NAME_MAX + 1).min(segment.end - address);
         // SAFETY: the whole range lies in a segment that the loader mapped
         // readable, and not writable, for as long as the program runs.
         let bytes: &'static [u8] = unsafe {
@@ -78,15 +78,14 @@ impl Program {
     }
 }
 
-/// Takes down the segments of the first object, which is the main program,
-/// and stops.
+/// Notes the segments of the first object, which is the main program, and stops.
 unsafe extern "C" fn visit_first(
     info: *mut libc::dl_phdr_info,
     _size: usize,
     found: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader hands over a valid description, and `found` is what
-    // `Program::main` passed in.
+    // SAFETY: the loader passes a valid description, and `found` is what
+    // `Program::main` passed.
     let (info, found) = unsafe { (&*info, &mut *found.cast::<Option<Program>>()) };
     if info.dlpi_phdr.is_null() {
         return 1;
@@ -123,7 +122,7 @@ mod tests {
 
     static mut WRITABLE: [u64; 2] = [1, 2];
     static READ_ONLY: [u64; 2] = [1, 2];
-    /// Read-only once the loader has put the addresses in.
+    /// Read-only after relocation.
     static SEALED: [&[u64; 2]; 2] = [&READ_ONLY; 2];
 
     #[test]

@@ -6,17 +6,17 @@ use super::text::Buffer;
 use super::variables::Source;
 use std::ptr::NonNull;
 
-/// What becomes of one of the variables.
+/// How to set one of the variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Setting<'a> {
-    /// It stays as it is.
+    /// Do not change it.
     Leave,
-    /// It is unset.
+    /// Unset it.
     Unset,
-    /// It is set to a text that was found to be a number or a time; tainted
-    /// where it is not written plainly (`-0`, `.5`).
+    /// Set to a text that is a number or a time; tainted unless it is plain, as `-0`
+    /// and `.5` are not.
     Checked(&'a [u8]),
-    /// It is set to a text that may say anything, and so must be tainted.
+    /// Set to any text, tainted.
     Unchecked(&'a [u8]),
 }
 
@@ -29,8 +29,8 @@ pub(super) struct RateVariables {
 }
 
 impl RateVariables {
-    /// Finds the variables, and tries them once: where Exim does not see what
-    /// is set there, the old values are put back and they are left alone.
+    /// Finds the variables and tries them once. If Exim does not see what is set
+    /// there, the old values are restored and the variables are never set.
     pub(super) fn find(source: &Source<'_>) -> Self {
         let (rate, limit, period) = (Buffer::new(), Buffer::new(), Buffer::new());
         let mut found = Self { addresses: None, rate, limit, period };
@@ -46,12 +46,12 @@ impl RateVariables {
         found
     }
 
-    /// Whether these really are the variables.
+    /// Whether these are the variables.
     fn settable(&mut self, host: &Host, addresses: [NonNull<*const Uschar>; 3]) -> bool {
         let names = [c"$sender_rate", c"$sender_rate_limit", c"$sender_rate_period"];
         // SAFETY: see `write`.
         let is_null = |address: NonNull<*const Uschar>| unsafe { address.read() }.is_null();
-        // Nothing is written where what is there is not what Exim sees.
+        // Nothing is written if the values there are not those that Exim expands.
         let empty = |name| host.expand(name).map(|text| text.is_empty());
         if !names.iter().zip(addresses).all(|(name, at)| empty(name) == Some(is_null(at))) {
             return false;
@@ -70,12 +70,12 @@ impl RateVariables {
         seen.as_deref() == Some(b"a/b/c")
     }
 
-    /// Whether they could be found, and so can be set.
+    /// Whether they were found, and can be set.
     pub(super) fn work(&self) -> bool {
         self.addresses.is_some()
     }
 
-    /// Whether `$sender_rate` still is what was set here last. Exim unsets it
+    /// Whether `$sender_rate` still has the value that was set here. Exim unsets it
     /// between messages.
     pub(super) fn rate_is_ours(&self) -> bool {
         // SAFETY: see `write`.

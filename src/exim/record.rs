@@ -1,16 +1,16 @@
-//! Keeping the message that passes in the trace store, and asking that store.
+//! Recording messages in the trace store, and searching that store.
 //!
-//! Nothing that goes wrong with keeping concerns the message: it is logged, the
-//! answer is `no`, and the mail goes its way.
+//! An error of recording does not affect the message: it is logged, `record` returns
+//! `no`, and the message is delivered.
 
-use super::boundary::panic_text;
 use super::directory::{self, NoDirectory};
 use super::host::Host;
 use super::message::{Message, NoMessage};
-use super::record_options::{RecordOptions, WrongOptions};
-use super::recorded::{Asking, NoAnswer};
-use super::table::Tables;
+use super::record_options::RecordOptions;
+use super::recorded::{RecordedError, RecordedOptions};
+use super::text::panic_text;
 use super::variables::{Source, Variables};
+use super::wrong_options::WrongOptions;
 use crate::spec::AclStage;
 use crate::trace::{self, Access, TraceError, TraceStore};
 use std::fmt;
@@ -24,7 +24,7 @@ enum NotRecorded {
     Message(NoMessage),
     Directory(NoDirectory),
     Trace(TraceError),
-    /// A mistake of ours.
+    /// An error in our code.
     Panic(String),
 }
 
@@ -40,124 +40,121 @@ impl fmt::Display for NotRecorded {
     }
 }
 
-/// Where Exim stands while it asks.
-pub(super) struct Stand<'a> {
+/// A call by Exim.
+pub(super) struct Call<'a> {
     pub(super) host: &'a Host,
     pub(super) variables: &'a Variables,
-    pub(super) place: AclStage,
+    pub(super) stage: AclStage,
 }
 
-/// Records messages, each once, and answers what was recorded.
+/// Records messages, each once, and searches what was recorded.
 pub(super) struct Recorder {
     message: Message,
-    /// The store, and for what it is open.
+    /// The store, and how it is open.
     trace: Option<(Access, TraceStore)>,
-    /// The id of the message that was recorded last.
+    /// The id of the message that was recorded latest.
     recorded: Option<Vec<u8>>,
-    /// The id of the message about which something was logged last; empty
-    /// where there was none.
-    told: Option<Vec<u8>>,
-    /// Whether it was logged that not all of the store can answer.
-    told_damage: bool,
+    /// The id of the message for which an error was logged latest; empty if there was
+    /// no message.
+    logged: Option<Vec<u8>>,
+    /// Whether damage of the store was logged.
+    logged_damage: bool,
 }
 
 impl Recorder {
-    /// Finds out where Exim has a message: only now, as most processes that
-    /// load this library have none to record.
-    pub(super) fn find(host: &Host) -> Self {
-        let tables = Tables::find();
-        let message = Message::find(&Source::new(host, &tables));
-        Self { message, trace: None, recorded: None, told: None, told_damage: false }
+    /// Finds Exim's variables of a message.
+    pub(super) fn find(source: &Source<'_>) -> Self {
+        let message = Message::find(source);
+        Self { message, trace: None, recorded: None, logged: None, logged_damage: false }
     }
 
-    /// Records the message that is there, if it has not been; whether it is
-    /// recorded now. If not, the main log has the reason, which `exim -be` shows.
-    pub(super) fn record(&mut self, stand: &Stand<'_>, arguments: &[&[u8]]) -> bool {
-        let result = catch_unwind(AssertUnwindSafe(|| self.try_record(stand, arguments)));
+    /// Records the message that Exim is receiving, unless it has been; whether it is
+    /// recorded now. If not, the reason is logged, which `exim -be` prints.
+    pub(super) fn record(&mut self, call: &Call<'_>, arguments: &[&[u8]]) -> bool {
+        let result = catch_unwind(AssertUnwindSafe(|| self.try_record(call, arguments)));
         let result = result.unwrap_or_else(|panic| {
-            // Whatever state it is in, it is not used again.
+            // The store may be in any state, so it is not used again.
             self.trace = None;
             Err(NotRecorded::Panic(panic_text(&*panic).to_owned()))
         });
         if let Err(reason) = &result {
             if matches!(reason, NotRecorded::Trace(_)) {
-                // What is wrong may be gone when it is opened anew.
+                // The error may be gone when it is opened again.
                 self.trace = None;
             }
-            self.tell(stand, reason);
+            self.log_once(call, reason);
         }
         result.is_ok()
     }
 
-    fn try_record(&mut self, stand: &Stand<'_>, arguments: &[&[u8]]) -> Result<(), NotRecorded> {
+    fn try_record(&mut self, call: &Call<'_>, arguments: &[&[u8]]) -> Result<(), NotRecorded> {
         #[cfg(exirate_test_panics)]
-        super::session::panic_on_demand(arguments.first().copied().unwrap_or_default());
+        super::text::panic_on_demand(arguments.first().copied().unwrap_or_default());
         let options = match arguments {
             [] => Ok(RecordOptions::default()),
             [text] => RecordOptions::parse(text),
             _ => Err(WrongOptions::Arguments(arguments.len())),
         };
         let options = options.map_err(NotRecorded::Options)?;
-        let Stand { host, variables, place } = stand;
+        let Call { host, variables, stage } = call;
         let begun = Instant::now();
-        let id = self.message.id(host, variables, *place).map_err(NotRecorded::Message)?;
+        let id = self.message.id(host, variables, *stage).map_err(NotRecorded::Message)?;
         if self.recorded.as_ref() == Some(&id) {
             return Ok(());
         }
-        let passing = self.message.read(host, variables, &id).map_err(NotRecorded::Message)?;
-        let trace = self.trace(stand, Access::Write, NotRecorded::Directory, NotRecorded::Trace)?;
+        let received = self.message.read(host, variables, &id).map_err(NotRecorded::Message)?;
+        let trace = self.trace(call, Access::Write, NotRecorded::Directory, NotRecorded::Trace)?;
         let wanted = options.over(trace.options());
         if wanted != *trace.options() {
             trace.set_options(wanted).map_err(NotRecorded::Trace)?;
         }
-        let recorded = trace.record(&passing.envelope, &passing.message);
-        // Damage that was met on the way, and other messages' concerns.
+        let recorded = trace.record(&received.envelope, &received.message);
+        // Damage that was found, and other messages' errors.
         for incident in trace.take_incidents() {
             host.log(&format!("exirate: {incident}"));
         }
         recorded.map_err(NotRecorded::Trace)?;
         self.recorded = Some(id);
         if variables.debugs_acls(host) {
-            let (bytes, taken) = (passing.message.len(), begun.elapsed().as_micros());
-            host.debug(&format!("record: kept a message of {bytes} bytes in {taken} us"));
+            let (bytes, taken) = (received.message.len(), begun.elapsed().as_micros());
+            host.debug(&format!("record: recorded a message of {bytes} bytes in {taken} us"));
         }
         Ok(())
     }
 
-    /// Whether a message that was recorded carried the text that is the first
-    /// argument.
+    /// Whether a recorded message carried the text in the first argument.
     ///
     /// # Errors
-    /// There is no answer.
+    /// That cannot be known.
     pub(super) fn recorded(
         &mut self,
-        stand: &Stand<'_>,
+        call: &Call<'_>,
         arguments: &[&[u8]],
-    ) -> Result<bool, NoAnswer> {
-        let (text, asking) = match arguments {
-            [text] => (text, Asking::default()),
-            [text, options] => (text, Asking::parse(options)?),
-            _ => return Err(NoAnswer::Arguments(arguments.len())),
+    ) -> Result<bool, RecordedError> {
+        let (text, options) = match arguments {
+            [text] => (text, RecordedOptions::default()),
+            [text, options] => (text, RecordedOptions::parse(options)?),
+            _ => return Err(RecordedError::Arguments(arguments.len())),
         };
-        match self.trace(stand, Access::Read, NoAnswer::Directory, NoAnswer::Trace) {
+        match self.trace(call, Access::Read, RecordedError::Directory, RecordedError::Trace) {
             Ok(trace) => {
-                let (answer, damage) = asking.ask(trace, text)?;
-                if let Some(damage) = damage.filter(|_| !self.told_damage) {
-                    stand.host.log(&format!("exirate: recorded: {damage}"));
-                    self.told_damage = true;
+                let (found, damage) = options.search(trace, text)?;
+                if let Some(damage) = damage.filter(|_| !self.logged_damage) {
+                    call.host.log(&format!("exirate: recorded: {damage}"));
+                    self.logged_damage = true;
                 }
-                Ok(answer)
+                Ok(found)
             }
-            // Nothing was recorded yet.
-            Err(NoAnswer::Trace(TraceError::Absent { .. })) => Ok(false),
+            // Nothing has been recorded yet.
+            Err(RecordedError::Trace(TraceError::Absent { .. })) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// The store, open for this.
+    /// The store, opened for `access` unless it is open.
     fn trace<E>(
         &mut self,
-        stand: &Stand<'_>,
+        call: &Call<'_>,
         access: Access,
         no_directory: fn(NoDirectory) -> E,
         unusable: fn(TraceError) -> E,
@@ -168,7 +165,7 @@ impl Recorder {
         let open = match open {
             Some(open) => open,
             None => {
-                let spool = directory::spool(stand.host, stand.variables).map_err(no_directory)?;
+                let spool = directory::spool(call.host, call.variables).map_err(no_directory)?;
                 let directory = trace::trace_directory(&spool);
                 (access, TraceStore::open(&directory, access).map_err(unusable)?)
             }
@@ -177,11 +174,11 @@ impl Recorder {
     }
 
     /// Logs why a message is not recorded, once a message.
-    fn tell(&mut self, stand: &Stand<'_>, reason: &NotRecorded) {
-        let id = stand.variables.message_id.read(stand.host).unwrap_or_default().into_owned();
-        if self.told.as_ref() != Some(&id) {
-            stand.host.log(&format!("exirate: not recorded: {reason}"));
-            self.told = Some(id);
+    fn log_once(&mut self, call: &Call<'_>, reason: &NotRecorded) {
+        let id = call.variables.message_id.read(call.host).unwrap_or_default().into_owned();
+        if self.logged.as_ref() != Some(&id) {
+            call.host.log(&format!("exirate: not recorded: {reason}"));
+            self.logged = Some(id);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The schemes and their parameters, as `record{OPTIONS}` has them.
+//! The schemes and their parameters, as options of `record{OPTIONS}`.
 
-use super::record_options::{WrongOptions, wrong};
+use super::wrong_options::WrongOptions;
 use crate::spec::NamedOption;
 use crate::trace::{Counted, HbfSettings, Settings, WinnowSettings};
 
-/// A scheme as it is written, with its parameters.
+/// A scheme, with its parameters.
 pub(super) struct Scheme {
     name: &'static str,
     default: fn() -> Settings,
@@ -19,7 +19,7 @@ struct Parameter {
 }
 
 impl Scheme {
-    /// Its parameters as they are `written`, the defaults for the others.
+    /// Its settings: parameters as `written`, the defaults for the others.
     pub(super) fn settings(&self, written: &[&NamedOption<'_>]) -> Result<Settings, WrongOptions> {
         let mut settings = (self.default)();
         for option in written {
@@ -34,13 +34,13 @@ impl Scheme {
                     None => WrongOptions::Unknown(written),
                 });
             };
-            (parameter.set)(&mut settings, option).ok_or_else(|| wrong(option, parameter.takes))?;
+            (parameter.set)(&mut settings, option)
+                .ok_or_else(|| WrongOptions::value(option, parameter.takes))?;
         }
         if settings.nearest() == settings {
             return Ok(settings);
         }
-        // Each by itself is within its range: it is this one that hangs on
-        // another.
+        // Each is within its range: capacity is the one whose range depends on another.
         let at_fault = written.iter().find(|o| o.is("capacity")).or(written.first());
         let written = at_fault.map_or_else(String::new, ToString::to_string);
         Err(WrongOptions::Value { written, takes: CAPACITY })
@@ -52,8 +52,8 @@ pub(super) fn named(option: &NamedOption<'_>) -> Option<&'static Scheme> {
     SCHEMES.iter().find(|scheme| option.is_word(scheme.name))
 }
 
-const CAPACITY: &str = "capacity= takes at how many insertions a filter is full, from a 64th of bits= \
-                        up to bits=";
+const CAPACITY: &str = "capacity= takes the number of insertions after which a filter is full, from \
+                        bits= / 64 to bits=";
 
 /// Both schemes, the default first.
 pub(super) static SCHEMES: [Scheme; 2] = [
@@ -63,38 +63,37 @@ pub(super) static SCHEMES: [Scheme; 2] = [
         parameters: &[
             Parameter {
                 name: "gram",
-                takes: "gram= takes how many bytes of text are hashed together: 4 to 32",
+                takes: "gram= takes the number of bytes of text that are hashed together: 4 to 32",
                 set: |settings, option| {
                     put(winnow(settings).map(|s| &mut s.gram), whole(option, 4, 32))
                 },
             },
             Parameter {
                 name: "window",
-                takes: "window= takes of how many neighbouring grams one is kept: 1 to 64",
+                takes: "window= takes the number of neighbouring grams of which one is kept: 1 to 64",
                 set: |settings, option| {
                     put(winnow(settings).map(|s| &mut s.window), whole(option, 1, 64))
                 },
             },
             Parameter {
                 name: "bytes_gram",
-                takes: "bytes_gram= takes how many bytes of an attachment are hashed together: 4 \
-                        to 32",
+                takes: "bytes_gram= takes the number of bytes of an attachment that are hashed \
+                        together: 4 to 32",
                 set: |settings, option| {
                     put(winnow(settings).map(|s| &mut s.bytes_gram), whole(option, 4, 32))
                 },
             },
             Parameter {
                 name: "bytes_window",
-                takes: "bytes_window= takes of how many neighbouring grams of an attachment one \
-                        is kept: 1 to 255",
+                takes: "bytes_window= takes the number of neighbouring grams of an attachment of \
+                        which one is kept: 1 to 255",
                 set: |settings, option| {
                     put(winnow(settings).map(|s| &mut s.bytes_window), whole(option, 1, 255))
                 },
             },
             Parameter {
                 name: "bits",
-                takes: "bits= takes how many bits there are for each kept gram: 0.25 to 32, such \
-                        as 1.2",
+                takes: "bits= takes the number of bits for each kept gram: 0.25 to 32, such as 1.2",
                 set: |settings, option| {
                     let bits = option.number().filter(|bits| (0.25..=32.0).contains(bits));
                     let centibits = bits.map(|bits| (bits * 100.0).round() as u16);
@@ -109,14 +108,14 @@ pub(super) static SCHEMES: [Scheme; 2] = [
         parameters: &[
             Parameter {
                 name: "block",
-                takes: "block= takes how many bytes a block has: 4 to 1024",
+                takes: "block= takes the number of bytes of a block: 4 to 1024",
                 set: |settings, option| {
                     put(hbf(settings).map(|s| &mut s.block), whole(option, 4, 1024))
                 },
             },
             Parameter {
                 name: "bits",
-                takes: "bits= takes how many bits a filter has: a multiple of 64 up to 134217728",
+                takes: "bits= takes the number of bits of a filter: a multiple of 64 up to 134217728",
                 set: |settings, option| {
                     let bits = whole(option, 64, 1 << 27).filter(|b: &u32| b.is_multiple_of(64));
                     put(hbf(settings).map(|s| &mut s.bits), bits)
@@ -124,7 +123,7 @@ pub(super) static SCHEMES: [Scheme; 2] = [
             },
             Parameter {
                 name: "probes",
-                takes: "probes= takes how many hash functions there are: 1 to 16",
+                takes: "probes= takes the number of hash functions: 1 to 16",
                 set: |settings, option| {
                     put(hbf(settings).map(|s| &mut s.probes), whole(option, 1, 16))
                 },
@@ -163,16 +162,16 @@ fn hbf(settings: &mut Settings) -> Option<&mut HbfSettings> {
     }
 }
 
-/// Sets a parameter, where there is one and it has a value.
+/// Sets a parameter, if this scheme has it and the value is valid.
 fn put<T>(parameter: Option<&mut T>, value: Option<T>) -> Option<()> {
     *parameter? = value?;
     Some(())
 }
 
-/// The value of `option`, where it is a whole number of this range.
-fn whole<T: TryFrom<u64>>(option: &NamedOption<'_>, least: u64, most: u64) -> Option<T> {
+/// The value of `option`, if it is a whole number in this range.
+fn whole<T: TryFrom<u64>>(option: &NamedOption<'_>, min: u64, max: u64) -> Option<T> {
     let number = option.number().filter(|number| number.fract() == 0.0)?;
-    let range = least as f64..=most as f64;
+    let range = min as f64..=max as f64;
     T::try_from(range.contains(&number).then_some(number as u64)?).ok()
 }
 

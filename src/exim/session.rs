@@ -1,13 +1,12 @@
-//! What this process remembers between calls, and the one way through a call.
+//! What exirate.so keeps between calls, and what a call does.
 
+use super::boundary::{self, Boundary};
 use super::context::{self, Acls, CallFacts};
 use super::debug;
 use super::directory::{self, NoDirectory};
 use super::host::Host;
 use super::marks::Marks;
 use super::rate_variables::{RateVariables, Setting};
-use super::record::{Recorder, Stand};
-use super::recorded::NoAnswer;
 use super::table::Tables;
 use super::variables::{Source, Variables};
 use crate::engine::{Decision, Update};
@@ -21,7 +20,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::rc::Rc;
 
-/// Why a call has no answer.
+/// Why a call fails.
 #[derive(Debug)]
 pub(super) enum CallError {
     /// The call itself is wrong.
@@ -30,10 +29,8 @@ pub(super) enum CallError {
     Spec(SpecError),
     /// The spool database cannot be used.
     Database(SpoolError),
-    /// There is no telling where it is.
+    /// The directory of the spool database is unknown.
     Directory(NoDirectory),
-    /// The trace store gives no answer.
-    Recorded(NoAnswer),
 }
 
 impl fmt::Display for CallError {
@@ -41,10 +38,9 @@ impl fmt::Display for CallError {
         match self {
             Self::Usage(text) => f.write_str(text),
             Self::Spec(error) => error.fmt(f),
-            // Exim's own words for it come first.
+            // These words are those of Exim's own condition.
             Self::Database(error) => write!(f, "ratelimit database not available: {error}"),
             Self::Directory(error) => write!(f, "ratelimit database not available: {error}"),
-            Self::Recorded(error) => error.fmt(f),
         }
     }
 }
@@ -54,7 +50,7 @@ impl std::error::Error for CallError {
         match self {
             Self::Spec(error) => Some(error),
             Self::Database(error) => Some(error),
-            Self::Usage(_) | Self::Directory(_) | Self::Recorded(_) => None,
+            Self::Usage(_) | Self::Directory(_) => None,
         }
     }
 }
@@ -69,7 +65,10 @@ pub(super) struct Latest {
     pub(super) period_text: Vec<u8>,
 }
 
-/// Everything that outlives a call.
+/// The session, behind the boundary that catches panics; for dlfunc and lookup.
+pub(super) static SESSION: Boundary<Session> = Boundary::new();
+
+/// What is kept between calls.
 pub(super) struct Session {
     pub(super) host: Host,
     pub(super) latest: Option<Latest>,
@@ -80,27 +79,28 @@ pub(super) struct Session {
     command_marks: Marks,
     message_marks: Marks,
     decisions: DecisionCache,
-    /// The RCPT command that was answered last, by its number in its message.
+    /// The RCPT command of the latest call, by its number within its message.
     recipient: Option<i64>,
-    /// The process that the answers in memory are of.
+    /// The process in which the cached decisions were made.
     process: u32,
     spool: Option<Spool>,
-    recorder: Option<Recorder>,
 }
 
-// SAFETY: what it counts references to never leaves it, so the counts are only
-// changed under the lock that the whole is behind. The addresses in it are
+// SAFETY: its `Rc`s never leave it, so their counts are only changed under the lock
+// of the boundary. The addresses in it are
 // those of Exim's global variables, which are the same in every thread; Exim,
 // whose only thread calls us, does not touch them during a call.
 unsafe impl Send for Session {}
 
-impl Session {
-    pub(super) fn begin() -> Self {
+impl boundary::Session for Session {
+    type Error = CallError;
+
+    fn begin() -> Self {
         let host = Host::find();
         let tables = Tables::find();
         let source = Source::new(&host, &tables);
         let rate_variables = RateVariables::find(&source);
-        // What leads to the wrong rate variables leads to no others either.
+        // If the rate variables were not found correctly, no other one is trusted.
         let right = rate_variables.work();
         Self {
             latest: None,
@@ -114,31 +114,35 @@ impl Session {
             recipient: None,
             process: fork::process(),
             spool: None,
-            recorder: None,
             host,
         }
     }
 
-    /// Closes the files, and keeps the rest for ever: Exim's variables may still
-    /// point into it.
-    pub(super) fn abandon(mut self) {
-        let files = (self.spool.take(), self.recorder.take());
+    fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Closes the files and leaks the rest: Exim's variables may still point into it.
+    fn abandon(mut self) {
+        let files = self.spool.take();
         std::mem::forget(self);
         drop(files);
     }
+}
 
-    /// Answers one check: whether the sender is at or over the limit.
+impl Session {
+    /// Decides one check: whether the sender is at or over the limit.
     pub(super) fn ratelimit(&mut self, arguments: SpecArguments<'_>) -> Result<bool, CallError> {
         #[cfg(exirate_test_panics)]
-        panic_on_demand(arguments.spec);
+        super::text::panic_on_demand(arguments.spec);
         let parsed = self.specs.parse(arguments);
         self.show_texts(parsed.as_deref());
         let spec = parsed.map_err(CallError::Spec)?;
-        let place = context::place(&self.host, &self.variables, &self.acls);
-        self.forget_what_is_over(place);
+        let stage = context::stage(&self.host, &self.variables, &self.acls);
+        self.forget_what_ended(stage);
         let request = self
             .specs
-            .request(&spec, place, || CallFacts::read(&self.host, &self.variables))
+            .request(&spec, stage, || CallFacts::read(&self.host, &self.variables))
             .map_err(CallError::Spec)?;
         let request =
             if self.variables.only_looks(&self.host) { read_only(&request) } else { request };
@@ -157,7 +161,7 @@ impl Session {
         self.rate_variables.set_rate(Some(decision.rate));
         self.command_marks.set();
         self.message_marks.set();
-        self.tell_later(&spec, &request, decision);
+        self.keep_for_info(&spec, &request, decision);
         if recalled.is_none() {
             self.decisions.keep(request.scope, &request.check().key, decision);
         }
@@ -168,22 +172,22 @@ impl Session {
     /// sender is at or over any of the limits. Leaky ones count it only if none of
     /// them is over.
     pub(super) fn ratelimit_all(&mut self, key: &[u8], specs: &[&[u8]]) -> Result<bool, CallError> {
-        let place = context::place(&self.host, &self.variables, &self.acls);
+        let stage = context::stage(&self.host, &self.variables, &self.acls);
         let only_looks = self.variables.only_looks(&self.host);
         let mut requests = Vec::with_capacity(specs.len());
         for spec in specs {
             let arguments = SpecArguments { spec, key: Some(key), unique: None };
-            let request = self.request(arguments, place)?;
+            let request = self.request(arguments, stage)?;
             requests.push(if only_looks { read_only(&request) } else { request });
         }
-        self.forget_what_is_over(place);
+        self.forget_what_ended(stage);
         let recall = |request: &Rc<Request>| {
             let before = self.decisions.recall(request.scope, &request.check().key);
             before.map(|before| before.against(request.limit))
         };
         let recalled: Vec<_> = requests.iter().map(recall).collect();
-        // What was over before in this command, message or connection still keeps
-        // the leaky ones from counting.
+        // A leaky one that was over before in this command, message or connection
+        // still prevents the others from counting.
         let is_leaky = |request: &Request| request.update == Update::Leaky;
         let mut all = requests.iter().zip(&recalled);
         let blocked = all.any(|(r, before)| is_leaky(r) && before.is_some_and(|d| d.over));
@@ -208,16 +212,16 @@ impl Session {
             let arguments = SpecArguments { spec, key: Some(key), unique: None };
             let spec = self.specs.parse(arguments).map_err(CallError::Spec)?;
             self.show_texts(Ok(&spec));
-            self.tell_later(&spec, request, decision);
+            self.keep_for_info(&spec, request, decision);
         }
         Ok(decision.over)
     }
 
-    /// The request of one spec, which is shown where it is wrong.
+    /// The request of one spec, whose texts are shown where it is wrong.
     fn request(
         &mut self,
         arguments: SpecArguments<'_>,
-        place: AclStage,
+        stage: AclStage,
     ) -> Result<Rc<Request>, CallError> {
         let parsed = self.specs.parse(arguments);
         if parsed.is_err() {
@@ -225,15 +229,15 @@ impl Session {
         }
         let spec = parsed.map_err(CallError::Spec)?;
         let read = || CallFacts::read(&self.host, &self.variables);
-        let request = self.specs.request(&spec, place, read);
+        let request = self.specs.request(&spec, stage, read);
         if request.is_err() {
             self.show_texts(Ok(&spec));
         }
         request.map_err(CallError::Spec)
     }
 
-    /// A decision for each request: as remembered, else by the store, which gets
-    /// all of these in one call. Those that `must_look` do not count.
+    /// A decision for each request: the cached one, else that of the store, which
+    /// decides all of these in one call. Those that `must_look` do not count.
     fn decide_new(
         &mut self,
         requests: &[Rc<Request>],
@@ -272,27 +276,8 @@ impl Session {
         Ok(all)
     }
 
-    /// Records the message that passes; whether it is recorded now.
-    pub(super) fn record(&mut self, arguments: &[&[u8]]) -> bool {
-        let (recorder, stand) = self.recorder();
-        recorder.record(&stand, arguments)
-    }
-
-    /// Whether a message that was recorded carried a text.
-    pub(super) fn recorded(&mut self, arguments: &[&[u8]]) -> Result<bool, CallError> {
-        let (recorder, stand) = self.recorder();
-        recorder.recorded(&stand, arguments).map_err(CallError::Recorded)
-    }
-
-    fn recorder(&mut self) -> (&mut Recorder, Stand<'_>) {
-        let (host, variables) = (&self.host, &self.variables);
-        let place = context::place(host, variables, &self.acls);
-        let recorder = self.recorder.get_or_insert_with(|| Recorder::find(host));
-        (recorder, Stand { host, variables, place })
-    }
-
-    /// Shows limit and period as Exim does: as soon as they are read, and
-    /// whether or not they are any good.
+    /// Sets `$sender_rate_limit` and `$sender_rate_period` as Exim does: as soon as
+    /// they are read, and whether or not they are valid.
     fn show_texts(&mut self, parsed: Result<&Spec<'_>, &SpecError>) {
         let (limit, period) = match parsed {
             Ok(spec) => (Setting::Checked(spec.limit_text()), Setting::Checked(spec.period_text())),
@@ -309,8 +294,9 @@ impl Session {
         self.rate_variables.set_texts(&self.host, limit, period);
     }
 
-    /// Forgets the answers that do not hold any more; in doubt, too.
-    fn forget_what_is_over(&mut self, place: AclStage) {
+    /// Forgets the cached decisions of commands, messages and connections that have
+    /// ended, or may have.
+    fn forget_what_ended(&mut self, stage: AclStage) {
         let same_process = self.process == fork::process();
         if !same_process {
             self.process = fork::process();
@@ -323,7 +309,7 @@ impl Session {
             self.message_marks.renew();
         }
         // Within a message, RCPT commands can be told apart by their number.
-        let recipient = match place {
+        let recipient = match stage {
             AclStage::Rcpt => self.variables.rcpt_count.read(&self.host),
             _ => None,
         };
@@ -351,7 +337,7 @@ impl Session {
         self.in_store(|spool| spool.decide_one(&request.check(), || clock::now().into()))
     }
 
-    /// Has the store decide.
+    /// Calls the store, and logs and debugs what comes of it.
     fn in_store<T>(
         &mut self,
         decide: impl FnOnce(&mut Spool) -> Result<T, SpoolError>,
@@ -367,7 +353,7 @@ impl Session {
         decided
     }
 
-    /// Tells the main log of damage that was met and mended on the way.
+    /// Logs the damage that was found and repaired.
     fn log_damage(&mut self) {
         let Some(spool) = &mut self.spool else { return };
         for incident in spool.take_incidents() {
@@ -387,8 +373,8 @@ impl Session {
         }
     }
 
-    /// Keeps what `ratelimit_info` may be asked for.
-    fn tell_later(&mut self, spec: &Spec<'_>, request: &Request, decision: Decision) {
+    /// Keeps the decision for `ratelimit_info`.
+    fn keep_for_info(&mut self, spec: &Spec<'_>, request: &Request, decision: Decision) {
         let latest = self.latest.get_or_insert_with(|| Latest {
             decision,
             mode: request.mode,
@@ -411,16 +397,4 @@ impl Session {
 #[cold]
 fn read_only(request: &Request) -> Rc<Request> {
     Rc::new(Request { update: Update::ReadOnly, count: 0.0, ..request.clone() })
-}
-
-/// Panics with the rest of a spec that begins with `panic `.
-///
-/// In no library that is released: `tests/safe/panic.rs` builds one of its own
-/// with this, to see what becomes of a panic in a real Exim.
-#[cfg(exirate_test_panics)]
-#[allow(clippy::panic)]
-pub(super) fn panic_on_demand(spec: &[u8]) {
-    if let Some(text) = spec.strip_prefix(b"panic ") {
-        panic!("{}", String::from_utf8_lossy(text));
-    }
 }

@@ -1,23 +1,22 @@
 //! Exim's own tables, found in the running program.
 //!
 //! Stock builds do not export `sender_rate`, but their table of expansion
-//! variables knows where it is, and the table of main options knows which ACLs
-//! are configured. Both are arrays of `{const char *name; int type; void
-//! *value}`, sorted by name, in the main program's writable data. Nothing is
-//! believed that does not look exactly so: names are read only from the
-//! program's read-only segments, and a table counts only if it holds the
-//! entries that make it the one looked for.
+//! variables has its address, and the table of main options has the configured
+//! ACLs. Both are arrays of `{const char *name; int type; void *value}`, sorted by
+//! name, in the main program's writable data. They are trusted only in exactly this
+//! form: names are read only from the program's read-only segments, and a table
+//! counts only if it has certain entries.
 
 use super::program::Program;
 use std::ops::Range;
 
 /// Words in one entry: name, type (and padding), value.
 const ENTRY: usize = 3;
-/// Both tables have far more entries than this, so looking at one place in
+/// Both tables have far more entries than this, so that looking at one place in
 /// `STRIDE` words cannot miss them.
 const STRIDE: usize = 128 * ENTRY;
 /// Types are small numbers, with flags above them in the table of options.
-const MOST_TYPES: usize = 1 << 16;
+const TYPES_MAX: usize = 1 << 16;
 
 /// The two tables, in the main program's memory.
 pub(super) struct Tables {
@@ -26,16 +25,16 @@ pub(super) struct Tables {
     options: Option<TableRange>,
 }
 
-/// Where a table is: in which segment, and its words there.
+/// The position of a table: the segment, and its words there.
 struct TableRange {
     segment: usize,
     entries: Range<usize>,
 }
 
-/// One entry: what type a value has and where it is.
+/// One entry: the type and the address of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
-    /// Exim's number of the type; only comparing two of them means something.
+    /// Exim's number of the type; only good for comparison with another.
     pub(super) kind: usize,
     /// The address of the value, in the program's writable memory.
     pub(super) value: usize,
@@ -71,8 +70,8 @@ impl Tables {
         self.entry(self.options.as_ref()?, name, size)
     }
 
-    /// Whether `address` is one that a variable of the program's own may have,
-    /// of `size` bytes: aligned, and in its writable memory.
+    /// Whether a variable of `size` bytes may be at `address`: it is aligned, and in
+    /// the program's writable memory.
     pub(super) fn lets_write(&self, address: usize, size: usize) -> bool {
         self.program.lets_write(address, size)
     }
@@ -86,16 +85,16 @@ impl Tables {
 
 type NameAt<'a> = &'a dyn Fn(usize) -> Option<&'static [u8]>;
 
-/// The name of the entry that begins at word `at`, if one may begin there.
+/// The name of the entry at word `at`, if there can be one.
 fn name_of(words: &[usize], at: usize, name_at: NameAt) -> Option<&'static [u8]> {
     let entry = words.get(at..at + ENTRY)?;
-    if entry[1] >= MOST_TYPES {
+    if entry[1] >= TYPES_MAX {
         return None;
     }
     name_at(entry[0])
 }
 
-/// Shows `visit` every table in `words`, until it has seen enough.
+/// Calls `visit` with each table in `words` until it returns `true`.
 fn search(
     words: &[usize],
     name_at: NameAt,
@@ -111,11 +110,11 @@ fn search(
     }
 }
 
-/// The longest run of entries in ascending order of names around `start`, if
-/// there are three at least.
+/// The longest run of entries around `start` with ascending names, if there are at
+/// least three.
 fn run_around(words: &[usize], start: usize, name_at: NameAt) -> Option<Range<usize>> {
-    // The types of three entries first: looking at names costs more.
-    if (0..3).any(|n| words.get(start + n * ENTRY + 1).is_none_or(|kind| *kind >= MOST_TYPES)) {
+    // The types of three entries first: names cost more to look at.
+    if (0..3).any(|n| words.get(start + n * ENTRY + 1).is_none_or(|kind| *kind >= TYPES_MAX)) {
         return None;
     }
     let mut name = name_of(words, start, name_at)?;
@@ -158,7 +157,7 @@ fn look_up(words: &[usize], run: &Range<usize>, name_at: NameAt, name: &[u8]) ->
     Some(Entry { kind: *words.get(at + 1)?, value: *words.get(at + 2)? })
 }
 
-/// Binary search for the entry called `name`.
+/// Binary search for the entry `name`.
 fn position(words: &[usize], run: &Range<usize>, name_at: NameAt, name: &[u8]) -> Option<usize> {
     let (mut low, mut high) = (0, run.len() / ENTRY);
     while low < high {
@@ -203,8 +202,8 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_table_at_any_place() {
-        // The stride wants a long table: repeat nothing, begin at any phase.
+    fn finds_the_table_at_any_position() {
+        // The stride needs a longer table than this: try each start.
         for padding in 0..STRIDE * 2 {
             let words = memory(&[0, 1, 2, 3, 4, 5, 6, 7], padding);
             let found = (0..words.len()).find_map(|at| run_around(&words, at, &name_at)).unwrap();
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn search_strides_over_foreign_memory_to_a_long_table() {
+    fn search_skips_other_memory() {
         let names: Vec<&'static [u8]> = (0..200)
             .map(|n| format!("aa_{n:03}").leak().as_bytes())
             .chain([&b"sender_rate"[..], b"sender_rate_limit", b"sender_rate_period"])
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_the_table() {
+    fn refuses_other_arrays() {
         for order in [
             &[0, 1, 2, 3, 4][..],   // no sender_rate_period
             &[3, 5, 4, 6, 7],       // out of order

@@ -1,17 +1,18 @@
 //! Text for Exim: NUL-terminated, in memory that outlives the call.
 
 use super::abi::Uschar;
+use std::any::Any;
 use std::io::Write;
 
-/// Room for the largest rate there is, `f64::MAX` with one decimal.
+/// Room for the largest rate, `f64::MAX` with one decimal.
 const ROOM: usize = 384;
 
 /// The longest text of a spec that may be plain.
 const LONGEST_PLAIN: usize = 63;
 
-/// Whether a text can do no harm wherever Exim trusts it, in the name of a file
-/// or as the argument of a command: a number, a time or a word that neither
-/// leaves a directory nor is hidden in one, and that begins no option.
+/// Whether a text is harmless where Exim trusts it, such as in a file name or as the
+/// argument of a command: a number, a time or a word that cannot be a path, a hidden
+/// file or an option.
 pub(super) fn is_plain(text: &[u8]) -> bool {
     let harmless = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_');
     text.first().is_some_and(u8::is_ascii_alphanumeric)
@@ -19,7 +20,25 @@ pub(super) fn is_plain(text: &[u8]) -> bool {
         && text.iter().all(harmless)
 }
 
-/// A piece of memory that keeps one C string for Exim.
+/// The text of a panic.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
+}
+
+/// Panics with the rest of a spec that begins with `panic `.
+///
+/// Not in released libraries: `tests/safe/panic.rs` builds one with this, to test a
+/// panic in a real Exim.
+#[cfg(exirate_test_panics)]
+#[allow(clippy::panic)]
+pub(super) fn panic_on_demand(spec: &[u8]) {
+    if let Some(text) = spec.strip_prefix(b"panic ") {
+        panic!("{}", String::from_utf8_lossy(text));
+    }
+}
+
+/// Memory for one C string that Exim reads.
 pub(super) struct Buffer {
     bytes: Box<[u8; ROOM]>,
     length: usize,
@@ -35,12 +54,12 @@ impl Buffer {
         &self.bytes[..self.length]
     }
 
-    /// Its text as Exim wants it; stays valid, and changes with the buffer.
+    /// Its text, NUL-terminated; stays valid, and changes with the buffer.
     pub(super) fn pointer(&self) -> *const Uschar {
         self.bytes.as_ptr().cast()
     }
 
-    /// Keeps `text`, if it is plain: Exim trusts what is in here.
+    /// Keeps `text` if it is plain: Exim trusts this memory.
     pub(super) fn keep(&mut self, text: &[u8]) -> bool {
         if !is_plain(text) {
             return false;
@@ -50,13 +69,13 @@ impl Buffer {
         true
     }
 
-    /// Keeps `text`, as much of it as there is room for; a NUL becomes `?`.
+    /// Keeps as much of `text` as fits; a NUL becomes `?`.
     pub(super) fn keep_some(&mut self, text: &str) {
         self.end(0);
         self.keep_more(text);
     }
 
-    /// Keeps `text` behind what is kept already, in the same way.
+    /// Appends `text` in the same way.
     pub(super) fn keep_more(&mut self, text: &str) {
         let room = ROOM - 1 - self.length;
         let end = text.floor_char_boundary(room);
@@ -70,7 +89,7 @@ impl Buffer {
     pub(super) fn keep_rate(&mut self, rate: f64) {
         let tenths = rate * 10.0;
         let whole = tenths.round();
-        // The short way, for every rate whose tenths are beyond doubt.
+        // The fast path, for every rate that is not close to half a tenth.
         if (0.0..1e9).contains(&rate) && ((tenths - whole).abs() - 0.5).abs() > 1e-6 {
             self.keep_tenths(whole as u64);
             return;
@@ -124,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_read_as_exim_prints_them() {
+    fn rates_are_printed_as_exim_prints_them() {
         for (rate, text) in [
             (0.0, "0.0"),
             (0.04, "0.0"),
@@ -144,7 +163,7 @@ mod tests {
     }
 
     quickcheck! {
-        fn the_short_way_is_the_long_way(units: u32, parts: u16) -> bool {
+        fn the_fast_path_prints_the_same(units: u32, parts: u16) -> bool {
             let rate = f64::from(units) / 7.0 + f64::from(parts) / 20.0;
             kept(rate) == format!("{rate:.1}")
         }

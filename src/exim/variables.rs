@@ -7,15 +7,15 @@ use std::borrow::Cow;
 use std::ffi::{CStr, c_int, c_uint};
 use std::ptr::NonNull;
 
-/// A string of Exim's: a `uschar *` of its own.
+/// A string variable of Exim's: a `uschar *`.
 pub(super) struct Text {
     address: Option<NonNull<*const Uschar>>,
-    /// What expands to it, where its address is not known.
+    /// The expansion to use if its address is unknown.
     expansion: &'static CStr,
 }
 
 impl Text {
-    /// Its text now; `None` where it is unset or empty.
+    /// Its current text; `None` if it is unset or empty.
     pub(super) fn read(&self, host: &Host) -> Option<Cow<'_, [u8]>> {
         let Some(address) = self.address else {
             return host.expand(self.expansion).filter(|t| !t.is_empty()).map(Cow::Owned);
@@ -33,7 +33,7 @@ impl Text {
         Some(Cow::Borrowed(text.to_bytes()))
     }
 
-    /// Whether it is set to some text.
+    /// Whether it is set, and not empty.
     pub(super) fn is_there(&self, host: &Host) -> bool {
         match self.address {
             // SAFETY: as for `read`.
@@ -45,22 +45,21 @@ impl Text {
         }
     }
 
-    /// Whether it is set at all, be it to an empty text; not where this host
-    /// does not tell.
+    /// Whether it is set, even if empty; `false` if its address is unknown.
     pub(super) fn is_set(&self) -> bool {
         // SAFETY: as for `read`.
         self.address.is_some_and(|address| !unsafe { address.read() }.is_null())
     }
 }
 
-/// A whole number of Exim's: an `int`.
+/// A number of Exim's: an `int`.
 pub(super) struct Number {
     address: Option<NonNull<c_int>>,
     expansion: &'static CStr,
 }
 
 impl Number {
-    /// Its value now; `None` where this host does not tell.
+    /// Its current value; `None` if it cannot be read.
     pub(super) fn read(&self, host: &Host) -> Option<i64> {
         match self.address {
             // SAFETY: as for `Text::read`, of an `int`.
@@ -70,8 +69,8 @@ impl Number {
     }
 }
 
-/// A flag of Exim's: a `BOOL`, which some versions make an `int` and some a
-/// byte; its first byte tells either way.
+/// A flag of Exim's: a `BOOL`, an `int` in some versions and a byte in others; its
+/// first byte has the value in both.
 pub(super) struct Flag(Option<NonNull<u8>>);
 
 impl Flag {
@@ -80,14 +79,14 @@ impl Flag {
         Self(source.symbol(name))
     }
 
-    /// Whether it is set now; not where this host does not tell.
+    /// Whether it is set; `false` if it is not exported.
     pub(super) fn read(&self) -> bool {
         // SAFETY: the address is that of an exported BOOL of Exim's.
         self.0.is_some_and(|flag| unsafe { flag.read() } != 0)
     }
 }
 
-/// All of them.
+/// The variables that are read.
 pub(super) struct Variables {
     pub(super) domain: Text,
     pub(super) local_part: Text,
@@ -134,14 +133,14 @@ impl Variables {
         }
     }
 
-    /// Whether this is a test session (`exim -bh`) of somebody who may not count:
-    /// any local user can start one, in the name of any client. For root and
-    /// Exim's own user it counts, as Exim's own condition does.
+    /// Whether this is a test session (`exim -bh`) in which checks do not count: any
+    /// local user can start one in the name of any client. For root and Exim's own
+    /// user they count, as Exim's own condition does.
     pub(super) fn only_looks(&self, host: &Host) -> bool {
         self.host_checking.read() && !Self::counts_in_tests(host)
     }
 
-    /// Exim has given up root by now, so only Exim knows who has started it.
+    /// Exim no longer runs as root here, so only Exim knows which user started it.
     #[cold]
     fn counts_in_tests(host: &Host) -> bool {
         host.expand(c"$caller_uid").is_some_and(|caller| {
@@ -153,34 +152,34 @@ impl Variables {
     pub(super) fn debugs_acls(&self, host: &Host) -> bool {
         let selected = |selector: NonNull<c_uint>| {
             // SAFETY: the address is that of an exported `unsigned int` of
-            // Exim's, which it is wherever Exim cannot be asked.
+            // Exim's, as in every version without `is_debug`.
             unsafe { selector.read() & D_ACL != 0 }
         };
         host.debugs(c"acl").unwrap_or_else(|| self.debug_selector.is_some_and(selected))
     }
 }
 
-/// Where the addresses of Exim's variables are had from: by symbol from a build
-/// that exports them, else from its tables.
+/// Finds the addresses of Exim's variables: by symbol in a build that exports them,
+/// else in its tables.
 pub(super) struct Source<'a> {
     pub(super) host: &'a Host,
     tables: &'a Tables,
     /// This build exports its variables.
     exports: bool,
-    /// What the table of variables calls a string and a number; `None` where
-    /// that table is not to be believed.
+    /// The types of strings and numbers in the table of variables; `None` if that
+    /// table is not trusted.
     kinds: Option<Kinds>,
 }
 
-/// The table's numbers of the two types that matter here.
+/// The table's numbers of the two types that are read.
 struct Kinds {
     text: usize,
     number: usize,
 }
 
 impl Kinds {
-    /// By variables that every build exports: the table is believed where it
-    /// has the very addresses of their symbols.
+    /// By variables that every build exports: the table is trusted if it has the
+    /// addresses of their symbols.
     fn find(host: &Host, tables: &Tables) -> Option<Self> {
         let text = Self::agreed::<*const Uschar>(host, tables, c"sender_address")?;
         let other = Self::agreed::<*const Uschar>(host, tables, c"sender_host_address")?;
@@ -188,7 +187,7 @@ impl Kinds {
         (text == other && text != number).then_some(Self { text, number })
     }
 
-    /// The type of a variable that its symbol and the table agree upon.
+    /// The type of a variable whose symbol and entry have the same address.
     fn agreed<T>(host: &Host, tables: &Tables, name: &CStr) -> Option<usize> {
         let entry = tables.variable(name.to_bytes(), size_of::<T>())?;
         let symbol = host.variable::<T>(name)?;
@@ -202,7 +201,7 @@ impl<'a> Source<'a> {
         Self { host, tables, exports, kinds: Kinds::find(host, tables) }
     }
 
-    /// The exported variable `name`, if it is the main program's own.
+    /// The exported variable `name`, if it is in the main program.
     pub(super) fn symbol<T>(&self, name: &CStr) -> Option<NonNull<T>> {
         let address = NonNull::new(self.host.variable::<T>(name)?)?;
         self.tables.lets_write(address.addr().get(), size_of::<T>()).then_some(address)
@@ -225,8 +224,8 @@ impl<'a> Source<'a> {
         Number { address: self.address(symbol, expansion, |kinds| kinds.number), expansion }
     }
 
-    /// Stock builds export a few of them too, but looking up a symbol that is
-    /// not there takes its time, and each connection pays for it.
+    /// Stock builds export a few of them too, but looking up a missing symbol is slow,
+    /// and each connection would pay for it.
     fn address<T>(
         &self,
         symbol: &CStr,
@@ -239,8 +238,8 @@ impl<'a> Source<'a> {
         self.tabled(expansion, kind).or_else(|| self.symbol(symbol))
     }
 
-    /// The address that the table of variables has for `expansion`, if it is
-    /// of the type there that is known to be a `T`.
+    /// The address of `expansion` in the table of variables, if its type there is
+    /// that of a `T`.
     fn tabled<T>(&self, expansion: &CStr, kind: fn(&Kinds) -> usize) -> Option<NonNull<T>> {
         let name = expansion.to_bytes().strip_prefix(b"$")?;
         let found = self.tables.variable(name, size_of::<T>())?;
@@ -253,8 +252,7 @@ impl<'a> Source<'a> {
         self.tables.variable(name.as_bytes(), 1).is_some()
     }
 
-    /// Whether the main option `name`, a string, is set; `None` where this
-    /// host does not tell.
+    /// Whether the main option `name`, a string, is set; `None` if it cannot be read.
     pub(super) fn option_is_set(&self, name: &str) -> Option<bool> {
         let entry = self.tables.option(name.as_bytes(), size_of::<usize>())?;
         let address: *const *const Uschar = std::ptr::with_exposed_provenance(entry.value);

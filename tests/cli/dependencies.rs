@@ -25,24 +25,23 @@ const PERMISSIVE: &[&str] = &[
     "Zlib",
 ];
 
-/// The crates that the libraries for Exim may depend on. What is not here adds to
-/// the time that every SMTP connection takes to load them.
-const LIBRARY: &[&str] = &[
+/// The crates that exirate.so depends on. One more adds to the time that every SMTP
+/// connection takes to load it.
+const RATES: &[&str] = &[
     "bincode",
-    "chacha20",
     "crc32fast",
-    "encoding_rs",
     "fs2",
     "libc",
     "libloading",
-    "mail-parser",
-    "memchr",
     "memmap2",
     "rand",
     "rustix",
     "siphasher",
-    "unicode-normalization",
 ];
+
+/// Those that exirate-trace.so depends on beside these.
+const TRACE: &[&str] =
+    &["chacha20", "encoding_rs", "mail-parser", "memchr", "unicode-normalization"];
 
 fn cargo(arguments: &[&str]) -> Vec<u8> {
     let output = Command::new(env!("CARGO"))
@@ -86,11 +85,12 @@ fn every_dependency_has_a_permissive_licence() {
 
 #[test]
 fn exim_loads_few_crates() {
-    let tree = ["tree", "--no-default-features", "--edges=normal", "--depth=1", "--prefix=none"];
-    let tree = String::from_utf8(cargo(&tree)).unwrap();
-    let names: BTreeSet<_> = tree.lines().skip(1).filter_map(|l| l.split(' ').next()).collect();
-    let known: BTreeSet<_> = LIBRARY.iter().copied().collect();
-    assert!(names.contains("rustix"), "{tree}");
-    let new: Vec<_> = names.difference(&known).collect();
-    assert!(new.is_empty(), "the library depends on {new:?}");
+    for (feature, more) in [("rates", &[][..]), ("trace", TRACE)] {
+        let tree = ["tree", "--no-default-features", "--features", feature, "--edges=normal"];
+        let tree = cargo(&[&tree[..], &["--depth=1", "--prefix=none"]].concat());
+        let tree = String::from_utf8(tree).unwrap();
+        let names: BTreeSet<_> = tree.lines().skip(1).filter_map(|l| l.split(' ').next()).collect();
+        let expected: BTreeSet<_> = RATES.iter().chain(more).copied().collect();
+        assert_eq!(names, expected, "{feature}");
+    }
 }

@@ -77,6 +77,7 @@ fn everything_is_installed_once() {
     let first = everything(root.path());
     for (path, mode) in [
         ("usr/lib/exim4/exirate.so", 0o644),
+        ("usr/lib/exim4/exirate-trace.so", 0o644),
         ("usr/lib/exim4/exirate-libraries.conf", 0o644),
         ("usr/local/bin/exirate", 0o755),
         ("usr/local/share/man/man8/exirate.8", 0o644),
@@ -202,7 +203,12 @@ fn another_exim_has_other_paths() {
     let named = "opt/exirate/lib/exim/exirate-libraries.conf";
     assert!(conf.contains(&format!("\n.include_if_exists /{named}\n")), "{conf}");
     let named = String::from_utf8(all[named].1.clone()).unwrap();
-    assert!(named.contains(&format!("\nEXIRATE = /{library}\n")), "{named}");
+    let trace = "opt/exirate/lib/exim/exirate-trace.so";
+    assert!(all.contains_key(trace), "{printed}");
+    // Exim refuses a macro whose name contains that of an earlier one.
+    let (first, second) = named.split_once(&format!("\nEXIRATE = /{library}\n")).unwrap();
+    assert!(first.contains(&format!("\nEXIRATE_TRACE = /{trace}\n")), "{named}");
+    assert!(!second.contains("EXIRATE"), "{named}");
     assert!(conf.contains("\nRATELIMIT_FILE = /opt/exim/exirate/limits\n"), "{conf}");
     assert!(printed.contains(".include_if_exists /opt/exim/exirate/exirate.conf"), "{printed}");
     assert!(!all.keys().any(|path| path.contains("conf.d")), "{:?}", all.keys());

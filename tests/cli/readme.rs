@@ -100,12 +100,12 @@ fn the_acl_works_as_it_is_copied() {
 
 #[test]
 fn what_the_lines_for_the_trace_store_record_is_found() {
-    for (text, path) in [(RECORDING, None), (TRACE, Some("/usr/lib/exim4/exirate.so"))] {
+    for (text, path) in [(RECORDING, None), (TRACE, Some("/usr/lib/exim4/exirate-trace.so"))] {
         let blocks = blocks_of(text, "");
         let acl = blocks.iter().find(|block| block.starts_with("acl_check_data:")).unwrap();
         let acl = acl.replace("  …\n", "");
         // The test's Exim has the library elsewhere.
-        let acl = path.map_or(acl.clone(), |path| acl.replace(path, "EXIRATE"));
+        let acl = path.map_or(acl.clone(), |path| acl.replace(path, "EXIRATE_TRACE"));
         let exim = common::Setup::new()
             .library()
             .main("acl_smtp_data = acl_check_data")

@@ -4,24 +4,34 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-static BUILT: OnceLock<PathBuf> = OnceLock::new();
-
-/// Names the environment variable that holds the path of the library, where
-/// there is no Cargo to build it: in the chroots of `scripts/chroots`.
+/// Name the environment variables that hold the paths of the libraries, where
+/// there is no Cargo to build them: in the chroots of `scripts/chroots`.
 const GIVEN: &str = "EXIRATE_TEST_LIBRARY";
+const TRACE_GIVEN: &str = "EXIRATE_TEST_TRACE_LIBRARY";
 
-/// The release library without the program's crates, built once a test run.
+/// exirate.so, the release library of the rates, built once a test run.
 ///
 /// It has a target folder of its own: Cargo gives a `cdylib` the same file
 /// name whatever its features, so in the common folder a build of the program
 /// would put its larger library in this one's place.
 pub fn built() -> &'static Path {
-    let given = || std::env::var_os(GIVEN).map(PathBuf::from);
-    BUILT.get_or_init(|| given().unwrap_or_else(|| build("exim-library", "")))
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| given(GIVEN).unwrap_or_else(|| build("exim-rates", "rates", "")))
 }
 
-/// The same with `flags` for the compiler, in a target folder of that name.
-pub fn build(folder: &str, flags: &str) -> PathBuf {
+/// exirate-trace.so, the release library of the trace store, built once a test run.
+pub fn built_trace() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| given(TRACE_GIVEN).unwrap_or_else(|| build("exim-trace", "trace", "")))
+}
+
+fn given(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from)
+}
+
+/// The library of one feature, with `flags` for the compiler, in a target folder
+/// of that name.
+pub fn build(folder: &str, feature: &str, flags: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name(folder);
     let mut command = Command::new(env!("CARGO"));
     // Set for this test and its timing only; a build must not depend on it.
@@ -35,7 +45,8 @@ pub fn build(folder: &str, flags: &str) -> PathBuf {
     }
     let status = command
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--quiet", "--release", "--no-default-features", "--lib"])
+        .args(["build", "--quiet", "--release", "--lib", "--no-default-features"])
+        .args(["--features", feature])
         .arg("--target-dir")
         .arg(&target)
         .status()

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// The configuration of a [`PrivateExim`], in parts.
 ///
-/// The macro `EXIRATE` is the path of the library in the private folder, and
-/// `PRIVATE` is that folder.
+/// The macros `EXIRATE` and `EXIRATE_TRACE` are the paths of the libraries in the
+/// private folder, and `PRIVATE` is that folder.
 #[derive(Clone, Default)]
 pub struct Setup {
     main: String,
@@ -78,7 +78,7 @@ impl Setup {
         self
     }
 
-    /// Puts the built library into the folder, at `EXIRATE`.
+    /// Puts the built libraries into the folder, at `EXIRATE` and `EXIRATE_TRACE`.
     #[must_use]
     pub fn library(mut self) -> Self {
         self.library = true;
@@ -120,9 +120,9 @@ impl Setup {
             if Door::chosen() == Door::Lookup {
                 std::os::unix::fs::symlink(Door::module(), &copy).unwrap();
             } else {
-                std::fs::copy(super::library::built(), &copy).unwrap();
-                std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o644)).unwrap();
+                install(super::library::built(), &copy);
             }
+            install(super::library::built_trace(), &folder.path().join("exirate-trace.so"));
         }
         let config = folder.path().join("exim.conf");
         std::fs::write(&config, self.text(folder.path())).unwrap();
@@ -134,7 +134,10 @@ impl Setup {
     /// place: Exim refuses an option that is set twice.
     fn text(&self, folder: &Path) -> String {
         let folder = folder.display();
-        let mut main = format!("PRIVATE = {folder}\nEXIRATE = {folder}/exirate.so\n");
+        let mut main = format!(
+            "PRIVATE = {folder}\nEXIRATE_TRACE = {folder}/exirate-trace.so\n\
+             EXIRATE = {folder}/exirate.so\n"
+        );
         for default in DEFAULTS {
             let name = default.split(" =").next().unwrap_or(default);
             let set = |l: &str| l.split('=').next().is_some_and(|n| n.trim() == name);
@@ -151,6 +154,12 @@ impl Setup {
             self.acls, self.routers, self.authenticators
         )
     }
+}
+
+/// Copies a library, so that Exim may load it.
+fn install(library: &Path, path: &Path) {
+    std::fs::copy(library, path).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
 }
 
 /// The main section, but for what a test sets itself.

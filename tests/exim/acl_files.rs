@@ -224,15 +224,22 @@ fn what_only_measures_or_logs_never_defers() {
     client.quit();
     let log = exim.log("main");
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("exirate:")).collect();
-    assert_eq!(lines.len(), 1, "once a process: {log}");
-    let wanted = "exirate: ratelimit_or_no: no answer, so \"no\": ratelimit database not available";
-    assert!(lines[0].contains(wanted), "{log}");
+    assert_eq!(lines.len(), 2, "once a process by each library: {log}");
+    for (line, function) in lines.iter().zip([
+        "ratelimit_or_no failed and returns \"no\": ratelimit database not available",
+        "recorded_or_no failed and returns \"no\": ",
+    ]) {
+        assert!(line.contains(&format!("exirate: {function}")), "{log}");
+    }
     assert!(!log.contains("measured:") && !log.contains("rejected"), "{log}");
     assert_eq!(exim.log("panic"), "");
     for (call, wanted) in [
         ("RATELIMIT_SAFELY_OVER{many / 1h}}", "\"many\" is not a positive number"),
         ("RATELIMIT_SAFELY_OVER{5 / 1h}{a}{b}{c}}", "but 4 were given"),
-        ("TRACE_SAFELY_SEEN{keys}}", "exirate: recorded_or_no: no answer, so \"no\": recorded: "),
+        (
+            "TRACE_SAFELY_SEEN{keys}}",
+            "exirate: recorded_or_no failed and returns \"no\": recorded: ",
+        ),
     ] {
         let ran = exim.expand(call);
         assert_eq!(ran.stdout, "no\n", "{call}: {ran:?}");
@@ -337,6 +344,22 @@ fn messages_are_remembered() {
     let trace = TraceStore::open(&trace_directory(&exim.spool()), Access::Read).unwrap();
     assert_eq!((trace.options().keep, trace.options().max_bytes), (Some(604_800), 64 << 20));
     assert_eq!(exim.log("panic"), "");
+}
+
+/// The order and the omission that Exim itself does not explain.
+#[test]
+fn the_trace_store_works_where_only_one_library_was_defined() {
+    let mut exim = exim("", "acl_smtp_data", "acl_check_data_trace.conf");
+    let config = std::fs::read_to_string(exim.config()).unwrap();
+    let without: Vec<&str> = config.lines().filter(|l| !l.starts_with("EXIRATE_TRACE")).collect();
+    assert_eq!(without.len() + 1, config.lines().count());
+    std::fs::write(exim.config(), without.join("\n") + "\n").unwrap();
+    exim.start();
+    let mut client = session(&exim, [127, 0, 0, 1]);
+    let text = "Subject: x\n\nthe parcel is under the third step of the stairs\n";
+    assert_eq!(client.message("s@client.test", &["a@private.test"], text).code, 250);
+    assert!(is_remembered(&exim, "The parcel is under the third step"));
+    assert_eq!((exim.log("panic"), exim.log("main").contains("exirate:")), (String::new(), false));
 }
 
 #[test]

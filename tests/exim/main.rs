@@ -15,3 +15,4 @@ mod native;
 mod record;
 mod stages;
 mod taint;
+mod two_libraries;

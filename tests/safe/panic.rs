@@ -5,12 +5,12 @@
 use crate::common::{Setup, library};
 use crate::hostile::Program;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
-/// The library that panics where a spec begins with `panic `.
-fn panicking() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| library::build("panicking-library", "--cfg exirate_test_panics")).clone()
+/// The library of a feature that panics where a spec, or the options of `record`,
+/// begin with `panic `.
+fn panicking(feature: &str) -> PathBuf {
+    let folder = format!("panicking-{feature}");
+    library::build(&folder, feature, "--cfg exirate_test_panics")
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn a_panic_is_one_error_in_exim_and_the_next_check_works() {
         check("2.5 / 1h / per_cmd / strict / k")
     );
     let mut exim = Setup::new().library().acl("acl_smtp_rcpt", &acl).build();
-    std::fs::copy(panicking(), exim.library()).unwrap();
+    std::fs::copy(panicking("rates"), exim.library()).unwrap();
     exim.start();
     let mut client = exim.session();
     assert!(client.command("MAIL FROM:<a@client.test>").is_ok());
@@ -43,10 +43,10 @@ fn a_panic_is_one_error_in_exim_and_the_next_check_works() {
 
 #[test]
 fn a_panic_while_a_message_is_recorded_is_a_line_in_the_log() {
-    let acl = "  warn logwrite = answer: ${dlfunc{EXIRATE}{record}{${if eq{$h_subject:}{bad}\
+    let acl = "  warn logwrite = answer: ${dlfunc{EXIRATE_TRACE}{record}{${if eq{$h_subject:}{bad}\
                {panic over\\n$h_subject:}}}}\n  accept\n";
     let mut exim = Setup::new().library().acl("acl_smtp_data", acl).build();
-    std::fs::copy(panicking(), exim.library()).unwrap();
+    std::fs::copy(panicking("trace"), exim.folder().join("exirate-trace.so")).unwrap();
     exim.start();
     let mut client = exim.session();
     for (subject, answer) in [("good", "yes"), ("bad", "no"), ("good", "yes")] {
@@ -66,7 +66,7 @@ fn a_panic_while_a_message_is_recorded_is_a_line_in_the_log() {
 fn many_panics_leave_nothing_behind() {
     let program = Program::build("panics", &["panics.c"], &[]);
     let spool = tempfile::tempdir().unwrap();
-    let ran = program.run(&[], &[panicking().as_os_str(), spool.path().as_os_str()]);
+    let ran = program.run(&[], &[panicking("rates").as_os_str(), spool.path().as_os_str()]);
     assert!(ran.well && ran.stderr.is_empty(), "{ran:?}");
     assert_eq!(ran.number("panics"), 500);
     // What Exim's variables may point to is kept: a few kilobytes each time.

@@ -20,8 +20,9 @@ fn random(wrapper: &[&str], count: u32, seed: u32, stack: Option<u32>) -> Ran {
     let program = Program::build(&format!("random-{seed}"), &["random.c"], &[]);
     let spool = tempfile::tempdir().unwrap();
     let path = |path: &Path| path.to_str().unwrap().to_owned();
-    let mut arguments =
-        vec![path(library::built()), path(spool.path()), count.to_string(), seed.to_string()];
+    let mut arguments: Vec<_> =
+        [library::built(), library::built_trace(), spool.path()].map(path).into();
+    arguments.extend([count.to_string(), seed.to_string()]);
     arguments.extend(stack.map(|kilobytes| kilobytes.to_string()));
     let ran = program.run(wrapper, &arguments);
     assert!(ran.well && ran.stderr.is_empty(), "{ran:?}");

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::super::exim_config::{Form, Rule, Rules};
+use super::super::exim_config::{Form, Library, Rule, Rules};
 use super::command::Answer;
 use super::elf;
 use super::finding::{Findings, Level, quoted};
@@ -229,13 +229,20 @@ fn is_fit(
     }
 }
 
-/// Adds the command that installs the library that is beside this program.
+/// Adds the command that installs the library that was built with this program.
 fn reinstall(path: &Path, findings: &mut Findings) {
     let Some(folder) = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()))
     else {
         return;
     };
-    let new = folder.join("libexirate.so");
+    let built = match Library::at(&path.to_string_lossy()) {
+        Some(Library::Trace) => "exim-trace",
+        Some(Library::Rates) | None => "exim-rates",
+    };
+    let Some(new) = folder.parent().map(|target| target.join(built).join("release/libexirate.so"))
+    else {
+        return;
+    };
     if new.is_file() && users::real(&new) != users::real(path) {
         findings.fix(format!("install -m 644 {} {}", quoted(&new), quoted(path)));
     }

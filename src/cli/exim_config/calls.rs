@@ -11,7 +11,45 @@ pub(in crate::cli) struct Function {
     /// How many arguments it takes.
     fewest: usize,
     most: usize,
+    /// Which library has it.
+    library: Library,
 }
+
+/// A library that Exim loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Library {
+    /// `exirate.so`
+    Rates,
+    /// `exirate-trace.so`
+    Trace,
+}
+
+impl Library {
+    /// The name of its file.
+    pub(in crate::cli) fn file_name(self) -> &'static str {
+        match self {
+            Self::Rates => "exirate.so",
+            Self::Trace => "exirate-trace.so",
+        }
+    }
+
+    /// The macro that holds its path.
+    fn macro_name(self) -> &'static str {
+        match self {
+            Self::Rates => "EXIRATE",
+            Self::Trace => "EXIRATE_TRACE",
+        }
+    }
+
+    /// The library in a file of this name, as it is installed.
+    pub(in crate::cli) fn at(path: &str) -> Option<Self> {
+        let name = path.rsplit('/').next();
+        [Self::Rates, Self::Trace].into_iter().find(|library| name == Some(library.file_name()))
+    }
+}
+
+/// What Exim reads `EXIRATE_TRACE` as, where only `EXIRATE` is defined, ends so.
+const UNDEFINED_TRACE: &str = ".so_TRACE";
 
 /// Which arguments are specs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +62,24 @@ enum Specs {
 
 /// The functions of the libraries.
 pub(in crate::cli) const FUNCTIONS: [Function; 7] = [
-    Function { name: "ratelimit", specs: Specs::First, key: Some(1), fewest: 1, most: 3 },
-    Function { name: "ratelimit_or_no", specs: Specs::First, key: Some(1), fewest: 1, most: 3 },
-    Function { name: "ratelimit_all", specs: Specs::Rest, key: Some(0), fewest: 2, most: 8 },
-    Function { name: "ratelimit_info", specs: Specs::None, key: None, fewest: 1, most: 1 },
-    Function { name: "record", specs: Specs::None, key: None, fewest: 0, most: 1 },
-    Function { name: "recorded", specs: Specs::None, key: None, fewest: 1, most: 2 },
-    Function { name: "recorded_or_no", specs: Specs::None, key: None, fewest: 1, most: 2 },
+    Function { key: Some(1), ..Function::of_rates("ratelimit", Specs::First, 1, 3) },
+    Function { key: Some(1), ..Function::of_rates("ratelimit_or_no", Specs::First, 1, 3) },
+    Function { key: Some(0), ..Function::of_rates("ratelimit_all", Specs::Rest, 2, 8) },
+    Function::of_rates("ratelimit_info", Specs::None, 1, 1),
+    Function::of_trace("record", 0, 1),
+    Function::of_trace("recorded", 1, 2),
+    Function::of_trace("recorded_or_no", 1, 2),
 ];
+
+impl Function {
+    const fn of_rates(name: &'static str, specs: Specs, fewest: usize, most: usize) -> Self {
+        Self { name, specs, key: None, fewest, most, library: Library::Rates }
+    }
+
+    const fn of_trace(name: &'static str, fewest: usize, most: usize) -> Self {
+        Self { name, specs: Specs::None, key: None, fewest, most, library: Library::Trace }
+    }
+}
 
 /// The names of the functions, for messages.
 pub(in crate::cli) fn function_names() -> String {
@@ -111,12 +159,43 @@ impl Call {
         }
         let given = self.arguments.len();
         let (fewest, most) = (function.fewest, function.most);
-        (!(fewest..=most).contains(&given)).then(|| {
+        if !(fewest..=most).contains(&given) {
             let takes = match fewest == most {
                 true => format!("{fewest}"),
                 false => format!("{fewest} to {most}"),
             };
-            format!("{} takes {takes} argument(s), and {given} are given", self.function)
+            return Some(format!(
+                "{} takes {takes} argument(s), and {given} are given",
+                self.function
+            ));
+        }
+        self.wrong_library(function)
+    }
+
+    /// What is wrong with the library, as far as its path shows that.
+    fn wrong_library(&self, function: &Function) -> Option<String> {
+        let Form::Dlfunc { library: path } = &self.form else { return None };
+        let name = function.name;
+        if let Some(start) = path.strip_suffix(UNDEFINED_TRACE) {
+            return Some(format!(
+                "the library is {path}: the macro EXIRATE is defined and EXIRATE_TRACE is not, so \
+                 Exim replaced the first half of that name; add the line `EXIRATE_TRACE = \
+                 {start}-trace.so` above the line that defines EXIRATE"
+            ));
+        }
+        let right = function.library;
+        let wrong = Library::at(path).filter(|library| *library != right)?;
+        let instead = format!("write ${{dlfunc{{{}}}{{{name}}}…}}", right.macro_name());
+        let (file, right_file) = (wrong.file_name(), right.file_name());
+        Some(match right {
+            Library::Trace => format!(
+                "{name} is called in {file}, where it does nothing and returns \"no\"; it is in \
+                 {right_file}: {instead}"
+            ),
+            Library::Rates => format!(
+                "{name} is called in {file}, where Exim does not find it and defers the command \
+                 (451); it is in {right_file}: {instead}"
+            ),
         })
     }
 }
@@ -298,6 +377,30 @@ mod tests {
         assert!(
             fault("${dlfunc{/exirate.so}{ratelimit}}").contains("takes 1 to 3 argument(s), and 0")
         );
+        for (text, expected) in [
+            ("${dlfunc{/l/exirate-trace.so}{record}}", ""),
+            ("${dlfunc{/l/other.so}{record}}", ""),
+            (
+                "${dlfunc{/l/exirate.so}{recorded}{x}}",
+                "recorded is called in exirate.so, where it does nothing and returns \"no\"; it is \
+                 in exirate-trace.so: write ${dlfunc{EXIRATE_TRACE}{recorded}…}",
+            ),
+            (
+                "${dlfunc{/l/exirate-trace.so}{ratelimit_info}{rate}}",
+                "ratelimit_info is called in exirate-trace.so, where Exim does not find it and \
+                 defers the command (451); it is in exirate.so: write \
+                 ${dlfunc{EXIRATE}{ratelimit_info}…}",
+            ),
+            (
+                "${dlfunc{/l/exirate.so_TRACE}{record}}",
+                "the library is /l/exirate.so_TRACE: the macro EXIRATE is defined and \
+                 EXIRATE_TRACE is not, so Exim replaced the first half of that name; add the line \
+                 `EXIRATE_TRACE = /l/exirate-trace.so` above the line that defines EXIRATE",
+            ),
+            ("${dlfunc{${sg{/l/exirate.so_TRACE}{[.]so_TRACE}{-trace.so}}}{record}}", ""),
+        ] {
+            assert_eq!(fault(text), expected, "{text}");
+        }
     }
 
     #[test]

@@ -17,9 +17,9 @@ use std::path::Path;
 use std::rc::Rc;
 
 pub(super) use acls::Acls;
-pub(super) use calls::{Call, Form};
+pub(super) use calls::{Call, Form, Library};
 pub(super) use lookup_file::LookupFile;
-pub(super) use source::{Absent, Position, ReadError, Source};
+pub(super) use source::{Absent, Position, ReadError, Refused, Source};
 pub(super) use spec::{Limit, SpecReport};
 
 use expansion::Expansion;

@@ -65,12 +65,24 @@ pub(in crate::cli) struct Absent {
     pub(in crate::cli) path: PathBuf,
 }
 
+/// A macro that Exim refuses, and its whole configuration with it: its name has that
+/// of an earlier macro in it.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct Refused {
+    pub(in crate::cli) position: Position,
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) earlier: String,
+    /// Where the earlier one is defined; `None` for those that Exim has by itself.
+    pub(in crate::cli) earlier_position: Option<Position>,
+}
+
 /// All of a configuration.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Source {
     pub(in crate::cli) lines: Vec<Line>,
     pub(in crate::cli) macros: Vec<Macro>,
     pub(in crate::cli) absent: Vec<Absent>,
+    pub(in crate::cli) refused: Vec<Refused>,
     /// The words that `.ifdef` and its like test.
     pub(in crate::cli) tested: BTreeSet<String>,
 }
@@ -284,6 +296,15 @@ impl Reader {
             let value = line.text.get(at..).unwrap_or_default();
             let value = value.trim_start_matches('=').trim().to_owned();
             let name = name.to_owned();
+            let is_part = |known: &&Macro| known.name != name && name.contains(&known.name);
+            if let Some(known) = self.source.macros.iter().find(is_part) {
+                self.source.refused.push(Refused {
+                    position: line.position.clone(),
+                    name: name.clone(),
+                    earlier: known.name.clone(),
+                    earlier_position: known.position.clone(),
+                });
+            }
             match self.source.macros.iter_mut().find(|known| known.name == name) {
                 Some(known) => known.value = value,
                 None => self.source.macros.push(Macro {
@@ -408,6 +429,15 @@ mod tests {
         assert!(source.tested.contains("A_LIMIT"));
         let options: Vec<_> = source.main_options().map(|(name, value, _)| (name, value)).collect();
         assert_eq!(options, [("acl_smtp_rcpt", "check"), ("y", "2")]);
+    }
+
+    #[test]
+    fn a_macro_whose_name_has_that_of_an_earlier_one_in_it_is_refused() {
+        let (_folder, source) = read(&[("conf", "A_B = 1\nA = 2\nA = 3\nX_A_Y = 4\n")]);
+        let [refused] = &source.refused[..] else { panic!("{:?}", source.refused) };
+        let before = refused.earlier_position.as_ref().unwrap();
+        assert_eq!((&*refused.name, refused.position.line), ("X_A_Y", 4));
+        assert_eq!((&*refused.earlier, before.line), ("A", 2));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Diagnosis, broken_and_fixed, checked, configured, exim, set_mode};
 use crate::common::Setup;
-use crate::common::library::built;
+use crate::common::library::{built, built_trace};
 
 #[test]
 fn a_library_that_is_not_there_or_not_one_is_installed_anew() {
@@ -41,6 +41,14 @@ fn a_library_that_is_not_there_or_not_one_is_installed_anew() {
     broken_and_fixed(&exim, &["does not say that it is from exirate"], |_| {
         std::fs::copy(some_library(), &library).unwrap();
     });
+    let trace = library.with_file_name("exirate-trace.so");
+    let config = std::fs::read_to_string(exim.config()).unwrap();
+    let records = "  warn condition = ${dlfunc{EXIRATE_TRACE}{record}}\n  accept\n";
+    std::fs::write(exim.config(), config.replacen("  accept\n", records, 1)).unwrap();
+    broken_and_fixed(&exim, &["exirate-trace.so does not exist"], |_| {
+        std::fs::remove_file(&trace).unwrap();
+    });
+    assert_eq!(std::fs::read(&trace).unwrap(), std::fs::read(built_trace()).unwrap());
     std::fs::remove_file(&library).unwrap();
     std::fs::create_dir(&library).unwrap();
     Diagnosis::of(&exim).finding("problem", &["is no regular file"]);

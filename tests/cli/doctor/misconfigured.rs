@@ -267,6 +267,50 @@ fn two_libraries_are_a_problem() {
 }
 
 #[test]
+fn functions_called_in_the_wrong_library_are_problems() {
+    let exim = configured("${dlfunc{EXIRATE}{recorded}{a text}}");
+    is_problem(&exim, &["exim.conf:", "in exirate.so", "${dlfunc{EXIRATE_TRACE}{recorded}…}"]);
+    assert_eq!(reply(&exim), 250);
+    let exim = configured("${dlfunc{EXIRATE_TRACE}{ratelimit}{9 / 1h / a}}");
+    is_problem(&exim, &["exim.conf:", "in exirate-trace.so", "${dlfunc{EXIRATE}{ratelimit}…}"]);
+    assert_eq!(reply(&exim), 451);
+}
+
+#[test]
+fn the_macro_of_the_trace_store_that_is_missing_or_too_late_is_a_problem() {
+    let exim = configured("${dlfunc{EXIRATE_TRACE}{recorded}{a text}{short=no}}");
+    let good = std::fs::read_to_string(exim.config()).unwrap();
+    let is_macro = |line: &&str| line.starts_with("EXIRATE_TRACE =");
+    let line = good.lines().find(is_macro).unwrap();
+    let without = good.replace(&format!("{line}\n"), "");
+    std::fs::write(exim.config(), &without).unwrap();
+    let trace = exim.library().with_file_name("exirate-trace.so");
+    let right = format!("`EXIRATE_TRACE = {}` above the line", trace.display());
+    is_problem(&exim, &["exirate.so_TRACE", &right]);
+    assert_eq!(reply(&exim), 451);
+
+    let late = format!("{without}{line}\n");
+    std::fs::write(exim.config(), &late).unwrap();
+    let at = |macro_: &str| {
+        let at = late.lines().position(|line| line.starts_with(&format!("{macro_} ="))).unwrap();
+        format!("exim.conf:{}", at + 1)
+    };
+    Diagnosis::of(&exim).finding(
+        "problem",
+        &[
+            "Exim cannot read its configuration",
+            &format!("{}: move that line above", at("EXIRATE_TRACE")),
+            &format!("defines EXIRATE ({}/{})", exim.folder().display(), at("EXIRATE")),
+        ],
+    );
+
+    std::fs::write(exim.config(), &good).unwrap();
+    Diagnosis::of(&exim).texts("problem").iter().for_each(|text| {
+        assert!(text.contains("nothing is limited"), "{text}");
+    });
+}
+
+#[test]
 fn keys_that_a_client_chooses_are_warned_of() {
     let exim = configured("${dlfunc{EXIRATE}{ratelimit}{9 / 1h / per_addr / $sender_address}}");
     let found = Diagnosis::of(&exim);

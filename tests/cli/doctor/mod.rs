@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::common::library::built;
+use crate::common::library::{built, built_trace};
 use crate::common::{PrivateExim, Setup};
 use crate::{exirate, json, stdout};
 
@@ -42,14 +42,19 @@ fn checked(exim: &PrivateExim) {
     assert_eq!(exim.expand(&check).stdout, "no\n");
 }
 
-/// The program with the library beside it, as `cargo build` leaves them, and
-/// the doctor looks for it there: `cargo test` builds one of them only.
-fn beside_its_library() -> &'static Path {
+/// The program and the libraries where the scripts build them, as the doctor looks
+/// for them there.
+fn beside_its_libraries() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("doctor");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("doctor");
+        for (name, library) in [("exim-rates", built()), ("exim-trace", built_trace())] {
+            let folder = target.join(name).join("release");
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::copy(library, folder.join("libexirate.so")).unwrap();
+        }
+        let folder = target.join("release");
         std::fs::create_dir_all(&folder).unwrap();
-        std::fs::copy(built(), folder.join("libexirate.so")).unwrap();
         let program = folder.join("exirate");
         let _ = std::fs::remove_file(&program);
         std::fs::hard_link(env!("CARGO_BIN_EXE_exirate"), &program).unwrap();
@@ -71,7 +76,7 @@ impl Diagnosis {
 
     /// The same, with more arguments.
     fn with(exim: &PrivateExim, arguments: &[&str]) -> Self {
-        let mut doctor = Command::new(beside_its_library());
+        let mut doctor = Command::new(beside_its_libraries());
         doctor.args(["doctor", "--json", "--config"]).arg(exim.config()).args(arguments);
         let output = doctor.output().unwrap();
         let told = json(&output);
@@ -110,7 +115,7 @@ impl Diagnosis {
         })
     }
 
-    /// Runs the commands that mend the finding of this level with these words;
+    /// Runs the commands that fix the finding of this level with these words;
     /// there must be some.
     fn fix(&self, level: &str, words: &[&str]) {
         let commands = self.finding(level, words)["fix"].as_array().unwrap();
@@ -123,7 +128,7 @@ impl Diagnosis {
     }
 }
 
-/// Breaks something, sees that the doctor notices, and lets its commands mend
+/// Breaks something, and expects that the doctor notices and that its commands fix
 /// it.
 fn broken_and_fixed(exim: &PrivateExim, words: &[&str], how: impl FnOnce(&Path)) {
     how(&exim.spool().join("exirate"));

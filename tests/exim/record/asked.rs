@@ -7,7 +7,7 @@ use crate::common::{PrivateExim, Setup};
 fn that_asks(text: &str) -> PrivateExim {
     let acl = format!(
         "  deny message = seen before\n       \
-         condition = ${{dlfunc{{EXIRATE}}{{recorded}}{text}}}\n{RECORD}"
+         condition = ${{dlfunc{{EXIRATE_TRACE}}{{recorded}}{text}}}\n{RECORD}"
     );
     let mut exim = Setup::new().library().acl("acl_smtp_data", &acl).build();
     exim.start();
@@ -38,7 +38,10 @@ fn a_text_that_was_seen_is_refused() {
     }
     // Too short to tell: an error says from what length on it could.
     assert!(send("keys").starts_with("451"));
-    exim.wait_for_log("recorded: the text is too short: it has 4 bytes, and the shortest that ", 1);
+    exim.wait_for_log(
+        "recorded: the text is too short: it has 4 bytes, and must have at least ",
+        1,
+    );
     assert_eq!(exim.log("panic"), "");
 }
 
@@ -67,7 +70,7 @@ fn text_is_asked_about_as_it_came() {
 fn what_is_asked_can_be_limited_and_short_texts_can_have_an_answer() {
     let exim = Setup::new().library().acl("acl_not_smtp", RECORD).build();
     let expand = |arguments: &str| {
-        let ran = exim.expand(&format!("${{dlfunc{{EXIRATE}}{{recorded}}{arguments}}}"));
+        let ran = exim.expand(&format!("${{dlfunc{{EXIRATE_TRACE}}{{recorded}}{arguments}}}"));
         (ran.stdout + &ran.stderr).trim_end().to_owned()
     };
     // Nothing was recorded, and asking makes nothing.
@@ -97,8 +100,11 @@ fn what_is_asked_can_be_limited_and_short_texts_can_have_an_answer() {
     for (arguments, error) in [
         ("{keys}", "Failed: recorded: the text is too short: it has 4 bytes"),
         ("{}", "Failed: recorded: the text is too short: it has 0 bytes"),
-        ("{x}{until=1h}", "Failed: recorded: \"until=1h\" is no option (there are: since="),
-        ("", "Failed: recorded: it takes one argument or two, but 0 were given"),
+        (
+            "{x}{until=1h}",
+            "Failed: recorded: \"until=1h\" is not an option (the options are: since=",
+        ),
+        ("", "Failed: recorded: it takes one or two arguments, but 0 were given"),
     ] {
         assert!(expand(arguments).starts_with(error), "{arguments}: {}", expand(arguments));
     }

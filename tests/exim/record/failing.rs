@@ -114,7 +114,7 @@ fn a_store_that_is_locked_holds_no_message_up_for_long() {
 
 #[test]
 fn where_there_is_no_message_it_says_so_once_and_refuses_nothing() {
-    let ask = "  accept logwrite = asked: ${dlfunc{EXIRATE}{record}}\n";
+    let ask = "  accept logwrite = asked: ${dlfunc{EXIRATE_TRACE}{record}}\n";
     let mut setup = Setup::new().library();
     for option in [
         "acl_smtp_connect",
@@ -146,7 +146,7 @@ fn where_there_is_no_message_it_says_so_once_and_refuses_nothing() {
 
     // `exim -be` shows why, on standard error.
     let shown = |options: &str| {
-        let ran = exim.expand(&format!("${{dlfunc{{EXIRATE}}{{record}}{options}}}"));
+        let ran = exim.expand(&format!("${{dlfunc{{EXIRATE_TRACE}}{{record}}{options}}}"));
         assert_eq!((ran.code, &*ran.stdout), (0, "no\n"), "{ran:?}");
         ran.stderr
     };
@@ -170,7 +170,7 @@ fn where_there_is_no_message_it_says_so_once_and_refuses_nothing() {
 #[test]
 fn a_message_is_recorded_once_and_the_last_options_hold() {
     let line = |options: &str| {
-        format!("  warn logwrite = answer: ${{dlfunc{{EXIRATE}}{{record}}{{{options}}}}}\n")
+        format!("  warn logwrite = answer: ${{dlfunc{{EXIRATE_TRACE}}{{record}}{{{options}}}}}\n")
     };
     let acl = [
         line("keep=90x"),

@@ -12,7 +12,7 @@ use exirate::trace::{
 use std::path::Path;
 
 /// Records, logs the answer, and accepts.
-const RECORD: &str = "  warn logwrite = answer: ${dlfunc{EXIRATE}{record}}\n  accept\n";
+const RECORD: &str = "  warn logwrite = answer: ${dlfunc{EXIRATE_TRACE}{record}}\n  accept\n";
 
 /// An Exim that records whatever comes, with these lines in the main section.
 fn exim(main: &str) -> PrivateExim {

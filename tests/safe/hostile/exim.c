@@ -149,11 +149,18 @@ void load(const char *library)
   if (!handle) fail("%s", dlerror());
   ratelimit = (dlfunc *)dlsym(handle, "ratelimit");
   ratelimit_info = (dlfunc *)dlsym(handle, "ratelimit_info");
-  record = (dlfunc *)dlsym(handle, "record");
-  recorded = (dlfunc *)dlsym(handle, "recorded");
   lookup_module_info *module = dlsym(handle, "_lookup_module_info");
-  if (!ratelimit || !ratelimit_info || !record || !recorded || !module) fail("not all entry points are there");
+  if (!ratelimit || !ratelimit_info || !module) fail("not all entry points are there");
   if (module->magic != 0x4c4d4935) fail("magic %x is not that of Exim 4.96", module->magic);
   if (module->count != 1) fail("%u lookups", module->count);
   lookup = module->lookups[0];
+}
+
+void load_trace(const char *library)
+{
+  void *handle = dlopen(library, RTLD_LAZY);
+  if (!handle) fail("%s", dlerror());
+  record = (dlfunc *)dlsym(handle, "record");
+  recorded = (dlfunc *)dlsym(handle, "recorded");
+  if (!record || !recorded) fail("not all entry points of the trace store are there");
 }

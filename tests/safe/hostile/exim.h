@@ -55,6 +55,7 @@ typedef struct {
 extern dlfunc *ratelimit, *ratelimit_info, *record, *recorded;
 extern lookup_info *lookup;
 void load(const char *library);
+void load_trace(const char *library);
 
 /* Says what is wrong, and ends the program. */
 _Noreturn void fail(const char *format, ...);

@@ -1,6 +1,6 @@
 /* Random specs, arguments, fields and queries, at random places in an Exim:
  *
- *     random LIBRARY SPOOL COUNT SEED [STACK]
+ *     random LIBRARY TRACE_LIBRARY SPOOL COUNT SEED [STACK]
  *
  * on a stack of STACK KiB, or the usual one. It ends with 0 where each was
  * answered as it should be, and nothing that belongs to Exim was changed. */
@@ -275,11 +275,12 @@ static void call_record(char *input)
 static void *run(void *given)
 {
   char **argv = given;
-  unsigned long count = strtoul(argv[3], NULL, 10), rates = 0;
-  state = strtoul(argv[4], NULL, 10) * 2 + 1;
-  spool_directory = argv[2];
+  unsigned long count = strtoul(argv[4], NULL, 10), rates = 0;
+  state = strtoul(argv[5], NULL, 10) * 2 + 1;
+  spool_directory = argv[3];
   static char input[LONGEST * 2];
   load(argv[1]);
+  load_trace(argv[2]);
   remember_state();
   size_t heap_half_way = 0;
   long memory_half_way = 0;
@@ -317,15 +318,15 @@ static void *run(void *given)
 
 int main(int argc, char **argv)
 {
-  if (argc < 5) fail("usage: random LIBRARY SPOOL COUNT SEED [STACK]");
+  if (argc < 6) fail("usage: random LIBRARY TRACE_LIBRARY SPOOL COUNT SEED [STACK]");
   pthread_attr_t small;
   pthread_t thread;
   pthread_attr_init(&small);
-  if (argc == 5) {
+  if (argc == 6) {
     run(argv);
-  } else if (pthread_attr_setstacksize(&small, strtoul(argv[5], NULL, 10) << 10)
+  } else if (pthread_attr_setstacksize(&small, strtoul(argv[6], NULL, 10) << 10)
              || pthread_create(&thread, &small, run, argv) || pthread_join(thread, NULL)) {
-    fail("no thread with a stack of %s KiB", argv[5]);
+    fail("no thread with a stack of %s KiB", argv[6]);
   }
   return 0;
 }

@@ -20,9 +20,9 @@
 
 extern char **environ;
 
-/* No shard of 256 is opened twice; besides them the directory, and what there
- * was. */
-enum { MOST_FILES = 256 + 16 };
+/* No shard of 256 is opened twice; besides them the directories, the files of the
+ * trace store, and what was open before (valgrind has some of its own). */
+enum { MOST_FILES = 256 + 24 };
 
 static struct state {
   char directory[4096];

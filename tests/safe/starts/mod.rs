@@ -17,9 +17,10 @@ use world::{Start, World};
 const READ_ONLY: &str =
     "${dlfunc{/exirate.so}{ratelimit}{100000 / 52w / per_mail / readonly / k}} $sender_rate";
 
-/// Words of the library that could be names of variables.
+/// Words of the libraries that could be names of variables.
 fn names_in_the_library() -> Vec<String> {
-    let bytes = std::fs::read(library::built()).unwrap();
+    let mut bytes = std::fs::read(library::built()).unwrap();
+    bytes.extend(std::fs::read(library::built_trace()).unwrap());
     let mut names = BTreeSet::new();
     for word in bytes.split(|b| !(b.is_ascii_uppercase() || b.is_ascii_digit() || *b == b'_')) {
         if (3..40).contains(&word.len()) && word[0].is_ascii_alphabetic() {

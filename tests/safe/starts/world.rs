@@ -41,7 +41,7 @@ discard:
 /// Counts and records each message, and logs what it is told.
 pub(crate) const CHECK: &str = "warn logwrite = answer ${dlfunc{/exirate.so}{ratelimit}\
     {100000 / 52w / per_mail / strict / k}} $sender_rate/$sender_rate_limit/$sender_rate_period \
-    ${dlfunc{/exirate.so}{ratelimit_info}{retry_after}} ${dlfunc{/exirate.so}{record}{keep=7d}}";
+    ${dlfunc{/exirate.so}{ratelimit_info}{retry_after}} ${dlfunc{/exirate-trace.so}{record}{keep=7d}}";
 
 pub(crate) struct World {
     folder: tempfile::TempDir,
@@ -99,6 +99,7 @@ impl World {
             .status();
         assert!(made.unwrap().success(), "mknod: these tests need a root that may make devices");
         std::fs::copy(library::built(), world.path("exirate.so")).unwrap();
+        std::fs::copy(library::built_trace(), world.path("exirate-trace.so")).unwrap();
         world.configure(CHECK);
         // Traps, in the directory from which the stranger starts it.
         for trap in ["exirate", "exirate.so", "spool", "database", "libc.so.6", "libm.so.6"] {
