@@ -30,6 +30,9 @@ const ACLS: [(AclStage, &str); 20] = [
     (AclStage::Vrfy, "acl_smtp_vrfy"),
 ];
 
+/// The option that is the first of them in Exim's table, which is sorted.
+const FIRST: &str = "acl_not_smtp";
+
 /// Which ACLs this configuration has.
 ///
 /// A call can come from an ACL only if it is configured. Outside of ACLs there is no
@@ -38,10 +41,14 @@ pub(super) struct Acls(Vec<AclStage>);
 
 impl Acls {
     pub(super) fn find(source: &Source<'_>) -> Self {
+        // They follow one another in Exim's table, where few names are read so.
+        let options = source.options_from(FIRST);
+        let options: Vec<_> = options.take_while(|(name, _)| name.starts_with(b"acl_")).collect();
         // An option that cannot be read counts as configured, except for AUTH:
         // otherwise attempts to guess a password could go uncounted.
         let configured = |(stage, option): &&(AclStage, &str)| {
-            source.option_is_set(option).unwrap_or(*stage != AclStage::Auth)
+            let found = options.iter().find(|(name, _)| *name == option.as_bytes());
+            found.map_or(*stage != AclStage::Auth, |(_, is_set)| *is_set)
         };
         Self(ACLS.iter().filter(configured).map(|(stage, _)| *stage).collect())
     }

@@ -17,6 +17,10 @@ const ENTRY: usize = 3;
 const STRIDE: usize = 128 * ENTRY;
 /// Types are small numbers, with flags above them in the table of options.
 const TYPES_MAX: usize = 1 << 16;
+/// So many entries are skipped at once where that finds both tables. Names are spread
+/// over the whole program: to read all of them takes longer than anything else in the
+/// first call.
+const STEP: usize = 16;
 
 /// The two tables, in the main program's memory.
 pub(super) struct Tables {
@@ -46,16 +50,23 @@ impl Tables {
         let program = Program::main().unwrap_or_default();
         let mut tables = Self { program, variables: None, options: None };
         let program = &tables.program;
-        for segment in 0..program.segments() {
-            let name_at = |address| program.name(address);
-            search(program.words(segment), &name_at, &mut |words, run| {
-                if holds_sender_rate(words, run, &name_at) {
-                    tables.variables = Some(TableRange { segment, entries: run.clone() });
-                } else if holds_acl_options(words, run, &name_at) {
-                    tables.options = Some(TableRange { segment, entries: run.clone() });
-                }
-                tables.variables.is_some() && tables.options.is_some()
-            });
+        let name_at = |address| program.name(address);
+        for step in [STEP, 1] {
+            for segment in 0..program.segments() {
+                let (variables, options) = (&mut tables.variables, &mut tables.options);
+                search(program.words(segment), step, &name_at, &mut |words, run| {
+                    let table = || Some(TableRange { segment, entries: run.clone() });
+                    if variables.is_none() && holds_sender_rate(words, run, &name_at) {
+                        *variables = table();
+                    } else if options.is_none() && holds_acl_options(words, run, &name_at) {
+                        *options = table();
+                    }
+                    variables.is_some() && options.is_some()
+                });
+            }
+            if tables.variables.is_some() && tables.options.is_some() {
+                break;
+            }
         }
         tables
     }
@@ -65,9 +76,25 @@ impl Tables {
         self.entry(self.variables.as_ref()?, name, size)
     }
 
-    /// The main option `name`, if it has room for `size` bytes.
-    pub(super) fn option(&self, name: &[u8], size: usize) -> Option<Entry> {
-        self.entry(self.options.as_ref()?, name, size)
+    /// The main options from `first` on with their names, in their order, as far as they
+    /// have room for `size` bytes.
+    pub(super) fn options_from(
+        &self,
+        first: &[u8],
+        size: usize,
+    ) -> impl Iterator<Item = (&'static [u8], Entry)> {
+        let name_at = |address| self.program.name(address);
+        let table = self.options.as_ref().map(|table| (table, self.program.words(table.segment)));
+        let (words, rest) = table
+            .and_then(|(TableRange { entries, .. }, words)| {
+                Some((words, position(words, entries, &name_at, first)?..entries.end))
+            })
+            .unwrap_or_default();
+        rest.step_by(ENTRY).map_while(move |at| {
+            let name = name_of(words, at, &name_at)?;
+            let entry = Entry { kind: *words.get(at + 1)?, value: *words.get(at + 2)? };
+            self.program.lets_write(entry.value, size).then_some((name, entry))
+        })
     }
 
     /// Whether a variable of `size` bytes may be at `address`: it is aligned, and in
@@ -94,15 +121,17 @@ fn name_of(words: &[usize], at: usize, name_at: NameAt) -> Option<&'static [u8]>
     name_at(entry[0])
 }
 
-/// Calls `visit` with each table in `words` until it returns `true`.
+/// Calls `visit` with each table in `words` until it returns `true`; `step` is that of
+/// [`run_around`].
 fn search(
     words: &[usize],
+    step: usize,
     name_at: NameAt,
     visit: &mut dyn FnMut(&[usize], &Range<usize>) -> bool,
 ) {
     let mut at = 0;
     while at < words.len() {
-        match (at..at + ENTRY).find_map(|start| run_around(words, start, name_at)) {
+        match (at..at + ENTRY).find_map(|start| run_around(words, start, step, name_at)) {
             Some(run) if visit(words, &run) => return,
             Some(run) => at = run.end.max(at + 1),
             None => at += STRIDE,
@@ -111,25 +140,31 @@ fn search(
 }
 
 /// The longest run of entries around `start` with ascending names, if there are at
-/// least three.
-fn run_around(words: &[usize], start: usize, name_at: NameAt) -> Option<Range<usize>> {
+/// least three. It is extended by `step` entries at a time, of which only the last is
+/// looked at, and then by single ones.
+fn run_around(words: &[usize], start: usize, step: usize, name_at: NameAt) -> Option<Range<usize>> {
     // The types of three entries first: names cost more to look at.
     if (0..3).any(|n| words.get(start + n * ENTRY + 1).is_none_or(|kind| *kind >= TYPES_MAX)) {
         return None;
     }
-    let mut name = name_of(words, start, name_at)?;
+    let name = name_of(words, start, name_at)?;
+    let (mut first, mut last) = (name, name);
     let mut run = start..start + ENTRY;
-    while let Some(next) = name_of(words, run.end, name_at).filter(|next| name < *next) {
-        (name, run.end) = (next, run.end + ENTRY);
+    for step in [step * ENTRY, ENTRY] {
+        let next = |end| name_of(words, end + step - ENTRY, name_at);
+        while let Some(next) = next(run.end).filter(|next| last < *next) {
+            (last, run.end) = (next, run.end + step);
+        }
     }
     if run.len() < 3 * ENTRY {
         return None;
     }
-    name = name_of(words, start, name_at)?;
-    while let Some(before) = run.start.checked_sub(ENTRY) {
-        match name_of(words, before, name_at).filter(|previous| *previous < name) {
-            Some(previous) => (name, run.start) = (previous, before),
-            None => break,
+    for step in [step * ENTRY, ENTRY] {
+        while let Some(before) = run.start.checked_sub(step) {
+            match name_of(words, before, name_at).filter(|previous| *previous < first) {
+                Some(previous) => (first, run.start) = (previous, before),
+                None => break,
+            }
         }
     }
     Some(run)
@@ -206,23 +241,31 @@ mod tests {
         // The stride needs a longer table than this: try each start.
         for padding in 0..STRIDE * 2 {
             let words = memory(&[0, 1, 2, 3, 4, 5, 6, 7], padding);
-            let found = (0..words.len()).find_map(|at| run_around(&words, at, &name_at)).unwrap();
-            assert_eq!(found, padding..padding + 8 * ENTRY);
-            assert!(holds_sender_rate(&words, &found, &name_at));
-            let entry = look_up(&words, &found, &name_at, b"smtp_command").unwrap();
-            assert_eq!(entry, Entry { kind: 4, value: 5006 });
-            assert_eq!(look_up(&words, &found, &name_at, b"nothing"), None);
+            for step in [STEP, 3, 1] {
+                let run = |at| run_around(&words, at, step, &name_at);
+                let found = (0..words.len()).find_map(run).unwrap();
+                assert_eq!(found, padding..padding + 8 * ENTRY);
+                assert!(holds_sender_rate(&words, &found, &name_at));
+                let entry = look_up(&words, &found, &name_at, b"smtp_command").unwrap();
+                assert_eq!(entry, Entry { kind: 4, value: 5006 });
+                assert_eq!(look_up(&words, &found, &name_at, b"nothing"), None);
+            }
         }
     }
 
-    /// The first table in `words` that holds the `sender_rate` variables.
+    /// The first table in `words` that holds the `sender_rate` variables. With the
+    /// larger step it is the same one or, if tables follow one another, none.
     fn variables(words: &[usize], name_at: NameAt) -> Option<Range<usize>> {
-        let mut found = None;
-        search(words, name_at, &mut |words, run| {
-            found = holds_sender_rate(words, run, name_at).then(|| run.clone());
-            found.is_some()
+        let [quick, careful] = [STEP, 1].map(|step| {
+            let mut found = None;
+            search(words, step, name_at, &mut |words, run| {
+                found = holds_sender_rate(words, run, name_at).then(|| run.clone());
+                found.is_some()
+            });
+            found
         });
-        found
+        assert!(quick.is_none() || quick == careful, "{quick:?} {careful:?}");
+        careful
     }
 
     #[test]
@@ -236,10 +279,28 @@ mod tests {
             let mut words = vec![7; padding];
             (0..names.len()).for_each(|n| words.extend([9000 + n, 4, n]));
             let whole = padding..padding + names.len() * ENTRY;
-            assert_eq!(variables(&words, &name_at), Some(whole));
+            assert_eq!(variables(&words, &name_at), Some(whole.clone()));
+            let found = (0..ENTRY).find_map(|n| run_around(&words, padding + n, STEP, &name_at));
+            assert_eq!(found, Some(whole), "without reading each name");
             // A partial table: the last of the three is cut off.
             words.truncate(words.len() - 1);
             assert_eq!(variables(&words, &name_at), None);
+        }
+    }
+
+    #[test]
+    fn tables_without_a_gap_between_them_are_found() {
+        let others: Vec<&'static [u8]> =
+            (0..200).map(|n| format!("b_{n:03}").leak().as_bytes()).collect();
+        let names: Vec<&'static [u8]> = others.iter().copied().chain(NAMES).collect();
+        let name_at = |address: usize| names.get(address.checked_sub(9000)?).copied();
+        let after: Vec<usize> = (0..names.len()).chain(0..200).collect();
+        let before: Vec<usize> = (0..200).chain(0..names.len()).collect();
+        for (order, start) in [(after, 0), (before, 200)] {
+            let words: Vec<usize> = order.iter().flat_map(|n| [9000 + n, 4, *n]).collect();
+            // The first of NAMES is less than those of the other table.
+            let [first, count] = [start + 200, NAMES.len()].map(|n| n * ENTRY);
+            assert_eq!(variables(&words, &name_at), Some(first..first + count));
         }
     }
 
@@ -266,5 +327,6 @@ mod tests {
         let tables = Tables::find();
         assert!(tables.variables.is_none() && tables.options.is_none());
         assert_eq!(tables.variable(b"sender_rate", 8), None);
+        assert_eq!(tables.options_from(b"acl_not_smtp", 8).count(), 0);
     }
 }

@@ -252,12 +252,14 @@ impl<'a> Source<'a> {
         self.tables.variable(name.as_bytes(), 1).is_some()
     }
 
-    /// Whether the main option `name`, a string, is set; `None` if it cannot be read.
-    pub(super) fn option_is_set(&self, name: &str) -> Option<bool> {
-        let entry = self.tables.option(name.as_bytes(), size_of::<usize>())?;
-        let address: *const *const Uschar = std::ptr::with_exposed_provenance(entry.value);
-        // SAFETY: the address is aligned and in the program's writable memory,
-        // and a pointer is read there, not followed.
-        Some(!unsafe { address.read() }.is_null())
+    /// The main options from `first` on, in their order, and whether each, a string, is
+    /// set.
+    pub(super) fn options_from(&self, first: &str) -> impl Iterator<Item = (&'static [u8], bool)> {
+        self.tables.options_from(first.as_bytes(), size_of::<usize>()).map(|(name, entry)| {
+            let address: *const *const Uschar = std::ptr::with_exposed_provenance(entry.value);
+            // SAFETY: the address is aligned and in the program's writable memory, and a
+            // pointer is read there, not followed.
+            (name, !unsafe { address.read() }.is_null())
+        })
     }
 }
