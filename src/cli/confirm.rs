@@ -1,37 +1,59 @@
-//! Asks before much is changed.
+//! Asking before much is changed.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use super::Failure;
 
-/// How many of the things that are meant are named in the question.
+/// How many of the things to be changed are named in the question.
 const NAMED: usize = 20;
 
 /// Asks whether to do what `verb` says to `things`. With `yes`, it does not ask.
 ///
 /// # Errors
-/// There is no terminal to ask at.
+/// There is no terminal to ask on.
 pub(super) fn ask(verb: &str, things: &[String], yes: bool) -> Result<bool, Failure> {
-    if yes {
-        return Ok(true);
-    }
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    let count = things.len();
+    if !yes && !is_terminal() {
         return Err(Failure::new(format!(
-            "this would {verb} {} record(s), and there is no terminal to ask at: use --yes, or \
-             --dry-run to see them",
-            things.len()
+            "this would {verb} {count} record(s), and there is no terminal to ask at: use --yes, \
+             or --dry-run to see them",
         )));
     }
+    let mut lines: Vec<String> = things.iter().take(NAMED).cloned().collect();
+    if count > NAMED {
+        lines.push(format!("and {} more", count - NAMED));
+    }
+    Ok(yes || confirmed(&lines, &format!("{verb} {count} record(s)?"))?)
+}
+
+/// Asks whether to go on although something will be lost. With `yes`, it does not
+/// ask.
+///
+/// # Errors
+/// There is no terminal to ask on.
+pub(super) fn losses(losses: &[&str], yes: bool) -> Result<bool, Failure> {
+    if !yes && !is_terminal() {
+        return Err(Failure::new(format!(
+            "{}; nothing was changed: use --yes to change it all the same",
+            losses.join("; ")
+        )));
+    }
+    let lines: Vec<String> = losses.iter().map(|&loss| loss.to_owned()).collect();
+    Ok(yes || confirmed(&lines, "remove them?")?)
+}
+
+fn is_terminal() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+fn confirmed(lines: &[String], question: &str) -> io::Result<bool> {
     let mut screen = io::stderr().lock();
-    for thing in things.iter().take(NAMED) {
-        writeln!(screen, "  {thing}")?;
+    for line in lines {
+        writeln!(screen, "  {line}")?;
     }
-    if things.len() > NAMED {
-        writeln!(screen, "  and {} more", things.len() - NAMED)?;
-    }
-    write!(screen, "{verb} {} record(s)? [y/N] ", things.len())?;
+    write!(screen, "{question} [y/N] ")?;
     screen.flush()?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
+    let mut reply = String::new();
+    io::stdin().read_line(&mut reply)?;
+    Ok(["y", "yes"].contains(&reply.trim().to_ascii_lowercase().as_str()))
 }

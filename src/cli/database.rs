@@ -10,7 +10,7 @@ use super::screen::{Tally, complain, note, progress};
 use super::{Failure, spool_dir};
 use crate::rate::Timestamp;
 use crate::spool::{Entry, Options, Spool, SpoolError};
-use crate::sys::clock;
+use crate::sys::{clock, files};
 use crate::trace::{self, TraceError, TraceStore, trace_directory};
 
 /// The options of every command that uses a store.
@@ -41,12 +41,40 @@ impl Common {
     /// Opens the database for changing it; it must exist. Prints what opening it
     /// has repaired.
     pub(super) fn open_to_change(&self) -> Result<Spool, Failure> {
-        let directory = self.directory()?;
-        // A command that changes records creates no database.
-        Spool::require(&directory)?;
-        let mut spool = Spool::open(&directory, Options::default())?;
+        let mut spool = existing(&self.directory()?, trace::Access::Write)?;
         print_incidents(&mut spool);
         Ok(spool)
+    }
+
+    /// Opens the trace store for reading only; it must exist.
+    pub(super) fn open_traces(&self) -> Result<TraceStore, Failure> {
+        Ok(TraceStore::open(&trace_directory(&self.directory()?), trace::Access::Read)?)
+    }
+}
+
+/// Opens the rate database if it exists: a command that shows or changes records
+/// creates none.
+fn existing(directory: &Path, access: trace::Access) -> Result<Spool, SpoolError> {
+    match access {
+        trace::Access::Read => Spool::open_existing(directory, Options::default()),
+        trace::Access::Write => {
+            Spool::require(directory)?;
+            Spool::open(directory, Options::default())
+        }
+    }
+}
+
+/// Refuses a user who would leave files that Exim cannot write to.
+pub(super) fn require_owner(spool: &Path) -> Result<(), Failure> {
+    let me = rustix::process::geteuid();
+    match files::info_of(spool) {
+        Ok(info) if !me.is_root() && info.uid != me.as_raw() => Err(Failure::new(format!(
+            "{} belongs to user {}, and this is user {}: run exirate as root, or as that user",
+            spool.display(),
+            info.uid,
+            me.as_raw()
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -65,8 +93,20 @@ impl Both {
     /// # Errors
     /// Neither exists, or one cannot be read.
     pub(super) fn open(directory: &Path) -> Result<Self, Failure> {
-        let traces = open_traces(directory, trace::Access::Read)?;
-        let rates = match Spool::open_existing(directory, Options::default()) {
+        Self::open_for(directory, trace::Access::Read)
+    }
+
+    /// Opens what exists, for changing it; else as [`Both::open`].
+    pub(super) fn open_to_change(directory: &Path) -> Result<Self, Failure> {
+        require_owner(directory)?;
+        let mut both = Self::open_for(directory, trace::Access::Write)?;
+        both.rates.iter_mut().for_each(print_incidents);
+        Ok(both)
+    }
+
+    fn open_for(directory: &Path, access: trace::Access) -> Result<Self, Failure> {
+        let traces = open_traces(directory, access)?;
+        let rates = match existing(directory, access) {
             Ok(spool) => Some(spool),
             Err(error @ SpoolError::Absent { .. }) if traces.is_some() => {
                 note(error);
@@ -138,6 +178,19 @@ pub(super) fn incomplete(unread: usize) -> Result<(), Failure> {
         0 => Ok(()),
         _ => Err(Failure::new(format!(
             "the output is incomplete: {unread} of the 256 shards could not be read"
+        ))),
+    }
+}
+
+/// Prints which files could not be read, or not all of them. An error if there are
+/// any: for the end, after what could be read has been printed.
+pub(super) fn traces_incomplete(damaged: &[trace::Problem]) -> Result<(), Failure> {
+    damaged.iter().for_each(complain);
+    match damaged.len() {
+        0 => Ok(()),
+        count => Err(Failure::new(format!(
+            "the result is incomplete: {count} file(s) of the store could not be read; see \
+             `exirate verify`"
         ))),
     }
 }

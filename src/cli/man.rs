@@ -18,9 +18,11 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 25] = [
+const TRANSCRIPTS: [(&str, &str); 23] = [
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("compact", include_str!("../../docs/transcripts/compact.txt")),
+    ("config", include_str!("../../docs/transcripts/config.txt")),
+    ("config-set", include_str!("../../docs/transcripts/config-set.txt")),
     ("copy", include_str!("../../docs/transcripts/copy.txt")),
     ("doctor", include_str!("../../docs/transcripts/doctor.txt")),
     ("export", include_str!("../../docs/transcripts/export.txt")),
@@ -39,10 +41,6 @@ const TRANSCRIPTS: [(&str, &str); 25] = [
     ("trace-export", include_str!("../../docs/transcripts/trace-export.txt")),
     ("trace-query", include_str!("../../docs/transcripts/trace-query.txt")),
     ("trace-record", include_str!("../../docs/transcripts/trace-record.txt")),
-    ("trace-repair", include_str!("../../docs/transcripts/trace-repair.txt")),
-    ("trace-stats", include_str!("../../docs/transcripts/trace-stats.txt")),
-    ("trace-tidy", include_str!("../../docs/transcripts/trace-tidy.txt")),
-    ("trace-verify", include_str!("../../docs/transcripts/trace-verify.txt")),
     ("verify", include_str!("../../docs/transcripts/verify.txt")),
 ];
 

@@ -14,6 +14,7 @@ mod check;
 mod compact;
 mod complete;
 mod completions;
+mod config;
 mod confirm;
 mod copy;
 mod database;
@@ -68,7 +69,8 @@ use screen::{Screen, complain};
     after_help = "\
 Exit status: 0 success; 1 the command found something, or did not find what was
 asked for, as its help says; 2 an error, which standard error explains. That there
-is no database yet is an error, except for check and import, which create one.
+is no database yet is an error, except for check --count, import and config set, which
+create one.
 
 Each command has examples: exirate help list"
 )]
@@ -96,6 +98,7 @@ enum Command {
     Repair(repair::Repair),
     Tidy(tidy::Tidy),
     Compact(compact::Compact),
+    Config(config::Config),
     Export(export::Export),
     Import(import::Import),
     Copy(copy::Copy),
@@ -121,6 +124,7 @@ impl Command {
             Self::Repair(repair) => repair.run(screen),
             Self::Tidy(tidy) => tidy.run(screen),
             Self::Compact(compact) => compact.run(screen),
+            Self::Config(config) => config.run(screen),
             Self::Export(export) => export.run(screen),
             Self::Import(import) => import.run(screen),
             Self::Copy(copy) => copy.run(screen),

@@ -1,5 +1,7 @@
 //! Sizes in bytes, printed and parsed. Units are 1024-based.
 
+use crate::spec::byte_size;
+
 /// Bytes for people: `1.5 MiB`.
 pub(super) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -17,24 +19,11 @@ pub(super) fn bytes(bytes: u64) -> String {
     format!("{} {unit}", (value * 10.0).round() / 10.0)
 }
 
-/// A size as people write it: `2G`, `512M`, `16777216B`. The unit is required: `5`
-/// is more often meant as 5 GiB than as 5 bytes.
+/// A size as an argument: see [`byte_size`].
 pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || {
+    byte_size(text.as_bytes()).ok_or_else(|| {
         "expected a number and its unit, such as 512M or 2G (1024-based; B for bytes)".to_owned()
-    };
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let shift = match unit.to_ascii_lowercase().trim_end_matches("ib") {
-        "b" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).ok_or_else(wrong)
+    })
 }
 
 #[cfg(test)]
@@ -56,8 +45,9 @@ mod tests {
         }
         assert_eq!(parse_bytes("2G"), Ok(2 << 30));
         assert_eq!(parse_bytes("512MiB"), Ok(512 << 20));
+        assert_eq!(parse_bytes("1.5g"), Ok(3 << 29));
         assert_eq!(parse_bytes("16777216B"), Ok(16 << 20));
-        for text in ["", "5", "16777216", "G", "1.5G", "-1", "2X", "99999999999T"] {
+        for text in ["", "5", "16777216", "G", "-1", "2X", "1.2.3M", "nanM", "99999999999T"] {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
     }

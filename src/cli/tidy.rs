@@ -1,4 +1,4 @@
-//! `exirate tidy`: drops expired records now.
+//! `exirate tidy`: does now what recording and checks do from time to time.
 
 use std::io::Write as _;
 
@@ -6,27 +6,31 @@ use clap::Args;
 use serde::Serialize;
 
 use super::audit_log::AuditLog;
-use super::database::{Common, now, print_incidents};
-use super::screen::{Screen, progress};
+use super::database::{Both, Common, now, print_incidents};
+use super::screen::{Screen, note, progress};
 use super::size::bytes;
 use super::{Failure, Outcome, keys, text};
 use crate::spool::{Spool, Tidied};
+use crate::trace::TraceStore;
 
-/// Drop expired records now
+/// Drop expired records and messages now
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Drop expired records:
+  Drop what has expired:
     exirate tidy
-  Remove quarantined files after a month:
+  Remove quarantined shards after a month:
     exirate tidy --damaged-older-than 30d
 
-This is never needed: checks do it every six hours, shard by shard. A record is dropped
-only when that cannot change a decision any more, and a shard is rebuilt only if that
-frees a quarter of it; `exirate compact` rebuilds all.
+On a server that is in use, this is never needed. Checks tidy the rate database every six
+hours, shard by shard. A record is dropped only when that cannot change a decision any
+more, and a shard is rebuilt only if that frees a quarter of it; `exirate compact`
+rebuilds all. The trace store is tidied whenever a log is full: the log is sealed, and
+messages are removed as `exirate config` says. Where nothing is recorded any more,
+nothing is removed either: run this there.
 
 Exit status: 0 done, also if there was nothing to do; 2 an error.
 
-JSON: an object.")]
+JSON: an object; `trace` is null where there is no trace store.")]
 pub(super) struct Tidy {
     /// Remove files *.damaged-N that were quarantined longer ago than this, such
     /// as 30d; 0s removes all
@@ -39,16 +43,35 @@ pub(super) struct Tidy {
 
 /// What was done, in JSON.
 #[derive(Serialize)]
-pub(super) struct Answer {
+struct Report {
+    #[serde(flatten)]
+    rates: Option<RatesTidied>,
+    trace: Option<TracesTidied>,
+    removed: Vec<String>,
+}
+
+/// What was done to the rate database, in JSON.
+#[derive(Serialize)]
+pub(super) struct RatesTidied {
     rebuilt: u64,
     forgotten: u64,
     evicted: u64,
     disk_before: u64,
     disk_after: u64,
-    removed: Vec<String>,
 }
 
-impl Answer {
+/// What was done to the trace store, in JSON.
+#[derive(Serialize)]
+struct TracesTidied {
+    sealed: u64,
+    folded: u64,
+    files_removed: u64,
+    messages_removed: u64,
+    disk_before: u64,
+    disk_after: u64,
+}
+
+impl RatesTidied {
     /// What `work` has done to the database.
     pub(super) fn of(
         spool: &mut Spool,
@@ -65,14 +88,10 @@ impl Answer {
             evicted: after.evicted.saturating_sub(before.evicted),
             disk_before: tidied.disk_before,
             disk_after: tidied.disk_after,
-            removed: Vec::new(),
         })
     }
 
-    pub(super) fn tell(&self, screen: &mut Screen<'_>) -> std::io::Result<()> {
-        for path in &self.removed {
-            writeln!(screen, "removed {path}")?;
-        }
+    pub(super) fn print(&self, screen: &mut Screen<'_>) -> std::io::Result<()> {
         let evicted = match self.evicted {
             0 => String::new(),
             n => format!(", evicted {n} more to keep the size limit"),
@@ -89,21 +108,65 @@ impl Answer {
     }
 }
 
+impl TracesTidied {
+    fn of(store: &mut TraceStore) -> Result<Self, Failure> {
+        let disk_before = store.stats()?.bytes;
+        let tidied = store.tidy(now().seconds);
+        store.take_incidents().iter().for_each(note);
+        let tidied = tidied?;
+        Ok(Self {
+            sealed: tidied.sealed,
+            folded: tidied.folded,
+            files_removed: tidied.forgotten,
+            messages_removed: tidied.messages,
+            disk_before,
+            disk_after: store.stats()?.bytes,
+        })
+    }
+
+    fn print(&self, screen: &mut Screen<'_>) -> std::io::Result<()> {
+        writeln!(
+            screen,
+            "sealed {} log(s), folded {} segment(s), removed {} message(s) in {} file(s); the \
+             trace store takes {} of disk, {} before",
+            self.sealed,
+            self.folded,
+            self.messages_removed,
+            self.files_removed,
+            bytes(self.disk_after),
+            bytes(self.disk_before)
+        )
+    }
+}
+
 impl Tidy {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut spool = self.common.open_to_change()?;
-        let removed = self.remove(&mut spool)?;
-        let bar = progress(256, "shards");
-        let mut answer = Answer::of(&mut spool, |spool| {
-            Ok(spool.tidy(now(), |done| bar.set_position(done as u64))?)
-        })?;
-        bar.finish_and_clear();
-        answer.removed = removed;
-        print_incidents(&mut spool);
+        let mut both = Both::open_to_change(&self.common.directory()?)?;
+        let mut report = Report { rates: None, trace: None, removed: Vec::new() };
+        if let Some(spool) = &mut both.rates {
+            report.removed = self.remove(spool)?;
+            let bar = progress(256, "shards");
+            report.rates = Some(RatesTidied::of(spool, |spool| {
+                Ok(spool.tidy(now(), |done| bar.set_position(done as u64))?)
+            })?);
+            bar.finish_and_clear();
+            print_incidents(spool);
+        }
+        if let Some(store) = &mut both.traces {
+            report.trace = Some(TracesTidied::of(store)?);
+        }
         if self.common.json {
-            screen.json(&answer)?;
-        } else {
-            answer.tell(screen)?;
+            screen.json(&report)?;
+            return Ok(Outcome::Fine);
+        }
+        for path in &report.removed {
+            writeln!(screen, "removed {path}")?;
+        }
+        if let Some(rates) = &report.rates {
+            rates.print(screen)?;
+        }
+        if let Some(trace) = &report.trace {
+            trace.print(screen)?;
         }
         Ok(Outcome::Fine)
     }

@@ -20,8 +20,8 @@ pub(super) struct RecordOptions {
 
 const KEEP: &str = "keep= takes a time such as 90d or 52w, with the units w d h m s, at least 1d, or \
                     the word forever";
-const MAX_SIZE: &str = "max_size= takes a number of bytes such as 1G or 512M, with k, M or G for \
-                        1024, 1024k or 1024M, at least 32M";
+const MAX_SIZE: &str = "max_size= takes a number of bytes such as 1G or 512M, with its unit (B, k, \
+                        M, G or T, 1024-based), at least 32M";
 const SCHEME: &str = "scheme= takes winnow or hbf";
 
 // The minimums in the texts above.

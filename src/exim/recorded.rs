@@ -148,11 +148,11 @@ impl RecordedOptions {
 fn damage(asked: &QuerySummary) -> Option<String> {
     if let Some(problem) = asked.damaged.first() {
         let more = asked.damaged.len() - 1;
-        return Some(format!("{problem} ({more} more like it): see `exirate trace verify`"));
+        return Some(format!("{problem} ({more} more like it): see `exirate verify`"));
     }
     (asked.other_key > 0).then(|| {
         format!(
-            "{} file(s) of another key cannot be searched: see `exirate trace stats`",
+            "{} file(s) of another key cannot be searched: see `exirate stats`",
             asked.other_key
         )
     })

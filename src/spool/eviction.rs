@@ -17,12 +17,11 @@ use crate::sys::mapping::Mapping;
 
 use super::format::{ENTRY_BYTES, HEADER_BYTES, SHARD_BYTES_MAX, SHARDS};
 use super::new_shard::{CAPACITY_MIN, capacity_for};
-use super::record::Record;
+use super::record::{Record, record_bytes};
 
-/// The most bytes that a database takes, unless it is told otherwise: 1 GiB,
-/// some eight million keys.
+/// The most bytes that a database takes, unless another limit is set: 1 GiB.
 pub const MAX_BYTES_DEFAULT: u64 = 1 << 30;
-/// The least that it can be told: 64 KiB a shard.
+/// The lowest limit that can be set: 64 KiB a shard.
 pub const MAX_BYTES_MIN: u64 = 16 << 20;
 
 /// Bytes of index that a record takes after a rebuild.
@@ -38,6 +37,23 @@ pub(super) fn shard_share(max_bytes: u64, largest: usize) -> usize {
     let share = max_bytes.max(MAX_BYTES_MIN) / SHARDS as u64;
     let share = usize::try_from(share).unwrap_or(SHARD_BYTES_MAX);
     share.max(largest.saturating_mul(4)).min(SHARD_BYTES_MAX)
+}
+
+/// How many records with stored keys of `key_bytes` bytes, and without filters,
+/// a database holds before it evicts any, if it may take `max_bytes` and each shard
+/// holds as many as the others.
+#[must_use]
+pub fn capacity(max_bytes: u64, key_bytes: usize) -> u64 {
+    let bytes = record_bytes(key_bytes, None);
+    let room = shard_share(max_bytes, bytes) / 8 * 7;
+    let fits = |n: usize| HEADER_BYTES + capacity_for(n) * ENTRY_BYTES + n * bytes <= room;
+    // The first number that does not fit.
+    let (mut low, mut high) = (0, room / bytes + 1);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if fits(middle) { low = middle + 1 } else { high = middle }
+    }
+    (low.saturating_sub(1) * SHARDS) as u64
 }
 
 /// The size of the largest of `records`.
@@ -235,6 +251,17 @@ mod tests {
         for (count, index) in (1..=6).zip([1, 1, 2, 3, 4, 5]) {
             let kept = choose(all.clone(), count * 100);
             assert!(kept.len() == count && (0..index).all(|i| count <= i || kept.contains(&i)));
+        }
+    }
+
+    #[test]
+    fn the_capacity_is_the_most_that_evicts_nothing() {
+        for (max_bytes, key_bytes) in [(0, 3), (MAX_BYTES_DEFAULT, 30), (5 << 30, 900)] {
+            let (bytes, count) = (record_bytes(key_bytes, None), capacity(max_bytes, key_bytes));
+            let each = usize::try_from(count).unwrap() / SHARDS;
+            let takes = |n| HEADER_BYTES + capacity_for(n) * ENTRY_BYTES + n * bytes;
+            let room = shard_share(max_bytes, bytes) / 8 * 7;
+            assert!(takes(each) <= room && takes(each + 1) > room, "{max_bytes} {key_bytes}");
         }
     }
 

@@ -60,7 +60,7 @@ use crate::sys::secure_dir::DirError;
 pub use copy::Copied;
 pub use edit::Restored;
 pub use error::SpoolError;
-pub use eviction::{MAX_BYTES_DEFAULT, MAX_BYTES_MIN};
+pub use eviction::{MAX_BYTES_DEFAULT, MAX_BYTES_MIN, capacity};
 pub use iterate::{Entry, FilterEntry, LeftOut};
 pub use quarantine::Quarantined;
 pub use stats::Stats;
@@ -123,14 +123,20 @@ impl Spool {
     }
 
     /// An error unless there is something where the database in
-    /// `spool_directory` would be.
+    /// `spool_directory` would be: for whoever must not create one. The trace store
+    /// in the same directory is no rate database.
     ///
     /// # Errors
-    /// [`SpoolError::Absent`], or it cannot be told.
+    /// [`SpoolError::Absent`], or the directory cannot be read.
     pub fn require(spool_directory: &Path) -> Result<(), SpoolError> {
         let path = spool_directory.join("exirate");
-        match std::fs::symlink_metadata(&path) {
-            Ok(_) => Ok(()),
+        match std::fs::read_dir(&path) {
+            Ok(mut entries) => match entries.all(|e| e.is_ok_and(|e| e.file_name() == "trace")) {
+                true => Err(SpoolError::Absent { path }),
+                false => Ok(()),
+            },
+            // Opening it says what is wrong.
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Err(SpoolError::Absent { path })
             }

@@ -99,9 +99,9 @@ pub(super) fn rebuild(
         // Once, and not each time: it is an attacker who would fill the log.
         bitten = (before.evicted == 0 && counts.evicted > 0).then(|| {
             format!(
-                "{} has reached its part of the bound of {} MiB: from now on, what matters least \
-                 is forgotten ({} records so far); `exirate stats` counts them, and `exirate \
-                 compact --max-size` sets the bound",
+                "{} has reached its part of the size limit of {} MiB: from now on, the least \
+                 important records are evicted ({} so far); `exirate stats` counts them, and \
+                 `exirate config set rates.max_size=` raises the limit",
                 path.display(),
                 database.max_bytes >> 20,
                 counts.evicted

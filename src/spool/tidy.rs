@@ -7,6 +7,7 @@ use crate::sys::lock::Kind;
 use crate::sys::secure_dir::DirError;
 
 use super::database::{ATTEMPTS, shard_name, shard_name_new};
+use super::live_records::LiveRecords;
 use super::new_shard::NewShard;
 use super::rebuild::{Outcome, Reason};
 use super::shard::{Body, Condition, Shard};
@@ -93,6 +94,24 @@ impl Spool {
         // Those that are open follow the old one.
         self.shards.iter_mut().for_each(|shard| *shard = None);
         Ok(())
+    }
+
+    /// How many records would be evicted now if the database might take only
+    /// `max_bytes`.
+    ///
+    /// # Errors
+    /// A shard could not be read.
+    pub fn would_evict(&mut self, max_bytes: u64, now: Timestamp) -> Result<u64, SpoolError> {
+        self.after_fork()?;
+        let of_shard = |body: Option<&Body>| {
+            let fitted = |body| LiveRecords::indexed(body, now).fit(&body.map, max_bytes, now);
+            body.map_or(0, |body| fitted(body).evicted)
+        };
+        let mut evicted = 0;
+        for number in 0..=u8::MAX {
+            evicted += self.read_shard(number, of_shard)?;
+        }
+        Ok(evicted)
     }
 
     fn look_after(

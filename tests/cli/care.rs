@@ -148,53 +148,6 @@ fn what_may_go_is_forgotten_by_tidy() {
 }
 
 #[test]
-fn the_bound_is_set_and_kept_and_logged() {
-    let folder = database(10);
-    let answer = json(&run(folder.path(), &["compact", "--max-size", "32M", "--json"]));
-    assert_eq!(
-        (&answer["max_bytes"], &answer["max_bytes_before"]),
-        (&(32 << 20).into(), &(1 << 30).into())
-    );
-    assert_eq!(json(&run(folder.path(), &["stats", "--json"]))["max_bytes"], 32 << 20);
-    assert!(stdout(&run(folder.path(), &["compact"])).ends_with("it may take 32 MiB\n"));
-    for (size, words) in
-        [("1k", "it must be at least 16 MiB"), ("5", "a number and its unit, such as 512M")]
-    {
-        let output = run(folder.path(), &["compact", "--max-size", size]);
-        assert_eq!(output.status.code(), Some(2), "{size}");
-        assert!(stderr(&output).contains(words), "{}", stderr(&output));
-    }
-    let log = std::fs::read_to_string(folder.path().join("exirate/audit.log")).unwrap();
-    assert_eq!(log.lines().count(), 1, "{log}");
-    assert!(log.contains("compact max_bytes=33554432 (was max_bytes=1073741824)"), "{log}");
-    let output = run(folder.path(), &["compact", "--max-size", "much"]);
-    assert!(stderr(&output).contains("such as 512M or 2G"), "{}", stderr(&output));
-}
-
-#[test]
-fn a_lower_limit_drops_nothing_without_being_asked() {
-    // Filters of some 20 kB each: more than the lowest limit has room for.
-    let folder = tempfile::tempdir().unwrap();
-    for n in 0..900 {
-        let spec = format!("10000 / 1w / per_addr / strict / key{n}");
-        let output = run(folder.path(), &["check", "--count", &spec, "--recipient", "a@b.test"]);
-        assert!(output.status.success(), "{}", stderr(&output));
-    }
-    let before = list(folder.path()).len();
-    let output = run(folder.path(), &["compact", "--max-size", "16M"]);
-    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
-    let said = stderr(&output);
-    assert!(said.contains("may be dropped") && said.contains("--yes sets it anyway"), "{said}");
-    assert_eq!(json(&run(folder.path(), &["stats", "--json"]))["max_bytes"], 1 << 30);
-    assert_eq!(list(folder.path()).len(), before);
-    let output = run(folder.path(), &["compact", "--max-size", "16M", "--yes", "--json"]);
-    assert!(stderr(&output).starts_with("exirate: note: "), "{}", stderr(&output));
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(answer["max_bytes"], 16 << 20);
-    assert!(answer["evicted"].as_u64().unwrap() > 0, "{answer}");
-}
-
-#[test]
 fn a_copy_made_under_load_is_sound() {
     let folder = database(3_000);
     let copies = tempfile::tempdir().unwrap();

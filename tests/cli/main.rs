@@ -7,6 +7,7 @@ mod care;
 mod check;
 #[path = "../common/mod.rs"]
 mod common;
+mod config;
 mod dependencies;
 mod doctor;
 mod dump;

@@ -127,7 +127,7 @@ fn the_log_has_a_line_for_each_unless_there_are_many() {
 }
 
 /// Runs a line of shell at a terminal at which `answer` is typed.
-fn at_a_terminal(line: &str, answer: &str) -> std::process::Output {
+pub(crate) fn at_a_terminal(line: &str, answer: &str) -> std::process::Output {
     let mut command = Command::new("script");
     command.args(["-qec", line, "/dev/null"]);
     let ran = crate::common::exim::run(command, format!("{answer}\n").as_bytes());

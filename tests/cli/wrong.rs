@@ -23,6 +23,7 @@ fn a_missing_database_is_the_same_error_for_every_command() {
         &["repair"],
         &["tidy"],
         &["compact"],
+        &["config"],
         &["export"],
         &["copy", "/nonexistent"],
     ] {
@@ -35,6 +36,30 @@ fn a_missing_database_is_the_same_error_for_every_command() {
         assert!(stderr(&output).starts_with("exirate: no rate database at"), "{output:?}");
     }
     assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
+
+    // The trace store beside it is another.
+    let record = ["trace", "record", "--mbox", "/dev/null"];
+    assert!(run(spool.path(), &record).status.success());
+    for arguments in [
+        &["list"][..],
+        &["show", "x"],
+        &["top", "--once"],
+        &["reset", "x"],
+        &["set", "x", "--rate", "1"],
+        &["compact"],
+        &["export"],
+    ] {
+        let output = run(spool.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).starts_with("exirate: no rate database at"), "{output:?}");
+    }
+    for command in ["stats", "verify", "repair", "tidy", "config"] {
+        let output = run(spool.path(), &[command]);
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", stderr(&output));
+        let said = stderr(&output);
+        assert!(command == "repair" || said.starts_with("exirate: note: no rate "), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(spool.path().join("exirate")).unwrap().count(), 1);
 
     let missing = spool.path().join("missing");
     for arguments in [&["list"][..], &["check", "--count", "1 / 1h"]] {

@@ -109,7 +109,10 @@ fn a_lowered_bound_is_kept_at_once_by_compacting() {
     // Told once for each shard, and then no more.
     let told = spool.take_incidents();
     assert_eq!(told.len(), 256);
-    assert!(told.iter().all(|t| t.contains("reached its part of the bound of 16 MiB")), "{told:?}");
+    assert!(
+        told.iter().all(|t| t.contains("reached its part of the size limit of 16 MiB")),
+        "{told:?}"
+    );
     for n in 200_000..300_000 {
         check(&mut spool, &flooded(n));
     }

@@ -98,7 +98,7 @@ fn history(stats: &Stats, spool: &Path, findings: &mut Findings) {
         bytes(stats.max_bytes)
     );
     let raise = format!(
-        "exirate compact --spool {} --max-size {}M",
+        "exirate config set --spool {} rates.max_size={}M",
         quoted(spool),
         stats.max_bytes.saturating_mul(2) >> 20
     );
@@ -144,7 +144,7 @@ mod tests {
         );
         let near = told(stats(1 << 30, 0));
         assert_eq!((near.len(), near[0].0), (1, Note));
-        assert!(near[0].1.ends_with("--max-size 2048M"), "{near:?}");
+        assert!(near[0].1.ends_with("rates.max_size=2048M"), "{near:?}");
         let past = told(stats(0, 3));
         assert_eq!(past[0].0, Note);
         assert!(past[0].1.contains("3 keys that still counted had to go"), "{past:?}");

@@ -174,7 +174,7 @@ fn room(path: &Path, about: &StatVfs, stats: Option<&Stats>, findings: &mut Find
     } else if free < grows {
         findings.warning(format!(
             "{} free on the file system of {path}, and the database may grow by {}: free some \
-             space there, or lower the size limit (`exirate compact --max-size SIZE`)",
+             space there, or lower the size limit (`exirate config set rates.max_size=SIZE`)",
             bytes(free),
             bytes(grows)
         ));

@@ -15,7 +15,7 @@ use crate::rate::Timestamp;
 use crate::sys::secure_dir::DirError;
 use crate::trace::{Access, Query, TraceError, TraceStats, TraceStore, trace_directory};
 
-/// How many of its problems are told; `exirate trace verify` tells all.
+/// How many of its problems are told; `exirate verify` tells all.
 const PROBLEMS_MAX: usize = 5;
 /// Where Exim records, and nothing has been recorded for longer than this, it
 /// is told: a week, in seconds.
@@ -116,7 +116,7 @@ fn contents(
         findings.problem(problem);
     }
     if let Some(more) = problems.len().checked_sub(PROBLEMS_MAX).filter(|&more| more > 0) {
-        findings.problem(format!("and {more} more of this kind: see `exirate trace verify`"));
+        findings.problem(format!("and {more} more of this kind: see `exirate verify`"));
     }
     if problems.is_empty() {
         findings.ok(format!(
@@ -162,7 +162,7 @@ fn tell_bounds(stats: &TraceStats, max_bytes: u64, spool: &Path, findings: &mut 
             bytes(max_bytes)
         ));
         findings.fix(format!(
-            "exirate trace tidy --spool {} --max-size {}M",
+            "exirate config set --spool {} trace.max_size={}M",
             quoted(spool),
             max_bytes.saturating_mul(2) >> 20
         ));
@@ -216,7 +216,7 @@ mod tests {
         let notes = told(|f| tell_bounds(&stats, 1 << 30, Path::new("/spool"), f));
         assert!(notes[0].1.starts_with("2 segments were folded"), "{notes:?}");
         let (_, mend) = notes[0].1.split_once("exirate ").unwrap();
-        assert_eq!(mend, "trace tidy --spool /spool --max-size 2048M");
+        assert_eq!(mend, "config set --spool /spool trace.max_size=2048M");
         assert_eq!(told(|f| tell_bounds(&TraceStats::default(), 1, Path::new("/"), f)), []);
     }
 }

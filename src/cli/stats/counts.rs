@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::super::Failure;
-use super::super::database::{self, Both};
+use super::super::database::{self, Both, bar};
 use super::super::key_state::KeyState;
+use super::super::{Failure, text};
 use crate::rate::Timestamp;
 use crate::spool::Spool;
-use crate::trace::TraceStore;
+use crate::trace::{Query, TraceStore};
 
 /// Kinds of keys that are counted one by one; the rest are counted together. A
 /// database has as many as Exim's configuration has lines.
@@ -63,6 +63,10 @@ pub(super) struct Kind {
 #[derive(Debug, Serialize)]
 pub(super) struct Traces {
     pub(super) messages: u64,
+    #[serde(skip)]
+    pub(super) times: Option<(i64, i64)>,
+    pub(super) oldest: Option<String>,
+    pub(super) newest: Option<String>,
     pub(super) segments: u64,
     pub(super) folded_segments: u64,
     pub(super) logs: u64,
@@ -73,6 +77,9 @@ pub(super) struct Traces {
     pub(super) other_key_files: u64,
     pub(super) quarantined_files: u64,
     pub(super) lost_parts: u64,
+    pub(super) bytes_per_message: Option<f64>,
+    /// The length from which on a text is found for certain.
+    pub(super) shortest: usize,
 }
 
 impl Counts {
@@ -140,8 +147,19 @@ impl Traces {
     fn of(store: &TraceStore) -> Result<Self, Failure> {
         let stats = store.stats()?;
         let max_bytes = store.options().max_bytes;
+        // Messages of an archive are recorded in any order.
+        let mut times: Option<(i64, i64)> = None;
+        store.query(&Query::default(), &mut bar("messages"), &mut |answer| {
+            let time = answer.envelope.time;
+            let (oldest, newest) = times.unwrap_or((time, time));
+            times = Some((oldest.min(time), newest.max(time)));
+        })?;
+        let iso = |seconds| text::iso(Timestamp { seconds, micros: 0 });
         Ok(Self {
             messages: stats.messages,
+            times,
+            oldest: times.map(|(oldest, _)| iso(oldest)),
+            newest: times.map(|(_, newest)| iso(newest)),
             segments: stats.segments,
             folded_segments: stats.folded,
             logs: stats.logs,
@@ -152,6 +170,9 @@ impl Traces {
             other_key_files: stats.other_key,
             quarantined_files: stats.quarantined,
             lost_parts: stats.lost,
+            bytes_per_message: (stats.messages > 0)
+                .then(|| stats.bytes as f64 / stats.messages as f64),
+            shortest: stats.shortest,
         })
     }
 }

@@ -13,6 +13,7 @@ use super::screen::Screen;
 use super::size::bytes;
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, output_file, text};
+use crate::rate::Timestamp;
 use counts::{Counts, Rates, Traces};
 
 /// Permissions of the file for Prometheus, which another user reads.
@@ -30,9 +31,13 @@ const READABLE: u32 = 0o644;
 
 FORGOTTEN counts records that were dropped because they could not change a decision
 any more, EVICTED those that were dropped although they could, because the size limit
-was reached: see `exirate compact --max-size`. DAMAGED records are dropped when a
+was reached: see `exirate config`. DAMAGED records are dropped when a
 check or `exirate repair` meets them. These counts start when the database is created.
 BYTES are those of the records of a kind of key, without the index and dead records.
+
+Messages are appended to logs; a full log is sealed into a segment, which is smaller.
+Folded segments are older: they take half of the space, and have more false results.
+Files of another key cannot be queried and are removed when they are too old.
 
 The metrics of --prometheus begin with exirate_, those of the trace store with
 exirate_trace_; docs/metrics.md lists them. FILE.tmp is written first and then
@@ -71,7 +76,7 @@ impl Stats {
                 Ok(prometheus::write(out, &counts, now)?)
             })?,
             None if self.common.json => screen.json(&counts)?,
-            None => print(screen, &counts)?,
+            None => print(screen, &counts, now)?,
         }
         screen.flush()?;
         let unread = counts.rates.as_ref().map_or(0, |rates| rates.shards_unreadable);
@@ -80,7 +85,7 @@ impl Stats {
     }
 }
 
-fn print(screen: &mut Screen<'_>, counts: &Counts) -> Result<(), Failure> {
+fn print(screen: &mut Screen<'_>, counts: &Counts, now: Timestamp) -> Result<(), Failure> {
     if let Some(rates) = &counts.rates {
         print_rates(screen, rates)?;
     }
@@ -88,7 +93,7 @@ fn print(screen: &mut Screen<'_>, counts: &Counts) -> Result<(), Failure> {
         if counts.rates.is_some() {
             writeln!(screen)?;
         }
-        print_traces(screen, traces)?;
+        print_traces(screen, traces, now)?;
     }
     Ok(())
 }
@@ -151,13 +156,39 @@ fn print_rates(screen: &mut Screen<'_>, rates: &Rates) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print_traces(screen: &mut Screen<'_>, traces: &Traces) -> Result<(), Failure> {
+fn print_traces(screen: &mut Screen<'_>, traces: &Traces, now: Timestamp) -> Result<(), Failure> {
+    let time = |seconds: Option<i64>| match seconds {
+        None => "none".to_owned(),
+        Some(seconds) => {
+            let at = Timestamp { seconds, micros: 0 };
+            format!("{} ({})", text::local(at), text::rough_age(at, now))
+        }
+    };
+    let each = traces.bytes_per_message.map(|each| format!(", {} a message", bytes(each as u64)));
+    let folded = Some(traces.folded_segments).filter(|&n| n > 0).map(|n| format!(" ({n} folded)"));
+    let lost = Some(traces.lost_parts)
+        .filter(|&n| n > 0)
+        .map(|n| format!(", and {n} part(s) of logs that were sealed since"));
     let rows = [
         ("messages", format!("{} in the trace store", traces.messages)),
-        ("disk", disk(traces.disk_bytes, traces.max_bytes, traces.fill)),
-        ("files", format!("{} segment(s), {} log(s)", traces.segments, traces.logs)),
-        ("damaged", format!("{} file(s)", traces.damaged_files)),
+        ("oldest", time(traces.times.map(|(oldest, _)| oldest))),
+        ("newest", time(traces.times.map(|(_, newest)| newest))),
+        (
+            "disk",
+            disk(traces.disk_bytes, traces.max_bytes, traces.fill) + &each.unwrap_or_default(),
+        ),
+        (
+            "files",
+            format!(
+                "{} segment(s){}, {} log(s)",
+                traces.segments,
+                folded.unwrap_or_default(),
+                traces.logs
+            ),
+        ),
+        ("damaged", format!("{} file(s){}", traces.damaged_files, lost.unwrap_or_default())),
         ("other key", format!("{} file(s)", traces.other_key_files)),
+        ("shortest", format!("{} bytes of text are found for certain", traces.shortest)),
     ];
     print_rows(screen, &rows)
 }

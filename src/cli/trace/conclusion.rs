@@ -17,7 +17,7 @@ pub(super) struct Reply {
     /// The share of it that was enough.
     pub(super) least: f64,
     /// How messages are digested now.
-    pub(super) settings: Option<Settings>,
+    pub(super) settings: Settings,
     /// Whether only some were to be shown.
     pub(super) limited: bool,
     /// Whether only some envelopes were meant, and nobody has counted them.
@@ -161,7 +161,7 @@ impl Reply {
             ));
         }
         let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
-        let settings = self.settings.filter(|_| is_text && !self.parts.is_empty());
+        let settings = Some(self.settings).filter(|_| is_text && !self.parts.is_empty());
         let tellable = settings.and_then(|settings| length::tellable(self.bytes(), settings));
         if let Some(tellable) = tellable.filter(|share| self.least < *share)
             && self.matches == 0

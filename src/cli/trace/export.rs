@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::super::database::{Common, traces_incomplete};
 use super::super::screen::{Screen, note, progress};
 use super::super::{Failure, Outcome, output_file};
 use super::envelope::{EnvelopeJson, JSON_HELP, iso};
-use super::open::{self, Common};
 use super::span;
 use crate::trace::{Envelope, Query, QuerySummary, TraceStore};
 
@@ -75,7 +75,7 @@ impl Export {
         if self.common.json && self.format == Format::Csv {
             return Err(Failure::new("--json and --format csv contradict each other: use one"));
         }
-        let trace = self.common.open()?;
+        let trace = self.common.open_traces()?;
         let (mut written, mut damaged) = (0, Vec::new());
         let mut write = |out: &mut dyn Write| {
             let (count, asked) = self.write(&trace, out)?;
@@ -90,7 +90,7 @@ impl Export {
             None => write(screen)?,
         }
         screen.flush()?;
-        open::incomplete(&damaged)?;
+        traces_incomplete(&damaged)?;
         if written == 0 {
             note("there is nothing to write");
         }

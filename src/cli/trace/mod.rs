@@ -1,9 +1,9 @@
 //! `exirate trace`: which message carried this text? One file a command of it.
 //!
-//! What they share: [`open`] finds the store, [`excerpt`] and [`whom`] read what
-//! is asked for, [`mailbox`], [`headers`] and [`id`] read mail that passed long
-//! ago, [`answers`], [`shown`], [`odds`] and [`length`] show messages, and how sure
-//! that is.
+//! What they share: [`excerpt`] and [`filters`] parse what is searched for,
+//! [`mailbox`], [`headers`] and [`id`] parse archived mail, [`answers`],
+//! [`conclusion`], [`probability`] and [`length`] show messages, and how sure that
+//! is.
 
 mod answers;
 mod conclusion;
@@ -15,22 +15,18 @@ mod headers;
 mod id;
 mod length;
 mod mailbox;
-mod open;
 mod probability;
 mod query;
 mod record;
 mod recording;
-mod repair;
 mod scheme;
 mod span;
-mod stats;
-mod tidy;
-mod verify;
 
 use clap::{Args, Subcommand};
 
 use super::screen::Screen;
 use super::{Failure, Outcome};
+pub(super) use scheme::described as scheme_options;
 
 /// Find which message contained a text, who sent it, and who received it
 #[derive(Debug, Args)]
@@ -40,12 +36,13 @@ use super::{Failure, Outcome};
   Record the mail of an archive:
     exirate trace record --mbox archive.mbox
   How many messages are there, and since when?
-    exirate trace stats
+    exirate stats
 
 The trace store is beside the rate database. For each message that Exim records (by the
 function `record` in the ACL for DATA) it keeps the envelope and a digest of its text and
 attachments, a small part of their size. No text can be read from it; but with a text at
-hand, you can find the messages that may have contained it.
+hand, you can find the messages that may have contained it. `exirate stats`, `verify`,
+`repair`, `tidy`, `copy` and `config` are for the trace store as well.
 
 Exit status: see the help of each command, such as exirate trace query --help")]
 pub(super) struct TraceCommand {
@@ -57,10 +54,6 @@ pub(super) struct TraceCommand {
 enum Command {
     Query(query::Query),
     Record(record::Record),
-    Stats(stats::Stats),
-    Verify(verify::Verify),
-    Repair(repair::Repair),
-    Tidy(tidy::Tidy),
     Export(export::Export),
 }
 
@@ -69,10 +62,6 @@ impl TraceCommand {
         match &self.command {
             Command::Query(query) => query.run(screen),
             Command::Record(record) => record.run(screen),
-            Command::Stats(stats) => stats.run(screen),
-            Command::Verify(verify) => verify.run(screen),
-            Command::Repair(repair) => repair.run(screen),
-            Command::Tidy(tidy) => tidy.run(screen),
             Command::Export(export) => export.run(screen),
         }
     }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use clap::Args;
 
+use super::super::database::{Common, bar, traces_incomplete};
 use super::super::screen::{Screen, note};
 use super::super::{Failure, Outcome, text};
 use super::answers::{First, Sort};
@@ -11,7 +12,6 @@ use super::conclusion::{self, Reply};
 use super::envelope::JSON_HELP;
 use super::excerpt::Excerpts;
 use super::filters::{Name, Network};
-use super::open::{self, Common};
 use super::{id, span};
 use crate::trace::{
     self, Address, ContentQuery, Envelope, Part, QuerySummary, TraceError, TraceStore,
@@ -111,7 +111,7 @@ Only digests of the messages are kept, so a message may be listed that contained
 the text. FALSE is the probability of that for any one message. The last lines show how
 many false results are expected among all messages searched, and how long a text would
 have fewer. A message that is not listed did not contain the text, unless the output says
-that it is damaged, was not searched, or was not recorded whole; `exirate trace verify`
+that it is damaged, was not searched, or was not recorded whole; `exirate verify`
 finds damage that a query does not notice.
 
 A message must match all texts, files and options of different names; of an option that
@@ -160,14 +160,11 @@ impl Query {
         }
         let question = (!parts.is_empty())
             .then(|| ContentQuery { parts: parts.clone(), min_share: self.at_least });
-        let store = self.common.open_if_there()?;
-        let (mut first, asked) = match &store {
-            Some(store) => self.ask(store, question).map_err(|error| match error {
-                TraceError::TooShort(short) => conclusion::too_short(short, &parts),
-                error => error.into(),
-            })?,
-            None => (self.first(), QuerySummary::default()),
-        };
+        let store = self.common.open_traces()?;
+        let (mut first, asked) = self.ask(&store, question).map_err(|error| match error {
+            TraceError::TooShort(short) => conclusion::too_short(short, &parts),
+            error => error.into(),
+        })?;
         let (matches, chance) = match self.is_filtered() {
             true => (first.count(), first.chance()),
             false => (asked.matches, asked.chance),
@@ -180,7 +177,7 @@ impl Query {
         let reply = Reply {
             parts,
             least: self.at_least,
-            settings: store.map(|store| store.options().settings),
+            settings: store.options().settings,
             limited: self.limit.is_some(),
             narrowed: self.asks_envelopes(),
             found,
@@ -200,7 +197,7 @@ impl Query {
             self.doubt_addresses();
         }
         screen.flush()?;
-        open::incomplete(&reply.asked.damaged)?;
+        traces_incomplete(&reply.asked.damaged)?;
         Ok(Outcome::found_if(reply.matches == 0))
     }
 
@@ -317,7 +314,7 @@ impl Query {
         query: &trace::Query<'_>,
     ) -> Result<(First, QuerySummary), TraceError> {
         let (graded, mut first) = (self.is_graded(), self.first());
-        let asked = store.query(query, &mut open::bar("messages"), &mut |answer| {
+        let asked = store.query(query, &mut bar("messages"), &mut |answer| {
             if !self.is_meant(&answer.envelope) {
                 return;
             }

@@ -5,16 +5,15 @@ use std::io::Write as _;
 
 use clap::Args;
 
+use super::super::config;
+use super::super::database::{Common, require_owner};
 use super::super::screen::{Screen, complain, note};
 use super::super::size::bytes;
 use super::super::{Failure, Outcome};
 use super::mailbox::MESSAGE_MAX;
-use super::open::{Common, tell_incidents};
 use super::recording::{Counts, Recording, Sources};
 use super::scheme::{self, Scheme};
-use super::span::{self, Keep};
-use super::tidy;
-use crate::trace::Options;
+use crate::trace::{Access, Options, TraceError, TraceStore, trace_directory};
 
 /// Record messages from files, mboxes and maildirs
 #[derive(Debug, Args)]
@@ -26,8 +25,9 @@ use crate::trace::Options;
     exirate trace record --maildir /var/mail/alice --maildir /var/mail/bob
   One message, with its sender and recipient:
     exirate trace record --from alice@example.org --to bob@example.net message.eml
-  An archive of many years; from now on messages are kept for ever:
-    exirate trace record --keep forever --mbox archive.mbox
+  An archive of many years, all of which is kept:
+    exirate config set trace.keep=forever
+    exirate trace record --mbox archive.mbox
   Try the other scheme:
     exirate trace record --scheme hbf --mbox archive.mbox
 
@@ -43,12 +43,12 @@ or else the Message-ID. The client: from the first Received.
 In an mbox, a message begins with a line `From ` that follows an empty one and has a date;
 `>From ` in a message is `From `. Of a maildir, cur and new are read, and those of all
 folders in it. - is standard input. A message that cannot be recorded is reported, and the
-others are recorded. A message older than the retention time (90 days unless it was set)
-is not recorded: use --keep.
+others are recorded. A message that is older than messages are kept (90 days unless set by
+`exirate config set trace.keep=`) is not recorded.
 
---keep and the options for digests are stored with the store and apply to all later
-messages, also those that Exim records, unless a line of its configuration sets them
-again. Earlier messages can still be queried.
+The options for digests are stored in the trace store and apply to all later messages,
+also those that Exim records, unless a line of its configuration sets them again. Earlier
+messages can still be queried.
 
 Exit status: 0 all was recorded; 2 an error, or a message could not be recorded.
 
@@ -60,10 +60,6 @@ pub(super) struct Record {
     #[command(flatten)]
     sources: Sources,
 
-    /// From now on, for how long messages are kept: 90d, 52w, or `forever`
-    #[arg(long, value_name = "TIME", value_parser = span::keep)]
-    keep: Option<Keep>,
-
     #[command(flatten)]
     scheme: Scheme,
 
@@ -73,25 +69,17 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        self.check()?;
-        let mut trace = self.common.open_or_make()?;
+        self.sources.check()?;
+        let mut trace = self.open()?;
         let before = *trace.options();
         let settings = self.scheme.settings(before.settings)?;
-        let keep = self.keep.map_or(before.keep, |Keep(seconds)| seconds);
-        let after = Options { settings, keep, ..before };
-        if after != before {
-            trace.set_options(after)?;
-        }
         if settings != before.settings {
+            trace.set_options(Options { settings, ..before })?;
             note(format_args!("from now on: {}", scheme::described(settings)));
-        }
-        if keep != before.keep {
-            note(format_args!("from now on messages are kept {}", tidy::kept(keep)));
-            note(tidy::REMINDER);
         }
         let mut recording = Recording::new(&self.sources, trace);
         let done = recording.all();
-        tell_incidents(&mut recording.trace);
+        recording.trace.take_incidents().iter().for_each(note);
         let counts = recording.counts;
         if self.common.json {
             screen.json(&counts)?;
@@ -109,10 +97,10 @@ impl Record {
         }
         if counts.too_old > 0 {
             complain(format_args!(
-                "{} message(s) are older than messages are kept here ({}): use --keep, such as --keep \
-                 forever",
+                "{} message(s) are older than messages are kept here ({}): set how long by `exirate \
+                 config set trace.keep=forever`, for example",
                 counts.too_old,
-                tidy::kept(keep)
+                config::kept(before.keep)
             ));
         }
         match counts.not_recorded {
@@ -123,10 +111,19 @@ impl Record {
         }
     }
 
-    /// What can be seen to be wrong before anything is done.
-    fn check(&self) -> Result<(), Failure> {
-        tidy::check_keep(self.keep)?;
-        self.sources.check()
+    /// Opens the store for recording; creates it if it does not exist.
+    fn open(&self) -> Result<TraceStore, Failure> {
+        let spool = self.common.directory()?;
+        require_owner(&spool)?;
+        let directory = trace_directory(&spool);
+        if let Err(TraceError::NoKey { path }) = TraceStore::open(&directory, Access::Read) {
+            note(format_args!(
+                "{} is missing, and a new key is created: earlier messages cannot be queried unless \
+                 that file is put back",
+                path.display()
+            ));
+        }
+        Ok(TraceStore::open(&directory, Access::Write)?)
     }
 }
 

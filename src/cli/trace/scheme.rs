@@ -151,7 +151,7 @@ fn none_of(others: &[(&str, bool)], theirs: &str, ours: &str) -> Result<(), Fail
 }
 
 /// Settings for people: as the options that make them.
-pub(super) fn described(settings: Settings) -> String {
+pub(in crate::cli) fn described(settings: Settings) -> String {
     match settings {
         Settings::Winnow(s) => format!(
             "--scheme winnow --gram {} --window {} --bytes-gram {} --bytes-window {} --bits {}",

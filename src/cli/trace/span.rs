@@ -32,23 +32,6 @@ pub(super) fn until(text: &str) -> Result<i64, String> {
     Ok(end.map_or(seconds, |end| end.timestamp().as_second() - 1))
 }
 
-/// How long messages are kept, in seconds; `None` is for ever.
-pub(super) fn keep(text: &str) -> Result<Keep, String> {
-    if matches!(text, "forever" | "ever") {
-        return Ok(Keep(None));
-    }
-    let wrong = || "use a time, such as 90d or 52w, or `forever`".to_owned();
-    let seconds = keys::period(text).map_err(|_| wrong())?;
-    if !(1.0..1e12).contains(&seconds) {
-        return Err(wrong());
-    }
-    Ok(Keep(Some(seconds as u64)))
-}
-
-/// How long messages are kept, in seconds, or for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Keep(pub(super) Option<u64>);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,14 +52,5 @@ mod tests {
         let span = until("2026-11-20").unwrap() - since("2026-11-20").unwrap();
         assert_eq!(span, 86_399);
         assert_eq!(until("@1795175437"), Ok(1_795_175_437));
-    }
-
-    #[test]
-    fn mail_is_kept_for_a_time_or_for_ever() {
-        assert_eq!(keep("90d"), Ok(Keep(Some(90 * 86_400))));
-        assert_eq!(keep("forever"), Ok(Keep(None)));
-        for text in ["", "0", "0s", "-1d", "long", "1e99"] {
-            assert!(keep(text).unwrap_err().contains("such as 90d"), "{text}");
-        }
     }
 }

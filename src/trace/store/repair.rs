@@ -110,7 +110,7 @@ impl TraceStore {
             Found::Damaged => (
                 Options::when_damaged().to_file(),
                 "both of its copies were damaged; the defaults were written, but messages are \
-                 kept for ever: set --keep and --max-size again with `exirate trace tidy`",
+                 kept for ever: set trace.keep and trace.max_size again with `exirate config set`",
             ),
             Found::Sound(_, true) | Found::Nothing => return Ok(()),
         };

@@ -1,12 +1,13 @@
-//! `exirate trace stats`, `verify`, `tidy` and `export`.
+//! The trace store in `exirate stats`, `verify` and `repair`; `exirate trace export`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Output;
 
 use serde_json::Value;
 
 use super::{passed, trace};
-use crate::{json, stderr, stdout};
+use crate::{run, stderr, stdout};
 
 /// The log that is written to.
 fn log(spool: &std::path::Path) -> std::path::PathBuf {
@@ -15,20 +16,26 @@ fn log(spool: &std::path::Path) -> std::path::PathBuf {
     paths.into_iter().max_by_key(|path| path.metadata().unwrap().len()).unwrap()
 }
 
+/// What a command prints in JSON. That there is no rate database here is a note.
+fn json(output: &Output) -> Value {
+    let said = stderr(output);
+    assert!(said.is_empty() || said.starts_with("exirate: note: no rate database at "), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
 #[test]
 fn the_store_is_counted() {
     let spool = passed();
-    let stats = json(&trace(spool.path(), &["stats", "--json"]));
-    assert_eq!((&stats["messages"], &stats["damaged"]), (&5.into(), &0.into()));
+    let stats = json(&run(spool.path(), &["stats", "--json"]));
+    let stats = &stats["trace"];
+    assert_eq!((&stats["messages"], &stats["damaged_files"]), (&5.into(), &0.into()));
     assert_eq!(stats["oldest"], "2026-11-18T09:12:04Z");
     assert_eq!(stats["newest"], "2026-11-20T11:10:14Z");
-    assert_eq!(stats["keep"], Value::Null);
-    assert_eq!(stats["max_bytes"], 1 << 30);
     let each = stats["bytes_per_message"].as_f64().unwrap();
-    assert_eq!(each * 5.0, stats["bytes"].as_f64().unwrap());
-    let said = stdout(&trace(spool.path(), &["stats"]));
+    assert_eq!(each * 5.0, stats["disk_bytes"].as_f64().unwrap());
+    let said = stdout(&run(spool.path(), &["stats"]));
     for line in
-        ["messages   5\n", "damaged    0 file(s)\n", "kept       for ever, in at most 1 GiB\n"]
+        ["messages    5 in the trace store\n", "oldest      2026-11-18", "damaged     0 file(s)\n"]
     {
         assert!(said.contains(line), "{line}: {said}");
     }
@@ -37,22 +44,22 @@ fn the_store_is_counted() {
 #[test]
 fn damage_is_found_and_hides_nothing_else() {
     let spool = passed();
-    let output = trace(spool.path(), &["verify"]);
+    let output = run(spool.path(), &["verify"]);
     assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
-    assert!(stdout(&output).starts_with("sound: 5 message(s) in "), "{}", stdout(&output));
+    assert!(stdout(&output).starts_with("no problems: 5 messages in "), "{}", stdout(&output));
     let log = log(spool.path());
     let mut bytes = fs::read(&log).unwrap();
     // In the last record.
     let at = bytes.len() - 20;
     bytes[at] ^= 1;
     fs::write(&log, bytes).unwrap();
-    let output = trace(spool.path(), &["verify", "--json"]);
+    let output = run(spool.path(), &["verify", "--json"]);
     assert_eq!(output.status.code(), Some(1));
     let found = json(&output);
-    assert_eq!((&found["messages"], found["problems"].as_array().unwrap().len()), (&4.into(), 1));
-    let said = stdout(&trace(spool.path(), &["verify"]));
+    assert_eq!(found["trace"]["messages"], 4);
+    assert_eq!(found["problems"].as_array().unwrap().len(), 1);
+    let said = stdout(&run(spool.path(), &["verify"]));
     assert!(said.contains(log.to_str().unwrap()), "{said}");
-    assert!(said.ends_with("1 problem: 4 message(s) in 1 file(s)\n"), "{said}");
     let output = trace(spool.path(), &["query", "--since", "@0", "--json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["matches"], 4);
@@ -61,9 +68,9 @@ fn damage_is_found_and_hides_nothing_else() {
 #[test]
 fn damage_is_repaired() {
     let spool = passed();
-    let output = trace(spool.path(), &["repair"]);
+    let output = run(spool.path(), &["repair"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(stdout(&output), "sound: nothing to repair\n");
+    assert_eq!(stdout(&output), "no problems: nothing to repair\n");
     let log = log(spool.path());
     let mut bytes = fs::read(&log).unwrap();
     let at = bytes.len() - 20;
@@ -71,7 +78,7 @@ fn damage_is_repaired() {
     fs::write(&log, bytes).unwrap();
     let key = spool.path().join("exirate/trace/key");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
-    let output = trace(spool.path(), &["repair", "--json"]);
+    let output = run(spool.path(), &["repair", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let report = json(&output);
     let done = report["done"].as_array().unwrap();
@@ -80,28 +87,11 @@ fn damage_is_repaired() {
         assert!(texts.iter().any(|text| text.contains(what)), "{what}: {texts:?}");
     }
     assert_eq!(report["left"], Value::Array(Vec::new()));
-    assert_eq!(trace(spool.path(), &["verify"]).status.code(), Some(0));
+    assert_eq!(run(spool.path(), &["verify"]).status.code(), Some(0));
     assert_eq!(key.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    let output = trace(spool.path(), &["repair"]);
-    assert_eq!(stdout(&output), "sound: nothing to repair\n");
-    assert_eq!(json(&trace(spool.path(), &["stats", "--json"]))["messages"], 4);
-}
-
-#[test]
-fn retention_is_set_and_kept() {
-    let spool = passed();
-    let spool = spool.path();
-    let tidy = |arguments: &[&str]| trace(spool, &[&["tidy"], arguments].concat());
-    let output = tidy(&["--keep", "52w", "--max-size", "2G"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let said = stdout(&output);
-    assert!(said.ends_with("\nit keeps messages for 364 d, in at most 2 GiB\n"), "{said}");
-    assert!(stderr(&output).contains("change it there as well"), "{}", stderr(&output));
-    assert_eq!(stderr(&tidy(&["--keep", "52w"])), "", "nothing has changed");
-    assert!(stdout(&tidy(&[])).ends_with("it keeps messages for 364 d, in at most 2 GiB\n"));
-    let answer = json(&tidy(&["--keep", "forever", "--json"]));
-    assert_eq!((&answer["keep"], &answer["max_bytes"]), (&Value::Null, &(2_u64 << 30).into()));
-    assert_eq!(json(&trace(spool, &["stats", "--json"]))["messages"], 5);
+    let output = run(spool.path(), &["repair"]);
+    assert_eq!(stdout(&output), "no problems: nothing to repair\n");
+    assert_eq!(json(&run(spool.path(), &["stats", "--json"]))["trace"]["messages"], 4);
 }
 
 #[test]

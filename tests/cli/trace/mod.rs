@@ -22,7 +22,7 @@ fn empty() -> tempfile::TempDir {
     assert_eq!(stdout(&output), "recorded 0 message(s), 0 B\n", "{}", stderr(&output));
     mail::settle_key(folder.path());
     // The mail has a date, and the clock of the machine any other.
-    let output = trace(folder.path(), &["tidy", "--keep", "forever"]);
+    let output = run(folder.path(), &["config", "set", "trace.keep=forever"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     folder
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{LUNCH, answer, empty, ids, passed, pipe, trace};
-use crate::{json, mail, stderr, stdout};
+use crate::{json, mail, run, stderr, stdout};
 
 #[test]
 fn what_the_options_say_comes_before_what_the_message_tells() {
@@ -166,14 +166,12 @@ fn mail_that_is_older_than_any_is_kept_is_told_together() {
     assert_eq!(stdout(&output), "recorded 0 message(s), 0 B\n");
     assert_eq!(
         stderr(&output),
-        "exirate: 30 message(s) are older than messages are kept here (for 90 d): use --keep, \
-         such as --keep forever\nexirate: 30 message(s) could not be recorded; all others are\n"
+        "exirate: 30 message(s) are older than messages are kept here (90d): set how long by \
+         `exirate config set trace.keep=forever`, for example\nexirate: 30 message(s) could not be \
+         recorded; all others are\n"
     );
-    let output = record(&["--keep", "forever"]);
-    assert_eq!(output.status.code(), Some(0));
-    let said = stderr(&output);
-    assert!(said.starts_with("exirate: note: from now on messages are kept for ever\n"), "{said}");
-    assert!(said.contains("TRACE_KEEP in exirate.conf"), "{said}");
+    let output = run(spool, &["config", "set", "trace.keep=forever"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let counts = json(&record(&["--json"]));
     assert_eq!((&counts["recorded"], &counts["too_old"]), (&30.into(), &0.into()));
 }
@@ -182,8 +180,13 @@ fn mail_that_is_older_than_any_is_kept_is_told_together() {
 fn the_scheme_is_kept_with_the_store() {
     let spool = passed();
     let spool = spool.path();
-    let stats = || json(&trace(spool, &["stats", "--json"]));
-    assert!(stats()["settings"].as_str().unwrap().starts_with("--scheme winnow --gram 8 "));
+    let digests = || {
+        // There is no rate database, which is a note.
+        let output = run(spool, &["config", "--json"]);
+        let settings: Value = serde_json::from_slice(&output.stdout).unwrap();
+        settings["trace"]["digests"].as_str().unwrap().to_owned()
+    };
+    assert!(digests().starts_with("--scheme winnow --gram 8 "));
     let record = |arguments: &[&str]| {
         pipe(spool, &[&["record", "-"], arguments].concat(), mail::archived()[0].text.as_bytes())
     };
@@ -193,7 +196,7 @@ fn the_scheme_is_kept_with_the_store() {
             .starts_with("exirate: note: from now on: --scheme winnow --gram 8 --window 12 ")
     );
     assert_eq!(stderr(&record(&[])), "", "nothing has changed");
-    assert!(stats()["settings"].as_str().unwrap().contains("--window 12 "));
+    assert!(digests().contains("--window 12 "));
     // Both are asked.
     assert_eq!(
         ids(
