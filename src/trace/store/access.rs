@@ -12,11 +12,11 @@ use super::options::{SETTINGS, SETTINGS_NEW};
 use super::seal::{SEALING, SEGMENT_NEW};
 use super::{FILE_MODE, TraceStore};
 
-/// Files that are being written; only their writer needs them.
+/// Files being written, which only their writer uses.
 pub(super) const FILES_NEW: [&CStr; 4] = [KEY_NEW, SETTINGS_NEW, OPEN_NEW, SEGMENT_NEW];
 
-/// The names of all files of ours but those that are being written, and the mode
-/// that each should have.
+/// The names of all files of the store, except those being written, and the
+/// mode that each should have.
 pub(super) fn files_of(dir: &SecureDir) -> Result<Vec<(CString, u32)>, DirError> {
     let numbered = names::list_all(dir)?.into_iter().map(|numbered| numbered.name());
     let all = [SETTINGS, SEALING, OPEN].map(CStr::to_owned).into_iter().chain(numbered);
@@ -25,18 +25,18 @@ pub(super) fn files_of(dir: &SecureDir) -> Result<Vec<(CString, u32)>, DirError>
 }
 
 impl TraceStore {
-    /// What is wrong with the owner or mode of a file; `None` where they are right,
-    /// or there is no such file.
+    /// What is wrong with the owner or mode of a file; `None` if nothing is, or
+    /// the file does not exist.
     pub(super) fn access_fault(&self, name: &CStr, mode: u32) -> Option<String> {
         let info = files::info_at(self.dir.directory(), name).ok()?;
         if info.kind != files::REGULAR {
             return None;
         }
-        // The key opens all other files.
+        // The key decrypts all other files.
         if mode == KEY_MODE && info.mode & 0o077 != 0 {
             let (found, right) = (info.mode, KEY_MODE);
             return Some(format!(
-                "others than its owner may read it (mode {found:04o}): it should have mode \
+                "users other than its owner can read it (mode {found:04o}): it should have mode \
                  {right:04o}"
             ));
         }

@@ -12,59 +12,61 @@ use super::names::{self, Kind, Numbered, OPEN, OPEN_NEW};
 use super::options::Options;
 use super::{LOCK_TIMEOUT, TraceError, TraceStore, VERSION, record, wire};
 
-/// How often a message is digested anew because the settings have changed
-/// meanwhile.
+/// How often a message is digested again because the settings have changed in
+/// the meantime.
 const ATTEMPTS: u32 = 3;
-/// A log is full after this part of the time for which messages are kept: its
-/// messages are forgotten together, when the last of them may be.
+/// A log is full after this fraction of the retention time: all of its messages
+/// are removed together, when the last one has expired.
 const KEEP_PARTS: u64 = 16;
 
-/// What became of a record.
+/// The result of appending a record.
 enum Appended {
-    /// It was appended; whether a log became full before.
+    /// It was appended; whether a full log was renamed first.
     Done { rotated: bool },
-    /// It was digested by what does not hold any more.
+    /// The settings or the key have changed since it was digested.
     Stale(Stale),
 }
 
-/// What holds now, and was otherwise when the store was opened.
+/// What has changed since the store was opened.
 enum Stale {
     Settings(Options),
-    /// A key, and the file that it is in.
+    /// A new key, and the file that contains it.
     Key(Key, Option<(u64, u64)>),
 }
 
-/// Requires that there is the memory to decode a message of so many bytes: where
-/// it ended halfway, the whole process would, which may be Exim's.
+/// Checks that there is enough memory to decode a message of so many bytes:
+/// running out of it halfway would end the whole process, which may be Exim.
 ///
-/// Four times the message are for its decoded forms side by side; up to three
-/// times the most text that is decoded are for text that grows when it is
-/// normalised, into a buffer that doubles. Measured, beyond the process itself and
-/// with the message: 13 times its length for 2 MiB of U+FDFA, which becomes
+/// Four times the size of the message is for its decoded forms; up to three
+/// times the limit of decoded text is for text that grows when it is
+/// normalised, into a buffer that doubles. Measured, in addition to the process
+/// itself and including the message: 13 times its length for 2 MiB of U+FDFA,
+/// which grows elevenfold, 5 for 10 MiB and 4 for 45; 6, 4 and 3 for HTML.
 /// eleven times as long, 5 for 10 MiB and 4 for 45; 6, 4 and 3 for HTML.
 fn require_memory(bytes: usize) -> Result<(), TraceError> {
     let growth = bytes.saturating_mul(12).min(3 * decode::Limits::default().text);
     let wanted = bytes.saturating_mul(4).saturating_add(growth);
     let mut probe = Vec::<u8>::new();
     let reserved = probe.try_reserve_exact(wanted);
-    // Or the compiler may leave out what nobody uses.
+    // Keeps the compiler from removing the unused allocation.
     std::hint::black_box(&mut probe);
     reserved.map_err(|_| TraceError::Memory { bytes, wanted })
 }
 
 impl TraceStore {
-    /// Records a message whose headers and body are `message`, as they were
-    /// received or sent: with line ends of either kind.
+    /// Records a message whose header and body are `message`, as received or
+    /// sent, with either kind of line ends.
     ///
-    /// About once in 16,384 messages, a log is full: then it is sealed as well,
-    /// and what is to be forgotten is. What goes wrong with that is told by
+    /// About once in 16,384 messages, a log is full. Then it is also sealed,
+    /// and expired messages are removed. Errors of that are returned by
     /// [`TraceStore::take_incidents`].
     ///
-    /// It does not wait for the disk: after a loss of power, the messages of
-    /// the last half minute or so may be gone.
+    /// It does not wait for the disk: after a power failure, the messages of
+    /// the last half minute or so may be lost.
     ///
     /// # Errors
-    /// The store cannot be used, or there is no memory; then nothing was
+    /// The store cannot be used, or there is not enough memory; nothing was
+    /// recorded.
     /// recorded.
     pub fn record(&mut self, envelope: &Envelope, message: &[u8]) -> Result<(), TraceError> {
         require_memory(message.len())?;
@@ -82,12 +84,13 @@ impl TraceStore {
         .into())
     }
 
-    /// Records a message whose digest was made by the settings in
-    /// [`TraceStore::options`]; false where others have been chosen meanwhile, which
-    /// these are then, or another key: the message is to be digested anew.
+    /// Records a message that was digested with the settings in
+    /// [`TraceStore::options`]. Returns false if the settings or the key have
+    /// changed: `self` has the new ones then, and the message must be digested
+    /// again.
     ///
     /// # Errors
-    /// The store cannot be used; then nothing was recorded.
+    /// The store cannot be used; nothing was recorded.
     pub(super) fn append(
         &mut self,
         envelope: &Envelope,
@@ -99,13 +102,13 @@ impl TraceStore {
         if let Some(keep) = self.options.keep.filter(|&keep| age > keep) {
             return Err(TraceError::TooOld { seconds: age, keep });
         }
-        let before = self.latest.take();
+        let before = self.open_log.take();
         let (appended, log) = self.append_record(before, &wire::encode(envelope), digest)?;
-        self.latest = log;
+        self.open_log = log;
         match appended {
             Appended::Done { rotated } => {
                 if rotated {
-                    self.settle();
+                    self.seal_after_recording();
                 }
                 Ok(true)
             }
@@ -119,15 +122,15 @@ impl TraceStore {
         }
     }
 
-    /// Appends a record to the open log, which may be the one `before`; that log
-    /// is returned.
+    /// Appends a record to the open log, which may be `before`; returns that
+    /// log.
     fn append_record(
         &self,
         before: Option<Log>,
         envelope: &[u8],
         digest: &[u8],
     ) -> Result<(Appended, Option<Log>), TraceError> {
-        // A system call for both.
+        // One system call for both.
         let [nonce, status_nonce] = two_nonces()?;
         let record = record::make(&self.key, nonce, envelope, digest)?;
         let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
@@ -153,15 +156,15 @@ impl TraceStore {
         Ok((Appended::Done { rotated }, Some(log)))
     }
 
-    /// The open log, if another record can be appended to it; one that is full
-    /// or unusable gets its number. The directory is locked.
+    /// The open log, if another record can be appended to it. A full or
+    /// unusable log is renamed to its number. The directory is locked.
     fn usable_log(&self, before: Option<Log>) -> Result<Usable, TraceError> {
-        // Whoever has destroyed the key wants nothing more recorded under it.
+        // If the key was destroyed, nothing more may be recorded with it.
         if self.key_file != key::identity(&self.dir) {
             let key = Key::open_locked(&self.dir)?;
             return Ok(Usable::Stale(Stale::Key(key, key::identity(&self.dir))));
         }
-        let found = match before.map(|log| log.again(&self.dir, &self.key, OPEN)) {
+        let found = match before.map(|log| log.refresh(&self.dir, &self.key, OPEN)) {
             Some(Some(log)) => Some(Ok(log)),
             _ => Log::open(&self.dir, &self.key, OPEN, Access::Write)?,
         };
@@ -194,7 +197,7 @@ impl TraceStore {
         Ok(Usable::None { rotated: true })
     }
 
-    /// Whether another record can be appended to a log, `now`.
+    /// Whether another record can be appended to a log at the time `now`.
     pub(super) fn has_room(&self, log: &Log, status: Status, now: i64) -> bool {
         let span = self.options.keep.map_or(i64::MAX, |keep| (keep / KEEP_PARTS) as i64);
         let age = now.saturating_sub(log.head.created);
@@ -205,15 +208,15 @@ impl TraceStore {
             && age < span
     }
 
-    /// Gives the open log a number: nobody appends to it any more. The
-    /// directory is locked.
+    /// Renames the open log to its number, after which nothing is appended to
+    /// it. The directory is locked.
     pub(super) fn rotate(&self) -> Result<(), TraceError> {
         let full = Numbered { number: names::next(&self.dir)?, kind: Kind::Log }.name();
         let renamed = files::rename_at(self.dir.directory(), OPEN, &full);
         Ok(renamed.map_err(self.dir.failed("rename", OPEN))?)
     }
 
-    /// Makes a new open log. The directory is locked.
+    /// Creates a new open log. The directory is locked.
     fn begin_log(&self, settings: Settings) -> Result<Log, TraceError> {
         let log = Log::create(&self.dir, &self.key, OPEN_NEW, settings, clock::now().0)?;
         files::rename_at(self.dir.directory(), OPEN_NEW, OPEN)
@@ -231,11 +234,11 @@ fn two_nonces() -> Result<[Nonce; 2], TraceError> {
 
 /// Whether there is a log to append to.
 enum Usable {
-    /// This one, which goes so far.
+    /// This log, with this status.
     Log(Log, Status),
     /// No; whether there was one before.
     None { rotated: bool },
-    /// It is not known: something else holds now.
+    /// Unknown: the settings or the key have changed.
     Stale(Stale),
 }
 
@@ -244,10 +247,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_for_which_there_is_no_memory_is_refused() {
+    fn a_message_that_exceeds_the_memory_is_refused() {
         assert!(require_memory(0).is_ok());
         assert!(require_memory(1 << 20).is_ok());
-        // More than there are addresses, and more than a number can tell.
+        // More than the address space, and more than a number can hold.
         for bytes in [1 << 50, usize::MAX / 2] {
             let error = require_memory(bytes).unwrap_err().to_string();
             assert!(error.starts_with(&format!("no memory to decode a message of {bytes} bytes")));

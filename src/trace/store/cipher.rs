@@ -1,4 +1,4 @@
-//! Enciphering: XChaCha20, and the keys made by it.
+//! Encryption with XChaCha20, and key derivation.
 
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
 use chacha20::{ChaCha20, R20, hchacha};
@@ -7,9 +7,9 @@ use rand::rngs::SysRng;
 
 use super::TraceError;
 
-/// The bytes of a nonce: enough that random ones never meet.
+/// The size of a nonce: large enough that random ones never collide.
 pub(super) const NONCE_BYTES: usize = 24;
-/// A number that is used once with a key.
+/// A number used only once with a key.
 pub(super) type Nonce = [u8; NONCE_BYTES];
 
 /// The keystream of one key and one nonce.
@@ -20,8 +20,8 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// XChaCha20 is ChaCha20 with a key made of the key and the first 16 bytes
-    /// of the nonce; that is done once here, for many reads.
+    /// XChaCha20 is ChaCha20 with a key derived from the key and the first 16
+    /// bytes of the nonce. The derivation is done once here, for many reads.
     pub(super) fn new(key: &[u8; 32], nonce: &Nonce) -> Self {
         let (first, last) = nonce.split_at(16);
         let mut head = [0; 16];
@@ -31,18 +31,18 @@ impl Stream {
         Self { key: hchacha::<R20>(&(*key).into(), &head.into()).into(), nonce: tail }
     }
 
-    /// Enciphers or deciphers bytes that are at `offset` of the stream.
+    /// Encrypts or decrypts bytes at `offset` of the stream.
     pub(super) fn apply(&self, offset: u64, bytes: &mut [u8]) {
         let mut cipher = ChaCha20::new(&self.key.into(), &self.nonce.into());
         let done = cipher.try_seek(offset).is_ok() && cipher.try_apply_keystream(bytes).is_ok();
-        // Beyond 256 GiB there is no keystream; nothing may be left in plain.
+        // There is no keystream beyond 256 GiB; plaintext must not remain.
         if !done {
             bytes.fill(0);
         }
     }
 }
 
-/// Fills `bytes` with what nobody can guess.
+/// Cryptographically secure random bytes.
 pub(super) fn random<const N: usize>() -> Result<[u8; N], TraceError> {
     let mut bytes = [0; N];
     SysRng.try_fill_bytes(&mut bytes).map_err(|source| TraceError::Random { source })?;
@@ -55,7 +55,7 @@ mod tests {
     use chacha20::XChaCha20;
 
     #[test]
-    fn it_is_xchacha20_wherever_it_begins() {
+    fn the_stream_is_that_of_xchacha20_at_every_offset() {
         let (key, nonce) = ([7; 32], std::array::from_fn(|n| n as u8));
         let mut whole = [0; 1000];
         XChaCha20::new(&key.into(), &nonce.into()).apply_keystream(&mut whole);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_keystream_is_not_left_in_plain() {
+    fn bytes_without_keystream_are_cleared() {
         let mut bytes = *b"secret";
         Stream::new(&[7; 32], &[1; 24]).apply(u64::MAX - 3, &mut bytes);
         assert_eq!(bytes, [0; 6]);

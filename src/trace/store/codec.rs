@@ -7,11 +7,10 @@ use bincode::{Decode, Encode};
 const CODEC: Configuration<LittleEndian, Fixint> =
     bincode::config::standard().with_fixed_int_encoding().with_little_endian();
 
-/// The bytes of a checksum.
+/// The size of a checksum.
 pub(super) const CRC_BYTES: usize = 4;
 
-/// The checksum (CRC-32, IEEE) of `bytes`, going on from that of what is
-/// before them.
+/// The checksum (CRC-32, IEEE) of `bytes`, continuing the checksum `before`.
 #[inline]
 pub(super) fn checksum(before: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);
@@ -19,28 +18,28 @@ pub(super) fn checksum(before: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Encodes `value` into `N` bytes, which is its size.
+/// Encodes `value` into `N` bytes, which must be its size.
 pub(super) fn encode<const N: usize>(value: &impl Encode) -> [u8; N] {
     let mut bytes = [0; N];
-    // It cannot fail: the tests hold the sizes against the tables in
-    // FORMAT.md, and all fields are numbers.
+    // This cannot fail: tests compare the sizes with FORMAT.md, and all fields
+    // are numbers.
     let _ = bincode::encode_into_slice(value, &mut bytes, CODEC);
     bytes
 }
 
-/// Decodes what [`encode`] has made; bytes beyond it are left alone.
+/// Decodes the output of [`encode`]; ignores bytes after it.
 pub(super) fn decode<T: Decode<()>>(bytes: &[u8]) -> Option<T> {
     bincode::decode_from_slice(bytes, CODEC).ok().map(|(value, _)| value)
 }
 
-/// Sets the last 4 bytes to the checksum of those before.
+/// Sets the last 4 bytes to the checksum of the bytes before them.
 pub(super) fn set_checksum(bytes: &mut [u8]) {
     if let Some((covered, crc)) = bytes.split_last_chunk_mut::<CRC_BYTES>() {
         *crc = checksum(0, covered).to_le_bytes();
     }
 }
 
-/// Whether the last 4 bytes are the checksum of those before.
+/// Whether the last 4 bytes are the checksum of the bytes before them.
 pub(super) fn checksum_fits(bytes: &[u8]) -> bool {
     bytes
         .split_last_chunk::<CRC_BYTES>()

@@ -16,40 +16,40 @@ use super::options::SETTINGS;
 use super::verify::Verified;
 use super::{Access, FILE_MODE, LOCK_TIMEOUT, TraceError, TraceStore, trace_directory};
 
-/// How much is read at once.
+/// The size of the buffer.
 const BUFFER: usize = 1 << 20;
 
-/// What [`TraceStore::copy_to`] has copied.
+/// The result of [`TraceStore::copy_to`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
     /// The directory of the copy.
     pub path: PathBuf,
-    /// Files that were copied.
+    /// Number of files copied.
     pub files: u64,
-    /// Bytes of these files.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// What [`TraceStore::verify`] counted in the copy.
+    /// The counts of [`TraceStore::verify`] for the copy.
     pub verified: Verified,
-    /// What it found wrong with the copy.
+    /// The problems it found in the copy.
     pub problems: Vec<Problem>,
 }
 
 impl TraceStore {
-    /// Copies the store into `directory`, to `exirate/trace` in it, and verifies
-    /// the copy. `directory` must exist and hold no trace store yet; it can then be
+    /// Copies the store to `exirate/trace` in `directory`, and verifies the
+    /// copy. `directory` must exist and contain no trace store; it can then be
     /// used as a spool directory.
     ///
-    /// The copy has every message that was recorded before the call. Recording
-    /// goes on meanwhile: segments and full logs never change, and only while the
-    /// open log is copied, which is small, does recording wait. Files that were
-    /// damaged are copied as they are; those that [`TraceStore::repair`] has
-    /// quarantined are left out.
+    /// The copy contains every message that was recorded before the call.
+    /// Recording continues during the copy: segments and full logs never
+    /// change, and recording waits only while the open log, which is small, is
+    /// copied. Damaged files are copied as they are; files quarantined by
+    /// [`TraceStore::repair`] are left out.
     ///
-    /// `progress` is called with the number of bytes that have been copied.
+    /// `progress` is called with the number of bytes copied so far.
     ///
     /// # Errors
-    /// There is a trace store already, or something could not be read or written;
-    /// what has been copied stays.
+    /// There is a trace store already, or a file could not be read or written;
+    /// the files copied so far remain.
     pub fn copy_to(
         &mut self,
         directory: &Path,
@@ -66,9 +66,9 @@ impl TraceStore {
         let mut done = HashSet::new();
         loop {
             copy.numbered(&mut done)?;
-            // Nothing gets a number while the directory is locked, but a full log
-            // may become a segment, and a listing may show neither: it is
-            // listed twice.
+            // No file gets a number while the directory is locked. But a full
+            // log may become a segment, and a listing at that moment may
+            // contain neither, so it is listed twice.
             let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
             let mut left = names::list(&self.dir)?;
             left.extend(names::list(&self.dir)?);
@@ -77,7 +77,7 @@ impl TraceStore {
                 break;
             }
         }
-        // Only now: what has a key is a store.
+        // The key is copied last: a directory with a key is a store.
         copy.file(KEY, KEY_MODE)?;
         let Copying { files, bytes, .. } = copy;
         let mut problems = Vec::new();
@@ -87,7 +87,7 @@ impl TraceStore {
     }
 }
 
-/// A copy being made.
+/// A copy in progress.
 struct Copying<'a> {
     from: &'a SecureDir,
     to: SecureDir,
@@ -97,7 +97,7 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    /// Copies all full logs and segments but those that are `done`.
+    /// Copies all full logs and segments that are not in `done`.
     fn numbered(&mut self, done: &mut HashSet<CString>) -> Result<(), TraceError> {
         loop {
             let mut found = false;
@@ -114,24 +114,25 @@ impl Copying<'_> {
         }
     }
 
-    /// Copies the open log as far as its status says. The directory is locked.
+    /// Copies the open log up to the end in its status. The directory is
+    /// locked.
     fn open_log(&mut self, store: &TraceStore) -> Result<(), TraceError> {
         let end = match Log::open(self.from, &store.key, OPEN, FileAccess::Read)? {
             Some(Ok(log)) => log.status.map(|status| status.end.max(RECORDS as u64)),
-            // As it is, to the last byte.
+            // A damaged log is copied completely.
             Some(Err(_)) => None,
             None => return Ok(()),
         };
-        if let Some((file, facts)) = self.from.open_file(FileAccess::Read, OPEN)? {
-            self.bytes(OPEN, &file, end.unwrap_or(u64::MAX).min(facts.size), FILE_MODE)?;
+        if let Some((file, info)) = self.from.open_file(FileAccess::Read, OPEN)? {
+            self.bytes(OPEN, &file, end.unwrap_or(u64::MAX).min(info.size), FILE_MODE)?;
         }
         Ok(())
     }
 
-    /// Copies a file whole, if it is there.
+    /// Copies a whole file, if it exists.
     fn file(&mut self, name: &CStr, mode: u32) -> Result<(), TraceError> {
         match self.from.open_file(FileAccess::Read, name)? {
-            Some((file, facts)) => self.bytes(name, &file, facts.size, mode),
+            Some((file, info)) => self.bytes(name, &file, info.size, mode),
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with the trace store.
+//! Errors of the trace store.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,19 +7,19 @@ use crate::sys::secure_dir::DirError;
 
 use super::super::TooShort;
 
-/// Something wrong with a file of the store.
+/// A problem with a file of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it, in a sentence.
+    /// What is wrong with it.
     pub what: String,
 }
 
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let path = self.path.display().to_string();
-        // Errors name it themselves.
+        // Errors contain the path already.
         if self.what.contains(&path) {
             return f.write_str(&self.what);
         }
@@ -29,11 +29,11 @@ impl std::fmt::Display for Problem {
 
 /// Why the trace store could not be used.
 ///
-/// Each text says what could not be done, where, and what would be right.
+/// Each message states what failed, where, and what would be right.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// There is no store, and this use of it may not create one.
+    /// There is no store, and this use must not create one.
     Absent {
         /// Where it would be.
         path: PathBuf,
@@ -43,27 +43,27 @@ pub enum TraceError {
         /// Its directory.
         path: PathBuf,
     },
-    /// Its directory, or a file in it, could not be used.
+    /// The directory, or a file in it, could not be used.
     Directory(DirError),
-    /// The key is gone, and this use of the store may not choose a new one.
+    /// The key is missing, and this use must not create one.
     NoKey {
         /// Where it would be.
         path: PathBuf,
     },
-    /// A file without which nothing can be done is damaged.
+    /// A required file is damaged.
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is damaged, and what to do about it.
+        /// What is damaged, and how to repair it.
         what: &'static str,
     },
-    /// A later exirate has written this.
+    /// The file was written by a later version of exirate.
     Version {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The version this exirate knows.
+        /// The latest version that this exirate supports.
         known: u32,
     },
     /// The store was opened for reading only.
@@ -71,32 +71,32 @@ pub enum TraceError {
         /// Its directory.
         path: PathBuf,
     },
-    /// A message takes more than one record can hold.
+    /// The envelope and digest of a message exceed the size of a record.
     TooLarge {
-        /// What it takes, in bytes.
+        /// Their size in bytes.
         bytes: u64,
-        /// The most that one record can hold, in bytes.
+        /// The maximum size in bytes.
         limit: u64,
     },
-    /// There is no memory to decode a message.
+    /// There is not enough memory to decode a message.
     Memory {
-        /// How long it is, in bytes.
+        /// Its length in bytes.
         bytes: usize,
-        /// What it may take, in bytes.
+        /// The memory that decoding may need, in bytes.
         wanted: usize,
     },
-    /// A message is older than messages are kept.
+    /// A message is older than the retention time.
     TooOld {
-        /// How many seconds ago it passed.
+        /// Its age in seconds.
         seconds: u64,
-        /// For how many seconds messages are kept.
+        /// The retention time in seconds.
         keep: u64,
     },
-    /// A part of a question is so short that no digest could answer.
+    /// A part of a query is too short for any digest.
     TooShort(TooShort),
     /// The operating system has no random numbers.
     Random {
-        /// What it said.
+        /// The system's error.
         source: rand::rngs::SysError,
     },
 }
@@ -115,7 +115,7 @@ impl fmt::Display for TraceError {
         match self {
             Self::Absent { path } => write!(
                 f,
-                "no trace store at {}: it is made when the first message is recorded",
+                "no trace store at {}: it is created when the first message is recorded",
                 path.display()
             ),
             Self::Exists { path } => write!(
@@ -126,15 +126,15 @@ impl fmt::Display for TraceError {
             Self::Directory(error) => error.fmt(f),
             Self::NoKey { path } => write!(
                 f,
-                "{} is gone: without it, nothing that was recorded can be answered; put it back, \
-                 or record another message, for which a new key is chosen",
+                "{} is missing: without it, recorded messages cannot be queried; restore it, \
+                 or record another message, which creates a new key",
                 path.display()
             ),
             Self::Damaged { path, what } => write!(f, "cannot read {}: {what}", path.display()),
             Self::Version { path, found, known } => write!(
                 f,
                 "{} was written by a later exirate: its format is version {found}, this exirate \
-                 knows version {known}",
+                 supports version {known}",
                 path.display()
             ),
             Self::ReadOnly { path } => {
@@ -152,7 +152,7 @@ impl fmt::Display for TraceError {
             ),
             Self::TooOld { seconds, keep } => write!(
                 f,
-                "message passed {:.1} days ago, and is not recorded: messages are kept for {:.1} \
+                "message is not recorded: it is {:.1} days old, and messages are kept for {:.1} \
                  days",
                 *seconds as f64 / 86_400.0,
                 *keep as f64 / 86_400.0
@@ -163,7 +163,7 @@ impl fmt::Display for TraceError {
                 part + 1
             ),
             Self::Random { source } => {
-                write!(f, "cannot encipher what is to be recorded: no random numbers: {source}")
+                write!(f, "cannot encrypt a record: no random numbers: {source}")
             }
         }
     }
@@ -172,7 +172,7 @@ impl fmt::Display for TraceError {
 impl std::error::Error for TraceError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // Its text is the whole of this one's.
+            // Its message is the same as this one's.
             Self::Directory(error) => error.source(),
             Self::Random { source } => Some(source),
             _ => None,

@@ -1,30 +1,32 @@
-//! A disk that is full, or a quota used up, at each byte of all that is done:
-//! what cannot be recorded leaves the store whole, and says why.
+//! A disk that is full, or a quota used up, at each byte of every operation: a
+//! failed operation leaves the store sound and returns the reason.
 
 use crate::sys::failpoint;
 use crate::sys::simulated_disk::memory_folder;
 
-use super::kill_tests::{DEEDS, Deed, FULL, check_after, copy};
+use super::kill_tests::{FULL, OPERATIONS, Operation, check_after, copy};
 use super::tests::{assert_sound, envelope, found, open, record, text};
 use super::*;
 
-/// Does a deed with so much room; what it said, where it could not be done.
-fn with_room(deed: Deed, trace: &mut TraceStore, bytes: u64) -> Option<String> {
+/// Runs an operation with so much free space; returns its error, if it failed.
+fn with_room(operation: Operation, trace: &mut TraceStore, bytes: u64) -> Option<String> {
     trace.limits.messages = FULL;
     failpoint::limit_disk(Some(bytes));
-    let n = deed.before();
-    let done = match deed {
-        Deed::Record | Deed::RecordBeyond => trace.record(&envelope(n), text(n).as_bytes()),
-        Deed::Seal => trace.seal(),
-        Deed::Fold => {
+    let n = operation.before();
+    let done = match operation {
+        Operation::Record | Operation::RecordBeyond => {
+            trace.record(&envelope(n), text(n).as_bytes())
+        }
+        Operation::Seal => trace.seal(),
+        Operation::Fold => {
             trace.options.max_bytes = trace.stats().unwrap().bytes - 1;
-            trace.tidy_as_chosen(envelope(0).time).map(drop)
+            trace.tidy_with_options(envelope(0).time).map(drop)
         }
-        Deed::Forget => {
+        Operation::Forget => {
             trace.options.keep = Some(1);
-            trace.tidy_as_chosen(envelope(FULL).time + 1).map(drop)
+            trace.tidy_with_options(envelope(FULL).time + 1).map(drop)
         }
-        Deed::Choose => {
+        Operation::Choose => {
             let settings = crate::trace::WinnowSettings { gram: 9, ..Default::default() };
             let settings = crate::trace::Settings::Winnow(settings);
             let options = Options { settings, ..super::tests::for_ever() };
@@ -37,17 +39,17 @@ fn with_room(deed: Deed, trace: &mut TraceStore, bytes: u64) -> Option<String> {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_and_is_told() {
-    for deed in DEEDS {
+fn a_full_disk_loses_nothing_and_is_reported() {
+    for operation in OPERATIONS {
         let folder = memory_folder();
-        deed.prepare(folder.path());
+        operation.prepare(folder.path());
         let (mut full, mut bytes) = (0, 0);
         loop {
             let attempt = memory_folder();
             copy(folder.path(), attempt.path());
             let mut trace = open(attempt.path());
-            let what = format!("{deed:?} with {bytes} bytes");
-            let told = with_room(deed, &mut trace, bytes);
+            let what = format!("{operation:?} with {bytes} bytes");
+            let told = with_room(operation, &mut trace, bytes);
             if let Some(text) = &told {
                 full += 1;
                 let path = trace.directory().to_str().unwrap();
@@ -56,27 +58,27 @@ fn a_full_disk_loses_nothing_and_is_told() {
             assert_sound(&trace, &what);
             let found = found(&trace);
             drop(trace);
-            if deed == Deed::Fold && told.is_some() {
-                // Where there is no room to fold, the oldest go.
-                assert!(found.into_iter().eq(FULL..deed.before()), "{what}");
+            if operation == Operation::Fold && told.is_some() {
+                // Without room to fold, the oldest segment is removed.
+                assert!(found.into_iter().eq(FULL..operation.before()), "{what}");
             } else {
-                assert!(deed.may_leave(&found), "{what}");
-                check_after(deed, attempt.path(), &what);
+                assert!(operation.may_leave(&found), "{what}");
+                check_after(operation, attempt.path(), &what);
             }
             if told.is_none() {
-                assert!(deed == Deed::Forget || full > 0, "{what}");
+                assert!(operation == Operation::Forget || full > 0, "{what}");
                 break;
             }
-            // Not at each byte of the largest.
+            // Not at each byte of the largest files.
             bytes += 7 + bytes / 4;
         }
     }
 }
 
-/// What is full stays so: each message is refused, and those that are there
-/// are found.
+/// The disk stays full: each message is refused, and the earlier ones are
+/// found.
 #[test]
-fn recording_goes_on_when_there_is_room_again() {
+fn recording_continues_when_there_is_room_again() {
     let folder = memory_folder();
     let mut trace = super::tests::open_small(folder.path(), FULL);
     (0..6).for_each(|n| record(&mut trace, n));

@@ -1,34 +1,34 @@
-//! Crash images: what is on disk after each prefix of the writes of one deed,
-//! with the last of them torn, and with sectors missing that were not synced
-//! when the power failed.
+//! Crash images: the contents of the disk after each prefix of the writes of an
+//! operation, with the last write torn, and with missing sectors that were not
+//! synced when the power failed.
 //!
-//! The writes of each deed of `kill_tests.rs` are replayed, so that every image is
-//! made of what was written and of nothing else. After the last of them the deed
-//! is done.
+//! The writes of each operation of `kill_tests.rs` are replayed, so that every
+//! image contains exactly what was written. After the last write the operation
+//! is complete.
 
 use crate::sys::simulated_disk::{Disk, Random, SECTOR, memory_folder, power_cut, torn};
 use crate::sys::write_trace::{self, Write};
 
-use super::kill_tests::{DEEDS, Deed, FULL, check_after};
-use super::tests::{ask, envelope, open, open_small, question, record, secret};
+use super::kill_tests::{FULL, OPERATIONS, Operation, check_after};
+use super::tests::{ask, content_query, envelope, open, open_small, record, secret};
 use super::*;
 
-/// Power cuts for each deed, at least.
+/// The minimum number of power failures for each operation.
 const CUTS: usize = 60;
 
-/// In how many bytes of a write it can be torn: the kernel and the disk write
-/// a sector in one go.
+/// At how many bytes a write can be torn: the kernel and the disk write a
+/// sector atomically.
 fn tears(write: &Write) -> Vec<usize> {
     let Write::Bytes { offset, bytes, .. } = write else { return Vec::new() };
     (SECTOR - offset % SECTOR..bytes.len()).step_by(SECTOR).collect()
 }
 
-/// What was recorded before and has been synced: the messages of segments.
+/// The messages that were recorded and synced before: those in segments.
 const SYNCED: u32 = 2 * FULL;
 
-/// After the power has failed: what was in segments is there, or has been
-/// forgotten on purpose; whatever answers was recorded; recording goes on.
-fn check_after_a_power_cut(deed: Deed, disk: &Disk, what: &str) {
+/// After a power failure: messages of segments are found or were removed on
+/// purpose, every result is a recorded message, and recording continues.
+fn check_after_a_power_cut(operation: Operation, disk: &Disk, what: &str) {
     let folder = memory_folder();
     disk.write_to(folder.path());
     let directory = trace_directory(folder.path());
@@ -50,32 +50,32 @@ fn check_after_a_power_cut(deed: Deed, disk: &Disk, what: &str) {
     assert!(numbers.is_sorted_by(|a, b| a < b), "{what}: {numbers:?}");
     assert_eq!(numbers.last(), Some(&1000), "{what}");
     for n in 0..SYNCED {
-        let forgotten = deed == Deed::Forget && n < FULL && !numbers.contains(&0);
+        let forgotten = operation == Operation::Forget && n < FULL && !numbers.contains(&0);
         assert!(numbers.contains(&n) || forgotten, "{what}: {n} of {numbers:?}");
     }
     for &n in &numbers {
-        assert!(!ask(&trace, &question(&secret(n))).is_empty(), "{what}: {n}");
+        assert!(!ask(&trace, &content_query(&secret(n))).is_empty(), "{what}: {n}");
     }
 }
 
-/// All images of a deed; how many there were.
-fn images(deed: Deed) -> (u64, u64) {
+/// All images of an operation; returns their number.
+fn images(operation: Operation) -> (u64, u64) {
     let folder = memory_folder();
-    deed.prepare(folder.path());
+    operation.prepare(folder.path());
     let before = Disk::of(folder.path());
     let ((), writes) = write_trace::capture(|| {
-        // From opening it on, as a new process does.
-        deed.run(&mut open(folder.path()));
+        // Including the opening, as in a new process.
+        operation.run(&mut open(folder.path()));
     });
-    // Nothing was written that is not in the journal.
+    // The trace contains every write.
     let mut disk = before.clone();
     writes.iter().for_each(|write| disk.apply(write));
-    assert!(disk.reachable() == Disk::of(folder.path()).reachable(), "{deed:?}");
+    assert!(disk.reachable() == Disk::of(folder.path()).reachable(), "{operation:?}");
     let (mut disk, mut kills) = (before.clone(), 0);
     let mut killed = |disk: &Disk, what: &str| {
         let folder = memory_folder();
         disk.write_to(folder.path());
-        check_after(deed, folder.path(), what);
+        check_after(operation, folder.path(), what);
         kills += 1;
     };
     killed(&disk, "before the first write");
@@ -83,27 +83,27 @@ fn images(deed: Deed) -> (u64, u64) {
         for length in tears(write) {
             let mut disk = disk.clone();
             disk.apply(&torn(write, length));
-            killed(&disk, &format!("{deed:?}: {length} bytes of write {n}"));
+            killed(&disk, &format!("{operation:?}: {length} bytes of write {n}"));
         }
         disk.apply(write);
-        killed(&disk, &format!("{deed:?}: write {n}"));
+        killed(&disk, &format!("{operation:?}: write {n}"));
     }
     let (mut random, mut cuts) = (Random(1), 0);
     for round in 0..CUTS.div_ceil(writes.len()) * writes.len() {
         let end = 1 + round % writes.len();
         let disk = power_cut(&before, &writes[..end], &mut random);
-        let what = format!("{deed:?}: power cut {round} after {end} writes");
-        check_after_a_power_cut(deed, &disk, &what);
+        let what = format!("{operation:?}: power cut {round} after {end} writes");
+        check_after_a_power_cut(operation, &disk, &what);
         cuts += 1;
     }
     (kills, cuts)
 }
 
 #[test]
-fn of_all_deeds() {
-    for (deed, least) in DEEDS.into_iter().zip([3, 10, 10, 9, 3, 10]) {
-        let (kills, cuts) = images(deed);
-        assert!(kills >= least && cuts >= CUTS as u64, "{deed:?}: {kills} {cuts}");
+fn of_all_operations() {
+    for (operation, least) in OPERATIONS.into_iter().zip([3, 10, 10, 9, 3, 10]) {
+        let (kills, cuts) = images(operation);
+        assert!(kills >= least && cuts >= CUTS as u64, "{operation:?}: {kills} {cuts}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! The key of the store: 32 random bytes, chosen once, and what follows from
-//! them.
+//! The key of the store: 32 random bytes, created once, and the keys derived
+//! from it.
 
 use std::ffi::CStr;
 
@@ -15,19 +15,19 @@ use super::{LOCK_TIMEOUT, TraceError, VERSION};
 
 /// The file that holds the key.
 pub(super) const KEY: &CStr = c"key";
-/// That file while it is being written.
+/// The file while it is being written.
 pub(super) const KEY_NEW: &CStr = c"key.new";
-/// Permissions of that file: it opens all others.
+/// The mode of the file: it decrypts all others.
 pub(super) const KEY_MODE: u32 = 0o600;
 
-/// What the keystream of the key is asked for, by its nonce.
+/// The nonces for the key's own keystream, one for each purpose.
 const DIGEST: &Nonce = b"exirate trace digest key";
 /// As above.
 const CIPHER: &Nonce = b"exirate trace cipher key";
 /// As above.
 const NUMBER: &Nonce = b"exirate trace key number";
 
-/// The file's content.
+/// The contents of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(super) struct KeyFile {
     pub(super) magic: [u8; 8],
@@ -41,20 +41,20 @@ impl Mirrored for KeyFile {
     const BYTES: usize = 52;
 }
 
-/// What follows from the key.
+/// The keys derived from it.
 #[derive(Clone)]
 pub(super) struct Key {
-    /// What digests are keyed with.
+    /// The key for digests.
     pub(super) digest: DigestKey,
-    /// What files are enciphered with.
+    /// The key that encrypts files.
     cipher: [u8; 32],
-    /// Tells this key from others, and tells nothing else of it.
+    /// Identifies this key, and reveals nothing else about it.
     pub(super) number: u64,
 }
 
-/// Which file the key is in: device and inode; `None` where there is none.
+/// Device and inode of the key file; `None` if it does not exist.
 pub(super) fn identity(dir: &SecureDir) -> Option<(u64, u64)> {
-    files::info_at(dir.directory(), KEY).ok().map(|facts| facts.identity)
+    files::info_at(dir.directory(), KEY).ok().map(|info| info.identity)
 }
 
 impl std::fmt::Debug for Key {
@@ -74,12 +74,12 @@ impl Key {
         Self { digest: derive(DIGEST), cipher: derive(CIPHER), number }
     }
 
-    /// The keystream that goes with a nonce.
+    /// The keystream for a nonce.
     pub(super) fn stream(&self, nonce: &Nonce) -> Stream {
         Stream::new(&self.cipher, nonce)
     }
 
-    /// Reads the key; chooses one where there is none and `make`.
+    /// Reads the key; creates one if there is none and `make`.
     pub(super) fn open(dir: &SecureDir, make: bool) -> Result<Self, TraceError> {
         if let Some(key) = Self::read(dir)? {
             return Ok(key);
@@ -91,7 +91,7 @@ impl Key {
         Self::open_locked(dir)
     }
 
-    /// The same, and one is chosen where there is none. The directory is locked.
+    /// Reads the key, or creates one. The directory is locked.
     pub(super) fn open_locked(dir: &SecureDir) -> Result<Self, TraceError> {
         if let Some(key) = Self::read(dir)? {
             return Ok(key);
@@ -102,16 +102,16 @@ impl Key {
         Ok(Self::of(&key))
     }
 
-    /// Reads the key; `None` where there is none.
+    /// Reads the key; `None` if there is none.
     fn read(dir: &SecureDir) -> Result<Option<Self>, TraceError> {
         match mirrored::read::<KeyFile>(dir, KEY)? {
             Found::Nothing => Ok(None),
             Found::Sound(file, _) => Ok(Some(Self::of(&file.key))),
             Found::Damaged => Err(TraceError::Damaged {
                 path: dir.path_of(KEY),
-                what: "it is damaged, and without it nothing can be recorded or answered: put a \
-                       copy in its place, or remove it, and a new key is chosen for the messages \
-                       to come",
+                what: "it is damaged, and without it no message can be recorded or queried: \
+                       restore a copy of it, or remove it to have a new key created for future \
+                       messages",
             }),
         }
     }

@@ -1,9 +1,10 @@
-//! What is done to a store in the tests of kills, power cuts and full disks, and
-//! what must hold afterwards; and a process that is stopped at each step.
+//! The operations for the tests of kills, power failures and full disks, and
+//! the conditions that must hold afterwards; and a process that is stopped at
+//! each step.
 //!
-//! `image_tests.rs` looks at the files after each write of these deeds, so that
-//! no test needs to kill a process at each of them as well; `sigkill_tests.rs` kills
-//! real processes at random.
+//! `image_tests.rs` examines the files after each write of these operations, so
+//! no test needs to kill a process at each of them as well; `sigkill_tests.rs`
+//! kills real processes at random times.
 
 use std::path::Path;
 
@@ -14,9 +15,9 @@ use crate::sys::simulated_disk::memory_folder;
 use super::tests::{assert_sound, found, open, open_small, record};
 use super::*;
 
-/// After so many messages, a log is full here.
+/// The number of messages in a full log here.
 pub(super) const FULL: u32 = 4;
-/// Messages before what is done in the tests.
+/// The number of messages before the operation.
 pub(super) const BEFORE: u32 = 11;
 
 /// A copy of a store.
@@ -30,28 +31,34 @@ pub(super) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Something that is done to a store of [`BEFORE`] messages.
+/// An operation on a store of [`BEFORE`] messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
-    /// A message is recorded in a log with room.
+pub(super) enum Operation {
+    /// A message is recorded in a log that is not full.
     Record,
-    /// One is, and the log is full, so that it is sealed.
+    /// A message is recorded when the log is full, which is then sealed.
     RecordBeyond,
-    /// All is sealed.
+    /// All messages are sealed.
     Seal,
-    /// Segments are folded, as there are too many bytes.
+    /// Segments are folded because the store is too large.
     Fold,
-    /// The oldest segment is forgotten, as it is too old.
+    /// The oldest segment is removed because it has expired.
     Forget,
-    /// Other settings are chosen, and a message is recorded.
+    /// The settings are changed, and a message is recorded.
     Choose,
 }
 
-pub(super) const DEEDS: [Deed; 6] =
-    [Deed::Record, Deed::RecordBeyond, Deed::Seal, Deed::Fold, Deed::Forget, Deed::Choose];
+pub(super) const OPERATIONS: [Operation; 6] = [
+    Operation::Record,
+    Operation::RecordBeyond,
+    Operation::Seal,
+    Operation::Fold,
+    Operation::Forget,
+    Operation::Choose,
+];
 
-impl Deed {
-    /// A store for it: two segments, a full log and an open one.
+impl Operation {
+    /// Prepares a store: two segments, a full log and an open one.
     pub(super) fn prepare(self, folder: &Path) {
         let mut trace = open_small(folder, FULL);
         (0..2 * FULL).for_each(|n| record(&mut trace, n));
@@ -60,12 +67,12 @@ impl Deed {
         (2 * FULL..BEFORE + full).for_each(|n| record(&mut trace, n));
     }
 
-    /// How many messages there are before it.
+    /// The number of messages before it.
     pub(super) fn before(self) -> u32 {
         if self == Self::RecordBeyond { BEFORE.next_multiple_of(FULL) } else { BEFORE }
     }
 
-    /// Does it.
+    /// Runs it.
     pub(super) fn run(self, trace: &mut TraceStore) {
         trace.limits.messages = FULL;
         match self {
@@ -73,12 +80,14 @@ impl Deed {
             Self::Seal => trace.seal().unwrap(),
             Self::Fold => {
                 trace.options.max_bytes = trace.stats().unwrap().bytes - 1;
-                assert!(trace.tidy_as_chosen(super::tests::envelope(0).time).unwrap().folded > 0);
+                assert!(
+                    trace.tidy_with_options(super::tests::envelope(0).time).unwrap().folded > 0
+                );
             }
             Self::Forget => {
                 let first = super::tests::envelope(FULL).time;
                 trace.options.keep = Some(1);
-                trace.tidy_as_chosen(first + 1).unwrap();
+                trace.tidy_with_options(first + 1).unwrap();
             }
             Self::Choose => {
                 let settings = crate::trace::WinnowSettings { gram: 9, ..Default::default() };
@@ -89,7 +98,7 @@ impl Deed {
         }
     }
 
-    /// Whether these can be what is found when it was not finished.
+    /// Whether these messages may be found after it was interrupted.
     pub(super) fn may_leave(self, found: &[u32]) -> bool {
         let all: Vec<_> = (0..self.before()).collect();
         let more: Vec<_> = (0..=self.before()).collect();
@@ -101,20 +110,20 @@ impl Deed {
     }
 }
 
-/// After a process has died in the midst of something: nothing else is lost,
-/// and what comes next goes on.
-pub(super) fn check_after(deed: Deed, folder: &Path, what: &str) {
+/// After a process died in the middle of an operation: nothing else is lost,
+/// and later operations succeed.
+pub(super) fn check_after(operation: Operation, folder: &Path, what: &str) {
     let trace = TraceStore::open(&trace_directory(folder), Access::Read).unwrap();
     assert_sound(&trace, what);
     let left = found(&trace);
-    assert!(deed.may_leave(&left), "{what}: {left:?}");
+    assert!(operation.may_leave(&left), "{what}: {left:?}");
     let mut trace = open_small(folder, FULL);
     let next = 1000;
     record(&mut trace, next);
     let mut expected = left.clone();
     expected.push(next);
     assert_eq!(found(&trace), expected, "{what}");
-    trace.tidy_as_chosen(super::tests::envelope(0).time).unwrap();
+    trace.tidy_with_options(super::tests::envelope(0).time).unwrap();
     trace.seal().unwrap();
     assert_eq!(found(&trace), expected, "{what}");
     assert_sound(&trace, what);
@@ -127,32 +136,32 @@ pub(super) fn check_after(deed: Deed, folder: &Path, what: &str) {
     }
 }
 
-/// Starts a process that is stopped after so many steps.
-fn stopped_after(steps: u32, deed: Deed, folder: &Path) -> Child {
+/// Starts a process that stops after so many steps.
+fn stopped_after(steps: u32, operation: Operation, folder: &Path) -> Child {
     in_child(|| {
         let mut trace = open(folder);
         failpoint::allow_steps_until(Some(steps), Failure::Stops);
-        deed.run(&mut trace);
+        operation.run(&mut trace);
         true
     })
 }
 
 #[test]
-fn whoever_stands_still_is_named_and_keeps_nobody_from_asking() {
+fn a_stopped_process_is_named_and_does_not_block_queries() {
     let (mut held, mut free) = (0, 0);
-    // While a log is sealed, nobody waits; while one is renamed, all do.
+    // While a log is sealed, nobody waits; while one is renamed, all wait.
     for steps in (0..).step_by(3) {
         let folder = memory_folder();
-        Deed::RecordBeyond.prepare(folder.path());
-        let child = stopped_after(steps, Deed::RecordBeyond, folder.path());
+        Operation::RecordBeyond.prepare(folder.path());
+        let child = stopped_after(steps, Operation::RecordBeyond, folder.path());
         if !child.stops() {
             assert!(child.succeeds());
             break;
         }
         let mut trace = TraceStore::open(&trace_directory(folder.path()), Access::Write).unwrap();
         trace.limits.messages = 1000;
-        assert!(Deed::RecordBeyond.may_leave(&found(&trace)), "step {steps}");
-        // It is in nobody's way for longer than it may be.
+        assert!(Operation::RecordBeyond.may_leave(&found(&trace)), "step {steps}");
+        // It does not block others for longer than the timeout.
         match trace.append(&super::tests::envelope(500), &[]) {
             Ok(done) => {
                 assert!(done);

@@ -1,8 +1,8 @@
-//! A log: messages one after the other, as they were recorded.
+//! A log: messages in the order in which they were recorded.
 //!
-//! Two copies of its head, its status, its records, each part in sectors of
-//! its own. What counts is what the status says: a record that a killed
-//! process has not finished is written over.
+//! It contains two copies of its head, its status, and its records, each part
+//! in its own sectors. The status determines where the records end: a record
+//! that a killed process left incomplete is overwritten.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -23,28 +23,28 @@ use super::record::{PAYLOAD_BYTES_MAX, Records};
 use super::{TraceError, VERSION};
 use crate::trace::{Settings, is_past};
 
-/// How a log begins.
+/// The magic of a log.
 pub(super) const LOG_MAGIC: [u8; 8] = *b"EXIRATEL";
-/// The size of what is in plain at the start of a log or segment.
+/// The size of the unencrypted start of a log or segment.
 pub(super) const START_BYTES: usize = 48;
-/// The size of a log's head, its checksum included.
+/// The size of a log's head, including its checksum.
 pub(super) const HEAD_BYTES: usize = 88;
-/// Where the status is.
+/// The offset of the status.
 pub(super) const STATUS: usize = 2 * SECOND;
-/// The size of a status, its nonce and checksum included.
+/// The size of a status, including its nonce and checksum.
 pub(super) const STATUS_BYTES: usize = 40;
-/// Where the first record is.
+/// The offset of the first record.
 pub(super) const RECORDS: usize = 3 * SECOND;
 
-/// A log that has so many messages is full.
+/// A log with so many messages is full.
 pub(super) const MESSAGES_MAX: u32 = 16_384;
-/// So is one of so many bytes.
+/// A log of so many bytes is full.
 pub(super) const LOG_BYTES_MAX: u64 = 8 << 20;
-/// How often a status is read that makes no sense.
+/// How often an invalid status is read again.
 const ATTEMPTS: u32 = 3;
-/// The most that is read of a log.
+/// The maximum number of bytes read of a log.
 const READ_MAX: u64 = LOG_BYTES_MAX + 2 * PAYLOAD_BYTES_MAX as u64;
-/// How much is read at once where there is a deadline.
+/// The number of bytes read at once if there is a deadline.
 const READ_CHUNK: usize = 256 << 10;
 
 /// When a log is full.
@@ -60,13 +60,13 @@ impl Default for Limits {
     }
 }
 
-/// The start of a log or segment, in plain.
+/// The unencrypted start of a log or segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Start {
     pub(super) magic: [u8; 8],
     pub(super) version: u32,
     pub(super) reserved: u32,
-    /// Of the key that all else is enciphered with.
+    /// The number of the key that encrypts the rest.
     pub(super) key: u64,
     pub(super) nonce: Nonce,
 }
@@ -74,58 +74,57 @@ pub(super) struct Start {
 /// The head of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Head {
-    /// Tells this log from all others.
+    /// Identifies this log.
     pub(super) id: u64,
-    /// When it was begun, in seconds since 1970.
+    /// When it was created, in seconds since 1970.
     pub(super) created: i64,
-    /// How its messages were digested.
+    /// The digest settings of its messages.
     pub(super) settings: [u8; 16],
-    /// How they were decoded.
+    /// The decoder version of its messages.
     pub(super) decode: u16,
     pub(super) reserved: u16,
 }
 
-/// How far a log goes.
+/// The extent of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Status {
-    /// Where the last record ends.
+    /// The end of the last record.
     pub(super) end: u64,
-    /// How many there are.
+    /// The number of records.
     pub(super) messages: u32,
 }
 
 /// Why a file cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// What is needed of it is damaged.
+    /// A required part is damaged.
     Damaged,
-    /// It was made with another key.
+    /// It was written with another key.
     OtherKey,
-    /// It is of this later version.
+    /// It has this later version.
     Version(u32),
 }
 
-/// A log, open.
+/// An open log.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) file: File,
-    /// By which it was opened, for messages.
+    /// Its path, for messages.
     path: PathBuf,
     pub(super) head: Head,
     pub(super) settings: Settings,
-    /// `None` where it is damaged.
+    /// `None` if it is damaged.
     pub(super) status: Option<Status>,
-    /// The bytes of the file.
+    /// The size of the file.
     pub(super) size: u64,
     /// Device and inode.
     identity: (u64, u64),
-    /// Both copies of the head are the same, and nothing is where nothing
-    /// should be.
+    /// Whether both copies of the head are equal, and unused bytes are zero.
     pub(super) whole: bool,
 }
 
 impl Log {
-    /// Opens the log `name`; `None` where there is none of that name.
+    /// Opens the log `name`; `None` if it does not exist.
     pub(super) fn open(
         dir: &SecureDir,
         key: &Key,
@@ -134,32 +133,32 @@ impl Log {
     ) -> Result<Option<Result<Self, Fault>>, DirError> {
         let Some((file, _)) = dir.open_file(access, name)? else { return Ok(None) };
         let mut bytes = [0; RECORDS];
-        // Who asks holds no lock, and may read a status while it is written.
+        // Queries hold no lock, and may read a status while it is written.
         for _ in 0..ATTEMPTS {
             files::read_start(&file, &mut bytes).map_err(dir.failed("read", name))?;
             if read_status(bytes.get(STATUS..).unwrap_or(&[]), key).is_some() {
                 break;
             }
         }
-        // Only now: it may have become longer since it was opened.
-        let facts = files::info(&file).map_err(dir.failed("read", name))?;
-        Ok(Some(Self::of((file, dir.path_of(name)), &facts, &bytes, key)))
+        // Only now: the file may have grown since it was opened.
+        let info = files::info(&file).map_err(dir.failed("read", name))?;
+        Ok(Some(Self::of((file, dir.path_of(name)), &info, &bytes, key)))
     }
 
-    /// The same log as it is now; `None` where `name` is another file, or it
-    /// cannot be read.
-    pub(super) fn again(self, dir: &SecureDir, key: &Key, name: &CStr) -> Option<Self> {
-        let facts = files::info_at(dir.directory(), name).ok()?;
+    /// Reads the status of the same log again; `None` if `name` is another file
+    /// now, or the log cannot be read.
+    pub(super) fn refresh(self, dir: &SecureDir, key: &Key, name: &CStr) -> Option<Self> {
+        let info = files::info_at(dir.directory(), name).ok()?;
         let mut bytes = [0; STATUS_BYTES];
         let read = files::read_at(&self.file, STATUS as u64, &mut bytes).ok()?;
-        let is_same = facts.identity == self.identity && read == STATUS_BYTES;
+        let is_same = info.identity == self.identity && read == STATUS_BYTES;
         let status = read_status(&bytes, key);
-        is_same.then_some(Self { status, size: facts.size, ..self })
+        is_same.then_some(Self { status, size: info.size, ..self })
     }
 
     fn of(
         (file, path): (File, PathBuf),
-        facts: &FileInfo,
+        info: &FileInfo,
         bytes: &[u8; RECORDS],
         key: &Key,
     ) -> Result<Self, Fault> {
@@ -171,11 +170,11 @@ impl Log {
         let head = copies[0].or(copies[1]).map_err(|fault| worse(fault, copies[1]))?;
         let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
         let status = read_status(bytes.get(STATUS..).unwrap_or(&[]), key);
-        let FileInfo { size, identity, .. } = *facts;
+        let FileInfo { size, identity, .. } = *info;
         Ok(Self { file, path, head, settings, status, size, identity, whole })
     }
 
-    /// Makes an empty log under the name `new`.
+    /// Creates an empty log with the name `new`.
     pub(super) fn create(
         dir: &SecureDir,
         key: &Key,
@@ -200,22 +199,23 @@ impl Log {
         }
         put(&mut bytes, STATUS, &write_status(&status, key, random()?));
         let file = dir.create_file(new, super::FILE_MODE)?;
-        // Without its head, nothing of a log could be read after a loss of power.
+        // Without its head, nothing of a log could be read after a power
+        // failure.
         let written = files::write_start(&file, &bytes).and_then(|()| files::sync(&file));
         written.map_err(dir.failed("write", new))?;
-        let facts = files::info(&file).map_err(dir.failed("read", new))?;
-        let (FileInfo { size, identity, .. }, path) = (facts, dir.path_of(new));
+        let info = files::info(&file).map_err(dir.failed("read", new))?;
+        let (FileInfo { size, identity, .. }, path) = (info, dir.path_of(new));
         let status = Some(status);
         Ok(Self { file, path, head, settings, status, size, identity, whole: true })
     }
 
-    /// All records, as they are on disk; up to the file's end where the status
-    /// is damaged.
+    /// Reads all records as they are on disk; up to the end of the file if the
+    /// status is damaged.
     pub(super) fn read(&self) -> std::io::Result<Vec<u8>> {
         self.read_until(None)
     }
 
-    /// The same, but only what can be read before the deadline.
+    /// The same, but stops at the deadline.
     pub(super) fn read_until(&self, deadline: Option<Instant>) -> std::io::Result<Vec<u8>> {
         let end = self.status.map_or(self.size, |status| status.end.min(self.size));
         let length = end.min(READ_MAX).saturating_sub(RECORDS as u64);
@@ -236,19 +236,19 @@ impl Log {
         Ok(bytes)
     }
 
-    /// Whether the status is sound and the file is as long as it says.
+    /// Whether the status is sound and the file has the length in it.
     pub(super) fn is_sound(&self) -> bool {
         self.status.is_some_and(|status| (RECORDS as u64..=self.size).contains(&status.end))
     }
 
-    /// What keeps some of its messages from being told, if anything does.
+    /// The damage that prevents some of its messages from being read, if any.
     pub(super) fn damage(&self, records: &Records) -> Option<Problem> {
         let what = if self.status.is_none() {
-            "its status is damaged; its messages can be told as far as they are sound"
+            "its status is damaged; its sound messages can still be queried"
         } else if !self.is_sound() {
             "it ends before its last message"
         } else if records.damaged > 0 || records.torn {
-            "some of its records are damaged; all others can be told"
+            "some of its records are damaged; all others can be queried"
         } else {
             return None;
         };
@@ -266,8 +266,8 @@ fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
     to.iter_mut().skip(at).zip(bytes).for_each(|(to, from)| *to = *from);
 }
 
-/// Of two copies' faults, the one to be told: a damaged byte may look like
-/// another key or version, in one of them.
+/// Combines the faults of two copies: in one of them, a damaged byte may look
+/// like another key or version.
 pub(super) fn worse<T>(one: Fault, other: Result<T, Fault>) -> Fault {
     if other.err() == Some(one) { one } else { Fault::Damaged }
 }
@@ -280,12 +280,12 @@ pub(super) fn read_start(bytes: &[u8], magic: [u8; 8], key: &Key) -> Result<Star
         version if version > VERSION => Err(Fault::Version(version)),
         VERSION if start.key == key.number => Ok(start),
         VERSION => Err(Fault::OtherKey),
-        // No exirate has ever written this.
+        // No version of exirate has written this.
         _ => Err(Fault::Damaged),
     }
 }
 
-/// Makes a copy of a head.
+/// Encodes a copy of a head.
 fn write_head(head: &Head, key: &Key, nonce: Nonce) -> [u8; HEAD_BYTES] {
     let start = Start { magic: LOG_MAGIC, version: VERSION, reserved: 0, key: key.number, nonce };
     let mut bytes: [u8; HEAD_BYTES] = encode(&(start, *head));
@@ -294,19 +294,19 @@ fn write_head(head: &Head, key: &Key, nonce: Nonce) -> [u8; HEAD_BYTES] {
     bytes
 }
 
-/// Reads a copy of a head.
+/// Decodes a copy of a head.
 fn read_head(bytes: &[u8], key: &Key) -> Result<Head, Fault> {
     let start = read_start(bytes, LOG_MAGIC, key)?;
     let mut bytes = *bytes.first_chunk::<HEAD_BYTES>().ok_or(Fault::Damaged)?;
-    let enciphered = bytes.get_mut(START_BYTES..).unwrap_or(&mut []);
-    key.stream(&start.nonce).apply(START_BYTES as u64, enciphered);
+    let encrypted = bytes.get_mut(START_BYTES..).unwrap_or(&mut []);
+    key.stream(&start.nonce).apply(START_BYTES as u64, encrypted);
     if !checksum_fits(&bytes) {
         return Err(Fault::Damaged);
     }
     decode(bytes.get(START_BYTES..).unwrap_or(&[])).ok_or(Fault::Damaged)
 }
 
-/// Makes a status. The nonce is used for nothing else.
+/// Encodes a status. The nonce must not be used for anything else.
 pub(super) fn write_status(status: &Status, key: &Key, nonce: Nonce) -> [u8; STATUS_BYTES] {
     let mut bytes: [u8; STATUS_BYTES] = encode(&(nonce, *status));
     set_checksum(&mut bytes);
@@ -314,11 +314,11 @@ pub(super) fn write_status(status: &Status, key: &Key, nonce: Nonce) -> [u8; STA
     bytes
 }
 
-/// Reads a status; `None` where it is damaged.
+/// Decodes a status; `None` if it is damaged.
 pub(super) fn read_status(bytes: &[u8], key: &Key) -> Option<Status> {
     let mut bytes = *bytes.first_chunk::<STATUS_BYTES>()?;
-    let (nonce, enciphered) = bytes.split_first_chunk_mut::<NONCE_BYTES>()?;
-    key.stream(nonce).apply(0, enciphered);
+    let (nonce, encrypted) = bytes.split_first_chunk_mut::<NONCE_BYTES>()?;
+    key.stream(nonce).apply(0, encrypted);
     checksum_fits(&bytes).then(|| decode(bytes.get(NONCE_BYTES..)?)).flatten()
 }
 

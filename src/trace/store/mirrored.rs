@@ -1,5 +1,5 @@
-//! Small files that hold the same thing twice, so that one damaged sector
-//! loses nothing; written all or nothing.
+//! Small files with two copies of their contents, so that one damaged sector
+//! loses nothing. They are replaced atomically.
 
 use std::ffi::CStr;
 
@@ -11,40 +11,40 @@ use crate::sys::secure_dir::SecureDir;
 use super::codec::{checksum_fits, decode, encode, set_checksum};
 use super::{TraceError, VERSION};
 
-/// Where the second copy begins: in a sector of its own.
+/// The offset of the second copy, in its own sector.
 pub(super) const SECOND: usize = 512;
 
-/// What such a file holds: a structure that ends in its checksum and begins
-/// with a magic and a version.
+/// The contents of such a file: a structure that begins with a magic and a
+/// version, and ends with its checksum.
 pub(super) trait Mirrored: Encode + Decode<()> {
-    /// How the file begins.
+    /// The magic.
     const MAGIC: [u8; 8];
-    /// The size of the structure, its checksum included.
+    /// The size of the structure, including its checksum.
     const BYTES: usize;
 }
 
-/// The first bytes of every file, in all versions.
+/// The first bytes of every such file, in all versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Start {
     pub(super) magic: [u8; 8],
     pub(super) version: u32,
 }
 
-/// What was found of a file.
+/// The result of reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found<T> {
-    /// There is no such file.
+    /// The file does not exist.
     Nothing,
     /// Neither copy is sound.
     Damaged,
-    /// At least one copy is; whether both are.
+    /// At least one copy is sound; whether both are.
     Sound(T, bool),
 }
 
 /// Reads the file `name`.
 ///
 /// # Errors
-/// It cannot be read, or a later exirate has written it.
+/// It cannot be read, or was written by a later version of exirate.
 pub(super) fn read<T: Mirrored>(dir: &SecureDir, name: &CStr) -> Result<Found<T>, TraceError> {
     let Some((file, _)) = dir.open_file(Access::Read, name)? else { return Ok(Found::Nothing) };
     let mut bytes = [0; 2 * SECOND];
@@ -63,18 +63,18 @@ pub(super) fn read<T: Mirrored>(dir: &SecureDir, name: &CStr) -> Result<Found<T>
             (found, _) if found > VERSION => {
                 return Err(TraceError::Version { path: dir.path_of(name), found, known: VERSION });
             }
-            // No exirate has ever written this.
+            // No version of exirate has written this.
             _ => {}
         }
     }
     Ok(Found::Damaged)
 }
 
-/// Writes the file `name`, all or nothing, by way of `new`. Whoever calls has
-/// locked the directory.
+/// Replaces the file `name` atomically, through `new`. The caller has locked
+/// the directory.
 ///
 /// # Errors
-/// It cannot be written; then what was there is there still.
+/// It cannot be written; the old file remains.
 pub(super) fn write<T: Mirrored>(
     dir: &SecureDir,
     name: &CStr,
@@ -85,9 +85,9 @@ pub(super) fn write<T: Mirrored>(
     let file = dir.create_file(new, mode)?;
     let mut bytes = [0; 2 * SECOND];
     let copy: [u8; SECOND] = encode(value);
-    for half in bytes.chunks_mut(SECOND) {
-        half.copy_from_slice(&copy);
-        set_checksum(half.get_mut(..T::BYTES).unwrap_or(&mut []));
+    for target in bytes.chunks_mut(SECOND) {
+        target.copy_from_slice(&copy);
+        set_checksum(target.get_mut(..T::BYTES).unwrap_or(&mut []));
     }
     let written = files::write_start(&file, &bytes)
         .and_then(|()| files::sync(&file))

@@ -1,15 +1,14 @@
 //! The files of the trace store.
 //!
 //! A directory of logs and segments, shared by all processes. A message is
-//! appended to the open log, under a lock; a log that is full is sealed into a
-//! segment, in which messages take less and are found sooner. `FORMAT.md`
-//! beside this folder lays down every byte, the order of all writes, and what
-//! a process that is killed leaves behind.
+//! appended to the open log, under a lock; a full log is sealed into a segment,
+//! in which messages take less space and are found faster. `FORMAT.md` in the
+//! folder above specifies every byte, the order of all writes, and what a
+//! killed process leaves behind.
 
 mod access;
 mod append;
-mod ask;
-mod best;
+mod best_results;
 mod cipher;
 mod codec;
 mod copy;
@@ -25,18 +24,19 @@ mod layout;
 mod log;
 mod mirrored;
 #[cfg(test)]
-mod mix;
-#[cfg(test)]
 mod model_tests;
 mod names;
 mod options;
 mod query;
+mod query_file;
 mod record;
 mod repair;
 #[cfg(test)]
 mod repair_tests;
 mod retain;
 mod run_query;
+#[cfg(test)]
+mod sample_envelopes;
 mod seal;
 mod segment;
 #[cfg(test)]
@@ -57,7 +57,7 @@ use std::path::{Path, PathBuf};
 use crate::sys::fork;
 use crate::sys::secure_dir::SecureDir;
 
-pub use best::Tally;
+pub use best_results::Tally;
 pub use copy::Copied;
 pub use error::{Problem, TraceError};
 pub use options::{KEEP_DEFAULT, KEEP_MIN, Options, TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN};
@@ -75,36 +75,36 @@ use log::Limits;
 /// How many incidents are kept for [`TraceStore::take_incidents`].
 const INCIDENTS_MAX: usize = 100;
 
-/// How the store is used.
+/// How the store is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Asking only: nothing is made or changed.
+    /// For queries only: nothing is created or changed.
     Read,
-    /// Recording as well: what is missing is made.
+    /// For recording as well: missing files are created.
     Write,
 }
 
-/// The trace store, open.
+/// An open trace store.
 ///
-/// Opening it reads its key and its settings; logs and segments are opened
-/// when they are needed. After a fork, the child may go on using it.
+/// Opening it reads its key and its settings; logs and segments are opened when
+/// they are needed. After a fork, the child process can continue to use it.
 #[derive(Debug)]
 pub struct TraceStore {
     dir: SecureDir,
     key: Key,
-    /// The file that the key is in.
+    /// Identifies the key file.
     key_file: Option<(u64, u64)>,
     options: Options,
     writable: bool,
     process: u32,
     limits: Limits,
-    /// The log of the latest record: most often it takes the next one as well.
-    latest: Option<log::Log>,
-    /// What the administrator should know of.
+    /// The log of the last record, which usually takes the next one too.
+    open_log: Option<log::Log>,
+    /// Messages for the administrator.
     incidents: Vec<String>,
 }
 
-/// Where the trace store of a spool directory is: `exirate/trace` in it.
+/// The trace store of a spool directory: `exirate/trace` in it.
 #[must_use]
 pub fn trace_directory(spool: &Path) -> PathBuf {
     spool.join("exirate").join("trace")
@@ -112,8 +112,8 @@ pub fn trace_directory(spool: &Path) -> PathBuf {
 
 impl TraceStore {
     /// Opens the store in `directory`, which is `exirate/trace` in Exim's spool
-    /// directory (see [`trace_directory`]): all that is made belongs to the
-    /// owner and group of the directory two levels above it.
+    /// directory (see [`trace_directory`]). New files belong to the owner and
+    /// group of the directory two levels above it.
     ///
     /// # Errors
     /// The directory, the key or the settings cannot be used.
@@ -133,8 +133,8 @@ impl TraceStore {
         let key_file = key::identity(&dir);
         let options = Options::read(&dir)?;
         let process = fork::process();
-        let (limits, latest, incidents) = (Limits::default(), None, Vec::new());
-        Ok(Self { dir, key, key_file, options, writable, process, limits, latest, incidents })
+        let (limits, open_log, incidents) = (Limits::default(), None, Vec::new());
+        Ok(Self { dir, key, key_file, options, writable, process, limits, open_log, incidents })
     }
 
     /// The store's directory.
@@ -143,14 +143,14 @@ impl TraceStore {
         self.dir.path()
     }
 
-    /// Whether what has the store's name, and its key, are still what was opened:
-    /// they may have been moved, removed or destroyed since.
+    /// Whether the directory and the key file are still those that were opened,
+    /// and not moved, removed or replaced.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.dir.is_current() && self.key_file == key::identity(&self.dir)
     }
 
-    /// Refuses to change a store that is open for reading only.
+    /// Returns an error if the store is open for reading only.
     fn require_writable(&self) -> Result<(), TraceError> {
         if self.writable {
             return Ok(());
@@ -158,8 +158,8 @@ impl TraceStore {
         Err(TraceError::ReadOnly { path: self.directory().to_path_buf() })
     }
 
-    /// Opens the directory anew in a child: a lock belongs to the open file
-    /// that it shares with its parent, so both would hold it at once.
+    /// Opens the directory again in a child process: a lock belongs to the open
+    /// file that parent and child share, so both would hold it at once.
     fn after_fork(&mut self) -> Result<(), TraceError> {
         let process = fork::process();
         if process != self.process {
@@ -169,20 +169,20 @@ impl TraceStore {
         Ok(())
     }
 
-    /// Takes what the administrator should know of: damage that was found, and
-    /// what could not be done besides recording. One sentence each.
+    /// Takes the messages for the administrator: damage that was found, and
+    /// failures other than of recording. One sentence each.
     pub fn take_incidents(&mut self) -> Vec<String> {
         std::mem::take(&mut self.incidents)
     }
 
-    /// Notes something that the administrator should know.
+    /// Adds a message for the administrator.
     fn report(&mut self, incident: String) {
         if self.incidents.len() < INCIDENTS_MAX {
             self.incidents.push(incident);
         }
     }
 
-    /// The digest of a message, and whether all of it is in it.
+    /// The digest of a message, and whether it is complete.
     fn digest(&self, message: &[u8]) -> (Vec<u8>, bool) {
         let scheme = self.options.settings.scheme(&self.key.digest);
         let mut digester = scheme.digester();
@@ -193,18 +193,18 @@ impl TraceStore {
 }
 
 impl TraceStore {
-    /// What the administrator has chosen, as it was when the store was opened
-    /// or last recorded to.
+    /// The administrator's settings, as they were when the store was opened or
+    /// last recorded to.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Chooses from now on; messages that were recorded stay digested as they
-    /// are. Times and sizes under their least become these.
+    /// Changes the settings for new messages; recorded messages keep their
+    /// digests. Values below the minimum are raised to it.
     ///
     /// # Errors
-    /// They cannot be written; then nothing has changed.
+    /// They cannot be written; nothing has changed.
     pub fn set_options(&mut self, options: Options) -> Result<(), TraceError> {
         self.require_writable()?;
         self.after_fork()?;

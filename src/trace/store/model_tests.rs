@@ -1,24 +1,24 @@
-//! Random deeds against a plain model that holds all text: whatever is sealed,
-//! folded and forgotten, everything that should still be there is found, by
-//! any excerpt and by its envelope, which comes back exactly.
+//! Random operations compared with a plain model that keeps all texts: after
+//! any sealing, folding and removal, every remaining message is found by any
+//! excerpt and by its envelope, which is returned exactly.
 
 use std::collections::BTreeSet;
 
 use crate::sys::simulated_disk::memory_folder;
 use crate::trace::{HbfSettings, Settings, WinnowSettings};
 
-use super::mix::{Random, Site};
+use super::sample_envelopes::{Random, Site};
 use super::tests::{ask, assert_sound, for_ever};
 use super::*;
 use crate::trace::{ContentQuery, Envelope, Part};
 
-/// After so many messages, a log is full.
+/// The number of messages in a full log.
 const FULL: usize = 9;
-/// Deeds of each run.
-const DEEDS: u32 = 60;
+/// Operations in each run.
+const OPERATIONS: u32 = 60;
 const RUNS: u64 = 2;
 
-/// A message as it was.
+/// A recorded message.
 #[derive(Clone, Debug)]
 struct Message {
     envelope: Envelope,
@@ -26,13 +26,13 @@ struct Message {
     text: String,
 }
 
-/// A store, and what should be in it.
+/// A store, and its expected contents.
 struct World {
     folder: tempfile::TempDir,
     trace: TraceStore,
     site: Site,
     random: Random,
-    /// Those in logs that are full or sealed, oldest first.
+    /// The messages in full and sealed logs, oldest first.
     full: Vec<Vec<Message>>,
     open: Vec<Message>,
     settings: Settings,
@@ -76,8 +76,8 @@ impl World {
         Self { folder, trace, site, random, full, open, settings, asked: 0, falsely: 0 }
     }
 
-    /// A text of few words that all texts share, and now and then of another
-    /// message.
+    /// A text of few words that all texts share, sometimes with a part of
+    /// another message.
     fn text(&mut self) -> String {
         let count = [3, 20, 80, 400][self.random.below(4) as usize] + self.random.below(20);
         let words = (0..count).map(|_| {
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// A message that is there.
+    /// A random message in the store.
     fn any(&mut self) -> Option<Message> {
         let count = self.all().count() as u64;
         (count > 0)
@@ -106,7 +106,7 @@ impl World {
 
     fn record(&mut self) {
         let mut envelope = self.site.envelope();
-        // Not in the order of their times, and some of one second.
+        // Out of order, and some with the same second.
         envelope.time -= self.random.below(300) as i64 / 20 * 20;
         let text = self.text();
         let text = text.get(..20_000).unwrap_or(&text).to_owned();
@@ -128,20 +128,20 @@ impl World {
         }
     }
 
-    /// As tidying does with a log that is full.
+    /// As `tidy` does with a full log.
     fn rotate(&mut self) {
         if self.open.len() == FULL {
             self.full.push(std::mem::take(&mut self.open));
         }
     }
 
-    /// Time passes.
+    /// Lets time pass.
     fn grow_old(&mut self) {
         let times: Vec<_> = self.all().map(|one| one.envelope.time).collect();
         let (Some(first), Some(last)) = (times.iter().min(), times.iter().max()) else { return };
         let oldest = first + (last - first) * self.random.below(30) as i64 / 100;
         self.trace.options.keep = Some(1000);
-        let tidied = self.trace.tidy_as_chosen(oldest + 1000).unwrap();
+        let tidied = self.trace.tidy_with_options(oldest + 1000).unwrap();
         self.trace.options.keep = None;
         self.rotate();
         let before = self.full.len();
@@ -150,23 +150,23 @@ impl World {
         assert_eq!(tidied.forgotten, (before - self.full.len()) as u64);
     }
 
-    /// There is less room.
+    /// Reduces the size limit.
     fn squeeze(&mut self) {
-        self.trace.tidy_as_chosen(0).unwrap();
+        self.trace.tidy_with_options(0).unwrap();
         self.rotate();
         let before = self.trace.stats().unwrap();
         let sizes = std::fs::read_dir(self.trace.directory()).unwrap();
         let largest = sizes.map(|entry| entry.unwrap().metadata().unwrap().len()).max().unwrap();
         let share = 70 + self.random.below(30);
         self.trace.options.max_bytes = before.bytes * share / 100;
-        let tidied = self.trace.tidy_as_chosen(0).unwrap();
+        let tidied = self.trace.tidy_with_options(0).unwrap();
         let budget = std::mem::replace(&mut self.trace.options.max_bytes, TRACE_BYTES_DEFAULT);
         let after = self.trace.stats().unwrap();
         assert!(after.bytes <= budget || after.segments == 0, "{after:?} {budget}");
-        // No more than had to be.
+        // No more than necessary was removed.
         let done = tidied.folded + tidied.forgotten;
         assert!(done == 0 || after.bytes + largest > budget, "{before:?} {after:?} {budget}");
-        // The oldest ones first, each as a whole.
+        // The oldest files first, each as a whole.
         self.full.drain(..tidied.forgotten as usize);
     }
 
@@ -175,14 +175,14 @@ impl World {
         self.trace.set_options(Options { settings, ..for_ever() }).unwrap();
     }
 
-    /// Another process.
+    /// As another process.
     fn reopen(&mut self) {
         let directory = trace_directory(self.folder.path());
         self.trace = TraceStore::open(&directory, Access::Write).unwrap();
         self.trace.limits.messages = FULL as u32;
     }
 
-    /// The ids of what fits, by the model.
+    /// The ids of matching messages in the model.
     fn expected(&self, fits: impl Fn(&Message) -> bool) -> BTreeSet<&str> {
         self.all().filter(|one| fits(one)).map(|one| one.envelope.id.as_str()).collect()
     }
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// Asks for an excerpt, or for two of one message.
+    /// Queries an excerpt, or two of one message.
     fn check_excerpt(&mut self) {
         let (_, shortest) = self.answers(&Query::default());
         let Some(message) = self.any() else { return };
@@ -215,7 +215,7 @@ impl World {
         }
         let texts = parts.iter().cloned().map(Part::Text).collect();
         let content = Some(ContentQuery { parts: texts, min_share: 1.0 });
-        // In their order, where the scheme can tell.
+        // In their order, if the scheme can tell.
         let fits = |one: &Message| {
             let mut rest = one.text.as_str();
             parts.iter().all(|part| match rest.find(part.as_str()) {
@@ -237,7 +237,7 @@ impl World {
         self.asked += asked;
     }
 
-    /// Asks for what is in envelopes, which is answered exactly.
+    /// Queries envelopes, which must match exactly.
     fn check_envelope(&mut self) {
         let Some(Message { envelope, .. }) = self.any() else { return };
         let (sender, id, time) = (&envelope.sender, &envelope.id, envelope.time);
@@ -260,7 +260,8 @@ impl World {
         assert!(found.iter().eq(self.expected(within)));
     }
 
-    /// The ids of all answers, and the shortest excerpt that can be asked.
+    /// The ids of all results, and the shortest excerpt that can be searched
+    /// for.
     fn answers(&self, query: &Query<'_>) -> (BTreeSet<String>, usize) {
         let mut ids = BTreeSet::new();
         let asked = self.trace.query(query, &mut |_, _| {}, &mut |answer| {
@@ -273,12 +274,12 @@ impl World {
 }
 
 #[test]
-fn everything_that_should_be_there_is_found() {
+fn all_remaining_messages_are_found() {
     let (mut folded, mut forgotten, mut asked, mut falsely) = (0, 0, 0, 0);
     for seed in 1..=RUNS {
         let mut world = World::new(seed);
         let mut recorded = 0;
-        for _ in 0..DEEDS {
+        for _ in 0..OPERATIONS {
             match world.random.below(20) {
                 0..10 => {
                     let count = 1 + world.random.below(12);
@@ -300,7 +301,7 @@ fn everything_that_should_be_there_is_found() {
         falsely += world.falsely;
     }
     println!("{falsely} of {asked} messages were answers that should be none");
-    // Folded ones answer wrongly more often, and these excerpts are short.
+    // Folded segments have more false results, and these excerpts are short.
     assert!(falsely * 8 < asked, "{falsely} of {asked}");
     assert!(folded > 5 && forgotten > 20, "{folded} {forgotten}");
 }

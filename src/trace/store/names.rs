@@ -7,33 +7,33 @@ use crate::sys::secure_dir::{DirError, SecureDir};
 
 /// The log that is appended to.
 pub(super) const OPEN: &CStr = c"open.log";
-/// That log while it is being made.
+/// That log while it is being created.
 pub(super) const OPEN_NEW: &CStr = c"open.new";
-/// No more names than these are looked at.
+/// The maximum number of names that are read.
 const NAMES_MAX: usize = 1 << 20;
 
-/// A log that is full, or a segment.
+/// A full log, or a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Numbered {
     pub(super) number: u64,
     pub(super) kind: Kind,
 }
 
-/// What a numbered file is.
+/// The kind of a numbered file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// A sealed segment; of the same number, it comes first.
+    /// A sealed segment; sorted before a log of the same number.
     Segment,
-    /// A log that is full.
+    /// A full log.
     Log,
-    /// A segment that could not be read at all, quarantined by a repair.
+    /// A segment that could not be read, quarantined by a repair.
     QuarantinedSegment,
-    /// A log that could not be read at all, quarantined by a repair.
+    /// A log that could not be read, quarantined by a repair.
     QuarantinedLog,
 }
 
 impl Kind {
-    /// What follows the number in the name of such a file.
+    /// The file name extension.
     fn suffix(self) -> &'static str {
         match self {
             Self::Segment => "segment",
@@ -43,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// Whether a repair has quarantined such a file.
+    /// Whether a repair has quarantined it.
     pub(super) fn is_quarantined(self) -> bool {
         matches!(self, Self::QuarantinedSegment | Self::QuarantinedLog)
     }
@@ -58,12 +58,12 @@ impl Numbered {
         CString::new(format!("{:08}.{}", self.number, self.kind.suffix())).unwrap_or_default()
     }
 
-    /// What a name says, where it is one of ours.
+    /// Parses a file name; `None` for other files.
     fn of(name: &CStr) -> Option<Self> {
         let (number, kind) = name.to_str().ok()?.split_once('.')?;
         let kind = KINDS.into_iter().find(|known| known.suffix() == kind)?;
         let numbered = Self { number: number.parse().ok()?, kind };
-        // No two names of one number.
+        // Other spellings of a number are not ours.
         (numbered.name().as_c_str() == name).then_some(numbered)
     }
 }
@@ -75,7 +75,7 @@ pub(super) fn list(dir: &SecureDir) -> Result<Vec<Numbered>, DirError> {
     Ok(found)
 }
 
-/// The same, and those that are quarantined.
+/// The same, including quarantined files.
 pub(super) fn list_all(dir: &SecureDir) -> Result<Vec<Numbered>, DirError> {
     let names =
         files::names(dir.directory(), NAMES_MAX).map_err(DirError::io("read", dir.path()))?;
@@ -84,13 +84,13 @@ pub(super) fn list_all(dir: &SecureDir) -> Result<Vec<Numbered>, DirError> {
     Ok(found)
 }
 
-/// A number for the next full log: higher than all that are there.
+/// A number for the next full log, higher than all existing ones.
 ///
 /// # Errors
-/// The directory cannot be read, or somebody has used the highest of all.
+/// The directory cannot be read, or the highest possible number is in use.
 pub(super) fn next(dir: &SecureDir) -> Result<u64, DirError> {
     let mut number = list_all(dir)?.last().map_or(0, |last| last.number).saturating_add(1);
-    // One that was just being renamed may have been left out of the list.
+    // The list may lack a file that was being renamed.
     let taken = |number| {
         KINDS
             .map(|kind| files::info_at(dir.directory(), &Numbered { number, kind }.name()))
@@ -100,8 +100,8 @@ pub(super) fn next(dir: &SecureDir) -> Result<u64, DirError> {
     while taken(number) {
         number = number.checked_add(1).ok_or_else(|| DirError::Unsafe {
             path: dir.path_of(&Numbered { number, kind: Kind::Log }.name()),
-            fault: "no number is higher than that of this file, and the next log needs one: \
-                    give it a lower one, or remove it"
+            fault: "it has the highest possible number, and the next log needs a higher one: \
+                    rename it to a lower number, or remove it"
                 .to_owned(),
         })?;
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back_and_others_are_none() {
+    fn names_are_parsed_and_others_refused() {
         for (number, kind) in [
             (0, Kind::Log),
             (12, Kind::Segment),

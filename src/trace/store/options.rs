@@ -1,4 +1,4 @@
-//! What an administrator can choose: scheme, retention.
+//! The administrator's settings: scheme and retention.
 
 use std::ffi::CStr;
 
@@ -10,30 +10,29 @@ use super::super::Settings;
 use super::mirrored::{self, Found, Mirrored};
 use super::{TraceError, VERSION};
 
-/// The file that holds them.
+/// The file that contains them.
 pub(super) const SETTINGS: &CStr = c"settings";
-/// That file while it is being written.
+/// The file while it is being written.
 pub(super) const SETTINGS_NEW: &CStr = c"settings.new";
 
-/// For how long messages are remembered, unless told otherwise: 90 days.
+/// The default retention time in seconds: 90 days.
 pub const KEEP_DEFAULT: u64 = 90 * 86_400;
-/// The most bytes that the store takes, unless told otherwise: 1 GiB.
+/// The default size limit in bytes: 1 GiB.
 pub const TRACE_BYTES_DEFAULT: u64 = 1 << 30;
-/// The least that it can be told: two open logs, and a few segments.
+/// The minimum size limit in bytes: two open logs, and a few segments.
 pub const TRACE_BYTES_MIN: u64 = 32 << 20;
-/// The least time for which messages can be kept: a day.
+/// The minimum retention time in seconds: a day.
 pub const KEEP_MIN: u64 = 86_400;
 
-/// What an administrator can choose.
+/// The administrator's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How messages are digested from now on.
+    /// How new messages are digested.
     pub settings: Settings,
-    /// For how many seconds they are remembered, at least [`KEEP_MIN`]; `None`
-    /// for ever.
+    /// How many seconds messages are kept, at least [`KEEP_MIN`]; `None` for
+    /// ever.
     pub keep: Option<u64>,
-    /// The most bytes that the store should take, at least
-    /// [`TRACE_BYTES_MIN`].
+    /// The size limit of the store in bytes, at least [`TRACE_BYTES_MIN`].
     pub max_bytes: u64,
 }
 
@@ -47,7 +46,7 @@ impl Default for Options {
     }
 }
 
-/// The file's content.
+/// The contents of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(super) struct OptionsFile {
     pub(super) magic: [u8; 8],
@@ -63,11 +62,11 @@ impl Mirrored for OptionsFile {
     const BYTES: usize = 52;
 }
 
-/// `keep` in the file, for `None`.
+/// The value of `keep` in the file for `None`.
 const FOR_EVER: u64 = u64::MAX;
 
 impl Options {
-    /// What holds where they are damaged.
+    /// The settings that are used if the file is damaged.
     pub(super) fn when_damaged() -> Self {
         Self { keep: None, ..Self::default() }
     }
@@ -91,7 +90,7 @@ impl Options {
         })
     }
 
-    /// Within what can be told.
+    /// With values out of range clamped.
     pub(super) fn bounded(self) -> Self {
         Self {
             keep: self.keep.map(|seconds| seconds.clamp(KEEP_MIN, FOR_EVER - 1)),
@@ -100,8 +99,9 @@ impl Options {
         }
     }
 
-    /// Reads them; the default where they were never set. Where they are damaged,
-    /// nothing is forgotten for its age: it may be that all was to be kept.
+    /// Reads them; the defaults if there is no file. If the file is damaged,
+    /// messages do not expire, since all of them might have been meant to be
+    /// kept.
     pub(super) fn read(dir: &SecureDir) -> Result<Self, TraceError> {
         Ok(match mirrored::read(dir, SETTINGS)? {
             Found::Sound(file, _) => Self::of_file(&file).unwrap_or_else(Self::when_damaged),
@@ -110,7 +110,7 @@ impl Options {
         })
     }
 
-    /// Whether the file says this, in both copies.
+    /// Whether the file contains these settings, in both copies.
     pub(super) fn are_in(self, dir: &SecureDir) -> Result<bool, TraceError> {
         Ok(match mirrored::read::<OptionsFile>(dir, SETTINGS)? {
             Found::Sound(file, whole) => whole && file == self.to_file(),

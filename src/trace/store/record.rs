@@ -1,4 +1,4 @@
-//! A record of a log: what is kept of one message.
+//! A record of a log, which holds one message.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use super::cipher::{NONCE_BYTES, Nonce};
 use super::codec::{CRC_BYTES, checksum, decode, encode};
 use super::key::Key;
 
-/// The most bytes that envelope and digest of a message may take.
+/// The maximum size of the envelope and digest of a message.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// Records are a multiple of this long.
+/// The size of a record is a multiple of this.
 pub(super) const ALIGN: usize = 8;
-/// The size of what is before the payload: nonce, two lengths, checksum.
+/// The size of the part before the payload: nonce, two lengths, checksum.
 pub(super) const HEAD_BYTES: usize = NONCE_BYTES + 4 + 4 + CRC_BYTES;
 
 /// The size of a record with a payload of so many bytes: its head, the payload,
@@ -20,7 +20,7 @@ const fn whole(payload: usize) -> usize {
     (HEAD_BYTES + payload + CRC_BYTES).next_multiple_of(ALIGN)
 }
 
-/// Makes a record. The nonce is used for nothing else.
+/// Encodes a record. The nonce must not be used for anything else.
 ///
 /// # Errors
 /// It would be too large.
@@ -35,7 +35,7 @@ pub(super) fn make(
         let (bytes, limit) = (payload as u64, PAYLOAD_BYTES_MAX as u64);
         return Err(TraceError::TooLarge { bytes, limit });
     }
-    // Neither is larger than the bound.
+    // Neither is larger than the limit.
     let lengths: [u8; 8] = encode(&(envelope.len() as u32, digest.len() as u32));
     let mut bytes = Vec::with_capacity(whole(payload));
     bytes.extend(nonce);
@@ -51,7 +51,7 @@ pub(super) fn make(
     Ok(bytes)
 }
 
-/// Where the parts of a sound record are.
+/// The ranges of the parts of a sound record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) envelope: Range<usize>,
@@ -61,25 +61,24 @@ pub(super) struct Record {
 /// The records of a log.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    /// All records, those that are sound deciphered.
+    /// All records; the sound ones are decrypted.
     pub(super) bytes: Vec<u8>,
     pub(super) sound: Vec<Record>,
-    /// How often there was no sound record where one should be, and something
-    /// followed.
+    /// How often a sound record was missing and another one followed.
     pub(super) damaged: u32,
-    /// What follows the last sound record is none.
+    /// Whether bytes follow the last sound record that are not one.
     pub(super) torn: bool,
 }
 
 impl Records {
-    /// Deciphers what was read from the first record on. Where there is no
-    /// sound record, the next is looked for; no byte is looked at more often
-    /// than there are bytes in 8.
+    /// Decrypts the bytes from the first record on. After a damaged record, the
+    /// next one is searched for; the time is at most quadratic in the number of
+    /// 8-byte steps.
     pub(super) fn of(mut bytes: Vec<u8>, key: &Key) -> Self {
         let (mut sound, mut damaged, mut torn) = (Vec::new(), 0, false);
         let mut at = 0;
         while at < bytes.len() {
-            match decipher(&mut bytes, at, key) {
+            match decrypt(&mut bytes, at, key) {
                 Some((record, end)) => {
                     damaged += u32::from(std::mem::take(&mut torn));
                     sound.push(record);
@@ -94,7 +93,7 @@ impl Records {
         Self { bytes, sound, damaged, torn }
     }
 
-    /// The envelope of a record, as bytes.
+    /// The envelope of a record, encoded.
     pub(super) fn envelope(&self, record: &Record) -> &[u8] {
         self.bytes.get(record.envelope.clone()).unwrap_or(&[])
     }
@@ -105,14 +104,14 @@ impl Records {
     }
 }
 
-/// Deciphers the record at `at`; it, and where it ends. Where there is none,
-/// nothing has changed.
-fn decipher(bytes: &mut [u8], at: usize, key: &Key) -> Option<(Record, usize)> {
+/// Decrypts the record at `at`; returns it, and its end. If there is none, the
+/// bytes do not change.
+fn decrypt(bytes: &mut [u8], at: usize, key: &Key) -> Option<(Record, usize)> {
     let rest = bytes.get_mut(at..)?;
     let mut head = *rest.first_chunk::<HEAD_BYTES>()?;
-    let (nonce, enciphered) = head.split_first_chunk_mut::<NONCE_BYTES>()?;
+    let (nonce, encrypted) = head.split_first_chunk_mut::<NONCE_BYTES>()?;
     let stream = key.stream(nonce);
-    stream.apply(0, enciphered);
+    stream.apply(0, encrypted);
     let (covered, crc) = head.split_last_chunk::<CRC_BYTES>()?;
     let crc = u32::from_le_bytes(*crc);
     if checksum(0, covered) != crc {

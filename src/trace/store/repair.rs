@@ -16,12 +16,12 @@ use super::record::Records;
 use super::segment::Segment;
 use super::{FILE_MODE, LOCK_TIMEOUT, TraceError, TraceStore, decode};
 
-/// What [`TraceStore::repair`] has done.
+/// The result of [`TraceStore::repair`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// What was wrong with which file, and what was done about it.
+    /// What was wrong with which file, and how it was repaired.
     pub done: Vec<Problem>,
-    /// What is wrong still.
+    /// Problems that remain.
     pub left: Vec<Problem>,
 }
 
@@ -29,21 +29,21 @@ impl TraceStore {
     /// Repairs what can be repaired:
     ///
     /// - the owner and mode of the directory and its files
-    /// - a key or settings of which one copy is damaged, and settings of which
-    ///   both are
-    /// - a damaged log: what is sound in it is sealed
-    /// - a segment in which nothing is damaged but copies of its heads or tables
-    /// - logs and segments that cannot be read at all are quarantined
-    /// - what killed processes have left unfinished is removed, and logs they have
+    /// - a key or settings with one damaged copy, and settings with two
+    /// - a damaged log: its sound messages are sealed
+    /// - a segment in which only copies of heads or tables are damaged
+    /// - logs and segments that cannot be read are quarantined
+    /// - files that killed processes left incomplete are removed, and logs they
     ///   left are sealed
     ///
-    /// A segment of which a part is lost stays as it is: all the rest of it can be
-    /// queried, and it is forgotten with its age. `progress` is that of
-    /// [`TraceStore::verify`], which looks at the store afterwards.
+    /// A segment that has lost a part does not change: the rest of it can be
+    /// queried, and it expires as usual. `progress` is that of
+    /// [`TraceStore::verify`], which checks the store afterwards.
     ///
     /// # Errors
-    /// The store cannot be used, or another process keeps its locks for too long.
-    /// A key of which both copies are damaged cannot be repaired: then the store
+    /// The store cannot be used, or another process holds its locks for too
+    /// long. A key with two damaged copies cannot be repaired; such a store
+    /// cannot be opened.
     /// cannot even be opened.
     pub fn repair(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Repaired, TraceError> {
         self.require_writable()?;
@@ -80,7 +80,8 @@ impl TraceStore {
         done.push(Problem { path: self.dir.path_of(name), what: what.into() });
     }
 
-    /// Puts owners and modes right. What cannot be is left for `verify` to find.
+    /// Corrects owners and modes. Those that cannot be corrected are reported
+    /// by `verify`.
     fn repair_access(&self, done: &mut Vec<Problem>) {
         if let Some(fault) = self.dir.directory_fault()
             && self.dir.adopt_directory().is_ok()
@@ -96,7 +97,7 @@ impl TraceStore {
         }
     }
 
-    /// Writes the key and the settings again where a copy in them is damaged. The
+    /// Rewrites the key and the settings if one of their copies is damaged. The
     /// directory is locked.
     fn repair_small_files(&self, done: &mut Vec<Problem>) -> Result<(), TraceError> {
         if let Found::Sound(key, false) = mirrored::read::<KeyFile>(&self.dir, KEY)? {
@@ -119,8 +120,8 @@ impl TraceStore {
         Ok(())
     }
 
-    /// Gives the open log a number if anything is wrong with it, so that it is
-    /// sealed. The directory is locked.
+    /// Renames a damaged open log to a number, so that it is sealed. The
+    /// directory is locked.
     fn rotate_damaged(&self, done: &mut Vec<Problem>) -> Result<(), TraceError> {
         let damaged = match Log::open(&self.dir, &self.key, OPEN, Access::Read)? {
             None | Some(Err(Fault::Version(_) | Fault::OtherKey)) => false,
@@ -132,23 +133,27 @@ impl TraceStore {
             }
         };
         if damaged {
-            self.note_repair(done, OPEN, "it was damaged; a new log is begun, and it is sealed");
+            self.note_repair(
+                done,
+                OPEN,
+                "it was damaged; it was closed to be sealed, and a new log is started",
+            );
             self.rotate()?;
         }
         Ok(())
     }
 
-    /// Removes a file that a killed process has left unfinished.
+    /// Removes a file that a killed process left incomplete.
     fn remove_left(&self, name: &CStr, done: &mut Vec<Problem>) -> Result<(), TraceError> {
         if files::info_at(self.dir.directory(), name).is_ok() {
             self.remove(name)?;
-            self.note_repair(done, name, "a killed process left it unfinished; it was removed");
+            self.note_repair(done, name, "a killed process left it incomplete; it was removed");
         }
         Ok(())
     }
 
-    /// Repairs a full log or a segment, or quarantines it. The lock on `sealing` is
-    /// held.
+    /// Repairs a full log or a segment, or quarantines it. The lock on
+    /// `sealing` is held.
     fn repair_numbered(
         &self,
         numbered: Numbered,
@@ -190,7 +195,7 @@ impl TraceStore {
     }
 }
 
-/// Whether a file was opened and cannot be read at all.
+/// Whether a file could be opened but not read.
 fn is_damaged<T>(opened: Result<Option<Result<T, Fault>>, DirError>) -> bool {
     matches!(opened, Ok(Some(Err(Fault::Damaged))))
 }

@@ -1,4 +1,4 @@
-//! Repairing the store, and copying it.
+//! Repairing and copying the store.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -46,14 +46,14 @@ fn repair(folder: &Path) -> Repaired {
 }
 
 #[test]
-fn nothing_is_done_to_a_sound_store() {
+fn a_sound_store_does_not_change() {
     let folder = world();
     assert_eq!(repair(folder.path()), Repaired::default());
     assert_eq!(found(&open(folder.path())), (0..50).collect::<Vec<_>>());
 }
 
 #[test]
-fn damaged_copies_are_written_again() {
+fn damaged_copies_are_rewritten() {
     let segment = "00000001.segment";
     let folder = world();
     let tables = tables(folder.path());
@@ -66,8 +66,8 @@ fn damaged_copies_are_written_again() {
         ("key", 20, "one of its two copies was damaged"),
         ("key", 530, "one of its two copies was damaged"),
         ("settings", 530, "one of its two copies was damaged"),
-        ("open.log", 60, "it was damaged; a new log is begun"),
-        ("open.log", 1030, "it was damaged; a new log is begun"),
+        ("open.log", 60, "it was damaged; it was closed to be sealed"),
+        ("open.log", 1030, "it was damaged; it was closed to be sealed"),
     ] {
         let attempt = memory_folder();
         copy(folder.path(), attempt.path());
@@ -91,21 +91,21 @@ fn damaged_copies_are_written_again() {
 }
 
 #[test]
-fn what_cannot_be_restored_is_left_and_said() {
+fn irreparable_damage_is_left_and_reported() {
     let folder = world();
-    // In the last digests, which the tables and the head follow once more.
+    // In the last digests, which are followed by the second tables and head.
     let behind = tables(folder.path()) + segment::HEAD_BYTES as i64 + codec::CRC_BYTES as i64;
     damage(folder.path(), "00000001.segment", -behind - 5);
     let Repaired { done, left } = repair(folder.path());
     assert_eq!(done, []);
-    assert!(left[0].what.contains("its checksum does not fit"), "{left:?}");
-    // The messages of all the rest are there, and this file's envelopes.
+    assert!(left[0].what.contains("its checksum is wrong"), "{left:?}");
+    // All other messages are found, and this file's envelopes.
     let trace = TraceStore::open(&trace_directory(folder.path()), Access::Read).unwrap();
     assert_eq!(super::tests::ask(&trace, &Query::default()).len(), 50);
 }
 
 #[test]
-fn settings_of_which_nothing_is_left_keep_everything() {
+fn settings_with_two_damaged_copies_keep_all_messages() {
     let folder = world();
     damage(folder.path(), "settings", 20);
     damage(folder.path(), "settings", 530);
@@ -118,7 +118,7 @@ fn settings_of_which_nothing_is_left_keep_everything() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_quarantined_and_forgotten_in_time() {
+fn unreadable_files_are_quarantined_and_removed_when_expired() {
     for (name, second) in [("00000001.segment", -5), ("open.log", 512)] {
         let folder = world();
         damage(folder.path(), name, 0);
@@ -131,7 +131,7 @@ fn files_that_cannot_be_read_are_quarantined_and_forgotten_in_time() {
         let mut trace = open(folder.path());
         assert_eq!(trace.stats().unwrap().quarantined, 1);
         assert_eq!(found(&trace).len(), if name == "open.log" { 40 } else { 30 });
-        // No number is given twice.
+        // No number is used twice.
         record(&mut trace, 100);
         trace.seal().unwrap();
         let next = trace_directory(folder.path()).join("00000004.segment");
@@ -145,7 +145,7 @@ fn files_that_cannot_be_read_are_quarantined_and_forgotten_in_time() {
 }
 
 #[test]
-fn what_killed_processes_left_is_removed_and_sealed() {
+fn files_of_killed_processes_are_removed_or_sealed() {
     let folder = world();
     let directory = trace_directory(folder.path());
     for name in ["key.new", "settings.new", "open.new", "segment.new"] {
@@ -165,7 +165,7 @@ fn what_killed_processes_left_is_removed_and_sealed() {
 }
 
 #[test]
-fn a_repair_may_be_killed_anywhere() {
+fn a_repair_may_be_killed_at_any_step() {
     let folder = world();
     damage(folder.path(), "00000001.segment", 100);
     damage(folder.path(), "open.log", 60);
@@ -188,10 +188,10 @@ fn a_repair_may_be_killed_anywhere() {
     }
 }
 
-/// Exim's user, to whom everything in its spool directory belongs.
+/// Exim's user, who owns everything in the spool directory.
 const EXIM: u32 = 65_534;
 
-/// Fails unless everything in the store is Exim's, and nobody else's.
+/// Asserts that everything in the store belongs to Exim.
 fn assert_all_is_of_exim(folder: &Path, when: &str) {
     let directory = trace_directory(folder);
     let Ok(entries) = std::fs::read_dir(&directory) else { return };
@@ -203,7 +203,8 @@ fn assert_all_is_of_exim(folder: &Path, when: &str) {
             Some("key" | "key.new") => 0o600,
             _ => 0o640,
         };
-        // A file that root has left before it gave it its mode keeps the stricter one.
+        // A file that root created but had not given its mode yet keeps the
+        // stricter one.
         let stricter = mode & 0o7700 | metadata.mode() & 0o040;
         let found = (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777);
         let mode = if path.ends_with("sealing") { stricter } else { mode };
@@ -217,7 +218,7 @@ fn folder_of_exim() -> tempfile::TempDir {
     folder
 }
 
-/// What root's commands do to the store.
+/// Operations on the store that root's commands run.
 fn as_root(folder: &Path) {
     let mut trace = open_small(folder, 2);
     (0..3).for_each(|n| record(&mut trace, n));
@@ -227,7 +228,7 @@ fn as_root(folder: &Path) {
 }
 
 #[test]
-fn a_command_of_roots_may_be_killed_anywhere() {
+fn a_command_of_root_may_be_killed_at_any_step() {
     for steps in 0.. {
         let folder = folder_of_exim();
         failpoint::allow_steps(Some(steps));
@@ -244,11 +245,11 @@ fn a_command_of_roots_may_be_killed_anywhere() {
 }
 
 #[test]
-fn roots_commands_give_exim_what_root_has_left() {
+fn commands_of_root_give_files_of_root_to_exim() {
     let folder = folder_of_exim();
     as_root(folder.path());
     let directory = trace_directory(folder.path());
-    // As a file system without O_TMPFILE has it after a kill.
+    // As after a kill on a file system without O_TMPFILE.
     for name in ["sealing", "key.new", "open.new", "segment.new", "settings.new"] {
         let path = directory.join(name);
         let _ = std::fs::remove_file(&path);
@@ -293,7 +294,7 @@ fn verify_finds_wrong_owners_and_modes_and_repair_corrects_them() {
 }
 
 #[test]
-fn a_copy_has_all_messages_while_others_record_seal_and_forget() {
+fn a_copy_has_all_messages_while_others_record_and_seal() {
     let folder = world();
     let target = memory_folder();
     let mut other = open_small(folder.path(), 4);
@@ -301,8 +302,8 @@ fn a_copy_has_all_messages_while_others_record_seal_and_forget() {
     let mut trace = TraceStore::open(&trace_directory(folder.path()), Access::Read).unwrap();
     let copied = trace
         .copy_to(target.path(), &mut |_| {
-            // Of the settings and two segments: what comes then may be the open log,
-            // which is locked.
+            // After the settings and two segments: the rest may be the open
+            // log, which is locked.
             if next < 56 {
                 (0..2).for_each(|n| record(&mut other, next + n));
                 other.seal().unwrap();
@@ -320,13 +321,13 @@ fn a_copy_has_all_messages_while_others_record_seal_and_forget() {
     assert_eq!(names, copied.files);
     let mode = std::fs::metadata(copied.path.join("key")).unwrap().mode() & 0o777;
     assert_eq!(mode, 0o600);
-    // A second time, there is no room for it.
+    // A second copy to the same directory is refused.
     let error = trace.copy_to(target.path(), &mut |_| {}).unwrap_err().to_string();
     assert!(error.ends_with("is not empty: a copy needs a directory without a trace store"));
 }
 
 #[test]
-fn damage_is_copied_and_said() {
+fn damage_is_copied_and_reported() {
     let folder = world();
     damage(folder.path(), "00000002.segment", 100);
     let target = memory_folder();
@@ -337,11 +338,11 @@ fn damage_is_copied_and_said() {
     assert_eq!(found(&open(target.path())), (0..50).collect::<Vec<_>>());
 }
 
-/// Two stores that go on from the same copy, as after a backup was restored: what
-/// they encipher from then on has no keystream in common, though the key and the
-/// messages are the same.
+/// Two stores that continue from the same copy, as after restoring a backup:
+/// they share no keystream from then on, although the key and the messages are
+/// the same.
 #[test]
-fn a_restored_copy_uses_no_keystream_again() {
+fn a_restored_copy_reuses_no_keystream() {
     let folder = world();
     let target = memory_folder();
     open(folder.path()).copy_to(target.path(), &mut |_| {}).unwrap();
@@ -359,7 +360,7 @@ fn a_restored_copy_uses_no_keystream_again() {
     }
     let segments =
         both.map(|f| std::fs::read(trace_directory(f).join("00000003.segment")).unwrap());
-    // Between the two heads, which begin with what is in plain.
+    // Between the two heads, which begin with plaintext.
     let segments = segments
         .each_ref()
         .map(|bytes| &bytes[log::START_BYTES..bytes.len() - segment::HEAD_BYTES - 4]);

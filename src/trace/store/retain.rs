@@ -1,4 +1,4 @@
-//! Forgetting: by age, and by size, where folding comes first.
+//! Removing messages by age and by size; before removal, segments are folded.
 
 use crate::sys::files::{self, Access};
 use crate::sys::secure_dir::DirError;
@@ -10,56 +10,55 @@ use super::options::Options;
 use super::segment::Segment;
 use super::{LOCK_TIMEOUT, TraceError, TraceStore};
 
-/// What [`TraceStore::tidy`] has done.
+/// The result of [`TraceStore::tidy`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tidied {
     /// Logs that were sealed.
     pub sealed: u64,
     /// Segments that were folded.
     pub folded: u64,
-    /// Segments and logs that were forgotten.
+    /// Segments and logs that were removed.
     pub forgotten: u64,
-    /// Messages in these, where that could be told.
+    /// Messages in these, as far as known.
     pub messages: u64,
 }
 
-/// A file, as far as matters here.
+/// The properties of a file that matter here.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     numbered: Numbered,
     bytes: u64,
-    /// When its last message passed, as far as is known.
+    /// The time of its last message, as far as known.
     newest: i64,
     messages: u64,
-    /// How often it was folded; `None` where it cannot be.
+    /// How often it was folded; `None` if it cannot be folded.
     folds: Option<u16>,
 }
 
 impl TraceStore {
-    /// Seals what is left to be sealed, removes what killed processes have
-    /// left, and forgets what is to be forgotten by `now`, in seconds since
-    /// 1970.
+    /// Seals full logs, removes files that killed processes left, and removes
+    /// expired messages. `now` is in seconds since 1970.
     ///
-    /// All of this is done by recording as well: it matters where nothing is
-    /// recorded any more.
+    /// Recording does the same; this is for stores in which nothing is
+    /// recorded.
     ///
     /// # Errors
-    /// The store cannot be used, or another process is at it for longer than
-    /// this one waits.
+    /// The store cannot be used, or another process does the same for longer
+    /// than the lock timeout.
     pub fn tidy(&mut self, now: i64) -> Result<Tidied, TraceError> {
         self.require_writable()?;
         self.after_fork()?;
-        // They may have been chosen anew since the store was opened.
+        // They may have changed since the store was opened.
         self.options = Options::read(&self.dir)?;
-        self.tidy_as_chosen(now)
+        self.tidy_with_options(now)
     }
 
-    pub(super) fn tidy_as_chosen(&mut self, now: i64) -> Result<Tidied, TraceError> {
+    pub(super) fn tidy_with_options(&mut self, now: i64) -> Result<Tidied, TraceError> {
         self.rotate_old(now)?;
         self.sealing(LOCK_TIMEOUT, |trace| {
             let mut tidied = Tidied::default();
             trace.remove_unfinished()?;
-            // A disk without room for a segment may have some afterwards.
+            // A full disk may have room for a segment afterwards.
             let sealed = trace.seal_full(usize::MAX);
             trace.retain(now, usize::MAX, &mut tidied)?;
             tidied.sealed = sealed?;
@@ -67,12 +66,13 @@ impl TraceStore {
         })
     }
 
-    /// Gives the open log its number where no more should be appended to it.
+    /// Renames the open log to its number if nothing more should be appended to
+    /// it.
     fn rotate_old(&self, now: i64) -> Result<(), TraceError> {
         let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
         let full = match Log::open(&self.dir, &self.key, OPEN, Access::Read)? {
             None => false,
-            // What a later version makes is left to it.
+            // The log of a later version is left to that version.
             Some(Err(Fault::Version(_))) => false,
             Some(Ok(log)) if log.head.decode > decode::VERSION => false,
             Some(Ok(log)) => log.status.is_none_or(|status| !self.has_room(&log, status, now)),
@@ -81,8 +81,9 @@ impl TraceStore {
         if full { self.rotate() } else { Ok(()) }
     }
 
-    /// Forgets what is too old by `now`; then folds and forgets until the store
-    /// is as small as it should be, folding `folds` segments at the most.
+    /// Removes expired messages at the time `now`; then folds and removes
+    /// segments until the store is within its limit, folding at most `folds`
+    /// segments.
     pub(super) fn retain(
         &mut self,
         now: i64,
@@ -96,7 +97,7 @@ impl TraceStore {
             all = rest;
             self.forget(&old, tidied)?;
         }
-        let open = files::info_at(self.dir.directory(), OPEN).map_or(0, |facts| facts.size);
+        let open = files::info_at(self.dir.directory(), OPEN).map_or(0, |info| info.size);
         let budget = self.options.max_bytes.saturating_sub(open);
         loop {
             let total: u64 = all.iter().map(|one| one.bytes).sum();
@@ -115,8 +116,8 @@ impl TraceStore {
                         (one.bytes, one.folds) = (bytes, Some(1));
                     }
                     Ok(None) => one.folds = None,
-                    // A full disk has no room for a smaller one beside it: then
-                    // the oldest go.
+                    // A full disk has no room for the smaller file: then the
+                    // oldest are removed.
                     Err(error @ TraceError::Directory(DirError::Io { .. })) => {
                         self.report(error.to_string());
                         one.folds = None;
@@ -131,24 +132,24 @@ impl TraceStore {
         }
     }
 
-    /// All full logs and segments, oldest first, and those that are quarantined.
+    /// All full logs and segments, oldest first, including quarantined ones.
     fn kept(&self) -> Result<Vec<Kept>, TraceError> {
         let mut all = Vec::new();
         for numbered in names::list_all(&self.dir)? {
             let name = numbered.name();
-            let Ok(facts) = files::info_at(self.dir.directory(), &name) else { continue };
-            if facts.kind != files::REGULAR {
+            let Ok(info) = files::info_at(self.dir.directory(), &name) else { continue };
+            if info.kind != files::REGULAR {
                 continue;
             }
-            // Of what cannot be read, it is known when it was written.
-            let newest = facts.modified;
-            let mut kept = Kept { numbered, bytes: facts.size, newest, messages: 0, folds: None };
+            // For unreadable files, the time of the last write is used.
+            let newest = info.modified;
+            let mut kept = Kept { numbered, bytes: info.size, newest, messages: 0, folds: None };
             if numbered.kind == Kind::Segment
                 && let Ok(Some(Ok(segment))) = Segment::open(&self.dir, &self.key, &name)
             {
                 let head = &segment.head;
-                // A message may have come with a time that has not come yet.
-                kept.newest = head.times[1].min(facts.modified);
+                // A message may have a time in the future.
+                kept.newest = head.times[1].min(info.modified);
                 kept.messages = head.messages.into();
                 kept.folds = Some(head.folds);
             }
@@ -166,8 +167,8 @@ impl TraceStore {
         Ok(())
     }
 
-    /// Folds a segment; its size then, or `None` where it cannot be smaller, or
-    /// is damaged.
+    /// Folds a segment; returns its new size, or `None` if it cannot be
+    /// smaller, or is damaged.
     fn fold(&self, numbered: Numbered) -> Result<Option<u64>, TraceError> {
         let name = numbered.name();
         let Some(Ok(segment)) = Segment::open(&self.dir, &self.key, &name)? else {

@@ -2,25 +2,25 @@
 
 use crate::trace::is_past;
 
-use super::ask::envelopes;
-use super::best::{Best, Tally};
-use super::query::{Answer, Asking, Pending, Query, QuerySummary, Searches};
+use super::best_results::{Best, Tally};
+use super::query::{Answer, Pending, Query, QuerySummary, RunningQuery, Searches};
+use super::query_file::envelopes;
 use super::sources::Source;
 use super::{TraceError, TraceStore};
 
-/// No more answers than these are held back until all files have been queried:
-/// by then, their chances are known better.
+/// The maximum number of results held back until all files have been searched:
+/// by then, their chances are known more precisely.
 const PENDING_MAX: usize = 1 << 16;
 
 impl TraceStore {
-    /// Asks all messages. `progress` is told how many have been asked, of how
-    /// many; `found` gets each that may be one of those asked for.
+    /// Runs a query on all messages. `progress` is called with the number of
+    /// messages searched so far and their total, and `found` with each match.
     ///
-    /// Nothing is locked: messages that are recorded meanwhile may be missing.
+    /// Nothing is locked: messages recorded during the query may be missing.
     ///
     /// # Errors
-    /// The question is too short, or the directory cannot be read. What is
-    /// damaged is told in [`QuerySummary`].
+    /// The content is too short, or the directory cannot be read. Damage is
+    /// reported in [`QuerySummary`].
     pub fn query(
         &self,
         query: &Query<'_>,
@@ -30,7 +30,7 @@ impl TraceStore {
         let sources = self.sources_until(query.deadline)?;
         let mut settings = vec![self.options.settings];
         for (_, source) in &sources.list {
-            if source.is_decoded_as_now() && !settings.contains(&source.settings()) {
+            if source.has_current_decoder() && !settings.contains(&source.settings()) {
                 settings.push(source.settings());
             }
         }
@@ -44,16 +44,16 @@ impl TraceStore {
         {
             return Err(TraceError::TooShort(*short));
         }
-        let asked = QuerySummary {
+        let summary = QuerySummary {
             shortest: searches.all.iter().map(|(_, shortest, _)| *shortest).max().unwrap_or(0),
             damaged: sources.problems,
             other_key: sources.other_key,
             late: sources.late,
             ..QuerySummary::default()
         };
-        let mut asking = Asking { query, searches, asked };
+        let mut running = RunningQuery { query, searches, summary };
         let of = sources.list.iter().map(|(_, source)| source.messages()).sum();
-        let most = query.limit.unwrap_or(usize::MAX);
+        let limit = query.limit.unwrap_or(usize::MAX);
         let mut list = sources.list;
         if query.limit.is_some() {
             list.reverse();
@@ -66,34 +66,36 @@ impl TraceStore {
             }
         }
         for (number, (name, source)) in list.iter().enumerate() {
-            if asking.asked.late || is_past(query.deadline) {
-                asking.asked.late = true;
+            if running.summary.late || is_past(query.deadline) {
+                running.summary.late = true;
                 break;
             }
             let mut damage = Vec::new();
             let mut answers = match (source, &mut best) {
-                (Source::Segment(segment), Some(best)) if query.asks_no_envelopes() => {
-                    asking.asked.messages += u64::from(segment.head.messages);
-                    let hits = asking.hits(segment, &mut damage).unwrap_or_default();
-                    best.hits(number, hits, &asking.searches);
+                (Source::Segment(segment), Some(best)) if query.is_content_only() => {
+                    running.summary.messages += u64::from(segment.head.messages);
+                    let hits = running.hits(segment, &mut damage).unwrap_or_default();
+                    best.hits(number, hits, &running.searches);
                     Vec::new()
                 }
-                (Source::Segment(segment), _) => asking.segment(segment, &mut damage),
-                (Source::Log(log), _) => self.ask_log(log, &mut asking).unwrap_or_else(|error| {
-                    damage.push(format!("it cannot be read: {error}"));
-                    Vec::new()
-                }),
+                (Source::Segment(segment), _) => running.segment(segment, &mut damage),
+                (Source::Log(log), _) => {
+                    self.query_log(log, &mut running).unwrap_or_else(|error| {
+                        damage.push(format!("it cannot be read: {error}"));
+                        Vec::new()
+                    })
+                }
             };
             if is_past(query.deadline) {
-                // What could not be read in time looks like damage.
-                asking.asked.late = true;
+                // Parts that could not be read in time look damaged.
+                running.summary.late = true;
                 break;
             }
-            asking.asked.tell_damage(self.dir.path_of(name), damage);
-            asking.asked.segments += 1;
-            progress(asking.asked.messages, of);
+            running.summary.add_damage(self.dir.path_of(name), damage);
+            running.summary.segments += 1;
+            progress(running.summary.messages, of);
             if let Some(best) = &mut best {
-                best.answers(number, answers, &asking.searches);
+                best.answers(number, answers, &running.searches);
                 continue;
             }
             if query.limit.is_some() {
@@ -101,15 +103,15 @@ impl TraceStore {
             }
             pending.append(&mut answers);
             if query.content.is_none() || pending.len() > PENDING_MAX || query.limit.is_some() {
-                let left = most - tally.messages as usize;
-                tell(&asking.searches, pending.drain(..).take(left), &mut tally, found);
+                let left = limit - tally.messages as usize;
+                report(&running.searches, pending.drain(..).take(left), &mut tally, found);
             }
-            if tally.messages as usize >= most {
+            if tally.messages as usize >= limit {
                 break;
             }
         }
         if let Some(best) = best {
-            let Asking { query, searches, asked } = &mut asking;
+            let RunningQuery { query, searches, summary } = &mut running;
             let (answers, all) = best.take(searches, |number, hits| {
                 let Some((name, Source::Segment(segment))) = list.get(number) else {
                     return Vec::new();
@@ -117,25 +119,25 @@ impl TraceStore {
                 let mut damage = Vec::new();
                 let answers = envelopes(segment, query, Some(hits), &mut damage);
                 if is_past(query.deadline) {
-                    asked.late = true;
+                    summary.late = true;
                     return Vec::new();
                 }
-                asked.tell_damage(self.dir.path_of(name), damage);
+                summary.add_damage(self.dir.path_of(name), damage);
                 answers
             });
-            tell(searches, answers.into_iter(), &mut tally, found);
+            report(searches, answers.into_iter(), &mut tally, found);
             tally = all;
         } else {
-            tell(&asking.searches, pending.into_iter(), &mut tally, found);
+            report(&running.searches, pending.into_iter(), &mut tally, found);
         }
-        asking.asked.matches = tally.messages;
-        asking.asked.chance = tally.chance();
-        Ok(asking.asked)
+        running.summary.matches = tally.messages;
+        running.summary.chance = tally.chance();
+        Ok(running.summary)
     }
 }
 
-/// Tells answers, and counts them.
-fn tell(
+/// Passes results to `found`, and counts them.
+fn report(
     searches: &Searches<'_>,
     answers: impl Iterator<Item = Pending>,
     tally: &mut Tally,

@@ -1,7 +1,8 @@
 //! Sealing: a full log becomes a segment.
 //!
-//! Whoever seals, folds or forgets holds the lock on `sealing`. Recording only
-//! tries to get it: who has it will see to what is left, or a later one will.
+//! The process that seals, folds or removes holds the lock on `sealing`.
+//! Recording only tries to take it: its current holder handles what is left, or
+//! a later one does.
 
 use std::ffi::CStr;
 use std::time::Duration;
@@ -18,31 +19,32 @@ use super::record::Records;
 use super::segment::{Origin, Segment, build};
 use super::{FILE_MODE, LOCK_TIMEOUT, Tidied, TraceError, TraceStore, wire};
 
-/// The file whose lock is held by who seals, folds or forgets.
+/// The file that is locked while sealing, folding or removing.
 pub(super) const SEALING: &CStr = c"sealing";
-/// A segment while it is being made.
+/// A segment while it is being written.
 pub(super) const SEGMENT_NEW: &CStr = c"segment.new";
-/// How many logs are sealed, and how many segments folded, by who was only
-/// recording: more than one, so that what was left becomes less.
+/// How many logs a recording process seals, and how many segments it folds:
+/// more than one, so that a backlog shrinks.
 const FEW: usize = 2;
 
-/// What became of a full log.
+/// The result of sealing a full log.
 enum Sealed {
-    /// It is a segment now.
+    /// It was sealed into a segment.
     Yes,
-    /// It had been one already, or had no message.
+    /// It had been sealed before, or had no messages.
     Removed,
-    /// It cannot be: it is of another key or a later version, or damaged.
+    /// It cannot be sealed: it has another key or a later version, or is
+    /// damaged.
     No,
 }
 
 impl TraceStore {
-    /// Seals what has been recorded so far. A message that is recorded later is
-    /// in another segment.
+    /// Seals all messages recorded so far. Messages recorded later go into
+    /// another segment.
     ///
     /// # Errors
     /// The store cannot be used, or another process is sealing for longer than
-    /// this one waits.
+    /// the lock timeout.
     pub fn seal(&mut self) -> Result<(), TraceError> {
         self.require_writable()?;
         self.after_fork()?;
@@ -55,14 +57,14 @@ impl TraceStore {
         self.sealing(LOCK_TIMEOUT, |trace| trace.seal_full(usize::MAX).map(drop))
     }
 
-    /// After a log became full: seals it, and forgets what is to be forgotten,
-    /// unless another process is at it. What goes wrong is an incident: the
-    /// message itself has been recorded.
-    pub(super) fn settle(&mut self) {
+    /// Runs after a log became full: seals it, and removes expired messages,
+    /// unless another process does so. Errors become incidents: the message
+    /// itself has been recorded.
+    pub(super) fn seal_after_recording(&mut self) {
         let settled = self.sealing(Duration::ZERO, |trace| {
-            // A disk without room for a segment may have some afterwards.
+            // A full disk may have room for a segment afterwards.
             let sealed = trace.seal_full(FEW);
-            // They may have been chosen anew since the store was opened.
+            // They may have changed since the store was opened.
             trace.options = Options::read(&trace.dir)?;
             trace.retain(clock::now().0, FEW, &mut Tidied::default())?;
             sealed.map(drop)
@@ -73,7 +75,7 @@ impl TraceStore {
         }
     }
 
-    /// Has `work` done by nobody else meanwhile.
+    /// Runs `work` while no other process seals, folds or removes.
     pub(super) fn sealing<T>(
         &mut self,
         timeout: Duration,
@@ -85,22 +87,23 @@ impl TraceStore {
         work(self)
     }
 
-    /// Seals full logs, oldest first, `most` at the most; how many. Others do
-    /// not meanwhile.
-    pub(super) fn seal_full(&mut self, most: usize) -> Result<u64, TraceError> {
+    /// Seals full logs, oldest first, at most `limit`; returns how many. The
+    /// lock on `sealing` is held.
+    pub(super) fn seal_full(&mut self, limit: usize) -> Result<u64, TraceError> {
         let mut sealed = 0;
         let logs = names::list(&self.dir)?.into_iter().filter(|one| one.kind == Kind::Log);
         for numbered in logs {
             match self.seal_one(numbered) {
                 Ok(Sealed::Yes) => sealed += 1,
                 Ok(Sealed::Removed | Sealed::No) => {}
-                // What is no file of ours keeps no other log from being sealed.
+                // A file that is not ours does not prevent other logs from
+                // being sealed.
                 Err(TraceError::Directory(
                     error @ (DirError::WrongKind { .. } | DirError::Unsafe { .. }),
                 )) => self.report(error.to_string()),
                 Err(error) => return Err(error),
             }
-            if sealed >= most as u64 {
+            if sealed >= limit as u64 {
                 break;
             }
         }
@@ -119,7 +122,7 @@ impl TraceStore {
                 self.remove(&name)?;
                 return Ok(Sealed::Removed);
             }
-            // The same log, and the segment is damaged: it is made once more.
+            // The segment of the same log is damaged: it is written again.
             Some(Ok(segment)) if segment.head.log == log.head.id => {}
             Some(Err(Fault::Damaged)) => {}
             Some(_) => {
@@ -137,7 +140,7 @@ impl TraceStore {
                 None => lost += 1,
             }
         }
-        // Old records may lie behind the last one, where the status is damaged.
+        // If the status is damaged, old records may follow the last one.
         lost += messages.len().saturating_sub(MESSAGES_MAX as usize) as u32;
         messages.truncate(MESSAGES_MAX as usize);
         if lost > 0 {
@@ -163,25 +166,25 @@ impl TraceStore {
         Ok(Sealed::Yes)
     }
 
-    /// Writes a segment, all or nothing.
+    /// Writes a segment atomically.
     pub(super) fn write_segment(&self, bytes: &[u8], name: &CStr) -> Result<(), TraceError> {
         let file = self.dir.create_file(SEGMENT_NEW, FILE_MODE)?;
         let written = files::write_start(&file, bytes)
             .and_then(|()| files::sync(&file))
             .and_then(|()| files::rename_at(self.dir.directory(), SEGMENT_NEW, name));
         if written.is_err() {
-            // On a full disk, what was written of it would be in the way.
+            // On a full disk, the incomplete file would take space.
             let _ = files::remove_at(self.dir.directory(), SEGMENT_NEW);
         }
         Ok(written.map_err(self.dir.failed("write", name))?)
     }
 
-    /// Removes what a killed process has left of a segment.
+    /// Removes an incomplete segment of a killed process.
     pub(super) fn remove_unfinished(&self) -> Result<(), TraceError> {
         self.remove(SEGMENT_NEW)
     }
 
-    /// Gives a log another number: its own belongs to another segment.
+    /// Renames a log to another number: its own belongs to another segment.
     fn renumber(&self, name: &CStr) -> Result<(), TraceError> {
         let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
         let other = Numbered { number: names::next(&self.dir)?, kind: Kind::Log }.name();

@@ -1,16 +1,16 @@
-//! Processes that are killed at random instants, hundreds of times.
+//! Processes that are killed at random times, hundreds of times.
 //!
-//! Workers record at once into one store whose logs are full after a few
-//! messages, so that they seal all the time; in some stores there is so little
-//! room that they fold and forget as well, and in the others the settings
-//! change. After each kill the store is asked while the other workers go on;
-//! after each round, in which all are killed, every message is looked for.
-//! (`kill_tests.rs` visits every single point; here it is real processes, real
-//! locks and real signals.)
+//! Several workers record into one store whose logs are full after a few
+//! messages, so that they seal all the time. Some stores are so small that
+//! segments are folded and removed as well; in the others the settings change.
+//! After each kill the store is queried while the other workers continue; after
+//! each round, in which all are killed, every message is searched for.
+//! (`kill_tests.rs` covers every single step; here there are real processes,
+//! real locks and real signals.)
 //!
-//! `EXIRATE_TEST_LONG=1` makes it far more of them. One of the workers is root's, as
-//! root's commands are, and the others are Exim's: whatever root was killed at,
-//! Exim's user goes on.
+//! `EXIRATE_TEST_LONG=1` runs far more of them. One of the workers runs as
+//! root, as root's commands do, and the others as Exim: wherever root was
+//! killed, Exim's user can continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{MetadataExt, chown};
@@ -23,36 +23,38 @@ use crate::sys::counts;
 use crate::sys::simulated_disk::memory_folder;
 
 use super::mirrored::Mirrored;
-use super::mix::Random;
 use super::options::{OptionsFile, SETTINGS};
-use super::sigkill_work::{AT_WORK, BEGUN, DEED, DONE, MAY, Notes, OF_ONE, WORKERS, message, work};
-use super::tests::{assert_sound, envelope, question, secret};
+use super::sample_envelopes::Random;
+use super::sigkill_work::{
+    AT_WORK, BEGUN, DONE, MAY, Notes, OF_ONE, OPERATION, WORKERS, message, work,
+};
+use super::tests::{assert_sound, content_query, envelope, secret};
 use super::*;
 
-/// Names the environment variable that makes this test binary a worker.
+/// The environment variable that makes this test binary a worker.
 const WORKER: &str = "EXIRATE_TEST_TRACE_WORKER";
 /// Kills in all.
 const KILLS: u64 = 96;
-/// The same in `scripts/test --long`.
+/// The same with `scripts/test --long`.
 const KILLS_LONG: u64 = 10_000;
 /// Kills in each store.
 const KILLS_A_STORE: u64 = 48;
-/// Kills before all workers are killed, and the whole store is looked at.
+/// Kills before all workers are killed, and the whole store is checked.
 const KILLS_A_ROUND: u64 = 24;
 /// Exim's user.
 const EXIM: u32 = 65_534;
-/// The room in a store where that is short.
+/// The size limit of a small store.
 const LITTLE: u64 = 160 << 10;
-/// A worker that has not begun by then never will.
+/// A worker that has not started by then never will.
 const BEGIN: Duration = Duration::from_secs(60);
-/// So many messages are looked for by their text after each round, and all in
-/// the end.
+/// How many messages are searched for by their text after each round; all of
+/// them at the end.
 const SAMPLE: u64 = 20;
 
-/// How many messages each worker may record between two kills: the store is
-/// not to outgrow those who look at it.
+/// How many messages each worker may record between two kills, so that the
+/// store does not become too large to check.
 const GRANT: u64 = 6;
-/// After so many kills, all of the store is verified while others record.
+/// After so many kills, the whole store is verified while others record.
 const VERIFY_EVERY: u64 = 8;
 
 #[test]
@@ -63,7 +65,7 @@ fn worker_process() {
     work(Path::new(folder), worker.parse().unwrap(), little == "little");
 }
 
-/// What has happened in all stores.
+/// Totals of all stores.
 #[derive(Debug, Default)]
 struct Totals {
     kills: u64,
@@ -81,9 +83,9 @@ struct World {
     little: bool,
     workers: Vec<Option<Child>>,
     notes: Notes,
-    /// Messages that were under way when a kill came.
+    /// Messages that were being recorded when a kill came.
     doubtful: BTreeSet<u32>,
-    /// The unfinished segment that was last looked at.
+    /// The incomplete segment that was examined last.
     unfinished: u64,
 }
 
@@ -105,7 +107,7 @@ impl World {
                 self.notes.set(n, AT_WORK, 0);
                 let little = if self.little { "little" } else { "" };
                 let name = concat!(module_path!(), "::worker_process").split_once("::").unwrap().1;
-                // By this name it can be run whoever may read the path to it.
+                // A path by which any user can run it.
                 let mut command = Command::new("/proc/self/exe");
                 if n > 0 {
                     command.uid(EXIM).gid(EXIM);
@@ -120,7 +122,7 @@ impl World {
         }
     }
 
-    /// Lets all record some more.
+    /// Lets all workers record some more messages.
     fn grant(&mut self) {
         for n in 0..WORKERS {
             self.notes.set(n, MAY, self.notes.get(n, BEGUN) + GRANT);
@@ -135,7 +137,7 @@ impl World {
         }
     }
 
-    /// Kills some workers at the same time, and looks at what they leave.
+    /// Kills some workers at the same time, and examines what they leave.
     fn kill(&mut self, victims: &[u32], totals: &mut Totals) {
         for &n in victims {
             let worker = self.workers[n as usize].as_mut().unwrap();
@@ -152,7 +154,7 @@ impl World {
                 totals.recording += 1;
                 self.doubtful.insert(n * OF_ONE + begun);
             } else {
-                totals.other += self.notes.get(n, DEED);
+                totals.other += self.notes.get(n, OPERATION);
             }
         }
         let new = trace_directory(self.folder.path()).join("segment.new");
@@ -168,7 +170,7 @@ impl World {
         }
         for &n in victims {
             self.check_last(n);
-            // The one under way is over, however it ended.
+            // The recording in progress has ended, with or without success.
             self.notes.set(n, DONE, self.notes.get(n, BEGUN));
         }
     }
@@ -177,12 +179,11 @@ impl World {
         TraceStore::open(&trace_directory(self.folder.path()), Access::Read).unwrap()
     }
 
-    /// Asks for the last message of a worker that was killed, while others
-    /// record.
+    /// Queries the last message of a killed worker while others record.
     fn check_last(&self, worker: u32) {
         let last = self.notes.get(worker, DONE) as u32;
         let trace = self.reader();
-        // Where there is little room, it may have been forgotten meanwhile.
+        // In a small store, it may have been removed in the meantime.
         let number = worker * OF_ONE + last;
         if last > 0 && !self.little && !self.doubtful.contains(&number) {
             assert!(is_found(&trace, number), "{number} is not found by its text, or twice");
@@ -191,8 +192,8 @@ impl World {
         }
     }
 
-    /// Looks at the whole store, with no worker running; how many messages
-    /// there are.
+    /// Checks the whole store with no worker running; returns the number of
+    /// messages.
     fn check_all(&self, in_the_end: bool, random: &mut Random, totals: &mut Totals) -> usize {
         let trace = self.reader();
         assert_sound(&trace, "after a round");
@@ -210,7 +211,7 @@ impl World {
             found.sort_unstable();
             assert!(found.is_sorted_by(|a, b| a < b), "one is there twice: {found:?}");
             let last = self.notes.get(worker, BEGUN) as u32;
-            // What is forgotten is the oldest.
+            // The oldest messages are removed first.
             let first = if self.little { found.first().copied().unwrap_or(last) } else { 1 };
             totals.forgotten += u64::from(first > 1);
             let missing: Vec<_> = (first..=last)
@@ -249,7 +250,7 @@ impl Drop for World {
     }
 }
 
-/// Lets a store take less than an administrator can choose.
+/// Sets a size limit below the minimum that an administrator can choose.
 fn set_room(folder: &Path, bytes: u64) {
     let trace = super::tests::open(folder);
     let file = OptionsFile {
@@ -269,7 +270,7 @@ fn ask(trace: &TraceStore, query: &Query<'_>) -> Vec<Answer> {
 
 /// Whether a message is found by its text, once, with its envelope.
 fn is_found(trace: &TraceStore, n: u32) -> bool {
-    let answers = ask(trace, &question(&decode::normalise(&secret(n))));
+    let answers = ask(trace, &content_query(&decode::normalise(&secret(n))));
     answers.iter().filter(|answer| answer.envelope == envelope(n)).count() == 1
 }
 
@@ -283,7 +284,7 @@ fn kill_in_one_store(kills: u64, little: bool, random: &mut Random, totals: &mut
         while totals.kills < round {
             world.start_missing();
             world.grant();
-            // One at a time, mostly; some together.
+            // Mostly one at a time, sometimes several.
             let count = if random.below(4) == 0 { 2 + random.below(2) as u32 } else { 1 };
             let first = random.below(WORKERS.into()) as u32;
             let victims: Vec<_> = (first..first + count).map(|n| n % WORKERS).collect();
@@ -301,7 +302,7 @@ fn kill_in_one_store(kills: u64, little: bool, random: &mut Random, totals: &mut
         world.kill(&all, totals);
         world.check_all(false, random, totals);
     }
-    // Recording goes on, and what was left unfinished is in nobody's way.
+    // Recording continues, and incomplete files do no harm.
     let mut trace = TraceStore::open(&trace_directory(world.folder.path()), Access::Write).unwrap();
     let next = WORKERS * OF_ONE;
     trace.record(&envelope(next), message(next).as_bytes()).unwrap();
@@ -309,7 +310,7 @@ fn kill_in_one_store(kills: u64, little: bool, random: &mut Random, totals: &mut
     let before = world.check_all(false, random, totals);
     trace.seal().unwrap();
     trace.options.max_bytes = u64::MAX;
-    trace.tidy_as_chosen(0).unwrap();
+    trace.tidy_with_options(0).unwrap();
     assert_eq!(world.check_all(true, random, totals), before);
     assert!(is_found(&trace, next));
     assert_eq!(trace.take_incidents(), Vec::<String>::new());
@@ -321,7 +322,7 @@ fn kill_in_one_store(kills: u64, little: bool, random: &mut Random, totals: &mut
 }
 
 #[test]
-fn killed_processes_lose_their_own_message_at_most() {
+fn killed_processes_lose_at_most_their_own_message() {
     let kills = if std::env::var_os("EXIRATE_TEST_LONG").is_some() { KILLS_LONG } else { KILLS };
     let (mut random, mut totals) = (Random(1), Totals::default());
     for store in 0.. {

@@ -1,6 +1,6 @@
-//! What the workers do that `sigkill_tests.rs` kills.
+//! The workers that `sigkill_tests.rs` kills.
 //!
-//! Each notes in a mapped file what it begins and what it has done.
+//! Each records in a mapped file what it starts and what it has completed.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,24 +12,24 @@ use crate::sys::secure_dir::DirError;
 use super::tests::{envelope, for_ever, secret, text};
 use super::*;
 
-/// How many there are.
+/// The number of workers.
 pub(super) const WORKERS: u32 = 4;
 /// Messages of one worker: message `n` of worker `w` is `w * OF_ONE + n`.
 pub(super) const OF_ONE: u32 = 10_000_000;
-/// Messages after which a log is full here.
+/// The number of messages in a full log here.
 const FULL: u32 = 8;
 
-/// The words of what a worker notes, and what it is told.
+/// The words in the notes of a worker.
 pub(super) const BEGUN: usize = 0;
 pub(super) const DONE: usize = 1;
 pub(super) const AT_WORK: usize = 2;
-/// What else than recording it is at.
-pub(super) const DEED: usize = 3;
-/// Up to which message it may go.
+/// The operation other than recording that it is running.
+pub(super) const OPERATION: usize = 3;
+/// The last message that it may record.
 pub(super) const MAY: usize = 4;
 const WORDS: usize = 5;
 
-/// What workers note, in a mapped file.
+/// The notes of the workers, in a mapped file.
 pub(super) struct Notes(Mapping);
 
 impl Notes {
@@ -62,8 +62,8 @@ pub(super) fn message(n: u32) -> String {
     (0..filler).fold(text(n), |all, word| all + &secret(n ^ word << 8) + "\n")
 }
 
-/// Does what others may be in the way of until they let it.
-fn patiently(mut work: impl FnMut() -> Result<(), TraceError>) {
+/// Repeats an operation until no other process blocks it.
+fn until_unlocked(mut work: impl FnMut() -> Result<(), TraceError>) {
     loop {
         match work() {
             Err(TraceError::Directory(DirError::Busy { .. })) => {}
@@ -72,7 +72,7 @@ fn patiently(mut work: impl FnMut() -> Result<(), TraceError>) {
     }
 }
 
-/// A worker's life: it ends only by a kill.
+/// The main loop of a worker, which ends only by a kill.
 pub(super) fn work(folder: &Path, worker: u32, little: bool) -> ! {
     let mut notes = Notes::of(folder);
     let mut trace = TraceStore::open(&trace_directory(folder), Access::Write).unwrap();
@@ -85,21 +85,21 @@ pub(super) fn work(folder: &Path, worker: u32, little: bool) -> ! {
         notes.set(worker, AT_WORK, 1);
         notes.set(worker, BEGUN, n.into());
         let number = worker * OF_ONE + n;
-        patiently(|| trace.record(&envelope(number), message(number).as_bytes()));
+        until_unlocked(|| trace.record(&envelope(number), message(number).as_bytes()));
         notes.set(worker, DONE, n.into());
-        notes.set(worker, DEED, 1);
+        notes.set(worker, OPERATION, 1);
         match turn % 64 {
-            7 if worker == 0 => patiently(|| trace.tidy(0).map(drop)),
-            23 => patiently(|| trace.seal()),
+            7 if worker == 0 => until_unlocked(|| trace.tidy(0).map(drop)),
+            23 => until_unlocked(|| trace.seal()),
             40 if !little => {
                 let gram = 8 + (turn / 64 % 2) as u8;
                 let settings = crate::trace::WinnowSettings { gram, ..Default::default() };
                 let settings = crate::trace::Settings::Winnow(settings);
-                patiently(|| trace.set_options(Options { settings, ..for_ever() }));
+                until_unlocked(|| trace.set_options(Options { settings, ..for_ever() }));
             }
             _ => {}
         }
-        notes.set(worker, DEED, 0);
+        notes.set(worker, OPERATION, 0);
     }
     unreachable!()
 }

@@ -1,4 +1,4 @@
-//! All logs and segments, as they are at one moment.
+//! A list of all logs and segments at one moment.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CStr, CString};
@@ -14,10 +14,10 @@ use super::names::{self, Kind, Numbered, OPEN};
 use super::segment::Segment;
 use super::{TraceError, TraceStore, VERSION};
 
-/// How often they are listed where there is something new each time.
+/// How often the directory is listed if there are new files each time.
 const ATTEMPTS: u32 = 10;
 
-/// A file that holds messages.
+/// A file with messages.
 #[derive(Debug)]
 pub(super) enum Source {
     Log(Log),
@@ -25,7 +25,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The log it is, or was made from.
+    /// The id of the log, or of the log that the segment was made from.
     fn id(&self) -> u64 {
         match self {
             Self::Log(log) => log.head.id,
@@ -33,7 +33,7 @@ impl Source {
         }
     }
 
-    /// How its messages were digested.
+    /// The digest settings of its messages.
     pub(super) fn settings(&self) -> Settings {
         match self {
             Self::Log(log) => log.settings,
@@ -41,9 +41,9 @@ impl Source {
         }
     }
 
-    /// Whether its messages were decoded as questions are: only then have they
-    /// the same pieces.
-    pub(super) fn is_decoded_as_now(&self) -> bool {
+    /// Whether its messages were decoded by the same version as queries are:
+    /// only then do they have the same fragments.
+    pub(super) fn has_current_decoder(&self) -> bool {
         let version = match self {
             Self::Log(log) => log.head.decode,
             Self::Segment(segment) => segment.head.decode,
@@ -51,7 +51,7 @@ impl Source {
         version == decode::VERSION
     }
 
-    /// How many messages it has; of a log whose status is damaged, none.
+    /// The number of messages; 0 for a log whose status is damaged.
     pub(super) fn messages(&self) -> u64 {
         match self {
             Self::Log(log) => log.status.map_or(0, |status| status.messages.into()),
@@ -59,7 +59,7 @@ impl Source {
         }
     }
 
-    /// The bytes of the file.
+    /// The size of the file.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Log(log) => log.size,
@@ -68,16 +68,16 @@ impl Source {
     }
 }
 
-/// All files that hold messages.
+/// All files with messages.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    /// Those that can be asked, oldest first.
+    /// Those that can be queried, oldest first.
     pub(super) list: Vec<(CString, Source)>,
-    /// What cannot be used at all.
+    /// Files that cannot be used.
     pub(super) problems: Vec<Problem>,
-    /// Files made with another key.
+    /// The number of files written with another key.
     pub(super) other_key: u64,
-    /// The deadline passed before all were opened.
+    /// Whether the deadline passed before all were opened.
     pub(super) late: bool,
     ids: HashSet<u64>,
 }
@@ -85,13 +85,12 @@ pub(super) struct Sources {
 impl TraceStore {
     /// Opens all logs and segments.
     ///
-    /// The open log comes first, so that none is missed that gets its number
-    /// meanwhile; a log that is found under two names, or sealed and still
-    /// there, is taken once.
+    /// The open log is opened first, so that it is not missed if it is renamed
+    /// to its number in the meantime. A log that is found under two names, or
+    /// that is sealed but not removed yet, is used once.
     ///
-    /// Who lists a directory while a name is taken away and another is given
-    /// may see neither of the two: so it is listed again until there is nothing
-    /// new in it.
+    /// A listing made while a file is renamed may contain neither name, so the
+    /// directory is listed again until there is no new file.
     pub(super) fn sources(&self) -> Result<Sources, TraceError> {
         self.sources_until(None)
     }
@@ -114,9 +113,9 @@ impl TraceStore {
         }
         let mut sources = Sources { late: is_past(deadline), ..Sources::default() };
         for (numbered, opened) in opened {
-            self.take(&mut sources, &numbered.name(), opened);
+            self.add_source(&mut sources, &numbered.name(), opened);
         }
-        self.take(&mut sources, OPEN, log(newest));
+        self.add_source(&mut sources, OPEN, log(newest));
         Ok(sources)
     }
 
@@ -131,9 +130,9 @@ impl TraceStore {
         }
     }
 
-    /// Takes in a file, unless there was none any more: then what it has become
-    /// was listed after it.
-    fn take(&self, sources: &mut Sources, name: &CStr, opened: Opened<Source>) {
+    /// Adds a file. A file that no longer exists is skipped: its successor was
+    /// listed after it.
+    fn add_source(&self, sources: &mut Sources, name: &CStr, opened: Opened<Source>) {
         let what = match opened {
             Ok(None) => return,
             Ok(Some(Ok(source))) => {
@@ -153,20 +152,20 @@ impl TraceStore {
     }
 }
 
-/// What came of opening a file.
+/// The result of opening a file.
 type Opened<T> = Result<Option<Result<T, Fault>>, DirError>;
 
 fn log(opened: Opened<Log>) -> Opened<Source> {
     opened.map(|found| found.map(|found| found.map(Source::Log)))
 }
 
-/// A sentence on a file that cannot be used.
+/// A message about a file that cannot be used.
 pub(super) fn describe(fault: Fault) -> String {
     match fault {
         Fault::Damaged => "both copies of its head are damaged".to_owned(),
-        Fault::OtherKey => "it was made with another key, and can answer nothing".to_owned(),
+        Fault::OtherKey => "it was written with another key, and cannot be queried".to_owned(),
         Fault::Version(found) => format!(
-            "a later exirate has written it: its format is version {found}, this exirate knows \
+            "it was written by a later exirate: its format is version {found}, this exirate supports \
              version {VERSION}"
         ),
     }

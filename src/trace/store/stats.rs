@@ -1,19 +1,18 @@
-//! What is in the store.
+//! Statistics of the store.
 
 use super::sources::Source;
 use super::{TraceError, TraceStore, names};
 
-/// What is in the store.
+/// Statistics of the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceStats {
-    /// Messages that can be asked.
+    /// Messages that can be queried.
     pub messages: u64,
     /// Sealed segments.
     pub segments: u64,
-    /// Of these, segments that were folded: half as large, and more often
-    /// wrong.
+    /// How many of them were folded: half as large, with more false results.
     pub folded: u64,
-    /// Logs: the open one, and those that are to be sealed.
+    /// Logs: the open one, and those to be sealed.
     pub logs: u64,
     /// Bytes of all logs and segments.
     pub bytes: u64,
@@ -21,27 +20,26 @@ pub struct TraceStats {
     pub sealed: u64,
     /// Bytes of sealed segments.
     pub sealed_bytes: u64,
-    /// Of these, bytes of digests.
+    /// Bytes of digests in sealed segments.
     pub digest_bytes: u64,
-    /// Stretches of logs that were damaged when these were sealed, and are
-    /// lost.
+    /// Damaged parts of logs that were lost when the logs were sealed.
     pub lost: u64,
-    /// When the oldest message passed that is in a sealed segment, in seconds
-    /// since 1970.
+    /// The time of the oldest message in a sealed segment, in seconds since
+    /// 1970.
     pub oldest: Option<i64>,
-    /// Files that were made with another key and can answer nothing.
+    /// Files that were written with another key and cannot be queried.
     pub other_key: u64,
-    /// Files that are damaged so that they cannot answer at all.
+    /// Files too damaged to be queried.
     pub damaged: u64,
-    /// Files that could not be read at all and that a repair has quarantined.
+    /// Files that could not be read and were quarantined by a repair.
     pub quarantined: u64,
-    /// The shortest excerpt of text, in bytes of normalised text, that is sure
-    /// to be found in messages recorded now.
+    /// The shortest excerpt, in bytes of normalised text, that is always found
+    /// in messages recorded now.
     pub shortest: usize,
 }
 
 impl TraceStore {
-    /// What is in the store, by the heads of its files.
+    /// Computes statistics from the heads of the files.
     ///
     /// # Errors
     /// The directory cannot be read.

@@ -1,4 +1,4 @@
-//! What a user of the store relies on.
+//! What users of the store rely on.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::sys::clock;
 use super::super::{Body, ContentQuery, Envelope, Part};
 use super::*;
 
-/// What messages of any age are kept by.
+/// Options that keep messages of any age.
 pub(super) fn for_ever() -> Options {
     Options { keep: None, ..Options::default() }
 }
@@ -31,22 +31,22 @@ pub(super) fn record(trace: &mut TraceStore, n: u32) {
     trace.record(&envelope(n), text(n).as_bytes()).unwrap();
 }
 
-/// The numbers of all messages that are found, each as it was recorded, and
-/// all of which are found by their text.
+/// The numbers of all messages, each of which must be as recorded, and must be
+/// found by its text.
 pub(super) fn found(trace: &TraceStore) -> Vec<u32> {
     let mut numbers = Vec::new();
     for answer in ask(trace, &Query::default()) {
         let n = answer.envelope.id.strip_prefix("id-").unwrap().parse().unwrap();
         assert_eq!(answer.envelope, envelope(n));
         numbers.push(n);
-        let by_text = ask(trace, &question(&secret(n)));
+        let by_text = ask(trace, &content_query(&secret(n)));
         assert!(by_text.iter().any(|other| other.envelope == answer.envelope), "{n}");
     }
     numbers.sort_unstable();
     numbers
 }
 
-/// Fails with all problems of the store, if there are any.
+/// Panics with all problems of the store, if there are any.
 pub(super) fn assert_sound(trace: &TraceStore, what: &str) {
     let mut problems = Vec::new();
     trace.verify(&mut |_, _| {}, &mut |problem| problems.push(problem.to_string())).unwrap();
@@ -73,8 +73,8 @@ pub(super) fn envelope(n: u32) -> Envelope {
     }
 }
 
-/// What only message `n` carries: so long that no other looks by chance as if it
-/// had carried it.
+/// A text that only message `n` contains: so long that no other message matches
+/// it by chance.
 pub(super) fn secret(n: u32) -> String {
     let words = (0..24u32).scan(n.wrapping_add(1), |state, _| {
         *state = state.wrapping_mul(2_654_435_761).rotate_left(13) ^ 0x9E37_79B9;
@@ -87,9 +87,9 @@ pub(super) fn text(n: u32) -> String {
     format!("Subject: {n}\n\nAll of them begin with this line of text.\n{}\n", secret(n))
 }
 
-pub(super) fn question(text: &str) -> Query<'static> {
-    let question = ContentQuery { parts: vec![Part::Text(text.to_owned())], min_share: 1.0 };
-    Query { content: Some(question), ..Query::default() }
+pub(super) fn content_query(text: &str) -> Query<'static> {
+    let content_query = ContentQuery { parts: vec![Part::Text(text.to_owned())], min_share: 1.0 };
+    Query { content: Some(content_query), ..Query::default() }
 }
 
 pub(super) fn ask(trace: &TraceStore, query: &Query<'_>) -> Vec<Answer> {
@@ -104,18 +104,18 @@ pub(super) fn ids(answers: &[Answer]) -> Vec<&str> {
 }
 
 #[test]
-fn what_was_recorded_is_found() {
+fn recorded_messages_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = open(folder.path());
     record_fifty(&mut trace);
     let trace = TraceStore::open(&trace_directory(folder.path()), Access::Read).unwrap();
     for n in 0..50 {
-        let answers = ask(&trace, &question(&secret(n)));
+        let answers = ask(&trace, &content_query(&secret(n)));
         assert_eq!(answers.len(), 1);
         assert_eq!(answers[0].envelope, envelope(n));
     }
-    assert_eq!(ask(&trace, &question(&secret(50))), []);
-    assert_eq!(ask(&trace, &question("all of them begin with this line")).len(), 50);
+    assert_eq!(ask(&trace, &content_query(&secret(50))), []);
+    assert_eq!(ask(&trace, &content_query("all of them begin with this line")).len(), 50);
     let from = Query { from: Some(Address::Is("Sender3@Example.ORG".into())), ..Query::default() };
     assert_eq!(ids(&ask(&trace, &from)), [3, 10, 17, 24, 31, 38, 45].map(|n| format!("id-{n}")));
     let to = Address::Test(Box::new(|address| address.ends_with("t1@example.net")));
@@ -133,7 +133,7 @@ fn what_was_recorded_is_found() {
 }
 
 #[test]
-fn who_has_no_time_left_is_told_that_not_all_were_asked() {
+fn a_deadline_that_passed_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = open(folder.path());
     for n in 0..10 {
@@ -141,7 +141,7 @@ fn who_has_no_time_left_is_told_that_not_all_were_asked() {
         trace.seal().unwrap();
     }
     let ask = |deadline| {
-        let query = Query { deadline: Some(deadline), ..question(&secret(3)) };
+        let query = Query { deadline: Some(deadline), ..content_query(&secret(3)) };
         let mut found = 0;
         let asked = trace.query(&query, &mut |_, _| {}, &mut |_| found += 1).unwrap();
         (asked.late, asked.messages, found)
@@ -162,7 +162,7 @@ fn a_deadline_ends_the_reading_of_a_single_file() {
             record(&mut trace, 50);
         }
         for late in [false, true] {
-            // Takes its time once, while the newest file is being read.
+            // Delays once, while the newest file is being read.
             let slept = std::cell::Cell::new(!late);
             let slow = Address::Test(Box::new(move |_| {
                 if !slept.replace(true) {
@@ -176,10 +176,10 @@ fn a_deadline_ends_the_reading_of_a_single_file() {
             let mut found = 0;
             let asked = trace.query(&query, &mut |_, _| {}, &mut |_| found += 1).unwrap();
             assert_eq!((asked.late, asked.segments == 0, found == 0), (late, late, late));
-            assert_eq!(asked.damaged, [], "lateness is no damage");
+            assert_eq!(asked.damaged, [], "a missed deadline is not damage");
         }
     }
-    // Nor can the digests of a segment be read after it.
+    // The digests of a segment cannot be read after it either.
     let past = std::time::Instant::now();
     let body = Body::plain(b"body").until(Some(past));
     assert!(body.read(0, &mut [0; 4]).is_err());
@@ -192,7 +192,7 @@ fn a_deadline_ends_the_reading_of_a_single_file() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_told() {
+fn a_missing_store_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let directory = trace_directory(folder.path());
     let error = TraceStore::open(&directory, Access::Read).unwrap_err();
@@ -205,7 +205,7 @@ fn a_store_that_is_not_there_is_told() {
 }
 
 #[test]
-fn who_holds_a_key_that_was_destroyed_takes_the_new_one() {
+fn a_process_with_a_destroyed_key_takes_the_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let mut old = open(folder.path());
     record(&mut old, 0);
@@ -213,7 +213,7 @@ fn who_holds_a_key_that_was_destroyed_takes_the_new_one() {
     let directory = trace_directory(folder.path());
     std::fs::remove_file(directory.join("key")).unwrap();
     assert!(!old.is_current());
-    // Alone, it chooses one.
+    // If there is none, it creates one.
     record(&mut old, 1);
     let mut new = open(folder.path());
     let logs = || std::fs::read_dir(&directory).unwrap().count();
@@ -232,12 +232,12 @@ fn who_holds_a_key_that_was_destroyed_takes_the_new_one() {
 }
 
 #[test]
-fn what_was_chosen_since_is_what_holds_when_a_log_is_full() {
+fn changed_options_take_effect_when_a_log_is_full() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = open_small(folder.path(), 2);
     let day = Options { keep: Some(KEEP_MIN), ..for_ever() };
     trace.set_options(day).unwrap();
-    // It has not looked since.
+    // It has not read them since.
     open(folder.path()).set_options(for_ever()).unwrap();
     let now = clock::now().0;
     for n in 0..6 {
@@ -245,7 +245,7 @@ fn what_was_chosen_since_is_what_holds_when_a_log_is_full() {
         trace.record(&Envelope { time, ..envelope(n) }, text(n).as_bytes()).unwrap();
     }
     clock::shifted::by(2 * 86_400);
-    trace.settle();
+    trace.seal_after_recording();
     clock::shifted::by(0);
     assert_eq!(ask(&open(folder.path()), &Query::default()).len(), 6);
 }

@@ -1,4 +1,4 @@
-//! Is the store sound?
+//! Verifying the store.
 
 use std::path::PathBuf;
 
@@ -12,26 +12,26 @@ use super::segment::{Messages, Segment, Wanted, Words};
 use super::sources::Source;
 use super::{TraceError, TraceStore, wire};
 
-/// What [`TraceStore::verify`] has found.
+/// The result of [`TraceStore::verify`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Files that were looked at.
+    /// Files checked.
     pub files: u64,
     /// Sound messages.
     pub messages: u64,
     /// Bytes of all files.
     pub bytes: u64,
-    /// Problems that were told.
+    /// Problems found.
     pub problems: u64,
 }
 
 impl TraceStore {
-    /// Checks every byte that can be checked; repairs nothing. `progress` is
-    /// told how many messages have been looked at, of how many.
+    /// Checks every byte that can be checked, and repairs nothing. `progress`
+    /// is called with the number of messages checked so far and their total.
     ///
-    /// What a killed process may leave behind by design is no problem: a
-    /// record written in half at the end of a log, a log that is sealed and
-    /// still there.
+    /// Traces that a killed process leaves by design are not problems: an
+    /// incomplete record at the end of a log, or a log that is sealed but not
+    /// removed.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -42,27 +42,27 @@ impl TraceStore {
     ) -> Result<Verified, TraceError> {
         let sources = self.sources()?;
         let mut verified = Verified::default();
-        let mut tell = |verified: &mut Verified, path: PathBuf, what: String| {
+        let mut report = |verified: &mut Verified, path: PathBuf, what: String| {
             verified.problems += 1;
             problem(Problem { path, what });
         };
         for what in self.check_small_files()? {
-            tell(&mut verified, what.path, what.what);
+            report(&mut verified, what.path, what.what);
         }
         verified.files = (sources.list.len() + sources.problems.len()) as u64 + sources.other_key;
-        for told in sources.problems {
-            tell(&mut verified, told.path, told.what);
+        for problem in sources.problems {
+            report(&mut verified, problem.path, problem.what);
         }
         if sources.other_key > 0 {
             let what = format!(
-                "{} of its files were made with another key, and can answer nothing",
+                "{} of its files were written with another key, and cannot be queried",
                 sources.other_key
             );
-            tell(&mut verified, self.directory().to_path_buf(), what);
+            report(&mut verified, self.directory().to_path_buf(), what);
         }
         let of = sources.list.iter().map(|(_, source)| source.messages()).sum();
         for (name, source) in &sources.list {
-            let mut say = |what: String| tell(&mut verified, self.dir.path_of(name), what);
+            let mut say = |what: String| report(&mut verified, self.dir.path_of(name), what);
             let messages = match source {
                 Source::Log(log) => self.check_log(log, &mut say),
                 Source::Segment(segment) => self.check_segment(segment, &mut say),
@@ -74,32 +74,28 @@ impl TraceStore {
         Ok(verified)
     }
 
-    /// What is wrong with the key and the settings.
+    /// Checks the key and the settings.
     fn check_small_files(&self) -> Result<Vec<Problem>, TraceError> {
         let mut problems = self.access_faults()?;
         let mut say = |name, what: &str| {
             problems.push(Problem { path: self.dir.path_of(name), what: what.to_owned() });
         };
         if let Found::Sound(_, false) = mirrored::read::<KeyFile>(&self.dir, KEY)? {
-            say(
-                KEY,
-                "one of its two copies is damaged: make a copy of the file while the other is \
-                      not",
-            );
+            say(KEY, "one of its two copies is damaged: run `exirate repair`");
         }
         match mirrored::read::<OptionsFile>(&self.dir, SETTINGS)? {
             Found::Sound(_, false) => say(SETTINGS, "one of its two copies is damaged"),
             Found::Damaged => say(
                 SETTINGS,
-                "it is damaged: until it is set again, the defaults hold, but nothing is forgotten \
-                 for its age",
+                "it is damaged: until it is repaired or set again, the defaults are used, but \
+                 messages are kept for ever",
             ),
             _ => {}
         }
         Ok(problems)
     }
 
-    /// Checks a log; how many messages can be told.
+    /// Checks a log; returns the number of readable messages.
     fn check_log(&self, log: &Log, say: &mut dyn FnMut(String)) -> u64 {
         if !log.whole {
             say("one of the copies of its head is damaged".to_owned());
@@ -118,19 +114,18 @@ impl TraceStore {
         let readable =
             records.sound.iter().filter(|r| wire::decode(records.envelope(r)).is_some()).count();
         if readable < all {
-            say(format!("{} of its envelopes make no sense", all - readable));
+            say(format!("{} of its envelopes are invalid", all - readable));
         }
         readable as u64
     }
 
-    /// Checks a segment; how many messages can be told.
+    /// Checks a segment; returns the number of readable messages.
     fn check_segment(&self, segment: &Segment, say: &mut dyn FnMut(String)) -> u64 {
         if !segment.is_sound() {
-            say("it is not as it was written: its checksum does not fit".to_owned());
+            say("its checksum is wrong".to_owned());
         }
         if !segment.whole {
-            say("one of the copies of its head is damaged, or it is not as long as that says"
-                .to_owned());
+            say("one of the copies of its head is damaged, or its length is wrong".to_owned());
         }
         if !segment.tables_are_whole() {
             say("one of the copies of its tables is damaged".to_owned());
@@ -146,13 +141,13 @@ impl TraceStore {
         if !words.check() {
             say("some of its addresses, clients or names are damaged".to_owned());
         }
-        if !messages.check_places() {
-            say("it does not tell any more which message is where".to_owned());
+        if !messages.check_positions() {
+            say("the order of its messages is damaged".to_owned());
         }
         let [first, last] = segment.head.times;
-        let (mut told, mut before, mut wrong) = (0, first, 0_u64);
+        let (mut readable, mut before, mut wrong) = (0, first, 0_u64);
         let unreadable = messages.read(&words, &Wanted::default(), &mut |row| {
-            told += 1;
+            readable += 1;
             let time = row.envelope.time;
             wrong += u64::from(row.damaged || !(before..=last).contains(&time));
             before = time;
@@ -164,8 +159,8 @@ impl TraceStore {
             ));
         }
         if wrong > 0 {
-            say(format!("{wrong} of its envelopes cannot be read, or are not where they belong"));
+            say(format!("{wrong} of its envelopes cannot be read, or are out of order"));
         }
-        told
+        readable
     }
 }

@@ -1,20 +1,20 @@
-//! An envelope as bytes, as a log's record holds it.
+//! The encoding of an envelope in a log's record.
 
 use std::net::IpAddr;
 
 use super::super::Envelope;
 
-/// The longest id, address or name that is kept; what is longer is cut.
+/// The maximum length of an id, address or name; longer ones are cut off.
 pub(super) const TEXT_BYTES_MAX: usize = 1024;
 
-/// Flag: some of the message is not digested.
+/// Flag: a part of the message is not digested.
 const PARTIAL: u8 = 1;
-/// Flag: the client's address is one of IPv4.
+/// Flag: the client has an IPv4 address.
 const FOUR: u8 = 2;
-/// Flag: the client's address is one of IPv6.
+/// Flag: the client has an IPv6 address.
 const SIX: u8 = 4;
 
-/// The envelope as bytes.
+/// Encodes an envelope.
 pub(super) fn encode(envelope: &Envelope) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64 + 32 * (envelope.recipients.len() + 1));
     bytes.extend(envelope.time.to_le_bytes());
@@ -38,25 +38,25 @@ pub(super) fn encode(envelope: &Envelope) -> Vec<u8> {
     bytes
 }
 
-/// Appends a text behind its length.
+/// Appends a text with its length before it.
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     let text = text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default();
-    // It is no longer than the bound.
+    // It is not longer than the limit.
     bytes.extend((text.len() as u16).to_le_bytes());
     bytes.extend(text.as_bytes());
 }
 
-/// The time in an envelope's bytes.
+/// The time of an encoded envelope.
 pub(super) fn time(bytes: &[u8]) -> Option<i64> {
     bytes.first_chunk().map(|bytes| i64::from_le_bytes(*bytes))
 }
 
-/// Whether an envelope's bytes tell that some of its message is not digested.
+/// Whether an encoded envelope has the flag of a partial message.
 pub(super) fn is_partial(bytes: &[u8]) -> bool {
     bytes.get(size_of::<i64>()).is_some_and(|flags| flags & PARTIAL != 0)
 }
 
-/// The envelope that these bytes are of; `None` where they are of none.
+/// Decodes an envelope; `None` if it is invalid.
 pub(super) fn decode(bytes: &[u8]) -> Option<Envelope> {
     let mut rest = Rest(bytes);
     let time = i64::from_le_bytes(rest.take()?);
@@ -69,14 +69,14 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Envelope> {
     };
     let (id, sender, authenticated) = (rest.text()?, rest.text()?, rest.text()?);
     let count = u32::from_le_bytes(rest.take()?);
-    // Each takes two bytes at least: no more are made than there are bytes.
+    // Each takes at least two bytes, which limits the allocation.
     let recipients = (0..count).map(|_| rest.text()).collect::<Option<_>>()?;
     let partial = flags & PARTIAL != 0;
     let whole = flags & !(PARTIAL | FOUR | SIX) == 0 && rest.0.is_empty();
     whole.then_some(Envelope { time, id, sender, recipients, client, authenticated, partial })
 }
 
-/// Bytes that are read from their start on.
+/// The bytes that are not decoded yet.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn envelopes_come_back() {
+    fn envelopes_round_trip() {
         let mut envelope = Envelope { time: -7, ..Envelope::default() };
         for client in ["", "192.0.2.1", "2001:db8::1"] {
             envelope.client = client.parse().ok();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_between_characters() {
+    fn long_texts_are_cut_between_characters() {
         let sender = "ü".repeat(600) + "@example.org";
         let envelope = Envelope { sender, ..Envelope::default() };
         let found = decode(&encode(&envelope)).unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_at_all_are_survived() {
+    fn random_bytes_do_not_panic() {
         fn holds(bytes: Vec<u8>) -> bool {
             decode(&bytes).is_none_or(|envelope| encode(&envelope) == bytes)
         }

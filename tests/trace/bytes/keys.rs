@@ -23,7 +23,7 @@ fn with_another_key_it_answers_nothing_and_says_so() {
     let found = told(folder.path(), "another key");
     assert!(found.listed.is_empty() && found.found.is_empty() && found.damaged == 0);
     assert_eq!(found.told, ["4 of another key"]);
-    let text = "4 of its files were made with another key, and can answer nothing";
+    let text = "4 of its files were written with another key, and cannot be queried";
     assert!(found.verified.iter().any(|told| told.ends_with(text)), "{:?}", found.verified);
     // Recording goes on, and what there was is left as it was.
     let mut trace = open(folder.path()).unwrap();
@@ -45,7 +45,7 @@ fn without_its_key_it_answers_nothing_for_good() {
     let key = path(folder.path(), "key");
     std::fs::remove_file(&key).unwrap();
     let error = read(folder.path()).unwrap_err().to_string();
-    let start = format!("{} is gone: without it, nothing that was recorded", key.display());
+    let start = format!("{} is missing: without it, recorded messages cannot", key.display());
     assert!(error.starts_with(&start), "{error}");
     let mut trace = open(folder.path()).unwrap();
     record(&mut trace, 500).unwrap();
@@ -93,7 +93,7 @@ fn a_key_that_others_may_read_is_told() {
         let found = told(folder.path(), "its mode");
         assert_eq!(found.listed.len(), MESSAGES as usize);
         let text = format!(
-            "others than its owner may read it (mode {mode:04o}): it should have mode 0600"
+            "users other than its owner can read it (mode {mode:04o}): it should have mode 0600"
         );
         assert_eq!(found.verified, [format!("{}: {text}", key.display())]);
     }
@@ -116,8 +116,7 @@ fn a_file_of_a_later_version_is_left_alone() {
         }
         image.with(name, later.clone()).lay_out(folder.path());
         let found = told(folder.path(), name);
-        let text =
-            "a later exirate has written it: its format is version 7, this exirate knows version 1";
+        let text = "it was written by a later exirate: its format is version 7, this exirate supports version 1";
         assert_eq!(found.told, [format!("{}: {text}", path(folder.path(), name).display())]);
         let missing: Vec<_> = all().into_iter().filter(|n| !found.listed.contains(n)).collect();
         assert_eq!(missing, messages.collect::<Vec<_>>(), "{name}");
@@ -151,7 +150,7 @@ fn a_key_or_settings_of_a_later_version_are_not_used() {
         image.with(name, later.clone()).lay_out(folder.path());
         for error in [read(folder.path()), open(folder.path())].map(Result::unwrap_err) {
             let text = format!(
-                "{} was written by a later exirate: its format is version 2, this exirate knows version 1",
+                "{} was written by a later exirate: its format is version 2, this exirate supports version 1",
                 path(folder.path(), name).display()
             );
             assert_eq!(error.to_string(), text);
@@ -171,7 +170,10 @@ fn damaged_settings_forget_nothing_and_can_be_set() {
     let found = told(folder.path(), "damaged settings");
     assert_eq!(found.listed.into_iter().collect::<Vec<_>>(), all());
     let [problem] = &found.verified[..] else { panic!("{:?}", found.verified) };
-    assert!(problem.contains("settings: it is damaged: until it is set again"), "{problem}");
+    assert!(
+        problem.contains("settings: it is damaged: until it is repaired or set again"),
+        "{problem}"
+    );
     // Whatever is chosen now is written, also what holds already.
     for options in [*trace.options(), exirate::trace::Options::default()] {
         std::fs::write(path(folder.path(), "settings"), [0xA5; 1024]).unwrap();

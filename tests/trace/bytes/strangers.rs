@@ -133,7 +133,7 @@ fn the_highest_of_all_numbers() {
     record(&mut trace, 500).unwrap();
     let error = trace.seal().unwrap_err().to_string();
     assert!(
-        error.contains(at.to_str().unwrap()) && error.contains("no number is higher"),
+        error.contains(at.to_str().unwrap()) && error.contains("the highest possible number"),
         "{error}"
     );
     let found = Told::of(&trace, 0..MESSAGES, "the highest number");

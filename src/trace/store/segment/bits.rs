@@ -1,10 +1,10 @@
-//! Numbers of any count of bits, one behind the other, the highest bit first.
+//! Sequences of numbers with any count of bits, highest bit first.
 
-/// Takes bits.
+/// Writes bits.
 #[derive(Debug, Default)]
 pub(super) struct BitWriter {
     bytes: Vec<u8>,
-    /// Bits that make no whole byte yet, the last of them lowest.
+    /// The bits of an incomplete byte, the last one lowest.
     pending: u64,
     count: u32,
 }
@@ -18,7 +18,7 @@ impl BitWriter {
         self.put_few(value, bits.min(32));
     }
 
-    /// As [`BitWriter::put`], at most 32.
+    /// As [`BitWriter::put`], for at most 32 bits.
     fn put_few(&mut self, value: u64, bits: u32) {
         let value = value & ((1 << bits) - 1);
         self.pending = self.pending << bits | value;
@@ -29,20 +29,20 @@ impl BitWriter {
         }
     }
 
-    /// How many bits there are.
+    /// The number of bits written.
     #[cfg(test)]
     pub(super) fn len(&self) -> u64 {
         self.bytes.len() as u64 * 8 + u64::from(self.count)
     }
 
-    /// All bytes, the last filled with zeros.
+    /// All bytes; the last one is padded with zeros.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.put_few(0, (8 - self.count) % 8);
         self.bytes
     }
 }
 
-/// Gives bits.
+/// Reads bits.
 #[derive(Clone, Debug)]
 pub(super) struct BitReader<'a> {
     bytes: &'a [u8],
@@ -54,13 +54,14 @@ impl<'a> BitReader<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// How many bits were taken.
+    /// The number of bits read.
     #[cfg(test)]
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// The next `bits` bits, at most 32, which stay; zeros behind the end.
+    /// The next `bits` bits, at most 32, without consuming them; zeros after
+    /// the end.
     #[inline]
     pub(super) fn peek(&self, bits: u32) -> u32 {
         let start = usize::try_from(self.at / 8).unwrap_or(usize::MAX);
@@ -75,18 +76,18 @@ impl<'a> BitReader<'a> {
                     .0
             }
         };
-        // Of 64 bits, 7 at most were taken, and no more than 32 are wanted.
+        // Of 64 bits, at most 7 are consumed, and at most 32 are needed.
         (word << (self.at % 8) >> 32 >> (32 - bits.min(32))) as u32
     }
 
-    /// Leaves out `bits` bits; `None` where there are not so many.
+    /// Skips `bits` bits; `None` if there are fewer.
     #[inline]
     pub(super) fn skip(&mut self, bits: u64) -> Option<()> {
         let at = self.at.checked_add(bits)?;
         (at <= self.bytes.len() as u64 * 8).then(|| self.at = at)
     }
 
-    /// The next `bits` bits, at most 64; `None` where there are not so many.
+    /// Reads the next `bits` bits, at most 64; `None` if there are fewer.
     #[inline]
     pub(super) fn take(&mut self, bits: u32) -> Option<u64> {
         let high = match bits.saturating_sub(32) {
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_come_back() {
+    fn numbers_round_trip() {
         fn holds(numbers: Vec<(u64, u8)>) -> bool {
             let mut writer = BitWriter::default();
             let cut = |(value, bits): &(u64, u8)| {

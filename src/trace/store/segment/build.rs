@@ -1,4 +1,4 @@
-//! Making a segment: of a log's messages, or of another segment.
+//! Building a segment from the messages of a log, or from another segment.
 
 use crate::trace::{Envelope, Scheme};
 
@@ -7,15 +7,15 @@ use super::super::cipher::{Nonce, random};
 use super::super::codec::{CRC_BYTES, checksum, set_checksum};
 use super::super::key::Key;
 use super::bits::BitWriter;
-use super::blocks::{Section, Things};
+use super::blocks::{BlockItems, Section};
 use super::codes::{Counts, MESSAGES, Sizes, WORDS, What};
 use super::head::{Head, SECTIONS};
 use super::ids::{self, Form};
 use super::messages::Messages;
-use super::places::Places;
+use super::positions::Positions;
 use super::words::Words;
 
-/// All of a segment but its head, in plain.
+/// All of a segment except its head, unencrypted.
 #[derive(Debug)]
 pub(super) struct Plain {
     pub(super) tables: [Vec<u8>; 2],
@@ -23,19 +23,19 @@ pub(super) struct Plain {
     pub(super) body: Vec<u8>,
 }
 
-/// What a segment is made of besides its messages.
+/// The properties that a segment takes over from its log.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Origin {
     /// The id of the log.
     pub(in super::super) log: u64,
     pub(in super::super) settings: [u8; 16],
     pub(in super::super) decode: u16,
-    /// How many stretches of it were damaged.
+    /// The number of damaged parts of the log.
     pub(in super::super) lost: u32,
 }
 
-/// Makes the file of a segment with these messages; `None` where the scheme
-/// has lost one of them.
+/// Builds the file of a segment with these messages; `None` if the scheme has
+/// lost a message.
 ///
 /// # Errors
 /// There are no random numbers.
@@ -50,8 +50,8 @@ pub(in super::super) fn build(
     let sealed = scheme.seal(&digests);
     drop(digests);
     let envelopes: Vec<_> = messages.into_iter().map(|(envelope, _)| envelope).collect();
-    let places = Places::of(&sealed.order).filter(|_| sealed.order.len() == envelopes.len());
-    let Some(places) = places else { return Ok(None) };
+    let positions = Positions::of(&sealed.order).filter(|_| sealed.order.len() == envelopes.len());
+    let Some(positions) = positions else { return Ok(None) };
     let words = Words::of(&envelopes);
     let times = [envelopes.first(), envelopes.last()].map(|e| e.map_or(0, |e| e.time));
     let rows = Messages { envelopes: &envelopes, words: &words, oldest: times[0] };
@@ -59,7 +59,7 @@ pub(in super::super) fn build(
         addresses: words.addresses.count(),
         clients: words.fours.count() + words.sixes.count(),
         authenticated: words.names.count(),
-        runs: places.starts.len(),
+        runs: positions.starts.len(),
     };
     let mut counts = Counts::new(&sizes);
     words.domains.count_symbols(&mut counts);
@@ -68,7 +68,7 @@ pub(in super::super) fn build(
     words.fours.count_symbols(&mut counts);
     words.sixes.count_symbols(&mut counts);
     rows.count_symbols(&mut counts);
-    places.count_symbols(&mut counts);
+    positions.count_symbols(&mut counts);
     let codes = counts.codes();
     let sections = [
         words.domains.write(&codes),
@@ -77,11 +77,11 @@ pub(in super::super) fn build(
         words.fours.write(&codes),
         words.sixes.write(&codes),
         rows.write(&codes),
-        places.write(&codes),
+        positions.write(&codes),
     ];
     let (first, last) = sections.split_at(SECTIONS - 2);
     let tables =
-        [table(first, &counts, &WORDS, &[]), table(last, &counts, &MESSAGES, &places.starts)];
+        [table(first, &counts, &WORDS, &[]), table(last, &counts, &MESSAGES, &positions.starts)];
     let (ids, texts) = seconds(&envelopes);
     let head = Head {
         log: origin.log,
@@ -99,7 +99,7 @@ pub(in super::super) fn build(
         names: words.names.count() as u32,
         fours: words.fours.count() as u32,
         sixes: words.sixes.count() as u32,
-        runs: places.starts.len() as u32,
+        runs: positions.starts.len() as u32,
         tables: [0; 2],
         sections: [0; SECTIONS],
         body: 0,
@@ -108,7 +108,7 @@ pub(in super::super) fn build(
     Ok(Some(assemble(head, &plain, key, random()?)))
 }
 
-/// The first and the last second in ids of Exim's, and how many ids are others.
+/// The first and the last second in Exim's ids, and the number of other ids.
 fn seconds(envelopes: &[Envelope]) -> ([i64; 2], u32) {
     let (mut seconds, mut texts) = ([i64::MAX, i64::MIN], 0);
     for envelope in envelopes {
@@ -124,7 +124,7 @@ fn seconds(envelopes: &[Envelope]) -> ([i64; 2], u32) {
     (seconds, texts)
 }
 
-/// The table of some sections, and of the codes that go with them.
+/// The table of some sections and of their codes.
 fn table(sections: &[Section], counts: &Counts, which: &[What], starts: &[u32]) -> Vec<u8> {
     let mut bits = BitWriter::default();
     sections.iter().for_each(|section| section.write_table(&mut bits));
@@ -136,10 +136,10 @@ fn table(sections: &[Section], counts: &Counts, which: &[What], starts: &[u32]) 
     bytes
 }
 
-/// Puts a file together and enciphers it with `nonce`, which is used for nothing
-/// else.
+/// Assembles a file and encrypts it with `nonce`, which must not be used for
+/// anything else.
 pub(super) fn assemble(mut head: Head, plain: &Plain, key: &Key, nonce: Nonce) -> Vec<u8> {
-    // What a log can hold is far below 4 GiB.
+    // The contents of a log are far below 4 GiB.
     head.tables = plain.tables.each_ref().map(|table| table.len() as u32);
     head.sections = plain.sections.each_ref().map(|section| section.len() as u32);
     head.body = plain.body.len() as u64;

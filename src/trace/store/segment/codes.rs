@@ -1,62 +1,63 @@
-//! The codes of a segment, one for each kind of thing in it.
+//! The codes of a segment, one for each kind of symbol.
 
 use super::super::wire::TEXT_BYTES_MAX;
 use super::bits::{BitReader, BitWriter};
 use super::huffman::{Code, Decoder};
 
-/// What is written: each has a code of its own.
+/// The kinds of symbols, each with its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// A byte of a text.
     Byte,
-    /// How many bytes a text has in common with the one before.
+    /// The number of bytes that a text shares with the previous one.
     Shared,
-    /// How many follow these.
+    /// The number of bytes after these.
     Rest,
-    /// How many domains after that of the address before.
+    /// The difference of an address's domain number from the previous one.
     Domain,
-    /// How far an IPv4 address is from the one before.
+    /// The difference of an IPv4 address from the previous one.
     Four,
-    /// How far the upper half of an IPv6 address is from the one before.
+    /// The difference of the upper half of an IPv6 address from the previous
+    /// one.
     Six,
     /// The lower half of an IPv6 address.
     Low,
-    /// How many seconds after the message before.
+    /// The seconds since the previous message.
     Time,
-    /// How many recipients.
+    /// The number of recipients.
     Count,
-    /// What the id is like, and whether the message is partial.
+    /// The form of the id, and whether the message is partial.
     Form,
     /// How many seconds the id is before the message.
     IdTime,
-    /// How far the id's process is from that of the id before.
+    /// The difference of the id's process from that of the previous id.
     IdProcess,
     /// The id's fraction of a second.
     IdFraction,
-    /// A byte of an id that is none of Exim's.
+    /// A byte of an id that is not one of Exim's.
     IdByte,
-    /// How many bytes it has in common with the one before.
+    /// The number of bytes that it shares with the previous one.
     IdShared,
-    /// How many follow these.
+    /// The number of bytes after these.
     IdRest,
-    /// In which run of the body a message is.
+    /// The run of the body that contains a message.
     Run,
-    /// Which address sent it.
+    /// The address of the sender.
     From,
-    /// Which address was to get it.
+    /// The address of a recipient.
     To,
-    /// Which client it came from.
+    /// The client.
     Client,
-    /// As whom that authenticated.
+    /// The client's authenticated id.
     Authenticated,
 }
 
-/// How many kinds there are.
+/// The number of kinds.
 const KINDS: usize = 21;
-/// Those whose codes are needed to look an address up.
+/// The kinds needed to look up an address.
 pub(super) const WORDS: [What; 7] =
     [What::Byte, What::Shared, What::Rest, What::Domain, What::Four, What::Six, What::Low];
-/// Those whose codes are needed to read messages.
+/// The kinds needed to read messages.
 pub(super) const MESSAGES: [What; 14] = [
     What::Time,
     What::Count,
@@ -73,12 +74,12 @@ pub(super) const MESSAGES: [What; 14] = [
     What::Client,
     What::Authenticated,
 ];
-/// Symbols of a number: how many bits it has.
+/// The number of symbols for a number: its bit lengths.
 const NUMBER: usize = 65;
-/// Symbols of [`What::Form`].
+/// The number of symbols of [`What::Form`].
 const FORMS: usize = 8;
 
-/// How many symbols there are of what depends on the segment.
+/// The numbers of symbols that depend on the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) addresses: usize,
@@ -88,14 +89,15 @@ pub(super) struct Sizes {
 }
 
 impl What {
-    /// How many symbols its code has.
+    /// The number of symbols of the code.
     pub(super) fn symbols(self, sizes: &Sizes) -> usize {
         match self {
             Self::Byte | Self::IdByte => 256,
             Self::Form => FORMS,
             Self::Run => sizes.runs,
             Self::From | Self::To => sizes.addresses,
-            // None at all; none, the sender, its local part.
+            // One more for no client; three more for no name, the sender, its
+            // local part.
             Self::Client => sizes.clients + 1,
             Self::Authenticated => sizes.authenticated + 3,
             _ => NUMBER,
@@ -103,16 +105,16 @@ impl What {
     }
 }
 
-/// Takes symbols: first to be counted, then to be written.
+/// Receives symbols: first to count them, then to write them.
 pub(super) trait Sink {
-    /// Takes a symbol.
+    /// Receives a symbol.
     fn symbol(&mut self, what: What, symbol: u32);
 
-    /// Takes bits as they are.
+    /// Receives plain bits.
     fn bits(&mut self, value: u64, bits: u32);
 
-    /// Takes a text that follows another: `what` are its bytes, how many it has
-    /// in common with that, and how many follow.
+    /// Receives a text that follows `before`. `what` are the kinds of its
+    /// bytes, of the shared length, and of the remaining length.
     fn text(&mut self, what: [What; 3], before: &[u8], text: &[u8]) {
         let [byte, shared, rest] = what;
         let common = before.iter().zip(text).take_while(|(a, b)| a == b).count();
@@ -122,14 +124,14 @@ pub(super) trait Sink {
         follow.iter().for_each(|&b| self.symbol(byte, b.into()));
     }
 
-    /// Takes a number: how many bits it has, and those but the first.
+    /// Receives a number: its bit length, and all bits except the first.
     fn number(&mut self, what: What, number: u64) {
         let bits = u64::BITS - number.leading_zeros();
         self.symbol(what, bits);
         self.bits(number, bits.saturating_sub(1));
     }
 
-    /// Takes a number that may be negative; small ones are small all the same.
+    /// Receives a signed number; small absolute values stay small.
     fn signed(&mut self, what: What, number: i64) {
         self.number(what, (number << 1 ^ number >> 63).cast_unsigned());
     }
@@ -156,7 +158,7 @@ impl Counts {
         self.counts.get(what as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// The codes that suit.
+    /// The optimal codes.
     pub(super) fn codes(&self) -> Codes {
         Codes { codes: self.counts.each_ref().map(|counts| Code::of(counts)) }
     }
@@ -184,7 +186,7 @@ pub(super) struct Codes {
     codes: [Code; KINDS],
 }
 
-/// Writes symbols.
+/// Writes symbols with their codes.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     codes: &'a Codes,
@@ -212,12 +214,13 @@ impl Sink for Writer<'_> {
 /// Codes for reading.
 #[derive(Debug)]
 pub(super) struct Decoders {
-    /// Of each kind. They lie on the heap, as Exim may have little stack left.
+    /// One decoder for each kind. They are on the heap because Exim may have
+    /// little stack left.
     decoders: Vec<Option<Decoder>>,
 }
 
 impl Decoders {
-    /// Reads some codes; `None` where they are none.
+    /// Reads some codes; `None` if they are invalid.
     pub(super) fn read(which: &[What], sizes: &Sizes, reader: &mut BitReader<'_>) -> Option<Self> {
         let mut decoders = vec![None; KINDS];
         for &what in which {
@@ -226,9 +229,9 @@ impl Decoders {
         Some(Self { decoders })
     }
 
-    /// Whether a symbol ever comes.
-    pub(super) fn knows(&self, what: What, symbol: u32) -> bool {
-        self.get(what).is_some_and(|decoder| decoder.knows(symbol))
+    /// Whether a symbol occurs.
+    pub(super) fn has(&self, what: What, symbol: u32) -> bool {
+        self.get(what).is_some_and(|decoder| decoder.has(symbol))
     }
 
     #[inline]
@@ -264,7 +267,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads a text into the one before, which it follows.
+    /// Reads a text into `text`, which contains the previous one.
     pub(super) fn text(&mut self, what: [What; 3], text: &mut Vec<u8>) -> Option<()> {
         let [byte, shared, rest] = what;
         let shared = usize::try_from(self.number(shared)?).ok()?;
@@ -279,7 +282,7 @@ impl<'a> Reader<'a> {
         (text.len() <= TEXT_BYTES_MAX).then_some(())
     }
 
-    /// Reads a number that may be negative.
+    /// Reads a signed number.
     #[inline]
     pub(super) fn signed(&mut self, what: What) -> Option<i64> {
         let number = self.number(what)?;
@@ -292,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back() {
+    fn numbers_round_trip() {
         let sizes = Sizes { addresses: 3, clients: 0, authenticated: 0, runs: 1 };
         let numbers = [0, 1, 2, 3, 7, 8, 1000, u64::MAX >> 1, u64::MAX];
         let signed = [0, 1, -1, 63, -64, i64::MAX, i64::MIN];
@@ -319,6 +322,6 @@ mod tests {
         assert_eq!(reader.symbol(What::From), Some(2));
         assert_eq!(reader.bits.take(3), Some(5));
         assert_eq!(reader.symbol(What::Byte), None);
-        assert!(decoders.knows(What::From, 2) && !decoders.knows(What::From, 1));
+        assert!(decoders.has(What::From, 2) && !decoders.has(What::From, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! The head of a segment: what is in it, and where.
+//! The head of a segment: its contents and their positions.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use super::super::log::{Fault, MESSAGES_MAX, START_BYTES, Start, read_start};
 use super::codes::Sizes;
 use super::ids::{self, Form};
 
-/// How a segment begins.
+/// The magic of a segment.
 pub(in super::super) const SEGMENT_MAGIC: [u8; 8] = *b"EXIRATEG";
-/// The size of a head, its checksum included.
+/// The size of a head, including its checksum.
 pub(in super::super) const HEAD_BYTES: usize = 196;
-/// How many sections are in blocks.
+/// The number of sections made of blocks.
 pub(super) const SECTIONS: usize = 7;
 
 /// The head of a segment.
@@ -24,22 +24,22 @@ pub(super) const SECTIONS: usize = 7;
 pub(in super::super) struct Head {
     /// The id of the log it was made from.
     pub(in super::super) log: u64,
-    /// How its messages were digested.
+    /// The digest settings of its messages.
     pub(in super::super) settings: [u8; 16],
-    /// How they were decoded.
+    /// The decoder version of its messages.
     pub(in super::super) decode: u16,
     /// How often it was folded.
     pub(in super::super) folds: u16,
     pub(in super::super) messages: u32,
-    /// How many of them are partial: not all that they carried was digested.
+    /// How many of them are partial, that is, not completely digested.
     pub(in super::super) partial: u32,
-    /// How many stretches of the log were damaged, and are not in it.
+    /// The number of damaged parts of the log, which are missing.
     pub(in super::super) lost: u32,
-    /// When the first and the last message passed.
+    /// The times of the first and the last message.
     pub(in super::super) times: [i64; 2],
-    /// The first and the last second in ids of Exim's.
+    /// The first and the last second in Exim's ids.
     pub(in super::super) ids: [i64; 2],
-    /// How many messages have an id that is none of Exim's.
+    /// The number of messages with an id that is not one of Exim's.
     pub(in super::super) texts: u32,
     pub(super) domains: u32,
     pub(super) addresses: u32,
@@ -47,11 +47,11 @@ pub(in super::super) struct Head {
     pub(super) fours: u32,
     pub(super) sixes: u32,
     pub(super) runs: u32,
-    /// The bytes of the tables: for words, and for messages.
+    /// The sizes of the tables: of words, and of messages.
     pub(super) tables: [u32; 2],
-    /// The bytes of the sections.
+    /// The sizes of the sections.
     pub(super) sections: [u32; SECTIONS],
-    /// The bytes of the body.
+    /// The size of the body.
     pub(in super::super) body: u64,
 }
 
@@ -62,14 +62,14 @@ pub(super) struct Parts {
     pub(super) tables: [[Range<usize>; 2]; 2],
     pub(super) sections: [Range<usize>; SECTIONS],
     pub(super) body: Range<usize>,
-    /// The second head.
+    /// The offset of the second head.
     pub(super) second: usize,
-    /// The whole file.
+    /// The size of the whole file.
     pub(super) bytes: usize,
 }
 
 impl Head {
-    /// Where everything is; `None` where that is further than can be.
+    /// The positions of all parts; `None` if they overflow.
     pub(super) fn parts(&self) -> Option<Parts> {
         let mut end = HEAD_BYTES;
         let mut next = |bytes: u64| {
@@ -92,7 +92,7 @@ impl Head {
         Some(Parts { tables, sections, body, second, bytes })
     }
 
-    /// The bytes of one copy of both tables.
+    /// The size of one copy of both tables.
     #[cfg(test)]
     pub(in super::super) fn table_bytes(&self) -> u64 {
         self.tables.iter().map(|&bytes| u64::from(bytes)).sum()
@@ -107,7 +107,7 @@ impl Head {
         }
     }
 
-    /// How many symbols the codes have.
+    /// The numbers of symbols of the codes.
     pub(super) fn sizes(&self) -> Sizes {
         Sizes {
             addresses: self.addresses as usize,
@@ -117,28 +117,28 @@ impl Head {
         }
     }
 
-    /// Whether the counts are such as a file of so many bytes can have.
+    /// Whether a file of so many bytes can have these counts.
     fn is_possible(&self, bytes: u64) -> bool {
-        let most = bytes.saturating_mul(8);
+        let max = bytes.saturating_mul(8);
         let words = [self.domains, self.addresses, self.names, self.fours, self.sixes];
         self.messages <= MESSAGES_MAX
             && self.partial <= self.messages
             && self.runs <= self.messages
-            && words.iter().all(|&count| u64::from(count) <= most)
+            && words.iter().all(|&count| u64::from(count) <= max)
     }
 
-    /// The copy of the head that is at `offset`.
+    /// Encodes the copy of the head at `offset`.
     pub(super) fn write(&self, key: &Key, nonce: Nonce, offset: u64) -> [u8; HEAD_BYTES] {
         let start =
             Start { magic: SEGMENT_MAGIC, version: VERSION, reserved: 0, key: key.number, nonce };
         let mut bytes: [u8; HEAD_BYTES] = encode(&(start, *self));
         set_checksum(&mut bytes);
-        let enciphered = bytes.get_mut(START_BYTES..).unwrap_or(&mut []);
-        key.stream(&nonce).apply(offset + START_BYTES as u64, enciphered);
+        let encrypted = bytes.get_mut(START_BYTES..).unwrap_or(&mut []);
+        key.stream(&nonce).apply(offset + START_BYTES as u64, encrypted);
         bytes
     }
 
-    /// Reads the copy at `offset` of a file of `size` bytes.
+    /// Decodes the copy at `offset` of a file of `size` bytes.
     pub(super) fn read(
         bytes: &[u8],
         key: &Key,
@@ -147,8 +147,8 @@ impl Head {
     ) -> Result<(Self, Nonce), Fault> {
         let start = read_start(bytes, SEGMENT_MAGIC, key)?;
         let mut bytes = *bytes.first_chunk::<HEAD_BYTES>().ok_or(Fault::Damaged)?;
-        let enciphered = bytes.get_mut(START_BYTES..).unwrap_or(&mut []);
-        key.stream(&start.nonce).apply(offset.saturating_add(START_BYTES as u64), enciphered);
+        let encrypted = bytes.get_mut(START_BYTES..).unwrap_or(&mut []);
+        key.stream(&start.nonce).apply(offset.saturating_add(START_BYTES as u64), encrypted);
         if !checksum_fits(&bytes) {
             return Err(Fault::Damaged);
         }

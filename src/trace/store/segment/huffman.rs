@@ -1,34 +1,34 @@
-//! Codes in which frequent symbols take fewer bits.
+//! Canonical Huffman codes.
 //!
-//! A code is told by the length of each symbol's word, in bits, 0 for a symbol
-//! that never comes. Words of one length are numbers in the order of their
-//! symbols; those of the next length go on from the last, doubled (the
-//! canonical Huffman code). A code of one symbol needs no bits at all.
+//! A code is defined by the length of each symbol's word in bits, 0 for a
+//! symbol that never occurs. Words of one length are consecutive numbers in the
+//! order of their symbols; those of the next length continue after the last
+//! one, doubled. A code with a single symbol needs no bits.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::bits::{BitReader, BitWriter};
 
-/// The longest word: enough for more symbols than a log can hold addresses.
+/// The maximum length of a word: enough for more symbols than a log can have
+/// addresses.
 const LENGTH_MAX: u32 = 24;
-/// The longest word of the code in which lengths are written.
+/// The maximum length of a word in the code for the lengths.
 const OUTER_MAX: u32 = 15;
 /// The symbols of that code: all lengths.
 const OUTER: usize = LENGTH_MAX as usize + 1;
-/// The bits in which its own lengths are written.
+/// The number of bits for each of its own lengths.
 const OUTER_BITS: u32 = 4;
 
 /// A code for writing.
 #[derive(Clone, Debug)]
 pub(super) struct Code {
-    /// Of each symbol: its word, and how many bits that has.
+    /// The word of each symbol, and its length.
     words: Vec<(u32, u8)>,
 }
 
 impl Code {
-    /// The code in which symbols that come as often as this take the fewest
-    /// bits.
+    /// The optimal code for symbols with these frequencies.
     pub(super) fn of(counts: &[u32]) -> Self {
         Self::with(counts, LENGTH_MAX)
     }
@@ -58,8 +58,8 @@ impl Code {
         writer.put(word.into(), bits.into());
     }
 
-    /// Writes the code itself, but for how many symbols there are; `counts` is
-    /// what it was made of.
+    /// Writes the code itself, without the number of symbols; `counts` are the
+    /// frequencies it was made from.
     pub(super) fn write(counts: &[u32], writer: &mut BitWriter) {
         let lengths = lengths(counts, LENGTH_MAX);
         let mut outer_counts = [0; OUTER];
@@ -76,7 +76,7 @@ impl Code {
     }
 }
 
-/// The length of each symbol's word; 0 where it never comes.
+/// The length of each symbol's word; 0 if it never occurs.
 fn lengths(counts: &[u32], longest: u32) -> Vec<u8> {
     let mut counts = counts.to_vec();
     loop {
@@ -85,20 +85,20 @@ fn lengths(counts: &[u32], longest: u32) -> Vec<u8> {
             return lengths;
         }
         if counts.iter().all(|&count| count <= 1) {
-            // There are more symbols than words; this code cannot be read.
+            // There are more symbols than words; such a code cannot be read.
             return lengths;
         }
-        // Flatter counts give shorter words at the most.
+        // More uniform counts reduce the maximum length.
         for count in counts.iter_mut().filter(|count| **count > 0) {
             *count = (*count / 2).max(1);
         }
     }
 }
 
-/// As [`lengths`], as long as they get.
+/// As [`lengths`], without a maximum.
 fn unbounded_lengths(counts: &[u32]) -> Vec<u8> {
     let mut lengths = vec![0_u8; counts.len()];
-    // Leaves are numbered by symbol, inner nodes after them.
+    // Leaves are numbered by symbol, followed by the inner nodes.
     let mut heap: BinaryHeap<_> = counts
         .iter()
         .enumerate()
@@ -124,12 +124,12 @@ fn unbounded_lengths(counts: &[u32]) -> Vec<u8> {
     for (node, &(a, b)) in children.iter().enumerate().rev() {
         let depth = depths.get(node).map_or(0, |depth| depth.saturating_add(1));
         for child in [a, b] {
-            let place = match child.checked_sub(counts.len()) {
+            let target = match child.checked_sub(counts.len()) {
                 None => lengths.get_mut(child),
                 Some(inner) => depths.get_mut(inner),
             };
-            if let Some(place) = place {
-                *place = depth;
+            if let Some(target) = target {
+                *target = depth;
             }
         }
     }
@@ -139,38 +139,39 @@ fn unbounded_lengths(counts: &[u32]) -> Vec<u8> {
 /// A code for reading.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder {
-    /// Of what the next [`Decoder::quick_bits`] bits can be: the symbol whose
-    /// word they begin with, times 32, and the length of that; 0 where the word
-    /// is longer, or there is none.
+    /// For each value of the next [`Decoder::quick_bits`] bits: the symbol of
+    /// the word at their start, times 32, plus the length of the word; 0 if the
+    /// word is longer, or there is none.
     quick: Vec<u32>,
     quick_bits: u32,
-    /// Of each length, as wide as the longest word: the first number that no
-    /// word of this length or a shorter one begins.
+    /// For each length, aligned to the longest word: the first value that does
+    /// not begin with a word of this length or a shorter one.
     ends: [u32; OUTER],
-    /// Of each length: its first word, as wide, and the place of its symbol.
+    /// For each length: its first word, aligned, and the index of its symbol.
     firsts: [(u32, u32); OUTER],
-    /// Symbols that come, by the length of their words.
+    /// The symbols that occur, sorted by the length of their words.
     symbols: Vec<u32>,
 }
 
-/// The most bits that are looked up at once.
+/// The maximum number of bits for a table lookup.
 const QUICK_BITS: u32 = 10;
-/// So many symbols are worth a table of which several there are at once.
+/// From this number of symbols on, a table that decodes several at once is
+/// worthwhile.
 const MANY: usize = 2048;
-/// How many these are at most.
+/// The maximum number of symbols decoded at once.
 const SEVERAL: usize = 8;
 
-/// What some bits begin with.
+/// The symbols at the start of some bits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Several {
     symbols: [u8; SEVERAL],
     count: u8,
-    /// The bits of these symbols' words.
+    /// The total length of their words.
     bits: u32,
 }
 
 impl Decoder {
-    /// Reads a code of so many symbols; `None` where it is none.
+    /// Reads a code with so many symbols; `None` if it is invalid.
     pub(super) fn read(symbols: usize, reader: &mut BitReader<'_>) -> Option<Self> {
         let mut outer = [0; OUTER];
         for length in &mut outer {
@@ -179,8 +180,8 @@ impl Decoder {
         Self::of(&Self::of(&outer)?.take_all(symbols, reader)?)
     }
 
-    /// Reads so many symbols, each a byte: several at a time where there are
-    /// many.
+    /// Reads so many symbols, each of which fits a byte; several at a time if
+    /// there are many.
     fn take_all(&self, count: usize, reader: &mut BitReader<'_>) -> Option<Vec<u8>> {
         let mut all = Vec::new();
         if count >= MANY && self.symbols.len() > 1 {
@@ -192,7 +193,7 @@ impl Decoder {
                     continue;
                 }
                 reader.skip(found.bits.into())?;
-                // A copy of one size is faster than one of the right size.
+                // A copy of constant size is faster than one of the exact size.
                 all.extend(found.symbols);
                 all.truncate(all.len() - SEVERAL + usize::from(found.count));
             }
@@ -203,71 +204,71 @@ impl Decoder {
         Some(all)
     }
 
-    /// The symbols whose words lie whole within some bits.
+    /// The symbols whose words are completely within some bits.
     fn several(&self, word: u32) -> Several {
         let mut several = Several::default();
         let word = word << (LENGTH_MAX - QUICK_BITS);
-        for place in &mut several.symbols {
+        for slot in &mut several.symbols {
             let rest = word << several.bits & ((1 << LENGTH_MAX) - 1);
             let found = self.short(rest).filter(|(_, bits)| several.bits + bits <= QUICK_BITS);
             let Some((symbol, bits)) = found else { break };
-            *place = symbol as u8;
+            *slot = symbol as u8;
             several.bits += bits;
             several.count += 1;
         }
         several
     }
 
-    /// The code of these lengths; `None` where there are more words than that
-    /// allows.
+    /// The code with these lengths; `None` if the lengths are not those of a
+    /// prefix code.
     fn of(lengths: &[u8]) -> Option<Self> {
         let mut counts = [0_u32; OUTER];
         for &length in lengths {
             *counts.get_mut(usize::from(length))? += 1;
         }
         let (mut ends, mut firsts) = ([0; OUTER], [(0, 0); OUTER]);
-        let (mut next, mut place) = (0_u64, 0_u32);
-        let mut places = [0_u32; OUTER];
+        let (mut next, mut index) = (0_u64, 0_u32);
+        let mut indices = [0_u32; OUTER];
         let (mut longest, mut lengths_used) = (0, counts.iter().zip(0..).skip(1));
         for (((end, first), start), (&count, length)) in
-            ends.iter_mut().zip(&mut firsts).zip(&mut places).skip(1).zip(&mut lengths_used)
+            ends.iter_mut().zip(&mut firsts).zip(&mut indices).skip(1).zip(&mut lengths_used)
         {
-            (*first, *start) = ((next as u32, place), place);
+            (*first, *start) = ((next as u32, index), index);
             next += u64::from(count) << (LENGTH_MAX - length);
             if next > 1 << LENGTH_MAX {
                 return None;
             }
             *end = next as u32;
-            place += count;
+            index += count;
             if count > 0 {
                 longest = length;
             }
         }
         let quick_bits = longest.min(QUICK_BITS);
         let mut quick = vec![0; 1 << quick_bits];
-        let mut symbols = vec![0; place as usize];
+        let mut symbols = vec![0; index as usize];
         for (&length, symbol) in lengths.iter().zip(0..).filter(|(length, _)| **length > 0) {
-            let place = places.get_mut(usize::from(length))?;
-            *symbols.get_mut(*place as usize)? = symbol;
+            let index = indices.get_mut(usize::from(length))?;
+            *symbols.get_mut(*index as usize)? = symbol;
             let bits = u32::from(length);
             let (first, start) = *firsts.get(usize::from(length))?;
             if bits <= quick_bits {
                 let word = (first >> (LENGTH_MAX - quick_bits))
-                    + ((*place - start) << (quick_bits - bits));
+                    + ((*index - start) << (quick_bits - bits));
                 let all = word as usize..word as usize + (1 << (quick_bits - bits));
                 quick.get_mut(all)?.fill(symbol << 5 | bits);
             }
-            *place += 1;
+            *index += 1;
         }
         Some(Self { quick, quick_bits, ends, firsts, symbols })
     }
 
-    /// Whether this symbol has a word.
-    pub(super) fn knows(&self, symbol: u32) -> bool {
+    /// Whether this symbol occurs.
+    pub(super) fn has(&self, symbol: u32) -> bool {
         self.symbols.contains(&symbol)
     }
 
-    /// Reads a symbol; `None` where there is none.
+    /// Reads a symbol; `None` if there is none.
     #[inline]
     pub(super) fn take(&self, reader: &mut BitReader<'_>) -> Option<u32> {
         if let [lone] = self.symbols[..] {
@@ -283,22 +284,22 @@ impl Decoder {
         }
     }
 
-    /// The symbol with whose word these bits begin, as many as the longest word
-    /// has, and the bits of that; `None` where it is longer than what is looked
-    /// up, or there is none.
+    /// The symbol whose word is at the start of these bits, which have the
+    /// length of the longest word, and the word's length; `None` if it is too
+    /// long for the table, or there is none.
     #[inline]
     fn short(&self, bits: u32) -> Option<(u32, u32)> {
         let found = *self.quick.get((bits >> (LENGTH_MAX - self.quick_bits)) as usize)?;
         (found > 0).then_some((found >> 5, found & 31))
     }
 
-    /// As [`Decoder::take`], of a word that is longer than what is looked up.
+    /// As [`Decoder::take`], for a word that is too long for the table.
     fn take_long(&self, word: u32, reader: &mut BitReader<'_>) -> Option<u32> {
         let length = self.ends.iter().position(|&end| word < end)?;
-        let (first, place) = *self.firsts.get(length)?;
+        let (first, index) = *self.firsts.get(length)?;
         reader.skip(length as u64)?;
         let number = (word - first) >> (LENGTH_MAX as usize - length);
-        self.symbols.get((place + number) as usize).copied()
+        self.symbols.get((index + number) as usize).copied()
     }
 }
 
@@ -319,14 +320,14 @@ mod tests {
         assert_eq!(reader.at(), start);
         for &symbol in text {
             assert_eq!(decoder.take(&mut reader), Some(symbol));
-            assert!(decoder.knows(symbol));
+            assert!(decoder.has(symbol));
         }
         assert_eq!(reader.at(), start + bits);
         bits
     }
 
     #[test]
-    fn texts_come_back() {
+    fn texts_round_trip() {
         fn holds(text: Vec<u8>) -> bool {
             let mut counts = [0; 256];
             text.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
@@ -341,8 +342,8 @@ mod tests {
     }
 
     #[test]
-    fn words_are_no_longer_than_they_may_be() {
-        // As unequal as can be: without a bound, one symbol has 40 bits.
+    fn word_lengths_are_limited() {
+        // The least uniform counts: without a limit, one symbol has 40 bits.
         let counts: Vec<u32> = (0..41)
             .scan((1_u32, 1_u32), |(a, b), _| {
                 (*a, *b) = (*b, a.saturating_add(*b));
@@ -354,7 +355,8 @@ mod tests {
         round_trip(&counts, &(0..41).collect::<Vec<_>>());
         let all = vec![1; 100_000];
         round_trip(&all, &[0, 99_999, 5]);
-        // As the addresses of a segment: few come often, many not at all.
+        // Like the addresses of a segment: a few are frequent, many never
+        // occur.
         let some: Vec<u32> = (0..30_000_u32)
             .map(|n| if n % 3 == 0 { 0 } else { 1 + 900_000 / (1 + n.wrapping_mul(7919) % 30_000) })
             .collect();
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_at_all_are_survived() {
+    fn random_bytes_do_not_panic() {
         fn holds(bytes: Vec<u8>, symbols: u16) -> bool {
             let mut reader = BitReader::new(&bytes);
             if let Some(decoder) = Decoder::read(symbols.into(), &mut reader) {

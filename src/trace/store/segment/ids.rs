@@ -1,19 +1,19 @@
-//! Exim's ids as numbers: when, by which process, and in which part of a
-//! second a message began.
+//! Exim's message ids as numbers: the second, the process, and the fraction of
+//! a second in which a message was started.
 
 /// The digits of Exim's ids.
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// What an id is like.
+/// The form of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// It is empty.
     None,
-    /// `1rABCD-0001x2-3Y`, as Exim made them until 4.96.
+    /// `1rABCD-0001x2-3Y`, as created by Exim until 4.96.
     Short,
-    /// `1rABCD-00000001x2a-3YzQ`, as it makes them since 4.97.
+    /// `1rABCD-00000001x2a-3YzQ`, as created since 4.97.
     Long,
-    /// Anything else, which is kept as it is.
+    /// Any other text.
     Text,
 }
 
@@ -28,7 +28,7 @@ impl Form {
         }
     }
 
-    /// The form of this number.
+    /// The form with this number.
     pub(super) const fn numbered(number: u32) -> Self {
         match number {
             0 => Self::None,
@@ -38,7 +38,7 @@ impl Form {
         }
     }
 
-    /// How many digits its three numbers have.
+    /// The number of digits of its three numbers.
     const fn widths(self) -> [usize; 3] {
         match self {
             Self::Long => [6, 11, 4],
@@ -47,7 +47,7 @@ impl Form {
     }
 }
 
-/// An id of Exim's.
+/// One of Exim's ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Id {
     /// Seconds since 1970.
@@ -56,7 +56,7 @@ pub(super) struct Id {
     pub(super) fraction: u64,
 }
 
-/// What an id is like; its numbers, where it is one of Exim's.
+/// The form of an id, and its numbers if it is one of Exim's.
 pub(super) fn parse(id: &str) -> (Form, Id) {
     let form = match id.len() {
         0 => return (Form::None, Id::default()),
@@ -70,11 +70,11 @@ pub(super) fn parse(id: &str) -> (Form, Id) {
         return (Form::Text, Id::default());
     };
     let found = Id { time: time.cast_signed(), process: process.cast_signed(), fraction };
-    // What does not come back the same is kept as it is.
+    // An id that does not round-trip is stored as text.
     if write(form, found) == id { (form, found) } else { (Form::Text, Id::default()) }
 }
 
-/// The id that has these numbers.
+/// The id with these numbers.
 pub(super) fn write(form: Form, id: Id) -> String {
     let [a, b, c] = form.widths();
     let part = |number: u64, width| digits(number, width);
@@ -94,8 +94,8 @@ fn number(part: &str, width: usize) -> Option<u64> {
 
 fn digits(mut number: u64, width: usize) -> String {
     let mut text = vec![b'0'; width];
-    for place in text.iter_mut().rev() {
-        *place = DIGITS.get((number % 62) as usize).copied().unwrap_or(b'0');
+    for digit in text.iter_mut().rev() {
+        *digit = DIGITS.get((number % 62) as usize).copied().unwrap_or(b'0');
         number /= 62;
     }
     text.into_iter().map(char::from).collect()
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_exims_come_back() {
+    fn exims_ids_round_trip() {
         // 1rABCD is 2023-12-05.
         for (id, form, process) in [
             ("1rABCD-0001x2-3Y", Form::Short, 62 * 62 + 59 * 62 + 2),

@@ -1,4 +1,4 @@
-//! Reading the words of a segment: by their numbers, and the numbers of words.
+//! Looking up the words of a segment, by number and by value.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -19,7 +19,7 @@ const ADDRESSES: usize = 1;
 const NAMES: usize = 2;
 const FOURS: usize = 3;
 const SIXES: usize = 4;
-/// How many they are.
+/// The number of these sections.
 const COUNT: usize = 5;
 
 /// Blocks that were read.
@@ -31,11 +31,10 @@ impl<T> Cache<T> {
         Self(RefCell::default())
     }
 
-    /// A block, read by `read` where it was not yet; `None` where it is
-    /// damaged.
+    /// A block, read by `read` the first time; `None` if it is damaged.
     fn get(&self, number: usize, read: impl FnOnce() -> Option<T>) -> Option<Rc<T>> {
-        if let Some(known) = self.0.borrow().get(&number) {
-            return known.clone();
+        if let Some(cached) = self.0.borrow().get(&number) {
+            return cached.clone();
         }
         let found = read().map(Rc::new);
         self.0.borrow_mut().insert(number, found.clone());
@@ -43,7 +42,7 @@ impl<T> Cache<T> {
     }
 }
 
-/// Texts, one behind the other.
+/// A list of texts.
 #[derive(Debug, Default)]
 struct Texts {
     bytes: Vec<u8>,
@@ -84,12 +83,13 @@ pub(in super::super) struct Words<'a> {
     names: Cache<Texts>,
     fours: Cache<Vec<u32>>,
     sixes: Cache<Vec<u128>>,
-    /// A block that was to be read is damaged.
+    /// Whether a block that was read is damaged.
     damaged: Cell<bool>,
 }
 
 impl<'a> Words<'a> {
-    /// Those of a segment; `None` where both copies of their table are damaged.
+    /// The words of a segment; `None` if both copies of their table are
+    /// damaged.
     pub(in super::super) fn of(segment: &'a Segment) -> Option<Self> {
         let bytes = segment.table(0)?;
         let mut bits = BitReader::new(&bytes);
@@ -116,12 +116,12 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// Whether something that was to be read is damaged.
+    /// Whether a block that was read is damaged.
     pub(in super::super) fn is_damaged(&self) -> bool {
         self.damaged.get()
     }
 
-    /// Reads all that there is; whether all is sound.
+    /// Reads all words; returns whether all are sound.
     pub(in super::super) fn check(&self) -> bool {
         let blocks = |section: usize| 0..self.tables.get(section).map_or(0, Table::len);
         let sound = blocks(DOMAINS).all(|n| self.domains(n).is_some())
@@ -132,7 +132,7 @@ impl<'a> Words<'a> {
         sound && !self.is_damaged()
     }
 
-    /// The bytes of a block, and how many words it should have.
+    /// The bytes of a block, and the number of words it should contain.
     fn block(&self, section: usize, number: usize) -> Option<(Vec<u8>, usize)> {
         let found = self.sound_block(section, number);
         if found.is_none() {
@@ -151,12 +151,12 @@ impl<'a> Words<'a> {
         (checksum(0, &bytes) == crc).then_some((bytes, count))
     }
 
-    /// The texts of a block of domains or names, up to `most`.
-    fn texts(&self, section: usize, number: usize, most: usize) -> Option<Texts> {
+    /// The texts of a block of domains or names, up to `limit`.
+    fn texts(&self, section: usize, number: usize, limit: usize) -> Option<Texts> {
         let (bytes, count) = self.block(section, number)?;
         let mut reader = Reader::new(&self.decoders, &bytes);
         let (mut text, mut texts) = (Vec::new(), Texts::default());
-        for _ in 0..count.min(most) {
+        for _ in 0..count.min(limit) {
             reader.text(TEXT, &mut text)?;
             texts.push(&text);
         }
@@ -171,13 +171,13 @@ impl<'a> Words<'a> {
         self.names.get(number, || self.texts(NAMES, number, EACH))
     }
 
-    /// A block of addresses, up to `most`.
-    fn some_addresses(&self, number: usize, most: usize) -> Option<Addresses> {
+    /// A block of addresses, up to `limit`.
+    fn some_addresses(&self, number: usize, limit: usize) -> Option<Addresses> {
         let (bytes, count) = self.block(ADDRESSES, number)?;
         let mut reader = Reader::new(&self.decoders, &bytes);
         let (mut text, mut domain) = (Vec::new(), 0_u64);
         let mut addresses = Addresses::default();
-        for _ in 0..count.min(most) {
+        for _ in 0..count.min(limit) {
             domain = domain.checked_add(reader.number(What::Domain)?)?;
             reader.text(TEXT, &mut text)?;
             addresses.domains.push(u32::try_from(domain).ok()?);
@@ -219,7 +219,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// The address of this number; `None` where it is damaged.
+    /// The address with this number; `None` if it is damaged.
     pub(super) fn address(&self, number: u32) -> Option<String> {
         let number = number as usize;
         let addresses = self.addresses(number / EACH)?;
@@ -228,7 +228,7 @@ impl<'a> Words<'a> {
         join(addresses.locals.get(number % EACH)?, domains.get(domain % EACH)?)
     }
 
-    /// The client of this number, 0 for none; `None` where it is damaged.
+    /// The client with this number, 0 for none; `None` if it is damaged.
     pub(super) fn client(&self, number: u32) -> Option<Option<IpAddr>> {
         let Some(number) = (number as usize).checked_sub(1) else { return Some(None) };
         let client = match number.checked_sub(self.segment.head.fours as usize) {
@@ -238,8 +238,8 @@ impl<'a> Words<'a> {
         Some(Some(client))
     }
 
-    /// The authenticated name of this number, with this sender; `None` where it
-    /// is damaged.
+    /// The authenticated id with this number, for this sender; `None` if it is
+    /// damaged.
     pub(super) fn name(&self, number: u32, sender: &str) -> Option<String> {
         let Some(number) = number.checked_sub(SHORTCUTS) else {
             let name = match number {
@@ -253,8 +253,8 @@ impl<'a> Words<'a> {
         String::from_utf8(self.names(number / EACH)?.get(number % EACH)?.to_vec()).ok()
     }
 
-    /// The numbers of an address in upper or lower case, in order; `None` where
-    /// what would tell is damaged.
+    /// The numbers of an address, ignoring case, in order; `None` if damage
+    /// prevents the lookup.
     pub(in super::super) fn find(&self, address: &str) -> Option<Vec<u32>> {
         let (local, domain) = split(address);
         let (local, domain) = (local.to_ascii_lowercase(), domain.to_ascii_lowercase());
@@ -278,7 +278,7 @@ impl<'a> Words<'a> {
         Some(found)
     }
 
-    /// Adds the numbers of addresses in a domain.
+    /// Adds the numbers of matching addresses in a domain.
     fn find_local(&self, domain: u32, local: &[u8], found: &mut Vec<u32>) -> Option<()> {
         let order = |number: u32, text: &[u8]| {
             number.cmp(&domain).then_with(|| text.to_ascii_lowercase().as_slice().cmp(local))
@@ -303,7 +303,7 @@ impl<'a> Words<'a> {
     }
 
     /// The numbers of all addresses for which `test` is true, in order; `None`
-    /// where some are damaged.
+    /// if some are damaged.
     pub(in super::super) fn matching(&self, test: &dyn Fn(&str) -> bool) -> Option<Vec<u32>> {
         let mut found = Vec::new();
         for number in 0..self.segment.head.addresses {
@@ -315,7 +315,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The last block that begins before what is looked for, or the first of all.
+/// The last block that begins before the value, or the first block.
 fn first_block(blocks: usize, mut before: impl FnMut(usize) -> Option<bool>) -> Option<usize> {
     let (mut low, mut high) = (0, blocks);
     while low < high {

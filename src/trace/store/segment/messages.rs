@@ -1,29 +1,29 @@
-//! The envelopes, in order of time, in blocks that can be read alone.
+//! The envelopes, ordered by time, in blocks that can be read separately.
 //!
-//! A block has four columns, so that those who look for an address need not
-//! read the rest: times, senders, recipients, all else. It begins with the
-//! lengths of the first three, in bytes, each in groups of 7 bits, the lowest
-//! first, the highest bit of a byte set where another follows.
+//! A block has four columns, so that a search for an address need not read the
+//! rest: times, senders, recipients, and everything else. It begins with the
+//! lengths of the first three in bytes, each in groups of 7 bits, the lowest
+//! first; the highest bit of a byte is set if another group follows.
 
 use std::ops::Range;
 
 use crate::trace::Envelope;
 
-use super::blocks::{Section, Things};
+use super::blocks::{BlockItems, Section};
 use super::codes::{Codes, Decoders, Reader, Sink, What, Writer};
 use super::ids::{self, Form, Id};
 use super::words::Words;
 
-/// How many messages a block has.
+/// The number of messages in a block.
 pub(super) const EACH: usize = 128;
-/// The codes of an id's text.
+/// The kinds of symbols of an id's text.
 const ID: [What; 3] = [What::IdByte, What::IdShared, What::IdRest];
-/// Added to the number of an id's form: the message is partial.
+/// Added to the number of an id's form if the message is partial.
 const PARTIAL: u32 = 4;
-/// How many columns there are.
+/// The number of columns.
 const COLUMNS: usize = 4;
 
-/// The envelopes of a segment that is being made.
+/// The envelopes of a segment being built.
 #[derive(Debug)]
 pub(super) struct Messages<'a> {
     pub(super) envelopes: &'a [Envelope],
@@ -32,7 +32,7 @@ pub(super) struct Messages<'a> {
     pub(super) oldest: i64,
 }
 
-/// Puts a column of some messages.
+/// Writes a column of some messages.
 type Put<T> = fn(&T, &[Envelope], &mut dyn Sink);
 
 impl Messages<'_> {
@@ -83,7 +83,7 @@ impl Messages<'_> {
     }
 }
 
-impl Things for Messages<'_> {
+impl BlockItems for Messages<'_> {
     const EACH: usize = EACH;
 
     fn count(&self) -> usize {
@@ -127,10 +127,10 @@ fn put_length(mut length: usize, block: &mut Vec<u8>) {
     block.push(length as u8);
 }
 
-/// Takes a length.
+/// Reads a length.
 fn take_length(block: &mut &[u8]) -> Option<usize> {
     let mut length = 0;
-    // No more than 35 bits.
+    // At most 35 bits.
     for shift in (0..35).step_by(7) {
         let (&byte, rest) = block.split_first()?;
         *block = rest;
@@ -142,16 +142,16 @@ fn take_length(block: &mut &[u8]) -> Option<usize> {
     None
 }
 
-/// A block, ready to be read.
+/// A block for reading.
 #[derive(Clone, Debug)]
 pub(super) struct Block<'a> {
     decoders: &'a Decoders,
     columns: [&'a [u8]; COLUMNS],
-    /// How many of its messages are of interest: the first.
+    /// Only this many messages are read, from the first on.
     count: usize,
 }
 
-/// All of a message's envelope but its words.
+/// An envelope without its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rest {
     form: Form,
@@ -171,13 +171,14 @@ impl Rest {
         }
     }
 
-    /// Whether the message has this id, which is the same [`ids::parse`]d.
+    /// Whether the message has this id, given both as text and parsed
+    /// ([`ids::parse`]).
     pub(super) fn has_id(&self, id: &str, parsed: (Form, Id)) -> bool {
         parsed == (self.form, self.numbers) && (self.form != Form::Text || self.text == id)
     }
 }
 
-/// The recipients of a block's messages, one behind the other.
+/// The recipients of the messages of a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recipients {
     all: Vec<u32>,
@@ -185,7 +186,7 @@ pub(super) struct Recipients {
 }
 
 impl Recipients {
-    /// Those of one message.
+    /// The recipients of one message.
     pub(super) fn of(&self, message: usize) -> &[u32] {
         let before = message.checked_sub(1).and_then(|before| self.ends.get(before));
         let start = before.copied().unwrap_or(0);
@@ -195,8 +196,8 @@ impl Recipients {
 }
 
 impl<'a> Block<'a> {
-    /// The first `count` messages of the block with these bytes; `None` where
-    /// they make none.
+    /// The first `count` messages of the block with these bytes; `None` if they
+    /// are invalid.
     pub(super) fn of(decoders: &'a Decoders, mut bytes: &'a [u8], count: usize) -> Option<Self> {
         let mut lengths = [0; COLUMNS - 1];
         for length in &mut lengths {
@@ -214,7 +215,7 @@ impl<'a> Block<'a> {
         Reader::new(self.decoders, self.columns.get(number).unwrap_or(&&[][..]))
     }
 
-    /// When each passed.
+    /// The time of each message.
     pub(super) fn times(&self, oldest: i64) -> Option<Vec<i64>> {
         let mut reader = self.column(0);
         let (mut time, mut times) = (oldest, Vec::with_capacity(self.count));
@@ -225,7 +226,7 @@ impl<'a> Block<'a> {
         Some(times)
     }
 
-    /// Who sent each.
+    /// The sender of each message.
     pub(super) fn senders(&self) -> Option<Vec<u32>> {
         let mut reader = self.column(1);
         let mut senders = Vec::with_capacity(self.count);
@@ -235,11 +236,11 @@ impl<'a> Block<'a> {
         Some(senders)
     }
 
-    /// Who was to get each.
+    /// The recipients of each message.
     pub(super) fn recipients(&self) -> Option<Recipients> {
         let mut reader = self.column(2);
-        // A code of one symbol takes no bits: no more are believed than a log
-        // could hold.
+        // A code with one symbol takes no bits, so the number is limited by
+        // what a log can contain.
         let mut left = super::super::record::PAYLOAD_BYTES_MAX as u64 / 2;
         let mut found = Recipients {
             all: Vec::with_capacity(2 * self.count),
@@ -256,7 +257,7 @@ impl<'a> Block<'a> {
         Some(found)
     }
 
-    /// All else, of the first messages, which are of these times.
+    /// Everything else, for the first messages, which have these times.
     pub(super) fn rest(&self, times: &[i64]) -> Option<Vec<Rest>> {
         let mut reader = self.column(3);
         let (mut process, mut text) = (0_i64, Vec::new());

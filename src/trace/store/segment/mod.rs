@@ -1,9 +1,9 @@
-//! A segment: the messages of a full log, laid out to be asked quickly.
+//! A segment: the messages of a full log, laid out for fast queries.
 //!
-//! A head, tables, words, envelopes, places, the body with the digests, and
-//! once more the tables and the head: what all else depends on is there twice.
-//! Everything but the first bytes of a head is enciphered where it lies, so
-//! that any part can be read by itself.
+//! It consists of a head, tables, words, envelopes, positions, the body with
+//! the digests, and second copies of the tables and the head, on which
+//! everything else depends. Everything except the first bytes of a head is
+//! encrypted by its offset, so that any part can be read separately.
 
 mod bits;
 mod blocks;
@@ -14,7 +14,7 @@ mod huffman;
 mod ids;
 mod lookup;
 mod messages;
-mod places;
+mod positions;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -42,7 +42,7 @@ use head::Parts;
 pub(super) use lookup::Words;
 pub(super) use read::{Messages, Wanted};
 
-/// A sealed segment, open.
+/// An open sealed segment.
 #[derive(Debug)]
 pub(super) struct Segment {
     map: Mapping,
@@ -51,21 +51,21 @@ pub(super) struct Segment {
     nonce: Nonce,
     stream: Stream,
     parts: Parts,
-    /// Both copies of the head are sound.
+    /// Whether both copies of the head are sound.
     pub(super) whole: bool,
-    /// After this, nothing of it can be read any more.
+    /// After this time, nothing of it can be read.
     pub(super) deadline: Option<Instant>,
 }
 
 impl Segment {
-    /// Opens the segment `name`; `None` where there is none of that name.
+    /// Opens the segment `name`; `None` if it does not exist.
     pub(super) fn open(
         dir: &SecureDir,
         key: &Key,
         name: &CStr,
     ) -> Result<Option<Result<Self, Fault>>, DirError> {
-        let Some((file, facts)) = dir.open_file(Access::Read, name)? else { return Ok(None) };
-        if facts.size < HEAD_BYTES as u64 {
+        let Some((file, info)) = dir.open_file(Access::Read, name)? else { return Ok(None) };
+        if info.size < HEAD_BYTES as u64 {
             return Ok(Some(Err(Fault::Damaged)));
         }
         let map = Mapping::of(&file, false).map_err(dir.failed("read", name))?;
@@ -89,13 +89,13 @@ impl Segment {
         Ok(Self { head, settings, nonce, stream, parts, whole, map, deadline: None })
     }
 
-    /// The bytes of the file.
+    /// The size of the file.
     pub(super) fn bytes(&self) -> u64 {
         self.map.len() as u64
     }
 
-    /// Some of it, deciphered; `None` where the file ends before, or after the
-    /// deadline.
+    /// A decrypted range; `None` if it is beyond the end of the file, or the
+    /// deadline has passed.
     fn plain(&self, range: Range<usize>) -> Option<Vec<u8>> {
         if is_past(self.deadline) {
             return None;
@@ -106,7 +106,7 @@ impl Segment {
         Some(bytes)
     }
 
-    /// Some of a section, deciphered.
+    /// A decrypted range of a section.
     fn section(&self, number: usize, range: Range<usize>) -> Option<Vec<u8>> {
         let section = self.parts.sections.get(number)?;
         let start = section.start.checked_add(range.start)?;
@@ -133,31 +133,31 @@ impl Segment {
         self.parts.tables.as_flattened().iter().all(sound)
     }
 
-    /// Has the body read by `work`.
+    /// Lets `work` read the body.
     pub(super) fn with_body<T>(&self, work: impl FnOnce(&Body<'_>) -> T) -> T {
         let Range { start, end } = self.parts.body;
-        // What the file has of it.
+        // The part that is in the file.
         let end = end.min(self.map.len());
         let bytes = self.map.bytes(start, end.saturating_sub(start)).unwrap_or(&[]);
-        let decipher = |offset: u64, bytes: &mut [u8]| {
+        let decrypt = |offset: u64, bytes: &mut [u8]| {
             self.stream.apply((start as u64).saturating_add(offset), bytes);
         };
-        work(&Body::encrypted(bytes, &decipher).until(self.deadline))
+        work(&Body::encrypted(bytes, &decrypt).until(self.deadline))
     }
 
-    /// Whether the file is what was written.
+    /// Whether the file is exactly as it was written.
     pub(super) fn is_sound(&self) -> bool {
         self.whole && self.map.bytes(0, self.map.len()).is_some_and(checksum_fits)
     }
 
-    /// Whether the scheme finds its body in order.
+    /// Checks the body with the scheme.
     pub(super) fn check_body(&self, scheme: &dyn Scheme) -> Result<(), &'static str> {
-        let body = self.plain(self.parts.body.clone()).ok_or("it ends before its last byte")?;
+        let body = self.plain(self.parts.body.clone()).ok_or("the file is too short for them")?;
         scheme.check(&body, self.head.messages).map_err(|damage| damage.0)
     }
 
-    /// The file of this segment folded once more; `None` where that would not
-    /// make it smaller, or it is damaged.
+    /// The file of this segment folded once more; `None` if that is not
+    /// smaller, or the segment is damaged.
     ///
     /// # Errors
     /// There are no random numbers.
@@ -174,8 +174,8 @@ impl Segment {
         Ok((bytes.len() < self.map.len()).then_some(bytes))
     }
 
-    /// The file as it was written, where nothing is damaged but copies of heads and
-    /// tables, as its last checksum shows; `None` otherwise.
+    /// The file as it was written, if only copies of heads and tables are
+    /// damaged, which its last checksum shows; `None` otherwise.
     pub(super) fn restored(&self, key: &Key) -> Option<Vec<u8>> {
         let mut tables = [const { Vec::new() }; 2];
         for (number, table) in tables.iter_mut().enumerate() {
@@ -188,13 +188,13 @@ impl Segment {
             sections: self.plain_sections()?,
             body: self.plain(self.parts.body.clone())?,
         };
-        // With the nonce that it had: the same bytes are enciphered once more.
+        // With the same nonce: the same bytes are encrypted again.
         let bytes = assemble(self.head, &plain, key, self.nonce);
         let written = self.map.bytes(self.parts.bytes.checked_sub(CRC_BYTES)?, CRC_BYTES)?;
         bytes.ends_with(written).then_some(bytes)
     }
 
-    /// All sections, deciphered.
+    /// All sections, decrypted.
     fn plain_sections(&self) -> Option<[Vec<u8>; head::SECTIONS]> {
         let mut sections = [const { Vec::new() }; head::SECTIONS];
         for (section, range) in sections.iter_mut().zip(&self.parts.sections) {

@@ -12,11 +12,11 @@ use super::codes::{Decoders, MESSAGES, What};
 use super::ids;
 use super::lookup::Words;
 use super::messages::{Block, EACH, Rest};
-use super::places;
+use super::positions;
 
-/// The sections of envelopes and of places.
+/// The numbers of the sections of envelopes and of positions.
 const ENVELOPES: usize = 5;
-const PLACES: usize = 6;
+const POSITIONS: usize = 6;
 
 /// The envelopes of a segment.
 #[derive(Debug)]
@@ -24,23 +24,23 @@ pub(in super::super) struct Messages<'a> {
     segment: &'a Segment,
     decoders: Decoders,
     envelopes: Table,
-    places: Table,
-    /// Where in the body each run begins.
+    positions: Table,
+    /// The position in the body at which each run begins.
     starts: Vec<u32>,
 }
 
-/// Which messages are wanted. What is not given fits all.
+/// Selects messages. A condition that is `None` matches all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Wanted<'a> {
-    /// Those that passed within these seconds.
+    /// Received within these seconds.
     pub(in super::super) times: Option<(i64, i64)>,
-    /// Of these senders' numbers, in order.
+    /// From one of these senders' numbers, in order.
     pub(in super::super) from: Option<&'a [u32]>,
     /// To one of these recipients' numbers, in order.
     pub(in super::super) to: Option<&'a [u32]>,
-    /// Of this id.
+    /// With this id.
     pub(in super::super) id: Option<&'a str>,
-    /// These alone, in order.
+    /// Only these, in order.
     pub(in super::super) messages: Option<&'a [u32]>,
 }
 
@@ -50,24 +50,25 @@ pub(in super::super) struct Row {
     /// Its number.
     pub(in super::super) message: u32,
     pub(in super::super) envelope: Envelope,
-    /// Some of it could not be read, and is empty.
+    /// Whether a part could not be read, and is empty.
     pub(in super::super) damaged: bool,
 }
 
 impl<'a> Messages<'a> {
-    /// Those of a segment; `None` where both copies of their table are damaged.
+    /// The messages of a segment; `None` if both copies of their table are
+    /// damaged.
     pub(in super::super) fn of(segment: &'a Segment) -> Option<Self> {
         let bytes = segment.table(1)?;
         let mut bits = BitReader::new(&bytes);
         let head = &segment.head;
         let envelopes = Table::read(head.messages, EACH, &mut bits)?;
-        let places = Table::read(head.messages, places::EACH, &mut bits)?;
+        let positions = Table::read(head.messages, positions::EACH, &mut bits)?;
         let starts = (0..head.runs).map(|_| Some(bits.take(32)? as u32)).collect::<Option<_>>()?;
         let decoders = Decoders::read(&MESSAGES, &head.sizes(), &mut bits)?;
-        Some(Self { segment, decoders, envelopes, places, starts })
+        Some(Self { segment, decoders, envelopes, positions, starts })
     }
 
-    /// The bytes of a block, and the numbers of what it should have.
+    /// The bytes of a block, and the numbers of the messages it should contain.
     fn block(
         &self,
         section: usize,
@@ -82,32 +83,33 @@ impl<'a> Messages<'a> {
         (checksum(0, &bytes) == crc).then_some((bytes, start..end))
     }
 
-    /// Which messages are at these places of the body, which are in order;
-    /// `None` for a place that damage does not tell of.
-    pub(in super::super) fn at_places(&self, wanted: &[u32]) -> Vec<Option<u32>> {
+    /// The messages at these positions of the body, which are in order; `None`
+    /// for a position that is unknown because of damage.
+    pub(in super::super) fn at_positions(&self, wanted: &[u32]) -> Vec<Option<u32>> {
         let mut found = vec![None; wanted.len()];
-        let bytes: Vec<_> = (0..self.places.len())
-            .map(|number| self.block(PLACES, &self.places, number, places::EACH))
+        let bytes: Vec<_> = (0..self.positions.len())
+            .map(|number| self.block(POSITIONS, &self.positions, number, positions::EACH))
             .collect();
         let blocks = bytes.iter().map(|bytes| {
             let (bytes, range) = bytes.as_ref()?;
-            let block = places::Block::of(&self.decoders, bytes, &self.starts)?;
+            let block = positions::Block::of(&self.decoders, bytes, &self.starts)?;
             Some((block, range.clone()))
         });
         let mut blocks = blocks.peekable();
         while let Some(block) = blocks.next() {
             let Some((block, range)) = block else { continue };
             let after = blocks.peek().and_then(Option::as_ref).map(|(after, _)| after);
-            // Only those in which one of the places is, or may be, are read through.
-            let has = |place: u32| {
-                let run = self.starts.partition_point(|&start| start <= place).wrapping_sub(1);
-                block.next(run) <= place && after.is_none_or(|after| place < after.next(run))
+            // Only blocks that may contain one of the positions are read
+            // completely.
+            let has = |position: u32| {
+                let run = self.starts.partition_point(|&start| start <= position).wrapping_sub(1);
+                block.next(run) <= position && after.is_none_or(|after| position < after.next(run))
             };
-            if !wanted.iter().any(|&place| has(place)) {
+            if !wanted.iter().any(|&position| has(position)) {
                 continue;
             }
-            for (place, message) in block.places(range.len()).iter().flatten().zip(range) {
-                if let Ok(n) = wanted.binary_search(place)
+            for (position, message) in block.positions(range.len()).iter().flatten().zip(range) {
+                if let Ok(n) = wanted.binary_search(position)
                     && let Some(found) = found.get_mut(n)
                 {
                     *found = Some(message as u32);
@@ -117,24 +119,24 @@ impl<'a> Messages<'a> {
         found
     }
 
-    /// Reads all places; whether each message has one of its own.
-    pub(in super::super) fn check_places(&self) -> bool {
+    /// Reads all positions; returns whether each message has one.
+    pub(in super::super) fn check_positions(&self) -> bool {
         let all: Vec<_> = (0..self.segment.head.messages).collect();
-        self.at_places(&all).iter().all(Option::is_some)
+        self.at_positions(&all).iter().all(Option::is_some)
     }
 
     /// Whether any message has one of these senders.
     pub(in super::super) fn has_sender(&self, numbers: &[u32]) -> bool {
-        numbers.iter().any(|&number| self.decoders.knows(What::From, number))
+        numbers.iter().any(|&number| self.decoders.has(What::From, number))
     }
 
     /// Whether any message has one of these recipients.
     pub(in super::super) fn has_recipient(&self, numbers: &[u32]) -> bool {
-        numbers.iter().any(|&number| self.decoders.knows(What::To, number))
+        numbers.iter().any(|&number| self.decoders.has(What::To, number))
     }
 
-    /// Gives the messages that are wanted, in order; the numbers of those that
-    /// cannot be read at all.
+    /// Passes the selected messages to `row`, in order; returns the numbers of
+    /// those that cannot be read.
     pub(in super::super) fn read(
         &self,
         words: &Words<'_>,
@@ -158,7 +160,7 @@ impl<'a> Messages<'a> {
         unreadable
     }
 
-    /// As [`Messages::read`], of one block; `None` where it is damaged.
+    /// As [`Messages::read`], for one block; `None` if it is damaged.
     fn read_block(
         &self,
         number: usize,
@@ -177,7 +179,7 @@ impl<'a> Messages<'a> {
                 these.iter().map(|&message| message as usize - range.start).collect()
             }
         };
-        // What is behind the last of them need not be read.
+        // Messages after the last selected one need not be read.
         let block = Block::of(&self.decoders, &bytes, fits.last().map_or(0, |last| last + 1))?;
         let mut times = Vec::new();
         if let Some((since, until)) = wanted.times {

@@ -1,11 +1,11 @@
-//! Segments made and read again.
+//! Building and reading segments.
 
 use std::ffi::CStr;
 use std::net::IpAddr;
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
-use super::blocks::Things;
+use super::blocks::BlockItems;
 use super::codes::{Sink, Sizes, What};
 use super::*;
 use crate::sys::files;
@@ -14,7 +14,7 @@ use crate::trace::store::key;
 
 const NAME: &CStr = c"00000001.segment";
 
-/// Any envelope at all, mostly of a small world.
+/// Random envelopes, mostly with few different addresses.
 #[derive(Clone, Debug)]
 struct Any(Envelope);
 
@@ -30,7 +30,7 @@ fn address(any: &mut Gen) -> String {
     local + &domain
 }
 
-/// No longer than a log keeps.
+/// At most as long as in a log.
 fn text(any: &mut Gen) -> String {
     String::arbitrary(any).chars().take(200).collect()
 }
@@ -86,7 +86,7 @@ impl World {
         Settings::default().scheme(&self.key.digest)
     }
 
-    /// The file of a segment with these envelopes, of messages of many sizes.
+    /// The file of a segment with these envelopes, with messages of many sizes.
     fn build(&self, envelopes: &[Envelope]) -> Vec<u8> {
         let scheme = self.scheme();
         let digests: Vec<_> = (envelopes.iter().zip(0_usize..))
@@ -126,12 +126,12 @@ fn read(segment: &Segment, wanted: &Wanted<'_>) -> Vec<Envelope> {
         rows.push(row.envelope);
     });
     assert_eq!(unreadable, []);
-    assert!(words.check() && messages.check_places());
+    assert!(words.check() && messages.check_positions());
     rows
 }
 
 #[test]
-fn envelopes_come_back() {
+fn envelopes_round_trip() {
     fn holds(envelopes: Vec<Any>) -> bool {
         let world = World::new();
         let mut all = sorted(&envelopes);
@@ -141,7 +141,7 @@ fn envelopes_come_back() {
         let head = segment.head;
         assert_eq!((head.messages as usize, head.lost, head.log), (all.len(), 3, 7));
         segment.check_body(world.scheme().as_ref()).unwrap();
-        // The same time, in any order, comes back in that order.
+        // Messages with the same time keep their order.
         assert_eq!(read(&segment, &Wanted::default()), all);
         all.reverse();
         all.sort_by_key(|envelope| envelope.time);
@@ -152,7 +152,7 @@ fn envelopes_come_back() {
 }
 
 #[test]
-fn many_envelopes_come_back_and_are_looked_up() {
+fn many_envelopes_round_trip_and_are_looked_up() {
     let mut any = Gen::new(10);
     let envelopes: Vec<_> = (0..1000).map(|_| Any::arbitrary(&mut any)).collect();
     let all = sorted(&envelopes);
@@ -177,7 +177,7 @@ fn many_envelopes_come_back_and_are_looked_up() {
 }
 
 #[test]
-fn those_that_are_wanted_are_read() {
+fn selected_messages_are_read() {
     let mut any = Gen::new(10);
     let envelopes: Vec<_> = (0..700).map(|_| Any::arbitrary(&mut any)).collect();
     let all = sorted(&envelopes);
@@ -217,21 +217,21 @@ fn those_that_are_wanted_are_read() {
 }
 
 #[test]
-fn places_are_those_of_the_body() {
+fn positions_are_those_of_the_body() {
     let all: Vec<_> =
         (0..2500).map(|n| Envelope { time: n, id: n.to_string(), ..Envelope::default() }).collect();
     let world = World::new();
     let segment = world.open(&world.build(&all)).unwrap();
     assert!(segment.head.runs > 3, "{}", segment.head.runs);
     let messages = Messages::of(&segment).unwrap();
-    let places: Vec<_> = (0..2500).collect();
+    let positions: Vec<_> = (0..2500).collect();
     let mut found: Vec<_> =
-        messages.at_places(&places).into_iter().collect::<Option<Vec<_>>>().unwrap();
-    assert_ne!(found, places);
-    assert_eq!(messages.at_places(&[7, 2499]), [Some(found[7]), Some(found[2499])]);
+        messages.at_positions(&positions).into_iter().collect::<Option<Vec<_>>>().unwrap();
+    assert_ne!(found, positions);
+    assert_eq!(messages.at_positions(&[7, 2499]), [Some(found[7]), Some(found[2499])]);
     found.sort_unstable();
-    assert_eq!(found, places);
-    assert_eq!(messages.at_places(&[2500]), [None]);
+    assert_eq!(found, positions);
+    assert_eq!(messages.at_positions(&[2500]), [None]);
 }
 
 #[test]
@@ -249,13 +249,13 @@ fn folded_segments_have_the_same_envelopes() {
     let partial = all.iter().filter(|envelope| envelope.partial).count();
     assert_eq!([segment.head.partial, folded.head.partial], [partial as u32; 2]);
     assert_eq!(read(&folded, &Wanted::default()), all);
-    // Nothing is enciphered twice by one keystream.
+    // No keystream is used twice.
     let start = 16..48;
     assert_ne!(folded.map.bytes(0, 48).unwrap()[start.clone()], bytes[start]);
 }
 
 #[test]
-fn another_key_and_a_later_version_are_told() {
+fn another_key_and_a_later_version_are_reported() {
     let world = World::new();
     let bytes = world.build(&[Envelope::default()]);
     let other = World::new();
@@ -272,10 +272,10 @@ fn another_key_and_a_later_version_are_told() {
     }
 }
 
-/// Prints what the envelopes of an ordinary site take.
+/// Prints the sizes of the envelopes of an ordinary site.
 #[test]
 fn envelopes_of_an_ordinary_site_are_small() {
-    let mut site = crate::trace::store::mix::Site::new(1);
+    let mut site = crate::trace::store::sample_envelopes::Site::new(1);
     let all: Vec<_> = (0..16_384).map(|_| site.envelope()).collect();
     let world = World::new();
     let segment = world.open(&world.build(&all)).unwrap();
@@ -283,7 +283,7 @@ fn envelopes_of_an_ordinary_site_are_small() {
     let head = segment.head;
     let each = |bytes: u64| bytes as f64 / 16_384.0;
     let plain: usize = all.iter().map(|one| super::super::wire::encode(one).len()).sum();
-    let names = ["domains", "addresses", "names", "IPv4", "IPv6", "envelopes", "places"];
+    let names = ["domains", "addresses", "names", "IPv4", "IPv6", "envelopes", "positions"];
     for (name, bytes) in names.iter().zip(head.sections) {
         println!("{name}: {:.2}", each(bytes.into()));
     }
@@ -301,13 +301,13 @@ fn envelopes_of_an_ordinary_site_are_small() {
     assert!(total < 20.0, "{total}");
 }
 
-/// Counts the bits of the best simple code: of a symbol, as many bits as the
-/// largest needs; of a number, groups of the width that suits its kind best, with
-/// a bit each that says whether another follows.
+/// Counts the bits of the best simple code: for a symbol, the bits of the
+/// largest one; for a number, groups of the best width for its kind, with one
+/// bit each that says whether another follows.
 struct Simple {
     sizes: Sizes,
     bits: u64,
-    /// Of each kind of number, what it takes with groups of 1 to 8 bits.
+    /// For each kind of number, its size with groups of 1 to 8 bits.
     numbers: std::collections::BTreeMap<usize, [u64; 8]>,
 }
 
@@ -330,15 +330,15 @@ impl Sink for Simple {
     }
 }
 
-fn put_all(things: &impl Things, sink: &mut Simple) {
+fn put_all(things: &impl BlockItems, sink: &mut Simple) {
     things.put(0..things.count(), sink);
 }
 
-/// What Huffman codes save against the best simple code, their own tables
-/// included: 4.5 bytes a message, a quarter of the envelope.
+/// The gain of Huffman codes over the best simple code, including their tables:
+/// 4.5 bytes a message, a quarter of the envelope.
 #[test]
 fn codes_are_worth_their_tables() {
-    let mut site = crate::trace::store::mix::Site::new(1);
+    let mut site = crate::trace::store::sample_envelopes::Site::new(1);
     let all: Vec<_> = (0..16_384).map(|_| site.envelope()).collect();
     let world = World::new();
     let segment = world.open(&world.build(&all)).unwrap();

@@ -1,5 +1,5 @@
-//! Addresses, clients and authenticated names: each once, in an order in which
-//! they have much in common with the one before, and can be looked up.
+//! Addresses, clients and authenticated ids, each stored once, in an order in
+//! which consecutive words have long common prefixes and can be looked up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -7,50 +7,50 @@ use std::ops::Range;
 
 use crate::trace::Envelope;
 
-use super::blocks::Things;
+use super::blocks::BlockItems;
 use super::codes::{Sink, What};
 
-/// How many words a block has.
+/// The number of words in a block.
 pub(super) const EACH: usize = 64;
-/// The codes of a text in these sections.
+/// The kinds of symbols of a text in these sections.
 pub(super) const TEXT: [What; 3] = [What::Byte, What::Shared, What::Rest];
 
-/// A domain or a local part: found by its lower-case letters, and then by
-/// those it has.
+/// A domain or a local part: sorted by its lower-case letters, and then by its
+/// bytes.
 type Word = (Vec<u8>, Vec<u8>);
 
 fn word(text: &[u8]) -> Word {
     (text.to_ascii_lowercase(), text.to_vec())
 }
 
-/// An address in two: the local part, and the domain with its `@`, backwards.
+/// Splits an address into the local part and the reversed domain with its `@`.
 pub(super) fn split(address: &str) -> (Vec<u8>, Vec<u8>) {
     let (local, domain) = address.split_at(address.rfind('@').unwrap_or(address.len()));
     (local.as_bytes().to_vec(), domain.bytes().rev().collect())
 }
 
-/// An address from its two parts.
+/// Joins the two parts of an address.
 pub(super) fn join(local: &[u8], domain: &[u8]) -> Option<String> {
     String::from_utf8(local.iter().chain(domain.iter().rev()).copied().collect()).ok()
 }
 
-/// Domains, in order.
+/// Sorted domains.
 #[derive(Debug, Default)]
 pub(super) struct Domains(Vec<Word>);
 
-/// Addresses, in order: each by the number of its domain, and its local part.
+/// Sorted addresses: the number of the domain, and the local part.
 #[derive(Debug, Default)]
 pub(super) struct Addresses(Vec<(u32, Word)>);
 
-/// Authenticated names, in order.
+/// Sorted authenticated ids.
 #[derive(Debug, Default)]
 pub(super) struct Names(Vec<Vec<u8>>);
 
-/// IPv4 clients, in order.
+/// Sorted IPv4 clients.
 #[derive(Debug, Default)]
 pub(super) struct Fours(Vec<u32>);
 
-/// IPv6 clients, in order.
+/// Sorted IPv6 clients.
 #[derive(Debug, Default)]
 pub(super) struct Sixes(Vec<u128>);
 
@@ -112,32 +112,33 @@ impl Words {
         self.numbers.get(text).copied().unwrap_or_default()
     }
 
-    /// The number of a client: 0 for none, those of IPv4 before those of IPv6.
+    /// The number of a client: 0 for none; IPv4 clients come before IPv6
+    /// clients.
     pub(super) fn client(&self, client: Option<IpAddr>) -> u32 {
-        let place = match client {
+        let index = match client {
             None => return 0,
             Some(IpAddr::V4(address)) => self.fours.0.binary_search(&address.to_bits()),
             Some(IpAddr::V6(address)) => (self.sixes.0.binary_search(&address.to_bits()))
-                .map(|place| place + self.fours.0.len()),
+                .map(|index| index + self.fours.0.len()),
         };
-        place.map_or(0, |place| place as u32 + 1)
+        index.map_or(0, |index| index as u32 + 1)
     }
 
-    /// The number of an envelope's authenticated name.
+    /// The number of an envelope's authenticated id.
     pub(super) fn name(&self, envelope: &Envelope) -> u32 {
         shortcut(envelope).unwrap_or_else(|| {
-            let place =
+            let index =
                 self.names.0.binary_search_by_key(&envelope.authenticated.as_bytes(), |n| n);
-            place.map_or(0, |place| place as u32 + SHORTCUTS)
+            index.map_or(0, |index| index as u32 + SHORTCUTS)
         })
     }
 }
 
-/// How many numbers stand for names that need not be kept: none, the sender,
+/// The number of authenticated ids that need not be stored: none, the sender,
 /// the sender's local part.
 pub(super) const SHORTCUTS: u32 = 3;
 
-/// The number of an authenticated name that need not be kept.
+/// The number of an authenticated id that need not be stored.
 fn shortcut(envelope: &Envelope) -> Option<u32> {
     let (name, sender) = (envelope.authenticated.as_str(), envelope.sender.as_str());
     if name.is_empty() {
@@ -149,12 +150,12 @@ fn shortcut(envelope: &Envelope) -> Option<u32> {
     }
 }
 
-/// What is before the last `@`.
+/// The part before the last `@`.
 pub(super) fn local_part(address: &str) -> &str {
     address.rsplit_once('@').map_or(address, |(local, _)| local)
 }
 
-/// Puts texts, each by what it has in common with the one before.
+/// Puts texts, each with the prefix shared with the previous one.
 fn put_texts<'a>(texts: impl Iterator<Item = &'a Vec<u8>>, sink: &mut dyn Sink) {
     let mut before: &[u8] = &[];
     for text in texts {
@@ -163,7 +164,7 @@ fn put_texts<'a>(texts: impl Iterator<Item = &'a Vec<u8>>, sink: &mut dyn Sink) 
     }
 }
 
-impl Things for Domains {
+impl BlockItems for Domains {
     const EACH: usize = EACH;
 
     fn count(&self) -> usize {
@@ -175,7 +176,7 @@ impl Things for Domains {
     }
 }
 
-impl Things for Addresses {
+impl BlockItems for Addresses {
     const EACH: usize = EACH;
 
     fn count(&self) -> usize {
@@ -192,7 +193,7 @@ impl Things for Addresses {
     }
 }
 
-impl Things for Names {
+impl BlockItems for Names {
     const EACH: usize = EACH;
 
     fn count(&self) -> usize {
@@ -204,7 +205,7 @@ impl Things for Names {
     }
 }
 
-impl Things for Fours {
+impl BlockItems for Fours {
     const EACH: usize = EACH;
 
     fn count(&self) -> usize {
@@ -220,7 +221,7 @@ impl Things for Fours {
     }
 }
 
-impl Things for Sixes {
+impl BlockItems for Sixes {
     const EACH: usize = EACH;
 
     fn count(&self) -> usize {

@@ -1,40 +1,39 @@
-//! The best answers alone: the envelopes of all others are not read.
+//! The best results only: the envelopes of all others are not read.
 
 use crate::trace::Hit;
 
 use super::query::{Match, Pending, Searches};
 
-/// When so many were found, it is looked which are the best.
+/// The number of results after which the best are selected.
 const FOUND_MAX: usize = 1 << 16;
 
-/// The best of what has been found so far.
+/// The best results so far.
 pub(super) struct Best {
-    most: usize,
+    limit: usize,
     found: Vec<(usize, Found)>,
-    /// Those that are no longer among it.
-    left: Tally,
+    /// The results that are no longer among the best.
+    rest: Tally,
 }
 
-/// A message that was found.
+/// A matching message.
 enum Found {
-    /// Its envelope has not been read: the number of the search, and what that
-    /// has found.
+    /// The envelope has not been read: the number of the search, and its hit.
     Hit(usize, Hit),
     Answer(Pending),
 }
 
-/// What comes first: the best match, then what is in an earlier log or segment.
+/// The sort key: the best match first, then the earlier log or segment.
 fn rank(hit: Option<Match>, source: usize) -> ((u64, u64), usize) {
     (Match::rank(hit), source)
 }
 
-/// How many messages fit, and how likely the weakest of them are false.
+/// How many messages match, and how likely the weakest of them are false.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// How many.
+    /// The number of matching messages.
     pub messages: u64,
-    /// Of those with the smallest share: how much that is, the sum of their
-    /// chances, and how many there are.
+    /// For the matches with the smallest share: that share, the sum of their
+    /// chances, and their number.
     weakest: Option<(f64, f64, u64)>,
 }
 
@@ -44,25 +43,26 @@ impl Tally {
         self.messages += 1;
         let Some((share, chance)) = hit.map(|hit| (hit.share(), hit.chance)) else { return };
         self.weakest = match self.weakest {
-            Some((least, ..)) if least < share => self.weakest,
-            Some((least, sum, count)) if least == share => Some((least, sum + chance, count + 1)),
+            Some((min, ..)) if min < share => self.weakest,
+            Some((min, sum, count)) if min == share => Some((min, sum + chance, count + 1)),
             _ => Some((share, chance, 1)),
         };
     }
 
-    /// The mean chance of the weakest, with which any other message would have
-    /// been found as well; `None` where nothing was asked for but envelopes.
+    /// The mean chance of the weakest matches, with which any other message
+    /// would have been found as well; `None` if the query was about envelopes
+    /// only.
     pub fn chance(&self) -> Option<f64> {
         self.weakest.map(|(_, sum, count)| sum / count as f64)
     }
 }
 
 impl Best {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, found: Vec::new(), left: Tally::default() }
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, found: Vec::new(), rest: Tally::default() }
     }
 
-    /// Takes in what a search has found in a segment.
+    /// Adds the hits of a search in a segment.
     pub(super) fn hits(
         &mut self,
         source: usize,
@@ -73,7 +73,7 @@ impl Best {
         self.add(source, found, searches);
     }
 
-    /// Takes in answers.
+    /// Adds results.
     pub(super) fn answers(
         &mut self,
         source: usize,
@@ -85,35 +85,35 @@ impl Best {
 
     fn add(&mut self, source: usize, all: impl Iterator<Item = Found>, searches: &Searches<'_>) {
         self.found.extend(all.map(|found| (source, found)));
-        if self.found.len() >= FOUND_MAX.saturating_add(self.most.saturating_mul(2)) {
+        if self.found.len() >= FOUND_MAX.saturating_add(self.limit.saturating_mul(2)) {
             self.cut(searches);
         }
     }
 
-    /// Leaves the best, and those that are no worse than the last of them and in
-    /// the same segment: which of these come first, their envelopes tell.
+    /// Keeps the best results, and those that are no worse than the last of
+    /// them and in the same segment: the order of those depends on their
+    /// envelopes.
     fn cut(&mut self, searches: &Searches<'_>) {
         self.found.sort_by_cached_key(|(source, found)| rank(found.matched(searches), *source));
         let rank = |(source, found): &(_, Found)| rank(found.matched(searches), *source);
-        let last = self.most.checked_sub(1).and_then(|last| self.found.get(last)).map(rank);
+        let last = self.limit.checked_sub(1).and_then(|last| self.found.get(last)).map(rank);
         let kept = match last {
             Some(last) => self.found.partition_point(|found| rank(found) <= last),
-            None => self.most.min(self.found.len()),
+            None => self.limit.min(self.found.len()),
         };
-        let left = self.found.drain(kept..);
-        left.for_each(|(_, found)| self.left.add(found.matched(searches)));
+        let removed = self.found.drain(kept..);
+        removed.for_each(|(_, found)| self.rest.add(found.matched(searches)));
     }
 
-    /// The best in order, and how many fit in all. Envelopes that are still
-    /// missing are read by `read`: of some hits of one segment, in order of their
-    /// places.
+    /// The best results in order, and the tally of all. Missing envelopes are
+    /// read by `read`: for some hits of one segment, in order of positions.
     pub(super) fn take(
         mut self,
         searches: &Searches<'_>,
         mut read: impl FnMut(usize, Vec<(usize, Hit)>) -> Vec<Pending>,
     ) -> (Vec<Pending>, Tally) {
         self.cut(searches);
-        let mut tally = self.left;
+        let mut tally = self.rest;
         let (mut hits, mut answers) = (Vec::new(), Vec::new());
         for (source, found) in self.found {
             tally.add(found.matched(searches));
@@ -129,13 +129,13 @@ impl Best {
             answers.extend(read.into_iter().map(|answer| (source, answer)));
         }
         answers.sort_by_cached_key(|(source, answer)| rank(answer.matched(searches), *source));
-        answers.truncate(self.most);
+        answers.truncate(self.limit);
         (answers.into_iter().map(|(_, answer)| answer).collect(), tally)
     }
 }
 
 impl Found {
-    /// How well it fits a question.
+    /// How well it matches the query.
     fn matched(&self, searches: &Searches<'_>) -> Option<Match> {
         match self {
             Self::Hit(number, hit) => Some(searches.matched(*number, hit)),
@@ -146,7 +146,7 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{envelope, ids, open, question, record_fifty, secret};
+    use super::super::tests::{content_query, envelope, ids, open, record_fifty, secret};
     use super::super::{Address, Answer, Query};
     use crate::trace::{QuerySummary, TraceStore};
 
@@ -157,40 +157,40 @@ mod tests {
     }
 
     #[test]
-    fn the_best_are_told_and_the_others_counted() {
+    fn the_best_are_returned_and_the_others_counted() {
         let folder = tempfile::tempdir().unwrap();
         let mut trace = open(folder.path());
         record_fifty(&mut trace);
         let common = "all of them begin with this line";
-        let (asked, all) = ask(&trace, &question(common));
+        let (asked, all) = ask(&trace, &content_query(common));
         assert_eq!((asked.matches, all.len()), (50, 50));
-        // In one segment, in two, in the log as well, all, and none at all.
+        // In one segment, in two, in the log as well, all, and none.
         for best in [1, 20, 25, 45, 50, 99, 0] {
-            let query = Query { best: Some(best), ..question(common) };
+            let query = Query { best: Some(best), ..content_query(common) };
             let (of_best, found) = ask(&trace, &query);
             assert_eq!(of_best.matches, 50);
             let (one, other) = (of_best.chance.unwrap(), asked.chance.unwrap());
             assert!((one / other - 1.0).abs() < 1e-9, "{one} {other}");
-            let doubt = |answer: &Answer| answer.hit.map_or(0.0, |hit| hit.doubt());
+            let uncertainty = |answer: &Answer| answer.hit.map_or(0.0, |hit| hit.uncertainty());
             let mut ranked = all.clone();
-            ranked.sort_by(|a, b| doubt(a).total_cmp(&doubt(b)));
+            ranked.sort_by(|a, b| uncertainty(a).total_cmp(&uncertainty(b)));
             assert_eq!(found, ranked[..best.min(50)]);
         }
         let from = || Some(Address::Is("sender3@example.org".into()));
-        let query = Query { best: Some(2), from: from(), ..question(common) };
+        let query = Query { best: Some(2), from: from(), ..content_query(common) };
         let (asked, found) = ask(&trace, &query);
         assert_eq!((asked.matches, found.len()), (7, 2));
         assert!(found.iter().all(|answer| answer.envelope.sender == "sender3@example.org"));
-        // Without a question, all are as good.
+        // Without content, all are equally good.
         let query = Query { best: Some(2), from: from(), ..Query::default() };
         let (asked, found) = ask(&trace, &query);
         assert_eq!((asked.matches, asked.chance, ids(&found)), (7, None, vec!["id-3", "id-10"]));
-        // The one that carried all of it comes before those with a part.
+        // A message with all of the text comes before those with a part.
         let secrets = |count: u32| (100..100 + count).map(secret).collect::<Vec<_>>().join(" ");
         for (n, count) in [(71, 0), (72, 9), (73, 10), (74, 9)] {
             trace.record(&envelope(n), secrets(count).as_bytes()).unwrap();
         }
-        let mut graded = question(&secrets(10));
+        let mut graded = content_query(&secrets(10));
         graded.content.as_mut().unwrap().min_share = 0.5;
         let (asked, all) = ask(&trace, &graded);
         graded.best = Some(1);

@@ -1,10 +1,10 @@
-//! Envelopes such as an ordinary site sees, for measuring.
+//! Generated envelopes like those of an ordinary site, for measurements.
 
 use std::net::IpAddr;
 
 use crate::trace::Envelope;
 
-/// Random numbers, the same in each run.
+/// Reproducible random numbers.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -19,7 +19,7 @@ impl Random {
         self.next() % end
     }
 
-    /// One of `count`, the first far more often than the last (Zipf's law).
+    /// One of `count`, with frequencies that fall by rank (Zipf's law).
     fn ranked(&mut self, count: u64) -> u64 {
         let fraction = self.below(1 << 30) as f64 / (1u64 << 30) as f64;
         ((count as f64 + 1.0).powf(fraction) - 1.0) as u64
@@ -40,7 +40,7 @@ const WORDS: [&str; 16] = [
     "mobil", "reise", "markt", "garten", "kultur",
 ];
 
-/// A site of 300 people and those who write to them.
+/// A site of 300 people and their correspondents.
 pub(super) struct Site {
     random: Random,
     time: i64,
@@ -51,8 +51,8 @@ const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 
 fn base62(mut number: u64, width: usize) -> String {
     let mut text = vec![b'0'; width];
-    for place in text.iter_mut().rev() {
-        *place = DIGITS[(number % 62) as usize];
+    for digit in text.iter_mut().rev() {
+        *digit = DIGITS[(number % 62) as usize];
         number /= 62;
     }
     String::from_utf8(text).unwrap()
@@ -89,8 +89,8 @@ impl Site {
         }
     }
 
-    /// Somebody outside: address, and the number of the domain.
-    fn stranger(&mut self) -> (String, u64) {
+    /// An outside correspondent: the address, and the number of the domain.
+    fn outsider(&mut self) -> (String, u64) {
         let n = self.random.ranked(6000);
         let domain = if n.is_multiple_of(3) { n % 4 } else { n % 1800 };
         (format!("{}@{}", Self::name(n * 13 + 5), Self::domain(domain)), domain)
@@ -108,7 +108,7 @@ impl Site {
         })
     }
 
-    /// The next message's envelope.
+    /// The envelope of the next message.
     pub(super) fn envelope(&mut self) -> Envelope {
         self.time += self.random.below(11) as i64;
         self.process += 1 + self.random.below(60);
@@ -120,7 +120,7 @@ impl Site {
         );
         let mut envelope = Envelope { time: self.time, id, ..Envelope::default() };
         match self.random.below(100) {
-            // A newsletter, with a sender of its own for each recipient.
+            // A newsletter, with a different sender for each recipient.
             0..15 => {
                 let (to, sender) = (self.local(), self.random.ranked(60));
                 let tag = to.replace('@', "=");
@@ -137,14 +137,14 @@ impl Site {
                 envelope.recipients.push(self.local());
             }
             30..55 => {
-                let (sender, domain) = self.stranger();
+                let (sender, domain) = self.outsider();
                 envelope.sender = sender;
                 envelope.client = self.server(domain);
                 envelope.recipients.push(self.local());
             }
             55..75 => {
                 envelope.sender = self.local();
-                envelope.recipients.push(self.stranger().0);
+                envelope.recipients.push(self.outsider().0);
                 self.submit(&mut envelope);
             }
             75..92 => {
@@ -166,7 +166,7 @@ impl Site {
         envelope
     }
 
-    /// Submitted by one of the site's own.
+    /// Marks an envelope as submitted by a local user.
     fn submit(&mut self, envelope: &mut Envelope) {
         envelope.authenticated = match self.random.below(3) {
             0 => envelope.sender.clone(),

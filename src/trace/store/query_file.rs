@@ -1,33 +1,34 @@
-//! Asking one log or segment.
+//! Running a query on one log or segment.
 
 use std::io;
 
 use crate::trace::{Envelope, Hit, decode, is_past};
 
 use super::log::Log;
-use super::query::{Address, Asking, Pending, Query};
+use super::query::{Address, Pending, Query, RunningQuery};
 use super::record::{Record, Records};
 use super::segment::{Messages, Segment, Wanted, Words};
 use super::{TraceStore, wire};
 
-/// How many messages of a log are asked between two looks at the deadline.
+/// The number of messages of a log that are searched between two checks of the
+/// deadline.
 const DIGESTS_AT_ONCE: usize = 256;
 
-/// What is damaged, in a sentence.
+/// A description of damage.
 type Damage = String;
 
 impl TraceStore {
-    /// Asks the messages of a log.
-    pub(super) fn ask_log(
+    /// Searches the messages of a log.
+    pub(super) fn query_log(
         &self,
         log: &Log,
-        asking: &mut Asking<'_, '_>,
+        running: &mut RunningQuery<'_, '_>,
     ) -> io::Result<Vec<Pending>> {
-        let query = asking.query;
+        let query = running.query;
         let records = Records::of(log.read_until(query.deadline)?, &self.key);
-        asking.asked.damaged.extend(log.damage(&records));
+        running.summary.damaged.extend(log.damage(&records));
         let messages = records.sound.len();
-        asking.asked.messages += messages as u64;
+        running.summary.messages += messages as u64;
         let mut answers = Vec::new();
         let mut candidate = |message: usize, hit| {
             let bytes = records.sound.get(message).map_or(&[][..], |r| records.envelope(r));
@@ -45,16 +46,16 @@ impl TraceStore {
             return Ok(answers);
         }
         if log.head.decode != decode::VERSION {
-            asking.asked.tell_decoded_otherwise(messages as u64);
+            running.summary.add_other_decoder(messages as u64);
             return Ok(answers);
         }
-        let number = asking.searches.number(log.settings);
-        let Some(search) = asking.searches.search(number) else {
-            asking.asked.unanswered += messages as u64;
+        let number = running.searches.number(log.settings);
+        let Some(search) = running.searches.search(number) else {
+            running.summary.unanswered += messages as u64;
             return Ok(answers);
         };
         let is_partial = |record: &&Record| wire::is_partial(records.envelope(record));
-        asking.asked.partial += records.sound.iter().filter(is_partial).count() as u64;
+        running.summary.partial += records.sound.iter().filter(is_partial).count() as u64;
         let digests: Vec<_> = records.sound.iter().map(|record| records.digest(record)).collect();
         for (chunk, digests) in digests.chunks(DIGESTS_AT_ONCE).enumerate() {
             if is_past(query.deadline) {
@@ -70,12 +71,12 @@ impl TraceStore {
     }
 }
 
-impl Asking<'_, '_> {
-    /// Asks the messages of a segment. What is damaged of it does not keep the
-    /// rest from answering.
+impl RunningQuery<'_, '_> {
+    /// Searches the messages of a segment. Damaged parts do not prevent results
+    /// from the rest.
     pub(super) fn segment(&mut self, segment: &Segment, damage: &mut Vec<Damage>) -> Vec<Pending> {
         let (query, head) = (self.query, &segment.head);
-        self.asked.messages += u64::from(head.messages);
+        self.summary.messages += u64::from(head.messages);
         let [first, last] = head.times;
         if query.since.is_some_and(|since| last < since)
             || query.until.is_some_and(|until| first > until)
@@ -87,8 +88,8 @@ impl Asking<'_, '_> {
         envelopes(segment, query, hits, damage)
     }
 
-    /// What the body of a segment says to a question, in order of its places;
-    /// `None` where there is no question.
+    /// The hits in the body of a segment, in order of their positions; `None`
+    /// if the query is not about content.
     pub(super) fn hits(
         &mut self,
         segment: &Segment,
@@ -98,18 +99,18 @@ impl Asking<'_, '_> {
         let mut hits = Vec::new();
         let messages = segment.head.messages;
         if segment.head.decode != decode::VERSION {
-            self.asked.tell_decoded_otherwise(messages.into());
+            self.summary.add_other_decoder(messages.into());
             return Some(hits);
         }
         let number = self.searches.number(segment.settings);
         let Some(search) = self.searches.search(number) else {
-            self.asked.unanswered += u64::from(messages);
+            self.summary.unanswered += u64::from(messages);
             return Some(hits);
         };
-        self.asked.partial += u64::from(segment.head.partial);
-        let asked = segment
+        self.summary.partial += u64::from(segment.head.partial);
+        let searched = segment
             .with_body(|body| search.sealed(body, messages, &mut |hit| hits.push((number, hit))));
-        if let Err(fault) = asked {
+        if let Err(fault) = searched {
             damage.push(format!("its digests are damaged: {}", fault.0));
         }
         hits.sort_by_key(|(_, hit)| hit.message);
@@ -117,8 +118,8 @@ impl Asking<'_, '_> {
     }
 }
 
-/// The messages of a segment that a query asks for, of those with a hit if
-/// there are `hits`, which are in order of their places.
+/// The messages of a segment that match a query, among those with a hit if
+/// `hits` is given, which is in order of positions.
 pub(super) fn envelopes(
     segment: &Segment,
     query: &Query<'_>,
@@ -138,7 +139,7 @@ pub(super) fn envelopes(
     let Some(words) = Words::of(segment) else {
         return unreadable(hits, damage);
     };
-    // Where damage hides which they are, each address is looked at.
+    // If damage prevents a lookup, each address is compared.
     let from = query.from.as_ref().and_then(|from| numbers_of(from, &words, damage));
     let to = query.to.as_ref().and_then(|to| numbers_of(to, &words, damage));
     if [&from, &to].into_iter().flatten().any(Vec::is_empty) {
@@ -153,16 +154,16 @@ pub(super) fn envelopes(
     {
         return answers;
     }
-    // Of each message with a hit, that hit.
+    // The hit of each message that has one.
     let mut found: Vec<(u32, (usize, Hit))> = Vec::new();
     if let Some(hits) = &hits {
-        let places: Vec<_> = hits.iter().map(|(_, hit)| hit.message).collect();
-        for (message, hit) in messages.at_places(&places).into_iter().zip(hits) {
+        let positions: Vec<_> = hits.iter().map(|(_, hit)| hit.message).collect();
+        for (message, hit) in messages.at_positions(&positions).into_iter().zip(hits) {
             match message {
                 Some(message) => found.push((message, *hit)),
                 None => {
                     answers.push(Pending::unread(first, Some(*hit)));
-                    damage.push("it does not tell any more which message is where".into());
+                    damage.push("the order of its messages is damaged".into());
                 }
             }
         }
@@ -170,8 +171,8 @@ pub(super) fn envelopes(
         numbers.extend(found.iter().map(|(message, _)| *message));
     }
     let hit_of = |message: u32| {
-        let place = found.binary_search_by_key(&message, |(message, _)| *message).ok()?;
-        found.get(place).map(|(_, hit)| *hit)
+        let position = found.binary_search_by_key(&message, |(message, _)| *message).ok()?;
+        found.get(position).map(|(_, hit)| *hit)
     };
     let wanted = Wanted {
         times: query.times(),
@@ -198,8 +199,8 @@ pub(super) fn envelopes(
     answers
 }
 
-/// The numbers of the addresses that are asked for; `None` where damage does
-/// not tell.
+/// The numbers of the matching addresses; `None` if they cannot be determined
+/// because of damage.
 fn numbers_of(
     address: &Address<'_>,
     words: &Words<'_>,
@@ -216,7 +217,7 @@ fn numbers_of(
 }
 
 impl Pending {
-    /// An answer whose envelope cannot be read.
+    /// A result whose envelope cannot be read.
     fn unread(time: i64, hit: Option<(usize, Hit)>) -> Self {
         Self { envelope: Envelope { time, ..Envelope::default() }, damaged: true, hit }
     }

@@ -1,38 +1,38 @@
-//! Where in the body each message is.
+//! The position of each message in the body.
 //!
-//! The scheme chooses an order of its own, most of which is ascending: it
-//! consists of runs, in each of which messages are in order of time. So it is
-//! enough to know of each message in which run it is.
+//! The scheme determines the order of messages in the body. It is mostly
+//! ascending: it consists of runs, in each of which messages are ordered by
+//! time. So it is sufficient to store the run of each message.
 
 use std::ops::Range;
 
-use super::blocks::Things;
+use super::blocks::BlockItems;
 use super::codes::{Decoders, Reader, Sink, What};
 
-/// How many messages a block has.
+/// The number of messages in a block.
 pub(super) const EACH: usize = 1024;
-/// The bits of a number of messages.
+/// The number of bits of a count of messages.
 pub(super) const BITS: u32 = 15;
 
-/// The places of a segment that is being made.
+/// The positions of a segment being built.
 #[derive(Debug, Default)]
-pub(super) struct Places {
-    /// Where in the body each run begins.
+pub(super) struct Positions {
+    /// The position in the body at which each run begins.
     pub(super) starts: Vec<u32>,
     /// The run of each message.
     runs: Vec<u32>,
 }
 
-impl Places {
-    /// Of a body whose n-th message is `order[n]`; `None` where that is no
-    /// order of all messages.
+impl Positions {
+    /// For a body whose n-th message is `order[n]`; `None` if that is not a
+    /// permutation.
     pub(super) fn of(order: &[u32]) -> Option<Self> {
         let mut starts = Vec::new();
         let mut runs = vec![None; order.len()];
         let mut before = None;
-        for (place, &message) in (0..).zip(order) {
+        for (position, &message) in (0..).zip(order) {
             if before.is_none_or(|before| before > message) {
-                starts.push(place);
+                starts.push(position);
             }
             before = Some(message);
             let run = runs.get_mut(message as usize)?;
@@ -43,7 +43,7 @@ impl Places {
         Some(Self { starts, runs: runs.into_iter().collect::<Option<_>>()? })
     }
 
-    /// How many messages of each run are before `message`.
+    /// For each run, the number of its messages before `message`.
     fn counts(&self, message: usize) -> Vec<u32> {
         let mut counts = vec![0; self.starts.len()];
         for &run in self.runs.get(..message).unwrap_or(&[]) {
@@ -55,7 +55,7 @@ impl Places {
     }
 }
 
-impl Things for Places {
+impl BlockItems for Positions {
     const EACH: usize = EACH;
 
     fn count(&self) -> usize {
@@ -70,16 +70,16 @@ impl Things for Places {
     }
 }
 
-/// A block, ready to be read.
+/// A block for reading.
 #[derive(Debug)]
 pub(super) struct Block<'a> {
-    /// Of each run, the place of the first message of it from here on.
+    /// For each run, the position of its next message.
     next: Vec<u32>,
     runs: Reader<'a>,
 }
 
 impl<'a> Block<'a> {
-    /// The block with these bytes; `None` where they make none.
+    /// The block with these bytes; `None` if they are invalid.
     pub(super) fn of(decoders: &'a Decoders, bytes: &'a [u8], starts: &[u32]) -> Option<Self> {
         let mut runs = Reader::new(decoders, bytes);
         let next = |&start: &u32| start.checked_add(runs.bits.take(BITS)? as u32);
@@ -87,20 +87,20 @@ impl<'a> Block<'a> {
         Some(Self { next, runs })
     }
 
-    /// Where the first message of a run is from here on.
+    /// The position of the first message of a run from this block on.
     pub(super) fn next(&self, run: usize) -> u32 {
         self.next.get(run).copied().unwrap_or(u32::MAX)
     }
 
-    /// The places in the body of its messages, which are so many; `None` where
-    /// it makes no sense.
-    pub(super) fn places(mut self, count: usize) -> Option<Vec<u32>> {
+    /// The positions in the body of its `count` messages; `None` if they are
+    /// invalid.
+    pub(super) fn positions(mut self, count: usize) -> Option<Vec<u32>> {
         (0..count)
             .map(|_| {
                 let next = self.next.get_mut(self.runs.symbol(What::Run)? as usize)?;
-                let place = *next;
+                let position = *next;
                 *next = next.checked_add(1)?;
-                Some(place)
+                Some(position)
             })
             .collect()
     }
@@ -112,13 +112,13 @@ mod tests {
 
     #[test]
     fn runs_are_where_the_order_descends() {
-        let places = Places::of(&[1, 4, 0, 2, 3]).unwrap();
-        assert_eq!(places.starts, [0, 2]);
-        assert_eq!(places.runs, [1, 0, 1, 1, 0]);
-        assert_eq!(places.counts(4), [1, 3]);
-        assert!(Places::of(&[]).unwrap().starts.is_empty());
+        let positions = Positions::of(&[1, 4, 0, 2, 3]).unwrap();
+        assert_eq!(positions.starts, [0, 2]);
+        assert_eq!(positions.runs, [1, 0, 1, 1, 0]);
+        assert_eq!(positions.counts(4), [1, 3]);
+        assert!(Positions::of(&[]).unwrap().starts.is_empty());
         for wrong in [&[0, 0][..], &[1], &[0, 2]] {
-            assert!(Places::of(wrong).is_none());
+            assert!(Positions::of(wrong).is_none());
         }
     }
 }
