@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Door, PrivateExim, Setup};
+use common::{EntryPoint, PrivateExim, Setup};
 
 /// What the lookup says to a spec, in words of its own.
 fn look(spec: &str) -> String {
@@ -52,24 +52,25 @@ fn it_is_found_when_over_the_limit_and_the_value_is_the_rate() {
 fn each_of_two_alike_counts() {
     let exim = Setup::new().library().build();
     let spec = "9 / 1w / per_cmd / strict /";
-    let twice = |door: Door, key: &str| {
+    let twice = |door: EntryPoint, key: &str| {
         let ask = door.ask(&format!("{spec} {key}"));
         expanded(&exim, &format!("{ask} {ask} {ask} $sender_rate"))
     };
-    assert_eq!(twice(Door::Lookup, "a"), "no no no 3.0");
-    assert_eq!(twice(Door::Dlfunc, "b"), "no no no 3.0");
+    assert_eq!(twice(EntryPoint::Lookup, "a"), "no no no 3.0");
+    assert_eq!(twice(EntryPoint::Dlfunc, "b"), "no no no 3.0");
 }
 
 #[test]
 fn both_doors_share_one_database() {
     let exim = Setup::new().library().build();
     let spec = "9 / 1w / per_cmd / strict / shared";
-    let ask = |door: Door| expanded(&exim, &format!("{} $sender_rate", door.ask(spec)));
-    assert_eq!(ask(Door::Lookup), "no 1.0");
-    assert_eq!(ask(Door::Dlfunc), "no 2.0");
-    assert_eq!(ask(Door::Lookup), "no 3.0");
+    let ask = |door: EntryPoint| expanded(&exim, &format!("{} $sender_rate", door.ask(spec)));
+    assert_eq!(ask(EntryPoint::Lookup), "no 1.0");
+    assert_eq!(ask(EntryPoint::Dlfunc), "no 2.0");
+    assert_eq!(ask(EntryPoint::Lookup), "no 3.0");
     // In one process too: no lock of the one keeps the other out.
-    let both = format!("{} {} $sender_rate", Door::Lookup.ask(spec), Door::Dlfunc.ask(spec));
+    let both =
+        format!("{} {} $sender_rate", EntryPoint::Lookup.ask(spec), EntryPoint::Dlfunc.ask(spec));
     assert_eq!(expanded(&exim, &both), "no no 5.0");
 }
 
@@ -78,13 +79,13 @@ fn what_is_wrong_defers_with_the_text_of_the_dlfunc() {
     let exim = Setup::new().library().build();
     // Exim shows the text as one in a string.
     let by_lookup = |spec: &str| {
-        let said = expanded(&exim, &Door::Lookup.ask(spec)).replace("\\\"", "\"");
+        let said = expanded(&exim, &EntryPoint::Lookup.ask(spec)).replace("\\\"", "\"");
         let start = format!("Failed: lookup of \"{spec}\" gave DEFER: \"");
         let text = said.strip_prefix(&start).and_then(|text| text.strip_suffix('"'));
         text.unwrap_or_else(|| panic!("{said}")).to_owned()
     };
     let by_dlfunc = |spec: &str| {
-        let said = expanded(&exim, &Door::Dlfunc.ask(spec));
+        let said = expanded(&exim, &EntryPoint::Dlfunc.ask(spec));
         said.strip_prefix("Failed: ").unwrap_or_else(|| panic!("{said}")).to_owned()
     };
     for spec in ["many / 1h", "5 / 1y", "5 / 1h / per_mail / per_cmd", "5 / 1h / count=x", "1"] {

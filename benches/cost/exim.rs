@@ -1,4 +1,4 @@
-//! Sessions in a real Exim: the same one, with and without a check.
+//! Sessions in a real Exim, with and without a check.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::exim::{PROGRAM, open_to_all};
 use crate::common::{PrivateExim, Setup};
 
-/// What stands in the RCPT ACL before `accept`.
+/// The check in the RCPT ACL before `accept`.
 #[derive(Clone, Debug)]
 pub(crate) enum Check {
     /// Nothing.
@@ -19,7 +19,7 @@ pub(crate) enum Check {
     Lock,
     /// Exim's own condition, with these specs one after another.
     Native(Vec<String>),
-    /// Ours, likewise.
+    /// exirate's condition, likewise.
     Ours(Vec<String>),
 }
 
@@ -58,7 +58,7 @@ impl Check {
     }
 }
 
-/// Compiles one of the C files beside this one.
+/// Compiles one of the C files in this folder.
 pub(crate) fn compile(source: &str, to: &Path, options: &[&str]) {
     let status = Command::new("cc")
         .args(["-O2", "-o"])
@@ -70,7 +70,7 @@ pub(crate) fn compile(source: &str, to: &Path, options: &[&str]) {
     assert!(status.success(), "{source} could not be compiled");
 }
 
-/// `exim -bs` with nothing around it that would cost time.
+/// `exim -bs` without extra costs.
 pub(crate) fn dash_bs(exim: &PrivateExim) -> Command {
     let mut command = Command::new(PROGRAM);
     command.arg("-C").arg(exim.config()).arg("-bs");
@@ -78,8 +78,8 @@ pub(crate) fn dash_bs(exim: &PrivateExim) -> Command {
     command
 }
 
-/// The client's side of one session: `recipients` RCPT commands to addresses
-/// that no other `round` has, from a client that calls itself `name`.
+/// The client's side of a session: `recipients` RCPT commands to addresses that
+/// occur in no other `round`, from a client with the HELO name `name`.
 pub(crate) fn script(name: &str, round: usize, recipients: usize) -> String {
     let mut text = format!("EHLO {name}\r\nMAIL FROM:<sender@client.test>\r\n");
     for n in 0..recipients {
@@ -88,8 +88,8 @@ pub(crate) fn script(name: &str, round: usize, recipients: usize) -> String {
     text + "QUIT\r\n"
 }
 
-/// Runs one session for each of `names` at the same time: how long until all
-/// are done. Every recipient must have been accepted.
+/// Runs one session for each of `names` at the same time; returns the time
+/// until all have ended. Every recipient must have been accepted.
 pub(crate) fn sessions(
     exim: &PrivateExim,
     names: &[String],

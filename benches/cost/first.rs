@@ -1,4 +1,4 @@
-//! The first check of a fresh process, loading and opening included.
+//! The first check of a new process, including loading and opening.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, Stdio};
@@ -11,7 +11,7 @@ use crate::common::PrivateExim;
 use crate::exim::{Check, dash_bs, sessions};
 use crate::table::{head, median, micros, print, row};
 
-/// What one process takes.
+/// The times of one process.
 #[derive(Clone, Copy)]
 struct Taken {
     /// From the first RCPT to its reply.
@@ -22,14 +22,14 @@ struct Taken {
     cpu: Duration,
 }
 
-/// Prints what the first check of an Exim process costs: the time and CPU time of
-/// a process with one check, less those of a process without.
+/// Prints the cost of the first check of an Exim process: the time and CPU time
+/// of a process with one check, minus those of a process without.
 pub(crate) fn run(effort: Effort) {
     let spec = vec!["1000 / 1h / per_rcpt / strict / $sender_helo_name".to_owned()];
     let checks = [Check::None, Check::Nothing, Check::Native(spec.clone()), Check::Ours(spec)];
     let exims = checks.each_ref().map(Check::exim);
     for exim in &exims {
-        // The databases are there, as they are on a machine that is in use.
+        // The databases exist already, as on a machine in use.
         sessions(exim, &["client.test".to_owned()], 0, 10);
     }
     let mut all = [const { Vec::new() }; 4];
@@ -44,8 +44,8 @@ pub(crate) fn run(effort: Effort) {
     });
     let [none, nothing, native, ours] = medians;
     let less = |one: [f64; 3]| [0, 1, 2].map(|n| one[n] - none[n]);
-    head(&format!("The first check of a fresh process, {} processes each", effort.processes));
-    let mut rows = vec![row(["", "until the answer", "whole process", "its CPU time"])];
+    head(&format!("The first check of a new process, {} processes each", effort.processes));
+    let mut rows = vec![row(["", "until the result", "whole process", "its CPU time"])];
     let mut add = |name: &str, figures: [String; 3]| {
         let [answer, process, cpu] = &figures;
         rows.push(row([name, answer, process, cpu]));
@@ -59,7 +59,7 @@ pub(crate) fn run(effort: Effort) {
     print(&rows);
 }
 
-/// What a session with one recipient takes.
+/// The times of a session with one recipient.
 fn first_answer(exim: &PrivateExim) -> Taken {
     let started = Instant::now();
     let mut child =
@@ -87,7 +87,7 @@ fn first_answer(exim: &PrivateExim) -> Taken {
     answered("250 ");
     let answer = asked.elapsed();
     input.write_all(b"QUIT\r\n").unwrap();
-    // Exim would wait a while for a client that does not hang up.
+    // Exim would wait for a client that does not close the connection.
     drop(input);
     answered("221 ");
     let cpu = cpu_time(&child);

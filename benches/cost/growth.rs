@@ -1,5 +1,5 @@
-//! What growth costs whom: the checks that make shards grow, and the others
-//! that go on meanwhile.
+//! The cost of growth: for checks that make shards grow, and for other checks
+//! during growth.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,11 @@ use crate::Effort;
 use crate::keys::{decide, number, open, parse, spec};
 use crate::table::{head, micros, print, row};
 
-/// Prints the pauses while a database is filled to its bound and beyond.
+/// Prints the pauses while a database is filled up to its size limit and
+/// beyond.
 pub(crate) fn run(effort: Effort) {
     let keys = effort.growth;
-    head(&format!("Growth: {keys} new keys into an empty database, bounded as it is made"));
+    head(&format!("Growth: {keys} new keys into an empty database, with the default size limit"));
     let folder = tempfile::tempdir().unwrap();
     let mut rows = vec![row(["", "checks", "median", "99.9 %", "99.999 %", "longest"])];
     let filled = AtomicBool::new(false);
@@ -23,11 +24,11 @@ pub(crate) fn run(effort: Effort) {
         let bystander = scope.spawn(|| bystander(folder.path(), &filled));
         rows.push(cells("each a new key", fill(folder.path(), keys)));
         filled.store(true, Ordering::Release);
-        rows.push(cells("meanwhile, one known key", bystander.join().unwrap()));
+        rows.push(cells("meanwhile, an existing key", bystander.join().unwrap()));
     });
     let mut spool = open(folder.path());
     let now = Timestamp::from(clock::now());
-    // Every shard once more, each at the size it has come to.
+    // Every shard once more, each at its final size.
     let mut last = Instant::now();
     let mut pauses = Vec::new();
     spool
@@ -58,7 +59,7 @@ fn cells(name: &str, mut taken: Vec<Duration>) -> Vec<String> {
     row([name, &taken.len().to_string(), &at(0.5), &at(0.999), &at(0.99999), &at(1.0)])
 }
 
-/// How long each check of a new key took.
+/// The time of each check of a new key.
 fn fill(folder: &Path, keys: usize) -> Vec<Duration> {
     let mut spool = open(folder);
     let mut request = parse(&spec(0));
@@ -71,8 +72,8 @@ fn fill(folder: &Path, keys: usize) -> Vec<Duration> {
     (1..=keys).map(check).collect()
 }
 
-/// How long each check of one key took, through another opening of the
-/// database, until it is filled.
+/// The time of each check of one key, by a second user of the database, until
+/// it is filled.
 fn bystander(folder: &Path, filled: &AtomicBool) -> Vec<Duration> {
     let mut spool = open(folder);
     let request = parse(&spec(0));
@@ -81,8 +82,8 @@ fn bystander(folder: &Path, filled: &AtomicBool) -> Vec<Duration> {
         let start = Instant::now();
         decide(&mut spool, &request);
         taken.push(start.elapsed());
-        // As often as somebody else who sends mail; the processor is the
-        // filler's.
+        // At the rate of an ordinary sender; the processor is used by the other
+        // one.
         std::thread::sleep(Duration::from_micros(100));
     }
     taken

@@ -1,4 +1,4 @@
-//! Requests for many keys, and a database to ask them of.
+//! Requests for many keys, and a database for them.
 
 use std::path::Path;
 
@@ -25,10 +25,10 @@ pub(crate) fn parse(spec: &str) -> Request {
     Spec::parse(spec.as_bytes()).unwrap().request(&Context::outside()).unwrap()
 }
 
-/// Makes `request` the one of [`spec`] `n`.
+/// Sets the key of `request` to that of [`spec`] `n`.
 ///
-/// One request whose key is written anew each time, as Exim does it: a million
-/// requests would have cache misses of their own.
+/// The key of one request is overwritten each time, as in Exim: a million
+/// requests would cause additional cache misses.
 pub(crate) fn number(request: &mut Request, mut n: usize) {
     let digits = request.key_start + "user".len();
     for digit in request.key[digits..digits + 8].iter_mut().rev() {
@@ -37,7 +37,7 @@ pub(crate) fn number(request: &mut Request, mut n: usize) {
     }
 }
 
-/// Numbers below `below`, the same ones each time (xorshift64, Marsaglia 2003).
+/// Reproducible numbers below `below` (xorshift64, Marsaglia 2003).
 pub(crate) fn random(below: usize) -> impl Iterator<Item = usize> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     std::iter::repeat_with(move || {

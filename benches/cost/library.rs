@@ -1,4 +1,4 @@
-//! How large the libraries are, and how long they take to load.
+//! The sizes of the libraries, and the times to load them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::common::library;
 use crate::exim::compile;
 use crate::table::{head, median, micros};
 
-/// Prints size, relocations and load time of the libraries as Exim gets them.
+/// Prints the size, relocations and load time of the libraries as Exim uses them.
 pub(crate) fn run(effort: Effort) {
     let folder = tempfile::tempdir().unwrap();
     let loader = folder.path().join("load");

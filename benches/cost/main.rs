@@ -1,40 +1,40 @@
-//! What a check costs, in real Exim and in process: `scripts/bench`.
+//! The cost of a check, in a real Exim and in process: `scripts/bench`.
 //!
-//! `cargo bench --bench cost -- [PART]...` with the parts `door` (a session in
-//! a real Exim, beside native `ratelimit`), `crowd` (several at once), `first`
-//! (the first check of a fresh process), `spool` (the database in process, over
-//! its size), `growth` (pauses while it grows) and `library` (size and load
-//! time); all of them without. Run as a test it measures next to nothing
-//! and only shows that it still works.
+//! `cargo bench --bench cost -- [PART]...` with the parts `session` (a session
+//! in a real Exim, compared with native `ratelimit`), `parallel` (several
+//! concurrent sessions), `first` (the first check of a new process), `spool`
+//! (the database in process, by size), `growth` (pauses during growth) and
+//! `library` (size and load time); all of them by default. Run as a test, it
+//! measures next to nothing and only checks that it works.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
-mod door;
 mod exim;
 mod first;
 mod growth;
 mod keys;
 mod library;
+mod session;
 mod spool;
 mod table;
 
-/// How much is measured.
+/// The amount of measurements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     /// Interleaved rounds, of which the median is taken.
     pub(crate) rounds: usize,
     /// RCPT commands in a session.
     pub(crate) recipients: usize,
-    /// Sessions at once, where there are several.
+    /// Concurrent sessions.
     pub(crate) sessions: usize,
-    /// Fresh processes whose first check is measured.
+    /// New processes whose first check is measured.
     pub(crate) processes: usize,
     /// Keys in the databases that are measured in process.
     pub(crate) keys: &'static [usize],
-    /// Keys that a database is filled with to see what growth costs.
+    /// Keys with which a database is filled to measure growth.
     pub(crate) growth: usize,
     /// Rounds in process, which are short.
     pub(crate) short_rounds: usize,
@@ -61,21 +61,21 @@ const SMOKE: Effort = Effort {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // Cargo says `--bench` when it benches, and not when it tests.
+    // Cargo passes `--bench` for benchmarks, and not for tests.
     let effort = if arguments.iter().any(|a| a == "--bench") { FULL } else { SMOKE };
     let parts: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
-    let known = ["door", "crowd", "first", "spool", "growth", "library"];
+    let known = ["session", "parallel", "first", "spool", "growth", "library"];
     if let Some(unknown) = parts.iter().find(|p| !known.contains(p)) {
-        eprintln!("bench: there is no part {unknown:?}; there are {}", known.join(", "));
+        eprintln!("bench: unknown part {unknown:?}; the parts are {}", known.join(", "));
         std::process::exit(2);
     }
     let wanted = |part| parts.is_empty() || parts.contains(&part);
-    if wanted("door") {
-        door::alone(effort);
+    if wanted("session") {
+        session::alone(effort);
     }
-    if wanted("crowd") {
-        door::crowd(effort);
+    if wanted("parallel") {
+        session::parallel(effort);
     }
     if wanted("first") {
         first::run(effort);

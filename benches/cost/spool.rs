@@ -1,5 +1,4 @@
-//! The database in process: warm checks, opening, and bytes of disk, over its
-//! size.
+//! The database in process: warm checks, opening, and bytes of disk, by size.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,23 +11,23 @@ use crate::table::{head, median, micros, print, row};
 
 /// Checks in a round.
 const ROUND: usize = 1_000;
-/// Keys of the database that each other one is compared with.
+/// The number of keys of the database that each other one is compared with.
 const FEW: usize = 1_000;
 /// Room for the largest of them.
 const MAX_BYTES: u64 = 8 << 30;
 
-/// What was measured of a database of some size.
+/// The results for a database of one size.
 struct Measured {
     hot: f64,
     hot_parsed: f64,
     random: f64,
-    /// The same with few keys, in rounds between those.
+    /// The same with few keys, in interleaved rounds.
     random_few: f64,
     opened: f64,
     stats: Stats,
 }
 
-/// Prints what a check costs without Exim around it.
+/// Prints the cost of a check without Exim.
 pub(crate) fn run(effort: Effort) {
     head(&format!(
         "In process, medians of {} rounds of {ROUND} checks; keys of {} bytes",
@@ -40,7 +39,7 @@ pub(crate) fn run(effort: Effort) {
         "warm, one key",
         "with the spec parsed",
         "warm, random keys",
-        "of that with 1,000 keys",
+        "relative to 1,000 keys",
         "open and first check",
         "bytes of disk a key",
     ])];
@@ -65,7 +64,7 @@ fn measure(keys: usize, effort: Effort) -> Measured {
     let mut few = filled(few_folder.path(), FEW.min(keys));
     let mut many = filled(folder.path(), keys);
     let (mut of_few, mut of_many) = (random(FEW.min(keys)), random(keys));
-    // First, to have all shards open and mapped.
+    // First, to open and map all shards.
     for _ in 0..100 {
         random_round(&mut few, &mut of_few);
     }
@@ -99,7 +98,7 @@ fn measure(keys: usize, effort: Effort) -> Measured {
     Measured { hot, hot_parsed, random, random_few, opened, stats }
 }
 
-/// A database that knows so many keys.
+/// A database with so many keys.
 fn filled(folder: &Path, keys: usize) -> Spool {
     let mut spool = open(folder);
     spool.set_max_bytes(MAX_BYTES).unwrap();
@@ -111,7 +110,7 @@ fn filled(folder: &Path, keys: usize) -> Spool {
     spool
 }
 
-/// What a check of a random key takes on average, in one round.
+/// The average time of a check of a random key in one round.
 fn random_round(spool: &mut Spool, numbers: &mut impl Iterator<Item = usize>) -> Duration {
     let mut request = parse(&spec(0));
     round(|| {
@@ -120,8 +119,8 @@ fn random_round(spool: &mut Spool, numbers: &mut impl Iterator<Item = usize>) ->
     })
 }
 
-/// What one of [`ROUND`] checks takes on average: a round is so short that
-/// other processes seldom come between.
+/// The average time of one of [`ROUND`] checks: a round is so short that other
+/// processes seldom interrupt it.
 fn round(mut check: impl FnMut()) -> Duration {
     let start = Instant::now();
     (0..ROUND).for_each(|_| check());

@@ -1,4 +1,4 @@
-//! Numbers worth printing.
+//! Formatting of results.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ pub(crate) fn head(text: &str) {
     println!("\n{text}\n{}", "-".repeat(text.chars().count()));
 }
 
-/// A table in Markdown, its columns aligned: names to the left, the rest to
-/// the right.
+/// A table in Markdown, with the first column aligned to the left, and the
+/// others to the right.
 pub(crate) fn print(rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -53,12 +53,12 @@ pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
-/// Microseconds, with as many digits as mean something.
+/// Microseconds, with the significant digits.
 pub(crate) fn micros(value: f64) -> String {
     if value.abs() >= 100.0 { format!("{value:.0} µs") } else { format!("{value:.2} µs") }
 }
 
-/// How many times `ours` goes into `theirs`.
+/// The ratio of `theirs` to `ours`.
 pub(crate) fn times(theirs: f64, ours: f64) -> String {
     if ours > 0.0 { format!("{:.0}×", theirs / ours) } else { "-".to_owned() }
 }

@@ -1,4 +1,4 @@
-//! What is found, and what is found by mistake.
+//! Results and false results.
 
 use std::path::Path;
 
@@ -13,37 +13,39 @@ use crate::schemes::winnows;
 use crate::stores::{self, Store};
 use crate::table::{head, print};
 
-/// From which share of its grams on a message is a near-duplicate of what
+/// The share of its grams from which a message is a near-duplicate of one that
 /// contains the excerpt.
 const NEAR: f64 = 0.5;
 
-/// What came of asking for excerpts of one length.
+/// The results of queries for excerpts of one length.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     /// Pairs of an absent excerpt and a message.
     pub(crate) pairs: u64,
-    /// Of those, how many were reported: the message has little of it.
+    /// Of those, how many were reported although the message has few of its
+    /// grams.
     pub(crate) unrelated: u64,
-    /// Likewise: it has more than half of the excerpt's grams.
+    /// Of those, how many were reported for a message with more than half of
+    /// its grams.
     pub(crate) near: u64,
     /// Pairs of a present excerpt and a message with it.
     pub(crate) there: u64,
     /// Of those, how many were reported.
     pub(crate) found: u64,
-    /// How many were reported in all where they should not.
+    /// The total number of wrong results.
     wrong: u64,
-    /// Excerpts that could not be asked for.
+    /// Excerpts that are too short to be queried.
     pub(crate) refused: u64,
-    /// For each present excerpt: the chance told, in how many messages it is
-    /// not, and how many unrelated and near ones of these were reported.
-    pub(crate) told: Vec<(f64, u64, u64, u64)>,
+    /// For each present excerpt: the computed chance, the number of messages
+    /// without it, and how many unrelated and near ones of these were reported.
+    pub(crate) chances: Vec<(f64, u64, u64, u64)>,
 }
 
-/// A message that was reported, by its number among all, and the chance told.
+/// A reported message, by its number, and its computed chance.
 pub(crate) type Reported = (u32, f64);
 
-/// Asks for excerpts of one length, present ones and absent ones, until there
-/// are no more or `ask` wants no more.
+/// Queries excerpts of one length, present and absent ones, until there are no
+/// more or `ask` returns `None`.
 pub(crate) fn tally(
     corpus: &Corpus,
     messages: usize,
@@ -73,12 +75,12 @@ pub(crate) fn tally(
             continue;
         };
         tally.there += there.len() as u64;
-        let (mut told, mut found) = (0.0, 0);
+        let (mut sum, mut found) = (0.0, 0);
         let mut wrong = Tally::default();
         for (message, chance) in reported {
             if there.binary_search(&message).is_ok() {
                 found += 1;
-                told += chance;
+                sum += chance;
             } else {
                 wrong.wrong(corpus, message, &excerpt.text);
             }
@@ -86,15 +88,15 @@ pub(crate) fn tally(
         tally.found += found;
         if found > 0 {
             let other = (messages - there.len()) as u64;
-            tally.told.push((told / found as f64, other, wrong.unrelated, wrong.near));
+            tally.chances.push((sum / found as f64, other, wrong.unrelated, wrong.near));
         }
     }
     tally
 }
 
 impl Tally {
-    /// Counts a message that was reported and does not contain it. Where there
-    /// are many, every 16th is looked at, and counts for 16.
+    /// Counts a reported message that does not contain the excerpt. If there
+    /// are many, every 16th is examined, and counts for 16.
     fn wrong(&mut self, corpus: &Corpus, message: u32, excerpt: &str) {
         self.wrong += 1;
         let counts_for = match self.wrong {
@@ -113,11 +115,12 @@ impl Tally {
         self.there += other.there;
         self.found += other.found;
         self.refused += other.refused;
-        self.told.extend(other.told);
+        self.chances.extend(other.chances);
     }
 }
 
-/// Asks a store for all excerpts, on both cores; a tally for each length.
+/// Queries a store for all excerpts, on both cores; returns a tally for each
+/// length.
 fn ask_store(corpus: &Corpus, excerpts: &Excerpts, store: &Store) -> Vec<Tally> {
     let messages = corpus.texts.len();
     let one = |length: usize| {
@@ -139,7 +142,7 @@ fn ask_store(corpus: &Corpus, excerpts: &Excerpts, store: &Store) -> Vec<Tally> 
     (0..LENGTHS.len()).map(one).collect()
 }
 
-/// Which messages answers are.
+/// The numbers of the messages in results.
 pub(crate) fn numbers(corpus: &Corpus, answers: Vec<Answer>) -> Vec<Reported> {
     let number = |answer: Answer| {
         (corpus.numbers[&answer.envelope.id], answer.hit.map_or(1.0, |hit| hit.chance))
@@ -147,7 +150,7 @@ pub(crate) fn numbers(corpus: &Corpus, answers: Vec<Answer>) -> Vec<Reported> {
     answers.into_iter().map(number).collect()
 }
 
-/// The settings of winnow, each on a store of its own.
+/// The settings of winnow, each with its own store.
 pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folder: &Path) {
     let mut sizes = vec![size_head()];
     let mut results = Vec::new();

@@ -1,4 +1,4 @@
-//! The mail that is measured with, raw and decoded.
+//! The mail for the measurements, raw and decoded.
 
 use std::collections::HashMap;
 
@@ -9,50 +9,50 @@ use crate::directory;
 use crate::mail_common::World;
 use crate::options::Options;
 
-/// The seed of the made mail.
+/// The seed of the generated mail.
 const SEED: u64 = 20_260_101;
 /// One in so many messages of real mail is held out.
 const HELD_OUT: usize = 5;
 
-/// Where mail comes from.
+/// The source of the mail.
 pub(crate) enum Source {
     Made(Box<World>),
     Real(Vec<(Envelope, Vec<u8>)>),
 }
 
-/// Messages that are recorded, as the store should know them, and others that
-/// are not.
+/// Messages to be recorded, with their expected envelopes, and others that are
+/// not.
 pub(crate) struct Corpus {
     pub(crate) source: Source,
     pub(crate) texts: Texts,
     pub(crate) held_out: Texts,
-    /// Which message has an id.
+    /// The message with each id.
     pub(crate) numbers: HashMap<String, u32>,
     pub(crate) volume: Volume,
-    /// How much it is up to and with each message.
+    /// The cumulative volume up to and including each message.
     volumes: Vec<Volume>,
 }
 
-/// The normalised text of messages, all of it.
+/// The normalised text of all messages.
 #[derive(Default)]
 pub(crate) struct Texts {
-    /// Fragment after piece, with a byte between that no text contains.
+    /// All fragments, separated by a byte that no text contains.
     pub(crate) bytes: Vec<u8>,
-    /// Where each message ends.
+    /// The end of each message.
     pub(crate) ends: Vec<usize>,
 }
 
-/// How much mail that is, in bytes.
+/// The volume of mail in bytes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Volume {
     pub(crate) messages: usize,
     pub(crate) raw: u64,
     pub(crate) text: u64,
-    /// Of attachments that are no text.
+    /// Of attachments that are not text.
     pub(crate) files: u64,
 }
 
-/// What is between pieces.
+/// The separator of fragments.
 pub(crate) const BETWEEN: u8 = 0;
 
 impl Texts {
@@ -82,19 +82,19 @@ impl Texts {
         &self.bytes[start..self.ends[n]]
     }
 
-    /// Which message a place is in.
+    /// The message at an offset.
     pub(crate) fn at(&self, place: usize) -> usize {
         self.ends.partition_point(|&end| end <= place)
     }
 }
 
-/// The pieces of a message, as the store digests them.
+/// The fragments of a message, as the store digests them.
 pub(crate) fn pieces(raw: &[u8], sink: &mut dyn FnMut(Fragment<'_>)) {
     decode::decode(raw, &Limits::default(), sink);
 }
 
 impl Corpus {
-    /// Makes or reads the mail, and decodes it.
+    /// Generates or reads the mail, and decodes it.
     pub(crate) fn load(options: &Options) -> Self {
         let mut corpus = Self {
             source: match &options.corpus {
@@ -123,23 +123,23 @@ impl Corpus {
         corpus
     }
 
-    /// How much mail the first messages are.
+    /// The volume of the first messages.
     pub(crate) fn volume_of(&self, messages: usize) -> Volume {
         self.volumes[messages - 1]
     }
 
-    /// Gives up the texts, for want of memory.
+    /// Drops the texts to save memory.
     pub(crate) fn forget(&mut self) {
         (self.texts, self.held_out) = Default::default();
         self.numbers = HashMap::new();
     }
 
-    /// Prints what mail it is.
+    /// Prints a description of the mail.
     pub(crate) fn describe(&self, options: &Options) {
         let Volume { messages, raw, text, files } = self.volume;
         let kb = |bytes: u64| bytes as f64 / messages as f64 / 1_000.0;
         let what = match &options.corpus {
-            None => "made mail (tests/mail_common)".to_owned(),
+            None => "generated mail (tests/mail_common)".to_owned(),
             Some(directory) => format!("mail of {}", directory.display()),
         };
         println!(
@@ -154,7 +154,7 @@ impl Corpus {
 }
 
 impl Source {
-    /// How many messages are to be recorded.
+    /// The number of messages to be recorded.
     fn recorded(&self, wanted: usize) -> usize {
         match self {
             Self::Made(_) => wanted,
@@ -162,10 +162,10 @@ impl Source {
         }
     }
 
-    /// The messages that are not.
+    /// The messages that are not recorded.
     fn others(&self, wanted: usize) -> std::ops::Range<usize> {
         match self {
-            // Some way off: what comes soon after quotes what is recorded.
+            // At some distance: messages soon after may quote recorded ones.
             Self::Made(_) => 2_000_000_000..2_000_000_000 + wanted / 5,
             Self::Real(messages) => self.recorded(wanted)..messages.len(),
         }

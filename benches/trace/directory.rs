@@ -9,9 +9,9 @@ use mail_parser::{Address, HeaderValue, MessageParser};
 use crate::mail_common::exim_id;
 use crate::mail_common::random::{Random, mix};
 
-/// The messages below a directory, up to about so many, in an order that mixes
-/// its files, with envelopes made of their headers.
-pub(crate) fn messages(directory: &Path, most: usize) -> Vec<(Envelope, Vec<u8>)> {
+/// Up to about `limit` messages below a directory, in an order that mixes its
+/// files, with envelopes made from their headers.
+pub(crate) fn messages(directory: &Path, limit: usize) -> Vec<(Envelope, Vec<u8>)> {
     let mut files = Vec::new();
     find(directory, &mut files);
     files.sort();
@@ -21,7 +21,7 @@ pub(crate) fn messages(directory: &Path, most: usize) -> Vec<(Envelope, Vec<u8>)
     }
     let mut messages = Vec::new();
     for file in files {
-        if messages.len() >= most + most / 5 {
+        if messages.len() >= limit + limit / 5 {
             break;
         }
         let Ok(bytes) = std::fs::read(&file) else { continue };
@@ -61,7 +61,7 @@ fn mbox(bytes: &[u8]) -> Vec<&[u8]> {
     starts.windows(2).map(body).collect()
 }
 
-/// What a server may have known of it: ids and clients are made up.
+/// An envelope as a server may have seen it: ids and clients are invented.
 fn envelope(n: usize, raw: &[u8]) -> Envelope {
     let mut random = Random::new(mix(n as u64, 3));
     let parsed = MessageParser::default().parse_headers(raw);

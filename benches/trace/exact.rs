@@ -1,24 +1,24 @@
-//! The truth: all text is kept and searched.
+//! The exact results: all text is kept and searched.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::corpus::Texts;
 
-/// Bytes of an excerpt that are looked for at first.
+/// The length of the prefix of an excerpt that is searched first.
 const PREFIX: usize = 48;
 /// The base of the rolling hash.
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Where excerpts stand, by Rabin and Karp: a hash rolls over all text, and
-/// where it is that of the beginning of an excerpt, the rest is compared.
-/// For each excerpt, the messages that contain it, in order.
+/// Searches excerpts by the algorithm of Rabin and Karp: a rolling hash over
+/// all text, and a comparison where it matches the beginning of an excerpt. For
+/// each excerpt, returns the messages that contain it, in order.
 pub(crate) fn search(texts: &Texts, excerpts: &[&str]) -> Vec<Vec<u32>> {
     let mut by_hash: HashMap<u64, Vec<usize>> = HashMap::new();
     for (n, excerpt) in excerpts.iter().enumerate() {
         assert!(excerpt.len() >= PREFIX, "an excerpt is too short to be searched for");
         by_hash.entry(hash(&excerpt.as_bytes()[..PREFIX])).or_default().push(n);
     }
-    // Most places are out by one bit.
+    // Most positions are excluded by one bit.
     let mut filter = vec![0_u64; 1 << 14];
     let bit = |hash: u64| ((hash >> 50) as usize, 1_u64 << (hash >> 44 & 63));
     for &hash in by_hash.keys() {
@@ -57,12 +57,12 @@ fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |hash, &b| hash.wrapping_mul(BASE).wrapping_add(value(b)))
 }
 
-/// Never 0, so that leading ones count.
+/// Never 0, so that leading ones matter.
 fn value(byte: u8) -> u64 {
     u64::from(byte) + 1
 }
 
-/// How long a plain search through all text for one excerpt takes, in seconds a
+/// The time of a plain search through all text for one excerpt, in seconds per
 /// byte: the median for some excerpts.
 pub(crate) fn plain_search(texts: &Texts, excerpts: &[String]) -> f64 {
     let time = |excerpt: &String| {
@@ -79,7 +79,7 @@ pub(crate) fn plain_search(texts: &Texts, excerpts: &[String]) -> f64 {
 pub(crate) fn share(message: &[u8], excerpt: &str) -> f64 {
     let number = |gram: &[u8]| gram.iter().fold(0_u64, |n, &b| n << 8 | u64::from(b));
     let grams: HashSet<u64> = excerpt.as_bytes().windows(8).map(number).collect();
-    // Most of the message's are out by one bit.
+    // Most of the message's grams are excluded by one bit.
     let mut filter = [0_u64; 256];
     let bit = |gram: u64| {
         let hash = gram.wrapping_mul(BASE) >> 50;
@@ -101,8 +101,9 @@ pub(crate) fn share(message: &[u8], excerpt: &str) -> f64 {
     there.len() as f64 / grams.len().max(1) as f64
 }
 
-/// Fails unless the search finds what a plain comparison finds. Here because a
-/// benchmark has no tests of its own; called whenever it runs as a test.
+/// Asserts that the search finds the same as a plain comparison. It is here
+/// because a benchmark has no tests; it is called when the benchmark is run as
+/// a test.
 pub(crate) fn check() {
     let mut texts = Texts::default();
     let mut random = crate::mail_common::random::Random::new(4);
@@ -124,7 +125,7 @@ pub(crate) fn check() {
     for (excerpt, found) in excerpts.iter().zip(search(&texts, &excerpts)) {
         let contains =
             |n: &usize| memchr::memmem::find(texts.message(*n), excerpt.as_bytes()).is_some();
-        // An excerpt that goes across messages is found where it begins.
+        // An excerpt across messages is found where it begins.
         if !excerpt.contains('\0') {
             let naive: Vec<u32> = (0..texts.len()).filter(contains).map(|n| n as u32).collect();
             assert_eq!(found, naive, "{excerpt}");

@@ -1,24 +1,24 @@
-//! Excerpts: some that messages contain, and some that none does.
+//! Excerpts that messages contain, and excerpts that none contains.
 
 use crate::corpus::{BETWEEN, Corpus, Texts};
 use crate::exact;
 use crate::mail_common::random::Random;
 use crate::options::{LENGTHS, Options};
 
-/// An excerpt, and which of the recorded messages contain it.
+/// An excerpt, and the recorded messages that contain it.
 pub(crate) struct Excerpt {
     pub(crate) text: String,
     pub(crate) messages: Vec<u32>,
 }
 
-/// For each of [`LENGTHS`]: those that are in recorded messages, and those that
+/// For each of [`LENGTHS`]: excerpts of recorded messages, and excerpts that
 /// are in none.
 pub(crate) struct Excerpts {
     pub(crate) present: Vec<Vec<Excerpt>>,
     pub(crate) absent: Vec<Vec<Excerpt>>,
-    /// How many of the held-out mail were in recorded messages all the same.
+    /// How many excerpts of the held-out mail were in recorded messages.
     also_recorded: usize,
-    /// How long the exact search took, in seconds.
+    /// The time of the exact search, in seconds.
     seconds: f64,
 }
 
@@ -64,14 +64,14 @@ impl Excerpts {
         );
     }
 
-    /// A few absent ones, by length.
+    /// Some absent excerpts, by length.
     pub(crate) fn absent_texts(&self) -> Vec<Vec<String>> {
         let some = |of: &Vec<Excerpt>| of.iter().take(200).map(|e| e.text.clone()).collect();
         self.absent.iter().map(some).collect()
     }
 }
 
-/// Cuts excerpts at random places of all text, so that a long message gives
+/// Cuts excerpts at random positions of all text, so that long messages give
 /// more of them.
 fn pick(of: &Texts, length: usize, count: usize, random: &mut Random) -> Vec<String> {
     let mut excerpts = Vec::new();
@@ -88,8 +88,8 @@ fn pick(of: &Texts, length: usize, count: usize, random: &mut Random) -> Vec<Str
     excerpts
 }
 
-/// Bytes as an excerpt: of one piece, of whole characters, and as normalising
-/// leaves it, without blanks at its ends.
+/// Bytes as an excerpt: within one fragment, made of whole characters, and
+/// normalised, without blanks at its ends.
 fn whole(bytes: &[u8]) -> Option<&str> {
     let blank = |byte: Option<&u8>| byte == Some(&b' ');
     if bytes.contains(&BETWEEN) || blank(bytes.first()) || blank(bytes.last()) {

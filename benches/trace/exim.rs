@@ -1,4 +1,4 @@
-//! What recording adds to a message in a real Exim.
+//! The time that recording adds to a message in a real Exim.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -37,7 +37,7 @@ pub(crate) fn run(options: &Options) {
         let rounds = options.rounds * if input.len() > 1_000_000 { 3 } else { 8 };
         let mut times = [Vec::new(), Vec::new()];
         sent += (rounds * messages.len()) as u64;
-        // One after another, so that both meet the same weather.
+        // Alternately, so that other load affects both alike.
         for _ in 0..rounds {
             for (exim, times) in [&without, &with].into_iter().zip(&mut times) {
                 times.push(session(exim, &input, messages.len()));
@@ -76,7 +76,7 @@ fn script(messages: &[Vec<u8>]) -> Vec<u8> {
     text
 }
 
-/// Runs a session: how long it took. Every message must have been accepted.
+/// Runs a session; returns its time. Every message must have been accepted.
 fn session(exim: &PrivateExim, input: &[u8], messages: usize) -> Duration {
     let files = ["input", "output"].map(|name| exim.folder().join(name));
     std::fs::write(&files[0], input).unwrap();
@@ -90,7 +90,7 @@ fn session(exim: &PrivateExim, input: &[u8], messages: usize) -> Duration {
     let replies = std::fs::read_to_string(&files[1]).unwrap();
     let accepted = replies.matches("250 OK id=").count();
     assert!(status.success() && accepted == messages, "{status}, {accepted}: {replies:.600}");
-    // The queue must not grow: Exim looks into it.
+    // The queue must not grow: Exim scans it.
     for folder in ["spool/input", "spool/msglog"] {
         let folder = exim.folder().join(folder);
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! Segments that are folded.
+//! Folded segments.
 
 use exirate::trace::{Body, ContentQuery, Hit, Part, Sealed, Settings};
 
@@ -10,10 +10,10 @@ use crate::report::hits;
 use crate::stores;
 use crate::table::{head, print};
 
-/// How many messages lie in one segment at most.
+/// The maximum number of messages in a segment.
 pub(crate) const SEGMENT: usize = 16_384;
 
-/// A segment of the default scheme as it is, folded once, and twice.
+/// A segment of the default scheme as it is, folded once, and folded twice.
 pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts) {
     let messages = corpus.texts.len().min(SEGMENT);
     let scheme = Settings::default().scheme(&stores::KEY);

@@ -1,5 +1,5 @@
-//! The hierarchical Bloom filters of Shanmugasundaram, Brönnimann and Memon, with both readings of its `n`: on fewer messages, for it
-//! is slow to ask.
+//! The hierarchical Bloom filters of Shanmugasundaram, Brönnimann and Memon,
+//! with both readings of `n`; on fewer messages, because queries are slow.
 
 use std::path::Path;
 use std::time::Instant;
@@ -34,16 +34,16 @@ pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folde
         let mut row = vec![name.to_owned()];
         for n in 0..LENGTHS.len() {
             let mut of_this = Vec::new();
-            // As many of each sort as there is time for.
-            let mut most = 1;
+            // As many of each kind as there is time for.
+            let mut count = 1;
             let start = Instant::now();
             let (present, absent) = (&excerpts.present[n], &excerpts.absent[n]);
             let result = loop {
                 let result = tally(
                     corpus,
                     messages,
-                    &present[..present.len().min(most)],
-                    &absent[..absent.len().min(most)],
+                    &present[..present.len().min(count)],
+                    &absent[..absent.len().min(count)],
                     &mut |excerpt| {
                         let start = Instant::now();
                         let answers = stores::ask(&trace, excerpt)?;
@@ -52,11 +52,11 @@ pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folde
                     },
                 );
                 let used = start.elapsed().as_secs_f64();
-                if used * 2.0 > options.hbf_seconds || most >= absent.len().max(present.len()) {
+                if used * 2.0 > options.hbf_seconds || count >= absent.len().max(present.len()) {
                     break result;
                 }
-                let each = used / most as f64;
-                most = (options.hbf_seconds / each / 2.0).max(most as f64 + 1.0) as usize;
+                let each = used / count as f64;
+                count = (options.hbf_seconds / each / 2.0).max(count as f64 + 1.0) as usize;
                 of_this.clear();
             };
             asked = asked.min(result.pairs / messages as u64).max(1);

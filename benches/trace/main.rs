@@ -1,12 +1,13 @@
-//! What the trace store takes, finds and costs: `scripts/bench trace`.
+//! The size, accuracy and cost of the trace store: `scripts/bench trace`.
 //!
 //! `cargo bench --bench trace -- [OPTION]... [PART]...` with the parts `size`,
-//! `hits`, `fold`, `hbf`, `record`, `million` and `exim`; all of them without. Options:
-//! `--corpus DIR` for real mail instead of made, `--messages N` for how many
-//! are asked for excerpts, `--million N` for how many a query is timed over,
-//! `--settings G,W,G,W,C` (again and again) to compare the default with these
-//! settings of winnow, `--quick` for a look in under a minute. Run as a test it measures next to
-//! nothing and only shows that it still works.
+//! `hits`, `fold`, `hbf`, `record`, `million` and `exim`; all of them by
+//! default. Options: `--corpus DIR` for real mail instead of generated mail,
+//! `--messages N` for the number of messages that are searched for excerpts,
+//! `--million N` for the number of messages of the timed queries, `--settings
+//! G,W,G,W,C` (repeatable) to compare the default with these settings of
+//! winnow, `--quick` for a run of less than a minute. Run as a test, it
+//! measures next to nothing and only checks that it works.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -59,7 +60,7 @@ fn main() {
         recording::run(&corpus, &options, folder.path());
     }
     if options.wanted("million") {
-        // What it all is compared with is no longer needed, and large.
+        // The reference data is no longer needed, and large.
         let absent = excerpts.absent_texts();
         let plain = exact::plain_search(&corpus.texts, &absent[3]);
         corpus.forget();

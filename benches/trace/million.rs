@@ -1,4 +1,4 @@
-//! How long a query takes over a million messages.
+//! The time of a query over a million messages.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,10 +12,10 @@ use crate::options::{LENGTHS, Options};
 use crate::stores;
 use crate::table::{head, print};
 
-/// How many messages are told, the best; of others, only how many there are.
-const TOLD: usize = 100;
+/// The number of best results that are returned; the others are only counted.
+const BEST: usize = 100;
 
-/// `plain` is how many seconds a plain search through a byte of text takes.
+/// `plain` is the time of a plain search for one byte of text, in seconds.
 pub(crate) fn run(
     corpus: &Corpus,
     absent: &[Vec<String>],
@@ -65,8 +65,8 @@ pub(crate) fn run(
         rows.push(row);
     }
     head(&format!(
-        "A query over {messages} messages, on one core, opening the store and telling the best \
-         {TOLD}, and by the program. The store, of {:.0} MB, was filled in {:.0} s on two",
+        "A query over {messages} messages, on one core, opening the store and returning the best \
+         {BEST}, and by the program. The store, of {:.0} MB, was filled in {:.0} s on two",
         store.bytes as f64 / 1e6,
         filling.as_secs_f64(),
     ));
@@ -80,13 +80,14 @@ pub(crate) fn run(
     std::fs::remove_dir_all(&spool).unwrap();
 }
 
-/// Opens the store and asks it: in how many messages an excerpt may be.
+/// Opens the store and queries it: the number of messages that may contain an
+/// excerpt.
 fn matches(spool: &Path, excerpt: &str) -> u64 {
-    let query = Query { best: Some(TOLD), ..stores::query(excerpt) };
+    let query = Query { best: Some(BEST), ..stores::query(excerpt) };
     let trace = stores::reader(spool);
-    let mut told = Vec::new();
-    let asked = trace.query(&query, &mut |_, _| {}, &mut |answer| told.push(answer)).unwrap();
-    assert!(asked.damaged.is_empty() && told.len() == TOLD.min(asked.matches as usize));
+    let mut results = Vec::new();
+    let asked = trace.query(&query, &mut |_, _| {}, &mut |answer| results.push(answer)).unwrap();
+    assert!(asked.damaged.is_empty() && results.len() == BEST.min(asked.matches as usize));
     asked.matches
 }
 
@@ -112,9 +113,9 @@ fn cut(corpus: &Corpus, messages: usize, length: usize, random: &mut Random) -> 
     None
 }
 
-/// How long the program takes to answer.
+/// The time that the program takes for a query.
 fn process(spool: &Path, excerpt: &str) -> Duration {
-    // In a file, an asterisk is one.
+    // In a file, an asterisk is literal.
     let file = spool.join("excerpt.txt");
     std::fs::write(&file, excerpt).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
@@ -128,7 +129,7 @@ fn process(spool: &Path, excerpt: &str) -> Duration {
     taken
 }
 
-/// Median and worst.
+/// Median and maximum.
 fn cells(mut times: Vec<Duration>) -> Vec<String> {
     times.sort_unstable();
     let cell = |time: Option<&Duration>| {

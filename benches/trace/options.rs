@@ -1,4 +1,4 @@
-//! What is measured, and how much of it.
+//! The parts and the amount of the measurements.
 
 use std::path::PathBuf;
 
@@ -11,19 +11,19 @@ const PARTS: [&str; 7] = ["size", "hits", "fold", "hbf", "record", "million", "e
 
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Real mail, if not made.
+    /// Real mail, unless it is generated.
     pub(crate) corpus: Option<PathBuf>,
-    /// Messages that are asked for excerpts.
+    /// Messages that are searched for excerpts.
     pub(crate) messages: usize,
-    /// Messages over which a query is timed.
+    /// Messages of the timed queries.
     pub(crate) million: usize,
     /// Excerpts of each length that no message contains.
     pub(crate) absent: usize,
     /// Excerpts of each length that some message contains.
     pub(crate) present: usize,
-    /// Messages that hierarchical Bloom filters are measured with: it is slow.
+    /// Messages for the hierarchical Bloom filters, which are slow.
     pub(crate) hbf: usize,
-    /// Seconds that it may be asked for, each length and each reading.
+    /// Seconds for their queries, for each length and each reading.
     pub(crate) hbf_seconds: f64,
     /// Rounds of which the median is taken.
     pub(crate) rounds: usize,
@@ -31,7 +31,8 @@ pub(crate) struct Options {
     pub(crate) timed: usize,
     /// Messages in a session with Exim.
     pub(crate) session: usize,
-    /// Settings of winnow to be compared with the default, if not the usual ones.
+    /// Settings of winnow to compare with the default, instead of the usual
+    /// ones.
     pub(crate) settings: Vec<WinnowSettings>,
     parts: Vec<String>,
 }
@@ -82,7 +83,7 @@ const SMOKE: Options = Options {
 impl Options {
     pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let arguments: Vec<String> = arguments.collect();
-        // Cargo says `--bench` when it benches, and not when it tests.
+        // Cargo passes `--bench` for benchmarks, and not for tests.
         let has = |flag: &str| arguments.iter().any(|a| a == flag);
         let mut options = match () {
             () if !has("--bench") => SMOKE,
@@ -93,7 +94,7 @@ impl Options {
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} wants a value"));
             let number = |text: &String| {
-                text.parse::<usize>().ok().filter(|&n| n > 0).ok_or(format!("no number: {text}"))
+                text.parse::<usize>().ok().filter(|&n| n > 0).ok_or(format!("not a number: {text}"))
             };
             match argument.as_str() {
                 "--corpus" => options.corpus = Some(value()?.into()),
@@ -103,7 +104,10 @@ impl Options {
                 "--bench" | "--quick" => {}
                 part if PARTS.contains(&part) => options.parts.push(part.to_owned()),
                 other => {
-                    return Err(format!("there is no {other:?}; parts: {}", PARTS.join(", ")));
+                    return Err(format!(
+                        "unknown part {other:?}; the parts are {}",
+                        PARTS.join(", ")
+                    ));
                 }
             }
         }
@@ -116,7 +120,7 @@ impl Options {
     }
 }
 
-/// The parameters of winnow in the order they are declared in.
+/// The parameters of winnow in the order of their declaration.
 fn settings(text: &str) -> Result<WinnowSettings, String> {
     let wrong = || format!("{text}: five numbers are wanted: gram,window,gram,window,centibits");
     let numbers = text.split(',').map(|n| n.parse::<u16>()).collect::<Result<Vec<_>, _>>();

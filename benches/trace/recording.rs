@@ -1,4 +1,4 @@
-//! How fast mail is recorded.
+//! The speed of recording.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::options::Options;
 use crate::stores;
 use crate::table::{head, print};
 
-/// The most bytes of raw mail that are recorded in a round.
-const MOST: u64 = 120_000_000;
+/// The maximum bytes of raw mail recorded in a round.
+const ROUND_BYTES_MAX: u64 = 120_000_000;
 
 type Message = (Envelope, Vec<u8>);
 
@@ -21,15 +21,15 @@ struct Batch {
 }
 
 impl Batch {
-    /// Messages that `wanted` wants, by their raw and their text's size and
-    /// what there is besides.
+    /// Messages selected by `wanted`, with the sizes of their raw form, their
+    /// text, and their attachments.
     fn of(corpus: &Corpus, options: &Options, wanted: impl Fn(&Volume) -> bool) -> Self {
         let mut batch = Self { mail: Vec::new(), volume: Volume::default() };
         for n in 0..options.messages.min(corpus.texts.len()).min(8_000) {
             corpus.source.with(n, &mut |envelope, raw| {
                 let mut volume = Volume::default();
                 Texts::default().add(raw, &mut volume);
-                if batch.volume.raw < MOST && wanted(&volume) {
+                if batch.volume.raw < ROUND_BYTES_MAX && wanted(&volume) {
                     batch.volume.messages += 1;
                     batch.volume.raw += volume.raw;
                     batch.volume.text += volume.text;
@@ -40,8 +40,7 @@ impl Batch {
         batch
     }
 
-    /// The median time that some rounds over all of it take of a core, in
-    /// seconds.
+    /// The median CPU time of some rounds over all of it, in seconds.
     fn time(&self, rounds: usize, mut round: impl FnMut(&[Message])) -> f64 {
         let mut times: Vec<f64> = (0..rounds)
             .map(|_| {
@@ -55,8 +54,7 @@ impl Batch {
     }
 }
 
-/// How long this thread has been running on a core, in seconds: what else the
-/// machine does meanwhile does not count.
+/// The CPU time of this thread in seconds, which other load does not affect.
 fn core_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9

@@ -1,4 +1,4 @@
-//! Tables of what was measured.
+//! Tables of results.
 
 use exirate::trace::Settings;
 
@@ -34,7 +34,7 @@ pub(crate) fn exact_size(corpus: &Corpus) -> Vec<String> {
     ]
 }
 
-/// What a store of the first `messages` takes.
+/// The size of a store with the first `messages`.
 pub(crate) fn size_row(
     corpus: &Corpus,
     name: &str,
@@ -56,10 +56,10 @@ pub(crate) fn size_row(
     ]
 }
 
-/// A rate, or what it is below with a confidence of 95 % where there was none.
+/// A rate, or its upper bound with a confidence of 95 % if there was none.
 pub(crate) fn rate(count: u64, of: u64) -> String {
     match count {
-        _ if of == 0 => "cannot answer".to_owned(),
+        _ if of == 0 => "too short".to_owned(),
         0 => format!("< {:.0e}", 3.0 / of as f64),
         _ => format!("{:.1e}", count as f64 / of as f64),
     }
@@ -71,7 +71,7 @@ fn lengths_head(what: &str) -> Vec<String> {
     row
 }
 
-/// Prints the tables of what was found.
+/// Prints the tables of the results.
 pub(crate) fn hits(results: &[(String, Vec<Tally>)]) {
     let table = |title: &str, cell: &dyn Fn(&Tally) -> String| {
         head(title);
@@ -92,29 +92,29 @@ pub(crate) fn hits(results: &[(String, Vec<Tally>)]) {
     table("Recall: of the messages that contain an excerpt, how many are reported", &|t| match t
         .there
     {
-        0 => "cannot answer".to_owned(),
+        0 => "too short".to_owned(),
         there if t.found == there => format!("100 % of {there}"),
         there => format!("{:.3} % of {there}", t.found as f64 / there as f64 * 100.0),
     });
 }
 
-/// Prints how well the chances that are told fit what happens.
+/// Prints how well the computed chances match the observed rates.
 pub(crate) fn calibration(tallies: &[Tally]) {
-    head("The chance that is told, by excerpts that are in some message, over all others");
+    head("The computed chance, for excerpts of some message, compared with the rate in all others");
     let mut rows = vec![
-        ["chance told", "excerpts", "its mean", "false hits a message", "near-duplicates"]
+        ["computed chance", "excerpts", "its mean", "false hits a message", "near-duplicates"]
             .map(str::to_owned)
             .to_vec(),
     ];
-    let told = || tallies.iter().flat_map(|tally| &tally.told);
+    let chances = || tallies.iter().flat_map(|tally| &tally.chances);
     for decade in (0..=12).rev() {
-        let (most, least) = (10_f64.powi(-decade), 10_f64.powi(-decade - 1));
+        let (high, low) = (10_f64.powi(-decade), 10_f64.powi(-decade - 1));
         let within = |chance: f64| match decade {
-            12 => chance <= most,
-            _ => chance <= most && chance > least,
+            12 => chance <= high,
+            _ => chance <= high && chance > low,
         };
         let (mut count, mut expected, mut pairs, mut unrelated, mut near) = (0, 0.0, 0, 0, 0);
-        for &(chance, other, wrong, alike) in told().filter(|(chance, ..)| within(*chance)) {
+        for &(chance, other, wrong, alike) in chances().filter(|(chance, ..)| within(*chance)) {
             count += 1;
             expected += chance * other as f64;
             pairs += other;
@@ -126,7 +126,7 @@ pub(crate) fn calibration(tallies: &[Tally]) {
                 if decade == 12 {
                     "up to 1e-12".into()
                 } else {
-                    format!("{least:.0e} to {most:.0e}")
+                    format!("{low:.0e} to {high:.0e}")
                 },
                 count.to_string(),
                 format!("{:.1e}", expected / pairs.max(1) as f64),

@@ -2,7 +2,7 @@
 
 use exirate::trace::{Settings, WinnowSettings};
 
-/// What is measured, under what it is called: the default, and `others` or the
+/// The measured settings and their names: the default, and `others` or the
 /// usual others.
 pub(crate) fn winnows(others: &[WinnowSettings]) -> Vec<(String, Settings)> {
     let default = WinnowSettings::default();

@@ -9,22 +9,22 @@ use exirate::trace::{
 
 use crate::corpus::{Corpus, pieces};
 
-/// A store, and what it takes.
+/// A store, and its size.
 pub(crate) struct Store {
     pub(crate) spool: PathBuf,
-    /// Bytes of all its files but for the fixed ones: key, settings, locks.
+    /// The size of all its files except the fixed ones: key, settings, locks.
     pub(crate) bytes: u64,
 }
 
 /// A time after all messages: 2033.
 const LATER: i64 = 2_000_000_000;
 
-/// No limit of size or time comes between.
+/// Without limits of size or time.
 pub(crate) fn options(settings: Settings) -> Options {
     Options { settings, keep: None, max_bytes: u64::MAX }
 }
 
-/// Opens a store for writing, which makes it.
+/// Opens a store for writing, which creates it.
 pub(crate) fn open(spool: &Path, settings: Settings) -> TraceStore {
     std::fs::create_dir_all(spool).unwrap();
     let mut trace = TraceStore::open(&trace_directory(spool), Access::Write).unwrap();
@@ -56,7 +56,7 @@ pub(crate) fn fill(corpus: &Corpus, messages: usize, settings: Settings, spool: 
     Store { spool: spool.to_path_buf(), bytes: stats.bytes }
 }
 
-/// Opens it for asking.
+/// Opens it for queries.
 pub(crate) fn reader(spool: &Path) -> TraceStore {
     TraceStore::open(&trace_directory(spool), Access::Read).unwrap()
 }
@@ -66,7 +66,7 @@ pub(crate) fn query(excerpt: &str) -> Query<'static> {
     Query { content: Some(question), ..Query::default() }
 }
 
-/// Asks for an excerpt; `None` if it is too short.
+/// Queries an excerpt; `None` if it is too short.
 pub(crate) fn ask(trace: &TraceStore, excerpt: &str) -> Option<Vec<Answer>> {
     let mut answers = Vec::new();
     let asked = trace.query(&query(excerpt), &mut |_, _| {}, &mut |a| answers.push(a)).ok()?;

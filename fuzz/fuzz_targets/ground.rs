@@ -1,15 +1,15 @@
-//! One database in memory, made anew for each input.
+//! One database in memory, created again for each input.
 
 use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
 
 use crate::image;
 
-/// The shard that the keys of [`key`] belong into.
+/// The shard of the keys of [`key`].
 pub const SHARD: u8 = 0x3f;
-/// So many keys there are.
+/// The number of these keys.
 const KEYS: usize = 64;
-/// So many more, for growth.
+/// The number of further keys, for growth.
 const MORE: u16 = 1024;
 
 thread_local! {
@@ -18,34 +18,35 @@ thread_local! {
     static FOLDER: OnceCell<PathBuf> = const { OnceCell::new() };
 }
 
-/// A key of the shard; the last quarter of them name a period that is long over.
+/// A key of the shard; the last quarter of the keys have a period that is long
+/// over.
 pub fn key(number: u8) -> Vec<u8> {
     KEYS_OF_SHARD.with(|keys| {
         let keys = keys.get_or_init(|| {
             let plain = image::keys_of(SHARD).take(KEYS * 3 / 4);
             let timed = (0_u64..)
                 .map(|n| format!("1s/per_mail/{n}").into_bytes())
-                .filter(|key| image::Place::of(key).shard == SHARD);
+                .filter(|key| image::Position::of(key).shard == SHARD);
             plain.chain(timed.take(KEYS / 4)).collect()
         });
         keys[usize::from(number) % KEYS].clone()
     })
 }
 
-/// A key of the shard that is none of [`key`]'s.
+/// A key of the shard that is not one of [`key`]'s.
 pub fn key_beyond(number: u16) -> Vec<u8> {
     BEYOND.with_borrow_mut(|keys| {
         while keys.len() <= usize::from(number % MORE) {
             let found = (keys.last().map_or(0, |&(n, _)| n + 1)..)
                 .map(|n: u64| (n, format!("beyond {n}").into_bytes()))
-                .find(|(_, key)| image::Place::of(key).shard == SHARD);
+                .find(|(_, key)| image::Position::of(key).shard == SHARD);
             keys.extend(found);
         }
         keys[usize::from(number % MORE)].1.clone()
     })
 }
 
-/// The spool directory of this process; `scripts/fuzz` has it in memory.
+/// The spool directory of this process; `scripts/fuzz` puts it in memory.
 pub fn folder() -> PathBuf {
     FOLDER.with(|folder| {
         folder
@@ -59,7 +60,7 @@ pub fn folder() -> PathBuf {
     })
 }
 
-/// Makes the database anew, with `shard` as its only one.
+/// Creates the database again, with `shard` as its only one.
 pub fn lay(shard: &[u8]) {
     let directory = folder().join("exirate");
     for entry in std::fs::read_dir(&directory).unwrap() {

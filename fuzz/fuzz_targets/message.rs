@@ -1,5 +1,5 @@
-//! Any bytes as a message, as a file and as text: no panic, normal forms are
-//! their own, and an excerpt is found in what it was cut from.
+//! Any bytes as a message, as a file and as text: no panic, normalising twice
+//! changes nothing, and an excerpt is found in the text it was cut from.
 #![no_main]
 
 use exirate::trace::Fragment;
@@ -21,7 +21,7 @@ fn check(piece: Fragment<'_>) {
 }
 
 /// The normal form of an excerpt is part of that of the whole, if it was cut
-/// where ASCII characters meet.
+/// between ASCII characters.
 fn excerpts(text: &str) {
     let whole = normalise(text);
     let is_plain = |at: usize| text.as_bytes().get(at).is_none_or(|byte| matches!(byte, 32..127));

@@ -1,4 +1,4 @@
-//! Any sequence of uses of a sound database, against a plain map.
+//! Any sequence of operations on a sound database, compared with a plain map.
 #![no_main]
 
 #[allow(dead_code)] // each target uses some of it
@@ -39,13 +39,13 @@ enum Step {
         value: Value,
         filter: Option<(i32, u8)>,
     },
-    /// As the program's commands of these names.
+    /// The program's commands with these names.
     Tidy,
     Compact,
     Repair,
-    /// Another process comes.
+    /// A new process opens the database.
     Reopen,
-    /// One that came before looks again.
+    /// An earlier process uses it again.
     Swap,
 }
 
@@ -64,7 +64,7 @@ enum Filter {
     Renew { bytes: u16, epoch: i32, event: u64 },
 }
 
-/// Keys here name no period, so that none is forgotten.
+/// Keys here have no period, so they do not expire.
 fn key(number: u8) -> Vec<u8> {
     ground::key(number % 48)
 }
@@ -139,7 +139,7 @@ impl Model {
         }
     }
 
-    /// Everything is as it should be, and nothing else is there.
+    /// Everything is as expected, and nothing else exists.
     fn check(&self, spool: &mut Spool) {
         let mut found = BTreeMap::new();
         let left_out = spool.for_each(|entry| {
@@ -171,7 +171,7 @@ fuzz_target!(|steps: Vec<Step>| {
     let now = Timestamp { seconds: 1_800_000_000, micros: 0 };
     let mut whole = 0;
     for step in steps {
-        // What goes through all 256 shards takes as long as all the rest.
+        // Operations on all 256 shards take as long as all others together.
         whole += usize::from(matches!(step, Step::Tidy | Step::Compact | Step::Repair));
         match step {
             Step::Write { key: number, value, filter } => {

@@ -1,5 +1,5 @@
-//! Any bytes as the heap of an otherwise sound shard, with checksums that fit:
-//! sizes and offsets that mislead.
+//! Any bytes as the heap of an otherwise sound shard, with correct checksums:
+//! false sizes and offsets.
 #![no_main]
 
 mod ground;
@@ -15,28 +15,29 @@ use ground::SHARD;
 use image::Shard;
 use steps::Step;
 
-/// A record, sound but for what is changed in it.
+/// A record that is sound except for some changes.
 #[derive(Arbitrary, Debug)]
 struct Fragment {
-    /// Whose it is.
+    /// The number of its key.
     key: u8,
-    /// The rate, as bits: any number, or none.
+    /// The bits of the rate: any number, or NaN.
     rate: u64,
     at: i64,
     sequence: u32,
-    /// The filter's bytes, where it has one.
+    /// The bytes of the filter, if any.
     filter: Option<u8>,
-    /// Bytes of the record that are written over, by their offset.
+    /// Bytes of the record that are overwritten, by their offset.
     changes: Vec<(u8, u8)>,
-    /// The second state is a copy of the first with this sequence.
+    /// The second state is a copy of the first with this sequence number.
     second: Option<u32>,
-    /// Whether the checksums of the head and the two states fit after that.
+    /// Whether the checksums of the head and the two states are corrected after
+    /// that.
     mended: bool,
     states: [bool; 2],
-    /// So many bytes are cut off its end.
+    /// So many bytes are removed at its end.
     cut: u8,
-    /// How the index points at it: not at all, where it is looked for, or from
-    /// any entry, with any tag or the right one, so many bytes away.
+    /// The entry in the index: none, the one for its key, or any entry, with
+    /// any tag or the right one, so many bytes away.
     entries: Vec<Entry>,
 }
 
@@ -51,14 +52,14 @@ enum Entry {
 struct Input {
     capacity: u8,
     pieces: Vec<Fragment>,
-    /// The bytes behind the records, which the file may hold or not.
+    /// The bytes after the records, which the file may contain or not.
     tail: Vec<u8>,
-    /// Where the heap is said to end, as bytes before the file's end, and the
+    /// The recorded end of the heap, as bytes before the file's end, and the
     /// two counts.
     end: Option<i16>,
     live: Option<u64>,
     dead: Option<u64>,
-    /// When it was tidied, what was counted, its largest record.
+    /// The time of the last tidying, the counts, and the largest record.
     others: [Option<u64>; 6],
     flags: u8,
     steps: Vec<Step>,
@@ -85,7 +86,7 @@ impl Fragment {
             }
         }
         if self.mended {
-            image::mend_record(&mut bytes, self.states);
+            image::fix_record_checksums(&mut bytes, self.states);
         }
         bytes.truncate(bytes.len().saturating_sub(usize::from(self.cut)));
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -105,20 +106,20 @@ impl Input {
                 let near = |by: i8| offset.saturating_add_signed(8 * isize::from(by));
                 match *entry {
                     Entry::Right => {
-                        shard.file(&key, offset);
+                        shard.index_key(&key, offset);
                     }
                     Entry::Off { by } => {
-                        shard.file(&key, near(by));
+                        shard.index_key(&key, near(by));
                     }
                     Entry::Any { slot, tag, by } => {
-                        let tag = tag.unwrap_or(image::Place::of(&key).tag);
+                        let tag = tag.unwrap_or(image::Position::of(&key).tag);
                         shard.point(usize::from(slot) % shard.capacity, tag, near(by));
                     }
                 }
             }
         }
         shard.bytes.extend(&self.tail);
-        shard.settle(live);
+        shard.set_totals(live);
         let end = self.end.map(|by| shard.bytes.len().saturating_add_signed(8 * isize::from(by)));
         for (at, value) in [
             (image::HEAP_END, end.map(|end| end as u64 / 8 * 8)),

@@ -1,5 +1,5 @@
 //! Any bytes as a shard's file, in a database that is used by one process and
-//! then another.
+//! then by another.
 #![no_main]
 
 mod ground;
@@ -15,7 +15,7 @@ use ground::SHARD;
 use image::Shard;
 use steps::Step;
 
-/// Bytes written over what is there, or behind it.
+/// Bytes that overwrite the contents, or are appended.
 #[derive(Arbitrary, Debug)]
 struct Patch {
     at: u16,
@@ -24,9 +24,9 @@ struct Patch {
 
 #[derive(Arbitrary, Debug)]
 enum File {
-    /// These bytes, whatever they are.
+    /// These bytes.
     Any(Vec<u8>),
-    /// A sound shard with some keys, and these changes.
+    /// A sound shard with some keys and these changes.
     Patched {
         capacity: u8,
         keys: u8,
@@ -36,9 +36,9 @@ enum File {
         version: Option<u32>,
         capacity_said: Option<u64>,
         heap_start_said: Option<u64>,
-        /// Whether the header's checksum fits after that.
+        /// Whether the header's checksum is corrected after that.
         mended: bool,
-        /// The file is cut or made longer.
+        /// The file is truncated or extended.
         length: Option<u16>,
     },
 }
@@ -71,7 +71,7 @@ fn bytes(file: File) -> Vec<u8> {
         let bits = filters.then_some(&[0x55; 43][..]);
         shard.insert(&ground::key(n), f64::from(n), bits);
     }
-    shard.settle(u64::from(keys));
+    shard.set_totals(u64::from(keys));
     for Patch { at, bytes } in patches {
         let at = usize::from(at) % shard.bytes.len();
         for (place, byte) in shard.bytes[at..].iter_mut().zip(bytes) {
@@ -87,7 +87,7 @@ fn bytes(file: File) -> Vec<u8> {
         }
     }
     if mended {
-        shard.mend_header();
+        shard.fix_header_checksum();
     }
     if let Some(length) = length {
         shard.bytes.resize(usize::from(length), 0);

@@ -1,9 +1,9 @@
-//! Any text as a spec, anywhere in Exim: no panic, and the request it makes is
-//! the one that a second reading of the rules makes.
+//! Any text as a spec, at any ACL stage: no panic, and the request equals that
+//! of an independent implementation of the rules.
 //!
-//! The input is a text, or several with a 1 byte between them; behind the first
-//! 0 byte, if any, stands what Exim knows (see [`ContextSource`]). A spec with a
-//! 0 byte in it is tried in its own right.
+//! The input is a text, or several separated by a 1 byte; after the first 0
+//! byte, if any, comes the context (see [`FuzzContext`]). A spec with a 0 byte
+//! is tried separately.
 #![no_main]
 
 mod oracle;
@@ -12,8 +12,8 @@ use exirate::spec::{AclStage, Context, MAX_LEN, Request, Spec, SpecCache, SpecEr
 use libfuzzer_sys::fuzz_target;
 use oracle::Reading;
 
-/// Every place in Exim.
-const PLACES: [AclStage; 20] = [
+/// Every ACL stage.
+const STAGES: [AclStage; 20] = [
     AclStage::Rcpt,
     AclStage::Mail,
     AclStage::Predata,
@@ -36,17 +36,17 @@ const PLACES: [AclStage; 20] = [
     AclStage::Outside,
 ];
 
-/// What Exim knows: four numbers, then the client, the local part and the
-/// domain with a 1 byte between them.
-struct ContextSource<'a>(Context<'a>);
+/// The context: four numbers, then the client, the local part and the domain,
+/// separated by a 1 byte.
+struct FuzzContext<'a>(Context<'a>);
 
-impl<'a> ContextSource<'a> {
+impl<'a> FuzzContext<'a> {
     fn read(bytes: &'a [u8]) -> Self {
         let number = |at: usize| bytes.get(at).copied().unwrap_or(0);
         let mut texts = bytes.get(4..).unwrap_or_default().split(|&byte| byte == 1);
         let mut text = || texts.next().unwrap_or_default();
         Self(Context {
-            stage: PLACES[usize::from(number(0)) % PLACES.len()],
+            stage: STAGES[usize::from(number(0)) % STAGES.len()],
             host_address: (number(1) & 1 == 0).then(&mut text),
             recipients: u32::from(number(2)),
             message_size: (number(1) & 2 == 0).then(|| u64::from(number(3)) * 1000),
@@ -56,9 +56,9 @@ impl<'a> ContextSource<'a> {
     }
 }
 
-impl exirate::spec::ContextSource for ContextSource<'_> {
-    fn context(&self, place: AclStage) -> Context<'_> {
-        Context { stage: place, ..self.0 }
+impl exirate::spec::ContextSource for FuzzContext<'_> {
+    fn context(&self, stage: AclStage) -> Context<'_> {
+        Context { stage, ..self.0 }
     }
 }
 
@@ -67,7 +67,7 @@ fuzz_target!(|data: &[u8]| {
     let (texts, known) = data.split_at(end);
     let known = known.get(1..).unwrap_or_default();
     if end < data.len() {
-        assert!(Spec::parse(data).is_err(), "a NUL byte passes");
+        assert!(Spec::parse(data).is_err(), "a NUL byte was accepted");
     }
     let texts: Vec<&[u8]> = texts.split(|&byte| byte == 1).collect();
     let mut memo = SpecCache::default();
@@ -78,50 +78,50 @@ fuzz_target!(|data: &[u8]| {
                 consistent(text, &plain);
             }
             for step in 0..2 {
-                let mut surroundings = ContextSource::read(known);
-                // Two places in turns, and other recipients each time.
-                let place = PLACES[(place_of(&surroundings) + step) % PLACES.len()];
-                surroundings.0.stage = place;
-                surroundings.0.recipients += round;
+                let mut context = FuzzContext::read(known);
+                // Two stages alternately, with other recipients each time.
+                let stage = STAGES[(stage_of(&context) + step) % STAGES.len()];
+                context.0.stage = stage;
+                context.0.recipients += round;
                 let expected = match &plain {
-                    Ok(spec) => spec.request(&surroundings.0),
+                    Ok(spec) => spec.request(&context.0),
                     Err(error) => Err(error.clone()),
                 };
                 if round == 0 {
-                    as_read_again(text, &surroundings.0, &expected);
+                    as_read_again(text, &context.0, &expected);
                 }
-                remembered(&mut memo, text, surroundings, &expected);
+                remembered(&mut memo, text, context, &expected);
             }
         }
     }
 });
 
-fn place_of(surroundings: &ContextSource<'_>) -> usize {
-    PLACES.iter().position(|&place| place == surroundings.0.stage).unwrap()
+fn stage_of(context: &FuzzContext<'_>) -> usize {
+    STAGES.iter().position(|&stage| stage == context.0.stage).unwrap()
 }
 
-/// What can be said of a spec wherever it stands.
+/// Properties of a spec at every stage.
 fn consistent(text: &[u8], plain: &Result<Spec<'_>, SpecError>) {
     match plain {
         Ok(spec) => {
             assert!(text.len() <= MAX_LEN);
             assert_eq!(spec.clone().into_owned(), *spec);
             assert_eq!(spec.lints(), spec.clone().into_owned().lints());
-            for doubt in spec.lints() {
-                one_line(&doubt.to_string());
+            for lint in spec.lints() {
+                one_line(&lint.to_string());
             }
         }
         Err(error) => one_line(&error.to_string()),
     }
 }
 
-/// What goes to a log is one printable line of bounded length.
+/// Log lines are printable and of limited length.
 fn one_line(text: &str) {
     assert!(text.len() < 2000, "{} bytes of text", text.len());
     assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{text:?}");
 }
 
-/// The request is that of the [`oracle`].
+/// The request equals that of the [`oracle`].
 fn as_read_again(text: &[u8], context: &Context<'_>, found: &Result<Request, SpecError>) {
     let reading = Reading::of(text);
     let expected = reading.as_ref().and_then(|reading| reading.request(context));
@@ -129,7 +129,7 @@ fn as_read_again(text: &[u8], context: &Context<'_>, found: &Result<Request, Spe
         (Ok(found), Some(mut expected)) => {
             let reading = reading.unwrap();
             assert!(found.limit >= 0.0 && found.count >= 0.0 && found.period > 0.0);
-            // Where the oracle cannot read a number, any will do.
+            // If the oracle cannot read a number, any number is accepted.
             if !reading.limit_is_known() {
                 expected.limit = found.limit;
             }
@@ -137,28 +137,29 @@ fn as_read_again(text: &[u8], context: &Context<'_>, found: &Result<Request, Spe
                 expected.count = found.count;
             }
             assert_eq!(*found, expected, "{}", text.escape_ascii());
-            // What is stored can be taken apart again.
+            // A stored key can be parsed.
             let filed = StoredKey::parse(&found.key).unwrap();
             assert_eq!(filed.period_seconds(), Some(found.period));
             assert!(found.key.ends_with(filed.key));
         }
         (Err(error), Some(_)) => {
-            assert!(reading.unwrap().is_in_doubt(), "{}: {error}", text.escape_ascii());
+            assert!(reading.unwrap().is_uncertain(), "{}: {error}", text.escape_ascii());
         }
         (Ok(found), None) => panic!("{}: {found:?}", text.escape_ascii()),
         (Err(_), None) => {}
     }
 }
 
-/// A memo gives what would be read without it, also while an answer is held.
+/// A cache returns the same as without it, also while an earlier request is in
+/// use.
 fn remembered(
     memo: &mut SpecCache,
     text: &[u8],
-    surroundings: ContextSource<'_>,
+    context: FuzzContext<'_>,
     expected: &Result<Request, SpecError>,
 ) {
-    let place = surroundings.0.stage;
-    let found = memo.parse(text).and_then(|known| memo.request(&known, place, || surroundings));
+    let stage = context.0.stage;
+    let found = memo.parse(text).and_then(|known| memo.request(&known, stage, || context));
     match (found, expected) {
         (Ok(found), Ok(expected)) => assert_eq!(*found, *expected),
         (Err(found), Err(expected)) => assert_eq!(found, *expected),

@@ -1,4 +1,5 @@
-//! What processes do with a database, and what must be so whatever is in it.
+//! Operations of processes on a database, and the conditions that must hold for
+//! any contents.
 
 use arbitrary::Arbitrary;
 use exirate::engine::{Change, FilterChange, State};
@@ -8,7 +9,7 @@ use exirate::spool::{Entry, FilterEntry, Options, Restored, Spool, SpoolError};
 
 use crate::ground;
 
-/// One use of the database.
+/// One operation on the database.
 #[derive(Arbitrary, Debug)]
 pub enum Step {
     /// A check that writes.
@@ -17,7 +18,7 @@ pub enum Step {
         rate: u32,
         filter: Filter,
     },
-    /// A check that does not.
+    /// A read-only check.
     Read {
         key: u8,
     },
@@ -30,13 +31,13 @@ pub enum Step {
         from: u16,
         count: u8,
     },
-    /// Another process comes.
+    /// A new process opens the database.
     Reopen,
-    /// Another process looks, and may not write.
+    /// A new process opens the database read-only.
     Look,
     List,
     Verify,
-    /// As the program's commands of these names.
+    /// The program's commands with these names.
     Stats,
     Forget {
         key: u8,
@@ -52,7 +53,7 @@ pub enum Step {
     Repair,
 }
 
-/// What a check does to the filter.
+/// The change of the filter by a check.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Filter {
     Keep,
@@ -61,17 +62,17 @@ pub enum Filter {
 }
 
 impl Step {
-    /// Whether it goes through all shards.
+    /// Whether it is an operation on all shards.
     fn is_for_all(&self) -> bool {
         use Step::{List, Look, Repair, Stats, Tidy, Verify};
         matches!(self, Look | List | Verify | Stats | Tidy { .. } | Repair)
     }
 }
 
-/// Uses the database that [`ground::lay`] has laid.
+/// Runs operations on the database created by [`ground::lay`].
 pub fn take(steps: &[Step]) {
     let Some(mut spool) = open() else { return };
-    // What goes through all 256 shards takes as long as all the rest.
+    // Operations on all 256 shards take as long as all others together.
     let mut whole = 0;
     for step in steps.iter().take(16) {
         whole += usize::from(step.is_for_all());
@@ -82,10 +83,10 @@ pub fn take(steps: &[Step]) {
             }
             Step::Read { key } => {
                 let read = spool.update(&ground::key(key), None, |r, _| (r.is_some(), None));
-                told(read);
+                checked(read);
             }
             Step::Peek { key } => {
-                told(spool.peek(&ground::key(key), Some(b"event"), |r, _| r.is_some()));
+                checked(spool.peek(&ground::key(key), Some(b"event"), |r, _| r.is_some()));
             }
             Step::Fill { from, count } => {
                 for n in 0..u16::from(count) {
@@ -98,43 +99,45 @@ pub fn take(steps: &[Step]) {
                 None => return,
             },
             Step::Look => {
-                if let Some(mut reader) = told(Spool::open_existing(&ground::folder(), OPTIONS)) {
+                if let Some(mut reader) = checked(Spool::open_existing(&ground::folder(), OPTIONS))
+                {
                     all(&mut reader);
-                    told(reader.peek(&ground::key(0), None, |r, _| r.is_some()));
+                    checked(reader.peek(&ground::key(0), None, |r, _| r.is_some()));
                 }
             }
             Step::List => all(&mut spool),
-            Step::Verify => drop(told(spool.verify())),
-            Step::Stats => drop(told(spool.stats())),
+            Step::Verify => drop(checked(spool.verify())),
+            Step::Stats => drop(checked(spool.stats())),
             Step::Forget { key } => {
                 let key = ground::key(key);
-                if told(spool.forget(&key)).is_some() {
-                    assert_eq!(told(spool.get(&key)), Some(None), "it is still remembered");
+                if checked(spool.forget(&key)).is_some() {
+                    assert_eq!(checked(spool.get(&key)), Some(None), "it still exists");
                 }
             }
             Step::Restore { key, at, filter } => restore(&mut spool, &ground::key(key), at, filter),
-            Step::Tidy { compact: false } => drop(told(spool.tidy(NOW, |_| ()))),
-            Step::Tidy { compact: true } => drop(told(spool.compact(NOW, |_| ()))),
+            Step::Tidy { compact: false } => drop(checked(spool.tidy(NOW, |_| ()))),
+            Step::Tidy { compact: true } => drop(checked(spool.compact(NOW, |_| ()))),
             Step::Repair => repair(&mut spool),
         }
     }
 }
 
-/// What is over long ago by this clock is the last quarter of the keys.
+/// A time at which the last quarter of the keys has expired.
 const NOW: Timestamp = Timestamp { seconds: 1_800_000_000, micros: 0 };
 const OPTIONS: Options = Options { timeout: std::time::Duration::from_secs(1) };
 
 fn open() -> Option<Spool> {
-    told(Spool::open(&ground::folder(), OPTIONS))
+    checked(Spool::open(&ground::folder(), OPTIONS))
 }
 
-/// What went well. Whatever is in the files, only a later version, or damage
-/// where nothing may be mended, is a reason to refuse.
-fn told<T>(result: Result<T, SpoolError>) -> Option<T> {
+/// The value of a successful operation. Whatever the files contain, the only
+/// acceptable errors are a later version, and damage where nothing may be
+/// repaired.
+fn checked<T>(result: Result<T, SpoolError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(SpoolError::Version { found, known, .. }) => {
-            assert!(found > known, "version {found} is told to be later than {known}");
+            assert!(found > known, "version {found} is reported as later than {known}");
             None
         }
         Err(SpoolError::Damaged { .. }) => None,
@@ -142,7 +145,7 @@ fn told<T>(result: Result<T, SpoolError>) -> Option<T> {
     }
 }
 
-/// What is written is what is remembered, whatever was there.
+/// A written value is read back, whatever was there before.
 fn write(spool: &mut Spool, key: &[u8], rate: f64, filter: Filter) {
     let at = Timestamp { micros: 5, ..NOW };
     let filter = match filter {
@@ -155,7 +158,7 @@ fn write(spool: &mut Spool, key: &[u8], rate: f64, filter: Filter) {
     let state = State { over_since: 9, ..State::new(Average { at, rate }, 3.0, 3600.0) };
     let change = Change { state, filter };
     let written = spool.update(key, None, |r, _| (r.is_some(), Some(change)));
-    if told(written).is_none() {
+    if checked(written).is_none() {
         return;
     }
     let check = |found: exirate::engine::Remembered<'_>| {
@@ -168,7 +171,7 @@ fn write(spool: &mut Spool, key: &[u8], rate: f64, filter: Filter) {
                 assert_eq!((filter.bits.len(), filter.epoch), (bytes, epoch));
                 assert!(bytes == 0 || bloom::contains(filter.bits, event));
             }
-            (FilterChange::Renew { .. }, None) => panic!("the new filter is not there"),
+            (FilterChange::Renew { .. }, None) => panic!("the new filter is missing"),
             (FilterChange::Insert(event), Some(filter)) => {
                 assert!(filter.bits.is_empty() || bloom::contains(filter.bits, event));
             }
@@ -186,28 +189,28 @@ fn spread(event: u64) -> Event {
     Event(u128::from(event).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
 }
 
-/// Lists everything: never more than the files hold.
+/// Lists everything: never more than the files contain.
 fn all(spool: &mut Spool) {
     let mut bytes = 0;
     let listed = spool.for_each(|entry| {
         bytes += 88 + entry.key.len() + entry.filter.map_or(0, |filter| filter.bits.len());
     });
-    let left_out = told(listed).expect("a damaged shard does not keep others from being listed");
+    let left_out = checked(listed).expect("a damaged shard does not keep others from being listed");
     for error in left_out.shards {
-        let _: Option<()> = told(Err(error));
+        let _: Option<()> = checked(Err(error));
     }
     let path = ground::folder().join("exirate").join(format!("{:02x}.shard", ground::SHARD));
     let held = std::fs::metadata(path).map_or(0, |file| file.len());
     assert!(bytes as u64 <= held, "{bytes} bytes are listed of a file of {held}");
 }
 
-/// What is restored is what is remembered, unless something newer is.
+/// A restored value is read back, unless there is a newer one.
 fn restore(spool: &mut Spool, key: &[u8], at: i64, filter: Option<u8>) {
     let average = Average { at: Timestamp { seconds: at >> 24, micros: 0 }, rate: 2.0 };
     let filter =
         filter.map(|bytes| FilterEntry { epoch: 9, bits: vec![3; 1 + usize::from(bytes)] });
     let entry = Entry { key: key.to_vec(), average, limit: 1.0, over_since: 0, filter };
-    match told(spool.restore(&entry)) {
+    match checked(spool.restore(&entry)) {
         Some(Restored::Added | Restored::Replaced) => {
             assert_eq!(spool.get(key).expect("it can be read"), Some(entry));
         }
@@ -217,7 +220,7 @@ fn restore(spool: &mut Spool, key: &[u8], at: i64, filter: Option<u8>) {
 
 /// A database that has been repaired is sound.
 fn repair(spool: &mut Spool) {
-    if told(spool.repair(NOW, |_| ())).is_some() {
+    if checked(spool.repair(NOW, |_| ())).is_some() {
         let report = spool.verify().expect("what was repaired can be read");
         let problems: Vec<_> = report.problems().collect();
         assert!(problems.is_empty(), "{problems:?}");

@@ -1,6 +1,6 @@
-//! Any bytes as a log or a segment of the trace store, in plain, with checksums
-//! that fit: they are enciphered as the document has it, so that they come past
-//! what keeps out damage. Then the store is verified, asked and used.
+//! Any bytes as a log or a segment of the trace store, with correct checksums
+//! and encrypted according to the document, so that they pass the detection of
+//! damage. Then the store is verified, queried and used.
 #![no_main]
 
 #[path = "../../tests/trace_common/format.rs"]
@@ -16,28 +16,28 @@ use exirate::trace::{
 use format::{Key, Log, Segment};
 use libfuzzer_sys::fuzz_target;
 
-/// Bytes written over what is there, or behind it.
+/// Bytes that overwrite the contents, or are appended.
 #[derive(Arbitrary, Debug)]
 struct Patch {
     at: u16,
     bytes: Vec<u8>,
-    /// What follows is cut off.
+    /// The contents are truncated to this.
     cut: bool,
 }
 
 #[derive(Arbitrary, Debug)]
 enum File {
-    /// These bytes, whatever they are.
+    /// These bytes.
     AnySegment(Vec<u8>),
     AnyLog(Vec<u8>),
-    /// A sound segment, in plain, with these changes to its head, its tables,
-    /// its sections and its body.
+    /// A sound segment with these changes to its plaintext head, tables,
+    /// sections and body.
     Segment(Vec<(u8, Patch)>),
     /// A log with these changes to envelopes and digests, and to its head.
     Log(Vec<(u8, Patch)>, Option<Patch>),
 }
 
-/// A store, and what was once in it.
+/// A store, and its original contents.
 struct Ground {
     spool: PathBuf,
     key: Key,
@@ -87,7 +87,7 @@ fn change(bytes: &mut Vec<u8>, patch: &Patch) {
     bytes[at..at + patch.bytes.len()].copy_from_slice(&patch.bytes);
 }
 
-/// As [`change`], of what keeps its size.
+/// As [`change`], without changing the size.
 fn change_within(bytes: &mut [u8], patch: &Patch) {
     if !bytes.is_empty() {
         let at = usize::from(patch.at) % bytes.len();
@@ -99,7 +99,7 @@ fn segment(changes: &[(u8, Patch)]) -> Vec<u8> {
     let mut segment = Segment::read(&GROUND.segment, &GROUND.key);
     for (part, patch) in changes {
         match part % 11 {
-            // Not its magic, its version and its key.
+            // Except the magic, the version and the key.
             0 => change_within(&mut segment.head[24..], patch),
             n @ 1..3 => change(&mut segment.tables[usize::from(n) - 1], patch),
             n @ 3..10 => change(&mut segment.sections[usize::from(n) - 3], patch),
@@ -110,7 +110,7 @@ fn segment(changes: &[(u8, Patch)]) -> Vec<u8> {
     segment.write(&GROUND.key)
 }
 
-/// Gives the only block of each section its size and checksum.
+/// Sets the size and checksum of the only block of each section.
 fn mend_blocks(segment: &mut Segment) {
     for (table, sections) in [(0, 0..5), (1, 5..7)] {
         let mut at = 0;
@@ -119,7 +119,7 @@ fn mend_blocks(segment: &mut Segment) {
             if section.is_empty() || table.len() < at + 8 + 4 {
                 continue;
             }
-            // The highest byte first, as all bits are.
+            // The highest byte first, as in all sequences of bits.
             table[at..at + 4].copy_from_slice(&(section.len() as u32).to_be_bytes());
             table[at + 4..at + 8].copy_from_slice(&crc32fast::hash(section).to_be_bytes());
             at += 8;
@@ -140,7 +140,7 @@ fn log(changes: &[(u8, Patch)], head: Option<&Patch>) -> Vec<u8> {
     log.write(&GROUND.key)
 }
 
-/// Asks for everything, in every way.
+/// Queries everything in every way.
 fn ask(trace: &TraceStore) {
     trace.stats().unwrap();
     trace.verify(&mut |_, _| {}, &mut |_| {}).unwrap();
@@ -179,7 +179,7 @@ fuzz_target!(|file: File| {
     ask(&TraceStore::open(&directory, Access::Read).unwrap());
     let mut trace = TraceStore::open(&directory, Access::Write).unwrap();
     let later = "Subject: later\n\nanother text that is to be found whatever there was before\n";
-    // A log of a later version is left alone.
+    // A log of a later version does not change.
     if trace.record(&envelope(9), later.as_bytes()).is_ok() {
         trace.seal().unwrap();
         trace.tidy(0).unwrap();

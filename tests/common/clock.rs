@@ -1,8 +1,8 @@
-//! A clock that a test can set, for every process of one or more Exims.
+//! A clock that a test can set for all processes of one or more Exims.
 
 use std::path::{Path, PathBuf};
 
-/// Real time plus an offset that the test chooses, by way of libfaketime.
+/// Real time plus an offset, through libfaketime.
 pub struct FakeClock {
     library: PathBuf,
     offset_file: PathBuf,
@@ -11,7 +11,7 @@ pub struct FakeClock {
 
 impl FakeClock {
     /// # Panics
-    /// Where libfaketime is not installed (Debian's package `libfaketime`).
+    /// If libfaketime is not installed (Debian's package `libfaketime`).
     pub fn new() -> Self {
         let library = std::fs::read_dir("/usr/lib")
             .unwrap()
@@ -27,25 +27,25 @@ impl FakeClock {
         clock
     }
 
-    /// From now on the clock is `offset` seconds ahead of real time.
+    /// Sets the clock `offset` seconds ahead of real time.
     pub fn set(&self, offset: i64) {
         self.write(&format!("{offset:+}"));
     }
 
-    /// From now on the clock stands still at `moment`, such as
-    /// `2026-11-20 10:50:37` in the time zone of the process.
+    /// Stops the clock at `moment`, such as `2026-11-20 10:50:37` in the time
+    /// zone of the process.
     pub fn freeze(&self, moment: &str) {
         self.write(moment);
     }
 
     fn write(&self, time: &str) {
-        // A rename, so that no reader ever sees an empty file.
+        // A rename, so that no reader sees an empty file.
         let new = self.folder.path().join("new");
         std::fs::write(&new, format!("{time}\n")).unwrap();
         std::fs::rename(&new, &self.offset_file).unwrap();
     }
 
-    /// The environment that puts a process under this clock.
+    /// The environment that makes a process use this clock.
     pub fn environment(&self) -> Vec<(&'static str, &Path)> {
         vec![
             ("LD_PRELOAD", &self.library),

@@ -1,4 +1,4 @@
-//! A real Exim in a folder of its own.
+//! A real Exim in its own folder.
 
 use super::smtp::Client;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ pub const PROGRAM: &str = "/usr/sbin/exim4";
 /// The user it runs as.
 pub const USER: &str = "Debian-exim";
 
-/// An Exim with its own configuration, spool and logs, none of which outlives
+/// An Exim with its own configuration, spool and logs, which are removed with
 /// it.
 pub struct PrivateExim {
     folder: tempfile::TempDir,
@@ -25,14 +25,14 @@ pub struct PrivateExim {
     runs: AtomicUsize,
 }
 
-/// What a program that ran to its end left behind.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Ran {
-    /// Its exit code, -1 where a signal ended it.
+    /// Its exit code, -1 if it was ended by a signal.
     pub code: i32,
     /// What it printed, bytes outside ASCII escaped line by line.
     pub stdout: String,
-    /// What it complained of, likewise.
+    /// Its standard error, likewise.
     pub stderr: String,
 }
 
@@ -55,7 +55,7 @@ impl PrivateExim {
         self.folder().join("spool")
     }
 
-    /// Where [`super::Setup::library`] puts the library.
+    /// The path at which [`super::Setup::library`] puts the library.
     pub fn library(&self) -> PathBuf {
         self.folder().join("exirate.so")
     }
@@ -65,15 +65,16 @@ impl PrivateExim {
         &self.config
     }
 
-    /// All of a log: `main`, `reject` or `panic`; empty where there is none.
+    /// The contents of a log: `main`, `reject` or `panic`; empty if it does not
+    /// exist.
     pub fn log(&self, name: &str) -> String {
         let path = self.folder().join(format!("log/{name}log"));
         std::fs::read(path).map(|b| lossless(&b)).unwrap_or_default()
     }
 
-    /// Exim with this configuration; the caller adds what it is to do.
+    /// Exim with this configuration; the caller adds the arguments.
     ///
-    /// It is ended after two minutes, so that a test fails and does not hang.
+    /// It is killed after two minutes, so that a test fails instead of hanging.
     pub fn command(&self) -> Command {
         let mut command = Command::new("/usr/bin/timeout");
         command.args(["--foreground", "120", PROGRAM]).arg("-C").arg(&self.config);
@@ -102,8 +103,8 @@ impl PrivateExim {
                 .stdout(Stdio::null());
             let mut child = command.spawn().expect("Exim can be started");
             let deadline = Instant::now() + Duration::from_secs(30);
-            // Asking the port would be a connection, which the connect ACL
-            // would count; the log tells as well.
+            // A connection to the port would be counted by the connect ACL, so
+            // the log is used instead.
             loop {
                 let listens = format!("pid={}, ", child.id());
                 if self.log("main").lines().any(|l| l.contains(&listens) && l.contains("listening"))
@@ -112,17 +113,17 @@ impl PrivateExim {
                     return port;
                 }
                 if child.try_wait().unwrap().is_some() {
-                    break; // someone else took the port
+                    break; // another program took the port
                 }
                 assert!(Instant::now() < deadline, "no daemon:\n{}", self.log("main"));
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        panic!("the daemon ends at once:\n{}\n{}", self.log("main"), self.log("panic"));
+        panic!("the daemon does not start:\n{}\n{}", self.log("main"), self.log("panic"));
     }
 
-    /// Stops the daemon, and ends connections that are still open: their
-    /// processes would write where there is no folder any more.
+    /// Stops the daemon and its open connections: their processes would write
+    /// into a folder that no longer exists.
     pub fn stop(&mut self) {
         let Some((mut daemon, _)) = self.daemon.take() else { return };
         let id = daemon.id();
@@ -147,7 +148,7 @@ impl PrivateExim {
         Client::connect(self.port(), source)
     }
 
-    /// Connects from 127.0.0.1, and says EHLO.
+    /// Connects from 127.0.0.1, and sends EHLO.
     pub fn session(&self) -> Client {
         let mut client = self.connect(Ipv4Addr::LOCALHOST);
         let greeting = client.expect();
@@ -158,7 +159,7 @@ impl PrivateExim {
 
     /// SMTP on standard input and output: `-bs`, or `-bh` and an address.
     ///
-    /// What it prints on standard error is in the file this also gives.
+    /// Its standard error is in the returned file.
     pub fn pipe(&self, args: &[&str]) -> (Client, PathBuf) {
         let stderr = self.scratch("stderr");
         let mut command = self.command();
@@ -166,16 +167,16 @@ impl PrivateExim {
         (Client::program(command), stderr)
     }
 
-    /// Runs Exim to its end with this input.
+    /// Runs Exim with this input until it ends.
     pub fn run(&self, args: &[&str], input: &[u8]) -> Ran {
         let mut command = self.command();
         command.args(args);
         run(command, input)
     }
 
-    /// Expands one string with `-be`; macros of the configuration work there.
+    /// Expands a string with `-be`; macros of the configuration can be used.
     ///
-    /// Exim takes no argument of more than 256 bytes.
+    /// Exim accepts arguments of at most 256 bytes.
     pub fn expand(&self, text: &str) -> Ran {
         self.run(&["-be", text], b"")
     }
@@ -185,7 +186,7 @@ impl PrivateExim {
         self.wait_until(text, |log| log.lines().filter(|l| l.contains(text)).count() >= count);
     }
 
-    /// Waits until the main log is as it should be.
+    /// Waits until the main log meets a condition.
     pub fn wait_until(&self, what: &str, found: impl Fn(&str) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !found(&self.log("main")) {
@@ -194,7 +195,7 @@ impl PrivateExim {
         }
     }
 
-    /// A path of a file that is not there yet.
+    /// The path of a new file.
     fn scratch(&self, name: &str) -> PathBuf {
         let n = self.runs.fetch_add(1, Ordering::Relaxed);
         self.folder().join(format!("{name}.{n}"))
@@ -207,7 +208,7 @@ impl Drop for PrivateExim {
     }
 }
 
-/// Runs a program to its end with this input.
+/// Runs a program with this input until it ends.
 pub fn run(mut command: Command, input: &[u8]) -> Ran {
     let mut child = command
         .stdin(Stdio::piped())
@@ -216,7 +217,7 @@ pub fn run(mut command: Command, input: &[u8]) -> Ran {
         .spawn()
         .expect("the program can be started");
     let mut stdin = child.stdin.take().unwrap();
-    // It may end before it has read all; its output will tell why.
+    // It may end without reading all input; its output shows why.
     let _ = stdin.write_all(input);
     drop(stdin);
     let output = child.wait_with_output().unwrap();
@@ -227,7 +228,7 @@ pub fn run(mut command: Command, input: &[u8]) -> Ran {
     }
 }
 
-/// The user and group ids of a user of this machine.
+/// The user and group ids of a system user.
 pub fn user(name: &str) -> (u32, u32) {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
     let fields: Vec<&str> = passwd
@@ -238,12 +239,13 @@ pub fn user(name: &str) -> (u32, u32) {
     (fields[2].parse().unwrap(), fields[3].parse().unwrap())
 }
 
-/// Lets every user pass: Exim gives up root before it reads most files.
+/// Makes a path accessible to all users: Exim drops root before it reads most
+/// files.
 pub fn open_to_all(path: &Path) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Text as it is, but for bytes outside ASCII, which are shown as `\xNN`.
+/// Converts to text; bytes outside ASCII become `\xNN`.
 pub fn lossless(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {

@@ -4,22 +4,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Name the environment variables that hold the paths of the libraries, where
-/// there is no Cargo to build them: in the chroots of `scripts/chroots`.
+/// The environment variables that hold the paths of the libraries if they are
+/// not built by Cargo: in the chroots of `scripts/chroots`.
 const GIVEN: &str = "EXIRATE_TEST_LIBRARY";
 const TRACE_GIVEN: &str = "EXIRATE_TEST_TRACE_LIBRARY";
 
-/// exirate.so, the release library of the rates, built once a test run.
+/// exirate.so, the release library of the rates, built once for each test run.
 ///
-/// It has a target folder of its own: Cargo gives a `cdylib` the same file
-/// name whatever its features, so in the common folder a build of the program
-/// would put its larger library in this one's place.
+/// It has its own target folder: Cargo uses the same file name for a `cdylib`
+/// with any features, so in the common folder a build of the program would
+/// overwrite it with a larger library.
 pub fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| given(GIVEN).unwrap_or_else(|| build("exim-rates", "rates", "")))
 }
 
-/// exirate-trace.so, the release library of the trace store, built once a test run.
+/// exirate-trace.so, the release library of the trace store, built once for each
+/// test run.
 pub fn built_trace() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| given(TRACE_GIVEN).unwrap_or_else(|| build("exim-trace", "trace", "")))
@@ -29,16 +30,16 @@ fn given(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from)
 }
 
-/// The library of one feature, with `flags` for the compiler, in a target folder
+/// The library of one feature, with additional compiler flags, in a target folder
 /// of that name.
 pub fn build(folder: &str, feature: &str, flags: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name(folder);
     let mut command = Command::new(env!("CARGO"));
-    // Set for this test and its timing only; a build must not depend on it.
+    // Set for the tests and their timing only; a build must not depend on it.
     command.env_remove("RUSTC_BOOTSTRAP");
     if !flags.is_empty() {
         command.env("RUSTFLAGS", flags);
-        // Nobody measures this one.
+        // This build is not measured.
         for option in ["lto=false", "codegen-units=16", "opt-level=1"] {
             command.arg("--config").arg(format!("profile.release.{option}"));
         }

@@ -1,7 +1,7 @@
-//! How a private Exim is configured.
+//! The configuration of a private Exim.
 
 use super::clock::FakeClock;
-use super::door::Door;
+use super::entry_point::EntryPoint;
 use super::exim::{PROGRAM, PrivateExim, USER, open_to_all, user};
 use std::fmt::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -22,7 +22,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Accepts everything, and delivers nothing.
+    /// Accepts everything and delivers nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,7 +44,7 @@ impl Setup {
         self
     }
 
-    /// Adds ACLs that stand under names of their own, as they are.
+    /// Adds named ACLs, literally.
     #[must_use]
     pub fn acls(mut self, text: &str) -> Self {
         self.acls.push_str(text.trim_end());
@@ -59,7 +59,7 @@ impl Setup {
         self.auth_if("${if eq{$auth3}{good}}")
     }
 
-    /// AUTH PLAIN on a condition of the test's own.
+    /// AUTH PLAIN with a custom condition.
     #[must_use]
     pub fn auth_if(mut self, condition: &str) -> Self {
         let _ = writeln!(
@@ -70,7 +70,7 @@ impl Setup {
         self
     }
 
-    /// Adds a router, before the one that discards.
+    /// Adds a router before the one that discards.
     #[must_use]
     pub fn router(mut self, text: &str) -> Self {
         self.routers.push_str(text.trim_end());
@@ -78,14 +78,14 @@ impl Setup {
         self
     }
 
-    /// Puts the built libraries into the folder, at `EXIRATE` and `EXIRATE_TRACE`.
+    /// Copies the built libraries into the folder, to `EXIRATE` and `EXIRATE_TRACE`.
     #[must_use]
     pub fn library(mut self) -> Self {
         self.library = true;
         self
     }
 
-    /// Puts every process of it under this clock.
+    /// Makes all processes use this clock.
     #[must_use]
     pub fn clock(mut self, clock: &FakeClock) -> Self {
         self.environment =
@@ -93,11 +93,11 @@ impl Setup {
         self.main("keep_environment = LD_PRELOAD : ^FAKETIME : NO_FAKE_STAT")
     }
 
-    /// Makes the folder and the configuration; starts nothing.
+    /// Creates the folder and the configuration; starts nothing.
     ///
     /// # Panics
-    /// Where Exim is not installed, or the test does not run as root: what
-    /// Exim does with its own rights cannot be seen otherwise.
+    /// If Exim is not installed, or the test does not run as root, which it
+    /// needs to see Exim's use of privileges.
     pub fn build(self) -> PrivateExim {
         assert!(
             Path::new(PROGRAM).exists(),
@@ -117,8 +117,8 @@ impl Setup {
         }
         if self.library {
             let copy = folder.path().join("exirate.so");
-            if Door::chosen() == Door::Lookup {
-                std::os::unix::fs::symlink(Door::module(), &copy).unwrap();
+            if EntryPoint::chosen() == EntryPoint::Lookup {
+                std::os::unix::fs::symlink(EntryPoint::module(), &copy).unwrap();
             } else {
                 install(super::library::built(), &copy);
             }
@@ -130,8 +130,8 @@ impl Setup {
         PrivateExim::new(folder, config, self.environment)
     }
 
-    /// The whole configuration. What a test sets itself takes the default's
-    /// place: Exim refuses an option that is set twice.
+    /// The whole configuration. Settings of a test replace the defaults: Exim
+    /// refuses an option that is set twice.
     fn text(&self, folder: &Path) -> String {
         let folder = folder.display();
         let mut main = format!(
@@ -162,7 +162,7 @@ fn install(library: &Path, path: &Path) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
 }
 
-/// The main section, but for what a test sets itself.
+/// The defaults of the main section.
 const DEFAULTS: &[&str] = &[
     "primary_hostname = private.test",
     "qualify_domain = private.test",
@@ -172,15 +172,15 @@ const DEFAULTS: &[&str] = &[
     "spool_directory = PRIVATE/spool",
     "log_file_path = PRIVATE/log/%slog",
     "acl_smtp_rcpt = accept",
-    // No delivery: messages wait in the private spool.
+    // No delivery: messages stay in the private spool.
     "queue_only = true",
-    // No questions to the network.
+    // No network queries.
     "host_lookup =",
     "rfc1413_query_timeout = 0s",
     "dkim_verify_signers =",
     "tls_advertise_hosts =",
     "keep_environment =",
-    // No bounds but the tests' own.
+    // No limits except those of the tests.
     "smtp_accept_max = 100",
     "smtp_accept_max_nonmail = 100000",
     "smtp_max_synprot_errors = 100000",

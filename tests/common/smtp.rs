@@ -1,5 +1,5 @@
-//! An SMTP client that speaks plainly: it sends what it is told, and records
-//! all that was said.
+//! A simple SMTP client that sends exactly what it is given, and keeps a
+//! transcript.
 
 use super::exim::lossless;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Reply {
     /// The code of its last line; 0 where the line has none.
     pub code: u16,
-    /// All of its lines, code and all, joined by newlines; bytes outside
+    /// All of its lines with their codes, joined by newlines; bytes outside
     /// ASCII are shown as `\xNN`.
     pub text: String,
 }
@@ -24,13 +24,13 @@ impl Reply {
     }
 }
 
-/// One conversation.
+/// An SMTP session.
 pub struct Client {
     reader: BufReader<Box<dyn Read + Send>>,
     writer: Option<Box<dyn Write + Send>>,
     socket: Option<TcpStream>,
     child: Option<Child>,
-    /// What was said so far, a line each; `C:` is ours.
+    /// The transcript by line; `C:` marks the client's lines.
     pub transcript: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Client {
         client
     }
 
-    /// Speaks to a program by its standard input and output.
+    /// Talks to a program through its standard input and output.
     pub fn program(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Reads one reply; `None` where the server has hung up.
+    /// Reads one reply; `None` if the server has closed the connection.
     pub fn reply(&mut self) -> Option<Reply> {
         let mut lines = Vec::new();
         loop {
@@ -88,14 +88,14 @@ impl Client {
             match read {
                 Ok(0) => break,
                 Ok(_) => {}
-                // A connection that the server resets is one it hung up.
+                // A reset by the server counts as closed.
                 Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => break,
                 Err(e) => panic!("no reply: {e}\n{}", self.transcript.join("\n")),
             }
             let line = lossless(line.trim_ascii_end());
             self.transcript.push(format!("S: {line}"));
             if line.is_empty() || line.starts_with("****") {
-                continue; // -bh says now and then that it is not for real
+                continue; // -bh sometimes prints that it is a test
             }
             let more = line.as_bytes().get(3) == Some(&b'-');
             lines.push(line);
@@ -107,7 +107,7 @@ impl Client {
         Some(Reply { code, text: lines.join("\n") })
     }
 
-    /// Reads one reply that must come.
+    /// Reads a reply that must come.
     pub fn expect(&mut self) -> Reply {
         self.reply().unwrap_or_else(|| panic!("hung up:\n{}", self.transcript.join("\n")))
     }
@@ -123,18 +123,20 @@ impl Client {
         self.send(&[line.as_ref(), b"\r\n"].concat());
     }
 
-    /// Sends bytes as they are, in one packet where they fit.
+    /// Sends bytes literally, in one packet if they fit.
     pub fn send(&mut self, bytes: &[u8]) {
         for line in bytes.split_inclusive(|b| *b == b'\n') {
             self.transcript.push(format!("C: {}", lossless(line.trim_ascii_end())));
         }
         if let Some(writer) = &mut self.writer {
-            // The server may have hung up: the missing reply will tell.
+            // The server may have closed the connection: the missing reply
+            // shows that.
             let _ = writer.write_all(bytes).and_then(|()| writer.flush());
         }
     }
 
-    /// Sends one message after DATA: the text, dots stuffed, and the last dot.
+    /// Sends a message after DATA: the text, with dots stuffed, and the final
+    /// dot.
     pub fn data(&mut self, text: &str) -> Reply {
         let reply = self.command("DATA");
         if reply.code != 354 {
@@ -144,8 +146,7 @@ impl Client {
         self.expect()
     }
 
-    /// Sends one message; the first reply that is not a yes
-    /// ends it.
+    /// Sends a message; stops at the first reply that is not positive.
     pub fn message(&mut self, from: &str, to: &[&str], text: &str) -> Reply {
         let reply = self.command(format!("MAIL FROM:<{from}>"));
         if !reply.is_ok() {
@@ -160,7 +161,8 @@ impl Client {
         self.data(text)
     }
 
-    /// Closes our side, and gives the exit code of the program, if it was one.
+    /// Closes the client's side; returns the exit code of the program, if it is
+    /// one.
     pub fn close(mut self) -> Option<i32> {
         self.writer = None;
         let child = self.child.take();
@@ -168,7 +170,7 @@ impl Client {
         child.and_then(|mut c| c.wait().ok()).and_then(|s| s.code())
     }
 
-    /// Says QUIT, and nothing ever after.
+    /// Sends QUIT and nothing more.
     pub fn quit(mut self) -> Option<Reply> {
         self.send_quit();
         let reply = self.reply();
@@ -176,13 +178,14 @@ impl Client {
         reply
     }
 
-    /// Sends QUIT and closes our half: Exim holds its goodbye back for 200 ms
+    /// Sends QUIT and closes the client's half: Exim delays its reply by 200 ms
     /// while it waits for that.
     pub fn send_quit(&mut self) {
         self.send_line("QUIT");
         self.writer = None;
         if let Some(socket) = &self.socket {
-            // Where the server has hung up there is nothing to close.
+            // If the server has closed the connection, there is nothing to
+            // close.
             let _ = socket.shutdown(Shutdown::Write);
         }
     }
@@ -197,8 +200,8 @@ impl Drop for Client {
     }
 }
 
-/// The text as it stands after DATA: lines end in CRLF, dots are stuffed, the
-/// last line is the dot.
+/// The text as it is sent after DATA: lines end in CRLF, dots are stuffed, and
+/// the last line is the dot.
 pub fn stuffed(text: &str) -> String {
     let mut sent = String::new();
     for line in text.lines() {

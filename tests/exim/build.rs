@@ -1,6 +1,6 @@
 //! How the Exim of this machine, or of a chroot, takes the library in.
 
-use crate::common::{Door, Setup};
+use crate::common::{EntryPoint, Setup};
 use crate::counts;
 
 /// Loads that are timed; the median of them is told.
@@ -9,7 +9,7 @@ const LOADS: usize = 21;
 #[test]
 fn the_library_is_loaded() {
     let exim = Setup::new().library().build();
-    let ask = Door::chosen().ask("9 / 1h / per_cmd / readonly / k");
+    let ask = EntryPoint::chosen().ask("9 / 1h / per_cmd / readonly / k");
     // The first creates the database, which no other has to do.
     assert_eq!(exim.expand(&ask).stdout, "no\n");
     let timed = format!("$tod_epoch_l {ask} $tod_epoch_l {ask} $tod_epoch_l");

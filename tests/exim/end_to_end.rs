@@ -3,7 +3,7 @@
 
 use crate::common;
 use crate::common::exim::{USER, run, user};
-use crate::common::{Client, Door, PrivateExim, Setup};
+use crate::common::{Client, EntryPoint, PrivateExim, Setup};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The condition of an ACL, on a spec.
 fn ask(spec: &str) -> String {
-    Door::chosen().ask(spec)
+    EntryPoint::chosen().ask(spec)
 }
 
 /// A field of the latest decision.
@@ -294,7 +294,7 @@ fn a_client_cannot_switch_a_limit_off() {
         let exim = daemon(ask(&format!("{spec} / {key}")));
         assert_eq!(accepted(&exim, helo, login, sender), 10, "{key}");
         // As an argument of its own it is a key.
-        let exim = daemon(Door::chosen().ask_key(spec, key));
+        let exim = daemon(EntryPoint::chosen().ask_key(spec, key));
         assert_eq!(accepted(&exim, helo, login, sender), 3, "{key}");
         assert_eq!(accepted(&exim, helo, login, sender), 0, "{key}");
         assert_eq!(exim.log("panic"), "");
@@ -307,12 +307,12 @@ fn a_key_is_the_same_record_however_it_is_given() {
     let spec = "9 / 1w / per_cmd / strict";
     let rate = |check: &str| exim.expand(&format!("{check} $sender_rate")).stdout;
     assert_eq!(rate(&ask(&format!("{spec} / a//b"))), "no 1.0\n");
-    assert_eq!(rate(&Door::chosen().ask_key(spec, "a/b")), "no 2.0\n");
-    assert_eq!(rate(&Door::chosen().ask_key(spec, "a//b")), "no 1.0\n");
+    assert_eq!(rate(&EntryPoint::chosen().ask_key(spec, "a/b")), "no 2.0\n");
+    assert_eq!(rate(&EntryPoint::chosen().ask_key(spec, "a//b")), "no 1.0\n");
     // No key is the default key: there is no client here, so an empty one.
     assert_eq!(rate(&ask(spec)), "no 1.0\n");
-    assert_eq!(rate(&Door::chosen().ask_key(spec, "")), "no 2.0\n");
-    if Door::chosen() == Door::Dlfunc {
+    assert_eq!(rate(&EntryPoint::chosen().ask_key(spec, "")), "no 2.0\n");
+    if EntryPoint::chosen() == EntryPoint::Dlfunc {
         let unique = |key: &str, event: &str| {
             rate(&format!("${{dlfunc{{EXIRATE}}{{ratelimit}}{{{spec}}}{{{key}}}{{{event}}}}}"))
         };
@@ -323,7 +323,7 @@ fn a_key_is_the_same_record_however_it_is_given() {
         assert_eq!(unique("k", ""), "no 3.0\n");
         assert_eq!(rate(&ask(&format!("{spec} / unique= / k"))), "no 3.0\n");
         // Nor is it the record of events that all count.
-        assert_eq!(rate(&Door::chosen().ask_key(spec, "k")), "no 1.0\n");
+        assert_eq!(rate(&EntryPoint::chosen().ask_key(spec, "k")), "no 1.0\n");
     }
 }
 
@@ -349,8 +349,9 @@ fn several_limits_are_one_event() {
     for _ in 0..3 {
         assert_eq!(both("a/noupdate/b"), "yes 4.0 3.5 1h 3.5");
     }
-    let alone =
-        |spec: &str| expand(format!("{} $sender_rate", Door::Dlfunc.ask_key(spec, "a/noupdate/b")));
+    let alone = |spec: &str| {
+        expand(format!("{} $sender_rate", EntryPoint::Dlfunc.ask_key(spec, "a/noupdate/b")))
+    };
     // Each spec has the record that it has alone.
     assert_eq!(alone("3.5 / 1h / per_cmd / readonly"), "no 3.0");
     assert_eq!(alone("5.5 / 1w / per_cmd / readonly"), "no 3.0");
@@ -359,7 +360,8 @@ fn several_limits_are_one_event() {
     assert_eq!(expand(format!("{} $sender_rate", all("s", &strict))), "no 1.0");
     assert_eq!(expand(format!("{} {rates}", all("s", &strict))), "yes 2.0 1.5 1w 1.5");
     assert_eq!(expand(format!("{} {rates}", all("s", &strict))), "yes 3.0 1.5 1w 1.5");
-    let alone = |spec: &str| expand(format!("{} $sender_rate", Door::Dlfunc.ask_key(spec, "s")));
+    let alone =
+        |spec: &str| expand(format!("{} $sender_rate", EntryPoint::Dlfunc.ask_key(spec, "s")));
     assert_eq!(alone("1.5 / 1h / per_cmd / readonly"), "no 1.0");
     // Seven, of which two are of one record: it counts the event once.
     let seven = [

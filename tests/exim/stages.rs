@@ -1,11 +1,11 @@
 //! Where in Exim a check stands, and what it tells the logs, in a real Exim:
 //! what cannot be compared with native, which knows ACLs only.
 
-use crate::common::{Door, PrivateExim, Setup};
+use crate::common::{EntryPoint, PrivateExim, Setup};
 
 /// The condition of an ACL, on a spec.
 fn ask(spec: &str) -> String {
-    Door::chosen().ask(spec)
+    EntryPoint::chosen().ask(spec)
 }
 
 /// The rate that is remembered for a spec, by `exim -be`.

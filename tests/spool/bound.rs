@@ -1,5 +1,6 @@
-//! Somebody who varies keys can neither make the database grow past its bound
-//! nor push out who is over a limit; and every record that goes is counted.
+//! A client that varies keys can neither make the database exceed its size
+//! limit nor evict keys that are over a limit; and every evicted record is
+//! counted.
 
 use std::path::Path;
 
@@ -13,10 +14,10 @@ use exirate::store::Store as _;
 const FLOODERS: usize = 3;
 /// Keys of each of them.
 const KEYS: usize = 100_000;
-/// Senders who are over their limit.
+/// Senders that are over their limit.
 const SENDERS: usize = 60;
 
-/// All on one moment, so that rates can be compared exactly.
+/// A constant time, so that rates can be compared exactly.
 fn still() -> Timestamp {
     Timestamp { seconds: now().seconds / 100_000 * 100_000, micros: 0 }
 }
@@ -38,7 +39,7 @@ fn after(events: usize) -> f64 {
     average.rate
 }
 
-/// The line that the flooder meets, and the one beside it.
+/// The ACL line that the flood hits, and another one.
 fn flooded(key: impl std::fmt::Display) -> String {
     format!("20 / 1w / per_mail / strict / {key}")
 }
@@ -56,8 +57,8 @@ pub(crate) fn worker(arguments: &[String]) {
 }
 
 #[test]
-fn a_flood_of_keys_is_bounded_and_pushes_out_nobody_who_matters() {
-    // In memory: what is tested here does not depend on the disk.
+fn a_flood_of_keys_is_limited_and_evicts_no_key_over_its_limit() {
+    // In memory: this does not depend on the disk.
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut spool = open(folder.path());
     spool.set_max_bytes(0).unwrap();
@@ -66,7 +67,8 @@ fn a_flood_of_keys_is_bounded_and_pushes_out_nobody_who_matters() {
         for _ in 0..25 {
             check(&mut spool, &flooded(format_args!("over{sender}")));
         }
-        // Not over, but of another line, whose keys nobody can invent.
+        // Not over a limit, but of another line, with keys that nobody can
+        // invent.
         check(&mut spool, &beside(sender));
     }
     drop(spool);
@@ -80,7 +82,7 @@ fn a_flood_of_keys_is_bounded_and_pushes_out_nobody_who_matters() {
         assert_eq!(check(&mut spool, &beside(sender)), after(2));
     }
     let stats = spool.stats().unwrap();
-    // Each shard may be beyond its share by a record and the rest of a page.
+    // Each shard may exceed its share by a record and the rest of a page.
     let slack = stats.shards as u64 * 2 * 4096;
     assert!(stats.disk <= MAX_BYTES_MIN + slack, "{stats:?}");
     assert!(stats.disk > MAX_BYTES_MIN / 2, "{stats:?}");
@@ -91,7 +93,7 @@ fn a_flood_of_keys_is_bounded_and_pushes_out_nobody_who_matters() {
 }
 
 #[test]
-fn a_lowered_bound_is_kept_at_once_by_compacting() {
+fn compacting_applies_a_lower_size_limit_at_once() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let mut spool = open(folder.path());
     for n in 0..200_000 {
@@ -106,7 +108,7 @@ fn a_lowered_bound_is_kept_at_once_by_compacting() {
     assert_eq!((compacted.rebuilt, compacted.disk_before), (256, before.disk));
     assert_eq!(compacted.disk_after, after.disk);
     assert!(after.disk <= MAX_BYTES_MIN, "{after:?}");
-    // Told once for each shard, and then no more.
+    // Reported once for each shard.
     let told = spool.take_incidents();
     assert_eq!(told.len(), 256);
     assert!(
@@ -123,8 +125,8 @@ fn a_lowered_bound_is_kept_at_once_by_compacting() {
     assert_sound(&mut spool);
 }
 
-/// A filter as large as there can be, in the smallest database: the senders
-/// whom it is there for stay all the same.
+/// The largest possible filter in the smallest database: keys that are over a
+/// limit stay nevertheless.
 #[test]
 fn large_filters_stay_in_a_small_database() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -1,4 +1,4 @@
-//! Damaged and hostile bytes: no panic, no hang, and what is not damaged stays.
+//! Damaged and hostile bytes: no panic, no hang, and undamaged records stay.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use crate::spool_common::records::{KEYS, database, directory, files, key, rate, 
 use crate::spool_common::{assert_sound, open};
 use exirate::spool::{Options, Spool, SpoolError};
 
-/// Random numbers, the same in each run.
+/// Reproducible random numbers.
 struct Random(u64);
 
 impl Random {
@@ -18,14 +18,14 @@ impl Random {
 }
 
 #[test]
-fn a_flipped_bit_loses_one_key_at_most() {
+fn a_flipped_bit_loses_at_most_one_key() {
     let folder = database();
     let mut random = Random(1);
     let shards = files(folder.path(), ".shard");
     for round in 0..200 {
         let path = &shards[random.below(shards.len() as u64) as usize];
         let file = File::options().read(true).write(true).open(path).unwrap();
-        // Half of them in the header and its neighbourhood, half anywhere.
+        // Half of them in or near the header, half anywhere.
         let length = if round % 2 == 0 { 160 } else { file.metadata().unwrap().len() };
         let (offset, mut byte) = (random.below(length), [0]);
         file.read_exact_at(&mut byte, offset).unwrap();
@@ -44,7 +44,7 @@ fn a_flipped_bit_loses_one_key_at_most() {
 }
 
 #[test]
-fn zeroed_and_overwritten_pages_lose_only_what_was_there() {
+fn zeroed_and_overwritten_pages_lose_only_their_records() {
     let mut random = Random(2);
     for round in 0..36 {
         let folder = database();
@@ -66,13 +66,13 @@ fn zeroed_and_overwritten_pages_lose_only_what_was_there() {
         };
         file.write_all_at(&garbage, offset).unwrap();
         let lost = use_all(folder.path());
-        // No more than about what one shard holds.
+        // At most about the contents of one shard.
         assert!(lost <= 30, "{lost} lost in round {round}");
     }
 }
 
 #[test]
-fn a_lost_index_is_made_again_from_the_records() {
+fn a_lost_index_is_rebuilt_from_the_records() {
     for byte in [0, 0xFF] {
         let folder = database();
         for path in files(folder.path(), ".shard") {
@@ -85,7 +85,7 @@ fn a_lost_index_is_made_again_from_the_records() {
 }
 
 #[test]
-fn a_lost_header_is_made_again_and_the_damaged_file_kept() {
+fn a_lost_header_is_rebuilt_and_the_damaged_file_kept() {
     let folder = database();
     let shards = files(folder.path(), ".shard");
     for path in &shards {
@@ -102,11 +102,11 @@ fn a_lost_header_is_made_again_and_the_damaged_file_kept() {
 }
 
 #[test]
-fn files_cut_short_lose_only_what_was_cut_off() {
+fn truncated_files_lose_only_the_records_cut_off() {
     for length in [0, 1, 64, 127, 128, 191, 192, 193, 2000, 4096, 4097, 5000, 8191] {
         let folder = database();
         let shards = files(folder.path(), ".shard");
-        // Kept open by a process from before.
+        // Kept open by an earlier process.
         let old = [0, 193, 5000].contains(&length).then(|| {
             let mut old = open(folder.path());
             (0..KEYS).for_each(|n| assert!(rate(&mut old, n).is_some()));
@@ -119,8 +119,8 @@ fn files_cut_short_lose_only_what_was_cut_off() {
         assert!(lost <= 60, "{lost} lost at {length}");
         assert_sound(&mut open(folder.path()));
         if let Some(mut old) = old {
-            // Its files have been replaced under its hands, which it may notice
-            // only in the next second.
+            // Its files were replaced while it had them open, which it may
+            // notice only within the next second.
             std::thread::sleep(std::time::Duration::from_millis(1_100));
             (0..KEYS).for_each(|n| assert_eq!(rate(&mut old, n), Some(f64::from(n))));
         }
@@ -128,11 +128,11 @@ fn files_cut_short_lose_only_what_was_cut_off() {
 }
 
 #[test]
-fn files_made_longer_than_anything_lose_nothing() {
+fn extended_files_lose_nothing() {
     let folder = database();
     for path in files(folder.path(), ".shard").iter().take(3) {
         let file = File::options().write(true).open(path).unwrap();
-        // Longer than a shard can be, and where the file system knows no end,
+        // Longer than a shard can be, and if the file system permits, longer
         // than a process can map.
         let longest = (36..63).rev().find(|power| file.set_len(1 << power).is_ok());
         assert!(longest.is_some(), "this file system has no large files");
@@ -142,10 +142,10 @@ fn files_made_longer_than_anything_lose_nothing() {
     assert_sound(&mut open(folder.path()));
 }
 
-/// What is looked through for records is what there is data in: a file that is
-/// all holes must keep nobody waiting.
+/// Only parts with data are searched for records: a file made of holes must not
+/// take long.
 #[test]
-fn long_files_that_are_damaged_are_mended_all_the_same() {
+fn long_damaged_files_are_repaired() {
     use std::os::unix::fs::FileExt;
     let folder = database();
     // The end of the heap, and the magic.
@@ -159,7 +159,7 @@ fn long_files_that_are_damaged_are_mended_all_the_same() {
 }
 
 #[test]
-fn garbage_in_all_files_is_survived() {
+fn random_bytes_in_all_files_are_survived() {
     let mut random = Random(3);
     for length in [0, 1, 44, 128, 192, 5000, 100_000] {
         let folder = database();
@@ -194,7 +194,7 @@ fn the_file_with_the_key_can_be_lost() {
 }
 
 #[test]
-fn a_later_version_is_a_clear_error_and_left_alone() {
+fn a_later_version_is_an_error_and_does_not_change() {
     let folder = database();
     let mut paths = vec![directory(folder.path()).join("database")];
     paths.extend(files(folder.path(), ".shard"));
@@ -215,13 +215,13 @@ fn a_later_version_is_a_clear_error_and_left_alone() {
             paths[0].display()
         )
     );
-    // Neither does it choose another key than that of the files there.
+    // Nor does it create another key than that of the existing files.
     let database = std::fs::read(&paths[0]).unwrap();
     std::fs::remove_file(&paths[0]).unwrap();
     let error = Spool::open(folder.path(), Options::default()).unwrap_err();
     assert!(matches!(error, SpoolError::Version { found: 2, known: 1, .. }), "{error}");
     assert!(!paths[0].exists());
-    // And a shard alone is refused as well.
+    // A single shard of a later version is refused as well.
     let mut old = database;
     old[8] = 1;
     let sum = crc32fast::hash(&old[..40]).to_le_bytes();

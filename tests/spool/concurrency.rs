@@ -1,4 +1,4 @@
-//! Many processes at once: every event is counted, and once.
+//! Many processes at once: every event is counted exactly once.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use exirate::sys::secure_dir::DirError;
 const PROCESSES: u32 = 16;
 const EVENTS: u32 = 5_000;
 
-/// The clock of all workers, which stands still, in a future that no rebuild
-/// forgets. So the same events give the same rate, however fast they come: with
-/// the real clock, those in one microsecond differ by up to 1 %.
+/// The clock of all workers stands still, at a future time that no rebuild
+/// expires. So the same events give the same rate regardless of speed: with the
+/// real clock, events in one microsecond differ by up to 1 %.
 fn still() -> Timestamp {
     Timestamp { seconds: 4_102_444_800, micros: 0 }
 }
@@ -26,14 +26,14 @@ fn after(events: u32) -> f64 {
     (1..events).fold(Average::first(still(), 1.0), |a, _| a.next(still(), period, 1.0)).rate
 }
 
-/// Waits for all other workers, so that they run at once: the parent holds a
-/// lock on the directory until all have been started.
+/// Waits for all other workers, so that they run at the same time: the parent
+/// holds a lock on the directory until all have been started.
 fn wait_for_start(folder: &Path) {
     let gate = std::fs::File::open(folder.join("gate")).unwrap();
     drop(lock::lock(&gate, Kind::Shared, Duration::from_secs(60)).unwrap().unwrap());
 }
 
-/// Runs a worker of `role` in each of 16 processes, all at once.
+/// Runs a worker of `role` in each of 16 processes at the same time.
 fn run_all(folder: &Path, role: &str) {
     let gate = std::fs::File::create(folder.join("gate")).unwrap();
     let guard = lock::try_lock(&gate, Kind::Exclusive).unwrap().unwrap();
@@ -66,8 +66,8 @@ pub(crate) fn worker(arguments: &[String]) {
             }
         }
         "grow" => {
-            // All make the same keys, so that each is made by one and found
-            // by the others, through all rebuilds.
+            // All workers create the same keys, so each key is created by one
+            // and found by the others, through all rebuilds.
             for n in 0..20_000 {
                 let key = format!("{}", (n * 7919 + number * 1250) % 20_000);
                 spool.decide_one(&request(&key, None).check(), still).unwrap();
@@ -102,8 +102,8 @@ fn overlapping_unique_events_are_counted_once() {
     run_all(folder.path(), "unique");
     let distinct = (PROCESSES - 1) * EVENTS / 2 + EVENTS;
     let rate = rate(folder.path(), "unique/one");
-    // The filter is less than half as full as it may be: one event in a
-    // million looks seen before, of 42,500. Those that are seen round anew.
+    // The filter is less than half full: of 42,500 events, one in a million
+    // appears as seen before. Events that do are replaced.
     assert!(rate <= after(distinct) + 1e-3, "{rate} of {distinct}");
     assert!(rate >= after(distinct - 2) - 1e-3, "{rate} of {distinct}");
     assert_sound(&mut open(folder.path()));
@@ -130,7 +130,7 @@ fn racing_creators_agree() {
     for _ in 0..8 {
         let folder = tempfile::tempdir().unwrap();
         run_all(folder.path(), "create");
-        // All have counted in the same files, under the same key.
+        // All have counted in the same files, with the same key.
         let mut spool = open(folder.path());
         assert_eq!(spool.stats().unwrap().records, 40);
         spool.for_each(|entry| assert_eq!(entry.average.rate, after(PROCESSES))).unwrap();

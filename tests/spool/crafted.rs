@@ -1,13 +1,12 @@
-//! Files that were made to mislead: sizes, offsets and counts that lie, with
-//! checksums that fit. Exim's own ratelimit once believed such a size
-//! (CVE-2025-67896).
+//! Files with false sizes, offsets and counts but correct checksums. Exim's own
+//! ratelimit once trusted such a size (CVE-2025-67896).
 
 use crate::spool_common::crafted::{SHARD, keys, lay, list, path, rate, sound, use_all, write};
 use crate::spool_common::image::{self, Shard, State};
 use crate::spool_common::{assert_sound, counts, open};
 
 #[test]
-fn an_image_is_what_the_code_would_write() {
+fn an_image_equals_a_file_written_by_the_code() {
     for bits in [None, Some(&[0xA5; 43][..])] {
         let keys = keys(20);
         let folder = lay(&sound(&keys, 64, bits).0);
@@ -25,7 +24,7 @@ fn an_image_is_what_the_code_would_write() {
 }
 
 #[test]
-fn sizes_that_lie_lose_their_own_record_only() {
+fn false_sizes_lose_only_their_own_record() {
     let keys = keys(9);
     let mut tried = 0;
     for bits in [None, Some(&[0xFF; 43][..])] {
@@ -37,8 +36,8 @@ fn sizes_that_lie_lose_their_own_record_only() {
             .chain([length - 8, length - 1, length + 1, length + 8, 2 * length, 3 * length])
             .chain([1_999_999, 2_000_000, 2_000_001, 0x7FFF_FFFF, 0x8000_0000])
             .chain([0xFFFF_FF00, 0xFFFF_FFF8, 0xFFFF_FFFF]);
-        // `bytes`, `key_bytes`, `flags`, `filter_bytes`: each alone, and with
-        // a size of the whole that agrees with the others.
+        // `bytes`, `key_bytes`, `flags`, `filter_bytes`: each alone, and with a
+        // total size that agrees with the others.
         for ((at, size), lie) in [(0, 4), (4, 2), (6, 2), (8, 4)]
             .into_iter()
             .flat_map(|f| lies.clone().map(move |l| (f, l)))
@@ -55,7 +54,7 @@ fn sizes_that_lie_lose_their_own_record_only() {
                     let whole = (head + key).next_multiple_of(8) + filter.next_multiple_of(8);
                     record[..4].copy_from_slice(&(whole as u32).to_le_bytes());
                 }
-                image::mend_record(record, [true, true]);
+                image::fix_record_checksums(record, [true, true]);
                 let lost = use_all(&lay(&shard), &keys);
                 assert!(lost.is_empty() || lost == [4], "{lost:?}, {lie:#x} at {at}");
                 tried += 1;
@@ -66,7 +65,7 @@ fn sizes_that_lie_lose_their_own_record_only() {
 }
 
 #[test]
-fn a_header_that_lies_of_its_index_is_made_again() {
+fn a_header_with_a_false_index_is_rebuilt() {
     let keys = keys(20);
     let (sound, _) = sound(&keys, 64, None);
     let length = sound.bytes.len() as u64;
@@ -76,12 +75,12 @@ fn a_header_that_lies_of_its_index_is_made_again() {
         (0, image::INDEX as u64),
         (63, start),
         (65, start),
-        // A huge index in a short file, and its size as it would be.
+        // A huge index in a short file, with the size the file would have.
         (1 << 20, start),
         (1 << 20, image::INDEX as u64 + (8 << 20)),
         (length / 8, image::INDEX as u64 + length),
         (0xFFFF_FFFF, image::INDEX as u64 + (0xFFFF_FFFF << 3)),
-        // Sums and products that wrap around.
+        // Sums and products that overflow.
         (1 << 61, image::INDEX as u64),
         ((1 << 61) + 64, start),
         (u64::MAX, image::INDEX as u64 - 8),
@@ -100,8 +99,8 @@ fn a_header_that_lies_of_its_index_is_made_again() {
         let kept = path(&folder).with_extension("shard.damaged-1");
         assert!(kept.exists());
     }
-    // An index that reaches into the heap, whose records look like entries, or
-    // that leaves some of itself to the heap.
+    // An index that extends into the heap, whose records look like entries, or
+    // a heap that extends into the index.
     for (capacity, lost_at_most) in [(32, 20), (72, 20), (1, 20)] {
         let mut shard = sound.clone();
         shard.header(32, &u64::to_le_bytes(capacity));
@@ -112,7 +111,7 @@ fn a_header_that_lies_of_its_index_is_made_again() {
 }
 
 #[test]
-fn a_version_or_number_of_shards_that_never_was_is_damage() {
+fn an_impossible_version_or_number_of_shards_is_damage() {
     let keys = keys(5);
     let (sound, _) = sound(&keys, 64, None);
     let mut shard = sound.clone();
@@ -128,14 +127,14 @@ fn a_version_or_number_of_shards_that_never_was_is_damage() {
         let sum = image::checksum(0, &bytes[..end]);
         bytes[end..].copy_from_slice(&sum.to_le_bytes());
         std::fs::write(path(&folder).with_file_name("database"), bytes).unwrap();
-        // The key is had back from the shard.
+        // The key is recovered from the shard.
         assert!(use_all(&folder, &keys).is_empty());
         assert_sound(&mut open(folder.path()));
     }
 }
 
 #[test]
-fn an_end_of_the_heap_that_lies_never_leads_out_of_the_file() {
+fn a_false_end_of_the_heap_never_leads_out_of_the_file() {
     let keys = keys(20);
     let (sound, offsets) = sound(&keys, 64, None);
     let (start, length) = (sound.heap_start() as u64, sound.bytes.len() as u64);
@@ -162,7 +161,7 @@ fn an_end_of_the_heap_that_lies_never_leads_out_of_the_file() {
         let mut shard = sound.clone();
         shard.word(image::HEAP_END, image::sealed(end));
         let folder = lay(&shard);
-        // An end within the heap has what is behind it written over.
+        // If the end is within the heap, the records after it are overwritten.
         let lost = use_all(&folder, &keys);
         let within = (start..length).contains(&end) && end % 8 == 0;
         assert!(lost.is_empty() || within, "{lost:?} lost with {end}");
@@ -173,7 +172,7 @@ fn an_end_of_the_heap_that_lies_never_leads_out_of_the_file() {
 }
 
 #[test]
-fn counts_that_lie_are_put_right_by_growth() {
+fn false_counts_are_corrected_by_growth() {
     let keys = keys(600);
     for live in [0, 1, 19, 21, 51, 1 << 20, (1 << 40) - 1] {
         for dead in [0, 8, 65_536, 65_544, (1 << 40) - 1] {
@@ -194,7 +193,7 @@ fn counts_that_lie_are_put_right_by_growth() {
 }
 
 #[test]
-fn an_index_without_a_free_entry_is_made_again_whatever_is_counted() {
+fn an_index_without_a_free_entry_is_rebuilt_whatever_its_counts() {
     let keys = keys(40);
     for live in [0, 8, 16] {
         let (mut shard, _) = sound(&keys[..16], 16, None);
@@ -217,11 +216,11 @@ fn entries_that_all_point_at_one_record_are_one_record() {
     let keys = keys(3);
     let bits = vec![0x11; 2_000_000];
     let (mut shard, offsets) = sound(&keys[..1], 496, Some(&bits));
-    let tag = image::Place::of(&keys[0]).tag;
+    let tag = image::Position::of(&keys[0]).tag;
     for slot in 0..300 {
         shard.point(slot, tag, offsets[0]);
     }
-    shard.settle(480);
+    shard.set_totals(480);
     let folder = lay(&shard);
     let mut spool = open(folder.path());
     assert_eq!(list(&mut spool, &folder), 1);
@@ -235,8 +234,8 @@ fn entries_that_all_point_at_one_record_are_one_record() {
 }
 
 #[test]
-fn records_within_a_record_are_not_taken_for_more_than_there_is() {
-    // Each one's filter reaches to the end of the file, over all that follow.
+fn nested_records_do_not_multiply() {
+    // The filter of each extends to the end of the file, over all later ones.
     let keys = keys(303);
     let mut shard = Shard::new(SHARD, 496);
     let start = shard.heap_start();
@@ -249,14 +248,14 @@ fn records_within_a_record_are_not_taken_for_more_than_there_is() {
         let filter = bytes - record.len() as u32;
         record[..4].copy_from_slice(&bytes.to_le_bytes());
         record[8..12].copy_from_slice(&filter.to_le_bytes());
-        image::mend_record(&mut record, [true, false]);
+        image::fix_record_checksums(&mut record, [true, false]);
         heap[at..at + record.len()].copy_from_slice(&record);
     }
     shard.add(&heap);
     for (n, key) in keys[..300].iter().enumerate() {
-        shard.file(key, start + n * 128);
+        shard.index_key(key, start + n * 128);
     }
-    shard.settle(480);
+    shard.set_totals(480);
     let folder = lay(&shard);
     let mut spool = open(folder.path());
     assert!(spool.verify().unwrap().problems().count() > 0);
@@ -270,10 +269,10 @@ fn records_within_a_record_are_not_taken_for_more_than_there_is() {
 }
 
 #[test]
-fn entries_that_point_anywhere_lead_nowhere() {
+fn entries_with_false_offsets_are_ignored() {
     let keys = keys(12);
     let (sound, offsets) = sound(&keys, 32, None);
-    let tag = image::Place::of(&keys[3]).tag;
+    let tag = image::Position::of(&keys[3]).tag;
     let victim = (0..32)
         .find(|slot| {
             let at = image::INDEX + 8 * slot;
@@ -301,7 +300,7 @@ fn entries_that_point_anywhere_lead_nowhere() {
         length + 8,
         0xFFFF_FFFE * 8,
     ] {
-        for tag in [tag, !tag, image::Place::of(&keys[4]).tag] {
+        for tag in [tag, !tag, image::Position::of(&keys[4]).tag] {
             let mut shard = sound.clone();
             shard.point(victim, tag, to);
             let folder = lay(&shard);
@@ -309,8 +308,8 @@ fn entries_that_point_anywhere_lead_nowhere() {
             assert!(lost.is_empty() || lost == [3], "{lost:?} lost with {to}");
         }
     }
-    // Every entry taken, all with the tag of the key that is looked for, and
-    // all of another record: a search without an end.
+    // Every entry is used, with the tag of the key being looked up and another
+    // record: a search without end.
     let mut shard = sound.clone();
     for slot in 0..32 {
         shard.point(slot, tag, offsets[slot % 3]);
@@ -321,25 +320,25 @@ fn entries_that_point_anywhere_lead_nowhere() {
 }
 
 #[test]
-fn looking_through_an_index_takes_no_longer_than_it_is_long() {
-    // Half a million entries are each looked for behind half a million others,
-    // if each is looked for at all.
+fn scanning_an_index_takes_linear_time() {
+    // If each of half a million entries is looked up, each lookup passes half a
+    // million others.
     let keys = keys(2);
     let capacity = 1_000_000;
     let (mut shard, offsets) = sound(&keys, capacity, None);
-    let tag = image::Place::of(&keys[1]).tag;
+    let tag = image::Position::of(&keys[1]).tag;
     for slot in 0..capacity / 2 {
         shard.point(slot, !tag, offsets[0]);
     }
     for slot in capacity / 2..capacity {
         shard.point(slot, tag, offsets[1]);
     }
-    shard.settle(2);
+    shard.set_totals(2);
     let folder = lay(&shard);
     let mut spool = open(folder.path());
     let report = spool.verify().unwrap();
     assert!((100..200).contains(&report.problems().count()));
-    // A key that is looked for behind as many that are not it.
+    // A key that is looked up after as many others.
     for slot in 0..capacity {
         shard.point(slot, tag, offsets[0]);
     }
@@ -349,7 +348,7 @@ fn looking_through_an_index_takes_no_longer_than_it_is_long() {
 }
 
 #[test]
-fn a_damaged_file_that_is_nearly_all_a_hole_is_mended() {
+fn a_damaged_sparse_file_is_repaired() {
     let keys = keys(20);
     for damaged in [false, true] {
         let (mut shard, _) = sound(&keys, 64, None);
@@ -369,13 +368,13 @@ fn a_damaged_file_that_is_nearly_all_a_hole_is_mended() {
 }
 
 #[test]
-fn files_of_other_formats_are_set_aside_as_they_are() {
+fn files_of_other_formats_are_quarantined_unchanged() {
     let page = |start: &[u8]| {
         let mut bytes = start.to_vec();
         bytes.resize(8192, 0);
         bytes
     };
-    // The first pages of a hash of Berkeley DB, as Exim's own hints are, of an
+    // The first pages of a Berkeley DB hash (like Exim's own hints), of an
     // SQLite database, and of a GNU dbm.
     let berkeley = [
         &[0; 12][..],
@@ -399,7 +398,8 @@ fn files_of_other_formats_are_set_aside_as_they_are() {
         assert_eq!(use_all(&folder, &keys).len(), keys.len());
         assert_sound(&mut open(folder.path()));
         let kept = path(&folder).with_extension("shard.damaged-1");
-        // Superseded may be set in what bears our mark and version.
+        // The flag of a superseded shard may be set in a file with our magic
+        // and version.
         assert_eq!(std::fs::read(kept).unwrap(), bytes);
 
         let folder = lay(&sound(&keys, 64, None).0);

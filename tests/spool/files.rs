@@ -1,5 +1,5 @@
 //! Files and directories that are not what they should be: of another kind, of
-//! strangers, sparse, replaced or deleted.
+//! another user, sparse, replaced or deleted.
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -42,12 +42,12 @@ fn only_regular_files_are_used() {
 }
 
 #[test]
-fn a_file_that_is_not_ours_is_moved_aside_as_it_is() {
+fn a_foreign_file_is_quarantined_unchanged() {
     let folder = database();
     let shards = files(folder.path(), ".shard");
     let precious = folder.path().join("precious");
-    // A text, a file too short for a header, and a damaged shard of a version
-    // that is not known here.
+    // A text, a file too short for a header, and a damaged shard of an unknown
+    // version.
     let mut later = std::fs::read(&shards[0]).unwrap();
     later[8] = 2;
     let text = "a line of somebody's precious file\n".repeat(300).into_bytes();
@@ -74,7 +74,7 @@ fn a_file_that_is_not_ours_is_moved_aside_as_it_is() {
 }
 
 #[test]
-fn a_damaged_shard_of_ours_sends_those_who_have_it_open_to_the_new_one() {
+fn processes_that_have_a_damaged_shard_open_switch_to_the_new_one() {
     let folder = database();
     let mut old = open(folder.path());
     (0..KEYS).for_each(|n| assert!(rate(&mut old, n).is_some()));
@@ -90,7 +90,7 @@ fn a_damaged_shard_of_ours_sends_those_who_have_it_open_to_the_new_one() {
         File::open(path).unwrap().read_exact_at(&mut flags, 64).unwrap();
         assert_eq!(flags, [1, 0, 0, 0]);
     }
-    // At once, and not in the next second.
+    // At once, and not within the next second.
     (0..KEYS).for_each(|n| write(&mut old, n));
     assert_eq!(old.stats().unwrap().records, u64::from(KEYS));
     drop(spool);
@@ -98,8 +98,8 @@ fn a_damaged_shard_of_ours_sends_those_who_have_it_open_to_the_new_one() {
 }
 
 #[test]
-fn a_strangers_file_is_refused() {
-    // Only root can give files to strangers, or come upon such.
+fn a_file_of_another_user_is_refused() {
+    // Only root can give files to other users.
     assert!(rustix::process::geteuid().is_root(), "this test must be run as root");
     let chown = |path: &Path, user| std::os::unix::fs::chown(path, Some(user), None).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -125,13 +125,14 @@ fn a_strangers_file_is_refused() {
             )
         );
         assert!(std::fs::read(&path).unwrap() == before);
-        // Those of root and of the directory's owner are fine.
+        // Those of root and of the directory's owner are accepted.
         for user in [0, 65_534] {
             chown(&path, user);
             use_it(Options::default()).unwrap();
         }
     }
-    // Unless root's has been linked here, by whoever may write to the directory.
+    // Except a hard link to root's file, made by a user who may write to the
+    // directory.
     let other = folder.path().join("other");
     std::fs::hard_link(&shard, &other).unwrap();
     use_it(Options::default()).unwrap();
@@ -149,7 +150,7 @@ fn a_strangers_file_is_refused() {
         matches!(spool.log_change("x"), Err(SpoolError::Directory(DirError::Unsafe { path, .. })) if path == log)
     );
     assert_eq!(std::fs::read(&mine).unwrap(), b"mine");
-    // Nor does a stranger's shard tell the key.
+    // A shard of another user is not used to recover the key either.
     std::fs::remove_file(directory(folder.path()).join("database")).unwrap();
     chown(&shard, 65_533);
     let error = Spool::open(folder.path(), Options::default()).unwrap_err();
@@ -183,7 +184,7 @@ fn the_directory_must_be_safe() {
 }
 
 #[test]
-fn modes_are_right_and_reading_makes_nothing() {
+fn modes_are_right_and_reading_creates_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let absent = Spool::open_existing(folder.path(), Options::default()).unwrap_err();
     assert!(matches!(absent, SpoolError::Absent { .. }));
@@ -201,12 +202,13 @@ fn modes_are_right_and_reading_makes_nothing() {
     }
     let refused = reader.update(b"key", None, |_, _| ((), None)).unwrap_err();
     assert!(matches!(refused, SpoolError::ReadOnly { .. }));
-    // A database open for writing makes no shards to look at them, either.
+    // Opening a database for writing does not create shards in order to read
+    // them either.
     assert_eq!(spool.stats().unwrap().records, 1);
     assert_eq!(files(folder.path(), "").len(), 2);
 }
 
-/// Copies a file and leaves holes where it has zeros, as `cp --sparse=always`.
+/// Copies a file with holes instead of zeros, as `cp --sparse=always`.
 fn copy_with_holes(from: &Path, to: &Path) {
     let bytes = std::fs::read(from).unwrap();
     let copy = File::create_new(to).unwrap();
@@ -237,7 +239,8 @@ fn a_sparse_copy_can_be_read_and_is_filled_by_writing() {
     let look = |spool: &mut Spool| spool.peek(key(5).as_bytes(), None, |r, _| r.is_some());
     assert!(look(&mut reader).unwrap());
     assert!(disk() < 100_000, "reading has written");
-    // Who writes wants an error where disk is short, and no signal.
+    // Writing must fail with an error if the disk is full, and not with a
+    // signal.
     assert_eq!(rate(&mut open(sparse.path()), 5), Some(5.0));
     assert!(disk() > 1_000_000);
 }
@@ -250,7 +253,8 @@ fn a_shard_deleted_or_replaced_is_noticed() {
     for path in files(folder.path(), ".shard") {
         std::fs::remove_file(path).unwrap();
     }
-    // It looks at most once a second whether a name is still that of its file.
+    // A process checks at most once a second whether a name still belongs to
+    // its file.
     std::thread::sleep(std::time::Duration::from_millis(2_100));
     (0..KEYS).for_each(|n| assert_eq!(rate(&mut spool, n), None));
     (0..KEYS).for_each(|n| write(&mut spool, n));
@@ -260,7 +264,7 @@ fn a_shard_deleted_or_replaced_is_noticed() {
 #[test]
 fn everything_belongs_to_the_owner_of_the_spool_directory() {
     let folder = tempfile::tempdir().unwrap();
-    // Only root can give it to somebody else, and only root needs to.
+    // Only root can change owners, and only root needs to.
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(folder.path(), Some(65_534), Some(65_533)).unwrap();
     }

@@ -1,5 +1,4 @@
-//! The spool database: many processes, kills, damage, and a system that does
-//! not give what it needs.
+//! The spool database: many processes, kills, damage, and resource limits.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -12,12 +11,12 @@ mod files;
 mod hard_world;
 mod kill;
 mod numbers;
+mod paper_tables;
 mod random;
-mod seed_tables;
 #[path = "../spool_common/mod.rs"]
 mod spool_common;
 
-/// What this binary does where a test has started it again as a worker.
+/// The entry point for a worker, as which a test starts this binary again.
 #[test]
 fn worker_process() {
     let Some(arguments) = spool_common::arguments() else { return };

@@ -1,5 +1,5 @@
-//! Sound records that hold numbers no check would have written: every use of
-//! them ends, and says something.
+//! Sound records with numbers that no check would write: every operation on
+//! them ends, with a result or an error.
 
 use std::process::Command;
 
@@ -25,13 +25,13 @@ const NUMBERS: [f64; 14] = [
     9_007_199_254_740_993.0,
     1.8e19,
 ];
-// The least time of all says that a key was forgotten by hand.
+// The smallest time marks a key that was forgotten by hand.
 const TIMES: [i64; 8] =
     [i64::MIN + 1, -1, 0, 1, 1_700_000_000_000_000, 1_900_000_000_000_000, i64::MAX - 1, i64::MAX];
 const SECONDS: [u32; 4] = [0, 1, 1_900_000_000, u32::MAX];
 
-/// One record of each: the numbers are taken in turns, so that each meets most
-/// of the others.
+/// One record for each; the numbers are rotated, so that each is combined with
+/// most of the others.
 fn states() -> Vec<State> {
     let count = NUMBERS.len() * TIMES.len() * 2;
     (0..count)
@@ -45,11 +45,11 @@ fn states() -> Vec<State> {
         .collect()
 }
 
-/// Keys as checks file them, of this shard.
+/// Stored keys as checks make them, all in this shard.
 fn keys(count: usize) -> Vec<(String, Vec<u8>)> {
     (0..)
         .map(|n| (n.to_string(), request(&n.to_string(), None).key))
-        .filter(|(_, stored)| image::Place::of(stored).shard == SHARD)
+        .filter(|(_, stored)| image::Position::of(stored).shard == SHARD)
         .take(count)
         .collect()
 }
@@ -61,14 +61,14 @@ fn hostile() -> (tempfile::TempDir, Vec<String>) {
     for (n, (state, (_, stored))) in states.iter().zip(&keys).enumerate() {
         let bits = (n % 2 == 0).then_some(&[0x5A; 40][..]);
         let offset = shard.add(&image::record(stored, *state, bits));
-        shard.file(stored, offset);
+        shard.index_key(stored, offset);
         if bits.is_some() {
-            // A filter that began in any second that can be written.
+            // A filter that began in any second that can be encoded.
             let seconds = [0, 1, (1 << 39) - 1, 1 << 39, (1 << 40) - 1, 1_900_000_000];
             shard.word(offset + 88, image::sealed(seconds[n / 2 % seconds.len()]));
         }
     }
-    shard.settle(states.len() as u64);
+    shard.set_totals(states.len() as u64);
     (lay(&shard), keys.into_iter().map(|(key, _)| key).collect())
 }
 
@@ -82,14 +82,14 @@ fn every_check_decides() {
                 let unique = (n % 3 == 0).then(|| "somebody".to_owned());
                 let request = exirate::spec::Request { limit, update, ..request(key, unique) };
                 let decision = spool.decide_one(&request.check(), now).unwrap();
-                // A rate that is none is over every limit.
+                // A NaN rate is over every limit.
                 let under = decision.rate < limit;
                 assert_eq!(decision.over, !under, "{decision:?}");
                 assert!(decision.remaining(now()) >= 0.0, "{decision:?}");
                 let _ = decision.retry_after(now());
             }
         }
-        // Growth looks at all of them for what may be forgotten.
+        // Growth checks all of them for expiry.
         for n in 0..3_000 {
             spool.decide_one(&request(&format!("more {n}"), None).check(), now).unwrap();
         }
@@ -115,7 +115,7 @@ fn the_program_shows_them() {
     }
 }
 
-/// What the program prints; it may find something, but not fail.
+/// The output of the program, which may report problems but must not fail.
 fn exirate(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_exirate")).args(arguments).output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();

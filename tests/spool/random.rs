@@ -1,6 +1,6 @@
-//! Shards that have been changed at random, mostly with checksums that fit
-//! again: no panic, no hang, nothing listed that is not there, what is written
-//! is read back, and a repair leaves a sound database.
+//! Randomly changed shards, mostly with correct checksums: no panic, no hang,
+//! no nonexistent key is listed, written values are read back, and a repair
+//! leaves a sound database.
 
 use crate::spool_common::crafted::{SHARD, keys, lay, list, rate, write};
 use crate::spool_common::image::{self, Shard, State};
@@ -9,12 +9,12 @@ use exirate::spool::{Options, Spool};
 
 const IMAGES: u64 = 1_000;
 
-/// Random numbers, the same in each run.
+/// Reproducible random numbers.
 struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: usize) -> usize {
-        // SplitMix64: neighbouring seeds give unlike numbers.
+        // SplitMix64: consecutive seeds give unrelated numbers.
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -26,7 +26,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// A number that something may stumble over, near `true_one` or not at all.
+    /// A number that may cause trouble, near `true_one` or unrelated to it.
     fn number(&mut self, true_one: u64) -> u64 {
         match self.below(6) {
             0 => true_one.wrapping_add_signed(self.below(33) as i64 - 16),
@@ -39,14 +39,14 @@ impl Random {
     }
 }
 
-/// A record and what is known of it.
+/// A record and its known properties.
 struct Part {
     key: Vec<u8>,
     offset: usize,
     length: usize,
 }
 
-/// A shard that is sound but for some changes.
+/// A shard that is sound except for some changes.
 fn hostile(random: &mut Random, keys: &[Vec<u8>]) -> Shard {
     let mut shard = Shard::new(SHARD, [1, 8, 16, 31, 64, 496][random.below(6)]);
     let known = random.below(keys.len().min(shard.capacity) + 1);
@@ -55,10 +55,10 @@ fn hostile(random: &mut Random, keys: &[Vec<u8>]) -> Shard {
         let bits = [None, Some(&[0xC3; 40][..]), Some(&[0xFF; 43]), Some(&[])][random.below(4)];
         let record = image::record(key, State::of(n as f64), bits);
         let offset = shard.add(&record);
-        shard.file(key, offset);
+        shard.index_key(key, offset);
         parts.push(Part { key: key.clone(), offset, length: record.len() });
     }
-    shard.settle(known as u64);
+    shard.set_totals(known as u64);
     for _ in 0..=random.below(6) {
         change(random, &mut shard, &parts);
     }
@@ -78,12 +78,12 @@ fn change(random: &mut Random, shard: &mut Shard, parts: &[Part]) {
             let lie = random.number(u64::from_le_bytes(field)).to_le_bytes();
             record[at..at + size].copy_from_slice(&lie[..size]);
             if random.chance(80) {
-                image::mend_record(record, [random.chance(80), random.chance(50)]);
+                image::fix_record_checksums(record, [random.chance(80), random.chance(50)]);
             }
         }
-        // An entry that points elsewhere.
+        // An entry with another offset.
         (2 | 3, Some(part)) => {
-            let tag = image::Place::of(&part.key).tag;
+            let tag = image::Position::of(&part.key).tag;
             let to = random.number(part.offset as u64) as usize % (1 << 35);
             shard.point(random.below(shard.capacity), tag, to);
         }
@@ -93,22 +93,22 @@ fn change(random: &mut Random, shard: &mut Shard, parts: &[Part]) {
             let at = shard.heap_start() + random.below(length) / 8 * 8;
             shard.bytes.resize(length.max(at + copy.len()), 0);
             shard.bytes[at..at + copy.len()].copy_from_slice(&copy);
-            shard.file(&part.key, at);
+            shard.index_key(&part.key, at);
         }
-        // A sealed word of the header.
+        // A checked word of the header.
         (5, _) => {
             let words = [image::HEAP_END, image::LIVE, image::DEAD];
             let at = words.into_iter().chain(image::OTHERS).nth(random.below(9)).unwrap();
             let lie = random.number(length as u64);
             shard.word(at, if random.chance(80) { image::sealed(lie) } else { lie });
         }
-        // A field of the header, and the flags; not the version, as a later one
-        // is refused, and there is nothing more to see.
+        // A field of the header, or the flags; not the version, as a later one
+        // is simply refused.
         (6, _) if length >= image::INDEX => {
             let at = [12, 32, 40, 48, 56, image::FLAGS][random.below(6)];
             let lie = random.number(8).to_le_bytes();
             shard.bytes[at..at + 4].copy_from_slice(&lie[..4]);
-            shard.mend_header();
+            shard.fix_header_checksum();
         }
         // Bytes anywhere.
         (7, _) if length > 0 => {
@@ -128,7 +128,8 @@ fn random_changes_are_survived() {
     for seed in 0..IMAGES {
         let random = &mut Random(seed);
         let shard = hostile(random, &keys);
-        // Which image it was, if this fails: tests are quiet otherwise.
+        // The image, in case this fails: the output of tests is hidden
+        // otherwise.
         println!("image {seed}");
         let folder = lay(&shard);
         let mut reader = Spool::open_existing(folder.path(), Options::default()).unwrap();

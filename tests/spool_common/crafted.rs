@@ -1,5 +1,5 @@
-//! A database whose one shard is an [`image`], and what must be so whatever is
-//! in it.
+//! A database whose only shard is an [`image`], and the conditions that must
+//! hold for any contents.
 
 use std::path::PathBuf;
 use std::sync::Once;
@@ -12,16 +12,16 @@ use rustix::process::{Resource, Rlimit};
 use super::image::{self, Shard};
 use super::open;
 
-/// The shard that is crafted.
+/// The crafted shard.
 pub(crate) const SHARD: u8 = 0x3f;
 
-/// A spool directory whose database has this one shard; a size that is believed
-/// or a loop without an end kills the tests.
+/// A spool directory whose database has this one shard. If a false size is
+/// believed, or a loop does not end, resource limits kill the tests.
 pub(crate) fn lay(shard: &Shard) -> tempfile::TempDir {
     static BOUNDS: Once = Once::new();
     BOUNDS.call_once(|| {
         for (resource, most) in [
-            // Seconds of processor time, bytes of a file, bytes of memory.
+            // Seconds of CPU time, bytes of a file, bytes of memory.
             (Resource::Cpu, 1_200),
             (Resource::Fsize, 256 << 20),
             (Resource::As, 64 << 30),
@@ -57,11 +57,11 @@ pub(crate) fn write(spool: &mut Spool, key: &[u8], rate: f64) -> Result<(), Spoo
     spool.update(key, None, |_, _| ((), Some(change)))
 }
 
-/// Everything a database is used for, on a copy in which each key is either as
-/// it should be or as none. Returns the lost keys; the database is sound again
-/// after them all have been written.
+/// Runs all operations on a copy of the database, in which each key must be as
+/// it should be, or absent. Returns the lost keys; the database is sound again
+/// after they have been written.
 pub(crate) fn use_all(folder: &tempfile::TempDir, keys: &[Vec<u8>]) -> Vec<usize> {
-    // Those who may not write neither panic nor see more than there is.
+    // Read-only use neither panics nor shows more than there is.
     let mut reader = Spool::open_existing(folder.path(), Options::default()).unwrap();
     let _ = reader.verify().unwrap();
     list(&mut reader, folder);
@@ -84,7 +84,8 @@ pub(crate) fn use_all(folder: &tempfile::TempDir, keys: &[Vec<u8>]) -> Vec<usize
     lost
 }
 
-/// Lists everything: how many, and never more bytes than the file has.
+/// Lists everything: returns the number of keys, and checks that they fit the
+/// size of the file.
 pub(crate) fn list(spool: &mut Spool, folder: &tempfile::TempDir) -> usize {
     let (mut count, mut bytes) = (0, 0);
     spool
@@ -103,6 +104,6 @@ pub(crate) fn sound(keys: &[Vec<u8>], capacity: usize, bits: Option<&[u8]>) -> (
     let mut shard = Shard::new(SHARD, capacity);
     let insert = |(n, key): (usize, &Vec<u8>)| shard.insert(key, n as f64, bits);
     let offsets = keys.iter().enumerate().map(insert).collect();
-    shard.settle(keys.len() as u64);
+    shard.set_totals(keys.len() as u64);
     (shard, offsets)
 }

@@ -1,40 +1,39 @@
-//! The files of a database once more, put together from `FORMAT.md` and not by
-//! the code that reads them: for files that no exirate would write, with
-//! checksums that fit.
+//! Database files written according to `FORMAT.md`, independently of the code
+//! under test: for files that exirate would not write, with correct checksums.
 //!
-//! The fuzz targets use this file as well.
+//! The fuzz targets use this file too.
 
 use siphasher::sip128::{Hash128, SipHasher24};
 
-/// The key of all databases here, so that what goes wrong once goes wrong again.
+/// The key of all databases here, so that failures are reproducible.
 pub(crate) const KEY: [u8; 16] = *b"a key for images";
 /// An index entry without a record.
 pub(crate) const EMPTY: u64 = 0xA5A5_A5A5_FFFF_FFFF;
-/// Where the index begins.
+/// The offset of the index.
 pub(crate) const INDEX: usize = 192;
-/// Where a shard's flags are, and those of its sealed words that say how it is
-/// to be read.
+/// The offsets of a shard's flags, and of the checked words that describe its
+/// heap.
 pub(crate) const FLAGS: usize = 64;
 pub(crate) const HEAP_END: usize = 72;
 pub(crate) const LIVE: usize = 80;
 pub(crate) const DEAD: usize = 88;
-/// When it was tidied, four counts, and the size of its largest record: sealed as
-/// well.
+/// The time of the last tidying, four counts, and the size of the largest
+/// record, also as checked words.
 pub(crate) const OTHERS: [usize; 6] = [96, 104, 112, 120, 128, 136];
-/// A shard that has been superseded, and one that was being added to.
+/// The flags of a superseded shard, and of one that was being written to.
 pub(crate) const SUPERSEDED: u32 = 1;
 pub(crate) const BUSY: u32 = 2;
 
-/// What a key's text says of its place: shard, fraction of the index, tag.
+/// The position of a key: shard, fraction of the index, tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) shard: u8,
     pub(crate) fraction: u32,
     pub(crate) tag: u32,
 }
 
-impl Place {
-    /// Where `key` belongs.
+impl Position {
+    /// The position of `key`.
     pub(crate) fn of(key: &[u8]) -> Self {
         let Hash128 { h1, h2 } = SipHasher24::new_with_key(&KEY).hash(b"exirate key");
         let Hash128 { h1, h2 } = SipHasher24::new_with_keys(h1, h2).hash(key);
@@ -42,14 +41,14 @@ impl Place {
     }
 }
 
-/// The first so many of `0: …`, `1: …` that belong into shard `number`.
+/// Keys of the form `key N` that belong to shard `number`.
 pub(crate) fn keys_of(number: u8) -> impl Iterator<Item = Vec<u8>> {
     (0_u64..)
         .map(|n| format!("key {n}").into_bytes())
-        .filter(move |key| Place::of(key).shard == number)
+        .filter(move |key| Position::of(key).shard == number)
 }
 
-/// What checksums begin from.
+/// The initial value of checksums.
 pub(crate) fn seed() -> u32 {
     SipHasher24::new_with_key(&KEY).hash(b"exirate checksum").h1 as u32
 }
@@ -60,23 +59,23 @@ pub(crate) fn checksum(seed: u32, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The low 40 bits of `value` as a sealed word.
+/// The low 40 bits of `value` as a checked word.
 pub(crate) fn sealed(value: u64) -> u64 {
     let value = value & 0xFF_FFFF_FFFF;
     let mixed = (value ^ u64::from(seed()) << 8).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     value | (mixed >> 40 | 1) << 40
 }
 
-/// The content of the file `database`.
+/// The contents of the file `database`.
 pub(crate) fn database() -> Vec<u8> {
     let mut bytes = [&b"EXIRATED"[..], &1_u32.to_le_bytes(), &256_u32.to_le_bytes(), &KEY].concat();
     bytes.extend((1_u64 << 30).to_le_bytes());
-    mend(&mut bytes);
+    append_checksum(&mut bytes);
     bytes
 }
 
-/// Appends the checksum of what tells the key.
-fn mend(bytes: &mut Vec<u8>) {
+/// Appends the checksum of a copy of the key.
+fn append_checksum(bytes: &mut Vec<u8>) {
     bytes.extend(checksum(0, bytes).to_le_bytes());
 }
 
@@ -91,7 +90,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// One whose rate is `rate`.
+    /// A state with this rate.
     pub(crate) fn of(rate: f64) -> Self {
         Self { at: 1_700_000_000_000_000, rate, limit: 1.0, over_since: 0, sequence: 1 }
     }
@@ -107,8 +106,7 @@ impl State {
     }
 }
 
-/// A record of `key` with one state, and a filter of these bits where there are
-/// any.
+/// A record of `key` with one state, and a filter with these bits, if any.
 pub(crate) fn record(key: &[u8], state: State, bits: Option<&[u8]>) -> Vec<u8> {
     let mut bytes = vec![0; 88];
     bytes[4..6].copy_from_slice(&(key.len() as u16).to_le_bytes());
@@ -124,13 +122,13 @@ pub(crate) fn record(key: &[u8], state: State, bits: Option<&[u8]>) -> Vec<u8> {
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     let length = bytes.len() as u32;
     bytes[..4].copy_from_slice(&length.to_le_bytes());
-    mend_record(&mut bytes, [true, false]);
+    fix_record_checksums(&mut bytes, [true, false]);
     bytes
 }
 
-/// Makes the head's checksum fit whatever the head says, and those of the
-/// states that are asked for, as far as they lie within `bytes`.
-pub(crate) fn mend_record(bytes: &mut [u8], states: [bool; 2]) {
+/// Corrects the checksum of the head, whatever it contains, and those of the
+/// given states, as far as they are within `bytes`.
+pub(crate) fn fix_record_checksums(bytes: &mut [u8], states: [bool; 2]) {
     let Some(head) = bytes.first_chunk::<12>() else { return };
     let key_bytes = usize::from(u16::from_le_bytes([head[4], head[5]]));
     let start = if head[6..8] == [1, 0] { 96 } else { 88 };
@@ -149,7 +147,7 @@ pub(crate) fn mend_record(bytes: &mut [u8], states: [bool; 2]) {
     }
 }
 
-/// A shard's file.
+/// The file of a shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Shard {
     pub(crate) number: u8,
@@ -158,7 +156,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// An empty one with an index of `capacity` entries.
+    /// An empty shard with an index of `capacity` entries.
     pub(crate) fn new(number: u8, capacity: usize) -> Self {
         let mut bytes = [&b"EXIRATES"[..], &1_u32.to_le_bytes()].concat();
         bytes.extend(u32::from(number).to_le_bytes());
@@ -167,23 +165,23 @@ impl Shard {
         bytes.extend((INDEX as u64 + 8 * capacity as u64).to_le_bytes());
         bytes.extend(1_u64.to_le_bytes());
         bytes.extend([0; 4]);
-        mend(&mut bytes);
+        append_checksum(&mut bytes);
         bytes.resize(INDEX, 0);
         bytes.extend(EMPTY.to_le_bytes().repeat(capacity));
         let mut shard = Self { number, capacity, bytes };
-        shard.settle(0);
+        shard.set_totals(0);
         shard
     }
 
-    /// Puts other numbers into the fixed part of the header: 4 or 8 bytes at
-    /// `at`, with a checksum that fits.
+    /// Writes numbers of 4 or 8 bytes to the fixed part of the header at `at`,
+    /// with a correct checksum.
     pub(crate) fn header(&mut self, at: usize, bytes: &[u8]) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-        self.mend_header();
+        self.fix_header_checksum();
     }
 
-    /// Makes the checksum of the header fit.
-    pub(crate) fn mend_header(&mut self) {
+    /// Corrects the checksum of the header.
+    pub(crate) fn fix_header_checksum(&mut self) {
         if let Some((covered, rest)) = self.bytes.split_at_mut_checked(60)
             && let Some(sum) = rest.first_chunk_mut::<4>()
         {
@@ -191,35 +189,34 @@ impl Shard {
         }
     }
 
-    /// Puts a word anywhere.
+    /// Writes a word at any offset.
     pub(crate) fn word(&mut self, at: usize, word: u64) {
         if let Some(place) = self.bytes.get_mut(at..at + 8) {
             place.copy_from_slice(&word.to_le_bytes());
         }
     }
 
-    /// Where the heap begins.
+    /// The offset of the heap.
     pub(crate) fn heap_start(&self) -> usize {
         INDEX + 8 * self.capacity
     }
 
-    /// Adds `record` at the end, and the number of records and dead bytes that
-    /// belong to it; its offset. No entry points at it.
+    /// Adds `record` at the end, and updates the numbers of records and dead
+    /// bytes; returns its offset. No entry points to it.
     pub(crate) fn add(&mut self, record: &[u8]) -> usize {
         let offset = self.bytes.len();
         self.bytes.extend(record);
         offset
     }
 
-    /// Points entry `slot` at `offset`.
+    /// Points entry `slot` to `offset`.
     pub(crate) fn point(&mut self, slot: usize, tag: u32, offset: usize) {
         self.word(INDEX + 8 * slot, (u64::from(tag) << 32 | (offset / 8) as u64) ^ EMPTY);
     }
 
-    /// Points the first free entry where `key` is looked for at `offset`;
-    /// which one.
-    pub(crate) fn file(&mut self, key: &[u8], offset: usize) -> usize {
-        let place = Place::of(key);
+    /// Points the first free entry for `key` to `offset`; returns its number.
+    pub(crate) fn index_key(&mut self, key: &[u8], offset: usize) -> usize {
+        let place = Position::of(key);
         let start = ((u64::from(place.fraction) * self.capacity as u64) >> 32) as usize;
         let empty = |slot: &usize| {
             let at = INDEX + 8 * slot;
@@ -230,16 +227,16 @@ impl Shard {
         slot
     }
 
-    /// Adds a record of `key` and files it; its offset.
+    /// Adds a record of `key` with an entry; returns its offset.
     pub(crate) fn insert(&mut self, key: &[u8], rate: f64, bits: Option<&[u8]>) -> usize {
         let offset = self.add(&record(key, State::of(rate), bits));
-        self.file(key, offset);
+        self.index_key(key, offset);
         offset
     }
 
-    /// Has the header tell of `live` entries, none dead, and of a heap that
-    /// reaches to the end.
-    pub(crate) fn settle(&mut self, live: u64) {
+    /// Sets the header to `live` entries, no dead ones, and a heap up to the
+    /// end of the file.
+    pub(crate) fn set_totals(&mut self, live: u64) {
         let end = self.bytes.len() as u64;
         self.word(HEAP_END, sealed(end));
         self.word(LIVE, sealed(live));
@@ -251,7 +248,7 @@ impl Shard {
         self.word(OTHERS[0], sealed(now.map_or(0, |now| now.as_secs())));
     }
 
-    /// Its file's name.
+    /// The name of its file.
     pub(crate) fn name(&self) -> String {
         format!("{:02x}.shard", self.number)
     }

@@ -1,4 +1,4 @@
-//! What the tests of the spool database share.
+//! Shared by the tests of the spool database.
 #![allow(dead_code)] // each test uses some of it
 
 #[path = "../../src/sys/counts.rs"]
@@ -18,16 +18,16 @@ use exirate::spec::{Mode, Request, Scope, Update};
 use exirate::spool::{Options, Spool};
 use exirate::sys::clock;
 
-/// Names the environment variable that makes this test binary a worker.
+/// The environment variable that makes this test binary a worker.
 const WORKER: &str = "EXIRATE_TEST_WORKER";
 
-/// Starts this very test binary again as a worker: its test `worker_process`
-/// finds `arguments`.
+/// Starts this test binary again as a worker: its test `worker_process`
+/// receives `arguments`.
 pub(crate) fn start(arguments: &[&str]) -> Child {
     start_by(Command::new(std::env::current_exe().unwrap()), arguments)
 }
 
-/// As [`start`], by a command that the worker's own arguments complete.
+/// As [`start`], by a command to which the worker's arguments are added.
 pub(crate) fn start_by(mut command: Command, arguments: &[&str]) -> Child {
     command
         .args(["worker_process", "--exact", "--nocapture", "--test-threads=1"])
@@ -72,12 +72,12 @@ pub(crate) fn request(key: &str, unique: Option<String>) -> Request {
     }
 }
 
-/// An event of its own for each number.
+/// A different event for each number.
 pub(crate) fn event(number: u64) -> Event {
     Event(u128::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
 }
 
-/// Fails with all problems of the database, if there are any.
+/// Panics with all problems of the database, if there are any.
 pub(crate) fn assert_sound(spool: &mut Spool) {
     let report = spool.verify().unwrap();
     let problems: Vec<_> = report.problems().collect();

@@ -1,11 +1,11 @@
-//! File systems that are there for one worker, and gone with it.
+//! File systems mounted for one worker only.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::spool_common::{finish, start_by};
 
-/// Runs a worker in a name space for mounts of its own.
+/// Runs a worker in its own mount namespace.
 pub(crate) fn run_apart(arguments: &[&str]) {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private"]);
@@ -13,7 +13,7 @@ pub(crate) fn run_apart(arguments: &[&str]) {
     finish(vec![start_by(command, arguments)]);
 }
 
-/// Runs a program of the system's, which must succeed.
+/// Runs a system program, which must succeed.
 pub(crate) fn run(program: &str, arguments: &[&str]) {
     let output = Command::new(program).args(arguments).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -40,7 +40,7 @@ pub(crate) fn ext4(folder: &Path, kib: u64) -> PathBuf {
     file.set_len(kib * 1024).unwrap();
     std::fs::create_dir(&place).unwrap();
     let (image, path) = (image.to_str().unwrap(), place.to_str().unwrap());
-    // Nothing of it is kept for root.
+    // Nothing is reserved for root.
     run("mkfs.ext4", &["-q", "-F", "-m", "0", image]);
     run("mount", &["-o", "loop", image, path]);
     place

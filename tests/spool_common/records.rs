@@ -1,4 +1,4 @@
-//! A database whose every record is known, and its files.
+//! A database with known records, and its files.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use exirate::spool::{Options, Spool};
 
 use super::{event, open};
 
-/// Keys in the databases that are damaged here.
+/// The number of keys in the databases that are damaged here.
 pub(crate) const KEYS: u32 = 2_000;
 
 pub(crate) fn key(n: u32) -> String {
@@ -25,12 +25,12 @@ pub(crate) fn write(spool: &mut Spool, n: u32) {
     spool.update(key(n).as_bytes(), None, |_, _| ((), Some(change))).unwrap();
 }
 
-/// The rate of a key, by a check that writes nothing.
+/// The rate of a key, by a read-only check.
 pub(crate) fn rate(spool: &mut Spool, n: u32) -> Option<f64> {
     spool.update(key(n).as_bytes(), None, |r, _| (r.map(|r| r.state.rate()), None)).unwrap()
 }
 
-/// A database with all keys, of two writes each.
+/// A database with all keys, each written twice.
 pub(crate) fn database() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
@@ -44,7 +44,7 @@ pub(crate) fn directory(folder: &Path) -> PathBuf {
     folder.join("exirate")
 }
 
-/// The files there whose names end so, in order.
+/// The files whose names have this ending, sorted.
 pub(crate) fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut paths: Vec<_> = std::fs::read_dir(directory(folder))
         .unwrap()
@@ -55,10 +55,11 @@ pub(crate) fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Uses every key of a damaged database: each is as it was, or lost; then
-/// writes all, after which the database is sound again. Returns the lost.
+/// Uses every key of a damaged database: each must be as it was, or lost. Then
+/// writes all keys, after which the database must be sound. Returns the number
+/// of lost keys.
 pub(crate) fn use_all(folder: &Path) -> u32 {
-    // Those who only read neither panic nor repair.
+    // Read-only use neither panics nor repairs.
     let mut reader = Spool::open_existing(folder, Options::default()).unwrap();
     let _ = reader.verify().unwrap();
     let _ = reader.for_each(|entry| assert!(entry.average.rate < f64::from(KEYS)));

@@ -1,4 +1,4 @@
-//! Which shard an identity is in, worked out as `src/spool/FORMAT.md` says.
+//! The shard of an identity, computed as specified in `src/spool/FORMAT.md`.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use siphasher::sip128::{Hash128, SipHasher24};
 pub(crate) struct Shards(SipHasher24);
 
 impl Shards {
-    /// Of the database in `folder`.
+    /// The shards of the database in `folder`.
     pub(crate) fn of(folder: &Path) -> Self {
         let bytes = std::fs::read(folder.join("exirate/database")).unwrap();
         let key = bytes[16..32].try_into().unwrap();

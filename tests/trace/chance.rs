@@ -1,4 +1,5 @@
-//! The chance that is told of a hit is that of a false one, on mail as it is.
+//! The computed chance of a hit matches the rate of false hits on realistic
+//! mail.
 
 use crate::mail_common::World;
 use crate::mail_common::random::Random;
@@ -9,11 +10,11 @@ use memchr::memmem;
 const MESSAGES: usize = 12_000;
 const EXCERPTS: usize = 90;
 const LENGTHS: [usize; 7] = [36, 45, 55, 70, 85, 100, 120];
-/// A message with more of an excerpt's grams is no stranger to it.
+/// A message with a larger share of an excerpt's grams is related to it.
 const NEAR: f64 = 0.5;
-/// Of so many false hits of one excerpt all are looked at, of others every
-/// 32nd.
-const LOOKED_AT: u64 = 100;
+/// All of this many false hits of one excerpt are examined, and every 32nd of
+/// the others.
+const EXAMINED: u64 = 100;
 
 struct Store {
     scheme: Box<dyn Scheme>,
@@ -43,8 +44,7 @@ impl Store {
         Self { sealed, scheme, texts }
     }
 
-    /// An excerpt and the message that it is from: of long ones more than of
-    /// short ones.
+    /// An excerpt and the message it is from; long messages give more of them.
     fn excerpt(&self, length: usize, random: &mut Random) -> (usize, &str) {
         loop {
             let message = random.below(MESSAGES);
@@ -61,40 +61,40 @@ impl Store {
         }
     }
 
-    /// Whether a message has little of an excerpt.
-    fn is_stranger(&self, message: usize, excerpt: &str) -> bool {
+    /// Whether a message has few of an excerpt's grams.
+    fn is_unrelated(&self, message: usize, excerpt: &str) -> bool {
         let (text, grams) = (&self.texts[message], excerpt.as_bytes().windows(8));
         let count = grams.len() as f64;
         let there = grams.filter(|gram| memmem::find(text, gram).is_some()).count();
         there as f64 <= NEAR * count
     }
 
-    /// The chance told of the message that an excerpt is from, and how many
-    /// others are hits that have little of it.
+    /// The chance of the message that an excerpt is from, and the number of
+    /// hits that are unrelated to it.
     fn ask(&self, (from, excerpt): (usize, &str)) -> (f64, u64) {
         let question = ContentQuery { parts: vec![Part::Text(excerpt.to_owned())], min_share: 1.0 };
         let mut search = self.scheme.search(&question).unwrap();
         let mut hits = Vec::new();
         let body = Body::plain(&self.sealed.body);
         search.sealed(&body, MESSAGES as u32, &mut |hit| hits.push(hit)).unwrap();
-        let (mut told, mut others, mut strangers) = (None, 0, 0);
+        let (mut chance, mut others, mut unrelated) = (None, 0, 0);
         for hit in hits {
             let message = self.sealed.order[hit.message as usize] as usize;
             if message == from {
-                told = Some(search.chance(&hit));
+                chance = Some(search.chance(&hit));
                 continue;
             }
             others += 1;
             let counts_for = match others {
-                0..=LOOKED_AT => 1,
+                0..=EXAMINED => 1,
                 n if n % 32 == 0 => 32,
                 _ => continue,
             };
-            if self.is_stranger(message, excerpt) {
-                strangers += counts_for;
+            if self.is_unrelated(message, excerpt) {
+                unrelated += counts_for;
             }
         }
-        (told.expect("an excerpt is found"), strangers)
+        (chance.expect("an excerpt is found"), unrelated)
     }
 }
 
@@ -109,22 +109,22 @@ fn chances_are_those_of_false_hits() {
     asked.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     let mut measured = 0;
     for decade in 1..=6 {
-        let (most, least) = (10_f64.powi(1 - decade), 10_f64.powi(-decade));
-        let within = asked.iter().filter(|(told, _)| (least..most).contains(told));
+        let (high, low) = (10_f64.powi(1 - decade), 10_f64.powi(-decade));
+        let within = asked.iter().filter(|(chance, _)| (low..high).contains(chance));
         let (mut count, mut expected, mut found) = (0, 0.0, 0.0);
-        for (told, strangers) in within {
+        for (chance, unrelated) in within {
             count += 1;
-            expected += told * MESSAGES as f64;
-            found += *strangers as f64;
+            expected += chance * MESSAGES as f64;
+            found += *unrelated as f64;
         }
-        println!("{least:e} to {most:e}: {count} excerpts, {expected:.1} expected, {found} found");
-        // Never too low by more than a factor of three, luck aside; nor too high
-        // by much more, where there are enough to tell.
-        assert!(found <= 3.0 * expected + 6.0, "{least:e}: {found} found, {expected} expected");
+        println!("{low:e} to {high:e}: {count} excerpts, {expected:.1} expected, {found} found");
+        // Too low by at most a factor of three, apart from statistical error;
+        // and not much too high if there are enough hits to tell.
+        assert!(found <= 3.0 * expected + 6.0, "{low:e}: {found} found, {expected} expected");
         if found >= 30.0 {
             measured += 1;
-            assert!(expected <= 4.0 * found, "{least:e}: {found} found, {expected} expected");
+            assert!(expected <= 4.0 * found, "{low:e}: {found} found, {expected} expected");
         }
     }
-    assert!(measured >= 3, "{measured} decades have enough false hits to be told");
+    assert!(measured >= 3, "{measured} decades have enough false hits to compare");
 }

@@ -1,4 +1,4 @@
-//! The mail that the trace store is tested and measured with is what it says.
+//! The generated mail has the properties that it claims.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,8 @@ use exirate::trace::decode::{self, Limits};
 use mail_parser::decoders::html::html_to_text;
 use mail_parser::{MessageParser, MimeHeaders, PartType};
 
-/// What a parser finds in a message: the same kinds as [`Truth`] has.
+/// The contents of a message according to a parser: the same kinds as in
+/// [`Truth`].
 #[derive(Default, Debug)]
 struct Found {
     texts: Vec<String>,
@@ -18,7 +19,7 @@ struct Found {
 
 fn look(message: &mail_parser::Message<'_>, found: &mut Found) {
     for part in &message.parts {
-        // What a program says of a delivery is not said to be carried.
+        // The parts of a delivery report are not claimed as contents.
         if part.is_content_type("message", "delivery-status") {
             continue;
         }
@@ -36,7 +37,7 @@ fn look(message: &mail_parser::Message<'_>, found: &mut Found) {
     }
 }
 
-/// Fails unless a parser finds in the message what it is said to carry.
+/// Asserts that a parser finds the claimed contents in the message.
 fn assert_true(mail: &Mail) {
     let message = MessageParser::default().parse(&mail.raw).unwrap();
     let mut found = Found::default();
@@ -62,7 +63,7 @@ fn assert_true(mail: &Mail) {
     assert_eq!(found.files.len(), said.files.len());
     for (found, said) in found.files.iter().zip(&said.files) {
         assert_eq!(found.0, said.0);
-        // Not shown if it differs: it may be long.
+        // Not printed if they differ: they may be long.
         assert!(found.1 == said.1, "{} of {:?} differs", said.0, mail.kind);
     }
     assert_eq!(mail.truths[0], Truth::Subject(message.subject().unwrap().to_owned()));
@@ -76,7 +77,7 @@ fn squeeze(text: &str) -> String {
 }
 
 #[test]
-fn a_parser_finds_what_is_said_to_be_there() {
+fn a_parser_finds_the_claimed_contents() {
     let world = World::new(3);
     for &(kind, _) in SHARES {
         for n in 5_000..5_060 {
@@ -92,7 +93,7 @@ fn a_parser_finds_what_is_said_to_be_there() {
 fn the_same_seed_gives_the_same_bytes() {
     let (one, same, other) = (World::new(5), World::new(5), World::new(6));
     let mut differ = 0;
-    // In another order too: a message depends on nothing that was made before.
+    // In another order too: a message does not depend on earlier ones.
     for n in (0..400).rev() {
         let (a, b) = (one.mail(n), same.mail(399 - n));
         assert_eq!(b.raw, one.mail(399 - n).raw);
@@ -127,7 +128,7 @@ fn kinds_and_sizes_are_as_documented() {
     assert!((4_500..8_000).contains(&mean), "mean text {mean}");
     assert!((1_500..3_500).contains(&texts[COUNT / 2]), "median text {}", texts[COUNT / 2]);
     assert!((4_000..7_000).contains(&raws[COUNT / 2]), "median raw {}", raws[COUNT / 2]);
-    // A long tail: the largest tenth holds more than a third of it all.
+    // A long tail: the largest tenth has more than a third of all bytes.
     let tail: usize = texts[COUNT * 9 / 10..].iter().sum();
     assert!(tail * 3 > texts.iter().sum::<usize>(), "{tail}");
 }
@@ -142,10 +143,10 @@ fn text_bytes(truth: &Truth) -> usize {
     }
 }
 
-/// Against what [`mail_common::words::Words`] says of real mail. What words
-/// repeat decides how often a digest is right by chance.
+/// Compared with what [`mail_common::words::Words`] states about real mail.
+/// Repeated words determine the rate of false hits.
 #[test]
-fn words_are_used_about_as_in_real_mail() {
+fn words_are_distributed_about_as_in_real_mail() {
     let world = World::new(8);
     let mut counts = HashMap::<String, usize>::new();
     let (mut letters, mut total) = (0, 0);
@@ -174,7 +175,7 @@ fn words_are_used_about_as_in_real_mail() {
         let share = counts[..words].iter().sum::<usize>() as f64 / f64::from(total);
         assert!((least..most).contains(&share), "the first {words} make up {share}");
     }
-    // Of the 8-grams of 800 bytes, in how many of another 800 is one?
+    // How many of the 8-grams of 800 bytes are in another 800?
     let mut found = 0;
     let mut asked = 0;
     for (n, of) in grams.iter().enumerate() {
@@ -187,7 +188,7 @@ fn words_are_used_about_as_in_real_mail() {
 }
 
 #[test]
-fn envelopes_are_as_exims() {
+fn envelopes_are_like_those_of_exim() {
     let world = World::new(9);
     let mut last = 0;
     let (mut senders, mut bounces) = (HashSet::new(), 0);
@@ -203,14 +204,15 @@ fn envelopes_are_as_exims() {
         bounces += u32::from(envelope.sender.is_empty());
         senders.insert(envelope.sender);
     }
-    // Some write often, many once; delivery reports are from nobody.
+    // Some senders are frequent, many occur once; delivery reports have no
+    // sender.
     assert!((500..1_600).contains(&senders.len()), "{} senders", senders.len());
     assert!((10..60).contains(&bounces), "{bounces} bounces");
 }
 
-/// What is digested is what is said to be there, so that it can be found.
+/// The decoded text is the claimed one, so that it can be found.
 #[test]
-fn decoding_gives_what_is_said_to_be_there() {
+fn decoding_gives_the_claimed_contents() {
     let world = World::new(4);
     let kinds = SHARES.iter().flat_map(|&(kind, _)| (7_000..7_030).map(move |n| (kind, n)));
     for mail in kinds.map(|(kind, n)| world.of_kind(kind, n)) {

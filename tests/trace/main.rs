@@ -1,5 +1,5 @@
-//! The trace store: its format, damage to it, a system that does not give what
-//! it needs, and the mail that it is tested with.
+//! The trace store: its format, damage, resource limits, and the mail that it
+//! is tested with.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -14,7 +14,7 @@ mod mail_generator;
 mod spool_common;
 mod world;
 
-/// What this binary does where a test has started it again as a worker.
+/// The entry point for a worker, as which a test starts this binary again.
 #[test]
 fn worker_process() {
     if let Some(arguments) = spool_common::arguments() {

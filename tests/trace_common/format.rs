@@ -1,5 +1,5 @@
-//! The files of the trace store as `src/trace/FORMAT.md` has them: a reader, and
-//! a writer for what it has read, that know nothing else of them.
+//! A reader and a writer for the files of the trace store that are based on
+//! `src/trace/FORMAT.md` only.
 #![allow(dead_code)] // each test uses some of it
 
 #[path = "../../src/spool/fields.rs"]

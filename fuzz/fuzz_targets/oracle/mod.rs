@@ -1,9 +1,9 @@
-//! The rules of a spec once more: read slowly, one byte a step, and from the
-//! manual instead of the code.
+//! An independent implementation of the rules of a spec, written from the
+//! manual instead of the code, one byte at a time.
 
 use exirate::spec::{AclStage, Context, Mode, Request, Scope, Update};
 
-/// A spec as this reads it.
+/// A parsed spec.
 pub struct Reading {
     limit: Number,
     period_text: Vec<u8>,
@@ -12,14 +12,14 @@ pub struct Reading {
     update: Option<Update>,
     noupdate: bool,
     count: Option<Number>,
-    /// Some `count=` may be none, though a later one is.
-    count_in_doubt: bool,
+    /// Whether the value of an earlier `count=` may be invalid.
+    count_is_uncertain: bool,
     count_is_last: bool,
     unique: Option<Option<Vec<u8>>>,
     key: Option<Vec<u8>>,
 }
 
-/// A number where it is plainly written; C knows more ways than this does.
+/// A number in plain notation; C accepts more notations than this.
 #[derive(Clone, Copy)]
 enum Number {
     CachedSpec(f64),
@@ -52,7 +52,7 @@ impl Number {
 }
 
 impl Reading {
-    /// Reads `text`; nothing where it is plainly wrong.
+    /// Parses `text`; `None` if it is certainly invalid.
     pub fn of(text: &[u8]) -> Option<Self> {
         if text.len() > exirate::spec::MAX_LEN {
             return None;
@@ -69,7 +69,7 @@ impl Reading {
             update: None,
             noupdate: false,
             count: None,
-            count_in_doubt: false,
+            count_is_uncertain: false,
             count_is_last: false,
             unique: None,
             key: None,
@@ -113,7 +113,7 @@ impl Reading {
             self.noupdate = true;
         } else if word.starts_with(b"count=") {
             let count = Number::of(&item[6..], false);
-            self.count_in_doubt |= matches!(count, Number::Unknown);
+            self.count_is_uncertain |= matches!(count, Number::Unknown);
             self.count = Some(count);
             self.count_is_last = true;
         } else if word.starts_with(b"unique=") {
@@ -135,17 +135,17 @@ impl Reading {
         !matches!(self.count, Some(Number::Unknown))
     }
 
-    /// Whether a number is written in a way that this cannot read, so that it
-    /// may be none.
-    pub fn is_in_doubt(&self) -> bool {
-        !self.limit_is_known() || self.count_in_doubt
+    /// Whether a number is in a notation that this does not support, so that it
+    /// may be invalid.
+    pub fn is_uncertain(&self) -> bool {
+        !self.limit_is_known() || self.count_is_uncertain
     }
 
-    /// What it asks for where Exim stands now; nothing where it may not.
+    /// The request in this context; `None` if it is not allowed.
     pub fn request(&self, context: &Context<'_>) -> Option<Request> {
-        let place = context.stage;
+        let stage = context.stage;
         let mode = self.mode.unwrap_or(Mode::PerMail);
-        let in_place = self.mode.is_none() || counts(place, mode);
+        let in_place = self.mode.is_none() || counts(stage, mode);
         let update = match (self.noupdate, in_place, self.update) {
             (true, ..) => Update::ReadOnly,
             (false, false, Some(Update::Leaky | Update::Strict)) => return None,
@@ -153,7 +153,7 @@ impl Reading {
             (false, true, update) => update.unwrap_or(Update::Leaky),
         };
         let readonly = update == Update::ReadOnly;
-        let batch = mode == Mode::PerRcpt && has_recipients(place);
+        let batch = mode == Mode::PerRcpt && has_recipients(stage);
         let written = self.count.map_or(1.0, |number| number.or(1.0));
         let count = if readonly {
             0.0
@@ -172,7 +172,7 @@ impl Reading {
             None if in_place => address,
             None => b"*".to_vec(),
         });
-        let scope = if place == AclStage::Outside {
+        let scope = if stage == AclStage::Outside {
             Scope::Evaluation
         } else if readonly || matches!(mode, Mode::PerAddr | Mode::PerCmd) {
             Scope::Command
@@ -202,8 +202,8 @@ impl Reading {
     }
 }
 
-/// Where all recipients are known.
-fn has_recipients(place: AclStage) -> bool {
+/// The stages at which all recipients are known.
+fn has_recipients(stage: AclStage) -> bool {
     [
         AclStage::Predata,
         AclStage::Mime,
@@ -212,21 +212,21 @@ fn has_recipients(place: AclStage) -> bool {
         AclStage::Prdr,
         AclStage::NotSmtp,
     ]
-    .contains(&place)
+    .contains(&stage)
 }
 
-/// Where a mode that is written can count.
-fn counts(place: AclStage, mode: Mode) -> bool {
-    if place == AclStage::Outside {
+/// The stages at which an explicit mode can count.
+fn counts(stage: AclStage, mode: Mode) -> bool {
+    if stage == AclStage::Outside {
         return true;
     }
     match mode {
         Mode::PerCmd => true,
-        Mode::PerAddr => place == AclStage::Rcpt,
-        Mode::PerConn => place != AclStage::NotSmtp && place != AclStage::NotSmtpStart,
-        Mode::PerRcpt => place == AclStage::Rcpt || has_recipients(place),
+        Mode::PerAddr => stage == AclStage::Rcpt,
+        Mode::PerConn => stage != AclStage::NotSmtp && stage != AclStage::NotSmtpStart,
+        Mode::PerRcpt => stage == AclStage::Rcpt || has_recipients(stage),
         Mode::PerMail | Mode::PerByte => {
-            place == AclStage::Rcpt || place == AclStage::Mail || has_recipients(place)
+            stage == AclStage::Rcpt || stage == AclStage::Mail || has_recipients(stage)
         }
     }
 }
@@ -266,7 +266,7 @@ fn items(text: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// The seconds of an interval; a bare number is one of seconds.
+/// The seconds of an interval; a bare number means seconds.
 fn period(text: &[u8]) -> Option<f64> {
     let (mut total, mut value) = (0_u128, None);
     for &byte in text {

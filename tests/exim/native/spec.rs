@@ -1,6 +1,6 @@
 //! Random specs, valid at their place, and wrong ones.
 
-use super::common::Door;
+use super::common::EntryPoint;
 use super::random::Random;
 
 /// A spec, as both sides can ask it.
@@ -39,8 +39,8 @@ impl Spec {
     /// For the library, through the entry point of this run.
     pub fn ours(&self) -> String {
         match self.key {
-            Some(key) => Door::chosen().ask_key(&self.text, key.literal),
-            None => Door::chosen().ask(&self.text),
+            Some(key) => EntryPoint::chosen().ask_key(&self.text, key.literal),
+            None => EntryPoint::chosen().ask(&self.text),
         }
     }
 
@@ -177,9 +177,9 @@ const LONG: &str = "long-long-long-long-long-long-long-long-long-long-long-long-
 /// Specs that are wrong wherever they stand, by the door of this run: Exim
 /// answers an empty query itself, with "not found".
 pub fn wrong() -> &'static [&'static str] {
-    match Door::chosen() {
-        Door::Dlfunc => WRONG,
-        Door::Lookup => &WRONG[1..],
+    match EntryPoint::chosen() {
+        EntryPoint::Dlfunc => WRONG,
+        EntryPoint::Lookup => &WRONG[1..],
     }
 }
 

@@ -1,6 +1,6 @@
 //! A world: one random configuration, written for each of the two sides.
 
-use super::common::{Door, FakeClock, PrivateExim, Setup};
+use super::common::{EntryPoint, FakeClock, PrivateExim, Setup};
 use super::random::Random;
 use super::spec::{self, Pool, Spec};
 use std::fmt::Write as _;
@@ -175,9 +175,9 @@ fn warn(random: &mut Random, pool: &Pool, place: &str, name: &str) -> Check {
 /// lookup does, Exim goes on; where it fails, as native and a dlfunc do, Exim
 /// does not.
 pub fn faulty_verb() -> Verb {
-    match Door::chosen() {
-        Door::Dlfunc => Verb::Warn,
-        Door::Lookup => Verb::Refuse("defer"),
+    match EntryPoint::chosen() {
+        EntryPoint::Dlfunc => Verb::Warn,
+        EntryPoint::Lookup => Verb::Refuse("defer"),
     }
 }
 

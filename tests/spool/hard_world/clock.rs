@@ -32,10 +32,11 @@ fn a_clock_may_jump_in_both_directions() {
     finish(vec![start(&["hard_world", "count", path, "key"])]);
     finish(vec![start(&["hard_world", "count", path, "key"])]);
     assert_eq!(rate(&mut open(folder.path()), "key").map(rounded), Some(2.0));
-    // A period later most is forgotten, but one event is never less than one.
+    // A period later most of the rate has decayed, but one event is never less
+    // than one.
     assert_eq!(rounded(count_at("+7d")), 1.4);
     assert_eq!(rounded(count_at("+400d")), 1.0);
-    // Back again, it goes on from there as if no time had passed.
+    // Set back again, it continues from there as if no time had passed.
     assert_eq!(rounded(count_at("+0d")), 2.0);
     assert_eq!(rounded(count_at("-4000d")), 3.0);
     assert_eq!(rounded(count_at("-3993d")), 1.7);
@@ -45,7 +46,7 @@ fn a_clock_may_jump_in_both_directions() {
 }
 
 #[test]
-fn who_is_over_a_leaky_limit_waits_for_a_time_that_was_ahead() {
+fn a_key_over_a_leaky_limit_waits_for_its_time_in_the_future() {
     const BEGIN: i64 = 1_700_000_000;
     const YEAR: i64 = 365 * 86_400;
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Disks that are full, and file systems that cannot be written to.
+//! Full disks and read-only file systems.
 
 use std::io::Write;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub(crate) fn full_ext4(folder: &Path) {
     fill_up(&spool, || std::fs::remove_file(&ballast).unwrap());
 }
 
-/// Takes all the room there is.
+/// Fills the file system.
 fn take_all(path: &Path) {
     let mut file = std::fs::File::create_new(path).unwrap();
     for size in [65_536, 1024, 1] {
@@ -79,7 +79,7 @@ fn fill_up(folder: &Path, make_room: impl FnOnce()) {
     }
     assert!(full > 3_000 && written.len() > 100, "{} written, {full} not", written.len());
     take_all(&rest);
-    // What is there is counted on, also by those who come now.
+    // Existing keys are still counted, also by new processes.
     let mut spool = open(folder);
     for key in &written {
         let rate = count(&mut spool, key).unwrap();

@@ -1,13 +1,13 @@
-//! Texts and tests that `docs/hard-world.md` names.
+//! The messages and tests named in `docs/hard-world.md`.
 
 use std::path::Path;
 
 /// The document.
 const DOCUMENT: &str = include_str!("../../../docs/hard-world.md");
 
-/// Fails unless the document quotes an error's text, where `SPOOL` stands for
-/// the spool directory, `NN` for a shard's number, and each of `others` for
-/// what it names.
+/// Asserts that the document quotes an error, where `SPOOL` stands for the
+/// spool directory, `NN` for a shard's number, and each of `others` for the
+/// given text.
 pub(crate) fn assert_documented(text: &str, spool: &Path, others: &[(&str, &str)]) {
     let mut text = text.replace(spool.to_str().unwrap(), "SPOOL");
     if let Some(at) = text.find(".shard").or(text.find(".new")) {
@@ -19,7 +19,7 @@ pub(crate) fn assert_documented(text: &str, spool: &Path, others: &[(&str, &str)
     for (name, value) in others {
         text = text.replace(value, name);
     }
-    // A text with quotation marks of its own is between two of them.
+    // A text that contains backquotes is enclosed in double ones.
     let quoted = [format!("`{text}`"), format!("`` {text} ``")];
     let found = quoted.iter().any(|quoted| DOCUMENT.contains(quoted));
     assert!(found, "docs/hard-world.md has no\n{text}");

@@ -1,4 +1,4 @@
-//! Limits on what a process may do.
+//! Resource limits of a process.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +14,7 @@ use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::{Average, Timestamp};
 
 #[test]
-fn a_limit_on_file_sizes_is_an_error_and_no_signal() {
+fn a_limit_on_file_sizes_is_an_error_and_not_a_signal() {
     let folder = tempfile::tempdir().unwrap();
     finish(vec![start(&["hard_world", "large files", folder.path().to_str().unwrap()])]);
 }
@@ -45,7 +45,7 @@ pub(crate) fn large_files(folder: &Path) {
     write(&mut spool, 1);
     let large = spool.update(b"large", None, |_, _| ((), Some(change(60_000))));
     assert_documented(&large.unwrap_err().to_string(), folder, &[]);
-    // What fits goes on.
+    // Operations that fit still work.
     for n in 1..200 {
         write(&mut spool, n);
         assert_eq!(rate(&mut spool, n), Some(f64::from(n)));
@@ -56,7 +56,7 @@ pub(crate) fn large_files(folder: &Path) {
 }
 
 pub(crate) fn open_files(folder: &Path) {
-    // Beyond what the test run itself has handed down.
+    // More than the test run has passed on.
     let highest = std::fs::read_dir("/proc/self/fd")
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<u64>().unwrap());
@@ -84,7 +84,7 @@ pub(crate) fn open_files(folder: &Path) {
         |spool: &mut Spool| spool.update(key(5).as_bytes(), None, |r, _| (r.is_some(), None));
     let error = look(&mut spool).unwrap_err();
     assert_documented(&error.to_string(), folder, &[]);
-    // One is enough, in whatever shard; it is given up for the next.
+    // One is enough, in any shard; it is closed for the next one.
     others.pop();
     assert!(look(&mut spool).unwrap());
     for n in 0..2_000 {
@@ -92,8 +92,8 @@ pub(crate) fn open_files(folder: &Path) {
     }
 }
 
-/// Runs `act` when the shards of a database, and others, have all files open
-/// that may be.
+/// Runs `act` when the shards of a database, and other files, use up the limit
+/// of open files.
 fn shards_have_taken_all_files(folder: &Path, act: fn(&mut Spool)) {
     let mut spool = open(folder);
     for n in 0..8 {

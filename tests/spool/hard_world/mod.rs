@@ -1,9 +1,9 @@
-//! A hard world: what the spool database answers where the system does not
-//! give what it needs. Each answer is documented in `docs/hard-world.md`, and
-//! each text there is held against what is really said.
+//! The behaviour of the spool database when the system lacks resources. Each
+//! result is documented in `docs/hard-world.md`, and each text there is
+//! compared with the real message.
 //!
-//! As root: file systems are mounted, in name spaces of their own, so that
-//! they are gone when the worker that has them mounted ends.
+//! These tests run as root: file systems are mounted in separate namespaces, so
+//! that they disappear when the worker ends.
 
 use crate::spool_common;
 mod clock;
@@ -29,7 +29,7 @@ pub(crate) fn worker(arguments: &[String]) {
         "read-only" => disk::read_only(folder),
         "large files" => limits::large_files(folder),
         "open files" => limits::open_files(folder),
-        "stranger" => places::as_a_stranger(folder, &rest[0]),
+        "stranger" => places::as_another_user(folder, &rest[0]),
         "daemon" => places::as_the_daemon(folder),
         "count keys" => places::count_keys(folder),
         "count" => _ = count(&mut spool_common::open(folder), &rest[0]).unwrap(),
@@ -38,12 +38,12 @@ pub(crate) fn worker(arguments: &[String]) {
     }
 }
 
-/// Counts one event of `key`; the rate.
+/// Counts one event of `key`; returns the rate.
 fn count(spool: &mut Spool, key: &str) -> Result<f64, SpoolError> {
     spool.decide_one(&request(key, None).check(), now).map(|decision| decision.rate)
 }
 
-/// The rate that is remembered of `key`.
+/// The remembered rate of `key`.
 fn rate(spool: &mut Spool, key: &str) -> Option<f64> {
     spool.peek(&request(key, None).key, None, |r, _| r.map(|r| r.state.rate())).unwrap()
 }

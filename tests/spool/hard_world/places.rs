@@ -17,8 +17,8 @@ use crate::spool_common::{assert_sound, finish, open, request, start_by};
 /// Exim's user, in these tests: `nobody`.
 pub(crate) const DAEMON: u32 = 65_534;
 
-/// Starts a worker as another user. The test binary may be where that one
-/// cannot go, so it gets a copy in `folder`.
+/// Starts a worker as another user. That user may not be able to reach the test
+/// binary, so it is copied to `folder`.
 pub(crate) fn start_as(user: u32, folder: &Path, arguments: &[&str]) -> Child {
     let program = folder.join("program");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
@@ -33,7 +33,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A folder, and in it a spool directory of the daemon's.
+/// A folder with a spool directory that belongs to the daemon.
 fn spool_of_daemon() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let spool = folder.path().join("spool");
@@ -58,7 +58,7 @@ fn a_missing_spool_directory_is_an_error() {
 }
 
 #[test]
-fn what_may_not_be_read_is_an_error() {
+fn missing_permissions_are_an_error() {
     let (folder, spool) = spool_of_daemon();
     count(&mut open(&spool), "key").unwrap();
     let shard = Shards::of(&spool).of_key("key");
@@ -67,7 +67,7 @@ fn what_may_not_be_read_is_an_error() {
         let arguments = ["hard_world", "stranger", spool.to_str().unwrap(), what];
         finish(vec![start_as(DAEMON, folder.path(), &arguments)]);
     };
-    // Each is as root has made it, with no permission for others.
+    // Each as created by root, without permissions for others.
     for (path, what) in [
         (&shard, "shard"),
         (&directory(&spool).join("database"), "database"),
@@ -81,7 +81,7 @@ fn what_may_not_be_read_is_an_error() {
         chown(path, Some(owner), Some(owner)).unwrap();
         set_mode(path, mode);
     }
-    // And a spool directory in which the daemon may make nothing.
+    // A spool directory in which the daemon may create nothing.
     std::fs::remove_dir_all(directory(&spool)).unwrap();
     chown(&spool, Some(0), Some(0)).unwrap();
     set_mode(&spool, 0o755);
@@ -94,8 +94,8 @@ fn what_may_not_be_read_is_an_error() {
     )]);
 }
 
-/// Uses a database that may not be used; says so.
-pub(crate) fn as_a_stranger(spool: &Path, what: &str) {
+/// Uses a database without permission; prints the error.
+pub(crate) fn as_another_user(spool: &Path, what: &str) {
     let error = Spool::open(spool, Options::default())
         .and_then(|mut database| count(&mut database, "key"))
         .unwrap_err();
@@ -112,7 +112,7 @@ pub(crate) fn as_a_stranger(spool: &Path, what: &str) {
 }
 
 #[test]
-fn a_directory_of_a_stranger_is_refused() {
+fn a_directory_of_another_user_is_refused() {
     let (_folder, spool) = spool_of_daemon();
     count(&mut open(&spool), "key").unwrap();
     chown(directory(&spool), Some(4321), None).unwrap();
@@ -123,13 +123,13 @@ fn a_directory_of_a_stranger_is_refused() {
 }
 
 #[test]
-fn what_root_has_made_the_daemon_can_use() {
+fn the_daemon_can_use_files_created_by_root() {
     let (folder, spool) = spool_of_daemon();
     let mut database = open(&spool);
     for n in 0..1_000 {
         count(&mut database, &n.to_string()).unwrap();
     }
-    // And what root was killed over: a file that has not been given away yet.
+    // And a file that root had not given away yet when it was killed.
     for number in [3, 4, 5] {
         let path = directory(&spool).join(format!("{number:02x}.new"));
         std::fs::write(&path, "begun").unwrap();
@@ -152,7 +152,7 @@ fn what_root_has_made_the_daemon_can_use() {
     assert_sound(&mut database);
 }
 
-/// Counts an event of each of some keys in all shards.
+/// Counts an event for keys in all shards.
 pub(crate) fn count_keys(spool: &Path) {
     let mut database = open(spool);
     for n in 0..1_000 {
@@ -160,12 +160,13 @@ pub(crate) fn count_keys(spool: &Path) {
     }
 }
 
-/// Keys of a shard, on average, with which every shard has been rebuilt: one is
-/// at 390 keys, and that a shard has so few of them has a chance of 10^-19. (At
-/// 450, one database in 600 had such a shard among three.)
+/// The number of keys per shard, on average, with which every shard has been
+/// rebuilt. A shard is rebuilt at 390 keys, and the probability that one has
+/// fewer is 10^-19. (With 450, one database in 600 had such a shard among
+/// three.)
 const KEYS_A_SHARD: u32 = 600;
 
-/// Uses a database so much that every shard is rebuilt.
+/// Uses a database until every shard is rebuilt.
 pub(crate) fn as_the_daemon(spool: &Path) {
     let mut database = open(spool);
     for n in 0..256 * KEYS_A_SHARD {
@@ -176,7 +177,7 @@ pub(crate) fn as_the_daemon(spool: &Path) {
 }
 
 #[test]
-fn a_command_of_roots_that_is_killed_before_it_gives_a_file_away_leaves_the_daemon_none() {
+fn a_killed_command_of_root_leaves_no_file_that_the_daemon_cannot_use() {
     let (folder, spool) = spool_of_daemon();
     let mut database = open(&spool);
     for n in 0..1_000 {
@@ -186,7 +187,8 @@ fn a_command_of_roots_that_is_killed_before_it_gives_a_file_away_leaves_the_daem
     let program = env!("CARGO_BIN_EXE_exirate");
     let arguments = ["compact", "--spool", spool.to_str().unwrap()];
     for call in ["fchown", "fchmod", "linkat", "fallocate", "rename"] {
-        // Every call is one of root's: it is killed as it makes the second of them.
+        // Each of the calls is made by root, and it is killed at the second of
+        // them.
         let status = Command::new("strace")
             .args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace=/{call}")])
             .args(["-e", &format!("inject=/{call}:signal=KILL:when=2"), program])
@@ -210,8 +212,8 @@ fn a_command_of_roots_that_is_killed_before_it_gives_a_file_away_leaves_the_daem
 }
 
 #[test]
-fn what_has_a_temporary_name_is_replaced_unless_it_is_a_directory() {
-    for kind in ["FIFO", "symbolic link", "file of a stranger", "directory"] {
+fn anything_with_a_temporary_name_is_replaced_unless_it_is_a_directory() {
+    for kind in ["FIFO", "symbolic link", "file of another user", "directory"] {
         let folder = tempfile::tempdir().unwrap();
         let mut spool = open(folder.path());
         let number = Shards::of(folder.path()).of_key("key");

@@ -12,7 +12,7 @@ use super::documents::assert_documented;
 use super::{count, rate};
 use crate::spool_common::{assert_sound, open, request, start};
 
-/// A worker that does not outlive a test that fails.
+/// A worker that is killed if the test fails.
 struct Worker(Child);
 
 impl Drop for Worker {
@@ -45,7 +45,7 @@ fn a_stopped_process_is_named_after_a_bounded_wait() {
     let mut spool = Spool::open(folder.path(), Options { timeout }).unwrap();
     let begun = Instant::now();
     let error = count(&mut spool, "key").unwrap_err();
-    // So long, and no matter how slow this machine is, not for ever.
+    // At least this long; not for ever, even on a slow machine.
     assert!(begun.elapsed() >= timeout);
     assert!(matches!(error, SpoolError::Directory(DirError::Busy { .. })));
     let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
@@ -55,7 +55,7 @@ fn a_stopped_process_is_named_after_a_bounded_wait() {
         folder.path(),
         &[("PID", &number), ("(NAME)", &name), ("5 s", "0.25 s")],
     );
-    // Other shards are as they were.
+    // Other shards are not affected.
     let counted = (0..20).filter(|n| count(&mut spool, &n.to_string()).is_ok()).count();
     assert!(counted >= 15, "{counted}");
     std::fs::write(folder.path().join("go on"), "").unwrap();
@@ -67,14 +67,14 @@ fn a_stopped_process_is_named_after_a_bounded_wait() {
     assert_sound(&mut spool);
 }
 
-/// Stops while a key is being counted, and goes on once it is continued.
+/// Stops while a key is being counted, and continues after SIGCONT.
 pub(crate) fn stop_while_locked(folder: &Path) {
     let mut spool = open(folder);
     let request = request("key", None);
     spool
         .update(&request.key, None, |_, _| {
             kill_process(getpid(), Signal::STOP).unwrap();
-            // It may be another thread that is stopped first.
+            // Another thread may be stopped first.
             while !folder.join("go on").exists() {
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -1,14 +1,16 @@
-//! Exim's processes and root's commands, killed at random instants, thousands of
+//! Exim's processes and root's commands, killed at random times, thousands of
 //! times.
 //!
-//! Eight workers of Exim's user go through all kinds of writes at once, on keys of
-//! their own that share shards, and on one key of all; one of them tidies as well.
-//! Two of root's compact, repair, tidy, reset and log meanwhile. After each kill, each of the worker's keys has lost at most the one event that was
-//! under way; after each round, in which all have been killed, the database is
-//! sound and no other key has changed. (`src/spool/kill_tests.rs` visits every
-//! single point; here it is real processes, shared shards and real signals.)
+//! Eight workers of Exim's user run all kinds of writes at the same time, on
+//! their own keys that share shards, and on one common key; one of them also
+//! tidies. Two workers of root compact, repair, tidy, reset and log meanwhile.
+//! After each kill, each of the worker's keys must have lost at most the one
+//! event that was in progress. After each round, in which all are killed, the
+//! database must be sound and no other key changed. (`src/spool/kill_tests.rs`
+//! covers every single step; here there are real processes, shared shards and
+//! real signals.)
 //!
-//! `KILLS=100000 cargo test --test spool kill::` makes it more of them.
+//! `KILLS=100000 cargo test --test spool kill::` runs more of them.
 
 use crate::spool_common;
 mod work;
@@ -27,25 +29,25 @@ use exirate::rate::bloom::Event;
 use exirate::spool::{Options, Spool};
 use work::{Checker, Log, change, count, work, work_as_root};
 
-/// Workers that are Exim's.
+/// Workers of Exim's user.
 const WORKERS: usize = 8;
-/// Workers that are root's.
+/// Workers of root.
 const ROOTS: usize = 2;
 /// All of them.
 const ALL: usize = WORKERS + ROOTS;
-/// Exim's user, in these tests: `nobody`.
+/// Exim's user in these tests: `nobody`.
 const EXIM: u32 = 65_534;
-/// Kills in all, unless `KILLS` says otherwise, and with `scripts/test --long`.
+/// The number of kills, unless `KILLS` is set, and with `scripts/test --long`.
 const KILLS: u64 = 2_000;
 const KILLS_LONG: u64 = 100_000;
 /// Kills in each database.
 const KILLS_A_DATABASE: u64 = 300;
-/// Kills before all workers are killed, and the whole database is looked at.
+/// Kills before all workers are killed, and the whole database is checked.
 const KILLS_A_ROUND: u64 = 60;
-/// Keys that nobody touches.
+/// Keys that no worker uses.
 const BYSTANDERS: u64 = 500;
-/// A worker that has not begun by then never will.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A worker that has not started by then never will.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn worker(arguments: &[String]) {
     let [folder, worker] = arguments else { panic!("{arguments:?}") };
@@ -53,7 +55,7 @@ pub(crate) fn worker(arguments: &[String]) {
     if worker < WORKERS { work(folder, worker) } else { work_as_root(folder, worker) }
 }
 
-/// Random numbers, the same in each run.
+/// Reproducible random numbers.
 struct Random(u64);
 
 impl Random {
@@ -63,7 +65,7 @@ impl Random {
     }
 }
 
-/// What has happened in all databases.
+/// Totals of all databases.
 #[derive(Debug, Default)]
 struct Totals {
     kills: u64,
@@ -79,12 +81,11 @@ struct World {
     folder: tempfile::TempDir,
     workers: Vec<Option<Child>>,
     checker: Checker,
-    /// The files that killed processes had left unfinished when last looked
-    /// at.
+    /// The incomplete files of killed processes when last checked.
     unfinished: Vec<PathBuf>,
     rebuilds: u64,
     kills: u64,
-    /// Those of root's commands among them.
+    /// How many of them were those of root's commands.
     commands: u64,
 }
 
@@ -102,7 +103,7 @@ impl World {
         }
         let log = Log::make(folder.path(), ALL);
         chown(folder.path().join("log"), Some(EXIM), Some(EXIM)).unwrap();
-        // The test binary may be where Exim's user cannot go.
+        // Exim's user may not be able to reach the test binary.
         let program = folder.path().join("program");
         std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
@@ -136,7 +137,7 @@ impl World {
     fn wait_until_at_work(&self, worker: usize) {
         let begun = Instant::now();
         while !self.checker.log.is_at_work(worker) {
-            assert!(begun.elapsed() < PATIENCE, "worker {worker} does not begin");
+            assert!(begun.elapsed() < START_TIMEOUT, "worker {worker} does not begin");
             std::thread::sleep(Duration::from_micros(100));
         }
     }
@@ -160,8 +161,8 @@ impl World {
         }
     }
 
-    /// Counts the rebuilds that kills have left half done: files that are being
-    /// written, by nobody.
+    /// Counts the rebuilds that kills left incomplete: files being written that
+    /// no process is writing.
     fn count_unfinished(&mut self) {
         let Ok(entries) = std::fs::read_dir(self.folder.path().join("exirate")) else { return };
         let unfinished: Vec<_> = entries
@@ -177,7 +178,7 @@ impl World {
         self.unfinished = unfinished;
     }
 
-    /// The whole database, with no worker running.
+    /// Checks the whole database, with no worker running.
     fn check_all(&mut self, bystanders: bool) {
         // Read-only: it repairs nothing, and finds nothing to repair.
         let mut spool = Spool::open_existing(self.folder.path(), Options::default()).unwrap();
@@ -203,8 +204,8 @@ impl Drop for World {
     }
 }
 
-/// An empty directory, in memory where that is possible: what is killed here
-/// is processes, and not the machine.
+/// An empty directory, in memory if possible: processes are killed, not the
+/// machine.
 fn memory_folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
@@ -219,7 +220,7 @@ fn kill_in_one_database(kills: u64, random: &mut Random, totals: &mut Totals) {
         let round = kills.min(world.kills + KILLS_A_ROUND);
         while world.kills < round {
             world.start_missing();
-            // One at a time, mostly; some together.
+            // Mostly one at a time, sometimes several.
             let count = if random.below(4) == 0 { 2 + random.below(ALL as u64 - 1) } else { 1 };
             let first = random.below(ALL as u64);
             let victims: Vec<_> = (0..count).map(|n| ((first + n) % ALL as u64) as usize).collect();
@@ -236,14 +237,14 @@ fn kill_in_one_database(kills: u64, random: &mut Random, totals: &mut Totals) {
         world.kill(&all);
         world.check_all(bystanders);
     }
-    // What was left unfinished is in nobody's way.
+    // Incomplete files do no harm.
     let mut spool = open(world.folder.path());
     let made = world.checker.check_made(&mut spool, world.folder.path());
     spool.tidy(spool_common::now(), |_| ()).unwrap();
     assert_eq!(world.checker.check_made(&mut spool, world.folder.path()), made);
     assert_sound(&mut spool);
     assert_eq!(spool.take_incidents(), Vec::<String>::new());
-    // Enough has happened for this to mean something.
+    // Enough has happened for this to be meaningful.
     assert!(made > 0 && world.checker.filter_events() > 0);
     totals.kills += world.kills;
     totals.commands += world.commands;
@@ -254,7 +255,7 @@ fn kill_in_one_database(kills: u64, random: &mut Random, totals: &mut Totals) {
 }
 
 #[test]
-fn killed_processes_lose_their_own_event_at_most() {
+fn killed_processes_lose_at_most_their_own_event() {
     let kills = if counts::is_long() { KILLS_LONG } else { KILLS };
     let kills = std::env::var("KILLS").map_or(kills, |text| text.parse().unwrap());
     let (mut random, mut totals) = (Random(1), Totals::default());

@@ -1,6 +1,7 @@
-//! What the workers do, and how it is checked after a kill.
+//! The workers, and the checks after a kill.
 //!
-//! Each worker notes in a mapped file what it begins and what it has done.
+//! Each worker records in a mapped file what it starts and what it has
+//! completed.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,30 +17,30 @@ use crate::spool_common::{event, open};
 
 /// Counters of each worker: one for each of its plain keys, and these.
 pub(crate) const COUNTERS: usize = 13;
-/// One for its key with a filter, which is begun again and again.
+/// The counter of its key with a filter, which is started again and again.
 const FILTER: usize = 8;
-/// One for its key whose filter has another size each time: its shard is
+/// The counter of its key whose filter changes its size each time: its shard is
 /// rebuilt every few events.
 const SIZES: usize = 9;
-/// One for the keys it makes, all in a few shards, which grow.
+/// The counter of the keys it creates, all in a few shards, which grow.
 const NEW: usize = 10;
-/// One for the keys it makes there that may be forgotten at once.
+/// The counter of the keys it creates there that expire at once.
 const OLD: usize = 11;
-/// One for what it does to the key of all workers.
+/// The counter of its events on the common key.
 const SHARED: usize = 12;
-/// Bytes of each worker's part of the log: a pair of words for each counter,
-/// and one that says that it is at work.
+/// The size of each worker's part of the log: a pair of words for each counter,
+/// and one that says that it is running.
 const PART: usize = (COUNTERS + 1) * 16;
-/// Events of a filter before it is begun again.
+/// The number of events after which a filter is started again.
 const EVENTS: u64 = 50;
-/// The shards of the keys that are made.
+/// The shards of the created keys.
 const CROWDED: u8 = 8;
-/// The key of all workers.
+/// The common key of all workers.
 const SHARED_KEY: &[u8] = b"everybody's key";
-/// How many turns are between two tidyings of the worker that does so.
+/// The number of turns between two tidyings.
 const TIDY_EVERY: u64 = 400;
 
-/// What the workers have noted.
+/// The notes of the workers.
 pub(crate) struct Log(Mapping);
 
 impl Log {
@@ -91,22 +92,22 @@ fn key(worker: usize, counter: usize) -> String {
     format!("worker {worker}, key {counter}")
 }
 
-/// Key number `count` of those that a worker makes.
+/// The n-th key that a worker creates.
 fn made_key(shards: &Shards, worker: usize, counter: usize, count: u64) -> String {
-    // One that names a period may be forgotten once it has not been used for
-    // some time, as all of these.
+    // A key with a period expires when it has not been used for some time, as
+    // all of these.
     let prefix = if counter == OLD { "1s/per_mail/" } else { "" };
     shards.key_below(CROWDED, &format!("{prefix}worker {worker}, new {count}"))
 }
 
-/// The change that makes `count` the state of a key.
+/// The change that sets the state of a key to `count`.
 pub(crate) fn change(count: u64, filter: FilterChange) -> Change {
     let average = Average { at: Timestamp { seconds: 7, micros: 0 }, rate: count as f64 };
     Change { state: State::new(average, 1.0, 3600.0), filter }
 }
 
-/// What event number `count` does to the filter: every so many begin it again,
-/// in turn of the same size and of another.
+/// The change of the filter by event number `count`: it is started again at
+/// intervals, alternately with the same and another size.
 fn filter_change(count: u64) -> FilterChange {
     let event = event(count);
     if !(count - 1).is_multiple_of(EVENTS) {
@@ -117,13 +118,13 @@ fn filter_change(count: u64) -> FilterChange {
     FilterChange::Renew { bytes, epoch: generation as i64, event }
 }
 
-/// A filter of another size than the last.
+/// A filter with another size than the last one.
 fn resized(count: u64) -> FilterChange {
     let bytes = 20_000 + (count as usize % 3) * 10_000;
     FilterChange::Renew { bytes, epoch: 5, event: event(count) }
 }
 
-/// Which counter's turn it is.
+/// The counter for this turn.
 fn counter(turn: u64) -> usize {
     match turn % 32 {
         0 => SIZES,
@@ -135,7 +136,7 @@ fn counter(turn: u64) -> usize {
     }
 }
 
-/// A worker's life: it ends only by a kill.
+/// The main loop of a worker, which ends only by a kill.
 pub(crate) fn work(folder: &Path, worker: usize) -> ! {
     let mut log = Log::of(folder);
     let mut spool = open(folder);
@@ -144,7 +145,7 @@ pub(crate) fn work(folder: &Path, worker: usize) -> ! {
     for turn in 0.. {
         if worker == 0 && turn % TIDY_EVERY == TIDY_EVERY - 1 {
             log.set_tidying(worker, true);
-            // All that may go has been of no use since 1970.
+            // All keys that may expire have not been used since 1970.
             spool.tidy(crate::spool_common::now(), |_| ()).unwrap();
             log.set_tidying(worker, false);
         }
@@ -173,7 +174,7 @@ pub(crate) fn work(folder: &Path, worker: usize) -> ! {
     unreachable!()
 }
 
-/// The life of root's commands, one after the other: it ends only by a kill.
+/// The main loop of root's commands, which ends only by a kill.
 pub(crate) fn work_as_root(folder: &Path, worker: usize) -> ! {
     let mut log = Log::of(folder);
     for turn in 0_u64.. {
@@ -186,7 +187,7 @@ pub(crate) fn work_as_root(folder: &Path, worker: usize) -> ! {
             1 => {
                 spool.repair(now, |_| ()).unwrap();
                 let incidents = spool.take_incidents();
-                // There is never anything to repair but what was left unfinished.
+                // There is never anything to repair except incomplete files.
                 let fine = incidents.iter().all(|what| what.contains("never finished"));
                 assert!(fine, "{incidents:?}");
             }
@@ -198,18 +199,18 @@ pub(crate) fn work_as_root(folder: &Path, worker: usize) -> ! {
             }
             _ => _ = spool.tidy(now, |_| ()).unwrap(),
         }
-        // Of a length that has the log renamed now and then.
+        // So long that the log is renamed from time to time.
         spool.log_change(&"reset ".repeat(10_000)).unwrap();
     }
     unreachable!()
 }
 
-/// The count that is remembered of a key, 0 where there is none.
+/// The remembered count of a key, 0 if there is none.
 pub(crate) fn count(spool: &mut Spool, key: &[u8]) -> u64 {
     spool.peek(key, None, |r, _| r.map_or(0, |r| r.state.rate() as u64)).unwrap()
 }
 
-/// What was under way when kills came.
+/// The operations in progress at kills.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct UnderWay {
     pub(crate) events: u64,
@@ -217,13 +218,13 @@ pub(crate) struct UnderWay {
     pub(crate) tidying: u64,
 }
 
-/// Checks the keys of workers that were killed.
+/// Checks the keys of killed workers.
 pub(crate) struct Checker {
     pub(crate) log: Log,
-    /// Of each worker, the numbers of its filter's events that were under way
-    /// when a kill came.
+    /// For each worker, the numbers of its filter's events that were in
+    /// progress at a kill.
     killed: Vec<HashSet<u64>>,
-    /// Kills in which an event of the key of all was under way.
+    /// The number of kills during an event of the common key.
     lints: u64,
     pub(crate) under_way: UnderWay,
 }
@@ -234,10 +235,10 @@ impl Checker {
         Self { log, killed, lints: 0, under_way: UnderWay::default() }
     }
 
-    /// Checks the keys of a worker that was just killed against its log, and
-    /// sets the log to what is remembered.
+    /// Compares the keys of a worker that was just killed with its log, and
+    /// sets the log to the remembered state.
     pub(crate) fn check(&mut self, folder: &Path, worker: usize) {
-        // There is none yet where the very first were killed.
+        // There is no database yet if the very first worker was killed.
         let Ok(mut spool) = Spool::open_existing(folder, Options::default()) else {
             assert!((0..COUNTERS).all(|counter| self.log.begun(worker, counter) == 0));
             return;
@@ -277,21 +278,21 @@ impl Checker {
         assert_eq!(spool.damaged(), 0);
     }
 
-    /// Checks the key of all workers, none of which is running.
+    /// Checks the common key, with no worker running.
     pub(crate) fn check_shared(&mut self, spool: &mut Spool) {
         let workers = 0..self.killed.len();
         let done: u64 = workers.map(|worker| self.log.done(worker, SHARED)).sum();
         let found = count(spool, SHARED_KEY);
         let end = done + self.lints;
         assert!((done..=end).contains(&found), "{found} of {done} to {end}");
-        // The first worker is said to have done what others may have.
+        // The events of the others are attributed to the first worker.
         let first = self.log.done(0, SHARED) + found - done;
         self.log.begin(0, SHARED, first);
         self.log.finish(0, SHARED, first);
         self.lints = 0;
     }
 
-    /// Checks all keys that were ever made; how many there are.
+    /// Checks all keys that were ever created; returns their number.
     pub(crate) fn check_made(&self, spool: &mut Spool, folder: &Path) -> u64 {
         let shards = Shards::of(folder);
         let mut made = 0;
@@ -305,22 +306,23 @@ impl Checker {
         made
     }
 
-    /// The fewest events of any worker's filter.
+    /// The smallest number of events in a worker's filter.
     pub(crate) fn filter_events(&self) -> u64 {
         let workers = 0..self.killed.len();
         workers.map(|worker| self.log.done(worker, FILTER)).min().unwrap_or(0)
     }
 }
 
-/// Every event of the filter is there, but for those where a kill came between
-/// the state and its bits; a filter that was being begun again may be void.
+/// Every event of the filter must be present, except those for which a kill
+/// came between the state and its bits; a filter that was being started again
+/// may be empty.
 fn check_filter(spool: &mut Spool, key: &str, found: u64, killed: &HashSet<u64>) {
     let first = (found - 1) / EVENTS * EVENTS + 1;
     spool
         .peek(key.as_bytes(), None, |r, _| {
             let Some(Filter { epoch, bits }) = r.unwrap().filter else {
-                // Void: while it was begun again, or ever since, as what
-                // follows only adds to a filter that is there.
+                // Empty: while it was being started again, or ever since, as
+                // later events are added only to an existing filter.
                 return;
             };
             assert_eq!(epoch, ((found - 1) / EVENTS) as i64);

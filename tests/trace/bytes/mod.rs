@@ -1,6 +1,6 @@
-//! Damaged bytes in every file of the trace store: no panic, no hang, no wrong result
-//! given as right; what is not damaged is found, and recording goes on.
-//! `EXIRATE_TEST_LONG=1` tries every byte and every length.
+//! Damaged bytes in every file of the trace store: no panic, no hang, no wrong
+//! result presented as right; undamaged messages are found, and recording
+//! continues. `EXIRATE_TEST_LONG=1` tries every byte and every length.
 
 use crate::spool_common::counts;
 mod keys;
@@ -10,26 +10,26 @@ mod strangers;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use store::{FILES, Image, MESSAGES, Told, memory_folder, open, path, question, read, record};
+use store::{FILES, Image, MESSAGES, Observed, memory_folder, open, path, question, read, record};
 
 /// The number of a message that is recorded after the damage.
 const LATER: u32 = 1000;
 
-/// What a damaged file has come to.
+/// The effects of damage to a file.
 #[derive(Debug, Default)]
 struct Totals {
     tried: u64,
-    /// The file answers as before.
+    /// The results are as before.
     same: u64,
-    /// Some of its answers are missing, and that is told to who asks.
-    told: u64,
-    /// It is told by `verify` alone: digests that were damaged.
+    /// Some results are missing, which the query reports.
+    reported: u64,
+    /// Only `verify` reports it: damaged digests.
     verify: u64,
-    /// The store cannot be opened, and the text names the file.
+    /// The store cannot be opened, and the error names the file.
     refused: u64,
 }
 
-/// Looks at a store one file of which is damaged.
+/// Examines a store with one damaged file.
 fn look(folder: &Path, name: &str, what: &str, totals: &mut Totals) {
     totals.tried += 1;
     let names_it = |text: &String| text.contains(path(folder, name).to_str().unwrap());
@@ -45,32 +45,33 @@ fn look(folder: &Path, name: &str, what: &str, totals: &mut Totals) {
     let own = FILES.iter().find(|file| file.0 == name).map_or(0..0, |file| file.1.clone());
     // And one of another file.
     let other = (own.end % MESSAGES).min(MESSAGES - 1);
-    let told = Told::of(&trace, own.clone().chain([other]), what);
+    let observed = Observed::of(&trace, own.clone().chain([other]), what);
     let expected: BTreeSet<_> = (0..MESSAGES).collect();
-    assert!(told.listed.is_subset(&expected), "{what}: {:?}", told.listed);
-    let lost: Vec<_> = expected.difference(&told.listed).copied().collect();
+    assert!(observed.listed.is_subset(&expected), "{what}: {:?}", observed.listed);
+    let lost: Vec<_> = expected.difference(&observed.listed).copied().collect();
     assert!(lost.iter().all(|n| own.contains(n)), "{what}: {lost:?} are lost");
-    assert!(told.found.contains(&other), "{what}: {other} is lost");
-    let missed: Vec<_> = own.clone().filter(|n| !told.found.contains(n)).collect();
-    if lost.is_empty() && missed.is_empty() && told.damaged == 0 {
+    assert!(observed.found.contains(&other), "{what}: {other} is lost");
+    let missed: Vec<_> = own.clone().filter(|n| !observed.found.contains(n)).collect();
+    if lost.is_empty() && missed.is_empty() && observed.damaged == 0 {
         totals.same += 1;
-    } else if told.told.iter().any(|text| names_it(text) || text.contains("of another key")) {
-        totals.told += 1;
+    } else if observed.reported.iter().any(|text| names_it(text) || text.contains("of another key"))
+    {
+        totals.reported += 1;
     } else {
         // Only `verify` reads all digests.
         assert!(
-            name.ends_with("segment") && lost.is_empty() && told.damaged == 0,
+            name.ends_with("segment") && lost.is_empty() && observed.damaged == 0,
             "{what}: {missed:?}"
         );
-        assert!(told.verified.iter().any(names_it), "{what}: {:?}", told.verified);
+        assert!(observed.verified.iter().any(names_it), "{what}: {:?}", observed.verified);
         totals.verify += 1;
     }
-    // What is told is no other file.
+    // No other file is reported.
     let others = |text: &&String| !names_it(text) && text.contains("/0000000");
-    assert_eq!(told.verified.iter().find(others), None, "{what}");
+    assert_eq!(observed.verified.iter().find(others), None, "{what}");
 }
 
-/// Records in such a store, and seals all there is.
+/// Records in such a store, and seals everything.
 fn go_on(folder: &Path, name: &str, what: &str) {
     let names_it = |text: &str| text.contains(path(folder, name).to_str().unwrap());
     let done = open(folder).and_then(|mut trace| {
@@ -96,14 +97,13 @@ fn go_on(folder: &Path, name: &str, what: &str) {
             "{what}: {other}"
         );
     }
-    // What is wrong is told once, and then it has been sealed as far as it was
-    // sound.
+    // Damage is reported once, and then the sound part has been sealed.
     trace.take_incidents();
     trace.verify(&mut |_, _| {}, &mut |_| {}).unwrap();
 }
 
-/// How far apart the bytes and lengths are that are tried: with no common factor
-/// with 8, so that each bit comes.
+/// The distance of the bytes and lengths that are tried: without a common
+/// factor with 8, so that each bit is tried.
 fn step() -> usize {
     if std::env::var_os("EXIRATE_TEST_LONG").is_some() { 1 } else { 7 }
 }
@@ -129,7 +129,7 @@ fn bytes_of_every_file() {
         all.verify += totals.verify;
     }
     counts::record("damaged trace stores opened", all.tried);
-    // Damage in digests is not noticed by queries.
+    // Damage in digests is not detected by queries.
     assert!(all.tried > 700 && (all.verify > 0 || step() > 1), "{all:?}");
 }
 

@@ -1,4 +1,4 @@
-//! A small store with every kind of file, and what is asked of it.
+//! A small store with every kind of file, and queries on it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use exirate::trace::{
     TraceStore, trace_directory,
 };
 
-/// How many messages there are: each file has some.
+/// The number of messages; each file has some.
 pub(crate) const MESSAGES: u32 = 14;
-/// Which file has which.
+/// The messages in each file.
 pub(crate) const FILES: [(&str, std::ops::Range<u32>); 4] = [
     ("00000001.segment", 0..5),
     ("00000002.segment", 5..8),
@@ -18,32 +18,32 @@ pub(crate) const FILES: [(&str, std::ops::Range<u32>); 4] = [
     ("open.log", 11..MESSAGES),
 ];
 
-/// An empty directory, in memory where that is possible.
+/// An empty directory, in memory if possible.
 pub(crate) fn memory_folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
 }
 
-/// The content of all files of a store, by which it can be laid out again.
+/// The contents of all files of a store, which can be written to a directory.
 #[derive(Clone)]
 pub(crate) struct Image {
     pub(crate) files: Vec<(String, Vec<u8>)>,
 }
 
 impl Image {
-    /// That of a sound store.
+    /// The image of a sound store.
     pub(crate) fn sound() -> Self {
         let folder = memory_folder();
         let mut trace = open(folder.path()).unwrap();
         let options = Options { keep: None, ..Options::default() };
-        // Chosen twice, as the defaults are not written.
+        // Written twice, as the defaults are not written.
         trace.set_options(options).unwrap();
         for n in 0..MESSAGES {
             record(&mut trace, n).unwrap();
             if [4, 7].contains(&n) {
                 trace.seal().unwrap();
             } else if n == 10 {
-                // A log that was full, of a process that was killed then.
+                // A full log of a killed process.
                 let open = trace.directory().join("open.log");
                 std::fs::rename(open, trace.directory().join("00000003.log")).unwrap();
             }
@@ -68,14 +68,14 @@ impl Image {
         &self.files.iter().find(|file| file.0 == name).unwrap().1
     }
 
-    /// The same, but for one file.
+    /// The same, except for one file.
     pub(crate) fn with(&self, name: &str, bytes: Vec<u8>) -> Self {
         let mut image = self.clone();
         image.files.iter_mut().find(|file| file.0 == name).unwrap().1 = bytes;
         image
     }
 
-    /// Lays it out in a directory that may have had another before.
+    /// Writes it to a directory that may contain another one.
     pub(crate) fn lay_out(&self, folder: &Path) {
         use std::os::unix::fs::OpenOptionsExt;
         let directory = trace_directory(folder);
@@ -119,7 +119,7 @@ pub(crate) fn envelope(n: u32) -> Envelope {
     }
 }
 
-/// What only message `n` carries.
+/// A text that only message `n` contains.
 pub(crate) fn secret(n: u32) -> String {
     let word = |k: u32| {
         (n + 1).wrapping_mul(2_654_435_761).rotate_left(k * 5) ^ k.wrapping_mul(0x9E37_79B9)
@@ -147,28 +147,29 @@ pub(crate) fn ask(trace: &TraceStore, query: &Query<'_>) -> (Vec<Answer>, QueryS
     (answers, asked)
 }
 
-/// What a store says of itself.
-pub(crate) struct Told {
+/// The observable state of a store.
+pub(crate) struct Observed {
     /// Messages that are listed, each once and as it was recorded.
     pub(crate) listed: BTreeSet<u32>,
     /// Messages that are found by their text.
     pub(crate) found: BTreeSet<u32>,
-    /// What is wrong, as it is told to who asks.
-    pub(crate) told: Vec<String>,
-    /// What `verify` tells.
+    /// Problems reported by queries.
+    pub(crate) reported: Vec<String>,
+    /// Problems reported by `verify`.
     pub(crate) verified: Vec<String>,
-    /// Answers that are said to be damaged.
+    /// Results marked as damaged.
     pub(crate) damaged: usize,
 }
 
-impl Told {
-    /// Asks for everything, and each of `some` by its text. Fails where an
-    /// answer is wrong and nothing says so.
+impl Observed {
+    /// Queries everything, and each of `some` by its text. Panics if a result
+    /// is wrong and no problem is reported.
     pub(crate) fn of(trace: &TraceStore, some: impl Iterator<Item = u32>, what: &str) -> Self {
         let (answers, asked) = ask(trace, &Query::default());
-        let mut told: BTreeSet<String> = asked.damaged.iter().map(ToString::to_string).collect();
+        let mut reported: BTreeSet<String> =
+            asked.damaged.iter().map(ToString::to_string).collect();
         if asked.other_key > 0 {
-            told.insert(format!("{} of another key", asked.other_key));
+            reported.insert(format!("{} of another key", asked.other_key));
         }
         let (mut listed, mut damaged) = (BTreeSet::new(), 0);
         for answer in answers {
@@ -184,7 +185,7 @@ impl Told {
         let mut found = BTreeSet::new();
         for n in some {
             let (answers, asked) = ask(trace, &question(n));
-            told.extend(asked.damaged.iter().map(ToString::to_string));
+            reported.extend(asked.damaged.iter().map(ToString::to_string));
             damaged += answers.iter().filter(|answer| answer.damaged).count();
             for answer in answers.iter().filter(|answer| !answer.damaged) {
                 assert!(answer.envelope.time - 1_700_000_000 < 2000, "{what}: {answer:?}");
@@ -195,6 +196,6 @@ impl Told {
         }
         let mut verified = Vec::new();
         trace.verify(&mut |_, _| {}, &mut |one| verified.push(one.to_string())).unwrap();
-        Self { listed, found, told: told.into_iter().collect(), verified, damaged }
+        Self { listed, found, reported: reported.into_iter().collect(), verified, damaged }
     }
 }

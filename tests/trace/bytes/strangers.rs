@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::store::{
-    FILES, Image, MESSAGES, Told, ask, envelope, memory_folder, open, path, question, read, record,
+    FILES, Image, MESSAGES, Observed, ask, envelope, memory_folder, open, path, question, read,
+    record,
 };
 
 /// Puts something else in the place of a file.
@@ -32,7 +33,7 @@ fn put(kind: &str, at: &Path, aside: &Path) {
 const KINDS: [&str; 4] = ["symbolic link", "FIFO", "directory", "socket"];
 
 #[test]
-fn in_place_of_what_is_asked() {
+fn in_place_of_logs_and_segments() {
     let image = Image::sound();
     for (name, messages) in FILES {
         for kind in KINDS {
@@ -41,9 +42,9 @@ fn in_place_of_what_is_asked() {
             let at = path(folder.path(), name);
             put(kind, &at, &folder.path().join("aside"));
             let what = format!("{name}: {kind}");
-            let found = Told::of(&read(folder.path()).unwrap(), 0..MESSAGES, &what);
-            let [told] = &found.told[..] else { panic!("{what}: {:?}", found.told) };
-            assert!(told.contains(at.to_str().unwrap()) && told.contains(kind), "{told}");
+            let found = Observed::of(&read(folder.path()).unwrap(), 0..MESSAGES, &what);
+            let [problem] = &found.reported[..] else { panic!("{what}: {:?}", found.reported) };
+            assert!(problem.contains(at.to_str().unwrap()) && problem.contains(kind), "{problem}");
             let rest: Vec<_> = (0..MESSAGES).filter(|n| !messages.contains(n)).collect();
             assert_eq!(found.listed.into_iter().collect::<Vec<_>>(), rest, "{what}");
             assert_eq!(found.found.into_iter().collect::<Vec<_>>(), rest, "{what}");
@@ -53,7 +54,7 @@ fn in_place_of_what_is_asked() {
                 assert!(error.contains(at.to_str().unwrap()) && error.contains(kind), "{error}");
                 continue;
             }
-            // It keeps nobody from recording, nor other logs from being sealed.
+            // It prevents neither recording nor the sealing of other logs.
             record(&mut trace, 500).unwrap();
             trace.seal().unwrap();
             trace.tidy(0).unwrap();
@@ -84,7 +85,7 @@ fn in_place_of_the_key_and_the_settings() {
 }
 
 #[test]
-fn in_place_of_what_is_being_written() {
+fn in_place_of_files_being_written() {
     let image = Image::sound();
     for name in ["sealing", "segment.new", "open.new"] {
         for kind in KINDS {
@@ -103,7 +104,8 @@ fn in_place_of_what_is_being_written() {
             let mut trace = open(folder.path()).unwrap();
             record(&mut trace, 500).unwrap();
             let done = trace.seal().and_then(|()| record(&mut trace, 501));
-            // What cannot be put aside is named; all else is replaced.
+            // Those that cannot be moved away are named; all others are
+            // replaced.
             if let Err(error) = done {
                 let error = error.to_string();
                 assert!(kind == "directory" || name == "sealing", "{name}: {kind}: {error}");
@@ -123,7 +125,7 @@ fn in_place_of_what_is_being_written() {
 }
 
 #[test]
-fn the_highest_of_all_numbers() {
+fn the_highest_possible_number() {
     let (image, folder) = (Image::sound(), memory_folder());
     image.lay_out(folder.path());
     let name = format!("{}.log", u64::MAX);
@@ -136,6 +138,6 @@ fn the_highest_of_all_numbers() {
         error.contains(at.to_str().unwrap()) && error.contains("the highest possible number"),
         "{error}"
     );
-    let found = Told::of(&trace, 0..MESSAGES, "the highest number");
+    let found = Observed::of(&trace, 0..MESSAGES, "the highest number");
     assert_eq!(found.found.len(), MESSAGES as usize);
 }

@@ -1,4 +1,4 @@
-//! Bits, codes, numbers and texts, read as FORMAT.md has them.
+//! Bits, codes, numbers and texts, decoded as specified in FORMAT.md.
 
 /// Bits, the highest of a byte first.
 pub(crate) struct Bits<'a> {
@@ -19,14 +19,14 @@ impl<'a> Bits<'a> {
         })
     }
 
-    /// Nothing is left but zeros that fill the last byte.
+    /// Asserts that only the zeros that pad the last byte are left.
     pub(crate) fn end(mut self) {
         let left = self.bytes.len() * 8 - self.at;
         assert!(left < 8 && self.take(left as u64) == 0, "{left} bits are left");
     }
 }
 
-/// A canonical Huffman code: of each word its length, itself, and its symbol.
+/// A canonical Huffman code: the length of each word, the word, and its symbol.
 pub(crate) struct Code(Vec<(u64, u64, u64)>);
 
 impl Code {

@@ -1,4 +1,4 @@
-//! The envelopes of a log and of a segment, read as FORMAT.md has it.
+//! The envelopes of a log and of a segment, decoded as specified in FORMAT.md.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ fn take<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
     taken
 }
 
-/// An envelope as a log has it.
+/// Decodes the envelope of a log.
 pub(crate) fn of_log(mut bytes: &[u8]) -> Envelope {
     let rest = &mut bytes;
     let time = number(take(rest, 8)).cast_signed();
@@ -36,7 +36,7 @@ pub(crate) fn of_log(mut bytes: &[u8]) -> Envelope {
     Envelope { time, id, sender, recipients, client, authenticated, partial: flags & 1 == 1 }
 }
 
-/// The blocks of a section with so many things, as its table has them.
+/// The blocks of a section with so many items, according to its table.
 fn blocks<'a>(
     section: &'a [u8],
     count: u64,
@@ -56,7 +56,7 @@ fn blocks<'a>(
     blocks
 }
 
-/// What is before the checksum of a table.
+/// A table without its checksum.
 fn table(bytes: &[u8]) -> Bits<'_> {
     let (table, expected) = bytes.split_at(bytes.len() - 4);
     assert_eq!(number(expected), crc(table));
@@ -70,8 +70,7 @@ struct Words {
     clients: Vec<IpAddr>,
 }
 
-/// In order of their bytes with ASCII letters in lower case, and then of their
-/// bytes.
+/// Compares by bytes with ASCII letters in lower case, and then by bytes.
 fn in_order(a: &[u8], b: &[u8]) -> bool {
     (a.to_ascii_lowercase(), a) < (b.to_ascii_lowercase(), b)
 }
@@ -142,7 +141,7 @@ fn words(segment: &Segment) -> Words {
     words
 }
 
-/// The codes of the table of messages, and what else is in it.
+/// The codes of the table of messages, and the rest of the table.
 struct Messages<'a> {
     blocks: Vec<(&'a [u8], u64)>,
     places: Vec<(&'a [u8], u64)>,
@@ -259,8 +258,8 @@ pub(crate) fn of_segment(segment: &Segment) -> Vec<Envelope> {
     found
 }
 
-/// Each message has a place of its own, and those of a run ascend.
-pub(crate) fn check_places(segment: &Segment) {
+/// Checks that each message has a position, and that those of a run ascend.
+pub(crate) fn check_positions(segment: &Segment) {
     let table = messages(segment);
     let run_code = &table.codes[9];
     let mut counts = vec![0; table.starts.len()];

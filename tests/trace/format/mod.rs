@@ -1,5 +1,5 @@
-//! `src/trace/FORMAT.md` says what the code does: a reader that knows nothing
-//! but that document finds in a store's files what was recorded.
+//! The code conforms to `src/trace/FORMAT.md`: a reader based only on that
+//! document finds all recorded data in a store's files.
 
 mod codes;
 #[path = "../../trace_common/format.rs"]
@@ -14,7 +14,7 @@ use exirate::trace::{
     trace_directory,
 };
 
-/// More than a block of places has.
+/// More than a block of positions has.
 const MESSAGES: u32 = 1_500;
 
 #[test]
@@ -79,7 +79,7 @@ fn envelope(n: u32) -> Envelope {
         0 => String::new(),
         1 => sender.clone(),
         2 => sender.rsplit_once('@').map_or(&*sender, |(local, _)| local).to_owned(),
-        // In the order of their bytes, and not of their letters.
+        // Sorted by bytes, and not by letters.
         _ => format!("{}{}", ["user", "User"][n as usize % 2], mixed % 100),
     };
     Envelope {
@@ -120,7 +120,7 @@ fn a_store_reads_as_documented() {
     assert_eq!(field(&log.head, "log.settings"), field(&settings, "settings.settings"));
     assert_eq!(value(&log.head, "log.decode"), u64::from(exirate::trace::decode::VERSION));
     let recorded: Vec<_> = (0..MESSAGES).map(envelope).collect();
-    // What is written by the document is read.
+    // Files written according to the document can be read.
     std::fs::write(trace_directory(folder.path()).join("open.log"), log.write(&key)).unwrap();
     assert_eq!(trace.stats().unwrap().messages, u64::from(MESSAGES));
     let read: Vec<_> = log.records.iter().map(|(bytes, _)| envelopes::of_log(bytes)).collect();
@@ -148,12 +148,12 @@ fn a_store_reads_as_documented() {
     assert_eq!(values(&segment.head, "segment.times", 8), times.map(i64::cast_unsigned));
     let read = envelopes::of_segment(&segment);
     assert_eq!(read, sorted);
-    envelopes::check_places(&segment);
-    // Written again by the document, it is the same file.
+    envelopes::check_positions(&segment);
+    // Written again according to the document, the file is the same.
     assert!(segment.write(&key) == bytes);
 }
 
-/// What is asked and found with a text, and by a time alone.
+/// Queries by a text, and by a time alone.
 fn ask(trace: &TraceStore) -> [QuerySummary; 2] {
     let parts = vec![Part::Text("words of 77, words of 77, words of 77".to_owned())];
     let content = Some(ContentQuery { parts, min_share: 1.0 });
@@ -162,7 +162,7 @@ fn ask(trace: &TraceStore) -> [QuerySummary; 2] {
 }
 
 #[test]
-fn what_another_version_has_decoded_answers_by_its_envelopes_alone() {
+fn messages_of_another_decoder_are_found_by_envelope_only() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = store(folder.path()).unwrap();
     let path = |name: &str| trace_directory(folder.path()).join(name);

@@ -1,8 +1,9 @@
-//! A hard world for the trace store: disks that are full, few open files, small
-//! files, directories that cannot be written to. What cannot be recorded says
-//! why, and leaves what there is whole.
+//! The trace store on full disks, with few open files, with a limit on file
+//! sizes, and in directories without write permission. Recording fails with the
+//! reason, and leaves the store sound.
 //!
-//! As root: file systems are mounted, and processes become somebody else.
+//! These tests run as root: they mount file systems and start processes as
+//! other users.
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -17,8 +18,8 @@ use crate::spool_common::{finish, start, start_by};
 use exirate::trace::{Options, Query, TraceStore, trace_directory};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Somebody who is not root.
-const SOMEBODY: u32 = 65_534;
+/// A user other than root.
+const OTHER_USER: u32 = 65_534;
 
 pub(crate) fn worker(arguments: &[String]) {
     let [role, folder] = arguments else { panic!("{arguments:?}") };
@@ -33,14 +34,14 @@ pub(crate) fn worker(arguments: &[String]) {
     }
 }
 
-/// Messages of any age are kept.
+/// A store that keeps messages of any age.
 fn for_ever(folder: &Path) -> TraceStore {
     let mut trace = open(folder).unwrap();
     trace.set_options(Options { keep: None, ..Options::default() }).unwrap();
     trace
 }
 
-/// What is wrong with the store.
+/// The problems of the store.
 fn problems(folder: &Path) -> Vec<String> {
     let mut problems = Vec::new();
     let trace = read(folder).unwrap();
@@ -48,7 +49,7 @@ fn problems(folder: &Path) -> Vec<String> {
     problems
 }
 
-/// Fails unless the store is sound, and has these messages and no others.
+/// Asserts that the store is sound, and has exactly these messages.
 fn assert_has(folder: &Path, messages: std::ops::Range<u32>) {
     assert_eq!(problems(folder), Vec::<String>::new());
     let trace = read(folder).unwrap();
@@ -62,8 +63,8 @@ fn assert_has(folder: &Path, messages: std::ops::Range<u32>) {
     }
 }
 
-/// Fails unless an error says what, where and why.
-fn assert_told(error: &str, folder: &Path, why: &str) {
+/// Asserts that an error says what failed, where and why.
+fn assert_explained(error: &str, folder: &Path, why: &str) {
     let place = folder.join("exirate");
     assert!(error.starts_with("cannot "), "{error}");
     assert!(error.contains(place.to_str().unwrap()) && error.contains(why), "{error}");
@@ -84,27 +85,27 @@ fn full_disk(folder: &Path) {
         match record(&mut trace, n) {
             Ok(()) => n += 1,
             Err(error) => {
-                assert_told(&error.to_string(), &spool, why);
+                assert_explained(&error.to_string(), &spool, why);
                 full += 1;
             }
         }
     }
     assert!(n > 200, "{n}");
     assert_has(&spool, 0..n);
-    // A segment has no room either: the log stays what it is.
+    // There is no room for a segment either: the log does not change.
     if let Err(error) = trace.seal() {
-        assert_told(&error.to_string(), &spool, why);
+        assert_explained(&error.to_string(), &spool, why);
     }
     assert_has(&spool, 0..n);
     run("mount", &["-o", "remount,size=4m", spool.to_str().unwrap()]);
     (n..n + 50).for_each(|n| record(&mut trace, n).unwrap());
     trace.seal().unwrap();
     assert_has(&spool, 0..n + 50);
-    // One that cannot be written to at all can be asked.
+    // A read-only store can be queried.
     drop(trace);
     run("mount", &["-o", "remount,ro", spool.to_str().unwrap()]);
     let error = open(&spool).and_then(|mut trace| record(&mut trace, 9999)).unwrap_err();
-    assert_told(&error.to_string(), &spool, "Read-only file system");
+    assert_explained(&error.to_string(), &spool, "Read-only file system");
     assert_has(&spool, 0..n + 50);
 }
 
@@ -115,7 +116,7 @@ fn limit(resource: Resource, current: Option<u64>) {
 }
 
 #[test]
-fn a_limit_on_file_sizes_is_an_error_and_no_signal() {
+fn a_limit_on_file_sizes_is_an_error_and_not_a_signal() {
     let folder = tempfile::tempdir().unwrap();
     finish(vec![start(&["small files", folder.path().to_str().unwrap()])]);
 }
@@ -130,14 +131,14 @@ fn small_files(folder: &Path) {
             Err(error) => break error.to_string(),
         }
     };
-    assert_told(&error, folder, "File too large");
+    assert_explained(&error, folder, "File too large");
     assert!(n > 50, "{n}");
     assert_has(folder, 0..n);
     limit(Resource::Fsize, Some(1_000));
-    assert_told(&trace.seal().unwrap_err().to_string(), folder, "File too large");
+    assert_explained(&trace.seal().unwrap_err().to_string(), folder, "File too large");
     assert_has(folder, 0..n);
     let error = record(&mut trace, n).unwrap_err().to_string();
-    assert_told(&error, folder, "File too large");
+    assert_explained(&error, folder, "File too large");
     limit(Resource::Fsize, None);
     record(&mut trace, n).unwrap();
     trace.seal().unwrap();
@@ -145,7 +146,7 @@ fn small_files(folder: &Path) {
 }
 
 #[test]
-fn without_a_file_to_open_nothing_is_lost() {
+fn without_free_file_descriptors_nothing_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     finish(vec![start(&["few files", folder.path().to_str().unwrap()])]);
 }
@@ -164,37 +165,37 @@ fn few_files(folder: &Path) {
     let null = || File::open("/dev/null");
     let others: Vec<_> = std::iter::from_fn(|| null().ok()).collect();
     let why = "Too many open files";
-    // Who has the log open already may go on.
+    // A process that has the log open may continue.
     let mut next = 200;
     match record(&mut trace, next) {
         Ok(()) => next += 1,
-        Err(error) => assert_told(&error.to_string(), folder, why),
+        Err(error) => assert_explained(&error.to_string(), folder, why),
     }
     assert!(trace.seal().unwrap_err().to_string().contains(why));
     let error = open(folder).unwrap_err().to_string();
     assert!(error.contains(why) && error.contains(folder.to_str().unwrap()), "{error}");
-    // Who asks is told that not all have answered, or that none can.
+    // A query reports that not all files were searched, or fails.
     let mut answers = 0;
     match trace.query(&Query::default(), &mut |_, _| {}, &mut |_| answers += 1) {
         Ok(asked) => assert!(asked.damaged.iter().any(|one| one.to_string().contains(why))),
-        Err(error) => assert_told(&error.to_string(), folder, why),
+        Err(error) => assert_explained(&error.to_string(), folder, why),
     }
     drop(others);
     record(&mut trace, next).unwrap();
     assert_has(folder, 0..next + 1);
 }
 
-/// Has a worker done by somebody who is not root.
-fn as_somebody(role: &str, folder: &Path) {
+/// Runs a worker as a user other than root.
+fn as_other_user(role: &str, folder: &Path) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.uid(SOMEBODY).gid(SOMEBODY);
+    command.uid(OTHER_USER).gid(OTHER_USER);
     finish(vec![start_by(command, &[role, folder.to_str().unwrap()])]);
 }
 
-/// A store of somebody's, in a directory that everybody may enter.
-fn of_somebody(folder: &Path) {
+/// A store of another user, in a directory that everyone may enter.
+fn of_other_user(folder: &Path) {
     std::fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
-    chown(folder, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    chown(folder, Some(OTHER_USER), Some(OTHER_USER)).unwrap();
     let mut trace = for_ever(folder);
     (0..10).for_each(|n| record(&mut trace, n).unwrap());
     trace.seal().unwrap();
@@ -202,33 +203,33 @@ fn of_somebody(folder: &Path) {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_to() {
+fn a_directory_without_write_permission() {
     let folder = tempfile::tempdir().unwrap();
-    of_somebody(folder.path());
-    // All that root has made belongs to whom the spool directory belongs.
+    of_other_user(folder.path());
+    // Everything created by root belongs to the owner of the spool directory.
     for entry in std::fs::read_dir(trace_directory(folder.path())).unwrap() {
         let facts = entry.unwrap().metadata().unwrap();
-        assert_eq!(std::os::unix::fs::MetadataExt::uid(&facts), SOMEBODY);
+        assert_eq!(std::os::unix::fs::MetadataExt::uid(&facts), OTHER_USER);
     }
     let directory = trace_directory(folder.path());
     std::fs::set_permissions(&directory, Permissions::from_mode(0o550)).unwrap();
-    as_somebody("unwritable", folder.path());
+    as_other_user("unwritable", folder.path());
     std::fs::set_permissions(&directory, Permissions::from_mode(0o750)).unwrap();
     assert_has(folder.path(), 0..16);
-    as_somebody("unreadable", folder.path());
+    as_other_user("unreadable", folder.path());
 }
 
 fn unwritable(folder: &Path) {
     let mut trace = open(folder).unwrap();
-    // There is a log with room; it is the directory that cannot be changed.
+    // There is a log with room; only the directory is not writable.
     record(&mut trace, 15).unwrap();
     let error = trace.seal().unwrap_err().to_string();
-    assert_told(&error, folder, "Permission denied");
+    assert_explained(&error, folder, "Permission denied");
     let [problem] = &problems(folder)[..] else { panic!("{:?}", problems(folder)) };
     assert!(problem.ends_with("it has mode 0550: it should have mode 0750"), "{problem}");
 }
 
-/// Of a store that belongs to another user, nothing is told.
+/// A store of another user cannot be read.
 fn unreadable(folder: &Path) {
     let aside = folder.join("another");
     std::fs::create_dir(&aside).unwrap();

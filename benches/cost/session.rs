@@ -1,4 +1,5 @@
-//! The cost of a check in a session: with it, less without it, a recipient.
+//! The cost of a check in a session: the time with it minus the time without
+//! it, for each recipient.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use crate::common::PrivateExim;
 use crate::exim::{Check, sessions};
 use crate::table::{head, median, micros, middle, print, row, times};
 
-/// The specs that are measured, under what they are called. The key is what
-/// the client calls itself, so that a session decides whose rate it counts.
+/// The measured specs and their names. The key is the client's HELO name, so
+/// that a session determines which key it counts.
 fn cases() -> Vec<(&'static str, Vec<String>)> {
     let spec = |m: &str, mode: &str, key: &str| {
         format!("{m} / 1h / {mode} / strict / {key}$sender_helo_name")
@@ -24,14 +25,14 @@ fn cases() -> Vec<(&'static str, Vec<String>)> {
     ]
 }
 
-/// Prints what a check costs in one session.
+/// Prints the cost of a check in one session.
 pub(crate) fn alone(effort: Effort) {
     measure("one session", &cases(), &names(1), effort);
 }
 
-/// Prints what a check costs in several sessions at once, each on a key of its
-/// own, and all on one.
-pub(crate) fn crowd(effort: Effort) {
+/// Prints the cost of a check in several concurrent sessions, each with its own
+/// key, and all with the same key.
+pub(crate) fn parallel(effort: Effort) {
     let (all, n) = (cases(), effort.sessions);
     measure(&format!("{n} sessions at once, each with a key of its own"), &all, &names(n), effort);
     let same = vec!["client.test".to_owned(); n];
@@ -42,8 +43,9 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("client{n}.test")).collect()
 }
 
-/// How often a session is run in each round. One of native's takes a second;
-/// the others take milliseconds, so that the machine's other work shows.
+/// How often a session is run in each round. One with native checks takes a
+/// second; the others take milliseconds, so that other processes affect the
+/// measurement.
 fn runs(check: &Check) -> usize {
     if matches!(check, Check::Native(_)) { 1 } else { RUNS }
 }

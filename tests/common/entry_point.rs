@@ -1,39 +1,40 @@
-//! Through which of its doors the library is asked.
+//! The entry point of the library that is tested: dlfunc or lookup.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// Names the environment variable that chooses: `dlfunc`, where it is not set,
-/// or `lookup`, which wants an Exim that loads lookups.
-const CHOICE: &str = "EXIRATE_TEST_DOOR";
+/// The environment variable that selects it: `dlfunc`, the default, or
+/// `lookup`, which requires an Exim that loads lookups.
+const CHOICE: &str = "EXIRATE_TEST_ENTRY";
 
-/// One of the two ways into the library.
+/// One of the two entry points of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum EntryPoint {
     /// `${dlfunc{EXIRATE}{ratelimit}{SPEC}}`.
     Dlfunc,
     /// `${lookup ratelimit {SPEC}…}`: the module that Exim itself finds.
     Lookup,
 }
 
-impl Door {
-    /// The one that this run is about.
+impl EntryPoint {
+    /// The entry point for this test run.
     ///
     /// # Panics
-    /// Where the environment names a door that there is not.
+    /// If the environment names an unknown one.
     pub fn chosen() -> Self {
-        static CHOSEN: OnceLock<Door> = OnceLock::new();
+        static CHOSEN: OnceLock<EntryPoint> = OnceLock::new();
         *CHOSEN.get_or_init(|| match std::env::var(CHOICE).as_deref() {
             Err(_) | Ok("dlfunc") => Self::Dlfunc,
             Ok("lookup") => Self::Lookup,
-            Ok(other) => panic!("{CHOICE}={other}: there are the doors dlfunc and lookup"),
+            Ok(other) => panic!("{CHOICE}={other}: expected dlfunc or lookup"),
         })
     }
 
-    /// Where Exim has the library that it uses for this door: one file for
-    /// both doors is one library, with one memory of what was answered last.
+    /// The file that Exim loads for this entry point: one file for both is one
+    /// library, with one latest decision.
     ///
     /// # Panics
+    /// If Exim has no directory for lookups that contains ours.
     /// Where Exim has no directory for lookups, or not with ours in it.
     pub fn module() -> PathBuf {
         std::fs::read_dir("/usr/lib/exim4")
@@ -43,7 +44,7 @@ impl Door {
             .expect("ratelimit_lookup.so among the lookups of an exim4-daemon-mod")
     }
 
-    /// What expands to `yes` where a spec is over its limit, else to `no`.
+    /// An expansion that is `yes` if a spec is over its limit, else `no`.
     pub fn ask(self, spec: &str) -> String {
         match self {
             Self::Dlfunc => format!("${{dlfunc{{EXIRATE}}{{ratelimit}}{{{spec}}}}}"),
@@ -51,7 +52,7 @@ impl Door {
         }
     }
 
-    /// The same, with the key apart from the spec, where it is taken as it is.
+    /// The same, with a literal key as a separate argument.
     pub fn ask_key(self, spec: &str, key: &str) -> String {
         match self {
             Self::Dlfunc => format!("${{dlfunc{{EXIRATE}}{{ratelimit}}{{{spec}}}{{{key}}}}}"),

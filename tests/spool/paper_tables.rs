@@ -1,7 +1,8 @@
-//! The two tables of the papers that rate limiting in Exim grew from.
+//! The two tables of the papers on which rate limiting in Exim is based, both
+//! by Tony Finch.
 //!
-//! - The burst table of "Rate limiting for Exim on ppswitch" (Tony Finch,
-//!   2005): how many messages at a constant interval before the limit bites.
+//! - The burst table of "Rate limiting for Exim on ppswitch" (2005): how many
+//!   messages at a constant interval pass before the limit takes effect.
 //! - The false-positive table of his note on Bloom filters for unique events.
 
 use exirate::rate::{Timestamp, bloom};
@@ -11,8 +12,8 @@ use exirate::store::Store as _;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 
-/// The keyed hash of an event, as a real store computes it; the key is fixed,
-/// so that every run counts the same.
+/// The keyed hash of an event, as a real store computes it; the key is
+/// constant, so that every run gives the same counts.
 fn event(text: &[u8]) -> bloom::Event {
     let mut hasher = SipHasher24::new_with_keys(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
     hasher.write(text);
@@ -22,10 +23,10 @@ fn event(text: &[u8]) -> bloom::Event {
 /// The columns of the burst table: period in seconds, limit.
 const COLUMNS: [(u32, f64); 4] = [(86_400, 100.0), (18_000, 20.0), (3600, 4.0), (900, 1.0)];
 
-/// The rows: interval in microseconds, and for each column `rk` and `n` as
+/// The rows: the interval in microseconds, and for each column `rk` and `n` as
 /// printed.
 ///
-/// One number is cut off rather than rounded: 1.21 is 1.2164.
+/// One number is truncated instead of rounded: 1.21 is 1.2164.
 const BURSTS: [(i64, [(f64, &str); 4]); 6] = [
     (1000, [(86_400_000.0, "100"), (18_000_000.0, "20"), (3_600_000.0, "4"), (900_000.0, "1")]),
     (1_000_000, [(86_400.0, "100"), (18_000.0, "20.01"), (3600.0, "4.002"), (900.0, "1.001")]),
@@ -35,13 +36,13 @@ const BURSTS: [(i64, [(f64, &str); 4]); 6] = [
     (600_000_000, [(144.0, "171"), (30.0, "33.0"), (6.0, "6.59"), (1.5, "1.65")]),
 ];
 
-/// The seeds' formula for the messages, at `rk` a period, that take the rate
-/// from `r0` to the limit `m`.
+/// The paper's formula for the number of messages, at a rate of `rk` per
+/// period, that raise the rate from `r0` to the limit `m`.
 fn messages(r0: f64, rk: f64, m: f64) -> f64 {
     rk * ((r0 - rk) / (m - rk)).ln()
 }
 
-/// The burst table as printed, from the formula.
+/// The burst table as printed, by the formula.
 #[test]
 fn burst_table_by_the_formula() {
     for (interval, row) in BURSTS {
@@ -59,8 +60,8 @@ fn burst_table_by_the_formula() {
     }
 }
 
-/// How many messages pass of a burst on a fresh key, `interval` microseconds
-/// apart, before the limit bites.
+/// How many messages of a burst on a new key, `interval` microseconds apart,
+/// pass before the limit takes effect.
 fn passing(spec: &str, interval: i64) -> u32 {
     let request = Spec::parse(spec.as_bytes()).unwrap().request(&Context::outside()).unwrap();
     let (mut store, mut passed) = (Memory::default(), 0);
@@ -77,15 +78,15 @@ fn passing(spec: &str, interval: i64) -> u32 {
     }
 }
 
-/// The burst table driven through the engine, in whole messages.
+/// The burst table by the engine, in whole messages.
 ///
-/// The paper's `n` is continuous, and begins at a rate of 0 with an average
+/// The paper's `n` is continuous, and starts at a rate of 0 with an average
 /// that gives the first message `(1-a)·rk`, a little less than 1. The paper's
-/// own remedy for very slow senders, which Exim has, gives it 1. From there on
-/// the formula holds: message `1 + n'` reaches the limit, where `n'` leads
-/// from a rate of 1 to the limit. The whole messages before it pass, which are
-/// `ceil(n')`. That is the whole part of the `n` in the table, everywhere but
-/// in the last column: under a limit of 1 the first message alone is at the
+/// own modification for very slow senders, which Exim has, gives it 1. From
+/// there on the formula holds: message `1 + n'` reaches the limit, where `n'`
+/// raises the rate from 1 to the limit. The whole messages before it pass, that
+/// is, `ceil(n')`. This is the integer part of the `n` in the table, except in
+/// the last column: with a limit of 1 the first message alone reaches the
 /// limit, and none passes.
 #[test]
 fn burst_table_by_the_engine() {
@@ -96,15 +97,15 @@ fn burst_table_by_the_engine() {
             assert_eq!(passed, messages(1.0, rk, limit).ceil(), "{place}");
             let whole = messages(0.0, rk, limit).floor();
             assert_eq!(passed, if limit == 1.0 { whole - 1.0 } else { whole }, "{place}");
-            // Strict and leaky differ only once the limit has bitten.
+            // Strict and leaky differ only after the limit has taken effect.
             let strict = passing(&format!("{limit} / {period} / strict / burst"), interval);
             assert_eq!(f64::from(strict), passed, "{place}");
         }
     }
 }
 
-/// A burst of different recipients fares as one of messages does; repeated
-/// ones cost nothing.
+/// A burst of different recipients behaves like one of messages; repeated
+/// recipients are not counted.
 #[test]
 fn a_burst_of_unique_events() {
     let spec = Spec::parse(b"20 / 18000 / per_addr / burst").unwrap();
@@ -116,7 +117,7 @@ fn a_burst_of_unique_events() {
             let request = spec.request(&context).unwrap();
             let now = Timestamp { seconds: 1_700_000_000 + n, micros: 0 };
             let decision = store.decide_one(&request.check(), || now).unwrap();
-            // Leaky: what was refused is not remembered.
+            // Leaky: a refused event is not remembered.
             assert_eq!(decision.over, n >= 20, "{n} {repeated}");
             assert_eq!(decision.details.seen, Some(repeated && n < 20), "{n} {repeated}");
             over += u32::from(decision.over);
@@ -126,11 +127,11 @@ fn a_burst_of_unique_events() {
 }
 
 /// The false-positive table: load (events per unit of limit), the rate in
-/// percent and "1 in" as printed, and how many filters to ask.
+/// percent and "1 in" as printed, and the number of filters to test.
 ///
-/// The formula is `(1 - e^(-load/2))^8`. Some printed numbers are rounded to
-/// please: 1 in 170000 is 1 in 174,500, 1 in 1700 is 1 in 1741, 1 in 40 is
-/// 1 in 39.2; and 1 in 10.7 is cut off from 10.75.
+/// The formula is `(1 - e^(-load/2))^8`. Some printed numbers are rounded
+/// generously: 1 in 170000 is 1 in 174,500, 1 in 1700 is 1 in 1741, 1 in 40 is
+/// 1 in 39.2; and 1 in 10.7 is truncated from 10.75.
 const FALSE_POSITIVES: [(f64, &str, f64, u32); 5] = [
     (0.5, "0.0006", 170_000.0, 60),
     (1.0, "0.06", 1700.0, 10),
@@ -143,7 +144,7 @@ fn formula(load: f64) -> f64 {
     (1.0 - (-0.5 * load).exp()).powi(8)
 }
 
-/// The false-positive table as printed, from the formula.
+/// The false-positive table as printed, by the formula.
 #[test]
 fn false_positive_table_by_the_formula() {
     for (load, percent, one_in, _) in FALSE_POSITIVES {
@@ -154,15 +155,15 @@ fn false_positive_table_by_the_formula() {
     }
 }
 
-/// The false-positive table measured: filters for a limit of 1000, each with
-/// as many different events as the load says, asked about 200,000 events that
-/// none of them has seen.
+/// The false-positive table, measured: filters for a limit of 1000 with the
+/// number of different events for the load, tested with 200,000 events that are
+/// in none of them.
 #[test]
 fn false_positive_table_measured() {
     const LIMIT: f64 = 1000.0;
-    const STRANGERS: u32 = 200_000;
+    const UNSEEN: u32 = 200_000;
     let strangers: Vec<bloom::Event> =
-        (0..STRANGERS).map(|n| event(format!("stranger{n}@example.org").as_bytes())).collect();
+        (0..UNSEEN).map(|n| event(format!("stranger{n}@example.org").as_bytes())).collect();
     for (load, _, _, filters) in FALSE_POSITIVES {
         let mut found = 0;
         for filter in 0..filters {
@@ -173,11 +174,11 @@ fn false_positive_table_measured() {
             }
             found += strangers.iter().filter(|&&e| bloom::contains(&bits, e)).count();
         }
-        let tries = f64::from(STRANGERS) * f64::from(filters);
+        let tries = f64::from(UNSEEN) * f64::from(filters);
         let expected = tries * formula(load);
-        assert!(expected >= 30.0, "too few tries to tell anything at {load}: {expected}");
+        assert!(expected >= 30.0, "too few tries at load {load}: {expected}");
         // Three standard deviations of the count; and 3 % because filters are
-        // not all equally full, nor is the formula exact.
+        // not all equally full, and the formula is an approximation.
         let tolerance = 3.0 * expected.sqrt() + 0.03 * expected;
         println!("{load:.2}: {found} of {tries}, {expected:.1} ± {tolerance:.1} expected");
         assert!((found as f64 - expected).abs() < tolerance, "{load}: {found}, {expected}");
