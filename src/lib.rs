@@ -1,16 +1,16 @@
 //! exirate: rate limiting for the Exim mail server.
 //!
-//! The map. Its one rule: dependencies point down this list, so a module uses
-//! only modules below it.
+//! The map of the source. A module uses only modules below it in this list:
 //!
-//! - `cli`: the program, one file a command
-//! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI, variables)
-//! - [`spec`]: what the administrator wrote → a validated check
-//! - [`stage`]: where in the SMTP dialogue a check stands, and how long its
-//!   decision holds
+//! - `cli`: the program, one file for each command
+//! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI,
+//!   variables)
+//! - [`spec`]: parses the administrator's spec into a validated check
+//! - [`stage`]: ACL stages, and how long a decision is valid
 //! - [`spool`]: the file-locked spool database, a [`store::Store`]
-//! - [`store`]: what front ends call; the memory store
-//! - [`engine`]: checks + remembered state + now → decisions and changes
+//! - [`store`]: the interface for front ends; the memory store
+//! - [`engine`]: computes decisions and changes from checks, remembered state
+//!   and time
 //! - [`rate`]: the arithmetic: moving average, Bloom filter, waits
 //! - [`trace`]: message → digests → segments → query
 //! - [`sys`]: locks, mappings, secure files, clock, fork detection

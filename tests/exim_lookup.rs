@@ -1,6 +1,6 @@
-//! The lookup door, in an Exim that loads lookup modules, which the machine's
+//! The lookup, in an Exim that loads lookup modules, which the machine's
 //! own need not do: `scripts/exims` runs this where there is one. That the
-//! door answers as native does is for `native`, which is run by it as well.
+//! lookup decides as native does is tested by `native`, which also runs with it.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -52,8 +52,8 @@ fn it_is_found_when_over_the_limit_and_the_value_is_the_rate() {
 fn each_of_two_alike_counts() {
     let exim = Setup::new().library().build();
     let spec = "9 / 1w / per_cmd / strict /";
-    let twice = |door: EntryPoint, key: &str| {
-        let ask = door.ask(&format!("{spec} {key}"));
+    let twice = |entry: EntryPoint, key: &str| {
+        let ask = entry.ask(&format!("{spec} {key}"));
         expanded(&exim, &format!("{ask} {ask} {ask} $sender_rate"))
     };
     assert_eq!(twice(EntryPoint::Lookup, "a"), "no no no 3.0");
@@ -64,7 +64,7 @@ fn each_of_two_alike_counts() {
 fn both_doors_share_one_database() {
     let exim = Setup::new().library().build();
     let spec = "9 / 1w / per_cmd / strict / shared";
-    let ask = |door: EntryPoint| expanded(&exim, &format!("{} $sender_rate", door.ask(spec)));
+    let ask = |entry: EntryPoint| expanded(&exim, &format!("{} $sender_rate", entry.ask(spec)));
     assert_eq!(ask(EntryPoint::Lookup), "no 1.0");
     assert_eq!(ask(EntryPoint::Dlfunc), "no 2.0");
     assert_eq!(ask(EntryPoint::Lookup), "no 3.0");

@@ -1,6 +1,6 @@
 //! The exponentially weighted moving average.
 
-/// A moment as `gettimeofday` gives it: seconds and microseconds since 1970.
+/// A time as `gettimeofday` returns it: seconds and microseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
     /// Whole seconds since 1970-01-01 00:00:00 UTC.
@@ -16,52 +16,54 @@ impl From<(i64, u32)> for Timestamp {
 }
 
 impl Timestamp {
-    /// The moment in seconds, rounded to `f64` exactly as Exim rounds it.
+    /// The time in seconds, rounded to `f64` exactly as Exim rounds it.
     #[must_use]
     pub fn as_seconds(self) -> f64 {
         self.seconds as f64 + f64::from(self.micros) / 1_000_000.0
     }
 }
 
-/// The smoothed rate of one key at one moment: all that a key needs remembered.
+/// The smoothed rate of one key at one time: everything that is remembered of a
+/// key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Average {
     /// When the rate was last computed.
     pub at: Timestamp,
-    /// Smoothed events per period at that moment.
+    /// Smoothed events per period at that time.
     pub rate: f64,
 }
 
 impl Average {
     /// The average after a key's first event of size `count`.
     ///
-    /// It is what [`Average::next`] gives for an infinite interval.
+    /// It equals [`Average::next`] for an infinite interval.
     #[must_use]
     pub fn first(now: Timestamp, count: f64) -> Self {
         Self { at: now, rate: count }
     }
 
-    /// The average after a further event of size `count` at `now`, smoothed
-    /// over `period` seconds.
+    /// The average after another event of size `count` at `now`, smoothed over
+    /// `period` seconds.
     ///
     /// With `i` seconds since the last event, at least 1e-9, `x = i/period` and
     /// `a = exp(-x)` it is `(1-a)·count/x + a·rate`, and never below `count`.
     ///
-    /// Each operation is the one Exim does, in its order, because `1-a` loses
-    /// digits where `x` is tiny, and the same ones must be lost: an event one
-    /// microsecond after the last counts for its size within 2e-7 of it where
-    /// the period is an hour, within 4e-5 where it is a week. At no measurable
-    /// interval (1e-9 seconds) that is 4e-4 and 1 %; and with a period over
-    /// 208 days `1-a` is then 0 and the event is not counted at all.
+    /// The operations and their order are those of Exim, because `1-a` loses
+    /// digits if `x` is tiny, and the same digits must be lost: an event one
+    /// microsecond after the last one counts for its size within 2e-7 if the
+    /// period is an hour, and within 4e-5 if it is a week. At no measurable
+    /// interval (1e-9 seconds) that is 4e-4 and 1 %; and with a period of more
+    /// than 208 days `1-a` is then 0, and the event is not counted.
     #[must_use]
     pub fn next(self, now: Timestamp, period: f64, count: f64) -> Self {
         let elapsed = now.as_seconds() - self.at.as_seconds();
-        // A clock that stands still or goes backwards must not divide by zero.
+        // A clock that stands still or goes back must not cause a division by
+        // zero.
         let interval = if elapsed <= 0.0 { 1e-9 } else { elapsed };
         let i_over_p = interval / period;
         let a = (-i_over_p).exp();
         let rate = (1.0 - a) * count / i_over_p + a * self.rate;
-        // An isolated event counts in full towards the period it falls in.
+        // An isolated event counts in full.
         Self { at: now, rate: if rate < count { count } else { rate } }
     }
 }
@@ -71,8 +73,7 @@ pub(super) mod tests {
     use super::{Average, Timestamp};
     use quickcheck::{Arbitrary, Gen, TestResult, quickcheck};
 
-    /// The same arithmetic written down once more, statement by statement, on
-    /// plain numbers.
+    /// The same arithmetic, written independently on plain numbers.
     fn model(then: (i64, u32), rate: f64, now: (i64, u32), period: f64, count: f64) -> f64 {
         let this_time = now.0 as f64 + now.1 as f64 / 1e6;
         let prev_time = then.0 as f64 + then.1 as f64 / 1e6;
@@ -169,7 +170,7 @@ pub(super) mod tests {
                 return TestResult::discard();
             }
             let now = Timestamp {
-                // Now and then back, or within the second.
+                // Sometimes the clock goes back, or stays within the second.
                 seconds: then.seconds + i64::from(later >> (later % 32)) - i64::from(later % 3),
                 micros: micros % 1_000_000,
             };

@@ -1,12 +1,12 @@
 //! The Bloom filter that remembers unique events, over borrowed bytes.
 //!
-//! 16 bits a unit of limit and 8 probes, as in Exim; the probes come from one
-//! keyed 128-bit hash of the event, so that nobody who does not know the key
-//! can choose events that collide.
+//! It has 16 bits per unit of limit and 8 probes, as in Exim. The probes come
+//! from one keyed 128-bit hash of the event, so that without the key nobody can
+//! choose events that collide.
 //!
-//! After `n` events in a filter for limit `m` a new event is taken for one
-//! seen before with the chance `(1 - e^(-n/2m))^8`: 1 in 1741 at the limit,
-//! 1 in 39 at twice the limit.
+//! After `n` events in a filter for limit `m`, the probability that a new event
+//! appears as seen before is `(1 - e^(-n/2m))^8`: 1 in 1741 at the limit, 1 in
+//! 39 at twice the limit.
 
 /// Bits set for one event.
 pub const PROBES: u32 = 8;
@@ -19,28 +19,28 @@ pub const MAX_BYTES: usize = 2_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event(pub u128);
 
-/// The size in bytes of a new filter for `limit`: 16 bits a unit of limit,
-/// whole units only, within [`MIN_BYTES`] and [`MAX_BYTES`].
+/// The size in bytes of a new filter for `limit`: 16 bits per whole unit of
+/// limit, between [`MIN_BYTES`] and [`MAX_BYTES`].
 #[must_use]
 pub fn bytes_for(limit: f64) -> usize {
     // `as` saturates, and a limit may be infinite.
     (limit as usize).saturating_mul(2).clamp(MIN_BYTES, MAX_BYTES)
 }
 
-/// Whether a filter begun in second `epoch` has outlived its `period`.
+/// Whether a filter started in second `epoch` is older than `period`.
 #[must_use]
 pub fn expired(epoch: i64, now: crate::rate::Timestamp, period: f64) -> bool {
     now.seconds as f64 > epoch as f64 + period
 }
 
-/// What the hash's second half is multiplied by for each probe: the powers of
-/// an odd number (2^64 over the golden ratio).
+/// The factor of the hash's second half for each probe: the powers of an odd
+/// number (2^64 divided by the golden ratio).
 ///
-/// Plain double hashing multiplies by 0, 1, 2 … 7. Then one event in as many
-/// as the filter has bits gets a step so small that all its probes are one
-/// bit or two, and looks seen before as soon as those are set: measured, that
-/// doubles the false positives of a filter of 40 bytes at its limit. Multiples
-/// that are far from each other cannot all be close to 0 at once.
+/// Plain double hashing uses the factors 0, 1, 2 … 7. Then one event in as many
+/// as the filter has bits gets a step so small that all its probes fall on one
+/// or two bits, and it appears as seen before as soon as those are set.
+/// Measured, that doubles the false positives of a filter of 40 bytes at its
+/// limit. Factors far from each other cannot all give products close to 0.
 const MULTIPLES: [u64; PROBES as usize] = {
     let mut multiples = [1_u64; PROBES as usize];
     let mut i = 1;
@@ -52,9 +52,9 @@ const MULTIPLES: [u64; PROBES as usize] = {
 };
 
 impl Event {
-    /// The bits of a filter of `bytes` bytes that stand for this event, as
-    /// (byte, mask) pairs: probe `i` is the fraction
-    /// `(low + MULTIPLES[i]·high mod 2^64) / 2^64` of the way through the bits.
+    /// The bits for this event in a filter of `bytes` bytes, as (byte, mask)
+    /// pairs: probe `i` is at the fraction `(low + MULTIPLES[i]·high mod 2^64)
+    /// / 2^64` of the bits.
     #[inline]
     fn probes(self, bytes: usize) -> impl Iterator<Item = (usize, u8)> {
         let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
@@ -69,7 +69,7 @@ impl Event {
 
 /// Whether `event` may have been inserted into the filter `bits`.
 ///
-/// Always true of an event that was; an empty slice contains nothing.
+/// Always true for an inserted event; an empty slice contains nothing.
 #[must_use]
 #[inline]
 pub fn contains(bits: &[u8], event: Event) -> bool {
@@ -86,7 +86,7 @@ pub fn insert(bits: &mut [u8], event: Event) {
     }
 }
 
-/// How many bits of the filter are set.
+/// The number of set bits.
 #[must_use]
 pub fn ones(bits: &[u8]) -> u64 {
     let (words, rest) = bits.as_chunks::<8>();
@@ -94,15 +94,15 @@ pub fn ones(bits: &[u8]) -> u64 {
     words + rest.iter().map(|b| u64::from(b.count_ones())).sum::<u64>()
 }
 
-/// Which part of the filter's bits is set, 0 to 1; 0 of an empty slice.
+/// The share of set bits, 0 to 1; 0 for an empty slice.
 #[must_use]
 pub fn fill(bits: &[u8]) -> f64 {
     if bits.is_empty() { 0.0 } else { ones(bits) as f64 / (bits.len() as f64 * 8.0) }
 }
 
-/// About how many different events a filter of `bytes` bytes holds whose
-/// `fill` is given: `-(bits/8)·ln(1-fill)`, from inverting the expected fill
-/// `1 - e^(-8n/bits)`. Infinite where every bit is set.
+/// Estimates the number of distinct events in a filter of `bytes` bytes with
+/// this `fill`: `-(bits/8)·ln(1-fill)`, the inverse of the expected fill `1 -
+/// e^(-8n/bits)`. Infinite if every bit is set.
 #[must_use]
 pub fn events(fill: f64, bytes: usize) -> f64 {
     // A byte has as many bits as an event has probes.
@@ -117,13 +117,13 @@ mod tests {
     use quickcheck::quickcheck;
     use std::hash::Hasher;
 
-    /// The chance that a new event is taken for one seen before by a filter whose
-    /// `fill` is given.
+    /// The probability that a new event appears as seen before in a filter with
+    /// this `fill`.
     fn false_positive(fill: f64) -> f64 {
         fill.powi(PROBES as i32)
     }
 
-    /// As real stores hash: keyed SipHash of 128 bits.
+    /// A hash as in real stores: keyed SipHash of 128 bits.
     fn event(number: u64) -> Event {
         use siphasher::sip128::{Hasher128, SipHasher24};
         let mut hasher = SipHasher24::new_with_keys(1, 2);
@@ -157,8 +157,8 @@ mod tests {
 
     #[test]
     fn one_event_sets_different_bits() {
-        // 8 of 320 bits fall together in some pair with the chance 0.084, and
-        // three or more times with 1e-5: never here.
+        // The probability that two of 8 of 320 bits are equal is 0.084, and
+        // that three or more are, 1e-5: that does not occur here.
         let (mut fewer, mut fewest) = (0, PROBES);
         for number in 0..20_000 {
             let mut bits = [0; MIN_BYTES];
@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn false_positives_are_as_many_as_the_fill_says() {
-        // The smallest filter at its limit, where bad double hashing shows most.
+        // The smallest filter at its limit, where bad double hashing has the
+        // largest effect.
         let (mut expected, mut found) = (0.0, 0);
         for filter in 0..400_u64 {
             let mut bits = [0; MIN_BYTES];
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates() {
+    fn the_number_of_events_is_estimated() {
         let mut bits = vec![0; bytes_for(1000.0)];
         assert_eq!((fill(&bits), events(fill(&bits), bits.len())), (0.0, 0.0));
         for number in 0..1000 {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     quickcheck! {
-        fn what_was_inserted_is_contained(bytes: u16, hashes: Vec<u128>) -> bool {
+        fn inserted_events_are_contained(bytes: u16, hashes: Vec<u128>) -> bool {
             let mut bits = vec![0; usize::from(bytes) + 1];
             hashes.iter().for_each(|&h| insert(&mut bits, Event(h)));
             let all = hashes.iter().all(|&h| contains(&bits, Event(h)));

@@ -1,65 +1,63 @@
-//! When a record may be forgotten without changing an answer.
+//! When a record can be dropped without changing a decision.
 
 use super::{Average, Timestamp, bloom};
 
 /// Below this a rate is printed as `0.0`.
 const PRINTS_AS_ZERO: f64 = 0.05;
 
-/// Half of the spacing of `f64` just under 1, and halved once more: what is
-/// below this times `c` vanishes when it is added to a sum of half of `c` or
-/// more.
+/// A quarter of the spacing of `f64` just under 1: a value below this times `c`
+/// vanishes when it is added to a sum of `c`/2 or more.
 const VANISHES: f64 = f64::EPSILON / 8.0;
 
-/// Whether a record may be forgotten at `now` so that no later check gets
-/// another answer than if it were remembered.
+/// Whether a record can be dropped at `now` without changing any later
+/// decision.
 ///
 /// `average` and `limit` are the record's, `filter_epoch` is the second in
-/// which its Bloom filter was begun, if it has one, and `period` is its
-/// period in seconds. `least_count` is the least size that an event of this
-/// key can be *written* with: 1 where every written event counts at least
-/// one, 0 where nothing is known. (Read-only checks write nothing and do not
-/// matter; nor do repeated unique events, of which the first is new again
-/// once the filter is forgotten.)
+/// which its Bloom filter was started, if it has one, and `period` is its
+/// period in seconds. `min_count` is the smallest size with which an event of
+/// this key can be *written*: 1 if every written event counts at least one, 0
+/// if nothing is known. (Read-only checks write nothing and do not matter; nor
+/// do repeated unique events, the first of which is new again after the filter
+/// is dropped.)
 ///
 /// # Why nothing is lost
 /// Let `r` be the rate, `x ≥ 1` the periods since it was computed, `a = e^-x`
-/// and `c` the size of the next event. Remembered, its rate is
-/// `R = (1-a)·c/x + a·r`, or `c` where that is less; forgotten, it is `c`.
-/// Since `(1-a)/x` falls with `x`, it is at most `1 - 1/e`, so `R < c` if
-/// `a·r < c/e`. The answer is then the same `f64`, and so is the record that
-/// is written, and so everything after it. For `c ≥ 1` the bound `a·r < 0.05`
-/// is enough; for a smaller `least_count` it is `a·r < 0.36·least_count`.
+/// and `c` the size of the next event. With the record, the next rate is `R =
+/// (1-a)·c/x + a·r`, or `c` if that is less; without it, it is `c`. Since
+/// `(1-a)/x` falls with `x`, it is at most `1 - 1/e`, so `R < c` if `a·r <
+/// c/e`. The rate is then the same `f64`, and so is the written record, and so
+/// everything after it. For `c ≥ 1` it is sufficient that `a·r < 0.05`; for a
+/// smaller `min_count`, that `a·r < 0.36·min_count`.
 ///
 /// A check that counts nothing (`c = 0`) sees `a·r` instead of 0. Both are
-/// printed `0.0`, and both are under a limit greater than `a·r` and over a
-/// limit of 0; so `a·r` must be below the record's own limit unless that is
-/// 0. (A later line with another limit below 0.05 that only reads is the one
-/// check that can tell.)
+/// printed as `0.0`, and both are under a limit greater than `a·r` and over a
+/// limit of 0; so `a·r` must be below the record's own limit unless that is 0.
+/// (Only a later read-only line with another limit below 0.05 could show a
+/// difference.)
 ///
 /// If such a check is *written*, as with `count=0` or a message of unknown
-/// size, it carries `a·r` on, and events that follow at once add to it. With
-/// `least_count` 0 the record is therefore kept until `a·r` vanishes beside
-/// any event of size 1 or more in `f64`: some 38 periods rather than three
-/// to ten. Sizes between 0 and 1 on such a key are then only kept to 3e-17.
+/// size, it carries `a·r` on, and events that follow at once add to it. With a
+/// `min_count` of 0 the record is therefore kept until `a·r` vanishes in `f64`
+/// when added to any event of size 1 or more: about 38 periods instead of three
+/// to ten. Sizes between 0 and 1 for such a key are then exact only to 3e-17.
 ///
-/// The filter must have expired, for until then a repeated event is not
-/// counted. A record from the future (the clock went back) is kept. A rate
-/// that is infinite or no number never goes away, and is kept for ever, as in
-/// Exim.
+/// The filter must have expired, because until then a repeated event is not
+/// counted. A record from the future (the clock went back) is kept. An infinite
+/// or NaN rate never decays, and is kept for ever, as in Exim.
 #[must_use]
 pub fn forgettable(
     average: Average,
     limit: f64,
     filter_epoch: Option<i64>,
     period: f64,
-    least_count: f64,
+    min_count: f64,
     now: Timestamp,
 ) -> bool {
     let x = (now.as_seconds() - average.at.as_seconds()) / period;
     let left = (-x).exp() * average.rate;
-    let bound = if least_count > 0.0 {
-        // A little under 1/e, for the rounding of R.
-        PRINTS_AS_ZERO.min(0.36 * least_count)
+    let bound = if min_count > 0.0 {
+        // A little less than 1/e, because of the rounding of R.
+        PRINTS_AS_ZERO.min(0.36 * min_count)
     } else {
         VANISHES
     };
@@ -84,7 +82,8 @@ mod tests {
     #[test]
     fn table() {
         let one = 1.0;
-        // rate, limit, filter begun, least count, now; with a period of 1000 seconds.
+        // Rate, limit, start of the filter, min_count, now; with a period of
+        // 1000 seconds.
         for (rate, limit, epoch, least, now, expected) in [
             (1.0, 100.0, None, one, 2995, false),
             (1.0, 100.0, None, one, 2996, true),
@@ -179,7 +178,7 @@ mod tests {
             }))
         }
 
-        fn reading_it_is_answered_the_same(rate: Size, limit: Size, now: u16) -> TestResult {
+        fn read_only_checks_decide_alike(rate: Size, limit: Size, now: u16) -> TestResult {
             let (old, now) = (Average { at: at(0), rate: rate.0 }, at(i64::from(now)));
             if !forgettable(old, limit.0, None, 60.0, 1.0, now) {
                 return TestResult::discard();

@@ -1,8 +1,9 @@
-//! The arithmetic of rates: pure functions of what is remembered and of `now`.
+//! The arithmetic of rates: pure functions of the remembered state and of
+//! `now`.
 //!
 //! Nothing here reads a clock, a file or a random number. The formulas are
 //! those of Tony Finch's `ratelimit` in Exim (`src/acl.c`, `acl_ratelimit`),
-//! kept in the same order of operations so that every `f64` is the same.
+//! with the same order of operations, so that every `f64` is the same.
 
 mod average;
 pub mod bloom;

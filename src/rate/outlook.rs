@@ -1,42 +1,43 @@
-//! What the next events will get: how many would pass now, and when.
+//! Predictions for the next events: how many would pass now, and when the next
+//! one would.
 //!
 //! An event passes if its rate is below the limit. With `x` periods since the
-//! rate `r` was kept, one more event of size `c` gets
-//! `R(x) = (1 - e^-x)·c/x + e^-x·r`, but at least `c`. Both terms fall with
-//! `x`, so once an event would pass it goes on to.
+//! rate `r` was stored, one more event of size `c` has the rate `R(x) = (1 -
+//! e^-x)·c/x + e^-x·r`, but at least `c`. Both terms fall with `x`, so once an
+//! event would pass, it would also pass later.
 
 use super::{Average, Timestamp};
 
-/// How long until one more event would pass.
+/// The wait until one more event would pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wait {
-    /// This many seconds, a whole number of microseconds (as far as `f64` can
-    /// hold them: 136 years); 0 where it would pass at once.
+    /// This many seconds, a whole number of microseconds (as far as `f64` is
+    /// exact: 136 years); 0 if it would pass at once.
     Seconds(f64),
-    /// No wait helps: the event alone is as large as the limit, or the rate
-    /// is infinite or no number, or the wait would be longer than 140 000
-    /// years.
+    /// No wait is long enough: the event alone reaches the limit, or the rate
+    /// is infinite or NaN, or the wait would be longer than 140 000 years.
     Never,
 }
 
-/// The longest wait that is told, in microseconds.
+/// The longest wait that is returned, in microseconds.
 const LONGEST_MICROS: i64 = 1 << 62;
 
-/// More periods than any finite rate needs to decay to nothing: the smallest
-/// `e^-x` above zero is at x = 745.1.
+/// More periods than any finite rate needs to decay to 0: the smallest `e^-x`
+/// above zero is at x = 745.1.
 const ENOUGH_PERIODS: f64 = 750.0;
 
-/// How many more events of size `count` would pass, one right after the other
-/// from the moment `now` on.
+/// How many more events of size `count` would pass, one directly after the
+/// other from `now` on.
 ///
-/// The first gets `R` as above, each later one `count` more, less what decays
-/// in between: as little as one likes, but enough that an event which would
-/// just reach the limit passes. So after nothing, `m` events of size 1 pass
-/// under a whole limit of `m`, and the next one is over. (Events in the same
-/// microsecond are 1e-9 seconds apart in Exim's arithmetic, where rounding
-/// outweighs the decay: then it is `m - 1` or `m`, depending on the period.)
+/// The first one has the rate `R` above, each later one `count` more, minus the
+/// decay in between: arbitrarily little, but enough for an event that would
+/// exactly reach the limit to pass. So without a remembered rate, `m` events of
+/// size 1 pass with a whole limit of `m`, and the next one is over. (Events in
+/// the same microsecond are 1e-9 seconds apart in Exim's arithmetic, where
+/// rounding outweighs the decay: then it is `m - 1` or `m`, depending on the
+/// period.)
 ///
-/// Infinite where events have no size, or the limit is infinite.
+/// Infinite if events have no size, or the limit is infinite.
 #[must_use]
 pub fn remaining(
     kept: Option<Average>,
@@ -52,8 +53,8 @@ pub fn remaining(
         None => count,
         Some(kept) => {
             let x = (now.as_seconds() - kept.at.as_seconds()).max(0.0) / period;
-            // Where x is tiny, `(1-a)/x` as Average::next computes it loses
-            // digits, and the answer would be about the rounding.
+            // If x is tiny, `(1-a)/x` as Average::next computes it loses
+            // digits, and the result would depend on the rounding.
             let fresh = if x > 0.0 { -(-x).exp_m1() / x } else { 1.0 };
             let rate = fresh * count + (-x).exp() * kept.rate;
             if rate < count { count } else { rate }
@@ -68,13 +69,13 @@ pub fn remaining(
     }
 }
 
-/// The least wait from `now` after which one more event of size `count` would
-/// pass under `limit`, in whole microseconds.
+/// The shortest wait from `now` after which one more event of size `count`
+/// would pass with `limit`, in whole microseconds.
 ///
-/// Found by bisection on what [`Average::next`] itself answers, so an event
-/// after exactly this wait passes. An event a microsecond earlier does not,
-/// except with waits under 1e-8 periods (6 ms of a week), where the rounding of
-/// `1 - e^-x` outweighs what decays in a microsecond.
+/// Found by bisection with [`Average::next`] itself, so an event after exactly
+/// this wait passes. An event a microsecond earlier does not, except with waits
+/// under 1e-8 periods (6 ms of a week), where the rounding of `1 - e^-x`
+/// outweighs the decay in a microsecond.
 #[must_use]
 pub fn retry_after(
     kept: Option<Average>,
@@ -83,7 +84,7 @@ pub fn retry_after(
     limit: f64,
     count: f64,
 ) -> Wait {
-    // Also Never if either is no number.
+    // Also Never if either is NaN.
     if count.partial_cmp(&limit) != Some(std::cmp::Ordering::Less) {
         return Wait::Never;
     }
@@ -92,7 +93,7 @@ pub fn retry_after(
     if passes(0) {
         return Wait::Seconds(0.0);
     }
-    // A record from the future first has to be reached.
+    // The time of a record from the future must be reached first.
     let ahead = (kept.at.as_seconds() - now.as_seconds()).max(0.0);
     // Saturating, and at least one step.
     let enough = ((ahead + ENOUGH_PERIODS * period) * 1e6) as i64;
@@ -109,7 +110,7 @@ pub fn retry_after(
 }
 
 impl Timestamp {
-    /// The moment this many microseconds later; not negative.
+    /// The time this many microseconds later; not negative.
     #[must_use]
     fn plus(self, micros: i64) -> Self {
         let micros = micros.saturating_add(i64::from(self.micros));
@@ -137,7 +138,7 @@ mod tests {
         kept.map_or(Average::first(at, count), |kept| kept.next(at, period, count))
     }
 
-    /// How many events pass, `step` microseconds apart, the first at `now`.
+    /// How many events pass, `step` microseconds apart, the first one at `now`.
     fn burst(
         mut kept: Option<Average>,
         mut now: Timestamp,
@@ -155,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn from_nothing_as_many_as_the_limit_says() {
+    fn without_a_rate_as_many_events_pass_as_the_limit() {
         for (limit, count, expected) in [
             (100.0, 1.0, 100.0),
             (1000.0, 1.0, 1000.0),
             (2.5, 1.0, 2.0),
             (10.0, 4.0, 2.0),
             (100.0, 2.5, 40.0),
-            // A lone event as large as the limit is over it.
+            // A single event of the size of the limit is over it.
             (1.0, 1.0, 0.0),
             (4.0, 5.0, 0.0),
             (0.0, 0.0, 0.0),
@@ -184,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn all_through_a_burst() {
+    fn predictions_hold_throughout_a_burst() {
         for setting in [(3600.0, 20.0, 1.0), (86_400.0, 100.0, 1.0), (604_800.0, 30.0, 2.5)] {
             let (period, limit, count) = setting;
             for step in [50, 1000, 100_000] {
                 let (mut kept, mut now) = (None, NOW);
                 loop {
                     let foreseen = remaining(kept, now, period, limit, count);
-                    // The same moment's events one after the other, 50 µs apart.
+                    // The following events of the burst, 50 µs apart.
                     let passed = burst(kept, now.plus(50), 50, setting);
                     assert_eq!(passed, foreseen, "{kept:?} {setting:?}");
                     let next = after(kept, now, period, count);
@@ -204,9 +205,9 @@ mod tests {
         }
     }
 
-    /// Where the clock stands still, Exim's rounding decides whether the event
-    /// that just reaches the limit passes; and with a period of more than 208
-    /// days no event counts at all (the burst was given up after 5001).
+    /// If the clock stands still, Exim's rounding decides whether an event that
+    /// exactly reaches the limit passes; and with a period of more than 208
+    /// days no event counts (the burst was stopped after 5001).
     #[test]
     fn a_clock_that_stands_still() {
         for (period, expected) in STILL {
@@ -234,7 +235,7 @@ mod tests {
         let wait = seconds(retry_after(kept(1.0), NOW, 1e4, 1.5, 1.0));
         let x = wait / 1e4;
         assert!(((1.0 - (-x).exp()) / x + (-x).exp() - 1.5).abs() < 1e-9, "{x}");
-        // A record from ten seconds ahead is waited for as well.
+        // The wait includes ten seconds for a record from the future.
         let ahead = Some(Average { at: NOW.plus(10_000_000), rate: 8.0 });
         let late = seconds(retry_after(ahead, NOW, 100.0, 2.0, 0.0));
         assert!((late - 10.0 - 100.0 * 4_f64.ln()).abs() < 2e-6, "{late}");
@@ -279,18 +280,18 @@ mod tests {
             let at = |wait: f64| known.next(now.plus((wait * 1e6).round() as i64), period, count).rate;
             match retry_after(Some(known), now, period, limit, count) {
                 Wait::Never => TestResult::from_bool(count >= limit),
-                // No exact number of microseconds in f64.
+                // Not an exact number of microseconds in f64.
                 Wait::Seconds(wait) if wait > 4e9 => TestResult::discard(),
                 Wait::Seconds(wait) => {
-                    // A thousandth of a second less, or a millionth, or what
-                    // the rounding of 1-a hides.
+                    // A thousandth of a second less, or a millionth, or the
+                    // rounding error of 1-a.
                     let less = wait - 1e-3_f64.max(1e-6 * wait).max(1e-8 * period);
                     TestResult::from_bool(at(wait) < limit && (less < 0.0 || at(less) >= limit))
                 }
             }
         }
 
-        fn waiting_and_room_agree(rate: u16, limit: u16, count: u8, period: u16) -> bool {
+        fn retry_after_and_remaining_agree(rate: u16, limit: u16, count: u8, period: u16) -> bool {
             let (rate, limit, count) =
                 (f64::from(rate) / 64.0, f64::from(limit) / 64.0, f64::from(count) / 16.0);
             let (period, now) = (f64::from(period) + 1.0, NOW.plus(3_000_000));
@@ -298,14 +299,14 @@ mod tests {
             room == (retry_after(kept(rate), now, period, limit, count) == Wait::Seconds(0.0))
         }
 
-        fn room_is_what_a_burst_finds(rate: u16, limit: u16, count: u8, age: u16) -> TestResult {
+        fn remaining_equals_the_length_of_a_burst(rate: u16, limit: u16, count: u8, age: u16) -> TestResult {
             let (rate, limit, count) =
                 (f64::from(rate) / 64.0, f64::from(limit) / 64.0, 1.0 + f64::from(count) / 16.0);
-            // Not at once: see a_clock_that_stands_still.
+            // Not at the same time: see a_clock_that_stands_still.
             let (now, setting) = (NOW.plus(1000 + i64::from(age) * 1000), (86_400.0, limit, count));
             let known = Average { at: NOW, rate };
             let foreseen = remaining(Some(known), now, 86_400.0, limit, count);
-            // Where the last event just reaches the limit, the decay during the
+            // If the last event exactly reaches the limit, the decay during the
             // burst and the rounding decide.
             let rest = (limit - known.next(now, 86_400.0, count).rate) / count;
             if foreseen > 2000.0 || (rest - rest.round()).abs() < 2e-3 {

@@ -174,7 +174,7 @@ const LONG: &str = "long-long-long-long-long-long-long-long-long-long-long-long-
                     long-long-long-long-long-long-long-long-long-long-long-long-long-long-long-\
                     long-long-long-long-long-long-long-long-long-long-long-long-long-long-key";
 
-/// Specs that are wrong wherever they stand, by the door of this run: Exim
+/// Specs that are wrong wherever they stand, by the entry point of this run: Exim
 /// answers an empty query itself, with "not found".
 pub fn wrong() -> &'static [&'static str] {
     match EntryPoint::chosen() {

@@ -1,4 +1,4 @@
-//! The lookup door in hosts that no Debian package is: Exims before 4.100 that
+//! The lookup in hosts that no Debian package is: Exims before 4.100 that
 //! load modules, in the place of which a small program takes their side; and a
 //! program that is no Exim. `tests/exim_lookup.rs` is about a real one.
 
