@@ -21,6 +21,10 @@ pub(crate) enum Check {
     Native(Vec<String>),
     /// exirate's condition, likewise.
     Ours(Vec<String>),
+    /// Ours as it was before: the library in this file, with these specs.
+    Before(PathBuf, Vec<String>),
+    /// Ours, with this key and all of these specs in one call.
+    All(&'static str, Vec<String>),
 }
 
 impl Check {
@@ -32,10 +36,15 @@ impl Check {
                 vec!["condition = ${dlfunc{PRIVATE/floor.so}{lock}{PRIVATE/spool/lock}}".to_owned()]
             }
             Check::Native(specs) => specs.iter().map(|s| format!("ratelimit = {s}")).collect(),
-            Check::Ours(specs) => specs
+            Check::Ours(specs) | Check::Before(_, specs) => specs
                 .iter()
                 .map(|s| format!("condition = ${{dlfunc{{EXIRATE}}{{ratelimit}}{{{s}}}}}"))
                 .collect(),
+            Check::All(key, specs) => {
+                let specs: String = specs.iter().map(|s| format!("{{{s}}}")).collect();
+                let call = format!("{{EXIRATE}}{{ratelimit_all}}{{{key}}}{specs}");
+                vec![format!("condition = ${{dlfunc{call}}}")]
+            }
         };
         let mut acl = String::new();
         for condition in conditions {
@@ -47,8 +56,14 @@ impl Check {
     /// An Exim with this check in its RCPT ACL.
     pub(crate) fn exim(&self) -> PrivateExim {
         let setup = Setup::new().acl("acl_smtp_rcpt", &self.acl());
-        let setup = if matches!(self, Check::Ours(_)) { setup.library() } else { setup };
+        let ours = matches!(self, Check::Ours(_) | Check::Before(..) | Check::All(..));
+        let setup = if ours { setup.library() } else { setup };
         let exim = setup.build();
+        if let Check::Before(library, _) = self {
+            let copy = exim.folder().join("exirate.so");
+            std::fs::copy(library, &copy).expect("the library of --before can be read");
+            open_to_all(&copy);
+        }
         if matches!(self, Check::Nothing | Check::Lock) {
             let library = exim.folder().join("floor.so");
             compile("floor.c", &library, &["-shared", "-fPIC"]);

@@ -4,8 +4,9 @@
 //! in a real Exim, compared with native `ratelimit`), `parallel` (several
 //! concurrent sessions), `first` (the first check of a new process), `spool`
 //! (the database in process, by size), `growth` (pauses during growth) and
-//! `library` (size and load time); all of them by default. Run as a test, it
-//! measures next to nothing and only checks that it works.
+//! `library` (size and load time); all of them by default. `--before=FILE` also
+//! measures another exirate.so in `session` and `parallel`, in the same rounds.
+//! Run as a test, it measures next to nothing and only checks that it works.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -20,6 +21,8 @@ mod library;
 mod session;
 mod spool;
 mod table;
+
+use std::path::Path;
 
 /// The amount of measurements.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +66,8 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // Cargo passes `--bench` for benchmarks, and not for tests.
     let effort = if arguments.iter().any(|a| a == "--bench") { FULL } else { SMOKE };
+    let before = arguments.iter().find_map(|argument| argument.strip_prefix("--before="));
+    let before = before.map(Path::new);
     let parts: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
     let known = ["session", "parallel", "first", "spool", "growth", "library"];
@@ -72,10 +77,10 @@ fn main() {
     }
     let wanted = |part| parts.is_empty() || parts.contains(&part);
     if wanted("session") {
-        session::alone(effort);
+        session::alone(effort, before);
     }
     if wanted("parallel") {
-        session::parallel(effort);
+        session::parallel(effort, before);
     }
     if wanted("first") {
         first::run(effort);

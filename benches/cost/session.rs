@@ -1,42 +1,73 @@
 //! The cost of a check in a session: the time with it minus the time without
 //! it, for each recipient.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::Effort;
 use crate::common::PrivateExim;
 use crate::exim::{Check, sessions};
-use crate::table::{head, median, micros, middle, print, row, times};
+use crate::table::{head, median, micros, middle, middle_of, print, ratio, row, times};
 
-/// The measured specs and their names. The key is the client's HELO name, so
-/// that a session determines which key it counts.
-fn cases() -> Vec<(&'static str, Vec<String>)> {
-    let spec = |m: &str, mode: &str, key: &str| {
-        format!("{m} / 1h / {mode} / strict / {key}$sender_helo_name")
+/// The measurements in one row.
+struct Case {
+    name: &'static str,
+    native: Option<Check>,
+    before: Option<Check>,
+    ours: Check,
+}
+
+/// The key is the client's HELO name, so that a session determines which key it
+/// counts.
+const KEY: &str = "$sender_helo_name";
+
+/// The cases, and beside each the library `before`. The last two are the same
+/// four windows of one key, in four conditions and in one `ratelimit_all`.
+fn cases(before: Option<&Path>) -> Vec<Case> {
+    let case = |name, windows: &[&str], mode: &str| {
+        let specs: Vec<_> =
+            windows.iter().map(|window| format!("{window} / {mode} / strict / {KEY}")).collect();
+        Case {
+            name,
+            native: Some(Check::Native(specs.clone())),
+            before: before.map(|library| Check::Before(library.to_owned(), specs.clone())),
+            ours: Check::Ours(specs),
+        }
     };
+    let windows = ["1000 / 1h", "2000 / 2h", "5000 / 1d", "9000 / 1w"];
+    let specs = windows.map(|window| format!("{window} / per_rcpt / strict"));
     vec![
-        ("per_rcpt", vec![spec("1000", "per_rcpt", "")]),
-        ("per_addr, limit 100", vec![spec("100", "per_addr", "")]),
-        ("per_addr, limit 10,000", vec![spec("10000", "per_addr", "")]),
-        (
-            "four conditions",
-            ["a:", "b:", "c:", "d:"].map(|key| spec("1000", "per_rcpt", key)).to_vec(),
-        ),
+        case("per_rcpt", &["1000 / 1h"], "per_rcpt"),
+        case("per_addr, limit 100", &["100 / 1h"], "per_addr"),
+        case("per_addr, limit 10,000", &["10000 / 1h"], "per_addr"),
+        case("four conditions", &windows, "per_rcpt"),
+        Case {
+            name: "the same four in one ratelimit_all",
+            native: None,
+            before: None,
+            ours: Check::All(KEY, specs.to_vec()),
+        },
     ]
 }
 
 /// Prints the cost of a check in one session.
-pub(crate) fn alone(effort: Effort) {
-    measure("one session", &cases(), &names(1), effort);
+pub(crate) fn alone(effort: Effort, before: Option<&Path>) {
+    let medians = measure("one session", cases(before), &names(1), effort);
+    if let [.., four, one] = medians[..] {
+        println!("(four conditions cost {} times what one ratelimit_all does)", ratio(four, one));
+    }
 }
 
 /// Prints the cost of a check in several concurrent sessions, each with its own
 /// key, and all with the same key.
-pub(crate) fn parallel(effort: Effort) {
-    let (all, n) = (cases(), effort.sessions);
-    measure(&format!("{n} sessions at once, each with a key of its own"), &all, &names(n), effort);
+pub(crate) fn parallel(effort: Effort, before: Option<&Path>) {
+    let n = effort.sessions;
+    let title = format!("{n} sessions at once, each with a key of its own");
+    measure(&title, cases(before), &names(n), effort);
     let same = vec!["client.test".to_owned(); n];
-    measure(&format!("{n} sessions at once, all on one key"), &all[..1], &same, effort);
+    let mut one = cases(before);
+    one.truncate(1);
+    measure(&format!("{n} sessions at once, all on one key"), one, &same, effort);
 }
 
 fn names(count: usize) -> Vec<String> {
@@ -51,12 +82,19 @@ fn runs(check: &Check) -> usize {
 }
 const RUNS: usize = 7;
 
-fn measure(title: &str, cases: &[(&str, Vec<String>)], names: &[String], effort: Effort) {
+/// Prints a table, and returns what our check costs in each case.
+fn measure(title: &str, cases: Vec<Case>, names: &[String], effort: Effort) -> Vec<f64> {
     let mut checks = vec![Check::None, Check::Nothing, Check::Lock];
-    for (_, specs) in cases {
-        checks.push(Check::Native(specs.clone()));
-        checks.push(Check::Ours(specs.clone()));
-    }
+    let mut add = |check| {
+        checks.push(check);
+        checks.len() - 1
+    };
+    let rows: Vec<_> = cases
+        .into_iter()
+        .map(|Case { name, native, before, ours }| {
+            (name, native.map(&mut add), before.map(&mut add), add(ours))
+        })
+        .collect();
     let exims: Vec<PrivateExim> = checks.iter().map(Check::exim).collect();
     let mut times_taken: Vec<Vec<Duration>> = vec![Vec::new(); exims.len()];
     for round in 0..effort.rounds {
@@ -71,18 +109,40 @@ fn measure(title: &str, cases: &[(&str, Vec<String>)], names: &[String], effort:
             all.push(middle(taken));
         }
     }
-    let medians: Vec<f64> = times_taken.into_iter().map(median).collect();
     let checks_made = (effort.recipients * names.len()) as f64;
+    let medians: Vec<f64> = times_taken.iter().cloned().map(median).collect();
     let cost = |n: usize| (medians[n] - medians[0]) / checks_made;
+    // Of two that ran one after the other; the median over all rounds.
+    let in_rounds = |ours: usize, before: usize| {
+        let micros = |n: usize, round: usize| times_taken[n][round].as_secs_f64();
+        let ratio = |round| {
+            (micros(ours, round) - micros(0, round)) / (micros(before, round) - micros(0, round))
+        };
+        middle_of((0..effort.rounds).map(ratio).collect())
+    };
 
     head(&format!("A recipient's checks in Exim, {} RCPTs, {title}", effort.recipients));
-    let mut rows = vec![row(["", "native", "exirate", "native / exirate"])];
-    for (n, (name, _)) in cases.iter().enumerate() {
-        let (native, ours) = (cost(3 + 2 * n), cost(4 + 2 * n));
-        rows.push(row([name, &micros(native), &micros(ours), &times(native, ours)]));
+    let mut titles = row(["", "native", "exirate", "native / exirate"]);
+    if rows.iter().any(|(_, _, before, _)| before.is_some()) {
+        titles.extend(row(["before", "exirate / before"]));
     }
-    rows.push(row(["floor: a dlfunc that does nothing", "", &micros(cost(1)), ""]));
-    rows.push(row(["floor: one that locks and unlocks a file", "", &micros(cost(2)), ""]));
-    print(&rows);
+    let mut table = vec![titles];
+    for &(name, native, before, ours) in &rows {
+        let of_native = |text: &dyn Fn(usize) -> String| native.map_or_else(String::new, text);
+        table.push(vec![
+            name.to_owned(),
+            of_native(&|n| micros(cost(n))),
+            micros(cost(ours)),
+            of_native(&|n| times(cost(n), cost(ours))),
+        ]);
+        if let Some((before, cells)) = before.zip(table.last_mut()) {
+            cells.extend([micros(cost(before)), format!("{:.3}", in_rounds(ours, before))]);
+        }
+    }
+    for (name, n) in [("a dlfunc that does nothing", 1), ("one that locks and unlocks a file", 2)] {
+        table.push(vec![format!("floor: {name}"), String::new(), micros(cost(n))]);
+    }
+    print(&table);
     println!("(a bare RCPT: {})", micros(medians[0] / checks_made));
+    rows.iter().map(|&(.., ours)| cost(ours)).collect()
 }

@@ -14,6 +14,13 @@ pub(crate) fn median(of: Vec<Duration>) -> f64 {
     middle(of).as_secs_f64() * 1e6
 }
 
+/// The median of some numbers.
+pub(crate) fn middle_of(mut of: Vec<f64>) -> f64 {
+    of.sort_unstable_by(f64::total_cmp);
+    let n = of.len() / 2;
+    if of.len() % 2 == 1 { of[n] } else { (of[n - 1] + of[n]) / 2.0 }
+}
+
 /// A headline, underlined.
 pub(crate) fn head(text: &str) {
     println!("\n{text}\n{}", "-".repeat(text.chars().count()));
@@ -58,7 +65,12 @@ pub(crate) fn micros(value: f64) -> String {
     if value.abs() >= 100.0 { format!("{value:.0} µs") } else { format!("{value:.2} µs") }
 }
 
-/// The ratio of `theirs` to `ours`.
+/// The ratio of `other` to `one`, with two decimals.
+pub(crate) fn ratio(other: f64, one: f64) -> String {
+    if one > 0.0 { format!("{:.2}", other / one) } else { "-".to_owned() }
+}
+
+/// The ratio of `theirs` to `ours`, rounded.
 pub(crate) fn times(theirs: f64, ours: f64) -> String {
     if ours > 0.0 { format!("{:.0}×", theirs / ours) } else { "-".to_owned() }
 }

@@ -18,7 +18,7 @@ thread_local! {
     static FOLDER: OnceCell<PathBuf> = const { OnceCell::new() };
 }
 
-/// A key of the shard; the last quarter of the keys have a period that is long
+/// A key of the shard; the last quarter of the keys have a [`period`] that is long
 /// over.
 pub fn key(number: u8) -> Vec<u8> {
     KEYS_OF_SHARD.with(|keys| {
@@ -31,6 +31,11 @@ pub fn key(number: u8) -> Vec<u8> {
         });
         keys[usize::from(number) % KEYS].clone()
     })
+}
+
+/// The period of a key in seconds; 0 for those that are never forgotten.
+pub fn period(key: &[u8]) -> u32 {
+    u32::from(key.starts_with(b"1s/"))
 }
 
 /// A key of the shard that is not one of [`key`]'s.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use exirate::engine::{Change, FilterChange, State};
+use exirate::engine::{Change, FilterChange, Kind, State};
 use exirate::rate::bloom::{self, Event};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Entry, FilterEntry, Options, Restored, Spool};
@@ -97,7 +97,7 @@ impl Model {
         let change = Change {
             state: State {
                 over_since: value.over_since.into(),
-                ..State::new(value.average(), value.limit.into(), 3600.0)
+                ..State::new(value.average(), value.limit.into(), 0.0)
             },
             filter,
         };
@@ -157,7 +157,19 @@ impl Model {
 
 fn entry(key: Vec<u8>, value: Value, filter: Option<FilterEntry>) -> Entry {
     let (limit, over_since) = (value.limit.into(), value.over_since.into());
-    Entry { key, average: value.average(), limit, over_since, filter }
+    Entry {
+        key,
+        identity_start: 0,
+        kind: Kind::Spec,
+        average: value.average(),
+        limit,
+        over_since,
+        period: 0.0,
+        last_over: 0,
+        crossings: 0,
+        apart: 0.0,
+        filter,
+    }
 }
 
 fn open() -> Spool {

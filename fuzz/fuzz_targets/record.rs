@@ -72,13 +72,17 @@ impl Fragment {
             at: self.at,
             rate: f64::from_bits(self.rate),
             limit: 1.0,
+            period: ground::period(&ground::key(self.key)),
             over_since: 0,
             sequence: self.sequence,
         };
         let mut bytes = image::record(&ground::key(self.key), state, filter.as_deref());
         if let Some(sequence) = self.second {
-            bytes.copy_within(16..48, 52);
-            bytes[80..84].copy_from_slice(&sequence.to_le_bytes());
+            let [first, second] = image::STATES;
+            bytes.copy_within(first..first + image::STATE_CRC, second);
+            // The sequence is the last number of a state.
+            let end = second + image::STATE_CRC;
+            bytes[end - 4..end].copy_from_slice(&sequence.to_le_bytes());
         }
         for &(at, byte) in &self.changes {
             if let Some(place) = bytes.get_mut(usize::from(at)) {

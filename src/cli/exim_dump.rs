@@ -11,6 +11,7 @@
 use jiff::civil;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
+use super::key_state::entry;
 use super::time;
 use crate::rate::{Average, Timestamp};
 use crate::spool::Entry;
@@ -51,8 +52,7 @@ pub(super) fn read(line: &[u8], zone: &TimeZone, now: Timestamp) -> Result<Dumpe
         (true, key)
     };
     let average = Average { at, rate };
-    let entry =
-        Entry { key: key.to_vec(), average, limit: f64::INFINITY, over_since: 0, filter: None };
+    let entry = entry(key.to_vec(), average, f64::INFINITY);
     Ok(Dumped { entry, filter })
 }
 

@@ -12,6 +12,7 @@ use super::export_format::{self, Header};
 use super::keys::{self, Narrow, Selection};
 use super::screen::{Screen, note, progress};
 use super::{Failure, Outcome, output_file};
+use crate::spec::StoredKey;
 use crate::spool::Spool;
 
 /// Permissions of the file: as secret as the database.
@@ -111,7 +112,7 @@ impl Export {
         let mut written = 0;
         for key in keys {
             // It may have been dropped since.
-            let Some(entry) = spool.get(key)? else { continue };
+            let Some(entry) = spool.get(StoredKey::record_key(key))? else { continue };
             let line =
                 export_format::write(&entry, !self.no_filters).map_err(std::io::Error::from)?;
             writeln!(out, "{line}")?;

@@ -9,6 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::key_state;
+use crate::engine::Kind;
 use crate::rate::{Average, Timestamp, bloom};
 use crate::spool::{Entry, FilterEntry};
 
@@ -78,8 +80,32 @@ struct Line<'a> {
     seconds: i64,
     micros: u32,
     over_since: u32,
+    /// The latest over decision, and the number of crossings; 0 where there was
+    /// none, as in files of before format 2.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    last_over: u32,
+    #[serde(skip_serializing_if = "is_zero", default)]
+    crossings: u32,
+    /// Where these are not what the key of a spec says.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    period: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    identity_start: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    kind: Option<KindWord>,
     #[serde(skip_serializing_if = "Option::is_none", default, borrow)]
     filter: Option<FilterLine<'a>>,
+}
+
+/// What a record belongs to, where that is no spec.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum KindWord {
+    Policy,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -95,6 +121,7 @@ struct FilterLine<'a> {
 pub(super) fn write(entry: &Entry, filters: bool) -> Result<String, serde_json::Error> {
     let text = std::str::from_utf8(&entry.key).ok();
     let filter = entry.filter.as_ref().filter(|_| filters);
+    let plain = key_state::entry(entry.key.clone(), entry.average, entry.limit);
     serde_json::to_string(&Line {
         key: text.map(str::to_owned),
         key_base64: text.is_none().then(|| STANDARD.encode(&entry.key)),
@@ -103,6 +130,12 @@ pub(super) fn write(entry: &Entry, filters: bool) -> Result<String, serde_json::
         seconds: entry.average.at.seconds,
         micros: entry.average.at.micros,
         over_since: entry.over_since,
+        last_over: entry.last_over,
+        crossings: entry.crossings,
+        period: (entry.period != plain.period).then_some(entry.period),
+        identity_start: (entry.identity_start != plain.identity_start)
+            .then_some(entry.identity_start),
+        kind: (entry.kind == Kind::Policy).then_some(KindWord::Policy),
         filter: filter.map(|filter| FilterLine {
             since: filter.epoch,
             bits: STANDARD.encode(&filter.bits).into(),
@@ -134,15 +167,25 @@ pub(super) fn read(line: &str) -> Result<Entry, String> {
         return Err(format!("seconds is {}: out of range", line.seconds));
     }
     let filter = line.filter.map(filter).transpose()?;
+    let at = Timestamp { seconds: line.seconds, micros: line.micros };
+    let plain = key_state::entry(key, Average { at, rate: line.rate }, line.limit);
+    let identity_start = line.identity_start.unwrap_or(plain.identity_start);
+    if identity_start > plain.key.len() {
+        return Err(format!("identity_start is {identity_start}: the key is shorter"));
+    }
+    let period = line.period.unwrap_or(plain.period);
+    if !(0.0..=f64::from(u32::MAX)).contains(&period) {
+        return Err(format!("period is {period}: it must be 0 to {}", u32::MAX));
+    }
     Ok(Entry {
-        key,
-        average: Average {
-            at: Timestamp { seconds: line.seconds, micros: line.micros },
-            rate: line.rate,
-        },
-        limit: line.limit,
+        identity_start,
+        kind: line.kind.map_or(plain.kind, |_| Kind::Policy),
+        period,
         over_since: line.over_since,
+        last_over: line.last_over,
+        crossings: line.crossings,
         filter,
+        ..plain
     })
 }
 
@@ -204,7 +247,8 @@ mod tests {
             && a.average.at == b.average.at
             && a.average.rate.to_bits() == b.average.rate.to_bits()
             && a.limit.to_bits() == b.limit.to_bits()
-            && a.over_since == b.over_since
+            && (a.over_since, a.last_over, a.crossings) == (b.over_since, b.last_over, b.crossings)
+            && (a.period, a.record_key()) == (b.period, b.record_key())
             && a.filter == b.filter
     }
 
@@ -214,15 +258,19 @@ mod tests {
             filter: Option<(i64, Vec<u8>)>
         ) -> bool {
             let filter = filter.filter(|(_, bits)| !bits.is_empty());
+            let at = Timestamp { seconds: at.0.into(), micros: at.1 % 1_000_000 };
+            let average = Average { at, rate: f64::from_bits(rate) };
+            let plain = key_state::entry(key, average, f64::from_bits(limit));
+            let policy = over % 2 == 1;
             let entry = Entry {
-                key,
-                average: Average {
-                    at: Timestamp { seconds: at.0.into(), micros: at.1 % 1_000_000 },
-                    rate: f64::from_bits(rate),
-                },
-                limit: f64::from_bits(limit),
                 over_since: over,
+                last_over: over / 3,
+                crossings: over % 5,
+                period: if policy { 0.5 } else { plain.period },
+                identity_start: if policy { plain.key.len() } else { plain.identity_start },
+                kind: if policy { Kind::Policy } else { Kind::Spec },
                 filter: filter.map(|(epoch, bits)| FilterEntry { epoch, bits }),
+                ..plain
             };
             same(&entry, &read(&write(&entry, true).unwrap()).unwrap())
         }
@@ -232,13 +280,8 @@ mod tests {
     fn numbers_that_json_lacks_survive() {
         let odd = f64::from_bits(f64::NAN.to_bits() | 1);
         for rate in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, odd, -0.0, 5e-324, f64::MAX] {
-            let entry = Entry {
-                key: b"\xff".to_vec(),
-                average: Average { at: Timestamp { seconds: -5, micros: 999_999 }, rate },
-                limit: rate,
-                over_since: 0,
-                filter: None,
-            };
+            let average = Average { at: Timestamp { seconds: -5, micros: 999_999 }, rate };
+            let entry = key_state::entry(b"\xff".to_vec(), average, rate);
             let line = write(&entry, true).unwrap();
             assert!(same(&entry, &read(&line).unwrap()), "{line}");
         }

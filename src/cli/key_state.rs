@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{key_text, text};
+use crate::engine::RecordKey;
 use crate::rate::{self, Average, Timestamp, Wait, bloom, retry_after};
 use crate::spec::StoredKey;
 use crate::spool::Entry;
@@ -37,6 +38,26 @@ impl Filter {
     /// About how many different events it holds.
     pub(super) fn events(&self) -> f64 {
         bloom::events(self.fill, self.bytes)
+    }
+}
+
+/// What is remembered of the record of a spec, as far as its name and these
+/// figures say.
+pub(super) fn entry(stored: Vec<u8>, average: Average, limit: f64) -> Entry {
+    let period = StoredKey::parse(&stored).and_then(|stored| stored.period_seconds());
+    let RecordKey { identity_start, kind, .. } = StoredKey::record_key(&stored);
+    Entry {
+        key: stored,
+        identity_start,
+        kind,
+        average,
+        limit,
+        over_since: 0,
+        period: period.unwrap_or(0.0),
+        last_over: 0,
+        crossings: 0,
+        apart: 0.0,
+        filter: None,
     }
 }
 
@@ -244,13 +265,7 @@ mod tests {
     use super::*;
 
     fn record(stored: &[u8], rate: f64, limit: f64) -> KeyState {
-        KeyState::from(Entry {
-            key: stored.to_vec(),
-            average: Average { at: second(1000), rate },
-            limit,
-            over_since: 0,
-            filter: None,
-        })
+        KeyState::from(entry(stored.to_vec(), Average { at: second(1000), rate }, limit))
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::key_text;
 use super::keys::{self, Narrow, Selection};
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, text};
+use crate::spec::StoredKey;
 use crate::spool::Spool;
 
 /// Up to this many records are logged one by one; of more, only the arguments
@@ -152,7 +153,11 @@ impl Reset {
     ) -> Result<(), Failure> {
         let mut log = AuditLog::new();
         for key in keys {
-            let entry = if self.dry_run { spool.get(key)? } else { spool.forget(key)? };
+            let entry = if self.dry_run {
+                spool.get(StoredKey::record_key(key))?
+            } else {
+                spool.forget(StoredKey::record_key(key))?
+            };
             // It may have been dropped since.
             let Some(record) = entry.map(KeyState::from) else { continue };
             done.count += 1;
@@ -201,7 +206,10 @@ impl Reset {
 fn over(spool: &mut Spool, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
     let mut over = Vec::new();
     for key in keys {
-        if spool.get(&key)?.is_some_and(|entry| KeyState::from(entry).is_over(now())) {
+        if spool
+            .get(StoredKey::record_key(&key))?
+            .is_some_and(|entry| KeyState::from(entry).is_over(now()))
+        {
             over.push(key);
         }
     }

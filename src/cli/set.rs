@@ -125,7 +125,7 @@ impl Set {
         };
         let event = self.event.as_deref().map(|event| event.as_bytes());
         let now = now();
-        let done = spool.update(&stored, event, |remembered, event| {
+        let done = spool.update(StoredKey::record_key(&stored), event, |remembered, event| {
             if remembered.is_none() && !self.create {
                 return (None, None); // it was dropped since
             }
@@ -229,6 +229,16 @@ impl Set {
         };
         let period = period.unwrap_or_default();
         let state = State { over_since, ..State::new(average, limit, period) };
+        let state = match remembered {
+            Some(Remembered { state: old, .. }) => State {
+                period: old.period,
+                last_over: old.last_over,
+                crossings: old.crossings,
+                apart: old.apart,
+                ..state
+            },
+            None => state,
+        };
         (Change { state, filter }, seen)
     }
 
@@ -296,13 +306,7 @@ impl Set {
 
 /// A state as an entry, without its filter.
 fn entry(stored: &[u8], state: &State) -> Option<Entry> {
-    Some(Entry {
-        key: stored.to_vec(),
-        average: state.average?,
-        limit: state.limit,
-        over_since: state.over_since,
-        filter: None,
-    })
+    Entry::of(&StoredKey::record_key(stored), Remembered { state: *state, filter: None })
 }
 
 /// A rate: a number, not negative.

@@ -17,6 +17,7 @@ use super::list::OVER;
 use super::screen::Screen;
 use super::{Failure, Outcome, text};
 use crate::rate::{Timestamp, Wait, bloom, remaining};
+use crate::spec::StoredKey;
 use crate::spool::Spool;
 
 /// Show all details of a key, and the decision on its next event
@@ -95,7 +96,7 @@ impl Show {
         let mut records = Vec::with_capacity(keys.len());
         for key in &keys {
             // It may have been dropped since.
-            if let Some(entry) = spool.get(key)? {
+            if let Some(entry) = spool.get(StoredKey::record_key(key))? {
                 let record = KeyState::from(entry);
                 let seen = match &self.event {
                     Some(event) => was_counted(&mut spool, &record, event.as_bytes(), now)?,
@@ -288,10 +289,14 @@ fn was_counted(
     }
     let mut seen = false;
     for text in [text, &lower_domain] {
-        seen |= spool.peek(&record.stored, Some(text), |remembered, event| {
-            let filter = remembered.and_then(|remembered| remembered.filter);
-            filter.zip(event).is_some_and(|(filter, event)| bloom::contains(filter.bits, event))
-        })?;
+        seen |= spool.peek(
+            StoredKey::record_key(&record.stored),
+            Some(text),
+            |remembered, event| {
+                let filter = remembered.and_then(|remembered| remembered.filter);
+                filter.zip(event).is_some_and(|(filter, event)| bloom::contains(filter.bits, event))
+            },
+        )?;
     }
     Ok(Some(seen && !record.filter_expired(now)))
 }

@@ -11,7 +11,12 @@ use super::state::{Change, FilterChange, Remembered, State};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pending {
     decision: Decision,
+    /// What is to be remembered: if the event is counted, and once this is
+    /// settled, in any case.
     change: Change,
+    /// Whether that is to be written.
+    changed: bool,
+    /// What was remembered.
     before: Option<State>,
     update: Update,
     /// The earlier check of this call whose record this one shares.
@@ -28,7 +33,7 @@ impl Pending {
     /// The change to make in the record of this check, if any.
     #[must_use]
     pub fn change(&self) -> Option<&Change> {
-        (self.decision.details.written && self.same_as.is_none()).then_some(&self.change)
+        self.changed.then_some(&self.change)
     }
 
     /// Whether this check keeps the leaky checks of the same call from
@@ -49,17 +54,16 @@ pub fn decide_one(
     event: Option<Event>,
     now: Timestamp,
 ) -> Pending {
-    let mut pending = [compute(check, remembered, event, now)];
-    settle(&mut pending);
-    let [pending] = pending;
-    pending
+    let mut one = compute(check, remembered, event, now);
+    one.settle(one.refuses(), one.is_over_decision());
+    one
 }
 
 /// Decides the checks of one call together and writes the results to `pending`,
 /// in order.
 ///
 /// `read` returns the remembered state for the check with that number, and the
-/// hash of its unique event; it is called once for each record.
+/// hash of its unique event.
 pub fn decide<'r>(
     checks: &[Check<'_>],
     read: impl Fn(usize) -> (Option<Remembered<'r>>, Option<Event>),
@@ -90,7 +94,7 @@ pub fn decide<'r>(
 }
 
 /// Computes a check from the remembered state.
-#[inline]
+#[inline(always)] // the result is large
 fn compute(
     check: &Check<'_>,
     remembered: Option<Remembered<'_>>,
@@ -136,12 +140,21 @@ fn compute(
             next_count: next_count(check),
             at: now,
             kept: average,
+            crossed: false,
+            crossings: before.map_or(0, |state| state.crossings),
             details,
         },
         change: Change {
-            state: State { over_since, ..State::new(next, limit, period) },
+            state: State {
+                average: Some(next),
+                limit,
+                period,
+                over_since,
+                ..before.unwrap_or(State::empty(limit, period))
+            },
             filter: filter_change,
         },
+        changed: false,
         before,
         update: check.effective_update(),
         same_as: None,
@@ -156,41 +169,90 @@ fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
         decision: Decision { next_count: next_count(check), ..decision },
         update: check.effective_update(),
         same_as: Some(number),
+        changed: false,
         ..*first
     }
 }
 
-/// Decides which checks count the event, after all have been computed.
-#[inline]
+/// Decides which checks count the event and what is remembered, after all have
+/// been computed.
 fn settle(pending: &mut [Pending]) {
     let refused = pending.iter().any(Pending::refuses);
+    if pending.iter().all(|one| one.same_as.is_none()) {
+        pending.iter_mut().for_each(|one| one.settle(refused, one.is_over_decision()));
+        return;
+    }
+    // Checks of one record settle as one: the event is counted if any of them
+    // counts it, and the record is over if any of them is.
     for number in 0..pending.len() {
-        let Some(Pending { same_as: Some(first), update: Update::Strict, .. }) =
-            pending.get(number).copied()
-        else {
-            continue;
-        };
-        if let Some(first) = pending.get_mut(first) {
+        let Some(&one) = pending.get(number).filter(|one| one.same_as.is_none()) else { continue };
+        let of_record = |other: &&Pending| other.same_as == Some(number);
+        let strict = pending.iter().filter(of_record).any(|other| other.update == Update::Strict);
+        let over = pending.iter().filter(of_record).any(Pending::is_over_decision);
+        let mut first = one;
+        if strict {
             first.update = Update::Strict;
         }
-    }
-    for number in 0..pending.len() {
-        let first = pending.get(number).and_then(|one| pending.get(one.same_as?)).copied();
-        let Some(one) = pending.get_mut(number) else { continue };
-        if let Some(first) = first {
-            one.decision.details.written = first.decision.details.written;
-            one.decision.kept = first.decision.kept;
-            continue;
+        first.settle(refused, one.is_over_decision() || over);
+        let crossed = first.decision.crossed;
+        for (index, other) in pending.iter_mut().enumerate() {
+            if index == number {
+                *other = first;
+            } else if other.same_as == Some(number) {
+                other.decision.details.written = first.decision.details.written;
+                other.decision.kept = first.decision.kept;
+                other.decision.crossings = first.decision.crossings;
+            } else {
+                continue;
+            }
+            other.decision.crossed = crossed && other.is_over_decision();
         }
-        one.decision.details.written = match one.update {
+    }
+}
+
+impl Pending {
+    /// Whether this is an over decision that is remembered.
+    fn is_over_decision(&self) -> bool {
+        self.decision.over && self.update != Update::ReadOnly
+    }
+
+    /// Settles what is remembered of the record; `over` says that this check,
+    /// or another of the same record, is over its limit.
+    #[inline(always)]
+    fn settle(&mut self, refused: bool, over: bool) {
+        let written = match self.update {
             Update::Strict => true,
             Update::Leaky => !refused,
             Update::ReadOnly => false,
         };
-        one.decision.kept = match one.decision.details.written {
-            true => one.change.state.average,
-            false => one.before.and_then(|state| state.average),
+        let before = self.before;
+        self.decision.details.written = written;
+        self.decision.kept = match written {
+            true => self.change.state.average,
+            false => before.and_then(|state| state.average),
         };
+        if !written {
+            // Where only the crossing is remembered, the next event is the
+            // first all the same.
+            let Decision { limit, period, .. } = self.decision;
+            self.change = Change {
+                state: before.unwrap_or(State::empty(limit, period)),
+                filter: FilterChange::Keep,
+            };
+        }
+        self.changed = written;
+        if over {
+            let second = u32::try_from(self.decision.at.seconds).unwrap_or(u32::MAX).max(1);
+            let state = &mut self.change.state;
+            let since = f64::from(second) - f64::from(state.last_over);
+            if state.last_over == 0 || since > self.decision.period {
+                state.crossings = state.crossings.saturating_add(1);
+                self.decision.crossed = true;
+            }
+            self.changed |= state.last_over != second;
+            state.last_over = second;
+            self.decision.crossings = state.crossings;
+        }
     }
 }
 

@@ -22,6 +22,11 @@ pub struct Decision {
     pub at: Timestamp,
     /// The average remembered after the check, if any.
     pub kept: Option<Average>,
+    /// Whether this is a crossing: the check is leaky or strict, the rate is
+    /// over, and the record had no over decision during the period before.
+    pub crossed: bool,
+    /// The number of the latest crossing of the record; 0 before the first.
+    pub crossings: u32,
     /// What the store found and wrote.
     pub details: Details,
 }
@@ -44,10 +49,10 @@ impl Decision {
     /// Compares the same rate with another limit.
     ///
     /// A decision that is reused from memory is compared with the limit of the
-    /// later line.
+    /// later line. It is not a crossing: that was the first decision.
     #[must_use]
     pub fn against(self, limit: f64) -> Self {
-        Self { limit, over: over(self.rate, limit), ..self }
+        Self { limit, over: over(self.rate, limit), crossed: false, ..self }
     }
 
     /// How many more events of the same kind would pass at `now`.

@@ -6,7 +6,8 @@ use crate::rate::bloom::Event;
 /// The contents of a record, without its filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
-    /// The moving average.
+    /// The moving average; none where nothing was counted yet, and the record
+    /// only remembers a crossing.
     pub average: Option<Average>,
     /// The limit of the last check that was counted. It is used for display,
     /// expiry and eviction; it never decides.
@@ -16,6 +17,15 @@ pub struct State {
     /// The second (since 1970) since which every counted rate was at or over
     /// its limit; 0 if the last one was under.
     pub over_since: u32,
+    /// The second (since 1970) of the latest over decision of a leaky or strict
+    /// check, or 0 where there was none.
+    pub last_over: u32,
+    /// How many crossings there were: over decisions of leaky or strict checks
+    /// with none during the period before.
+    pub crossings: u32,
+    /// The rate that was admitted while a cluster's store could not be reached.
+    /// It is carried along; nothing sets it yet.
+    pub apart: f32,
 }
 
 impl State {
@@ -23,7 +33,13 @@ impl State {
     /// over its limit.
     #[must_use]
     pub fn new(average: Average, limit: f64, period: f64) -> Self {
-        Self { average: Some(average), limit, period, over_since: 0 }
+        Self { average: Some(average), ..Self::empty(limit, period) }
+    }
+
+    /// The state of a record that remembers no rate.
+    #[must_use]
+    pub(super) fn empty(limit: f64, period: f64) -> Self {
+        Self { average: None, limit, period, over_since: 0, last_over: 0, crossings: 0, apart: 0.0 }
     }
 
     /// The rate when an event was last counted; 0 if none was.

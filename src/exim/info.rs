@@ -4,7 +4,7 @@ use super::session::{CallError, Latest};
 use crate::rate::{Timestamp, Wait};
 
 /// All fields, for the error that lists them.
-const FIELDS: &str = "rate, limit, period, key, mode, over, count, remaining, retry_after";
+const FIELDS: &str = "rate, limit, period, key, mode, over, crossed, count, remaining, retry_after";
 
 /// What a field holds.
 #[derive(Debug, PartialEq)]
@@ -43,6 +43,7 @@ pub(super) fn field<'a>(
         b"key" => Field::Unchecked(&latest.key),
         b"mode" => Field::Checked(latest.mode.word().as_bytes()),
         b"over" => Field::Checked(if decision.over { b"yes" } else { b"no" }),
+        b"crossed" => Field::Checked(if decision.crossed { b"yes" } else { b"no" }),
         b"count" => Field::Size(decision.count),
         b"remaining" if decision.remaining(now).is_infinite() => Field::Checked(b"unlimited"),
         b"remaining" => Field::Whole(decision.remaining(now)),
@@ -85,6 +86,8 @@ mod tests {
             next_count: 1.0,
             at,
             kept: Some(Average { at, rate: 3.0 }),
+            crossed: false,
+            crossings: 0,
             details: Details::default(),
         };
         Latest {
@@ -106,6 +109,7 @@ mod tests {
             ("key", Field::Unchecked(b"alice@example.org")),
             ("mode", Field::Checked(b"per_rcpt")),
             ("over", Field::Checked(b"no")),
+            ("crossed", Field::Checked(b"no")),
             ("count", Field::Size(1.0)),
             ("remaining", Field::Whole(2.0)),
             (" retry_after ", Field::Whole(0.0)),
@@ -113,6 +117,13 @@ mod tests {
             assert_eq!(field(Some(&latest), name.as_bytes(), NOW).unwrap(), value);
             assert!(FIELDS.split(", ").any(|f| f == name.trim()));
         }
+    }
+
+    #[test]
+    fn a_crossing_is_shown() {
+        let mut latest = latest();
+        latest.decision.crossed = true;
+        assert_eq!(field(Some(&latest), b"crossed", NOW).unwrap(), Field::Checked(b"yes"));
     }
 
     #[test]
@@ -133,7 +144,7 @@ mod tests {
         assert_eq!(
             unknown,
             "ratelimit_info: unknown field \"ra\\nte\" (one of: rate, limit, period, key, mode, \
-             over, count, remaining, retry_after)"
+             over, crossed, count, remaining, retry_after)"
         );
         assert!(error(None, b"rates").contains("unknown field \"rates\""));
         assert!(error(None, b"rate").contains("no rate has been computed in this process yet"));

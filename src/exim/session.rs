@@ -193,17 +193,7 @@ impl Session {
         let blocked = all.any(|(r, before)| is_leaky(r) && before.is_some_and(|d| d.over));
         let decided =
             self.decide_new(&requests, &recalled, |request| blocked && is_leaky(request))?;
-        let now = clock::now().into();
-        let rank = |decision: &Decision| match decision.retry_after(now) {
-            Wait::Seconds(seconds) => (decision.over, seconds),
-            Wait::Never => (decision.over, f64::INFINITY),
-        };
-        let mut longest: Option<(usize, Decision)> = None;
-        for (n, decision) in decided.into_iter().enumerate() {
-            if longest.as_ref().is_none_or(|(_, found)| rank(found) < rank(&decision)) {
-                longest = Some((n, decision));
-            }
-        }
+        let longest = longest_wait(&decided).and_then(|n| Some((n, *decided.get(n)?)));
         self.command_marks.set();
         self.message_marks.set();
         let Some((n, decision)) = longest else { return Ok(false) };
@@ -391,6 +381,27 @@ impl Session {
         latest.period_text.clear();
         latest.period_text.extend_from_slice(spec.period_text());
     }
+}
+
+/// Which decision has the longest wait, of those that are over if any is.
+fn longest_wait(decisions: &[Decision]) -> Option<usize> {
+    let any_over = decisions.iter().any(|decision| decision.over);
+    let mut of = decisions.iter().enumerate().filter(|(_, decision)| decision.over == any_over);
+    let (mut longest, first) = of.next()?;
+    let Some(second) = of.next() else { return Some(longest) };
+    let now = clock::now().into();
+    let wait = |decision: &Decision| match decision.retry_after(now) {
+        Wait::Seconds(seconds) => seconds,
+        Wait::Never => f64::INFINITY,
+    };
+    let mut most = wait(first);
+    for (n, decision) in std::iter::once(second).chain(of) {
+        let this = wait(decision);
+        if this > most {
+            (longest, most) = (n, this);
+        }
+    }
+    Some(longest)
 }
 
 /// The same check, which counts nothing.

@@ -93,20 +93,60 @@ pub fn retry_after(
     if passes(0) {
         return Wait::Seconds(0.0);
     }
-    // The time of a record from the future must be reached first.
-    let ahead = (kept.at.as_seconds() - now.as_seconds()).max(0.0);
-    // Saturating, and at least one step.
-    let enough = ((ahead + ENOUGH_PERIODS * period) * 1e6) as i64;
-    let (mut fails, mut passing) = (0, enough.clamp(1, LONGEST_MICROS));
-    if !passes(passing) {
+    let elapsed = now.as_seconds() - kept.at.as_seconds();
+    // The time of a record from the future must be reached first. Saturating,
+    // and at least one step.
+    let enough = (((-elapsed).max(0.0) + ENOUGH_PERIODS * period) * 1e6) as i64;
+    let enough = enough.clamp(1, LONGEST_MICROS);
+    if !passes(enough) {
         return Wait::Never;
     }
-    // At most 62 halvings.
+    let guess = (crossing(kept.rate, limit, count) * period - elapsed) * 1e6;
+    let (mut fails, mut passing) = around(guess as i64, enough, passes);
+    // At most 62 halvings, and mostly two or three.
     while passing - fails > 1 {
         let middle = i64::midpoint(fails, passing);
         if passes(middle) { passing = middle } else { fails = middle }
     }
     Wait::Seconds(passing as f64 / 1e6)
+}
+
+/// About how many periods after it was `rate` the rate of one more event of size
+/// `count` falls to `limit`: Newton's method, good enough for a first guess.
+fn crossing(rate: f64, limit: f64, count: f64) -> f64 {
+    // Above it, as the event itself decays, too.
+    let mut x = (rate / (limit - count)).ln().clamp(1e-9, ENOUGH_PERIODS);
+    for _ in 0..8 {
+        let decay = (-x).exp();
+        let fresh = (1.0 - decay) / x;
+        let slope = count * (decay - fresh) / x - rate * decay;
+        let next = x - (count * fresh + rate * decay - limit) / slope;
+        // From below, it gets nearer with each step.
+        x = if next > 0.0 { next.min(ENOUGH_PERIODS) } else { x / 8.0 };
+    }
+    x
+}
+
+/// Two waits around the shortest one that `passes`, found from a guess: the first
+/// fails, or is 0, and the second passes, or is `enough`.
+fn around(guess: i64, enough: i64, passes: impl Fn(i64) -> bool) -> (i64, i64) {
+    let (mut fails, mut passing) = (0, enough);
+    let (mut at, mut step) = (guess.clamp(0, enough), 2_i64);
+    while fails < at && at < passing {
+        if passes(at) {
+            passing = at;
+            at = at.saturating_sub(step);
+        } else {
+            fails = at;
+            at = at.saturating_add(step);
+        }
+        // Both ends are near the guess.
+        if passing.saturating_sub(fails) <= step.saturating_mul(2) {
+            break;
+        }
+        step = step.saturating_mul(8);
+    }
+    (fails, passing)
 }
 
 impl Timestamp {
@@ -265,6 +305,22 @@ mod tests {
                 panic!("{rate} {period} {limit} {count}")
             };
             assert!(wait > 0.0 && wait <= 750.0 * period + 1e-6, "{wait}");
+        }
+    }
+
+    #[test]
+    fn a_guess_is_near_the_wait() {
+        for (rate, limit, count, period) in [
+            (1001.0, 1000.0, 1.0, 3600.0),
+            (5e5, 1000.0, 20.0, 604_800.0),
+            (3.0, 5.0, 4.5, 60.0),
+            (1e300, 1e-3, 0.0, 1.0),
+        ] {
+            let Wait::Seconds(wait) = retry_after(kept(rate), NOW, period, limit, count) else {
+                panic!("{rate} {limit} {count}")
+            };
+            let guess = crossing(rate, limit, count) * period;
+            assert!(wait > 0.0 && (wait - guess).abs() <= 2e-6 + 1e-9 * wait, "{wait} {guess}");
         }
     }
 

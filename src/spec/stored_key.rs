@@ -1,6 +1,7 @@
 //! Parses a stored key: `p/mode/[unique/]key`.
 
 use super::interval;
+use crate::engine::RecordKey;
 
 /// The parts of a stored key, which [`super::Request::key`] is made of.
 ///
@@ -33,6 +34,14 @@ impl<'a> StoredKey<'a> {
         };
         let mode = if unique && mode == b"per_rcpt" { b"per_addr" } else { mode };
         Some(Self { period, mode, unique, key })
+    }
+
+    /// The record of a spec with this name, as [`super::Request::check`] names
+    /// it. A text that is no such name is all identity.
+    #[must_use]
+    pub fn record_key(stored: &'a [u8]) -> RecordKey<'a> {
+        let identity_start = Self::prefix_of(stored).len();
+        RecordKey { identity_start, ..stored.into() }
     }
 
     /// The period in seconds; `None` if it is not an interval.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 
-use crate::engine::{Change, FilterChange};
+use crate::engine::{Change, FilterChange, RecordKey};
 use crate::rate::bloom::MAX_BYTES;
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
@@ -25,7 +25,7 @@ impl Body {
         &mut self,
         file: &File,
         key_slot: KeySlot,
-        key: &[u8],
+        key: &RecordKey<'_>,
         lookup: &Lookup,
         change: &Change,
     ) -> Result<(), Failure> {
@@ -68,14 +68,14 @@ impl Body {
         &mut self,
         file: &File,
         key_slot: KeySlot,
-        key: &[u8],
+        key: &RecordKey<'_>,
         lookup: &Lookup,
         change: &Change,
         filter: Option<NewFilter<'_>>,
     ) -> Result<(), Failure> {
         let filter_bytes = filter.map(|filter| filter.bytes);
         let (start, slot) = self.heap_end().zip(lookup.slot).ok_or(Failure::Full)?;
-        let bytes = record_bytes(key.len(), filter_bytes);
+        let bytes = record_bytes(key.name.len(), filter_bytes);
         let end = start.checked_add(bytes).ok_or(Failure::Full)?;
         if end > SHARD_BYTES_MAX {
             return Err(Failure::Full);

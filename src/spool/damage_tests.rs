@@ -80,7 +80,9 @@ fn growth_says_what_damage_it_leaves_out() {
             .map(|n| format!("1s/per_mail/{n}"))
             .filter(|key| hashing.place(key.as_bytes()).shard == shard);
         for (n, key) in (2..).zip(neighbours.take(400)) {
-            write(&mut spool, key.as_bytes(), n, FilterChange::Keep);
+            let mut change = change(n, FilterChange::Keep);
+            change.state.period = 1.0;
+            spool.update(key.as_bytes(), None, |_, _| ((), Some(change))).unwrap();
         }
         assert!(spool.stats().unwrap().records < 100, "no rebuild");
         let path = folder.path().join("exirate").join(shard_name(shard).into_string().unwrap());

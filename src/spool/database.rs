@@ -10,7 +10,7 @@ use crate::sys::lock::{self, Guard, Kind};
 use crate::sys::secure_dir::SecureDir;
 
 use super::eviction::MAX_BYTES_DEFAULT;
-use super::format::{Fault, Superblock, VERSION};
+use super::format::{Fault, Superblock, VERSIONS, Versions};
 use super::hashing::Hashing;
 use super::superblock::DATABASE;
 use super::{Options, SpoolError};
@@ -35,6 +35,10 @@ pub(super) struct Database {
     pub(super) writable: bool,
     pub(super) options: Options,
     pub(super) hashing: Hashing,
+    /// The versions of the format that this library knows.
+    pub(super) versions: Versions,
+    /// The version that the database is written in.
+    pub(super) version: u32,
     /// The most bytes that all shards together should take.
     pub(super) max_bytes: u64,
     pub(super) incidents: Vec<String>,
@@ -44,10 +48,21 @@ impl Database {
     /// Opens the database under `spool`; makes it where it is not there and
     /// `writable`.
     pub(super) fn open(spool: &Path, options: Options, writable: bool) -> Result<Self, SpoolError> {
+        Self::open_as(spool, options, writable, VERSIONS)
+    }
+
+    /// As [`Database::open`], by a library that knows these versions.
+    pub(super) fn open_as(
+        spool: &Path,
+        options: Options,
+        writable: bool,
+        versions: Versions,
+    ) -> Result<Self, SpoolError> {
         let mut database = Self::open_directory(spool, options, writable)?;
+        (database.versions, database.version) = (versions, versions.newest);
         let identity = match database.read_identity()? {
             Ok(identity) => identity,
-            Err(Fault::Version(found)) => return Err(database.version(DATABASE, found)),
+            Err(Fault::Version(found)) => return Err(database.unknown_version(DATABASE, found)),
             Err(Fault::Damaged) => database.settle_identity()?,
         };
         database.take_identity(&identity);
@@ -66,6 +81,8 @@ impl Database {
             writable,
             options,
             hashing: Hashing::new([0; 16]),
+            versions: VERSIONS,
+            version: VERSIONS.newest,
             max_bytes: MAX_BYTES_DEFAULT,
             incidents: Vec::new(),
         })
@@ -74,6 +91,7 @@ impl Database {
     /// Goes on as the database that `identity` says it is.
     pub(super) fn take_identity(&mut self, identity: &Superblock) {
         self.hashing = Hashing::new(identity.key);
+        self.version = identity.version;
         self.max_bytes = identity.max_bytes;
     }
 
@@ -92,9 +110,9 @@ impl Database {
         self.dir.path_of(name)
     }
 
-    /// The error that says that a later version has written `name`.
-    pub(super) fn version(&self, name: &CStr, found: u32) -> SpoolError {
-        SpoolError::Version { path: self.path_of(name), found, known: VERSION }
+    /// The error that says that `name` is of a version that is not known.
+    pub(super) fn unknown_version(&self, name: &CStr, found: u32) -> SpoolError {
+        SpoolError::Version { path: self.path_of(name), found, known: self.versions.newest }
     }
 
     /// Opens a regular file of ours, for writing where the database is open

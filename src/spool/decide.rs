@@ -31,7 +31,7 @@ impl<'a> Asked<'a> {
         let event = check.event.filter(|_| check.update != Update::ReadOnly);
         Self {
             check,
-            key_slot: hashing.place(check.key.name),
+            key_slot: hashing.place(check.key),
             event: event.map(|text| hashing.event(text)),
         }
     }
@@ -54,7 +54,7 @@ impl Store for Spool {
         if checks.len() > CHECKS_MAX {
             return Err(SpoolError::TooManyChecks { checks: checks.len() });
         }
-        checks.iter().try_for_each(|check| check_length(check.key.name))?;
+        checks.iter().try_for_each(|check| check_length(&check.key))?;
         let hashing = &self.database.hashing;
         let asked: Vec<_> = checks.iter().map(|check| Asked::new(check, hashing)).collect();
         let Some(first) = asked.first() else { return Ok(()) };
@@ -76,7 +76,7 @@ impl Store for Spool {
     ) -> Result<Decision, SpoolError> {
         let event = check.event.filter(|_| check.update != Update::ReadOnly);
         let event = event.map(|text| self.database.hashing.event(text));
-        self.locked(check.key.name, event.is_some(), |locked| {
+        self.locked(check.key, event.is_some(), |locked| {
             let one = engine::decide_one(check, locked.remembered(), event, clock());
             if let Some(change) = one.change() {
                 locked.apply(change)?;
@@ -98,7 +98,7 @@ impl Spool {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Decision, SpoolError> {
         let event = check.event.filter(|_| check.update != Update::ReadOnly);
-        self.peek(check.key.name, event, |remembered, event| {
+        self.peek(check.key, event, |remembered, event| {
             engine::decide_one(check, remembered, event, clock()).decision()
         })
     }
@@ -179,7 +179,7 @@ impl Spool {
                 shards.into_iter().for_each(|shard| self.put_shard(shard));
                 for one in asked.iter().filter(|one| out_of_order.contains(&one.key_slot.shard)) {
                     let grows = one.event.is_some();
-                    self.locked(one.check.key.name, grows, |_| Ok(()))?;
+                    self.locked(one.check.key, grows, |_| Ok(()))?;
                 }
                 continue;
             }
@@ -212,7 +212,7 @@ impl Spool {
 
 impl Asked<'_> {
     fn find(&self, body: &Body) -> Lookup {
-        body.find(self.key_slot, self.check.key.name)
+        body.find(self.key_slot, self.check.key)
     }
 }
 
@@ -235,13 +235,13 @@ fn apply<'a>(
     }
     let mut added = false;
     for (one, lookup, change) in changes {
-        let (key_slot, name) = (one.key_slot, one.check.key.name);
+        let (key_slot, key) = (one.key_slot, one.check.key);
         if added && lookup.record.is_none() {
             // The entry that was free may be taken now.
-            let lookup = body.find(key_slot, name);
-            body.apply(file, key_slot, name, &lookup, change)?;
+            let lookup = body.find(key_slot, key);
+            body.apply(file, key_slot, &key, &lookup, change)?;
         } else {
-            body.apply(file, key_slot, name, lookup, change)?;
+            body.apply(file, key_slot, &key, lookup, change)?;
             added |= lookup.record.is_none();
         }
     }

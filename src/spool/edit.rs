@@ -1,6 +1,6 @@
 //! What an administrator changes by hand, in the midst of running checks.
 
-use crate::engine::{Change, FilterChange, Remembered, State};
+use crate::engine::{Change, FilterChange, RecordKey, Remembered};
 use crate::rate::bloom;
 use crate::rate::bloom::Event;
 
@@ -31,14 +31,14 @@ impl Spool {
     ///
     /// # Errors
     /// The database could not be used; then nothing was changed.
-    pub fn update<T>(
+    pub fn update<'k, T>(
         &mut self,
-        key: &[u8],
+        key: impl Into<RecordKey<'k>>,
         event: Option<&[u8]>,
         change: impl FnOnce(Option<Remembered<'_>>, Option<Event>) -> (T, Option<Change>),
     ) -> Result<T, SpoolError> {
         let event = event.map(|text| self.database.hashing.event(text));
-        self.locked(key, event.is_some(), |locked| {
+        self.locked(key.into(), event.is_some(), |locked| {
             let (result, change) = change(locked.remembered(), event);
             if let Some(change) = change {
                 locked.apply(&change)?;
@@ -52,16 +52,23 @@ impl Spool {
     ///
     /// # Errors
     /// The database could not be used; then nothing is forgotten.
-    pub fn forget(&mut self, key: &[u8]) -> Result<Option<Entry>, SpoolError> {
+    pub fn forget<'k>(
+        &mut self,
+        key: impl Into<RecordKey<'k>>,
+    ) -> Result<Option<Entry>, SpoolError> {
+        let key = key.into();
         self.locked(key, false, |locked| {
-            let entry = locked.remembered().and_then(|remembered| Entry::of(key, remembered));
-            let Some((entry, record)) = entry.zip(locked.lookup.record) else { return Ok(None) };
+            let remembered = locked.remembered();
+            let entry = remembered.and_then(|remembered| Entry::of(&key, remembered));
+            let known = remembered.is_some();
+            // One that only remembers a crossing is forgotten as well.
+            let Some(record) = locked.lookup.record.filter(|_| known) else { return Ok(None) };
             // First: a filter must not outlive its state.
             if record.filter_bytes.is_some() {
                 record.void_filter(&mut locked.body.map).ok_or_else(Failure::lost)?;
             }
             record.write_blank(&mut locked.body.map).ok_or_else(Failure::lost)?;
-            Ok(Some(entry))
+            Ok(entry)
         })
     }
 
@@ -75,20 +82,14 @@ impl Spool {
     /// # Errors
     /// The database could not be used; then nothing is changed.
     pub fn restore(&mut self, entry: &Entry) -> Result<Restored, SpoolError> {
-        self.locked(&entry.key, true, |locked| {
+        self.locked(entry.record_key(), true, |locked| {
             let known = locked.remembered().and_then(|remembered| remembered.state.average);
             let restored = match known {
                 Some(known) if known.at >= entry.average.at => return Ok(Restored::Kept),
                 Some(_) => Restored::Replaced,
                 None => Restored::Added,
             };
-            let change = Change {
-                state: State {
-                    over_since: entry.over_since,
-                    ..State::new(entry.average, entry.limit, 0.0)
-                },
-                filter: FilterChange::Keep,
-            };
+            let change = Change { state: entry.state(), filter: FilterChange::Keep };
             let filter = entry.filter.as_ref().map(|filter| NewFilter {
                 bytes: filter.bits.len(),
                 epoch: filter.epoch,

@@ -31,13 +31,13 @@ pub enum SpoolError {
         /// What is damaged.
         what: &'static str,
     },
-    /// A later exirate has written this.
+    /// This is of a version of the format that this exirate does not know.
     Version {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The version this exirate knows.
+        /// The highest version this exirate knows.
         known: u32,
     },
     /// The key's text is too long.
@@ -106,12 +106,27 @@ impl fmt::Display for SpoolError {
                  keeps the damaged file under another name",
                 path.display()
             ),
-            Self::Version { path, found, known } => write!(
-                f,
-                "{} was written by a later exirate: its format is version {found}, this exirate \
-                 knows version {known}",
-                path.display()
-            ),
+            Self::Version { path, found, known } => {
+                write!(
+                    f,
+                    "{} is of format version {found}, and this exirate knows ",
+                    path.display()
+                )?;
+                if found > known {
+                    write!(
+                        f,
+                        "no version above {known}: use the later exirate that wrote it, or run its \
+                         `exirate export`, move the directory away, and run `exirate import` of \
+                         this one"
+                    )
+                } else {
+                    write!(
+                        f,
+                        "version {known}: run `exirate export` of the exirate that wrote it, move \
+                         the directory away, and run `exirate import` of this one"
+                    )
+                }
+            }
             Self::KeyTooLong { bytes } => write!(
                 f,
                 "key is too long: {bytes} bytes, at most {} can be stored",

@@ -12,7 +12,6 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use crate::rate::Timestamp;
-use crate::spec::StoredKey;
 use crate::sys::mapping::Mapping;
 
 use super::format::{ENTRY_BYTES, HEADER_BYTES, SHARD_BYTES_MAX, SHARDS};
@@ -80,15 +79,18 @@ struct Weighed<'a> {
 
 impl<'a> Weighed<'a> {
     fn new(index: usize, record: &Record, map: &'a Mapping, now: Timestamp) -> Option<Self> {
-        let (state, key) = (record.current?.state, record.key(map)?);
-        let period = StoredKey::parse(key).and_then(|filed| filed.period_seconds());
-        // As a check that counts nothing would see it.
-        let rate = period.map_or(state.rate, |period| state.average().next(now, period, 0.0).rate);
+        let state = record.current?.state;
+        let rate = match state.period {
+            _ if !state.has_rate() => 0.0,
+            0 => state.rate,
+            // As a check that counts nothing would see it.
+            period => state.average().next(now, period.into(), 0.0).rate,
+        };
         // Whoever has no limit, or is over it with the first event already, is
         // told the same without the record.
         let part = if state.limit > 0.0 { rate / state.limit } else { 0.0 };
         let bytes = record.bytes + INDEX_BYTES;
-        Some(Self { index, bytes, kind: StoredKey::prefix_of(key), part, rate, at: state.at })
+        Some(Self { index, bytes, kind: record.prefix(map)?, part, rate, at: state.at })
     }
 
     /// Whether it is over its limit; a rate that is no number is.

@@ -1,41 +1,57 @@
-//! Which records may go, because remembering them could change no answer.
+//! Which records may go, because remembering them could change no decision.
 
-use crate::rate::{self, Average, Timestamp};
-use crate::spec::StoredKey;
+use crate::rate::{self, Timestamp};
 
-/// Whether the record of `key` may be forgotten at `now`; its filter was begun
-/// in second `epoch`, where it has one.
+use super::format::State;
+
+/// Whether a record with this state may be forgotten at `now`; its filter was
+/// begun in second `epoch`, where it has one.
 ///
 /// Nothing is known here of how large its events are, so this waits until
-/// even the smallest could tell no difference: see [`rate::forgettable`].
-/// A key that names no period is kept.
-pub(super) fn forgettable(
-    key: &[u8],
-    average: Average,
-    limit: f64,
-    epoch: Option<i64>,
-    now: Timestamp,
-) -> bool {
-    let period = StoredKey::parse(key).and_then(|filed| filed.period_seconds());
-    period.is_some_and(|period| rate::forgettable(average, limit, epoch, period, 0.0, now))
+/// even the smallest could make no difference: see [`rate::forgettable`]. A
+/// record without a period is kept. The latest over decision must be a period
+/// ago, as the next is then a crossing in any case.
+pub(super) fn forgettable(state: &State, epoch: Option<i64>, now: Timestamp) -> bool {
+    if state.is_blank() {
+        return true;
+    }
+    let period = f64::from(state.period);
+    let last_over = f64::from(state.last_over);
+    if state.period == 0 || state.last_over != 0 && now.seconds as f64 - last_over <= period {
+        return false;
+    }
+    !state.has_rate() || rate::forgettable(state.average(), state.limit, epoch, period, 0.0, now)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A rate of 1 in second 1000.
+    fn state(period: u32) -> State {
+        State { at: 1_000_000_000, rate: 1.0, limit: 10.0, period, ..State::blank(1) }
+    }
+
     #[test]
-    fn the_period_is_the_keys_own() {
+    fn the_period_is_the_stored_one() {
         let at = |seconds| Timestamp { seconds, micros: 0 };
-        let average = Average { at: at(1000), rate: 1.0 };
-        let forgettable =
-            |key: &str, now| forgettable(key.as_bytes(), average, 10.0, None, at(now));
-        assert!(!forgettable("10s/per_mail/x", 1000 + 100));
-        assert!(forgettable("10s/per_mail/x", 1000 + 400));
-        assert!(!forgettable("20/per_mail/x", 1000 + 400));
-        assert!(forgettable("20/per_mail/x", 1000 + 800));
-        for no_period in ["", "/x", "h/m/x", "0/m/x", "1y/m/x", "1h/x", "key"] {
-            assert!(!forgettable(no_period, 1_000_000), "{no_period}");
+        let forgettable = |period, now| forgettable(&state(period), None, at(now));
+        assert!(!forgettable(10, 1000 + 100));
+        assert!(forgettable(10, 1000 + 400));
+        assert!(!forgettable(20, 1000 + 400));
+        assert!(forgettable(20, 1000 + 800));
+        assert!(!forgettable(0, 1_000_000), "no period is known");
+    }
+
+    #[test]
+    fn a_crossing_is_remembered_for_a_period() {
+        let at = |seconds| Timestamp { seconds, micros: 0 };
+        let rateless = State { period: 60, last_over: 5000, crossings: 1, ..State::blank(1) };
+        for state in [rateless, State { last_over: 5000, ..state(60) }] {
+            assert!(!forgettable(&state, None, at(5060)));
+            assert!(forgettable(&state, None, at(5061)));
+            assert!(!forgettable(&state, None, at(4000)), "the clock was set back");
         }
+        assert!(forgettable(&State::blank(1), None, at(0)), "forgotten by hand");
     }
 }

@@ -4,7 +4,7 @@ use quickcheck::{Arbitrary, Gen, QuickCheck};
 
 use crate::engine::{Change, FilterChange, State};
 use crate::rate::{Average, Timestamp};
-use crate::spec::{Context, Request, Spec};
+use crate::spec::{Context, Request, Spec, StoredKey};
 use crate::store::{Memory, Store};
 use crate::sys::clock;
 
@@ -123,7 +123,8 @@ fn no_answer_changes_in_long_lives() {
 
 fn write(spool: &mut Spool, key: &[u8], at: Timestamp) {
     let average = Average { at, rate: 5.0 };
-    let change = Change { state: State::new(average, 10.0, 3600.0), filter: FilterChange::Keep };
+    let period = StoredKey::parse(key).unwrap().period_seconds().unwrap();
+    let change = Change { state: State::new(average, 10.0, period), filter: FilterChange::Keep };
     spool.update(key, None, |_, _| ((), Some(change))).unwrap();
 }
 

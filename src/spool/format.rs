@@ -4,8 +4,20 @@
 use bincode::config::{Configuration, Fixint, LittleEndian};
 use bincode::{Decode, Encode};
 
-/// The version of the format.
-pub(super) const VERSION: u32 = 1;
+/// The version of the format that this exirate makes new databases of.
+pub(super) const VERSION: u32 = 2;
+
+/// The versions of the format that a library knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Versions {
+    /// The lowest that it reads and writes. Those from 1 up to this are refused.
+    pub(super) oldest: u32,
+    /// The highest, which new databases get.
+    pub(super) newest: u32,
+}
+
+/// Those of this exirate.
+pub(super) const VERSIONS: Versions = Versions { oldest: VERSION, newest: VERSION };
 /// The number of shards.
 pub(super) const SHARDS: usize = 256;
 /// The magic of the file `database`.
@@ -67,29 +79,35 @@ pub(super) const ALIGN: usize = 8;
 pub(super) const SHARD_BYTES_MAX: usize = 0xFFFF_FFF0 * ALIGN;
 
 /// The size of a record's head.
-pub(super) const HEAD_BYTES: usize = 16;
+pub(super) const HEAD_BYTES: usize = 20;
 /// Where the checksum in the head is; it covers the head before it, and the
 /// key's text.
-pub(super) const HEAD_CRC: usize = 12;
+pub(super) const HEAD_CRC: usize = 16;
 /// Head flag: the record has a filter.
 pub(super) const HAS_FILTER: u16 = 1;
+/// Head kind: the record of a spec.
+pub(super) const KIND_SPEC: u8 = 1;
+/// Head kind: the record of a policy.
+pub(super) const KIND_POLICY: u8 = 2;
+/// Head algorithm: the moving average.
+pub(super) const MOVING_AVERAGE: u8 = 1;
 /// Where a record's two states are, relative to the record.
-pub(super) const STATES: [usize; 2] = [16, 52];
+pub(super) const STATES: [usize; 2] = [20, 72];
 /// The size of a state, its checksum included.
-pub(super) const STATE_BYTES: usize = 36;
+pub(super) const STATE_BYTES: usize = 52;
 /// Where the checksum in a state is; it covers the bytes before it.
-pub(super) const STATE_CRC: usize = 32;
+pub(super) const STATE_CRC: usize = 48;
 /// Where a record's sealed epoch is, where it has a filter.
-pub(super) const EPOCH: usize = 88;
+pub(super) const EPOCH: usize = 128;
 /// Where the key's text is in a record without a filter.
-pub(super) const PLAIN_KEY: usize = 88;
+pub(super) const PLAIN_KEY: usize = 124;
 /// Where the key's text is in a record with a filter.
-pub(super) const FILTER_KEY: usize = 96;
+pub(super) const FILTER_KEY: usize = 136;
 /// The longest key.
 pub(super) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
-/// The time of a state that says that its key has been forgotten by hand: the
-/// record is as none.
+/// The time of a state that remembers no rate: its key was forgotten by hand, or
+/// no event was counted yet.
 pub(super) const NEVER: i64 = i64::MIN;
 
 /// Fixed width, little-endian.
@@ -127,6 +145,10 @@ pub(super) struct Head {
     pub(super) key_bytes: u16,
     pub(super) flags: u16,
     pub(super) filter_bytes: u32,
+    /// Where in the key the identity begins.
+    pub(super) identity_start: u16,
+    pub(super) kind: u8,
+    pub(super) algorithm: u8,
 }
 
 /// A record's state, without its checksum.
@@ -136,7 +158,12 @@ pub(super) struct State {
     pub(super) at: i64,
     pub(super) rate: f64,
     pub(super) limit: f64,
+    /// In whole seconds, rounded up.
+    pub(super) period: u32,
+    pub(super) apart: f32,
     pub(super) over_since: u32,
+    pub(super) last_over: u32,
+    pub(super) crossings: u32,
     pub(super) sequence: u32,
 }
 
@@ -153,10 +180,10 @@ const _: () = {
     );
     assert!(HEADER_BYTES.is_multiple_of(ALIGN));
     assert!(8 + 4 + 4 + 16 + 8 == DATABASE_CRC && DATABASE_CRC + 4 == DATABASE_BYTES);
-    assert!(4 + 2 + 2 + 4 == HEAD_CRC && HEAD_CRC + 4 == HEAD_BYTES);
-    assert!(8 + 8 + 8 + 4 + 4 == STATE_CRC && STATE_CRC + 4 == STATE_BYTES);
+    assert!(4 + 2 + 2 + 4 + 2 + 1 + 1 == HEAD_CRC && HEAD_CRC + 4 == HEAD_BYTES);
+    assert!(8 + 8 + 8 + 4 + 4 + 4 + 4 + 4 + 4 == STATE_CRC && STATE_CRC + 4 == STATE_BYTES);
     assert!(STATES[0] == HEAD_BYTES && STATES[1] == STATES[0] + STATE_BYTES);
-    assert!(STATES[1] + STATE_BYTES == PLAIN_KEY && EPOCH == PLAIN_KEY);
+    assert!(STATES[1] + STATE_BYTES == PLAIN_KEY && EPOCH == PLAIN_KEY + 4);
     assert!(EPOCH + 8 == FILTER_KEY && EPOCH.is_multiple_of(ALIGN));
     assert!(SHARD_BYTES_MAX <= crate::sys::mapping::LENGTH_MAX);
     assert!(SHARDS == 256 && ENTRY_BYTES == size_of::<u64>());
@@ -167,7 +194,7 @@ const _: () = {
 pub(super) enum Fault {
     /// Its magic or its checksum is wrong.
     Damaged,
-    /// It is sound, but of this later version.
+    /// It is sound, but of this version, which is not known here.
     Version(u32),
 }
 
@@ -216,23 +243,21 @@ impl Header {
         with_checksum(encode(self))
     }
 
-    /// Whether magic and version are ours, whatever the rest: the file was
-    /// made by us, and may be written to.
-    pub(super) fn is_ours(bytes: &[u8]) -> bool {
-        decode(bytes)
-            .is_some_and(|header: Self| header.magic == SHARD_MAGIC && header.version == VERSION)
+    /// Whether magic and version are known, whatever the rest: an exirate has
+    /// made the file, and this one may write to it.
+    pub(super) fn is_ours(bytes: &[u8], versions: Versions) -> bool {
+        decode(bytes).is_some_and(|header: Self| {
+            header.magic == SHARD_MAGIC && versions.contain(header.version)
+        })
     }
 
     /// Reads the fixed part; `bytes` is the header's first 64.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+    pub(super) fn decode(bytes: &[u8], versions: Versions) -> Result<Self, Fault> {
         let header: Self = decode(bytes).ok_or(Fault::Damaged)?;
-        match (header.magic == SHARD_MAGIC && checksum_fits(bytes), header.version) {
-            (false, _) => Err(Fault::Damaged),
-            (true, VERSION) => Ok(header),
-            (true, version) if version > VERSION => Err(Fault::Version(version)),
-            // No exirate has ever written this.
-            (true, _) => Err(Fault::Damaged),
+        if header.magic != SHARD_MAGIC || !checksum_fits(bytes) {
+            return Err(Fault::Damaged);
         }
+        versions.check(header.version).map(|()| header)
     }
 }
 
@@ -243,14 +268,30 @@ impl Superblock {
     }
 
     /// Reads the file's content.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
-        let identity: Self = decode(bytes).ok_or(Fault::Damaged)?;
-        match (identity.magic == DATABASE_MAGIC && checksum_fits(bytes), identity.version) {
-            (false, _) => Err(Fault::Damaged),
-            (true, VERSION) if identity.shards as usize == SHARDS => Ok(identity),
-            (true, version) if version > VERSION => Err(Fault::Version(version)),
+    pub(super) fn decode(bytes: &[u8], versions: Versions) -> Result<Self, Fault> {
+        let superblock: Self = decode(bytes).ok_or(Fault::Damaged)?;
+        if superblock.magic != DATABASE_MAGIC || !checksum_fits(bytes) {
+            return Err(Fault::Damaged);
+        }
+        versions.check(superblock.version)?;
+        if superblock.shards as usize != SHARDS {
+            return Err(Fault::Damaged);
+        }
+        Ok(superblock)
+    }
+}
+
+impl Versions {
+    fn contain(self, version: u32) -> bool {
+        (self.oldest..=self.newest).contains(&version)
+    }
+
+    fn check(self, version: u32) -> Result<(), Fault> {
+        match version {
             // No exirate has ever written this.
-            (true, _) => Err(Fault::Damaged),
+            0 => Err(Fault::Damaged),
+            _ if self.contain(version) => Ok(()),
+            _ => Err(Fault::Version(version)),
         }
     }
 }
@@ -317,18 +358,20 @@ mod tests {
     #[test]
     fn headers_come_back_and_every_flipped_bit_is_noticed() {
         let bytes = header().encode();
-        assert_eq!(Header::decode(&bytes), Ok(header()));
+        assert_eq!(Header::decode(&bytes, VERSIONS), Ok(header()));
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::decode(&flipped), Err(Fault::Damaged), "bit {bit}");
+            assert_eq!(Header::decode(&flipped, VERSIONS), Err(Fault::Damaged), "bit {bit}");
         }
-        let later = Header { version: 2, ..header() };
-        assert_eq!(Header::decode(&later.encode()), Err(Fault::Version(2)));
+        for version in [1, 3, u32::MAX] {
+            let other = Header { version, ..header() };
+            assert_eq!(Header::decode(&other.encode(), VERSIONS), Err(Fault::Version(version)));
+        }
         let never = Header { version: 0, ..header() };
-        assert_eq!(Header::decode(&never.encode()), Err(Fault::Damaged));
-        assert_eq!(Header::decode(&bytes[..63]), Err(Fault::Damaged));
-        assert_eq!(Header::decode(&[]), Err(Fault::Damaged));
+        assert_eq!(Header::decode(&never.encode(), VERSIONS), Err(Fault::Damaged));
+        assert_eq!(Header::decode(&bytes[..63], VERSIONS), Err(Fault::Damaged));
+        assert_eq!(Header::decode(&[], VERSIONS), Err(Fault::Damaged));
     }
 
     #[test]
@@ -341,18 +384,21 @@ mod tests {
             max_bytes: 1 << 40,
         };
         let bytes = identity.encode();
-        assert_eq!(Superblock::decode(&bytes), Ok(identity));
+        assert_eq!(Superblock::decode(&bytes, VERSIONS), Ok(identity));
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Superblock::decode(&flipped), Err(Fault::Damaged), "bit {bit}");
+            assert_eq!(Superblock::decode(&flipped, VERSIONS), Err(Fault::Damaged), "bit {bit}");
         }
-        let later = Superblock { version: 9, ..identity };
-        assert_eq!(Superblock::decode(&later.encode()), Err(Fault::Version(9)));
+        for version in [1, 3, u32::MAX] {
+            let other = Superblock { version, ..identity };
+            let found = Superblock::decode(&other.encode(), VERSIONS);
+            assert_eq!(found, Err(Fault::Version(version)));
+        }
         let other_shards = Superblock { shards: 255, ..identity };
-        assert_eq!(Superblock::decode(&other_shards.encode()), Err(Fault::Damaged));
+        assert_eq!(Superblock::decode(&other_shards.encode(), VERSIONS), Err(Fault::Damaged));
         let never = Superblock { version: 0, ..identity };
-        assert_eq!(Superblock::decode(&never.encode()), Err(Fault::Damaged));
+        assert_eq!(Superblock::decode(&never.encode(), VERSIONS), Err(Fault::Damaged));
     }
 
     #[test]
@@ -382,10 +428,20 @@ mod tests {
 
     #[test]
     fn states_come_back_with_their_size() {
-        let state = State { at: -5, rate: 1.5, limit: f64::INFINITY, over_since: 7, sequence: 9 };
+        let state = State {
+            at: -5,
+            rate: 1.5,
+            limit: f64::INFINITY,
+            period: 3600,
+            apart: 0.5,
+            over_since: 7,
+            last_over: 8,
+            crossings: 3,
+            sequence: 9,
+        };
         let bytes: [u8; STATE_CRC] = encode(&state);
         assert_eq!(decode::<State>(&bytes), Some(state));
-        assert_eq!(&bytes[28..], &9u32.to_le_bytes());
+        assert_eq!(&bytes[44..], &9u32.to_le_bytes());
         assert_eq!(decode::<State>(&bytes[1..]), None);
     }
 }

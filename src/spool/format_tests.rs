@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use siphasher::sip128::SipHasher24;
+use siphasher::sip128::{Hash128 as SipHash, SipHasher24};
 
 use super::fields;
 use super::forget::forgettable;
 use super::format::*;
+use super::hashing::Hashing;
 use super::tests::{change, open};
-use crate::engine::FilterChange;
+use crate::engine::{FilterChange, RecordKey};
+use crate::rate::Timestamp;
 use crate::rate::bloom::{self, Event};
-use crate::rate::{Average, Timestamp};
 
 /// Every field in the tables of `FORMAT.md`: offset and size.
 fn documented() -> BTreeMap<String, (usize, usize)> {
@@ -37,7 +38,7 @@ fn tables_have_no_gaps_and_the_sizes_of_the_code() {
         ("record", FILTER_KEY),
         ("state", STATE_BYTES),
     ];
-    assert_eq!(documented().len(), 6 + 21 + 8 + 6);
+    assert_eq!(documented().len(), 6 + 21 + 12 + 10);
     for (name, bytes) in sizes {
         let end = table(name).iter().fold(0, |end, (field, offset, size)| {
             assert_eq!(end, *offset, "{name}.{field}");
@@ -84,14 +85,14 @@ fn encoded_fields_are_where_they_are_documented() {
     let identity = Superblock::new([3; 16]);
     let bytes = identity.encode();
     assert_eq!(field(&bytes, "database.magic"), b"EXIRATED");
-    assert_eq!(field(&bytes, "database.version"), 1u32.to_le_bytes());
+    assert_eq!(field(&bytes, "database.version"), 2u32.to_le_bytes());
     assert_eq!(field(&bytes, "database.shards"), 256u32.to_le_bytes());
     assert_eq!(field(&bytes, "database.key"), [3; 16]);
     assert_eq!(field(&bytes, "database.max_bytes"), (1u64 << 30).to_le_bytes());
 
     let header = Header {
         magic: SHARD_MAGIC,
-        version: 1,
+        version: 2,
         shard: 2,
         key: [3; 16],
         capacity: 4,
@@ -101,7 +102,7 @@ fn encoded_fields_are_where_they_are_documented() {
     };
     let bytes = header.encode();
     assert_eq!(field(&bytes, "header.magic"), b"EXIRATES");
-    assert_eq!(field(&bytes, "header.version"), 1u32.to_le_bytes());
+    assert_eq!(field(&bytes, "header.version"), 2u32.to_le_bytes());
     assert_eq!(field(&bytes, "header.shard"), 2u32.to_le_bytes());
     assert_eq!(field(&bytes, "header.key"), [3; 16]);
     assert_eq!(field(&bytes, "header.capacity"), 4u64.to_le_bytes());
@@ -109,18 +110,43 @@ fn encoded_fields_are_where_they_are_documented() {
     assert_eq!(field(&bytes, "header.generation"), 6u64.to_le_bytes());
     assert_eq!(field(&bytes, "header.reserved"), 7u32.to_le_bytes());
 
-    let head = Head { bytes: 1, key_bytes: 2, flags: 3, filter_bytes: 4 };
+    let head = Head {
+        bytes: 1,
+        key_bytes: 2,
+        flags: 3,
+        filter_bytes: 4,
+        identity_start: 5,
+        kind: 6,
+        algorithm: 7,
+    };
     let bytes: [u8; HEAD_CRC] = encode(&head);
     assert_eq!(field(&bytes, "record.bytes"), 1u32.to_le_bytes());
     assert_eq!(field(&bytes, "record.key_bytes"), 2u16.to_le_bytes());
     assert_eq!(field(&bytes, "record.flags"), 3u16.to_le_bytes());
     assert_eq!(field(&bytes, "record.filter_bytes"), 4u32.to_le_bytes());
+    assert_eq!(field(&bytes, "record.identity_start"), 5u16.to_le_bytes());
+    assert_eq!(field(&bytes, "record.kind"), [6]);
+    assert_eq!(field(&bytes, "record.algorithm"), [7]);
 
-    let state = State { at: -1, rate: 2.5, limit: 3.5, over_since: 4, sequence: 5 };
+    let state = State {
+        at: -1,
+        rate: 2.5,
+        limit: 3.5,
+        period: 6,
+        apart: 7.5,
+        over_since: 4,
+        last_over: 8,
+        crossings: 9,
+        sequence: 5,
+    };
     let bytes: [u8; STATE_CRC] = encode(&state);
     assert_eq!(field(&bytes, "state.at"), (-1i64).to_le_bytes());
     assert_eq!(field(&bytes, "state.rate"), 2.5f64.to_le_bytes());
     assert_eq!(field(&bytes, "state.limit"), 3.5f64.to_le_bytes());
+    assert_eq!(field(&bytes, "state.period"), 6u32.to_le_bytes());
+    assert_eq!(field(&bytes, "state.apart"), 7.5f32.to_le_bytes());
+    assert_eq!(field(&bytes, "state.last_over"), 8u32.to_le_bytes());
+    assert_eq!(field(&bytes, "state.crossings"), 9u32.to_le_bytes());
     assert_eq!(field(&bytes, "state.over_since"), 4u32.to_le_bytes());
     assert_eq!(field(&bytes, "state.sequence"), 5u32.to_le_bytes());
 }
@@ -168,8 +194,8 @@ fn records_are_forgotten_when_it_is_documented() {
     // A period of 100 seconds; now is in tenths of it.
     let goes = |rate: f64, limit: f64, epoch: Option<i64>, tenths: i64| {
         let at = |seconds| Timestamp { seconds, micros: 0 };
-        let average = Average { at: at(1_000_000), rate };
-        forgettable(b"100s/per_mail/x", average, limit, epoch, at(1_000_000 + tenths * 10))
+        let state = State { at: 1_000_000_000_000, rate, limit, period: 100, ..State::blank(1) };
+        forgettable(&state, epoch, at(1_000_000 + tenths * 10))
     };
     // ln 2^55 = 38.12, and ln 1000 = 6.91 more.
     assert!(!goes(1.0, 10.0, None, 381) && goes(1.0, 10.0, None, 382));
@@ -188,6 +214,35 @@ fn records_are_forgotten_when_it_is_documented() {
     assert!(!goes(1.0, 10.0, begun, 410) && goes(1.0, 10.0, begun, 411));
     // The clock was set back.
     assert!(!goes(0.0, 10.0, None, -1_000_000));
+}
+
+#[test]
+fn a_name_has_the_place_that_is_documented() {
+    let text = "For each 8 bytes, read as a number `w`, the last filled up with zeros,\n  \
+                `f` becomes `(f ^ w) · 0x9E3779B97F4A7C15` modulo 2^64, and then `f ^ (f >> 32)`.";
+    assert!(include_str!("FORMAT.md").contains(text));
+    let SipHash { h1, h2 } = SipHasher24::new_with_key(&[5; 16]).hash(b"exirate key");
+    let SipHash { h1, h2 } = SipHasher24::new_with_keys(h1, h2).hash(b"alice");
+    let hashing = Hashing::new([5; 16]);
+    for (prefix, words) in [
+        ("", vec![]),
+        ("1h/", vec![*b"1h/\0\0\0\0\0"]),
+        ("12345678", vec![*b"12345678"]),
+        ("1h/per_rcpt/", vec![*b"1h/per_r", *b"cpt/\0\0\0\0"]),
+    ] {
+        let mut f = 0_u128;
+        for word in words {
+            f = (f ^ u128::from(u64::from_le_bytes(word))) * 0x9E37_79B9_7F4A_7C15 % (1 << 64);
+            f ^= f >> 32;
+        }
+        let name = format!("{prefix}alice");
+        let place =
+            hashing.place(RecordKey { identity_start: prefix.len(), ..name.as_bytes().into() });
+        let slot = h2 ^ f as u64;
+        assert_eq!((place.shard, place.tag), ((h1 >> 56) as u8, (slot >> 32) as u32));
+        let start = u128::from(slot % (1 << 32)) * 1000 / (1 << 32);
+        assert_eq!(place.start(1000) as u128, start, "{prefix}");
+    }
 }
 
 /// A reader that knows nothing but FORMAT.md finds a record in a real file.
@@ -221,15 +276,15 @@ fn a_file_reads_as_documented() {
         .collect();
     let [entry] = entries[..] else { panic!("{entries:?}") };
     let record = &bytes[(entry as u32 as usize) * 8..];
-    assert_eq!(number(field(record, "record.bytes")), 96 + 8 + 48);
+    assert_eq!(number(field(record, "record.bytes")), 136 + 8 + 48);
     assert_eq!(number(field(record, "record.filter_bytes")), 43);
     assert_eq!(number(field(record, "record.epoch")) & low40, 77);
-    assert_eq!(&record[96..99], b"key");
+    assert_eq!(&record[136..139], b"key");
     let state = field(record, "record.state_a");
     assert_eq!(field(state, "state.rate"), 9f64.to_le_bytes());
     assert_eq!(number(field(state, "state.sequence")), 1);
     let bits: Vec<_> = (0..43 * 8)
-        .filter(|&n| record[104 + n / 8] >> (n % 8) & 1 == 1)
+        .filter(|&n| record[144 + n / 8] >> (n % 8) & 1 == 1)
         .map(|n| n as u64)
         .collect();
     let key = field(&std::fs::read(directory.join("database")).unwrap(), "database.key").to_vec();
@@ -238,8 +293,9 @@ fn a_file_reads_as_documented() {
         (hash.h1, hash.h2)
     };
     let root = (number(&key[..8]), number(&key[8..]));
-    assert_eq!(h(h(root, b"exirate key"), b"key").0 >> 56, number(field(&bytes, "header.shard")));
-    assert_eq!(h(h(root, b"exirate key"), b"key").1 as u32, (entry >> 32) as u32);
+    let (h1, h2) = h(h(root, b"exirate key"), b"key");
+    assert_eq!(h1 >> 56, number(field(&bytes, "header.shard")));
+    assert_eq!(h2 >> 32, entry >> 32);
     assert_eq!(bits, documented_bits(h(h(root, b"exirate event"), b"event"), 43 * 8));
     let end = number(field(&bytes, "header.heap_end")) & low40;
     assert_eq!(end, start + number(field(record, "record.bytes")));

@@ -3,8 +3,8 @@
 
 use siphasher::sip128::{Hash128, SipHasher24};
 
+use crate::engine::RecordKey;
 use crate::rate::bloom::Event;
-use crate::spec::StoredKey;
 
 /// Hashes under the database's key, each use with a key of its own.
 #[derive(Clone, Debug)]
@@ -45,12 +45,16 @@ impl Hashing {
     }
 
     /// Where the record of `key` is to be looked for.
+    ///
+    /// Only the identity is hashed under the database's key: it is what a client
+    /// may choose. What comes before it in the name is folded in.
     #[inline]
-    pub(super) fn place(&self, key: &[u8]) -> KeySlot {
-        let identity = StoredKey::parse(key).map_or(key, |stored| stored.key);
-        let shard = (self.places.hash(identity).h1 >> 56) as u8;
-        let Hash128 { h1, h2 } = self.places.hash(key);
-        KeySlot { shard, fraction: h1 as u32, tag: h2 as u32 }
+    pub(super) fn place<'k>(&self, key: impl Into<RecordKey<'k>>) -> KeySlot {
+        let key = key.into();
+        let (prefix, identity) = key.name.split_at_checked(key.identity_start).unwrap_or_default();
+        let Hash128 { h1, h2 } = self.places.hash(identity);
+        let slot = h2 ^ fold(prefix);
+        KeySlot { shard: (h1 >> 56) as u8, fraction: slot as u32, tag: (slot >> 32) as u32 }
     }
 
     /// The hash of the text of a unique event.
@@ -59,6 +63,19 @@ impl Hashing {
         let Hash128 { h1, h2 } = self.events.hash(text);
         Event(u128::from(h1) | u128::from(h2) << 64)
     }
+}
+
+/// A few bytes as a number that has all of its bits from all of theirs.
+#[inline]
+fn fold(text: &[u8]) -> u64 {
+    let (words, rest) = text.as_chunks::<8>();
+    let mut last = [0; 8];
+    last.iter_mut().zip(rest).for_each(|(to, &from)| *to = from);
+    let words = words.iter().chain((!rest.is_empty()).then_some(&last));
+    words.fold(0, |sum: u64, word| {
+        let mixed = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed ^ (mixed >> 32)
+    })
 }
 
 impl KeySlot {
@@ -80,6 +97,38 @@ mod tests {
         assert_ne!(one.event(b"key"), two.event(b"key"));
         assert_ne!(one.seed, two.seed);
         assert_eq!(one.place(b"key"), Hashing::new([1; 16]).place(b"key"));
+    }
+
+    #[test]
+    fn all_records_of_an_identity_are_in_one_shard() {
+        let hashing = Hashing::new([3; 16]);
+        let alone = hashing.place(b"alice");
+        for prefix in ["1h/per_mail/", "1d/per_rcpt/unique/", "x"] {
+            let name = format!("{prefix}alice");
+            let key = RecordKey { identity_start: prefix.len(), ..(&name).into() };
+            let place = hashing.place(key);
+            assert_eq!(place.shard, alone.shard);
+            assert_ne!((place.fraction, place.tag), (alone.fraction, alone.tag));
+        }
+    }
+
+    #[test]
+    fn the_records_of_one_identity_have_places_of_their_own() {
+        let hashing = Hashing::new([3; 16]);
+        let (mut tags, mut starts) = (std::collections::HashSet::new(), [0u32; 16]);
+        for period in 1..=1000 {
+            for rest in ["s/per_mail/", "h/per_rcpt/", "h/per_rcpt/unique/"] {
+                let prefix = format!("{period}{rest}");
+                let name = format!("{prefix}alice");
+                let key = RecordKey { identity_start: prefix.len(), ..(&name).into() };
+                let place = hashing.place(key);
+                tags.insert(place.tag);
+                starts[place.start(16)] += 1;
+            }
+        }
+        // The birthday paradox allows for one or two of 3,000 to be alike.
+        assert!(tags.len() >= 2_998, "{}", tags.len());
+        assert!(starts.iter().all(|n| (90..290).contains(n)), "{starts:?}");
     }
 
     #[test]

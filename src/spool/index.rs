@@ -1,6 +1,6 @@
 //! A shard's index: which record is whose.
 
-use crate::engine::Remembered;
+use crate::engine::{RecordKey, Remembered};
 
 use super::format::{ALIGN, EMPTY, ENTRY_BYTES, FLAGS, HEADER_BYTES};
 use super::hashing::KeySlot;
@@ -89,7 +89,8 @@ impl Body {
 
     /// Looks for the record of `key`.
     #[inline]
-    pub(super) fn find(&self, key_slot: KeySlot, key: &[u8]) -> Lookup {
+    pub(super) fn find<'k>(&self, key_slot: KeySlot, key: impl Into<RecordKey<'k>>) -> Lookup {
+        let key = &key.into();
         let mut lookup = Lookup {
             record: None,
             slot: None,

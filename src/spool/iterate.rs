@@ -1,6 +1,6 @@
 //! All records, for those who look at the whole database.
 
-use crate::engine::Remembered;
+use crate::engine::{self, RecordKey, Remembered, State};
 use crate::rate::Average;
 use crate::sys::files;
 use crate::sys::lock::Kind;
@@ -15,15 +15,27 @@ use super::{Spool, SpoolError};
 /// Everything that is remembered of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The stored key text: `p/mode/[unique/]key`; [`crate::spec::StoredKey`] takes
-    /// it apart.
+    /// The record's name; [`crate::spec::StoredKey`] takes that of a spec
+    /// apart: `p/mode/[unique/]key`.
     pub key: Vec<u8>,
+    /// Where in it the identity begins.
+    pub identity_start: usize,
+    /// What the record belongs to.
+    pub kind: engine::Kind,
     /// The moving average as it was written last.
     pub average: Average,
     /// The limit of the check that wrote the record last.
     pub limit: f64,
     /// See [`crate::engine::State::over_since`].
     pub over_since: u32,
+    /// The period of that check in seconds.
+    pub period: f64,
+    /// See [`crate::engine::State::last_over`].
+    pub last_over: u32,
+    /// See [`crate::engine::State::crossings`].
+    pub crossings: u32,
+    /// See [`crate::engine::State::apart`].
+    pub apart: f32,
     /// The record's Bloom filter, where it has one.
     pub filter: Option<FilterEntry>,
 }
@@ -45,16 +57,43 @@ impl Entry {
         record_bytes(self.key.len(), self.filter.as_ref().map(|filter| filter.bits.len()))
     }
 
-    pub(super) fn of(key: &[u8], remembered: Remembered<'_>) -> Option<Self> {
+    /// What is remembered under `key`; `None` where that is no rate.
+    #[must_use]
+    pub fn of(key: &RecordKey<'_>, remembered: Remembered<'_>) -> Option<Self> {
+        let Remembered { state, filter } = remembered;
         Some(Self {
-            key: key.to_vec(),
-            average: remembered.state.average?,
-            limit: remembered.state.limit,
-            over_since: remembered.state.over_since,
-            filter: remembered
-                .filter
+            key: key.name.to_vec(),
+            identity_start: key.identity_start,
+            kind: key.kind,
+            average: state.average?,
+            limit: state.limit,
+            over_since: state.over_since,
+            period: state.period,
+            last_over: state.last_over,
+            crossings: state.crossings,
+            apart: state.apart,
+            filter: filter
                 .map(|filter| FilterEntry { epoch: filter.epoch, bits: filter.bits.to_vec() }),
         })
+    }
+
+    /// Which record it is.
+    #[must_use]
+    pub fn record_key(&self) -> RecordKey<'_> {
+        let Self { key, identity_start, kind, .. } = self;
+        RecordKey { name: key, identity_start: *identity_start, kind: *kind }
+    }
+
+    /// Everything but the filter.
+    #[must_use]
+    pub fn state(&self) -> State {
+        State {
+            over_since: self.over_since,
+            last_over: self.last_over,
+            crossings: self.crossings,
+            apart: self.apart,
+            ..State::new(self.average, self.limit, self.period)
+        }
     }
 }
 
@@ -92,12 +131,13 @@ impl Spool {
         Ok(left_out)
     }
 
-    /// Everything that is remembered of `key`, a stored key text.
+    /// Everything that is remembered under `key`; `None` where that is no rate.
     ///
     /// # Errors
     /// The database could not be used.
-    pub fn get(&mut self, key: &[u8]) -> Result<Option<Entry>, SpoolError> {
-        self.peek(key, None, |remembered, _| remembered.and_then(|r| Entry::of(key, r)))
+    pub fn get<'k>(&mut self, key: impl Into<RecordKey<'k>>) -> Result<Option<Entry>, SpoolError> {
+        let key = key.into();
+        self.peek(key, None, |remembered, _| remembered.and_then(|r| Entry::of(&key, r)))
     }
 
     /// Bytes of disk that a shard takes; 0 where it is not there.
@@ -175,8 +215,8 @@ fn entries(body: &Body) -> (Vec<Entry>, u64) {
             damaged += 1;
             continue;
         };
-        let remembered = record.remembered(&body.map, body.seed).zip(record.key(&body.map));
-        entries.extend(remembered.and_then(|(remembered, key)| Entry::of(key, remembered)));
+        let remembered = record.remembered(&body.map, body.seed).zip(record.record_key(&body.map));
+        entries.extend(remembered.and_then(|(remembered, key)| Entry::of(&key, remembered)));
     }
     (entries, damaged)
 }

@@ -50,7 +50,7 @@ impl LiveRecords {
     /// found.
     pub(super) fn salvaged(map: &Mapping, start: usize, database: &Database, number: u8) -> Self {
         let hashing = &database.hashing;
-        let mut latest: HashMap<&[u8], (u32, Record)> = HashMap::new();
+        let mut latest: HashMap<_, (u32, Record)> = HashMap::new();
         // A file that has been made much longer has holes, and nothing in them.
         let file = database.open_file(&shard_name(number)).ok().flatten();
         let (mut offset, mut looked) = (start, start);
@@ -65,8 +65,8 @@ impl LiveRecords {
             let record = Record::read(map, offset, hashing.seed);
             offset += record.map_or(ALIGN, |record| record.bytes);
             let Some(record) = record else { continue };
-            let Some((key, current)) = record.key(map).zip(record.current) else { continue };
-            if hashing.place(key).shard != number {
+            let Some((key, current)) = record.distinct(map).zip(record.current) else { continue };
+            if record.slot(map, hashing).is_none_or(|slot| slot.shard != number) {
                 continue;
             }
             let sequence = current.state.sequence;
@@ -108,11 +108,9 @@ impl LiveRecords {
 /// Whether a record can be dropped without changing any answer; `None` where
 /// it has no sound state. This is the one place that asks.
 pub(super) fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) -> Option<bool> {
-    let (current, key) = record.current.zip(record.key(map))?;
+    let current = record.current?;
     let epoch = record.filter(map, seed).map(|filter| filter.epoch);
-    let state = current.state;
-    let blank = state.is_blank();
-    Some(blank || forgettable(key, state.average(), state.limit, epoch, now))
+    Some(forgettable(&current.state, epoch, now))
 }
 
 /// Whether a rebuild would make a quarter of what a shard holds free, or drops

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use crate::engine::{Change, Remembered};
+use crate::engine::{Change, RecordKey, Remembered};
 use crate::rate::Timestamp;
 use crate::sys::clock;
 use crate::sys::lock::Kind;
@@ -25,7 +25,7 @@ pub(super) struct Locked<'a> {
     pub(super) file: &'a File,
     pub(super) body: &'a mut Body,
     pub(super) key_slot: KeySlot,
-    pub(super) key: &'a [u8],
+    pub(super) key: RecordKey<'a>,
     pub(super) lookup: Lookup,
 }
 
@@ -39,7 +39,7 @@ impl Locked<'_> {
     /// Makes a change in the key's record, or in a new one.
     #[inline]
     pub(super) fn apply(&mut self, change: &Change) -> Result<(), Failure> {
-        self.body.apply(self.file, self.key_slot, self.key, &self.lookup, change)
+        self.body.apply(self.file, self.key_slot, &self.key, &self.lookup, change)
     }
 }
 
@@ -51,11 +51,11 @@ impl Spool {
     #[inline]
     pub(super) fn locked<T>(
         &mut self,
-        key: &[u8],
+        key: RecordKey<'_>,
         grows: bool,
         act: impl FnOnce(&mut Locked<'_>) -> Result<T, Failure>,
     ) -> Result<T, SpoolError> {
-        check_length(key)?;
+        check_length(&key)?;
         let key_slot = self.database.hashing.place(key);
         self.locked_shard(
             key_slot,
@@ -224,9 +224,9 @@ pub(super) fn due(body: &Body, lookups: &[Lookup]) -> Option<(Reason, bool)> {
 
 /// An error where a record's name is longer than one can be stored.
 #[inline]
-pub(super) fn check_length(name: &[u8]) -> Result<(), SpoolError> {
-    if name.len() > KEY_BYTES_MAX {
-        return Err(SpoolError::KeyTooLong { bytes: name.len() });
+pub(super) fn check_length(key: &RecordKey<'_>) -> Result<(), SpoolError> {
+    if key.name.len() > KEY_BYTES_MAX {
+        return Err(SpoolError::KeyTooLong { bytes: key.name.len() });
     }
     Ok(())
 }

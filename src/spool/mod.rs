@@ -47,12 +47,14 @@ mod superblock;
 mod tests;
 mod tidy;
 mod verify;
+#[cfg(test)]
+mod version_tests;
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::engine::Remembered;
+use crate::engine::{RecordKey, Remembered};
 use crate::rate::bloom::Event;
 use crate::sys::fork;
 use crate::sys::secure_dir::DirError;
@@ -181,12 +183,13 @@ impl Spool {
     ///
     /// # Errors
     /// The database could not be used; then `look` has not run.
-    pub fn peek<T>(
+    pub fn peek<'k, T>(
         &mut self,
-        key: &[u8],
+        key: impl Into<RecordKey<'k>>,
         event: Option<&[u8]>,
         look: impl FnOnce(Option<Remembered<'_>>, Option<Event>) -> T,
     ) -> Result<T, SpoolError> {
+        let key = key.into();
         let place = self.database.hashing.place(key);
         let event = event.map(|text| self.database.hashing.event(text));
         let mut look = Some(look);

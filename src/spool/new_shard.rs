@@ -15,7 +15,7 @@ use super::database::{ATTEMPTS, Database, shard_name, shard_name_new};
 use super::eviction::largest;
 use super::format::{
     DEAD, DROPPED, EMPTY, ENTRY_BYTES, EVICTED, FORGOTTEN, HEADER_BYTES, HEAP_END, Header, LARGEST,
-    LIVE, SHARD_MAGIC, TIDIED, VERSION, WAITS,
+    LIVE, SHARD_MAGIC, TIDIED, WAITS,
 };
 use super::record::Record;
 use super::shard::{Body, Counts, PAGE};
@@ -84,7 +84,7 @@ impl NewShard {
         let heap_end = heap_start + records.iter().map(|record| record.bytes).sum::<usize>();
         let header = Header {
             magic: SHARD_MAGIC,
-            version: VERSION,
+            version: database.version,
             shard: u32::from(*number),
             key: database.hashing.key,
             capacity: capacity as u64,
@@ -201,7 +201,7 @@ fn fill(
     let mut offset = body.heap_start;
     for record in records {
         let source = source?;
-        let place = database.hashing.place(record.key(source)?);
+        let place = record.slot(source, &database.hashing)?;
         let start = place.start(body.capacity);
         let slot = (start..body.capacity).chain(0..start).find(|&s| body.entry(s).is_none())?;
         body.map.write(offset, source.bytes(record.offset, record.bytes)?)?;

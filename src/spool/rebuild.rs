@@ -159,7 +159,9 @@ pub(super) fn replace_damaged(
         new.build(database, &gathered.records, map.as_ref(), counts, now)?;
         let aside = database.keep_damaged(&name)?;
         if let Some(map) = &mut map
-            && map.bytes(0, HEADER_CRC).is_some_and(Header::is_ours)
+            && map
+                .bytes(0, HEADER_CRC)
+                .is_some_and(|bytes| Header::is_ours(bytes, database.versions))
         {
             // Those who have it open from better times look for the new one.
             // What bears none of our marks may be anybody's file that was

@@ -1,15 +1,17 @@
 //! One record in a shard's heap: head, two states, key, filter.
 
-use crate::engine::{self, Change, Filter, Remembered};
+use crate::engine::{self, Change, Filter, Kind, RecordKey, Remembered};
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
 use crate::sys::mapping::Mapping;
 
 use super::format::{
-    ALIGN, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, Head, KEY_BYTES_MAX, NEVER,
-    PLAIN_KEY, STATE_BYTES, STATE_CRC, STATES, State, checksum, decode, encode, seal_epoch,
-    unseal_epoch,
+    ALIGN, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, Head, KEY_BYTES_MAX, KIND_POLICY,
+    KIND_SPEC, MOVING_AVERAGE, NEVER, PLAIN_KEY, STATE_BYTES, STATE_CRC, STATES, State, checksum,
+    decode, encode, seal_epoch, unseal_epoch,
 };
+
+use super::hashing::{Hashing, KeySlot};
 
 /// A word that is no sealed epoch: the filter is void.
 const VOID: u64 = 0;
@@ -22,6 +24,10 @@ pub(super) struct Record {
     /// Its whole size in bytes.
     pub(super) bytes: usize,
     key_bytes: usize,
+    identity_start: usize,
+    /// What it belongs to, and how its rate is computed: codes of the format. A
+    /// later exirate may have more of them.
+    codes: (u8, u8),
     /// The size of its filter, where it has one.
     pub(super) filter_bytes: Option<usize>,
     /// The head's checksum; the states' checksums begin from it, so that a
@@ -72,20 +78,49 @@ fn head_checksum(seed: u32, head: &[u8], key: &[u8]) -> u32 {
     checksum(checksum(seed, head), key)
 }
 
+/// The codes in the head of a record of this kind.
+fn codes(kind: Kind) -> (u8, u8) {
+    let kind = match kind {
+        Kind::Spec => KIND_SPEC,
+        Kind::Policy => KIND_POLICY,
+    };
+    (kind, MOVING_AVERAGE)
+}
+
 impl State {
-    fn new(change: &Change, sequence: u32) -> Self {
-        let engine::State { average, limit, over_since, .. } = change.state;
-        let Some(Average { at, rate }) = average else { return Self::blank(sequence) };
+    fn new(state: &engine::State, sequence: u32) -> Self {
+        let (at, rate) = match state.average {
+            Some(Average { at, rate }) => {
+                let seconds = at.seconds.saturating_mul(1_000_000);
+                (seconds.saturating_add(i64::from(at.micros)).max(NEVER + 1), rate)
+            }
+            None => (NEVER, 0.0),
+        };
         Self {
-            at: at
-                .seconds
-                .saturating_mul(1_000_000)
-                .saturating_add(i64::from(at.micros))
-                .max(NEVER + 1),
+            at,
             rate,
-            limit,
-            over_since,
+            limit: state.limit,
+            // Saturating. Rounded up, as what is kept for too long harms nobody.
+            period: state.period.ceil() as u32,
+            apart: state.apart,
+            over_since: state.over_since,
+            last_over: state.last_over,
+            crossings: state.crossings,
             sequence,
+        }
+    }
+
+    /// What it says to the engine.
+    #[inline]
+    pub(super) fn decoded(&self) -> engine::State {
+        engine::State {
+            average: (self.at != NEVER).then(|| self.average()),
+            limit: self.limit,
+            period: self.period.into(),
+            over_since: self.over_since,
+            last_over: self.last_over,
+            crossings: self.crossings,
+            apart: self.apart,
         }
     }
 
@@ -100,14 +135,30 @@ impl State {
 
     /// A state that says that the key has been forgotten by hand, written after
     /// the one with `sequence`.
-    fn blank(sequence: u32) -> Self {
-        Self { at: NEVER, rate: 0.0, limit: 0.0, over_since: 0, sequence }
+    pub(super) fn blank(sequence: u32) -> Self {
+        Self {
+            at: NEVER,
+            rate: 0.0,
+            limit: 0.0,
+            period: 0,
+            apart: 0.0,
+            over_since: 0,
+            last_over: 0,
+            crossings: 0,
+            sequence,
+        }
     }
 
     /// Whether it says that the key has been forgotten by hand.
     #[inline]
     pub(super) fn is_blank(&self) -> bool {
-        self.at == NEVER
+        self.at == NEVER && self.last_over == 0
+    }
+
+    /// Whether it holds a rate, and not only a crossing.
+    #[inline]
+    pub(super) fn has_rate(&self) -> bool {
+        self.at != NEVER
     }
 
     /// Whether it was written after `other`; the numbers may wrap around.
@@ -144,9 +195,17 @@ impl Record {
     /// valid, the checksum itself may be what is damaged, and a state written
     /// with it would be believed here and nowhere else.
     #[inline]
-    pub(super) fn of_key(map: &Mapping, offset: usize, key: &[u8], seed: u32) -> Option<Self> {
+    pub(super) fn of_key(
+        map: &Mapping,
+        offset: usize,
+        key: &RecordKey<'_>,
+        seed: u32,
+    ) -> Option<Self> {
         let mut record = Self::outline(map, offset)?;
-        if record.key(map)? != key {
+        if record.key(map)? != key.name
+            || record.identity_start != key.identity_start
+            || record.codes != codes(key.kind)
+        {
             return None;
         }
         record.current = record.latest_state(map);
@@ -175,24 +234,43 @@ impl Record {
         }
         map.bytes(offset, bytes)?;
         let crc = u32::from_le_bytes(crc.try_into().ok()?);
-        Some(Self { offset, bytes, key_bytes, filter_bytes, crc, current: None })
+        let identity_start = usize::from(head.identity_start);
+        if identity_start > key_bytes {
+            return None;
+        }
+        let codes = (head.kind, head.algorithm);
+        Some(Self {
+            offset,
+            bytes,
+            key_bytes,
+            identity_start,
+            codes,
+            filter_bytes,
+            crc,
+            current: None,
+        })
     }
 
-    /// Writes a whole new record: `place` is free heap of
-    /// [`record_bytes`] bytes.
+    /// Writes a whole new record: at `offset` is free heap of [`record_bytes`]
+    /// bytes.
     pub(super) fn write_new(
         map: &mut Mapping,
         offset: usize,
         seed: u32,
-        key: &[u8],
+        record_key: &RecordKey<'_>,
         filter_bytes: Option<usize>,
     ) -> Option<Self> {
+        let (key, identity_start) = (record_key.name, record_key.identity_start);
         let bytes = record_bytes(key.len(), filter_bytes);
+        let codes = codes(record_key.kind);
         let head = Head {
             bytes: u32::try_from(bytes).ok()?,
             key_bytes: u16::try_from(key.len().min(KEY_BYTES_MAX)).ok()?,
             flags: if filter_bytes.is_some() { HAS_FILTER } else { 0 },
             filter_bytes: u32::try_from(filter_bytes.unwrap_or(0)).ok()?,
+            identity_start: u16::try_from(identity_start).ok()?,
+            kind: codes.0,
+            algorithm: codes.1,
         };
         let head: [u8; HEAD_CRC] = encode(&head);
         let crc = head_checksum(seed, &head, key);
@@ -200,7 +278,41 @@ impl Record {
         map.write(offset, &head)?;
         map.write(offset + HEAD_CRC, &crc.to_le_bytes())?;
         map.write(offset + key_offset(filter_bytes.is_some()), key)?;
-        Some(Self { offset, bytes, key_bytes: key.len(), filter_bytes, crc, current: None })
+        Some(Self {
+            offset,
+            bytes,
+            key_bytes: key.len(),
+            identity_start,
+            codes,
+            filter_bytes,
+            crc,
+            current: None,
+        })
+    }
+
+    /// Which record it is; `None` where it is of a kind that this exirate does
+    /// not know.
+    pub(super) fn record_key<'a>(&self, map: &'a Mapping) -> Option<RecordKey<'a>> {
+        let kind = [Kind::Spec, Kind::Policy].into_iter().find(|&kind| codes(kind) == self.codes);
+        let (name, identity_start) = (self.key(map)?, self.identity_start);
+        Some(RecordKey { name, identity_start, kind: kind? })
+    }
+
+    /// Where it belongs, whatever its kind.
+    pub(super) fn slot(&self, map: &Mapping, hashing: &Hashing) -> Option<KeySlot> {
+        let (name, identity_start) = (self.key(map)?, self.identity_start);
+        Some(hashing.place(RecordKey { name, identity_start, kind: Kind::Spec }))
+    }
+
+    /// The key up to the identity: the same for all records of one line of a
+    /// configuration.
+    pub(super) fn prefix<'a>(&self, map: &'a Mapping) -> Option<&'a [u8]> {
+        self.key(map)?.get(..self.identity_start)
+    }
+
+    /// What tells it from all others of its shard.
+    pub(super) fn distinct<'a>(&self, map: &'a Mapping) -> Option<(&'a [u8], usize, (u8, u8))> {
+        Some((self.key(map)?, self.identity_start, self.codes))
     }
 
     /// The key's text.
@@ -240,15 +352,7 @@ impl Record {
         if state.is_blank() {
             return None;
         }
-        Some(Remembered {
-            state: engine::State {
-                average: Some(state.average()),
-                limit: state.limit,
-                period: 0.0,
-                over_since: state.over_since,
-            },
-            filter: self.filter(map, seed),
-        })
+        Some(Remembered { state: state.decoded(), filter: self.filter(map, seed) })
     }
 
     /// The filter, where there is one that is not void.
@@ -269,7 +373,7 @@ impl Record {
     /// `base` is the sequence to go on from where neither is.
     #[inline]
     pub(super) fn write_state(&self, map: &mut Mapping, change: &Change, base: u32) -> Option<()> {
-        self.write(map, base, |sequence| State::new(change, sequence))
+        self.write(map, base, |sequence| State::new(&change.state, sequence))
     }
 
     /// Writes that the key has been forgotten by hand.

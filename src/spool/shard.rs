@@ -115,7 +115,7 @@ impl Shard {
                     return Err(SpoolError::io("map", &database.path_of(&name))(source));
                 }
                 Err(OpenFault::Header(Fault::Version(found))) => {
-                    return Err(database.version(&name, found));
+                    return Err(database.unknown_version(&name, found));
                 }
                 Err(OpenFault::Header(Fault::Damaged)) => "its header is damaged",
             };
@@ -152,7 +152,7 @@ impl Body {
         };
         let damaged = || OpenFault::Header(Fault::Damaged);
         let bytes = map.bytes(0, HEADER_CRC + 4).ok_or_else(damaged)?;
-        let header = Header::decode(bytes).map_err(OpenFault::Header)?;
+        let header = Header::decode(bytes, database.versions).map_err(OpenFault::Header)?;
         let capacity = usize::try_from(header.capacity).map_err(|_| damaged())?;
         let heap_start = usize::try_from(header.heap_start).map_err(|_| damaged())?;
         let fits = header.shard == u32::from(number)

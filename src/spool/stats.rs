@@ -77,7 +77,7 @@ impl Stats {
         let end = body.heap_end().unwrap_or(body.heap_start);
         let (mut records, mut used, mut filters) = (0, 0, 0);
         for record in body.records().flatten() {
-            let remembers = record.current.is_some_and(|current| !current.state.is_blank());
+            let remembers = record.current.is_some_and(|current| current.state.has_rate());
             if remembers {
                 records += 1;
                 used += record.bytes as u64;

@@ -29,7 +29,7 @@ impl Database {
         let mut bytes = [0; DATABASE_BYTES];
         let length = files::read_start(&file, &mut bytes)
             .map_err(SpoolError::io("read", &self.path_of(DATABASE)))?;
-        Ok(Superblock::decode(bytes.get(..length).unwrap_or(&[])))
+        Ok(Superblock::decode(bytes.get(..length).unwrap_or(&[]), self.versions))
     }
 
     /// Finds the key where the file `database` does not tell it, and writes
@@ -37,13 +37,13 @@ impl Database {
     pub(super) fn settle_identity(&mut self) -> Result<Superblock, SpoolError> {
         if !self.writable {
             let absent = || SpoolError::Absent { path: self.dir.path().to_path_buf() };
-            return self.key_of_shards()?.map(Superblock::new).ok_or_else(absent);
+            return self.superblock_of_shards()?.ok_or_else(absent);
         }
         let (identity, incident) = {
             let _guard = self.lock_directory()?;
             match self.read_identity()? {
                 Ok(identity) => return Ok(identity),
-                Err(Fault::Version(found)) => return Err(self.version(DATABASE, found)),
+                Err(Fault::Version(found)) => return Err(self.unknown_version(DATABASE, found)),
                 Err(Fault::Damaged) => {}
             }
             let present = match files::info_at(self.dir.directory(), DATABASE) {
@@ -53,11 +53,13 @@ impl Database {
                 }
                 Err(_) => false,
             };
-            let found = self.key_of_shards()?;
-            let identity = Superblock::new(match found {
-                Some(key) => key,
-                None => random_key()?,
-            });
+            let found = self.superblock_of_shards()?;
+            let identity = match found {
+                Some(superblock) => superblock,
+                None => {
+                    Superblock { version: self.versions.newest, ..Superblock::new(random_key()?) }
+                }
+            };
             let aside = if present { Some(self.keep_damaged(DATABASE)?) } else { None };
             self.write_identity(&identity)?;
             let path = self.path_of(DATABASE);
@@ -85,14 +87,24 @@ impl Database {
 
     /// What the file `database` says of this one.
     pub(super) fn identity(&self) -> Superblock {
-        Superblock { max_bytes: self.max_bytes, ..Superblock::new(self.hashing.key) }
+        Superblock {
+            version: self.version,
+            max_bytes: self.max_bytes,
+            ..Superblock::new(self.hashing.key)
+        }
     }
 
-    /// Sets the bound on the database's size.
+    /// Sets the size limit of the database.
     pub(super) fn set_max_bytes(&mut self, max_bytes: u64) -> Result<(), SpoolError> {
         {
             let _guard = self.lock_directory()?;
-            self.write_identity(&Superblock { max_bytes, ..self.identity() })?;
+            // Its version may have been raised since it was opened.
+            let identity = match self.read_identity()? {
+                Ok(identity) => identity,
+                Err(Fault::Version(found)) => return Err(self.unknown_version(DATABASE, found)),
+                Err(Fault::Damaged) => self.identity(),
+            };
+            self.write_identity(&Superblock { max_bytes, ..identity })?;
         }
         self.max_bytes = max_bytes;
         Ok(())
@@ -108,23 +120,32 @@ impl Database {
         written.map_err(SpoolError::io("write", &self.path_of(DATABASE)))
     }
 
-    /// The key that a sound shard's header repeats, where there is one. A shard
-    /// that cannot be opened is an error: it may be the one that tells.
-    fn key_of_shards(&self) -> Result<Option<[u8; 16]>, SpoolError> {
+    /// The superblock that the headers of sound shards make up, where there are
+    /// any: they repeat the key, and the highest of their versions is the one in
+    /// use. A shard that cannot be opened is an error: it may be the only one.
+    fn superblock_of_shards(&self) -> Result<Option<Superblock>, SpoolError> {
+        let mut found: Option<Superblock> = None;
         for number in 0..=u8::MAX {
             let name = shard_name(number);
             let mut bytes = [0; HEADER_CRC + 4];
             let Some((file, _)) = self.open_for(Access::Read, &name)? else { continue };
             let header = files::read_start(&file, &mut bytes)
-                .map_or(Err(Fault::Damaged), |_| Header::decode(&bytes));
+                .map_or(Err(Fault::Damaged), |_| Header::decode(&bytes, self.versions));
             match header {
-                Ok(header) if header.shard == u32::from(number) => return Ok(Some(header.key)),
+                Ok(header) if header.shard == u32::from(number) => {
+                    let first = found.unwrap_or(Superblock {
+                        version: header.version,
+                        ..Superblock::new(header.key)
+                    });
+                    let version = first.version.max(header.version);
+                    found = Some(Superblock { version, ..first });
+                }
                 // A new key would be the wrong one.
-                Err(Fault::Version(found)) => return Err(self.version(&name, found)),
+                Err(Fault::Version(found)) => return Err(self.unknown_version(&name, found)),
                 _ => {}
             }
         }
-        Ok(None)
+        Ok(found)
     }
 }
 

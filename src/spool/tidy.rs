@@ -1,6 +1,7 @@
 //! Looking after the whole database: tidying, compacting, mending, and its
 //! bound. None of it is needed; all of it may be done while Exim runs.
 
+use crate::engine::RecordKey;
 use crate::rate::Timestamp;
 use crate::sys::files;
 use crate::sys::lock::Kind;
@@ -162,7 +163,7 @@ impl Spool {
     /// Whether the shard of `key` is there: then a check that remembers nothing
     /// makes no file.
     #[must_use]
-    pub fn has_shard_of(&self, key: &[u8]) -> bool {
+    pub fn has_shard_of(&self, key: RecordKey<'_>) -> bool {
         self.exists(self.database.hashing.place(key).shard)
     }
 
@@ -234,7 +235,7 @@ impl Spool {
             Care::Compact => self.rebuild(body, Reason::Growth, now, true),
             Care::Repair => {
                 let hashing = &self.database.hashing;
-                if check(body, |key| hashing.place(key)).problems.is_empty() {
+                if check(body, hashing).problems.is_empty() {
                     return Ok(Outcome::Unneeded);
                 }
                 self.rebuild(body, Reason::Damage("verify finds it so"), now, true)

@@ -9,8 +9,9 @@ use crate::sys::files;
 use super::audit_log::{LOG, LOG_BEFORE};
 use super::database::{Database, FILE_MODE, shard_name};
 use super::format::{
-    BUSY, DEAD, DROPPED, EVICTED, FORGOTTEN, LARGEST, LIVE, SUPERSEDED, TIDIED, WAITS,
+    BUSY, DEAD, DROPPED, EVICTED, FORGOTTEN, Fault, LARGEST, LIVE, SUPERSEDED, TIDIED, WAITS,
 };
+use super::hashing::Hashing;
 use super::record::Record;
 use super::shard::Body;
 use super::superblock::DATABASE;
@@ -86,12 +87,16 @@ impl Spool {
         let mut report = Report::default();
         // One that is lost is written again by whoever opens the database next.
         let present = files::info_at(self.database.dir.directory(), DATABASE).is_ok();
-        if present && self.with_files(|database| database.read_identity())?.is_err() {
+        if present && let Err(fault) = self.with_files(|database| database.read_identity())? {
+            let problem = match fault {
+                Fault::Version(found) => self.database.unknown_version(DATABASE, found).to_string(),
+                Fault::Damaged => {
+                    "it is damaged; the shards hold the key that it should hold".to_owned()
+                }
+            };
             report.shards.push(ShardReport {
                 path: self.database.path_of(DATABASE),
-                problems: vec![
-                    "it is damaged; the shards tell the key that it should hold".to_owned(),
-                ],
+                problems: vec![problem],
                 ..ShardReport::default()
             });
         }
@@ -103,8 +108,7 @@ impl Spool {
             let path = self.database.path_of(&shard_name(number));
             let before = report.shards.len();
             let hashing = self.database.hashing.clone();
-            let found = self
-                .read_shard(number, |body| body.map(|body| check(body, |key| hashing.place(key))));
+            let found = self.read_shard(number, |body| body.map(|body| check(body, &hashing)));
             match found {
                 Ok(None) => {}
                 Ok(Some(shard)) => {
@@ -185,7 +189,7 @@ impl ShardReport {
 
 /// Checks one shard. Whatever its index says, the time this takes grows no
 /// faster than the file.
-pub(super) fn check(body: &Body, place: impl Fn(&[u8]) -> super::hashing::KeySlot) -> ShardReport {
+pub(super) fn check(body: &Body, hashing: &Hashing) -> ShardReport {
     let mut report = ShardReport::default();
     let (mut spans, mut keys) = (HashMap::new(), HashSet::new());
     let (mut entries, mut used) = (0, 0);
@@ -214,8 +218,10 @@ pub(super) fn check(body: &Body, place: impl Fn(&[u8]) -> super::hashing::KeySlo
         };
         used += record.bytes as u64;
         spans.insert(offset, record.bytes);
-        let key = record.key(&body.map).unwrap_or_default();
-        let place = place(key);
+        let Some((place, key)) = record.slot(&body.map, hashing).zip(record.distinct(&body.map))
+        else {
+            continue;
+        };
         let way = (slot + body.capacity - place.start(body.capacity)) % body.capacity;
         if place.shard != body.number || place.tag != tag {
             report.problem(|| format!("the record at {offset} is not where its key belongs"));

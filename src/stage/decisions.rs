@@ -169,6 +169,8 @@ mod tests {
             next_count: 1.0,
             at: Timestamp::default(),
             kept: None,
+            crossed: false,
+            crossings: 0,
             details: Details::default(),
         }
     }

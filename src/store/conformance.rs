@@ -18,6 +18,10 @@ pub(crate) fn all<S: Store>(mut fresh: impl FnMut() -> S) {
     one_record_counts_one_event_once(&mut fresh());
     unique_events_count_once_a_period(&mut fresh());
     filters_survive_a_change_of_limit(&mut fresh());
+    a_crossing_is_the_first_over_decision_for_a_period(&mut fresh());
+    a_crossing_without_a_rate_changes_no_decision(&mut fresh());
+    readonly_checks_do_not_cross(&mut fresh());
+    checks_of_one_record_cross_once(&mut fresh());
     reads_the_clock_once(&mut fresh());
     survives_a_panic_of_the_clock(&mut fresh());
     decides_an_empty_slice(&mut fresh());
@@ -227,6 +231,62 @@ fn filters_survive_a_change_of_limit<S: Store>(store: &mut S) {
     {
         assert_eq!(decide(store, &[one], now)[0].details.seen, Some(seen), "{now:?}");
     }
+}
+
+/// Whether the decision is a crossing, and the number of the latest.
+fn crossing<S: Store>(store: &mut S, check: Check<'_>, now: i64) -> (bool, u32) {
+    let decision = decide(store, &[check], at(now))[0];
+    (decision.crossed, decision.crossings)
+}
+
+fn a_crossing_is_the_first_over_decision_for_a_period<S: Store>(store: &mut S) {
+    for one in [with_limit(2.0, leaky("leaky")), with_limit(2.0, check("strict"))] {
+        assert_eq!(crossing(store, one, 0), (false, 0));
+        assert_eq!(crossing(store, one, 0), (true, 1));
+        assert_eq!(crossing(store, with_limit(0.0, one), 1), (false, 1));
+        // An event that passes does not end it, only a period without an over decision does.
+        assert_eq!(crossing(store, with_limit(100.0, one), 2), (false, 1));
+        assert_eq!(crossing(store, with_limit(0.0, one), 3601), (false, 1));
+        assert_eq!(crossing(store, with_limit(0.0, one), 7202), (true, 2));
+        assert_eq!(crossing(store, with_limit(0.0, one), 7203), (false, 2));
+        // A clock that was set back makes no crossing.
+        assert_eq!(crossing(store, with_limit(0.0, one), 0), (false, 2));
+    }
+}
+
+fn a_crossing_without_a_rate_changes_no_decision<S: Store>(store: &mut S) {
+    let large = Check { cost: 9.0, event: Some(b"event"), ..leaky("key") };
+    let first = decide(store, &[large], at(0))[0];
+    assert_eq!((first.crossed, first.crossings, first.kept), (true, 1, None));
+    let second = decide(store, &[large], at(1))[0];
+    assert_eq!((second.crossed, second.crossings, second.kept), (false, 1, None));
+    assert_eq!((second.rate, second.details.seen), (9.0, Some(false)));
+    // The first event that is counted has the rate of a first event.
+    let small = decide(store, &[leaky("key")], at(2))[0];
+    assert_eq!((small.rate, small.details.written, small.crossings), (1.0, true, 1));
+    assert_eq!(crossing(store, large, 3), (false, 1));
+}
+
+fn readonly_checks_do_not_cross<S: Store>(store: &mut S) {
+    let read = Check { update: Update::ReadOnly, cost: 0.0, ..with_limit(0.0, check("key")) };
+    let decision = decide(store, &[read], at(0))[0];
+    assert!(decision.over && !decision.crossed);
+    assert_eq!(crossing(store, with_limit(0.0, check("key")), 1), (true, 1));
+    assert_eq!(crossing(store, read, 2), (false, 1));
+    // Nor do they keep the next over decision from being a crossing.
+    assert_eq!(crossing(store, read, 3601), (false, 1));
+    assert_eq!(crossing(store, with_limit(0.0, check("key")), 3602), (true, 2));
+}
+
+fn checks_of_one_record_cross_once<S: Store>(store: &mut S) {
+    let (passes, over) = (with_limit(9.0, leaky("key")), with_limit(0.5, leaky("key")));
+    let other = with_limit(0.5, leaky("other"));
+    let decisions = decide(store, &[passes, over, other, over], at(0));
+    let crossed: Vec<_> = decisions.iter().map(|decision| decision.crossed).collect();
+    assert_eq!(crossed, [false, true, true, true]);
+    assert!(decisions.iter().all(|decision| decision.crossings == 1));
+    let decisions = decide(store, &[over, passes, other], at(1));
+    assert!(decisions.iter().all(|decision| !decision.crossed && decision.crossings == 1));
 }
 
 fn reads_the_clock_once<S: Store>(store: &mut S) {

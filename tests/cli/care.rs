@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::{Average, Timestamp};
+use exirate::spec::StoredKey;
 use exirate::spool::{Options, Spool};
 
 use crate::prepared::Prepared;
@@ -25,9 +26,10 @@ fn write(spool: &mut Spool, n: u32) {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap();
     let at = Timestamp { seconds: now.as_secs().cast_signed(), micros: now.subsec_micros() };
     let average = Average { at, rate: f64::from(n) + 1.0 };
-    let change = Change { state: State::new(average, 10.0, 3600.0), filter: FilterChange::Keep };
+    let week = 604_800.0;
+    let change = Change { state: State::new(average, 10.0, week), filter: FilterChange::Keep };
     let key = format!("1w/per_mail/key of number {n}");
-    spool.update(key.as_bytes(), None, |_, _| ((), Some(change))).unwrap();
+    spool.update(StoredKey::record_key(key.as_bytes()), None, |_, _| ((), Some(change))).unwrap();
 }
 
 fn shards(folder: &Path) -> Vec<PathBuf> {
@@ -128,10 +130,11 @@ fn what_may_go_is_forgotten_by_tidy() {
     let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
     for n in 0..2_000 {
         let average = Average { at: Timestamp { seconds: 1_000, micros: 0 }, rate: 1.0 };
-        let change =
-            Change { state: State::new(average, 10.0, 3600.0), filter: FilterChange::Keep };
+        let change = Change { state: State::new(average, 10.0, 1.0), filter: FilterChange::Keep };
         let key = format!("1s/per_mail/old {n}");
-        spool.update(key.as_bytes(), None, |_, _| ((), Some(change))).unwrap();
+        spool
+            .update(StoredKey::record_key(key.as_bytes()), None, |_, _| ((), Some(change)))
+            .unwrap();
     }
     let answer = json(&run(folder.path(), &["tidy", "--json"]));
     let forgotten = answer["forgotten"].as_u64().unwrap();
@@ -223,4 +226,63 @@ fn verify_checks_the_trace_store_as_well() {
     let traces = machine.run("exirate verify");
     assert_eq!(traces.status.code(), Some(0), "{}", stderr(&traces));
     assert!(stderr(&traces).starts_with("exirate: note: no rate database"), "{traces:?}");
+}
+
+/// Gives a file another format version, with the checksum of its header at `crc`.
+fn stamp_version(path: &Path, crc: usize, version: u32) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
+    let sum = crc32fast::hash(&bytes[..crc]);
+    bytes[crc..crc + 4].copy_from_slice(&sum.to_le_bytes());
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// The names and contents of all files of the database.
+fn contents(spool: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files: Vec<_> = std::fs::read_dir(spool.join("exirate"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_database_of_version_1_is_refused_and_not_changed() {
+    // With the file `database`, without it, and with shards of version 1 only.
+    for (stamped, present) in [(true, true), (true, false), (false, true)] {
+        let folder = database(500);
+        let spool = folder.path();
+        let superblock = spool.join("exirate/database");
+        for shard in shards(spool) {
+            stamp_version(&shard, 60, 1);
+        }
+        if stamped {
+            stamp_version(&superblock, 40, 1);
+        }
+        if !present {
+            std::fs::remove_file(&superblock).unwrap();
+        }
+        let before = contents(spool);
+        let commands: [&[&str]; 7] = [
+            &["check", "10 / 1w / per_mail / key of number 7"],
+            &["verify"],
+            &["repair"],
+            &["tidy"],
+            &["compact"],
+            &["show", "key of number 7"],
+            &["doctor"],
+        ];
+        for command in commands {
+            let output = run(spool, command);
+            let text = stdout(&output) + &stderr(&output);
+            assert_ne!(output.status.code(), Some(0), "{command:?}: {text}");
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains("is of format version 1"), "{command:?}: {text}");
+            assert!(words.contains("run `exirate export` of the exirate that wrote it"), "{text}");
+            assert!(!text.contains("damaged"), "{command:?}: {text}");
+            assert!(contents(spool) == before, "{command:?} has changed a file: {text}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use exirate::rate::{Average, Timestamp};
+use exirate::spec::StoredKey;
 use exirate::spool::{Entry, FilterEntry, Options, Spool};
 use quickcheck::QuickCheck;
 
@@ -21,11 +22,21 @@ type Random = (Vec<u8>, u64, u64, (i32, u32, u32), Option<(i64, Vec<u8>)>);
 fn entry((key, rate, limit, (seconds, micros, over_since), filter): Random) -> Entry {
     let at = Timestamp { seconds: seconds.into(), micros: micros % 1_000_000 };
     let filter = filter.filter(|(_, bits)| !bits.is_empty());
+    let (identity_start, kind) = {
+        let key = StoredKey::record_key(&key);
+        (key.identity_start, key.kind)
+    };
     Entry {
+        identity_start,
+        kind,
         key,
         average: Average { at, rate: f64::from_bits(rate) },
         limit: f64::from_bits(limit),
         over_since,
+        period: f64::from(over_since),
+        last_over: over_since / 2,
+        crossings: over_since % 7,
+        apart: 0.0,
         filter: filter.map(|(epoch, bits)| FilterEntry { epoch, bits }),
     }
 }
@@ -48,7 +59,7 @@ fn what_is_exported_comes_back_byte_for_byte() {
         let mut same = copy.key() == spool.key();
         spool
             .for_each(|entry| {
-                let other = copy.get(&entry.key).unwrap().unwrap();
+                let other = copy.get(entry.record_key()).unwrap().unwrap();
                 same &= format!("{entry:?}") == format!("{other:?}");
             })
             .unwrap();

@@ -23,10 +23,6 @@ const ALLOWED: &[&str] = &[
     "spool/superblock.rs",
 ];
 
-/// Pairs of modules in which the first imports the second from above, still. This
-/// list may only shrink.
-const ALLOWED_UPWARDS: &[(&str, &str)] = &[("spool", "spec")];
-
 /// The words and signs of a source file, without comments and literals.
 fn tokens(text: &str) -> Vec<String> {
     let bytes = text.as_bytes();
@@ -381,7 +377,6 @@ fn modules_import_only_modules_below_them() {
     let order: Vec<&str> =
         lib.lines().filter_map(|line| line.strip_prefix("//! - ")?.split('`').nth(1)).collect();
     let rank = |module: &[String]| order.iter().position(|name| *name == module[0]);
-    let mut allowed: BTreeSet<_> = ALLOWED_UPWARDS.iter().copied().collect();
     let (mut seen, mut wrong) = (BTreeSet::new(), BTreeSet::new());
     let all = Crate::read();
     for (from, to) in all.imports() {
@@ -390,18 +385,13 @@ fn modules_import_only_modules_below_them() {
             let (from_rank, to_rank) = ranks
                 .unwrap_or_else(|| panic!("src/lib.rs does not list {} or {}", from[0], to[0]));
             seen.insert((from_rank, to_rank));
-            if from_rank > to_rank && !allowed.contains(&(from[0].as_str(), to[0].as_str())) {
+            if from_rank > to_rank {
                 wrong.insert(format!("{} imports {}", all.0[&from].file, all.0[to].file));
             }
         }
     }
-    allowed.retain(|(from, to)| {
-        let rank = |name: &str| order.iter().position(|listed| *listed == name).unwrap();
-        !seen.contains(&(rank(from), rank(to)))
-    });
     assert!(seen.len() > 8, "{seen:?}");
     assert!(wrong.is_empty(), "upwards in the list of src/lib.rs: {wrong:#?}");
-    assert!(allowed.is_empty(), "gone, to be removed from ALLOWED_UPWARDS: {allowed:?}");
 }
 
 #[test]

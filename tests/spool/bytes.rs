@@ -200,18 +200,19 @@ fn a_later_version_is_an_error_and_does_not_change() {
     paths.extend(files(folder.path(), ".shard"));
     for (path, crc) in paths.iter().zip([40].into_iter().chain(std::iter::repeat(60))) {
         let mut bytes = std::fs::read(path).unwrap();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let sum = crc32fast::hash(&bytes[..crc]).to_le_bytes();
         bytes[crc..crc + 4].copy_from_slice(&sum);
         std::fs::write(path, &bytes).unwrap();
     }
     let error = Spool::open(folder.path(), Options::default()).unwrap_err();
-    assert!(matches!(error, SpoolError::Version { found: 2, known: 1, .. }), "{error}");
+    assert!(matches!(error, SpoolError::Version { found: 3, known: 2, .. }), "{error}");
     assert_eq!(
         error.to_string(),
         format!(
-            "{} was written by a later exirate: its format is version 2, this exirate knows \
-             version 1",
+            "{} is of format version 3, and this exirate knows no version above 2: use the later \
+             exirate that wrote it, or run its `exirate export`, move the directory away, and run \
+             `exirate import` of this one",
             paths[0].display()
         )
     );
@@ -219,11 +220,11 @@ fn a_later_version_is_an_error_and_does_not_change() {
     let database = std::fs::read(&paths[0]).unwrap();
     std::fs::remove_file(&paths[0]).unwrap();
     let error = Spool::open(folder.path(), Options::default()).unwrap_err();
-    assert!(matches!(error, SpoolError::Version { found: 2, known: 1, .. }), "{error}");
+    assert!(matches!(error, SpoolError::Version { found: 3, known: 2, .. }), "{error}");
     assert!(!paths[0].exists());
     // A single shard of a later version is refused as well.
     let mut old = database;
-    old[8] = 1;
+    old[8] = 2;
     let sum = crc32fast::hash(&old[..40]).to_le_bytes();
     old[40..].copy_from_slice(&sum);
     std::fs::write(&paths[0], &old).unwrap();
@@ -231,7 +232,7 @@ fn a_later_version_is_an_error_and_does_not_change() {
     let mut spool = open(folder.path());
     for n in 0..KEYS {
         let error = spool.update(key(n).as_bytes(), None, |_, _| ((), None)).unwrap_err();
-        assert!(matches!(error, SpoolError::Version { found: 2, .. }), "{error}");
+        assert!(matches!(error, SpoolError::Version { found: 3, .. }), "{error}");
     }
     assert_eq!(std::fs::read(&paths[1]).unwrap(), before);
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::spool_common::{assert_sound, finish, now, open, request, start};
+use exirate::engine::{Algorithm, Check, Update};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};
 use exirate::store::Store;
@@ -78,14 +79,41 @@ pub(crate) fn worker(arguments: &[String]) {
                 spool.decide_one(&request(&n.to_string(), None).check(), still).unwrap();
             }
         }
+        "cross" => cross(&mut spool, folder, number),
         other => panic!("{other}"),
     }
 }
 
+/// Makes checks of one key that are all over the limit, strict and leaky ones in
+/// turn, and writes down the numbers of those that were crossings.
+fn cross(spool: &mut Spool, folder: &Path, number: u32) {
+    let start: i64 = std::fs::read_to_string(folder.join("time")).unwrap().parse().unwrap();
+    let mut crossings = String::new();
+    for n in 0..EVENTS {
+        let update = if (n + number).is_multiple_of(2) { Update::Strict } else { Update::Leaky };
+        let request = request("one", None);
+        let check = Check {
+            algorithm: Algorithm::MovingAverage { limit: 0.5, period: PERIOD as f64 },
+            update,
+            ..request.check()
+        };
+        // All of them within less than a period.
+        let seconds = start + i64::from(n) * (PERIOD - 1) / i64::from(EVENTS);
+        let decision = spool.decide_one(&check, || Timestamp { seconds, micros: n }).unwrap();
+        assert!(decision.over && decision.crossings > 0);
+        if decision.crossed {
+            crossings.push_str(&format!("{}\n", decision.crossings));
+        }
+    }
+    std::fs::write(folder.join(format!("crossings.{number}")), crossings).unwrap();
+}
+
+const PERIOD: i64 = 60;
+
 /// The rate of `key`.
 fn rate(folder: &Path, key: &str) -> f64 {
-    let key = request(key, None).key;
-    open(folder).peek(&key, None, |r, _| r.unwrap().state.rate()).unwrap()
+    let request = request(key, None);
+    open(folder).peek(request.check().key, None, |r, _| r.unwrap().state.rate()).unwrap()
 }
 
 #[test]
@@ -145,6 +173,26 @@ fn racing_creators_agree() {
 }
 
 #[test]
+fn each_crossing_is_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for round in 1..=4_u32 {
+        // More than a period after the last event of the round before.
+        let start = still().seconds + i64::from(round) * 3 * PERIOD;
+        std::fs::write(path.join("time"), start.to_string()).unwrap();
+        run_all(path, "cross");
+        let crossings: Vec<u32> = (0..PROCESSES)
+            .map(|n| std::fs::read_to_string(path.join(format!("crossings.{n}"))).unwrap())
+            .flat_map(|text| text.lines().map(|line| line.parse().unwrap()).collect::<Vec<_>>())
+            .collect();
+        assert_eq!(crossings, [round]);
+        let entry = open(path).get(request("one", None).check().key).unwrap().unwrap();
+        assert_eq!(entry.crossings, round);
+    }
+    assert_sound(&mut open(path));
+}
+
+#[test]
 fn a_lock_held_for_too_long_is_an_error_and_then_none() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
@@ -160,7 +208,9 @@ fn a_lock_held_for_too_long_is_an_error_and_then_none() {
     let timeout = Duration::from_millis(50);
     let mut other = Spool::open(folder.path(), Options { timeout }).unwrap();
     let error = other
-        .update(&request("one", None).key, None, |_, _| -> ((), _) { panic!("must not run") })
+        .update(request("one", None).check().key, None, |_, _| -> ((), _) {
+            panic!("must not run")
+        })
         .unwrap_err();
     assert!(matches!(error, SpoolError::Directory(DirError::Busy { .. })));
     let name = std::fs::read_to_string("/proc/self/comm").unwrap();

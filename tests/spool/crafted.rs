@@ -31,7 +31,7 @@ fn false_sizes_lose_only_their_own_record() {
         let (sound, offsets) = sound(&keys, 64, bits);
         let victim = offsets[4];
         let length = (offsets[5] - victim) as u64;
-        let lies = [0, 1, 7, 8, 15, 16, 87, 88, 89, 96, 0x7FFF, 0x8000, 0xFFFF, 0x1_0000]
+        let lies = [0, 1, 7, 8, 15, 16, 123, 124, 125, 136, 0x7FFF, 0x8000, 0xFFFF, 0x1_0000]
             .into_iter()
             .chain([length - 8, length - 1, length + 1, length + 8, 2 * length, 3 * length])
             .chain([1_999_999, 2_000_000, 2_000_001, 0x7FFF_FFFF, 0x8000_0000])
@@ -50,7 +50,8 @@ fn false_sizes_lose_only_their_own_record() {
                     let number =
                         |bytes: &[u8]| bytes.iter().rfold(0, |n, &b| n << 8 | u64::from(b));
                     let (key, filter) = (number(&record[4..6]), number(&record[8..12]));
-                    let head = if record[6] == 1 { 96 } else { 88 };
+                    let head =
+                        if record[6] == 1 { image::FILTER_KEY } else { image::PLAIN_KEY } as u64;
                     let whole = (head + key).next_multiple_of(8) + filter.next_multiple_of(8);
                     record[..4].copy_from_slice(&(whole as u32).to_le_bytes());
                 }
@@ -242,7 +243,7 @@ fn nested_records_do_not_multiply() {
     let length = 2_000_000;
     let mut heap = vec![0; length];
     for (n, key) in keys[..300].iter().enumerate() {
-        let at = n * 128;
+        let at = n * 160;
         let mut record = image::record(key, State::of(n as f64), Some(&[]));
         let bytes = (length - at) as u32;
         let filter = bytes - record.len() as u32;
@@ -253,7 +254,7 @@ fn nested_records_do_not_multiply() {
     }
     shard.add(&heap);
     for (n, key) in keys[..300].iter().enumerate() {
-        shard.index_key(key, start + n * 128);
+        shard.index_key(key, start + n * 160);
     }
     shard.set_totals(480);
     let folder = lay(&shard);
@@ -291,7 +292,7 @@ fn entries_with_false_offsets_are_ignored() {
         offsets[3] + 8,
         offsets[3] + 16,
         offsets[3] + 48,
-        offsets[3] + 88,
+        offsets[3] + image::PLAIN_KEY,
         offsets[2] + 8,
         offsets[4],
         offsets[0],

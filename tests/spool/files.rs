@@ -49,7 +49,7 @@ fn a_foreign_file_is_quarantined_unchanged() {
     // A text, a file too short for a header, and a damaged shard of an unknown
     // version.
     let mut later = std::fs::read(&shards[0]).unwrap();
-    later[8] = 2;
+    later[8] = 3;
     let text = "a line of somebody's precious file\n".repeat(300).into_bytes();
     for content in [text, b"short".to_vec(), later] {
         std::fs::write(&precious, &content).unwrap();
@@ -225,7 +225,7 @@ fn a_sparse_copy_can_be_read_and_is_filled_by_writing() {
     let folder = tempfile::tempdir().unwrap();
     let average = Average { at: Timestamp { seconds: 7, micros: 0 }, rate: 5.0 };
     let filter = FilterChange::Renew { bytes: 1_000_000, epoch: 3, event: event(7) };
-    let change = Change { state: State::new(average, 1.0, 3600.0), filter };
+    let change = Change { state: State::new(average, 1.0, 0.0), filter };
     open(folder.path()).update(key(5).as_bytes(), None, |_, _| ((), Some(change))).unwrap();
     let sparse = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory(sparse.path())).unwrap();

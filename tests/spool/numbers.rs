@@ -36,6 +36,7 @@ fn states() -> Vec<State> {
     let count = NUMBERS.len() * TIMES.len() * 2;
     (0..count)
         .map(|n| State {
+            period: 0,
             at: TIMES[n % TIMES.len()],
             rate: NUMBERS[n / TIMES.len() % NUMBERS.len()],
             limit: NUMBERS[(n * 5 + n / 31) % NUMBERS.len()],
@@ -65,7 +66,7 @@ fn hostile() -> (tempfile::TempDir, Vec<String>) {
         if bits.is_some() {
             // A filter that began in any second that can be encoded.
             let seconds = [0, 1, (1 << 39) - 1, 1 << 39, (1 << 40) - 1, 1_900_000_000];
-            shard.word(offset + 88, image::sealed(seconds[n / 2 % seconds.len()]));
+            shard.word(offset + image::EPOCH, image::sealed(seconds[n / 2 % seconds.len()]));
         }
     }
     shard.set_totals(states.len() as u64);

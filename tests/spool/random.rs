@@ -30,7 +30,7 @@ impl Random {
     fn number(&mut self, true_one: u64) -> u64 {
         match self.below(6) {
             0 => true_one.wrapping_add_signed(self.below(33) as i64 - 16),
-            1 => [0, 1, 7, 8, 88, 96, 0xFFFF, 2_000_000, u64::from(u32::MAX)][self.below(9)],
+            1 => [0, 1, 7, 8, 124, 136, 0xFFFF, 2_000_000, u64::from(u32::MAX)][self.below(9)],
             2 => u64::MAX - self.below(256) as u64,
             3 => 1 << self.below(64),
             4 => true_one << self.below(8),
@@ -72,7 +72,8 @@ fn change(random: &mut Random, shard: &mut Shard, parts: &[Part]) {
         // A field of a head.
         (0 | 1, Some(part)) if part.offset + part.length <= length => {
             let record = &mut shard.bytes[part.offset..];
-            let (at, size) = [(0, 4), (4, 2), (6, 2), (8, 4)][random.below(4)];
+            let (at, size) =
+                [(0, 4), (4, 2), (6, 2), (8, 4), (12, 2), (14, 1), (15, 1)][random.below(7)];
             let mut field = [0; 8];
             field[..size].copy_from_slice(&record[at..at + size]);
             let lie = random.number(u64::from_le_bytes(field)).to_le_bytes();

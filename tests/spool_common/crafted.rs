@@ -53,7 +53,7 @@ pub(crate) fn rate(spool: &mut Spool, key: &[u8]) -> Option<f64> {
 pub(crate) fn write(spool: &mut Spool, key: &[u8], rate: f64) -> Result<(), SpoolError> {
     let average = Average { at: Timestamp { seconds: 1_800_000_000, micros: 0 }, rate };
     let filter = FilterChange::Keep;
-    let change = Change { state: State::new(average, 1.0, 3600.0), filter };
+    let change = Change { state: State::new(average, 1.0, 0.0), filter };
     spool.update(key, None, |_, _| ((), Some(change)))
 }
 
@@ -91,7 +91,9 @@ pub(crate) fn list(spool: &mut Spool, folder: &tempfile::TempDir) -> usize {
     spool
         .for_each(|entry| {
             count += 1;
-            bytes += 88 + entry.key.len() + entry.filter.map_or(0, |filter| filter.bits.len());
+            bytes += image::PLAIN_KEY
+                + entry.key.len()
+                + entry.filter.map_or(0, |filter| filter.bits.len());
         })
         .unwrap();
     let held = std::fs::metadata(path(folder)).unwrap().len();

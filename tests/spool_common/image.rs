@@ -20,6 +20,17 @@ pub(crate) const DEAD: usize = 88;
 /// The time of the last tidying, four counts, and the size of the largest
 /// record, also as checked words.
 pub(crate) const OTHERS: [usize; 6] = [96, 104, 112, 120, 128, 136];
+/// Where the key is in a record, without a filter and with one.
+pub(crate) const PLAIN_KEY: usize = 124;
+pub(crate) const FILTER_KEY: usize = 136;
+/// Where the epoch is in a record with a filter.
+pub(crate) const EPOCH: usize = 128;
+/// The checksum of a record's head.
+const HEAD_CRC: usize = 16;
+/// The states of a record, and the size of one with and without its checksum.
+pub(crate) const STATES: [usize; 2] = [20, 72];
+pub(crate) const STATE: usize = 52;
+pub(crate) const STATE_CRC: usize = 48;
 /// The flags of a superseded shard, and of one that was being written to.
 pub(crate) const SUPERSEDED: u32 = 1;
 pub(crate) const BUSY: u32 = 2;
@@ -37,7 +48,8 @@ impl Position {
     pub(crate) fn of(key: &[u8]) -> Self {
         let Hash128 { h1, h2 } = SipHasher24::new_with_key(&KEY).hash(b"exirate key");
         let Hash128 { h1, h2 } = SipHasher24::new_with_keys(h1, h2).hash(key);
-        Self { shard: (h1 >> 56) as u8, fraction: h1 as u32, tag: h2 as u32 }
+        // All of the name is the identity, so nothing is folded in.
+        Self { shard: (h1 >> 56) as u8, fraction: h2 as u32, tag: (h2 >> 32) as u32 }
     }
 }
 
@@ -68,7 +80,7 @@ pub(crate) fn sealed(value: u64) -> u64 {
 
 /// The contents of the file `database`.
 pub(crate) fn database() -> Vec<u8> {
-    let mut bytes = [&b"EXIRATED"[..], &1_u32.to_le_bytes(), &256_u32.to_le_bytes(), &KEY].concat();
+    let mut bytes = [&b"EXIRATED"[..], &2_u32.to_le_bytes(), &256_u32.to_le_bytes(), &KEY].concat();
     bytes.extend((1_u64 << 30).to_le_bytes());
     append_checksum(&mut bytes);
     bytes
@@ -85,6 +97,7 @@ pub(crate) struct State {
     pub(crate) at: i64,
     pub(crate) rate: f64,
     pub(crate) limit: f64,
+    pub(crate) period: u32,
     pub(crate) over_since: u32,
     pub(crate) sequence: u32,
 }
@@ -92,28 +105,32 @@ pub(crate) struct State {
 impl State {
     /// A state with this rate.
     pub(crate) fn of(rate: f64) -> Self {
-        Self { at: 1_700_000_000_000_000, rate, limit: 1.0, over_since: 0, sequence: 1 }
+        Self { at: 1_700_000_000_000_000, rate, limit: 1.0, period: 0, over_since: 0, sequence: 1 }
     }
 
-    fn bytes(&self) -> [u8; 32] {
-        let mut bytes = [0; 32];
+    fn bytes(&self) -> [u8; STATE_CRC] {
+        let mut bytes = [0; STATE_CRC];
         bytes[..8].copy_from_slice(&self.at.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.rate.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.limit.to_le_bytes());
-        bytes[24..28].copy_from_slice(&self.over_since.to_le_bytes());
-        bytes[28..].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.period.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.over_since.to_le_bytes());
+        bytes[44..].copy_from_slice(&self.sequence.to_le_bytes());
         bytes
     }
 }
 
 /// A record of `key` with one state, and a filter with these bits, if any.
 pub(crate) fn record(key: &[u8], state: State, bits: Option<&[u8]>) -> Vec<u8> {
-    let mut bytes = vec![0; 88];
+    let mut bytes = vec![0; PLAIN_KEY];
     bytes[4..6].copy_from_slice(&(key.len() as u16).to_le_bytes());
-    bytes[16..48].copy_from_slice(&state.bytes());
+    // A spec, and the moving average.
+    bytes[14..16].copy_from_slice(&[1, 1]);
+    bytes[STATES[0]..][..STATE_CRC].copy_from_slice(&state.bytes());
     if let Some(bits) = bits {
         bytes[6] = 1;
         bytes[8..12].copy_from_slice(&(bits.len() as u32).to_le_bytes());
+        bytes.resize(EPOCH, 0);
         bytes.extend(sealed(1_700_000_000).to_le_bytes());
     }
     bytes.extend(key);
@@ -129,17 +146,17 @@ pub(crate) fn record(key: &[u8], state: State, bits: Option<&[u8]>) -> Vec<u8> {
 /// Corrects the checksum of the head, whatever it contains, and those of the
 /// given states, as far as they are within `bytes`.
 pub(crate) fn fix_record_checksums(bytes: &mut [u8], states: [bool; 2]) {
-    let Some(head) = bytes.first_chunk::<12>() else { return };
+    let Some(head) = bytes.first_chunk::<HEAD_CRC>() else { return };
     let key_bytes = usize::from(u16::from_le_bytes([head[4], head[5]]));
-    let start = if head[6..8] == [1, 0] { 96 } else { 88 };
+    let start = if head[6..8] == [1, 0] { FILTER_KEY } else { PLAIN_KEY };
     let key = bytes.get(start..).unwrap_or_default();
     let key = key.get(..key_bytes).unwrap_or(key);
     let crc = checksum(checksum(seed(), head), key);
-    if let Some(place) = bytes.get_mut(12..16) {
+    if let Some(place) = bytes.get_mut(HEAD_CRC..HEAD_CRC + 4) {
         place.copy_from_slice(&crc.to_le_bytes());
     }
-    for at in [16, 52].into_iter().zip(states).filter_map(|(at, wanted)| wanted.then_some(at)) {
-        let Some((covered, sum)) = bytes.get_mut(at..at + 36).map(|state| state.split_at_mut(32))
+    for at in STATES.into_iter().zip(states).filter_map(|(at, wanted)| wanted.then_some(at)) {
+        let Some((covered, sum)) = bytes.get_mut(at..at + STATE).map(|s| s.split_at_mut(STATE_CRC))
         else {
             continue;
         };
@@ -158,7 +175,7 @@ pub(crate) struct Shard {
 impl Shard {
     /// An empty shard with an index of `capacity` entries.
     pub(crate) fn new(number: u8, capacity: usize) -> Self {
-        let mut bytes = [&b"EXIRATES"[..], &1_u32.to_le_bytes()].concat();
+        let mut bytes = [&b"EXIRATES"[..], &2_u32.to_le_bytes()].concat();
         bytes.extend(u32::from(number).to_le_bytes());
         bytes.extend(KEY);
         bytes.extend((capacity as u64).to_le_bytes());

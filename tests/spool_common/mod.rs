@@ -57,11 +57,13 @@ pub(crate) fn now() -> Timestamp {
     Timestamp { seconds, micros }
 }
 
-/// A strict check of `key` with a period of a week.
+/// A strict check of `key` with a period of a week. With a unique event, `key`
+/// begins with `unique/`, as in a stored key.
 pub(crate) fn request(key: &str, unique: Option<String>) -> Request {
+    let prefix = if unique.is_some() { "1w/per_rcpt/unique/" } else { "1w/per_rcpt/" };
     Request {
         key: format!("1w/per_rcpt/{key}").into_bytes(),
-        key_start: "1w/per_rcpt/".len(),
+        key_start: prefix.len(),
         limit: 100_000.0,
         period: 7.0 * 24.0 * 3600.0,
         mode: Mode::PerAddr,

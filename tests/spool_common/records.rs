@@ -21,7 +21,7 @@ pub(crate) fn write(spool: &mut Spool, n: u32) {
         0 => FilterChange::Renew { bytes: 40, epoch: 3, event: event(n.into()) },
         _ => FilterChange::Keep,
     };
-    let change = Change { state: State::new(average, 1.0, 3600.0), filter };
+    let change = Change { state: State::new(average, 1.0, 0.0), filter };
     spool.update(key(n).as_bytes(), None, |_, _| ((), Some(change))).unwrap();
 }
 

@@ -61,7 +61,9 @@ pub(super) fn look(spool: &Path, findings: &mut Findings) -> Option<Contents> {
 fn harmless(database: &Spool) -> Option<String> {
     (0..TRIES).map(|n| format!("1 / 1h / readonly / exirate doctor {n}")).find(|spec| {
         let request = Spec::parse(spec.as_bytes()).ok().map(|s| s.request(&Context::outside()));
-        request.and_then(Result::ok).is_some_and(|request| database.has_shard_of(&request.key))
+        request
+            .and_then(Result::ok)
+            .is_some_and(|request| database.has_shard_of(request.check().key))
     })
 }
 

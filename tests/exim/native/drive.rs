@@ -244,11 +244,19 @@ fn prdr_recipient(text: &str) -> bool {
 pub struct Pair {
     seats: [Seat; 2],
     pub tally: Tally,
+    /// The latest time of the clock so far.
+    latest: i64,
 }
+
+/// How far the clock is set back at most, in seconds, from its latest time. What
+/// has decayed to nothing by then may be forgotten, and native never forgets: a
+/// record with a period of 30 minutes, after 38 periods. One that can be seen again
+/// after this much is younger than that.
+const BACK_MAX: i64 = 50_021;
 
 impl Pair {
     pub fn new(first: PrivateExim, second: PrivateExim) -> Self {
-        Self { seats: [Seat::new(first), Seat::new(second)], tally: Tally::default() }
+        Self { seats: [Seat::new(first), Seat::new(second)], tally: Tally::default(), latest: 0 }
     }
 
     /// What each side's main log says of wrong specs, since the last time.
@@ -272,7 +280,8 @@ impl Pair {
         let mut said = String::new();
         for step in steps {
             if let (Step::Jump(by), Some((clock, offset))) = (step, &mut clock) {
-                **offset += by;
+                **offset = (**offset + by).max(self.latest - BACK_MAX);
+                self.latest = self.latest.max(**offset);
                 clock.set(**offset);
             }
             said += &format!("{step:?}\n");

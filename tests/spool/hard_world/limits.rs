@@ -40,7 +40,7 @@ pub(crate) fn large_files(folder: &Path) {
     let change = |bytes| {
         let average = Average { at: Timestamp { seconds: 7, micros: 0 }, rate: 1.0 };
         let filter = FilterChange::Renew { bytes, epoch: 3, event: event(7) };
-        Change { state: State::new(average, 1.0, 3600.0), filter }
+        Change { state: State::new(average, 1.0, 0.0), filter }
     };
     write(&mut spool, 1);
     let large = spool.update(b"large", None, |_, _| ((), Some(change(60_000))));

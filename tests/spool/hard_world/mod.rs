@@ -45,5 +45,5 @@ fn count(spool: &mut Spool, key: &str) -> Result<f64, SpoolError> {
 
 /// The remembered rate of `key`.
 fn rate(spool: &mut Spool, key: &str) -> Option<f64> {
-    spool.peek(&request(key, None).key, None, |r, _| r.map(|r| r.state.rate())).unwrap()
+    spool.peek(request(key, None).check().key, None, |r, _| r.map(|r| r.state.rate())).unwrap()
 }

@@ -72,7 +72,7 @@ pub(crate) fn stop_while_locked(folder: &Path) {
     let mut spool = open(folder);
     let request = request("key", None);
     spool
-        .update(&request.key, None, |_, _| {
+        .update(request.check().key, None, |_, _| {
             kill_process(getpid(), Signal::STOP).unwrap();
             // Another thread may be stopped first.
             while !folder.join("go on").exists() {

@@ -94,8 +94,6 @@ fn key(worker: usize, counter: usize) -> String {
 
 /// The n-th key that a worker creates.
 fn made_key(shards: &Shards, worker: usize, counter: usize, count: u64) -> String {
-    // A key with a period expires when it has not been used for some time, as
-    // all of these.
     let prefix = if counter == OLD { "1s/per_mail/" } else { "" };
     shards.key_below(CROWDED, &format!("{prefix}worker {worker}, new {count}"))
 }
@@ -103,7 +101,7 @@ fn made_key(shards: &Shards, worker: usize, counter: usize, count: u64) -> Strin
 /// The change that sets the state of a key to `count`.
 pub(crate) fn change(count: u64, filter: FilterChange) -> Change {
     let average = Average { at: Timestamp { seconds: 7, micros: 0 }, rate: count as f64 };
-    Change { state: State::new(average, 1.0, 3600.0), filter }
+    Change { state: State::new(average, 1.0, 0.0), filter }
 }
 
 /// The change of the filter by event number `count`: it is started again at
@@ -167,7 +165,12 @@ pub(crate) fn work(folder: &Path, worker: usize) -> ! {
                 })
                 .unwrap();
         } else {
-            spool.update(key.as_bytes(), None, |_, _| ((), Some(change(count, filter)))).unwrap();
+            let mut change = change(count, filter);
+            if counter == OLD {
+                // Of a period that was over long ago.
+                change.state.period = 1.0;
+            }
+            spool.update(key.as_bytes(), None, |_, _| ((), Some(change))).unwrap();
         }
         log.finish(worker, counter, count);
     }
