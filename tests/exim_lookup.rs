@@ -1,6 +1,6 @@
-//! The lookup, in an Exim that loads lookup modules, which the machine's
-//! own need not do: `scripts/exims` runs this where there is one. That the
-//! lookup decides as native does is tested by `native`, which also runs with it.
+//! The lookup, in an Exim that loads lookup modules. The machine's own Exim may
+//! not; `scripts/exims` runs this with one that does. That the lookup decides
+//! as native does is tested by `native`, which also runs with it.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -9,12 +9,12 @@ mod common;
 
 use common::{EntryPoint, PrivateExim, Setup};
 
-/// What the lookup says to a spec, in words of its own.
+/// The result of the lookup for a spec, in separate words.
 fn look(spec: &str) -> String {
     format!("${{lookup ratelimit {{{spec}}}{{over: $value}}{{under}}}}")
 }
 
-/// What is told of this string being expanded: its text, or why there is none.
+/// The result of expanding this string: its text, or the error.
 fn expanded(exim: &PrivateExim, text: &str) -> String {
     let ran = exim.expand(text);
     (ran.stdout + &ran.stderr).trim().to_owned()
@@ -29,7 +29,7 @@ fn exim_lists_it() {
 }
 
 #[test]
-fn it_is_found_when_over_the_limit_and_the_value_is_the_rate() {
+fn it_succeeds_when_over_the_limit_with_the_rate_as_value() {
     let exim = Setup::new().library().build();
     let shown = "$sender_rate $sender_rate_limit $sender_rate_period";
     for (spec, wanted) in [
@@ -41,7 +41,7 @@ fn it_is_found_when_over_the_limit_and_the_value_is_the_rate() {
     ] {
         assert_eq!(expanded(&exim, &format!("{} {shown}", look(spec))), wanted, "{spec}");
     }
-    // The value is what it was, whatever is asked before it is used.
+    // The value does not change if another lookup is made before it is used.
     let (outer, inner) = ("1 / 1h / per_cmd / readonly / k", "0 / 1h / readonly / other");
     let text = format!("${{lookup ratelimit {{{outer}}}{{{} $value}}}}", look(inner));
     assert_eq!(expanded(&exim, &text), "over: 0.0 3.0");
@@ -49,7 +49,7 @@ fn it_is_found_when_over_the_limit_and_the_value_is_the_rate() {
 }
 
 #[test]
-fn each_of_two_alike_counts() {
+fn each_of_two_equal_lookups_counts() {
     let exim = Setup::new().library().build();
     let spec = "9 / 1w / per_cmd / strict /";
     let twice = |entry: EntryPoint, key: &str| {
@@ -61,23 +61,23 @@ fn each_of_two_alike_counts() {
 }
 
 #[test]
-fn both_doors_share_one_database() {
+fn dlfunc_and_lookup_share_one_database() {
     let exim = Setup::new().library().build();
     let spec = "9 / 1w / per_cmd / strict / shared";
     let ask = |entry: EntryPoint| expanded(&exim, &format!("{} $sender_rate", entry.ask(spec)));
     assert_eq!(ask(EntryPoint::Lookup), "no 1.0");
     assert_eq!(ask(EntryPoint::Dlfunc), "no 2.0");
     assert_eq!(ask(EntryPoint::Lookup), "no 3.0");
-    // In one process too: no lock of the one keeps the other out.
+    // In one process too: their locks do not exclude each other.
     let both =
         format!("{} {} $sender_rate", EntryPoint::Lookup.ask(spec), EntryPoint::Dlfunc.ask(spec));
     assert_eq!(expanded(&exim, &both), "no no 5.0");
 }
 
 #[test]
-fn what_is_wrong_defers_with_the_text_of_the_dlfunc() {
+fn errors_defer_with_the_text_of_the_dlfunc() {
     let exim = Setup::new().library().build();
-    // Exim shows the text as one in a string.
+    // Exim shows the text as in a string.
     let by_lookup = |spec: &str| {
         let said = expanded(&exim, &EntryPoint::Lookup.ask(spec)).replace("\\\"", "\"");
         let start = format!("Failed: lookup of \"{spec}\" gave DEFER: \"");
@@ -100,7 +100,7 @@ fn what_is_wrong_defers_with_the_text_of_the_dlfunc() {
 }
 
 #[test]
-fn all_that_follows_key_is_the_key() {
+fn everything_after_key_is_the_key() {
     let exim = Setup::new().library().build();
     let rate = |query: &str| {
         expanded(&exim, &format!("${{lookup ratelimit {{{query}}}{{over}}{{under}}}} $sender_rate"))
@@ -113,7 +113,7 @@ fn all_that_follows_key_is_the_key() {
     assert_eq!(rate(&format!("{spec} / key= noupdate")), "under 1.0");
     assert_eq!(rate(&format!("{spec} / key=x / key=y")), "under 1.0");
     assert_eq!(rate(&format!("{spec} / key=x / key=y")), "under 2.0");
-    // None is the default key.
+    // An empty key is the default key.
     assert_eq!(rate(spec), "under 1.0");
     assert_eq!(rate(&format!("{spec} / key=")), "under 2.0");
     // A digest keeps a client's text out of the spec.
@@ -133,10 +133,10 @@ fn options_are_refused_and_an_empty_query_is_not_found() {
         let wanted = format!("the ratelimit lookup has no options, but \"{options}\" was given");
         assert!(said.contains("gave DEFER") && said.contains(&wanted), "{said}");
     }
-    // Exim does not even call a lookup then.
+    // Exim does not call a lookup in this case.
     assert_eq!(expanded(&exim, &look("")), "under");
     assert!(!exim.spool().join("exirate").exists(), "nothing was counted");
-    // Exim's own option, which it takes for itself: of its cache.
+    // Exim's own option, about its cache.
     let text = "${lookup ratelimit,cache=no_rd{2 / 1h / strict / k}{a}{b}}";
     assert_eq!(expanded(&exim, text), "b");
 }

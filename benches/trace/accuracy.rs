@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use exirate::trace::Answer;
+use exirate::trace::QueryResult;
 
 use crate::corpus::Corpus;
 use crate::exact;
@@ -143,11 +143,11 @@ fn ask_store(corpus: &Corpus, excerpts: &Excerpts, store: &Store) -> Vec<Tally> 
 }
 
 /// The numbers of the messages in results.
-pub(crate) fn numbers(corpus: &Corpus, answers: Vec<Answer>) -> Vec<Reported> {
-    let number = |answer: Answer| {
-        (corpus.numbers[&answer.envelope.id], answer.hit.map_or(1.0, |hit| hit.chance))
+pub(crate) fn numbers(corpus: &Corpus, results: Vec<QueryResult>) -> Vec<Reported> {
+    let number = |result: QueryResult| {
+        (corpus.numbers[&result.envelope.id], result.hit.map_or(1.0, |hit| hit.chance))
     };
-    answers.into_iter().map(number).collect()
+    results.into_iter().map(number).collect()
 }
 
 /// The settings of winnow, each with its own store.

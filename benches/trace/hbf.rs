@@ -20,7 +20,7 @@ pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folde
     let mut times = vec![vec!["excerpts of".to_owned()]];
     times[0].extend(LENGTHS.iter().map(|length| format!("{length} bytes")));
     let mut results = Vec::new();
-    let mut asked = u64::MAX;
+    let mut summary = u64::MAX;
     for (name, counted) in [
         ("hbf, n counts the elements of all levels", Counted::Elements),
         ("hbf, n counts the blocks of the lowest", Counted::Blocks),
@@ -46,9 +46,9 @@ pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folde
                     &absent[..absent.len().min(count)],
                     &mut |excerpt| {
                         let start = Instant::now();
-                        let answers = stores::ask(&trace, excerpt)?;
+                        let results = stores::ask(&trace, excerpt)?;
                         of_this.push(start.elapsed().as_secs_f64());
-                        Some(numbers(corpus, answers))
+                        Some(numbers(corpus, results))
                     },
                 );
                 let used = start.elapsed().as_secs_f64();
@@ -59,7 +59,7 @@ pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folde
                 count = (options.hbf_seconds / each / 2.0).max(count as f64 + 1.0) as usize;
                 of_this.clear();
             };
-            asked = asked.min(result.pairs / messages as u64).max(1);
+            summary = summary.min(result.pairs / messages as u64).max(1);
             tallies.push(result);
             of_this.sort_by(f64::total_cmp);
             row.push(of_this.get(of_this.len() / 2).map_or("-".to_owned(), |median| {

@@ -86,9 +86,9 @@ fn matches(spool: &Path, excerpt: &str) -> u64 {
     let query = Query { best: Some(BEST), ..stores::query(excerpt) };
     let trace = stores::reader(spool);
     let mut results = Vec::new();
-    let asked = trace.query(&query, &mut |_, _| {}, &mut |answer| results.push(answer)).unwrap();
-    assert!(asked.damaged.is_empty() && results.len() == BEST.min(asked.matches as usize));
-    asked.matches
+    let summary = trace.query(&query, &mut |_, _| {}, &mut |result| results.push(result)).unwrap();
+    assert!(summary.damaged.is_empty() && results.len() == BEST.min(summary.matches as usize));
+    summary.matches
 }
 
 /// An excerpt of some message.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use exirate::trace::{
-    Access, Answer, ContentQuery, Options, Part, Query, Sealed, Settings, TraceStore,
+    Access, ContentQuery, Options, Part, Query, QueryResult, Sealed, Settings, TraceStore,
     trace_directory,
 };
 
@@ -67,11 +67,11 @@ pub(crate) fn query(excerpt: &str) -> Query<'static> {
 }
 
 /// Queries an excerpt; `None` if it is too short.
-pub(crate) fn ask(trace: &TraceStore, excerpt: &str) -> Option<Vec<Answer>> {
-    let mut answers = Vec::new();
-    let asked = trace.query(&query(excerpt), &mut |_, _| {}, &mut |a| answers.push(a)).ok()?;
-    assert!(asked.damaged.is_empty(), "{:?}", asked.damaged);
-    (asked.unanswered == 0).then_some(answers)
+pub(crate) fn ask(trace: &TraceStore, excerpt: &str) -> Option<Vec<QueryResult>> {
+    let mut results = Vec::new();
+    let summary = trace.query(&query(excerpt), &mut |_, _| {}, &mut |a| results.push(a)).ok()?;
+    assert!(summary.damaged.is_empty(), "{:?}", summary.damaged);
+    (summary.unanswered == 0).then_some(results)
 }
 
 /// A key for digests that are not in a store.

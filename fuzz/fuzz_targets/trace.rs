@@ -188,7 +188,7 @@ fuzz_target!(|file: File| {
         let query = Query { content: Some(question), ..Query::default() };
         let mut found = false;
         let mut see = |envelope: Envelope| found |= envelope == self::envelope(9);
-        trace.query(&query, &mut |_, _| {}, &mut |answer| see(answer.envelope)).unwrap();
+        trace.query(&query, &mut |_, _| {}, &mut |result| see(result.envelope)).unwrap();
         assert!(found);
         ask(&trace);
     }

@@ -24,7 +24,7 @@ pub use scheme::{
 };
 pub use settings::{Counted, HbfSettings, Settings, WinnowSettings};
 pub use store::{
-    Access, Address, Answer, Copied, KEEP_DEFAULT, KEEP_MIN, Match, Options, Problem, Query,
+    Access, Address, Copied, KEEP_DEFAULT, KEEP_MIN, Match, Options, Problem, Query, QueryResult,
     QuerySummary, Repaired, TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN, Tally, Tidied, TraceError,
     TraceStats, TraceStore, Verified, trace_directory,
 };

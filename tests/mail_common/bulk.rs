@@ -1,4 +1,4 @@
-//! Newsletters, and notices that programs send.
+//! Newsletters, and notices sent by programs.
 
 use super::english::FOOTERS;
 use super::entity::{Entity, Transfer, plain, put, string};
@@ -11,11 +11,11 @@ use super::{Draft, World};
 /// In so many messages there are newsletters of so many issues.
 const NEIGHBOURS: u64 = 500;
 const ISSUES: usize = 8;
-/// Programs that send notices, and kinds of notices of each.
+/// Programs that send notices, and the kinds of notices of each.
 const SERVICES: usize = 500;
 const NOTICES: usize = 6;
 
-/// Text and HTML that say the same.
+/// Text and HTML with the same contents.
 #[derive(Default)]
 struct Page {
     text: Vec<u8>,
@@ -50,7 +50,7 @@ impl Page {
         self.spoken.push(b'\n');
     }
 
-    /// A link, under what it is called.
+    /// A link with its text.
     fn link(&mut self, called: &str, target: Vec<u8>) {
         put(&mut self.text, &[called, ": "]);
         self.text.extend_from_slice(&target);
@@ -86,7 +86,7 @@ const STYLE: &str = "<!DOCTYPE html>\n<html><head><meta http-equiv=\"Content-Typ
 pub(crate) fn newsletter(world: &World, n: u64) -> Draft {
     let mut random = Random::new(mix(world.seed ^ 0x30, n));
     let issue = n / NEIGHBOURS * ISSUES as u64 + random.zipf(ISSUES) as u64;
-    // What all who get the issue have in common.
+    // The part that is common to all recipients of the issue.
     let mut shared = Random::new(mix(world.seed ^ 0x31, issue));
     let sender = world.people.elsewhere(&mut shared);
     let reader = world.people.here(&mut random);
@@ -132,7 +132,7 @@ fn target(world: &World, domain: &str, random: &mut Random) -> Vec<u8> {
     target
 }
 
-/// What a company writes below all it sends.
+/// The text that a company writes below all its messages.
 fn footers(world: &World, sender: Person, company: &str, page: &mut Page) {
     let mut random = Random::new(mix(world.seed ^ 0x32, sender.company()));
     for _ in 0..random.within(2, 5) {
@@ -140,7 +140,7 @@ fn footers(world: &World, sender: Person, company: &str, page: &mut Page) {
     }
 }
 
-/// A notice: all of a kind say the same, but for names and numbers.
+/// A notice: all of a kind are the same, except for names and numbers.
 pub(crate) fn notice(world: &World, n: u64) -> Draft {
     let mut random = Random::new(mix(world.seed ^ 0x33, n));
     let service = random.zipf(SERVICES) as u64;
@@ -195,7 +195,7 @@ pub(crate) fn notice(world: &World, n: u64) -> Draft {
     draft(world, sender, reader, subject, headers, entity, &mut random)
 }
 
-/// What differs between notices of a kind: what it is is `shared`.
+/// The part that differs between notices of a kind; the rest is `shared`.
 fn value(world: &World, shared: &mut Random, random: &mut Random, to: &mut Vec<u8>) {
     match shared.below(5) {
         0 => number(random.next() % 1_000_000_000, to),

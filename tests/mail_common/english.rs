@@ -1,6 +1,6 @@
-//! The commonest English words and what people write in mail all the time.
+//! The most common English words, and phrases that are frequent in mail.
 
-/// The commonest words, the commonest first.
+/// The most common words, in descending order.
 pub(crate) const COMMON: &str = "the to and of a in i is that for it you on this with be have \
 are not as at or we from if was can but your will by my an all so do they has there what about \
 just would more one me no which when up he out get any like their them other been who our some \
@@ -30,7 +30,7 @@ sale deal option require provide receive agree consider complete remove return c
 remember happen allow continue decide wait offer deliver pay paid reply forward attached letter \
 document details schedule budget draft contract policy invoice agreement comments questions";
 
-/// What letters begin with.
+/// Greetings of letters.
 pub(crate) const GREETINGS: &[&str] = &[
     "Hi",
     "Hello",
@@ -46,7 +46,7 @@ pub(crate) const GREETINGS: &[&str] = &[
     "Hi again",
 ];
 
-/// What they end with.
+/// Closings of letters.
 pub(crate) const CLOSINGS: &[&str] = &[
     "Thanks",
     "Best regards",
@@ -64,7 +64,7 @@ pub(crate) const CLOSINGS: &[&str] = &[
     "With kind regards",
 ];
 
-/// What is written in between, time and again.
+/// Frequent phrases.
 pub(crate) const PHRASES: &[&str] = &[
     "Please let me know if you have any questions",
     "Thank you for your email",
@@ -128,7 +128,7 @@ pub(crate) const PHRASES: &[&str] = &[
     "You may also want to",
 ];
 
-/// What newsletters and notices end with; `%` is a name or a link.
+/// Footers of newsletters and notices; `%` is a name or a link.
 pub(crate) const FOOTERS: &[&str] = &[
     "You are receiving this email because you signed up for updates from %.",
     "If you no longer wish to receive these emails, you can unsubscribe at any time.",
@@ -146,7 +146,7 @@ pub(crate) const FOOTERS: &[&str] = &[
     "This message was sent to you by %, who keeps your address in a safe place.",
 ];
 
-/// What companies put below every message of their people; `%` is their name.
+/// Disclaimers below a company's messages; `%` is its name.
 pub(crate) const DISCLAIMERS: &[&str] = &[
     "This email and any files transmitted with it are confidential and intended solely for the \
      use of the individual or entity to whom they are addressed. If you have received this email \
@@ -166,7 +166,7 @@ karen thomas susan daniel emma paul sarah mark lisa andrew claire martin helen s
 eva luca sofia pierre marie carlos elena ivan olga wei mei kenji yuki ahmed fatima ravi priya tom \
 kate ben amy sam jane alex nina max lena tim ruth hugo ines erik karin otto heidi leo rosa";
 
-/// Last names, common ones; the others are made up.
+/// Common last names; the others are invented.
 pub(crate) const LAST: &str = "smith jones taylor brown miller wilson davies evans johnson walker \
 wright thompson white hughes edwards green hall wood harris lewis martin clarke king baker turner \
 hill scott moore carter morris mueller schmidt schneider fischer weber meyer wagner becker \

@@ -1,4 +1,4 @@
-//! What a message is made of, and how that is written down.
+//! The parts of a message, and their encoding.
 
 use encoding_rs::Encoding;
 
@@ -8,15 +8,15 @@ use super::random::Random;
 
 /// A MIME entity.
 pub(crate) enum Entity {
-    /// Text, and how it is written.
+    /// Text, and its encoding.
     Text { text: Vec<u8>, subtype: &'static str, charset: Charset, transfer: Transfer },
-    /// HTML, and what a reader sees of it: a line for each block.
+    /// HTML, and its visible text: a line for each block.
     Html { source: Vec<u8>, spoken: Vec<u8>, links: Vec<String>, transfer: Transfer },
     /// An attachment.
     File { name: String, media: &'static str, bytes: Vec<u8>, inline: bool },
-    /// A message within the message, and what is in it.
+    /// A message within the message, and its contents.
     Message { raw: Vec<u8>, truths: Vec<Truth> },
-    /// What a program says of a delivery.
+    /// A delivery status.
     Status(Vec<u8>),
     /// Several: `mixed`, `alternative`, `related` or `report`.
     Multi(&'static str, Vec<Entity>),
@@ -27,7 +27,7 @@ pub(crate) enum Entity {
 pub(crate) enum Charset {
     Utf8,
     Utf16,
-    /// Any that encoding_rs can write.
+    /// Any charset that encoding_rs can encode.
     Of(&'static Encoding, &'static str),
 }
 
@@ -39,15 +39,15 @@ pub(crate) enum Transfer {
     Base64,
 }
 
-/// Something that a message carries: what its reader would see or save.
+/// Something that a message contains: what its reader would see or save.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Truth {
     Subject(String),
-    /// What someone in a header is called.
+    /// A display name in a header.
     Name(String),
     /// Plain text.
     Text(String),
-    /// HTML, and what is seen of it, a line for each block.
+    /// HTML, and its visible text, a line for each block.
     Html {
         source: String,
         spoken: String,
@@ -60,7 +60,7 @@ pub(crate) enum Truth {
     },
 }
 
-/// Text as most mail has it.
+/// Text as in most mail.
 pub(crate) fn plain(text: Vec<u8>, random: &mut Random) -> Entity {
     let charset = Charset::Utf8;
     let long = long_line(&text);
@@ -87,7 +87,7 @@ fn long_line(text: &[u8]) -> bool {
 }
 
 impl Entity {
-    /// Writes the headers and the body, and tells what they carry.
+    /// Writes the headers and the body, and adds their contents to `truths`.
     pub(crate) fn write(self, random: &mut Random, to: &mut Vec<u8>, truths: &mut Vec<Truth>) {
         match self {
             Entity::Text { text, subtype, charset, transfer } => {
@@ -162,7 +162,7 @@ impl Charset {
 }
 
 impl Transfer {
-    /// Writes the header that names it, and the body.
+    /// Writes the header with its type, and the body.
     fn write(self, bytes: &[u8], to: &mut Vec<u8>) {
         match self {
             Transfer::Plain => {

@@ -1,4 +1,4 @@
-//! What people attach.
+//! Attachments.
 
 use super::World;
 use super::entity::Entity;
@@ -6,7 +6,7 @@ use super::people::base62;
 use super::prose::{self, Topic, number};
 use super::random::{Random, mix};
 
-/// Bytes as a compressed file has them.
+/// Bytes like those of a compressed file.
 fn compressed(random: &mut Random, length: usize, to: &mut Vec<u8>) {
     let end = to.len() + length;
     while to.len() < end {
@@ -15,7 +15,7 @@ fn compressed(random: &mut Random, length: usize, to: &mut Vec<u8>) {
     to.truncate(end);
 }
 
-/// A picture that belongs to a company: the same one for the same `company`.
+/// A company's picture, always the same for one `company`.
 pub(crate) fn logo(company: u64) -> Entity {
     let mut random = Random::new(mix(company, 0x60));
     let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x01\x40\0\0\0\x50\x08\x06\0\0\0".to_vec();

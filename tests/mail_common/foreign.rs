@@ -1,4 +1,4 @@
-//! Mail in other languages than English, in the charsets it comes in.
+//! Mail in languages other than English, in their usual charsets.
 
 use super::entity::{Charset, Entity, Transfer, put, string};
 use super::letters::thread;
@@ -6,7 +6,7 @@ use super::random::{Random, mix};
 use super::words::Words;
 use super::{Draft, World};
 
-/// A language and the ways it is written.
+/// A language and its encodings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tongue {
     German,
@@ -16,7 +16,7 @@ enum Tongue {
     Chinese,
 }
 
-/// How a message is written.
+/// The encoding of a message.
 fn manner(random: &mut Random) -> (Tongue, Charset, Transfer) {
     use encoding_rs as e;
     let of = Charset::Of;
@@ -93,7 +93,7 @@ fn sentence(world: &World, random: &mut Random, tongue: Tongue, topic: u64, to: 
     }
 }
 
-/// The word of that number in a language.
+/// The word with that number in a language.
 fn word(words: &Words, word: usize, tongue: Tongue, to: &mut Vec<u8>) {
     let bits = mix(word as u64, tongue as u64 + 0x90);
     let mut push = |char: char| {
@@ -107,7 +107,7 @@ fn word(words: &Words, word: usize, tongue: Tongue, to: &mut Vec<u8>) {
                 ['é', 'è', 'à', 'ç']
             };
             let text = words.text(word);
-            // Every fifth word or so has one of them.
+            // About every fifth word has one of them.
             let at = (bits % 24) as usize;
             for (n, char) in text.chars().enumerate() {
                 push(if n == at { special[(bits >> 32 & 3) as usize] } else { char });

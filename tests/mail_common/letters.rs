@@ -1,4 +1,4 @@
-//! What people write to each other: letters, and answers that quote them.
+//! Personal mail: letters, and replies that quote them.
 
 use super::english::{CLOSINGS, DISCLAIMERS, GREETINGS};
 use super::entity::{Entity, Transfer, plain, put};
@@ -9,9 +9,9 @@ use super::prose::{self, Topic, number};
 use super::random::{Random, mix};
 use super::{Draft, Kind, World};
 
-/// The longest chain of letters that are quoted.
+/// The longest chain of quoted letters.
 const QUOTED: usize = 5;
-/// How far back an answer finds its letter at most.
+/// The maximum distance of a reply from its letter.
 const BACK: usize = 3_000;
 
 /// A letter, without those it quotes.
@@ -19,12 +19,12 @@ struct Letter {
     from: Person,
     to: Person,
     greeting: String,
-    /// What was written, a line for each paragraph.
+    /// The text, a line for each paragraph.
     own: Vec<u8>,
     closing: &'static str,
 }
 
-/// What a thread of letters is about.
+/// The properties of a thread of letters.
 pub(crate) struct Thread {
     pub(crate) from: Person,
     pub(crate) to: Person,
@@ -32,14 +32,14 @@ pub(crate) struct Thread {
     pub(crate) subject: String,
 }
 
-/// The message that an answer answers, if there is one.
+/// The message that a reply replies to, if there is one.
 pub(crate) fn parent(world: &World, n: u64) -> Option<u64> {
     let kind = world.kind(n);
     if !matches!(kind, Kind::Reply | Kind::List) {
         return None;
     }
     let mut random = Random::new(mix(world.seed ^ 0x50, n));
-    // Half of what lists carry opens a thread.
+    // Half of the messages on lists start a thread.
     if kind == Kind::List && random.chance(50) {
         return None;
     }
@@ -52,7 +52,7 @@ pub(crate) fn parent(world: &World, n: u64) -> Option<u64> {
     candidates.find_map(|n| n.filter(|&n| fits(world.kind(n))))
 }
 
-/// Who writes letter `n` to whom, on what.
+/// The sender, recipient and topic of letter `n`.
 pub(crate) fn thread(world: &World, n: u64) -> Thread {
     if let Some(parent) = parent(world, n) {
         let thread = thread(world, parent);
@@ -80,7 +80,7 @@ fn letter(world: &World, n: u64, thread: &Thread) -> Letter {
     Letter { from: thread.from, to: thread.to, greeting, own, closing: random.pick(CLOSINGS) }
 }
 
-/// The letters that message `n` consists of: its own, and those it quotes.
+/// The letters in message `n`: its own, and those it quotes.
 fn chain(world: &World, n: u64) -> Vec<Letter> {
     let mut letters = Vec::new();
     let mut next = Some(n);
@@ -91,7 +91,7 @@ fn chain(world: &World, n: u64) -> Vec<Letter> {
     letters
 }
 
-/// What someone's program writes below each letter.
+/// The signature that a mail program adds.
 fn signature(world: &World, person: Person, to: &mut Vec<u8>) {
     let (first, last) = world.people.name(person);
     let mut random = Random::new(mix(world.seed ^ 0x53, person.hash()));
@@ -106,7 +106,7 @@ fn signature(world: &World, person: Person, to: &mut Vec<u8>) {
     put(to, &["\nwww.", &world.people.domain(person), "\n"]);
 }
 
-/// What someone's company writes below that, if it does.
+/// The disclaimer of a company, if it has one.
 fn disclaimer(world: &World, person: Person, to: &mut Vec<u8>) {
     let number = (person.company() % 10) as usize;
     if let Some(text) = DISCLAIMERS.get(number) {
@@ -114,7 +114,7 @@ fn disclaimer(world: &World, person: Person, to: &mut Vec<u8>) {
     }
 }
 
-/// Writes a letter as plain text, and what it quotes below.
+/// Writes a letter as plain text, with quoted letters below.
 fn text(world: &World, letters: &[Letter], to: &mut Vec<u8>) {
     let Some((first, quoted)) = letters.split_first() else { return };
     put(to, &[&first.greeting, "\n\n"]);
@@ -126,7 +126,7 @@ fn text(world: &World, letters: &[Letter], to: &mut Vec<u8>) {
         let address = world.people.address(of.from);
         let mut below = Vec::new();
         text(world, quoted, &mut below);
-        // By whose program is the answer?
+        // The mail program of the reply.
         if first.from.hash() % 100 < 55 {
             put(to, &["\n", &name, " ", &last, " <", &address, "> wrote:\n"]);
             for line in below.split(|&b| b == b'\n') {
@@ -176,7 +176,7 @@ fn html(world: &World, letters: &[Letter], source: &mut Vec<u8>, spoken: &mut Ve
     }
 }
 
-/// Message `n`: a letter, an answer, or a letter with attachments.
+/// Message `n`: a letter, a reply, or a letter with attachments.
 pub(crate) fn draft(world: &World, n: u64) -> Draft {
     let thread = thread(world, n);
     let letters = chain(world, n);

@@ -1,4 +1,4 @@
-//! What mailing lists carry, and long reports.
+//! Messages on mailing lists, and long reports.
 
 use super::entity::{plain, put};
 use super::letters::{parent, thread};
@@ -7,11 +7,11 @@ use super::prose::{self, Topic, number};
 use super::random::{Random, mix};
 use super::{Draft, World};
 
-/// How many lists people here read.
+/// The number of mailing lists.
 const LISTS: usize = 150;
 
-/// Message `n` on a list: someone's thoughts, perhaps with a patch, with some
-/// of what they answer quoted between.
+/// Message `n` on a list: a text, perhaps with a patch, between quoted parts of
+/// the message it replies to.
 pub(crate) fn post(world: &World, n: u64) -> Draft {
     let mut random = Random::new(mix(world.seed ^ 0x20, n));
     let root = std::iter::successors(Some(n), |&n| parent(world, n)).last().unwrap_or(n);
@@ -29,7 +29,7 @@ pub(crate) fn post(world: &World, n: u64) -> Draft {
         let (quoted_first, quoted_last) = world.people.name(self::author(world, parent));
         put(&mut text, &["On ", &super::date(world.time(parent)), ", "]);
         put(&mut text, &[&quoted_first, " ", &quoted_last, " wrote:\n"]);
-        // Most who answer leave out what they do not answer.
+        // Most replies omit the parts that they do not comment on.
         let thoughts = thoughts(world, parent, topic);
         for paragraph in thoughts.split(|&b| b == b'\n') {
             if random.chance(70) {
@@ -88,7 +88,7 @@ fn author(world: &World, n: u64) -> Person {
     world.people.elsewhere(&mut Random::new(mix(world.seed ^ 0x23, n)))
 }
 
-/// What the author of a post writes of their own, a line for each paragraph.
+/// The author's own text in a post, a line for each paragraph.
 fn thoughts(world: &World, n: u64, topic: Topic) -> Vec<u8> {
     let mut random = Random::new(mix(world.seed ^ 0x24, n));
     let mut text = Vec::new();
@@ -146,7 +146,7 @@ pub(crate) fn report(world: &World, n: u64) -> Draft {
     report_of(world, n, random.spread(14_000.0, 1.2).clamp(2_000, 2_000_000))
 }
 
-/// Such a message, of so many bytes.
+/// A report with so many bytes.
 pub(crate) fn report_of(world: &World, n: u64, bytes: usize) -> Draft {
     let mut random = Random::new(mix(world.seed ^ 0x28, n));
     let thread = thread(world, n);
@@ -187,7 +187,7 @@ fn log_line(world: &World, random: &mut Random, host: usize, topic: Topic, to: &
     put(to, &[" host"]);
     number(host as u64, to);
     to.push(b' ');
-    // Programs say few things, again and again.
+    // Programs write few different lines, again and again.
     let mut shared = Random::new(mix(topic ^ 7, random.zipf(60) as u64));
     world.words.spell(world.words.of_topic(1, shared.next()), to);
     put(to, &["["]);

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 /// Writes bytes in base64, in lines of 76.
 pub(crate) fn base64(bytes: &[u8], to: &mut Vec<u8>) {
-    // Twelve bits at a time: a lot of base64 is made here.
+    // Twelve bits at a time, because a lot of base64 is generated.
     static PAIRS: LazyLock<Vec<[u8; 2]>> = LazyLock::new(|| {
         const DIGITS: &[u8; 64] =
             b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -83,12 +83,12 @@ fn escape(byte: u8, to: &mut Vec<u8>) {
     to.extend_from_slice(&[b'=', high, low]);
 }
 
-/// Writes text for a header: as it is, or in encoded words of UTF-8.
+/// Writes text for a header: literally, or in encoded words of UTF-8.
 pub(crate) fn header_text(text: &str, to: &mut Vec<u8>) {
     if text.is_ascii() {
         return to.extend_from_slice(text.as_bytes());
     }
-    // Each word holds whole characters and has up to 75 bytes (RFC 2047).
+    // Each word contains whole characters and has up to 75 bytes (RFC 2047).
     let mut word = String::new();
     let mut first = true;
     let mut flush = |word: &mut String| {

@@ -1,21 +1,28 @@
-//! Mail for tests and benchmarks, as a mail server sees it: the same for the
-//! same seed, and as much of it as is wanted.
+//! Generated mail for tests and benchmarks, as a mail server sees it:
+//! reproducible for each seed, in any quantity.
 //!
-//! Each message comes with its envelope and with what it carries in plain, so
-//! that a test can cut excerpts from it. Message `n` depends on the seed and on
-//! `n` alone, and may quote, answer or repeat messages before it.
+//! Each message comes with its envelope and its plain contents, so that a test
+//! can cut excerpts from it. Message `n` depends only on the seed and on `n`,
+//! and may quote, reply to or repeat earlier messages.
 //!
-//! | kind | share | what |
+//! | kind | share | contents |
 //! |---|---:|---|
-//! | `Letter` | 14 % | from person to person, half below 620 bytes of their own; signatures, disclaimers; most with the same as HTML |
-//! | `Reply` | 20 % | answers to an earlier message, which they quote whole, up to five deep, with `>` or below a line |
-//! | `Newsletter` | 16 % | an issue for several readers, text and HTML, with links that differ |
-//! | `Notice` | 22 % | of 3,000 templates with other names and numbers each time |
-//! | `List` | 12 % | on one of 150 lists, answers between quoted lines, every sixth with a patch, a footer |
-//! | `Attachments` | 7 % | letters with PDF, docx, JPEG, CSV or text files, half of them above 45 KB |
+//! | `Letter` | 14 % | personal, half with less than 620 bytes of new text;
+//! signatures, disclaimers; most also as HTML |
+//! | `Reply` | 20 % | replies to an earlier message, which they quote
+//! completely, up to five deep, with `>` or below a line |
+//! | `Newsletter` | 16 % | an issue for several readers, text and HTML, with
+//! different links |
+//! | `Notice` | 22 % | from 3,000 templates, with other names and numbers each
+//! time |
+//! | `List` | 12 % | on one of 150 lists, comments between quoted lines, every
+//! sixth with a patch, a footer |
+//! | `Attachments` | 7 % | letters with PDF, docx, JPEG, CSV or text files,
+//! half of them above 45 KB |
 //! | `Report` | 1.5 % | long text or log lines, half above 14 KB |
 //! | `Forward` | 2 % | another message as message/rfc822 |
-//! | `Foreign` | 4 % | German, French, Russian, Japanese, Chinese, in the charsets these come in |
+//! | `Foreign` | 4 % | German, French, Russian, Japanese, Chinese, in their
+//! usual charsets |
 //! | `Bounce` | 1.5 % | delivery reports |
 //!
 //! Sizes are log-normal, as Y. Matsubara found them in the logs of a university
@@ -52,12 +59,12 @@ use people::{People, base62};
 use random::{Random, mix};
 use words::Words;
 
-/// When the first message passed: 2026-01-01.
+/// The time of the first message: 2026-01-01.
 const START: i64 = 1_767_225_600;
-/// How many microseconds pass between messages: a million in 90 days.
+/// Microseconds between messages: a million in 90 days.
 const BETWEEN: u64 = 7_776_000;
 
-/// All mail that comes of a seed.
+/// All mail of a seed.
 pub(crate) struct World {
     seed: u64,
     words: Words,
@@ -69,13 +76,13 @@ pub(crate) struct World {
 pub(crate) struct Mail {
     pub(crate) kind: Kind,
     pub(crate) envelope: Envelope,
-    /// Headers and body as they come, with line feeds.
+    /// The header and body with line feeds.
     pub(crate) raw: Vec<u8>,
-    /// What it carries.
+    /// Its contents.
     pub(crate) truths: Vec<Truth>,
 }
 
-/// What sort of mail a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Letter,
@@ -90,7 +97,7 @@ pub(crate) enum Kind {
     Bounce,
 }
 
-/// Each kind, and how many in a thousand are of it.
+/// Each kind, and its share in thousandths.
 pub(crate) const SHARES: &[(Kind, u64)] = &[
     (Kind::Letter, 140),
     (Kind::Reply, 200),
@@ -106,7 +113,7 @@ pub(crate) const SHARES: &[(Kind, u64)] = &[
 
 /// A message before it is written.
 struct Draft {
-    /// What the author is called, and their address, in the header.
+    /// The author's name and address in the header.
     from: String,
     address: String,
     sender: String,
@@ -124,7 +131,7 @@ impl World {
         Self { seed, words: Words::new(seed), people: People { seed } }
     }
 
-    /// What sort of message `n` is.
+    /// The kind of message `n`.
     pub(crate) fn kind(&self, n: u64) -> Kind {
         let mut left = mix(self.seed ^ 0x10, n) % 1_000;
         for &(kind, share) in SHARES {
@@ -141,8 +148,7 @@ impl World {
         self.of_kind(self.kind(n), n)
     }
 
-    /// A message of a kind, for those who want just that. Answers are such only
-    /// if message `n` is one.
+    /// A message of a given kind. It is a reply only if message `n` is one.
     pub(crate) fn of_kind(&self, kind: Kind, n: u64) -> Mail {
         let draft = match kind {
             Kind::Letter | Kind::Reply | Kind::Attachments => letters::draft(self, n),
@@ -169,7 +175,7 @@ impl World {
         self.write(Kind::Report, n, lists::report_of(self, n, bytes))
     }
 
-    /// When message `n` passes: they come one after another.
+    /// The time of message `n`; times ascend.
     fn time(&self, n: u64) -> i64 {
         START + (self.micros(n) / 1_000_000) as i64
     }
@@ -198,8 +204,8 @@ impl World {
     }
 }
 
-/// Writes the headers of a message that has passed a few hosts, but for those
-/// of its body.
+/// Writes the header of a message that has passed several hosts, without the
+/// fields of its body.
 fn headers(draft: &Draft, time: i64, random: &mut Random, to: &mut Vec<u8>) {
     let date = date(time);
     let host = draft.address.rsplit('@').next().unwrap_or_default();
@@ -235,7 +241,7 @@ fn headers(draft: &Draft, time: i64, random: &mut Random, to: &mut Vec<u8>) {
     put(to, &["MIME-Version: 1.0\n"]);
 }
 
-/// A date as headers have it, without its zone.
+/// A date as in headers, without the zone.
 fn date(time: i64) -> String {
     let days = time.div_euclid(86_400);
     let second = time.rem_euclid(86_400);

@@ -1,4 +1,4 @@
-//! Bounces, and letters that pass on another message.
+//! Bounces, and letters that forward another message.
 
 use super::entity::{Charset, Entity, Transfer, plain, put};
 use super::letters::thread;
@@ -6,7 +6,7 @@ use super::prose;
 use super::random::{Random, mix};
 use super::{Draft, Kind, Mail, World};
 
-/// The last letter before message `n`, or one made for the purpose.
+/// The last letter before message `n`, or a new one.
 fn earlier(world: &World, n: u64) -> Mail {
     let letter = (1..60)
         .filter_map(|back| n.checked_sub(back))
@@ -17,7 +17,7 @@ fn earlier(world: &World, n: u64) -> Mail {
     }
 }
 
-/// Message `n`: a letter that passes on another message as a whole.
+/// Message `n`: a letter that forwards another message as a whole.
 pub(crate) fn forward(world: &World, n: u64) -> Draft {
     let mut random = Random::new(mix(world.seed ^ 0x70, n));
     let thread = thread(world, n);
@@ -48,7 +48,7 @@ pub(crate) fn forward(world: &World, n: u64) -> Draft {
     }
 }
 
-/// Message `n`: another system could not deliver what was sent.
+/// Message `n`: another system reports a failed delivery.
 pub(crate) fn bounce(world: &World, n: u64) -> Draft {
     let mut random = Random::new(mix(world.seed ^ 0x71, n));
     let thread = thread(world, n);

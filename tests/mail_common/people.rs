@@ -1,4 +1,4 @@
-//! Who writes to whom, from where, and what Exim calls it.
+//! Senders, recipients, clients, and Exim's ids.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -8,35 +8,35 @@ use super::prose::number;
 use super::random::{Random, mix};
 use super::words::{Words, made_up};
 
-/// Domains of the mail server itself, and people at them.
+/// Domains of the mail server itself, and their users.
 const HOME_DOMAINS: usize = 3;
 const HOME_PEOPLE: usize = 4_000;
-/// Domains elsewhere; few are common.
+/// Other domains; few are frequent.
 const DOMAINS: usize = 20_000;
-/// The most people at one of them.
+/// The maximum number of people in one of them.
 const PEOPLE: usize = 3_000;
 
-/// Someone who writes or gets mail.
+/// A sender or recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Person {
-    /// Below [`HOME_DOMAINS`]: here.
+    /// A home domain if below [`HOME_DOMAINS`].
     domain: u32,
     number: u32,
 }
 
-/// Everyone, by a seed.
+/// All people of a seed.
 #[derive(Clone, Copy)]
 pub(crate) struct People {
     pub(crate) seed: u64,
 }
 
 impl Person {
-    /// A number that is this person's own.
+    /// A number specific to this person.
     pub(crate) fn hash(self) -> u64 {
         mix(u64::from(self.domain), u64::from(self.number))
     }
 
-    /// A number that is their company's own.
+    /// A number specific to their company.
     pub(crate) fn company(self) -> u64 {
         mix(u64::from(self.domain), u64::MAX)
     }
@@ -47,20 +47,20 @@ impl Person {
 }
 
 impl People {
-    /// Someone here.
+    /// A local person.
     pub(crate) fn here(self, random: &mut Random) -> Person {
         let domain = random.zipf(HOME_DOMAINS) as u32;
         Person { domain, number: random.zipf(HOME_PEOPLE) as u32 }
     }
 
-    /// Someone elsewhere.
+    /// A person elsewhere.
     pub(crate) fn elsewhere(self, random: &mut Random) -> Person {
         let rank = random.zipf(DOMAINS);
         let number = random.zipf(PEOPLE / (rank / 8 + 1) + 2) as u32;
         Person { domain: (HOME_DOMAINS + rank) as u32, number }
     }
 
-    /// Someone who writes, and someone who gets it: one of them is here.
+    /// A sender and a recipient, one of whom is local.
     pub(crate) fn pair(self, random: &mut Random) -> (Person, Person) {
         match random.below(10) {
             0..5 => (self.elsewhere(random), self.here(random)),
@@ -107,18 +107,18 @@ impl People {
             1 => format!("{}{last}", &first[..1]),
             _ => format!("{first}_{}", &last[..1]),
         };
-        // Of some there are several.
+        // Some have several addresses.
         if person.number % 4 == 3 {
             local.push_str(&(person.number % 90 + 10).to_string());
         }
         format!("{local}@{}", self.domain(person))
     }
 
-    /// An address that a company sends its bulk mail from.
+    /// An address from which a company sends bulk mail.
     pub(crate) fn bulk(self, sender: Person, random: &mut Random) -> String {
         let domain = self.domain(sender);
         match sender.company() % 4 {
-            // The bounces of every message come back to an address of its own.
+            // Each message has its own bounce address.
             0 | 1 => {
                 let token = base62(random.next(), 10);
                 format!("bounce+{token}-{}@em{}.{domain}", random.below(100_000), random.below(4))
@@ -128,9 +128,9 @@ impl People {
         }
     }
 
-    /// From where someone's mail comes.
+    /// The client's address.
     pub(crate) fn client(self, person: Person, random: &mut Random) -> IpAddr {
-        // A person here has a few addresses of their own, a company a few hosts.
+        // A local person has a few addresses, a company a few hosts.
         let place = if person.is_here() { person.hash() } else { person.company() };
         let bits = mix(place, random.zipf(4) as u64);
         if bits % 10 < 7 {
@@ -142,8 +142,8 @@ impl People {
     }
 }
 
-/// An id as Exim gives it out since 4.97, of 23 characters: the time, the
-/// number of the process, and microseconds.
+/// An id as Exim creates it since 4.97, with 23 characters: the time, the
+/// process, and microseconds.
 pub(crate) fn exim_id(time: i64, micros: u32, random: &mut Random) -> String {
     let process = random.within(600, 4_194_303) as u64;
     format!("{}-{}-{}", base62(time as u64, 6), base62(process, 11), base62(u64::from(micros), 4))
@@ -164,7 +164,7 @@ pub(crate) fn capital(word: &str) -> String {
     word[..1].to_uppercase() + &word[1..]
 }
 
-/// Writes a link as it stands in bulk mail: much of it says who clicked.
+/// Writes a link as in bulk mail: a large part identifies the recipient.
 pub(crate) fn link(words: &Words, domain: &str, random: &mut Random, to: &mut Vec<u8>) {
     to.extend_from_slice(b"https://");
     to.extend_from_slice(random.pick(&["www.", "click.", "links.", ""]).as_bytes());

@@ -4,7 +4,7 @@ use super::english::PHRASES;
 use super::random::{Random, mix};
 use super::words::{Words, made_up};
 
-/// What someone writes about; texts on the same share words.
+/// A subject matter; texts with the same one share words.
 pub(crate) type Topic = u64;
 
 /// Writes a sentence.
@@ -36,10 +36,10 @@ pub(crate) fn clause(
         let kind = bits >> 12 & 0xff;
         to.push(b' ');
         previous = match kind {
-            // A word that often comes after the last one.
+            // A word that often follows the last one.
             0..120 => words.after(previous, bits),
             120..150 => words.of_topic(topic, bits),
-            // What few others write.
+            // A rare word.
             150..154 => {
                 rarity(random, to);
                 continue;
@@ -55,7 +55,7 @@ pub(crate) fn clause(
     }
 }
 
-/// Writes a number, a date, a name or a word that nobody else uses.
+/// Writes a number, a date, a name or a unique word.
 fn rarity(random: &mut Random, to: &mut Vec<u8>) {
     match random.below(6) {
         0 => number(random.below(100) as u64, to),
@@ -107,7 +107,7 @@ pub(crate) fn title(words: &Words, random: &mut Random, topic: Topic, to: &mut V
     to[start] = to[start].to_ascii_uppercase();
 }
 
-/// Writes paragraphs of about `bytes` in all, a line each.
+/// Writes paragraphs of about `bytes` in total, one per line.
 pub(crate) fn paragraphs(
     words: &Words,
     random: &mut Random,
@@ -130,12 +130,12 @@ pub(crate) fn paragraphs(
     }
 }
 
-/// A topic by its number among all; low numbers are common.
+/// The topic with this number; low numbers are frequent.
 pub(crate) fn topic(number: usize) -> Topic {
     mix(number as u64, 0x70_61)
 }
 
-/// Writes paragraphs wrapped at 72 columns, each line behind `mark`, with an
+/// Writes paragraphs wrapped at 72 columns, each line after `mark`, with an
 /// empty line between paragraphs.
 pub(crate) fn wrap(paragraphs: &[u8], mark: &[u8], to: &mut Vec<u8>) {
     let width = 72 - mark.len().min(40);

@@ -1,6 +1,6 @@
-//! Random numbers that are the same each time.
+//! Reproducible random numbers.
 
-/// A quick generator (wyrand, Wang Yi 2019).
+/// A fast generator (wyrand, Wang Yi 2019).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -18,31 +18,32 @@ impl Random {
         ((u128::from(self.next()) * below as u128) >> 64) as usize
     }
 
-    /// A number from `least` to `most`.
-    pub(crate) fn within(&mut self, least: usize, most: usize) -> usize {
-        least + self.below(most - least + 1)
+    /// A number from `low` to `high`.
+    pub(crate) fn within(&mut self, low: usize, high: usize) -> usize {
+        low + self.below(high - low + 1)
     }
 
-    /// Whether something happens that does in `percent` of cases.
+    /// True in `percent` of cases.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// A number from 0 up to 1.
+    /// A number from 0 to 1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number whose logarithm is normally distributed: half are below
-    /// `median`, and two thirds within a factor of e to the `sigma`.
+    /// A log-normally distributed number: half are below `median`, and two
+    /// thirds within a factor of e^`sigma`.
     pub(crate) fn spread(&mut self, median: f64, sigma: f64) -> usize {
-        // Box and Muller's way to a normal deviate.
+        // A normal deviate by the method of Box and Muller.
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         let normal = radius * (std::f64::consts::TAU * self.unit()).cos();
         (median * (sigma * normal).exp()) as usize
     }
 
-    /// A number below `below`, `n` about as likely as 1 / (n + 1) (Zipf).
+    /// A number below `below`, `n` with a probability of about 1 / (n + 1)
+    /// (Zipf).
     pub(crate) fn zipf(&mut self, below: usize) -> usize {
         let n = ((below as f64 + 1.0).ln() * self.unit()).exp() as usize - 1;
         n.min(below - 1)
@@ -53,7 +54,7 @@ impl Random {
     }
 }
 
-/// A number that looks random, for each pair of numbers another.
+/// A pseudo-random number for each pair of numbers.
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     fold(a ^ 0x2d35_8dcc_aa6c_78a5, b ^ 0x8bb8_4b93_962e_acc9)
 }

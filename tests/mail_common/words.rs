@@ -1,31 +1,31 @@
-//! A vocabulary: words, and how often each is used.
+//! A vocabulary with word frequencies.
 
 use std::collections::HashSet;
 
 use super::english::COMMON;
 use super::random::{Random, mix};
 
-/// How many words there are: a power of two.
+/// The number of words: a power of two.
 pub(crate) const COUNT: usize = 1 << 15;
-/// The longest a word gets.
+/// The maximum length of a word.
 const LONGEST: usize = 15;
-/// How many words use others than the common ones after themselves.
+/// How many words are often followed by other than the common ones.
 const NARROW_FROM: usize = 60;
 
-/// English-like words with a Zipf distribution and with favourite neighbours.
+/// English-like words with a Zipf distribution and with frequent successors.
 ///
 /// In real mail (the public corpus of SpamAssassin, ham, 1.2 million words) a
-/// word has 4.7 letters on average, and the 10, 100, 1,000 and 10,000 commonest
-/// make up 17, 41, 70 and 94 % of the text; here it is 5.0 letters and 15, 38,
-/// 67 and 93 %. Of the 8-grams of 800 bytes of a message, 0.72 % are in 800
-/// bytes of another there, and 0.70 % here.
+/// word has 4.7 letters on average, and the 10, 100, 1,000 and 10,000 most
+/// common words are 17, 41, 70 and 94 % of the text; here it is 5.0 letters and
+/// 15, 38, 67 and 93 %. Of the 8-grams of 800 bytes of a message, 0.72 % are in
+/// 800 bytes of another one there, and 0.70 % here.
 pub(crate) struct Words {
     /// The bytes of each word, and its length in the last byte.
     spellings: Vec<[u8; LONGEST + 1]>,
     /// Walker's alias method: below `0`, the word is the entry's own; else `1`.
     alias: Vec<(u32, u16)>,
-    /// Numbers from 0 drawn in advance, small ones often: which of a word's
-    /// favourites comes next, few for most words, many for "the" and its like.
+    /// Precomputed small numbers: which frequent successor of a word is next;
+    /// there are few for most words, and many for "the" and similar words.
     narrow: Vec<u8>,
     wide: Vec<u16>,
     seed: u64,
@@ -53,14 +53,14 @@ impl Words {
         Self { spellings, alias: alias(&weights()), narrow, wide, seed }
     }
 
-    /// A word, by 64 random bits.
+    /// A word from 64 random bits.
     pub(crate) fn any(&self, bits: u64) -> usize {
         let n = (bits >> 49) as usize;
         let (own, other) = self.alias[n];
         if (bits as u32) < own { n } else { usize::from(other) }
     }
 
-    /// A word that often follows `previous`, by random bits.
+    /// A word that often follows `previous`, from random bits.
     pub(crate) fn after(&self, previous: usize, bits: u64) -> usize {
         let n = (bits & 0xfff) as usize;
         let favourite = if previous < NARROW_FROM {
@@ -71,7 +71,7 @@ impl Words {
         self.any(mix(self.seed ^ favourite << 32, previous as u64))
     }
 
-    /// A word of a topic, by random bits: none of the commonest.
+    /// A word of a topic, from random bits: not one of the most common.
     pub(crate) fn of_topic(&self, topic: u64, bits: u64) -> usize {
         let n = u64::from(self.wide[(bits & 0xfff) as usize] >> 2);
         let first = self.any(mix(topic, n));
@@ -81,13 +81,14 @@ impl Words {
     /// Writes a word.
     pub(crate) fn spell(&self, word: usize, to: &mut Vec<u8>) {
         let slot = &self.spellings[word];
-        // A copy of a fixed length is much quicker than one of the word's.
+        // A copy of a fixed length is much faster than one of the word's
+        // length.
         let end = to.len() + usize::from(slot[LONGEST]);
         to.extend_from_slice(slot);
         to.truncate(end);
     }
 
-    /// A word without an apostrophe, to make a name of.
+    /// A word without an apostrophe, for a name.
     pub(crate) fn name(&self, bits: u64) -> &str {
         let word = self.any(bits);
         let text = self.text(word);
@@ -107,8 +108,8 @@ fn slot(word: &str) -> [u8; LONGEST + 1] {
     slot
 }
 
-/// How often each word is used: Zipf and Mandelbrot's law, falling off more
-/// steeply from the 4,000th on, as text of one field does.
+/// The frequency of each word: the law of Zipf and Mandelbrot, falling more
+/// steeply from the 4,000th on, as in texts on one subject.
 fn weights() -> Vec<f64> {
     (0..COUNT)
         .map(|rank| {
@@ -153,7 +154,7 @@ const ENDINGS: &[&str] = &[
     "ence", "es", "ers", "ive", "ness",
 ];
 
-/// A word as it might stand at that place among all words.
+/// An invented word for this rank.
 pub(crate) fn made_up(random: &mut Random, rank: usize) -> String {
     let longer = match rank {
         0..1_000 => 20,

@@ -1,5 +1,5 @@
-//! The library among hostile programs, in hostile environments and with hostile
-//! arguments: it is loaded by small programs in C, or by an Exim that anybody
+//! The library in hostile programs, in hostile environments and with hostile
+//! arguments: it is loaded by small programs in C, or by an Exim that any user
 //! may start.
 
 #![allow(missing_docs, unreachable_pub)]

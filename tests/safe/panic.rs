@@ -1,13 +1,13 @@
-//! A panic in the library is one error of Exim's with its text, and the next
-//! call works. A library of the test's own panics on demand; the released one
-//! has nothing of it.
+//! A panic in the library becomes one Exim error with its text, and the next
+//! call works. A special build of the library panics on demand; the released
+//! one does not contain that code.
 
 use crate::common::{Setup, library};
 use crate::hostile::Program;
 use std::path::PathBuf;
 
-/// The library of a feature that panics where a spec, or the options of `record`,
-/// begin with `panic `.
+/// The library of a feature, built to panic if a spec, or the options of
+/// `record`, begin with `panic `.
 fn panicking(feature: &str) -> PathBuf {
     let folder = format!("panicking-{feature}");
     library::build(&folder, feature, "--cfg exirate_test_panics")
@@ -34,7 +34,7 @@ fn a_panic_is_one_error_in_exim_and_the_next_check_works() {
     let panics = exim.log("panic");
     assert_eq!(panics.matches(&told).count(), 1, "{panics}");
     assert_eq!(panics.lines().count(), 1, "{panics}");
-    // Both the events before and behind it are counted.
+    // The events before and after it are both counted.
     assert_eq!(reply("good").code, 250);
     assert!(reply("good").text.starts_with("451 over at "), "{}", exim.log("main"));
     client.quit();
@@ -63,13 +63,14 @@ fn a_panic_while_a_message_is_recorded_is_a_line_in_the_log() {
 }
 
 #[test]
-fn many_panics_leave_nothing_behind() {
+fn many_panics_leak_nothing() {
     let program = Program::build("panics", &["panics.c"], &[]);
     let spool = tempfile::tempdir().unwrap();
     let ran = program.run(&[], &[panicking("rates").as_os_str(), spool.path().as_os_str()]);
     assert!(ran.well && ran.stderr.is_empty(), "{ran:?}");
     assert_eq!(ran.number("panics"), 500);
-    // What Exim's variables may point to is kept: a few kilobytes each time.
+    // Memory that Exim's variables may point to is kept: a few kilobytes each
+    // time.
     assert!(ran.number("memory grew") < 250 * 8_192, "{ran:?}");
 }
 

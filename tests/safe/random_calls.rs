@@ -1,19 +1,19 @@
-//! A million random specs, keys and argument lists, through the entry points
-//! of the library as it is released, in a program that is like an Exim.
+//! A million random specs, keys and argument lists, through the entry points of
+//! the released library, in a program similar to Exim.
 //!
-//! `tests/safe/hostile/random.c` says what is looked at after each call and after
-//! many: that nothing a stranger wrote comes back as text that Exim trusts, that
-//! nothing of Exim's is changed, and that the environment is not asked.
+//! `tests/safe/hostile/random.c` lists the checks after each call and after
+//! many: no client text comes back as text that Exim trusts, nothing of Exim's
+//! changes, and the environment is not read.
 
 use crate::common::library;
 use crate::counts;
 use crate::hostile::{Program, Ran};
 use std::path::Path;
 
-/// What the library may hold of memory in the end: the answers of a connection
-/// above all, which are bounded.
+/// The memory that the library may use at the end: mostly the decisions of a
+/// connection, which are limited.
 const MOST_HEAP: i64 = 24 << 20;
-/// What may come on top in the second half of a run: not a byte a call.
+/// The growth allowed in the second half of a run: less than a byte per call.
 const MOST_GROWTH: i64 = 100_000;
 
 fn random(wrapper: &[&str], count: u32, seed: u32, stack: Option<u32>) -> Ran {
@@ -44,8 +44,8 @@ fn a_million_random_inputs_do_no_harm() {
 
 #[test]
 fn thirty_two_kilobytes_of_stack_are_enough() {
-    // The program's own frames are among them, and each touch of the page
-    // behind ends it.
+    // The program's own frames are included, and any access to the page after
+    // it ends it.
     let ran = random(&[], 50_000, 4, Some(32));
     counts::record("random inputs tried", ran.number("random inputs tried") as u64);
 }

@@ -1,11 +1,11 @@
-//! `$sender_rate` and its companions are set where they really are, and
-//! nothing is written anywhere else: the library in programs whose table of
-//! variables is not what it should be, or that export something else.
+//! `$sender_rate` and its companions are set at their real addresses, and
+//! nothing else is written: the library in programs with a misleading table of
+//! variables, or with other exports.
 
 use crate::common::library;
 use crate::hostile::Program;
 
-/// Tables that lead astray, as `tests/safe/hostile/tables.c` names them.
+/// Misleading tables, named as in `tests/safe/hostile/tables.c`.
 const WRONG: &[&str] = &[
     "none",
     "no rate",
@@ -35,8 +35,8 @@ const WRONG: &[&str] = &[
     "no memory",
 ];
 
-/// Whether the variables are set in a program built with `flags`, whose table
-/// is as `case` says; it has looked at every word itself.
+/// Whether the variables are set in a program built with `flags` with the table
+/// `case`; the program checks every word itself.
 fn sets(program: &Program, case: &str) -> bool {
     let spool = tempfile::tempdir().unwrap();
     let arguments = [library::built().as_os_str(), spool.path().as_os_str(), case.as_ref()];
@@ -46,8 +46,8 @@ fn sets(program: &Program, case: &str) -> bool {
 }
 
 #[test]
-fn the_right_table_is_used_and_no_other() {
-    // Sealed and not, as programs may be linked either way.
+fn only_the_right_table_is_used() {
+    // Sealed and not, as programs may be linked in both ways.
     for (name, flags) in
         [("tables", &["-Wl,-z,relro,-z,now"][..]), ("tables-fixed", &["-no-pie", "-Wl,-z,norelro"])]
     {
@@ -68,13 +68,13 @@ fn exported_variables_need_no_table() {
 }
 
 #[test]
-fn what_is_exported_but_cannot_be_written_is_left_alone() {
+fn read_only_exports_are_not_written() {
     for (name, flag) in [("tables-constant", "-DEXPORTED=2"), ("tables-code", "-DEXPORTED=3")] {
         let program = Program::build(name, &["tables.c"], &[flag]);
         for case in ["none", "no period", "moved by one", "nowhere"] {
             assert!(!sets(&program, case), "{name}: {case}");
         }
-        // Where the table is right, it leads to the real ones.
+        // If the table is right, it leads to the real ones.
         assert!(sets(&program, "right"), "{name}");
     }
 }

@@ -101,16 +101,16 @@ impl Store {
 #[test]
 fn chances_are_those_of_false_hits() {
     let (store, mut random) = (Store::new(), Random::new(4));
-    let mut asked: Vec<(f64, u64)> = LENGTHS
+    let mut summary: Vec<(f64, u64)> = LENGTHS
         .iter()
         .flat_map(|&length| std::iter::repeat_n(length, EXCERPTS))
         .map(|length| store.ask(store.excerpt(length, &mut random)))
         .collect();
-    asked.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    summary.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     let mut measured = 0;
     for decade in 1..=6 {
         let (high, low) = (10_f64.powi(1 - decade), 10_f64.powi(-decade));
-        let within = asked.iter().filter(|(chance, _)| (low..high).contains(chance));
+        let within = summary.iter().filter(|(chance, _)| (low..high).contains(chance));
         let (mut count, mut expected, mut found) = (0, 0.0, 0.0);
         for (chance, unrelated) in within {
             count += 1;

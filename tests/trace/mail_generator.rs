@@ -177,13 +177,13 @@ fn words_are_distributed_about_as_in_real_mail() {
     }
     // How many of the 8-grams of 800 bytes are in another 800?
     let mut found = 0;
-    let mut asked = 0;
+    let mut summary = 0;
     for (n, of) in grams.iter().enumerate() {
         let other = &grams[(n + 1) % grams.len()];
         found += of.intersection(other).count();
-        asked += of.len();
+        summary += of.len();
     }
-    let share = found as f64 / asked as f64;
+    let share = found as f64 / summary as f64;
     assert!((0.004..0.012).contains(&share), "{share} of the 8-grams are shared");
 }
 

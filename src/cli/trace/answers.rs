@@ -11,7 +11,7 @@ use super::super::table::{Column, Layout};
 use super::super::{Failure, text};
 use super::envelope::{EnvelopeJson, moment};
 use super::probability::one_in;
-use crate::trace::{Answer, Match, Tally};
+use crate::trace::{Match, QueryResult, Tally};
 
 /// How many recipients a table names of one message.
 const RECIPIENTS_SHOWN: usize = 10;
@@ -30,7 +30,7 @@ pub(super) enum Sort {
 pub(super) struct First {
     sort: Sort,
     most: usize,
-    answers: Vec<Answer>,
+    answers: Vec<QueryResult>,
     /// Those that were added.
     tally: Tally,
     /// How many were not, for others are as likely.
@@ -42,7 +42,7 @@ impl First {
         Self { sort, most, answers: Vec::new(), tally: Tally::default(), left_out: 0 }
     }
 
-    pub(super) fn add(&mut self, answer: Answer) {
+    pub(super) fn add(&mut self, answer: QueryResult) {
         self.tally.add(answer.hit);
         self.answers.push(answer);
         // Rarely, so that it costs little for each.
@@ -73,18 +73,18 @@ impl First {
     }
 
     /// The answers in order.
-    pub(super) fn take(&mut self) -> Vec<Answer> {
+    pub(super) fn take(&mut self) -> Vec<QueryResult> {
         self.cut();
         std::mem::take(&mut self.answers)
     }
 }
 
 /// Which part of what was asked for is there, 0 to 1.
-fn share(answer: &Answer) -> Option<f64> {
+fn share(answer: &QueryResult) -> Option<f64> {
     answer.hit.map(|hit| hit.share())
 }
 
-fn chance(answer: &Answer) -> Option<f64> {
+fn chance(answer: &QueryResult) -> Option<f64> {
     answer.hit.map(|hit| hit.chance)
 }
 
@@ -98,8 +98,8 @@ pub(super) struct AnswerJson<'a> {
     of: Option<u32>,
 }
 
-impl<'a> From<&'a Answer> for AnswerJson<'a> {
-    fn from(answer: &'a Answer) -> Self {
+impl<'a> From<&'a QueryResult> for AnswerJson<'a> {
+    fn from(answer: &'a QueryResult) -> Self {
         Self {
             envelope: EnvelopeJson::of(&answer.envelope),
             chance: chance(answer),
@@ -124,7 +124,7 @@ const COLUMNS: [Column; 8] = [
 /// Writes answers as a table.
 pub(super) fn tell(
     screen: &mut Screen<'_>,
-    answers: &[Answer],
+    answers: &[QueryResult],
     graded: bool,
 ) -> Result<(), Failure> {
     let rows = || answers.iter().map(|answer| cells(answer, graded));
@@ -134,7 +134,7 @@ pub(super) fn tell(
     Ok(())
 }
 
-fn cells(answer: &Answer, graded: bool) -> [String; 8] {
+fn cells(answer: &QueryResult, graded: bool) -> [String; 8] {
     let envelope = &answer.envelope;
     let word = |text: &str| text::printable(text.as_bytes());
     // Exim has whom a client named twice twice in its list.
@@ -164,12 +164,12 @@ mod tests {
     use super::*;
     use crate::trace::{Envelope, Match};
 
-    fn answer(time: i64, hit: Option<(u32, u32, f64)>) -> Answer {
+    fn answer(time: i64, hit: Option<(u32, u32, f64)>) -> QueryResult {
         let hit = hit.map(|(present, of, chance)| Match { present, of, chance });
-        Answer { envelope: Envelope { time, ..Envelope::default() }, damaged: false, hit }
+        QueryResult { envelope: Envelope { time, ..Envelope::default() }, damaged: false, hit }
     }
 
-    fn times(sort: Sort, most: usize, answers: &[Answer]) -> Vec<i64> {
+    fn times(sort: Sort, most: usize, answers: &[QueryResult]) -> Vec<i64> {
         let mut first = First::new(sort, most);
         answers.iter().cloned().for_each(|answer| first.add(answer));
         first.take().iter().map(|answer| answer.envelope.time).collect()

@@ -8,7 +8,7 @@ use super::super::screen::{Screen, note};
 use super::super::{Failure, text};
 use super::answers::{self, AnswerJson};
 use super::{length, probability};
-use crate::trace::{Answer, Part, QuerySummary, Settings, TooShort};
+use crate::trace::{Part, QueryResult, QuerySummary, Settings, TooShort};
 
 /// The answer.
 pub(super) struct Reply {
@@ -23,7 +23,7 @@ pub(super) struct Reply {
     /// Whether only some envelopes were meant, and nobody has counted them.
     pub(super) narrowed: bool,
     /// The messages to show.
-    pub(super) found: Vec<Answer>,
+    pub(super) found: Vec<QueryResult>,
     /// How many there are, shown or not.
     pub(super) matches: u64,
     /// How many were left out as there by chance.

@@ -19,7 +19,7 @@ pub(super) struct Best {
 enum Found {
     /// The envelope has not been read: the number of the search, and its hit.
     Hit(usize, Hit),
-    Answer(Pending),
+    Pending(Pending),
 }
 
 /// The sort key: the best match first, then the earlier log or segment.
@@ -74,13 +74,13 @@ impl Best {
     }
 
     /// Adds results.
-    pub(super) fn answers(
+    pub(super) fn results(
         &mut self,
         source: usize,
-        answers: impl IntoIterator<Item = Pending>,
+        results: impl IntoIterator<Item = Pending>,
         searches: &Searches<'_>,
     ) {
-        self.add(source, answers.into_iter().map(Found::Answer), searches);
+        self.add(source, results.into_iter().map(Found::Pending), searches);
     }
 
     fn add(&mut self, source: usize, all: impl Iterator<Item = Found>, searches: &Searches<'_>) {
@@ -114,23 +114,23 @@ impl Best {
     ) -> (Vec<Pending>, Tally) {
         self.cut(searches);
         let mut tally = self.rest;
-        let (mut hits, mut answers) = (Vec::new(), Vec::new());
+        let (mut hits, mut results) = (Vec::new(), Vec::new());
         for (source, found) in self.found {
             tally.add(found.matched(searches));
             match found {
                 Found::Hit(number, hit) => hits.push((source, (number, hit))),
-                Found::Answer(answer) => answers.push((source, answer)),
+                Found::Pending(result) => results.push((source, result)),
             }
         }
         hits.sort_by_key(|(source, (_, hit))| (*source, hit.message));
         for hits in hits.chunk_by(|(source, _), (next, _)| source == next) {
             let source = hits.first().map_or(0, |(source, _)| *source);
             let read = read(source, hits.iter().map(|(_, hit)| *hit).collect());
-            answers.extend(read.into_iter().map(|answer| (source, answer)));
+            results.extend(read.into_iter().map(|result| (source, result)));
         }
-        answers.sort_by_cached_key(|(source, answer)| rank(answer.matched(searches), *source));
-        answers.truncate(self.limit);
-        (answers.into_iter().map(|(_, answer)| answer).collect(), tally)
+        results.sort_by_cached_key(|(source, result)| rank(result.matched(searches), *source));
+        results.truncate(self.limit);
+        (results.into_iter().map(|(_, result)| result).collect(), tally)
     }
 }
 
@@ -139,7 +139,7 @@ impl Found {
     fn matched(&self, searches: &Searches<'_>) -> Option<Match> {
         match self {
             Self::Hit(number, hit) => Some(searches.matched(*number, hit)),
-            Self::Answer(answer) => answer.matched(searches),
+            Self::Pending(pending) => pending.matched(searches),
         }
     }
 }
@@ -147,13 +147,13 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{content_query, envelope, ids, open, record_fifty, secret};
-    use super::super::{Address, Answer, Query};
+    use super::super::{Address, Query, QueryResult};
     use crate::trace::{QuerySummary, TraceStore};
 
-    fn ask(trace: &TraceStore, query: &Query<'_>) -> (QuerySummary, Vec<Answer>) {
-        let mut answers = Vec::new();
-        let asked = trace.query(query, &mut |_, _| {}, &mut |answer| answers.push(answer));
-        (asked.unwrap(), answers)
+    fn ask(trace: &TraceStore, query: &Query<'_>) -> (QuerySummary, Vec<QueryResult>) {
+        let mut results = Vec::new();
+        let summary = trace.query(query, &mut |_, _| {}, &mut |result| results.push(result));
+        (summary.unwrap(), results)
     }
 
     #[test]
@@ -162,29 +162,33 @@ mod tests {
         let mut trace = open(folder.path());
         record_fifty(&mut trace);
         let common = "all of them begin with this line";
-        let (asked, all) = ask(&trace, &content_query(common));
-        assert_eq!((asked.matches, all.len()), (50, 50));
+        let (summary, all) = ask(&trace, &content_query(common));
+        assert_eq!((summary.matches, all.len()), (50, 50));
         // In one segment, in two, in the log as well, all, and none.
         for best in [1, 20, 25, 45, 50, 99, 0] {
             let query = Query { best: Some(best), ..content_query(common) };
             let (of_best, found) = ask(&trace, &query);
             assert_eq!(of_best.matches, 50);
-            let (one, other) = (of_best.chance.unwrap(), asked.chance.unwrap());
+            let (one, other) = (of_best.chance.unwrap(), summary.chance.unwrap());
             assert!((one / other - 1.0).abs() < 1e-9, "{one} {other}");
-            let uncertainty = |answer: &Answer| answer.hit.map_or(0.0, |hit| hit.uncertainty());
+            let uncertainty =
+                |result: &QueryResult| result.hit.map_or(0.0, |hit| hit.uncertainty());
             let mut ranked = all.clone();
             ranked.sort_by(|a, b| uncertainty(a).total_cmp(&uncertainty(b)));
             assert_eq!(found, ranked[..best.min(50)]);
         }
         let from = || Some(Address::Is("sender3@example.org".into()));
         let query = Query { best: Some(2), from: from(), ..content_query(common) };
-        let (asked, found) = ask(&trace, &query);
-        assert_eq!((asked.matches, found.len()), (7, 2));
-        assert!(found.iter().all(|answer| answer.envelope.sender == "sender3@example.org"));
+        let (summary, found) = ask(&trace, &query);
+        assert_eq!((summary.matches, found.len()), (7, 2));
+        assert!(found.iter().all(|result| result.envelope.sender == "sender3@example.org"));
         // Without content, all are equally good.
         let query = Query { best: Some(2), from: from(), ..Query::default() };
-        let (asked, found) = ask(&trace, &query);
-        assert_eq!((asked.matches, asked.chance, ids(&found)), (7, None, vec!["id-3", "id-10"]));
+        let (summary, found) = ask(&trace, &query);
+        assert_eq!(
+            (summary.matches, summary.chance, ids(&found)),
+            (7, None, vec!["id-3", "id-10"])
+        );
         // A message with all of the text comes before those with a part.
         let secrets = |count: u32| (100..100 + count).map(secret).collect::<Vec<_>>().join(" ");
         for (n, count) in [(71, 0), (72, 9), (73, 10), (74, 9)] {
@@ -192,10 +196,10 @@ mod tests {
         }
         let mut graded = content_query(&secrets(10));
         graded.content.as_mut().unwrap().min_share = 0.5;
-        let (asked, all) = ask(&trace, &graded);
+        let (summary, all) = ask(&trace, &graded);
         graded.best = Some(1);
         let (of_best, found) = ask(&trace, &graded);
         assert_eq!((ids(&all), ids(&found)), (vec!["id-72", "id-73", "id-74"], vec!["id-73"]));
-        assert_eq!(of_best.matches, asked.matches);
+        assert_eq!(of_best.matches, summary.matches);
     }
 }

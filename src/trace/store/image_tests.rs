@@ -41,9 +41,9 @@ fn check_after_a_power_cut(operation: Operation, disk: &Disk, what: &str) {
     trace.tidy(envelope(0).time).unwrap();
     let mut numbers = Vec::new();
     trace
-        .query(&Query::default(), &mut |_, _| {}, &mut |answer| {
-            let n: u32 = answer.envelope.id.strip_prefix("id-").unwrap().parse().unwrap();
-            assert_eq!(answer.envelope, envelope(n), "{what}");
+        .query(&Query::default(), &mut |_, _| {}, &mut |result| {
+            let n: u32 = result.envelope.id.strip_prefix("id-").unwrap().parse().unwrap();
+            assert_eq!(result.envelope, envelope(n), "{what}");
             numbers.push(n);
         })
         .unwrap();

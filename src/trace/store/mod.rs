@@ -61,7 +61,7 @@ pub use best_results::Tally;
 pub use copy::Copied;
 pub use error::{Problem, TraceError};
 pub use options::{KEEP_DEFAULT, KEEP_MIN, Options, TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN};
-pub use query::{Address, Answer, Match, Query, QuerySummary};
+pub use query::{Address, Match, Query, QueryResult, QuerySummary};
 pub use repair::Repaired;
 pub use retain::Tidied;
 pub use stats::TraceStats;

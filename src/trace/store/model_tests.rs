@@ -36,7 +36,7 @@ struct World {
     full: Vec<Vec<Message>>,
     open: Vec<Message>,
     settings: Settings,
-    asked: u64,
+    summary: u64,
     falsely: u64,
 }
 
@@ -73,7 +73,7 @@ impl World {
         trace.limits.messages = FULL as u32;
         let (site, random) = (Site::new(seed), Random(seed));
         let (full, open, settings) = (Vec::new(), Vec::new(), SETTINGS[0]);
-        Self { folder, trace, site, random, full, open, settings, asked: 0, falsely: 0 }
+        Self { folder, trace, site, random, full, open, settings, summary: 0, falsely: 0 }
     }
 
     /// A text of few words that all texts share, sometimes with a part of
@@ -189,8 +189,8 @@ impl World {
 
     fn check(&mut self) {
         assert_sound(&self.trace, "by the model");
-        let answers = ask(&self.trace, &Query::default());
-        let mut found: Vec<_> = answers.into_iter().map(|answer| answer.envelope).collect();
+        let results = ask(&self.trace, &Query::default());
+        let mut found: Vec<_> = results.into_iter().map(|result| result.envelope).collect();
         let mut all: Vec<_> = self.all().map(|one| one.envelope.clone()).collect();
         for list in [&mut found, &mut all] {
             list.sort_by(|a, b| a.id.cmp(&b.id));
@@ -204,7 +204,7 @@ impl World {
 
     /// Queries an excerpt, or two of one message.
     fn check_excerpt(&mut self) {
-        let (_, shortest) = self.answers(&Query::default());
+        let (_, shortest) = self.results(&Query::default());
         let Some(message) = self.any() else { return };
         let mut parts = Vec::new();
         for _ in 0..=self.random.below(2) {
@@ -226,15 +226,15 @@ impl World {
                 None => false,
             })
         };
-        let (found, _) = self.answers(&Query { content, ..Query::default() });
+        let (found, _) = self.results(&Query { content, ..Query::default() });
         let expected = self.expected(fits);
         let missing: Vec<_> = expected.iter().filter(|id| !found.contains(**id)).collect();
         assert!(missing.is_empty(), "{missing:?} of {expected:?} by {parts:?}");
         let carry_all = |one: &Message| parts.iter().all(|part| one.text.contains(part.as_str()));
         let falsely = found.iter().filter(|id| !self.expected(carry_all).contains(id.as_str()));
-        let (falsely, asked) = (falsely.count() as u64, self.all().count() as u64);
+        let (falsely, summary) = (falsely.count() as u64, self.all().count() as u64);
         self.falsely += falsely;
-        self.asked += asked;
+        self.summary += summary;
     }
 
     /// Queries envelopes, which must match exactly.
@@ -245,37 +245,37 @@ impl World {
         let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
         let upper = |text: &str| Some(Address::Is(text.to_ascii_uppercase()));
         let by_sender = Query { from: upper(sender), ..Query::default() };
-        let found = self.answers(&by_sender).0;
+        let found = self.results(&by_sender).0;
         assert!(found.iter().eq(self.expected(|one| same(&one.envelope.sender, sender))));
         let by_recipient = Query { to: upper(&to), ..Query::default() };
-        let found = self.answers(&by_recipient).0;
+        let found = self.results(&by_recipient).0;
         let has = |one: &Message| one.envelope.recipients.iter().any(|other| same(other, &to));
         assert!(found.iter().eq(self.expected(has)));
         let by_id = Query { id: Some(id.clone()), ..Query::default() };
-        assert!(self.answers(&by_id).0.iter().eq([id]));
+        assert!(self.results(&by_id).0.iter().eq([id]));
         let (since, until) = (time - 50, time + self.random.below(100) as i64);
         let by_time = Query { since: Some(since), until: Some(until), ..Query::default() };
-        let found = self.answers(&by_time).0;
+        let found = self.results(&by_time).0;
         let within = |one: &Message| (since..=until).contains(&one.envelope.time);
         assert!(found.iter().eq(self.expected(within)));
     }
 
     /// The ids of all results, and the shortest excerpt that can be searched
     /// for.
-    fn answers(&self, query: &Query<'_>) -> (BTreeSet<String>, usize) {
+    fn results(&self, query: &Query<'_>) -> (BTreeSet<String>, usize) {
         let mut ids = BTreeSet::new();
-        let asked = self.trace.query(query, &mut |_, _| {}, &mut |answer| {
-            ids.insert(answer.envelope.id);
+        let summary = self.trace.query(query, &mut |_, _| {}, &mut |result| {
+            ids.insert(result.envelope.id);
         });
-        let asked = asked.unwrap();
-        assert!(asked.damaged.is_empty() && asked.unanswered == 0, "{asked:?}");
-        (ids, asked.shortest)
+        let summary = summary.unwrap();
+        assert!(summary.damaged.is_empty() && summary.unanswered == 0, "{summary:?}");
+        (ids, summary.shortest)
     }
 }
 
 #[test]
 fn all_remaining_messages_are_found() {
-    let (mut folded, mut forgotten, mut asked, mut falsely) = (0, 0, 0, 0);
+    let (mut folded, mut forgotten, mut summary, mut falsely) = (0, 0, 0, 0);
     for seed in 1..=RUNS {
         let mut world = World::new(seed);
         let mut recorded = 0;
@@ -297,11 +297,11 @@ fn all_remaining_messages_are_found() {
         }
         assert_eq!(world.trace.take_incidents(), Vec::<String>::new());
         forgotten += recorded - world.all().count() as u64;
-        asked += world.asked;
+        summary += world.summary;
         falsely += world.falsely;
     }
-    println!("{falsely} of {asked} messages were answers that should be none");
+    println!("{falsely} of {summary} messages were results that should be none");
     // Folded segments have more false results, and these excerpts are short.
-    assert!(falsely * 8 < asked, "{falsely} of {asked}");
+    assert!(falsely * 8 < summary, "{falsely} of {summary}");
     assert!(folded > 5 && forgotten > 20, "{folded} {forgotten}");
 }

@@ -66,7 +66,7 @@ impl Address<'_> {
 
 /// A message that may match the query.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct QueryResult {
     /// Its envelope.
     pub envelope: Envelope,
     /// Whether a part of the envelope is damaged: such parts are empty.

@@ -29,7 +29,7 @@ impl TraceStore {
         running.summary.damaged.extend(log.damage(&records));
         let messages = records.sound.len();
         running.summary.messages += messages as u64;
-        let mut answers = Vec::new();
+        let mut results = Vec::new();
         let mut candidate = |message: usize, hit| {
             let bytes = records.sound.get(message).map_or(&[][..], |r| records.envelope(r));
             let Some(time) = wire::time(bytes) else { return };
@@ -38,21 +38,21 @@ impl TraceStore {
             }
             let Some(envelope) = wire::decode(bytes) else { return };
             if query.fits(&envelope) {
-                answers.push(Pending { envelope, damaged: false, hit });
+                results.push(Pending { envelope, damaged: false, hit });
             }
         };
         if query.content.is_none() {
             (0..messages).for_each(|message| candidate(message, None));
-            return Ok(answers);
+            return Ok(results);
         }
         if log.head.decode != decode::VERSION {
             running.summary.add_other_decoder(messages as u64);
-            return Ok(answers);
+            return Ok(results);
         }
         let number = running.searches.number(log.settings);
         let Some(search) = running.searches.search(number) else {
             running.summary.unanswered += messages as u64;
-            return Ok(answers);
+            return Ok(results);
         };
         let is_partial = |record: &&Record| wire::is_partial(records.envelope(record));
         running.summary.partial += records.sound.iter().filter(is_partial).count() as u64;
@@ -67,7 +67,7 @@ impl TraceStore {
                 candidate(hit.message as usize, Some((number, hit)));
             });
         }
-        Ok(answers)
+        Ok(results)
     }
 }
 
@@ -127,9 +127,9 @@ pub(super) fn envelopes(
     damage: &mut Vec<Damage>,
 ) -> Vec<Pending> {
     let first = segment.head.times[0];
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     if hits.as_ref().is_some_and(Vec::is_empty) {
-        return answers;
+        return results;
     }
     let unreadable = |hits: Option<Vec<(usize, Hit)>>, damage: &mut Vec<Damage>| {
         damage.push("both copies of a table are damaged: its envelopes cannot be read".into());
@@ -143,7 +143,7 @@ pub(super) fn envelopes(
     let from = query.from.as_ref().and_then(|from| numbers_of(from, &words, damage));
     let to = query.to.as_ref().and_then(|to| numbers_of(to, &words, damage));
     if [&from, &to].into_iter().flatten().any(Vec::is_empty) {
-        return answers;
+        return results;
     }
     let mut numbers = Vec::new();
     let Some(messages) = Messages::of(segment) else {
@@ -152,7 +152,7 @@ pub(super) fn envelopes(
     if from.as_ref().is_some_and(|numbers| !messages.has_sender(numbers))
         || to.as_ref().is_some_and(|numbers| !messages.has_recipient(numbers))
     {
-        return answers;
+        return results;
     }
     // The hit of each message that has one.
     let mut found: Vec<(u32, (usize, Hit))> = Vec::new();
@@ -162,7 +162,7 @@ pub(super) fn envelopes(
             match message {
                 Some(message) => found.push((message, *hit)),
                 None => {
-                    answers.push(Pending::unread(first, Some(*hit)));
+                    results.push(Pending::unread(first, Some(*hit)));
                     damage.push("the order of its messages is damaged".into());
                 }
             }
@@ -184,19 +184,19 @@ pub(super) fn envelopes(
     let unreadable = messages.read(&words, &wanted, &mut |row| {
         let hit = hit_of(row.message);
         if row.damaged || query.fits(&row.envelope) {
-            answers.push(Pending { envelope: row.envelope, damaged: row.damaged, hit });
+            results.push(Pending { envelope: row.envelope, damaged: row.damaged, hit });
         }
     });
     for range in unreadable {
         let (start, end) = (range.start, range.end);
         damage.push(format!("the envelopes of its messages {start} to {end} are damaged"));
-        answers.extend(range.filter_map(hit_of).map(|hit| Pending::unread(first, Some(hit))));
+        results.extend(range.filter_map(hit_of).map(|hit| Pending::unread(first, Some(hit))));
     }
     if words.is_damaged() {
         damage.push("some of its addresses are damaged".into());
     }
     damage.dedup();
-    answers
+    results
 }
 
 /// The numbers of the matching addresses; `None` if they cannot be determined

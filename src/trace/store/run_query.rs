@@ -3,7 +3,7 @@
 use crate::trace::is_past;
 
 use super::best_results::{Best, Tally};
-use super::query::{Answer, Pending, Query, QuerySummary, RunningQuery, Searches};
+use super::query::{Pending, Query, QueryResult, QuerySummary, RunningQuery, Searches};
 use super::query_file::envelopes;
 use super::sources::Source;
 use super::{TraceError, TraceStore};
@@ -25,7 +25,7 @@ impl TraceStore {
         &self,
         query: &Query<'_>,
         progress: &mut dyn FnMut(u64, u64),
-        found: &mut dyn FnMut(Answer),
+        found: &mut dyn FnMut(QueryResult),
     ) -> Result<QuerySummary, TraceError> {
         let sources = self.sources_until(query.deadline)?;
         let mut settings = vec![self.options.settings];
@@ -71,7 +71,7 @@ impl TraceStore {
                 break;
             }
             let mut damage = Vec::new();
-            let mut answers = match (source, &mut best) {
+            let mut results = match (source, &mut best) {
                 (Source::Segment(segment), Some(best)) if query.is_content_only() => {
                     running.summary.messages += u64::from(segment.head.messages);
                     let hits = running.hits(segment, &mut damage).unwrap_or_default();
@@ -95,13 +95,13 @@ impl TraceStore {
             running.summary.segments += 1;
             progress(running.summary.messages, of);
             if let Some(best) = &mut best {
-                best.answers(number, answers, &running.searches);
+                best.results(number, results, &running.searches);
                 continue;
             }
             if query.limit.is_some() {
-                answers.reverse();
+                results.reverse();
             }
-            pending.append(&mut answers);
+            pending.append(&mut results);
             if query.content.is_none() || pending.len() > PENDING_MAX || query.limit.is_some() {
                 let left = limit - tally.messages as usize;
                 report(&running.searches, pending.drain(..).take(left), &mut tally, found);
@@ -112,20 +112,20 @@ impl TraceStore {
         }
         if let Some(best) = best {
             let RunningQuery { query, searches, summary } = &mut running;
-            let (answers, all) = best.take(searches, |number, hits| {
+            let (results, all) = best.take(searches, |number, hits| {
                 let Some((name, Source::Segment(segment))) = list.get(number) else {
                     return Vec::new();
                 };
                 let mut damage = Vec::new();
-                let answers = envelopes(segment, query, Some(hits), &mut damage);
+                let results = envelopes(segment, query, Some(hits), &mut damage);
                 if is_past(query.deadline) {
                     summary.late = true;
                     return Vec::new();
                 }
                 summary.add_damage(self.dir.path_of(name), damage);
-                answers
+                results
             });
-            report(searches, answers.into_iter(), &mut tally, found);
+            report(searches, results.into_iter(), &mut tally, found);
             tally = all;
         } else {
             report(&running.searches, pending.into_iter(), &mut tally, found);
@@ -139,13 +139,13 @@ impl TraceStore {
 /// Passes results to `found`, and counts them.
 fn report(
     searches: &Searches<'_>,
-    answers: impl Iterator<Item = Pending>,
+    results: impl Iterator<Item = Pending>,
     tally: &mut Tally,
-    found: &mut dyn FnMut(Answer),
+    found: &mut dyn FnMut(QueryResult),
 ) {
-    for answer in answers {
-        let hit = answer.matched(searches);
+    for result in results {
+        let hit = result.matched(searches);
         tally.add(hit);
-        found(Answer { envelope: answer.envelope, damaged: answer.damaged, hit });
+        found(QueryResult { envelope: result.envelope, damaged: result.damaged, hit });
     }
 }

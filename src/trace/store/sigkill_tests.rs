@@ -74,7 +74,7 @@ struct Totals {
     unfinished: u64,
     folded: u64,
     forgotten: u64,
-    asked: u64,
+    summary: u64,
 }
 
 /// A store and its workers.
@@ -201,9 +201,9 @@ impl World {
         assert_eq!((stats.damaged, stats.lost, stats.other_key), (0, 0, 0));
         totals.folded += u64::from(stats.folded > 0);
         let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for answer in ask(&trace, &Query::default()) {
-            let n: u32 = answer.envelope.id.strip_prefix("id-").unwrap().parse().unwrap();
-            assert_eq!(answer.envelope, envelope(n));
+        for result in ask(&trace, &Query::default()) {
+            let n: u32 = result.envelope.id.strip_prefix("id-").unwrap().parse().unwrap();
+            assert_eq!(result.envelope, envelope(n));
             found.entry(n / OF_ONE).or_default().push(n % OF_ONE);
         }
         for worker in 0..WORKERS {
@@ -232,7 +232,7 @@ impl World {
         };
         for n in chosen {
             assert!(is_found(&trace, n), "{n}");
-            totals.asked += 1;
+            totals.summary += 1;
         }
         if self.little && totals.forgotten > 0 {
             assert!(stats.bytes > LITTLE / 3, "too much was forgotten: {stats:?}");
@@ -264,14 +264,14 @@ fn set_room(folder: &Path, bytes: u64) {
     mirrored::write(&trace.dir, SETTINGS, c"settings.new", FILE_MODE, &file).unwrap();
 }
 
-fn ask(trace: &TraceStore, query: &Query<'_>) -> Vec<Answer> {
+fn ask(trace: &TraceStore, query: &Query<'_>) -> Vec<QueryResult> {
     super::tests::ask(trace, query)
 }
 
 /// Whether a message is found by its text, once, with its envelope.
 fn is_found(trace: &TraceStore, n: u32) -> bool {
-    let answers = ask(trace, &content_query(&decode::normalise(&secret(n))));
-    answers.iter().filter(|answer| answer.envelope == envelope(n)).count() == 1
+    let results = ask(trace, &content_query(&decode::normalise(&secret(n))));
+    results.iter().filter(|result| result.envelope == envelope(n)).count() == 1
 }
 
 /// Kills so many workers, or a few more, in one store.
@@ -332,13 +332,13 @@ fn killed_processes_lose_at_most_their_own_message() {
         }
     }
     counts::record("kills survived by the trace store", totals.kills);
-    counts::record("  after which messages were found by their text", totals.asked);
+    counts::record("  after which messages were found by their text", totals.summary);
     counts::record("  in the midst of recording or sealing", totals.recording);
     counts::record("  in the midst of tidying or choosing settings", totals.other);
     counts::record("  that left a segment unfinished", totals.unfinished);
     assert!(totals.recording > totals.kills / 10, "{totals:?}");
     assert!(
-        totals.other > 0 && totals.folded > 0 && totals.forgotten > 0 && totals.asked > 0,
+        totals.other > 0 && totals.folded > 0 && totals.forgotten > 0 && totals.summary > 0,
         "{totals:?}"
     );
 }

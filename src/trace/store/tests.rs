@@ -35,12 +35,12 @@ pub(super) fn record(trace: &mut TraceStore, n: u32) {
 /// found by its text.
 pub(super) fn found(trace: &TraceStore) -> Vec<u32> {
     let mut numbers = Vec::new();
-    for answer in ask(trace, &Query::default()) {
-        let n = answer.envelope.id.strip_prefix("id-").unwrap().parse().unwrap();
-        assert_eq!(answer.envelope, envelope(n));
+    for result in ask(trace, &Query::default()) {
+        let n = result.envelope.id.strip_prefix("id-").unwrap().parse().unwrap();
+        assert_eq!(result.envelope, envelope(n));
         numbers.push(n);
         let by_text = ask(trace, &content_query(&secret(n)));
-        assert!(by_text.iter().any(|other| other.envelope == answer.envelope), "{n}");
+        assert!(by_text.iter().any(|other| other.envelope == result.envelope), "{n}");
     }
     numbers.sort_unstable();
     numbers
@@ -92,15 +92,15 @@ pub(super) fn content_query(text: &str) -> Query<'static> {
     Query { content: Some(content_query), ..Query::default() }
 }
 
-pub(super) fn ask(trace: &TraceStore, query: &Query<'_>) -> Vec<Answer> {
-    let mut answers = Vec::new();
-    let asked = trace.query(query, &mut |_, _| {}, &mut |answer| answers.push(answer)).unwrap();
-    assert_eq!(asked.damaged, []);
-    answers
+pub(super) fn ask(trace: &TraceStore, query: &Query<'_>) -> Vec<QueryResult> {
+    let mut results = Vec::new();
+    let summary = trace.query(query, &mut |_, _| {}, &mut |result| results.push(result)).unwrap();
+    assert_eq!(summary.damaged, []);
+    results
 }
 
-pub(super) fn ids(answers: &[Answer]) -> Vec<&str> {
-    answers.iter().map(|answer| answer.envelope.id.as_str()).collect()
+pub(super) fn ids(results: &[QueryResult]) -> Vec<&str> {
+    results.iter().map(|result| result.envelope.id.as_str()).collect()
 }
 
 #[test]
@@ -110,9 +110,9 @@ fn recorded_messages_are_found() {
     record_fifty(&mut trace);
     let trace = TraceStore::open(&trace_directory(folder.path()), Access::Read).unwrap();
     for n in 0..50 {
-        let answers = ask(&trace, &content_query(&secret(n)));
-        assert_eq!(answers.len(), 1);
-        assert_eq!(answers[0].envelope, envelope(n));
+        let results = ask(&trace, &content_query(&secret(n)));
+        assert_eq!(results.len(), 1);
+        assert_eq!(results[0].envelope, envelope(n));
     }
     assert_eq!(ask(&trace, &content_query(&secret(50))), []);
     assert_eq!(ask(&trace, &content_query("all of them begin with this line")).len(), 50);
@@ -143,8 +143,8 @@ fn a_deadline_that_passed_is_reported() {
     let ask = |deadline| {
         let query = Query { deadline: Some(deadline), ..content_query(&secret(3)) };
         let mut found = 0;
-        let asked = trace.query(&query, &mut |_, _| {}, &mut |_| found += 1).unwrap();
-        (asked.late, asked.messages, found)
+        let summary = trace.query(&query, &mut |_, _| {}, &mut |_| found += 1).unwrap();
+        (summary.late, summary.messages, found)
     };
     let now = std::time::Instant::now();
     assert_eq!(ask(now), (true, 0, 0));
@@ -174,9 +174,9 @@ fn a_deadline_ends_the_reading_of_a_single_file() {
             let deadline = Some(std::time::Instant::now() + allowed);
             let query = Query { from: Some(slow), deadline, limit: Some(1000), ..Query::default() };
             let mut found = 0;
-            let asked = trace.query(&query, &mut |_, _| {}, &mut |_| found += 1).unwrap();
-            assert_eq!((asked.late, asked.segments == 0, found == 0), (late, late, late));
-            assert_eq!(asked.damaged, [], "a missed deadline is not damage");
+            let summary = trace.query(&query, &mut |_, _| {}, &mut |_| found += 1).unwrap();
+            assert_eq!((summary.late, summary.segments == 0, found == 0), (late, late, late));
+            assert_eq!(summary.damaged, [], "a missed deadline is not damage");
         }
     }
     // The digests of a segment cannot be read after it either.

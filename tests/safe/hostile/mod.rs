@@ -1,5 +1,5 @@
-//! Programs of our own that load the library as Exim does: small Exims in C,
-//! built from the files beside this one.
+//! Test programs that load the library as Exim does: small Exims in C, built
+//! from the files in this folder.
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
@@ -12,15 +12,15 @@ pub struct Program {
     path: PathBuf,
 }
 
-/// What every program consists of.
+/// Common to all programs.
 const COMMON: &[&str] = &["exim.c", "variables.c", "state.c"];
 
 impl Program {
-    /// Compiles `sources`, which lie here, and what is common to all. Only what
-    /// is marked so is exported, as in Debian's builds; `flags` come on top.
+    /// Compiles `sources` from this folder together with the common files. Only
+    /// marked symbols are exported, as in Debian's builds; `flags` are added.
     ///
     /// # Panics
-    /// Where there is no C compiler, or it has anything to say.
+    /// If there is no C compiler, or it prints anything.
     pub fn build(name: &str, sources: &[&str], flags: &[&str]) -> Self {
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/safe/hostile");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
@@ -40,12 +40,12 @@ impl Program {
         Self { path }
     }
 
-    /// Its file.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Runs it, by way of `wrapper` where that is not empty.
+    /// Runs it, by `wrapper` if that is not empty.
     pub fn run<A: AsRef<OsStr>>(&self, wrapper: &[&str], arguments: &[A]) -> Ran {
         let mut command = match wrapper {
             [] => Command::new(&self.path),
@@ -66,7 +66,7 @@ impl Program {
     }
 }
 
-/// What a program left behind.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Ran {
     pub ended: String,
@@ -76,10 +76,10 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// The number behind `name: ` on a line of its own.
+    /// The number after `name: ` on a separate line.
     ///
     /// # Panics
-    /// Where there is none, or the program did not end well.
+    /// If there is none, or the program failed.
     pub fn number(&self, name: &str) -> i64 {
         assert!(self.well, "{self:?}");
         let after = |line: &str| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok();

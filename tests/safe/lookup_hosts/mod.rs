@@ -1,16 +1,16 @@
-//! The lookup in hosts that no Debian package is: Exims before 4.100 that
-//! load modules, in the place of which a small program takes their side; and a
-//! program that is no Exim. `tests/exim_lookup.rs` is about a real one.
+//! The lookup in hosts that no Debian package provides: Exims before 4.100 that
+//! load modules, simulated by a small program; and a program that is not Exim.
+//! `tests/exim_lookup.rs` tests a real one.
 
 use crate::common::library;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The host that takes the side of this version, in `folder`.
+/// The host that simulates this version, in `folder`.
 fn host(folder: &Path, version: u32) -> PathBuf {
     let program = folder.join(format!("host-{version}"));
     let status = Command::new("cc")
-        // What it exports is all that the library may call.
+        // It exports everything that the library may call.
         .args(["-rdynamic", "-Wall", "-Wno-unused-parameter", &format!("-DHOST={version}")])
         .arg("-o")
         .arg(&program)
@@ -22,8 +22,8 @@ fn host(folder: &Path, version: u32) -> PathBuf {
     program
 }
 
-/// What the host of this version tells of the library, and of these queries.
-fn told(version: u32, queries: &[&str]) -> (String, tempfile::TempDir) {
+/// The output of the host of this version for these queries.
+fn output(version: u32, queries: &[&str]) -> (String, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let spool = folder.path().join("spool");
     std::fs::create_dir(&spool).unwrap();
@@ -36,10 +36,10 @@ fn told(version: u32, queries: &[&str]) -> (String, tempfile::TempDir) {
 }
 
 #[test]
-fn each_version_of_exim_is_offered_its_own_module() {
+fn each_version_of_exim_gets_its_own_module() {
     let spec = "2.5 / 1h / per_cmd / strict / k";
     for version in [496, 499, 4100] {
-        let (said, folder) = told(version, &[spec, spec, spec, "many / 1h", ""]);
+        let (said, folder) = output(version, &[spec, spec, spec, "many / 1h", ""]);
         let lines: Vec<&str> = said.lines().collect();
         let report = concat!("Library version: ratelimit: exirate ", env!("CARGO_PKG_VERSION"));
         // Query style; found is 0, deferred 1, not found 2; nothing is kept in
@@ -49,7 +49,7 @@ fn each_version_of_exim_is_offered_its_own_module() {
         assert_eq!(lines[4], "0|3.0||cached for 0", "{version}: {said}");
         let fault = "1||error in arguments to \"ratelimit\" condition: \"many\" is not a positive";
         assert!(lines[5].starts_with(fault), "{version}: {said}");
-        // What Exim itself never asks.
+        // A query that Exim itself never makes.
         let fault = "1||error in arguments to \"ratelimit\" condition: ";
         assert!(lines[6].starts_with(fault), "{version}: {said}");
         assert_eq!(lines.len(), 7, "{version}: {said}");
@@ -58,8 +58,8 @@ fn each_version_of_exim_is_offered_its_own_module() {
 }
 
 #[test]
-fn a_program_that_is_no_exim_is_told_that_it_is_not_compatible() {
-    let (said, folder) = told(0, &["2.5 / 1h / per_cmd / strict / k"]);
+fn another_program_gets_an_incompatible_module() {
+    let (said, folder) = output(0, &["2.5 / 1h / per_cmd / strict / k"]);
     assert_eq!(said, "Lookup module is not compatible with this version of Exim\n");
     assert!(!folder.path().join("spool/exirate").exists());
 }

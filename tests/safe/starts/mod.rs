@@ -1,6 +1,6 @@
-//! Any local user can start Exim, which is set-uid root, with whatever
-//! environment, directory, open files, limits and signals he likes. None of it
-//! changes what the library does.
+//! Any local user can start Exim, which is setuid root, with any environment,
+//! directory, open files, limits and signals. None of them changes what the
+//! library does.
 
 use crate::counts;
 mod traced;
@@ -13,11 +13,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 use world::{Start, World};
 
-/// A question that changes nothing.
+/// A check that changes nothing.
 const READ_ONLY: &str =
     "${dlfunc{/exirate.so}{ratelimit}{100000 / 52w / per_mail / readonly / k}} $sender_rate";
 
-/// Words of the libraries that could be names of variables.
+/// Words in the libraries that could be names of variables.
 fn names_in_the_library() -> Vec<String> {
     let mut bytes = std::fs::read(library::built()).unwrap();
     bytes.extend(std::fs::read(library::built_trace()).unwrap());
@@ -31,7 +31,8 @@ fn names_in_the_library() -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Environments that may matter to a loader, a C library, Rust, Exim or us.
+/// Environments that may matter to a loader, a C library, Rust, Exim or
+/// exirate.
 fn environments() -> Vec<Vec<String>> {
     let mut all: Vec<Vec<String>> = [
         "LD_PRELOAD=/home/libm.so.6",
@@ -95,7 +96,7 @@ fn environments() -> Vec<Vec<String>> {
     .iter()
     .map(|one| vec![(*one).to_owned()])
     .collect();
-    // A long one, many of them, odd ones.
+    // A long one, many variables, unusual ones.
     all.push(vec![format!("EXIRATE={}", "x".repeat(120_000))]);
     all.push((0..3000).map(|n| format!("V{n}={}", "y".repeat(200))).collect());
     all.push(vec!["\u{1b}[2J=%n%n%n%s".into(), "a b=c\nd".into(), "x==".into()]);
@@ -105,7 +106,7 @@ fn environments() -> Vec<Vec<String>> {
     all
 }
 
-/// A start that must have been answered as if nothing were strange.
+/// A start whose result must be as usual.
 struct Counted {
     world: World,
     starts: u64,
@@ -117,7 +118,7 @@ impl Counted {
         Self { world: World::new(), starts: 0, answered: 0 }
     }
 
-    /// Starts it; it did not crash.
+    /// Starts it; it must not crash.
     fn start(&mut self, start: &Start<'_>) -> Output {
         self.starts += 1;
         let output = self.world.start(start);
@@ -132,7 +133,7 @@ impl Counted {
         output
     }
 
-    /// Starts it; one more message was counted, where and as it should be.
+    /// Starts it; exactly one more message must be counted.
     fn start_and_count(&mut self, start: &Start<'_>) {
         let output = self.start(start);
         self.answered += 1;
@@ -143,7 +144,7 @@ impl Counted {
         assert_eq!(answers.last(), Some(&expected), "{what:?}");
     }
 
-    /// As many as were answered are counted, and nothing lies about.
+    /// As many events as results are counted, and no unexpected file exists.
     fn finish(self, before: &BTreeSet<String>) {
         assert_eq!(&self.world.files(), before);
         let owner = user(USER);
@@ -174,7 +175,7 @@ fn no_environment_changes_anything() {
     let arguments = &["-be", READ_ONLY][..];
     for environment in environments() {
         counted.start_and_count(&Start { environment: environment.clone(), ..Start::default() });
-        // What root's own loader is told is not ours to judge.
+        // The loader's variables are root's responsibility.
         if environment.iter().any(|v| v.starts_with("LD_") || v.starts_with("GLIBC_")) {
             continue;
         }
@@ -223,7 +224,7 @@ fn no_directory_files_limits_or_signals_change_anything() {
 }
 
 #[test]
-fn what_is_too_little_for_exim_itself_does_no_harm() {
+fn limits_too_low_for_exim_itself_do_no_harm() {
     let mut counted = Counted::new();
     counted.start_and_count(&Start::default());
     let mut refused = 0;
@@ -236,8 +237,8 @@ fn what_is_too_little_for_exim_itself_does_no_harm() {
     for shell in &shells {
         let fresh = World::new();
         for world in [&counted.world, &fresh] {
-            // The shell, timeout, chroot and env may fail as well: what counts
-            // is that the database is whole, and who owns it.
+            // The shell, timeout, chroot and env may fail as well; what matters
+            // is that the database is sound, and its owner.
             world.start(&Start { shell, ..Start::default() });
             counted.starts += 1;
             let owner = user(USER);
@@ -267,7 +268,7 @@ fn a_test_session_counts_for_root_and_exims_user_alone() {
     let session = "EHLO there\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<c@private.test>\r\n\
                    RCPT TO:<d@private.test>\r\nQUIT\r\n";
     let mut told = 0;
-    // What `exim -bh` answers in the name of a client, whoever starts it.
+    // The result of `exim -bh` for a client, by the user who starts it.
     let mut ask = |by: (u32, u32), client: &str| {
         let arguments = &["-bh", client][..];
         let start = Start { arguments, by: Some(by), input: session, ..Start::default() };
@@ -286,11 +287,12 @@ fn a_test_session_counts_for_root_and_exims_user_alone() {
     assert_eq!(ask(exim, "192.0.2.1"), ["no 3.0", "no", "no 4.0", "no"]);
     let before = world.database();
     for by in [nobody, user("games"), nobody] {
-        // They see how it is, and cannot count for a client, nor for themselves.
+        // They see the rate, and cannot count, neither for a client nor for
+        // themselves.
         assert_eq!(ask(by, "192.0.2.1"), ["no 4.0", "no", "no 4.0", "no"]);
         assert_eq!(ask(by, "198.51.100.7"), ["no 0.0", "no", "no 0.0", "no"]);
     }
-    // A shard that nobody had looked into yet is made, with nothing in it.
+    // A shard that was never used is created empty.
     let after = world.database();
     assert!(before.iter().all(|file| after.contains(file)), "something was written");
     assert_eq!(ask(root, "192.0.2.1"), ["no 5.0", "no", "no 6.0", "no"]);
@@ -298,7 +300,7 @@ fn a_test_session_counts_for_root_and_exims_user_alone() {
 }
 
 #[test]
-fn nobody_gets_at_the_database_by_a_configuration_of_his_own() {
+fn no_user_reaches_the_database_by_a_configuration_of_their_own() {
     let mut counted = Counted::new();
     counted.start_and_count(&Start::default());
     let own = std::fs::read_to_string(counted.world.path("etc/exim4/exim4.conf")).unwrap();
@@ -324,7 +326,7 @@ fn nobody_gets_at_the_database_by_a_configuration_of_his_own() {
         }
         assert!((counted.world.database(), counted.world.files()) == before, "{arguments:?}");
     }
-    // Root may, and leaves everything with its owner.
+    // Root may, and everything keeps its owner.
     let start = Start { arguments: &["-be", check], by_root: true, ..Start::default() };
     let output = counted.start(&start);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "yes 2.0\n", "{output:?}");

@@ -1,29 +1,31 @@
-//! Which files Exim opens more for having the library, as `strace` sees it.
+//! The additional files that Exim opens with the library, according to
+//! `strace`.
 
 use super::names_in_the_library;
 use super::world::{CHECK, Start, World};
 use std::collections::BTreeSet;
 
-/// A line of the ACL that does without the library.
+/// A line of the ACL that does not use the library.
 const NOTHING: &str = "warn logwrite = answer nothing";
 
-/// All paths that system calls name in one start.
+/// All paths in the system calls of one start.
 fn paths(world: &World, environment: &[String]) -> BTreeSet<String> {
     let trace = tempfile::NamedTempFile::new().unwrap();
     let file = trace.path().to_str().unwrap();
-    // Strace runs as root, so that the set-uid bit means what it does else.
+    // Strace runs as root, so that the setuid bit has its usual effect.
     let wrapper = ["/usr/bin/strace", "-f", "-y", "-s", "4096", "-e", "trace=%file", "-o", file];
     let environment = environment.to_vec();
     let output = world.start(&Start { environment, wrapper: &wrapper, ..Start::default() });
     assert!(output.status.success(), "strace is needed: {output:?}");
     let text = std::fs::read(trace.path()).unwrap();
     let text = String::from_utf8_lossy(&text).into_owned();
-    // Only from where the configuration is read on; before is the loader's.
+    // Only from the reading of the configuration on; earlier paths are the
+    // loader's.
     let (_, text) = text.split_once("/etc/exim4/exim4.conf").expect("Exim was started");
     let mut found = BTreeSet::new();
     for line in text.lines() {
         let Some((call, arguments)) = line.split_once('(') else { continue };
-        // A directory that is open is shown as `3</spool/exirate>`.
+        // An open directory is shown as `3</spool/exirate>`.
         let at = arguments.split_once('<').filter(|(fd, _)| fd.parse::<u32>().is_ok());
         let directory = at.and_then(|(_, rest)| rest.split_once('>')).map_or("", |(d, _)| d);
         for name in arguments.split('"').skip(1).step_by(2) {
@@ -41,7 +43,7 @@ fn paths(world: &World, environment: &[String]) -> BTreeSet<String> {
     found
 }
 
-/// Without what is new with each message: its files are named for it.
+/// Without the files that are named after each message.
 fn kinds(paths: BTreeSet<String>) -> BTreeSet<String> {
     let is_message = |path: &String| path.contains("/input/") || path.contains("/msglog/");
     paths.into_iter().filter(|path| !is_message(path)).collect()
@@ -52,7 +54,7 @@ fn no_file_is_opened_outside_the_database() {
     let world = World::new();
     let hostile: Vec<String> =
         names_in_the_library().iter().map(|name| format!("{name}=/home")).collect();
-    // Exim makes its own directories first.
+    // Exim creates its own directories first.
     world.configure(NOTHING);
     world.start(&Start::default());
     world.configure(CHECK);
@@ -65,7 +67,7 @@ fn no_file_is_opened_outside_the_database() {
     let of_the_database = |path: &str| {
         path == "/spool" || path == "/spool/exirate" || path.starts_with("/spool/exirate")
     };
-    // The library itself, and what the loader looks for of it.
+    // The library itself, and the paths that the loader searches for it.
     let of_the_loader = |path: &str| path.starts_with("/exirate") || path.starts_with("/lib");
     let strange: Vec<_> =
         more.iter().filter(|path| !of_the_database(path) && !of_the_loader(path)).collect();

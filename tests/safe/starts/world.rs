@@ -1,5 +1,5 @@
-//! A small world of its own, for `chroot`: Debian's Exim with its set-uid bit,
-//! the configuration that it trusts, and the library.
+//! A small system for `chroot`: Debian's Exim with its setuid bit, a
+//! configuration that it trusts, and the library.
 
 use crate::common::exim::{PROGRAM, USER, user};
 use crate::common::library;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// The user who starts Exim: nobody.
-pub(crate) const STRANGER: &str = "nobody";
+pub(crate) const UNTRUSTED: &str = "nobody";
 
-/// What Exim is asked to do with each message that a user hands over; the
-/// environment is kept, so that the library could see it.
+/// Exim's configuration for messages that a user submits; the environment is
+/// kept, so that the library could see it.
 const CONFIGURATION: &str = "\
 primary_hostname = private.test
 qualify_domain = private.test
@@ -38,7 +38,7 @@ discard:
   data = :blackhole:
 ";
 
-/// Counts and records each message, and logs what it is told.
+/// Counts and records each message, and logs the results.
 pub(crate) const CHECK: &str = "warn logwrite = answer ${dlfunc{/exirate.so}{ratelimit}\
     {100000 / 52w / per_mail / strict / k}} $sender_rate/$sender_rate_limit/$sender_rate_period \
     ${dlfunc{/exirate.so}{ratelimit_info}{retry_after}} ${dlfunc{/exirate-trace.so}{record}{keep=7d}}";
@@ -47,22 +47,22 @@ pub(crate) struct World {
     folder: tempfile::TempDir,
 }
 
-/// How Exim is to be started.
+/// How Exim is started.
 #[derive(Clone, Default)]
 pub(crate) struct Start<'a> {
-    /// What a shell does first: limits, closed files.
+    /// Shell commands to run first: limits, closed files.
     pub(crate) shell: &'a str,
-    /// What `env` is given: its options, and the environment.
+    /// The arguments of `env`: its options, and the environment.
     pub(crate) environment: Vec<String>,
-    /// What Exim is given; nothing means a message to be accepted.
+    /// The arguments of Exim; none means a message to be accepted.
     pub(crate) arguments: &'a [&'a str],
-    /// Root starts it, not a stranger.
+    /// Root starts it, not an untrusted user.
     pub(crate) by_root: bool,
-    /// This user starts it, if not root or a stranger.
+    /// This user starts it, if it is neither root nor the untrusted user.
     pub(crate) by: Option<(u32, u32)>,
-    /// What it reads on standard input, if not a message.
+    /// Its standard input, if it is not a message.
     pub(crate) input: &'a str,
-    /// A program to run all of it, such as `strace`.
+    /// A program that runs all of it, such as `strace`.
     pub(crate) wrapper: &'a [&'a str],
 }
 
@@ -84,7 +84,7 @@ impl World {
             ("spool", owner, 0o750),
             ("log", owner, 0o750),
             ("tmp", (0, 0), 0o1777),
-            ("home", user(STRANGER), 0o755),
+            ("home", user(UNTRUSTED), 0o755),
             ("dev", (0, 0), 0o755),
         ] {
             let path = world.path(name);
@@ -101,7 +101,7 @@ impl World {
         std::fs::copy(library::built(), world.path("exirate.so")).unwrap();
         std::fs::copy(library::built_trace(), world.path("exirate-trace.so")).unwrap();
         world.configure(CHECK);
-        // Traps, in the directory from which the stranger starts it.
+        // Traps, in the directory from which the untrusted user starts it.
         for trap in ["exirate", "exirate.so", "spool", "database", "libc.so.6", "libm.so.6"] {
             std::os::unix::fs::symlink("/etc/passwd", world.path("home").join(trap)).unwrap();
         }
@@ -129,8 +129,8 @@ impl World {
         std::fs::copy(path, to).unwrap();
     }
 
-    /// A program and the libraries that it needs. `copy` keeps the mode, and
-    /// with it the set-uid bit.
+    /// A program and the libraries that it needs. `copy` keeps the mode,
+    /// including the setuid bit.
     fn copy_program(&self, program: &str) {
         self.copy(Path::new(program));
         let listed = Command::new("ldd").arg(program).output().unwrap();
@@ -143,7 +143,7 @@ impl World {
 
     /// Starts Exim once, and waits for its end.
     pub(crate) fn start(&self, start: &Start<'_>) -> Output {
-        let stranger = user(STRANGER);
+        let stranger = user(UNTRUSTED);
         let who = start.by.unwrap_or(if start.by_root { (0, 0) } else { stranger });
         let script = format!("{}\nexec \"$@\"", start.shell);
         let mut command = match start.wrapper {
@@ -155,7 +155,7 @@ impl World {
             }
         };
         command.args(["-c", &script, "bash", "/usr/bin/timeout", "--foreground"]);
-        // A stranger may have it ignore the first signal.
+        // An untrusted user may have it ignore the first signal.
         command.args(["--kill-after=5", "60", "/usr/sbin/chroot"]);
         command.args([&format!("--userspec={}:{}", who.0, who.1), "--groups="]);
         command.arg(self.root()).args(["/usr/bin/env", "-i"]);
@@ -173,14 +173,14 @@ impl World {
         command.output().unwrap()
     }
 
-    /// The answers in the main log so far, and what went wrong.
+    /// The results in the main log so far, and the errors.
     pub(crate) fn answers(&self) -> Vec<String> {
         let log = std::fs::read(self.path("log/mainlog")).unwrap_or_default();
         let text = String::from_utf8_lossy(&log).into_owned();
         text.lines().filter_map(|l| Some(l.split_once(" answer ")?.1.to_owned())).collect()
     }
 
-    /// All of a log.
+    /// The contents of a log.
     pub(crate) fn log(&self, name: &str) -> String {
         let log = std::fs::read(self.path("log").join(name)).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
@@ -209,8 +209,8 @@ impl World {
         found
     }
 
-    /// The bytes, owners and modes of the database and the trace store, whose
-    /// directory has no bytes.
+    /// The contents, owners and modes of the database and of the trace store,
+    /// whose directory has no contents.
     pub(crate) fn database(&self) -> Vec<(PathBuf, u32, u32, u32, Vec<u8>)> {
         let mut files = Vec::new();
         for directory in ["spool/exirate", "spool/exirate/trace"] {

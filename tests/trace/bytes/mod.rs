@@ -87,13 +87,13 @@ fn go_on(folder: &Path, name: &str, what: &str) {
             return;
         }
     };
-    let (answers, _) = store::ask(&trace, &question(LATER));
-    assert!(answers.iter().any(|one| one.envelope == store::envelope(LATER)), "{what}");
+    let (results, _) = store::ask(&trace, &question(LATER));
+    assert!(results.iter().any(|one| one.envelope == store::envelope(LATER)), "{what}");
     for (other, messages) in FILES.iter().filter(|file| file.0 != name) {
-        let (answers, _) = store::ask(&trace, &question(messages.start));
+        let (results, _) = store::ask(&trace, &question(messages.start));
         let right = store::envelope(messages.start);
         assert!(
-            name == "key" || answers.iter().any(|one| one.envelope == right),
+            name == "key" || results.iter().any(|one| one.envelope == right),
             "{what}: {other}"
         );
     }

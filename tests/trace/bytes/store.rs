@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use exirate::trace::{
-    Access, Answer, ContentQuery, Envelope, Options, Part, Query, QuerySummary, TraceError,
+    Access, ContentQuery, Envelope, Options, Part, Query, QueryResult, QuerySummary, TraceError,
     TraceStore, trace_directory,
 };
 
@@ -141,10 +141,10 @@ pub(crate) fn question(n: u32) -> Query<'static> {
     Query { content: Some(question), ..Query::default() }
 }
 
-pub(crate) fn ask(trace: &TraceStore, query: &Query<'_>) -> (Vec<Answer>, QuerySummary) {
-    let mut answers = Vec::new();
-    let asked = trace.query(query, &mut |_, _| {}, &mut |answer| answers.push(answer)).unwrap();
-    (answers, asked)
+pub(crate) fn ask(trace: &TraceStore, query: &Query<'_>) -> (Vec<QueryResult>, QuerySummary) {
+    let mut results = Vec::new();
+    let summary = trace.query(query, &mut |_, _| {}, &mut |result| results.push(result)).unwrap();
+    (results, summary)
 }
 
 /// The observable state of a store.
@@ -165,32 +165,32 @@ impl Observed {
     /// Queries everything, and each of `some` by its text. Panics if a result
     /// is wrong and no problem is reported.
     pub(crate) fn of(trace: &TraceStore, some: impl Iterator<Item = u32>, what: &str) -> Self {
-        let (answers, asked) = ask(trace, &Query::default());
+        let (results, summary) = ask(trace, &Query::default());
         let mut reported: BTreeSet<String> =
-            asked.damaged.iter().map(ToString::to_string).collect();
-        if asked.other_key > 0 {
-            reported.insert(format!("{} of another key", asked.other_key));
+            summary.damaged.iter().map(ToString::to_string).collect();
+        if summary.other_key > 0 {
+            reported.insert(format!("{} of another key", summary.other_key));
         }
         let (mut listed, mut damaged) = (BTreeSet::new(), 0);
-        for answer in answers {
-            if answer.damaged {
+        for result in results {
+            if result.damaged {
                 damaged += 1;
                 continue;
             }
-            let time = answer.envelope.time - 1_700_000_000;
-            let n = u32::try_from(time).unwrap_or_else(|_| panic!("{what}: {answer:?}"));
-            assert_eq!(answer.envelope, envelope(n), "{what}");
+            let time = result.envelope.time - 1_700_000_000;
+            let n = u32::try_from(time).unwrap_or_else(|_| panic!("{what}: {result:?}"));
+            assert_eq!(result.envelope, envelope(n), "{what}");
             assert!(listed.insert(n), "{what}: {n} twice");
         }
         let mut found = BTreeSet::new();
         for n in some {
-            let (answers, asked) = ask(trace, &question(n));
-            reported.extend(asked.damaged.iter().map(ToString::to_string));
-            damaged += answers.iter().filter(|answer| answer.damaged).count();
-            for answer in answers.iter().filter(|answer| !answer.damaged) {
-                assert!(answer.envelope.time - 1_700_000_000 < 2000, "{what}: {answer:?}");
+            let (results, summary) = ask(trace, &question(n));
+            reported.extend(summary.damaged.iter().map(ToString::to_string));
+            damaged += results.iter().filter(|result| result.damaged).count();
+            for result in results.iter().filter(|result| !result.damaged) {
+                assert!(result.envelope.time - 1_700_000_000 < 2000, "{what}: {result:?}");
             }
-            if answers.iter().any(|answer| answer.envelope == envelope(n)) {
+            if results.iter().any(|result| result.envelope == envelope(n)) {
                 found.insert(n);
             }
         }

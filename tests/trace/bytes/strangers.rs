@@ -60,8 +60,8 @@ fn in_place_of_logs_and_segments() {
             trace.tidy(0).unwrap();
             assert!(std::fs::symlink_metadata(&at).is_ok(), "{what}: it was removed");
             for n in rest.into_iter().chain([500]) {
-                let (answers, _) = ask(&trace, &question(n));
-                assert!(answers.iter().any(|one| one.envelope == envelope(n)), "{what}: {n}");
+                let (results, _) = ask(&trace, &question(n));
+                assert!(results.iter().any(|one| one.envelope == envelope(n)), "{what}: {n}");
             }
         }
     }
@@ -113,10 +113,10 @@ fn in_place_of_files_being_written() {
             }
             assert_eq!(std::fs::read(&aside).unwrap(), b"not ours");
             for n in (0..MESSAGES).chain([500]) {
-                let (answers, asked) = ask(&trace, &question(n));
-                assert_eq!(asked.damaged, []);
+                let (results, summary) = ask(&trace, &question(n));
+                assert_eq!(summary.damaged, []);
                 assert!(
-                    answers.iter().any(|one| one.envelope == envelope(n)),
+                    results.iter().any(|one| one.envelope == envelope(n)),
                     "{name}: {kind}: {n}"
                 );
             }

@@ -53,13 +53,13 @@ fn problems(folder: &Path) -> Vec<String> {
 fn assert_has(folder: &Path, messages: std::ops::Range<u32>) {
     assert_eq!(problems(folder), Vec::<String>::new());
     let trace = read(folder).unwrap();
-    let (answers, asked) = ask(&trace, &Query::default());
-    assert_eq!(asked.damaged, []);
-    let found = answers.into_iter().map(|answer| answer.envelope);
+    let (results, summary) = ask(&trace, &Query::default());
+    assert_eq!(summary.damaged, []);
+    let found = results.into_iter().map(|result| result.envelope);
     assert!(found.eq(messages.clone().map(store::envelope)), "{messages:?}");
     for n in messages.step_by(17) {
-        let answers = ask(&trace, &question(n)).0;
-        assert!(answers.iter().any(|answer| answer.envelope == store::envelope(n)), "{n}");
+        let results = ask(&trace, &question(n)).0;
+        assert!(results.iter().any(|result| result.envelope == store::envelope(n)), "{n}");
     }
 }
 
@@ -175,9 +175,9 @@ fn few_files(folder: &Path) {
     let error = open(folder).unwrap_err().to_string();
     assert!(error.contains(why) && error.contains(folder.to_str().unwrap()), "{error}");
     // A query reports that not all files were searched, or fails.
-    let mut answers = 0;
-    match trace.query(&Query::default(), &mut |_, _| {}, &mut |_| answers += 1) {
-        Ok(asked) => assert!(asked.damaged.iter().any(|one| one.to_string().contains(why))),
+    let mut results = 0;
+    match trace.query(&Query::default(), &mut |_, _| {}, &mut |_| results += 1) {
+        Ok(summary) => assert!(summary.damaged.iter().any(|one| one.to_string().contains(why))),
         Err(error) => assert_explained(&error.to_string(), folder, why),
     }
     drop(others);
