@@ -1,9 +1,11 @@
 //! At which ACL stage a call is made, and the facts that a spec needs.
 
 use super::host::Host;
-use super::variables::{Source, Text, Variables};
+use super::table::Tables;
+use super::variables::{Text, Variables};
 use crate::spec::{AclStage, Context, ContextSource};
 use std::borrow::Cow;
+use std::cell::Cell;
 
 /// All ACLs, and the options that name them. Several options may lead to the same
 /// [`AclStage`].
@@ -30,27 +32,36 @@ const ACLS: [(AclStage, &str); 20] = [
     (AclStage::Vrfy, "acl_smtp_vrfy"),
 ];
 
-/// The option that is the first of them in Exim's table, which is sorted.
-const FIRST: &str = "acl_not_smtp";
-
 /// Which ACLs this configuration has.
 ///
 /// A call can come from an ACL only if it is configured. Outside of ACLs there is no
 /// sign that an ACL run has ended, so every evaluation counts.
-pub(super) struct Acls(Vec<AclStage>);
+pub(super) struct Acls {
+    tables: Tables,
+    /// Whether each of [`ACLS`] is configured, as far as that has been asked for: to
+    /// find out takes time, and few are used in one connection.
+    configured: [Cell<Option<bool>>; ACLS.len()],
+}
 
 impl Acls {
-    pub(super) fn find(source: &Source<'_>) -> Self {
-        // They follow one another in Exim's table, where few names are read so.
-        let options = source.options_from(FIRST);
-        let options: Vec<_> = options.take_while(|(name, _)| name.starts_with(b"acl_")).collect();
-        // An option that cannot be read counts as configured, except for AUTH:
-        // otherwise attempts to guess a password could go uncounted.
-        let configured = |(stage, option): &&(AclStage, &str)| {
-            let found = options.iter().find(|(name, _)| *name == option.as_bytes());
-            found.map_or(*stage != AclStage::Auth, |(_, is_set)| *is_set)
-        };
-        Self(ACLS.iter().filter(configured).map(|(stage, _)| *stage).collect())
+    pub(super) fn new(tables: Tables) -> Self {
+        Self { tables, configured: [const { Cell::new(None) }; ACLS.len()] }
+    }
+
+    /// Whether there is an ACL for `stage`.
+    fn has(&self, stage: AclStage) -> bool {
+        ACLS.iter().zip(&self.configured).filter(|((of, _), _)| *of == stage).any(
+            |((_, option), configured)| {
+                configured.get().unwrap_or_else(|| {
+                    // An option that cannot be read counts as configured, except for
+                    // AUTH: otherwise attempts to guess a password could go uncounted.
+                    let is_set = self.tables.option_is_set(option);
+                    let is_set = is_set.unwrap_or(stage != AclStage::Auth);
+                    configured.set(Some(is_set));
+                    is_set
+                })
+            },
+        )
     }
 }
 
@@ -132,7 +143,7 @@ pub(super) fn stage(host: &Host, variables: &Variables, acls: &Acls) -> AclStage
     let authenticates = || host.expand(c"$auth1$auth2$auth3").is_some_and(|sent| !sent.is_empty());
     match stage {
         AclStage::Auth if authenticates() => AclStage::Outside,
-        stage if acls.0.contains(&stage) => stage,
+        stage if acls.has(stage) => stage,
         _ => AclStage::Outside,
     }
 }

@@ -35,9 +35,8 @@ impl boundary::Session for Session {
         let host = Host::find();
         let tables = Tables::find();
         let source = Source::new(&host, &tables);
-        let (variables, acls) = (Variables::find(&source), Acls::find(&source));
-        let recorder = Recorder::find(&source);
-        Self { variables, acls, recorder, host }
+        let (variables, recorder) = (Variables::find(&source), Recorder::find(&source));
+        Self { variables, acls: Acls::new(tables), recorder, host }
     }
 
     fn host(&self) -> &Host {

@@ -62,19 +62,16 @@ impl Program {
             && !self.sealed.iter().any(sealed)
     }
 
-    /// The name at `address`, if that is in the read-only segments and has a
-    /// NUL-terminated name such as that of a variable or an option.
-    pub(super) fn name(&self, address: usize) -> Option<&'static [u8]> {
+    /// The bytes from `address` on, if that is in the read-only segments: as many as a
+    /// name and its NUL may have.
+    pub(super) fn text(&self, address: usize) -> Option<&'static [u8]> {
         let segment = self.readonly.iter().find(|s| s.contains(&address))?;
         let length = (NAME_MAX + 1).min(segment.end - address);
         // SAFETY: the whole range lies in a segment that the loader mapped
         // readable, and not writable, for as long as the program runs.
-        let bytes: &'static [u8] = unsafe {
+        Some(unsafe {
             std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), length)
-        };
-        let in_name = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_';
-        let end = bytes.iter().position(|b| !in_name(b))?;
-        (end > 0 && bytes[end] == 0).then(|| &bytes[..end])
+        })
     }
 }
 

@@ -106,7 +106,6 @@ impl boundary::Session for Session {
             latest: None,
             specs: SpecCache::default(),
             variables: Variables::find(&source),
-            acls: Acls::find(&source),
             rate_variables,
             command_marks: if right { Marks::of_command(&source) } else { Marks::none() },
             message_marks: if right { Marks::of_message(&source) } else { Marks::none() },
@@ -114,6 +113,7 @@ impl boundary::Session for Session {
             recipient: None,
             process: fork::process(),
             spool: None,
+            acls: Acls::new(tables),
             host,
         }
     }

@@ -251,15 +251,4 @@ impl<'a> Source<'a> {
     pub(super) fn knows(&self, name: &str) -> bool {
         self.tables.variable(name.as_bytes(), 1).is_some()
     }
-
-    /// The main options from `first` on, in their order, and whether each, a string, is
-    /// set.
-    pub(super) fn options_from(&self, first: &str) -> impl Iterator<Item = (&'static [u8], bool)> {
-        self.tables.options_from(first.as_bytes(), size_of::<usize>()).map(|(name, entry)| {
-            let address: *const *const Uschar = std::ptr::with_exposed_provenance(entry.value);
-            // SAFETY: the address is aligned and in the program's writable memory, and a
-            // pointer is read there, not followed.
-            (name, !unsafe { address.read() }.is_null())
-        })
-    }
 }
