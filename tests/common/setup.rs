@@ -157,7 +157,7 @@ impl Setup {
 }
 
 /// Copies a library, so that Exim may load it.
-fn install(library: &Path, path: &Path) {
+pub fn install(library: &Path, path: &Path) {
     std::fs::copy(library, path).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::common::setup::install;
 use crate::common::{Setup, library};
 
 /// Texts that are in the files of the trace store, and nowhere else.
@@ -96,4 +97,34 @@ fn both_libraries_work_in_one_process() {
     }
     client.quit();
     assert_eq!(exim.log("panic"), "");
+}
+
+/// The rates after two checks in one command that count once a command, with `other`
+/// called before each.
+fn rates_after(other: &str) -> Vec<String> {
+    let check = "${dlfunc{EXIRATE}{ratelimit}{9 / 1h / per_cmd / strict}{k}}";
+    let line = |name: &str| format!("  warn logwrite = {name} {other} {check}: $sender_rate\n");
+    let acl = line("first") + &line("again") + "  accept\n";
+    let mut exim = Setup::new().library().acl("acl_smtp_data", &acl).build();
+    install(library::built(), &exim.folder().join("copy.so"));
+    exim.start();
+    let mut client = exim.session();
+    assert_eq!(client.message("a@client.test", &["b@private.test"], "\nbody\n").code, 250);
+    client.quit();
+    assert_eq!(exim.log("panic"), "");
+    let log = exim.log("main");
+    let lines = log.lines().filter(|l| l.contains(" first ") || l.contains(" again "));
+    lines.map(|l| l.rsplit(' ').next().unwrap().to_owned()).collect()
+}
+
+/// exirate.so finds its marks in Exim's variables again where exirate-trace.so was called
+/// before it, and so recognizes the command. Where another library of ours marked the
+/// same variables, here a second exirate.so, it does not.
+#[test]
+fn only_the_library_of_the_rates_marks_exims_variables() {
+    let traced = "${dlfunc{EXIRATE_TRACE}{recorded}{a text}{short=no}}";
+    assert_eq!(rates_after(traced), ["1.0", "1.0"]);
+    assert_eq!(rates_after("${dlfunc{EXIRATE_TRACE}{record}}"), ["1.0", "1.0"]);
+    let marked = "${dlfunc{PRIVATE/copy.so}{ratelimit}{9 / 1h / readonly}{other}}";
+    assert_eq!(rates_after(marked), ["1.0", "2.0"]);
 }

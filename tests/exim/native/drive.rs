@@ -15,27 +15,27 @@ pub struct Tally {
     pub sessions: usize,
     pub replies: usize,
     /// Records of the three variables, and verdicts that were `over`, by ACL.
-    pub places: BTreeMap<String, (usize, usize)>,
+    pub stages: BTreeMap<String, (usize, usize)>,
 }
 
 impl Tally {
     pub fn add(&mut self, other: &Tally) {
         self.sessions += other.sessions;
         self.replies += other.replies;
-        for (place, (checks, over)) in &other.places {
-            let sum = self.places.entry(place.clone()).or_default();
+        for (stage, (checks, over)) in &other.stages {
+            let sum = self.stages.entry(stage.clone()).or_default();
             sum.0 += checks;
             sum.1 += over;
         }
     }
 
     pub fn checks(&self) -> usize {
-        self.places.values().map(|p| p.0).sum()
+        self.stages.values().map(|p| p.0).sum()
     }
 
     fn record(&mut self, record: &str) {
-        let place = record.split('.').next().unwrap_or_default().to_owned();
-        let sum = self.places.entry(place).or_default();
+        let stage = record.split('.').next().unwrap_or_default().to_owned();
+        let sum = self.stages.entry(stage).or_default();
         sum.0 += usize::from(record.contains(" rate="));
         sum.1 += usize::from(record.ends_with(" over"));
     }

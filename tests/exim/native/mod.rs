@@ -74,16 +74,16 @@ fn compare_all(name: &str, fixed: u64, sessions: usize, jumps: bool) {
         sum.checks(),
         sum.replies
     );
-    for (place, (checks, over)) in &sum.places {
-        println!("    {place:15} {checks:6} checks, {over:5} over");
+    for (stage, (checks, over)) in &sum.stages {
+        println!("    {stage:15} {checks:6} checks, {over:5} over");
     }
     if std::env::var_os("SEED").is_some() {
-        return; // one world alone need not reach every place
+        return; // one world alone need not reach every stage
     }
     // A comparison of nothing would find no difference either.
-    for (place, _) in world::PLACES {
-        let (checks, over) = sum.places.get(*place).copied().unwrap_or_default();
-        assert!(checks >= 20 && over > 0, "{place}: {checks} checks, {over} over");
+    for (stage, _) in world::STAGES {
+        let (checks, over) = sum.stages.get(*stage).copied().unwrap_or_default();
+        assert!(checks >= 20 && over > 0, "{stage}: {checks} checks, {over} over");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Random specs, valid at their place, and wrong ones.
+//! Random specs, valid at their stage, and wrong ones.
 
 use super::common::EntryPoint;
 use super::random::Random;
@@ -69,25 +69,25 @@ const LIMITS: &[&str] = &[
 const BYTE_LIMITS: &[&str] = &["0.3k", "0.9k", "700.5", "2.51k", "1M", "0.000001G"];
 
 /// Where a mode counts; elsewhere it is read-only.
-fn counts(mode: &str, place: &str) -> bool {
-    let batch = matches!(place, "predata" | "mime" | "dkim" | "data" | "prdr" | "not_smtp");
+fn counts(mode: &str, stage: &str) -> bool {
+    let batch = matches!(stage, "predata" | "mime" | "dkim" | "data" | "prdr" | "not_smtp");
     match mode {
-        "per_mail" | "per_byte" => batch || matches!(place, "rcpt" | "mail"),
-        "per_rcpt" => batch || place == "rcpt",
-        "per_addr" => place == "rcpt",
-        "per_conn" => !place.starts_with("not_smtp"),
+        "per_mail" | "per_byte" => batch || matches!(stage, "rcpt" | "mail"),
+        "per_rcpt" => batch || stage == "rcpt",
+        "per_addr" => stage == "rcpt",
+        "per_conn" => !stage.starts_with("not_smtp"),
         _ => true,
     }
 }
 
-/// A spec that is right at `place`.
-pub fn valid(random: &mut Random, pool: &Pool, place: &str) -> Spec {
+/// A spec that is right at `stage`.
+pub fn valid(random: &mut Random, pool: &Pool, stage: &str) -> Spec {
     let mode = random.pick(&[
         "", "", "per_mail", "per_mail", "per_rcpt", "per_rcpt", "per_addr", "per_addr", "per_conn",
         "per_cmd", "per_cmd", "per_byte",
     ]);
     let limit = if mode == "per_byte" { random.pick(BYTE_LIMITS) } else { random.pick(LIMITS) };
-    let update = if counts(mode, place) {
+    let update = if counts(mode, stage) {
         random.pick(&[
             "",
             "",
@@ -218,7 +218,7 @@ const WRONG: &[&str] = &[
     "5 / 1h / per_mail / per_cmd / leaky / strict",
 ];
 
-/// Specs that are wrong at some places only: each mode with each update mode.
+/// Specs that are wrong at some stages only: each mode with each update mode.
 pub fn misplaced() -> Vec<String> {
     let mut specs = vec![];
     for mode in ["per_mail", "per_rcpt", "per_addr", "per_byte", "per_conn", "per_cmd"] {

@@ -18,7 +18,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// A configuration in which every place can be reached.
+    /// A configuration in which every stage can be reached.
     pub fn setup(self) -> Setup {
         let setup = Setup::new()
             .auth()
@@ -60,8 +60,8 @@ struct Check {
     interlude: &'static str,
 }
 
-/// The places, with the option that sets each.
-pub const PLACES: &[(&str, &str)] = &[
+/// The stages, with the option that sets each.
+pub const STAGES: &[(&str, &str)] = &[
     ("connect", "acl_smtp_connect"),
     ("helo", "acl_smtp_helo"),
     ("mail", "acl_smtp_mail"),
@@ -85,22 +85,22 @@ pub const PLACES: &[(&str, &str)] = &[
 
 /// One configuration, not yet written down.
 pub struct World {
-    places: Vec<(&'static str, &'static str, Vec<Check>)>,
+    stages: Vec<(&'static str, &'static str, Vec<Check>)>,
     shared: Vec<Check>,
 }
 
 impl World {
     pub fn new(random: &mut Random, periods: &[&'static str]) -> Self {
         let pool = Pool { periods: vec![random.pick(periods), random.pick(periods)] };
-        let places = PLACES
+        let stages = STAGES
             .iter()
-            .map(|(place, option)| (*place, *option, checks(random, &pool, place)))
+            .map(|(stage, option)| (*stage, *option, checks(random, &pool, stage)))
             .collect();
-        // One ACL called from several places: what it asks counts as asked
-        // by the place that calls it. Only what is right everywhere.
+        // One ACL called from several stages: what it asks counts as asked
+        // by the stage that calls it. Only what is right everywhere.
         let shared =
             (0..2).map(|n| warn(random, &pool, "not_smtp_start", &format!("shared.{n}"))).collect();
-        Self { places, shared }
+        Self { stages, shared }
     }
 
     /// The Exim of one side, started.
@@ -109,8 +109,8 @@ impl World {
         if let Some(clock) = clock {
             setup = setup.clock(clock);
         }
-        for (place, option, checks) in &self.places {
-            setup = setup.acl(option, &acl(side, place, checks));
+        for (stage, option, checks) in &self.stages {
+            setup = setup.acl(option, &acl(side, stage, checks));
         }
         let mut shared = "shared:\n".to_owned();
         self.shared.iter().for_each(|c| shared.push_str(&c.text(side)));
@@ -123,15 +123,15 @@ impl World {
     /// What each check is, for the report of a difference.
     pub fn describe(&self) -> String {
         let mut text = String::new();
-        for check in self.places.iter().flat_map(|p| &p.2).chain(&self.shared) {
+        for check in self.stages.iter().flat_map(|p| &p.2).chain(&self.shared) {
             let _ = writeln!(text, "{:20} {}", check.name, check.spec.native());
         }
         text
     }
 }
 
-/// What ACLs do besides, at this place, and what it changes.
-fn interlude(random: &mut Random, place: &str) -> &'static str {
+/// What ACLs do besides, at this stage, and what it changes.
+fn interlude(random: &mut Random, stage: &str) -> &'static str {
     let anywhere = [
         "set acl_m_count = x$acl_m_count",
         "set acl_c_name = $sender_helo_name",
@@ -149,22 +149,22 @@ fn interlude(random: &mut Random, place: &str) -> &'static str {
         "verify = sender",
     ];
     let message = ["verify = sender", "verify = header_syntax", "verify = header_sender"];
-    let place = match place {
+    let stage = match stage {
         "rcpt" => &recipient[..],
         "vrfy" => &recipient[2..5],
         "predata" => &message[..1],
         "data" | "mime" => &message[..],
         _ => &anywhere[..],
     };
-    let of = if random.chance(60) { place } else { &anywhere };
+    let of = if random.chance(60) { stage } else { &anywhere };
     random.pick(of)
 }
 
-fn warn(random: &mut Random, pool: &Pool, place: &str, name: &str) -> Check {
+fn warn(random: &mut Random, pool: &Pool, stage: &str, name: &str) -> Check {
     Check {
         name: name.to_owned(),
         verb: Verb::Warn,
-        spec: spec::valid(random, pool, place),
+        spec: spec::valid(random, pool, stage),
         guard: None,
         bystander: false,
         interlude: "",
@@ -181,21 +181,21 @@ pub fn faulty_verb() -> Verb {
     }
 }
 
-fn checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Check> {
-    let mut checks = bare_checks(random, pool, place);
+fn checks(random: &mut Random, pool: &Pool, stage: &'static str) -> Vec<Check> {
+    let mut checks = bare_checks(random, pool, stage);
     for check in &mut checks {
         if random.chance(25) {
-            check.interlude = interlude(random, place);
+            check.interlude = interlude(random, stage);
         }
     }
     checks
 }
 
-fn bare_checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Check> {
+fn bare_checks(random: &mut Random, pool: &Pool, stage: &'static str) -> Vec<Check> {
     let mut checks = vec![];
     for n in 0..3 + random.below(4) {
-        let mut check = warn(random, pool, place, &format!("{place}.{n}"));
-        if random.chance(20) && !matches!(place, "connect" | "quit" | "notquit" | "not_smtp_start")
+        let mut check = warn(random, pool, stage, &format!("{stage}.{n}"));
+        if random.chance(20) && !matches!(stage, "connect" | "quit" | "notquit" | "not_smtp_start")
         {
             check.verb = Verb::Refuse(if random.chance(50) { "defer" } else { "deny" });
         }
@@ -206,15 +206,15 @@ fn bare_checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Che
     let spec = checks[again].spec.clone();
     let other = spec.with_limit("1.2");
     for (suffix, spec) in [("again", spec), ("other", other)] {
-        let check = Check { spec, ..warn(random, pool, place, &format!("{place}.{suffix}")) };
+        let check = Check { spec, ..warn(random, pool, stage, &format!("{stage}.{suffix}")) };
         checks.insert(random.below(checks.len() + 1), check);
     }
     if random.chance(50) {
-        let spec = Spec::whole(&format!("3.3 / 5d / per_cmd / strict / bystander {place}"));
+        let spec = Spec::whole(&format!("3.3 / 5d / per_cmd / strict / bystander {stage}"));
         let check = Check {
             spec,
             bystander: true,
-            ..warn(random, pool, place, &format!("{place}.beside"))
+            ..warn(random, pool, stage, &format!("{stage}.beside"))
         };
         checks.insert(random.below(checks.len() + 1), check);
     }
@@ -222,7 +222,7 @@ fn bare_checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Che
         verb: faulty_verb(),
         spec: Spec::whole(random.pick(spec::wrong())),
         // Where it can be, such that what comes before it succeeds.
-        guard: Some(match place {
+        guard: Some(match stage {
             "connect" => "${if eq{$sender_host_address}{127.0.0.99}}",
             "vrfy" | "expn" => "${if eq{$smtp_command_argument}{faulty@private.test}}",
             "mail" => "${if eq{$sender_address}{faulty.mail@private.test}}",
@@ -232,7 +232,7 @@ fn bare_checks(random: &mut Random, pool: &Pool, place: &'static str) -> Vec<Che
             }
             _ => "${if eq{$sender_helo_name}{faulty}}",
         }),
-        ..warn(random, pool, place, &format!("{place}.wrong"))
+        ..warn(random, pool, stage, &format!("{stage}.wrong"))
     };
     checks.insert(random.below(checks.len() + 1), wrong);
     checks
@@ -264,16 +264,16 @@ impl Check {
     }
 }
 
-/// The whole ACL of a place: its checks, then what sessions rely on.
-fn acl(side: Side, place: &str, checks: &[Check]) -> String {
+/// The whole ACL of a stage: its checks, then what sessions rely on.
+fn acl(side: Side, stage: &str, checks: &[Check]) -> String {
     let mut text = String::new();
     for (n, check) in checks.iter().enumerate() {
-        if n == 2 && matches!(place, "rcpt" | "mail" | "data" | "vrfy" | "helo" | "not_smtp") {
+        if n == 2 && matches!(stage, "rcpt" | "mail" | "data" | "vrfy" | "helo" | "not_smtp") {
             text.push_str("  warn\n        acl = shared\n");
         }
         text.push_str(&check.text(side));
     }
-    text.push_str(match place {
+    text.push_str(match stage {
         "helo" => "  deny condition = ${if eq{$sender_helo_name}{bad}}\n  accept\n",
         "mail" => "  deny senders = bad@private.test\n  accept\n",
         "rcpt" => "  deny local_parts = bad\n  accept\n",
@@ -285,7 +285,7 @@ fn acl(side: Side, place: &str, checks: &[Check]) -> String {
     });
     // A connection that was cut off is done with when this is logged, also
     // where a check before it refused or failed.
-    if place == "notquit" {
+    if stage == "notquit" {
         text.replace("  accept\n", "  warn logwrite = @@ end\n  accept\n")
     } else {
         text
