@@ -13,7 +13,8 @@ use crate::table::{head, median, micros};
 pub(crate) fn run(effort: Effort) {
     let folder = tempfile::tempdir().unwrap();
     let loader = folder.path().join("load");
-    compile("load.c", &loader, &[]);
+    // Exim has loaded libm before.
+    compile("load.c", &loader, &["-Wl,--no-as-needed", "-lm"]);
     head("The libraries that Exim loads");
     for (name, path, function) in [
         ("exirate.so", library::built(), "ratelimit"),
