@@ -99,7 +99,7 @@ impl KeyState {
         self.parts().map(|parts| text::printable(parts.period))
     }
 
-    /// The mode the key is parts under, for people.
+    /// The mode the key is stored with, for people.
     pub(super) fn mode(&self) -> Option<String> {
         self.parts().map(|parts| text::printable(parts.mode))
     }

@@ -219,7 +219,7 @@ fn counts(record: &KeyState) -> String {
     let Some(parts) = record.parts() else { return "unknown".to_owned() };
     let what = match parts.mode {
         b"per_mail" if parts.unique => "messages with different unique= texts",
-        b"per_mail" => "messages, or bytes: per_byte is parts under per_mail",
+        b"per_mail" => "messages, or bytes: per_byte is stored as per_mail",
         b"per_addr" => "different recipients",
         b"per_rcpt" => "recipients",
         b"per_conn" => "connections",

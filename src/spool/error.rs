@@ -90,7 +90,7 @@ impl fmt::Display for SpoolError {
             Self::Absent { path } => {
                 write!(
                     f,
-                    "no rate database at {}: Exim makes it at the first check",
+                    "no rate database at {}: Exim creates it at the first check",
                     path.display()
                 )
             }

@@ -90,7 +90,8 @@ fn a_key_that_looks_like_a_glob_hides_no_other() {
 fn a_selection_that_matches_nothing_is_reported() {
     let machine = Prepared::new();
     for (arguments, expected) in [
-        ("--period 2h", "exirate: no key matches --period 7200\n"),
+        ("--period 2h", "exirate: no key matches --period 2h\n"),
+        ("--period 5400", "exirate: no key matches --period 1h30m\n"),
         ("--mode per_cmd", "exirate: no key matches --mode per_cmd\n"),
     ] {
         assert_eq!(listed(&machine, arguments), (vec![], expected.to_owned(), Some(1)));

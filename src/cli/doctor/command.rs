@@ -1,4 +1,4 @@
-//! Programs that the doctor asks: Exim above all.
+//! Running other programs, above all Exim.
 
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-/// How long a program may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a program may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The names of Exim; Debian's has both.
 const NAMES: [&str; 2] = ["exim4", "exim"];
-/// Where Exim is put, besides what `PATH` names: administrators' paths often
-/// lack the first.
+/// Where Exim is installed, besides directories in `PATH`: administrators' paths
+/// often lack the first.
 const PLACES: [&str; 4] = ["/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/exim/bin"];
 
-/// What a program said.
+/// What a program printed, and how it ended.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct Output {
     /// It ended with status 0.
     pub(super) success: bool,
     /// The signal that ended it.
@@ -30,26 +30,26 @@ pub(super) struct Answer {
     pub(super) stderr: String,
 }
 
-impl Answer {
-    /// What it complained of, in one line.
+impl Output {
+    /// Its error message, in one line.
     pub(super) fn complaint(&self) -> String {
         let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
         let words: Vec<&str> = text.split_whitespace().collect();
-        if words.is_empty() { "it says nothing".to_owned() } else { words.join(" ") }
+        if words.is_empty() { "it prints nothing".to_owned() } else { words.join(" ") }
     }
 }
 
-/// Runs a program to its end, which must come soon, and without any
-/// environment: Exim would log that it has dropped it.
-pub(super) fn ask(command: Command) -> Result<Answer, String> {
-    ask_for(command, PATIENCE)
+/// Runs a program to its end, with a timeout, and with an empty environment: Exim
+/// would log that it has dropped variables.
+pub(super) fn run(command: Command) -> Result<Output, String> {
+    run_for(command, TIMEOUT)
 }
 
-fn ask_for(mut command: Command, timeout: Duration) -> Result<Answer, String> {
+fn run_for(mut command: Command, timeout: Duration) -> Result<Output, String> {
     let name = command.get_program().display().to_string();
     let failed = |error: io::Error| format!("cannot run {name}: {error}");
     command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // With what it has started, so that all of it can be ended.
+    // In a process group with its children, so that all can be killed.
     let child = command.process_group(0).spawn().map_err(failed)?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (sender, receiver) = mpsc::channel();
@@ -57,7 +57,7 @@ fn ask_for(mut command: Command, timeout: Duration) -> Result<Answer, String> {
     match receiver.recv_timeout(timeout) {
         Ok(output) => {
             let output = output.map_err(failed)?;
-            Ok(Answer {
+            Ok(Output {
                 success: output.status.success(),
                 signal: output.status.signal(),
                 stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -68,7 +68,7 @@ fn ask_for(mut command: Command, timeout: Duration) -> Result<Answer, String> {
             if let Some(group) = group {
                 let _ = rustix::process::kill_process_group(group, Signal::KILL);
             }
-            Err(format!("{name} does not answer: it was ended after {} s", timeout.as_secs()))
+            Err(format!("{name} did not end within {} s and was killed", timeout.as_secs()))
         }
     }
 }
@@ -78,30 +78,30 @@ fn ask_for(mut command: Command, timeout: Duration) -> Result<Answer, String> {
 pub(super) struct Exim {
     /// The program.
     pub(super) program: PathBuf,
-    /// The configuration, where it is not the usual one.
+    /// The configuration file, if not the default.
     pub(super) config: Option<PathBuf>,
 }
 
 impl Exim {
-    /// Asks it.
-    pub(super) fn ask(&self, arguments: &[&str]) -> Result<Answer, String> {
-        ask(self.command(arguments))
+    /// Runs it.
+    pub(super) fn run(&self, arguments: &[&str]) -> Result<Output, String> {
+        run(self.command(arguments))
     }
 
-    /// Asks it as this user and group, where this process may become them.
+    /// Runs it as this user and group, if this process may change to them.
     ///
-    /// With another configuration it is asked as whoever runs this: Exim's user
-    /// may not name one, and Exim would log that it tried.
-    pub(super) fn ask_as(
+    /// With another configuration file it runs as the user of this process: Exim's
+    /// user may not name one, and Exim would log the attempt.
+    pub(super) fn run_as(
         &self,
         (user, group): (u32, u32),
         arguments: &[&str],
-    ) -> Result<Answer, String> {
+    ) -> Result<Output, String> {
         let mut command = self.command(arguments);
         if self.config.is_none() && rustix::process::geteuid().is_root() {
             command.uid(user).gid(group);
         }
-        ask(command)
+        run(command)
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -113,20 +113,20 @@ impl Exim {
         command
     }
 
-    /// What it expands each of `texts` to, in one process; each a line.
+    /// Expands each of `texts` in one process, to a line each.
     pub(super) fn expand(&self, texts: &[&str]) -> Result<Vec<String>, String> {
         let arguments: Vec<&str> = std::iter::once("-be").chain(texts.iter().copied()).collect();
-        let answer = self.ask(&arguments)?;
-        let lines: Vec<String> = answer.stdout.lines().map(str::to_owned).collect();
-        if answer.success && lines.len() == texts.len() {
+        let output = self.run(&arguments)?;
+        let lines: Vec<String> = output.stdout.lines().map(str::to_owned).collect();
+        if output.success && lines.len() == texts.len() {
             Ok(lines)
         } else {
-            Err(format!("{} -be fails: {}", self.program.display(), answer.complaint()))
+            Err(format!("{} -be fails: {}", self.program.display(), output.complaint()))
         }
     }
 }
 
-/// The Exims on this machine, each once, the one that is asked first.
+/// The Exims on this machine, each once, the preferred one first.
 pub(super) fn installed(path: &std::ffi::OsStr) -> Vec<PathBuf> {
     let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
     let places = std::env::split_paths(path).chain(PLACES.iter().map(PathBuf::from));
@@ -175,11 +175,11 @@ mod tests {
 
     #[test]
     fn a_program_that_cannot_run_is_an_error() {
-        assert!(ask(Command::new("/nonexistent")).unwrap_err().contains("/nonexistent"));
+        assert!(run(Command::new("/nonexistent")).unwrap_err().contains("/nonexistent"));
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", "echo a; echo b >&2; exit 3"]);
-        let answer = ask(shell).unwrap();
-        assert_eq!((answer.success, &*answer.stdout, &*answer.complaint()), (false, "a\n", "b"));
+        let output = run(shell).unwrap();
+        assert_eq!((output.success, &*output.stdout, &*output.complaint()), (false, "a\n", "b"));
     }
 
     #[test]
@@ -188,14 +188,14 @@ mod tests {
         let pid = |timeout| {
             let mut shell = Command::new("/bin/sh");
             shell.args(["-c", "echo $$ >pid; sleep 1000; true"]).current_dir(folder.path());
-            let said = ask_for(shell, Duration::from_secs(timeout)).unwrap_err();
-            assert_eq!(said, format!("/bin/sh does not answer: it was ended after {timeout} s"));
+            let said = run_for(shell, Duration::from_secs(timeout)).unwrap_err();
+            assert_eq!(said, format!("/bin/sh did not end within {timeout} s and was killed"));
             std::fs::read_to_string(folder.path().join("pid")).ok().filter(|pid| !pid.is_empty())
         };
         // A busy machine may not come to its first command at once.
         let pid = [1, 4, 16, 64].into_iter().find_map(pid).unwrap();
         let proc = PathBuf::from(format!("/proc/{}", pid.trim()));
-        // Whoever waits for it in the background takes a moment.
+        // The thread that waits for it takes a moment.
         for _ in 0..6000 {
             if !proc.exists() {
                 return;

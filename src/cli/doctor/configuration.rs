@@ -1,4 +1,4 @@
-//! What Exim's configuration limits, and what in it cannot work.
+//! The limits in Exim's configuration, and errors in them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::users;
 /// Why the configuration could not be read.
 #[derive(Debug)]
 pub(in crate::cli) enum ConfigurationError {
-    /// It is not for every user.
+    /// Only root may read it.
     Hidden(String),
     /// Anything else.
     Failed(String),
@@ -20,21 +20,21 @@ pub(in crate::cli) enum ConfigurationError {
 
 /// Reads the configuration that `exim` reads, which is in `file`.
 pub(super) fn read(exim: &Exim, file: &Path) -> Result<Rules, ConfigurationError> {
-    let answer = exim.ask(&["-bP", "macros"]).map_err(ConfigurationError::Failed)?;
-    if !answer.success || answer.stdout.contains("<value not displayable>") {
+    let output = exim.run(&["-bP", "macros"]).map_err(ConfigurationError::Failed)?;
+    if !output.success || output.stdout.contains("<value not displayable>") {
         return Err(ConfigurationError::Hidden(format!(
-            "only root may see all of {}: what it limits was not checked",
+            "only root may read all of {}: its limits were not checked",
             file.display()
         )));
     }
-    // Those that Exim has by itself; the others are read where they are set.
-    let own = answer.stdout.lines().filter(|line| line.starts_with('_'));
+    // Those that are built in; the others are read where they are set.
+    let own = output.stdout.lines().filter(|line| line.starts_with('_'));
     let own = own.filter_map(|line| line.split_once('='));
     let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Rules::read(file, own).map_err(|error| {
         let denied = error.error.kind() == std::io::ErrorKind::PermissionDenied;
         if denied && !rustix::process::geteuid().is_root() {
-            ConfigurationError::Hidden(format!("what Exim limits was not checked: {error}"))
+            ConfigurationError::Hidden(format!("the limits were not checked: {error}"))
         } else {
             ConfigurationError::Failed(error.to_string())
         }
@@ -63,7 +63,7 @@ pub(super) fn look(
     misspelt_names(&rules, findings);
     for rule in &rules.rules {
         for error in &rule.errors {
-            // What Exim never comes to does no harm.
+            // A call that Exim never reaches does no harm.
             let text = format!("{}: {error}", rule.position);
             if rule.used_by.is_empty() {
                 findings.warning(text);
@@ -83,17 +83,17 @@ pub(super) fn look(
 
 /// Whether Exim reads as many calls of libraries as this program does.
 fn compare(exim: &Exim, rules: &Rules, findings: &mut Findings) {
-    let Ok(answer) = exim.ask(&["-bP", "config"]) else { return };
+    let Ok(output) = exim.run(&["-bP", "config"]) else { return };
     let count = |line: &str| line.matches("${dlfunc").count();
     let definition = |line: &&str| {
         let end = line.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(0);
         let (name, rest) = line.split_at(end);
         name.starts_with(|c: char| c.is_ascii_uppercase()) && rest.trim_start().starts_with('=')
     };
-    let lines = answer.stdout.lines().map(str::trim).filter(|line| !definition(line));
+    let lines = output.stdout.lines().map(str::trim).filter(|line| !definition(line));
     let theirs: usize = lines.map(count).sum();
     let ours: usize = rules.source.lines.iter().map(|line| count(&line.text)).sum();
-    if answer.success && theirs != ours {
+    if output.success && theirs != ours {
         findings.warning(format!(
             "`exim -bP config` has {theirs} calls of libraries, and exirate found {ours}: what \
              follows may be incomplete"
@@ -101,7 +101,8 @@ fn compare(exim: &Exim, rules: &Rules, findings: &mut Findings) {
     }
 }
 
-/// Files of ours that `.include_if_exists` did not find: Exim says nothing then.
+/// Files of exirate that `.include_if_exists` did not find: Exim prints nothing
+/// then.
 fn absent_files(absent: &[Absent], findings: &mut Findings) {
     for Absent { position, path } in absent {
         if !path.to_string_lossy().contains("exirate") {
@@ -112,7 +113,7 @@ fn absent_files(absent: &[Absent], findings: &mut Findings) {
             |near| format!("is {} meant?", near.display()),
         );
         findings.problem(format!(
-            "{position}: {} does not exist, so .include_if_exists includes nothing there: {near}",
+            "{position}: {} does not exist, so .include_if_exists includes nothing: {near}",
             path.display()
         ));
     }
@@ -136,7 +137,7 @@ fn misspelt_names(rules: &Rules, findings: &mut Findings) {
             format!("{}: nothing uses the macro {}{meant}", found.position, found.name)
         } else {
             format!(
-                "{}: {} is no macro, so Exim takes it as text{meant}",
+                "{}: {} is not a macro, so Exim takes it as text{meant}",
                 found.position, found.name
             )
         };
@@ -148,8 +149,8 @@ fn misspelt_names(rules: &Rules, findings: &mut Findings) {
     }
     for (position, name) in &rules.acls.unknown {
         findings.problem(format!(
-            "{position}: there is no ACL {name:?}, and no file of that name: Exim answers 451 \
-             where it needs it"
+            "{position}: there is no ACL {name:?}, and no file of that name: Exim defers with \
+             451 when it needs it"
         ));
     }
 }
@@ -160,8 +161,8 @@ fn lookup_files(rules: &Rules, setup: &Setup, findings: &mut Findings) {
         let path = &file.path;
         if let Some(error) = file.unreadable() {
             findings.problem(format!(
-                "limits are looked up in {}, which cannot be read, so that Exim answers 451: \
-                 {error}",
+                "limits are looked up in {}, which cannot be read, so Exim defers with \
+                 451: {error}",
                 path.display()
             ));
         } else if let Some((why, fix)) = users::unreadable_for(&setup.who, path) {
@@ -188,12 +189,12 @@ fn natives(rules: &Rules, findings: &mut Findings) {
         };
         findings.note(format!(
             "Exim's own ratelimit is still used, {times}, such as in `{first}` ({position}); it \
-             counts apart from exirate"
+             has its own counts"
         ));
     }
 }
 
-/// Whether Exim comes to a call that limits something.
+/// Whether Exim reaches a call that limits something.
 fn limited(rules: &Rules, setup: &Setup, findings: &mut Findings) {
     let config = setup.config.display();
     let limiting: Vec<&Rule> = rules.limiting().collect();
@@ -207,7 +208,7 @@ fn limited(rules: &Rules, setup: &Setup, findings: &mut Findings) {
             "nothing is limited: no line of {config} calls ratelimit of exirate.so; include a file \
              such as acl_check_rcpt.conf of /etc/exim4/exirate in the ACL that acl_smtp_rcpt names"
         );
-        // The trace store may be all that is wanted.
+        // Perhaps only the trace store is used.
         if records {
             findings.note(text);
         } else {

@@ -1,4 +1,4 @@
-//! What is in the database.
+//! The contents of the database.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::spec::{Context, Spec};
 use crate::spool::{Options, Spool, SpoolError, Stats};
 use crate::sys::secure_dir::DirError;
 
-/// How many of its problems are told; `exirate verify` tells all.
+/// How many of its problems are listed; `exirate verify` lists all.
 const PROBLEMS_MAX: usize = 5;
 
 /// How many keys are tried for [`Contents::harmless`]: in a database of one
@@ -19,12 +19,12 @@ const TRIES: u32 = 10_000;
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) stats: Stats,
-    /// A spec whose check changes nothing: it counts nothing, and its shard is
-    /// there already. None in a database without shards.
+    /// A spec whose check changes nothing: it counts nothing, and its shard exists.
+    /// None in a database without shards.
     pub(super) harmless: Option<String>,
 }
 
-/// Looks into the database in `spool`.
+/// Checks the database in `spool`.
 pub(super) fn look(spool: &Path, findings: &mut Findings) -> Option<Contents> {
     let found = Spool::open_existing(spool, Options::default())
         .and_then(|mut database| Ok((database.verify()?, database.stats(), harmless(&database))));
@@ -75,7 +75,7 @@ fn cannot_read(spool: &Path, error: &SpoolError, findings: &mut Findings) {
         {
             findings.hidden(format!("the database was not read: {error}"));
         }
-        // Whoever looked at the files from outside has told it.
+        // Reported with the files.
         SpoolError::Directory(DirError::Unsafe { .. })
         | SpoolError::Directory(DirError::WrongKind { .. })
             if findings.count(Level::Problem) > 0 => {}
@@ -89,13 +89,13 @@ fn cannot_read(spool: &Path, error: &SpoolError, findings: &mut Findings) {
     }
 }
 
-/// How near the bound is, and what has happened so far.
+/// How near the size limit is, and what has happened so far.
 fn history(stats: &Stats, spool: &Path, findings: &mut Findings) {
     let percent = |part: u64| part as f64 / stats.max_bytes.max(1) as f64 * 100.0;
-    // Each shard begins to let go of records at 7/8 of its part.
+    // Each shard begins to evict at 7/8 of its part.
     let near = stats.disk > stats.max_bytes / 8 * 7;
-    let bound = format!(
-        "it takes {:.0}% of the {} that it may take",
+    let used = format!(
+        "it takes {:.0}% of its size limit of {}",
         percent(stats.disk),
         bytes(stats.max_bytes)
     );
@@ -105,14 +105,15 @@ fn history(stats: &Stats, spool: &Path, findings: &mut Findings) {
         stats.max_bytes.saturating_mul(2) >> 20
     );
     match (stats.evicted, near) {
-        (0, false) => findings.ok(bound),
+        (0, false) => findings.ok(used),
         (0, true) => {
-            findings.note(format!("{bound}; beyond, keys far from their limits are dropped early"));
+            findings
+                .note(format!("{used}; when it is full, keys far from their limits are evicted"));
             findings.fix(raise);
         }
         (evicted, _) => {
             findings.note(format!(
-                "{bound}; so far {} that still counted had to go to keep to that",
+                "{used}; so far {} that still counted had to be evicted",
                 counted(usize::try_from(evicted).unwrap_or(usize::MAX), "key")
             ));
             findings.fix(raise);
@@ -120,7 +121,7 @@ fn history(stats: &Stats, spool: &Path, findings: &mut Findings) {
     }
     if stats.dropped > 0 {
         findings.note(format!(
-            "{} dropped so far: where that goes on, look for a failing disk",
+            "{} dropped so far: if that continues, check the disk",
             counted(usize::try_from(stats.dropped).unwrap_or(usize::MAX), "damaged record")
         ));
     }
@@ -130,27 +131,27 @@ fn history(stats: &Stats, spool: &Path, findings: &mut Findings) {
 mod tests {
     use super::*;
 
-    fn told(stats: Stats) -> Vec<(super::super::finding::Level, String)> {
+    fn reported(stats: Stats) -> Vec<(super::super::finding::Level, String)> {
         let mut findings = Findings::default();
         history(&stats, Path::new("/spool"), &mut findings);
         findings.list.into_iter().map(|f| (f.level, f.text + &f.fix.concat())).collect()
     }
 
     #[test]
-    fn the_bound_is_told_before_it_bites_and_after() {
+    fn the_size_limit_is_reported_before_and_after_it_is_reached() {
         use super::super::finding::Level::{Note, Ok};
         let stats = |disk, evicted| Stats { disk, evicted, max_bytes: 1 << 30, ..Stats::default() };
         assert_eq!(
-            told(stats(1 << 29, 0)),
-            [(Ok, "it takes 50% of the 1 GiB that it may take".into())]
+            reported(stats(1 << 29, 0)),
+            [(Ok, "it takes 50% of its size limit of 1 GiB".into())]
         );
-        let near = told(stats(1 << 30, 0));
+        let near = reported(stats(1 << 30, 0));
         assert_eq!((near.len(), near[0].0), (1, Note));
         assert!(near[0].1.ends_with("rates.max_size=2048M"), "{near:?}");
-        let past = told(stats(0, 3));
+        let past = reported(stats(0, 3));
         assert_eq!(past[0].0, Note);
-        assert!(past[0].1.contains("3 keys that still counted had to go"), "{past:?}");
-        let damaged = told(Stats { dropped: 1, ..stats(0, 0) });
+        assert!(past[0].1.contains("3 keys that still counted had to be evicted"), "{past:?}");
+        let damaged = reported(Stats { dropped: 1, ..stats(0, 0) });
         assert!(damaged[1].1.contains("1 damaged record dropped"), "{damaged:?}");
     }
 }

@@ -1,10 +1,10 @@
-//! The database's directory and the files in it, from outside.
+//! The database's directory, and the owners and modes of the files in it.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use super::files::{Files, Part, aside, is_fit, kind};
+use super::files::{Files, Part, is_fit, kind, move_away};
 use super::finding::{Findings, quoted};
 use super::users::Account;
 
@@ -26,12 +26,12 @@ fn part(name: &str) -> Part {
     }) {
         Part::Quarantined
     } else {
-        Part::Strange
+        Part::Foreign
     }
 }
 
-/// Looks at the spool directory and at the database's. Gives the owner that
-/// everything should have, if the database is there and can be looked into.
+/// Checks the spool directory and the database's. Returns the owner that
+/// everything should have, if the database exists and can be read.
 pub(super) fn look(
     spool: &Path,
     exim: Option<&Account>,
@@ -41,7 +41,7 @@ pub(super) fn look(
         Ok(facts) if facts.is_dir() => facts,
         Ok(_) => {
             findings.problem(format!(
-                "{} should be Exim's spool directory, and is a file",
+                "{} should be Exim's spool directory, but is a file",
                 spool.display()
             ));
             return None;
@@ -67,16 +67,16 @@ pub(super) fn look(
         Ok(facts) if facts.is_dir() => owner_and_mode(&database, &facts, &who, 0o750, findings),
         Ok(facts) => {
             findings.problem(format!(
-                "{} is a {}: it must be a directory; Exim makes it anew",
+                "{} is a {}: it must be a directory, which Exim creates",
                 database.display(),
                 kind(&facts)
             ));
-            findings.fix(aside(&database));
+            findings.fix(move_away(&database));
             return None;
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             findings.note(format!(
-                "no rate database at {} yet: Exim makes it at the first check",
+                "no rate database at {} yet: Exim creates it at the first check",
                 database.display()
             ));
             return None;
@@ -93,10 +93,10 @@ pub(super) fn look(
             return None;
         }
     };
-    files.tell(&database, &who, findings);
+    files.report(&database, &who, findings);
     if findings.list.len() == before {
         findings.ok(format!(
-            "{} and its files belong to {}, and nobody else can read or change them",
+            "{} and its files belong to {}, and no other user can read or change them",
             database.display(),
             who.both()
         ));
@@ -104,12 +104,12 @@ pub(super) fn look(
     Some(who)
 }
 
-/// Where this user may not look.
+/// Reports a directory that cannot be read.
 pub(super) fn unreadable(path: &Path, error: &std::io::Error, findings: &mut Findings) {
     if error.kind() == ErrorKind::PermissionDenied && !rustix::process::geteuid().is_root() {
-        findings.hidden(format!("{} was not looked at: {error}", path.display()));
+        findings.hidden(format!("{} was not checked: {error}", path.display()));
     } else {
-        findings.problem(format!("cannot look at {}: {error}", path.display()));
+        findings.problem(format!("cannot check {}: {error}", path.display()));
     }
 }
 
@@ -157,11 +157,11 @@ mod tests {
             ("3f.new", Part::Unfinished),
             ("3f.shard.damaged-1", Part::Quarantined),
             ("database.damaged-9", Part::Quarantined),
-            ("FF.shard", Part::Strange),
-            ("100.shard", Part::Strange),
-            ("3f.shard.damaged-10", Part::Strange),
+            ("FF.shard", Part::Foreign),
+            ("100.shard", Part::Foreign),
+            ("3f.shard.damaged-10", Part::Foreign),
             ("trace", Part::Elsewhere),
-            ("core", Part::Strange),
+            ("core", Part::Foreign),
         ] {
             assert_eq!(part(name), expected, "{name}");
         }

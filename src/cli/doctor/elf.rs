@@ -1,4 +1,4 @@
-//! What the bytes of a library tell, without loading it.
+//! What the bytes of a library show, without loading it.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::sys::files;
 pub(super) fn is_for_this_machine(bytes: &[u8], program: &Path) -> Result<(), String> {
     let ours = header(program).or_else(|| header(Path::new("/proc/self/exe")));
     let Some(found) = Elf::read(bytes) else {
-        return Err("is no library: it does not begin as an ELF file does".to_owned());
+        return Err("is not a library: it is not an ELF file".to_owned());
     };
     if found.kind != SHARED {
-        return Err("is an ELF file, but no library".to_owned());
+        return Err("is an ELF file, but not a shared library".to_owned());
     }
     match ours {
         Some(ours)
@@ -33,7 +33,7 @@ pub(super) fn is_for_this_machine(bytes: &[u8], program: &Path) -> Result<(), St
     }
 }
 
-/// What the start of an ELF file tells.
+/// What the start of an ELF file contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Elf {
     class: u8,
@@ -103,7 +103,7 @@ mod tests {
         bytes[18] ^= 0xff;
         assert!(fit(&bytes).unwrap_err().contains("another processor"));
         bytes[16] = 2;
-        assert!(fit(&bytes).unwrap_err().contains("no library"));
+        assert!(fit(&bytes).unwrap_err().contains("not a shared library"));
         for short in [&b""[..], b"\x7fELF", b"#!/bin/sh\n"] {
             assert!(fit(short).unwrap_err().contains("ELF"));
         }

@@ -1,5 +1,5 @@
-//! The files of a directory of ours, from outside: whose they are, who may read
-//! them, and what else lies there.
+//! The files of the database's or the trace store's directory: their owners and
+//! modes, and files that do not belong there.
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -10,26 +10,26 @@ use super::super::text;
 use super::finding::{Findings, counted, quoted};
 use super::users::{self, Account};
 
-/// A file that is being written is younger than this.
+/// A file that is being written is not older than this.
 const UNFINISHED_AFTER: Duration = Duration::from_secs(600);
 /// How many names a finding lists.
 const NAMES_MAX: usize = 3;
 
-/// What the name of a file in a directory of ours says that it is.
+/// What a file is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// A part of the database or of the trace store, or a log of ours.
+    /// A part of the database or of the trace store, or the audit log.
     Ours,
-    /// What nobody but Exim's user may read.
+    /// Only Exim's user may read it.
     Secret,
-    /// What is looked at elsewhere.
+    /// It is checked elsewhere.
     Elsewhere,
-    /// One that is being written.
+    /// It is being written.
     Unfinished,
-    /// A damaged one that was set aside.
+    /// It was damaged, and quarantined.
     Quarantined,
-    /// None of ours.
-    Strange,
+    /// Not a file of exirate.
+    Foreign,
 }
 
 /// What was found among the files.
@@ -38,14 +38,14 @@ pub(super) struct Files {
     wrong_owner: Vec<PathBuf>,
     wrong_mode: Vec<PathBuf>,
     /// Secrets that others could read, or that Exim cannot.
-    told_secrets: Vec<PathBuf>,
-    /// No regular files.
+    readable_secrets: Vec<PathBuf>,
+    /// Not regular files.
     odd: Vec<PathBuf>,
-    strange: Vec<PathBuf>,
+    foreign: Vec<PathBuf>,
     unfinished: Vec<PathBuf>,
-    aside: Vec<PathBuf>,
-    aside_bytes: u64,
-    aside_oldest: Option<SystemTime>,
+    quarantined: Vec<PathBuf>,
+    quarantined_bytes: u64,
+    quarantined_oldest: Option<SystemTime>,
 }
 
 /// Whether `mode` has all of `least` and nothing beyond `most`.
@@ -54,8 +54,8 @@ pub(super) fn is_fit(mode: u32, least: u32, most: u32) -> bool {
 }
 
 impl Files {
-    /// Looks at the files of `directory`, whose names say by `named` what they
-    /// are.
+    /// Checks the files of `directory`; `named` returns what a file is by its
+    /// name.
     pub(super) fn read(
         directory: &Path,
         who: &Account,
@@ -72,11 +72,11 @@ impl Files {
         for list in [
             &mut files.wrong_owner,
             &mut files.wrong_mode,
-            &mut files.told_secrets,
+            &mut files.readable_secrets,
             &mut files.odd,
-            &mut files.strange,
+            &mut files.foreign,
             &mut files.unfinished,
-            &mut files.aside,
+            &mut files.quarantined,
         ] {
             list.sort();
         }
@@ -87,10 +87,10 @@ impl Files {
         let changed = facts.modified().ok();
         match part {
             Part::Elsewhere if facts.is_dir() => return,
-            Part::Strange => return self.strange.push(path),
+            Part::Foreign => return self.foreign.push(path),
             _ if !facts.is_file() => return self.odd.push(path),
             Part::Unfinished => {
-                // A young one belongs to a process that is still at it.
+                // A young one belongs to a process that still writes it.
                 let age = changed.and_then(|changed| changed.elapsed().ok());
                 if age.is_some_and(|age| age > UNFINISHED_AFTER) {
                     self.unfinished.push(path);
@@ -98,9 +98,9 @@ impl Files {
                 return;
             }
             Part::Quarantined => {
-                self.aside_bytes += facts.blocks() * 512;
-                self.aside_oldest = self.aside_oldest.min(changed).or(changed);
-                self.aside.push(path.clone());
+                self.quarantined_bytes += facts.blocks() * 512;
+                self.quarantined_oldest = self.quarantined_oldest.min(changed).or(changed);
+                self.quarantined.push(path.clone());
             }
             Part::Ours | Part::Secret | Part::Elsewhere => {}
         }
@@ -109,23 +109,23 @@ impl Files {
         }
         match (part, facts.mode() & 0o777) {
             (Part::Secret, 0o600) => {}
-            (Part::Secret, _) => self.told_secrets.push(path),
+            (Part::Secret, _) => self.readable_secrets.push(path),
             (_, mode) if is_fit(mode, 0o600, 0o640) => {}
             _ => self.wrong_mode.push(path),
         }
     }
 
-    /// Tells what is wrong with those of `directory`.
-    pub(super) fn tell(&self, directory: &Path, who: &Account, findings: &mut Findings) {
+    /// Reports what is wrong with those of `directory`.
+    pub(super) fn report(&self, directory: &Path, who: &Account, findings: &mut Findings) {
         let at = quoted(directory);
         if !self.odd.is_empty() {
             findings.problem(format!(
-                "no regular {}: {}; Exim cannot use such",
-                if self.odd.len() == 1 { "file" } else { "files" },
+                "{} not regular, so Exim cannot use them: {}",
+                counted(self.odd.len(), "file"),
                 some(&self.odd)
             ));
             for path in &self.odd {
-                findings.fix(aside(path));
+                findings.fix(move_away(path));
             }
         }
         if !self.wrong_owner.is_empty() {
@@ -140,44 +140,44 @@ impl Files {
         }
         if !self.wrong_mode.is_empty() {
             findings.problem(format!(
-                "{} in {} should have mode 0640, for Exim to read and write and for strangers not \
-                 to: {}",
+                "{} in {} should have mode 0640, so that Exim can read and write them and other \
+                 users cannot: {}",
                 counted(self.wrong_mode.len(), "file"),
                 directory.display(),
                 some(&self.wrong_mode)
             ));
             findings.fix(with_each("chmod 0640", &self.wrong_mode));
         }
-        if !self.told_secrets.is_empty() {
+        if !self.readable_secrets.is_empty() {
             findings.problem(format!(
-                "{} should have mode 0600: whoever can read it can ask for what is in the mail",
-                some(&self.told_secrets)
+                "{} should have mode 0600: users who can read it can search the recorded mail",
+                some(&self.readable_secrets)
             ));
-            findings.fix(with_each("chmod 0600", &self.told_secrets));
+            findings.fix(with_each("chmod 0600", &self.readable_secrets));
         }
         if !self.unfinished.is_empty() {
             findings.note(format!(
-                "{} that a killed process has left unfinished: {}; a later one is to write over it",
+                "{} left unfinished by a killed process: {}; a later one will overwrite it",
                 counted(self.unfinished.len(), "file"),
                 some(&self.unfinished)
             ));
             findings.fix(remove(&self.unfinished));
         }
-        if !self.aside.is_empty() {
-            let age = self.aside_oldest.and_then(|oldest| oldest.elapsed().ok());
+        if !self.quarantined.is_empty() {
+            let age = self.quarantined_oldest.and_then(|oldest| oldest.elapsed().ok());
             findings.note(format!(
-                "{} kept for you to look at ({}, the oldest since {}): {}",
-                counted(self.aside.len(), "damaged file"),
-                bytes(self.aside_bytes),
+                "{} quarantined ({}, the oldest for {}): {}",
+                counted(self.quarantined.len(), "damaged file"),
+                bytes(self.quarantined_bytes),
                 text::duration(age.map_or(0.0, |age| age.as_secs_f64())),
-                some(&self.aside)
+                some(&self.quarantined)
             ));
-            findings.fix(remove(&self.aside));
+            findings.fix(remove(&self.quarantined));
         }
-        if !self.strange.is_empty() {
+        if !self.foreign.is_empty() {
             findings.note(format!(
-                "not of exirate, who alone should write there: {}",
-                some(&self.strange)
+                "not of exirate, which should be the only one to write there: {}",
+                some(&self.foreign)
             ));
         }
     }
@@ -220,13 +220,13 @@ fn with_each(command: &str, paths: &[PathBuf]) -> String {
 }
 
 /// The command that moves something out of the way.
-pub(super) fn aside(path: &Path) -> String {
+pub(super) fn move_away(path: &Path) -> String {
     let mut away = path.as_os_str().to_owned();
     away.push(".aside");
     format!("mv -nT {} {}", quoted(path), quoted(Path::new(&away)))
 }
 
-/// What something is that is no directory.
+/// What something is that is not a directory.
 pub(super) fn kind(facts: &std::fs::Metadata) -> &'static str {
     let kind = facts.file_type();
     match () {

@@ -1,5 +1,5 @@
 //! Whether the file system is fit for a database that many processes lock and
-//! map, and has room for it.
+//! map, and has space for it.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Kind};
 use crate::sys::mapping::Mapping;
 
-/// Bytes of the file that locking and mapping are tried with.
+/// Bytes of the file that locking and mapping are tested with.
 const TRIAL_BYTES: u64 = 4096;
 /// Files that a database has: its shards, its key, and those being written.
 const FILES: u64 = 256 + 1 + 8;
@@ -26,12 +26,12 @@ const FILES: u64 = 256 + 1 + 8;
 pub(super) enum Fitness {
     /// On a disk of this machine.
     Fit,
-    /// As that, but it writes each change to a new place, so that space which is
-    /// reserved may still be short.
+    /// As that, but it writes each change to new blocks, so that reserved space may
+    /// still run out.
     CopyOnWrite,
     /// In memory.
     Memory,
-    /// It depends on what is behind it.
+    /// It depends on what is below it.
     Uncertain,
     /// Over a network: other machines see neither locks nor mappings at once.
     Network,
@@ -68,8 +68,8 @@ pub(super) fn known(magic: u64) -> Option<(&'static str, Fitness)> {
     })
 }
 
-/// Looks at the file system of the database, or of the spool directory where
-/// there is no database yet.
+/// Checks the file system of the database, or of the spool directory if there is
+/// no database yet.
 pub(super) fn look(spool: &Path, stats: Option<&Stats>, findings: &mut Findings) {
     let database = spool.join("exirate");
     let path = if database.is_dir() { &database } else { spool };
@@ -87,12 +87,12 @@ pub(super) fn look(spool: &Path, stats: Option<&Stats>, findings: &mut Findings)
     let name = advise(kind.f_type as u64, path, findings);
     if about.f_flag.contains(StatVfsMountFlags::RDONLY) {
         findings.problem(format!(
-            "{} is on a file system that is mounted read-only: Exim can count nothing",
+            "{} is on a file system that is mounted read-only: Exim cannot count anything",
             path.display()
         ));
         return;
     }
-    room(path, &about, stats, findings);
+    space(path, &about, stats, findings);
     match try_out(&directory) {
         Ok(()) => findings.ok(format!(
             "locks and shared mappings work in {}{}",
@@ -101,7 +101,7 @@ pub(super) fn look(spool: &Path, stats: Option<&Stats>, findings: &mut Findings)
         )),
         Err(Trial::Refused(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
             findings.hidden(format!(
-                "whether locks and mappings work in {} was not tried: {error}",
+                "whether locks and mappings work in {} was not tested: {error}",
                 path.display()
             ));
         }
@@ -123,7 +123,7 @@ pub(super) fn look(spool: &Path, stats: Option<&Stats>, findings: &mut Findings)
     }
 }
 
-/// Says what is to be thought of this kind of file system; its name.
+/// Reports problems of this kind of file system; returns its name.
 fn advise(magic: u64, path: &Path, findings: &mut Findings) -> Option<&'static str> {
     let (name, fitness) = known(magic)?;
     let path = path.display();
@@ -131,8 +131,8 @@ fn advise(magic: u64, path: &Path, findings: &mut Findings) -> Option<&'static s
         Fitness::Fit => {}
         Fitness::CopyOnWrite => {
             findings.warning(format!(
-                "{path} is on {name}, which writes each change to a new place, so that space which \
-                 was reserved can still run out: on a full disk a check may then end its SMTP \
+                "{path} is on {name}, which writes each change to new blocks, so that reserved \
+                 space can still run out: on a full disk a check may then end its SMTP \
                  process; keep space free there, or put the spool directory on ext4 or XFS"
             ));
         }
@@ -158,17 +158,17 @@ fn advise(magic: u64, path: &Path, findings: &mut Findings) -> Option<&'static s
     Some(name)
 }
 
-/// Free space and free inodes, against what the database may come to take.
-fn room(path: &Path, about: &StatVfs, stats: Option<&Stats>, findings: &mut Findings) {
+/// Free space and free inodes, against what the database may take.
+fn space(path: &Path, about: &StatVfs, stats: Option<&Stats>, findings: &mut Findings) {
     let free = about.f_bavail.saturating_mul(about.f_frsize);
-    let (disk, bound) =
+    let (disk, max_bytes) =
         stats.map_or((0, crate::spool::MAX_BYTES_DEFAULT), |stats| (stats.disk, stats.max_bytes));
-    let grows = bound.saturating_sub(disk);
+    let grows = max_bytes.saturating_sub(disk);
     let path = path.display();
     if free < MAX_BYTES_MIN {
         findings.problem(format!(
-            "{} free on the file system of {path}: new keys will soon find no place, and their \
-             checks fail; free some space there",
+            "{} free on the file system of {path}: there will soon be no space for new keys, and their \
+             checks will fail; free some space there",
             bytes(free)
         ));
     } else if free < grows {
@@ -181,7 +181,7 @@ fn room(path: &Path, about: &StatVfs, stats: Option<&Stats>, findings: &mut Find
     } else {
         findings.ok(format!("{} free, and the database may grow by {}", bytes(free), bytes(grows)));
     }
-    // Some file systems have as many inodes as one wants, and say 0.
+    // File systems without a fixed number of inodes report 0.
     let needed = FILES.saturating_sub(stats.map_or(0, |stats| stats.shards as u64));
     if about.f_files > 0 && about.f_favail < needed {
         findings.problem(format!(
@@ -192,16 +192,16 @@ fn room(path: &Path, about: &StatVfs, stats: Option<&Stats>, findings: &mut Find
     }
 }
 
-/// Why a trial did not end well.
+/// Why a test failed.
 #[derive(Debug)]
 enum Trial {
-    /// A file could not be written there at all.
+    /// A file could not be written there.
     Refused(io::Error),
     /// What the file system does wrong.
     Unfit(String),
 }
 
-/// A file that goes when it is dropped.
+/// A file that is removed when this is dropped.
 struct Scrap<'a> {
     directory: &'a File,
     name: CString,
@@ -209,7 +209,7 @@ struct Scrap<'a> {
 
 impl Drop for Scrap<'_> {
     fn drop(&mut self) {
-        // Account could make it can remove it.
+        // It was created by this process.
         let _ = files::remove_at(self.directory, &self.name);
     }
 }
@@ -231,15 +231,15 @@ fn locks(one: &File, two: &File) -> Result<(), Trial> {
     let unfit = |error: io::Error| Trial::Unfit(format!("it cannot lock files ({error})"));
     let held = lock::try_lock(one, Kind::Exclusive).map_err(unfit)?;
     if held.is_none() {
-        return Err(Trial::Unfit("it says that a new file is locked".to_owned()));
+        return Err(Trial::Unfit("it reports that a new file is locked".to_owned()));
     }
     if lock::try_lock(two, Kind::Shared).map_err(unfit)?.is_some() {
-        return Err(Trial::Unfit("its locks do not keep others out".to_owned()));
+        return Err(Trial::Unfit("its locks do not exclude others".to_owned()));
     }
     drop(held);
     match lock::try_lock(two, Kind::Exclusive).map_err(unfit)? {
         Some(_) => Ok(()),
-        None => Err(Trial::Unfit("a lock that was let go of stays".to_owned())),
+        None => Err(Trial::Unfit("a released lock stays".to_owned())),
     }
 }
 
@@ -254,11 +254,11 @@ fn maps(one: &File, two: &File) -> Result<(), Trial> {
     if seen == Some(WORD) && u64::from_le_bytes(read) == WORD {
         Ok(())
     } else {
-        Err(Trial::Unfit("what one process writes to a mapping, others do not see".to_owned()))
+        Err(Trial::Unfit("others do not see what one process writes to a mapping".to_owned()))
     }
 }
 
-/// A damaged file is kept by giving it a second name.
+/// A damaged file is quarantined by giving it a second name.
 fn links(directory: &File, name: &CStr) -> Result<(), Trial> {
     let second = CString::new([name.to_bytes(), b".second"].concat()).unwrap_or_default();
     let _scrap = Scrap { directory, name: second.clone() };
@@ -312,7 +312,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         // One opening, as if it were two.
         let same = file.try_clone().unwrap();
-        assert!(matches!(locks(&file, &same), Err(Trial::Unfit(what)) if what.contains("keep")));
+        assert!(matches!(locks(&file, &same), Err(Trial::Unfit(what)) if what.contains("exclude")));
         let other = tempfile::tempfile().unwrap();
         file.set_len(TRIAL_BYTES).unwrap();
         other.set_len(TRIAL_BYTES).unwrap();

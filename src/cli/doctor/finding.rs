@@ -30,8 +30,7 @@ pub(super) struct Finding {
     about: &'static str,
     pub(super) level: Level,
     pub(super) text: String,
-    /// Commands for a shell that fix it, in their order; none where no command
-    /// does.
+    /// Shell commands that fix it, in order; none if no command does.
     pub(super) fix: Vec<String>,
 }
 
@@ -40,7 +39,7 @@ pub(super) struct Finding {
 pub(super) struct Findings {
     about: &'static str,
     pub(super) list: Vec<Finding>,
-    /// Something was not readable for the user who runs this.
+    /// Something could not be read by the user who runs this.
     hidden: bool,
 }
 
@@ -152,7 +151,7 @@ impl Findings {
         let mut words: Vec<&str> = counts.iter().map(String::as_str).collect();
         words.retain(|count| !count.starts_with("0 "));
         match (self.count(Level::Problem), self.count(Level::Warning)) {
-            (0, _) if self.hidden => words.insert(0, "No problem was seen"),
+            (0, _) if self.hidden => words.insert(0, "No problem was found"),
             (0, 0) => words.insert(0, "All is well"),
             (0, _) => words.insert(0, "No problem"),
             _ => {}
@@ -167,7 +166,7 @@ pub(super) fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// `text` without anything that drives a terminal. Backslashes and quotes stay,
+/// `text` without terminal control characters. Backslashes and quotes stay,
 /// so that commands can be copied.
 fn harmless(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -181,14 +180,10 @@ fn harmless(text: &str) -> String {
 }
 
 /// A path as a shell reads it back.
-pub(super) fn quoted(path: &Path) -> Cow<'static, str> {
+pub(super) fn quoted(path: &Path) -> String {
+    // Only a NUL byte cannot be quoted, which no path contains.
     let text = path.display().to_string();
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&b);
-    if !text.is_empty() && text.bytes().all(plain) {
-        text.into()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''")).into()
-    }
+    shlex::try_quote(&text).map_or_else(|_| text.clone(), Cow::into_owned)
 }
 
 /// The command that runs this again as root.
@@ -206,7 +201,8 @@ mod tests {
     #[test]
     fn commands_can_be_copied_and_drive_no_terminal() {
         assert_eq!(quoted(Path::new("/var/spool/exim4/00.shard")), "/var/spool/exim4/00.shard");
-        assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
+        assert_eq!(quoted(Path::new("/a b/it's")), "\"/a b/it's\"");
+        assert_eq!(quoted(Path::new("/$(x)")), "'/$(x)'");
         assert_eq!(quoted(Path::new("")), "''");
         assert_eq!(harmless(r"'\''"), r"'\''");
         assert_eq!(harmless("a\x1b[2J\n"), r"a\u{1b}[2J\n");

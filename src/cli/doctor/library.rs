@@ -1,4 +1,4 @@
-//! The library: where the configuration says, readable, the right one.
+//! The libraries that the configuration calls: present, readable, the right ones.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::super::exim_config::{Form, Library, Rule, Rules};
-use super::command::Answer;
+use super::command::Output;
 use super::elf;
 use super::finding::{Findings, Level, quoted};
 use super::installation::{Installation, Setup};
@@ -15,7 +15,7 @@ use super::users::{self, Account};
 
 /// The version of this program.
 const OURS: &str = env!("CARGO_PKG_VERSION");
-/// Exim takes no longer arguments.
+/// Exim refuses longer arguments.
 const ARGUMENT_MAX: usize = 255;
 
 /// The libraries that the configuration calls.
@@ -87,7 +87,7 @@ fn is_of_rates(rule: &Rule) -> bool {
     rule.call.limits() || rule.call.function == "ratelimit_info"
 }
 
-/// What Exim makes of the library's path.
+/// The library's path as Exim expands it.
 fn expanded(
     installation: &Installation,
     text: &str,
@@ -104,23 +104,24 @@ fn expanded(
         Ok(path) if path.starts_with('/') => Some(PathBuf::from(path)),
         Ok(path) => {
             findings.problem(format!(
-                "{at}: the library is {path:?}: it must be a whole path, from / on, such as \
+                "{at}: the library is {path:?}: it must be an absolute path, such as \
                  /usr/lib/exim4/exirate.so"
             ));
             None
         }
         Err(error) => {
-            findings.warning(format!("{at}: the library is {text}, which was not found: {error}"));
+            findings.warning(format!(
+                "{at}: the path of the library, {text}, could not be expanded: {error}"
+            ));
             None
         }
     }
 }
 
-/// Has Exim check `spec`, which must change nothing, as its own user where that is
-/// possible.
+/// Makes Exim check `spec`, which must change nothing, as Exim's user if possible.
 ///
-/// Only where there is no problem so far: Exim would repair a damaged database,
-/// and the doctor is to change nothing.
+/// Only if there is no problem so far: Exim would repair a damaged database, and
+/// the doctor changes nothing.
 pub(super) fn check_once(
     installation: &Installation,
     libraries: &Libraries,
@@ -134,12 +135,12 @@ pub(super) fn check_once(
     if call.len() > ARGUMENT_MAX {
         return;
     }
-    match installation.exim.ask_as((setup.who.uid, setup.who.gid), &["-be", &call]) {
-        Ok(answer) if answer.stdout.trim() == "no" => {
-            findings.ok("Exim can use the database: a check that counts nothing got its result");
+    match installation.exim.run_as((setup.who.uid, setup.who.gid), &["-be", &call]) {
+        Ok(output) if output.stdout.trim() == "no" => {
+            findings.ok("Exim can use the database: a check that counts nothing succeeded");
         }
-        Ok(answer) => {
-            findings.problem(format!("Exim cannot use the database: {}", answer.complaint()));
+        Ok(output) => {
+            findings.problem(format!("Exim cannot use the database: {}", output.complaint()));
         }
         Err(error) => {
             findings.problem(error);
@@ -147,7 +148,7 @@ pub(super) fn check_once(
     }
 }
 
-/// Whether Exim can load the file, as far as that is known without loading it.
+/// Whether Exim can load the file, as far as can be checked without loading it.
 fn is_fit(
     installation: &Installation,
     who: &Account,
@@ -166,7 +167,7 @@ fn is_fit(
     }) {
         Ok(facts) if facts.is_file() => facts,
         Ok(_) => {
-            findings.problem(format!("{shown} should be a library, and is no regular file"));
+            findings.problem(format!("{shown} should be a library, but is not a regular file"));
             return false;
         }
         Err(error) => {
@@ -184,15 +185,16 @@ fn is_fit(
     if mode & 0o022 != 0 || facts.uid() != 0 {
         let owner = users::name("passwd", facts.uid());
         findings.problem(format!(
-            "{shown} belongs to {owner} and has mode {mode:04o}: whoever can write to it can run \
-             anything as Exim does; it should belong to root, who alone may write to it"
+            "{shown} belongs to {owner} and has mode {mode:04o}: users who can write to it can run \
+             any code as Exim; it should belong to root, and only root should be able to write \
+             to it"
         ));
         findings.fix(format!("chown root:root {}", quoted(path)));
         findings.fix(format!("chmod 0644 {}", quoted(path)));
     }
-    if let Some(directory) = users::open_to_strangers(path) {
+    if let Some(directory) = users::writable_for_all(path) {
         findings.problem(format!(
-            "everyone may write to {}, and so replace {shown} by anything",
+            "everyone may write to {}, and so replace {shown}",
             directory.display()
         ));
         findings.fix(format!("chmod o-w {}", quoted(directory)));
@@ -223,7 +225,7 @@ fn is_fit(
             };
             findings.problem(format!("{shown} {is}; this program is from exirate {OURS}"));
             reinstall(path, findings);
-            // Exim's panic log is to stay as it is.
+            // Trying it could write to Exim's panic log.
             false
         }
     }
@@ -248,44 +250,41 @@ fn reinstall(path: &Path, findings: &mut Findings) {
     }
 }
 
-/// Has Exim load the library, and checks that it can set Exim's variables.
+/// Makes Exim load the library, and checks that it can set Exim's variables.
 ///
 /// A spec without a period is wrong, so that nothing is counted and no database
-/// is opened or made; its limit still gets into `$sender_rate_limit`.
+/// is opened or created; its limit is still set in `$sender_rate_limit`.
 fn loads(installation: &Installation, who: &Account, path: &Path, findings: &mut Findings) {
     let shown = path.display();
     let call = format!("${{dlfunc{{{shown}}}{{ratelimit}}{{7.5}}}}");
     if call.len() > ARGUMENT_MAX {
-        findings
-            .warning(format!("{shown} was not loaded to try it: its path is too long for that"));
+        findings.warning(format!("{shown} was not loaded as a test: its path is too long"));
         return;
     }
-    match installation.exim.ask_as((who.uid, who.gid), &["-be", &call, "|$sender_rate_limit|"]) {
-        Ok(Answer { stdout, .. }) if stdout.contains("Failed: dlopen") => {
+    match installation.exim.run_as((who.uid, who.gid), &["-be", &call, "|$sender_rate_limit|"]) {
+        Ok(Output { stdout, .. }) if stdout.contains("Failed: dlopen") => {
             let why = stdout.lines().next().unwrap_or_default();
             findings.problem(format!("Exim cannot load {shown}: {why}"));
             reinstall(path, findings);
         }
-        Ok(Answer { signal: Some(signal), .. }) => {
+        Ok(Output { signal: Some(signal), .. }) => {
             findings.problem(format!(
-                "Exim dies as it loads {shown} (signal {signal}): the file is damaged"
+                "Exim crashes when it loads {shown} (signal {signal}): the file is damaged"
             ));
             reinstall(path, findings);
         }
-        Ok(answer) if !answer.stdout.contains("error in arguments to \"ratelimit\"") => {
-            findings.problem(format!(
-                "{shown} does not return to Exim what it should: {}",
-                answer.complaint()
-            ));
+        Ok(output) if !output.stdout.contains("error in arguments to \"ratelimit\"") => {
+            findings
+                .problem(format!("{shown} does not return what it should: {}", output.complaint()));
         }
-        Ok(answer) if answer.stdout.contains("|7.5|") => findings.ok(format!(
-            "{shown} is exirate {OURS}; Exim can load it, and it sets $sender_rate and its \
-             companions"
+        Ok(output) if output.stdout.contains("|7.5|") => findings.ok(format!(
+            "{shown} is exirate {OURS}; Exim can load it, and it sets $sender_rate, \
+             $sender_rate_limit and $sender_rate_period"
         )),
         Ok(_) => {
             findings.note(format!(
                 "{shown} is exirate {OURS}, and Exim can load it, but it cannot set $sender_rate \
-                 in this Exim: write ${{dlfunc{{{shown}}}{{ratelimit_info}}{{rate}}}} in its place"
+                 in this Exim: use ${{dlfunc{{{shown}}}{{ratelimit_info}}{{rate}}}} instead"
             ));
         }
         Err(error) => {

@@ -1,5 +1,5 @@
-//! What the machine lets Exim do: the limits of its daemon, and AppArmor and
-//! SELinux where they are in force.
+//! What the machine allows Exim: the resource limits of its daemon, and AppArmor
+//! and SELinux if they are enforced.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,9 @@ use super::installation::is_same_program;
 /// Open files that a check of any key needs: one a shard, the directory, and
 /// what Exim has open besides.
 const FILES_WANTED: u64 = 256 + 1 + 63;
-/// Below this Exim itself is in want.
+/// Fewer are too few for Exim itself.
 const FILES_NEEDED: u64 = 32;
-/// A shard of the default bound, and some room.
+/// A shard of the default size limit, and some more.
 const SIZE_WANTED: u64 = 8 << 20;
 
 /// A running daemon.
@@ -29,7 +29,7 @@ pub(super) fn daemon(exim: &Exim, findings: &mut Findings) {
         daemons.into_iter().partition(|daemon| is_same_program(exim, &daemon.program));
     for other in others {
         findings.note(format!(
-            "the Exim that runs as process {} is {}, and this is about {}: say --exim {0}",
+            "the Exim that runs as process {} is {}, and this is about {}: use --exim {1}",
             other.id,
             other.program.display(),
             exim.program.display(),
@@ -43,14 +43,15 @@ pub(super) fn daemon(exim: &Exim, findings: &mut Findings) {
         match std::fs::read_to_string(&path) {
             Ok(limits) => judge(daemon.id, &limits, findings),
             Err(error) => {
-                findings
-                    .note(format!("the limits of Exim's daemon were not seen: {path}: {error}"));
+                findings.note(format!(
+                    "the limits of Exim's daemon could not be read: {path}: {error}"
+                ));
             }
         }
     }
 }
 
-/// Says whether a daemon's limits are enough.
+/// Checks whether a daemon's limits are enough.
 fn judge(id: u32, limits: &str, findings: &mut Findings) {
     let [files, most] = limit(limits, "Max open files");
     // The second one is raised only where it must be.
@@ -59,7 +60,7 @@ fn judge(id: u32, limits: &str, findings: &mut Findings) {
         _ => format!("{FILES_WANTED}:"),
     };
     let more = format!("prlimit --pid {id} --nofile={more}");
-    let lasting = "a lasting one is LimitNOFILE= in Exim's systemd unit";
+    let lasting = "permanently: LimitNOFILE= in Exim's systemd unit";
     match files {
         Some(files) if files < FILES_NEEDED => {
             findings.problem(format!(
@@ -71,7 +72,7 @@ fn judge(id: u32, limits: &str, findings: &mut Findings) {
         Some(files) if files < FILES_WANTED => {
             findings.note(format!(
                 "Exim's daemon (process {id}) may open {files} files: a connection that checks \
-                 very many keys opens them again and again; {FILES_WANTED} are enough ({lasting})"
+                 very many keys has to reopen shards; {FILES_WANTED} are enough ({lasting})"
             ));
             findings.fix(more);
         }
@@ -83,8 +84,8 @@ fn judge(id: u32, limits: &str, findings: &mut Findings) {
     let [size, _] = limit(limits, "Max file size");
     if let Some(size) = size.filter(|&size| size < SIZE_WANTED) {
         findings.problem(format!(
-            "Exim's daemon (process {id}) may write files of {size} bytes only: the database's \
-             files may grow beyond; a lasting limit is LimitFSIZE= in Exim's systemd unit"
+            "Exim's daemon (process {id}) may write files of at most {size} bytes: the database's \
+             files may grow larger; permanently: LimitFSIZE= in Exim's systemd unit"
         ));
         findings.fix(format!("prlimit --pid {id} --fsize=unlimited:unlimited"));
     }
@@ -129,7 +130,7 @@ fn is_daemon(words: &[&[u8]], config: Option<&Path>) -> bool {
         && named == config.map(|config| config.as_os_str().as_encoded_bytes())
 }
 
-/// Says what a policy has to let Exim do, where one may be in its way.
+/// Notes what AppArmor or SELinux has to allow.
 pub(super) fn confinement(spool: &Path, libraries: &[PathBuf], findings: &mut Findings) {
     let profiles = std::fs::read_to_string("/sys/kernel/security/apparmor/profiles");
     if let Some(profile) = profiles.ok().as_deref().and_then(enforced) {
@@ -146,8 +147,8 @@ pub(super) fn confinement(spool: &Path, libraries: &[PathBuf], findings: &mut Fi
     let enforcing = std::fs::read_to_string("/sys/fs/selinux/enforce");
     if enforcing.is_ok_and(|text| text.trim() == "1") {
         findings.note(
-            "SELinux is in force: the library and the database need the labels that its policy \
-             has for their places",
+            "SELinux is enforcing: the library and the database need the labels that its policy \
+             has for their paths",
         );
         for path in libraries.iter().chain([&spool.join("exirate")]) {
             findings.fix(format!("restorecon -Rv {}", quoted(path)));

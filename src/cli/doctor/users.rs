@@ -34,24 +34,23 @@ impl Account {
 pub(super) fn name(kind: &str, id: u32) -> String {
     let mut command = Command::new("/usr/bin/getent");
     command.args([kind, &id.to_string()]);
-    let answer = command::ask(command).ok().filter(|answer| answer.success);
-    let name = answer.and_then(|answer| {
-        answer.stdout.split_once(':').map(|(name, _)| name.to_owned()).filter(|n| !n.is_empty())
+    let output = command::run(command).ok().filter(|output| output.success);
+    let name = output.and_then(|output| {
+        output.stdout.split_once(':').map(|(name, _)| name.to_owned()).filter(|n| !n.is_empty())
     });
     name.unwrap_or_else(|| id.to_string())
 }
 
-/// What keeps `who` from reading `file`, and the command that lets them; `None`
-/// where nothing does. Access lists and other groups of theirs are not
-/// looked at.
+/// Why `who` may not read `file`, and the command that allows it; `None` if they
+/// may. ACLs of the file system and supplementary groups are not considered.
 pub(super) fn unreadable_for(who: &Account, file: &Path) -> Option<(String, String)> {
-    let mut way: Vec<&Path> = file.ancestors().skip(1).collect();
-    way.reverse();
-    for directory in way {
+    let mut above: Vec<&Path> = file.ancestors().skip(1).collect();
+    above.reverse();
+    for directory in above {
         let facts = directory.metadata().ok()?;
         if !may(who, facts.uid(), facts.gid(), facts.mode(), 0o1) {
             return Some((
-                format!("may not pass through {} (mode {:04o})", directory.display(), bits(&facts)),
+                format!("may not enter {} (mode {:04o})", directory.display(), bits(&facts)),
                 format!("chmod o+x {}", quoted(directory)),
             ));
         }
@@ -62,8 +61,8 @@ pub(super) fn unreadable_for(who: &Account, file: &Path) -> Option<(String, Stri
         .then(|| (text, format!("chmod 0644 {}", quoted(file))))
 }
 
-/// A directory on the way to `file` in which everyone may replace what is there.
-pub(super) fn open_to_strangers(file: &Path) -> Option<&Path> {
+/// A directory above `file` in which everyone may replace files.
+pub(super) fn writable_for_all(file: &Path) -> Option<&Path> {
     // With the sticky bit, as /tmp has it, everyone may only add.
     let open = |facts: std::fs::Metadata| facts.mode() & 0o1002 == 0o0002;
     file.ancestors().skip(1).find(|directory| directory.metadata().is_ok_and(open))
@@ -84,7 +83,7 @@ pub(super) fn may(who: &Account, uid: u32, gid: u32, mode: u32, what: u32) -> bo
     mode >> shift & what == what
 }
 
-/// The path with all its symbolic links followed, or as it is.
+/// The path without symbolic links, or as it is if it does not exist.
 pub(super) fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }

@@ -13,6 +13,7 @@ use super::Failure;
 use super::complete;
 use super::key_text::{self, MODES};
 use super::screen::{Tally, complain};
+use super::text;
 use crate::spec::StoredKey;
 use crate::spool::Spool;
 use pattern::{Pattern, Syntax};
@@ -65,10 +66,10 @@ impl Narrow {
         })
     }
 
-    /// As arguments, for messages and logs; a period is in seconds.
+    /// As arguments, for messages and logs.
     pub(super) fn arguments(&self) -> impl Iterator<Item = String> {
         let mode = self.mode.map(|mode| format!("--mode {mode}"));
-        let period = self.period.map(|period| format!("--period {period}"));
+        let period = self.period.map(|period| format!("--period {}", written(period)));
         let exact = self.exact.then(|| "--exact".to_owned());
         let ignore_case = self.ignore_case.then(|| "--ignore-case".to_owned());
         mode.into_iter().chain(period).chain(exact).chain(ignore_case)
@@ -83,6 +84,13 @@ impl Narrow {
         self.mode.is_none_or(|mode| parts.mode == mode.as_bytes())
             && self.period.is_none_or(|period| parts.period_seconds() == Some(period))
     }
+}
+
+/// A period as an argument has it.
+fn written(seconds: f64) -> String {
+    let short = text::duration(seconds).replace(" min", "m").replace(' ', "");
+    // A duration is rounded to its two largest units.
+    if period(&short) == Ok(seconds) { short } else { seconds.to_string() }
 }
 
 /// The mode in stored keys for mode `text`.
@@ -234,7 +242,7 @@ impl Search<'_> {
     fn complain(&self) {
         let shown = match &*self.pattern.argument {
             b"" => "(the empty key)".to_owned(),
-            argument => super::text::printable(argument),
+            argument => text::printable(argument),
         };
         if self.elsewhere {
             complain(format_args!("{shown} has no record with this --mode or --period"));

@@ -55,7 +55,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::sys::fork;
-use crate::sys::secure_dir::SecureDir;
+use crate::sys::secure_dir::{DirError, SecureDir};
 
 pub use best_results::Tally;
 pub use copy::Copied;
@@ -128,7 +128,12 @@ impl TraceStore {
         let names = [above, directory].map(|path| path.file_name().map(|name| name.as_bytes()));
         let [Some(above), Some(name)] = names else { return Err(absent()) };
         let names = [above, name].map(|name| CString::new(name).unwrap_or_default());
-        let dir = SecureDir::open(spool, &names.each_ref().map(|name| name.as_c_str()), writable)?;
+        let names = names.each_ref().map(|name| name.as_c_str());
+        let dir = SecureDir::open(spool, &names, writable).map_err(|error| match error {
+            // It may be the directory above that is missing.
+            DirError::Absent { .. } => absent(),
+            error => error.into(),
+        })?;
         let key = Key::open(&dir, writable)?;
         let key_file = key::identity(&dir);
         let options = Options::read(&dir)?;

@@ -51,10 +51,10 @@ fn wrong_owners_and_modes_are_found_and_fixed() {
 #[test]
 fn what_is_no_file_is_put_aside() {
     let exim = exim();
-    broken_and_fixed(&exim, &["no regular file: ", "77.shard"], |database| {
+    broken_and_fixed(&exim, &["1 file not regular", "77.shard"], |database| {
         symlink("/etc/passwd", database.join("77.shard")).unwrap();
     });
-    broken_and_fixed(&exim, &["no regular file: ", "database"], |database| {
+    broken_and_fixed(&exim, &["1 file not regular", "database"], |database| {
         let path = database.join("database");
         std::fs::remove_file(&path).unwrap();
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -87,12 +87,12 @@ fn leftovers_are_counted_and_can_be_removed() {
     put("notes.txt", 10, 0);
     let found = Diagnosis::of(&exim);
     found.is_well();
-    found.finding("note", &["1 file that a killed process has left unfinished", "01.new"]);
-    found.finding("note", &["2 damaged files kept", "8 KiB", "the oldest since 3 d"]);
+    found.finding("note", &["1 file left unfinished by a killed process", "01.new"]);
+    found.finding("note", &["2 damaged files quarantined", "8 KiB", "the oldest for 3 d"]);
     let strange = found.finding("note", &["not of exirate", "notes.txt"]);
     assert_eq!(strange["fix"].as_array().unwrap().len(), 0, "whose it is, only the owner knows");
     found.fix("note", &["unfinished"]);
-    found.fix("note", &["damaged files kept"]);
+    found.fix("note", &["damaged files quarantined"]);
     assert_eq!(Diagnosis::of(&exim).texts("note").len(), 2, "no daemon, and notes.txt");
     assert!(database.join("00.new").exists());
     assert!(!database.join("01.new").exists());

@@ -8,16 +8,16 @@ use crate::common::Setup;
 use crate::common::library::{built, built_trace};
 
 #[test]
-fn a_library_that_is_not_there_or_not_one_is_installed_anew() {
+fn a_missing_or_wrong_library_is_installed_again() {
     let exim = exim();
     let library = exim.library();
     broken_and_fixed(&exim, &["exim.conf:", "exirate.so does not exist"], |_| {
         std::fs::remove_file(&library).unwrap();
     });
-    broken_and_fixed(&exim, &["exirate.so is no library"], |_| {
+    broken_and_fixed(&exim, &["exirate.so is not a library"], |_| {
         std::fs::write(&library, "#!/bin/sh\n").unwrap();
     });
-    broken_and_fixed(&exim, &["exirate.so is an ELF file, but no library"], |_| {
+    broken_and_fixed(&exim, &["exirate.so is an ELF file, but not a shared library"], |_| {
         let mut bytes = std::fs::read(built()).unwrap();
         bytes[16] = 1; // an object file
         std::fs::write(&library, bytes).unwrap();
@@ -51,19 +51,19 @@ fn a_library_that_is_not_there_or_not_one_is_installed_anew() {
     assert_eq!(std::fs::read(&trace).unwrap(), std::fs::read(built_trace()).unwrap());
     std::fs::remove_file(&library).unwrap();
     std::fs::create_dir(&library).unwrap();
-    Diagnosis::of(&exim).finding("problem", &["is no regular file"]);
+    Diagnosis::of(&exim).finding("problem", &["is not a regular file"]);
     // None of it was loaded, so that Exim's panic log is empty.
     assert_eq!(exim.log("panic"), "");
 }
 
-/// A library of this machine that is none of ours.
+/// A library of this machine that is not one of exirate's.
 fn some_library() -> &'static Path {
     let places = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6"];
     places.into_iter().map(Path::new).find(|path| path.exists()).unwrap()
 }
 
 #[test]
-fn a_library_that_strangers_can_change_or_exim_cannot_read_is_a_problem() {
+fn a_library_that_others_can_change_or_exim_cannot_read_is_a_problem() {
     let exim = exim();
     let library = exim.library();
     broken_and_fixed(&exim, &["mode 0666", "should belong to root"], |_| {
@@ -77,7 +77,7 @@ fn a_library_that_strangers_can_change_or_exim_cannot_read_is_a_problem() {
         set_mode(&library, 0o600);
     });
     let folder = exim.folder();
-    broken_and_fixed(&exim, &["may not pass through", "(mode 0750)"], |_| {
+    broken_and_fixed(&exim, &["may not enter", "(mode 0750)"], |_| {
         set_mode(folder, 0o750);
     });
     broken_and_fixed(&exim, &["everyone may write to", "exirate.so"], |_| {
@@ -92,7 +92,7 @@ fn a_library_that_cannot_be_loaded_is_a_problem() {
     let bytes = std::fs::read(built()).unwrap();
     let mark = b"@(#)exirate ";
     let at = bytes.windows(mark.len()).position(|window| window == mark).unwrap();
-    broken_and_fixed(&exim, &["Exim dies as it loads", "the file is damaged"], |_| {
+    broken_and_fixed(&exim, &["Exim crashes when it loads", "the file is damaged"], |_| {
         // Sound at its start, where the version is, and cut off after that.
         std::fs::write(&library, &bytes[..at + 40]).unwrap();
     });
@@ -130,7 +130,10 @@ fn lines_that_limit_nothing_or_wrongly_are_found() {
     for (condition, words) in [
         (call("ratelimt", "9 / 1h"), &["no function \"ratelimt\"", "did you mean ratelimit?"]),
         (call("ratelimit", "9 / soon"), &["in \"9 / soon\"", "\"soon\" is not a time value"]),
-        ("${dlfunc{exirate.so}{ratelimit}{9 / 1h}}".into(), &["\"exirate.so\"", "a whole path"]),
+        (
+            "${dlfunc{exirate.so}{ratelimit}{9 / 1h}}".into(),
+            &["\"exirate.so\"", "an absolute path"],
+        ),
     ] {
         Diagnosis::of(&configured(&condition)).finding("problem", words);
     }
@@ -162,7 +165,7 @@ fn a_path_that_exim_expands_is_understood() {
     let library = exim.library();
     found.finding("ok", &[library.to_str().unwrap(), "is exirate 0.1.0"]);
     checked(&exim);
-    Diagnosis::of(&exim).finding("ok", &["a check that counts nothing got its result"]);
+    Diagnosis::of(&exim).finding("ok", &["a check that counts nothing succeeded"]);
 }
 
 #[test]

@@ -29,12 +29,12 @@ fn an_exim_without_dlfunc_is_a_problem() {
 }
 
 #[test]
-fn what_exim_may_not_be_asked_is_said() {
+fn what_only_root_may_read_is_noted() {
     let exim = exim();
     for (case, words) in [
-        ("*-bV*) echo 'Sendmail 8'; exit 0;;", "-bV does not answer as Exim does: Sendmail 8"),
-        ("*-bV*) exit 0;;", "-bV does not answer as Exim does: it says nothing"),
-        ("*-bV*) echo no >&2; exit 1;;", "-bV does not answer as Exim does: no"),
+        ("*-bV*) echo 'Sendmail 8'; exit 0;;", "-bV does not print what Exim prints: Sendmail 8"),
+        ("*-bV*) exit 0;;", "-bV does not print what Exim prints: it says nothing"),
+        ("*-bV*) echo no >&2; exit 1;;", "-bV does not print what Exim prints: no"),
     ] {
         let other = disguised(exim.folder(), "other", case);
         let output = exirate().arg("doctor").arg("--exim").arg(&other).output().unwrap();
@@ -61,7 +61,7 @@ fn what_exim_may_not_be_asked_is_said() {
     let output = doctor.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("run this as root"), "{}", stderr(&output));
-    assert!(crate::stdout(&output).contains("only root may see all of"), "{output:?}");
+    assert!(crate::stdout(&output).contains("only root may read all of"), "{output:?}");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_configuration_that_exim_cannot_read_is_a_problem() {
 }
 
 #[test]
-fn the_usual_configuration_is_looked_at_as_exims_user() {
+fn the_default_configuration_is_checked_as_exims_user() {
     let exim = exim();
     // An Exim that has this for its usual configuration.
     let usual = disguised(exim.folder(), "exim-usual", "");
@@ -89,7 +89,7 @@ fn the_usual_configuration_is_looked_at_as_exims_user() {
     };
     let output = doctor();
     let told = crate::stdout(&output);
-    assert!(told.contains("a check that counts nothing got its result"), "{told}");
+    assert!(told.contains("a check that counts nothing succeeded"), "{told}");
     assert_eq!(output.status.code(), Some(0), "{told}");
     // The way to the spool is closed for Exim's user, and only for that one:
     // no file's own mode tells.

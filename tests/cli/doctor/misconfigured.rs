@@ -66,10 +66,13 @@ fn a_comment_behind_a_macro_is_a_problem() {
 fn a_macro_name_that_is_misspelt_is_a_problem() {
     let acl = LIMIT.replace("RATELIMIT_OVER", "RATELIMTI_OVER");
     let exim = with_macros("", &acl);
-    is_problem(&exim, &["RATELIMTI_OVER is no macro", "is RATELIMIT_OVER meant?"]);
+    is_problem(&exim, &["RATELIMTI_OVER is not a macro", "is RATELIMIT_OVER meant?"]);
     assert_eq!(reply(&exim), 451);
     let acl = LIMIT.replace("RATELIMIT_USER", "RATELIMIT_USR");
-    is_problem(&with_macros("", &acl), &["RATELIMIT_USR is no macro", "is RATELIMIT_USER meant?"]);
+    is_problem(
+        &with_macros("", &acl),
+        &["RATELIMIT_USR is not a macro", "is RATELIMIT_USER meant?"],
+    );
     // A value that goes to nobody: the limit is the default one.
     let exim = with_macros("RATELIMIT_USR = 5 / 1h", LIMIT);
     Diagnosis::of(&exim)
@@ -243,7 +246,7 @@ fn bad_lines_in_the_file_of_limits_are_problems() {
     found.fix("problem", &["Exim's user Debian-exim may not read it"]);
     Diagnosis::of(&exim).is_well();
     std::fs::remove_file(&limits).unwrap();
-    let words = [limits.to_str().unwrap(), "which cannot be read, so that Exim answers 451"];
+    let words = [limits.to_str().unwrap(), "which cannot be read, so Exim defers with 451"];
     Diagnosis::of(&exim).finding("problem", &words);
     assert_eq!(reply(&exim), 451);
 }

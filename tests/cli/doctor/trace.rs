@@ -45,15 +45,15 @@ fn a_good_store_is_well_and_none_is_not_missed() {
     let found = Diagnosis::of(&exim);
     found.is_well();
     assert_eq!(found.texts("note").len(), 1, "there is no daemon");
-    found.finding("ok", &["exirate/trace and its files", "nobody else can read the key"]);
+    found.finding("ok", &["exirate/trace and its files", "no other user can read the key"]);
     found.finding("ok", &["the trace store is sound: 1 message in "]);
-    found.finding("ok", &["recorded last is from "]);
+    found.finding("ok", &["the latest message was recorded "]);
     found.finding("ok", &["exirate and its files belong to "]);
 }
 
 #[test]
 fn wrong_owners_and_modes_are_found_and_fixed() {
-    broken_and_fixed(&["trace/key should have mode 0600", "ask for what is in"], |store| {
+    broken_and_fixed(&["trace/key should have mode 0600", "can search the recorded mail"], |store| {
         set_mode(&store.join("key"), 0o640);
     });
     broken_and_fixed(&["1 file in ", "should have mode 0640", "open.log"], |store| {
