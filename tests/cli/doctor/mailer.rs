@@ -33,7 +33,7 @@ fn what_only_root_may_read_is_noted() {
     let exim = exim();
     for (case, words) in [
         ("*-bV*) echo 'Sendmail 8'; exit 0;;", "-bV does not print what Exim prints: Sendmail 8"),
-        ("*-bV*) exit 0;;", "-bV does not print what Exim prints: it says nothing"),
+        ("*-bV*) exit 0;;", "-bV does not print what Exim prints: it prints nothing"),
         ("*-bV*) echo no >&2; exit 1;;", "-bV does not print what Exim prints: no"),
     ] {
         let other = disguised(exim.folder(), "other", case);

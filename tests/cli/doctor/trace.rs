@@ -53,9 +53,12 @@ fn a_good_store_is_well_and_none_is_not_missed() {
 
 #[test]
 fn wrong_owners_and_modes_are_found_and_fixed() {
-    broken_and_fixed(&["trace/key should have mode 0600", "can search the recorded mail"], |store| {
-        set_mode(&store.join("key"), 0o640);
-    });
+    broken_and_fixed(
+        &["trace/key should have mode 0600", "can search the recorded mail"],
+        |store| {
+            set_mode(&store.join("key"), 0o640);
+        },
+    );
     broken_and_fixed(&["1 file in ", "should have mode 0640", "open.log"], |store| {
         set_mode(&store.join("open.log"), 0o666);
     });
@@ -92,5 +95,5 @@ fn damage_and_a_lost_key_are_told() {
     std::fs::write(store.join("notes.txt"), "").unwrap();
     Diagnosis::of(&exim).finding("note", &["not of exirate", "notes.txt"]);
     std::fs::remove_file(store.join("key")).unwrap();
-    Diagnosis::of(&exim).finding("problem", &["trace/key is gone", "put it back"]);
+    Diagnosis::of(&exim).finding("problem", &["trace/key is missing", "restore it"]);
 }

@@ -131,5 +131,5 @@ fn a_stolen_key_is_all_that_opens_it() {
     fs::remove_file(&key).unwrap();
     let output = trace(spool.path(), &["query", "--from", "alice@example.org"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("key is gone"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("key is missing"), "{}", stderr(&output));
 }
