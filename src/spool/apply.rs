@@ -15,7 +15,8 @@ use super::format::{BUSY, DEAD, DROPPED, FLAGS, HEAP_END, LIVE, SHARD_BYTES_MAX}
 use super::hashing::KeySlot;
 use super::index::Lookup;
 use super::record::{Fill, Record, record_bytes};
-use super::shard::{Body, PAGE};
+use super::shard::Body;
+use super::sizes::PAGE;
 
 impl Body {
     /// Makes the change in the record that `lookup` has found, or in a new

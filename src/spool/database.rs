@@ -4,16 +4,16 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Guard, Kind};
 use crate::sys::secure_dir::SecureDir;
 
-use super::eviction::MAX_BYTES_DEFAULT;
-use super::format::{Fault, Superblock, VERSIONS, Versions};
+use super::SpoolError;
+use super::format::{VERSIONS, Versions};
 use super::hashing::Hashing;
-use super::superblock::DATABASE;
-use super::{Options, SpoolError};
+use super::sizes::MAX_BYTES_DEFAULT;
 
 /// The database's directory in the spool directory.
 const DIRECTORY: &CStr = c"exirate";
@@ -26,6 +26,19 @@ const ASIDE_MAX: u32 = 9;
 /// How many incidents are kept for [`super::Spool::take_incidents`]: some for
 /// each shard, should all be mended at once.
 const INCIDENTS_MAX: usize = 1024;
+
+/// How the database is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long to wait for another process's lock before giving up.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(5) }
+    }
+}
 
 /// An open database: everything but its shards.
 #[derive(Debug)]
@@ -45,30 +58,6 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Opens the database under `spool`; makes it where it is not there and
-    /// `writable`.
-    pub(super) fn open(spool: &Path, options: Options, writable: bool) -> Result<Self, SpoolError> {
-        Self::open_as(spool, options, writable, VERSIONS)
-    }
-
-    /// As [`Database::open`], by a library that knows these versions.
-    pub(super) fn open_as(
-        spool: &Path,
-        options: Options,
-        writable: bool,
-        versions: Versions,
-    ) -> Result<Self, SpoolError> {
-        let mut database = Self::open_directory(spool, options, writable)?;
-        (database.versions, database.version) = (versions, versions.newest);
-        let identity = match database.read_identity()? {
-            Ok(identity) => identity,
-            Err(Fault::Version(found)) => return Err(database.unknown_version(DATABASE, found)),
-            Err(Fault::Damaged) => database.settle_identity()?,
-        };
-        database.take_identity(&identity);
-        Ok(database)
-    }
-
     /// Opens the database's directory under `spool`, whatever is in it; makes
     /// it where it is not there and `writable`.
     pub(super) fn open_directory(
@@ -86,13 +75,6 @@ impl Database {
             max_bytes: MAX_BYTES_DEFAULT,
             incidents: Vec::new(),
         })
-    }
-
-    /// Goes on as the database that `identity` says it is.
-    pub(super) fn take_identity(&mut self, identity: &Superblock) {
-        self.hashing = Hashing::new(identity.key);
-        self.version = identity.version;
-        self.max_bytes = identity.max_bytes;
     }
 
     /// Refuses to change a database that is open for reading only.

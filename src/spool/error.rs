@@ -45,7 +45,7 @@ pub enum SpoolError {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// More checks were to be decided in one call than [`super::CHECKS_MAX`].
+    /// More checks were to be decided in one call than [`super::sizes::CHECKS_MAX`].
     TooManyChecks {
         /// How many.
         checks: usize,
@@ -135,7 +135,7 @@ impl fmt::Display for SpoolError {
             Self::TooManyChecks { checks } => write!(
                 f,
                 "{checks} checks are too many for one event: at most {} can be decided together",
-                super::CHECKS_MAX
+                super::sizes::CHECKS_MAX
             ),
             Self::Full { path } => write!(
                 f,

@@ -14,29 +14,12 @@ use std::collections::{HashMap, HashSet};
 use crate::rate::Timestamp;
 use crate::sys::mapping::Mapping;
 
-use super::format::{ENTRY_BYTES, HEADER_BYTES, SHARD_BYTES_MAX, SHARDS};
-use super::new_shard::{CAPACITY_MIN, capacity_for};
+use super::format::{ENTRY_BYTES, HEADER_BYTES, SHARDS};
 use super::record::{Record, record_bytes};
-
-/// The most bytes that a database takes, unless another limit is set: 1 GiB.
-pub const MAX_BYTES_DEFAULT: u64 = 1 << 30;
-/// The lowest limit that can be set: 64 KiB a shard.
-pub const MAX_BYTES_MIN: u64 = 16 << 20;
+use super::sizes::{CAPACITY_MIN, capacity_for, shard_share};
 
 /// Bytes of index that a record takes after a rebuild.
 const INDEX_BYTES: usize = capacity_for(8 * CAPACITY_MIN) * ENTRY_BYTES / (8 * CAPACITY_MIN);
-
-/// The bytes that one shard may take of `max_bytes` for all, if its largest
-/// record takes `largest`.
-///
-/// It has always room for four of that size: a filter is as large as the
-/// administrator's limit asks for, and one that never stayed would limit
-/// nobody.
-pub(super) fn shard_share(max_bytes: u64, largest: usize) -> usize {
-    let share = max_bytes.max(MAX_BYTES_MIN) / SHARDS as u64;
-    let share = usize::try_from(share).unwrap_or(SHARD_BYTES_MAX);
-    share.max(largest.saturating_mul(4)).min(SHARD_BYTES_MAX)
-}
 
 /// How many records with stored keys of `key_bytes` bytes, and without filters,
 /// a database holds before it evicts any, if it may take `max_bytes` and each shard
@@ -176,6 +159,7 @@ fn share_out(weighed: Vec<Weighed<'_>>, mut room: usize, kept: &mut HashSet<usiz
 
 #[cfg(test)]
 mod tests {
+    use super::super::sizes::MAX_BYTES_DEFAULT;
     use super::*;
     use quickcheck::{QuickCheck, TestResult};
 
@@ -265,13 +249,5 @@ mod tests {
             let room = shard_share(max_bytes, bytes) / 8 * 7;
             assert!(takes(each) <= room && takes(each + 1) > room, "{max_bytes} {key_bytes}");
         }
-    }
-
-    #[test]
-    fn a_shard_has_room_for_four_of_its_largest_records() {
-        assert_eq!(shard_share(MAX_BYTES_DEFAULT, 100), 4 << 20);
-        assert_eq!(shard_share(0, 0), 64 << 10);
-        assert_eq!(shard_share(0, 2_000_000), 8_000_000);
-        assert_eq!(shard_share(u64::MAX, usize::MAX), SHARD_BYTES_MAX);
     }
 }

@@ -11,9 +11,9 @@ use super::database::{Database, shard_name};
 use super::eviction;
 use super::forget::forgettable;
 use super::format::{ALIGN, ENTRY_BYTES, HEADER_BYTES};
-use super::new_shard::capacity_for;
 use super::record::Record;
 use super::shard::{Body, Counts};
+use super::sizes::capacity_for;
 
 /// Every so many bytes, holes are looked for.
 const LOOK_EVERY: usize = 1 << 20;

@@ -35,10 +35,12 @@ mod kill_tests;
 mod live_records;
 mod locked;
 mod new_shard;
+mod open_shard;
 mod quarantine;
 mod rebuild;
 mod record;
 mod shard;
+mod sizes;
 mod stats;
 #[cfg(test)]
 mod stop_tests;
@@ -52,7 +54,6 @@ mod version_tests;
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use crate::engine::{RecordKey, Remembered};
 use crate::rate::bloom::Event;
@@ -60,11 +61,13 @@ use crate::sys::fork;
 use crate::sys::secure_dir::DirError;
 
 pub use copy::Copied;
+pub use database::Options;
 pub use edit::Restored;
 pub use error::SpoolError;
-pub use eviction::{MAX_BYTES_DEFAULT, MAX_BYTES_MIN, capacity};
+pub use eviction::capacity;
 pub use iterate::{Entry, FilterEntry, LeftOut};
 pub use quarantine::Quarantined;
+pub use sizes::{CHECKS_MAX, MAX_BYTES_DEFAULT, MAX_BYTES_MIN};
 pub use stats::Stats;
 pub use tidy::Tidied;
 pub use verify::{Report, ShardReport};
@@ -72,23 +75,6 @@ pub use verify::{Report, ShardReport};
 use database::{Database, shard_name};
 use format::SHARDS;
 use shard::{Body, Shard};
-
-/// The most checks that can be decided in one call: as many new records always
-/// fit into the index of a shard that has been put in order.
-pub const CHECKS_MAX: usize = 64;
-
-/// How the database is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// How long to wait for another process's lock before giving up.
-    pub timeout: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { timeout: Duration::from_secs(5) }
-    }
-}
 
 /// The spool database, open.
 ///
@@ -228,7 +214,7 @@ impl Spool {
     /// Opens a shard.
     #[cold]
     fn open_shard(&mut self, number: u8) -> Result<Option<Box<Shard>>, SpoolError> {
-        self.with_files(|database| Shard::open(database, number))
+        self.with_files(|database| open_shard::open(database, number))
     }
 
     /// Runs `act`, which opens files; where the process may have no more of

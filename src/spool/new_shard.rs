@@ -18,10 +18,8 @@ use super::format::{
     LIVE, SHARD_MAGIC, TIDIED, WAITS,
 };
 use super::record::Record;
-use super::shard::{Body, Counts, PAGE};
-
-/// Index entries of a new shard: header and index fill one page.
-pub(super) const CAPACITY_MIN: usize = (PAGE - HEADER_BYTES) / ENTRY_BYTES;
+use super::shard::{Body, Counts};
+use super::sizes::{PAGE, capacity_for};
 
 /// A file under a shard's temporary name that this process alone may write to.
 ///
@@ -178,12 +176,6 @@ fn usable(database: &Database, name: &CStr) -> Result<Option<File>, SpoolError> 
         }
         Err(error) => Err(error),
     }
-}
-
-/// Index entries for this many records, so that half as many more will fit.
-pub(super) const fn capacity_for(records: usize) -> usize {
-    let capacity = records * 15 / 8;
-    if capacity > CAPACITY_MIN { capacity } else { CAPACITY_MIN }
 }
 
 /// Fills a new file: index and records.

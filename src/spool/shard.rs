@@ -6,21 +6,15 @@ use std::io::{self, ErrorKind};
 use crate::sys::clock;
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
-use crate::sys::secure_dir::DirError;
 
-use super::SpoolError;
-use super::database::{ATTEMPTS, Database, shard_name};
-use super::eviction::shard_share;
+use super::database::{Database, shard_name};
 use super::format::{
     ALIGN, BUSY, DEAD, DROPPED, ENTRY_BYTES, EVICTED, FLAGS, FORGOTTEN, Fault, HEADER_BYTES,
     HEADER_CRC, HEAP_END, Header, LARGEST, LIVE, SHARD_BYTES_MAX, SUPERSEDED, TIDIED, WAITS, seal,
     unseal,
 };
-use super::rebuild;
 use super::record::RECORD_BYTES_MAX;
-
-/// The heap grows by at least this, in bytes: one page.
-pub(super) const PAGE: usize = 4096;
+use super::sizes::shard_share;
 
 /// A shard is looked through for records that may go every so many seconds:
 /// six hours.
@@ -79,53 +73,6 @@ pub(super) enum Condition {
     Stale,
     /// What its header says of the heap is damaged: it must be salvaged.
     Damaged(&'static str),
-}
-
-impl Shard {
-    /// Opens shard `number`; makes it where it is not there, and salvages it
-    /// where its header is damaged.
-    ///
-    /// A read-only database does neither: then `None` stands for a shard that
-    /// is not there.
-    pub(super) fn open(
-        database: &mut Database,
-        number: u8,
-    ) -> Result<Option<Box<Self>>, SpoolError> {
-        let name = shard_name(number);
-        for _ in 0..ATTEMPTS {
-            let Some((file, facts)) = database.open_file(&name)? else {
-                if !database.writable {
-                    return Ok(None);
-                }
-                rebuild::create(database, number)?;
-                continue;
-            };
-            let what = match Body::open(database, number, &file, &facts) {
-                Ok(body) => {
-                    // Only who writes to a hole needs disk behind it.
-                    if database.writable {
-                        body.reserve_disk(&file, &facts).map_err(SpoolError::io(
-                            "reserve disk for",
-                            &database.path_of(&name),
-                        ))?;
-                    }
-                    return Ok(Some(Box::new(Self { file, body })));
-                }
-                Err(OpenFault::Io(source)) => {
-                    return Err(SpoolError::io("map", &database.path_of(&name))(source));
-                }
-                Err(OpenFault::Header(Fault::Version(found))) => {
-                    return Err(database.unknown_version(&name, found));
-                }
-                Err(OpenFault::Header(Fault::Damaged)) => "its header is damaged",
-            };
-            if !database.writable {
-                return Err(SpoolError::Damaged { path: database.path_of(&name), what });
-            }
-            rebuild::replace_damaged(database, number, &file, &facts)?;
-        }
-        Err(SpoolError::Directory(DirError::Unsettled { path: database.path_of(&name) }))
-    }
 }
 
 /// Why a shard's file cannot be used as it is.
@@ -280,7 +227,7 @@ impl Body {
     }
 
     /// Makes sure that there is real disk behind all that is used.
-    fn reserve_disk(&self, file: &File, facts: &files::FileInfo) -> io::Result<()> {
+    pub(super) fn reserve_disk(&self, file: &File, facts: &files::FileInfo) -> io::Result<()> {
         // Where the heap's end is damaged, the file is only read any more.
         let end = self.heap_end().unwrap_or(HEADER_BYTES);
         let used = facts.size.min(end as u64);

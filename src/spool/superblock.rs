@@ -1,7 +1,8 @@
-//! The file that says what database this is: its key, settled once among all
-//! processes, and had back from the shards where it was lost.
+//! The file `database`: which database this is, its version, key and size limit.
+//! One process chooses the key for all; a lost file is rebuilt from the shards.
 
 use std::ffi::CStr;
+use std::path::Path;
 
 use rand::TryRng;
 use rand::rngs::SysRng;
@@ -9,11 +10,13 @@ use rand::rngs::SysRng;
 use crate::sys::files::{self, Access};
 
 use super::SpoolError;
-use super::database::{Database, shard_name};
-use super::eviction::MAX_BYTES_DEFAULT;
+use super::database::{Database, Options, shard_name};
 use super::format::{
     DATABASE_BYTES, DATABASE_MAGIC, Fault, HEADER_CRC, Header, SHARDS, Superblock, VERSION,
+    VERSIONS, Versions,
 };
+use super::hashing::Hashing;
+use super::sizes::MAX_BYTES_DEFAULT;
 
 /// The file that holds the key.
 pub(super) const DATABASE: &CStr = c"database";
@@ -21,6 +24,37 @@ pub(super) const DATABASE: &CStr = c"database";
 const DATABASE_NEW: &CStr = c"database.new";
 
 impl Database {
+    /// Opens the database under `spool`; makes it where it is not there and
+    /// `writable`.
+    pub(super) fn open(spool: &Path, options: Options, writable: bool) -> Result<Self, SpoolError> {
+        Self::open_as(spool, options, writable, VERSIONS)
+    }
+
+    /// As [`Database::open`], by a library that knows these versions.
+    pub(super) fn open_as(
+        spool: &Path,
+        options: Options,
+        writable: bool,
+        versions: Versions,
+    ) -> Result<Self, SpoolError> {
+        let mut database = Self::open_directory(spool, options, writable)?;
+        (database.versions, database.version) = (versions, versions.newest);
+        let identity = match database.read_identity()? {
+            Ok(identity) => identity,
+            Err(Fault::Version(found)) => return Err(database.unknown_version(DATABASE, found)),
+            Err(Fault::Damaged) => database.settle_identity()?,
+        };
+        database.take_identity(&identity);
+        Ok(database)
+    }
+
+    /// Goes on as the database that `identity` says it is.
+    pub(super) fn take_identity(&mut self, identity: &Superblock) {
+        self.hashing = Hashing::new(identity.key);
+        self.version = identity.version;
+        self.max_bytes = identity.max_bytes;
+    }
+
     /// Reads the file `database`; one that is not there counts as damaged.
     pub(super) fn read_identity(&self) -> Result<Result<Superblock, Fault>, SpoolError> {
         let Some((file, _)) = self.open_for(Access::Read, DATABASE)? else {
