@@ -1,4 +1,4 @@
-//! How a record is changed, and how one is added.
+//! Changes a record, or adds one.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -19,8 +19,8 @@ use super::shard::Body;
 use super::sizes::PAGE;
 
 impl Body {
-    /// Makes the change in the record that `lookup` has found, or in a new
-    /// one. The order of the writes is that of `FORMAT.md`.
+    /// Applies the change to the record that `lookup` has found, or to a new one. The
+    /// order of the writes is that of `FORMAT.md`.
     #[inline]
     pub(super) fn apply(
         &mut self,
@@ -64,7 +64,7 @@ impl Body {
         }
     }
 
-    /// Adds a record, built in full before the index points at it.
+    /// Adds a record, which is complete before the index points at it.
     pub(super) fn append(
         &mut self,
         file: &File,
@@ -103,7 +103,7 @@ impl Body {
                 None => self.set_sealed(LIVE, live + 1)?,
             }
             if lookup.slot_damaged {
-                // In the place of a damaged record, the counts are not known.
+                // The counts of the damaged record that it replaces are not known.
                 self.count(DROPPED)
             } else {
                 self.map.set_u32(FLAGS, self.flags() & !BUSY)
@@ -131,7 +131,7 @@ impl Body {
         Ok(())
     }
 
-    /// The bytes of the new record that a change would add, where it adds one.
+    /// The size in bytes of the new record that a change would add, if any.
     pub(super) fn added_by(key: &[u8], lookup: &Lookup, change: &Change) -> Option<usize> {
         let renewed = match change.filter {
             FilterChange::Renew { bytes, .. } => Some(bytes.min(MAX_BYTES)),
@@ -144,10 +144,9 @@ impl Body {
         }
     }
 
-    /// Makes the file at least `end` bytes long, with real disk behind it, and
-    /// maps it anew.
+    /// Extends the file to at least `end` bytes, allocates the disk, and maps it again.
     fn grow(&mut self, file: &File, end: usize) -> io::Result<()> {
-        // Somebody else may have done it.
+        // Another process may have extended it already.
         let size = files::info(file)?.size;
         if size < end as u64 {
             let step = (self.map.len() / 8).max(PAGE);
@@ -155,7 +154,7 @@ impl Body {
             let wanted = end.max(ahead).next_multiple_of(PAGE) as u64;
             let least = end.next_multiple_of(PAGE) as u64;
             match files::reserve(file, size, wanted - size) {
-                // Disk, a quota or a limit may allow for less.
+                // The disk, a quota or a limit may allow less.
                 Err(_) if least < wanted => {
                     files::reserve(file, size, least - size)?;
                 }
@@ -175,7 +174,7 @@ impl Body {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewFilter<'a> {
     pub(super) bytes: usize,
-    /// The second in which it began.
+    /// The second in which it was started.
     pub(super) epoch: i64,
     pub(super) fill: Fill<'a>,
 }
@@ -189,7 +188,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// The mapping does not reach where it was found to reach before.
+    /// The mapping is shorter than was found before.
     pub(super) fn lost() -> Self {
         Self::Io(ErrorKind::UnexpectedEof.into())
     }

@@ -1,4 +1,4 @@
-//! The database's directory, and the file in it that holds its key.
+//! The database's directory, and the files in it.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -17,14 +17,14 @@ use super::sizes::MAX_BYTES_DEFAULT;
 
 /// The database's directory in the spool directory.
 const DIRECTORY: &CStr = c"exirate";
-/// How often something that others change meanwhile is tried again.
+/// How often an action is repeated that another process's change has made useless.
 pub(super) const ATTEMPTS: usize = 100;
 /// Permissions of the files.
 pub(super) const FILE_MODE: u32 = 0o640;
 /// How many damaged files of one name are kept.
-const ASIDE_MAX: u32 = 9;
-/// How many incidents are kept for [`super::Spool::take_incidents`]: some for
-/// each shard, should all be mended at once.
+const QUARANTINED_MAX: u32 = 9;
+/// How many incidents are kept for [`super::Spool::take_incidents`]: several for each
+/// shard, if all are repaired at once.
 const INCIDENTS_MAX: usize = 1024;
 
 /// How the database is used.
@@ -50,16 +50,16 @@ pub(super) struct Database {
     pub(super) hashing: Hashing,
     /// The versions of the format that this library knows.
     pub(super) versions: Versions,
-    /// The version that the database is written in.
+    /// The format version of this database.
     pub(super) version: u32,
-    /// The most bytes that all shards together should take.
+    /// The size limit of all shards together, in bytes.
     pub(super) max_bytes: u64,
     pub(super) incidents: Vec<String>,
 }
 
 impl Database {
-    /// Opens the database's directory under `spool`, whatever is in it; makes
-    /// it where it is not there and `writable`.
+    /// Opens the database's directory under `spool`, whatever it contains; creates it if
+    /// it is missing and `writable`.
     pub(super) fn open_directory(
         spool: &Path,
         options: Options,
@@ -77,7 +77,7 @@ impl Database {
         })
     }
 
-    /// Refuses to change a database that is open for reading only.
+    /// An error if the database is open for reading only.
     #[inline]
     pub(super) fn require_writable(&self) -> Result<(), SpoolError> {
         if self.writable {
@@ -92,13 +92,13 @@ impl Database {
         self.dir.path_of(name)
     }
 
-    /// The error that says that `name` is of a version that is not known.
+    /// The error for a file `name` of an unknown version.
     pub(super) fn unknown_version(&self, name: &CStr, found: u32) -> SpoolError {
         SpoolError::Version { path: self.path_of(name), found, known: self.versions.newest }
     }
 
-    /// Opens a regular file of ours, for writing where the database is open
-    /// for that; `None` where there is nothing of that name.
+    /// Opens a regular file in the directory, for writing if the database is open for
+    /// writing; `None` if there is no such file.
     pub(super) fn open_file(
         &self,
         name: &CStr,
@@ -115,21 +115,20 @@ impl Database {
         Ok(self.dir.open_file(access, name)?)
     }
 
-    /// Makes a new file, in the place of what is there.
-    ///
-    /// Only whoever has locked the directory may do this.
+    /// Creates a new file, and replaces an existing one. The caller has locked the
+    /// directory.
     pub(super) fn create_file(&self, name: &CStr) -> Result<File, SpoolError> {
         Ok(self.dir.create_file(name, FILE_MODE)?)
     }
 
-    /// Locks the directory: whoever makes files in it does so alone. A shard's
-    /// lock is always taken before this one.
+    /// Locks the directory, so that one process at a time creates files. A shard's lock
+    /// is always taken before this one.
     pub(super) fn lock_directory(&self) -> Result<Guard<'_>, SpoolError> {
         Ok(self.dir.lock_directory(self.options.timeout)?)
     }
 
-    /// As [`Database::lock_directory`]; unless `patient`, `None` where another
-    /// process has it locked.
+    /// As [`Database::lock_directory`]; unless `patient`, `None` if another process has
+    /// it locked.
     pub(super) fn lock_directory_if(&self, patient: bool) -> Result<Option<Guard<'_>>, SpoolError> {
         if patient {
             return self.lock_directory().map(Some);
@@ -138,7 +137,7 @@ impl Database {
             .map_err(SpoolError::io("lock", self.dir.path()))
     }
 
-    /// Locks a file, or says that another process holds it for too long.
+    /// Locks a file. An error if another process holds the lock for too long.
     pub(super) fn lock<'a>(
         &self,
         file: &'a File,
@@ -148,27 +147,27 @@ impl Database {
         Ok(self.dir.lock(file, kind, self.options.timeout, path)?)
     }
 
-    /// Keeps a copy of a damaged file under another name; its own name stays,
-    /// for the new file to be renamed to.
+    /// Gives a damaged file another name in addition, so that it is kept when a new file
+    /// is renamed over the old name.
     pub(super) fn keep_damaged(&self, name: &CStr) -> Result<CString, SpoolError> {
         let path = self.path_of(name);
-        let failed = SpoolError::io("set aside", &path);
-        let mut aside = CString::default();
-        for number in 1..=ASIDE_MAX {
-            aside = suffixed(name, &format!(".damaged-{number}"));
-            match files::link_at(self.dir.directory(), name, &aside) {
+        let failed = SpoolError::io("keep a copy of", &path);
+        let mut kept = CString::default();
+        for number in 1..=QUARANTINED_MAX {
+            kept = suffixed(name, &format!(".damaged-{number}"));
+            match files::link_at(self.dir.directory(), name, &kept) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed(error)),
-                Ok(()) => return Ok(aside),
+                Ok(()) => return Ok(kept),
             }
         }
-        let replaced = files::remove_at(self.dir.directory(), &aside)
-            .and_then(|()| files::link_at(self.dir.directory(), name, &aside));
+        let replaced = files::remove_at(self.dir.directory(), &kept)
+            .and_then(|()| files::link_at(self.dir.directory(), name, &kept));
         replaced.map_err(failed)?;
-        Ok(aside)
+        Ok(kept)
     }
 
-    /// Notes something that the administrator should know.
+    /// Records an incident that the administrator should know of.
     pub(super) fn report(&mut self, incident: String) {
         if self.incidents.len() < INCIDENTS_MAX {
             self.incidents.push(incident);
@@ -181,12 +180,12 @@ pub(super) fn shard_name(number: u8) -> CString {
     suffixed(c"", &format!("{number:02x}.shard"))
 }
 
-/// The name of shard `number` while it is being written.
+/// The name of shard `number` while it is written.
 pub(super) fn shard_name_new(number: u8) -> CString {
     suffixed(c"", &format!("{number:02x}.new"))
 }
 
-/// `name` with `suffix`, neither of which has a NUL in it.
+/// `name` with `suffix`; neither contains a NUL.
 fn suffixed(name: &CStr, suffix: &str) -> CString {
     CString::new([name.to_bytes(), suffix.as_bytes()].concat()).unwrap_or_default()
 }

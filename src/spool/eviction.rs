@@ -1,12 +1,11 @@
-//! The bound on the database's size, and which records go when it bites.
+//! Chooses which records to evict when the database reaches its size limit.
 //!
-//! Each shard may take an equal part of it. What goes is what matters least:
-//! a record of a sender who is over a limit stays as long as there is another
-//! that is not, and among those, the smaller part of its limit a rate is, the
-//! sooner it goes. Lines whose keys a stranger may invent cannot push out the
-//! keys of other lines: where not all fit, each kind of key (its period and
-//! mode) gets an equal part of the room, and what one does not need goes to
-//! the others.
+//! Each shard gets an equal share of the limit. The least important records are
+//! evicted first: those whose rates are the smallest parts of their limits. A record
+//! that is over its limit is evicted only if every record that is not has gone. Keys
+//! that a client can invent cannot push out the keys of other limits: if not all fit,
+//! each kind of key (its period and mode) gets an equal part of the room, and what one
+//! kind does not need goes to the others.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -18,7 +17,7 @@ use super::format::{ENTRY_BYTES, HEADER_BYTES, SHARDS};
 use super::record::{Record, record_bytes};
 use super::sizes::{CAPACITY_MIN, capacity_for, shard_share};
 
-/// Bytes of index that a record takes after a rebuild.
+/// Bytes of index for each record after a rebuild.
 const INDEX_BYTES: usize = capacity_for(8 * CAPACITY_MIN) * ENTRY_BYTES / (8 * CAPACITY_MIN);
 
 /// How many records with stored keys of `key_bytes` bytes, and without filters,
@@ -43,20 +42,20 @@ pub(super) fn largest(records: &[Record]) -> usize {
     records.iter().map(|record| record.bytes).max().unwrap_or(0)
 }
 
-/// What tells how much a record matters.
+/// A record with its weight: how important it is.
 #[derive(Clone, Copy, Debug)]
 struct Weighed<'a> {
-    /// Which record it is.
+    /// Its position in the list of records.
     index: usize,
-    /// Bytes that it takes.
+    /// Bytes that it uses.
     bytes: usize,
-    /// The key up to its own text: what kind of key it is.
+    /// The record's name up to the identity: the kind of key.
     kind: &'a [u8],
-    /// Its rate as a part of its limit, now.
+    /// Its present rate divided by its limit.
     part: f64,
-    /// The rate, now.
+    /// Its present rate.
     rate: f64,
-    /// When it was written last, in microseconds.
+    /// When it was last written, in microseconds.
     at: i64,
 }
 
@@ -66,24 +65,24 @@ impl<'a> Weighed<'a> {
         let rate = match state.period {
             _ if !state.has_rate() => 0.0,
             0 => state.rate,
-            // As a check that counts nothing would see it.
+            // As a check that counts nothing computes it.
             period => state.average().next(now, period.into(), 0.0).rate,
         };
-        // Whoever has no limit, or is over it with the first event already, is
-        // told the same without the record.
+        // If there is no limit, or the first event is already over it, the decision is
+        // the same without the record.
         let part = if state.limit > 0.0 { rate / state.limit } else { 0.0 };
         let bytes = record.bytes + INDEX_BYTES;
         Some(Self { index, bytes, kind: record.prefix(map)?, part, rate, at: state.at })
     }
 
-    /// Whether it is over its limit; a rate that is no number is.
+    /// Whether it is over its limit. A rate that is not a number counts as over.
     fn is_over(&self) -> bool {
         self.part >= 1.0 || self.part.is_nan()
     }
 
-    /// Sorts what matters most to the front.
+    /// The order from most to least important.
     fn order(&self, other: &Self) -> Ordering {
-        // Without their signs, as what is no number may have any.
+        // Without their signs, since a NaN may have either.
         (other.part.abs().total_cmp(&self.part.abs()))
             .then(other.rate.abs().total_cmp(&self.rate.abs()))
             .then(other.at.cmp(&self.at))
@@ -91,11 +90,11 @@ impl<'a> Weighed<'a> {
     }
 }
 
-/// Leaves as many of `records`, which are in `map`, as a shard may hold of a
-/// database that may take `max_bytes`; how many had to go.
+/// Evicts from `records`, which are in `map`, what does not fit into one shard of a
+/// database of `max_bytes`. Returns how many were evicted.
 ///
-/// Where they would take more than 7/8 of the shard's share, what is left takes
-/// 3/4: so there is some time until it bites again.
+/// If they use more than 7/8 of the shard's share, they are reduced to 3/4 of it, so
+/// that the next eviction is some time away.
 pub(super) fn fit(
     records: &mut Vec<Record>,
     map: &Mapping,
@@ -118,7 +117,7 @@ pub(super) fn fit(
     before - records.len()
 }
 
-/// Which of `weighed` stay where there is this much room.
+/// The positions of the records that are kept if there are `room` bytes.
 fn choose(weighed: Vec<Weighed<'_>>, room: usize) -> HashSet<usize> {
     let mut kept = HashSet::new();
     let (over, under): (Vec<_>, Vec<_>) = weighed.into_iter().partition(Weighed::is_over);
@@ -127,8 +126,8 @@ fn choose(weighed: Vec<Weighed<'_>>, room: usize) -> HashSet<usize> {
     kept
 }
 
-/// Adds to `kept` what matters most of each kind, as far as there is `room`;
-/// the room that is left.
+/// Adds the most important records of each kind to `kept`, as far as there is `room`.
+/// Returns the room that is left.
 fn share_out(weighed: Vec<Weighed<'_>>, mut room: usize, kept: &mut HashSet<usize>) -> usize {
     let mut kinds: HashMap<&[u8], (usize, Vec<Weighed<'_>>)> = HashMap::new();
     for one in weighed {
@@ -137,7 +136,7 @@ fn share_out(weighed: Vec<Weighed<'_>>, mut room: usize, kept: &mut HashSet<usiz
         of_kind.push(one);
     }
     let mut kinds: Vec<_> = kinds.into_values().collect();
-    // Those that need least first, so that what they leave goes to the others.
+    // The kinds that need least come first, so that what they leave goes to others.
     kinds.sort_by_key(|&(bytes, _)| bytes);
     let mut waiting = kinds.len();
     for (bytes, mut of_kind) in kinds {
@@ -165,7 +164,7 @@ mod tests {
 
     const KINDS: [&[u8]; 3] = [b"1h/per_mail/", b"1h/per_rcpt/unique/", b"1d/per_conn/"];
 
-    /// Records of some kinds and sizes, some of them over their limits.
+    /// Records of several kinds and sizes, some of them over their limits.
     fn weighed(seeds: &[(u8, u8, u16)]) -> Vec<Weighed<'static>> {
         let one = |(index, &(kind, size, part)): (usize, &(u8, u8, u16))| Weighed {
             index,
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_most_stays_within_the_room() {
+    fn the_most_important_records_are_kept() {
         fn holds(seeds: Vec<(u8, u8, u16)>, room: u16) -> TestResult {
             let (all, room) = (weighed(&seeds), usize::from(room) / 4);
             let kept = choose(all.clone(), room);
@@ -187,8 +186,8 @@ mod tests {
             assert!(used <= room);
             let largest = all.iter().map(|w| w.bytes).max().unwrap_or(0);
             for gone in all.iter().filter(|w| !kept.contains(&w.index)) {
-                // One kind loses only where it had its part, less what a
-                // record that did not fit has left of it.
+                // A kind loses records only if it has used its part, less the room
+                // that was too small for one more record.
                 let same = |w: &&Weighed<'_>| {
                     kept.contains(&w.index) && w.kind == gone.kind && w.is_over() == gone.is_over()
                 };
@@ -200,7 +199,7 @@ mod tests {
                 let kinds = KINDS.len();
                 let of_kind: usize = all.iter().filter(same).map(|w| w.bytes).sum();
                 assert!(of_kind + largest > (room - before) / kinds, "{gone:?} of {room}");
-                // And then loses what matters least, but for its size.
+                // And then it loses the least important, unless a smaller one fits.
                 let less = all.iter().filter(same).filter(|w| w.part < gone.part);
                 assert!(less.map(|w| w.bytes).all(|bytes| bytes < gone.bytes));
             }
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_over_a_limit_stays() {
+    fn records_over_their_limits_are_kept() {
         let mut seeds = vec![(0, 0, 1); 1_000];
         seeds.extend([(1, 0, 50_000); 20]);
         seeds.extend([(0, 0, 40_000); 20]);
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_strangers_flood_pushes_out_no_other() {
+    fn a_flood_of_one_kind_evicts_no_other_kind() {
         let mut seeds = vec![(0, 0, 39_000); 10_000];
         seeds.extend([(1, 0, 1); 40]);
         let kept = choose(weighed(&seeds), 100 * 100);
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_are_no_numbers_are_over() {
+    fn rates_that_are_not_numbers_count_as_over() {
         let odd = |index, part| Weighed { index, part, ..weighed(&[(0, 0, 0)])[0] };
         let parts = [f64::NAN, -f64::NAN, f64::INFINITY, 2.0, 1.0, 0.5];
         let all: Vec<_> = parts.into_iter().enumerate().map(|(i, part)| odd(i, part)).collect();

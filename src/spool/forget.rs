@@ -4,13 +4,13 @@ use crate::rate::{self, Timestamp};
 
 use super::format::State;
 
-/// Whether a record with this state may be forgotten at `now`; its filter was
-/// begun in second `epoch`, where it has one.
+/// Whether a record with this state can be forgotten at `now`. `epoch` is the second in
+/// which its filter was started, if it has one.
 ///
-/// Nothing is known here of how large its events are, so this waits until
-/// even the smallest could make no difference: see [`rate::forgettable`]. A
-/// record without a period is kept. The latest over decision must be a period
-/// ago, as the next is then a crossing in any case.
+/// The size of future events is not known here, so this waits until even the smallest
+/// would make no difference: see [`rate::forgettable`]. A record without a period is
+/// kept. The latest over decision must be at least a period ago, since the next one is
+/// then a crossing with or without the record.
 pub(super) fn forgettable(state: &State, epoch: Option<i64>, now: Timestamp) -> bool {
     if state.is_blank() {
         return true;

@@ -1,4 +1,4 @@
-//! A shard's index: which record is whose.
+//! A shard's index: which record belongs to which key.
 
 use crate::engine::{RecordKey, Remembered};
 
@@ -7,39 +7,39 @@ use super::hashing::KeySlot;
 use super::record::Record;
 use super::shard::Body;
 
-/// So many records with a key's tag that are not its own mean that the index is
-/// damaged: one in four billion keys has the tag of another.
+/// So many records with a key's tag but another key mean that the index is damaged: two
+/// keys have the same tag with a probability of one in four billion.
 const STRANGERS_MAX: u32 = 16;
 
-/// What a look into the index has found.
+/// The result of a lookup in the index.
 #[derive(Debug)]
 pub(super) struct Lookup {
     /// The key's record.
     pub(super) record: Option<Record>,
-    /// Its index entry, or the one that a new record may have.
+    /// Its index entry, or a free one for a new record.
     pub(super) slot: Option<usize>,
     /// That entry belongs to a damaged record.
     pub(super) slot_damaged: bool,
-    /// Damaged records met on the way.
+    /// Damaged records that the lookup came across.
     pub(super) damaged: u64,
-    /// Entries of the index itself are damaged.
+    /// The index itself has damaged entries.
     pub(super) index_damaged: bool,
 }
 
 impl Lookup {
-    /// What is remembered in the record that was found in `body`.
+    /// The contents of the record that was found in `body`.
     #[inline]
     pub(super) fn remembered<'a>(&self, body: &'a Body) -> Option<Remembered<'a>> {
         self.record.and_then(|record| record.remembered(&body.map, body.seed))
     }
 
-    /// The record was found, and both its states are damaged.
+    /// The record was found, but both its states are damaged.
     #[inline]
     pub(super) fn has_no_state(&self) -> bool {
         self.record.is_some_and(|record| record.current.is_none())
     }
 
-    /// There is a record that needs no more room, unless it is to get a filter.
+    /// There is a record that needs no more room, unless a filter is added.
     #[inline]
     pub(super) fn stays(&self) -> bool {
         self.record.is_some_and(|record| record.filter_bytes.is_none()) && !self.index_damaged
@@ -47,15 +47,14 @@ impl Lookup {
 }
 
 impl Body {
-    /// An index entry as (tag, offset of its record), `None` where it is
-    /// empty.
+    /// An index entry as (tag, offset of its record), `None` if it is empty.
     #[inline]
     pub(super) fn entry(&self, slot: usize) -> Option<(u32, usize)> {
         let entry = self.map.u64(HEADER_BYTES + slot * ENTRY_BYTES)? ^ EMPTY;
         (entry != 0).then_some(((entry >> 32) as u32, (entry as u32) as usize * ALIGN))
     }
 
-    /// Points an index entry at a record, in one step.
+    /// Points an index entry at a record, in one atomic store.
     #[must_use = "None means that nothing was written"]
     pub(super) fn set_entry(&mut self, slot: usize, tag: u32, offset: usize) -> Option<()> {
         let unit = u32::try_from(offset / ALIGN).ok()?;
@@ -69,11 +68,11 @@ impl Body {
         offset >= self.heap_start && offset < self.map.len()
     }
 
-    /// Has the processor fetch what [`Body::find`] will most likely look at,
-    /// while the kernel is busy with the lock: nothing is believed yet.
+    /// Prefetches what [`Body::find`] will most likely read while the kernel takes the
+    /// lock. Nothing that is read here is used.
     #[inline]
     pub(super) fn prefetch(&self, key_slot: KeySlot, second: i64) {
-        // Not before the file's length has been looked at again.
+        // The file's length must be checked first.
         if self.checked != second {
             return;
         }
@@ -87,7 +86,7 @@ impl Body {
         self.map.prefetch(FLAGS);
     }
 
-    /// Looks for the record of `key`.
+    /// Finds the record of `key`.
     #[inline]
     pub(super) fn find<'k>(&self, key_slot: KeySlot, key: impl Into<RecordKey<'k>>) -> Lookup {
         let key = &key.into();

@@ -1,4 +1,4 @@
-//! The records that a rebuilt shard is to have.
+//! The records that a rebuild keeps.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,13 +15,13 @@ use super::record::Record;
 use super::shard::{Body, Counts};
 use super::sizes::capacity_for;
 
-/// Every so many bytes, holes are looked for.
+/// How many bytes to scan before looking for the next hole in the file.
 const LOOK_EVERY: usize = 1 << 20;
 
-/// What was found in a shard, and what was left behind.
+/// The records found in a shard, and the number that was left out.
 #[derive(Debug, Default)]
 pub(super) struct LiveRecords {
-    /// The records that are to live on, in the order of their offsets.
+    /// The records to keep, in the order of their offsets.
     pub(super) records: Vec<Record>,
     /// How many went because they could change no answer any more.
     pub(super) forgotten: u64,
@@ -45,13 +45,13 @@ impl LiveRecords {
         gathered
     }
 
-    /// The latest record of each key that is anywhere from `start` on. Those of
-    /// another shard, whose file was given this one's name, would never be
-    /// found.
+    /// The latest record of each key that is found anywhere from `start` on. Records of
+    /// another shard are left out: if its file was given this shard's name, no check
+    /// would look for them here.
     pub(super) fn salvaged(map: &Mapping, start: usize, database: &Database, number: u8) -> Self {
         let hashing = &database.hashing;
         let mut latest: HashMap<_, (u32, Record)> = HashMap::new();
-        // A file that has been made much longer has holes, and nothing in them.
+        // A file that was extended by much has holes, which hold no records.
         let file = database.open_file(&shard_name(number)).ok().flatten();
         let (mut offset, mut looked) = (start, start);
         while offset < map.len() {
@@ -86,14 +86,13 @@ impl LiveRecords {
         Self { records, ..Self::default() }
     }
 
-    /// Keeps no more than a shard may hold of a database that may take
-    /// `max_bytes`.
+    /// Evicts what is more than one shard may hold in a database of `max_bytes`.
     pub(super) fn fit(mut self, map: &Mapping, max_bytes: u64, now: Timestamp) -> Self {
         self.evicted += eviction::fit(&mut self.records, map, max_bytes, now) as u64;
         self
     }
 
-    /// What the header counts from now on, `before` being what it counted.
+    /// The counts of the new header; `before` are those of the old one.
     pub(super) fn counts(&self, before: Counts) -> Counts {
         Counts {
             rebuilds: before.rebuilds.wrapping_add(1),
@@ -105,16 +104,16 @@ impl LiveRecords {
     }
 }
 
-/// Whether a record can be dropped without changing any answer; `None` where
-/// it has no sound state. This is the one place that asks.
+/// Whether a record can be removed without changing any decision; `None` if it has no
+/// sound state.
 pub(super) fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) -> Option<bool> {
     let current = record.current?;
     let epoch = record.filter(map, seed).map(|filter| filter.epoch);
     Some(forgettable(&current.state, epoch, now))
 }
 
-/// Whether a rebuild would make a quarter of what a shard holds free, or drops
-/// a quarter of its records.
+/// Whether a rebuild would free a quarter of the shard's bytes, or remove a quarter of
+/// its records.
 pub(super) fn is_worth_it(body: &Body, now: Timestamp) -> bool {
     let end = body.heap_end().unwrap_or(body.heap_start);
     let (mut records, mut going, mut needed) = (0_usize, 0_usize, 0_usize);

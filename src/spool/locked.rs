@@ -1,4 +1,4 @@
-//! A shard, locked and put in order.
+//! A shard that is locked and ready for use.
 
 use std::fs::File;
 
@@ -17,10 +17,10 @@ use super::rebuild::{self, Outcome, Reason};
 use super::shard::{Body, Condition, Shard};
 use super::{Spool, SpoolError};
 
-/// Dead heap smaller than this is not worth a rebuild.
+/// The least unused heap, in bytes, that is worth a rebuild.
 const DEAD_MIN: u64 = 64 * 1024;
 
-/// A locked shard and what its index says of one key.
+/// A locked shard, and the result of looking one key up in it.
 pub(super) struct Locked<'a> {
     pub(super) file: &'a File,
     pub(super) body: &'a mut Body,
@@ -30,13 +30,13 @@ pub(super) struct Locked<'a> {
 }
 
 impl Locked<'_> {
-    /// What is remembered of the key.
+    /// The contents of the key's record.
     #[inline]
     pub(super) fn remembered(&self) -> Option<Remembered<'_>> {
         self.lookup.remembered(self.body)
     }
 
-    /// Makes a change in the key's record, or in a new one.
+    /// Applies a change to the key's record, or to a new one.
     #[inline]
     pub(super) fn apply(&mut self, change: &Change) -> Result<(), Failure> {
         self.body.apply(self.file, self.key_slot, &self.key, &self.lookup, change)
@@ -44,10 +44,9 @@ impl Locked<'_> {
 }
 
 impl Spool {
-    /// Runs `act` on the locked shard of `key`, which has been put in order.
+    /// Locks the shard of `key`, completes or repairs it where needed, and runs `act`.
     ///
-    /// `grows` says that a record that is there may have to move: what makes
-    /// room is done first.
+    /// If `grows`, an existing record may need more room, which is made first.
     #[inline]
     pub(super) fn locked<T>(
         &mut self,
@@ -65,8 +64,7 @@ impl Spool {
         )
     }
 
-    /// Runs `act` on the locked shard of `key_slot`, which has been put in
-    /// order, and on what `find` has found in it.
+    /// As above for the shard of `key_slot`; `act` also gets the result of `find`.
     #[inline]
     pub(super) fn locked_shard<L: AsRef<[Lookup]>, T>(
         &mut self,
@@ -80,8 +78,7 @@ impl Spool {
         let number = key_slot.shard;
         let mut failure = None;
         for _ in 0..ATTEMPTS {
-            // On every way out but the last, the shard is closed and will be
-            // opened again.
+            // On every exit but the last, the shard is closed, to be opened again.
             let Some(mut shard) = self.take_shard(number)? else { break };
             let Shard { file, body } = &mut *shard;
             let second = clock::coarse_seconds();
@@ -132,13 +129,12 @@ impl Spool {
         self.damaged += records;
     }
 
-    /// Looks a locked shard through for what may go. True where that has
-    /// replaced it, so that it must be opened again.
+    /// Removes what can be forgotten from a locked shard. True if that has replaced the
+    /// shard, so that it must be opened again.
     #[cold]
     fn tidied(&mut self, body: &mut Body) -> bool {
         body.tidy_due = false;
-        // Where it cannot be done now, there is a next time; a check must not
-        // fail for it.
+        // A failure is not an error of the check; a later check tries again.
         matches!(self.tidy_shard(body, clock::now().into(), false), Ok(Outcome::Replaced))
     }
 
@@ -157,7 +153,7 @@ impl Spool {
         Ok(Outcome::Unneeded)
     }
 
-    /// Rebuilds a locked shard. Unless `patient`, growth waits for nobody.
+    /// Rebuilds a locked shard. Unless `patient`, growth does not wait for a lock.
     pub(super) fn rebuild(
         &mut self,
         body: &mut Body,
@@ -168,8 +164,8 @@ impl Spool {
         self.with_files(|database| rebuild::rebuild(database, body, reason, now, patient))
     }
 
-    /// Rebuilds a locked shard where that is due. True where it was, so that
-    /// it must be opened again; a failure is kept for when there is no way on.
+    /// Rebuilds a locked shard if that is due. True if it did, so that the shard must be
+    /// opened again. A failure is an error only if the check cannot go on without it.
     #[inline]
     fn rebuild_if_due(
         &mut self,
@@ -182,7 +178,7 @@ impl Spool {
             return false;
         }
         let Some((reason, full)) = due(body, lookups) else { return false };
-        // On a full disk it would fail at every check.
+        // On a full disk it would otherwise fail at every check.
         let second = clock::coarse_seconds();
         if body.rebuild_failed == second && !full {
             return false;
@@ -199,8 +195,7 @@ impl Spool {
     }
 }
 
-/// Why a shard should be rebuilt now, if it should, and whether it has no room
-/// left without that.
+/// Why a shard should be rebuilt now, if so, and whether it has no room left.
 pub(super) fn due(body: &Body, lookups: &[Lookup]) -> Option<(Reason, bool)> {
     if lookups.iter().any(|lookup| lookup.index_damaged) {
         return Some((Reason::Damage("its index is damaged"), false));
@@ -214,7 +209,7 @@ pub(super) fn due(body: &Body, lookups: &[Lookup]) -> Option<(Reason, bool)> {
     let entries = live.saturating_add(new);
     let capacity = body.capacity as u64;
     let wasteful = dead > used / 2 && dead > DEAD_MIN;
-    // No free entry: then the count is wrong, whatever its check says.
+    // No free entry means that the count is wrong, even if its checksum is right.
     let packed = lookups.iter().any(|lookup| lookup.slot.is_none());
     let crowded = new > 0 && (entries > capacity / 5 * 4 || packed);
     let beyond = end > body.share;

@@ -1,9 +1,9 @@
 //! The file-locked spool database: a [`crate::store::Store`].
 //!
-//! It is a directory of 256 shards, shared by all processes. One check is: one
-//! lock, a look into a mapped index, one record, unlock. `FORMAT.md` beside
-//! this file lays down every byte, the order of all writes, and what a process
-//! that is killed leaves behind.
+//! It is a directory of 256 shards, shared by all processes. One check locks a shard,
+//! looks a key up in a mapped index, reads and writes one record, and unlocks.
+//! `FORMAT.md` beside this file specifies every byte, the order of all writes, and what
+//! a killed process leaves behind.
 
 mod apply;
 mod audit_log;
@@ -79,21 +79,21 @@ use shard::{Body, Shard};
 /// The spool database, open.
 ///
 /// Opening it touches only its directory and one small file; each shard is
-/// opened when it is first needed. After a fork, the child may go on using it:
-/// it opens the shards anew.
+/// opened when it is first needed. After a fork, the child can go on using it; it opens
+/// the shards again.
 #[derive(Debug)]
 pub struct Spool {
     database: Database,
     shards: Vec<Option<Box<Shard>>>,
     process: u32,
     damaged: u64,
-    /// How many of them [`Spool::take_incidents`] has told of.
-    told: u64,
+    /// How many of them [`Spool::take_incidents`] has returned.
+    reported: u64,
 }
 
 impl Spool {
-    /// Opens the database in `spool_directory`, in its directory `exirate`;
-    /// makes it where there is none.
+    /// Opens the database in the directory `exirate` of `spool_directory`; creates it if
+    /// there is none.
     ///
     /// # Errors
     /// The directory or the file that holds the key cannot be used.
@@ -101,8 +101,8 @@ impl Spool {
         Database::open(spool_directory, options, true).map(Self::new)
     }
 
-    /// Opens the database in `spool_directory` for reading only: it creates
-    /// nothing, repairs nothing, and needs no permission to write.
+    /// Opens the database in `spool_directory` for reading only: it creates and repairs
+    /// nothing, and needs no permission to write.
     ///
     /// # Errors
     /// There is no database, or it cannot be read.
@@ -110,8 +110,7 @@ impl Spool {
         Database::open(spool_directory, options, false).map(Self::new)
     }
 
-    /// An error unless there is something where the database in
-    /// `spool_directory` would be: for whoever must not create one. The trace store
+    /// Checks that `spool_directory` has a database, without opening it. The trace store
     /// in the same directory is no rate database.
     ///
     /// # Errors
@@ -134,7 +133,7 @@ impl Spool {
 
     fn new(database: Database) -> Self {
         let shards = std::iter::repeat_with(|| None).take(SHARDS).collect();
-        Self { database, shards, process: fork::process(), damaged: 0, told: 0 }
+        Self { database, shards, process: fork::process(), damaged: 0, reported: 0 }
     }
 
     /// The database's directory.
@@ -143,32 +142,32 @@ impl Spool {
         self.database.dir.path()
     }
 
-    /// How many damaged records this has met; each was dropped alone.
+    /// How many damaged records this handle has found and dropped.
     #[must_use]
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// Takes what the administrator should know of: damage that was found, and
-    /// what was done about it. One sentence each; a check meets one or two.
+    /// Returns, once, what the administrator should know: each damage that was found and
+    /// what was done about it, in one sentence.
     pub fn take_incidents(&mut self) -> Vec<String> {
         let mut incidents = std::mem::take(&mut self.database.incidents);
-        let new = self.damaged - self.told;
+        let new = self.damaged - self.reported;
         if new > 0 {
-            self.told = self.damaged;
+            self.reported = self.damaged;
             incidents.push(format!(
-                "dropped {new} damaged record(s) in {}; what they remembered is counted anew",
+                "dropped {new} damaged record(s) in {}; their keys count from zero again",
                 self.directory().display()
             ));
         }
         incidents
     }
 
-    /// Looks at what is remembered of `key`, changing nothing: as
-    /// [`crate::store::Store::update`], for a database open for reading only as well.
+    /// Reads the record of `key` and changes nothing. Also for a database that is open
+    /// for reading only.
     ///
     /// # Errors
-    /// The database could not be used; then `look` has not run.
+    /// The database could not be used; `look` has not run.
     pub fn peek<'k, T>(
         &mut self,
         key: impl Into<RecordKey<'k>>,
@@ -191,8 +190,8 @@ impl Spool {
         result.ok_or_else(|| self.unsettled(place.shard))
     }
 
-    /// Drops what a child has inherited: a lock belongs to the open file that
-    /// it shares with its parent, so both would hold it at once.
+    /// Closes what a child process has inherited: a lock belongs to the open file, which
+    /// parent and child share, so that both would hold it at once.
     fn after_fork(&mut self) -> Result<(), SpoolError> {
         let process = fork::process();
         if process != self.process {
@@ -203,7 +202,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Takes a shard out of its place, opened where it was not.
+    /// Takes a shard out of the table, and opens it if it is not open.
     fn take_shard(&mut self, number: u8) -> Result<Option<Box<Shard>>, SpoolError> {
         match self.shards.get_mut(usize::from(number)).and_then(Option::take) {
             Some(shard) => Ok(Some(shard)),
@@ -217,8 +216,8 @@ impl Spool {
         self.with_files(|database| open_shard::open(database, number))
     }
 
-    /// Runs `act`, which opens files; where the process may have no more of
-    /// them open, once more without the shards that are not in use.
+    /// Runs `act`, which opens files. If the process has too many open files, closes all
+    /// shards and runs it again.
     fn with_files<T>(
         &mut self,
         mut act: impl FnMut(&mut Database) -> Result<T, SpoolError>,
@@ -232,14 +231,14 @@ impl Spool {
         act(&mut self.database)
     }
 
-    /// Puts a shard back into its place.
+    /// Puts a shard back into the table.
     fn put_shard(&mut self, shard: Box<Shard>) {
         if let Some(place) = self.shards.get_mut(usize::from(shard.body.number)) {
             *place = Some(shard);
         }
     }
 
-    /// The error that says that a shard would not stay the same.
+    /// The error for a shard that kept being replaced.
     fn unsettled(&self, number: u8) -> SpoolError {
         SpoolError::Directory(DirError::Unsettled {
             path: self.database.path_of(&shard_name(number)),

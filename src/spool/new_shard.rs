@@ -1,4 +1,4 @@
-//! The file that is to become a shard, while it is made.
+//! The file that becomes a shard, while it is written.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -28,13 +28,13 @@ use super::sizes::{PAGE, capacity_for};
 pub(super) struct NewShard {
     file: File,
     number: u8,
-    /// A process that was killed had begun it.
+    /// A killed process had started to write it.
     pub(super) left_behind: bool,
 }
 
 impl NewShard {
-    /// Takes the temporary name of shard `number`, and empties what is there;
-    /// `None` where another process has it, unless `patient`.
+    /// Opens and locks the temporary file of shard `number`, and empties it. `None` if
+    /// another process has locked it, unless `patient`.
     pub(super) fn claim(
         database: &Database,
         number: u8,
@@ -48,7 +48,7 @@ impl NewShard {
                 return Ok(None);
             }
             let mut new = Self { file, number, left_behind: false };
-            // Whoever had it locked may have given it the shard's name.
+            // The process that had it locked may have renamed it to the shard.
             let failed = |error| SpoolError::io("examine", &path())(error);
             let facts = files::info(&new.file).map_err(failed)?;
             match files::info_at(database.dir.directory(), &name) {
@@ -57,7 +57,7 @@ impl NewShard {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed(error)),
             }
-            // What a killed process has left behind, nobody has mapped.
+            // No process has mapped a file that a killed process left unfinished.
             if facts.size > 0 {
                 files::empty(&new.file).map_err(|error| SpoolError::io("empty", &path())(error))?;
                 new.left_behind = true;
@@ -101,7 +101,7 @@ impl NewShard {
             })
             .and_then(|()| if records.is_empty() { Ok(()) } else { files::sync(file) });
         written.map_err(|error| {
-            // What is left of it would only take space that is missing already.
+            // A partial file would only take space that is already short.
             let name = shard_name_new(*number);
             let _ = files::remove_at(database.dir.directory(), &name);
             SpoolError::io("write", &database.path_of(&name))(error)
@@ -115,7 +115,7 @@ impl NewShard {
             .map_err(SpoolError::io("replace", &database.path_of(to)))
     }
 
-    /// Removes it again.
+    /// Removes the file.
     pub(super) fn abandon(self, database: &Database) -> Result<(), SpoolError> {
         let name = shard_name_new(self.number);
         files::remove_at(database.dir.directory(), &name)
@@ -123,7 +123,7 @@ impl NewShard {
     }
 }
 
-/// Locks the file beyond this call; false where another process has it
+/// Locks the file until [`NewShard`] is dropped. False if another process has it
 /// locked, unless `patient`.
 fn lock_for_good(
     database: &Database,
@@ -146,14 +146,13 @@ impl Drop for NewShard {
     }
 }
 
-/// Opens the file, or makes it; `None` where that would have to wait, unless
-/// `patient`.
+/// Opens or creates the file. `None` if that would have to wait, unless `patient`.
 fn open(database: &Database, name: &CStr, patient: bool) -> Result<Option<File>, SpoolError> {
     if let Some(file) = usable(database, name)? {
         return Ok(Some(file));
     }
-    // Making it takes some steps, of which others are to see all or none:
-    // they may remove what a killed process has left half made.
+    // Creating it takes several steps. Other processes must see all or none of them:
+    // they remove what looks like a killed process's unfinished file.
     let Some(_guard) = database.lock_directory_if(patient)? else { return Ok(None) };
     match usable(database, name)? {
         Some(file) => Ok(Some(file)),
@@ -161,7 +160,7 @@ fn open(database: &Database, name: &CStr, patient: bool) -> Result<Option<File>,
     }
 }
 
-/// Opens the file, where it is there and one that can be used.
+/// Opens the file if it exists and can be used.
 fn usable(database: &Database, name: &CStr) -> Result<Option<File>, SpoolError> {
     match database.open_for(Access::Write, name) {
         Ok(found) => Ok(found.map(|(file, _)| file)),

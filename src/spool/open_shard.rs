@@ -24,7 +24,7 @@ pub(super) fn open(database: &mut Database, number: u8) -> Result<Option<Box<Sha
         };
         let what = match Body::open(database, number, &file, &facts) {
             Ok(body) => {
-                // Only who writes to a hole needs disk behind it.
+                // Writing to a hole could fail for lack of disk.
                 if database.writable {
                     body.reserve_disk(&file, &facts)
                         .map_err(SpoolError::io("reserve disk for", &database.path_of(&name)))?;

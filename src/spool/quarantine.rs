@@ -1,4 +1,4 @@
-//! Damaged files that were replaced, and kept for a look.
+//! Damaged files that were replaced and are kept for examination.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,19 +9,19 @@ use crate::sys::files;
 
 use super::{Spool, SpoolError};
 
-/// A damaged file that was kept.
+/// A damaged file that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
-    /// Where it is: `3f.shard.damaged-1`.
+    /// Its path, which ends in a name such as `3f.shard.damaged-1`.
     pub path: PathBuf,
-    /// Bytes of disk that it takes.
+    /// Bytes of disk that it uses.
     pub disk: u64,
-    /// The second (since 1970) in which it was set aside.
+    /// When it was replaced, in seconds since 1970.
     pub since: i64,
 }
 
 impl Spool {
-    /// The damaged files that were replaced and kept, in order of their names.
+    /// The damaged files that are kept, sorted by name.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -34,10 +34,10 @@ impl Spool {
             if !is_aside(entry.file_name().as_bytes()) {
                 continue;
             }
-            // One that is just being replaced is not there any more.
+            // It was removed since the directory was read.
             let Ok(facts) = entry.metadata() else { continue };
             if facts.is_file() {
-                // Its contents are older; what was done last is the renaming.
+                // The time of the renaming, as its contents are older.
                 let disk = facts.blocks().saturating_mul(512);
                 kept.push(Quarantined { path: entry.path(), disk, since: facts.ctime() });
             }
@@ -46,10 +46,10 @@ impl Spool {
         Ok(kept)
     }
 
-    /// Removes a damaged file that was kept.
+    /// Removes a damaged file that is kept.
     ///
     /// # Errors
-    /// It is still there.
+    /// It could not be removed.
     pub fn remove_damaged(&mut self, aside: &Quarantined) -> Result<(), SpoolError> {
         let name = aside.path.file_name().unwrap_or_default().as_bytes();
         let name = CString::new(name).unwrap_or_default();
@@ -59,7 +59,7 @@ impl Spool {
     }
 }
 
-/// Whether a file of this name is one that was set aside.
+/// Whether this is the name of a damaged file that is kept.
 fn is_aside(name: &[u8]) -> bool {
     let Some((before, [b'1'..=b'9'])) = name.split_last_chunk::<1>() else { return false };
     before.strip_suffix(b".damaged-").is_some_and(|name| {

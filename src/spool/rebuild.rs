@@ -1,9 +1,10 @@
-//! Shards that are made new: the first of their name, one with a larger index,
-//! or one of what could be saved from a damaged one.
+//! Creates and rebuilds shards: an empty one, one with a larger index, or one with
+//! what could be saved from a damaged one.
 //!
-//! A new file is complete, and on disk, before it gets the name. Whoever holds
-//! the old one finds its SUPERSEDED flag at the next lock. It is locked while it
-//! is made, so that only one process makes it, and no other shard has to wait.
+//! A new file is complete and on disk before it gets the shard's name. Processes
+//! that have the old file open find its SUPERSEDED flag when they next lock it. The
+//! new file is locked while it is written, so that only one process writes it; no
+//! other shard waits.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -23,24 +24,24 @@ use super::shard::{Body, Counts};
 /// Why a shard is rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// Its index is nearly full, or half of its heap is dead.
+    /// Its index is nearly full, or half of its heap is unused.
     Growth,
-    /// This is damaged.
+    /// It is damaged; this says what.
     Damage(&'static str),
 }
 
-/// What became of a rebuild.
+/// The result of a rebuild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The name has a new file: the shard must be opened again.
+    /// The shard has a new file and must be opened again.
     Replaced,
-    /// Another process is making this shard, and growth can wait.
+    /// Another process is rebuilding this shard, and growth can wait.
     Postponed,
-    /// There was too little to be gained.
+    /// It would have gained too little.
     Unneeded,
 }
 
-/// Makes an empty shard, where none is there yet.
+/// Creates an empty shard if there is none.
 pub(super) fn create(database: &Database, number: u8) -> Result<(), SpoolError> {
     let Some(new) = NewShard::claim(database, number, true)? else { return Ok(()) };
     if files::info_at(database.dir.directory(), &shard_name(number)).is_ok() {
@@ -53,8 +54,8 @@ pub(super) fn create(database: &Database, number: u8) -> Result<(), SpoolError> 
 
 /// Rebuilds the shard of `body`, which this process has locked.
 ///
-/// Growth does not wait where `patient` is not asked for: it happens long
-/// before it must.
+/// If `patient` is false, growth is postponed while another process has the lock:
+/// it is started long before it is needed.
 pub(super) fn rebuild(
     database: &mut Database,
     body: &mut Body,
@@ -63,14 +64,14 @@ pub(super) fn rebuild(
     patient: bool,
 ) -> Result<Outcome, SpoolError> {
     let path = database.path_of(&shard_name(body.number));
-    let bitten;
+    let limit_reached;
     let incident = {
         let patient = patient || reason != Reason::Growth;
         let Some(new) = NewShard::claim(database, body.number, patient)? else {
             return Ok(Outcome::Postponed);
         };
         if !body.still_named(database).map_err(SpoolError::io("examine", &path))? {
-            // Deleted or replaced from outside, and perhaps made anew since.
+            // Something else deleted or replaced the file.
             new.abandon(database)?;
             return Ok(Outcome::Replaced);
         }
@@ -96,10 +97,10 @@ pub(super) fn rebuild(
         };
         let before = body.counts();
         let counts = gathered.counts(before);
-        // Once, and not each time: it is an attacker who would fill the log.
-        bitten = (before.evicted == 0 && counts.evicted > 0).then(|| {
+        // Reported once only, so that an attacker cannot fill the log.
+        limit_reached = (before.evicted == 0 && counts.evicted > 0).then(|| {
             format!(
-                "{} has reached its part of the size limit of {} MiB: from now on, the least \
+                "{} has reached its share of the size limit of {} MiB: from now on, the least \
                  important records are evicted ({} so far); `exirate stats` counts them, and \
                  `exirate config set rates.max_size=` raises the limit",
                 path.display(),
@@ -117,14 +118,14 @@ pub(super) fn rebuild(
         published?;
         incident
     };
-    incident.into_iter().chain(bitten).for_each(|incident| database.report(incident));
+    incident.into_iter().chain(limit_reached).for_each(|incident| database.report(incident));
     Ok(Outcome::Replaced)
 }
 
-/// Puts a shard with what can be saved in the place of `file`, whose header is
-/// damaged, and keeps the damaged one under another name.
+/// Replaces `file`, whose header is damaged, by a shard with what can be saved, and
+/// keeps the damaged file under another name.
 ///
-/// Does nothing where the damage is gone, or the file.
+/// Does nothing if another process has already replaced or removed the file.
 pub(super) fn replace_damaged(
     database: &mut Database,
     number: u8,
@@ -163,9 +164,9 @@ pub(super) fn replace_damaged(
                 .bytes(0, HEADER_CRC)
                 .is_some_and(|bytes| Header::is_ours(bytes, database.versions))
         {
-            // Those who have it open from better times look for the new one.
-            // What bears none of our marks may be anybody's file that was
-            // given this name, so it is moved aside as it is.
+            // Processes that opened it before it was damaged look for the new file.
+            // A file that is not recognised as a shard may be any file that was
+            // given this name, so its contents are not changed.
             let _ = map.set_u32(FLAGS, SUPERSEDED);
         }
         new.publish(database)?;

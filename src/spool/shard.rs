@@ -16,31 +16,31 @@ use super::format::{
 use super::record::RECORD_BYTES_MAX;
 use super::sizes::shard_share;
 
-/// A shard is looked through for records that may go every so many seconds:
+/// How often a shard is searched for records that can be forgotten, in seconds:
 /// six hours.
 pub(super) const TIDY_EVERY: u64 = 6 * 60 * 60;
 
-/// An open shard. The file is apart from what is in it, so that a lock on the
-/// one can be held while the other changes.
+/// An open shard. The file and its contents are separate fields, so that the lock on
+/// the file can be held while the contents are changed.
 #[derive(Debug)]
 pub(super) struct Shard {
     pub(super) file: File,
     pub(super) body: Body,
 }
 
-/// What is in a shard's file.
+/// The contents of a shard's file.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) number: u8,
-    /// Which file it is, whatever its name: device and inode.
+    /// Which file it is: device and inode.
     identity: (u64, u64),
-    /// The coarse second in which the name was last seen to be this file's.
+    /// The coarse second in which the shard's name was last seen to be this file.
     pub(super) checked: i64,
     /// The coarse second in which a rebuild last failed.
     pub(super) rebuild_failed: i64,
-    /// It has not been looked through for long: see [`TIDY_EVERY`].
+    /// It has not been tidied for [`TIDY_EVERY`].
     pub(super) tidy_due: bool,
-    /// The most bytes it should take.
+    /// The most bytes that it should use.
     pub(super) share: usize,
     pub(super) map: Mapping,
     pub(super) seed: u32,
@@ -49,14 +49,14 @@ pub(super) struct Body {
     pub(super) generation: u64,
 }
 
-/// What a shard's header counts, from one of its files to the next.
+/// The counts in a shard's header, which a rebuild copies to the next file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Files this shard has had.
+    /// How often this shard has been rebuilt.
     pub(super) rebuilds: u64,
-    /// Records that went because they could change no answer any more.
+    /// Records removed because no decision depended on them.
     pub(super) forgotten: u64,
-    /// Records that went because the bound was reached.
+    /// Records removed because the size limit was reached.
     pub(super) evicted: u64,
     /// Records that were damaged.
     pub(super) dropped: u64,
@@ -64,14 +64,14 @@ pub(super) struct Counts {
     pub(super) waits: u64,
 }
 
-/// Whether a locked shard can be used.
+/// The state of a locked shard.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// It can.
+    /// It can be used.
     Ready,
-    /// Another file has its name now.
+    /// Another file has its name.
     Stale,
-    /// What its header says of the heap is damaged: it must be salvaged.
+    /// The heap's size in its header is damaged: the shard must be rebuilt.
     Damaged(&'static str),
 }
 
@@ -121,7 +121,7 @@ impl Body {
         Ok(body)
     }
 
-    /// What is in a file with an index of `capacity` entries.
+    /// The contents of a file with an index of `capacity` entries.
     pub(super) fn new(
         number: u8,
         identity: (u64, u64),
@@ -149,9 +149,9 @@ impl Body {
         }
     }
 
-    /// Looks whether the shard, just locked for writing, can be used; a file
-    /// that has grown is mapped anew, and what a killed process left half done
-    /// is put right. `second` is the coarse clock's.
+    /// Checks whether the shard, which was just locked for writing, can be used. Maps
+    /// a file that has grown again, and completes what a killed process left
+    /// unfinished. `second` is that of the coarse clock.
     #[inline]
     pub(super) fn condition(
         &mut self,
@@ -160,7 +160,7 @@ impl Body {
         second: i64,
     ) -> io::Result<Condition> {
         if second != self.checked {
-            // First, as this also tells whether the file was cut short.
+            // First, as this also finds a file that was truncated.
             if !self.still_named(database)? {
                 return Ok(Condition::Stale);
             }
@@ -171,7 +171,7 @@ impl Body {
             if !self.still_named(database)? {
                 return Ok(Condition::Stale);
             }
-            // The process that was about to replace it was killed.
+            // A process was killed while it replaced this file.
             let flags = self.flags() & !SUPERSEDED;
             let _ = self.map.set_u32(FLAGS, flags);
         }
@@ -181,25 +181,25 @@ impl Body {
         if end > self.map.len() {
             self.map = Mapping::of(file, true)?;
             if end > self.map.len() || self.heap_start > self.map.len() {
-                return Ok(Condition::Damaged("it has been cut short"));
+                return Ok(Condition::Damaged("it is truncated"));
             }
         }
-        // Only now: what is counted must be mapped.
+        // Not earlier: the records that are counted must be mapped.
         if self.flags() & BUSY != 0 {
             self.recount();
         }
         Ok(Condition::Ready)
     }
 
-    /// Whether it has not been looked through for long, or at a time that has
-    /// not come yet, as after a clock was set back.
+    /// Whether it was last tidied long ago, or in the future, as after a clock was set
+    /// back.
     fn is_untidy(&self) -> bool {
         let (now, _) = clock::now();
         let tidied = self.sealed(TIDIED).and_then(|second| i64::try_from(second).ok());
         tidied.is_none_or(|second| now.abs_diff(second) >= TIDY_EVERY)
     }
 
-    /// What the header counts; a damaged count begins again.
+    /// The counts in the header; a damaged count starts at 0 again.
     pub(super) fn counts(&self) -> Counts {
         let count = |field| self.sealed(field).unwrap_or(0);
         Counts {
@@ -211,13 +211,13 @@ impl Body {
         }
     }
 
-    /// Adds one to a count of the header.
+    /// Adds one to a count in the header.
     pub(super) fn count(&mut self, field: usize) -> Option<()> {
         self.set_sealed(field, self.sealed(field).unwrap_or(0).saturating_add(1))
     }
 
-    /// Whether the shard's name is still this file's, and the file is at least
-    /// as long as what is mapped of it.
+    /// Whether the shard's name is still this file, and the file is at least as long
+    /// as the mapped part.
     pub(super) fn still_named(&self, database: &Database) -> io::Result<bool> {
         match files::info_at(database.dir.directory(), &shard_name(self.number)) {
             Ok(facts) => Ok(facts.identity == self.identity && facts.size >= self.map.len() as u64),
@@ -226,9 +226,9 @@ impl Body {
         }
     }
 
-    /// Makes sure that there is real disk behind all that is used.
+    /// Allocates disk for the whole used part of the file.
     pub(super) fn reserve_disk(&self, file: &File, facts: &files::FileInfo) -> io::Result<()> {
-        // Where the heap's end is damaged, the file is only read any more.
+        // If the heap's end is damaged, nothing more is written to the heap.
         let end = self.heap_end().unwrap_or(HEADER_BYTES);
         let used = facts.size.min(end as u64);
         if facts.disk >= used { Ok(()) } else { files::reserve(file, 0, used) }
@@ -239,7 +239,7 @@ impl Body {
         self.map.u32(FLAGS).unwrap_or(0)
     }
 
-    /// The end of the heap, where it is sound.
+    /// The end of the heap, if that field is sound.
     #[inline]
     pub(super) fn heap_end(&self) -> Option<usize> {
         let end = usize::try_from(self.sealed(HEAP_END)?).ok()?;
@@ -247,24 +247,24 @@ impl Body {
             .then_some(end)
     }
 
-    /// A sealed word of the header.
+    /// A sealed field of the header.
     pub(super) fn sealed(&self, offset: usize) -> Option<u64> {
         unseal(self.map.u64(offset)?, self.seed)
     }
 
-    /// Writes a sealed word of the header.
+    /// Writes a sealed field of the header.
     #[must_use = "None means that nothing was written"]
     pub(super) fn set_sealed(&mut self, offset: usize, value: u64) -> Option<()> {
         self.map.set_u64(offset, seal(value, self.seed))
     }
 
-    /// Takes the counts in the header again: whoever kept them was killed.
+    /// Counts the records again, after a process was killed while it counted.
     pub(super) fn recount(&mut self) {
         let live = self.occupied().count() as u64;
         let used = self.records().flatten().map(|record| record.bytes).sum();
         let heap = self.heap_end().map_or(0, |end| end - self.heap_start);
         let dead = heap.saturating_sub(used);
-        // The mapping is for writing and has been so long enough before.
+        // The mapping is writable, and was long enough above.
         let _ = self.set_sealed(LIVE, live);
         let _ = self.set_sealed(DEAD, dead as u64);
         let flags = self.flags() & !BUSY;

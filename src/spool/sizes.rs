@@ -2,34 +2,32 @@
 
 use super::format::{ENTRY_BYTES, HEADER_BYTES, SHARD_BYTES_MAX, SHARDS};
 
-/// The most bytes that a database takes, unless it is told otherwise: 1 GiB,
-/// some eight million keys.
+/// The default size limit of a database, in bytes: 1 GiB.
 pub const MAX_BYTES_DEFAULT: u64 = 1 << 30;
-/// The least that it can be told: 64 KiB a shard.
+/// The smallest size limit, in bytes: 64 KiB for each shard.
 pub const MAX_BYTES_MIN: u64 = 16 << 20;
 
-/// The most checks that can be decided in one call: as many new records always
-/// fit into the index of a shard that has been put in order.
+/// The most checks that can be decided in one call. This many new records always fit
+/// into the index of a shard after [`super::Spool`] has made room.
 pub const CHECKS_MAX: usize = 64;
 
-/// The heap grows by at least this, in bytes: one page.
+/// The heap grows by at least this many bytes: one page.
 pub(super) const PAGE: usize = 4096;
 
-/// Index entries of a new shard: header and index fill one page.
+/// Index entries of an empty shard: header and index fill one page.
 pub(super) const CAPACITY_MIN: usize = (PAGE - HEADER_BYTES) / ENTRY_BYTES;
 
-/// Index entries for this many records, so that half as many more will fit.
+/// Index entries for this many records, so that half as many more fit.
 pub(super) const fn capacity_for(records: usize) -> usize {
     let capacity = records * 15 / 8;
     if capacity > CAPACITY_MIN { capacity } else { CAPACITY_MIN }
 }
 
-/// The bytes that one shard may take of `max_bytes` for all, if its largest
-/// record takes `largest`.
+/// The share of one shard in the size limit `max_bytes`, if its largest record has
+/// `largest` bytes. All are bytes.
 ///
-/// It has always room for four of that size: a filter is as large as the
-/// administrator's limit asks for, and one that never stayed would limit
-/// nobody.
+/// It always has room for four records of that size: the size of a filter follows from
+/// the limit, and a limit whose filter is evicted at once would limit nothing.
 pub(super) fn shard_share(max_bytes: u64, largest: usize) -> usize {
     let share = max_bytes.max(MAX_BYTES_MIN) / SHARDS as u64;
     let share = usize::try_from(share).unwrap_or(SHARD_BYTES_MAX);

@@ -20,17 +20,16 @@ use super::sizes::MAX_BYTES_DEFAULT;
 
 /// The file that holds the key.
 pub(super) const DATABASE: &CStr = c"database";
-/// That file while it is being written.
+/// That file while it is written.
 const DATABASE_NEW: &CStr = c"database.new";
 
 impl Database {
-    /// Opens the database under `spool`; makes it where it is not there and
-    /// `writable`.
+    /// Opens the database under `spool`; creates it if it is missing and `writable`.
     pub(super) fn open(spool: &Path, options: Options, writable: bool) -> Result<Self, SpoolError> {
         Self::open_as(spool, options, writable, VERSIONS)
     }
 
-    /// As [`Database::open`], by a library that knows these versions.
+    /// As [`Database::open`], as a library that knows these format versions.
     pub(super) fn open_as(
         spool: &Path,
         options: Options,
@@ -48,14 +47,14 @@ impl Database {
         Ok(database)
     }
 
-    /// Goes on as the database that `identity` says it is.
+    /// Takes key, version and size limit from `identity`.
     pub(super) fn take_identity(&mut self, identity: &Superblock) {
         self.hashing = Hashing::new(identity.key);
         self.version = identity.version;
         self.max_bytes = identity.max_bytes;
     }
 
-    /// Reads the file `database`; one that is not there counts as damaged.
+    /// Reads the file `database`; a missing one counts as damaged.
     pub(super) fn read_identity(&self) -> Result<Result<Superblock, Fault>, SpoolError> {
         let Some((file, _)) = self.open_for(Access::Read, DATABASE)? else {
             return Ok(Err(Fault::Damaged));
@@ -66,8 +65,8 @@ impl Database {
         Ok(Superblock::decode(bytes.get(..length).unwrap_or(&[]), self.versions))
     }
 
-    /// Finds the key where the file `database` does not tell it, and writes
-    /// that file again.
+    /// Finds the key where the file `database` is missing or damaged, and writes that
+    /// file again.
     pub(super) fn settle_identity(&mut self) -> Result<Superblock, SpoolError> {
         if !self.writable {
             let absent = || SpoolError::Absent { path: self.dir.path().to_path_buf() };
@@ -94,21 +93,21 @@ impl Database {
                     Superblock { version: self.versions.newest, ..Superblock::new(random_key()?) }
                 }
             };
-            let aside = if present { Some(self.keep_damaged(DATABASE)?) } else { None };
+            let kept = if present { Some(self.keep_damaged(DATABASE)?) } else { None };
             self.write_identity(&identity)?;
             let path = self.path_of(DATABASE);
-            let incident = match (&aside, found) {
+            let incident = match (&kept, found) {
                 (None, None) => None,
                 (None, Some(_)) => Some(format!(
-                    "{} was lost and has been rebuilt; the bound on its size is the default again",
+                    "{} was lost and has been rebuilt; its size limit is the default again",
                     path.display()
                 )),
-                (Some(aside), _) => Some(format!(
-                    "{} was damaged and has been {}; the bound on its size is the default again; \
+                (Some(kept), _) => Some(format!(
+                    "{} was damaged and has been {}; its size limit is the default again; \
                      the damaged one is kept as {}",
                     path.display(),
-                    if found.is_some() { "rebuilt" } else { "begun anew" },
-                    aside.to_string_lossy()
+                    if found.is_some() { "rebuilt" } else { "started again, empty" },
+                    kept.to_string_lossy()
                 )),
             };
             (identity, incident)
@@ -119,7 +118,7 @@ impl Database {
         Ok(identity)
     }
 
-    /// What the file `database` says of this one.
+    /// The contents of the file `database`.
     pub(super) fn identity(&self) -> Superblock {
         Superblock {
             version: self.version,
@@ -144,8 +143,7 @@ impl Database {
         Ok(())
     }
 
-    /// Writes the file `database`, all or nothing. Whoever calls has locked
-    /// the directory.
+    /// Replaces the file `database` atomically. The caller has locked the directory.
     pub(super) fn write_identity(&self, identity: &Superblock) -> Result<(), SpoolError> {
         let file = self.create_file(DATABASE_NEW)?;
         let written = files::write_start(&file, &identity.encode())
@@ -154,9 +152,9 @@ impl Database {
         written.map_err(SpoolError::io("write", &self.path_of(DATABASE)))
     }
 
-    /// The superblock that the headers of sound shards make up, where there are
-    /// any: they repeat the key, and the highest of their versions is the one in
-    /// use. A shard that cannot be opened is an error: it may be the only one.
+    /// The superblock rebuilt from the headers of sound shards, if there are any: they
+    /// repeat the key, and the highest of their versions is the one in use. A shard
+    /// that cannot be opened is an error, since it may be the only sound one.
     fn superblock_of_shards(&self) -> Result<Option<Superblock>, SpoolError> {
         let mut found: Option<Superblock> = None;
         for number in 0..=u8::MAX {
@@ -174,7 +172,7 @@ impl Database {
                     let version = first.version.max(header.version);
                     found = Some(Superblock { version, ..first });
                 }
-                // A new key would be the wrong one.
+                // The key is in that shard, in a form that this library cannot read.
                 Err(Fault::Version(found)) => return Err(self.unknown_version(&name, found)),
                 _ => {}
             }
@@ -184,7 +182,7 @@ impl Database {
 }
 
 impl Superblock {
-    /// That of a database with this key, and the default bound on its size.
+    /// That of a database with this key and the default size limit.
     pub(super) fn new(key: [u8; 16]) -> Self {
         Self {
             magic: DATABASE_MAGIC,
@@ -196,7 +194,7 @@ impl Superblock {
     }
 }
 
-/// 16 bytes that nobody can guess.
+/// 16 bytes from the system's random generator.
 fn random_key() -> Result<[u8; 16], SpoolError> {
     let mut key = [0; 16];
     SysRng.try_fill_bytes(&mut key).map_err(|source| SpoolError::Random { source })?;

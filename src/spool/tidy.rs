@@ -1,5 +1,5 @@
-//! Looking after the whole database: tidying, compacting, mending, and its
-//! bound. None of it is needed; all of it may be done while Exim runs.
+//! Maintenance of the whole database: tidy, compact, repair, and its size limit. None
+//! of it is required, and all of it can run while Exim runs.
 
 use crate::engine::RecordKey;
 use crate::rate::Timestamp;
@@ -26,7 +26,7 @@ pub struct Tidied {
     pub disk_after: u64,
 }
 
-/// How thoroughly a shard is looked after.
+/// What is done to each shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Care {
     Tidy,
@@ -41,8 +41,8 @@ impl Spool {
     /// `progress` is called after each shard with how many are done.
     ///
     /// # Errors
-    /// A shard could not be used: the first such error; all others have been
-    /// tidied, unless what could not be had is the lock on the directory.
+    /// A shard could not be used: the first such error. The other shards have been
+    /// tidied, unless the error is that the directory could not be locked.
     pub fn tidy(
         &mut self,
         now: Timestamp,
@@ -51,8 +51,8 @@ impl Spool {
         self.look_after(Care::Tidy, now, progress)
     }
 
-    /// Rebuilds every shard as small as it can be, which also brings it under
-    /// a bound that has been lowered.
+    /// Rebuilds every shard as small as possible, which also applies a lowered size
+    /// limit.
     ///
     /// # Errors
     /// As for [`Spool::tidy`].
@@ -64,9 +64,9 @@ impl Spool {
         self.look_after(Care::Compact, now, progress)
     }
 
-    /// Rebuilds every shard in which [`Spool::verify`] would find something
-    /// wrong from what can be saved, corrects the owner and mode of files, and
-    /// removes what killed processes have left unfinished. [`Spool::take_incidents`] tells what was done.
+    /// Rebuilds every shard in which [`Spool::verify`] would find damage, from what can
+    /// be saved; corrects the owner and mode of files; removes unfinished files of
+    /// killed processes. [`Spool::take_incidents`] returns what was done.
     ///
     /// # Errors
     /// As for [`Spool::tidy`].
@@ -78,21 +78,20 @@ impl Spool {
         self.look_after(Care::Repair, now, progress)
     }
 
-    /// The most bytes the database should take.
+    /// The size limit of the database, in bytes.
     #[must_use]
     pub fn max_bytes(&self) -> u64 {
         self.database.max_bytes
     }
 
-    /// Sets the most bytes the database should take, at least
-    /// [`MAX_BYTES_MIN`]. Processes that open it from now on keep to it, when a
-    /// shard next grows.
+    /// Sets the size limit of the database, in bytes, at least [`MAX_BYTES_MIN`].
+    /// Processes that open the database from now on apply it when a shard next grows.
     ///
     /// # Errors
-    /// The setting could not be written; it is as it was.
+    /// The setting could not be written, and has not changed.
     pub fn set_max_bytes(&mut self, max_bytes: u64) -> Result<(), SpoolError> {
         self.with_files(|database| database.set_max_bytes(max_bytes.max(MAX_BYTES_MIN)))?;
-        // Those that are open follow the old one.
+        // Shards that are open have the old limit.
         self.shards.iter_mut().for_each(|shard| *shard = None);
         Ok(())
     }
@@ -132,7 +131,7 @@ impl Spool {
             tidied.disk_before += self.disk(number);
             match self.look_after_number(number, care, now) {
                 Ok(replaced) => tidied.rebuilt += u64::from(replaced),
-                // All others would wait for it as long as this one did.
+                // Every other shard would wait just as long.
                 Err(error) if self.is_of_directory(&error) => return Err(error),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -142,12 +141,12 @@ impl Spool {
         failure.map_or(Ok(tidied), Err)
     }
 
-    /// Whether another process holds what every shard needs.
+    /// Whether another process holds the lock that every shard needs.
     fn is_of_directory(&self, error: &SpoolError) -> bool {
         matches!(error, SpoolError::Directory(DirError::Busy { path, .. }) if *path == self.database.dir.path())
     }
 
-    /// Whether what has this number has been replaced.
+    /// Whether the shard of this number was replaced.
     fn look_after_number(
         &mut self,
         number: u8,
@@ -160,25 +159,24 @@ impl Spool {
         Ok(self.exists(number) && self.look_after_one(number, care, now)?)
     }
 
-    /// Whether the shard of `key` is there: then a check that remembers nothing
-    /// makes no file.
+    /// Whether the shard of `key` exists. A read-only check must not create it.
     #[must_use]
     pub fn has_shard_of(&self, key: RecordKey<'_>) -> bool {
         self.exists(self.database.hashing.place(key).shard)
     }
 
-    /// Whether something has the shard's name.
+    /// Whether a file with the shard's name exists.
     pub(super) fn exists(&self, number: u8) -> bool {
         files::info_at(self.database.dir.directory(), &shard_name(number)).is_ok()
     }
 
-    /// Removes a shard's file that was being written when a process was killed.
+    /// Removes the unfinished file of a shard that a killed process left.
     fn remove_unfinished(&mut self, number: u8) -> Result<(), SpoolError> {
         let name = shard_name_new(number);
         if files::info_at(self.database.dir.directory(), &name).is_err() {
             return Ok(());
         }
-        // Whoever is still writing it has it locked.
+        // A process that is still writing it holds its lock.
         let Some(unfinished) = NewShard::claim(&self.database, number, true)? else {
             return Ok(());
         };
@@ -198,7 +196,7 @@ impl Spool {
         care: Care,
         now: Timestamp,
     ) -> Result<bool, SpoolError> {
-        // Salvaging a shard whose header is damaged is part of opening it.
+        // Opening a shard also rebuilds it if its header is damaged.
         let before = self.database.incidents.len();
         for _ in 0..ATTEMPTS {
             let Some(mut shard) = self.take_shard(number)? else { break };
@@ -206,7 +204,7 @@ impl Spool {
             let guard = self
                 .database
                 .lock(file, Kind::Exclusive, || self.database.path_of(&shard_name(number)))?;
-            // A second that never was: the name is looked at again.
+            // Not a real second, so that the name is checked again.
             let condition = body
                 .condition(file, &self.database, i64::MIN)
                 .map_err(|source| self.shard_error("examine", number, source))?;

@@ -112,7 +112,7 @@ fn compacting_applies_a_lower_size_limit_at_once() {
     let told = spool.take_incidents();
     assert_eq!(told.len(), 256);
     assert!(
-        told.iter().all(|t| t.contains("reached its part of the size limit of 16 MiB")),
+        told.iter().all(|t| t.contains("reached its share of the size limit of 16 MiB")),
         "{told:?}"
     );
     for n in 200_000..300_000 {
