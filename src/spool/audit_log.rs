@@ -1,4 +1,4 @@
-//! What was changed by hand: a log for people beside the shards.
+//! The log of changes made by administrators, beside the shards.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -11,15 +11,15 @@ use super::{Spool, SpoolError};
 
 /// The log.
 pub(super) const LOG: &CStr = c"audit.log";
-/// The one before it.
+/// The previous one.
 pub(super) const LOG_BEFORE: &CStr = c"audit.log.1";
-/// How long it gets, in bytes.
+/// Its largest size in bytes.
 const LOG_BYTES: u64 = 1 << 20;
 
 impl Spool {
-    /// Adds a line to `audit.log` in the database's directory, in one write,
-    /// so that lines of several processes do not mix. Beyond 1 MiB the log is
-    /// renamed to `audit.log.1` first, and a new one begun.
+    /// Appends a line to `audit.log` in the database's directory, in one write, so that
+    /// lines of several processes do not mix. If the log exceeds 1 MiB, it is renamed to
+    /// `audit.log.1` first.
     ///
     /// # Errors
     /// It could not be written; nothing else depends on it.
@@ -31,7 +31,7 @@ impl Spool {
     }
 }
 
-/// The log, with room for a line.
+/// Opens the log, after renaming it if it is full.
 fn open_log(database: &Database) -> Result<File, SpoolError> {
     database.require_writable()?;
     if let Some(file) = log_with_room(database)? {

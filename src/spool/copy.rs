@@ -1,5 +1,4 @@
-//! A copy of the database while it is in use, and a database made anew with a
-//! key that is known.
+//! Copies the database while it is in use, and creates one with a given key.
 
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use super::database::{Database, shard_name};
 use super::format::Superblock;
 use super::{Options, Spool, SpoolError};
 
-/// What [`Spool::copy_to`] did.
+/// The result of [`Spool::copy_to`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Shards that were copied.
@@ -19,18 +18,17 @@ pub struct Copied {
 }
 
 impl Spool {
-    /// The database's key, on which the filters of all entries depend. Whoever
-    /// knows it can choose addresses that look seen: it is a secret.
+    /// The database's key, on which the filters of all entries depend. It is a secret:
+    /// with it, an attacker can choose addresses that a filter takes for known ones.
     #[must_use]
     pub fn key(&self) -> [u8; 16] {
         self.database.hashing.key
     }
 
-    /// Makes a database in `spool_directory`, in its directory `exirate`, with
-    /// this key; there may be none yet.
+    /// Creates a database in the directory `exirate` of `spool_directory`, with this key.
     ///
     /// # Errors
-    /// There is one, or it cannot be made.
+    /// There is one already, or it cannot be created.
     pub fn create(
         spool_directory: &Path,
         key: [u8; 16],
@@ -39,15 +37,14 @@ impl Spool {
         Database::create(spool_directory, &Superblock::new(key), options).map(Self::new)
     }
 
-    /// Copies the database into `directory`, in its directory `exirate`, where
-    /// there is none yet; `directory` can then be used as a spool directory.
+    /// Copies the database into a new directory `exirate` in `directory`, which can then
+    /// be used as a spool directory.
     ///
-    /// Each shard is locked while it is copied, so that every record is whole;
-    /// checks of other keys go on meanwhile. `progress` is called after each
-    /// shard with how many are done.
+    /// Each shard is locked while it is copied, so that every record is complete; checks
+    /// of other keys go on. `progress` is called after each shard with how many are done.
     ///
     /// # Errors
-    /// Something could not be read or written; what has been copied stays.
+    /// Something could not be read or written; the files copied so far stay.
     pub fn copy_to(
         &mut self,
         directory: &Path,
@@ -62,14 +59,14 @@ impl Spool {
             let bytes = self.read_shard(number, |body| {
                 body.map(|body| {
                     let end = body.heap_end().filter(|&end| end <= body.map.len())?;
-                    // Writing it may take longer than anybody should wait.
+                    // Written after unlocking, so that checks do not wait for it.
                     body.map.bytes(0, end).map(<[u8]>::to_vec)
                 })
             })?;
             let bytes = match bytes {
                 None => None,
                 Some(Some(bytes)) => Some(bytes),
-                // It could be of any length.
+                // Its length is not known.
                 Some(None) => {
                     let path = self.database.path_of(&name);
                     return Err(SpoolError::Damaged {
@@ -92,7 +89,7 @@ impl Spool {
 }
 
 impl Database {
-    /// Makes a database that is not there yet.
+    /// Creates a database where there is none.
     fn create(spool: &Path, identity: &Superblock, options: Options) -> Result<Self, SpoolError> {
         let mut database = Self::open_directory(spool, options, true)?;
         {

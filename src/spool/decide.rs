@@ -1,4 +1,4 @@
-//! The checks of one event, decided in their locked shards.
+//! Decides the checks of one event in their locked shards.
 
 use std::fs::File;
 
@@ -17,7 +17,7 @@ use super::locked::{check_length, due};
 use super::shard::{Body, Condition};
 use super::{CHECKS_MAX, Spool, SpoolError};
 
-/// A check with all that is known of it before its shard is locked.
+/// A check, and what is computed from it before its shard is locked.
 struct Asked<'a> {
     check: &'a Check<'a>,
     key_slot: KeySlot,
@@ -87,8 +87,8 @@ impl Store for Spool {
 }
 
 impl Spool {
-    /// Decides a single check without counting anything; works for a database
-    /// open for reading only as well.
+    /// Decides a single check without counting anything. Also for a database that is
+    /// open for reading only.
     ///
     /// # Errors
     /// The database could not be read.
@@ -139,8 +139,8 @@ impl Spool {
         numbers.dedup();
         let index_of = |one: &Asked<'_>| numbers.binary_search(&one.key_slot.shard).unwrap_or(0);
         for attempt in 0..ATTEMPTS {
-            // Where this returns early, the shards are closed, and opened again
-            // when they are needed.
+            // On an early return the shards are closed; they are opened again when they
+            // are needed.
             let mut shards = Vec::with_capacity(numbers.len());
             for &number in &numbers {
                 shards.push(self.take_shard(number)?.ok_or_else(|| self.unsettled(number))?);
@@ -173,7 +173,7 @@ impl Spool {
                 out_of_order.extend(all.filter(due).map(|(one, _)| one.key_slot.shard));
             }
             if !out_of_order.is_empty() {
-                // One at a time, each alone: nobody waits for the others.
+                // One shard at a time, so that no check waits for several of them.
                 drop(guards);
                 shards.retain(|shard| !out_of_order.contains(&shard.body.number));
                 shards.into_iter().for_each(|shard| self.put_shard(shard));
@@ -216,8 +216,8 @@ impl Asked<'_> {
     }
 }
 
-/// Makes the changes of some checks in their shard. What may fail is done
-/// before the first change is made.
+/// Applies the changes of several checks to their shard. Everything that can fail is
+/// done before the first change.
 fn apply<'a>(
     file: &File,
     body: &mut Body,
@@ -237,7 +237,7 @@ fn apply<'a>(
     for (one, lookup, change) in changes {
         let (key_slot, key) = (one.key_slot, one.check.key);
         if added && lookup.record.is_none() {
-            // The entry that was free may be taken now.
+            // The entry that was free may have been taken by the previous check.
             let lookup = body.find(key_slot, key);
             body.apply(file, key_slot, &key, &lookup, change)?;
         } else {

@@ -1,4 +1,4 @@
-//! What an administrator changes by hand, in the midst of running checks.
+//! Changes made by an administrator while checks are running.
 
 use crate::engine::{Change, FilterChange, RecordKey, Remembered};
 use crate::rate::bloom;
@@ -10,14 +10,14 @@ use super::locked::Locked;
 use super::record::Fill;
 use super::{Spool, SpoolError};
 
-/// What [`Spool::restore`] did.
+/// The result of [`Spool::restore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
-    /// The key was not known, and is now.
+    /// The key was not in the database, and has been added.
     Added,
-    /// What was remembered was older, and has been replaced.
+    /// The record was older, and has been replaced.
     Replaced,
-    /// What is remembered is as old, or newer, and stays.
+    /// The record is as recent or more so, and has been kept.
     Kept,
 }
 
@@ -47,8 +47,8 @@ impl Spool {
         })
     }
 
-    /// Forgets a key: its next check gets what a key gets that was never seen.
-    /// What was remembered of it, where anything was.
+    /// Resets a key: its next check is decided as that of a new key. Returns the previous
+    /// record, if there was one.
     ///
     /// # Errors
     /// The database could not be used; then nothing is forgotten.

@@ -1,4 +1,4 @@
-//! What can go wrong with the spool database.
+//! Errors of the spool database.
 
 use std::fmt;
 use std::io;
@@ -8,18 +8,18 @@ use crate::sys::secure_dir::DirError;
 
 /// Why the spool database could not be used.
 ///
-/// Each text says what could not be done, where, and what would be right.
+/// Each text says what could not be done, where, and what to do.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SpoolError {
     /// There is no database, and this use of it may not create one.
     Absent {
-        /// Where it would be.
+        /// Its path, if it existed.
         path: PathBuf,
     },
-    /// There is a database already where one was to be made.
+    /// There is already a database where one was to be created.
     Present {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
     },
     /// Its directory, or a file in it, could not be used.
@@ -31,7 +31,7 @@ pub enum SpoolError {
         /// What is damaged.
         what: &'static str,
     },
-    /// This is of a version of the format that this exirate does not know.
+    /// A file has a format version that this exirate does not know.
     Version {
         /// The file.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum SpoolError {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// More checks were to be decided in one call than [`super::sizes::CHECKS_MAX`].
+    /// One call had more checks than [`super::sizes::CHECKS_MAX`].
     TooManyChecks {
         /// How many.
         checks: usize,
@@ -68,7 +68,7 @@ pub enum SpoolError {
 }
 
 impl SpoolError {
-    /// For `map_err`: the operating system refused `action` on `path`.
+    /// For `map_err`: the operating system reported an error for `action` on `path`.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let failed = DirError::io(action, path);
         move |source| Self::Directory(failed(source))
@@ -96,13 +96,13 @@ impl fmt::Display for SpoolError {
             }
             Self::Present { path } => write!(
                 f,
-                "{} is there already, and not empty: name another directory, or move it away",
+                "{} exists already and is not empty: choose another directory, or move it away",
                 path.display()
             ),
             Self::Directory(error) => error.fmt(f),
             Self::Damaged { path, what } => write!(
                 f,
-                "cannot read {}: {what}; Exim puts it right at its next check of a key in it, and \
+                "cannot read {}: {what}; Exim repairs it at its next check of a key in it, and \
                  keeps the damaged file under another name",
                 path.display()
             ),
@@ -156,7 +156,7 @@ impl fmt::Display for SpoolError {
 impl std::error::Error for SpoolError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // Its text is the whole of this one's.
+            // This error's text is the same.
             Self::Directory(error) => error.source(),
             Self::Random { source } => Some(source),
             _ => None,

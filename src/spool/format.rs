@@ -1,22 +1,22 @@
-//! The layout of the database's files, stated once; `FORMAT.md` explains it,
-//! and a test holds the two together.
+//! The layout of the database's files. `FORMAT.md` explains it, and a test checks that
+//! the two agree.
 
 use bincode::config::{Configuration, Fixint, LittleEndian};
 use bincode::{Decode, Encode};
 
-/// The version of the format that this exirate makes new databases of.
+/// The format version of the databases that this exirate creates.
 pub(super) const VERSION: u32 = 2;
 
 /// The versions of the format that a library knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Versions {
-    /// The lowest that it reads and writes. Those from 1 up to this are refused.
+    /// The lowest that it reads and writes. Lower ones are refused.
     pub(super) oldest: u32,
-    /// The highest, which new databases get.
+    /// The highest, which it gives to new databases.
     pub(super) newest: u32,
 }
 
-/// Those of this exirate.
+/// The versions that this exirate knows.
 pub(super) const VERSIONS: Versions = Versions { oldest: VERSION, newest: VERSION };
 /// The number of shards.
 pub(super) const SHARDS: usize = 256;
@@ -27,60 +27,54 @@ pub(super) const SHARD_MAGIC: [u8; 8] = *b"EXIRATES";
 
 /// The size of the file `database`.
 pub(super) const DATABASE_BYTES: usize = 44;
-/// Where the checksum in it is; it covers all bytes before it.
+/// The offset of its checksum, which covers all bytes before it.
 pub(super) const DATABASE_CRC: usize = 40;
 
-/// The size of a shard's header: the index begins there.
+/// The size of a shard's header. The index follows it.
 pub(super) const HEADER_BYTES: usize = 192;
-/// Where the checksum of the header's fixed part is; it covers all bytes
-/// before it.
+/// The offset of the checksum of the header's fixed part, which covers all bytes before
+/// it.
 pub(super) const HEADER_CRC: usize = 60;
-/// Where the header's flags are.
+/// The offset of the header's flags.
 pub(super) const FLAGS: usize = 64;
-/// Where the header's sealed end of the heap is.
+/// The offset of the sealed end of the heap.
 pub(super) const HEAP_END: usize = 72;
-/// Where the header's sealed number of occupied index entries is.
+/// The offset of the sealed number of occupied index entries.
 pub(super) const LIVE: usize = 80;
-/// Where the header's sealed number of dead heap bytes is.
+/// The offset of the sealed number of unused heap bytes.
 pub(super) const DEAD: usize = 88;
-/// Where the header's sealed second is in which the shard was last looked
-/// through for records that may go.
+/// The offset of the sealed second in which the shard was last tidied.
 pub(super) const TIDIED: usize = 96;
 /// Where the header's sealed number of records is that went because they could
 /// change no answer any more.
 pub(super) const FORGOTTEN: usize = 104;
-/// Where the header's sealed number of records is that went to keep the
-/// database's bound.
+/// The offset of the sealed number of records evicted because of the size limit.
 pub(super) const EVICTED: usize = 112;
-/// Where the header's sealed number of records is that were damaged and
-/// dropped.
+/// The offset of the sealed number of damaged records that were dropped.
 pub(super) const DROPPED: usize = 120;
-/// Where the header's sealed number of checks is that had to wait for the
-/// lock.
+/// The offset of the sealed number of checks that had to wait for the lock.
 pub(super) const WAITS: usize = 128;
-/// Where the header's sealed size is of the largest record that the shard was
-/// built with.
+/// The offset of the sealed size of the largest record at the last rebuild.
 pub(super) const LARGEST: usize = 136;
 
-/// Flag: another file has this one's name, or soon will.
+/// Flag: another file has the shard's name, or will have it soon.
 pub(super) const SUPERSEDED: u32 = 1;
-/// Flag: records were being added; the counts must be taken again.
+/// Flag: records are being added. If a process finds it set, it counts them again.
 pub(super) const BUSY: u32 = 2;
 
 /// The size of an index entry.
 pub(super) const ENTRY_BYTES: usize = 8;
-/// What an empty index entry looks like. Neither zeros nor ones are valid
-/// entries, so that a lost sector does not look like an empty index.
+/// An empty index entry. Neither all zeros nor all ones is a valid entry, so that a lost
+/// sector does not look like an empty index.
 pub(super) const EMPTY: u64 = 0xA5A5_A5A5_FFFF_FFFF;
 /// The unit of offsets in the index, and the alignment of records.
 pub(super) const ALIGN: usize = 8;
-/// The largest shard: what 32 bits of [`ALIGN`] address, and no entry that
-/// looks like one of zeros.
+/// The largest shard: what 32 bits address in units of [`ALIGN`].
 pub(super) const SHARD_BYTES_MAX: usize = 0xFFFF_FFF0 * ALIGN;
 
 /// The size of a record's head.
 pub(super) const HEAD_BYTES: usize = 20;
-/// Where the checksum in the head is; it covers the head before it, and the
+/// The offset of the checksum in the head, which covers the head before it and the
 /// key's text.
 pub(super) const HEAD_CRC: usize = 16;
 /// Head flag: the record has a filter.
@@ -91,23 +85,22 @@ pub(super) const KIND_SPEC: u8 = 1;
 pub(super) const KIND_POLICY: u8 = 2;
 /// Head algorithm: the moving average.
 pub(super) const MOVING_AVERAGE: u8 = 1;
-/// Where a record's two states are, relative to the record.
+/// The offsets of a record's two states, from the start of the record.
 pub(super) const STATES: [usize; 2] = [20, 72];
-/// The size of a state, its checksum included.
+/// The size of a state with its checksum.
 pub(super) const STATE_BYTES: usize = 52;
-/// Where the checksum in a state is; it covers the bytes before it.
+/// The offset of the checksum in a state, which covers the bytes before it.
 pub(super) const STATE_CRC: usize = 48;
-/// Where a record's sealed epoch is, where it has a filter.
+/// The offset of the sealed epoch in a record with a filter.
 pub(super) const EPOCH: usize = 128;
-/// Where the key's text is in a record without a filter.
+/// The offset of the key's text in a record without a filter.
 pub(super) const PLAIN_KEY: usize = 124;
-/// Where the key's text is in a record with a filter.
+/// The offset of the key's text in a record with a filter.
 pub(super) const FILTER_KEY: usize = 136;
 /// The longest key.
 pub(super) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
-/// The time of a state that remembers no rate: its key was forgotten by hand, or
-/// no event was counted yet.
+/// The time of a state without a rate: its key was reset, or no event was counted yet.
 pub(super) const NEVER: i64 = i64::MIN;
 
 /// Fixed width, little-endian.
@@ -134,7 +127,7 @@ pub(super) struct Superblock {
     pub(super) version: u32,
     pub(super) shards: u32,
     pub(super) key: [u8; 16],
-    /// The most bytes that all shards together should take.
+    /// The size limit of all shards together, in bytes.
     pub(super) max_bytes: u64,
 }
 
@@ -145,7 +138,7 @@ pub(super) struct Head {
     pub(super) key_bytes: u16,
     pub(super) flags: u16,
     pub(super) filter_bytes: u32,
-    /// Where in the key the identity begins.
+    /// The offset of the identity in the key.
     pub(super) identity_start: u16,
     pub(super) kind: u8,
     pub(super) algorithm: u8,
@@ -167,7 +160,7 @@ pub(super) struct State {
     pub(super) sequence: u32,
 }
 
-// What the constants say is what the structs make up.
+// The constants agree with the structs.
 const _: () = {
     assert!(8 + 4 + 4 + 16 + 8 + 8 + 8 + 4 == HEADER_CRC && HEADER_CRC + 4 <= FLAGS);
     assert!(FLAGS + 8 <= HEAP_END && HEAP_END + 8 == LIVE && LIVE + 8 == DEAD);
@@ -189,16 +182,16 @@ const _: () = {
     assert!(SHARDS == 256 && ENTRY_BYTES == size_of::<u64>());
 };
 
-/// Why a header is not one of ours.
+/// Why a header cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// Its magic or its checksum is wrong.
     Damaged,
-    /// It is sound, but of this version, which is not known here.
+    /// It is sound, but of this unknown version.
     Version(u32),
 }
 
-/// The checksum of `bytes`, begun from `seed`.
+/// The checksum of `bytes` with this start value.
 #[inline]
 pub(super) fn checksum(seed: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(seed);
@@ -210,13 +203,13 @@ pub(super) fn checksum(seed: u32, bytes: &[u8]) -> u32 {
 #[inline]
 pub(super) fn encode<const N: usize>(value: &impl Encode) -> [u8; N] {
     let mut bytes = [0; N];
-    // It cannot fail: the sizes are those asserted above, and all fields are
-    // numbers. Zeros would not pass for a valid value.
+    // It cannot fail: the sizes are asserted above, and all fields are numbers. Zeros
+    // would not be a valid value.
     let _ = bincode::encode_into_slice(value, &mut bytes, CODEC);
     bytes
 }
 
-/// Decodes what [`encode`] has made; bytes beyond it are left alone.
+/// Decodes what [`encode`] has written; ignores further bytes.
 #[inline]
 pub(super) fn decode<T: Decode<()>>(bytes: &[u8]) -> Option<T> {
     bincode::decode_from_slice(bytes, CODEC).ok().map(|(value, _)| value)
@@ -238,13 +231,13 @@ fn checksum_fits(bytes: &[u8]) -> bool {
 }
 
 impl Header {
-    /// The fixed part with its checksum, as it is on disk.
+    /// The fixed part with its checksum, as on disk.
     pub(super) fn encode(&self) -> [u8; HEADER_CRC + 4] {
         with_checksum(encode(self))
     }
 
-    /// Whether magic and version are known, whatever the rest: an exirate has
-    /// made the file, and this one may write to it.
+    /// Whether magic and version are known, even if the rest is damaged: exirate has
+    /// created the file, and this one may write to it.
     pub(super) fn is_ours(bytes: &[u8], versions: Versions) -> bool {
         decode(bytes).is_some_and(|header: Self| {
             header.magic == SHARD_MAGIC && versions.contain(header.version)
@@ -288,7 +281,7 @@ impl Versions {
 
     fn check(self, version: u32) -> Result<(), Fault> {
         match version {
-            // No exirate has ever written this.
+            // No version of exirate has written this.
             0 => Err(Fault::Damaged),
             _ if self.contain(version) => Ok(()),
             _ => Err(Fault::Version(version)),
@@ -296,41 +289,41 @@ impl Versions {
     }
 }
 
-/// The bits of a sealed word that are its value.
+/// The number of bits of the value in a sealed field.
 const SEALED_BITS: u32 = 40;
 /// Their mask.
 const SEALED_MASK: u64 = (1 << SEALED_BITS) - 1;
 
-/// The upper 24 bits of a sealed word: the last is always 1, so that no sealed
-/// word is zero.
+/// The upper 24 bits of a sealed field. The last is always 1, so that no sealed field is
+/// zero.
 #[inline]
 fn seal_check(value: u64, seed: u32) -> u64 {
     let mixed = (value ^ (u64::from(seed) << 8)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     ((mixed >> SEALED_BITS) | 1) << SEALED_BITS
 }
 
-/// A number of at most 40 bits with a check, stored in one step.
+/// A number of at most 40 bits with a check value, stored atomically.
 #[inline]
 pub(super) fn seal(value: u64, seed: u32) -> u64 {
     let value = value & SEALED_MASK;
     value | seal_check(value, seed)
 }
 
-/// The number in a sealed word, or `None` where the check does not fit.
+/// The number in a sealed field, or `None` if the check value is wrong.
 #[inline]
 pub(super) fn unseal(word: u64, seed: u32) -> Option<u64> {
     let value = word & SEALED_MASK;
     (word == value | seal_check(value, seed)).then_some(value)
 }
 
-/// A second as a sealed word: years -15,000 to 19,000.
+/// A second as a sealed field: years -15,000 to 19,000.
 #[inline]
 pub(super) fn seal_epoch(epoch: i64, seed: u32) -> u64 {
     let reach = 1 << (SEALED_BITS - 1);
     seal(epoch.clamp(-reach, reach - 1).cast_unsigned(), seed)
 }
 
-/// The second in a sealed word.
+/// The second in a sealed field.
 #[inline]
 pub(super) fn unseal_epoch(word: u64, seed: u32) -> Option<i64> {
     let unused = u64::BITS - SEALED_BITS;
@@ -409,7 +402,7 @@ mod tests {
             if word == 0 || unseal(word, seed) != Some(value) {
                 return TestResult::failed();
             }
-            // The bit that is always 1 is noticed as well.
+            // The bit that is always 1 is checked as well.
             TestResult::from_bool(unseal(word ^ (1 << (bit % 64)), seed).is_none())
         }
         QuickCheck::new().tests(20_000).quickcheck(holds as fn(u64, u32, u8) -> TestResult);

@@ -1,5 +1,5 @@
-//! What the database's random key decides: where a key's record is, which
-//! bits an event has, and where checksums begin.
+//! Values derived from the database's random key: the position of a record, the bits of
+//! an event, and the start value of checksums.
 
 use siphasher::sip128::{Hash128, SipHasher24};
 
@@ -11,21 +11,21 @@ use crate::rate::bloom::Event;
 pub(super) struct Hashing {
     /// The database's key.
     pub(super) key: [u8; 16],
-    /// Where checksums and seals begin: what is copied here from another
-    /// database does not pass for ours.
+    /// The start value of checksums and seals, so that data copied from another database
+    /// is not valid here.
     pub(super) seed: u32,
     places: SipHasher24,
     events: SipHasher24,
 }
 
-/// Where a key's record is to be looked for.
+/// The position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeySlot {
-    /// In which shard.
+    /// The shard's number.
     pub(super) shard: u8,
-    /// Where in its index, as a fraction of 2^32.
+    /// The position in its index, as a fraction of 2^32.
     fraction: u32,
-    /// By what tag.
+    /// The tag in the index entry.
     pub(super) tag: u32,
 }
 

@@ -1,4 +1,4 @@
-//! All records, for those who look at the whole database.
+//! Reads all records of the database.
 
 use crate::engine::{self, RecordKey, Remembered, State};
 use crate::rate::Average;
@@ -97,7 +97,7 @@ impl Entry {
     }
 }
 
-/// What [`Spool::for_each`] could not show.
+/// What [`Spool::for_each`] could not read.
 #[derive(Debug, Default)]
 pub struct LeftOut {
     /// Damaged records.
@@ -107,14 +107,14 @@ pub struct LeftOut {
 }
 
 impl Spool {
-    /// Shows every record to `visit`, in no particular order.
+    /// Calls `visit` for every record, in no particular order.
     ///
-    /// A shard's records are copied while it is locked, and shown afterwards,
-    /// so `visit` may take its time. Returns what had to be left out: a shard
-    /// that cannot be read keeps no other from being shown.
+    /// A shard's records are copied while it is locked, and visited afterwards, so that a
+    /// slow `visit` delays no check. Returns what had to be left out: a shard that cannot
+    /// be read does not prevent the others from being visited.
     ///
     /// # Errors
-    /// The database's directory cannot be used; nothing has been shown.
+    /// The database's directory cannot be used; nothing has been visited.
     pub fn for_each(&mut self, mut visit: impl FnMut(Entry)) -> Result<LeftOut, SpoolError> {
         self.after_fork()?;
         let mut left_out = LeftOut::default();

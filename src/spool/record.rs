@@ -1,4 +1,4 @@
-//! One record in a shard's heap: head, two states, key, filter.
+//! A record in a shard's heap: head, two states, key, filter.
 
 use crate::engine::{self, Change, Filter, Kind, RecordKey, Remembered};
 use crate::rate::bloom::{self, Event};
@@ -13,27 +13,27 @@ use super::format::{
 
 use super::hashing::{Hashing, KeySlot};
 
-/// A word that is no sealed epoch: the filter is void.
+/// Not a valid sealed epoch: the filter is void.
 const VOID: u64 = 0;
 
-/// A record whose head has been found sound and which lies in the mapping.
+/// A record with a sound head that lies within the mapping.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Record {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub(super) offset: usize,
     /// Its whole size in bytes.
     pub(super) bytes: usize,
     key_bytes: usize,
     identity_start: usize,
-    /// What it belongs to, and how its rate is computed: codes of the format. A
-    /// later exirate may have more of them.
+    /// What it belongs to and how its rate is computed, as codes of the format. A later
+    /// exirate may have more codes.
     codes: (u8, u8),
-    /// The size of its filter, where it has one.
+    /// The size of its filter, if it has one.
     pub(super) filter_bytes: Option<usize>,
-    /// The head's checksum; the states' checksums begin from it, so that a
+    /// The head's checksum. It is the start value of the states' checksums, so that a
     /// state is valid in its own record only.
     crc: u32,
-    /// The valid state that was written last, when the record was read.
+    /// The valid state that was written last at the time of reading.
     pub(super) current: Option<Current>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Current {
 pub(super) enum Fill<'a> {
     /// Its first event.
     Event(Event),
-    /// These bits, as many as it has.
+    /// All bits of an existing filter.
     Bits(&'a [u8]),
 }
 
@@ -58,7 +58,7 @@ fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN)
 }
 
-/// Where the key is in a record, with a filter or without.
+/// The offset of the key in a record, with a filter or without.
 fn key_offset(filter: bool) -> usize {
     if filter { FILTER_KEY } else { PLAIN_KEY }
 }
@@ -100,7 +100,7 @@ impl State {
             at,
             rate,
             limit: state.limit,
-            // Saturating. Rounded up, as what is kept for too long harms nobody.
+            // Saturating, and rounded up: to keep a record for too long does no harm.
             period: state.period.ceil() as u32,
             apart: state.apart,
             over_since: state.over_since,
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// What it says to the engine.
+    /// Its contents for the engine.
     #[inline]
     pub(super) fn decoded(&self) -> engine::State {
         engine::State {
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// The moving average in it.
+    /// Its moving average.
     pub(super) fn average(&self) -> Average {
         let micros = u32::try_from(self.at.rem_euclid(1_000_000)).unwrap_or(0);
         Average {
@@ -133,8 +133,7 @@ impl State {
         }
     }
 
-    /// A state that says that the key has been forgotten by hand, written after
-    /// the one with `sequence`.
+    /// The state of a key that was reset, written after the one with `sequence`.
     pub(super) fn blank(sequence: u32) -> Self {
         Self {
             at: NEVER,
@@ -149,7 +148,7 @@ impl State {
         }
     }
 
-    /// Whether it says that the key has been forgotten by hand.
+    /// Whether the key was reset.
     #[inline]
     pub(super) fn is_blank(&self) -> bool {
         self.at == NEVER && self.last_over == 0
@@ -168,8 +167,8 @@ impl State {
 }
 
 impl Record {
-    /// The record at `offset`, or `None` where its head or key is damaged, or
-    /// it does not lie in the mapping.
+    /// The record at `offset`, or `None` if its head or key is damaged or it is not
+    /// within the mapping.
     pub(super) fn read(map: &Mapping, offset: usize, seed: u32) -> Option<Self> {
         let mut record = Self::outline(map, offset)?;
         if !record.head_is_sound(map, seed)? {
@@ -179,21 +178,20 @@ impl Record {
         Some(record)
     }
 
-    /// Whether the head's checksum fits the head and the key.
+    /// Whether the head's checksum is that of the head and the key.
     fn head_is_sound(&self, map: &Mapping, seed: u32) -> Option<bool> {
         let (head, _) = map.bytes(self.offset, HEAD_BYTES)?.split_at_checked(HEAD_CRC)?;
         Some(head_checksum(seed, head, self.key(map)?) == self.crc)
     }
 
-    /// The record at `offset` if it is that of `key`; `None` where it is of
-    /// another one, or damaged.
+    /// The record at `offset` if it is that of `key`; `None` if it is another one's or
+    /// damaged.
     ///
-    /// The head's checksum is not looked at in a record without a filter that
-    /// has a valid state: all that such a head says follows from the key, and a
-    /// state is only valid with the checksum that the head ought to have. Where
-    /// there is a filter, only the checksum tells its size; where no state is
-    /// valid, the checksum itself may be what is damaged, and a state written
-    /// with it would be believed here and nowhere else.
+    /// The head's checksum is not computed for a record without a filter that has a valid
+    /// state: such a head follows from the key, and a state is valid only together with
+    /// the right checksum of the head. It is computed if there is a filter, whose size
+    /// only the checksum protects, and if no state is valid: then the checksum itself may
+    /// be damaged, and a state written with it would be valid here and nowhere else.
     #[inline]
     pub(super) fn of_key(
         map: &Mapping,
@@ -213,8 +211,8 @@ impl Record {
         (vouched_for || record.head_is_sound(map, seed)?).then_some(record)
     }
 
-    /// What a head says, if that can be true: its sizes agree, and the whole
-    /// record lies in the mapping.
+    /// The fields of a head, if they are possible: its sizes agree, and the whole record
+    /// is within the mapping.
     #[inline]
     fn outline(map: &Mapping, offset: usize) -> Option<Self> {
         let (head, crc) = map.bytes(offset, HEAD_BYTES)?.split_at_checked(HEAD_CRC)?;
@@ -251,8 +249,8 @@ impl Record {
         })
     }
 
-    /// Writes a whole new record: at `offset` is free heap of [`record_bytes`]
-    /// bytes.
+    /// Writes a complete new record at `offset`, where [`record_bytes`] bytes of heap are
+    /// free.
     pub(super) fn write_new(
         map: &mut Mapping,
         offset: usize,
@@ -290,27 +288,25 @@ impl Record {
         })
     }
 
-    /// Which record it is; `None` where it is of a kind that this exirate does
-    /// not know.
+    /// Which record it is; `None` if this exirate does not know its kind.
     pub(super) fn record_key<'a>(&self, map: &'a Mapping) -> Option<RecordKey<'a>> {
         let kind = [Kind::Spec, Kind::Policy].into_iter().find(|&kind| codes(kind) == self.codes);
         let (name, identity_start) = (self.key(map)?, self.identity_start);
         Some(RecordKey { name, identity_start, kind: kind? })
     }
 
-    /// Where it belongs, whatever its kind.
+    /// Its position in the index, for records of any kind.
     pub(super) fn slot(&self, map: &Mapping, hashing: &Hashing) -> Option<KeySlot> {
         let (name, identity_start) = (self.key(map)?, self.identity_start);
         Some(hashing.place(RecordKey { name, identity_start, kind: Kind::Spec }))
     }
 
-    /// The key up to the identity: the same for all records of one line of a
-    /// configuration.
+    /// The name up to the identity: the same for all records of one limit.
     pub(super) fn prefix<'a>(&self, map: &'a Mapping) -> Option<&'a [u8]> {
         self.key(map)?.get(..self.identity_start)
     }
 
-    /// What tells it from all others of its shard.
+    /// What distinguishes it from all other records of its shard.
     pub(super) fn distinct<'a>(&self, map: &'a Mapping) -> Option<(&'a [u8], usize, (u8, u8))> {
         Some((self.key(map)?, self.identity_start, self.codes))
     }
@@ -321,7 +317,7 @@ impl Record {
         map.bytes(self.offset + key_offset(self.filter_bytes.is_some()), self.key_bytes)
     }
 
-    /// One of the two states and whether it is valid.
+    /// One of the two states, and whether it is valid.
     #[inline]
     fn state(&self, map: &Mapping, which: usize) -> Option<(State, impl Fn() -> bool)> {
         let bytes = map.bytes(self.offset + STATES.get(which)?, STATE_BYTES)?;
@@ -331,8 +327,8 @@ impl Record {
         Some((decode(covered)?, valid))
     }
 
-    /// The valid state that was written last. Only where the later one is not
-    /// valid is the other one's checksum looked at.
+    /// The valid state that was written last. The checksum of the earlier one is computed
+    /// only if the later one is not valid.
     #[inline]
     fn latest_state(&self, map: &Mapping) -> Option<Current> {
         let (a, a_is_valid) = self.state(map, 0)?;
@@ -345,7 +341,7 @@ impl Record {
         }
     }
 
-    /// What is remembered here.
+    /// The contents of the record for the engine.
     #[inline]
     pub(super) fn remembered<'a>(&self, map: &'a Mapping, seed: u32) -> Option<Remembered<'a>> {
         let Current { state, .. } = self.current?;
@@ -355,7 +351,7 @@ impl Record {
         Some(Remembered { state: state.decoded(), filter: self.filter(map, seed) })
     }
 
-    /// The filter, where there is one that is not void.
+    /// The filter, if there is one and it is not void.
     #[inline]
     pub(super) fn filter<'a>(&self, map: &'a Mapping, seed: u32) -> Option<Filter<'a>> {
         let bytes = self.filter_bytes?;
@@ -363,25 +359,24 @@ impl Record {
         Some(Filter { epoch, bits: map.bytes(self.filter_offset(), bytes)? })
     }
 
-    /// Where the filter's bits begin.
+    /// The offset of the filter's bits.
     fn filter_offset(&self) -> usize {
         self.offset + aligned(FILTER_KEY + self.key_bytes)
     }
 
-    /// Writes a new state over the one that is not current.
-    ///
-    /// `base` is the sequence to go on from where neither is.
+    /// Writes a new state over the one that is not current. `base` is the sequence number
+    /// to continue from if neither is valid.
     #[inline]
     pub(super) fn write_state(&self, map: &mut Mapping, change: &Change, base: u32) -> Option<()> {
         self.write(map, base, |sequence| State::new(&change.state, sequence))
     }
 
-    /// Writes that the key has been forgotten by hand.
+    /// Writes the state of a key that was reset.
     pub(super) fn write_blank(&self, map: &mut Mapping) -> Option<()> {
         self.write(map, 0, State::blank)
     }
 
-    /// Writes the state that `state` makes of its sequence.
+    /// Writes the state that `state` returns for the next sequence number.
     #[inline]
     fn write(&self, map: &mut Mapping, base: u32, state: impl FnOnce(u32) -> State) -> Option<()> {
         let (which, sequence) = match self.current {
@@ -396,7 +391,7 @@ impl Record {
         map.write(self.offset + STATES.get(which)?, &bytes)
     }
 
-    /// Adds `event` to the filter, where there is one that is not void.
+    /// Adds `event` to the filter, unless it is void or missing.
     #[inline]
     pub(super) fn insert(&self, map: &mut Mapping, seed: u32, event: Event) -> Option<()> {
         if self.filter(map, seed).is_none() {
@@ -405,7 +400,7 @@ impl Record {
         map.change(self.filter_offset(), self.filter_bytes?, |bits| bloom::insert(bits, event))
     }
 
-    /// Voids the filter: from this step on there is none.
+    /// Marks the filter as void.
     pub(super) fn void_filter(&self, map: &mut Mapping) -> Option<()> {
         self.filter_bytes?;
         map.set_u64(self.offset + EPOCH, VOID)
@@ -416,7 +411,7 @@ impl Record {
         map.clear(self.filter_offset(), self.filter_bytes?)
     }
 
-    /// Begins a void filter whose bits are clear.
+    /// Starts a void filter whose bits are clear.
     pub(super) fn begin_filter(
         &self,
         map: &mut Mapping,

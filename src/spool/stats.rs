@@ -1,33 +1,32 @@
-//! How large the database is, and what has happened to it.
+//! The size of the database, and counts of what has happened to it.
 
 use super::shard::Body;
 use super::{Spool, SpoolError};
 
-/// What [`Spool::stats`] tells, of all shards together.
+/// The result of [`Spool::stats`], for all shards together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Shards that exist.
     pub shards: usize,
-    /// Keys that are remembered.
+    /// Keys in the database.
     pub records: u64,
     /// Bytes of disk.
     pub disk: u64,
-    /// Entries of the indexes, taken and free.
+    /// Entries of the indexes, occupied and free.
     pub index_entries: u64,
-    /// Bytes of records, dead ones included.
+    /// Bytes of heap, used and unused.
     pub heap: u64,
-    /// Bytes of records that no key needs any more; growth or
-    /// [`Spool::compact`] makes them free.
+    /// Unused bytes of heap; growth or [`Spool::compact`] frees them.
     pub dead: u64,
     /// Bytes of Bloom filters.
     pub filters: u64,
-    /// The most bytes it should take.
+    /// The size limit in bytes.
     pub max_bytes: u64,
-    /// Files that the shards have had, the first ones included.
+    /// How many files the shards have had, the first ones included.
     pub rebuilds: u64,
     /// Records that went because they could change no answer any more.
     pub forgotten: u64,
-    /// Records that went to keep the bound.
+    /// Records evicted because of the size limit.
     pub evicted: u64,
     /// Damaged records that were dropped.
     pub dropped: u64,
@@ -36,8 +35,8 @@ pub struct Stats {
 }
 
 impl Spool {
-    /// How large the database is, and what has happened to it since it was
-    /// made. The counts of a shard whose header was damaged have begun again.
+    /// The size of the database, and counts since it was created. The counts of a shard
+    /// whose header was damaged have started again at 0.
     ///
     /// # Errors
     /// A shard could not be read.
@@ -45,7 +44,7 @@ impl Spool {
         self.sum_up(Err)
     }
 
-    /// As [`Spool::stats`], of the shards that can be read.
+    /// As [`Spool::stats`], for the shards that can be read.
     ///
     /// # Errors
     /// The database's directory cannot be used.
@@ -54,7 +53,7 @@ impl Spool {
         self.sum_up(|_| Ok(()))
     }
 
-    /// Adds up all shards; `failed` says what becomes of an error.
+    /// The sum over all shards; `failed` handles an error.
     fn sum_up(
         &mut self,
         failed: impl Fn(SpoolError) -> Result<(), SpoolError>,
@@ -72,7 +71,7 @@ impl Spool {
 }
 
 impl Stats {
-    /// Those of one shard, but for its disk.
+    /// The statistics of one shard, without its disk.
     fn of(body: &Body) -> Self {
         let end = body.heap_end().unwrap_or(body.heap_start);
         let (mut records, mut used, mut filters) = (0, 0, 0);

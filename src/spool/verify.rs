@@ -1,4 +1,4 @@
-//! Is the database sound?
+//! Verifies every byte of the database.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
@@ -17,38 +17,38 @@ use super::shard::Body;
 use super::superblock::DATABASE;
 use super::{Spool, SpoolError};
 
-/// What [`Spool::verify`] has found.
+/// The result of [`Spool::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// One for each shard that exists, and before them one for the directory
-    /// and each other file with which something is wrong.
+    /// One for each shard that exists, preceded by one for the directory and for each
+    /// other file that has a problem.
     pub shards: Vec<ShardReport>,
 }
 
-/// What was found in one shard.
+/// The result for one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardReport {
     /// Its file.
     pub path: PathBuf,
     /// Sound records.
     pub records: u64,
-    /// Damaged records; each is lost, and harms no other.
+    /// Damaged records; each is lost, but affects no other.
     pub damaged: u64,
     /// Bytes of disk.
     pub disk: u64,
-    /// Bytes of heap that no record needs any more.
+    /// Bytes of heap that no record uses.
     pub dead: u64,
-    /// Everything that should not be so, one sentence each.
+    /// The problems found, one sentence each.
     pub problems: Vec<String>,
 }
 
 impl Report {
-    /// All problems of all shards, each with its file.
+    /// All problems of all files, each with the file's path.
     pub fn problems(&self) -> impl Iterator<Item = String> {
         self.shards.iter().flat_map(|shard| {
             let path = shard.path.display().to_string();
             shard.problems.iter().map(move |problem| match problem.contains(&path) {
-                // Errors name it themselves.
+                // Errors contain the path themselves.
                 true => problem.clone(),
                 false => format!("{path}: {problem}"),
             })
@@ -66,9 +66,9 @@ impl Spool {
     /// Checks every byte that can be checked, shard by shard, each locked for
     /// reading, and the owner and mode of every file; repairs nothing.
     ///
-    /// What a killed process may leave behind by design is no problem: a state
-    /// written in half beside a sound one, heap that was never used, counts
-    /// that the next check will take again.
+    /// What a killed process leaves behind by design is not a problem: a partly written
+    /// state beside a sound one, heap that was never used, counts that the next check
+    /// corrects.
     ///
     /// # Errors
     /// The database's directory cannot be used; a shard that cannot be read is
@@ -85,7 +85,7 @@ impl Spool {
     pub fn verify_with(&mut self, mut progress: impl FnMut(usize)) -> Result<Report, SpoolError> {
         self.after_fork()?;
         let mut report = Report::default();
-        // One that is lost is written again by whoever opens the database next.
+        // A missing one is written when the database is next opened for writing.
         let present = files::info_at(self.database.dir.directory(), DATABASE).is_ok();
         if present && let Err(fault) = self.with_files(|database| database.read_identity())? {
             let problem = match fault {
@@ -133,19 +133,19 @@ impl Spool {
 }
 
 impl Database {
-    /// What is wrong with the owner or mode of the directory, and its path.
+    /// The problem with the owner or mode of the directory, if any, and its path.
     fn directory_fault(&self) -> Option<(PathBuf, String)> {
         Some((self.dir.path().to_path_buf(), self.dir.directory_fault()?))
     }
 
-    /// What is wrong with the owner or mode of a file, and its path.
+    /// The problem with the owner or mode of a file, if any, and its path.
     fn access_fault(&self, name: &CStr) -> Option<(PathBuf, String)> {
         let facts = files::info_at(self.dir.directory(), name).ok()?;
         Some((self.path_of(name), self.dir.access_fault(&facts, FILE_MODE)?))
     }
 
-    /// Puts the owner and mode of the directory and of all files right. What
-    /// cannot be is left for [`Spool::verify`] to find.
+    /// Corrects the owner and mode of the directory and of all files. [`Spool::verify`]
+    /// reports what could not be corrected.
     pub(super) fn repair_access(&mut self) {
         let directory = self.directory_fault();
         if directory.is_some() && self.dir.adopt_directory().is_ok() {
@@ -173,27 +173,27 @@ impl From<(PathBuf, String)> for ShardReport {
     }
 }
 
-/// So many problems of one shard are told.
+/// The most problems that are reported for one shard.
 const PROBLEMS_MAX: usize = 100;
 
 impl ShardReport {
-    /// Notes something that should not be so.
+    /// Adds a problem.
     fn problem(&mut self, problem: impl FnOnce() -> String) {
         match self.problems.len() {
             ..PROBLEMS_MAX => self.problems.push(problem()),
-            PROBLEMS_MAX => self.problems.push("and there is more of this".to_owned()),
+            PROBLEMS_MAX => self.problems.push("there are more problems".to_owned()),
             _ => {}
         }
     }
 }
 
-/// Checks one shard. Whatever its index says, the time this takes grows no
-/// faster than the file.
+/// Verifies one shard, in time proportional to the file's size even if the index is
+/// damaged or malicious.
 pub(super) fn check(body: &Body, hashing: &Hashing) -> ShardReport {
     let mut report = ShardReport::default();
     let (mut spans, mut keys) = (HashMap::new(), HashSet::new());
     let (mut entries, mut used) = (0, 0);
-    // How many entries before this one are taken without a gap, around the end.
+    // How many entries before this one are occupied without a gap, across the end.
     let mut run = (0..body.capacity).rev().take_while(|&slot| body.entry(slot).is_some()).count();
     for slot in 0..body.capacity {
         let Some((tag, offset)) = body.entry(slot) else {
@@ -242,8 +242,8 @@ pub(super) fn check(body: &Body, hashing: &Hashing) -> ShardReport {
     report
 }
 
-/// Checks the header's numbers, and that records fill the heap without a gap
-/// and without overlapping.
+/// Verifies the header's numbers, and that the records fill the heap without gaps and
+/// without overlapping.
 fn check_heap(
     body: &Body,
     report: &mut ShardReport,
@@ -273,8 +273,8 @@ fn check_heap(
     if offset > end {
         report.problem(|| format!("the last record ends at {offset}, the heap at {end}"));
     }
-    // What lies within another record, or beyond the heap's end. Behind damage,
-    // where records begin is not known.
+    // A record within another one, or beyond the heap's end. After damage, the starts of
+    // records are not known.
     if offset >= end {
         for at in spans.into_keys() {
             report.problem(|| format!("the record at {at} is not one of the heap's"));
@@ -287,7 +287,7 @@ fn check_heap(
     for (what, offset) in [
         ("the second in which it was tidied", TIDIED),
         ("the count of forgotten records", FORGOTTEN),
-        ("the count of records that the bound pushed out", EVICTED),
+        ("the count of evicted records", EVICTED),
         ("the count of damaged records", DROPPED),
         ("the count of waits for the lock", WAITS),
         ("the size of the largest record", LARGEST),

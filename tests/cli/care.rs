@@ -181,7 +181,7 @@ fn a_copy_made_under_load_is_sound() {
     let to = copies.path().join("0");
     let again = run(folder.path(), &["copy", to.to_str().unwrap()]);
     assert_eq!(again.status.code(), Some(2));
-    assert!(stderr(&again).contains("is there already, and not empty"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("exists already and is not empty"), "{}", stderr(&again));
     let nowhere = run(folder.path(), &["copy", "/nonexistent/a/b"]);
     assert!(stderr(&nowhere).contains("cannot create /nonexistent/a/b"), "{}", stderr(&nowhere));
     // The copy is a database of its own.

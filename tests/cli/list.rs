@@ -62,7 +62,7 @@ fn a_damaged_file_hides_no_other() {
         let said = stderr(&output);
         for path in bad {
             let advice = format!(
-                "exirate: cannot read {}: its header is damaged; Exim puts it right at its next \
+                "exirate: cannot read {}: its header is damaged; Exim repairs it at its next \
                  check of a key in it, and keeps the damaged file under another name\n",
                 path.display()
             );
