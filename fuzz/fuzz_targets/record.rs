@@ -32,7 +32,7 @@ struct Fragment {
     second: Option<u32>,
     /// Whether the checksums of the head and the two states are corrected after
     /// that.
-    mended: bool,
+    fix_checksums: bool,
     states: [bool; 2],
     /// So many bytes are removed at its end.
     cut: u8,
@@ -89,7 +89,7 @@ impl Fragment {
                 *place = byte;
             }
         }
-        if self.mended {
+        if self.fix_checksums {
             image::fix_record_checksums(&mut bytes, self.states);
         }
         bytes.truncate(bytes.len().saturating_sub(usize::from(self.cut)));

@@ -34,10 +34,10 @@ enum File {
         patches: Vec<Patch>,
         /// Other numbers in the header.
         version: Option<u32>,
-        capacity_said: Option<u64>,
-        heap_start_said: Option<u64>,
+        stored_capacity: Option<u64>,
+        stored_heap_start: Option<u64>,
         /// Whether the header's checksum is corrected after that.
-        mended: bool,
+        fix_checksum: bool,
         /// The file is truncated or extended.
         length: Option<u16>,
     },
@@ -56,9 +56,9 @@ fn bytes(file: File) -> Vec<u8> {
         filters,
         patches,
         version,
-        capacity_said,
-        heap_start_said,
-        mended,
+        stored_capacity,
+        stored_heap_start,
+        fix_checksum,
         length,
     } = file
     else {
@@ -81,12 +81,12 @@ fn bytes(file: File) -> Vec<u8> {
     if let Some(version) = version {
         shard.bytes[8..12].copy_from_slice(&version.to_le_bytes());
     }
-    for (at, said) in [(32, capacity_said), (40, heap_start_said)] {
-        if let Some(said) = said {
-            shard.word(at, said);
+    for (at, value) in [(32, stored_capacity), (40, stored_heap_start)] {
+        if let Some(value) = value {
+            shard.word(at, value);
         }
     }
-    if mended {
+    if fix_checksum {
         shard.fix_header_checksum();
     }
     if let Some(length) = length {

@@ -106,12 +106,12 @@ fn segment(changes: &[(u8, Patch)]) -> Vec<u8> {
             _ => change(&mut segment.body, patch),
         }
     }
-    mend_blocks(&mut segment);
+    fix_blocks(&mut segment);
     segment.write(&GROUND.key)
 }
 
 /// Sets the size and checksum of the only block of each section.
-fn mend_blocks(segment: &mut Segment) {
+fn fix_blocks(segment: &mut Segment) {
     for (table, sections) in [(0, 0..5), (1, 5..7)] {
         let mut at = 0;
         for section in &segment.sections[sections] {

@@ -63,9 +63,9 @@ fn a_foreign_file_is_quarantined_unchanged() {
         assert_eq!(incidents.len(), 3, "{incidents:?}");
         assert_sound(&mut spool);
         assert!(std::fs::read(&precious).unwrap() == content, "it was written to");
-        let aside = files(folder.path(), ".damaged-");
-        assert_eq!(aside.len(), 3);
-        for path in aside {
+        let damaged = files(folder.path(), ".damaged-");
+        assert_eq!(damaged.len(), 3);
+        for path in damaged {
             let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
             assert_eq!(inode(&path), inode(&precious));
             std::fs::remove_file(path).unwrap();

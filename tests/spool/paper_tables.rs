@@ -162,7 +162,7 @@ fn false_positive_table_by_the_formula() {
 fn false_positive_table_measured() {
     const LIMIT: f64 = 1000.0;
     const UNSEEN: u32 = 200_000;
-    let strangers: Vec<bloom::Event> =
+    let absent: Vec<bloom::Event> =
         (0..UNSEEN).map(|n| event(format!("stranger{n}@example.org").as_bytes())).collect();
     for (load, _, _, filters) in FALSE_POSITIVES {
         let mut found = 0;
@@ -172,7 +172,7 @@ fn false_positive_table_measured() {
                 let address = format!("friend{n}@{filter}.{load}.example.org");
                 bloom::insert(&mut bits, event(address.as_bytes()));
             }
-            found += strangers.iter().filter(|&&e| bloom::contains(&bits, e)).count();
+            found += absent.iter().filter(|&&e| bloom::contains(&bits, e)).count();
         }
         let tries = f64::from(UNSEEN) * f64::from(filters);
         let expected = tries * formula(load);

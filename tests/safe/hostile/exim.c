@@ -9,7 +9,7 @@
 
 #define API __attribute__((visibility("default")))
 
-unsigned long expansions, environment_asked;
+unsigned long expansions, getenv_calls;
 void (*before_expanding)(void);
 
 _Noreturn void fail(const char *format, ...)
@@ -23,8 +23,8 @@ _Noreturn void fail(const char *format, ...)
   exit(1);
 }
 
-/* Store: a block of its own for each piece, so that valgrind sees a byte too
- * many. */
+/* Store: each allocation is a separate block, so that valgrind detects an access
+ * beyond its end. */
 
 typedef struct block {
   struct block *next;
@@ -39,7 +39,7 @@ API void *store_get_3(int size, const void *proto, const char *function, int lin
 {
   (void)function, (void)line;
   block *new = malloc(sizeof(block) + (size_t)size);
-  if (size < 0 || !new) fail("%d bytes of store were asked for", size);
+  if (size < 0 || !new) fail("%d bytes of store were requested", size);
   *new = (block){.next = blocks, .size = size, .tainted = proto == (void *)1};
   blocks = new;
   return new->bytes;
@@ -70,7 +70,7 @@ void store_forget(void)
   }
 }
 
-/* Expansions: variables only, and the text between them. */
+/* Expansions: only variables, and literal text. */
 
 API const char *expand_string(const char *text)
 {
@@ -101,7 +101,7 @@ API const char *expand_string(const char *text)
   return copy;
 }
 
-/* What the library may write to. Its text is not looked at, but read. */
+/* The logs. The text is formatted, which reads all of it, and discarded. */
 
 static unsigned long written;
 
@@ -128,12 +128,12 @@ API void log_write(unsigned selector, int flags, const char *format, ...)
   va_end(list);
 }
 
-/* The C library's own uses do not come here: only those of the library, or of
- * this program, which has none. */
+/* Called by the library only: the C library uses its own, and this program does
+ * not call it. */
 API char *getenv(const char *name)
 {
   (void)name;
-  environment_asked++;
+  getenv_calls++;
   return "1";
 }
 
@@ -142,7 +142,7 @@ API char *secure_getenv(const char *name) { return getenv(name); }
 dlfunc *ratelimit, *ratelimit_info, *record, *recorded;
 lookup_info *lookup;
 
-/* As Exim does. */
+/* Loads the library as Exim does. */
 void load(const char *library)
 {
   void *handle = dlopen(library, RTLD_LAZY);
@@ -150,7 +150,7 @@ void load(const char *library)
   ratelimit = (dlfunc *)dlsym(handle, "ratelimit");
   ratelimit_info = (dlfunc *)dlsym(handle, "ratelimit_info");
   lookup_module_info *module = dlsym(handle, "_lookup_module_info");
-  if (!ratelimit || !ratelimit_info || !module) fail("not all entry points are there");
+  if (!ratelimit || !ratelimit_info || !module) fail("entry points are missing");
   if (module->magic != 0x4c4d4935) fail("magic %x is not that of Exim 4.96", module->magic);
   if (module->count != 1) fail("%u lookups", module->count);
   lookup = module->lookups[0];
@@ -162,5 +162,5 @@ void load_trace(const char *library)
   if (!handle) fail("%s", dlerror());
   record = (dlfunc *)dlsym(handle, "record");
   recorded = (dlfunc *)dlsym(handle, "recorded");
-  if (!record || !recorded) fail("not all entry points of the trace store are there");
+  if (!record || !recorded) fail("entry points of the trace store are missing");
 }

@@ -1,5 +1,5 @@
-/* A small Exim, as the library sees one from outside: the functions and
- * variables that stock builds export, and the tables that they do not. */
+/* A minimal Exim: the functions and variables that stock builds export, and the
+ * tables that they do not export. */
 
 #ifndef SMALL_EXIM_H
 #define SMALL_EXIM_H
@@ -16,21 +16,21 @@ typedef struct {
 
 enum { NUMBER = 1, TEXT = 4, OTHER = 7 };
 
-/* The table that expansions go by, wherever it is. */
+/* The table that expansions use. */
 extern const entry *live;
 extern size_t live_entries;
 
-/* Called before anything is expanded: a test looks at its memory there. */
+/* Called before each expansion, so that a test can check its memory. */
 extern void (*before_expanding)(void);
 extern unsigned long expansions;
 
-/* How often the library asked for a variable of the environment. */
-extern unsigned long environment_asked;
+/* Number of the library's calls of getenv. */
+extern unsigned long getenv_calls;
 
 const char *expand_string(const char *text);
 void *store_get_3(int size, const void *proto, const char *function, int line);
 
-/* Whether a text lies in tainted store; `store_holds`: in any. */
+/* Whether a text is in tainted store; `store_holds`: in any store. */
 bool store_is_tainted(const void *text);
 bool store_holds(const void *text);
 void store_forget(void);
@@ -57,7 +57,7 @@ extern lookup_info *lookup;
 void load(const char *library);
 void load_trace(const char *library);
 
-/* Says what is wrong, and ends the program. */
+/* Prints an error and ends the program. */
 _Noreturn void fail(const char *format, ...);
 
 #endif

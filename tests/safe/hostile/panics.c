@@ -1,8 +1,8 @@
-/* Panics, and what comes after:
+/* Panics, and the calls after them:
  *
  *     panics LIBRARY SPOOL
  *
- * LIBRARY panics where a spec begins with "panic ". */
+ * LIBRARY panics if a spec begins with "panic ". */
 
 #define _GNU_SOURCE
 #include "exim.h"
@@ -14,15 +14,15 @@
 
 enum { PANICS = 500 };
 
-/* No input of a client may come back as text that Exim trusts. */
+/* A client's input must not be returned as text that Exim trusts. */
 static const char SPEC[] = "panic at ../../etc/passwd";
-static const char TOLD[] = "exirate: internal error: at ../../etc/passwd";
+static const char ERROR_TEXT[] = "exirate: internal error: at ../../etc/passwd";
 
 static void check(int status, int expected, const char *text, const char *wanted)
 {
   if (status != expected || !text || strcmp(text, wanted))
     fail("status %d and \"%s\", not %d and \"%s\"", status, text, expected, wanted);
-  if (expected && !store_is_tainted(text)) fail("\"%s\" is clean", text);
+  if (expected && !store_is_tainted(text)) fail("\"%s\" is not tainted", text);
 }
 
 int main(int argc, char **argv)
@@ -38,17 +38,17 @@ int main(int argc, char **argv)
     unsigned cache = 1;
     if (n % 2) {
       int status = ratelimit(&text, 1, &spec);
-      check(status, 3, text, TOLD);
+      check(status, 3, text, ERROR_TEXT);
     } else {
       int status = lookup->find(lookup->open("", &message), NULL, SPEC, (int)strlen(SPEC), &text,
                                 &message, &cache, NULL);
-      check(status, 1, message, TOLD);
+      check(status, 1, message, ERROR_TEXT);
     }
-    /* Exim may still look at what was set before it. */
-    if (sender_rate && !*sender_rate) fail("$sender_rate was spoiled");
-    /* There is no latest decision any more; the next one is right. */
+    /* Exim may still read the variables that were set before the panic. */
+    if (sender_rate && !*sender_rate) fail("$sender_rate was changed");
+    /* There is no latest decision now; the next one is correct. */
     text = NULL;
-    if (ratelimit_info(&text, 1, &field) != 2) fail("after a panic, info says %s", text);
+    if (ratelimit_info(&text, 1, &field) != 2) fail("after a panic, ratelimit_info returns %s", text);
     spec = "1000 / 52w / per_cmd / strict / k";
     int status = ratelimit(&text, 1, &spec);
     check(status, 0, text, "no");

@@ -1,9 +1,9 @@
-/* Random specs, arguments, fields and queries, at random places in an Exim:
+/* Random specs, arguments, fields and queries, in random states of Exim:
  *
  *     random LIBRARY TRACE_LIBRARY SPOOL COUNT SEED [STACK]
  *
- * on a stack of STACK KiB, or the usual one. It ends with 0 where each was
- * answered as it should be, and nothing that belongs to Exim was changed. */
+ * on a stack of STACK KiB, or the default one. The exit status is 0 if all results
+ * were valid and no state of Exim was changed. */
 
 #define _GNU_SOURCE
 #include "exim.h"
@@ -23,7 +23,7 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 #define ONE_OF(array) (array)[below(COUNT_OF(array))]
 
-/* A spec may be up to 16 KiB; some shall be longer. */
+/* A spec may be up to 16 KiB; some are longer. */
 enum { LONGEST = 20000 };
 
 static uint64_t state;
@@ -47,8 +47,8 @@ static const char *const OPTIONS[] = {"per_mail", "per_rcpt", "per_addr", "per_c
   "leaky", "strict", "readonly", "noupdate", "count=3", "count=1e300", "count=-1", "count=",
   "unique=u", "unique=", "unique=../../x", "PER_RCPT", "per_", "strict ", "per_conn"};
 
-/* The last option is remembered for the connection, which never ends here:
- * left out, it leaves no reason for memory to grow. */
+/* per_conn decisions are cached until the connection ends, which never happens
+ * here. The second half of the calls omits that option, so memory must not grow. */
 static size_t options = COUNT_OF(OPTIONS);
 static const char *const COMMANDS[] = {"", "RCPT TO:<a@b>", "MAIL FROM:<>", "DATA", "BDAT 1", "EHLO x",
   "AUTH PLAIN", "VRFY", "EXPN", "ETRN", "QUIT", "STARTTLS", "NOOP", "\xff\xfe"};
@@ -114,7 +114,7 @@ static char *spec(char *text)
   return text;
 }
 
-/* Numbers, times and words: no text of a stranger's choice. */
+/* Numbers, times and words: text that a client cannot choose. */
 static bool plain(const char *text)
 {
   return strlen(text) < 320 && text[strspn(text, "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -122,20 +122,20 @@ static bool plain(const char *text)
     && *text != '.';
 }
 
-/* Where a text is not in tainted store, Exim trusts it. */
+/* Exim trusts a text that is not in tainted store. */
 static void check_text(const char *what, const char *text, const char *for_input)
 {
   if (!text) fail("%s is NULL for \"%s\"", what, for_input);
-  size_t length = strlen(text); /* valgrind looks on */
+  size_t length = strlen(text); /* valgrind checks the read */
   if (!store_is_tainted(text) && !plain(text))
-    fail("%s is clean: \"%.*s\" for \"%s\"", what, (int)length, text, for_input);
+    fail("%s is not tainted: \"%.*s\" for \"%s\"", what, (int)length, text, for_input);
 }
 
-static void check_answer(const char *what, int status, const char *text, const char *input)
+static void check_result(const char *what, int status, const char *text, const char *input)
 {
   if (status != 0 && status != 2) fail("%s: status %d, %s, for \"%s\"", what, status, text, input);
   check_text(what, text, input);
-  if (status == 2 && !store_is_tainted(text)) fail("%s: a clean error \"%s\"", what, text);
+  if (status == 2 && !store_is_tainted(text)) fail("%s: an untainted error \"%s\"", what, text);
   if (sender_rate) check_text("$sender_rate", sender_rate, input);
   if (sender_rate_limit) check_text("$sender_rate_limit", sender_rate_limit, input);
   if (sender_rate_period) check_text("$sender_rate_period", sender_rate_period, input);
@@ -186,15 +186,15 @@ static void call_dlfunc(char *input)
     for (int n = 0; n < argc; n++) argv[n] = below(8) ? spec(more[n % 12]) : NULL;
   }
   int status = ratelimit(below(64) ? &text : NULL, argc, argc > 0 || below(2) ? argv : NULL);
-  if (text) check_answer("ratelimit", status, text, argv[0] ? argv[0] : "(NULL)");
+  if (text) check_result("ratelimit", status, text, argv[0] ? argv[0] : "(NULL)");
 }
 
 static void call_info(char *input)
 {
   const char *field = below(8) ? ONE_OF(FIELDS) : input, *text = NULL;
   int status = ratelimit_info(&text, 1, &field);
-  check_answer("ratelimit_info", status, text, field);
-  if (status == 0 && strstr(field, "key") && !store_is_tainted(text)) fail("the key is clean");
+  check_result("ratelimit_info", status, text, field);
+  if (status == 0 && strstr(field, "key") && !store_is_tainted(text)) fail("the key is not tainted");
 }
 
 static void call_lookup(char *input)
@@ -204,10 +204,10 @@ static void call_lookup(char *input)
   const char *options = below(8) ? NULL : below(2) ? "" : some_text();
   int status = lookup->find(lookup->open("", &message), NULL, input, (int)strlen(input), &result,
                             &message, &cache, options);
-  if (cache) fail("find leaves it to Exim's cache: %u", cache);
+  if (cache) fail("find lets Exim cache the result: %u", cache);
   switch (status) {
-  case 0: check_answer("find", 0, result, input); break;
-  case 1: check_answer("find", 2, message, input); break;
+  case 0: check_result("find", 0, result, input); break;
+  case 1: check_result("find", 2, message, input); break;
   case 2: break;
   default: fail("find: status %d for \"%s\"", status, input);
   }
@@ -215,8 +215,7 @@ static void call_lookup(char *input)
 
 static unsigned long messages;
 
-/* A message of random bytes in the spool, as the DATA ACL finds it; it is to be
- * recorded. */
+/* Records a message of random bytes, in the spool as during the DATA ACL. */
 static void call_record_with_message(void)
 {
   static char id[40], path[200], lines[3][4000], body[70000];
@@ -263,12 +262,12 @@ static void call_record(char *input)
   if (below(16) == 0) return call_record_with_message();
   const char *argv[8] = {below(2) ? ONE_OF(all) : input, ONE_OF(all), input}, *text = NULL;
   int argc = (int)below(4);
-  /* There is nothing to read: whatever is asked, no mail is at stake. */
+  /* There is no message, so every call of record returns no. */
   int status = record(below(64) ? &text : NULL, argc, argv);
   if (status || (text && strcmp(text, "no"))) fail("record: status %d, %s, for \"%s\"", status, text, argv[0]);
   argv[0] = below(2) ? input : some_text();
   status = recorded(&text, argc, argv);
-  check_answer("recorded", status, text, argv[0]);
+  check_result("recorded", status, text, argv[0]);
   if (status == 0 && strcmp(text, "yes") && strcmp(text, "no")) fail("recorded: %s", text);
 }
 
@@ -306,8 +305,8 @@ static void *run(void *given)
   end_of_message();
   store_forget();
   check_state();
-  if (environment_asked) fail("the environment was asked %lu times", environment_asked);
-  if (rates < count / 4) fail("only %lu of %lu calls left a rate", rates, count);
+  if (getenv_calls) fail("getenv was called %lu times", getenv_calls);
+  if (rates < count / 4) fail("only %lu of %lu calls set a rate", rates, count);
   printf("random inputs tried: %lu\nwith a rate: %lu\n", count, rates);
   printf("messages recorded: %lu\n", messages);
   printf("heap grew: %zd\n", (ssize_t)(mallinfo2().uordblks - heap_half_way));

@@ -20,8 +20,8 @@
 
 extern char **environ;
 
-/* No shard of 256 is opened twice; besides them the directories, the files of the
- * trace store, and what was open before (valgrind has some of its own). */
+/* Each of 256 shards is opened once. The others are directories, files of the trace
+ * store, and files that were open before (valgrind opens some). */
 enum { MOST_FILES = 256 + 24 };
 
 static struct state {
@@ -57,7 +57,7 @@ static void look(struct state *now)
   now->umask = umask(0);
   umask(now->umask);
   for (int n = 1; n < 65; n++) {
-    /* Two signals are the C library's own. */
+    /* The C library reserves two signals. */
     struct sigaction action;
     if (sigaction(n, NULL, &action)) continue;
     now->actions[n].handler = (void *)action.sa_handler;

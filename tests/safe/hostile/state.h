@@ -1,15 +1,15 @@
-/* What belongs to Exim and the library must leave alone: working directory,
- * signals, environment, locale and the like. */
+/* Process state that the library must not change: working directory, signals,
+ * environment, locale and others. */
 
 #ifndef STATE_H
 #define STATE_H
 
 void remember_state(void);
 
-/* Ends the program where something has changed. */
+/* Ends the program with an error if something has changed. */
 void check_state(void);
 
-/* Bytes of memory with no file behind them. */
+/* Bytes of anonymous memory in use. */
 long anonymous_memory(void);
 
 #endif

@@ -1,10 +1,10 @@
-/* Tables that are not what they should be:
+/* Wrong tables of variables:
  *
  *     tables LIBRARY SPOOL CASE
  *
- * Expansions go by a table out of the library's reach; the one that it can
- * find is spoiled as CASE says. The library must do without, and no word that
- * either table leads to may change, not even while it looks. */
+ * Expansions use a table that the library cannot find. The table that it can find
+ * is changed according to CASE. The library must then not use it, and no word that
+ * either table points to may change, not even temporarily. */
 
 #define _GNU_SOURCE
 #include "exim.h"
@@ -19,7 +19,7 @@
 
 #define API __attribute__((visibility("default")))
 
-/* Something else that is exported by the names of the variables. */
+/* Other symbols, exported under the names of the variables. */
 #if EXPORTED > 1
 #undef sender_rate
 #undef sender_rate_limit
@@ -36,11 +36,11 @@ API void sender_rate_period(void) {}
 #define sender_rate own_sender_rate
 #endif
 
-/* Words that nobody has to write to. */
+/* Words that must not be written to. */
 static uintptr_t taken[3] = {1, 2, 3}, zeros[4];
 static int numbers[6] = {1, 2, 3, 4, 5, 6};
 static const uintptr_t constants[3] = {1, 2, 3};
-/* Read-only as soon as the loader has put the addresses in. */
+/* Read-only after the loader has relocated it (RELRO). */
 static const uintptr_t *const sealed[3] = {constants, constants, constants};
 
 static struct { const uintptr_t *word; uintptr_t value; } watched[512];
@@ -65,7 +65,7 @@ static entry *find(const char *name)
   fail("no variable %s", name);
 }
 
-/* Leads the three to words `step` bytes apart. */
+/* Makes the three entries point to words `step` bytes apart. */
 static void lead(entry *rate, void *to, size_t step)
 {
   for (int n = 0; n < 3; n++) rate[n].value = (char *)to + n * step;
@@ -137,7 +137,7 @@ static void check(const char *spec)
 int main(int argc, char **argv)
 {
   if (argc != 4) fail("usage: tables LIBRARY SPOOL CASE");
-  /* Where words may be written and put back, only the end counts. */
+  /* In these cases words may be written and restored: they are checked at the end only. */
   _Bool look_always = strcmp(argv[3], "zeros") && strcmp(argv[3], "one word");
   _Bool may_set = !strcmp(argv[3], "right") || EXPORTED == 1;
   spool_directory = argv[2];
@@ -153,6 +153,6 @@ int main(int argc, char **argv)
   check("100 / 1h / per_cmd / strict / k");
   check("200 / 1h / per_cmd / strict / k");
   const char *field = "rate", *text = NULL;
-  if (ratelimit_info(&text, 1, &field) || strcmp(text, "2.0")) fail("info says %s", text);
+  if (ratelimit_info(&text, 1, &field) || strcmp(text, "2.0")) fail("ratelimit_info returns %s", text);
   printf("set: %d\n", sender_rate && !strcmp(sender_rate, "2.0"));
 }

@@ -22,7 +22,7 @@ static const char *address_data, *domain_data, *sender_address_data;
 static const char *dnslist_domain, *dnslist_matched, *recipient_verify_failure;
 static const char *acl = "an_acl", *filler;
 
-/* Real tables have hundreds of entries, and are found because they do. */
+/* Real tables have hundreds of entries; the library detects them by that. */
 #define TEN(p) {p "0", OTHER, 0}, {p "1", OTHER, 0}, {p "2", OTHER, 0}, {p "3", OTHER, 0}, \
   {p "4", OTHER, 0}, {p "5", OTHER, 0}, {p "6", OTHER, 0}, {p "7", OTHER, 0}, \
   {p "8", TEXT, &filler}, {p "9", TEXT, &filler}
@@ -58,7 +58,7 @@ entry variables[] = {
   HUNDRED("z_"),
 };
 
-/* Every ACL is configured but that of VRFY. */
+/* All ACLs but that of VRFY are configured. */
 static const char *no_acl;
 __attribute__((used)) static entry options[] = {
   HUNDRED("a_"),

@@ -1,5 +1,5 @@
-/* The variables of the small Exim. Those that stock builds export are visible
- * to the library by name; the others are in the table only. */
+/* The variables of the minimal Exim. Those that stock builds export are visible to
+ * the library by name; the others are only in the table. */
 
 #ifndef SMALL_EXIM_VARIABLES_H
 #define SMALL_EXIM_VARIABLES_H
@@ -9,7 +9,7 @@
 #ifndef EXPORTED
 #define EXPORTED 0
 #endif
-#if EXPORTED > 1 /* something else has these names */
+#if EXPORTED > 1 /* other symbols have these names */
 #define sender_rate own_sender_rate
 #define sender_rate_limit own_sender_rate_limit
 #define sender_rate_period own_sender_rate_period
@@ -20,7 +20,7 @@ extern int recipients_count;
 extern unsigned debug_selector;
 extern _Bool smtp_input, smtp_batched_input, host_checking;
 
-/* A message: as local_scan.h has it. */
+/* A message, as in local_scan.h. */
 typedef struct header_line {
   struct header_line *next;
   int type, length;
@@ -45,7 +45,7 @@ extern char command_buffer[64];
 extern entry variables[];
 extern const size_t variables_count;
 
-/* What Exim unsets then. */
+/* Unset what Exim unsets at these events. */
 void end_of_command(void);
 void end_of_message(void);
 

@@ -1,10 +1,11 @@
-/* A program that loads lookup modules as Exim does, and offers what Exim
-offers them: for versions that no Debian package builds with modules, and for
-a program that is no Exim at all.
+/* A program that loads lookup modules as Exim does and exports the functions that
+Exim exports to them. It replaces versions of Exim that no Debian package builds
+with modules, and programs other than Exim.
 
   host MODULE SPOOL QUERY...
 
-HOST is the version whose side this takes: 496 (to 4.98), 499, 4100, or 0. */
+HOST is the version of Exim that it simulates: 496 (to 4.98), 499, 4100, or 0 for a
+program other than Exim. */
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -20,7 +21,7 @@ HOST is the version whose side this takes: 496 (to 4.98), 499, 4100, or 0. */
 
 typedef unsigned char uschar;
 
-/* lookupapi.h of that version. */
+/* As in lookupapi.h of that version. */
 typedef struct {
   uschar *name;
   int type;
@@ -52,7 +53,7 @@ typedef struct {
 #if HOST
 static const char *spool;
 
-/* All that Exim expands here is the name of a variable. */
+/* Only the name of a variable is expanded here. */
 static const char *
 expand(const char *string)
 {
@@ -76,7 +77,7 @@ void *string_catn(void *string, const char *text, int length)
 int
 main(int argc, char **argv)
 {
-/* Exim's own words, and what it does, module by module. */
+/* Loads each module as Exim does, with Exim's messages. */
 void *dl = dlopen(argv[1], RTLD_NOW);
 if (!dl) { printf("Error loading: %s\n", dlerror()); return 1; }
 lookup_module_info *info = dlsym(dl, "_lookup_module_info");

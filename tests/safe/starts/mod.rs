@@ -155,7 +155,11 @@ impl Counted {
             name.to_str().is_some_and(|name| name == "database" || name.ends_with(".shard"))
         });
         assert_eq!(of_rates.count(), 2, "{names:?}");
-        assert_eq!(database.len(), 6, "the directory, key, log and settings besides: {names:?}");
+        assert_eq!(
+            database.len(),
+            6,
+            "two files of the rates, and the directory, key, log and settings of the trace store: {names:?}"
+        );
         for (path, uid, gid, mode, _) in &database {
             let right = match path.file_name().and_then(|name| name.to_str()) {
                 Some("trace") => 0o750,

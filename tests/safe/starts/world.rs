@@ -143,8 +143,8 @@ impl World {
 
     /// Starts Exim once, and waits for its end.
     pub(crate) fn start(&self, start: &Start<'_>) -> Output {
-        let stranger = user(UNTRUSTED);
-        let who = start.by.unwrap_or(if start.by_root { (0, 0) } else { stranger });
+        let untrusted = user(UNTRUSTED);
+        let who = start.by.unwrap_or(if start.by_root { (0, 0) } else { untrusted });
         let script = format!("{}\nexec \"$@\"", start.shell);
         let mut command = match start.wrapper {
             [] => Command::new("/bin/bash"),

@@ -29,7 +29,7 @@ pub(crate) fn worker(arguments: &[String]) {
         "read-only" => disk::read_only(folder),
         "large files" => limits::large_files(folder),
         "open files" => limits::open_files(folder),
-        "stranger" => places::as_another_user(folder, &rest[0]),
+        "other_user" => places::as_another_user(folder, &rest[0]),
         "daemon" => places::as_the_daemon(folder),
         "count keys" => places::count_keys(folder),
         "count" => _ = count(&mut spool_common::open(folder), &rest[0]).unwrap(),

@@ -64,7 +64,7 @@ fn missing_permissions_are_an_error() {
     let shard = Shards::of(&spool).of_key("key");
     let shard = directory(&spool).join(format!("{shard:02x}.shard"));
     let try_it = |what: &str| {
-        let arguments = ["hard_world", "stranger", spool.to_str().unwrap(), what];
+        let arguments = ["hard_world", "other_user", spool.to_str().unwrap(), what];
         finish(vec![start_as(DAEMON, folder.path(), &arguments)]);
     };
     // Each as created by root, without permissions for others.

@@ -4,8 +4,8 @@
 
 use crate::spool_common::counts;
 mod keys;
+mod special_files;
 pub(crate) mod store;
-mod strangers;
 
 use std::collections::BTreeSet;
 use std::path::Path;

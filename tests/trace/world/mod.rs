@@ -231,8 +231,8 @@ fn unwritable(folder: &Path) {
 
 /// A store of another user cannot be read.
 fn unreadable(folder: &Path) {
-    let aside = folder.join("another");
-    std::fs::create_dir(&aside).unwrap();
+    let other = folder.join("another");
+    std::fs::create_dir(&other).unwrap();
     for error in [read(Path::new("/root")), open(Path::new("/root"))] {
         let error = error.unwrap_err().to_string();
         assert!(error.contains("/root"), "{error}");

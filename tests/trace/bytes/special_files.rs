@@ -8,13 +8,13 @@ use super::store::{
 };
 
 /// Puts something else in the place of a file.
-fn put(kind: &str, at: &Path, aside: &Path) {
+fn put(kind: &str, at: &Path, target: &Path) {
     match kind {
         "symbolic link" => {
             if at.exists() {
-                std::fs::rename(at, aside).unwrap();
+                std::fs::rename(at, target).unwrap();
             }
-            std::os::unix::fs::symlink(aside, at).unwrap();
+            std::os::unix::fs::symlink(target, at).unwrap();
         }
         _ => {
             let _ = std::fs::remove_file(at);
@@ -40,7 +40,7 @@ fn in_place_of_logs_and_segments() {
             let folder = memory_folder();
             image.lay_out(folder.path());
             let at = path(folder.path(), name);
-            put(kind, &at, &folder.path().join("aside"));
+            put(kind, &at, &folder.path().join("target"));
             let what = format!("{name}: {kind}");
             let found = Observed::of(&read(folder.path()).unwrap(), 0..MESSAGES, &what);
             let [problem] = &found.reported[..] else { panic!("{what}: {:?}", found.reported) };
@@ -75,7 +75,7 @@ fn in_place_of_the_key_and_the_settings() {
             let folder = memory_folder();
             image.lay_out(folder.path());
             let at = path(folder.path(), name);
-            put(kind, &at, &folder.path().join("aside"));
+            put(kind, &at, &folder.path().join("target"));
             for error in [read(folder.path()), open(folder.path())].map(Result::unwrap_err) {
                 let error = error.to_string();
                 assert!(error.contains(at.to_str().unwrap()) && error.contains(kind), "{error}");
@@ -92,14 +92,14 @@ fn in_place_of_files_being_written() {
             let folder = memory_folder();
             image.lay_out(folder.path());
             let at = path(folder.path(), name);
-            let aside = folder.path().join("aside");
-            std::fs::write(&aside, "not ours").unwrap();
+            let target = folder.path().join("target");
+            std::fs::write(&target, "not ours").unwrap();
             if at.exists() {
                 std::fs::remove_file(&at).unwrap();
             }
             match kind {
-                "symbolic link" => std::os::unix::fs::symlink(&aside, &at).unwrap(),
-                _ => put(kind, &at, &aside),
+                "symbolic link" => std::os::unix::fs::symlink(&target, &at).unwrap(),
+                _ => put(kind, &at, &target),
             }
             let mut trace = open(folder.path()).unwrap();
             record(&mut trace, 500).unwrap();
@@ -111,7 +111,7 @@ fn in_place_of_files_being_written() {
                 assert!(kind == "directory" || name == "sealing", "{name}: {kind}: {error}");
                 assert!(error.contains(at.to_str().unwrap()), "{error}");
             }
-            assert_eq!(std::fs::read(&aside).unwrap(), b"not ours");
+            assert_eq!(std::fs::read(&target).unwrap(), b"not ours");
             for n in (0..MESSAGES).chain([500]) {
                 let (results, summary) = ask(&trace, &question(n));
                 assert_eq!(summary.damaged, []);
