@@ -21,9 +21,9 @@ pub(crate) enum Check {
     Native(Vec<String>),
     /// exirate's condition, likewise.
     Ours(Vec<String>),
-    /// Ours as it was before: the library in this file, with these specs.
+    /// The condition of another build of exirate, in this file, with these specs.
     Before(PathBuf, Vec<String>),
-    /// Ours, with this key and all of these specs in one call.
+    /// exirate's `ratelimit_all` with this key and all of these specs.
     All(&'static str, Vec<String>),
 }
 

@@ -11,8 +11,8 @@ use crate::common::PrivateExim;
 use crate::exim::{Check, dash_bs, sessions};
 use crate::table::{head, median, micros, print, row};
 
-/// The times of one process from its first RCPT on. What it takes before does not depend
-/// on the check, and varies by more than that costs.
+/// The times of one process from its first RCPT on. The time before that does not depend
+/// on the check, and varies by more than the cost of the check.
 #[derive(Clone, Copy)]
 struct Taken {
     /// Until the reply.

@@ -13,7 +13,7 @@ use crate::table::{head, median, micros};
 pub(crate) fn run(effort: Effort) {
     let folder = tempfile::tempdir().unwrap();
     let loader = folder.path().join("load");
-    // Exim has loaded libm before.
+    // Exim has already loaded libm.
     compile("load.c", &loader, &["-Wl,--no-as-needed", "-lm"]);
     head("The libraries that Exim loads");
     for (name, path, function) in [
@@ -32,7 +32,7 @@ pub(crate) fn run(effort: Effort) {
     }
 }
 
-/// How many places of it the loader has to fill in.
+/// The number of relocations.
 fn relocations(library: &Path) -> usize {
     let output = Command::new("readelf").args(["-rW"]).arg(library).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -6,7 +6,7 @@
 //! (the database in process, by size), `growth` (pauses during growth) and
 //! `library` (size and load time); all of them by default. `--before=FILE` also
 //! measures another exirate.so in `session` and `parallel`, in the same rounds.
-//! Run as a test, it measures next to nothing and only checks that it works.
+//! Run as a test, it makes only a few measurements, to check that it works.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

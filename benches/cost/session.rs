@@ -17,12 +17,12 @@ struct Case {
     ours: Check,
 }
 
-/// The key is the client's HELO name, so that a session determines which key it
-/// counts.
+/// The key is the client's HELO name, so that a session chooses its key.
 const KEY: &str = "$sender_helo_name";
 
-/// The cases, and beside each the library `before`. The last two are the same
-/// four windows of one key, in four conditions and in one `ratelimit_all`.
+/// The cases, each also with the library `before` if there is one. The last two
+/// have the same four windows of one key, in four conditions and in one
+/// `ratelimit_all`.
 fn cases(before: Option<&Path>) -> Vec<Case> {
     let case = |name, windows: &[&str], mode: &str| {
         let specs: Vec<_> =
@@ -54,7 +54,7 @@ fn cases(before: Option<&Path>) -> Vec<Case> {
 pub(crate) fn alone(effort: Effort, before: Option<&Path>) {
     let medians = measure("one session", cases(before), &names(1), effort);
     if let [.., four, one] = medians[..] {
-        println!("(four conditions cost {} times what one ratelimit_all does)", ratio(four, one));
+        println!("(four conditions take {} times as long as one ratelimit_all)", ratio(four, one));
     }
 }
 
@@ -62,12 +62,12 @@ pub(crate) fn alone(effort: Effort, before: Option<&Path>) {
 /// key, and all with the same key.
 pub(crate) fn parallel(effort: Effort, before: Option<&Path>) {
     let n = effort.sessions;
-    let title = format!("{n} sessions at once, each with a key of its own");
+    let title = format!("{n} sessions at once, each with its own key");
     measure(&title, cases(before), &names(n), effort);
     let same = vec!["client.test".to_owned(); n];
     let mut one = cases(before);
     one.truncate(1);
-    measure(&format!("{n} sessions at once, all on one key"), one, &same, effort);
+    measure(&format!("{n} sessions at once, all with the same key"), one, &same, effort);
 }
 
 fn names(count: usize) -> Vec<String> {
@@ -82,7 +82,7 @@ fn runs(check: &Check) -> usize {
 }
 const RUNS: usize = 7;
 
-/// Prints a table, and returns what our check costs in each case.
+/// Prints a table, and returns the cost of exirate's check in each case.
 fn measure(title: &str, cases: Vec<Case>, names: &[String], effort: Effort) -> Vec<f64> {
     let mut checks = vec![Check::None, Check::Nothing, Check::Lock];
     let mut add = |check| {
@@ -112,7 +112,7 @@ fn measure(title: &str, cases: Vec<Case>, names: &[String], effort: Effort) -> V
     let checks_made = (effort.recipients * names.len()) as f64;
     let medians: Vec<f64> = times_taken.iter().cloned().map(median).collect();
     let cost = |n: usize| (medians[n] - medians[0]) / checks_made;
-    // Of two that ran one after the other; the median over all rounds.
+    // The ratio of two consecutive measurements; the median over all rounds.
     let in_rounds = |ours: usize, before: usize| {
         let micros = |n: usize, round: usize| times_taken[n][round].as_secs_f64();
         let ratio = |round| {

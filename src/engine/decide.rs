@@ -11,12 +11,12 @@ use super::state::{Change, FilterChange, Remembered, State};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pending {
     decision: Decision,
-    /// What is to be remembered: if the event is counted, and once this is
-    /// settled, in any case.
+    /// The change to the record; before [`Pending::settle`], the change if the
+    /// event is counted.
     change: Change,
-    /// Whether that is to be written.
+    /// Whether the change must be written.
     changed: bool,
-    /// What was remembered.
+    /// The remembered state.
     before: Option<State>,
     update: Update,
     /// The earlier check of this call whose record this one shares.
@@ -174,16 +174,16 @@ fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
     }
 }
 
-/// Decides which checks count the event and what is remembered, after all have
-/// been computed.
+/// After all checks have been computed, decides which of them count the event,
+/// and the changes to the records.
 fn settle(pending: &mut [Pending]) {
     let refused = pending.iter().any(Pending::refuses);
     if pending.iter().all(|one| one.same_as.is_none()) {
         pending.iter_mut().for_each(|one| one.settle(refused, one.is_over_decision()));
         return;
     }
-    // Checks of one record settle as one: the event is counted if any of them
-    // counts it, and the record is over if any of them is.
+    // Checks of one record share one change: the event is counted if any of them
+    // counts it, and the record is over its limit if any of them is.
     for number in 0..pending.len() {
         let Some(&one) = pending.get(number).filter(|one| one.same_as.is_none()) else { continue };
         let of_record = |other: &&Pending| other.same_as == Some(number);
@@ -211,13 +211,13 @@ fn settle(pending: &mut [Pending]) {
 }
 
 impl Pending {
-    /// Whether this is an over decision that is remembered.
+    /// Whether this is an over decision of a leaky or strict check.
     fn is_over_decision(&self) -> bool {
         self.decision.over && self.update != Update::ReadOnly
     }
 
-    /// Settles what is remembered of the record; `over` says that this check,
-    /// or another of the same record, is over its limit.
+    /// Completes the change to the record. `refused`: a leaky check of this call
+    /// is over its limit; `over`: a leaky or strict check of this record is.
     #[inline(always)]
     fn settle(&mut self, refused: bool, over: bool) {
         let written = match self.update {
@@ -232,8 +232,8 @@ impl Pending {
             false => before.and_then(|state| state.average),
         };
         if !written {
-            // Where only the crossing is remembered, the next event is the
-            // first all the same.
+            // A record that holds only a crossing has no average, so the next
+            // event is still the first.
             let Decision { limit, period, .. } = self.decision;
             self.change = Change {
                 state: before.unwrap_or(State::empty(limit, period)),

@@ -49,7 +49,7 @@ impl Decision {
     /// Compares the same rate with another limit.
     ///
     /// A decision that is reused from memory is compared with the limit of the
-    /// later line. It is not a crossing: that was the first decision.
+    /// later line. It is not a crossing: only the first decision can be one.
     #[must_use]
     pub fn against(self, limit: f64) -> Self {
         Self { limit, over: over(self.rate, limit), crossed: false, ..self }

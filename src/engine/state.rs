@@ -6,8 +6,8 @@ use crate::rate::bloom::Event;
 /// The contents of a record, without its filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
-    /// The moving average; none where nothing was counted yet, and the record
-    /// only remembers a crossing.
+    /// The moving average; `None` if the record holds only a crossing and no
+    /// event has been counted.
     pub average: Option<Average>,
     /// The limit of the last check that was counted. It is used for display,
     /// expiry and eviction; it never decides.
@@ -18,13 +18,13 @@ pub struct State {
     /// its limit; 0 if the last one was under.
     pub over_since: u32,
     /// The second (since 1970) of the latest over decision of a leaky or strict
-    /// check, or 0 where there was none.
+    /// check; 0 if there was none.
     pub last_over: u32,
-    /// How many crossings there were: over decisions of leaky or strict checks
-    /// with none during the period before.
+    /// The number of crossings: over decisions of leaky or strict checks without
+    /// another one during the preceding period.
     pub crossings: u32,
-    /// The rate that was admitted while a cluster's store could not be reached.
-    /// It is carried along; nothing sets it yet.
+    /// The rate admitted while a cluster's store was unreachable. Stored and copied,
+    /// but not set yet.
     pub apart: f32,
 }
 
@@ -36,7 +36,7 @@ impl State {
         Self { average: Some(average), ..Self::empty(limit, period) }
     }
 
-    /// The state of a record that remembers no rate.
+    /// The state of a record without a rate.
     #[must_use]
     pub(super) fn empty(limit: f64, period: f64) -> Self {
         Self { average: None, limit, period, over_since: 0, last_over: 0, crossings: 0, apart: 0.0 }

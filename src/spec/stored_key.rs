@@ -36,8 +36,8 @@ impl<'a> StoredKey<'a> {
         Some(Self { period, mode, unique, key })
     }
 
-    /// The record of a spec with this name, as [`super::Request::check`] names
-    /// it. A text that is no such name is all identity.
+    /// The record key of a stored name, as [`super::Request::check`] forms it. In a
+    /// text that is not such a name, everything is identity.
     #[must_use]
     pub fn record_key(stored: &'a [u8]) -> RecordKey<'a> {
         let identity_start = Self::prefix_of(stored).len();

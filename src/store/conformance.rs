@@ -244,7 +244,7 @@ fn a_crossing_is_the_first_over_decision_for_a_period<S: Store>(store: &mut S) {
         assert_eq!(crossing(store, one, 0), (false, 0));
         assert_eq!(crossing(store, one, 0), (true, 1));
         assert_eq!(crossing(store, with_limit(0.0, one), 1), (false, 1));
-        // An event that passes does not end it, only a period without an over decision does.
+        // It ends with a period without over decisions, not with an event that passes.
         assert_eq!(crossing(store, with_limit(100.0, one), 2), (false, 1));
         assert_eq!(crossing(store, with_limit(0.0, one), 3601), (false, 1));
         assert_eq!(crossing(store, with_limit(0.0, one), 7202), (true, 2));
@@ -273,7 +273,7 @@ fn readonly_checks_do_not_cross<S: Store>(store: &mut S) {
     assert!(decision.over && !decision.crossed);
     assert_eq!(crossing(store, with_limit(0.0, check("key")), 1), (true, 1));
     assert_eq!(crossing(store, read, 2), (false, 1));
-    // Nor do they keep the next over decision from being a crossing.
+    // The next over decision is still a crossing.
     assert_eq!(crossing(store, read, 3601), (false, 1));
     assert_eq!(crossing(store, with_limit(0.0, check("key")), 3602), (true, 2));
 }

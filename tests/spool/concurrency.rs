@@ -84,8 +84,8 @@ pub(crate) fn worker(arguments: &[String]) {
     }
 }
 
-/// Makes checks of one key that are all over the limit, strict and leaky ones in
-/// turn, and writes down the numbers of those that were crossings.
+/// Makes checks of one key that are all over the limit, strict and leaky ones
+/// alternately, and writes the numbers of the crossings to a file.
 fn cross(spool: &mut Spool, folder: &Path, number: u32) {
     let start: i64 = std::fs::read_to_string(folder.join("time")).unwrap().parse().unwrap();
     let mut crossings = String::new();
@@ -97,7 +97,7 @@ fn cross(spool: &mut Spool, folder: &Path, number: u32) {
             update,
             ..request.check()
         };
-        // All of them within less than a period.
+        // All within one period.
         let seconds = start + i64::from(n) * (PERIOD - 1) / i64::from(EVENTS);
         let decision = spool.decide_one(&check, || Timestamp { seconds, micros: n }).unwrap();
         assert!(decision.over && decision.crossings > 0);
@@ -177,7 +177,7 @@ fn each_crossing_is_counted_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     for round in 1..=4_u32 {
-        // More than a period after the last event of the round before.
+        // More than a period after the last event of the previous round.
         let start = still().seconds + i64::from(round) * 3 * PERIOD;
         std::fs::write(path.join("time"), start.to_string()).unwrap();
         run_all(path, "cross");

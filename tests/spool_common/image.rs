@@ -20,14 +20,14 @@ pub(crate) const DEAD: usize = 88;
 /// The time of the last tidying, four counts, and the size of the largest
 /// record, also as checked words.
 pub(crate) const OTHERS: [usize; 6] = [96, 104, 112, 120, 128, 136];
-/// Where the key is in a record, without a filter and with one.
+/// The offset of the key in a record, without and with a filter.
 pub(crate) const PLAIN_KEY: usize = 124;
 pub(crate) const FILTER_KEY: usize = 136;
-/// Where the epoch is in a record with a filter.
+/// The offset of the epoch in a record with a filter.
 pub(crate) const EPOCH: usize = 128;
 /// The checksum of a record's head.
 const HEAD_CRC: usize = 16;
-/// The states of a record, and the size of one with and without its checksum.
+/// The offsets of a record's states, and the size of a state with and without its checksum.
 pub(crate) const STATES: [usize; 2] = [20, 72];
 pub(crate) const STATE: usize = 52;
 pub(crate) const STATE_CRC: usize = 48;
@@ -48,7 +48,7 @@ impl Position {
     pub(crate) fn of(key: &[u8]) -> Self {
         let Hash128 { h1, h2 } = SipHasher24::new_with_key(&KEY).hash(b"exirate key");
         let Hash128 { h1, h2 } = SipHasher24::new_with_keys(h1, h2).hash(key);
-        // All of the name is the identity, so nothing is folded in.
+        // The whole name is the identity: there is no prefix to fold in.
         Self { shard: (h1 >> 56) as u8, fraction: h2 as u32, tag: (h2 >> 32) as u32 }
     }
 }

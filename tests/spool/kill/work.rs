@@ -167,7 +167,7 @@ pub(crate) fn work(folder: &Path, worker: usize) -> ! {
         } else {
             let mut change = change(count, filter);
             if counter == OLD {
-                // Of a period that was over long ago.
+                // The period ended long ago.
                 change.state.period = 1.0;
             }
             spool.update(key.as_bytes(), None, |_, _| ((), Some(change))).unwrap();
