@@ -18,34 +18,34 @@ const PRIORITY: u8 = 2 * 8 + 5;
 /// The logs of one command.
 pub(super) struct AuditLog {
     who: String,
-    /// Whether it has been told that the log cannot be written.
-    told: bool,
+    /// Whether a failure to write the log has been reported.
+    failed: bool,
 }
 
 impl AuditLog {
     pub(super) fn new() -> Self {
-        Self { who: who(), told: false }
+        Self { who: who(), failed: false }
     }
 
     /// Logs a change that has been made. What `what` holds of keys must be
-    /// escaped by [`text::printable`]. A log that cannot be written is told
+    /// escaped by [`text::printable`]. A failure to write the log is reported
     /// once; the change stands.
     pub(super) fn add(&mut self, spool: &mut Spool, what: impl Display) {
         let who = &self.who;
         let line = format!("{} {who} {what}", text::iso(now()));
         if let Err(error) = spool.log_change(&line)
-            && !self.told
+            && !self.failed
         {
             note(format_args!("the change is not logged: {error}"));
-            self.told = true;
+            self.failed = true;
         }
         // There is not always a syslog, and nothing depends on it.
-        let _ = tell_syslog(Path::new(SYSLOG), &format!("{what} ({who})"));
+        let _ = send_to_syslog(Path::new(SYSLOG), &format!("{what} ({who})"));
     }
 }
 
 /// Sends a line to the syslog that listens at `socket`.
-fn tell_syslog(socket: &Path, what: &str) -> std::io::Result<()> {
+fn send_to_syslog(socket: &Path, what: &str) -> std::io::Result<()> {
     let datagram = UnixDatagram::unbound()?;
     // A syslog that hangs must not hang us.
     datagram.set_nonblocking(true)?;
@@ -79,9 +79,9 @@ mod tests {
     fn syslog_gets_a_line_of_its_form() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("log");
-        assert!(tell_syslog(&socket, "x").is_err(), "nobody listens");
+        assert!(send_to_syslog(&socket, "x").is_err(), "nobody listens");
         let syslog = UnixDatagram::bind(&socket).unwrap();
-        tell_syslog(&socket, "reset key=alice").unwrap();
+        send_to_syslog(&socket, "reset key=alice").unwrap();
         let mut line = [0; 200];
         let length = syslog.recv(&mut line).unwrap();
         let line = std::str::from_utf8(&line[..length]).unwrap();

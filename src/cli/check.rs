@@ -44,7 +44,7 @@ pub(super) struct Check {
     #[arg(long, value_name = "K", allow_hyphen_values = true)]
     key: Option<OsString>,
 
-    /// Take this for the size of the event: 1 unless SPEC says otherwise
+    /// Take this for the size of the event: 1 unless SPEC has a count
     #[arg(long, value_name = "N", value_parser = cost, allow_negative_numbers = true)]
     cost: Option<f64>,
 
@@ -90,7 +90,7 @@ impl Check {
         Ok(Outcome::found_if(decision.over))
     }
 
-    /// What SPEC asks for, with what the options replace.
+    /// The check of SPEC, with what the options replace.
     fn request(&self) -> Result<Request, Failure> {
         let spec =
             Spec::parse(self.spec.as_bytes()).map_err(|error| Failure::new(error.to_string()))?;

@@ -10,7 +10,7 @@ const NAMED: usize = 20;
 /// Asks whether to do what `verb` says to `things`. With `yes`, it does not ask.
 ///
 /// # Errors
-/// There is no terminal to ask on.
+/// There is no terminal to ask at.
 pub(super) fn ask(verb: &str, things: &[String], yes: bool) -> Result<bool, Failure> {
     let count = things.len();
     if !yes && !is_terminal() {
@@ -30,7 +30,7 @@ pub(super) fn ask(verb: &str, things: &[String], yes: bool) -> Result<bool, Fail
 /// ask.
 ///
 /// # Errors
-/// There is no terminal to ask on.
+/// There is no terminal to ask at.
 pub(super) fn losses(losses: &[&str], yes: bool) -> Result<bool, Failure> {
     if !yes && !is_terminal() {
         return Err(Failure::new(format!(

@@ -12,8 +12,8 @@ use crate::trace::TraceError;
 pub(super) enum Outcome {
     /// All is well: exit code 0.
     Fine,
-    /// Something was found, or what was asked for was not: exit code 1. The
-    /// command's help says which.
+    /// Something was found, or nothing was found that was searched for: exit code 1.
+    /// The command's help says which.
     Found,
 }
 

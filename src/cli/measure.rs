@@ -97,7 +97,7 @@ struct Peak {
 struct Log {
     events: Vec<Event>,
     keys: HashMap<String, u32>,
-    /// Lines of messages that do not tell what is asked for.
+    /// Messages whose lines lack what is measured.
     silent: u64,
 }
 
@@ -111,7 +111,7 @@ impl Measure {
         }
         if log.silent > 0 {
             note(format_args!(
-                "{} message(s) do not tell their {}, and are left out",
+                "{} message(s) without their {} were left out",
                 log.silent,
                 self.missing()
             ));
@@ -122,14 +122,14 @@ impl Measure {
         if self.json {
             screen.json(&peaks)?;
         } else if found {
-            self.tell(screen, &peaks)?;
+            self.print(screen, &peaks)?;
         } else {
             note("no line was of use: each begins with a time, as in Exim's main log");
         }
         Ok(Outcome::found_if(!found))
     }
 
-    /// What lines lack that tell nothing.
+    /// What these lines lack.
     fn missing(&self) -> &'static str {
         match (self.by, self.count) {
             (By::Auth, What::Messages) => "authenticated user (A=)",
@@ -207,7 +207,7 @@ impl Measure {
         peaks
     }
 
-    fn tell(&self, screen: &mut Screen<'_>, peaks: &[Peak]) -> io::Result<()> {
+    fn print(&self, screen: &mut Screen<'_>, peaks: &[Peak]) -> io::Result<()> {
         let columns = [
             Column::numbers("PEAK"),
             Column::numbers("EVENTS"),

@@ -23,7 +23,7 @@ pub(super) struct Screen<'a> {
 
 impl Screen<'_> {
     /// Standard output. Where `color` is `auto`, a terminal gets colours unless
-    /// the environment says otherwise (`NO_COLOR`, `CLICOLOR`, `TERM=dumb`).
+    /// the environment forbids it (`NO_COLOR`, `CLICOLOR`, `TERM=dumb`).
     pub(super) fn stdout(color: ColorChoice) -> Screen<'static> {
         let stdout = io::stdout();
         let color = match color {
@@ -79,14 +79,14 @@ impl Write for Screen<'_> {
     }
 }
 
-/// The width of this process's terminal, where it tells one.
+/// The width of this process's terminal, if it is known.
 fn terminal_width() -> Option<u16> {
     crossterm::terminal::size().ok().map(|(width, _)| width).filter(|&width| width > 0)
 }
 
-/// Says something on standard error.
+/// Prints an error on standard error.
 pub(super) fn complain(what: impl Display) {
-    // Where standard error cannot be written, there is nobody left to tell.
+    // If standard error cannot be written, there is nowhere to report it.
     let _ = writeln!(io::stderr(), "exirate: {what}");
 }
 
@@ -125,7 +125,7 @@ impl Tally {
     /// One more was read.
     pub(super) fn add(&mut self) {
         self.count += 1;
-        // To look at the clock each time would take longer than to read.
+        // Reading the clock each time would take longer than reading a record.
         if self.count.is_multiple_of(4096) {
             if self.bar.is_none() && self.started.elapsed() >= Duration::from_secs(1) {
                 self.bar = Some(self.bar());

@@ -1,4 +1,4 @@
-//! Which spool directory is meant.
+//! Finding Exim's spool directory.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,7 +9,7 @@ use super::Failure;
 
 /// Exim under the names it is installed as; Debian's has both.
 const PROGRAMS: [&str; 4] = ["exim4", "exim", "/usr/sbin/exim4", "/usr/sbin/exim"];
-/// Where Exim's spool directory is where there is no Exim to ask.
+/// The usual spool directories, for a machine without Exim.
 const USUAL: [&str; 2] = ["/var/spool/exim4", "/var/spool/exim"];
 
 /// The spool directory `given`, or else that of the Exim on this machine.
@@ -27,7 +27,7 @@ pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
     }
     PROGRAMS
         .iter()
-        .find_map(|program| ask(program))
+        .find_map(|program| of_exim(program))
         .or_else(|| USUAL.iter().map(PathBuf::from).find(|dir| dir.is_dir()))
         .ok_or_else(|| {
             Failure::new(
@@ -37,8 +37,8 @@ pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
         })
 }
 
-/// What `program -bP spool_directory` says, where it says a directory.
-fn ask(program: &str) -> Option<PathBuf> {
+/// The directory that `program -bP spool_directory` prints.
+fn of_exim(program: &str) -> Option<PathBuf> {
     let output = Command::new(program)
         .args(["-bP", "spool_directory"])
         .stdin(Stdio::null())

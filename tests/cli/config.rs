@@ -18,22 +18,18 @@ fn config(spool: &Path) -> Value {
     json(&run(spool, &["config", "--json"]))
 }
 
-/// Rates that take more space than the lowest size limit allows: keys of some 500
-/// bytes. Returns how many they are.
-fn fill(spool: &Path) -> usize {
-    const KEYS: usize = 26_000;
+/// Imports rates with these keys.
+fn fill(spool: &Path, keys: impl Iterator<Item = String>) {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    let padding = "x".repeat(500);
     let mut lines = "{\"exirate_export\":1}\n".to_owned();
-    for n in 0..KEYS {
-        lines += &format!("{{\"key\":\"1w/per_mail/{n}{padding}\",\"rate\":1,\"limit\":9,");
+    for key in keys {
+        lines += &format!("{{\"key\":\"1w/per_rcpt/{key}\",\"rate\":1,\"limit\":9,");
         lines += &format!("\"seconds\":{now},\"micros\":0,\"over_since\":0}}\n");
     }
     let file = spool.join("keys.jsonl");
     std::fs::write(&file, lines).unwrap();
     let output = run(spool, &["import", file.to_str().unwrap()]);
     assert!(output.status.success(), "{}", stderr(&output));
-    KEYS
 }
 
 fn keys(spool: &Path) -> u64 {
@@ -118,7 +114,10 @@ fn wrong_settings_are_refused_with_what_would_be_right() {
 fn a_lower_limit_evicts_nothing_without_being_asked() {
     let spool = tempfile::tempdir().unwrap();
     let spool = spool.path();
-    let before = fill(spool) as u64;
+    // Keys of some 500 bytes: more than the lowest size limit has room for.
+    let padding = "x".repeat(500);
+    let before = 26_000;
+    fill(spool, (0..before).map(|n| format!("{n}{padding}")));
     let output = set(spool, &["rates.max_size=16M", "trace.keep=1d"]);
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
     let said = stderr(&output);
@@ -182,4 +181,28 @@ fn a_shorter_time_removes_no_message_without_being_asked() {
         let output = machine.run(&format!("exirate config set {keep}"));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }
+}
+
+#[test]
+fn the_database_has_room_for_as_many_keys_as_it_says() {
+    let spool = tempfile::tempdir().unwrap();
+    let spool = spool.path();
+    assert_eq!(set(spool, &["rates.max_size=16M"]).status.code(), Some(0));
+    let room = config(spool)["rates"]["room_keys"].as_u64().unwrap();
+    let evicted = || json(&run(spool, &["stats", "--json"]))["evicted"].as_u64().unwrap();
+    // With the period and mode, 30 bytes.
+    let keys = |range: std::ops::Range<u64>| range.map(|n| format!("user{n:06}@ex.test"));
+    fill(spool, keys(0..room * 9 / 10));
+    assert_eq!(evicted(), 0);
+    fill(spool, keys(room * 9 / 10..room * 11 / 10));
+    assert!(evicted() > 0);
+}
+
+#[test]
+fn the_readme_says_how_many_keys_there_is_room_for() {
+    let spool = tempfile::tempdir().unwrap();
+    assert_eq!(set(spool.path(), &["rates.max_size=1G"]).status.code(), Some(0));
+    let shown = stdout(&run(spool.path(), &["config"]));
+    let room = shown.lines().find_map(|line| line.split_once(", room for ")).unwrap().1;
+    assert!(crate::prepared::source("README.md").contains(room), "{room}");
 }

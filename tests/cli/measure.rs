@@ -82,7 +82,7 @@ fn what_is_of_no_use_is_told() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no line was of use"), "{}", stderr(&output));
     let output = measure(&["1h", "--by", "auth"], &log(1));
-    assert!(stderr(&output).contains("1 message(s) do not tell their authenticated user"));
+    assert!(stderr(&output).contains("1 message(s) without their authenticated user"));
     for (arguments, words) in [
         (&["soon"][..], "expected a period"),
         (&["1h", "--match", "("], "unclosed group"),

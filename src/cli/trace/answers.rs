@@ -1,4 +1,4 @@
-//! The messages that may have carried what was asked for.
+//! The messages that were found.
 
 use std::collections::HashSet;
 
@@ -13,27 +13,26 @@ use super::envelope::{EnvelopeJson, moment};
 use super::probability::one_in;
 use crate::trace::{Match, QueryResult, Tally};
 
-/// How many recipients a table names of one message.
+/// How many recipients of one message a table shows.
 const RECIPIENTS_SHOWN: usize = 10;
 
 /// Sort order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Sort {
-    /// The one of which the largest share is there, then one that is hardly
-    /// false, then the earliest; of doubtful ones the least doubtful
+    /// Largest share first, then lowest probability of being false, then earliest
     Best,
     /// The earliest
     Time,
 }
 
-/// The first answers, as `sort` has it, among those that are added.
+/// The first results in the order `sort`, of those that are added.
 pub(super) struct First {
     sort: Sort,
     most: usize,
     answers: Vec<QueryResult>,
     /// Those that were added.
     tally: Tally,
-    /// How many were not, for others are as likely.
+    /// How many were left out because any message is as likely.
     pub(super) left_out: u64,
 }
 
@@ -56,7 +55,7 @@ impl First {
         self.tally.messages
     }
 
-    /// How likely any other message would have been among them as well.
+    /// The probability that an unrelated message is among them.
     pub(super) fn chance(&self) -> Option<f64> {
         self.tally.chance()
     }
@@ -72,14 +71,14 @@ impl First {
         self.answers.truncate(self.most);
     }
 
-    /// The answers in order.
+    /// The results in order.
     pub(super) fn take(&mut self) -> Vec<QueryResult> {
         self.cut();
         std::mem::take(&mut self.answers)
     }
 }
 
-/// Which part of what was asked for is there, 0 to 1.
+/// The share that the message contains, 0 to 1.
 fn share(answer: &QueryResult) -> Option<f64> {
     answer.hit.map(|hit| hit.share())
 }
@@ -88,7 +87,7 @@ fn chance(answer: &QueryResult) -> Option<f64> {
     answer.hit.map(|hit| hit.chance)
 }
 
-/// An answer, as JSON has it.
+/// A result, in JSON.
 #[derive(Serialize)]
 pub(super) struct AnswerJson<'a> {
     #[serde(flatten)]
@@ -121,8 +120,8 @@ const COLUMNS: [Column; 8] = [
     Column::words("RECIPIENTS"),
 ];
 
-/// Writes answers as a table.
-pub(super) fn tell(
+/// Prints results as a table.
+pub(super) fn print(
     screen: &mut Screen<'_>,
     answers: &[QueryResult],
     graded: bool,
@@ -137,7 +136,7 @@ pub(super) fn tell(
 fn cells(answer: &QueryResult, graded: bool) -> [String; 8] {
     let envelope = &answer.envelope;
     let word = |text: &str| text::printable(text.as_bytes());
-    // Exim has whom a client named twice twice in its list.
+    // Exim lists a recipient twice that a client named twice.
     let mut seen = HashSet::new();
     let different: Vec<&String> =
         envelope.recipients.iter().filter(|address| seen.insert(*address)).collect();

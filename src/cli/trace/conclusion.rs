@@ -1,4 +1,4 @@
-//! The answer of `exirate trace query`: the messages, and how sure it is.
+//! The result of `exirate trace query`: the messages, and how certain they are.
 
 use std::io::Write as _;
 
@@ -10,9 +10,9 @@ use super::answers::{self, AnswerJson};
 use super::{length, probability};
 use crate::trace::{Part, QueryResult, QuerySummary, Settings, TooShort};
 
-/// The answer.
+/// The result.
 pub(super) struct Reply {
-    /// What was asked for.
+    /// What was searched for.
     pub(super) parts: Vec<Part>,
     /// The share of it that was enough.
     pub(super) least: f64,
@@ -35,7 +35,7 @@ pub(super) struct Reply {
     pub(super) asked: QuerySummary,
 }
 
-/// The answer, as JSON has it.
+/// The result, in JSON.
 #[derive(Serialize)]
 struct ReplyFacts<'a> {
     found: Vec<AnswerJson<'a>>,
@@ -53,7 +53,7 @@ struct ReplyFacts<'a> {
     other_key: u64,
 }
 
-/// What was asked for, as JSON has it.
+/// What was searched for, in JSON.
 #[derive(Serialize)]
 struct PartJson<'a> {
     kind: &'static str,
@@ -82,9 +82,9 @@ impl Reply {
     }
 
     /// Writes it for people.
-    pub(super) fn tell(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
+    pub(super) fn print(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         if !self.found.is_empty() {
-            answers::tell(screen, &self.found, self.least < 1.0)?;
+            answers::print(screen, &self.found, self.least < 1.0)?;
         }
         let shown = self.found.len() as u64;
         if self.matches > shown {
@@ -106,13 +106,13 @@ impl Reply {
                 probability::expected(expected)
             )?,
         }
-        self.tell_length(screen)?;
-        self.tell_what_is_left_out();
+        self.print_length(screen)?;
+        self.print_left_out();
         Ok(())
     }
 
-    /// Says how long the text is, how long it must be, and how long it should.
-    fn tell_length(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
+    /// Prints how long the text is, how long it must be, and how long it should be.
+    fn print_length(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
         if self.parts.is_empty() || !is_text || self.asked.messages == 0 {
             return Ok(());
@@ -126,13 +126,13 @@ impl Reply {
         Ok(())
     }
 
-    /// How many bytes are asked for.
+    /// How many bytes were searched for.
     fn bytes(&self) -> usize {
         self.parts.iter().map(length::of).sum()
     }
 
-    /// With how many bytes one such question in a hundred would have a false
-    /// answer, roughly; `None` where these are enough, or it cannot be told.
+    /// With how many bytes one such query in a hundred would have a false result,
+    /// roughly; `None` if these are enough, or it is not known.
     fn enough(&self) -> Option<u64> {
         let is_file = |part: &Part| matches!(part, Part::File(_));
         let chance = self.chance.filter(|chance| *chance < 0.999)?;
@@ -142,7 +142,7 @@ impl Reply {
         length::enough(self.bytes(), chance, self.asked.messages)
     }
 
-    fn tell_what_is_left_out(&self) {
+    fn print_left_out(&self) {
         let is_file = |part: &Part| matches!(part, Part::File(_));
         let is_bytes = |part: &Part| matches!(part, Part::Bytes(_));
         if self.expected.is_some_and(|expected| expected > length::RARE)
@@ -162,8 +162,9 @@ impl Reply {
         }
         let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
         let settings = Some(self.settings).filter(|_| is_text && !self.parts.is_empty());
-        let tellable = settings.and_then(|settings| length::tellable(self.bytes(), settings));
-        if let Some(tellable) = tellable.filter(|share| self.least < *share)
+        let distinctive =
+            settings.and_then(|settings| length::distinctive_share(self.bytes(), settings));
+        if let Some(distinctive) = distinctive.filter(|share| self.least < *share)
             && self.matches == 0
             && self.asked.messages > 0
         {
@@ -171,7 +172,7 @@ impl Reply {
                 "of a text of {} bytes, a share below about {} may match by chance and is not shown: \
                  use a longer text, or parts that were not edited",
                 self.bytes(),
-                text::percent(tellable)
+                text::percent(distinctive)
             ));
         }
         let QuerySummary { unanswered, decoded_otherwise, partial, other_key, shortest, .. } =

@@ -1,4 +1,4 @@
-//! Envelopes as they are shown.
+//! Printed envelopes.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::super::text;
 use crate::rate::Timestamp;
 use crate::trace::Envelope;
 
-/// An envelope, as JSON has it.
+/// An envelope, in JSON.
 #[derive(Serialize)]
 pub(super) struct EnvelopeJson<'a> {
     time: String,
@@ -35,7 +35,7 @@ impl<'a> EnvelopeJson<'a> {
 /// What [`EnvelopeJson`] means, for the help of commands that print it.
 pub(super) const JSON_HELP: &str = "\
 `sender` is empty for a bounce, `client` and `authenticated`
-are null where there was none, `partial` tells that a message was too large to be
+are null if there was none, `partial` is whether a message was too large to be
 recorded whole.";
 
 /// Seconds since 1970 as ISO 8601 in UTC.

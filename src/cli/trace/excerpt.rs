@@ -1,5 +1,4 @@
-//! What is asked for: the excerpts of `exirate trace query`, made into a
-//! question.
+//! The excerpts that `exirate trace query` searches for.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,28 +10,28 @@ use super::mailbox::{self, MESSAGE_MAX};
 use crate::trace::decode::{self, Charset, Limits};
 use crate::trace::{Fragment, Part};
 
-/// The options that say what was carried.
+/// The options for what the message contained.
 #[derive(Debug, Args)]
 struct Options {
-    /// A text that was in the message; parts of it that are apart are joined
-    /// by *, and \* is an asterisk
+    /// A text of the message; * stands for anything between two parts, and \* for
+    /// an asterisk
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     text: Vec<OsString>,
 
-    /// The same from a file, all of it as one part, asterisks and all; - is
+    /// Read the text from a file, as one part in which * is an asterisk; - is
     /// standard input
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
 
-    /// The charset of these files
+    /// The charset of the files of --file
     #[arg(long, value_name = "NAME", requires = "file")]
     charset: Option<String>,
 
-    /// A file that was attached, just as it is here
+    /// An attached file, byte for byte
     #[arg(long, value_name = "FILE")]
     attachment: Vec<PathBuf>,
 
-    /// An excerpt of an attachment that is no text
+    /// An excerpt of an attachment that is not text
     #[arg(long, value_name = "FILE")]
     bytes: Vec<PathBuf>,
 }
@@ -46,7 +45,7 @@ enum Source {
     Bytes(PathBuf),
 }
 
-/// The excerpts that are asked for, in the order in which they were written.
+/// The excerpts, in the order of the options.
 #[derive(Debug)]
 pub(super) struct Excerpts {
     sources: Vec<Source>,
@@ -74,7 +73,7 @@ impl FromArgMatches for Excerpts {
         add("file", options.file.into_iter().map(Source::File).collect());
         add("attachment", options.attachment.into_iter().map(Source::Attachment).collect());
         add("bytes", options.bytes.into_iter().map(Source::Bytes).collect());
-        // A scheme may know in which order the parts were carried.
+        // A scheme may know the order of the parts in the message.
         sources.sort_by_key(|(at, _)| *at);
         let sources = sources.into_iter().map(|(_, source)| source).collect();
         Ok(Self { sources, charset: options.charset })
@@ -87,10 +86,10 @@ impl FromArgMatches for Excerpts {
 }
 
 impl Excerpts {
-    /// Reads them; `graded` is whether parts of them will do.
+    /// Reads them; `graded` is whether shares of them are enough.
     ///
     /// # Errors
-    /// One cannot be read, is no text where it should be, or has nothing in it.
+    /// One cannot be read, is not text although it should be, or is empty.
     pub(super) fn parts(&self, graded: bool) -> Result<Vec<Part>, Failure> {
         let files = self.sources.iter().filter_map(|source| match source {
             Source::Text(_) => None,

@@ -12,7 +12,7 @@ use super::envelope::{EnvelopeJson, JSON_HELP, iso};
 use super::span;
 use crate::trace::{Envelope, Query, QuerySummary, TraceStore};
 
-/// Permissions of the file: it tells who writes to whom.
+/// Permissions of the file: it contains who writes to whom.
 const SECRET: u32 = 0o600;
 
 /// Write the envelopes of all messages, as JSON or CSV
@@ -49,7 +49,7 @@ enum Format {
     Csv,
 }
 
-/// What the help says besides the options.
+/// The help after the options.
 fn help() -> String {
     format!(
         "Examples:
@@ -61,8 +61,8 @@ fn help() -> String {
 No text of any message is stored, so none is written: only times, ids, addresses
 and clients. The digests are left out as well, for without the store's key they say
 nothing. Messages come in the order in which they were recorded, about. In CSV,
-recipients are separated by blanks; what is in it was chosen by strangers, and a
-spreadsheet may take a field that begins with = for a formula. Exim may run meanwhile.
+recipients are separated by blanks. Fields are chosen by clients, and a spreadsheet
+may take one that begins with = for a formula. Exim may run meanwhile.
 
 Exit status: 0 written; 2 an error, or not everything could be read.
 

@@ -1,4 +1,4 @@
-//! The envelope of a message that passed long ago, from what its headers tell.
+//! The envelope of an archived message, from its headers.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -9,14 +9,14 @@ use super::id;
 use super::mailbox::Hint;
 use crate::trace::Envelope;
 
-/// How much of a message is looked at for headers.
+/// How much of a message is searched for headers.
 const HEADERS_MAX: usize = 1 << 20;
 /// How many recipients are taken from headers: more than any server accepts.
 const RECIPIENTS_MAX: usize = 10_000;
 
-/// Headers in which a server has written down for whom a message came.
+/// Headers in which a server records the recipients.
 const DELIVERED: [&str; 3] = ["Envelope-To", "Delivered-To", "X-Original-To"];
-/// Headers in which the author has written for whom it is.
+/// Headers in which the author names the recipients.
 const ADDRESSED: [HeaderName<'_>; 3] = [HeaderName::To, HeaderName::Cc, HeaderName::Bcc];
 
 /// Reads headers.
@@ -43,8 +43,7 @@ impl Headers {
         Self { parser }
     }
 
-    /// The envelope that `message` and `hint` tell of; `None` for its time
-    /// where nothing tells it.
+    /// The envelope according to `message` and `hint`, and its time if it is known.
     pub(super) fn envelope(&self, message: &[u8], hint: &Hint) -> (Envelope, Option<i64>) {
         let none = || (Envelope::default(), hint.time);
         let Some(headers) = self.parser.parse_headers(block(message)) else {
@@ -97,12 +96,12 @@ fn first<'a>(headers: &'a Message<'a>, name: HeaderName<'a>) -> Option<&'a Heade
     headers.header_values(name).next()
 }
 
-/// What the last server has written down.
+/// The line of the last server.
 fn received<'a>(headers: &'a Message<'a>) -> Option<&'a Received<'a>> {
     first(headers, HeaderName::Received).and_then(HeaderValue::as_received)
 }
 
-/// The id that Exim gave it when it came here, or else its Message-ID.
+/// Exim's id from the first Received, or else its Message-ID.
 fn message_id(headers: &Message<'_>) -> String {
     let received = received(headers).and_then(|received| received.id());
     match received.filter(|text| id::is_exims(text)) {
@@ -112,7 +111,7 @@ fn message_id(headers: &Message<'_>) -> String {
 }
 
 fn sender(headers: &Message<'_>, hint: &Hint) -> String {
-    // What has no address in it, such as `<>`, is that of a bounce.
+    // Without an address, such as `<>`, it is a bounce.
     let return_path = first(headers, HeaderName::ReturnPath).and_then(HeaderValue::as_text);
     if let Some(path) = return_path {
         let path = path.trim();
@@ -126,8 +125,8 @@ fn sender(headers: &Message<'_>, hint: &Hint) -> String {
     hint.sender.clone().unwrap_or_else(written)
 }
 
-/// Whether a mailbox calls a bounce what is none: programs that do not know the
-/// sender write `From MAILER-DAEMON`, and the time at which they wrote it.
+/// Whether a mailbox wrongly marks a message as a bounce: programs that do not know
+/// the sender write `From MAILER-DAEMON` and the present time.
 fn is_guessed(headers: &Message<'_>, hint: &Hint) -> bool {
     let by_person = || {
         let author = addresses(headers, HeaderName::From).into_iter().next();
@@ -164,10 +163,9 @@ fn addresses(headers: &Message<'_>, name: HeaderName<'_>) -> Vec<String> {
     addresses.map(str::to_owned).collect()
 }
 
-/// From where the message came. What was handed from one program to another on
-/// the same machine came from nowhere.
+/// The client's IP address; none if the message came from the same machine.
 fn client(received: &Received<'_>) -> Option<IpAddr> {
-    // Exim has it in the place of the name where it does not know that.
+    // Exim writes it in place of a name that it does not know.
     let named = match received.from() {
         Some(Host::IpAddr(ip)) => Some(*ip),
         _ => None,

@@ -2,7 +2,7 @@
 
 use crate::trace::{Part, Settings, WinnowSettings};
 
-/// So few false messages a question are few.
+/// A query should not have more false results than this.
 pub(super) const RARE: f64 = 0.01;
 
 /// The length of a part in bytes.
@@ -13,23 +13,23 @@ pub(super) fn of(part: &Part) -> usize {
     }
 }
 
-/// How long an excerpt must be so that [`RARE`] messages of so many are false,
-/// if one of `bytes` is false with a chance: each byte more divides that by as
-/// much as each before. In tens of bytes.
+/// How long an excerpt must be for [`RARE`] false results among so many messages,
+/// if one of `bytes` bytes is false with this probability, which falls exponentially
+/// with the length. In tens of bytes.
 pub(super) fn enough(bytes: usize, chance: f64, messages: u64) -> Option<u64> {
     let wanted = (RARE / messages as f64).ln();
     let times = wanted / chance.ln();
     (times.is_finite() && times > 1.0).then(|| (bytes as f64 * times / 10.0).ceil() as u64 * 10)
 }
 
-/// Which share of a text of so many bytes tells a message from those that have
-/// nothing to do with it, roughly: fewer than one in ten thousand have more of it
-/// by chance. `None` where the scheme does not tell.
-pub(super) fn tellable(bytes: usize, settings: Settings) -> Option<f64> {
+/// The share of a text of so many bytes that distinguishes a message from unrelated
+/// ones, roughly: fewer than one in ten thousand contain more of it by chance. `None`
+/// if the scheme does not determine it.
+pub(super) fn distinctive_share(bytes: usize, settings: Settings) -> Option<f64> {
     let Settings::Winnow(WinnowSettings { window, centibits, .. }) = settings else {
         return None;
     };
-    // The share of bits set, and how many are looked at.
+    // The share of bits set, and how many are tested.
     let set = 1.0 - (-100.0 / f64::from(centibits)).exp();
     let bits = bytes as f64 * 2.0 / (f64::from(window) + 1.0);
     let deviation = (set * (1.0 - set) / bits).sqrt();
@@ -46,17 +46,17 @@ mod tests {
         // 0.5^10 is about one in a thousand, so that 17 of as many bytes as one
         // in two takes are one in 100,000.
         assert_eq!(enough(100, 0.000_976_562_5, 1000), Some(170));
-        assert_eq!(enough(100, 1e-9, 1000), None, "it is already");
+        assert_eq!(enough(100, 1e-9, 1000), None, "it is long enough");
         assert_eq!(enough(100, 1.0, 1000), None);
     }
 
     #[test]
-    fn of_a_longer_text_less_will_do() {
+    fn of_a_longer_text_a_smaller_share_is_enough() {
         // As the help has it.
         for (bytes, percent) in [(30, 100.0), (150, 92.0), (500, 78.0), (2000, 70.0)] {
-            let share = tellable(bytes, Settings::default()).unwrap();
+            let share = distinctive_share(bytes, Settings::default()).unwrap();
             assert!((share * 100.0 - percent).abs() < 2.0, "{bytes}: {share}");
         }
-        assert_eq!(tellable(500, Settings::Hbf(HbfSettings::default())), None);
+        assert_eq!(distinctive_share(500, Settings::Hbf(HbfSettings::default())), None);
     }
 }

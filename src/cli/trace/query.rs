@@ -1,4 +1,4 @@
-//! `exirate trace query`: which messages may have carried this?
+//! `exirate trace query`: which messages may have contained this?
 
 use std::io::Write as _;
 
@@ -17,12 +17,12 @@ use crate::trace::{
     self, Address, ContentQuery, Envelope, Part, QuerySummary, TraceError, TraceStore,
 };
 
-/// Where some of a text is enough, messages with a greater chance of being false
-/// are left out.
+/// If a share of a text is enough, messages that are false with a greater
+/// probability are left out.
 const DOUBT: f64 = 0.01;
 
-/// If so many false messages are to be expected, the best are shown, and so many
-/// of them, unless --limit says something else.
+/// If so many false results are expected, only the best [`SHOWN`] are printed, unless
+/// --limit is given.
 const MANY: f64 = 10.0;
 const SHOWN: usize = 100;
 
@@ -90,7 +90,7 @@ pub(super) struct Query {
     common: Common,
 }
 
-/// What the help says besides the options.
+/// The help after the options.
 fn help() -> String {
     format!(
         "Examples:
@@ -137,16 +137,15 @@ Exit status: 0 found; 1 nothing was found; 2 an error, or not all could be searc
 
 JSON: an object. `found` is an array of messages, `matches` how many there are
 without --limit; `chance` is that of a message that carried nothing to be among them,
-`present` how many of `of` elements are there; all three are null where only envelopes
-were asked. `asked` is how many messages there were to ask; `not_asked` how many of
-them could not answer what they carried; `partial` how many of those that could were
-not recorded whole, and may have carried it even where they are not in `found`, at
-most where envelopes are asked for too. `false_expected` is how many messages
-are to be expected in `found` by chance, at most where envelopes are asked for too;
-with `enough` bytes there would be one in a hundred such questions (null: there is
-less already, or it cannot be told).
-`shortest` is the length in bytes from which on a text is sure to be found; `parts`
-is what was asked for. {JSON_HELP}"
+`present` how many of `of` elements are there; all three are null if only envelopes
+were searched. `asked` is how many messages were searched; `not_asked` how many of them
+could not be searched for contents; `partial` how many of the others were not recorded
+whole, and may have contained it without being in `found` (at most, if envelopes are
+searched too). `false_expected` is how many messages are expected in `found` by chance
+(at most, if envelopes are searched too); with `enough` bytes it would be one in a
+hundred such queries (null: it is less already, or is not known). `shortest` is the
+length in bytes from which a text is found for certain; `parts` is what was searched
+for. {JSON_HELP}"
     )
 }
 
@@ -161,7 +160,7 @@ impl Query {
         let question = (!parts.is_empty())
             .then(|| ContentQuery { parts: parts.clone(), min_share: self.at_least });
         let store = self.common.open_traces()?;
-        let (mut first, asked) = self.ask(&store, question).map_err(|error| match error {
+        let (mut first, asked) = self.search(&store, question).map_err(|error| match error {
             TraceError::TooShort(short) => conclusion::too_short(short, &parts),
             error => error.into(),
         })?;
@@ -190,7 +189,7 @@ impl Query {
         if json {
             reply.json(screen)?;
         } else {
-            reply.tell(screen)?;
+            reply.print(screen)?;
         }
         if reply.matches == 0 {
             self.doubt_id();
@@ -201,18 +200,18 @@ impl Query {
         Ok(Outcome::found_if(reply.matches == 0))
     }
 
-    /// Where nothing has the id, it may be none.
+    /// If no message has the id, it may not be one.
     fn doubt_id(&self) {
         if let Some(wanted) = self.id.as_deref().filter(|text| !id::is_exims(id::read(text))) {
             let shown = text::printable(wanted.as_bytes());
             note(format_args!(
-                "{shown} has not the form of an id of Exim's, such as 1vM1aB-000000001Ab-1aBc or \
+                "{shown} does not have the form of an Exim message id, such as 1vM1aB-000000001Ab-1aBc or \
                  1vM1aB-0001Ab-1a"
             ));
         }
     }
 
-    /// Where nothing is from or to an address, it may be none.
+    /// If no message is from or to an address, it may not be one.
     fn doubt_addresses(&self) {
         for name in self.from.iter().chain(&self.to) {
             if let Name::Exact(name) = name
@@ -221,14 +220,14 @@ impl Query {
             {
                 let shown = text::printable(name.as_bytes());
                 note(format_args!(
-                    "{shown} is no whole address: '{shown}@*' is that name at any domain, \
-                     '*@{shown}' are all names at that domain"
+                    "{shown} is not a whole address: '{shown}@*' is that name at any domain, \
+                     '*@{shown}' all names at that domain"
                 ));
             }
         }
     }
 
-    /// What can be seen to be wrong before anything is asked.
+    /// Refuses options that cannot work together.
     fn check(&self, parts: &[Part]) -> Result<(), Failure> {
         if parts.is_empty() && !self.asks_envelopes() {
             return Err(Failure::new(
@@ -252,12 +251,12 @@ impl Query {
         Ok(())
     }
 
-    /// Whether some of the excerpts is enough.
+    /// Whether a share of the excerpts is enough.
     fn is_graded(&self) -> bool {
         self.at_least < 1.0
     }
 
-    /// Whether envelopes are asked for.
+    /// Whether envelopes are searched.
     fn asks_envelopes(&self) -> bool {
         let Self { from, to, id, client, auth, since, until, .. } = self;
         !(from.is_empty() && to.is_empty() && client.is_empty() && auth.is_empty())
@@ -270,9 +269,9 @@ impl Query {
         First::new(self.sort, self.limit.unwrap_or(usize::MAX))
     }
 
-    /// Asks for the best answers alone, where no others will be shown: the
+    /// Searches only for the best results if no others will be printed: the
     /// envelopes of thousands that a short text finds by chance take long to read.
-    fn ask(
+    fn search(
         &self,
         store: &TraceStore,
         content: Option<ContentQuery>,
@@ -281,7 +280,7 @@ impl Query {
         let is_ranked = content.is_some() && self.sort == Sort::Best && !self.is_filtered();
         let best = shown.filter(|_| is_ranked);
         let mut query = self.query(content, best);
-        let (first, asked) = self.ask_for(store, &query)?;
+        let (first, asked) = self.run_query(store, &query)?;
         let are_false = || expected(asked.chance, &asked).is_some_and(|many| many >= MANY);
         if best.is_none_or(|best| asked.matches <= best as u64)
             || self.limit.is_some()
@@ -289,9 +288,9 @@ impl Query {
         {
             return Ok((first, asked));
         }
-        // Many, and few of them false: all are shown.
+        // Many, and few of them false: all are printed.
         query.best = None;
-        self.ask_for(store, &query)
+        self.run_query(store, &query)
     }
 
     fn query(&self, content: Option<ContentQuery>, best: Option<usize>) -> trace::Query<'_> {
@@ -308,14 +307,14 @@ impl Query {
         }
     }
 
-    fn ask_for(
+    fn run_query(
         &self,
         store: &TraceStore,
         query: &trace::Query<'_>,
     ) -> Result<(First, QuerySummary), TraceError> {
         let (graded, mut first) = (self.is_graded(), self.first());
         let asked = store.query(query, &mut bar("messages"), &mut |answer| {
-            if !self.is_meant(&answer.envelope) {
+            if !self.matches_filters(&answer.envelope) {
                 return;
             }
             let chance = answer.hit.map_or(0.0, |hit| hit.chance);
@@ -330,14 +329,13 @@ impl Query {
         Ok((first, asked))
     }
 
-    /// Whether some of what the store finds is left out here.
+    /// Whether results of the store are filtered here.
     fn is_filtered(&self) -> bool {
         self.is_graded() || !self.client.is_empty() || !self.auth.is_empty()
     }
 
-    /// Whether an envelope is one of those that are meant, as far as the store
-    /// does not look for it.
-    fn is_meant(&self, envelope: &Envelope) -> bool {
+    /// Whether an envelope matches the options that the store does not know.
+    fn matches_filters(&self, envelope: &Envelope) -> bool {
         let Self { client, auth, .. } = self;
         let from = |ip| client.iter().any(|network| network.contains(ip));
         (client.is_empty() || envelope.client.is_some_and(from))
@@ -345,12 +343,12 @@ impl Query {
     }
 }
 
-/// How many messages are to be expected by chance.
+/// How many messages are expected by chance.
 fn expected(chance: Option<f64>, asked: &QuerySummary) -> Option<f64> {
     chance.map(|chance| chance * asked.messages as f64)
 }
 
-/// The addresses that are meant, as the store is asked for them.
+/// The addresses, for a query of the store.
 fn addresses(names: &[Name]) -> Option<Address<'_>> {
     match names {
         [] => None,

@@ -1,5 +1,4 @@
-//! `exirate trace record`: remembers mail that did not pass through Exim's
-//! ACLs, or did so long ago.
+//! `exirate trace record`: records archived mail.
 
 use std::io::Write as _;
 
@@ -84,7 +83,7 @@ impl Record {
         if self.common.json {
             screen.json(&counts)?;
         } else {
-            tell(screen, &counts)?;
+            print(screen, &counts)?;
         }
         screen.flush()?;
         done?;
@@ -127,10 +126,10 @@ impl Record {
     }
 }
 
-fn tell(screen: &mut Screen<'_>, counts: &Counts) -> Result<(), Failure> {
+fn print(screen: &mut Screen<'_>, counts: &Counts) -> Result<(), Failure> {
     writeln!(screen, "recorded {} message(s), {}", counts.recorded, bytes(counts.bytes))?;
     if counts.cut > 0 {
-        writeln!(screen, "of {} of them only the first {} MiB", counts.cut, MESSAGE_MAX >> 20)?;
+        writeln!(screen, "of {} of them, only the first {} MiB", counts.cut, MESSAGE_MAX >> 20)?;
     }
     Ok(())
 }

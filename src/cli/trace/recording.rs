@@ -19,18 +19,17 @@ use super::mailbox::mbox::Mbox;
 use super::mailbox::{self, Hint, from_line};
 use crate::trace::{Envelope, TraceError, TraceStore};
 
-/// How many messages that cannot be recorded are told one by one.
-const TOLD: u64 = 20;
-/// After so many messages in a row that the store does not take, no more are
-/// tried.
+/// How many messages that cannot be recorded are reported one by one.
+const REPORTED: u64 = 20;
+/// After so many messages in a row that the store refuses, recording ends.
 const IN_A_ROW: u32 = 3;
 /// The buffer of an mbox.
 const BUFFER: usize = 1 << 20;
 
-/// What to record, and what is known of it.
+/// What to record, and its envelope.
 #[derive(Debug, Args)]
 pub(super) struct Sources {
-    /// Files with one message each
+    /// Record the message in each of these files; - is standard input
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -42,35 +41,35 @@ pub(super) struct Sources {
     #[arg(long, value_name = "DIR")]
     maildir: Vec<PathBuf>,
 
-    /// The sender; <> for a bounce
+    /// Record this sender; <> for a bounce
     #[arg(long, value_name = "ADDRESS")]
     from: Option<String>,
 
-    /// The recipients: more than one with commas between them, or the option
-    /// again
+    /// Record these recipients: separate several with commas, or repeat the
+    /// option
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     to: Vec<String>,
 
-    /// The message's id
+    /// Record this id of the message
     #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     id: Option<String>,
 
-    /// When it passed
+    /// Record this time of reception
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     time: Option<crate::rate::Timestamp>,
 
-    /// From which IP address it came
+    /// Record this IP address of the client
     #[arg(long, value_name = "IP")]
     client: Option<IpAddr>,
 
-    /// As whom the client was authenticated
+    /// Record this authenticated id of the client
     #[arg(long, value_name = "NAME")]
     auth: Option<String>,
 }
 
 impl Sources {
-    /// Puts what the options say in the place of what a message tells.
-    fn overrule(&self, envelope: &mut Envelope) {
+    /// Replaces what the message says with the options.
+    fn override_envelope(&self, envelope: &mut Envelope) {
         let Self { from, to, id, time, client, auth, .. } = self;
         if let Some(from) = from {
             envelope.sender = bare(from).to_owned();
@@ -90,7 +89,7 @@ impl Sources {
         }
     }
 
-    /// Refuses what is wrong before anything is recorded.
+    /// Refuses wrong options before anything is recorded.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.files.is_empty() && self.mbox.is_empty() && self.maildir.is_empty() {
             return Err(Failure::new(
@@ -110,7 +109,7 @@ impl Sources {
             ));
         }
         for path in all().chain(&self.maildir).filter(|path| path.as_os_str() != "-") {
-            // Before all that comes before is recorded.
+            // Before the other files are recorded.
             let facts =
                 path.metadata().map_err(|e| input::failed(&path.display().to_string(), &e))?;
             let is_maildir = self.maildir.contains(path);
@@ -138,26 +137,26 @@ fn bare(address: &str) -> &str {
     address.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(address)
 }
 
-/// What was done, as JSON has it.
+/// What was done, in JSON.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Counts {
     pub(super) recorded: u64,
     pub(super) bytes: u64,
     pub(super) not_recorded: u64,
-    /// Of those that could not: how many are older than messages are kept.
+    /// How many of these are older than messages are kept.
     pub(super) too_old: u64,
     pub(super) cut: u64,
-    /// Of which nothing but what they carried is known.
+    /// Without an id, a sender and a recipient.
     pub(super) nameless: u64,
 }
 
-/// The recording under way.
+/// A recording.
 pub(super) struct Recording<'a> {
     sources: &'a Sources,
     headers: Headers,
     pub(super) trace: TraceStore,
     pub(super) counts: Counts,
-    /// How many messages the store has not taken since the last that it took.
+    /// How many messages in a row the store has refused.
     in_a_row: u32,
 }
 
@@ -167,13 +166,13 @@ impl<'a> Recording<'a> {
         Self { sources, headers, trace, counts, in_a_row: 0 }
     }
 
-    /// Records all that the options name.
+    /// Records everything in the sources.
     ///
     /// # Errors
-    /// It could not be gone on; what was recorded before is.
+    /// Recording had to end; what was recorded before stays.
     pub(super) fn all(&mut self) -> Result<(), Failure> {
         let done = self.files().and_then(|()| self.mboxes()).and_then(|()| self.maildirs());
-        if let Some(more) = self.told().checked_sub(TOLD).filter(|more| *more > 0) {
+        if let Some(more) = self.failed().checked_sub(REPORTED).filter(|more| *more > 0) {
             complain(format_args!("and {more} more messages could not be recorded"));
         }
         done
@@ -232,7 +231,7 @@ impl<'a> Recording<'a> {
         let failed = |error| input::failed(name, &error);
         let Some(mut mbox) = Mbox::new(reader).map_err(failed)? else {
             return Err(Failure::new(format!(
-                "{name} is no mbox: its first line does not begin with `From `"
+                "{name} is not an mbox: its first line does not begin with `From `"
             )));
         };
         let mut message = Vec::new();
@@ -248,11 +247,11 @@ impl<'a> Recording<'a> {
         for path in &self.sources.maildir {
             let maildir = Maildir::find(path);
             for (place, error) in &maildir.unread {
-                self.lost(format!("cannot look into {}: {error}", place.display()));
+                self.lost(format!("cannot read {}: {error}", place.display()));
             }
             if maildir.places.is_empty() {
                 return Err(Failure::new(format!(
-                    "{} is no maildir: neither it nor a folder in it has a directory cur or new",
+                    "{} is not a maildir: neither it nor a folder in it has a directory cur or new",
                     path.display()
                 )));
             }
@@ -269,7 +268,7 @@ impl<'a> Recording<'a> {
         let paths = match maildir::messages(place) {
             Ok(paths) => paths,
             Err(error) => {
-                self.lost(format!("cannot look into {}: {error}", place.display()));
+                self.lost(format!("cannot read {}: {error}", place.display()));
                 return Ok(());
             }
         };
@@ -282,8 +281,7 @@ impl<'a> Recording<'a> {
 }
 
 impl Recording<'_> {
-    /// Records one message. `time` is when it passed, where it does not tell
-    /// itself.
+    /// Records one message; `time` is for a message without one.
     ///
     /// # Errors
     /// The store takes no more messages.
@@ -295,10 +293,10 @@ impl Recording<'_> {
         time: Option<i64>,
         cut: bool,
     ) -> Result<(), Failure> {
-        let (mut envelope, told) = self.headers.envelope(message, &hint);
-        envelope.time = told.or(time).unwrap_or_else(|| now().seconds);
+        let (mut envelope, own_time) = self.headers.envelope(message, &hint);
+        envelope.time = own_time.or(time).unwrap_or_else(|| now().seconds);
         envelope.partial = cut;
-        self.sources.overrule(&mut envelope);
+        self.sources.override_envelope(&mut envelope);
         match self.trace.record(&envelope, message) {
             Ok(()) => {
                 self.in_a_row = 0;
@@ -310,7 +308,7 @@ impl Recording<'_> {
                 self.counts.nameless += u64::from(nameless);
                 Ok(())
             }
-            // An archive has thousands of them: they are told together.
+            // An archive has thousands of them: they are reported together.
             Err(TraceError::TooOld { .. }) => {
                 self.counts.not_recorded += 1;
                 self.counts.too_old += 1;
@@ -330,21 +328,21 @@ impl Recording<'_> {
         }
     }
 
-    /// Tells of a message that could not be recorded.
+    /// Reports a message that could not be recorded.
     fn lost(&mut self, what: impl std::fmt::Display) {
         self.counts.not_recorded += 1;
-        if self.told() <= TOLD {
+        if self.failed() <= REPORTED {
             complain(what);
         }
     }
 
-    /// How many messages could not be recorded for a reason of their own.
-    fn told(&self) -> u64 {
+    /// How many messages could not be recorded, apart from those that are too old.
+    fn failed(&self) -> u64 {
         self.counts.not_recorded - self.counts.too_old
     }
 }
 
-/// Whether a file has many messages in it, and not one.
+/// Whether a file is an mbox.
 fn is_mbox(file: &[u8]) -> bool {
     file.split_inclusive(|&b| b == b'\n').next().is_some_and(from_line::begins_message)
 }

@@ -70,10 +70,10 @@ pub(super) struct Scheme {
 }
 
 impl Scheme {
-    /// The settings that are meant where `before` have been in use.
+    /// The settings after `before`.
     ///
     /// # Errors
-    /// An option is one of the other scheme, or out of its range.
+    /// An option belongs to the other scheme, or is out of range.
     pub(super) fn settings(&self, before: Settings) -> Result<Settings, Failure> {
         let settings = match (self.scheme, before) {
             (None, before) => before,
@@ -89,7 +89,7 @@ impl Scheme {
         match settings.nearest() {
             nearest if nearest == settings => Ok(settings),
             nearest => Err(Failure::new(format!(
-                "the digests' settings would be {}; the nearest that can be are {}",
+                "these settings of the digests are out of range: {}; the nearest are {}",
                 described(settings),
                 described(nearest)
             ))),
@@ -104,7 +104,7 @@ impl Scheme {
             ("--counted", self.counted.is_some()),
         ];
         none_of(&others, "hbf", "winnow")?;
-        // Saturates, and what is too much is told with the rest.
+        // Saturates; a value that is too large is reported below.
         let centibits = self.bits.map(|bits| (bits * 100.0).round() as u16);
         Ok(Settings::Winnow(WinnowSettings {
             gram: self.gram.unwrap_or(before.gram),
@@ -144,7 +144,7 @@ fn none_of(others: &[(&str, bool)], theirs: &str, ours: &str) -> Result<(), Fail
     match others.iter().find(|(_, given)| *given) {
         None => Ok(()),
         Some((option, _)) => Err(Failure::new(format!(
-            "{option} is one of the scheme {theirs}, and the store's is {ours}: say --scheme \
+            "{option} belongs to the scheme {theirs}, and the store's is {ours}: use --scheme \
              {theirs} as well"
         ))),
     }
@@ -179,13 +179,13 @@ pub(in crate::cli) fn described(settings: Settings) -> String {
 mod tests {
     use super::*;
 
-    fn said(scheme: &Scheme, before: Settings) -> String {
+    fn error_of(scheme: &Scheme, before: Settings) -> String {
         let Err(Failure::Said(why)) = scheme.settings(before) else { panic!() };
         why
     }
 
     #[test]
-    fn what_is_not_said_stays() {
+    fn settings_that_are_not_given_stay() {
         let before = Settings::default();
         assert_eq!(Scheme::default().settings(before).unwrap(), before);
         let window = Scheme { window: Some(16), ..Scheme::default() };
@@ -198,22 +198,22 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told_with_what_can() {
+    fn settings_out_of_range_are_refused_with_the_nearest() {
         let winnow = Settings::default();
         let block = Scheme { block: Some(64), ..Scheme::default() };
-        assert!(said(&block, winnow).starts_with("--block is one of the scheme hbf"));
+        assert!(error_of(&block, winnow).starts_with("--block belongs to the scheme hbf"));
         let gram = Scheme { gram: Some(8), scheme: Some(Name::Hbf), ..Scheme::default() };
-        assert!(said(&gram, winnow).starts_with("--gram is one of the scheme winnow"));
+        assert!(error_of(&gram, winnow).starts_with("--gram belongs to the scheme winnow"));
         for bits in [0.0, -1.0, f64::NAN, 1e9] {
-            let why = said(&Scheme { bits: Some(bits), ..Scheme::default() }, winnow);
-            assert!(why.contains("the nearest that can be are --scheme winnow --gram 8"), "{why}");
+            let why = error_of(&Scheme { bits: Some(bits), ..Scheme::default() }, winnow);
+            assert!(why.contains("the nearest are --scheme winnow --gram 8"), "{why}");
         }
-        assert!(said(&Scheme { gram: Some(200), ..Scheme::default() }, winnow).ends_with(
+        assert!(error_of(&Scheme { gram: Some(200), ..Scheme::default() }, winnow).ends_with(
             "--scheme winnow --gram 32 --window 8 --bytes-gram 16 --bytes-window 255 --bits 1.05"
         ));
     }
     #[test]
-    fn the_help_tells_what_holds_at_first() {
+    fn the_help_has_the_defaults() {
         let command = Scheme::augment_args(clap::Command::new("x"));
         for settings in [Settings::default(), Settings::Hbf(HbfSettings::default())] {
             let described = described(settings);

@@ -1,10 +1,10 @@
-//! Spans of time as people write them: since when, and how long.
+//! Times as arguments of --since and --until.
 
 use super::super::database::now;
 use super::super::{keys, time};
 
-/// A moment, in seconds since 1970: as other commands take it, or how long ago
-/// it was, such as `7d`.
+/// A time, in seconds since 1970: as other commands take it, or an age such as
+/// `7d`.
 pub(super) fn since(text: &str) -> Result<i64, String> {
     if let Ok(age) = keys::period(text)
         && age.is_finite()
@@ -18,7 +18,7 @@ pub(super) fn since(text: &str) -> Result<i64, String> {
     })
 }
 
-/// The last second of what `text` says: of a date, that of the day.
+/// The last second of the time `text`: of a date, that of the day.
 pub(super) fn until(text: &str) -> Result<i64, String> {
     let seconds = since(text)?;
     // `2026-11-20`

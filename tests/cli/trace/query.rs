@@ -134,8 +134,8 @@ fn what_is_no_address_is_doubted() {
     let output = trace(spool.path(), &["query", "--from", "alice", "--to", "bob@example.org"]);
     assert_eq!(
         stderr(&output),
-        "exirate: note: alice is no whole address: 'alice@*' is that name at any domain, '*@alice' \
-         are all names at that domain\n"
+        "exirate: note: alice is not a whole address: 'alice@*' is that name at any domain, '*@alice' \
+         all names at that domain\n"
     );
 }
 
@@ -266,7 +266,11 @@ fn short_ids_are_ids_as_well() {
     assert_eq!(ids(spool.path(), &["--id", "1vM1aB-0001Ab-1a-D"]), ["1vM1aB-0001Ab-1a"]);
     let output = trace(spool.path(), &["query", "--id", "1vM1aB-0001Ab"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("not the form of an id of Exim's"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("does not have the form of an Exim message id"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(in super::super) fn begins_message(line: &[u8]) -> bool {
     words.clone().any(is_clock) && words.any(is_year)
 }
 
-/// What the line tells.
+/// What the line contains.
 pub(super) fn read(line: &[u8]) -> Hint {
     let line = String::from_utf8_lossy(line);
     let rest = line.strip_prefix("From ").unwrap_or(&line).trim();
@@ -44,7 +44,7 @@ pub(super) fn read(line: &[u8]) -> Hint {
     Hint { sender, time: time(date) }
 }
 
-/// The moment that the words say. Without a zone, it is that of a clock here.
+/// The time of these words. Without a zone, it is local time.
 fn time(words: &[&str]) -> Option<i64> {
     let (mut month, mut day, mut clock, mut year, mut offset) = (None, None, None, None, None);
     for word in words {

@@ -13,7 +13,7 @@ const DEPTH_MAX: u32 = 32;
 pub(in super::super) struct Maildir {
     /// In the order of their names.
     pub(in super::super) places: Vec<PathBuf>,
-    /// What could not be looked into.
+    /// Directories that could not be read.
     pub(in super::super) unread: Vec<(PathBuf, io::Error)>,
 }
 

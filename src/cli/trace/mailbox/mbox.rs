@@ -2,7 +2,7 @@
 //!
 //! mail-parser has a reader as well. This one takes a line for the beginning of
 //! a message only where it follows an empty one and has a date, keeps what it
-//! reads at a time within bounds, and knows more forms of that date.
+//! reads at a time limited, and knows more forms of that date.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -31,7 +31,7 @@ pub(in super::super) struct Found {
 }
 
 impl<R: BufRead> Mbox<R> {
-    /// Begins to read an mbox; `None` where it is none: its first line is not
+    /// Begins to read an mbox; `None` if it is not one: its first line is not
     /// `From …`. One that is empty has no messages.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Messages that lie in files, mboxes and maildirs.
+//! Messages in files, mboxes and maildirs.
 
 pub(super) mod from_line;
 pub(super) mod maildir;
@@ -10,7 +10,7 @@ use std::io::{self, Read};
 /// one only so much is recorded.
 pub(super) const MESSAGE_MAX: usize = 512 << 20;
 
-/// What a mailbox says of a message besides what is in it.
+/// What a mailbox adds to a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hint {
     /// The envelope's sender; empty for a bounce.
@@ -19,7 +19,7 @@ pub(super) struct Hint {
     pub(super) time: Option<i64>,
 }
 
-/// Reads a whole message, and says whether it was cut at [`MESSAGE_MAX`].
+/// Reads a whole message; returns whether it was cut at [`MESSAGE_MAX`].
 pub(super) fn read(from: impl Read, message: &mut Vec<u8>) -> io::Result<bool> {
     message.clear();
     let most = MESSAGE_MAX as u64 + 1;
