@@ -14,7 +14,8 @@ use arbitrary::Arbitrary;
 use exirate::engine::{Change, FilterChange, Kind, State};
 use exirate::rate::bloom::{self, Event};
 use exirate::rate::{Average, Timestamp};
-use exirate::spool::{Entry, FilterEntry, Options, Restored, Spool};
+use exirate::spool::{Options, Spool};
+use exirate::store::{Entry, FilterEntry, Restored};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

@@ -5,7 +5,8 @@ use arbitrary::Arbitrary;
 use exirate::engine::{Change, FilterChange, Kind, State};
 use exirate::rate::bloom::{self, Event};
 use exirate::rate::{Average, Timestamp};
-use exirate::spool::{Entry, FilterEntry, Options, Restored, Spool, SpoolError};
+use exirate::spool::{Options, Spool, SpoolError};
+use exirate::store::{Entry, FilterEntry, Restored};
 
 use crate::ground;
 

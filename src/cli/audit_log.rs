@@ -8,7 +8,7 @@ use std::path::Path;
 use super::database::now;
 use super::screen::note;
 use super::text;
-use crate::spool::Spool;
+use crate::store::Inspect;
 
 /// Where syslog listens.
 const SYSLOG: &str = "/dev/log";
@@ -30,10 +30,10 @@ impl AuditLog {
     /// Logs a change that has been made. What `what` holds of keys must be
     /// escaped by [`text::printable`]. A failure to write the log is reported
     /// once; the change stands.
-    pub(super) fn add(&mut self, spool: &mut Spool, what: impl Display) {
+    pub(super) fn add(&mut self, store: &mut dyn Inspect, what: impl Display) {
         let who = &self.who;
         let line = format!("{} {who} {what}", text::iso(now()));
-        if let Err(error) = spool.log_change(&line)
+        if let Err(error) = store.log_change(&line)
             && !self.failed
         {
             note(format_args!("the change is not logged: {error}"));

@@ -26,7 +26,7 @@ pub(super) struct Compact {
 
 impl Compact {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut spool = self.common.open_to_change()?;
+        let mut spool = self.common.spool_to_change()?;
         let bar = progress(256, "shards");
         let compacted = RatesTidied::of(&mut spool, |spool| {
             Ok(spool.compact(now(), |done| bar.set_position(done as u64))?)

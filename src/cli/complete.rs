@@ -16,6 +16,7 @@ use super::key_text::{self, MODES};
 use super::spool_dir;
 use crate::spec::StoredKey;
 use crate::spool::{Options, Spool};
+use crate::store::Inspect;
 
 /// The environment variable that asks for completions, and names the shell.
 pub(super) const VARIABLE: &str = "EXIRATE_COMPLETE";
@@ -75,9 +76,10 @@ fn is_plain(key: &[u8]) -> bool {
 fn visit(mut visit: impl FnMut(&[u8])) {
     let spool = spool_option(std::env::args_os());
     let Ok(directory) = spool_dir::find(spool.as_deref()) else { return };
-    let Ok(mut spool) = Spool::open_existing(&directory, Options::default()) else { return };
-    if spool.stats_of_readable().is_ok_and(|stats| stats.disk <= DISK_MAX) {
-        let _ = spool.for_each(|entry| visit(&entry.key));
+    let Ok(spool) = Spool::open_existing(&directory, Options::default()) else { return };
+    let store: &mut dyn Inspect = &mut { spool };
+    if store.statistics().is_ok_and(|statistics| statistics.bytes <= DISK_MAX) {
+        let _ = store.for_each(&mut |entry| visit(&entry.key));
     }
 }
 

@@ -9,7 +9,8 @@ use indicatif::ProgressBar;
 use super::screen::{Tally, complain, note, progress};
 use super::{Failure, spool_dir};
 use crate::rate::Timestamp;
-use crate::spool::{Entry, Options, Spool, SpoolError};
+use crate::spool::{Options, Spool, SpoolError};
+use crate::store::{Entry, Inspect};
 use crate::sys::{clock, files};
 use crate::trace::{self, TraceError, TraceStore, trace_directory};
 
@@ -33,14 +34,19 @@ impl Common {
         spool_dir::find(self.spool.as_deref())
     }
 
-    /// Opens the database for reading only; it must exist.
-    pub(super) fn open(&self) -> Result<Spool, Failure> {
-        Ok(Spool::open_existing(&self.directory()?, Options::default())?)
+    /// Opens the store for reading only; it must exist.
+    pub(super) fn open(&self) -> Result<Box<dyn Inspect>, Failure> {
+        Ok(Box::new(existing(&self.directory()?, trace::Access::Read)?))
     }
 
-    /// Opens the database for changing it; it must exist. Prints what opening it
+    /// Opens the store for changing it; it must exist. Prints what opening it
     /// has repaired.
-    pub(super) fn open_to_change(&self) -> Result<Spool, Failure> {
+    pub(super) fn open_to_change(&self) -> Result<Box<dyn Inspect>, Failure> {
+        Ok(Box::new(self.spool_to_change()?))
+    }
+
+    /// As [`Common::open_to_change`], for what only the spool database has.
+    pub(super) fn spool_to_change(&self) -> Result<Spool, Failure> {
         let mut spool = existing(&self.directory()?, trace::Access::Write)?;
         print_incidents(&mut spool);
         Ok(spool)
@@ -100,7 +106,7 @@ impl Both {
     pub(super) fn open_to_change(directory: &Path) -> Result<Self, Failure> {
         require_owner(directory)?;
         let mut both = Self::open_for(directory, trace::Access::Write)?;
-        both.rates.iter_mut().for_each(print_incidents);
+        both.rates.iter_mut().for_each(|spool| print_incidents(spool));
         Ok(both)
     }
 
@@ -144,31 +150,26 @@ pub(super) fn bar(what: &'static str) -> impl FnMut(u64, u64) {
 
 /// Calls `visit` with every record that can be read, and prints what cannot.
 /// Returns how many shards could not be read: see [`incomplete`].
-pub(super) fn visit(spool: &mut Spool, mut visit: impl FnMut(Entry)) -> Result<usize, Failure> {
+pub(super) fn visit(
+    store: &mut dyn Inspect,
+    mut visit: impl FnMut(Entry),
+) -> Result<usize, Failure> {
     let mut tally = Tally::of("keys read");
-    let left_out = spool.for_each(|entry| {
+    let unread = store.for_each(&mut |entry| {
         tally.add();
         visit(entry);
     })?;
     drop(tally);
-    for error in &left_out.shards {
-        complain(error);
+    unread.parts.iter().for_each(complain);
+    if unread.damaged > 0 {
+        note(format_args!("left out {} damaged record(s) in {}", unread.damaged, store.location()));
     }
-    if left_out.damaged > 0 {
-        note(format_args!(
-            "left out {} damaged record(s) in {}",
-            left_out.damaged,
-            spool.directory().display()
-        ));
-    }
-    Ok(left_out.shards.len())
+    Ok(unread.parts.len())
 }
 
 /// Prints what the database has repaired while it was used.
-pub(super) fn print_incidents(spool: &mut Spool) {
-    for incident in spool.take_incidents() {
-        note(incident);
-    }
+pub(super) fn print_incidents(store: &mut dyn Inspect) {
+    store.take_incidents().iter().for_each(note);
 }
 
 /// An error if shards could not be read: for the end, after what could be read

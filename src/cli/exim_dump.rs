@@ -14,7 +14,7 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 use super::key_state::entry;
 use super::time;
 use crate::rate::{Average, Timestamp};
-use crate::spool::Entry;
+use crate::store::Entry;
 
 /// Whether `line` is one that exim_dumpdb may have printed: it begins as a date
 /// does.

@@ -12,8 +12,7 @@ use super::export_format::{self, Header};
 use super::keys::{self, Narrow, Selection};
 use super::screen::{Screen, note, progress};
 use super::{Failure, Outcome, output_file};
-use crate::spec::StoredKey;
-use crate::spool::Spool;
+use crate::store::{Inspect, OwnedKey};
 
 /// Permissions of the file: as secret as the database.
 const SECRET: u32 = 0o600;
@@ -67,29 +66,23 @@ not everything could be read.",
 
 impl Export {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut spool = self.common.open()?;
+        let mut store = self.common.open()?;
         let mut selection = Selection::new(&self.keys, &self.narrow)?;
-        let mut keys = Vec::new();
-        let unread = database::visit(&mut spool, |entry| {
-            if selection.contains(&entry.key) {
-                keys.push(entry.key);
-            }
-        })?;
-        keys.sort_unstable();
+        let (keys, unread) = selection.keys(&mut *store)?;
         let written = match &self.output {
             Some(path) => {
                 let mut written = 0;
                 output_file::replace(path, SECRET, |out| {
-                    written = self.write(&mut spool, &keys, out)?;
+                    written = self.write(&mut *store, &keys, out)?;
                     Ok(())
                 })?;
                 writeln!(screen, "wrote {written} records to {}", path.display())?;
                 written
             }
-            None => self.write(&mut spool, &keys, screen)?,
+            None => self.write(&mut *store, &keys, screen)?,
         };
         screen.flush()?;
-        let missing = selection.report_missing(&mut spool)?;
+        let missing = selection.report_missing(&mut *store)?;
         database::incomplete(unread)?;
         if written == 0 && !missing {
             note("there are no records: only the first line was written");
@@ -100,11 +93,11 @@ impl Export {
     /// Writes the records of these keys, and returns how many.
     fn write(
         &self,
-        spool: &mut Spool,
-        keys: &[Vec<u8>],
+        store: &mut dyn Inspect,
+        keys: &[OwnedKey],
         out: &mut dyn Write,
     ) -> Result<u64, Failure> {
-        let key = (!self.no_filters).then(|| spool.key());
+        let key = (!self.no_filters).then(|| store.filter_key());
         let header = serde_json::to_string(&Header::new(key)).map_err(std::io::Error::from)?;
         writeln!(out, "{header}")?;
         // On a terminal the lines would overwrite it.
@@ -112,7 +105,7 @@ impl Export {
         let mut written = 0;
         for key in keys {
             // It may have been dropped since.
-            let Some(entry) = spool.get(StoredKey::record_key(key))? else { continue };
+            let Some(entry) = store.get(key.key())? else { continue };
             let line =
                 export_format::write(&entry, !self.no_filters).map_err(std::io::Error::from)?;
             writeln!(out, "{line}")?;

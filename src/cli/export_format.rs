@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::key_state;
 use crate::engine::Kind;
 use crate::rate::{Average, Timestamp, bloom};
-use crate::spool::{Entry, FilterEntry};
+use crate::store::{Entry, FilterEntry};
 
 /// The version of the format that is written; older ones can be read.
 const VERSION: u32 = 1;

@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::spool::SpoolError;
+use crate::store::InspectError;
 use crate::sys::secure_dir::DirError;
 use crate::trace::TraceError;
 
@@ -73,6 +74,15 @@ impl From<SpoolError> for Failure {
     fn from(error: SpoolError) -> Self {
         let place = if let SpoolError::Directory(place) = &error { Some(place) } else { None };
         Self::with_advice(&error, place)
+    }
+}
+
+impl From<InspectError> for Failure {
+    fn from(error: InspectError) -> Self {
+        match error.downcast::<SpoolError>() {
+            Ok(error) => (*error).into(),
+            Err(error) => Self::Said(error.to_string()),
+        }
     }
 }
 

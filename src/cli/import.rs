@@ -14,7 +14,8 @@ use super::key_state::KeyState;
 use super::screen::{Screen, Tally, complain};
 use super::{Failure, Outcome, exim_dump, input, spool_dir, text};
 use crate::rate::Timestamp;
-use crate::spool::{Entry, Options, Restored, Spool, SpoolError};
+use crate::spool::{Options, Spool, SpoolError};
+use crate::store::{Entry, Inspect, InspectError, Restored};
 
 /// How many invalid lines are printed one by one.
 const REPORTED: u64 = 20;
@@ -157,7 +158,7 @@ impl Import {
 
 /// Imports all lines from this one on.
 fn import(
-    spool: &mut Spool,
+    store: &mut dyn Inspect,
     form: &Form,
     lines: &mut Lines,
     now: Timestamp,
@@ -168,7 +169,7 @@ fn import(
         tally.add();
         if !lines.line.trim_ascii().is_empty() {
             match entry(form, lines, now) {
-                Ok((entry, lost)) => match spool.restore(&entry) {
+                Ok((entry, lost)) => match store.restore(&entry) {
                     Ok(restored) => {
                         let over = restored != Restored::Kept && KeyState::from(entry).is_over(now);
                         counts.over += u64::from(over);
@@ -179,10 +180,12 @@ fn import(
                         }
                         counts.filters_left_out += u64::from(lost && restored != Restored::Kept);
                     }
-                    Err(error @ SpoolError::KeyTooLong { .. }) => {
-                        counts.wrong(lines, &error.to_string());
-                    }
-                    Err(error) => return Err(stopped(lines, &error)),
+                    Err(error) => match error.downcast_ref() {
+                        Some(SpoolError::KeyTooLong { .. }) => {
+                            counts.wrong(lines, &error.to_string());
+                        }
+                        _ => return Err(stopped(lines, &error)),
+                    },
                 },
                 Err(what) => counts.wrong(lines, &what),
             }
@@ -219,7 +222,7 @@ fn entry(form: &Form, lines: &Lines, now: Timestamp) -> Result<(Entry, bool), St
 }
 
 /// The error of a database that cannot be written.
-fn stopped(lines: &Lines, error: &SpoolError) -> Failure {
+fn stopped(lines: &Lines, error: &InspectError) -> Failure {
     Failure::new(format!(
         "{}, line {}: {error}; the lines before it are imported, and importing all of them again \
          does no harm",
@@ -262,9 +265,9 @@ fn print(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()
     Ok(())
 }
 
-fn log(spool: &mut Spool, name: &str, counts: &Counts) {
+fn log(store: &mut dyn Inspect, name: &str, counts: &Counts) {
     AuditLog::new().add(
-        spool,
+        store,
         format_args!(
             "import added={} replaced={} kept={} invalid={} from={}",
             counts.added,

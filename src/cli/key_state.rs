@@ -6,7 +6,7 @@ use super::{key_text, text};
 use crate::engine::RecordKey;
 use crate::rate::{self, Average, Timestamp, Wait, bloom, retry_after};
 use crate::spec::StoredKey;
-use crate::spool::Entry;
+use crate::store::Entry;
 
 /// More periods than any finite rate needs to decay to nothing: the smallest
 /// `e^-x` above zero is at x = 745.1.

@@ -149,11 +149,11 @@ impl First {
 
 impl List {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut spool = self.common.open()?;
+        let mut store = self.common.open()?;
         let mut selection = Selection::new(&self.keys, &self.narrow)?;
         let now = now();
         let mut first = First::new(self.sort, now, self.limit.unwrap_or(usize::MAX));
-        let unread = database::visit(&mut spool, |entry| {
+        let unread = database::visit(&mut *store, |entry| {
             if selection.contains(&entry.key) {
                 let record = KeyState::from(entry);
                 if !self.over || record.is_over(now) {
@@ -166,7 +166,7 @@ impl List {
         // Printed in whole before any error.
         screen.flush()?;
         database::incomplete(unread)?;
-        let missing = selection.report_missing(&mut spool)?;
+        let missing = selection.report_missing(&mut *store)?;
         if records.is_empty() && self.over && !missing && !self.common.json {
             note("no key is over its limit");
         }

@@ -16,8 +16,7 @@ use super::key_text;
 use super::keys::{self, Narrow, Selection};
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, text};
-use crate::spec::StoredKey;
-use crate::spool::Spool;
+use crate::store::{Inspect, OwnedKey};
 
 /// Up to this many records are logged one by one; of more, only the arguments
 /// are, or they would push everything else out of the log.
@@ -97,26 +96,27 @@ struct Done {
 
 impl Reset {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut spool =
+        let mut store =
             if self.dry_run { self.common.open()? } else { self.common.open_to_change()? };
         let mut selection = Selection::new(&self.keys, &self.narrow)?;
-        let (keys, unread) = selection.keys(&mut spool)?;
-        let missing = selection.report_missing(&mut spool)?;
-        let keys = if self.over { over(&mut spool, keys)? } else { keys };
+        let (keys, unread) = selection.keys(&mut *store)?;
+        let missing = selection.report_missing(&mut *store)?;
+        let keys = if self.over { over(&mut *store, keys)? } else { keys };
         if selection.is_loose() && !self.dry_run && !keys.is_empty() {
-            let things: Vec<String> = keys.iter().map(|key| key_text::stored(key)).collect();
+            let things: Vec<String> = keys.iter().map(|key| key_text::stored(&key.name)).collect();
             if !confirm::ask("reset", &things, self.yes)? {
                 note("nothing was reset");
                 return Ok(Outcome::Found);
             }
         }
         let mut done = Done::default();
-        let result = self.reset(&mut spool, &keys, screen, &mut done);
+        let result = self.reset(&mut *store, &keys, screen, &mut done);
         if !self.dry_run && keys.len() > LOGGED && done.count > 0 {
             let what = self.arguments();
-            AuditLog::new().add(&mut spool, format_args!("reset records={} of={what}", done.count));
+            AuditLog::new()
+                .add(&mut *store, format_args!("reset records={} of={what}", done.count));
         }
-        print_incidents(&mut spool);
+        print_incidents(&mut *store);
         if self.common.json {
             screen.json(&Report { dry_run: self.dry_run, reset: done.records })?;
         } else if self.over && keys.is_empty() && unread == 0 {
@@ -146,29 +146,26 @@ impl Reset {
     /// Resets these keys, and prints and logs each; stops at the first error.
     fn reset(
         &self,
-        spool: &mut Spool,
-        keys: &[Vec<u8>],
+        store: &mut dyn Inspect,
+        keys: &[OwnedKey],
         screen: &mut Screen<'_>,
         done: &mut Done,
     ) -> Result<(), Failure> {
         let mut log = AuditLog::new();
         for key in keys {
-            let entry = if self.dry_run {
-                spool.get(StoredKey::record_key(key))?
-            } else {
-                spool.forget(StoredKey::record_key(key))?
-            };
+            let entry =
+                if self.dry_run { store.get(key.key())? } else { store.remove(key.key())? };
             // It may have been dropped since.
             let Some(record) = entry.map(KeyState::from) else { continue };
             done.count += 1;
             if !self.dry_run && keys.len() <= LOGGED {
                 log.add(
-                    spool,
+                    store,
                     format_args!(
                         "reset rate={} limit={} key={}",
                         record.average.rate,
                         record.limit,
-                        key_text::stored(key)
+                        key_text::stored(&key.name)
                     ),
                 );
             }
@@ -203,13 +200,11 @@ impl Reset {
 }
 
 /// Those of these keys that are over their limits.
-fn over(spool: &mut Spool, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
+fn over(store: &mut dyn Inspect, keys: Vec<OwnedKey>) -> Result<Vec<OwnedKey>, Failure> {
     let mut over = Vec::new();
     for key in keys {
-        if spool
-            .get(StoredKey::record_key(&key))?
-            .is_some_and(|entry| KeyState::from(entry).is_over(now()))
-        {
+        let entry = store.get(key.key())?;
+        if entry.is_some_and(|entry| KeyState::from(entry).is_over(now())) {
             over.push(key);
         }
     }

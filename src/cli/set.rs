@@ -15,10 +15,9 @@ use super::key_text;
 use super::keys::{self, Narrow, Selection};
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, reset, text, time};
-use crate::engine::{Change, FilterChange, Remembered, State};
-use crate::rate::{Average, Timestamp, bloom};
+use crate::rate::Timestamp;
 use crate::spec::{Context, Spec, StoredKey};
-use crate::spool::{Entry, Spool};
+use crate::store::{Edit, Edited, Inspect, OwnedKey};
 
 /// Set the rate, limit or time of a key, or create it
 #[derive(Debug, Args)]
@@ -101,14 +100,6 @@ struct Report {
     event_was_counted: Option<bool>,
 }
 
-/// The record before, and the change.
-struct Done {
-    before: Option<Entry>,
-    change: Change,
-    /// Whether the event was counted before.
-    seen: Option<bool>,
-}
-
 impl Set {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         if self.rate.is_none() && self.limit.is_none() && self.at.is_none() && self.event.is_none()
@@ -118,50 +109,48 @@ impl Set {
                  examples",
             ));
         }
-        let mut spool = self.common.open_to_change()?;
-        let stored = match self.stored(&mut spool)? {
-            Some(stored) => stored,
-            None => return Ok(Outcome::Found),
+        let mut store = self.common.open_to_change()?;
+        let Some(key) = self.selected(&mut *store)? else { return Ok(Outcome::Found) };
+        let period = StoredKey::parse(&key.name).and_then(|parts| parts.period_seconds());
+        let edit = Edit {
+            rate: self.rate,
+            at: self.at,
+            limit: self.limit,
+            event: self.event.as_deref().map(|event| event.as_bytes()),
+            period: period.unwrap_or_default(),
+            create: self.create,
+            now: now(),
         };
-        let event = self.event.as_deref().map(|event| event.as_bytes());
-        let now = now();
-        let done = spool.update(StoredKey::record_key(&stored), event, |remembered, event| {
-            if remembered.is_none() && !self.create {
-                return (None, None); // it was dropped since
-            }
-            let (change, seen) = self.change(&stored, remembered, event, now);
-            let before = remembered.and_then(|r| entry(&stored, &r.state));
-            (Some(Done { before, change, seen }), Some(change))
-        })?;
-        print_incidents(&mut spool);
-        let Some(done) = done else {
+        let edited = store.set(key.key(), &edit)?;
+        print_incidents(&mut *store);
+        let Some(edited) = edited else {
             note("it was dropped a moment ago; --create creates it again");
             return Ok(Outcome::Found);
         };
-        self.log(&mut spool, &stored, &done);
-        self.print(screen, &stored, done)?;
+        self.log(&mut *store, &edited);
+        self.print(screen, edited)?;
         Ok(Outcome::Fine)
     }
 
-    /// The stored key that is selected; `None` if there is none, which is reported.
-    fn stored(&self, spool: &mut Spool) -> Result<Option<Vec<u8>>, Failure> {
+    /// The key that is selected; `None` if there is none, which is reported.
+    fn selected(&self, store: &mut dyn Inspect) -> Result<Option<OwnedKey>, Failure> {
         if self.create {
             return self.new_key().map(Some);
         }
         let narrow = Narrow::of(self.mode.as_deref(), self.period.as_deref(), self.exact)
             .map_err(|what| Failure::new(format!("--mode or --period: {what}")))?;
         let mut selection = Selection::new(std::slice::from_ref(&self.key), &narrow)?;
-        let (keys, unread) = selection.keys(spool)?;
+        let (keys, unread) = selection.keys(store)?;
         match &*keys {
             [] => {
-                selection.report_missing(spool)?;
+                selection.report_missing(store)?;
                 database::incomplete(unread)?;
                 Ok(None)
             }
             [key] => Ok(Some(key.clone())),
             keys => {
                 let some: Vec<String> =
-                    keys.iter().take(5).map(|key| key_text::stored(key)).collect();
+                    keys.iter().take(5).map(|key| key_text::stored(&key.name)).collect();
                 let more = if keys.len() > some.len() { ", …" } else { "" };
                 Err(Failure::new(format!(
                     "{} matches {} records: {}{more}; name one, with --mode and --period if need be",
@@ -174,7 +163,7 @@ impl Set {
     }
 
     /// The stored key of a spec with this mode and period.
-    fn new_key(&self) -> Result<Vec<u8>, Failure> {
+    fn new_key(&self) -> Result<OwnedKey, Failure> {
         let mode = self.mode.as_deref().unwrap_or_default();
         let period = self.period.as_deref().unwrap_or_default();
         let unique = if self.unique { " / unique=x" } else { "" };
@@ -192,58 +181,11 @@ impl Set {
             )));
         }
         key.extend_from_slice(self.key.as_bytes());
-        Ok(key)
+        Ok(StoredKey::record_key(&key).into())
     }
 
-    /// The change to make, and whether the event was counted before.
-    fn change(
-        &self,
-        stored: &[u8],
-        remembered: Option<Remembered<'_>>,
-        event: Option<bloom::Event>,
-        now: Timestamp,
-    ) -> (Change, Option<bool>) {
-        let old =
-            remembered.and_then(|r| r.state.average).unwrap_or(Average { at: now, rate: 0.0 });
-        let average = Average {
-            rate: self.rate.unwrap_or(old.rate),
-            at: self.at.unwrap_or(if self.rate.is_some() { now } else { old.at }),
-        };
-        let limit = self.limit.or(remembered.map(|r| r.state.limit)).unwrap_or(f64::INFINITY);
-        let over_since = match remembered.map(|r| r.state.over_since).filter(|&since| since != 0) {
-            _ if average.rate < limit => 0,
-            Some(since) => since,
-            None => u32::try_from(now.seconds).unwrap_or(u32::MAX),
-        };
-        let period = StoredKey::parse(stored).and_then(|parts| parts.period_seconds());
-        let filter = remembered.and_then(|r| r.filter).filter(|filter| {
-            period.is_none_or(|period| !bloom::expired(filter.epoch, now, period))
-        });
-        let seen = event.map(|event| filter.is_some_and(|f| bloom::contains(f.bits, event)));
-        let filter = match (event, filter) {
-            (None, _) => FilterChange::Keep,
-            (Some(event), Some(_)) => FilterChange::Insert(event),
-            (Some(event), None) => {
-                FilterChange::Renew { bytes: bloom::bytes_for(limit), epoch: now.seconds, event }
-            }
-        };
-        let period = period.unwrap_or_default();
-        let state = State { over_since, ..State::new(average, limit, period) };
-        let state = match remembered {
-            Some(Remembered { state: old, .. }) => State {
-                period: old.period,
-                last_over: old.last_over,
-                crossings: old.crossings,
-                apart: old.apart,
-                ..state
-            },
-            None => state,
-        };
-        (Change { state, filter }, seen)
-    }
-
-    fn log(&self, spool: &mut Spool, stored: &[u8], done: &Done) {
-        let was = done.before.as_ref().map_or_else(
+    fn log(&self, store: &mut dyn Inspect, edited: &Edited) {
+        let was = edited.before.as_ref().map_or_else(
             || "new".to_owned(),
             |b| {
                 format!(
@@ -258,28 +200,26 @@ impl Set {
             format!(" event={}", text::printable(event.as_bytes()))
         });
         AuditLog::new().add(
-            spool,
+            store,
             format_args!(
                 "set rate={} limit={} at={}{event} ({was}) key={}",
-                done.change.state.rate(),
-                done.change.state.limit,
-                text::iso(done.change.state.average.map_or(now(), |average| average.at)),
-                key_text::stored(stored)
+                edited.after.average.rate,
+                edited.after.limit,
+                text::iso(edited.after.average.at),
+                key_text::stored(&edited.after.key)
             ),
         );
     }
 
-    fn print(&self, screen: &mut Screen<'_>, stored: &[u8], done: Done) -> Result<(), Failure> {
+    fn print(&self, screen: &mut Screen<'_>, edited: Edited) -> Result<(), Failure> {
         let now = now();
-        let Some(after) = entry(stored, &done.change.state).map(KeyState::from) else {
-            return Ok(());
-        };
-        let before = done.before.map(KeyState::from);
+        let after = KeyState::from(edited.after);
+        let before = edited.before.map(KeyState::from);
         if self.common.json {
             return screen.json(&Report {
                 before: before.map(|before| before.json(now)),
                 after: after.json(now),
-                event_was_counted: done.seen,
+                event_was_counted: edited.seen,
             });
         }
         let cells = |r: &KeyState| {
@@ -295,18 +235,13 @@ impl Set {
                 false => writeln!(screen, "  {what:<9}  {new}, was {old}")?,
             }
         }
-        if let Some((event, seen)) = self.event.as_deref().zip(done.seen) {
+        if let Some((event, seen)) = self.event.as_deref().zip(edited.seen) {
             let event = text::printable(event.as_bytes());
             let what = if seen { "was counted already" } else { "is marked as counted" };
             writeln!(screen, "  event      {event} {what}")?;
         }
         Ok(())
     }
-}
-
-/// A state as an entry, without its filter.
-fn entry(stored: &[u8], state: &State) -> Option<Entry> {
-    Entry::of(&StoredKey::record_key(stored), Remembered { state: *state, filter: None })
 }
 
 /// A rate: a number, not negative.

@@ -14,11 +14,10 @@ use super::key_state::{self, KeyState, KeyStateJson, later};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
 use super::list::OVER;
-use super::screen::Screen;
+use super::screen::{Screen, note};
 use super::{Failure, Outcome, text};
-use crate::rate::{Timestamp, Wait, bloom, remaining};
-use crate::spec::StoredKey;
-use crate::spool::Spool;
+use crate::rate::{Timestamp, Wait, remaining};
+use crate::store::{Inspect, OwnedKey};
 
 /// Show all details of a key, and the decision on its next event
 #[derive(Debug, Args)]
@@ -89,17 +88,16 @@ struct Next {
 
 impl Show {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut spool = self.common.open()?;
+        let mut store = self.common.open()?;
         let mut selection = Selection::new(&self.keys, &self.narrow)?;
-        let (keys, unread) = selection.keys(&mut spool)?;
+        let (keys, unread) = selection.keys(&mut *store)?;
         let now = now();
         let mut records = Vec::with_capacity(keys.len());
         for key in &keys {
-            // It may have been dropped since.
-            if let Some(entry) = spool.get(StoredKey::record_key(key))? {
+            if let Some(entry) = store.get(key.key())? {
                 let record = KeyState::from(entry);
                 let seen = match &self.event {
-                    Some(event) => was_counted(&mut spool, &record, event.as_bytes(), now)?,
+                    Some(event) => was_counted(&mut *store, key, &record, event.as_bytes(), now)?,
                     None => None,
                 };
                 records.push((record, seen));
@@ -119,9 +117,13 @@ impl Show {
             }
         }
         screen.flush()?;
-        let missing = selection.report_missing(&mut spool)?;
+        let dropped = keys.len() - records.len();
+        if dropped > 0 {
+            note(format_args!("{dropped} record(s) were dropped while this ran"));
+        }
+        let missing = selection.report_missing(&mut *store)?;
         database::incomplete(unread)?;
-        Ok(Outcome::found_if(missing))
+        Ok(Outcome::found_if(missing || dropped > 0))
     }
 
     fn print(
@@ -275,7 +277,8 @@ fn shown(record: &KeyState, event_seen: Option<bool>, now: Timestamp) -> Shown {
 /// where there is no filter. Exim writes the domain of an address in lower
 /// case, so that form is tried as well.
 fn was_counted(
-    spool: &mut Spool,
+    store: &mut dyn Inspect,
+    key: &OwnedKey,
     record: &KeyState,
     text: &[u8],
     now: Timestamp,
@@ -289,14 +292,7 @@ fn was_counted(
     }
     let mut seen = false;
     for text in [text, &lower_domain] {
-        seen |= spool.peek(
-            StoredKey::record_key(&record.stored),
-            Some(text),
-            |remembered, event| {
-                let filter = remembered.and_then(|remembered| remembered.filter);
-                filter.zip(event).is_some_and(|(filter, event)| bloom::contains(filter.bits, event))
-            },
-        )?;
+        seen |= store.has_event(key.key(), text)?;
     }
     Ok(Some(seen && !record.filter_expired(now)))
 }

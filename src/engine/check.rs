@@ -32,7 +32,7 @@ impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for RecordKey<'a> {
 }
 
 /// What a record belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A spec: its name is `p/mode/[unique/]key`.
     Spec,

@@ -3,23 +3,12 @@
 use crate::engine::{Change, FilterChange, RecordKey, Remembered};
 use crate::rate::bloom;
 use crate::rate::bloom::Event;
+use crate::store::{Entry, Restored};
 
 use super::apply::{Failure, NewFilter};
-use super::iterate::Entry;
 use super::locked::Locked;
 use super::record::Fill;
 use super::{Spool, SpoolError};
-
-/// The result of [`Spool::restore`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restored {
-    /// The key was not in the database, and has been added.
-    Added,
-    /// The record was older, and has been replaced.
-    Replaced,
-    /// The record is as recent or more so, and has been kept.
-    Kept,
-}
 
 impl Spool {
     /// Runs `change` on what is remembered of a record, which is locked

@@ -10,7 +10,9 @@ use crate::store::Store;
 use crate::sys::failpoint;
 
 use super::tests::{change, event, open};
-use super::{Entry, FilterEntry, Options, Restored, Spool, SpoolError};
+use crate::store::{Entry, FilterEntry, Restored};
+
+use super::{Options, Spool, SpoolError};
 
 fn write(spool: &mut Spool, key: &[u8], n: u32, filter: FilterChange) {
     spool.update(key, None, |_, _| ((), Some(change(n, filter)))).unwrap();

@@ -1,7 +1,7 @@
 //! Reads all records of the database.
 
-use crate::engine::{self, RecordKey, Remembered, State};
-use crate::rate::Average;
+use crate::engine::RecordKey;
+use crate::store::Entry;
 use crate::sys::files;
 use crate::sys::lock::Kind;
 use crate::sys::mapping::Mapping;
@@ -12,89 +12,11 @@ use super::record::{Record, record_bytes};
 use super::shard::{Body, Shard};
 use super::{Spool, SpoolError};
 
-/// Everything that is remembered of one key.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// The record's name; [`crate::spec::StoredKey`] takes that of a spec
-    /// apart: `p/mode/[unique/]key`.
-    pub key: Vec<u8>,
-    /// Where in it the identity begins.
-    pub identity_start: usize,
-    /// What the record belongs to.
-    pub kind: engine::Kind,
-    /// The moving average as it was written last.
-    pub average: Average,
-    /// The limit of the check that wrote the record last.
-    pub limit: f64,
-    /// See [`crate::engine::State::over_since`].
-    pub over_since: u32,
-    /// The period of that check in seconds.
-    pub period: f64,
-    /// See [`crate::engine::State::last_over`].
-    pub last_over: u32,
-    /// See [`crate::engine::State::crossings`].
-    pub crossings: u32,
-    /// See [`crate::engine::State::apart`].
-    pub apart: f32,
-    /// The record's Bloom filter, where it has one.
-    pub filter: Option<FilterEntry>,
-}
-
-/// A record's Bloom filter.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FilterEntry {
-    /// The second (since 1970) in which it was begun.
-    pub epoch: i64,
-    /// Its bits. Which of them stand for an event depends on the database's
-    /// key.
-    pub bits: Vec<u8>,
-}
-
-impl Entry {
-    /// Bytes that its record takes in the database, the index not included.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        record_bytes(self.key.len(), self.filter.as_ref().map(|filter| filter.bits.len()))
-    }
-
-    /// What is remembered under `key`; `None` where that is no rate.
-    #[must_use]
-    pub fn of(key: &RecordKey<'_>, remembered: Remembered<'_>) -> Option<Self> {
-        let Remembered { state, filter } = remembered;
-        Some(Self {
-            key: key.name.to_vec(),
-            identity_start: key.identity_start,
-            kind: key.kind,
-            average: state.average?,
-            limit: state.limit,
-            over_since: state.over_since,
-            period: state.period,
-            last_over: state.last_over,
-            crossings: state.crossings,
-            apart: state.apart,
-            filter: filter
-                .map(|filter| FilterEntry { epoch: filter.epoch, bits: filter.bits.to_vec() }),
-        })
-    }
-
-    /// Which record it is.
-    #[must_use]
-    pub fn record_key(&self) -> RecordKey<'_> {
-        let Self { key, identity_start, kind, .. } = self;
-        RecordKey { name: key, identity_start: *identity_start, kind: *kind }
-    }
-
-    /// Everything but the filter.
-    #[must_use]
-    pub fn state(&self) -> State {
-        State {
-            over_since: self.over_since,
-            last_over: self.last_over,
-            crossings: self.crossings,
-            apart: self.apart,
-            ..State::new(self.average, self.limit, self.period)
-        }
-    }
+/// Bytes that the record of an entry takes in the database, the index not
+/// included.
+#[must_use]
+pub fn entry_bytes(entry: &Entry) -> usize {
+    record_bytes(entry.key.len(), entry.filter.as_ref().map(|filter| filter.bits.len()))
 }
 
 /// What [`Spool::for_each`] could not read.

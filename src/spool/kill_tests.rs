@@ -15,7 +15,9 @@ use crate::sys::failpoint;
 use crate::sys::simulated_disk::memory_folder;
 
 use super::tests::{change, event, open};
-use super::{Entry, Options, Spool};
+use crate::store::Entry;
+
+use super::{Options, Spool};
 
 pub(super) const KEY: &[u8] = b"the key";
 

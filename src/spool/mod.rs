@@ -29,6 +29,7 @@ mod hashing;
 #[cfg(test)]
 mod image_tests;
 mod index;
+mod inspect;
 mod iterate;
 #[cfg(test)]
 mod kill_tests;
@@ -62,10 +63,9 @@ use crate::sys::secure_dir::DirError;
 
 pub use copy::Copied;
 pub use database::Options;
-pub use edit::Restored;
 pub use error::SpoolError;
 pub use eviction::capacity;
-pub use iterate::{Entry, FilterEntry, LeftOut};
+pub use iterate::{LeftOut, entry_bytes};
 pub use quarantine::Quarantined;
 pub use sizes::{CHECKS_MAX, MAX_BYTES_DEFAULT, MAX_BYTES_MIN};
 pub use stats::Stats;

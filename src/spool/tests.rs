@@ -24,12 +24,14 @@ pub(super) fn open(folder: &Path) -> Spool {
 #[test]
 fn conforms() {
     let folders = std::cell::RefCell::new(Vec::new());
-    conformance::all(|| {
+    let fresh = || {
         let folder = tempfile::tempdir().unwrap();
         let spool = open(folder.path());
         folders.borrow_mut().push(folder);
         spool
-    });
+    };
+    conformance::all(fresh);
+    conformance::inspection(fresh);
 }
 
 /// Something that happens to a database.

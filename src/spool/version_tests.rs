@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::{Algorithm, Check, Decision, Kind, RecordKey, Update};
 use crate::rate::Timestamp;
-use crate::store::Store as _;
+use crate::store::{Entry, Restored, Store as _};
 
 use super::database::Database;
 use super::format::{
     EMPTY, ENTRY_BYTES, HEAD_BYTES, HEAD_CRC, HEADER_BYTES, STATE_BYTES, STATE_CRC, STATES,
     VERSION, VERSIONS, Versions, checksum,
 };
-use super::{Entry, Options, Restored, Spool, SpoolError};
+use super::{Options, Spool, SpoolError};
 
 /// A later library, which also reads the version before its own.
 const LATER: Versions = Versions { oldest: VERSION, newest: VERSION + 1 };

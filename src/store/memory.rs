@@ -4,35 +4,37 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 
+use siphasher::sip128::{Hash128, SipHasher24};
+
 use crate::engine::{
-    self, Change, Check, Decision, Filter, FilterChange, Kind, Pending, RecordKey, Remembered,
-    State, Update,
+    self, Change, Check, Decision, Filter, FilterChange, Pending, RecordKey, Remembered, State,
+    Update,
 };
 use crate::rate::Timestamp;
 use crate::rate::bloom::{self, Event};
 
-use super::Store;
+use super::{
+    Edit, Edited, Entry, Inspect, InspectError, OwnedKey, Restored, Statistics, Store, Unread,
+};
 
 /// A [`Store`] in this process's memory: for simulations, and as the reference
 /// that other stores are compared with.
 #[derive(Debug, Default)]
 pub struct Memory {
-    records: HashMap<OwnKey, Record>,
-    events: [RandomState; 2],
+    records: HashMap<OwnedKey, Record>,
+    filter_key: FilterKey,
     pending: Vec<Pending>,
+    changes: Vec<String>,
 }
 
-/// An owned [`RecordKey`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct OwnKey {
-    name: Vec<u8>,
-    identity_start: usize,
-    kind: Kind,
-}
+/// A random key for the hashes of unique events.
+#[derive(Debug)]
+struct FilterKey([u8; 16]);
 
-impl OwnKey {
-    fn of(key: &RecordKey<'_>) -> Self {
-        Self { name: key.name.to_vec(), identity_start: key.identity_start, kind: key.kind }
+impl Default for FilterKey {
+    fn default() -> Self {
+        let halves = [RandomState::new(), RandomState::new()].map(|half| half.hash_one(0));
+        Self((u128::from(halves[0]) | u128::from(halves[1]) << 64).to_le_bytes())
     }
 }
 
@@ -71,22 +73,24 @@ impl Memory {
         self.records.is_empty()
     }
 
-    /// Passes every record to `visit`.
-    pub fn for_each(&self, mut visit: impl FnMut(RecordKey<'_>, Remembered<'_>)) {
-        for (OwnKey { name, identity_start, kind }, record) in &self.records {
-            let key = RecordKey { name, identity_start: *identity_start, kind: *kind };
-            visit(key, record.remembered());
-        }
+    /// The lines that [`Inspect::log_change`] was given.
+    #[must_use]
+    pub fn changes(&self) -> &[String] {
+        &self.changes
     }
 
     /// The hash of the unique event of a check that may count it.
     fn event(&self, check: &Check<'_>) -> Option<Event> {
-        let text = check.event.filter(|_| check.update != Update::ReadOnly)?;
-        let [low, high] = &self.events;
-        Some(Event(u128::from(low.hash_one(text)) | u128::from(high.hash_one(text)) << 64))
+        check.event.filter(|_| check.update != Update::ReadOnly).map(|text| self.hash(text))
     }
 
-    fn apply(&mut self, key: OwnKey, change: &Change) {
+    /// The hash of the text of a unique event.
+    fn hash(&self, text: &[u8]) -> Event {
+        let Hash128 { h1, h2 } = SipHasher24::new_with_key(&self.filter_key.0).hash(text);
+        Event(u128::from(h1) | u128::from(h2) << 64)
+    }
+
+    fn apply(&mut self, key: OwnedKey, change: &Change) {
         let kept = self.records.remove(&key).and_then(|record| record.filter);
         let filter = match change.filter {
             FilterChange::Keep => kept,
@@ -115,7 +119,7 @@ impl Store for Memory {
     ) -> Result<(), Infallible> {
         let mut pending = std::mem::take(&mut self.pending);
         let found: Vec<_> =
-            checks.iter().map(|check| self.records.get(&OwnKey::of(&check.key))).collect();
+            checks.iter().map(|check| self.records.get(&OwnedKey::from(check.key))).collect();
         let read = |number: usize| {
             let record = found.get(number).copied().flatten();
             let event = checks.get(number).and_then(|check| self.event(check));
@@ -125,7 +129,7 @@ impl Store for Memory {
         decisions.clear();
         for (check, one) in checks.iter().zip(&pending) {
             if let Some(change) = one.change() {
-                self.apply(OwnKey::of(&check.key), change);
+                self.apply(OwnedKey::from(check.key), change);
             }
             decisions.push(one.decision());
         }
@@ -138,12 +142,86 @@ impl Store for Memory {
         check: &Check<'_>,
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Decision, Infallible> {
-        let key = OwnKey::of(&check.key);
+        let key = OwnedKey::from(check.key);
         let remembered = self.records.get(&key).map(Record::remembered);
         let one = engine::decide_one(check, remembered, self.event(check), clock());
         if let Some(change) = one.change() {
             self.apply(key, change);
         }
         Ok(one.decision())
+    }
+}
+
+impl Inspect for Memory {
+    fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError> {
+        for (key, record) in &self.records {
+            Entry::of(&key.key(), record.remembered()).into_iter().for_each(&mut *visit);
+        }
+        Ok(Unread::default())
+    }
+
+    fn get(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {
+        let record = self.records.get(&OwnedKey::from(key));
+        Ok(record.and_then(|record| Entry::of(&key, record.remembered())))
+    }
+
+    fn has_event(&mut self, key: RecordKey<'_>, event: &[u8]) -> Result<bool, InspectError> {
+        let filter = self.records.get(&OwnedKey::from(key)).and_then(|r| r.filter.as_ref());
+        Ok(filter.is_some_and(|(_, bits)| bloom::contains(bits, self.hash(event))))
+    }
+
+    fn remove(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {
+        let record = self.records.remove(&OwnedKey::from(key));
+        Ok(record.and_then(|record| Entry::of(&key, record.remembered())))
+    }
+
+    fn set(&mut self, key: RecordKey<'_>, edit: &Edit<'_>) -> Result<Option<Edited>, InspectError> {
+        let owned = OwnedKey::from(key);
+        let event = edit.event.map(|text| self.hash(text));
+        let remembered = self.records.get(&owned).map(Record::remembered);
+        let Some((edited, change)) = edit.apply(&key, remembered, event) else { return Ok(None) };
+        self.apply(owned, &change);
+        Ok(Some(edited))
+    }
+
+    fn restore(&mut self, entry: &Entry) -> Result<Restored, InspectError> {
+        let key = OwnedKey::from(entry.record_key());
+        let known = self.records.get(&key).and_then(|record| record.state.average);
+        let restored = match known {
+            Some(known) if known.at >= entry.average.at => return Ok(Restored::Kept),
+            Some(_) => Restored::Replaced,
+            None => Restored::Added,
+        };
+        let filter = entry.filter.as_ref().map(|filter| (filter.epoch, filter.bits.clone()));
+        let filter = filter.filter(|(_, bits)| (1..=bloom::MAX_BYTES).contains(&bits.len()));
+        self.records.insert(key, Record { state: entry.state(), filter });
+        Ok(restored)
+    }
+
+    fn statistics(&mut self) -> Result<Statistics, InspectError> {
+        let rated = self.records.iter().filter(|(_, record)| record.state.average.is_some());
+        let size = |key: &OwnedKey, record: &Record| {
+            let filter = record.filter.as_ref().map_or(0, |(_, bits)| bits.len());
+            size_of::<(OwnedKey, Record)>() + key.name.len() + filter
+        };
+        let bytes: usize = self.records.iter().map(|(key, record)| size(key, record)).sum();
+        Ok(Statistics { records: rated.count() as u64, bytes: bytes as u64 })
+    }
+
+    fn filter_key(&self) -> [u8; 16] {
+        self.filter_key.0
+    }
+
+    fn location(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn log_change(&mut self, line: &str) -> Result<(), InspectError> {
+        self.changes.push(line.to_owned());
+        Ok(())
+    }
+
+    fn take_incidents(&mut self) -> Vec<String> {
+        Vec::new()
     }
 }

@@ -6,11 +6,15 @@
 
 #[cfg(test)]
 pub(crate) mod conformance;
+mod inspect;
 mod memory;
 
 use crate::engine::{Check, Decision};
 use crate::rate::Timestamp;
 
+pub use inspect::{
+    Edit, Edited, Entry, FilterEntry, Inspect, InspectError, OwnedKey, Restored, Statistics, Unread,
+};
 pub use memory::Memory;
 
 /// A store of rates.

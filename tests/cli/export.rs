@@ -5,7 +5,8 @@ use std::path::Path;
 
 use exirate::rate::{Average, Timestamp};
 use exirate::spec::StoredKey;
-use exirate::spool::{Entry, FilterEntry, Options, Spool};
+use exirate::spool::{Options, Spool};
+use exirate::store::{Entry, FilterEntry};
 use quickcheck::QuickCheck;
 
 use crate::{json, list, run, stderr, stdout};

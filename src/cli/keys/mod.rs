@@ -15,7 +15,7 @@ use super::key_text::{self, MODES};
 use super::screen::{Tally, complain};
 use super::text;
 use crate::spec::StoredKey;
-use crate::spool::Spool;
+use crate::store::{Inspect, OwnedKey};
 use pattern::{Pattern, Syntax};
 use similar::Similar;
 
@@ -160,23 +160,26 @@ impl Selection {
         found
     }
 
-    /// The stored keys that are selected, in order, and how many shards could
+    /// The keys of the selected records, in order, and how many shards could
     /// not be read; why has been printed.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub(super) fn keys(&mut self, spool: &mut Spool) -> Result<(Vec<Vec<u8>>, usize), Failure> {
+    pub(super) fn keys(
+        &mut self,
+        store: &mut dyn Inspect,
+    ) -> Result<(Vec<OwnedKey>, usize), Failure> {
         let mut keys = Vec::new();
         let mut tally = Tally::of("keys searched");
-        let left_out = spool.for_each(|entry| {
+        let unread = store.for_each(&mut |entry| {
             tally.add();
             if self.contains(&entry.key) {
-                keys.push(entry.key);
+                keys.push(OwnedKey::from(entry.record_key()));
             }
         })?;
-        left_out.shards.iter().for_each(complain);
+        unread.parts.iter().for_each(complain);
         keys.sort_unstable();
-        Ok((keys, left_out.shards.len()))
+        Ok((keys, unread.parts.len()))
     }
 
     /// Prints each argument that has matched nothing, with what resembles it,
@@ -185,7 +188,7 @@ impl Selection {
     ///
     /// # Errors
     /// Not all of the database can be read, so that it may be there.
-    pub(super) fn report_missing(&self, spool: &mut Spool) -> Result<bool, Failure> {
+    pub(super) fn report_missing(&self, store: &mut dyn Inspect) -> Result<bool, Failure> {
         if self.patterns.is_empty() {
             let narrow: Vec<String> = self.narrow.arguments().collect();
             let missing = !self.any && !narrow.is_empty();
@@ -208,13 +211,13 @@ impl Selection {
         if searches.is_empty() {
             return Ok(false);
         }
-        let mut left_out = spool.for_each(|entry| {
+        let mut unread = store.for_each(&mut |entry| {
             let selected = self.narrow.selects(&entry.key);
             for search in &mut searches {
                 search.see(&entry.key, selected);
             }
         })?;
-        if let Some(error) = left_out.shards.pop() {
+        if let Some(error) = unread.parts.pop() {
             return Err(error.into());
         }
         searches.iter().for_each(Search::complain);

@@ -8,7 +8,7 @@ use super::super::database::{self, Both, bar};
 use super::super::key_state::KeyState;
 use super::super::{Failure, text};
 use crate::rate::Timestamp;
-use crate::spool::Spool;
+use crate::spool::{Spool, entry_bytes};
 use crate::trace::{Query, TraceStore};
 
 /// Kinds of keys that are counted one by one; the rest are counted together. A
@@ -99,7 +99,7 @@ impl Rates {
         let (mut keys, mut over) = (0, 0);
         let damaged_before = spool.damaged();
         let unread = database::visit(spool, |entry| {
-            let bytes = entry.bytes() as u64;
+            let bytes = entry_bytes(&entry) as u64;
             let state = KeyState::from(entry);
             let is_over = u64::from(state.is_over(now));
             keys += 1;

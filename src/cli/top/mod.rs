@@ -114,12 +114,12 @@ fn interval(text: &str) -> Result<Duration, String> {
 impl Top {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut selection = Selection::new(&self.keys, &self.narrow)?;
-        let mut spool = self.common.open()?;
+        let mut store = self.common.open()?;
         if self.keys.is_empty() {
-            drop(spool);
+            drop(store);
         } else {
-            selection.keys(&mut spool)?;
-            if selection.report_missing(&mut spool)? {
+            selection.keys(&mut *store)?;
+            if selection.report_missing(&mut *store)? {
                 return Ok(Outcome::Found);
             }
         }

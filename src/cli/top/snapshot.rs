@@ -44,11 +44,11 @@ impl Snapshot {
         selection: &mut Selection,
         view: View,
     ) -> Result<Self, Failure> {
-        let mut spool = common.open()?;
+        let mut store = common.open()?;
         let at = now();
         let mut first = First::new(view.sort, at, view.limit);
         let (mut keys, mut over, mut active) = (0, 0, 0);
-        let left_out = spool.for_each(|entry| {
+        let left_out = store.for_each(&mut |entry| {
             if !selection.contains(&entry.key) {
                 return;
             }
@@ -61,7 +61,7 @@ impl Snapshot {
                 first.add(record);
             }
         })?;
-        let unread = left_out.damaged + left_out.shards.len() as u64;
+        let unread = left_out.damaged + left_out.parts.len() as u64;
         Ok(Self { at, keys, over, active, unread, records: first.take() })
     }
 

@@ -1,0 +1,61 @@
+//! The spool database as a store that can be inspected.
+
+use crate::engine::RecordKey;
+use crate::rate::bloom;
+use crate::store::{Edit, Edited, Entry, Inspect, InspectError, Restored, Statistics, Unread};
+
+use super::Spool;
+
+impl Inspect for Spool {
+    fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError> {
+        let left_out = Spool::for_each(self, visit)?;
+        let parts = left_out.shards.into_iter().map(InspectError::from).collect();
+        Ok(Unread { damaged: left_out.damaged, parts })
+    }
+
+    fn get(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {
+        Ok(Spool::get(self, key)?)
+    }
+
+    fn has_event(&mut self, key: RecordKey<'_>, event: &[u8]) -> Result<bool, InspectError> {
+        Ok(self.peek(key, Some(event), |remembered, event| {
+            let filter = remembered.and_then(|remembered| remembered.filter);
+            filter.zip(event).is_some_and(|(filter, event)| bloom::contains(filter.bits, event))
+        })?)
+    }
+
+    fn remove(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {
+        Ok(self.forget(key)?)
+    }
+
+    fn set(&mut self, key: RecordKey<'_>, edit: &Edit<'_>) -> Result<Option<Edited>, InspectError> {
+        Ok(self.update(key, edit.event, |remembered, event| {
+            edit.apply(&key, remembered, event).unzip()
+        })?)
+    }
+
+    fn restore(&mut self, entry: &Entry) -> Result<Restored, InspectError> {
+        Ok(Spool::restore(self, entry)?)
+    }
+
+    fn statistics(&mut self) -> Result<Statistics, InspectError> {
+        let stats = self.stats_of_readable()?;
+        Ok(Statistics { records: stats.records, bytes: stats.disk })
+    }
+
+    fn filter_key(&self) -> [u8; 16] {
+        self.key()
+    }
+
+    fn location(&self) -> String {
+        self.directory().display().to_string()
+    }
+
+    fn log_change(&mut self, line: &str) -> Result<(), InspectError> {
+        Ok(Spool::log_change(self, line)?)
+    }
+
+    fn take_incidents(&mut self) -> Vec<String> {
+        Spool::take_incidents(self)
+    }
+}

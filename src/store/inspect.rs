@@ -1,0 +1,289 @@
+//! Looking at a store and changing it by hand: what the program's commands call.
+
+use std::error::Error;
+
+use crate::engine::{Change, Filter, FilterChange, Kind, RecordKey, Remembered, State};
+use crate::rate::bloom::{self, Event};
+use crate::rate::{Average, Timestamp};
+
+/// Why a store could not be used. It is the store's own error, of any type, so
+/// that a command works with whatever store it is given.
+pub type InspectError = Box<dyn Error + Send + Sync>;
+
+/// A store that can be inspected, and changed by hand while checks run.
+pub trait Inspect {
+    /// Calls `visit` with every record, in no particular order, and returns what
+    /// had to be left out.
+    ///
+    /// # Errors
+    /// The store cannot be used; no record has been visited.
+    fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError>;
+
+    /// The record of `key`; `None` if there is none, or it has no rate.
+    ///
+    /// # Errors
+    /// The store could not be used.
+    fn get(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError>;
+
+    /// Whether the filter of `key` contains this unique event.
+    ///
+    /// # Errors
+    /// The store could not be used.
+    fn has_event(&mut self, key: RecordKey<'_>, event: &[u8]) -> Result<bool, InspectError>;
+
+    /// Deletes the record of `key`, and returns it.
+    ///
+    /// # Errors
+    /// The store could not be used; the record is unchanged.
+    fn remove(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError>;
+
+    /// Makes this edit in one step. `None` if there is no such record, and the
+    /// edit does not create one.
+    ///
+    /// # Errors
+    /// The store could not be used; the record is unchanged.
+    fn set(&mut self, key: RecordKey<'_>, edit: &Edit<'_>) -> Result<Option<Edited>, InspectError>;
+
+    /// Stores `entry`, unless the stored record is as new. Its filter is only
+    /// valid if it comes from a store with the same [`Inspect::filter_key`].
+    ///
+    /// # Errors
+    /// The store could not be used; the record is unchanged.
+    fn restore(&mut self, entry: &Entry) -> Result<Restored, InspectError>;
+
+    /// The size of the store.
+    ///
+    /// # Errors
+    /// The store could not be used.
+    fn statistics(&mut self) -> Result<Statistics, InspectError>;
+
+    /// The secret that the bits of all filters depend on.
+    fn filter_key(&self) -> [u8; 16];
+
+    /// Where the store is, for messages.
+    fn location(&self) -> String;
+
+    /// Adds a line to the log of changes by hand.
+    ///
+    /// # Errors
+    /// It could not be written.
+    fn log_change(&mut self, line: &str) -> Result<(), InspectError>;
+
+    /// Takes what the administrator should know: damage that was found, and what
+    /// was done about it, in one sentence each.
+    fn take_incidents(&mut self) -> Vec<String>;
+}
+
+/// The size of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Records with a rate.
+    pub records: u64,
+    /// Bytes of disk or memory, as far as they are known.
+    pub bytes: u64,
+}
+
+/// The parts of a store that [`Inspect::for_each`] could not read.
+#[derive(Debug, Default)]
+pub struct Unread {
+    /// Damaged records.
+    pub damaged: u64,
+    /// The reason for each part (of the spool database: shard) that could not be
+    /// read.
+    pub parts: Vec<InspectError>,
+}
+
+/// The result of [`Inspect::restore`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restored {
+    /// The record was created.
+    Added,
+    /// The stored record was older, and has been replaced.
+    Replaced,
+    /// The stored record is as old, or newer, and has been kept.
+    Kept,
+}
+
+/// A [`RecordKey`] that owns its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnedKey {
+    /// See [`RecordKey::name`].
+    pub name: Vec<u8>,
+    /// See [`RecordKey::identity_start`].
+    pub identity_start: usize,
+    /// See [`RecordKey::kind`].
+    pub kind: Kind,
+}
+
+impl OwnedKey {
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> RecordKey<'_> {
+        let Self { name, identity_start, kind } = self;
+        RecordKey { name, identity_start: *identity_start, kind: *kind }
+    }
+}
+
+impl From<RecordKey<'_>> for OwnedKey {
+    fn from(key: RecordKey<'_>) -> Self {
+        Self { name: key.name.to_vec(), identity_start: key.identity_start, kind: key.kind }
+    }
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The record's name; that of a spec is `p/mode/[unique/]key`.
+    pub key: Vec<u8>,
+    /// Where the identity begins in the name.
+    pub identity_start: usize,
+    /// What the record belongs to.
+    pub kind: Kind,
+    /// The moving average as it was written last.
+    pub average: Average,
+    /// The limit of the check that wrote the record last.
+    pub limit: f64,
+    /// See [`State::over_since`].
+    pub over_since: u32,
+    /// The period of that check in seconds.
+    pub period: f64,
+    /// See [`State::last_over`].
+    pub last_over: u32,
+    /// See [`State::crossings`].
+    pub crossings: u32,
+    /// See [`State::apart`].
+    pub apart: f32,
+    /// The record's Bloom filter, if it has one.
+    pub filter: Option<FilterEntry>,
+}
+
+/// A record's Bloom filter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilterEntry {
+    /// The second (since 1970) in which it was started.
+    pub epoch: i64,
+    /// Its bits. Which of them stand for an event depends on
+    /// [`Inspect::filter_key`].
+    pub bits: Vec<u8>,
+}
+
+impl Entry {
+    /// The remembered state of `key` as an entry; `None` if it has no rate.
+    #[must_use]
+    pub fn of(key: &RecordKey<'_>, remembered: Remembered<'_>) -> Option<Self> {
+        let Remembered { state, filter } = remembered;
+        let filter =
+            filter.map(|Filter { epoch, bits }| FilterEntry { epoch, bits: bits.to_vec() });
+        Some(Self {
+            key: key.name.to_vec(),
+            identity_start: key.identity_start,
+            kind: key.kind,
+            average: state.average?,
+            limit: state.limit,
+            over_since: state.over_since,
+            period: state.period,
+            last_over: state.last_over,
+            crossings: state.crossings,
+            apart: state.apart,
+            filter,
+        })
+    }
+
+    /// The record's key.
+    #[must_use]
+    pub fn record_key(&self) -> RecordKey<'_> {
+        let Self { key, identity_start, kind, .. } = self;
+        RecordKey { name: key, identity_start: *identity_start, kind: *kind }
+    }
+
+    /// Everything but the filter.
+    #[must_use]
+    pub fn state(&self) -> State {
+        State {
+            over_since: self.over_since,
+            last_over: self.last_over,
+            crossings: self.crossings,
+            apart: self.apart,
+            ..State::new(self.average, self.limit, self.period)
+        }
+    }
+}
+
+/// A change of a record by hand.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Edit<'a> {
+    /// The new rate. It is dated now, unless `at` is given.
+    pub rate: Option<f64>,
+    /// The new time of the rate.
+    pub at: Option<Timestamp>,
+    /// The new limit.
+    pub limit: Option<f64>,
+    /// A unique event to mark as counted.
+    pub event: Option<&'a [u8]>,
+    /// The period of a new record in seconds.
+    pub period: f64,
+    /// Whether to create the record if there is none.
+    pub create: bool,
+    /// The time of the edit.
+    pub now: Timestamp,
+}
+
+/// The result of an [`Edit`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edited {
+    /// The record before, without its filter; `None` if it is new.
+    pub before: Option<Entry>,
+    /// The record after, without its filter.
+    pub after: Entry,
+    /// Whether the event was counted before, if there is one.
+    pub seen: Option<bool>,
+}
+
+impl Edit<'_> {
+    /// The result, and the change to make to the record of `key`; `event` is the
+    /// hash of the event, if there is one. Nothing if there is no record and
+    /// none is to be created. This is what a local store runs under its lock.
+    #[must_use]
+    pub fn apply(
+        &self,
+        key: &RecordKey<'_>,
+        remembered: Option<Remembered<'_>>,
+        event: Option<Event>,
+    ) -> Option<(Edited, Change)> {
+        if remembered.is_none() && !self.create {
+            return None;
+        }
+        let before = remembered.map(|remembered| remembered.state);
+        let old = before.and_then(|state| state.average);
+        let old = old.unwrap_or(Average { at: self.now, rate: 0.0 });
+        let average = Average {
+            rate: self.rate.unwrap_or(old.rate),
+            at: self.at.unwrap_or(if self.rate.is_some() { self.now } else { old.at }),
+        };
+        let limit = self.limit.or(before.map(|state| state.limit)).unwrap_or(f64::INFINITY);
+        let period = before.map_or(self.period, |state| state.period);
+        let over_since = match before.map(|state| state.over_since).filter(|&since| since != 0) {
+            _ if average.rate < limit => 0,
+            Some(since) => since,
+            None => u32::try_from(self.now.seconds).unwrap_or(u32::MAX),
+        };
+        let live =
+            |filter: &Filter<'_>| period <= 0.0 || !bloom::expired(filter.epoch, self.now, period);
+        let filter = remembered.and_then(|remembered| remembered.filter).filter(live);
+        let seen = event.map(|event| filter.is_some_and(|f| bloom::contains(f.bits, event)));
+        let filter = match (event, filter) {
+            (None, _) => FilterChange::Keep,
+            (Some(event), Some(_)) => FilterChange::Insert(event),
+            (Some(event), None) => FilterChange::Renew {
+                bytes: bloom::bytes_for(limit),
+                epoch: self.now.seconds,
+                event,
+            },
+        };
+        let kept = before.unwrap_or(State::new(average, limit, period));
+        let state = State { average: Some(average), limit, over_since, ..kept };
+        let plain = |state| Entry::of(key, Remembered { state, filter: None });
+        let edited = Edited { before: before.and_then(plain), after: plain(state)?, seen };
+        Some((edited, Change { state, filter }))
+    }
+}
