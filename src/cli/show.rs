@@ -56,7 +56,7 @@ not been counted yet. For a key counted per_byte (stored as per_mail) the next e
 is as large as the message: use `exirate check SPEC --cost BYTES`. A record is
 dropped only when that cannot change a decision any more.
 
-Exit status: 0 shown; 1 a KEY matches nothing; 2 an error.
+Exit status: 0 shown; 1 a KEY matches nothing, or a record is gone; 2 an error.
 
 JSON: an array of objects, with the fields of `exirate list` and these: `next` is the
 result of one more event; `remaining` is how many more would pass now; `forgotten_from`
