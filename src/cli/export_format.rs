@@ -4,6 +4,10 @@
 //! bits of all filters depend. Each other line is a record. A number that JSON
 //! cannot express is a text: `"inf"`, `"-inf"`, `"nan"`, or `"0x"` and the bits
 //! of any other NaN.
+//!
+//! A later exirate may add fields to a record, and an older one imports such a line
+//! without them: this is how records survive a downgrade. What an older one could not
+//! understand without a new field needs a new version of this format.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -143,15 +147,51 @@ pub(super) fn write(entry: &Entry, filters: bool) -> Result<String, serde_json::
     })
 }
 
-/// The record of a line; or what is wrong with it.
-pub(super) fn read(line: &str) -> Result<Entry, String> {
-    let line: Line<'_> = serde_json::from_str(line).map_err(|error| {
-        // The position counts from the line's start; its number is told by
-        // who called.
-        let what = error.to_string();
-        let what = what.split(" at line ").next().unwrap_or_default();
-        format!("{what}, at character {}", error.column())
-    })?;
+/// The most unknown fields of one line.
+const UNKNOWN_MAX: usize = 16;
+
+/// The record of a line, and the names of its fields that this version does not know.
+///
+/// # Errors
+/// What is wrong with the line.
+pub(super) fn read(line: &str) -> Result<(Entry, Vec<String>), String> {
+    match serde_json::from_str(line) {
+        Ok(line) => Ok((entry(line)?, Vec::new())),
+        Err(error) => {
+            let (line, unknown) = without_unknown(line).ok_or_else(|| {
+                // The position counts from the line's start; the caller adds its number.
+                let what = error.to_string();
+                let what = what.split(" at line ").next().unwrap_or_default();
+                format!("{what}, at character {}", error.column())
+            })?;
+            let line = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+            Ok((entry(line)?, unknown))
+        }
+    }
+}
+
+/// A line without the fields that this version does not know, and their names. `None`
+/// if there are none or too many, or something else is wrong with it.
+fn without_unknown(line: &str) -> Option<(String, Vec<String>)> {
+    let mut fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).ok()?;
+    let mut unknown = Vec::new();
+    while unknown.len() <= UNKNOWN_MAX {
+        let line = serde_json::to_string(&fields).ok()?;
+        match serde_json::from_str::<Line<'_>>(&line) {
+            Ok(_) => return (!unknown.is_empty()).then_some((line, unknown)),
+            Err(error) => {
+                let what = error.to_string();
+                let (name, _) = what.strip_prefix("unknown field `")?.split_once('`')?;
+                fields.remove(name)?;
+                unknown.push(name.to_owned());
+            }
+        }
+    }
+    None
+}
+
+/// The record of a line.
+fn entry(line: Line<'_>) -> Result<Entry, String> {
     let key = match (line.key, line.key_base64) {
         (Some(text), None) => text.into_bytes(),
         (None, Some(text)) => {
@@ -272,7 +312,7 @@ mod tests {
                 filter: filter.map(|(epoch, bits)| FilterEntry { epoch, bits }),
                 ..plain
             };
-            same(&entry, &read(&write(&entry, true).unwrap()).unwrap())
+            same(&entry, &read(&write(&entry, true).unwrap()).unwrap().0)
         }
     }
 
@@ -283,7 +323,7 @@ mod tests {
             let average = Average { at: Timestamp { seconds: -5, micros: 999_999 }, rate };
             let entry = key_state::entry(b"\xff".to_vec(), average, rate);
             let line = write(&entry, true).unwrap();
-            assert!(same(&entry, &read(&line).unwrap()), "{line}");
+            assert!(same(&entry, &read(&line).unwrap().0), "{line}");
         }
     }
 
@@ -298,13 +338,30 @@ mod tests {
             (r#""key":"a","#, "", "either key or key_base64"),
             (r#""key":"a""#, r#""key_base64":"?""#, "key_base64"),
             (r#""over_since":0"#, r#""over_since":0,"filter":{"since":0,"bits":""}"#, "0 bytes"),
-            (r#""over_since":0"#, r#""over_since":0,"more":1"#, "more"),
+            (r#""over_since":0"#, r#""over_since":0,"over_since":1"#, "duplicate"),
+            (r#""over_since":0"#, r#""more":1"#, "unknown field `more`"),
             ("}", "", "EOF"),
         ] {
             let line = right.replace(from, to);
             let error = read(&line).unwrap_err();
             assert!(error.contains(words), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn fields_of_a_later_version_are_left_out() {
+        let line = r#"{"key":"a","rate":1.5,"limit":2,"seconds":3,"micros":4,"over_since":0}"#;
+        let (known, none) = read(line).unwrap();
+        assert_eq!(none, [""; 0]);
+        let later = line.replace(r#""limit""#, r#""colour":{"red":[1]},"limit""#);
+        let (entry, unknown) = read(&later).unwrap();
+        assert!(same(&entry, &known), "{entry:?}");
+        assert_eq!(unknown, ["colour"]);
+        // What a filter's unknown field means for its bits is not known.
+        let filter = r#""over_since":0,"filter":{"since":0,"bits":"AA==","hash":2}"#;
+        assert!(read(&line.replace(r#""over_since":0"#, filter)).is_err());
+        let many: String = (0..100).map(|n| format!("\"field{n}\":0,")).collect();
+        assert!(read(&line.replacen('{', &format!("{{{many}"), 1)).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `exirate import`: reads the output of `exirate export` or exim_dumpdb.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,8 @@ use crate::store::{Entry, Inspect, InspectError, Restored};
 
 /// How many invalid lines are printed one by one.
 const REPORTED: u64 = 20;
+/// How many names of unknown fields are printed.
+const UNKNOWN_REPORTED: usize = 20;
 /// The longest line: the largest filter in base64, a key of the largest size
 /// with every byte escaped, and more.
 const LINE_MAX: usize = 4 << 20;
@@ -36,7 +39,7 @@ const LINE_MAX: usize = 4 << 20;
 The format is recognised by the first line. Exim may run meanwhile. A record that is
 newer than the stored one replaces it; one that is as new, or older, is skipped, so
 importing twice does no harm. Invalid lines are reported with their numbers, and all
-others are imported.
+others are imported. Fields that a later exirate has added are left out and reported.
 
 Filters of unique events depend on the database's key. Where there is no database, one
 is created with the key of the export, and nothing is lost. Where there is one with
@@ -78,6 +81,8 @@ struct Counts {
     filters_left_out: u64,
     invalid_lines: u64,
     over: u64,
+    /// Names of fields that were left out, since a later version has added them.
+    unknown_fields: BTreeSet<String>,
 }
 
 /// The form of the lines.
@@ -168,7 +173,7 @@ fn import(
     while !lines.done {
         tally.add();
         if !lines.line.trim_ascii().is_empty() {
-            match entry(form, lines, now) {
+            match entry(form, lines, now, &mut counts.unknown_fields) {
                 Ok((entry, lost)) => match store.restore(&entry) {
                     Ok(restored) => {
                         let over = restored != Restored::Kept && KeyState::from(entry).is_over(now);
@@ -199,8 +204,14 @@ fn import(
     Ok(())
 }
 
-/// The record of the line, and whether it has lost its filter.
-fn entry(form: &Form, lines: &Lines, now: Timestamp) -> Result<(Entry, bool), String> {
+/// The record of the line, and whether it has lost its filter. Adds the names of
+/// unknown fields to `unknown`.
+fn entry(
+    form: &Form,
+    lines: &Lines,
+    now: Timestamp,
+    unknown: &mut BTreeSet<String>,
+) -> Result<(Entry, bool), String> {
     if lines.too_long {
         return Err(format!("it is longer than {LINE_MAX} bytes"));
     }
@@ -211,7 +222,9 @@ fn entry(form: &Form, lines: &Lines, now: Timestamp) -> Result<(Entry, bool), St
         }
         Form::Export { filters } => {
             let line = std::str::from_utf8(&lines.line).map_err(|_| "it is not UTF-8")?;
-            let mut entry = export_format::read(line)?;
+            let (mut entry, names) = export_format::read(line)?;
+            let room = UNKNOWN_REPORTED.saturating_sub(unknown.len());
+            unknown.extend(names.into_iter().take(room));
             let lost = entry.filter.is_some() && !filters;
             if lost {
                 entry.filter = None;
@@ -260,6 +273,15 @@ fn print(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()
             screen,
             "{} filter(s) of unique events left out: {why}, so their events count once more",
             counts.filters_left_out
+        )?;
+    }
+    if !counts.unknown_fields.is_empty() {
+        let names: Vec<_> =
+            counts.unknown_fields.iter().map(|name| text::printable(name.as_bytes())).collect();
+        writeln!(
+            screen,
+            "the export has fields that this version does not know, which were left out: {}",
+            names.join(", ")
         )?;
     }
     Ok(())

@@ -185,6 +185,26 @@ fn wrong_lines_are_told_and_all_others_imported() {
 }
 
 #[test]
+fn an_export_of_a_later_version_is_imported_without_its_new_fields() {
+    let (from, to) = (prepared(), tempfile::tempdir().unwrap());
+    let later = String::from_utf8(export(from.path())).unwrap();
+    let later = later.replace(r#","rate":"#, r#","colour":"red","rate":"#);
+    let file = to.path().join("export.jsonl");
+    std::fs::write(&file, &later).unwrap();
+    let output = run(to.path(), &["import", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let warning =
+        "the export has fields that this version does not know, which were left out: colour\n";
+    assert!(stdout(&output).ends_with(warning), "{}", stdout(&output));
+    let sorted = |spool: &Path| {
+        let mut lines: Vec<_> = export(spool).split(|&b| b == b'\n').map(<[u8]>::to_vec).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(to.path()), sorted(from.path()));
+}
+
+#[test]
 fn a_file_of_another_kind_is_refused() {
     let spool = tempfile::tempdir().unwrap();
     let file = spool.path().join("file");
