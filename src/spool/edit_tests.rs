@@ -198,7 +198,7 @@ fn a_copy_is_another_database_with_the_same_content() {
     assert_eq!(spool.get(b"new").unwrap(), None);
     let error = spool.copy_to(other.path(), |_| {}).unwrap_err();
     assert!(matches!(error, SpoolError::Present { .. }), "{error}");
-    // What is damaged is mended first, by whoever says so.
+    // Damage is repaired first.
     let body = &mut spool.shards[7].as_mut().unwrap().body;
     body.map.set_u64(super::format::HEAP_END, u64::MAX).unwrap();
     let third = tempfile::tempdir().unwrap();
