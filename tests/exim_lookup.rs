@@ -156,3 +156,25 @@ fn a_wrong_spec_defers_the_command() {
     assert!(log.contains(": error in arguments to \"ratelimit\" condition: \"many\""), "{log}");
     assert_eq!(exim.log("panic"), "");
 }
+
+#[test]
+fn the_texts_of_a_spec_live_as_long_as_the_message() {
+    // Exim empties the pool of its lookups before it reads the message; the next
+    // lookup writes over what was there.
+    let shown = "logwrite = $sender_rate_limit, $sender_rate_period";
+    for (spec, wanted) in
+        [("+2.5 / +1h / per_cmd", "+2.5, "), ("1x / 1h", "1x, "), ("-0.5k / 1h", "-0.5k, ")]
+    {
+        let ask = EntryPoint::Lookup.ask(spec);
+        let other = "set acl_m0 = ${lookup{primary_hostname}lsearch{PRIVATE/exim.conf}}";
+        let exim = Setup::new()
+            .library()
+            .acl("acl_not_smtp_start", &format!("  warn {shown}\n  defer condition = {ask}\n"))
+            .acl("acl_not_smtp", &format!("  warn {other}\n  warn {shown}\n  accept\n"))
+            .build();
+        exim.run(&["-oi", "-f", "a@client.test", "a@private.test"], b"Subject: s\n\nText.\n");
+        let log = exim.log("main");
+        let line = log.lines().filter_map(|l| l.split_once(wanted)).count();
+        assert_eq!(line, 1, "{spec}: {log}");
+    }
+}

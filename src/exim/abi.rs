@@ -24,7 +24,8 @@ pub(super) enum Status {
 pub(super) type ExpandString = unsafe extern "C" fn(*const Uschar) -> *const Uschar;
 /// `const uschar *expand_string_2(const uschar *, BOOL *)`, from 4.100 on.
 pub(super) type ExpandString2 = unsafe extern "C" fn(*const Uschar, *mut c_int) -> *const Uschar;
-/// `void *store_get_3(int size, const void *proto_mem, const char *func, int line)`.
+/// `void *store_get_3(int size, const void *proto_mem, const char *func, int line)`,
+/// and `store_get_perm_3` with the same arguments.
 pub(super) type StoreGet3 =
     unsafe extern "C" fn(c_int, *const c_void, *const c_char, c_int) -> *mut c_void;
 

@@ -6,6 +6,7 @@ use super::abi::{
 };
 use libloading::os::unix::Library;
 use std::ffi::{CStr, CString, c_void};
+use std::ptr::NonNull;
 
 /// The program that loaded this library.
 pub(super) struct Host {
@@ -89,16 +90,16 @@ impl Host {
         }
     }
 
-    /// A copy of `text` in Exim's tainted memory, for text that a client may have
-    /// written: Exim refuses to use it as a file name or a command.
+    /// A copy of `text` in the tainted memory of Exim's current pool, for text that a
+    /// client may have written: Exim refuses to use it as a file name or a command.
     ///
     /// `None` if this program has no such memory.
     pub(super) fn tainted_copy(&self, text: &[u8]) -> Option<*const Uschar> {
         self.copy(text, GET_TAINTED)
     }
 
-    /// A copy of `text`, which must be plain, in memory that Exim trusts and that lives
-    /// as long as the message.
+    /// A copy of `text`, which must be plain, in memory that Exim trusts: that of its
+    /// current pool.
     ///
     /// `None` if this program has no such memory.
     pub(super) fn clean_copy(&self, text: &[u8]) -> Option<*const Uschar> {
@@ -108,7 +109,7 @@ impl Host {
     fn copy(&self, text: &[u8], kind: *const c_void) -> Option<*const Uschar> {
         let size = i32::try_from(text.len() + 1).ok()?;
         // SAFETY: store_get_3 returns `size` writable bytes or does not
-        // return; they live as long as Exim's current message.
+        // return; they live as long as Exim's current pool.
         unsafe {
             let memory: *mut c_void = self.store_get?(size, kind, c"exirate".as_ptr(), 0);
             if memory.is_null() {
@@ -118,6 +119,21 @@ impl Host {
             std::ptr::copy_nonoverlapping(text.as_ptr(), bytes, text.len());
             *bytes.add(text.len()) = 0;
             Some(bytes.cast_const().cast())
+        }
+    }
+
+    /// `size` bytes of Exim's tainted memory that live as long as this process.
+    ///
+    /// `None` if this program has no such memory. The other copies are in Exim's
+    /// current pool: that of the message in a `dlfunc`, but in a lookup a pool that
+    /// Exim empties when it closes its lookups, also within a message.
+    pub(super) fn permanent_tainted(&self, size: usize) -> Option<NonNull<Uschar>> {
+        let size = i32::try_from(size).ok()?;
+        // SAFETY: the type is that of store.h of every version with `store_get_3`;
+        // it returns `size` writable bytes or does not return.
+        unsafe {
+            let get = self.symbols.get::<StoreGet3>(b"store_get_perm_3\0").ok()?;
+            NonNull::new(get(size, GET_TAINTED, c"exirate".as_ptr(), 0).cast())
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::abi::Uschar;
 use super::host::Host;
-use super::text::Buffer;
+use super::text::{Buffer, TaintedBuffer};
 use super::variables::Source;
 use std::ptr::NonNull;
 
@@ -24,15 +24,27 @@ pub(super) enum Setting<'a> {
 pub(super) struct RateVariables {
     addresses: Option<[NonNull<*const Uschar>; 3]>,
     rate: Buffer,
-    limit: Buffer,
-    period: Buffer,
+    limit: Texts,
+    period: Texts,
+}
+
+/// The memory behind a variable whose text may be of either kind.
+struct Texts {
+    plain: Buffer,
+    tainted: TaintedBuffer,
+}
+
+impl Texts {
+    fn new() -> Self {
+        Self { plain: Buffer::new(), tainted: TaintedBuffer::default() }
+    }
 }
 
 impl RateVariables {
     /// Finds the variables and tries them once. If Exim does not see what is set
     /// there, the old values are restored and the variables are never set.
     pub(super) fn find(source: &Source<'_>) -> Self {
-        let (rate, limit, period) = (Buffer::new(), Buffer::new(), Buffer::new());
+        let (rate, limit, period) = (Buffer::new(), Texts::new(), Texts::new());
         let mut found = Self { addresses: None, rate, limit, period };
         let addresses = (
             source.pointer(c"sender_rate", c"$sender_rate"),
@@ -56,7 +68,7 @@ impl RateVariables {
         if !names.iter().zip(addresses).all(|(name, at)| empty(name) == Some(is_null(at))) {
             return false;
         }
-        let buffers = [&mut self.rate, &mut self.limit, &mut self.period];
+        let buffers = [&mut self.rate, &mut self.limit.plain, &mut self.period.plain];
         // SAFETY: see `write`.
         let before = addresses.map(|address| unsafe { address.read() });
         for ((address, buffer), probe) in addresses.iter().zip(buffers).zip(["a", "b", "c"]) {
@@ -94,17 +106,17 @@ impl RateVariables {
     /// Sets `$sender_rate_limit` and `$sender_rate_period`.
     pub(super) fn set_texts(&mut self, host: &Host, limit: Setting<'_>, period: Setting<'_>) {
         let Some([_, limit_address, period_address]) = self.addresses else { return };
-        for (setting, address, buffer) in
+        for (setting, address, texts) in
             [(limit, limit_address, &mut self.limit), (period, period_address, &mut self.period)]
         {
             match setting {
                 Setting::Leave => {}
                 Setting::Unset => write(address, std::ptr::null()),
-                Setting::Checked(text) if text == buffer.text() || buffer.keep(text) => {
-                    write(address, buffer.pointer());
+                Setting::Checked(text) if text == texts.plain.text() || texts.plain.keep(text) => {
+                    write(address, texts.plain.pointer());
                 }
                 Setting::Checked(text) | Setting::Unchecked(text) => {
-                    write(address, host.tainted_copy(text).unwrap_or(std::ptr::null()));
+                    write(address, texts.tainted.keep(host, text).unwrap_or(std::ptr::null()));
                 }
             }
         }
@@ -114,7 +126,6 @@ impl RateVariables {
 fn write(address: NonNull<*const Uschar>, text: *const Uschar) {
     // SAFETY: the address is that of a `uschar *` variable of Exim's, by its
     // symbol or by its entry in the checked table; Exim only expands it. The
-    // text is NULL, in a buffer of ours that is never freed, or in Exim's own
-    // message store, which Exim unsets these variables before it resets.
+    // text is NULL, or in one of the buffers above, which are never freed.
     unsafe { address.write(text) }
 }

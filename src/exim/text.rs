@@ -1,8 +1,10 @@
 //! Text for Exim: NUL-terminated, in memory that outlives the call.
 
 use super::abi::Uschar;
+use super::host::Host;
 use std::any::Any;
 use std::io::Write;
+use std::ptr::NonNull;
 
 /// Room for the largest rate, `f64::MAX` with one decimal.
 const ROOM: usize = 384;
@@ -126,6 +128,35 @@ impl Buffer {
     fn end(&mut self, length: usize) {
         self.bytes[length] = 0;
         self.length = length;
+    }
+}
+
+/// Tainted memory of Exim's for one C string, obtained when it is first needed
+/// and never given back.
+#[derive(Default)]
+pub(super) struct TaintedBuffer {
+    memory: Option<NonNull<Uschar>>,
+    room: usize,
+}
+
+impl TaintedBuffer {
+    /// Keeps `text` and returns it, NUL-terminated; `None` if Exim has no tainted
+    /// memory.
+    pub(super) fn keep(&mut self, host: &Host, text: &[u8]) -> Option<*const Uschar> {
+        let size = text.len() + 1;
+        if size > self.room {
+            let room = size.max(ROOM);
+            self.memory = host.permanent_tainted(room);
+            self.room = self.memory.map_or(0, |_| room);
+        }
+        let memory = self.memory?.as_ptr();
+        // SAFETY: `memory` has `room` bytes, at least `size`, and nothing else
+        // writes there. `text` is not in it: it is a copy of Exim's arguments.
+        unsafe {
+            std::ptr::copy(text.as_ptr().cast(), memory, text.len());
+            *memory.add(text.len()) = 0;
+        }
+        Some(memory.cast_const())
     }
 }
 
