@@ -116,7 +116,14 @@ pub struct Check<'a> {
     pub observed: bool,
 }
 
-impl Check<'_> {
+impl<'a> Check<'a> {
+    /// The unique event, if this check may count it: what a read-only check would
+    /// find in the filter changes nothing.
+    #[inline]
+    pub(crate) fn counted_event(&self) -> Option<&'a [u8]> {
+        self.event.filter(|_| self.update != Update::ReadOnly)
+    }
+
     /// The update mode that takes effect.
     #[inline]
     pub(super) fn effective_update(&self) -> Update {

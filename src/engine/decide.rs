@@ -1,11 +1,12 @@
 //! Deciding the checks of one event.
 
-use crate::rate::bloom::{self, Event};
+use crate::rate::bloom::Event;
 use crate::rate::{Average, Timestamp};
 
 use super::check::{Check, Update};
 use super::decision::{Decision, Details, over};
 use super::state::{Change, FilterChange, Remembered, State};
+use super::unique::UniqueEvent;
 
 /// One check of a call: its decision, and the change to its record.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,18 +110,11 @@ fn compute(
     let mut count = check.cost;
     if let Some(event) = event {
         let filter = remembered.and_then(|r| r.filter);
-        let live = filter.filter(|f| !bloom::expired(f.epoch, now, period));
-        details.filter_expired = filter.is_some() && live.is_none();
-        let seen = live.is_some_and(|f| bloom::contains(f.bits, event));
-        details.seen = Some(seen);
-        filter_change = match live {
-            Some(_) if seen => FilterChange::Keep,
-            Some(_) => FilterChange::Insert(event),
-            None => {
-                FilterChange::Renew { bytes: bloom::bytes_for(limit), epoch: now.seconds, event }
-            }
-        };
-        if seen {
+        let unique = UniqueEvent::find(filter, event, limit, period, now);
+        details.filter_expired = unique.expired;
+        details.seen = Some(unique.seen);
+        filter_change = unique.change;
+        if unique.seen {
             count = 0.0;
         }
     }
@@ -262,7 +256,7 @@ fn next_count(check: &Check<'_>) -> f64 {
 }
 
 /// The second since which the key has been over its limit; 0 if it is not over.
-fn over_since(over: bool, before: Option<State>, now: Timestamp) -> u32 {
+pub(crate) fn over_since(over: bool, before: Option<State>, now: Timestamp) -> u32 {
     match before {
         _ if !over => 0,
         Some(state) if state.over_since != 0 => state.over_since,

@@ -71,7 +71,7 @@ impl Decision {
 
 /// A rate exactly at the limit is over: a limit of zero blocks.
 #[inline]
-pub(super) fn over(rate: f64, limit: f64) -> bool {
+pub(crate) fn over(rate: f64, limit: f64) -> bool {
     // Exim tests `rate < limit`, so NaN is over.
     rate.partial_cmp(&limit) != Some(std::cmp::Ordering::Less)
 }

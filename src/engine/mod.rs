@@ -15,8 +15,12 @@ mod check;
 mod decide;
 mod decision;
 mod state;
+mod unique;
 
 pub use check::{Algorithm, Check, Kind, RecordKey, Update};
+pub(crate) use decide::over_since;
 pub use decide::{Pending, decide, decide_one};
+pub(crate) use decision::over;
 pub use decision::{Decision, Details};
 pub use state::{Change, Filter, FilterChange, Remembered, State};
+pub(crate) use unique::UniqueEvent;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use crate::engine::{self, Check, Decision, Pending, Update};
+use crate::engine::{self, Check, Decision, Pending};
 use crate::rate::Timestamp;
 use crate::rate::bloom::Event;
 use crate::store::Store;
@@ -18,21 +18,19 @@ use super::shard::{Body, Condition};
 use super::{CHECKS_MAX, Spool, SpoolError};
 
 /// A check, and what is computed from it before its shard is locked.
-struct Asked<'a> {
+struct HashedCheck<'a> {
     check: &'a Check<'a>,
     key_slot: KeySlot,
     event: Option<Event>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> HashedCheck<'a> {
     #[inline]
     fn new(check: &'a Check<'_>, hashing: &Hashing) -> Self {
-        // What a read-only check would find in the filter changes nothing.
-        let event = check.event.filter(|_| check.update != Update::ReadOnly);
         Self {
             check,
             key_slot: hashing.place(check.key),
-            event: event.map(|text| hashing.event(text)),
+            event: check.counted_event().map(|text| hashing.event(text)),
         }
     }
 }
@@ -56,13 +54,13 @@ impl Store for Spool {
         }
         checks.iter().try_for_each(|check| check_length(&check.key))?;
         let hashing = &self.database.hashing;
-        let asked: Vec<_> = checks.iter().map(|check| Asked::new(check, hashing)).collect();
-        let Some(first) = asked.first() else { return Ok(()) };
+        let hashed: Vec<_> = checks.iter().map(|check| HashedCheck::new(check, hashing)).collect();
+        let Some(first) = hashed.first() else { return Ok(()) };
         let mut pending = Vec::with_capacity(checks.len());
-        if asked.iter().all(|one| one.key_slot.shard == first.key_slot.shard) {
-            self.decide_in_shard(first.key_slot, &asked, checks, clock, &mut pending)?;
+        if hashed.iter().all(|one| one.key_slot.shard == first.key_slot.shard) {
+            self.decide_in_shard(first.key_slot, &hashed, checks, clock, &mut pending)?;
         } else {
-            self.decide_in_shards(&asked, checks, clock, &mut pending)?;
+            self.decide_in_shards(&hashed, checks, clock, &mut pending)?;
         }
         decisions.extend(pending.iter().map(Pending::decision));
         Ok(())
@@ -74,8 +72,7 @@ impl Store for Spool {
         check: &Check<'_>,
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Decision, SpoolError> {
-        let event = check.event.filter(|_| check.update != Update::ReadOnly);
-        let event = event.map(|text| self.database.hashing.event(text));
+        let event = check.counted_event().map(|text| self.database.hashing.event(text));
         self.locked(check.key, event.is_some(), |locked| {
             let one = engine::decide_one(check, locked.remembered(), event, clock());
             if let Some(change) = one.change() {
@@ -97,8 +94,7 @@ impl Spool {
         check: &Check<'_>,
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Decision, SpoolError> {
-        let event = check.event.filter(|_| check.update != Update::ReadOnly);
-        self.peek(check.key, event, |remembered, event| {
+        self.peek(check.key, check.counted_event(), |remembered, event| {
             engine::decide_one(check, remembered, event, clock()).decision()
         })
     }
@@ -107,37 +103,38 @@ impl Spool {
     fn decide_in_shard(
         &mut self,
         key_slot: KeySlot,
-        asked: &[Asked<'_>],
+        hashed: &[HashedCheck<'_>],
         checks: &[Check<'_>],
         clock: impl FnOnce() -> Timestamp,
         pending: &mut Vec<Pending>,
     ) -> Result<(), SpoolError> {
-        let grows = asked.iter().any(|one| one.event.is_some());
-        let find = |body: &Body| asked.iter().map(|one| one.find(body)).collect::<Vec<_>>();
+        let grows = hashed.iter().any(|one| one.event.is_some());
+        let find = |body: &Body| hashed.iter().map(|one| one.find(body)).collect::<Vec<_>>();
         self.locked_shard(key_slot, grows, find, |file, body, lookups| {
             let read = |number: usize| {
-                let (one, lookup) = (asked.get(number), lookups.get(number));
+                let (one, lookup) = (hashed.get(number), lookups.get(number));
                 (lookup.and_then(|lookup| lookup.remembered(body)), one.and_then(|one| one.event))
             };
             engine::decide(checks, read, clock(), pending);
-            apply(file, body, asked.iter().zip(&lookups).zip(&*pending))
+            apply(file, body, hashed.iter().zip(&lookups).zip(&*pending))
         })
     }
 
     /// Decides checks of several shards, which are locked in ascending order.
     fn decide_in_shards(
         &mut self,
-        asked: &[Asked<'_>],
+        hashed: &[HashedCheck<'_>],
         checks: &[Check<'_>],
         clock: impl FnOnce() -> Timestamp,
         pending: &mut Vec<Pending>,
     ) -> Result<(), SpoolError> {
         self.database.require_writable()?;
         self.after_fork()?;
-        let mut numbers: Vec<_> = asked.iter().map(|one| one.key_slot.shard).collect();
+        let mut numbers: Vec<_> = hashed.iter().map(|one| one.key_slot.shard).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let index_of = |one: &Asked<'_>| numbers.binary_search(&one.key_slot.shard).unwrap_or(0);
+        let index_of =
+            |one: &HashedCheck<'_>| numbers.binary_search(&one.key_slot.shard).unwrap_or(0);
         for attempt in 0..ATTEMPTS {
             // On an early return the shards are closed; they are opened again when they
             // are needed.
@@ -161,15 +158,16 @@ impl Spool {
             }
             let mut lookups: Vec<Lookup> = Vec::new();
             if out_of_order.is_empty() {
-                let find = |one: &Asked<'_>| parts.get(index_of(one)).map(|(_, b)| one.find(b));
-                lookups.extend(asked.iter().map_while(find));
-                let due = |one: &(&Asked<'_>, &Lookup)| {
+                let find =
+                    |one: &HashedCheck<'_>| parts.get(index_of(one)).map(|(_, b)| one.find(b));
+                lookups.extend(hashed.iter().map_while(find));
+                let due = |one: &(&HashedCheck<'_>, &Lookup)| {
                     let part = parts.get(index_of(one.0));
                     attempt == 0
                         && !one.1.stays()
                         && part.is_some_and(|(_, b)| due(b, &lookups).is_some())
                 };
-                let all = asked.iter().zip(&lookups);
+                let all = hashed.iter().zip(&lookups);
                 out_of_order.extend(all.filter(due).map(|(one, _)| one.key_slot.shard));
             }
             if !out_of_order.is_empty() {
@@ -177,23 +175,23 @@ impl Spool {
                 drop(guards);
                 shards.retain(|shard| !out_of_order.contains(&shard.body.number));
                 shards.into_iter().for_each(|shard| self.put_shard(shard));
-                for one in asked.iter().filter(|one| out_of_order.contains(&one.key_slot.shard)) {
+                for one in hashed.iter().filter(|one| out_of_order.contains(&one.key_slot.shard)) {
                     let grows = one.event.is_some();
                     self.locked(one.check.key, grows, |_| Ok(()))?;
                 }
                 continue;
             }
             let read = |number: usize| {
-                let part = asked.get(number).and_then(|one| parts.get(index_of(one)));
+                let part = hashed.get(number).and_then(|one| parts.get(index_of(one)));
                 let lookup = part.zip(lookups.get(number));
                 let remembered = lookup.and_then(|((_, body), lookup)| lookup.remembered(body));
-                (remembered, asked.get(number).and_then(|one| one.event))
+                (remembered, hashed.get(number).and_then(|one| one.event))
             };
             engine::decide(checks, read, clock(), pending);
             let mut done = Ok(());
             for (file, body) in &mut parts {
                 let number = body.number;
-                let all = asked.iter().zip(&lookups).zip(&*pending);
+                let all = hashed.iter().zip(&lookups).zip(&*pending);
                 let here = all.filter(|((one, _), _)| one.key_slot.shard == number);
                 done = apply(file, body, here).map_err(|error| (error, number));
                 if done.is_err() {
@@ -210,7 +208,7 @@ impl Spool {
     }
 }
 
-impl Asked<'_> {
+impl HashedCheck<'_> {
     fn find(&self, body: &Body) -> Lookup {
         body.find(self.key_slot, self.check.key)
     }
@@ -221,7 +219,7 @@ impl Asked<'_> {
 fn apply<'a>(
     file: &File,
     body: &mut Body,
-    all: impl Iterator<Item = ((&'a Asked<'a>, &'a Lookup), &'a Pending)> + Clone,
+    all: impl Iterator<Item = ((&'a HashedCheck<'a>, &'a Lookup), &'a Pending)> + Clone,
 ) -> Result<(), Failure> {
     let changes = all.filter_map(|((one, lookup), pending)| Some((one, lookup, pending.change()?)));
     let (mut records, mut bytes) = (0, 0);

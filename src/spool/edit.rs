@@ -1,7 +1,6 @@
 //! Changes made by an administrator while checks are running.
 
 use crate::engine::{Change, FilterChange, RecordKey, Remembered};
-use crate::rate::bloom;
 use crate::rate::bloom::Event;
 use crate::store::{Entry, Restored};
 
@@ -73,18 +72,16 @@ impl Spool {
     pub fn restore(&mut self, entry: &Entry) -> Result<Restored, SpoolError> {
         self.locked(entry.record_key(), true, |locked| {
             let known = locked.remembered().and_then(|remembered| remembered.state.average);
-            let restored = match known {
-                Some(known) if known.at >= entry.average.at => return Ok(Restored::Kept),
-                Some(_) => Restored::Replaced,
-                None => Restored::Added,
-            };
+            let restored = entry.restored_over(known);
+            if restored == Restored::Kept {
+                return Ok(restored);
+            }
             let change = Change { state: entry.state(), filter: FilterChange::Keep };
-            let filter = entry.filter.as_ref().map(|filter| NewFilter {
+            let filter = entry.filter_to_restore().map(|filter| NewFilter {
                 bytes: filter.bits.len(),
                 epoch: filter.epoch,
                 fill: Fill::Bits(&filter.bits),
             });
-            let filter = filter.filter(|new| (1..=bloom::MAX_BYTES).contains(&new.bytes));
             let Locked { file, body, key_slot, key, lookup } = locked;
             body.append(file, *key_slot, key, lookup, &change, filter)?;
             Ok(restored)

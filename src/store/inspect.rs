@@ -2,7 +2,9 @@
 
 use std::error::Error;
 
-use crate::engine::{Change, Filter, FilterChange, Kind, RecordKey, Remembered, State};
+use crate::engine::{
+    self, Change, Filter, FilterChange, Kind, RecordKey, Remembered, State, UniqueEvent,
+};
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
 
@@ -189,6 +191,22 @@ impl Entry {
         })
     }
 
+    /// The result of restoring this entry where `known` is stored.
+    pub(crate) fn restored_over(&self, known: Option<Average>) -> Restored {
+        match known {
+            Some(known) if known.at >= self.average.at => Restored::Kept,
+            Some(_) => Restored::Replaced,
+            None => Restored::Added,
+        }
+    }
+
+    /// The filter to restore; `None` if there is none, or it is of a size that no
+    /// filter has.
+    pub(crate) fn filter_to_restore(&self) -> Option<&FilterEntry> {
+        let valid = |filter: &&FilterEntry| (1..=bloom::MAX_BYTES).contains(&filter.bits.len());
+        self.filter.as_ref().filter(valid)
+    }
+
     /// The record's key.
     #[must_use]
     pub fn record_key(&self) -> RecordKey<'_> {
@@ -262,24 +280,15 @@ impl Edit<'_> {
         };
         let limit = self.limit.or(before.map(|state| state.limit)).unwrap_or(f64::INFINITY);
         let period = before.map_or(self.period, |state| state.period);
-        let over_since = match before.map(|state| state.over_since).filter(|&since| since != 0) {
-            _ if average.rate < limit => 0,
-            Some(since) => since,
-            None => u32::try_from(self.now.seconds).unwrap_or(u32::MAX),
-        };
-        let live =
-            |filter: &Filter<'_>| period <= 0.0 || !bloom::expired(filter.epoch, self.now, period);
-        let filter = remembered.and_then(|remembered| remembered.filter).filter(live);
-        let seen = event.map(|event| filter.is_some_and(|f| bloom::contains(f.bits, event)));
-        let filter = match (event, filter) {
-            (None, _) => FilterChange::Keep,
-            (Some(event), Some(_)) => FilterChange::Insert(event),
-            (Some(event), None) => FilterChange::Renew {
-                bytes: bloom::bytes_for(limit),
-                epoch: self.now.seconds,
-                event,
-            },
-        };
+        let over_since = engine::over_since(engine::over(average.rate, limit), before, self.now);
+        let unique = event.map(|event| {
+            let filter = remembered.and_then(|remembered| remembered.filter);
+            // The filter of a record without a period does not expire.
+            let period = if period > 0.0 { period } else { f64::INFINITY };
+            UniqueEvent::find(filter, event, limit, period, self.now)
+        });
+        let seen = unique.as_ref().map(|unique| unique.seen);
+        let filter = unique.map_or(FilterChange::Keep, |unique| unique.change);
         let kept = before.unwrap_or(State::new(average, limit, period));
         let state = State { average: Some(average), limit, over_since, ..kept };
         let plain = |state| Entry::of(key, Remembered { state, filter: None });

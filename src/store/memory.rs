@@ -8,13 +8,13 @@ use siphasher::sip128::{Hash128, SipHasher24};
 
 use crate::engine::{
     self, Change, Check, Decision, Filter, FilterChange, Pending, RecordKey, Remembered, State,
-    Update,
 };
 use crate::rate::Timestamp;
 use crate::rate::bloom::{self, Event};
 
 use super::{
-    Edit, Edited, Entry, Inspect, InspectError, OwnedKey, Restored, Statistics, Store, Unread,
+    Edit, Edited, Entry, FilterEntry, Inspect, InspectError, OwnedKey, Restored, Statistics, Store,
+    Unread,
 };
 
 /// A [`Store`] in this process's memory: for simulations, and as the reference
@@ -42,14 +42,14 @@ impl Default for FilterKey {
 #[derive(Clone, Debug)]
 struct Record {
     state: State,
-    filter: Option<(i64, Vec<u8>)>,
+    filter: Option<FilterEntry>,
 }
 
 impl Record {
     fn remembered(&self) -> Remembered<'_> {
         Remembered {
             state: self.state,
-            filter: self.filter.as_ref().map(|(epoch, bits)| Filter { epoch: *epoch, bits }),
+            filter: self.filter.as_ref().map(|f| Filter { epoch: f.epoch, bits: &f.bits }),
         }
     }
 }
@@ -81,7 +81,7 @@ impl Memory {
 
     /// The hash of the unique event of a check that may count it.
     fn event(&self, check: &Check<'_>) -> Option<Event> {
-        check.event.filter(|_| check.update != Update::ReadOnly).map(|text| self.hash(text))
+        check.counted_event().map(|text| self.hash(text))
     }
 
     /// The hash of the text of a unique event.
@@ -94,14 +94,14 @@ impl Memory {
         let kept = self.records.remove(&key).and_then(|record| record.filter);
         let filter = match change.filter {
             FilterChange::Keep => kept,
-            FilterChange::Insert(event) => kept.map(|(epoch, mut bits)| {
-                bloom::insert(&mut bits, event);
-                (epoch, bits)
+            FilterChange::Insert(event) => kept.map(|mut filter| {
+                bloom::insert(&mut filter.bits, event);
+                filter
             }),
             FilterChange::Renew { bytes, epoch, event } => {
                 let mut bits = vec![0; bytes.min(bloom::MAX_BYTES)];
                 bloom::insert(&mut bits, event);
-                Some((epoch, bits))
+                Some(FilterEntry { epoch, bits })
             }
         };
         self.records.insert(key, Record { state: change.state, filter });
@@ -167,7 +167,7 @@ impl Inspect for Memory {
 
     fn has_event(&mut self, key: RecordKey<'_>, event: &[u8]) -> Result<bool, InspectError> {
         let filter = self.records.get(&OwnedKey::from(key)).and_then(|r| r.filter.as_ref());
-        Ok(filter.is_some_and(|(_, bits)| bloom::contains(bits, self.hash(event))))
+        Ok(filter.is_some_and(|filter| bloom::contains(&filter.bits, self.hash(event))))
     }
 
     fn remove(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {
@@ -187,21 +187,18 @@ impl Inspect for Memory {
     fn restore(&mut self, entry: &Entry) -> Result<Restored, InspectError> {
         let key = OwnedKey::from(entry.record_key());
         let known = self.records.get(&key).and_then(|record| record.state.average);
-        let restored = match known {
-            Some(known) if known.at >= entry.average.at => return Ok(Restored::Kept),
-            Some(_) => Restored::Replaced,
-            None => Restored::Added,
-        };
-        let filter = entry.filter.as_ref().map(|filter| (filter.epoch, filter.bits.clone()));
-        let filter = filter.filter(|(_, bits)| (1..=bloom::MAX_BYTES).contains(&bits.len()));
-        self.records.insert(key, Record { state: entry.state(), filter });
+        let restored = entry.restored_over(known);
+        if restored != Restored::Kept {
+            let filter = entry.filter_to_restore().cloned();
+            self.records.insert(key, Record { state: entry.state(), filter });
+        }
         Ok(restored)
     }
 
     fn statistics(&mut self) -> Result<Statistics, InspectError> {
         let rated = self.records.iter().filter(|(_, record)| record.state.average.is_some());
         let size = |key: &OwnedKey, record: &Record| {
-            let filter = record.filter.as_ref().map_or(0, |(_, bits)| bits.len());
+            let filter = record.filter.as_ref().map_or(0, |filter| filter.bits.len());
             size_of::<(OwnedKey, Record)>() + key.name.len() + filter
         };
         let bytes: usize = self.records.iter().map(|(key, record)| size(key, record)).sum();
