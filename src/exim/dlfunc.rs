@@ -103,6 +103,7 @@ fn check(session: &mut Session, _: &mut Buffer, arguments: &[&[u8]]) -> Result<R
 /// | `key` | as written; tainted, because a client may have chosen it |
 /// | `mode` | `per_mail` and so on |
 /// | `over` | `yes` or `no` |
+/// | `crossed` | `yes` if this is the first over decision of its record for a period, else `no` |
 /// | `count` | what the event counted as |
 /// | `remaining` | how many more events would pass right now, or `unlimited` |
 /// | `retry_after` | whole seconds until one more would pass, or `never` |

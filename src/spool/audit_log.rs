@@ -65,7 +65,7 @@ mod tests {
     use crate::sys::secure_dir::DirError;
 
     #[test]
-    fn the_log_is_begun_anew_when_it_is_long() {
+    fn a_long_log_is_started_again() {
         let folder = tempfile::tempdir().unwrap();
         let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
         let path = spool.directory().join("audit.log");

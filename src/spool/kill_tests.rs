@@ -247,7 +247,7 @@ fn in_making_a_database() {
     assert!(deaths > 25, "{deaths}");
 }
 
-/// Exim's user, to whom everything in its spool directory belongs.
+/// Exim's user, which owns everything in its spool directory.
 const EXIM: u32 = 65_534;
 
 /// An empty spool directory of Exim's, as root sees it.

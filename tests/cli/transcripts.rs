@@ -10,7 +10,7 @@
 //! and the chances that a message is false, which are measured in its neighbours,
 //! and what follows from them.
 //!
-//! To write the outputs anew (and then look at what git says has changed):
+//! To write the outputs again (and then look at what git says has changed):
 //!
 //! ```sh
 //! WRITE_TRANSCRIPTS=1 cargo test --test cli transcripts

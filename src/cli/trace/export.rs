@@ -12,7 +12,7 @@ use super::envelope::{EnvelopeJson, JSON_HELP, iso};
 use super::span;
 use crate::trace::{Envelope, Query, QuerySummary, TraceStore};
 
-/// Permissions of the file: it contains who writes to whom.
+/// Permissions of the file: it contains senders and recipients.
 const SECRET: u32 = 0o600;
 
 /// Write the envelopes of all messages, as JSON or CSV
