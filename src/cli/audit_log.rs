@@ -1,4 +1,4 @@
-//! Who changed what: a line in `audit.log` beside the database, and one to
+//! Who changed what: a line in `audit.log` in the database's directory, and one to
 //! syslog's mail facility where there is a syslog.
 
 use std::fmt::Display;

@@ -25,7 +25,7 @@ The copy is DIR/exirate, and DIR/exirate/trace for the trace store. DIR is creat
 readable by its owner only, if it does not exist; it may hold no database yet. Exim
 may run meanwhile: each shard is locked while it is copied, so each record is
 consistent, but two records may be some moments apart. The copy is then verified. It
-is as secret as the original: whoever reads its keys can forge unique events and
+is as secret as the original: anyone who reads its keys can forge unique events and
 query the trace store.
 
 To restore the whole copy, stop Exim, put DIR/exirate in place of the exirate

@@ -53,7 +53,7 @@ fn help() -> String {
 
 Nothing is lost: rates and limits are exact, times have microseconds, and filters of
 unique events and keys of any bytes are kept. The first line holds the database's key,
-which the filters depend on; whoever knows it can forge unique events. So the file is
+which the filters depend on; anyone who knows it can forge unique events. So the file is
 as secret as the database, unless --no-filters leaves out both: unique events then
 count once more after the import. Lines are sorted by key; Exim may run meanwhile. The
 format is always JSON.

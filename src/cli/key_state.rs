@@ -89,7 +89,7 @@ impl KeyState {
         self.parts().map_or(&self.stored, |parts| parts.key)
     }
 
-    /// The period in seconds, if the stored key tells one.
+    /// The period in seconds, if the stored key contains one.
     pub(super) fn period(&self) -> Option<f64> {
         self.parts().and_then(|parts| parts.period_seconds())
     }
@@ -245,7 +245,7 @@ struct FilterJson {
 /// What [`KeyStateJson`] means, for the help of commands that print it.
 pub(super) const JSON_HELP: &str = "\
 `rate`, `share` and `over` are those of now: `share` is the part of
-the limit that is used up, `over` tells whether one more event of size 1 would
+the limit that is used up, `over` is whether one more event of size 1 would
 be refused, `retry_after` is in how many seconds it would pass (null: never),
 `free_at` is when. What is infinite is null. `key` is null where it is not UTF-8;
 `key_hex` has its bytes in any case, `user` the name of a local user. `stored` is the whole stored key in

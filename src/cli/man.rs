@@ -249,7 +249,7 @@ fn verbatim(roff: &mut Roff, text: &str) {
     roff.control("fi", []);
 }
 
-/// The other pages: those of the commands beside this one, and above it.
+/// The other pages: those of the commands of the same group, and of the group above.
 fn see_also(roff: &mut Roff, command: &Command, program: &Command) {
     roff.control("SH", ["SEE ALSO"]);
     let is = |other: &Command| short_name(other) == short_name(command);

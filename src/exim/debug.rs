@@ -4,7 +4,7 @@ use crate::engine::Decision;
 use crate::spec::{Request, Update};
 
 /// The check.
-pub(super) fn asked(request: &Request) -> String {
+pub(super) fn requested(request: &Request) -> String {
     let key = String::from_utf8_lossy(&request.key);
     format!("ratelimit condition count={:.0} {:.1}/{key}", request.count, request.limit)
 }

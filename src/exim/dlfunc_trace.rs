@@ -109,7 +109,9 @@ pub unsafe extern "C" fn recorded(
 ) -> c_int {
     // SAFETY: what Exim passes is passed on.
     unsafe {
-        SESSION.call(yield_, argc, argv, |session, _, asked| Ok(session.recorded(asked)?.into()))
+        SESSION.call(yield_, argc, argv, |session, _, arguments| {
+            Ok(session.recorded(arguments)?.into())
+        })
     }
 }
 
@@ -128,8 +130,8 @@ pub unsafe extern "C" fn recorded_or_no(
 ) -> c_int {
     // SAFETY: what Exim passes is passed on.
     unsafe {
-        SESSION.call_or_no("recorded_or_no", yield_, argc, argv, |session, _, asked| {
-            Ok(session.recorded(asked)?.into())
+        SESSION.call_or_no("recorded_or_no", yield_, argc, argv, |session, _, arguments| {
+            Ok(session.recorded(arguments)?.into())
         })
     }
 }

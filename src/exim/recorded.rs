@@ -122,22 +122,22 @@ impl RecordedOptions {
             ..Query::default()
         };
         let mut chance = f64::INFINITY;
-        let asked = trace.query(&query, &mut |_, _| {}, &mut |answer| {
+        let summary = trace.query(&query, &mut |_, _| {}, &mut |answer| {
             chance = answer.hit.map_or(chance, |hit| chance.min(hit.chance));
         });
         let too_short = |needed| self.short.ok_or(RecordedError::TooShort { bytes, needed });
-        let asked = match asked {
+        let summary = match summary {
             Err(TraceError::TooShort(short)) => return Ok((too_short(short.needed)?, None)),
-            asked => asked.map_err(RecordedError::Trace)?,
+            summary => summary.map_err(RecordedError::Trace)?,
         };
-        let damage = damage(&asked);
+        let damage = damage(&summary);
         let found = match () {
             // Matches that may be accidental do not count: they become more as the
             // store grows, and a line that refuses repeated texts must not.
-            () if chance * asked.messages as f64 <= self.doubt => true,
-            () if asked.late => return Err(RecordedError::Late),
+            () if chance * summary.messages as f64 <= self.doubt => true,
+            () if summary.late => return Err(RecordedError::Late),
             // Messages that were digested by another scheme.
-            () if asked.unanswered > 0 => too_short(asked.shortest)?,
+            () if summary.unanswered > 0 => too_short(summary.shortest)?,
             () => false,
         };
         Ok((found, damage))
@@ -145,15 +145,15 @@ impl RecordedOptions {
 }
 
 /// What of the store could not be searched.
-fn damage(asked: &QuerySummary) -> Option<String> {
-    if let Some(problem) = asked.damaged.first() {
-        let more = asked.damaged.len() - 1;
+fn damage(summary: &QuerySummary) -> Option<String> {
+    if let Some(problem) = summary.damaged.first() {
+        let more = summary.damaged.len() - 1;
         return Some(format!("{problem} ({more} more like it): see `exirate verify`"));
     }
-    (asked.other_key > 0).then(|| {
+    (summary.other_key > 0).then(|| {
         format!(
             "{} file(s) of another key cannot be searched: see `exirate stats`",
-            asked.other_key
+            summary.other_key
         )
     })
 }

@@ -148,7 +148,7 @@ impl Session {
             if self.variables.only_looks(&self.host) { read_only(&request) } else { request };
         let debugs = self.variables.debugs_acls(&self.host);
         if debugs {
-            self.host.debug(&debug::asked(&request));
+            self.host.debug(&debug::requested(&request));
         }
         let recalled = self.decisions.recall(request.scope, &request.check().key);
         let decision = match recalled {
@@ -259,7 +259,7 @@ impl Session {
         let all: Vec<_> = recalled.iter().filter_map(of).collect();
         if debugs {
             for ((request, decision), before) in requests.iter().zip(&all).zip(recalled) {
-                self.host.debug(&debug::asked(request));
+                self.host.debug(&debug::requested(request));
                 self.debug(request, decision, before.is_some());
             }
         }

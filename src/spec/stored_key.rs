@@ -26,8 +26,8 @@ impl<'a> StoredKey<'a> {
         let (period, rest) = split_once(stored)?;
         let (mode, rest) = split_once(rest)?;
         // A key that itself begins with `unique/` looks the same: the text
-        // alone is ambiguous, and only the presence of a filter tells them
-        // apart.
+        // alone is ambiguous, and only a filter distinguishes
+        // them.
         let (unique, key) = match rest.strip_prefix(b"unique/") {
             Some(key) => (true, key),
             None => (false, rest),

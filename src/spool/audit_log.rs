@@ -1,4 +1,4 @@
-//! The log of changes made by administrators, beside the shards.
+//! The log of changes made by administrators, in the database's directory.
 
 use std::ffi::CStr;
 use std::fs::File;

@@ -2,7 +2,7 @@
 //!
 //! It is a directory of 256 shards, shared by all processes. One check locks a shard,
 //! looks a key up in a mapped index, reads and writes one record, and unlocks.
-//! `FORMAT.md` beside this file specifies every byte, the order of all writes, and what
+//! `FORMAT.md` in this directory specifies every byte, the order of all writes, and what
 //! a killed process leaves behind.
 
 mod apply;

@@ -67,7 +67,7 @@ impl Spool {
     /// reading, and the owner and mode of every file; repairs nothing.
     ///
     /// What a killed process leaves behind by design is not a problem: a partly written
-    /// state beside a sound one, heap that was never used, counts that the next check
+    /// state next to a sound one, heap that was never used, counts that the next check
     /// corrects.
     ///
     /// # Errors

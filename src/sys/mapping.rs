@@ -237,8 +237,8 @@ impl Mapping {
     }
 
     /// Keeps the compiler from moving a write across this point. That is enough
-    /// for a process that may be killed anywhere: whoever takes the lock next
-    /// sees the stores that were executed, and no others.
+    /// for a process that may be killed anywhere: the next process that takes the
+    /// lock sees the stores that were executed, and no others.
     #[inline]
     fn barrier() {
         compiler_fence(Ordering::SeqCst);

@@ -39,7 +39,7 @@ const RATES: &[&str] = &[
     "siphasher",
 ];
 
-/// Those that exirate-trace.so depends on beside these.
+/// Those that exirate-trace.so depends on as well.
 const TRACE: &[&str] =
     &["chacha20", "encoding_rs", "mail-parser", "memchr", "unicode-normalization"];
 

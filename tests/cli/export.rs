@@ -175,7 +175,7 @@ fn wrong_lines_are_told_and_all_others_imported() {
     assert_eq!(stdout(&output), "imported 2 records\n");
     assert_eq!(list(spool.path()).len(), 2);
 
-    // Many are told once, and a line without an end takes no memory without one.
+    // Many wrong lines give one error, and a line without an end takes bounded memory.
     let mut text = format!("{}\n{}", lines[0], "x\n".repeat(50)).into_bytes();
     text.extend(vec![b'y'; 6 << 20]);
     std::fs::write(&file, text).unwrap();

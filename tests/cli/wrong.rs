@@ -1,4 +1,4 @@
-//! What goes wrong, and how it is told.
+//! Failures, and the errors for them.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -37,7 +37,7 @@ fn a_missing_database_is_the_same_error_for_every_command() {
     }
     assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
 
-    // The trace store beside it is another.
+    // The trace store is not the rate database.
     let record = ["trace", "record", "--mbox", "/dev/null"];
     assert!(run(spool.path(), &record).status.success());
     for arguments in [

@@ -3,7 +3,7 @@
 use crate::common::{EntryPoint, Setup};
 use crate::counts;
 
-/// Loads that are timed; the median of them is told.
+/// Loads that are timed; their median is printed.
 const LOADS: usize = 21;
 
 #[test]

@@ -491,7 +491,7 @@ fn the_database_is_only_in_its_own_directory() {
         let of = std::fs::metadata(&path).unwrap();
         assert_eq!((of.uid(), of.gid()), owner);
     }
-    // Owned by whoever owns the spool directory, also where that is another.
+    // The owner is that of the spool directory, also if that is another user.
     let other = Setup::new().library().build();
     let games = user("games");
     chown(other.spool(), Some(games.0), Some(games.1)).unwrap();

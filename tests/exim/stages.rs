@@ -1,4 +1,4 @@
-//! Where in Exim a check stands, and what it tells the logs, in a real Exim:
+//! The ACL stages and what is logged there, in a real Exim:
 //! what cannot be compared with native, which knows ACLs only.
 
 use crate::common::{EntryPoint, PrivateExim, Setup};

@@ -30,9 +30,9 @@ fn a_panic_is_one_error_in_exim_and_the_next_check_works() {
     let mut reply = |name: &str| client.command(format!("RCPT TO:<{name}@private.test>"));
     assert_eq!(reply("good").code, 250);
     assert_eq!(reply("bad").text, "451 Temporary local problem - please try later");
-    let told = "exirate: internal error: over bad";
+    let logged = "exirate: internal error: over bad";
     let panics = exim.log("panic");
-    assert_eq!(panics.matches(&told).count(), 1, "{panics}");
+    assert_eq!(panics.matches(&logged).count(), 1, "{panics}");
     assert_eq!(panics.lines().count(), 1, "{panics}");
     // The events before and after it are both counted.
     assert_eq!(reply("good").code, 250);
@@ -57,8 +57,8 @@ fn a_panic_while_a_message_is_recorded_is_a_line_in_the_log() {
         assert!(last.ends_with(&format!(" answer: {answer}")), "{log}");
     }
     client.quit();
-    let told = "exirate: not recorded: internal error: over\\nbad";
-    assert_eq!(exim.log("main").matches(told).count(), 1, "{}", exim.log("main"));
+    let logged = "exirate: not recorded: internal error: over\\nbad";
+    assert_eq!(exim.log("main").matches(logged).count(), 1, "{}", exim.log("main"));
     assert_eq!(exim.log("panic"), "");
 }
 

@@ -44,7 +44,7 @@ fn flooded(key: impl std::fmt::Display) -> String {
     format!("20 / 1w / per_mail / strict / {key}")
 }
 
-fn beside(key: impl std::fmt::Display) -> String {
+fn other_key(key: impl std::fmt::Display) -> String {
     format!("500 / 1w / per_rcpt / strict / {key}")
 }
 
@@ -69,7 +69,7 @@ fn a_flood_of_keys_is_limited_and_evicts_no_key_over_its_limit() {
         }
         // Not over a limit, but of another line, with keys that nobody can
         // invent.
-        check(&mut spool, &beside(sender));
+        check(&mut spool, &other_key(sender));
     }
     drop(spool);
     let path = folder.path().to_str().unwrap();
@@ -79,7 +79,7 @@ fn a_flood_of_keys_is_limited_and_evicts_no_key_over_its_limit() {
     assert_sound(&mut spool);
     for sender in 0..SENDERS {
         assert_eq!(check(&mut spool, &flooded(format_args!("over{sender}"))), after(26));
-        assert_eq!(check(&mut spool, &beside(sender)), after(2));
+        assert_eq!(check(&mut spool, &other_key(sender)), after(2));
     }
     let stats = spool.stats().unwrap();
     // Each shard may exceed its share by a record and the rest of a page.
@@ -109,11 +109,11 @@ fn compacting_applies_a_lower_size_limit_at_once() {
     assert_eq!(compacted.disk_after, after.disk);
     assert!(after.disk <= MAX_BYTES_MIN, "{after:?}");
     // Reported once for each shard.
-    let told = spool.take_incidents();
-    assert_eq!(told.len(), 256);
+    let incidents = spool.take_incidents();
+    assert_eq!(incidents.len(), 256);
     assert!(
-        told.iter().all(|t| t.contains("reached its share of the size limit of 16 MiB")),
-        "{told:?}"
+        incidents.iter().all(|t| t.contains("reached its share of the size limit of 16 MiB")),
+        "{incidents:?}"
     );
     for n in 200_000..300_000 {
         check(&mut spool, &flooded(n));

@@ -180,7 +180,7 @@ fn lookup_files(rules: &Rules, setup: &Setup, findings: &mut Findings) {
     }
 }
 
-/// Exim's own `ratelimit` beside ours.
+/// Exim's own `ratelimit` used together with ours.
 fn natives(rules: &Rules, findings: &mut Findings) {
     if let Some((position, first)) = rules.native.first() {
         let times = match rules.native.len() {

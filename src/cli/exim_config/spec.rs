@@ -134,7 +134,7 @@ fn unsafe_key(text: &str, key: Option<&str>) -> Vec<String> {
     });
     if let Some(variable) = unfolded {
         warnings.push(format!(
-            "${0} is counted as the client writes it, so ALICE has a limit beside that of alice: \
+            "${0} is counted as the client writes it, so ALICE and alice have separate limits: \
              write ${{lc:${0}}}",
             variable.name
         ));

@@ -32,7 +32,7 @@ pub(super) struct Reply {
     pub(super) chance: Option<f64>,
     /// How many such are to be expected among these.
     pub(super) expected: Option<f64>,
-    pub(super) asked: QuerySummary,
+    pub(super) summary: QuerySummary,
 }
 
 /// The result, in JSON.
@@ -41,8 +41,8 @@ struct ReplyFacts<'a> {
     found: Vec<AnswerJson<'a>>,
     matches: u64,
     doubtful: u64,
-    asked: u64,
-    not_asked: u64,
+    searched: u64,
+    unanswered: u64,
     partial: u64,
     segments: u64,
     false_expected: Option<f64>,
@@ -68,16 +68,16 @@ impl Reply {
             found: self.found.iter().map(AnswerJson::from).collect(),
             matches: self.matches,
             doubtful: self.doubtful,
-            asked: self.asked.messages,
-            not_asked: self.asked.unanswered,
-            partial: self.asked.partial,
-            segments: self.asked.segments,
+            searched: self.summary.messages,
+            unanswered: self.summary.unanswered,
+            partial: self.summary.partial,
+            segments: self.summary.segments,
             false_expected: self.expected,
             enough: self.enough(),
-            shortest: self.asked.shortest,
+            shortest: self.summary.shortest,
             parts: self.parts.iter().map(PartJson::from).collect(),
-            damaged: self.asked.damaged.iter().map(ToString::to_string).collect(),
-            other_key: self.asked.other_key,
+            damaged: self.summary.damaged.iter().map(ToString::to_string).collect(),
+            other_key: self.summary.other_key,
         })
     }
 
@@ -94,7 +94,7 @@ impl Reply {
                 false => writeln!(screen, "and {more} more, with --limit {}", self.matches)?,
             }
         }
-        let (matches, messages) = (self.matches, self.asked.messages);
+        let (matches, messages) = (self.matches, self.summary.messages);
         match self.expected {
             _ if matches == 0 => writeln!(screen, "none of {messages} message(s)")?,
             None => writeln!(screen, "{matches} of {messages} message(s)")?,
@@ -114,10 +114,10 @@ impl Reply {
     /// Prints how long the text is, how long it must be, and how long it should be.
     fn print_length(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
-        if self.parts.is_empty() || !is_text || self.asked.messages == 0 {
+        if self.parts.is_empty() || !is_text || self.summary.messages == 0 {
             return Ok(());
         }
-        let shortest = self.asked.shortest;
+        let shortest = self.summary.shortest;
         write!(screen, "searched for {} bytes of text; the minimum is {shortest}", self.bytes())?;
         if let Some(enough) = self.enough() {
             write!(screen, ", and with about {enough} one query in 100 has a false result")?;
@@ -139,7 +139,7 @@ impl Reply {
         if self.parts.iter().any(is_file) || self.expected? <= length::RARE {
             return None;
         }
-        length::enough(self.bytes(), chance, self.asked.messages)
+        length::enough(self.bytes(), chance, self.summary.messages)
     }
 
     fn print_left_out(&self) {
@@ -166,7 +166,7 @@ impl Reply {
             settings.and_then(|settings| length::distinctive_share(self.bytes(), settings));
         if let Some(distinctive) = distinctive.filter(|share| self.least < *share)
             && self.matches == 0
-            && self.asked.messages > 0
+            && self.summary.messages > 0
         {
             note(format_args!(
                 "of a text of {} bytes, a share below about {} may match by chance and is not shown: \
@@ -176,7 +176,7 @@ impl Reply {
             ));
         }
         let QuerySummary { unanswered, decoded_otherwise, partial, other_key, shortest, .. } =
-            self.asked;
+            self.summary;
         let too_short = unanswered.saturating_sub(decoded_otherwise);
         if too_short > 0 {
             note(format_args!(

@@ -78,8 +78,8 @@ impl Export {
         let trace = self.common.open_traces()?;
         let (mut written, mut damaged) = (0, Vec::new());
         let mut write = |out: &mut dyn Write| {
-            let (count, asked) = self.write(&trace, out)?;
-            (written, damaged) = (count, asked.damaged);
+            let (count, summary) = self.write(&trace, out)?;
+            (written, damaged) = (count, summary.damaged);
             Ok(())
         };
         match &self.output {
@@ -108,12 +108,12 @@ impl Export {
         }
         let mut bar = None;
         let (mut written, mut failed) = (0, None);
-        let asked = trace.query(
+        let summary = trace.query(
             &Query { since: self.since, until: self.until, ..Query::default() },
-            &mut |asked, of| {
+            &mut |done, of| {
                 // The lines would be drawn over on a terminal.
                 if self.output.is_some() {
-                    bar.get_or_insert_with(|| progress(of, "messages")).set_position(asked);
+                    bar.get_or_insert_with(|| progress(of, "messages")).set_position(done);
                 }
             },
             &mut |answer| {
@@ -128,7 +128,7 @@ impl Export {
         )?;
         match failed {
             Some(error) => Err(error.into()),
-            None => Ok((written, asked)),
+            None => Ok((written, summary)),
         }
     }
 

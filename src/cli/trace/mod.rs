@@ -38,7 +38,7 @@ pub(super) use scheme::described as scheme_options;
   How many messages are there, and since when?
     exirate stats
 
-The trace store is beside the rate database. For each message that Exim records (by the
+The trace store is in the spool directory, as the rate database is. For each message that Exim records (by the
 function `record` in the ACL for DATA) it keeps the envelope and a digest of its text and
 attachments, a small part of their size. No text can be read from it; but with a text at
 hand, you can find the messages that may have contained it. `exirate stats`, `verify`,

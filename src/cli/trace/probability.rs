@@ -12,7 +12,7 @@ pub(super) fn one_in(chance: f64) -> String {
     // unit is one of it.
     let times = two_digits(times);
     if times >= 1e15 {
-        // A chance of nothing at all is not to be had of a digest.
+        // A digest is never certain: no probability is printed as zero.
         return format!("1 in 10^{}", times.log10().floor().min(300.0));
     }
     match UNITS.into_iter().find(|(unit, _)| times >= *unit && times >= 1e4) {

@@ -138,7 +138,7 @@ Exit status: 0 found; 1 nothing was found; 2 an error, or not all could be searc
 JSON: an object. `found` is an array of messages, `matches` how many there are
 without --limit; `chance` is that of a message that carried nothing to be among them,
 `present` how many of `of` elements are there; all three are null if only envelopes
-were searched. `asked` is how many messages were searched; `not_asked` how many of them
+were searched. `searched` is how many messages were searched; `unanswered` how many of them
 could not be searched for contents; `partial` how many of the others were not recorded
 whole, and may have contained it without being in `found` (at most, if envelopes are
 searched too). `false_expected` is how many messages are expected in `found` by chance
@@ -160,15 +160,15 @@ impl Query {
         let question = (!parts.is_empty())
             .then(|| ContentQuery { parts: parts.clone(), min_share: self.at_least });
         let store = self.common.open_traces()?;
-        let (mut first, asked) = self.search(&store, question).map_err(|error| match error {
+        let (mut first, summary) = self.search(&store, question).map_err(|error| match error {
             TraceError::TooShort(short) => conclusion::too_short(short, &parts),
             error => error.into(),
         })?;
         let (matches, chance) = match self.is_filtered() {
             true => (first.count(), first.chance()),
-            false => (asked.matches, asked.chance),
+            false => (summary.matches, summary.chance),
         };
-        let expected = expected(chance, &asked);
+        let expected = expected(chance, &summary);
         let mut found = first.take();
         if !json && self.limit.is_none() && expected.is_some_and(|many| many >= MANY) {
             found.truncate(SHOWN);
@@ -184,7 +184,7 @@ impl Query {
             doubtful: first.left_out,
             chance,
             expected,
-            asked,
+            summary,
         };
         if json {
             reply.json(screen)?;
@@ -196,7 +196,7 @@ impl Query {
             self.doubt_addresses();
         }
         screen.flush()?;
-        traces_incomplete(&reply.asked.damaged)?;
+        traces_incomplete(&reply.summary.damaged)?;
         Ok(Outcome::found_if(reply.matches == 0))
     }
 
@@ -280,13 +280,13 @@ impl Query {
         let is_ranked = content.is_some() && self.sort == Sort::Best && !self.is_filtered();
         let best = shown.filter(|_| is_ranked);
         let mut query = self.query(content, best);
-        let (first, asked) = self.run_query(store, &query)?;
-        let are_false = || expected(asked.chance, &asked).is_some_and(|many| many >= MANY);
-        if best.is_none_or(|best| asked.matches <= best as u64)
+        let (first, summary) = self.run_query(store, &query)?;
+        let are_false = || expected(summary.chance, &summary).is_some_and(|many| many >= MANY);
+        if best.is_none_or(|best| summary.matches <= best as u64)
             || self.limit.is_some()
             || are_false()
         {
-            return Ok((first, asked));
+            return Ok((first, summary));
         }
         // Many, and few of them false: all are printed.
         query.best = None;
@@ -313,7 +313,7 @@ impl Query {
         query: &trace::Query<'_>,
     ) -> Result<(First, QuerySummary), TraceError> {
         let (graded, mut first) = (self.is_graded(), self.first());
-        let asked = store.query(query, &mut bar("messages"), &mut |answer| {
+        let summary = store.query(query, &mut bar("messages"), &mut |answer| {
             if !self.matches_filters(&answer.envelope) {
                 return;
             }
@@ -326,7 +326,7 @@ impl Query {
                 first.add(answer);
             }
         })?;
-        Ok((first, asked))
+        Ok((first, summary))
     }
 
     /// Whether results of the store are filtered here.
@@ -344,8 +344,8 @@ impl Query {
 }
 
 /// How many messages are expected by chance.
-fn expected(chance: Option<f64>, asked: &QuerySummary) -> Option<f64> {
-    chance.map(|chance| chance * asked.messages as f64)
+fn expected(chance: Option<f64>, summary: &QuerySummary) -> Option<f64> {
+    chance.map(|chance| chance * summary.messages as f64)
 }
 
 /// The addresses, for a query of the store.

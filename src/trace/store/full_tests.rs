@@ -34,8 +34,8 @@ fn with_room(operation: Operation, trace: &mut TraceStore, bytes: u64) -> Option
         }
     };
     failpoint::limit_disk(None);
-    let told = trace.take_incidents();
-    done.err().map(|error| error.to_string()).or(told.first().cloned())
+    let incidents = trace.take_incidents();
+    done.err().map(|error| error.to_string()).or(incidents.first().cloned())
 }
 
 #[test]
@@ -49,8 +49,8 @@ fn a_full_disk_loses_nothing_and_is_reported() {
             copy(folder.path(), attempt.path());
             let mut trace = open(attempt.path());
             let what = format!("{operation:?} with {bytes} bytes");
-            let told = with_room(operation, &mut trace, bytes);
-            if let Some(text) = &told {
+            let incident = with_room(operation, &mut trace, bytes);
+            if let Some(text) = &incident {
                 full += 1;
                 let path = trace.directory().to_str().unwrap();
                 assert!(text.contains(path) && text.contains("no storage space"), "{what}: {text}");
@@ -58,14 +58,14 @@ fn a_full_disk_loses_nothing_and_is_reported() {
             assert_sound(&trace, &what);
             let found = found(&trace);
             drop(trace);
-            if operation == Operation::Fold && told.is_some() {
+            if operation == Operation::Fold && incident.is_some() {
                 // Without room to fold, the oldest segment is removed.
                 assert!(found.into_iter().eq(FULL..operation.before()), "{what}");
             } else {
                 assert!(operation.may_leave(&found), "{what}");
                 check_after(operation, attempt.path(), &what);
             }
-            if told.is_none() {
+            if incident.is_none() {
                 assert!(operation == Operation::Forget || full > 0, "{what}");
                 break;
             }

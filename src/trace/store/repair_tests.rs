@@ -257,9 +257,9 @@ fn commands_of_root_give_files_of_root_to_exim() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
     let trace = TraceStore::open(&directory, Access::Read).unwrap();
-    let told = problems(&trace);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("sealing") && told[0].contains("user 0"), "{told:?}");
+    let found = problems(&trace);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("sealing") && found[0].contains("user 0"), "{found:?}");
     let mut trace = open_small(folder.path(), 2);
     trace.tidy(super::tests::envelope(0).time).unwrap();
     assert_eq!(problems(&trace), Vec::<String>::new());
@@ -282,9 +282,9 @@ fn verify_finds_wrong_owners_and_modes_and_repair_corrects_them() {
             chown(&path, Some(owner), Some(owner)).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             let trace = TraceStore::open(&trace_directory(folder.path()), Access::Read).unwrap();
-            let told = problems(&trace);
-            assert_eq!(told.len(), 1, "{told:?}");
-            assert!(told[0].contains(name) && told[0].contains(fault), "{told:?}");
+            let found = problems(&trace);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].contains(name) && found[0].contains(fault), "{found:?}");
             let Repaired { done, left } = repair(folder.path());
             assert_eq!((done.len(), left.len()), (1, 0), "{done:?} {left:?}");
             assert!(done[0].what.contains(fault), "{done:?}");

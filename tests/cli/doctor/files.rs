@@ -156,11 +156,11 @@ fn who_may_not_look_is_told_to_be_root() {
     let output = doctor.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("run this as root"), "{}", stderr(&output));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let again = format!("sudo exirate doctor --json --config {}", exim.config().display());
-    let findings = told["findings"].as_array().unwrap();
+    let findings = report["findings"].as_array().unwrap();
     let asked = findings.iter().filter(|finding| finding["fix"][0] == *again).count();
-    assert!(asked >= 2, "{told:#}");
-    assert_eq!((&told["problems"], &told["complete"]), (&Value::from(0), &Value::from(false)));
+    assert!(asked >= 2, "{report:#}");
+    assert_eq!((&report["problems"], &report["complete"]), (&Value::from(0), &Value::from(false)));
     Diagnosis::of(&exim).is_well();
 }

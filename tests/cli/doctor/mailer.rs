@@ -88,11 +88,11 @@ fn the_default_configuration_is_checked_as_exims_user() {
         doctor.output().unwrap()
     };
     let output = doctor();
-    let told = crate::stdout(&output);
-    assert!(told.contains("a check that counts nothing succeeded"), "{told}");
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    // The way to the spool is closed for Exim's user, and only for that one:
-    // no file's own mode tells.
+    let report = crate::stdout(&output);
+    assert!(report.contains("a check that counts nothing succeeded"), "{report}");
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    // Exim's user, and only that user, cannot reach the spool; the modes of the
+    // files do not show it.
     crate::common::exim::open_to_all(exim.folder());
     let way = exim.folder().join("way");
     std::fs::create_dir(&way).unwrap();
@@ -102,9 +102,9 @@ fn the_default_configuration_is_checked_as_exims_user() {
     std::fs::write(exim.config(), moved).unwrap();
     set_mode(&way, 0o700);
     let output = doctor();
-    let told = crate::stdout(&output);
-    assert!(told.contains("PROBLEM  Exim cannot use the database: "), "{told}");
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let report = crate::stdout(&output);
+    assert!(report.contains("PROBLEM  Exim cannot use the database: "), "{report}");
+    assert_eq!(output.status.code(), Some(1), "{report}");
 }
 
 /// Runs a command as Exim's user does: where root may not change the limits of

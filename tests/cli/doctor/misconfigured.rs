@@ -112,7 +112,7 @@ fn an_acl_that_exim_does_not_use_is_a_problem() {
         &exim,
         &["nothing is limited", "the ACL check calls ratelimit", "acl_smtp_rcpt = check"],
     );
-    // One that is used beside it makes it a warning.
+    // If another file is used as well, it is a warning.
     let acls = acls.replace(
         "other:\n",
         "other:\n  defer condition = \

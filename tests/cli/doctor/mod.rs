@@ -1,5 +1,5 @@
-//! `exirate doctor`, on a real Exim: first all is well, then one thing after
-//! another is broken, and what the doctor says mends it.
+//! `exirate doctor`, on a real Exim: first nothing is wrong, then one thing after
+//! another is broken, and the fix that the doctor names repairs it.
 
 #![allow(clippy::panic)]
 
@@ -79,13 +79,13 @@ impl Diagnosis {
         let mut doctor = Command::new(beside_its_libraries());
         doctor.args(["doctor", "--json", "--config"]).arg(exim.config()).args(arguments);
         let output = doctor.output().unwrap();
-        let told = json(&output);
-        let findings = told["findings"].as_array().unwrap().clone();
+        let report = json(&output);
+        let findings = report["findings"].as_array().unwrap().clone();
         let count = |level: &str| findings.iter().filter(|f| f["level"] == level).count();
-        assert_eq!(told["problems"], count("problem"));
-        assert_eq!(told["warnings"], count("warning"));
-        assert_eq!(told["notes"], count("note"));
-        assert_eq!(told["complete"], true);
+        assert_eq!(report["problems"], count("problem"));
+        assert_eq!(report["warnings"], count("warning"));
+        assert_eq!(report["notes"], count("note"));
+        assert_eq!(report["complete"], true);
         let code = output.status.code().unwrap();
         assert_eq!(code, i32::from(count("problem") > 0));
         findings.iter().for_each(real::advice_is_real);
@@ -174,8 +174,8 @@ fn a_good_configuration_is_well() {
     let mut doctor = exirate();
     doctor.args(["doctor", "--color", "never", "--config"]).arg(exim.config());
     let output = doctor.output().unwrap();
-    let told = stdout(&output);
-    assert!(told.starts_with("Exim\n  ok       /usr/sbin/exim4 is Exim version 4."), "{told}");
+    let report = stdout(&output);
+    assert!(report.starts_with("Exim\n  ok       /usr/sbin/exim4 is Exim version 4."), "{report}");
     for head in [
         "\nThe configuration\n",
         "\nThe library\n",
@@ -183,9 +183,9 @@ fn a_good_configuration_is_well() {
         "\nThe file system\n",
         "\nThe machine\n",
     ] {
-        assert!(told.contains(head), "{told}");
+        assert!(report.contains(head), "{report}");
     }
-    assert!(told.ends_with("\nAll is well.\n"), "{told}");
+    assert!(report.ends_with("\nAll is well.\n"), "{report}");
 }
 
 /// Every file of a folder, with what is in it.

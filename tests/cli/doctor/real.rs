@@ -1,4 +1,4 @@
-//! What a finding tells the administrator to run exists.
+//! Each command that a finding names exists.
 
 use std::path::Path;
 use std::process::Command;

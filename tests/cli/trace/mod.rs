@@ -36,7 +36,7 @@ fn passed() -> tempfile::TempDir {
     folder
 }
 
-/// The same, with other mail before it, among which chances can be told better.
+/// The same, with other mail before it, so that probabilities can be estimated better.
 fn busy() -> tempfile::TempDir {
     let folder = empty();
     let mbox = mail::mbox(&mail::others()) + &mail::mbox(&mail::passed());

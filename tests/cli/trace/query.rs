@@ -37,7 +37,7 @@ fn a_text_is_found_in_every_message_that_carried_it() {
     assert_eq!(found["sender"], "alice@example.org");
     assert_eq!(found["recipients"], serde_json::json!(["bob@example.org"]));
     assert_eq!(found["client"], "192.0.2.7");
-    assert_eq!((&answer["asked"], &answer["matches"]), (&5.into(), &2.into()));
+    assert_eq!((&answer["searched"], &answer["matches"]), (&5.into(), &2.into()));
     assert_eq!(answer["parts"][0]["text"], text.to_lowercase());
 }
 
@@ -48,12 +48,12 @@ fn how_likely_a_message_is_false_is_told() {
                 quarter, while the southern one has held its ground. Please keep this among us \
                 until the board has met in December.";
     let long = answer(spool.path(), &["--text", text]);
-    assert_eq!((&long["asked"], &long["matches"]), (&405.into(), &2.into()));
+    assert_eq!((&long["searched"], &long["matches"]), (&405.into(), &2.into()));
     let chance = |answer: &Value| answer["found"][0]["chance"].as_f64().unwrap();
     assert!(chance(&long) > 0.0 && chance(&long) < 1e-4, "{long}");
     let expected = long["false_expected"].as_f64().unwrap();
     assert!(expected > 0.0 && expected < 0.02, "{long}");
-    // The shorter, the more is in doubt.
+    // A shorter text gives a less certain result.
     let short = answer(spool.path(), &["--text", &text[..40]]);
     assert!(chance(&short) > 100.0 * chance(&long), "{short}");
     let found = short["found"].as_array().unwrap();
@@ -122,7 +122,7 @@ fn a_file_may_be_asked_for_in_two_ways_at_once() {
     let whole = expected(&["--attachment", path]);
     let both = expected(&["--attachment", path, "--bytes", path]);
     assert!(both < whole / 1e6, "{whole} {both}");
-    // Is that told? Where it would be of use.
+    // The hint is printed where it would help.
     let output = trace(spool, &["query", "--attachment", path]);
     assert_eq!(stderr(&output).contains("the same file by --bytes as well"), whole > 0.01);
     assert_eq!(stderr(&trace(spool, &["query", "--attachment", path, "--bytes", path])), "");

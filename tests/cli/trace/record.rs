@@ -127,7 +127,7 @@ fn any_bytes_are_a_message() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }
     let found = answer(spool.path(), &["--since", "1h"]);
-    assert_eq!(found["matches"], 5, "what tells no time has come now");
+    assert_eq!(found["matches"], 5, "a message without a time is dated now");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What an administrator gets wrong, and how it is told.
+//! Wrong input, and the errors for it.
 
 use std::fs;
 

@@ -271,7 +271,7 @@ fn a_test_session_counts_for_root_and_exims_user_alone() {
     let world = World::new();
     let session = "EHLO there\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<c@private.test>\r\n\
                    RCPT TO:<d@private.test>\r\nQUIT\r\n";
-    let mut told = 0;
+    let mut started = 0;
     // The result of `exim -bh` for a client, by the user who starts it.
     let mut ask = |by: (u32, u32), client: &str| {
         let arguments = &["-bh", client][..];
@@ -283,7 +283,7 @@ fn a_test_session_counts_for_root_and_exims_user_alone() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let logged = said.lines().filter(|line| line.starts_with("LOG: "));
         let answers = logged.filter_map(|l| Some(l.split_once(" answer ")?.1.to_owned()));
-        told += 1;
+        started += 1;
         answers.collect::<Vec<_>>()
     };
     let (root, exim, nobody) = ((0, 0), user(USER), user("nobody"));
@@ -300,7 +300,7 @@ fn a_test_session_counts_for_root_and_exims_user_alone() {
     let after = world.database();
     assert!(before.iter().all(|file| after.contains(file)), "something was written");
     assert_eq!(ask(root, "192.0.2.1"), ["no 5.0", "no", "no 6.0", "no"]);
-    counts::record("hostile starts", told);
+    counts::record("hostile starts", started);
 }
 
 #[test]

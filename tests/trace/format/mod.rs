@@ -171,9 +171,9 @@ fn messages_of_another_decoder_are_found_by_envelope_only() {
     let partial = (0..MESSAGES).filter(|&n| envelope(n).partial).count() as u64;
     let check = |trace: &TraceStore, is_other: bool| {
         let [text, envelopes] = ask(trace);
-        let not_asked = if is_other { all } else { 0 };
-        assert_eq!((text.messages, text.unanswered), (all, not_asked));
-        assert_eq!((text.decoded_otherwise, text.matches > 0), (not_asked, !is_other));
+        let unanswered = if is_other { all } else { 0 };
+        assert_eq!((text.messages, text.unanswered), (all, unanswered));
+        assert_eq!((text.decoded_otherwise, text.matches > 0), (unanswered, !is_other));
         assert_eq!(text.partial, if is_other { 0 } else { partial });
         assert_eq!((envelopes.unanswered, envelopes.matches, envelopes.partial), (0, all, 0));
     };
