@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_other_kinds_are_told_what_is_wrong() {
+    fn lines_of_other_kinds_give_an_error() {
         for (line, words) in [
             (&b"  1h/per_mail/a"[..], "exim_dumpdb"),
             (b"20-Nov-2026 10:50:37 rate: 1.0 key: x", "time"),

@@ -110,7 +110,7 @@ mod tests {
          T=\"hello H=[1.2.3.4] S=99\" from <alice@example.org> for bob@x.test carol@x.test";
 
     #[test]
-    fn a_line_tells_who_and_how_much() {
+    fn a_line_contains_user_and_count() {
         let (at, rest) = time(LINE).unwrap();
         assert_eq!(at, Timestamp { seconds: 1_795_175_437, micros: 0 });
         let received = received(rest).unwrap();

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lines_are_told_from_right_ones() {
+    fn wrong_lines_are_distinguished_from_valid_ones() {
         let right = r#"{"key":"a","rate":1,"limit":2,"seconds":3,"micros":4,"over_since":0}"#;
         assert!(read(right).is_ok());
         for (from, to, words) in [

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_or_not_at_all() {
+    fn a_file_is_replaced_completely_or_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.prom");
         replace(&path, 0o600, |out| Ok(out.write_all(b"one")?)).unwrap();

@@ -164,7 +164,7 @@ fn a_check_tidies_its_shard_after_six_hours() {
 }
 
 #[test]
-fn tidying_waits_for_nobody_and_fails_no_check() {
+fn tidying_waits_for_no_process_and_fails_no_check() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
     let (long, short) = keys_of_a_shard(&spool);

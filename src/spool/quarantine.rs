@@ -31,7 +31,7 @@ impl Spool {
         let mut kept = Vec::new();
         for entry in std::fs::read_dir(directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            if !is_aside(entry.file_name().as_bytes()) {
+            if !is_quarantined(entry.file_name().as_bytes()) {
                 continue;
             }
             // It was removed since the directory was read.
@@ -60,7 +60,7 @@ impl Spool {
 }
 
 /// Whether this is the name of a damaged file that is kept.
-fn is_aside(name: &[u8]) -> bool {
+fn is_quarantined(name: &[u8]) -> bool {
     let Some((before, [b'1'..=b'9'])) = name.split_last_chunk::<1>() else { return false };
     before.strip_suffix(b".damaged-").is_some_and(|name| {
         name == b"database" || name.strip_suffix(b".shard").is_some_and(|number| number.len() == 2)
@@ -69,17 +69,17 @@ fn is_aside(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_aside;
+    use super::is_quarantined;
 
     #[test]
-    fn only_what_was_set_aside_is_removed() {
+    fn only_quarantined_files_are_removed() {
         for name in ["00.shard.damaged-1", "database.damaged-9"] {
-            assert!(is_aside(name.as_bytes()), "{name}");
+            assert!(is_quarantined(name.as_bytes()), "{name}");
         }
         for name in
             ["00.shard", "database", "audit.log", "x.damaged-1", "00.shard.damaged-0", ".damaged-1"]
         {
-            assert!(!is_aside(name.as_bytes()), "{name}");
+            assert!(!is_quarantined(name.as_bytes()), "{name}");
         }
     }
 }

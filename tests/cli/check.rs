@@ -31,7 +31,7 @@ fn checks_count_until_the_limit_bites() {
 }
 
 #[test]
-fn nothing_is_counted_unless_asked_for() {
+fn nothing_is_counted_without_the_option() {
     let spool = tempfile::tempdir().unwrap();
     let dry = ["check", "2 / 1w / strict / bob", "--json"];
     for _ in 0..3 {

@@ -111,7 +111,7 @@ fn wrong_settings_are_refused_with_what_would_be_right() {
 }
 
 #[test]
-fn a_lower_limit_evicts_nothing_without_being_asked() {
+fn a_lower_limit_evicts_nothing_without_a_confirmation() {
     let spool = tempfile::tempdir().unwrap();
     let spool = spool.path();
     // Keys of some 500 bytes: more than the lowest size limit has room for.
@@ -153,7 +153,7 @@ fn a_lower_limit_evicts_nothing_without_being_asked() {
 }
 
 #[test]
-fn a_shorter_time_removes_no_message_without_being_asked() {
+fn a_shorter_time_removes_no_message_without_a_confirmation() {
     let machine = Prepared::new();
     let messages = || {
         let stats = json(&machine.run("exirate stats --json"));

@@ -141,7 +141,7 @@ fn what_is_newer_stays() {
 }
 
 #[test]
-fn wrong_lines_are_told_and_all_others_imported() {
+fn wrong_lines_are_reported_and_all_others_imported() {
     let spool = tempfile::tempdir().unwrap();
     let file = spool.path().join("export.jsonl");
     let path = file.to_str().unwrap();

@@ -77,7 +77,7 @@ fn what_counts_can_be_chosen() {
 }
 
 #[test]
-fn what_is_of_no_use_is_told() {
+fn useless_options_are_reported() {
     let output = measure(&["1h"], "no log\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no line was of use"), "{}", stderr(&output));

@@ -47,7 +47,7 @@ fn who_is_reset_may_send_again() {
 }
 
 #[test]
-fn what_is_not_there_is_told_and_the_rest_is_reset() {
+fn missing_keys_are_reported_and_the_rest_is_reset() {
     let spool = tempfile::tempdir().unwrap();
     count(spool.path(), "alice", "1");
     let output = run(spool.path(), &["reset", "nobody", "alice"]);
@@ -63,7 +63,7 @@ fn what_is_not_there_is_told_and_the_rest_is_reset() {
 }
 
 #[test]
-fn a_glob_is_asked_about() {
+fn a_glob_needs_a_confirmation() {
     let spool = tempfile::tempdir().unwrap();
     for key in ["a@x.test", "b@x.test", "c@y.test"] {
         count(spool.path(), key, if key == "b@x.test" { "30" } else { "1" });
@@ -179,7 +179,7 @@ fn no_event_is_lost_or_counted_twice_while_others_check() {
 }
 
 #[test]
-fn what_was_forgotten_before_an_error_is_told_and_logged() {
+fn keys_reset_before_an_error_are_reported_and_logged() {
     let spool = tempfile::tempdir().unwrap();
     let shards = || std::fs::read_dir(spool.path().join("exirate")).unwrap();
     let names = || shards().map(|file| file.unwrap().file_name()).collect::<Vec<_>>();

@@ -71,7 +71,7 @@ fn a_key_that_is_created_is_the_one_that_exim_uses() {
 }
 
 #[test]
-fn what_cannot_be_set_is_told() {
+fn what_cannot_be_set_is_an_error() {
     let spool = tempfile::tempdir().unwrap();
     for spec in ["1 / 1h / strict / bob", "1 / 1d / strict / bob"] {
         run(spool.path(), &["check", "--count", spec]);

@@ -32,7 +32,7 @@ fn the_next_event_gets_what_was_foreseen() {
 }
 
 #[test]
-fn whoever_is_over_is_free_when_it_says_so() {
+fn a_sender_over_the_limit_is_free_at_the_shown_time() {
     let machine = Prepared::new();
     let alice = &shown(&machine, "alice@example.org --period 1h")[0];
     assert_eq!((&alice["over"], &alice["remaining"]), (&true.into(), &0.0.into()));
@@ -100,7 +100,7 @@ fn several_records_of_a_key_are_shown_the_nearest_to_its_limit_first() {
 }
 
 #[test]
-fn limits_at_which_nothing_helps_are_told_as_such() {
+fn limits_that_no_wait_helps_are_shown_as_such() {
     let machine = Prepared::new();
     let checks = "exirate check --count '1 / 1h / strict / one'; exirate check --count '0 / 1h / strict / none'; \
                   exirate check --count 'inf / 1h / strict / any'; exirate check --count '9 / 1h / strict' --key ''";
@@ -123,7 +123,7 @@ fn limits_at_which_nothing_helps_are_told_as_such() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_is_told() {
+fn a_clock_that_was_set_back_is_reported() {
     let machine = Prepared::new();
     machine.at("2026-11-20 11:40:00");
     let text = machine.show("exirate list alice");

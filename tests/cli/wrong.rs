@@ -98,7 +98,7 @@ fn errors_say_what_is_wrong_and_what_would_be_right() {
 }
 
 #[test]
-fn a_reader_that_has_had_enough_is_no_error() {
+fn a_closed_output_pipe_is_no_error() {
     let spool = tempfile::tempdir().unwrap();
     run(spool.path(), &["check", "--count", "9 / 1w / strict / x"]);
     let mut child = exirate()
@@ -116,7 +116,7 @@ fn a_reader_that_has_had_enough_is_no_error() {
 }
 
 #[test]
-fn whoever_may_not_read_is_told_who_may() {
+fn without_permission_the_error_names_who_has_it() {
     const NOBODY: u32 = 65534;
     let spool = tempfile::tempdir().unwrap();
     run(spool.path(), &["check", "--count", "9 / 1w / strict / x"]);

@@ -89,7 +89,7 @@ fn an_ordinary_user_is_refused_clearly() {
 }
 
 #[test]
-fn the_latest_decision_can_be_asked_about() {
+fn the_latest_decision_can_be_queried() {
     let shown =
         ["rate", "limit", "period", "key", "mode", "over", "count", "remaining", "retry_after"]
             .map(|field| format!("{field}={}", info(field)))

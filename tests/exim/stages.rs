@@ -68,7 +68,7 @@ fn every_evaluation_in_a_router_counts() {
 }
 
 #[test]
-fn damage_is_logged_once_and_mended() {
+fn damage_is_logged_once_and_repaired() {
     let acl = format!(
         "  defer condition = {}\n  accept\n",
         ask("100 / 1h / per_rcpt / strict / damaged")

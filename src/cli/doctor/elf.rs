@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_told_from_libraries_by_their_first_bytes() {
+    fn programs_and_libraries_are_distinguished_by_their_first_bytes() {
         let mut bytes = std::fs::read("/proc/self/exe").unwrap();
         let elf = Elf::read(&bytes).unwrap();
         assert_eq!(Some(elf), header(Path::new("/proc/self/exe")));

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_that_keep_nobody_out_are_found() {
+    fn locks_that_exclude_no_process_are_found() {
         let file = tempfile::tempfile().unwrap();
         // One opening, as if it were two.
         let same = file.try_clone().unwrap();

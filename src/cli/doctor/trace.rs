@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_nothing_comes_to_is_told() {
+    fn a_store_that_records_nothing_is_reported() {
         let now = Timestamp { seconds: 10 * QUIET, micros: 0 };
         let age = |newest, record| reported(|findings| report_age(newest, record, now, findings));
         assert_eq!(age(None, true), []);

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn native_conditions_are_told_from_texts() {
+    fn native_conditions_are_distinguished_from_texts() {
         for (line, native) in [
             ("defer !ratelimit = 1 / 1h", true),
             ("ratelimit= 2 / 1h", true),

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_in_any_case_match_where_that_is_asked_for() {
+    fn case_is_ignored_where_requested() {
         let syntax = Syntax { ignore_case: true, ..Syntax::default() };
         for (argument, key) in [("JÜRGEN", "jürgen"), ("*@EXAMPLE.org", "a@example.org")] {
             let pattern = Pattern::parse(argument.as_bytes(), syntax).unwrap();

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_as_asked_for() {
+    fn sizes_are_as_requested() {
         for (elements, bytes) in
             [(0, 0), (1, 2), (50, 8), (55, 8), (56, 9), (1000, 128), (1100, 144)]
         {

@@ -49,7 +49,7 @@ fn wrong_owners_and_modes_are_found_and_fixed() {
 }
 
 #[test]
-fn what_is_no_file_is_put_aside() {
+fn what_is_no_file_is_quarantined() {
     let exim = exim();
     broken_and_fixed(&exim, &["1 file not regular", "77.shard"], |database| {
         symlink("/etc/passwd", database.join("77.shard")).unwrap();
@@ -116,7 +116,7 @@ fn a_damaged_record_is_found_and_not_touched() {
 }
 
 #[test]
-fn a_lock_that_is_held_is_told_and_is_no_damage() {
+fn a_held_lock_is_reported_and_is_no_damage() {
     let exim = exim();
     let shard = std::fs::File::open(shard(&exim.spool().join("exirate"))).unwrap();
     fs2::FileExt::lock_exclusive(&shard).unwrap();
@@ -144,7 +144,7 @@ fn another_spool_directory_can_be_looked_at() {
 }
 
 #[test]
-fn who_may_not_look_is_told_to_be_root() {
+fn a_user_without_permission_is_advised_to_be_root() {
     use std::os::unix::process::CommandExt as _;
     let exim = exim();
     // A copy where everybody can run it.

@@ -169,7 +169,7 @@ fn a_path_that_exim_expands_is_understood() {
 }
 
 #[test]
-fn exims_own_conditions_beside_ours_are_told() {
+fn exims_own_conditions_used_with_ours_are_reported() {
     let acl = "  defer ratelimit = 9 / 1h / strict\n  \
                defer condition = ${dlfunc{EXIRATE}{ratelimit}{9 / 1h / strict / a}}\n  accept\n";
     let exim = Setup::new().library().acl("acl_smtp_rcpt", acl).build();

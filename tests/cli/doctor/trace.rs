@@ -81,7 +81,7 @@ fn wrong_owners_and_modes_are_found_and_fixed() {
 }
 
 #[test]
-fn damage_and_a_lost_key_are_told() {
+fn damage_and_a_lost_key_are_reported() {
     let (exim, store) = recorded();
     let log = store.join("open.log");
     let sound = std::fs::read(&log).unwrap();

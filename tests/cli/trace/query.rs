@@ -42,7 +42,7 @@ fn a_text_is_found_in_every_message_that_carried_it() {
 }
 
 #[test]
-fn how_likely_a_message_is_false_is_told() {
+fn the_probability_of_a_false_result_is_shown() {
     let spool = busy();
     let text = "As we feared, the margin of the northern branch fell to four percent in the third \
                 quarter, while the southern one has held its ground. Please keep this among us \
@@ -65,7 +65,7 @@ fn how_likely_a_message_is_false_is_told() {
 }
 
 #[test]
-fn how_long_a_text_is_and_should_be_is_told() {
+fn the_length_of_a_text_and_the_sufficient_length_are_shown() {
     let spool = busy();
     let last = |arguments: &[&str]| {
         let output = trace(spool.path(), &[&["query"], arguments].concat());
@@ -111,7 +111,7 @@ fn what_is_found_by_chance_does_not_bury_the_rest() {
 }
 
 #[test]
-fn a_file_may_be_asked_for_in_two_ways_at_once() {
+fn a_file_can_be_queried_in_two_ways_at_once() {
     let spool = busy();
     let spool = spool.path();
     let file = spool.join("plan.pdf");
@@ -230,7 +230,7 @@ fn edited_text_is_found_by_what_is_left_of_it() {
 }
 
 #[test]
-fn envelopes_narrow_it_down_or_are_all_that_is_asked() {
+fn envelopes_narrow_a_query_or_are_the_whole_query() {
     let spool = passed();
     let spool = spool.path();
     let none: [&str; 0] = [];

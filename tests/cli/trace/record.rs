@@ -11,7 +11,7 @@ use super::{LUNCH, answer, empty, ids, passed, pipe, trace};
 use crate::{json, mail, run, stderr, stdout};
 
 #[test]
-fn what_the_options_say_comes_before_what_the_message_tells() {
+fn options_override_what_the_message_contains() {
     let spool = empty();
     let file = spool.path().join("message.eml");
     fs::write(&file, &mail::passed()[0].text).unwrap();
@@ -131,7 +131,7 @@ fn any_bytes_are_a_message() {
 }
 
 #[test]
-fn what_tells_nothing_of_itself_is_recorded_and_told() {
+fn a_message_without_headers_is_recorded_and_reported() {
     let spool = tempfile::tempdir().unwrap();
     let output = pipe(spool.path(), &["record", "-"], b"%PDF-1.7 is no message");
     assert_eq!(output.status.code(), Some(0));
@@ -142,7 +142,7 @@ fn what_tells_nothing_of_itself_is_recorded_and_told() {
 }
 
 #[test]
-fn a_new_key_is_told() {
+fn a_new_key_is_reported() {
     let spool = passed();
     fs::remove_file(spool.path().join("exirate/trace/key")).unwrap();
     let output = pipe(spool.path(), &["record", "-", "--from", "a@b.test"], b"text");
@@ -154,7 +154,7 @@ fn a_new_key_is_told() {
 }
 
 #[test]
-fn mail_that_is_older_than_any_is_kept_is_told_together() {
+fn mail_older_than_the_retention_time_is_reported_together() {
     let spool = tempfile::tempdir().unwrap();
     let spool = spool.path();
     let old = "From old@example.org Mon Jan  1 10:00:00 2001\nSubject: old\n\nmail\n\n".repeat(30);

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::time::{Duration, Instant};
 
 #[test]
-fn everything_belongs_to_exim_and_to_nobody_else() {
+fn everything_belongs_to_exims_user() {
     let exim = exim("");
     // As root, both: the directory by one, the rest by the other.
     exim.run(&["-odq", "-t"], b"To: b@private.test\n\nhello\n");

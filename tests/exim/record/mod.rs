@@ -1,8 +1,8 @@
 //! Messages recorded by a real Exim, and found again by excerpts.
 
-mod asked;
 mod carried;
 mod failing;
+mod queried;
 mod spools;
 
 use crate::common::{PrivateExim, Setup};

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn it_tells_the_sender_and_the_time() {
+    fn it_contains_the_sender_and_the_time() {
         let hint = |sender: Option<&str>, time| Hint { sender: sender.map(str::to_owned), time };
         let at = Some(1_795_175_437);
         for (line, expected) in [

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_apart() {
+    fn messages_are_separated() {
         let mbox = b"\nFrom a@b.test Fri Nov 20 11:50:37 2026\nSubject: one\n\nFrom here on\n\n\
                      From there 12:00 off\n\nFrom MAILER-DAEMON Fri Nov 20 11:50:38 2026\nSubject: \
                      two\n\nlast\nFrom x Fri Nov 20 11:50:38 2026\n\n";

@@ -46,7 +46,7 @@ fn a_text_that_was_seen_is_refused() {
 }
 
 #[test]
-fn text_is_asked_about_as_it_came() {
+fn text_is_queried_as_it_was_received() {
     let exim = that_asks("{$message_body}{short=no}");
     let mut client = exim.session();
     let mut send = |text: &[u8]| {
@@ -67,7 +67,7 @@ fn text_is_asked_about_as_it_came() {
 }
 
 #[test]
-fn what_is_asked_can_be_limited_and_short_texts_can_have_an_answer() {
+fn queries_can_be_limited_and_short_texts_can_have_a_result() {
     let exim = Setup::new().library().acl("acl_not_smtp", RECORD).build();
     let expand = |arguments: &str| {
         let ran = exim.expand(&format!("${{dlfunc{{EXIRATE_TRACE}}{{recorded}}{arguments}}}"));
