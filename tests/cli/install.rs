@@ -11,6 +11,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+use crate::common::write_script;
+
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Runs `scripts/install ARGUMENTS` with `root` as DESTDIR.
@@ -67,8 +69,7 @@ fn pretended_exim(folder: &Path, support: &str, config: &str, more: &str) -> Pat
          'exim_user = mailer' ;;\nspool_directory) echo 'spool_directory = /opt/spool' ;;\nesac \
          ;;\nesac\n"
     );
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&path, &text);
     path
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::exim::USER;
-use crate::common::{PrivateExim, Setup};
+use crate::common::{PrivateExim, Setup, copy_program};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/maintenance");
 const SERVICES: [&str; 2] = ["exirate-stats.service", "exirate-verify.service"];
@@ -32,7 +32,7 @@ impl Machine {
     fn new() -> Self {
         let machine = Self { exim: Setup::new().library().build() };
         let program = machine.exim.folder().join("exirate");
-        std::fs::copy(env!("CARGO_BIN_EXE_exirate"), program).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_exirate"), program);
         let library = machine.exim.library();
         let spec = "9 / 1h / strict / alice@example.org";
         let check = format!("${{dlfunc{{{}}}{{ratelimit}}{{{spec}}}}}", library.display());
@@ -120,7 +120,7 @@ fn quiet(output: &Output) {
 fn systemd_accepts_the_units() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("exirate");
-    std::fs::copy(env!("CARGO_BIN_EXE_exirate"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_exirate"), &program);
     for name in SERVICES.iter().chain(&TIMERS) {
         let unit = shipped(name).replace("/usr/local/bin/exirate", &program.display().to_string());
         std::fs::write(folder.path().join(name), unit).unwrap();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::common::exim::{PROGRAM, USER, open_to_all, user};
-use crate::common::{FakeClock, library};
+use crate::common::{FakeClock, library, write_script};
 use crate::mail;
 
 /// The time there, in UTC.
@@ -68,9 +68,7 @@ impl Prepared {
         symlink(env!("CARGO_BIN_EXE_exirate"), bin.join("exirate")).unwrap();
         let config = prepared.configure();
         let exim = format!("#!/bin/sh\nexec {PROGRAM} -C {} \"$@\"\n", config.display());
-        std::fs::write(bin.join("exim4"), exim).unwrap();
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(bin.join("exim4"), executable).unwrap();
+        write_script(bin.join("exim4"), &exim);
         prepared.install_more();
         prepared.clock.freeze(PAST[0].0);
         // A key that is known, so that all is in the same shards each time.
@@ -122,9 +120,7 @@ impl Prepared {
         let dump = format!("#!/bin/sh\ncat <<'END'\n{DUMP}END\n");
         let grep = "#!/bin/sh\nexec grep -e \"$1\" \"$2\"\n".to_owned();
         for (name, script) in [("exim_dumpdb", dump), ("exigrep", grep)] {
-            std::fs::write(bin.join(name), script).unwrap();
-            let executable = std::fs::Permissions::from_mode(0o755);
-            std::fs::set_permissions(bin.join(name), executable).unwrap();
+            write_script(bin.join(name), &script);
         }
         for place in PLACES {
             std::fs::create_dir_all(self.place(place)).unwrap();

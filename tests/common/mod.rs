@@ -12,11 +12,13 @@ pub mod clock;
 pub mod entry_point;
 pub mod exim;
 pub mod library;
+pub mod program;
 pub mod setup;
 pub mod smtp;
 
 pub use clock::FakeClock;
 pub use entry_point::EntryPoint;
 pub use exim::PrivateExim;
+pub(crate) use program::{copy_program, write_script};
 pub use setup::Setup;
 pub use smtp::{Client, Reply};

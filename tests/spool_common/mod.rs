@@ -6,6 +6,8 @@ pub(crate) mod counts;
 pub(crate) mod crafted;
 pub(crate) mod image;
 pub(crate) mod mounts;
+#[path = "../common/program.rs"]
+pub(crate) mod program;
 pub(crate) mod records;
 pub(crate) mod shards;
 

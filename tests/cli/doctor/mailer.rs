@@ -5,14 +5,14 @@ use std::process::Command;
 
 use super::{Diagnosis, exim, set_mode};
 use crate::common::exim::{PROGRAM, USER};
+use crate::common::write_script;
 use crate::{exirate, stderr};
 
 /// A program that is Exim, but for what `case` of its arguments says.
 fn disguised(folder: &Path, name: &str, case: &str) -> PathBuf {
     let program = folder.join(name);
     let script = format!("#!/bin/sh\ncase \"$*\" in\n{case}\nesac\nexec {PROGRAM} \"$@\"\n");
-    std::fs::write(&program, script).unwrap();
-    set_mode(&program, 0o755);
+    write_script(&program, &script);
     program
 }
 

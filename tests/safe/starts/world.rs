@@ -126,7 +126,7 @@ impl World {
     fn copy(&self, path: &Path) {
         let to = self.path(path.to_str().unwrap());
         std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-        std::fs::copy(path, to).unwrap();
+        crate::common::copy_program(path, to);
     }
 
     /// A program and the libraries that it needs. `copy` keeps the mode,

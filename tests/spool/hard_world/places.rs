@@ -10,6 +10,7 @@ use exirate::spool::{Options, Spool};
 
 use super::documents::assert_documented;
 use super::{count, rate};
+use crate::spool_common::program::copy_program;
 use crate::spool_common::records::directory;
 use crate::spool_common::shards::Shards;
 use crate::spool_common::{assert_sound, finish, open, request, start_by};
@@ -21,7 +22,7 @@ pub(crate) const DAEMON: u32 = 65_534;
 /// binary, so it is copied to `folder`.
 pub(crate) fn start_as(user: u32, folder: &Path, arguments: &[&str]) -> Child {
     let program = folder.join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    copy_program(std::env::current_exe().unwrap(), &program);
     set_mode(&program, 0o755);
     set_mode(folder, 0o755);
     let mut command = Command::new(program);

@@ -23,6 +23,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use crate::spool_common::counts;
+use crate::spool_common::program::copy_program;
 use crate::spool_common::{assert_sound, open, start_by};
 use exirate::engine::FilterChange;
 use exirate::rate::bloom::Event;
@@ -105,7 +106,7 @@ impl World {
         chown(folder.path().join("log"), Some(EXIM), Some(EXIM)).unwrap();
         // Exim's user may not be able to reach the test binary.
         let program = folder.path().join("program");
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        copy_program(std::env::current_exe().unwrap(), &program);
         std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
         let workers = (0..ALL).map(|_| None).collect();
         let checker = Checker::new(log, WORKERS);
