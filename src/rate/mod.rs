@@ -1,15 +1,18 @@
 //! The arithmetic of rates: pure functions of the remembered state and of
 //! `now`.
 //!
-//! Nothing here reads a clock, a file or a random number. The formulas are
-//! those of Tony Finch's `ratelimit` in Exim (`src/acl.c`, `acl_ratelimit`),
-//! with the same order of operations, so that every `f64` is the same.
+//! Nothing here reads a clock, a file or a random number. The formulas of the
+//! moving average are those of Tony Finch's `ratelimit` in Exim (`src/acl.c`,
+//! `acl_ratelimit`), with the same order of operations, so that every `f64` is
+//! the same; those of the leaky bucket are rspamd's.
 
 mod average;
 pub mod bloom;
+mod bucket;
 mod forget;
 mod outlook;
 
 pub use average::{Average, Timestamp};
+pub use bucket::{Bucket, score};
 pub use forget::forgettable;
 pub use outlook::{Wait, remaining, retry_after};

@@ -94,15 +94,25 @@ pub fn retry_after(
         return Wait::Seconds(0.0);
     }
     let elapsed = now.as_seconds() - kept.at.as_seconds();
-    // The time of a record from the future must be reached first. Saturating,
-    // and at least one step.
-    let enough = (((-elapsed).max(0.0) + ENOUGH_PERIODS * period) * 1e6) as i64;
-    let enough = enough.clamp(1, LONGEST_MICROS);
+    // The time of a record from the future must be reached first.
+    let enough = ((-elapsed).max(0.0) + ENOUGH_PERIODS * period) * 1e6;
+    let guess = || ((crossing(kept.rate, limit, count) * period - elapsed) * 1e6) as i64;
+    shortest_wait(guess, enough, passes)
+}
+
+/// The shortest wait that `passes`, in microseconds, if `guess` is near it and one
+/// of `enough` passes, if any does. A wait of 0 must not pass.
+pub(super) fn shortest_wait(
+    guess: impl FnOnce() -> i64,
+    enough: f64,
+    passes: impl Fn(i64) -> bool,
+) -> Wait {
+    // `as` saturates.
+    let enough = (enough as i64).clamp(1, LONGEST_MICROS);
     if !passes(enough) {
         return Wait::Never;
     }
-    let guess = (crossing(kept.rate, limit, count) * period - elapsed) * 1e6;
-    let (mut fails, mut passing) = around(guess as i64, enough, passes);
+    let (mut fails, mut passing) = around(guess(), enough, &passes);
     // At most 62 halvings, and mostly two or three.
     while passing - fails > 1 {
         let middle = i64::midpoint(fails, passing);
@@ -152,7 +162,7 @@ fn around(guess: i64, enough: i64, passes: impl Fn(i64) -> bool) -> (i64, i64) {
 impl Timestamp {
     /// The time this many microseconds later; not negative.
     #[must_use]
-    fn plus(self, micros: i64) -> Self {
+    pub(super) fn plus(self, micros: i64) -> Self {
         let micros = micros.saturating_add(i64::from(self.micros));
         Self {
             seconds: self.seconds.saturating_add(micros / 1_000_000),
