@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use exirate::engine::{Change, FilterChange, Kind, State};
+use exirate::engine::{AlgorithmKind, Change, FilterChange, Kind, State};
 use exirate::rate::bloom::{self, Event};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool};
@@ -162,6 +162,7 @@ fn entry(key: Vec<u8>, value: Value, filter: Option<FilterEntry>) -> Entry {
         key,
         identity_start: 0,
         kind: Kind::Spec,
+        algorithm: AlgorithmKind::MovingAverage,
         average: value.average(),
         limit,
         over_since,

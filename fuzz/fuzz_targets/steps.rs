@@ -2,7 +2,7 @@
 //! any contents.
 
 use arbitrary::Arbitrary;
-use exirate::engine::{Change, FilterChange, Kind, State};
+use exirate::engine::{AlgorithmKind, Change, FilterChange, Kind, State};
 use exirate::rate::bloom::{self, Event};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};
@@ -216,6 +216,7 @@ fn restore(spool: &mut Spool, key: &[u8], at: i64, filter: Option<u8>) {
         key: key.to_vec(),
         identity_start: 0,
         kind: Kind::Spec,
+        algorithm: AlgorithmKind::MovingAverage,
         average,
         limit: 1.0,
         over_since: 0,

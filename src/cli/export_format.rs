@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::key_state;
-use crate::engine::Kind;
+use crate::engine::{AlgorithmKind, Kind};
 use crate::rate::{Average, Timestamp, bloom};
 use crate::store::{Entry, FilterEntry};
 
@@ -91,12 +91,19 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "is_zero", default)]
     crossings: u32,
     /// Where these are not what the key of a spec says.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "write_period",
+        deserialize_with = "read_period",
+        default
+    )]
     period: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     identity_start: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     kind: Option<KindWord>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    algorithm: Option<AlgorithmWord>,
     #[serde(skip_serializing_if = "Option::is_none", default, borrow)]
     filter: Option<FilterLine<'a>>,
 }
@@ -106,6 +113,13 @@ struct Line<'a> {
 #[serde(rename_all = "lowercase")]
 enum KindWord {
     Policy,
+}
+
+/// How a record is counted, where that is no moving average.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum AlgorithmWord {
+    Bucket,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -140,6 +154,7 @@ pub(super) fn write(entry: &Entry, filters: bool) -> Result<String, serde_json::
         identity_start: (entry.identity_start != plain.identity_start)
             .then_some(entry.identity_start),
         kind: (entry.kind == Kind::Policy).then_some(KindWord::Policy),
+        algorithm: (entry.algorithm == AlgorithmKind::Bucket).then_some(AlgorithmWord::Bucket),
         filter: filter.map(|filter| FilterLine {
             since: filter.epoch,
             bits: STANDARD.encode(&filter.bits).into(),
@@ -214,12 +229,17 @@ fn entry(line: Line<'_>) -> Result<Entry, String> {
         return Err(format!("identity_start is {identity_start}: the key is shorter"));
     }
     let period = line.period.unwrap_or(plain.period);
-    if !(0.0..=f64::from(u32::MAX)).contains(&period) {
+    let bucket = line.algorithm.is_some();
+    if bucket && !(period >= 0.0) {
+        return Err(format!("period is {period}: it must be 0 or more, or \"inf\""));
+    }
+    if !bucket && !(0.0..=f64::from(u32::MAX)).contains(&period) {
         return Err(format!("period is {period}: it must be 0 to {}", u32::MAX));
     }
     Ok(Entry {
         identity_start,
         kind: line.kind.map_or(plain.kind, |_| Kind::Policy),
+        algorithm: line.algorithm.map_or(plain.algorithm, |_| AlgorithmKind::Bucket),
         period,
         over_since: line.over_since,
         last_over: line.last_over,
@@ -252,6 +272,17 @@ fn write_number<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::
     } else {
         serializer.collect_str(&format_args!("0x{:016x}", number.to_bits()))
     }
+}
+
+fn write_period<S: Serializer>(period: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match period {
+        Some(period) => write_number(period, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn read_period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    read_number(deserializer).map(Some)
 }
 
 fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
@@ -301,12 +332,20 @@ mod tests {
             let at = Timestamp { seconds: at.0.into(), micros: at.1 % 1_000_000 };
             let average = Average { at, rate: f64::from_bits(rate) };
             let plain = key_state::entry(key, average, f64::from_bits(limit));
-            let policy = over % 2 == 1;
+            let (policy, bucket) = (over % 2 == 1, over % 3 == 1);
             let entry = Entry {
                 over_since: over,
                 last_over: over / 3,
                 crossings: over % 5,
-                period: if policy { 0.5 } else { plain.period },
+                algorithm: match bucket {
+                    true => AlgorithmKind::Bucket,
+                    false => AlgorithmKind::MovingAverage,
+                },
+                period: match (policy, bucket) {
+                    (true, true) => f64::INFINITY,
+                    (false, false) => plain.period,
+                    _ => 0.5,
+                },
                 identity_start: if policy { plain.key.len() } else { plain.identity_start },
                 kind: if policy { Kind::Policy } else { Kind::Spec },
                 filter: filter.map(|(epoch, bits)| FilterEntry { epoch, bits }),

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::{key_text, text};
-use crate::engine::RecordKey;
-use crate::rate::{self, Average, Timestamp, Wait, bloom, retry_after};
+use crate::engine::{AlgorithmKind, Kind, RecordKey};
+use crate::rate::{self, Average, Bucket, Timestamp, Wait, bloom, remaining, retry_after};
 use crate::spec::StoredKey;
 use crate::store::Entry;
 
@@ -17,8 +17,12 @@ const LONGEST_PERIODS: f64 = 750.0;
 pub(super) struct KeyState {
     /// The stored key.
     pub(super) stored: Box<[u8]>,
+    /// How it is counted.
+    pub(super) algorithm: AlgorithmKind,
     pub(super) average: Average,
+    /// The limit; of a bucket, the burst.
     pub(super) limit: f64,
+    period: Option<f64>,
     over_since: u32,
     pub(super) filter: Option<Filter>,
 }
@@ -45,11 +49,12 @@ impl Filter {
 /// figures say.
 pub(super) fn entry(stored: Vec<u8>, average: Average, limit: f64) -> Entry {
     let period = StoredKey::parse(&stored).and_then(|stored| stored.period_seconds());
-    let RecordKey { identity_start, kind, .. } = StoredKey::record_key(&stored);
+    let RecordKey { identity_start, kind, algorithm, .. } = StoredKey::record_key(&stored);
     Entry {
         key: stored,
         identity_start,
         kind,
+        algorithm,
         average,
         limit,
         over_since: 0,
@@ -68,10 +73,19 @@ impl From<Entry> for KeyState {
             fill: bloom::fill(&filter.bits),
             since: second(filter.epoch),
         });
+        // The name of a spec's record has the period as it was written.
+        let period = match (entry.kind, entry.algorithm) {
+            (Kind::Spec, AlgorithmKind::MovingAverage) => {
+                StoredKey::parse(&entry.key).and_then(|parts| parts.period_seconds())
+            }
+            _ => Some(entry.period).filter(|&period| period > 0.0),
+        };
         Self {
             stored: entry.key.into_boxed_slice(),
+            algorithm: entry.algorithm,
             average: entry.average,
             limit: entry.limit,
+            period,
             over_since: entry.over_since,
             filter,
         }
@@ -89,9 +103,17 @@ impl KeyState {
         self.parts().map_or(&self.stored, |parts| parts.key)
     }
 
-    /// The period in seconds, if the stored key contains one.
+    /// The period in seconds, if it is known. That of a bucket is the time in which a
+    /// full one becomes empty.
     pub(super) fn period(&self) -> Option<f64> {
-        self.parts().and_then(|parts| parts.period_seconds())
+        self.period
+    }
+
+    /// The parameters of the bucket, if it is one and they are known.
+    pub(super) fn bucket(&self) -> Option<Bucket> {
+        let period = self.period.filter(|_| self.algorithm == AlgorithmKind::Bucket)?;
+        let rate = if period.is_finite() { self.limit / period } else { 0.0 };
+        Some(Bucket { burst: self.limit, rate })
     }
 
     /// The period as it was written, for people.
@@ -112,6 +134,9 @@ impl KeyState {
     /// The rate that an event of size `count` would get at `now`. Without a
     /// period, nothing is known but the rate that was written.
     pub(super) fn rate_after(&self, now: Timestamp, count: f64) -> f64 {
+        if let Some(bucket) = self.bucket() {
+            return bucket.level(Some(self.average), now) + count;
+        }
         self.period().map_or(self.average.rate, |period| self.average.next(now, period, count).rate)
     }
 
@@ -126,14 +151,25 @@ impl KeyState {
         !self.passes(self.rate_after(now, 1.0))
     }
 
-    /// Whether an event that gets `rate` is under the limit.
+    /// Whether an event of size 1 that gets `rate` passes.
     pub(super) fn passes(&self, rate: f64) -> bool {
-        rate < self.limit
+        !self.algorithm.over(rate, self.limit, 1.0)
     }
 
     /// When one more event, of size 1, would pass.
     pub(super) fn wait(&self, now: Timestamp) -> Option<Wait> {
+        if let Some(bucket) = self.bucket() {
+            return Some(bucket.retry_after(Some(self.average), now, 1.0));
+        }
         self.period().map(|period| retry_after(Some(self.average), now, period, self.limit, 1.0))
+    }
+
+    /// How many more events of size 1 would pass.
+    pub(super) fn remaining(&self, now: Timestamp) -> Option<f64> {
+        if let Some(bucket) = self.bucket() {
+            return Some(bucket.remaining(Some(self.average), now, 1.0));
+        }
+        self.period().map(|period| remaining(Some(self.average), now, period, self.limit, 1.0))
     }
 
     /// Since when every counted event was at or over the limit, if the last
@@ -156,12 +192,16 @@ impl KeyState {
         let period = self.period()?;
         let since = self.filter.map(|filter| filter.since.seconds);
         // As the database asks it, which knows no least size of an event.
-        let may_go =
-            |at| rate::forgettable(self.average, self.limit, since, period, 0.0, second(at));
-        let start = self.average.at.seconds;
+        let may_go = |at| match self.bucket() {
+            Some(bucket) => bucket.forgettable(self.average, since, second(at)),
+            None => rate::forgettable(self.average, self.limit, since, period, 0.0, second(at)),
+        };
+        // A bucket may have been empty already.
+        let start = self.average.at.seconds - i64::from(self.bucket().is_some());
         // Whatever may ever go has decayed to nothing by then, and its filter
         // has expired.
-        let periods = (LONGEST_PERIODS * period) as i64;
+        let leaking = self.bucket().map_or(0.0, |bucket| self.average.rate / bucket.rate);
+        let periods = (LONGEST_PERIODS * period).max(leaking + period + 2.0) as i64;
         let end = since.map_or(start, |since| since.max(start)).saturating_add(periods);
         if !may_go(end) {
             return None;
@@ -187,6 +227,11 @@ impl KeyState {
             stored: text::hex(&self.stored),
             mode: self.mode(),
             unique: self.parts().is_some_and(|parts| parts.unique),
+            algorithm: match self.algorithm {
+                AlgorithmKind::MovingAverage => "average",
+                AlgorithmKind::Bucket => "bucket",
+            },
+            leak: self.bucket().map(|bucket| bucket.rate),
             period: self.period(),
             period_text: self.period_text(),
             limit: self.limit,
@@ -218,6 +263,8 @@ pub(super) struct KeyStateJson {
     stored: String,
     mode: Option<String>,
     unique: bool,
+    algorithm: &'static str,
+    leak: Option<f64>,
     period: Option<f64>,
     period_text: Option<String>,
     limit: f64,
@@ -249,7 +296,9 @@ the limit that is used up, `over` is whether one more event of size 1 would
 be refused, `retry_after` is in how many seconds it would pass (null: never),
 `free_at` is when. What is infinite is null. `key` is null where it is not UTF-8;
 `key_hex` has its bytes in any case, `user` the name of a local user. `stored` is the whole stored key in
-hexadecimal.";
+hexadecimal. `algorithm` is \"average\" or \"bucket\": the rate of a bucket is its level,
+`limit` its burst, `leak` what leaks out in a second, and `period` the seconds in which
+a full one becomes empty.";
 
 /// The moment `seconds` after `at`.
 pub(super) fn later(at: Timestamp, seconds: u64) -> Timestamp {
@@ -276,6 +325,31 @@ mod tests {
         let Some(Wait::Seconds(wait)) = leaky.wait(second(1000)) else { panic!() };
         assert!(wait > 0.0);
         assert!(!leaky.is_over(later(second(1000), wait.ceil() as u64)));
+    }
+
+    #[test]
+    fn a_bucket_is_shown_as_one() {
+        let average = Average { at: second(1000), rate: 5.0 };
+        let plain = entry(b"1h/per_mail/x".to_vec(), average, 5.0);
+        let bucket = Entry { algorithm: AlgorithmKind::Bucket, period: 50.0, ..plain };
+        let bucket = KeyState::from(bucket);
+        assert_eq!(bucket.bucket(), Some(Bucket { burst: 5.0, rate: 0.1 }));
+        for (at, level, remaining, wait) in
+            [(1000, 5.0, 0.0, 10.0), (1010, 4.0, 1.0, 0.0), (1040, 1.0, 4.0, 0.0)]
+        {
+            let now = second(at);
+            assert_eq!((bucket.rate(now), bucket.remaining(now)), (level, Some(remaining)));
+            assert_eq!((bucket.is_over(now), bucket.share(now)), (wait > 0.0, level / 5.0));
+            assert_eq!(bucket.wait(now), Some(Wait::Seconds(wait)));
+        }
+        assert_eq!(bucket.forgettable_from(), Some(second(1050)));
+        let strict = KeyState { average: Average { rate: 1e6, ..average }, ..bucket.clone() };
+        assert_eq!(strict.forgettable_from(), Some(second(1000 + 10_000_000)));
+        let never = KeyState { period: Some(f64::INFINITY), ..bucket };
+        assert_eq!((never.forgettable_from(), never.rate(second(1 << 40))), (None, 5.0));
+        let json = serde_json::to_value(strict.json(second(1000))).unwrap();
+        assert_eq!((&json["algorithm"], &json["leak"]), (&"bucket".into(), &0.1.into()));
+        assert_eq!((&json["limit"], &json["period"]), (&5.0.into(), &50.0.into()));
     }
 
     #[test]

@@ -16,7 +16,8 @@ use super::keys::{self, Narrow, Selection};
 use super::list::OVER;
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, text};
-use crate::rate::{Timestamp, Wait, remaining};
+use crate::engine::AlgorithmKind;
+use crate::rate::{Timestamp, Wait};
 use crate::store::{Inspect, OwnedKey};
 
 /// Show all details of a key, and the decision on its next event
@@ -54,7 +55,8 @@ fn help() -> String {
 The next event is assumed to be of size 1, such as a message, or a recipient that has
 not been counted yet. For a key counted per_byte (stored as per_mail) the next event
 is as large as the message: use `exirate check SPEC --cost BYTES`. A record is
-dropped only when that cannot change a decision any more.
+dropped only when that cannot change a decision any more. Of a leaky bucket, the level,
+the burst and the leak are shown in place of rate, limit and period.
 
 Exit status: 0 shown; 1 a KEY matches nothing, or a record is gone; 2 an error.
 
@@ -143,9 +145,16 @@ impl Show {
         };
         writeln!(screen, "{}", screen.paint(style, format_args!("{key}: {verdict}")))?;
         let mut line = |name: &str, value: String| writeln!(screen, "  {name:<12}  {value}");
-        line("rate now", rate(record, now))?;
-        let at = record.average.at;
-        line("last counted", format!("rate {:.1}, {}", record.average.rate, moment(at, now)))?;
+        let bucket = record.algorithm == AlgorithmKind::Bucket;
+        let (at, last) = (record.average.at, record.average.rate);
+        if bucket {
+            line("level now", level(record, now))?;
+            line("leak", leak(record))?;
+            line("last checked", format!("level {last:.1}, {}", moment(at, now)))?;
+        } else {
+            line("rate now", rate(record, now))?;
+            line("last counted", format!("rate {last:.1}, {}", moment(at, now)))?;
+        }
         if let Some(since) = record.over_since() {
             if over {
                 line("over since", moment(since, now))?;
@@ -190,17 +199,49 @@ fn rate(record: &KeyState, now: Timestamp) -> String {
     format!("{:.1} of {limit} in {}{share}", record.rate(now), text::duration(period))
 }
 
+/// `4.0 of a burst of 5 (80%)`.
+fn level(record: &KeyState, now: Timestamp) -> String {
+    let (level, burst) = (record.rate(now), text::number(record.limit));
+    let share = record.share(now);
+    let share =
+        if share.is_finite() { format!(" ({})", text::percent(share)) } else { String::new() };
+    format!("{level:.1} of a burst of {burst}{share}")
+}
+
+/// `1 in 10m, all of 5 in 50m`: how fast the bucket leaks.
+fn leak(record: &KeyState) -> String {
+    match record.bucket() {
+        None => "unknown".to_owned(),
+        Some(bucket) if bucket.rate <= 0.0 => "none".to_owned(),
+        Some(bucket) if bucket.rate > 1.0 => {
+            let period = text::duration(bucket.period());
+            format!("{:.1} a second, a full bucket in {period}", bucket.rate)
+        }
+        Some(bucket) => {
+            let (one, all) = (1.0 / bucket.rate, bucket.period());
+            format!("1 in {}, a full bucket in {}", text::duration(one), text::duration(all))
+        }
+    }
+}
+
 fn next_event(record: &KeyState, now: Timestamp) -> String {
     let rate = record.rate_after(now, 1.0);
-    let Some(period) = record.period() else { return "unknown".to_owned() };
+    let Some(more) = record.remaining(now) else { return "unknown".to_owned() };
+    let bucket = record.algorithm == AlgorithmKind::Bucket;
     if !record.passes(rate) {
-        return format!("refused: rate {rate:.1}, at or over the limit");
+        return match bucket {
+            true => format!("refused: level {rate:.1} would be over the burst"),
+            false => format!("refused: rate {rate:.1}, at or over the limit"),
+        };
     }
-    let more = match remaining(Some(record.average), now, period, record.limit, 1.0) {
+    let more = match more {
         1.0 => "no more now".to_owned(),
         more if more.is_finite() => format!("{more:.0} would pass now"),
         _ => "any number would pass".to_owned(),
     };
+    if bucket {
+        return format!("passes: level {rate:.1}; {more}");
+    }
     // 3.0 of 3 would read as if it did not pass.
     let rate = match format!("{rate:.1}") {
         text if text.parse().is_ok_and(|rounded: f64| record.passes(rounded)) => text,
@@ -218,6 +259,9 @@ fn free(wait: Wait, now: Timestamp) -> String {
 
 /// What is counted, in words.
 fn counts(record: &KeyState) -> String {
+    if record.algorithm == AlgorithmKind::Bucket {
+        return "events in a leaky bucket".to_owned();
+    }
     let Some(parts) = record.parts() else { return "unknown".to_owned() };
     let what = match parts.mode {
         b"per_mail" if parts.unique => "messages with different unique= texts",
@@ -262,12 +306,10 @@ fn moment(at: Timestamp, now: Timestamp) -> String {
 
 fn shown(record: &KeyState, event_seen: Option<bool>, now: Timestamp) -> Shown {
     let rate = record.rate_after(now, 1.0);
-    let remaining =
-        record.period().map(|p| remaining(Some(record.average), now, p, record.limit, 1.0));
     Shown {
         facts: record.json(now),
         next: Next { count: 1.0, rate, over: record.is_over(now) },
-        remaining,
+        remaining: record.remaining(now),
         forgotten_from: record.forgettable_from().map(text::iso),
         event_seen,
     }

@@ -1,5 +1,7 @@
 //! The input of a decision: a [`Check`].
 
+use crate::rate::Bucket;
+
 /// The record that a check is counted in, and its identity.
 ///
 /// The identity is the end of the record's name: `alice` of
@@ -13,6 +15,9 @@ pub struct RecordKey<'a> {
     pub identity_start: usize,
     /// What the record belongs to.
     pub kind: Kind,
+    /// How it is counted. Records of one name with different algorithms are
+    /// different records: neither is read or changed by checks of the other.
+    pub algorithm: AlgorithmKind,
 }
 
 impl<'a> RecordKey<'a> {
@@ -24,10 +29,16 @@ impl<'a> RecordKey<'a> {
     }
 }
 
-/// Makes the key of a spec's record whose whole name is the identity.
+/// Makes the key of a spec's record, a moving average, whose whole name is the
+/// identity.
 impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for RecordKey<'a> {
     fn from(name: &'a T) -> Self {
-        Self { name: name.as_ref(), identity_start: 0, kind: Kind::Spec }
+        Self {
+            name: name.as_ref(),
+            identity_start: 0,
+            kind: Kind::Spec,
+            algorithm: AlgorithmKind::MovingAverage,
+        }
     }
 }
 
@@ -38,6 +49,16 @@ pub enum Kind {
     Spec,
     /// A policy.
     Policy,
+}
+
+/// How a record is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AlgorithmKind {
+    /// See [`Algorithm::MovingAverage`].
+    #[default]
+    MovingAverage,
+    /// See [`Algorithm::Bucket`].
+    Bucket,
 }
 
 /// How events become a rate, and the limit it is compared with.
@@ -51,24 +72,58 @@ pub enum Algorithm {
         /// The period in seconds; greater than zero.
         period: f64,
     },
+    /// A leaky bucket: see [`Bucket`]. Where a moving average has a rate, it has
+    /// a level; the burst is its limit. A refused event adds nothing, but the
+    /// level is stored as it is then, and dated now, as rspamd does.
+    Bucket {
+        /// An event for which there is no room is over, unless the bucket is
+        /// empty. Greater than zero.
+        burst: f64,
+        /// What leaks out in a second. Not negative, not NaN; may be 0.
+        rate: f64,
+    },
 }
 
 impl Algorithm {
-    /// The limit.
+    /// Its kind, which selects the record.
+    #[must_use]
+    #[inline]
+    pub fn kind(&self) -> AlgorithmKind {
+        match self {
+            Self::MovingAverage { .. } => AlgorithmKind::MovingAverage,
+            Self::Bucket { .. } => AlgorithmKind::Bucket,
+        }
+    }
+
+    /// The limit; of a bucket, the burst.
     #[must_use]
     #[inline]
     pub fn limit(&self) -> f64 {
         match self {
             Self::MovingAverage { limit, .. } => *limit,
+            Self::Bucket { burst, .. } => *burst,
         }
     }
 
-    /// The period in seconds.
+    /// The period in seconds. That of a bucket is the time in which a full one
+    /// becomes empty: for so long a unique event does not count again, and
+    /// after so long without over decisions the next one is a crossing.
     #[must_use]
     #[inline]
     pub fn period(&self) -> f64 {
+        match *self {
+            Self::MovingAverage { period, .. } => period,
+            Self::Bucket { burst, rate } => Bucket { burst, rate }.period(),
+        }
+    }
+
+    /// What leaks out of a bucket in a second; 0 for a moving average.
+    #[must_use]
+    #[inline]
+    pub fn leak(&self) -> f64 {
         match self {
-            Self::MovingAverage { period, .. } => *period,
+            Self::MovingAverage { .. } => 0.0,
+            Self::Bucket { rate, .. } => *rate,
         }
     }
 }
@@ -100,7 +155,8 @@ impl Update {
 /// One thing to count and compare with one limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Check<'a> {
-    /// The record and its identity.
+    /// The record and its identity. The algorithm named here does not matter: see
+    /// [`Check::record_key`].
     pub key: RecordKey<'a>,
     /// How events are counted, and the limit.
     pub algorithm: Algorithm,
@@ -117,6 +173,13 @@ pub struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
+    /// The record of this check: [`Check::key`] with the check's own algorithm.
+    #[must_use]
+    #[inline]
+    pub fn record_key(&self) -> RecordKey<'a> {
+        RecordKey { algorithm: self.algorithm.kind(), ..self.key }
+    }
+
     /// The unique event, if this check may count it: what a read-only check would
     /// find in the filter changes nothing.
     #[inline]

@@ -1,16 +1,18 @@
 //! Deciding the checks of one event.
 
 use crate::rate::bloom::Event;
-use crate::rate::{Average, Timestamp};
+use crate::rate::{Average, Bucket, Timestamp};
 
-use super::check::{Check, Update};
-use super::decision::{Decision, Details, over};
+use super::check::{Algorithm, AlgorithmKind, Check, Update};
+use super::decision::{Decision, Details};
 use super::state::{Change, FilterChange, Remembered, State};
 use super::unique::UniqueEvent;
 
 /// One check of a call: its decision, and the change to its record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pending {
+    /// Before [`Pending::settle`], `kept` is what is remembered if the event is not
+    /// counted.
     decision: Decision,
     /// The change to the record; before [`Pending::settle`], the change if the
     /// event is counted.
@@ -77,7 +79,7 @@ pub fn decide<'r>(
             let one: Option<(&Check<'_>, &Pending)> =
                 checks.get(*earlier).zip(pending.get(*earlier));
             one.is_some_and(|(one, pending)| {
-                one.key == check.key
+                one.record_key() == check.record_key()
                     && pending.same_as.is_none()
                     && pending.update != Update::ReadOnly
             })
@@ -118,22 +120,34 @@ fn compute(
             count = 0.0;
         }
     }
-    let next = match average {
-        Some(average) => average.next(now, period, count),
-        None => Average::first(now, count),
+    let mut kept = average;
+    let next = match (check.algorithm, average) {
+        (Algorithm::MovingAverage { .. }, Some(average)) => average.next(now, period, count),
+        (Algorithm::MovingAverage { .. }, None) => Average::first(now, count),
+        (Algorithm::Bucket { burst, rate }, _) => {
+            let level = Bucket { burst, rate }.level(average, now);
+            // A leaky check that does not count the event stores the level.
+            if average.is_some() && check.update == Update::Leaky {
+                kept = Some(Average { at: now, rate: level });
+            }
+            Average { at: now, rate: level + count }
+        }
     };
-    let over = over(next.rate, limit);
+    let algorithm = check.algorithm.kind();
+    let over = algorithm.over(next.rate, limit, count);
     let over_since = over_since(over, before, now);
     Pending {
         decision: Decision {
             rate: next.rate,
             over,
+            algorithm,
             limit,
             period,
+            leak: check.algorithm.leak(),
             count,
             next_count: next_count(check),
             at: now,
-            kept: average,
+            kept,
             crossed: false,
             crossings: before.map_or(0, |state| state.crossings),
             details,
@@ -221,20 +235,19 @@ impl Pending {
         };
         let before = self.before;
         self.decision.details.written = written;
-        self.decision.kept = match written {
-            true => self.change.state.average,
-            false => before.and_then(|state| state.average),
-        };
-        if !written {
+        if written {
+            self.decision.kept = self.change.state.average;
+        } else {
             // A record that holds only a crossing has no average, so the next
             // event is still the first.
-            let Decision { limit, period, .. } = self.decision;
-            self.change = Change {
-                state: before.unwrap_or(State::empty(limit, period)),
-                filter: FilterChange::Keep,
-            };
+            let Decision { limit, period, kept: average, .. } = self.decision;
+            let state = before.unwrap_or(State::empty(limit, period));
+            self.change = Change { state: State { average, ..state }, filter: FilterChange::Keep };
         }
-        self.changed = written;
+        let leaked = self.decision.algorithm == AlgorithmKind::Bucket
+            && self.update == Update::Leaky
+            && self.change.state.average.is_some();
+        self.changed = written || leaked;
         if over {
             let second = u32::try_from(self.decision.at.seconds).unwrap_or(u32::MAX).max(1);
             let state = &mut self.change.state;

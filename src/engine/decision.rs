@@ -1,18 +1,25 @@
 //! The outcome of a check.
 
-use crate::rate::{Average, Timestamp, Wait, remaining, retry_after};
+use crate::rate::{Average, Bucket, Timestamp, Wait, remaining, retry_after};
+
+use super::check::AlgorithmKind;
 
 /// The outcome of one check, with details.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
-    /// Smoothed events per period, including this event: `$sender_rate`.
+    /// Smoothed events per period, or the level of the bucket, including this
+    /// event: `$sender_rate`.
     pub rate: f64,
-    /// Whether the rate is at or over the limit.
+    /// Whether the rate is at or over the limit, or the bucket had no room.
     pub over: bool,
-    /// The limit that the rate was compared with.
+    /// How the event was counted.
+    pub algorithm: AlgorithmKind,
+    /// The limit that the rate was compared with; of a bucket, the burst.
     pub limit: f64,
-    /// The period in seconds.
+    /// The period in seconds: see [`Algorithm::period`](super::Algorithm::period).
     pub period: f64,
+    /// What leaks out of a bucket in a second; 0 for a moving average.
+    pub leak: f64,
     /// The size this event was counted with; 0 if the check was read-only or
     /// the event had been seen before.
     pub count: f64,
@@ -20,7 +27,7 @@ pub struct Decision {
     pub next_count: f64,
     /// When the check was decided.
     pub at: Timestamp,
-    /// The average remembered after the check, if any.
+    /// The average or level remembered after the check, if any.
     pub kept: Option<Average>,
     /// Whether this is a crossing: the check is leaky or strict, the rate is
     /// over, and the record had no over decision during the period before.
@@ -52,26 +59,46 @@ impl Decision {
     /// later line. It is not a crossing: only the first decision can be one.
     #[must_use]
     pub fn against(self, limit: f64) -> Self {
-        Self { limit, over: over(self.rate, limit), crossed: false, ..self }
+        let over = self.algorithm.over(self.rate, limit, self.count);
+        Self { limit, over, crossed: false, ..self }
     }
 
     /// How many more events of the same kind would pass at `now`.
     #[must_use]
     pub fn remaining(&self, now: Timestamp) -> f64 {
-        remaining(self.kept, now, self.period, self.limit, self.next_count)
+        let Self { kept, limit, next_count, .. } = *self;
+        match self.algorithm {
+            AlgorithmKind::MovingAverage => remaining(kept, now, self.period, limit, next_count),
+            AlgorithmKind::Bucket => {
+                Bucket { burst: limit, rate: self.leak }.remaining(kept, now, next_count)
+            }
+        }
     }
 
     /// The shortest wait from `now` after which one more event of the same
     /// kind would pass.
     #[must_use]
     pub fn retry_after(&self, now: Timestamp) -> Wait {
-        retry_after(self.kept, now, self.period, self.limit, self.next_count)
+        let Self { kept, limit, next_count, .. } = *self;
+        match self.algorithm {
+            AlgorithmKind::MovingAverage => retry_after(kept, now, self.period, limit, next_count),
+            AlgorithmKind::Bucket => {
+                Bucket { burst: limit, rate: self.leak }.retry_after(kept, now, next_count)
+            }
+        }
     }
 }
 
-/// A rate exactly at the limit is over: a limit of zero blocks.
-#[inline]
-pub(crate) fn over(rate: f64, limit: f64) -> bool {
-    // Exim tests `rate < limit`, so NaN is over.
-    rate.partial_cmp(&limit) != Some(std::cmp::Ordering::Less)
+impl AlgorithmKind {
+    /// Whether an event of size `count` is over, if `rate` is the rate or level
+    /// with it. A moving average exactly at the limit is over: a limit of zero
+    /// blocks. A bucket that is exactly full is not.
+    #[inline]
+    pub(crate) fn over(self, rate: f64, limit: f64, count: f64) -> bool {
+        match self {
+            // Exim tests `rate < limit`, so NaN is over.
+            Self::MovingAverage => rate.partial_cmp(&limit) != Some(std::cmp::Ordering::Less),
+            Self::Bucket => Bucket { burst: limit, rate: 0.0 }.over(rate, count),
+        }
+    }
 }

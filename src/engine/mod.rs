@@ -10,6 +10,10 @@
 //! it once, by the first of them that is not read-only. Each later one compares
 //! the rate computed by the first with its own limit, and the event is counted
 //! if any of them would count it.
+//!
+//! A check may use a moving average or a leaky bucket, and a call may have
+//! both. The rules are the same, except that a leaky check of a bucket stores
+//! what has leaked out also when the event is not counted.
 
 mod check;
 mod decide;
@@ -17,10 +21,9 @@ mod decision;
 mod state;
 mod unique;
 
-pub use check::{Algorithm, Check, Kind, RecordKey, Update};
+pub use check::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Update};
 pub(crate) use decide::over_since;
 pub use decide::{Pending, decide, decide_one};
-pub(crate) use decision::over;
 pub use decision::{Decision, Details};
 pub use state::{Change, Filter, FilterChange, Remembered, State};
 pub(crate) use unique::UniqueEvent;

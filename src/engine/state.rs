@@ -6,13 +6,15 @@ use crate::rate::bloom::Event;
 /// The contents of a record, without its filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
-    /// The moving average; `None` if the record holds only a crossing and no
-    /// event has been counted.
+    /// The moving average, or the level of the bucket; `None` if the record
+    /// holds only a crossing and no event has been counted.
     pub average: Option<Average>,
-    /// The limit of the last check that was counted. It is used for display,
-    /// expiry and eviction; it never decides.
+    /// The limit of the last check that was counted; of a bucket, the burst. It
+    /// is used for display, expiry and eviction; it never decides.
     pub limit: f64,
-    /// The period of that check in seconds; used like the limit.
+    /// The period of that check in seconds; used like the limit. That of a
+    /// bucket is the time in which a full one becomes empty, so that `limit /
+    /// period` leaks out in a second.
     pub period: f64,
     /// The second (since 1970) since which every counted rate was at or over
     /// its limit; 0 if the last one was under.

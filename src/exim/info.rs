@@ -80,6 +80,8 @@ mod tests {
         let decision = Decision {
             rate: 3.0,
             over: false,
+            algorithm: crate::engine::AlgorithmKind::MovingAverage,
+            leak: 0.0,
             limit: 5.0,
             period: 3600.0,
             count: 1.0,

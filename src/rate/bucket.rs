@@ -3,15 +3,12 @@
 //! Each event adds its size to the level of a bucket, from which `rate` leaks
 //! out a second, down to nothing. An event passes if the bucket has room for
 //! it, or is empty. The rule and the order of the operations are those of
-//! rspamd 3.4 (`lualib/redis_scripts/ratelimit_check.lua` and
-//! `ratelimit_update.lua`, without its dynamic factors), so that verdicts agree.
+//! rspamd 3.4 (the Redis scripts in `src/plugins/lua/ratelimit.lua`, without the
+//! dynamic factors), so that verdicts agree.
 //!
 //! So in any `t` seconds events of at most `burst + rate·t` in total pass, and
 //! one event more if that is larger than the burst: nothing else could ever
 //! admit a message to more recipients than `burst`.
-//!
-//! rspamd does one thing differently, which is wrong: the first event of a new
-//! bucket is always counted as one, whatever its size.
 //!
 //! A level is remembered as an [`Average`], with the level as its rate.
 

@@ -1,6 +1,6 @@
 //! The request that a spec makes.
 
-use crate::engine::{Algorithm, Check, Kind, RecordKey, Update};
+use crate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Update};
 use crate::stage::{AclStage, Scope};
 
 /// What is counted.
@@ -58,6 +58,7 @@ impl Request {
                 name: &self.key,
                 identity_start: self.identity_start(),
                 kind: Kind::Spec,
+                algorithm: AlgorithmKind::MovingAverage,
             },
             algorithm: Algorithm::MovingAverage { limit: self.limit, period: self.period },
             cost: self.count,

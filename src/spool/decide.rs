@@ -73,7 +73,7 @@ impl Store for Spool {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Decision, SpoolError> {
         let event = check.counted_event().map(|text| self.database.hashing.event(text));
-        self.locked(check.key, event.is_some(), |locked| {
+        self.locked(check.record_key(), event.is_some(), |locked| {
             let one = engine::decide_one(check, locked.remembered(), event, clock());
             if let Some(change) = one.change() {
                 locked.apply(change)?;
@@ -94,7 +94,7 @@ impl Spool {
         check: &Check<'_>,
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Decision, SpoolError> {
-        self.peek(check.key, check.counted_event(), |remembered, event| {
+        self.peek(check.record_key(), check.counted_event(), |remembered, event| {
             engine::decide_one(check, remembered, event, clock()).decision()
         })
     }
@@ -177,7 +177,7 @@ impl Spool {
                 shards.into_iter().for_each(|shard| self.put_shard(shard));
                 for one in hashed.iter().filter(|one| out_of_order.contains(&one.key_slot.shard)) {
                     let grows = one.event.is_some();
-                    self.locked(one.check.key, grows, |_| Ok(()))?;
+                    self.locked(one.check.record_key(), grows, |_| Ok(()))?;
                 }
                 continue;
             }
@@ -210,7 +210,7 @@ impl Spool {
 
 impl HashedCheck<'_> {
     fn find(&self, body: &Body) -> Lookup {
-        body.find(self.key_slot, self.check.key)
+        body.find(self.key_slot, self.check.record_key())
     }
 }
 
@@ -233,7 +233,7 @@ fn apply<'a>(
     }
     let mut added = false;
     for (one, lookup, change) in changes {
-        let (key_slot, key) = (one.key_slot, one.check.key);
+        let (key_slot, key) = (one.key_slot, one.check.record_key());
         if added && lookup.record.is_none() {
             // The entry that was free may have been taken by the previous check.
             let lookup = body.find(key_slot, key);

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::engine::{FilterChange, RecordKey};
+use crate::engine::{AlgorithmKind, FilterChange, RecordKey};
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
 use crate::spec::{Context, Spec};
@@ -123,6 +123,7 @@ fn forgetting_dies_at_any_step() {
 
 fn entry(seconds: i64, filter: Option<(i64, usize)>) -> Entry {
     Entry {
+        algorithm: AlgorithmKind::MovingAverage,
         key: b"1h/per_rcpt/unique/alice".to_vec(),
         average: Average { at: Timestamp { seconds, micros: 999_999 }, rate: 0.1 + 0.2 },
         limit: f64::INFINITY,

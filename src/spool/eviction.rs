@@ -51,9 +51,9 @@ struct Weighed<'a> {
     bytes: usize,
     /// The record's name up to the identity: the kind of key.
     kind: &'a [u8],
-    /// Its present rate divided by its limit.
+    /// Its present rate divided by its limit; of a bucket, its level and burst.
     part: f64,
-    /// Its present rate.
+    /// Its present rate or level.
     rate: f64,
     /// When it was last written, in microseconds.
     at: i64,
@@ -62,12 +62,7 @@ struct Weighed<'a> {
 impl<'a> Weighed<'a> {
     fn new(index: usize, record: &Record, map: &'a Mapping, now: Timestamp) -> Option<Self> {
         let state = record.current?.state;
-        let rate = match state.period {
-            _ if !state.has_rate() => 0.0,
-            0 => state.rate,
-            // As a check that counts nothing computes it.
-            period => state.average().next(now, period.into(), 0.0).rate,
-        };
+        let rate = state.rate_at(record.algorithm(), now);
         // If there is no limit, or the first event is already over it, the decision is
         // the same without the record.
         let part = if state.limit > 0.0 { rate / state.limit } else { 0.0 };

@@ -2,29 +2,45 @@
 
 use crate::rate::{self, Timestamp};
 
-use super::format::State;
+use super::format::{BUCKET, State};
+use super::record::period_is_known;
 
-/// Whether a record with this state can be forgotten at `now`. `epoch` is the second in
-/// which its filter was started, if it has one.
+/// Whether a record with this state and algorithm can be forgotten at `now`. `epoch` is
+/// the second in which its filter was started, if it has one.
 ///
 /// The size of future events is not known here, so this waits until even the smallest
-/// would make no difference: see [`rate::forgettable`]. A record without a period is
+/// would make no difference: see [`rate::forgettable`]. A bucket can go as soon as it is
+/// empty: see [`rate::Bucket::forgettable`]. A record without a period is
 /// kept. The latest over decision must be at least a period ago, since the next one is
 /// then a crossing with or without the record.
-pub(super) fn forgettable(state: &State, epoch: Option<i64>, now: Timestamp) -> bool {
+pub(super) fn forgettable(
+    state: &State,
+    algorithm: u8,
+    epoch: Option<i64>,
+    now: Timestamp,
+) -> bool {
     if state.is_blank() {
         return true;
     }
-    let period = f64::from(state.period);
+    let period = state.period(algorithm);
     let last_over = f64::from(state.last_over);
-    if state.period == 0 || state.last_over != 0 && now.seconds as f64 - last_over <= period {
+    if !period_is_known(period) || state.last_over != 0 && now.seconds as f64 - last_over <= period
+    {
         return false;
     }
-    !state.has_rate() || rate::forgettable(state.average(), state.limit, epoch, period, 0.0, now)
+    let average = state.average();
+    if !state.has_rate() {
+        true
+    } else if algorithm == BUCKET {
+        state.bucket(period).forgettable(average, epoch, now)
+    } else {
+        rate::forgettable(average, state.limit, epoch, period, 0.0, now)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::format::MOVING_AVERAGE;
     use super::*;
 
     /// A rate of 1 in second 1000.
@@ -35,7 +51,7 @@ mod tests {
     #[test]
     fn the_period_is_the_stored_one() {
         let at = |seconds| Timestamp { seconds, micros: 0 };
-        let forgettable = |period, now| forgettable(&state(period), None, at(now));
+        let forgettable = |period, now| forgettable(&state(period), MOVING_AVERAGE, None, at(now));
         assert!(!forgettable(10, 1000 + 100));
         assert!(forgettable(10, 1000 + 400));
         assert!(!forgettable(20, 1000 + 400));
@@ -48,10 +64,26 @@ mod tests {
         let at = |seconds| Timestamp { seconds, micros: 0 };
         let rateless = State { period: 60, last_over: 5000, crossings: 1, ..State::blank(1) };
         for state in [rateless, State { last_over: 5000, ..state(60) }] {
-            assert!(!forgettable(&state, None, at(5060)));
-            assert!(forgettable(&state, None, at(5061)));
-            assert!(!forgettable(&state, None, at(4000)), "the clock was set back");
+            assert!(!forgettable(&state, MOVING_AVERAGE, None, at(5060)));
+            assert!(forgettable(&state, MOVING_AVERAGE, None, at(5061)));
+            assert!(!forgettable(&state, MOVING_AVERAGE, None, at(4000)), "the clock was set back");
         }
-        assert!(forgettable(&State::blank(1), None, at(0)), "forgotten by hand");
+        assert!(forgettable(&State::blank(1), MOVING_AVERAGE, None, at(0)), "forgotten by hand");
+    }
+
+    #[test]
+    fn a_bucket_goes_when_it_is_empty() {
+        let at = |seconds| Timestamp { seconds, micros: 0 };
+        let stored = |period: f32| State { limit: 5.0, ..state(period.to_bits()) };
+        // A level of 1 leaks out in a fifth of the period.
+        let forgettable = |state: &State, now| forgettable(state, BUCKET, None, at(now));
+        assert!(!forgettable(&stored(50.0), 1000 + 9));
+        assert!(forgettable(&stored(50.0), 1000 + 10));
+        assert!(!forgettable(&stored(0.0), 1_000_000), "no period is known");
+        assert!(!forgettable(&stored(f32::NAN), 1_000_000));
+        assert!(!forgettable(&stored(-1.0), 1_000_000));
+        assert!(!forgettable(&stored(f32::INFINITY), 1 << 40), "it never leaks");
+        let crossed = State { last_over: 1000, ..stored(50.0) };
+        assert!(!forgettable(&crossed, 1050) && forgettable(&crossed, 1051));
     }
 }

@@ -85,6 +85,8 @@ pub(super) const KIND_SPEC: u8 = 1;
 pub(super) const KIND_POLICY: u8 = 2;
 /// Head algorithm: the moving average.
 pub(super) const MOVING_AVERAGE: u8 = 1;
+/// The code of the leaky bucket.
+pub(super) const BUCKET: u8 = 2;
 /// The offsets of a record's two states, from the start of the record.
 pub(super) const STATES: [usize; 2] = [20, 72];
 /// The size of a state with its checksum.
@@ -151,7 +153,8 @@ pub(super) struct State {
     pub(super) at: i64,
     pub(super) rate: f64,
     pub(super) limit: f64,
-    /// In whole seconds, rounded up.
+    /// Of a moving average: in whole seconds, rounded up. Of a bucket: the bits of an
+    /// `f32`.
     pub(super) period: u32,
     pub(super) apart: f32,
     pub(super) over_since: u32,

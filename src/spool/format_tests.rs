@@ -195,7 +195,7 @@ fn records_are_forgotten_when_it_is_documented() {
     let goes = |rate: f64, limit: f64, epoch: Option<i64>, tenths: i64| {
         let at = |seconds| Timestamp { seconds, micros: 0 };
         let state = State { at: 1_000_000_000_000, rate, limit, period: 100, ..State::blank(1) };
-        forgettable(&state, epoch, at(1_000_000 + tenths * 10))
+        forgettable(&state, super::format::MOVING_AVERAGE, epoch, at(1_000_000 + tenths * 10))
     };
     // ln 2^55 = 38.12, and ln 1000 = 6.91 more.
     assert!(!goes(1.0, 10.0, None, 381) && goes(1.0, 10.0, None, 382));

@@ -109,7 +109,7 @@ impl LiveRecords {
 pub(super) fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) -> Option<bool> {
     let current = record.current?;
     let epoch = record.filter(map, seed).map(|filter| filter.epoch);
-    Some(forgettable(&current.state, epoch, now))
+    Some(forgettable(&current.state, record.algorithm(), epoch, now))
 }
 
 /// Whether a rebuild would free a quarter of the shard's bytes, or remove a quarter of

@@ -1,14 +1,14 @@
 //! A record in a shard's heap: head, two states, key, filter.
 
-use crate::engine::{self, Change, Filter, Kind, RecordKey, Remembered};
+use crate::engine::{self, AlgorithmKind, Change, Filter, Kind, RecordKey, Remembered};
 use crate::rate::bloom::{self, Event};
-use crate::rate::{Average, Timestamp};
+use crate::rate::{Average, Bucket, Timestamp};
 use crate::sys::mapping::Mapping;
 
 use super::format::{
-    ALIGN, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, Head, KEY_BYTES_MAX, KIND_POLICY,
-    KIND_SPEC, MOVING_AVERAGE, NEVER, PLAIN_KEY, STATE_BYTES, STATE_CRC, STATES, State, checksum,
-    decode, encode, seal_epoch, unseal_epoch,
+    ALIGN, BUCKET, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, Head, KEY_BYTES_MAX,
+    KIND_POLICY, KIND_SPEC, MOVING_AVERAGE, NEVER, PLAIN_KEY, STATE_BYTES, STATE_CRC, STATES,
+    State, checksum, decode, encode, seal_epoch, unseal_epoch,
 };
 
 use super::hashing::{Hashing, KeySlot};
@@ -78,17 +78,56 @@ fn head_checksum(seed: u32, head: &[u8], key: &[u8]) -> u32 {
     checksum(checksum(seed, head), key)
 }
 
-/// The codes in the head of a record of this kind.
-fn codes(kind: Kind) -> (u8, u8) {
+/// The codes in the head of a record of this kind and algorithm.
+#[inline]
+fn codes(kind: Kind, algorithm: AlgorithmKind) -> (u8, u8) {
     let kind = match kind {
         Kind::Spec => KIND_SPEC,
         Kind::Policy => KIND_POLICY,
     };
-    (kind, MOVING_AVERAGE)
+    let algorithm = match algorithm {
+        AlgorithmKind::MovingAverage => MOVING_AVERAGE,
+        AlgorithmKind::Bucket => BUCKET,
+    };
+    (kind, algorithm)
+}
+
+/// The kind and algorithm with these codes, if this exirate knows them.
+fn known(codes: (u8, u8)) -> Option<(Kind, AlgorithmKind)> {
+    let kind = match codes.0 {
+        KIND_SPEC => Kind::Spec,
+        KIND_POLICY => Kind::Policy,
+        _ => return None,
+    };
+    let algorithm = match codes.1 {
+        MOVING_AVERAGE => AlgorithmKind::MovingAverage,
+        BUCKET => AlgorithmKind::Bucket,
+        _ => return None,
+    };
+    Some((kind, algorithm))
+}
+
+/// The stored form of a period. Rounded up, as it does no harm to keep a record for too
+/// long.
+#[inline]
+fn stored_period(period: f64, algorithm: u8) -> u32 {
+    if algorithm == BUCKET {
+        let nearest = period as f32;
+        let up = if f64::from(nearest) < period { nearest.next_up() } else { nearest };
+        up.to_bits()
+    } else {
+        // Saturating.
+        period.ceil() as u32
+    }
+}
+
+/// Whether this is a period that a record was counted with.
+pub(super) fn period_is_known(period: f64) -> bool {
+    period > 0.0
 }
 
 impl State {
-    fn new(state: &engine::State, sequence: u32) -> Self {
+    fn new(state: &engine::State, algorithm: u8, sequence: u32) -> Self {
         let (at, rate) = match state.average {
             Some(Average { at, rate }) => {
                 let seconds = at.seconds.saturating_mul(1_000_000);
@@ -100,8 +139,7 @@ impl State {
             at,
             rate,
             limit: state.limit,
-            // Saturating, and rounded up: to keep a record for too long does no harm.
-            period: state.period.ceil() as u32,
+            period: stored_period(state.period, algorithm),
             apart: state.apart,
             over_since: state.over_since,
             last_over: state.last_over,
@@ -110,13 +148,41 @@ impl State {
         }
     }
 
-    /// Its contents for the engine.
+    /// The period in seconds, in a record with this algorithm.
     #[inline]
-    pub(super) fn decoded(&self) -> engine::State {
+    pub(super) fn period(&self, algorithm: u8) -> f64 {
+        if algorithm == BUCKET { f32::from_bits(self.period).into() } else { self.period.into() }
+    }
+
+    /// What remains of the rate or level at `now`, in a record with this algorithm; 0 if
+    /// it holds none.
+    pub(super) fn rate_at(&self, algorithm: u8, now: Timestamp) -> f64 {
+        let period = self.period(algorithm);
+        if !self.has_rate() {
+            0.0
+        } else if !period_is_known(period) {
+            self.rate
+        } else if algorithm == BUCKET {
+            self.bucket(period).level(Some(self.average()), now)
+        } else {
+            // As a check that counts nothing computes it.
+            self.average().next(now, period, 0.0).rate
+        }
+    }
+
+    /// The parameters of a bucket with this period.
+    pub(super) fn bucket(&self, period: f64) -> Bucket {
+        let rate = if period.is_finite() { self.limit / period } else { 0.0 };
+        Bucket { burst: self.limit, rate }
+    }
+
+    /// Its contents for the engine, in a record with this algorithm.
+    #[inline]
+    pub(super) fn decoded(&self, algorithm: u8) -> engine::State {
         engine::State {
             average: (self.at != NEVER).then(|| self.average()),
             limit: self.limit,
-            period: self.period.into(),
+            period: self.period(algorithm),
             over_since: self.over_since,
             last_over: self.last_over,
             crossings: self.crossings,
@@ -124,7 +190,7 @@ impl State {
         }
     }
 
-    /// Its moving average.
+    /// Its moving average, or its level.
     pub(super) fn average(&self) -> Average {
         let micros = u32::try_from(self.at.rem_euclid(1_000_000)).unwrap_or(0);
         Average {
@@ -202,7 +268,7 @@ impl Record {
         let mut record = Self::outline(map, offset)?;
         if record.key(map)? != key.name
             || record.identity_start != key.identity_start
-            || record.codes != codes(key.kind)
+            || record.codes != codes(key.kind, key.algorithm)
         {
             return None;
         }
@@ -260,7 +326,7 @@ impl Record {
     ) -> Option<Self> {
         let (key, identity_start) = (record_key.name, record_key.identity_start);
         let bytes = record_bytes(key.len(), filter_bytes);
-        let codes = codes(record_key.kind);
+        let codes = codes(record_key.kind, record_key.algorithm);
         let head = Head {
             bytes: u32::try_from(bytes).ok()?,
             key_bytes: u16::try_from(key.len().min(KEY_BYTES_MAX)).ok()?,
@@ -288,17 +354,23 @@ impl Record {
         })
     }
 
-    /// Which record it is; `None` if this exirate does not know its kind.
+    /// Its code of how it is counted.
+    pub(super) fn algorithm(&self) -> u8 {
+        self.codes.1
+    }
+
+    /// Which record it is; `None` if this exirate does not know its kind or algorithm.
     pub(super) fn record_key<'a>(&self, map: &'a Mapping) -> Option<RecordKey<'a>> {
-        let kind = [Kind::Spec, Kind::Policy].into_iter().find(|&kind| codes(kind) == self.codes);
+        let (kind, algorithm) = known(self.codes)?;
         let (name, identity_start) = (self.key(map)?, self.identity_start);
-        Some(RecordKey { name, identity_start, kind: kind? })
+        Some(RecordKey { name, identity_start, kind, algorithm })
     }
 
     /// Its position in the index, for records of any kind.
     pub(super) fn slot(&self, map: &Mapping, hashing: &Hashing) -> Option<KeySlot> {
         let (name, identity_start) = (self.key(map)?, self.identity_start);
-        Some(hashing.place(RecordKey { name, identity_start, kind: Kind::Spec }))
+        // Neither the kind nor the algorithm matters.
+        Some(hashing.place(RecordKey { identity_start, ..name.into() }))
     }
 
     /// The name up to the identity: the same for all records of one limit.
@@ -348,7 +420,7 @@ impl Record {
         if state.is_blank() {
             return None;
         }
-        Some(Remembered { state: state.decoded(), filter: self.filter(map, seed) })
+        Some(Remembered { state: state.decoded(self.algorithm()), filter: self.filter(map, seed) })
     }
 
     /// The filter, if there is one and it is not void.
@@ -368,7 +440,7 @@ impl Record {
     /// to continue from if neither is valid.
     #[inline]
     pub(super) fn write_state(&self, map: &mut Mapping, change: &Change, base: u32) -> Option<()> {
-        self.write(map, base, |sequence| State::new(&change.state, sequence))
+        self.write(map, base, |sequence| State::new(&change.state, self.algorithm(), sequence))
     }
 
     /// Writes the state of a key that was reset.

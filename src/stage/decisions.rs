@@ -31,7 +31,9 @@ impl Cached {
 
     /// The decision, if it belongs to this record.
     fn of(&self, key: &RecordKey<'_>) -> Option<Decision> {
-        (self.identity_start == key.identity_start && self.kind == key.kind)
+        (self.identity_start == key.identity_start
+            && self.kind == key.kind
+            && self.decision.algorithm == key.algorithm)
             .then_some(self.decision)
     }
 }
@@ -153,7 +155,7 @@ impl DecisionCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Details;
+    use crate::engine::{AlgorithmKind, Details};
     use crate::rate::Timestamp;
 
     const SCOPES: [Scope; 4] =
@@ -163,6 +165,8 @@ mod tests {
         Decision {
             rate,
             over: false,
+            algorithm: AlgorithmKind::MovingAverage,
+            leak: 0.0,
             limit: 10.0,
             period: 60.0,
             count: 1.0,
@@ -210,9 +214,11 @@ mod tests {
             let key: RecordKey<'_> = "1h/per_mail/unique/bob".into();
             let one = RecordKey { identity_start: 12, ..key };
             cache.keep(scope, &one, decision(1.0));
-            for other in
-                [RecordKey { identity_start: 19, ..one }, RecordKey { kind: Kind::Policy, ..one }]
-            {
+            for other in [
+                RecordKey { identity_start: 19, ..one },
+                RecordKey { kind: Kind::Policy, ..one },
+                RecordKey { algorithm: AlgorithmKind::Bucket, ..one },
+            ] {
                 assert_eq!(cache.recall(scope, &other), None);
             }
         }

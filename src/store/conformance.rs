@@ -7,6 +7,7 @@ use crate::rate::{Average, Timestamp};
 
 use super::{Memory, Store};
 
+mod bucket;
 mod inspection;
 
 pub(crate) use inspection::inspection;
@@ -29,6 +30,7 @@ pub(crate) fn all<S: Store>(mut fresh: impl FnMut() -> S) {
     reads_the_clock_once(&mut fresh());
     survives_a_panic_of_the_clock(&mut fresh());
     decides_an_empty_slice(&mut fresh());
+    bucket::all(&mut fresh);
     decides_as_the_memory_store_does(&mut fresh);
 }
 
@@ -332,6 +334,7 @@ fn decides_an_empty_slice<S: Store>(store: &mut S) {
 struct Random {
     name: u8,
     limit: u8,
+    bucket: bool,
     cost: u8,
     event: Option<u8>,
     update: u8,
@@ -343,6 +346,7 @@ impl Arbitrary for Random {
         Self {
             name: u8::arbitrary(g) % 8,
             limit: u8::arbitrary(g),
+            bucket: bool::arbitrary(g),
             cost: u8::arbitrary(g) % 4,
             event: Option::<u8>::arbitrary(g).map(|event| event % 4),
             update: u8::arbitrary(g),
@@ -372,9 +376,9 @@ fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
                     let readonly = update == Update::ReadOnly;
                     Check {
                         key: NAMES[usize::from(one.name)].into(),
-                        algorithm: Algorithm::MovingAverage {
-                            limit: f64::from(one.limit) / 4.0,
-                            period: 3600.0,
+                        algorithm: match (one.bucket, f64::from(one.limit) / 4.0) {
+                            (true, burst) => Algorithm::Bucket { burst, rate: 1.0 / 512.0 },
+                            (false, limit) => Algorithm::MovingAverage { limit, period: 3600.0 },
                         },
                         cost: if readonly { 0.0 } else { one.cost.into() },
                         event: one.event.map(|event| EVENTS[usize::from(event)]),

@@ -3,7 +3,8 @@
 use std::error::Error;
 
 use crate::engine::{
-    self, Change, Filter, FilterChange, Kind, RecordKey, Remembered, State, UniqueEvent,
+    self, AlgorithmKind, Change, Filter, FilterChange, Kind, RecordKey, Remembered, State,
+    UniqueEvent,
 };
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
@@ -115,20 +116,24 @@ pub struct OwnedKey {
     pub identity_start: usize,
     /// See [`RecordKey::kind`].
     pub kind: Kind,
+    /// See [`RecordKey::algorithm`].
+    pub algorithm: AlgorithmKind,
 }
 
 impl OwnedKey {
     /// The key.
     #[must_use]
     pub fn key(&self) -> RecordKey<'_> {
-        let Self { name, identity_start, kind } = self;
-        RecordKey { name, identity_start: *identity_start, kind: *kind }
+        let Self { name, identity_start, kind, algorithm } = self;
+        let (identity_start, kind, algorithm) = (*identity_start, *kind, *algorithm);
+        RecordKey { name, identity_start, kind, algorithm }
     }
 }
 
 impl From<RecordKey<'_>> for OwnedKey {
     fn from(key: RecordKey<'_>) -> Self {
-        Self { name: key.name.to_vec(), identity_start: key.identity_start, kind: key.kind }
+        let RecordKey { name, identity_start, kind, algorithm } = key;
+        Self { name: name.to_vec(), identity_start, kind, algorithm }
     }
 }
 
@@ -141,13 +146,15 @@ pub struct Entry {
     pub identity_start: usize,
     /// What the record belongs to.
     pub kind: Kind,
-    /// The moving average as it was written last.
+    /// How it is counted.
+    pub algorithm: AlgorithmKind,
+    /// The moving average, or the level of the bucket, as it was written last.
     pub average: Average,
-    /// The limit of the check that wrote the record last.
+    /// The limit of the check that wrote the record last; of a bucket, the burst.
     pub limit: f64,
     /// See [`State::over_since`].
     pub over_since: u32,
-    /// The period of that check in seconds.
+    /// The period of that check in seconds; that of a bucket: see [`State::period`].
     pub period: f64,
     /// See [`State::last_over`].
     pub last_over: u32,
@@ -180,6 +187,7 @@ impl Entry {
             key: key.name.to_vec(),
             identity_start: key.identity_start,
             kind: key.kind,
+            algorithm: key.algorithm,
             average: state.average?,
             limit: state.limit,
             over_since: state.over_since,
@@ -210,8 +218,9 @@ impl Entry {
     /// The record's key.
     #[must_use]
     pub fn record_key(&self) -> RecordKey<'_> {
-        let Self { key, identity_start, kind, .. } = self;
-        RecordKey { name: key, identity_start: *identity_start, kind: *kind }
+        let Self { key, identity_start, kind, algorithm, .. } = self;
+        let (identity_start, kind, algorithm) = (*identity_start, *kind, *algorithm);
+        RecordKey { name: key, identity_start, kind, algorithm }
     }
 
     /// Everything but the filter.
@@ -230,11 +239,11 @@ impl Entry {
 /// A change of a record by hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Edit<'a> {
-    /// The new rate. It is dated now, unless `at` is given.
+    /// The new rate, or level of a bucket. It is dated now, unless `at` is given.
     pub rate: Option<f64>,
     /// The new time of the rate.
     pub at: Option<Timestamp>,
-    /// The new limit.
+    /// The new limit; of a bucket, the burst. What leaks out in a second stays.
     pub limit: Option<f64>,
     /// A unique event to mark as counted.
     pub event: Option<&'a [u8]>,
@@ -279,8 +288,15 @@ impl Edit<'_> {
             at: self.at.unwrap_or(if self.rate.is_some() { self.now } else { old.at }),
         };
         let limit = self.limit.or(before.map(|state| state.limit)).unwrap_or(f64::INFINITY);
-        let period = before.map_or(self.period, |state| state.period);
-        let over_since = engine::over_since(engine::over(average.rate, limit), before, self.now);
+        let mut period = before.map_or(self.period, |state| state.period);
+        if let (AlgorithmKind::Bucket, Some(before)) = (key.algorithm, before)
+            && limit != before.limit
+            && before.limit > 0.0
+        {
+            period = before.period / before.limit * limit;
+        }
+        let over = key.algorithm.over(average.rate, limit, 0.0);
+        let over_since = engine::over_since(over, before, self.now);
         let unique = event.map(|event| {
             let filter = remembered.and_then(|remembered| remembered.filter);
             // The filter of a record without a period does not expire.
@@ -290,7 +306,7 @@ impl Edit<'_> {
         let seen = unique.as_ref().map(|unique| unique.seen);
         let filter = unique.map_or(FilterChange::Keep, |unique| unique.change);
         let kept = before.unwrap_or(State::new(average, limit, period));
-        let state = State { average: Some(average), limit, over_since, ..kept };
+        let state = State { average: Some(average), limit, period, over_since, ..kept };
         let plain = |state| Entry::of(key, Remembered { state, filter: None });
         let edited = Edited { before: before.and_then(plain), after: plain(state)?, seen };
         Some((edited, Change { state, filter }))

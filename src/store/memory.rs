@@ -118,8 +118,10 @@ impl Store for Memory {
         decisions: &mut Vec<Decision>,
     ) -> Result<(), Infallible> {
         let mut pending = std::mem::take(&mut self.pending);
-        let found: Vec<_> =
-            checks.iter().map(|check| self.records.get(&OwnedKey::from(check.key))).collect();
+        let found: Vec<_> = checks
+            .iter()
+            .map(|check| self.records.get(&OwnedKey::from(check.record_key())))
+            .collect();
         let read = |number: usize| {
             let record = found.get(number).copied().flatten();
             let event = checks.get(number).and_then(|check| self.event(check));
@@ -129,7 +131,7 @@ impl Store for Memory {
         decisions.clear();
         for (check, one) in checks.iter().zip(&pending) {
             if let Some(change) = one.change() {
-                self.apply(OwnedKey::from(check.key), change);
+                self.apply(OwnedKey::from(check.record_key()), change);
             }
             decisions.push(one.decision());
         }
@@ -142,7 +144,7 @@ impl Store for Memory {
         check: &Check<'_>,
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Decision, Infallible> {
-        let key = OwnedKey::from(check.key);
+        let key = OwnedKey::from(check.record_key());
         let remembered = self.records.get(&key).map(Record::remembered);
         let one = engine::decide_one(check, remembered, self.event(check), clock());
         if let Some(change) = one.change() {

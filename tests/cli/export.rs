@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use exirate::engine::AlgorithmKind;
 use exirate::rate::{Average, Timestamp};
 use exirate::spec::StoredKey;
 use exirate::spool::{Options, Spool};
@@ -30,6 +31,7 @@ fn entry((key, rate, limit, (seconds, micros, over_since), filter): Random) -> E
     Entry {
         identity_start,
         kind,
+        algorithm: AlgorithmKind::MovingAverage,
         key,
         average: Average { at, rate: f64::from_bits(rate) },
         limit: f64::from_bits(limit),

@@ -2,7 +2,7 @@
 
 use super::super::{Edit, Entry, Inspect, Memory, OwnedKey, Restored, Store};
 use super::{at, check, decide, leaky, with_limit};
-use crate::engine::{Check, Kind, RecordKey, Update};
+use crate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Update};
 use crate::rate::{Average, Timestamp};
 use quickcheck::{Arbitrary, Gen};
 
@@ -14,6 +14,7 @@ pub(crate) fn inspection<S: Store + Inspect>(mut fresh: impl FnMut() -> S) {
     edits_create_records_when_asked(&mut fresh());
     events_are_found_and_set(&mut fresh());
     restores_what_another_store_lists(&mut fresh(), &mut fresh());
+    buckets_are_listed_edited_and_restored(&mut fresh(), &mut fresh());
     edits_and_checks_take_turns(&mut fresh);
 }
 
@@ -174,6 +175,41 @@ fn restores_what_another_store_lists<S: Store + Inspect>(one: &mut S, other: &mu
     assert_eq!(get(other, entry.record_key()), Some(moved(1)));
     assert_eq!(one.filter_key(), one.filter_key());
     assert!(one.log_change("a line").is_ok());
+}
+
+fn buckets_are_listed_edited_and_restored<S: Store + Inspect>(one: &mut S, other: &mut S) {
+    let algorithm = Algorithm::Bucket { burst: 4.0, rate: 0.125 };
+    let bucket = Check { algorithm, cost: 3.0, event: Some(b"e"), ..check("key") };
+    decide(one, &[check("key"), bucket], at(0));
+    let key = bucket.record_key();
+    let entry = get(one, key).unwrap();
+    assert_eq!((entry.record_key(), entry.average.rate, entry.filter.is_some()), (key, 3.0, true));
+    assert_eq!((entry.limit, entry.period, entry.crossings), (4.0, 32.0, 0));
+    assert_eq!(get(one, "key".into()).unwrap().average.rate, 1.0);
+    assert!(one.has_event(key, b"e").unwrap() && !one.has_event("key".into(), b"e").unwrap());
+    let entries = list(one);
+    assert_eq!(entries.len(), 2);
+    for entry in &entries {
+        assert_eq!(other.restore(entry).unwrap(), Restored::Added);
+    }
+    assert_eq!(list(other), entries);
+    // What leaks out in a second stays when the burst is changed.
+    let edit = Edit { rate: Some(2.5), limit: Some(2.0), now: at(8), ..Edit::default() };
+    let edited = one.set(key, &edit).unwrap().unwrap();
+    assert_eq!(edited.before.as_ref().map(|before| before.average), Some(entry.average));
+    let after = edited.after;
+    assert_eq!((after.average, after.period), (Average { at: at(8), rate: 2.5 }, 16.0));
+    assert_eq!(i64::from(after.over_since), at(8).seconds);
+    let full = one.set(key, &Edit { rate: Some(2.0), now: at(8), ..Edit::default() });
+    assert_eq!(full.unwrap().unwrap().after.over_since, 0, "it is full, not over");
+    let decision = decide(one, &[Check { cost: 1.0, event: None, ..bucket }], at(16))[0];
+    assert_eq!((decision.rate, decision.over), (2.0, false));
+    let new = RecordKey { algorithm: AlgorithmKind::Bucket, .."new".into() };
+    let edit = Edit { create: true, period: 8.0, rate: Some(1.0), limit: Some(2.0), ..edit };
+    assert_eq!(one.set(new, &edit).unwrap().unwrap().after.record_key(), new);
+    assert!(get(one, new).is_some() && get(one, "new".into()).is_none());
+    assert_eq!(one.remove(key).unwrap().unwrap().algorithm, AlgorithmKind::Bucket);
+    assert!(get(one, key).is_none() && get(one, "key".into()).is_some());
 }
 
 /// Random checks and changes by hand leave the same records as in memory.
