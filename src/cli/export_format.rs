@@ -230,7 +230,7 @@ fn entry(line: Line<'_>) -> Result<Entry, String> {
     }
     let period = line.period.unwrap_or(plain.period);
     let bucket = line.algorithm.is_some();
-    if bucket && !(period >= 0.0) {
+    if bucket && !(0.0..=f64::INFINITY).contains(&period) {
         return Err(format!("period is {period}: it must be 0 or more, or \"inf\""));
     }
     if !bucket && !(0.0..=f64::from(u32::MAX)).contains(&period) {
