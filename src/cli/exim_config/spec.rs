@@ -260,7 +260,7 @@ mod tests {
     fn an_id_that_is_not_folded_is_warned_of() {
         let warned = |text, key| {
             let warnings = SpecReport::of(text, key).warnings;
-            warnings.iter().any(|warning| warning.contains("ALICE has a limit beside"))
+            warnings.iter().any(|warning| warning.contains("ALICE and alice have separate limits"))
         };
         assert!(warned("9 / 1h", Some("$authenticated_id")));
         assert!(warned("9 / 1h / $authenticated_id", None));
