@@ -2,7 +2,7 @@
 
 /// Why a text is not an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoInterval {
+pub(crate) enum NoInterval {
     /// It is malformed, or zero.
     Malformed,
     /// It is well formed but longer than [`LONGEST`].
@@ -15,7 +15,7 @@ pub(super) const LONGEST: i64 = i32::MAX as i64;
 /// The seconds of `text`: numbers, each with a unit `w d h m s`, in any order
 /// and with repetitions; or one bare number of seconds. Always greater than
 /// zero.
-pub(super) fn seconds(text: &[u8]) -> Result<f64, NoInterval> {
+pub(crate) fn seconds(text: &[u8]) -> Result<f64, NoInterval> {
     let mut total = 0_i64;
     let mut rest = text;
     while !rest.is_empty() {

@@ -32,6 +32,11 @@ pub use number::byte_size;
 pub use option::{NamedOption, options};
 pub use request::{Mode, Request};
 pub use stored_key::StoredKey;
+#[cfg(feature = "cli")]
+pub(crate) use {
+    interval::{NoInterval as NoPeriod, seconds as period},
+    number::limit,
+};
 
 use interval::NoInterval;
 use list::Items;

@@ -7,7 +7,7 @@ use super::list::skip_blanks;
 ///
 /// As in Exim, a text without digits is 0 (an empty text, a lone `k`). Unlike
 /// in Exim, `nan` is refused.
-pub(super) fn limit(text: &[u8]) -> Option<f64> {
+pub(crate) fn limit(text: &[u8]) -> Option<f64> {
     let (number, rest) = strtod(text);
     let (factor, rest) = match rest {
         [b'k' | b'K', rest @ ..] => (1024.0, rest),

@@ -1,0 +1,202 @@
+//! What is sound but probably not meant.
+
+use super::diagnostic::Diagnostics;
+use super::model::{Amount, Exempt, Policies, Policy, Rates, When};
+use super::word::{Action, Counting, Field, State, Unit, Verdict, Word as _};
+
+/// Adds warnings about `policies` at `now`, in seconds since 1970.
+pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
+    for (name, policy) in &policies.policies {
+        claimed(policies, name, policy, diagnostics);
+        amounts(policy, diagnostics);
+        redundant(policy, diagnostics);
+        exempt(policy, now, diagnostics);
+        grades(policy, diagnostics);
+        if !limits(policy) {
+            diagnostics.warning(policy.at, format!("the policy {name:?} has no limit"));
+        }
+    }
+    if policies.policies.is_empty() {
+        let start = super::model::Location { file: 0, line: 1, column: 1 };
+        diagnostics
+            .warning(start, "no policy: nothing is limited; expected such as [policy.outbound]");
+    }
+}
+
+/// Whether the policy requires `state`.
+fn requires(policy: &Policy, state: State) -> bool {
+    policy.when.contains(&When::Is { state, not: false })
+}
+
+/// Identities that a stranger can choose: he would exhaust the limit of a customer.
+fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
+    if requires(policy, State::Relay) || requires(policy, State::Local) {
+        return;
+    }
+    let advice = "so strangers can use up the limit of a customer; use it only with when = \"relay\" or \"local\"";
+    if !policy.key.is_empty() {
+        if policy.key.iter().all(|field| field.is_claimed()) {
+            let field = policy.key.first().map_or("", |field| field.word());
+            diagnostics.warning(
+                policy.at,
+                format!("any client can claim the {field} that {name:?} counts, {advice}"),
+            );
+        }
+        return;
+    }
+    let known = requires(policy, State::Authenticated);
+    // What comes after a field that is always known is never reached.
+    let reached =
+        policies.identity.chain.iter().copied().take_while(|field| {
+            !matches!((known, field), (true, Field::Auth) | (_, Field::Client))
+        });
+    if let (Some(field), Some(at)) =
+        (reached.into_iter().find(|f| f.is_claimed()), policies.identity.at)
+    {
+        let field = field.word();
+        diagnostics.warning(
+            at,
+            format!(
+                "any client can claim the {field} in the chain, which {name:?} counts, {advice}"
+            ),
+        );
+    }
+}
+
+/// All tables of limits of a policy.
+fn tables(policy: &Policy) -> impl Iterator<Item = &Rates> {
+    let members = policy.domains.values().chain(policy.users.values()).map(|member| &member.rates);
+    std::iter::once(&policy.default).chain(policy.packages.values()).chain(members)
+}
+
+fn limits(policy: &Policy) -> bool {
+    tables(policy).any(|rates| {
+        rates.each.values().chain(rates.total.values()).any(|amount| !amount.windows.is_empty())
+            || rates.buckets.as_ref().is_some_and(|buckets| !buckets.buckets.is_empty())
+    })
+}
+
+/// Windows that can never matter, and units that are never counted.
+fn amounts(policy: &Policy, diagnostics: &mut Diagnostics) {
+    for rates in tables(policy) {
+        for (unit, amount) in rates.each.iter().chain(&rates.total) {
+            windows(amount, diagnostics);
+            if *unit == Unit::AuthFailures && requires(policy, State::Authenticated) {
+                let text = "auth_failures are never counted: they come before the client is authenticated, and this policy is for authenticated clients";
+                diagnostics.warning(amount.at, text);
+            }
+        }
+    }
+}
+
+fn windows(amount: &Amount, diagnostics: &mut Diagnostics) {
+    for (at, one) in amount.windows.iter().enumerate() {
+        for (other_at, other) in amount.windows.iter().enumerate() {
+            let same = one.limit == other.limit && one.period == other.period;
+            if at == other_at || same && at < other_at {
+                continue;
+            }
+            // No more than `other.limit` in the longer period are no more in the shorter.
+            if one.period <= other.period && one.limit >= other.limit {
+                let (one, other) = (&one.text, &other.text);
+                diagnostics.warning(
+                    amount.at,
+                    format!("{one:?} never matters: {other:?} is reached before it"),
+                );
+                break;
+            }
+        }
+    }
+}
+
+/// Limits of users that are what they would inherit.
+fn redundant(policy: &Policy, diagnostics: &mut Diagnostics) {
+    for (name, member) in &policy.users {
+        // The front end may hand over any package.
+        if member.package.is_none() && !policy.packages.is_empty() {
+            continue;
+        }
+        let domain = super::fold::domain(name).and_then(|name| policy.domains.get(name));
+        let package = member.package.as_ref().or(domain.and_then(|d| d.package.as_ref()));
+        let package = package.and_then(|name| policy.packages.get(name));
+        let inherited = [domain.map(|domain| &domain.rates), package, Some(&policy.default)];
+        for (unit, amount) in &member.rates.each {
+            let would = inherited.iter().flatten().find_map(|rates| rates.each.get(unit));
+            if would.is_some_and(|would| would.windows == amount.windows) {
+                let text =
+                    format!("{} of user {name:?} has no effect: it is as inherited", unit.word());
+                diagnostics.warning(amount.at, text);
+            }
+        }
+    }
+}
+
+/// Entries that have expired, or that an earlier entry covers.
+fn exempt(policy: &Policy, now: i64, diagnostics: &mut Diagnostics) {
+    for (at, entry) in policy.exempt.iter().enumerate() {
+        if let Some(until) = entry.until.filter(|&until| until <= now) {
+            let time = jiff::Timestamp::from_second(until)
+                .map_or_else(|_| until.to_string(), |t| t.to_string());
+            diagnostics.warning(entry.at, format!("expired at {time}: nobody is exempt by it"));
+            continue;
+        }
+        let shadow = policy.exempt.iter().enumerate().find(|(other_at, other)| {
+            let wider = covers(other, entry);
+            wider && (*other_at < at || *other_at > at && !covers(entry, other))
+        });
+        if let Some((_, other)) = shadow {
+            let place = super::diagnostic::place(&diagnostics.files, other.at);
+            diagnostics.warning(
+                entry.at,
+                format!("has no effect: the entry at {place} exempts the same and more"),
+            );
+        }
+    }
+}
+
+/// Whether `one` exempts all that `other` does, for as long.
+fn covers(one: &Exempt, other: &Exempt) -> bool {
+    let all = |wide: &[super::model::Match], narrow: &[super::model::Match]| {
+        wide.is_empty()
+            || !narrow.is_empty() && narrow.iter().all(|n| wide.iter().any(|w| w.covers(n)))
+    };
+    let as_long = match (one.until, other.until) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(one), Some(other)) => one >= other,
+    };
+    as_long && all(&one.matches, &other.matches) && all(&one.recipients, &other.recipients)
+}
+
+/// Verdicts that are never reached, or are milder than one below them.
+fn grades(policy: &Policy, diagnostics: &mut Diagnostics) {
+    let mut strictest: Option<super::model::Grade> = None;
+    for grade in &policy.verdicts {
+        let word = grade.verdict.word();
+        let percent = (grade.from * 100.0).round();
+        if grade.from < 1.0 && grade.verdict > Verdict::Log && grade.verdict != Verdict::Delay {
+            diagnostics.warning(grade.at, format!("{word:?} from {percent}% on makes that the limit; write a smaller limit, or log or delay"));
+        }
+        if let Some(below) = strictest.filter(|below| below.verdict > grade.verdict) {
+            let below = below.verdict.word();
+            diagnostics.warning(
+                grade.at,
+                format!(
+                    "{word:?} from {percent}% on is milder than {below:?}, which applies below it"
+                ),
+            );
+        }
+        let refused =
+            strictest.filter(|below| below.verdict >= Verdict::Defer && below.from <= 1.0);
+        if grade.from > 1.0
+            && policy.update == Counting::Leaky
+            && policy.action == Action::Enforce
+            && refused.is_some()
+        {
+            diagnostics.warning(grade.at, format!("{percent}% is hardly ever reached: what is refused does not count with update = \"leaky\"; write update = \"strict\""));
+        }
+        if strictest.is_none_or(|below| below.verdict <= grade.verdict) {
+            strictest = Some(*grade);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Policies: the administrator's limits as tables.
+//!
+//! `policy.toml` → [`source`] → [`model`] → [`resolve`]. [`mod@source`] reads the text
+//! and reports every error with its file, line and column; what it returns is
+//! sound. [`lint`] finds what is sound but probably not meant. [`resolve`] is the
+//! plain evaluator: the windows that apply to one identity, each with the rule
+//! it comes from. `exirate policy show` prints them.
+//!
+//! To come: `image`, the compiled form that `exirate policy apply` writes and the
+//! library maps. It must agree with [`resolve`] for every identity; [`fold`] and
+//! the words of [`model`] are for both. Only [`mod@source`], [`lint`] and
+//! [`model`] are for the program alone.
+//!
+//! The rules of precedence, all of them:
+//! - Units are resolved one by one: user > domain > package > default. A unit
+//!   that no table names is not limited.
+//! - The package of a user is that of the user's table, else the one that the
+//!   front end hands over (`package=gold`), else that of the domain.
+//! - `total` limits all users of a domain together: domain > package of the
+//!   domain > default.
+//! - An entry of `exempt` lifts every limit of its policy; the events are
+//!   measured all the same.
+
+pub mod diagnostic;
+pub mod fold;
+pub mod lint;
+pub mod model;
+pub mod network;
+pub mod resolve;
+pub mod settings;
+pub mod source;
+pub mod word;

@@ -1,0 +1,287 @@
+//! A policy file as data: checked, folded, and with the place each limit is from.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::fold::Folding;
+use super::network::Cidr;
+use super::word::{Action, Counting, Field, OnError, Placeholder, State, Unit, Verdict};
+
+/// Where something is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Location {
+    /// Which of [`Policies::files`].
+    pub file: u16,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column in characters, from 1.
+    pub column: u32,
+}
+
+/// All that a policy file and the files it names say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policies {
+    /// The files: the policy file, then those it names.
+    pub files: Vec<PathBuf>,
+    /// `[identity]`
+    pub identity: Identity,
+    /// `[on.crossing]`
+    pub on_crossing: OnCrossing,
+    /// `[policy.NAME]`
+    pub policies: BTreeMap<String, Policy>,
+}
+
+/// `[identity]`: who is counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Identity {
+    /// The first of these that is known is the identity.
+    pub chain: Vec<Field>,
+    /// How identities are folded.
+    pub folding: Folding,
+    /// Clients that may relay without authentication.
+    pub relay: Vec<Cidr>,
+    /// Where the chain is written; where it is not, the default applies.
+    pub at: Option<Location>,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            chain: vec![Field::Auth, Field::LocalAccount, Field::Client],
+            folding: Folding::default(),
+            relay: Vec::new(),
+            at: None,
+        }
+    }
+}
+
+/// `[on.crossing]`: what to do once when a key crosses a limit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OnCrossing {
+    /// Write a line to the log.
+    pub log: bool,
+    /// Run a program with these arguments.
+    pub run: Vec<Template>,
+    /// Send JSON to this URL.
+    pub post: Option<String>,
+    /// Send mail to this address.
+    pub mail: Option<String>,
+    /// After so many seconds over the limit, do it again.
+    pub repeat: Option<f64>,
+}
+
+/// A text with placeholders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Template(pub Vec<Piece>);
+
+/// A part of a [`Template`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// As it is.
+    Text(String),
+    /// What this stands for.
+    Value(Placeholder),
+}
+
+/// A policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Where it starts.
+    pub at: Location,
+    /// It applies to events for which all of these hold.
+    pub when: Vec<When>,
+    /// Whether it refuses.
+    pub action: Action,
+    /// When an event over the limit counts. Always strict if only observed.
+    pub update: Counting,
+    /// What it makes of an event when it cannot be evaluated.
+    pub on_error: OnError,
+    /// What the client is told.
+    pub text: Option<Template>,
+    /// What is counted: these fields together; empty: the identity chain. The
+    /// first is what the tables and `exempt` are searched for.
+    pub key: Vec<Field>,
+    /// Verdicts, by the part of the limit from which each applies, ascending.
+    pub verdicts: Vec<Grade>,
+    /// The longest delay in seconds.
+    pub longest_delay: f64,
+    /// For everybody.
+    pub default: Rates,
+    /// By package.
+    pub packages: BTreeMap<String, Rates>,
+    /// By domain, folded.
+    pub domains: BTreeMap<String, Member>,
+    /// By identity, folded.
+    pub users: BTreeMap<String, Member>,
+    /// Who is not limited.
+    pub exempt: Vec<Exempt>,
+}
+
+/// A condition of a policy.
+#[derive(Clone, Debug, PartialEq)]
+pub enum When {
+    /// A state of the event, or its opposite.
+    Is {
+        /// The state.
+        state: State,
+        /// It must not hold.
+        not: bool,
+    },
+    /// The client is in one of these networks.
+    Client(Vec<Cidr>),
+    /// The domain of the sender is one of these.
+    SenderDomain(Vec<DomainPattern>),
+    /// The domain of the recipient is one of these.
+    RecipientDomain(Vec<DomainPattern>),
+}
+
+/// A domain, or all below one (`*.example.org`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainPattern {
+    /// In lower case.
+    pub domain: String,
+    /// All below it, without itself.
+    pub below: bool,
+}
+
+impl DomainPattern {
+    /// Whether `domain`, in lower case, is meant.
+    #[must_use]
+    pub fn matches(&self, domain: &str) -> bool {
+        if self.below {
+            domain.strip_suffix(&*self.domain).is_some_and(|d| d.len() > 1 && d.ends_with('.'))
+        } else {
+            domain == self.domain
+        }
+    }
+
+    /// Whether all that `other` means is meant.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        self == other || self.below && self.matches(&other.domain)
+    }
+}
+
+/// A verdict that applies from a part of the limit on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Grade {
+    /// The part of the limit: 1 is all of it.
+    pub from: f64,
+    /// What is made of the event.
+    pub verdict: Verdict,
+    /// Where it is written.
+    pub at: Location,
+}
+
+/// Limits of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Where the table starts.
+    pub at: Location,
+    /// For each user.
+    pub each: BTreeMap<Unit, Amount>,
+    /// For each key, by leaky buckets.
+    pub buckets: Option<Buckets>,
+    /// For all users of a domain together.
+    pub total: BTreeMap<Unit, Amount>,
+}
+
+impl Rates {
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.each.is_empty() && self.buckets.is_none() && self.total.is_empty()
+    }
+}
+
+/// A user or a domain: limits of its own, and a package.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Member {
+    /// The package, which exists in the policy.
+    pub package: Option<String>,
+    /// Limits of its own.
+    pub rates: Rates,
+}
+
+/// The windows of a unit; none: unlimited.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Amount {
+    /// Where it is written.
+    pub at: Location,
+    /// The windows, as written.
+    pub windows: Vec<Window>,
+}
+
+/// So many events in a period.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Window {
+    /// As written, without blanks: `100/1h`.
+    pub text: String,
+    /// The most events.
+    pub limit: f64,
+    /// The period in seconds.
+    pub period: f64,
+}
+
+/// Leaky buckets of a rule; none: unlimited.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Buckets {
+    /// Where they are written.
+    pub at: Location,
+    /// The buckets.
+    pub buckets: Vec<Bucket>,
+}
+
+/// A leaky bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bucket {
+    /// What is counted.
+    pub unit: Unit,
+    /// What it holds.
+    pub burst: f64,
+    /// What leaks in a second.
+    pub leak: f64,
+    /// The rate as written, without blanks: `1/1h`.
+    pub text: String,
+}
+
+/// An entry of `exempt`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exempt {
+    /// Where it starts.
+    pub at: Location,
+    /// Who: any of these; empty: everybody.
+    pub matches: Vec<Match>,
+    /// For mail to any of these; empty: for all mail.
+    pub recipients: Vec<Match>,
+    /// Until then, in seconds since 1970.
+    pub until: Option<i64>,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// Who an entry of `exempt` means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// A login, an account or an address, folded.
+    Identity(String),
+    /// The users of a domain.
+    Domain(DomainPattern),
+    /// Clients in a network.
+    Client(Cidr),
+}
+
+impl Match {
+    /// Whether all that `other` means is meant.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Domain(pattern), Self::Domain(other)) => pattern.covers(other),
+            (Self::Domain(pattern), Self::Identity(identity)) => {
+                super::fold::domain(identity).is_some_and(|domain| pattern.matches(domain))
+            }
+            (Self::Client(network), Self::Client(other)) => network.covers(*other),
+            (one, other) => one == other,
+        }
+    }
+}

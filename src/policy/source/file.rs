@@ -1,0 +1,31 @@
+//! The files that are read.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// The largest file that is read: several million users.
+const LARGEST: u64 = 256 << 20;
+
+/// Reads the file that another one names.
+pub type Load<'a> = &'a dyn Fn(&Path) -> Result<String, String>;
+
+/// The text of a file.
+pub(super) fn load(path: &Path) -> Result<String, String> {
+    let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(format!("{} is larger than {} MiB", path.display(), LARGEST >> 20));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = error.as_bytes().iter().take(valid).filter(|&&byte| byte == b'\n').count() + 1;
+        format!("{} is not UTF-8 in line {line}", path.display())
+    })
+}
+
+/// The path of a file that a file at `path` names as `name`.
+pub(super) fn beside(path: Option<&PathBuf>, name: &str) -> PathBuf {
+    path.and_then(|path| path.parent()).unwrap_or(Path::new("")).join(name)
+}

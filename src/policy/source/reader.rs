@@ -1,0 +1,195 @@
+//! Typed access to the values of a TOML file; what is wrong becomes a diagnostic.
+
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use crate::policy::diagnostic::{Diagnostics, allowed_instead};
+use crate::policy::model::Location;
+use crate::policy::word::Word;
+
+/// A value with its place.
+pub(super) type Value<'a> = &'a Spanned<DeValue<'a>>;
+
+/// The place of offsets in a text.
+pub(super) struct Lines<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn of(text: &'a str) -> Self {
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
+        Self { text, starts: starts.collect() }
+    }
+
+    /// The line and column of the byte at `offset`, in the file `file`.
+    pub(super) fn locate(&self, file: u16, offset: usize) -> Location {
+        let line = self.starts.partition_point(|&start| start <= offset);
+        let start = self.starts.get(line.wrapping_sub(1)).copied().unwrap_or(0);
+        let before = self.text.as_bytes().get(start..offset).unwrap_or_default();
+        // Bytes that continue a character are no column.
+        let column = before.iter().filter(|&&byte| byte & 0xc0 != 0x80).count() + 1;
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Location { file, line: number(line), column: number(column) }
+    }
+}
+
+/// Reads values, and collects what is wrong with them.
+pub(super) struct Reader<'a> {
+    lines: Lines<'a>,
+    pub(super) diagnostics: Diagnostics,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(text: &'a str, diagnostics: Diagnostics) -> Self {
+        Self { lines: Lines::of(text), diagnostics }
+    }
+
+    pub(super) fn at<T>(&self, spanned: &Spanned<T>) -> Location {
+        self.lines.locate(0, spanned.span().start)
+    }
+
+    pub(super) fn error<T>(&mut self, spanned: &Spanned<T>, message: impl Into<String>) {
+        let at = self.at(spanned);
+        self.diagnostics.error(at, message);
+    }
+
+    /// `value` is not of the type that is wanted.
+    fn wrong_type(&mut self, value: Value<'_>, expected: &str) {
+        let found = match value.get_ref() {
+            DeValue::String(_) => "a string",
+            DeValue::Integer(_) => "an integer",
+            DeValue::Float(_) => "a float",
+            DeValue::Boolean(_) => "a boolean",
+            DeValue::Datetime(_) => "a date or time",
+            DeValue::Array(_) => "an array",
+            DeValue::Table(_) => "a table",
+        };
+        self.error(value, format!("expected {expected}, found {found}"));
+    }
+
+    /// A key that the language does not have, `place` such as `in [identity]`.
+    pub(super) fn unknown_key<T: AsRef<str>>(
+        &mut self,
+        key: &Spanned<T>,
+        place: &str,
+        allowed: &[&str],
+    ) {
+        let name = key.get_ref().as_ref();
+        let instead = allowed_instead(name, allowed);
+        self.error(key, format!("unknown key {name:?} {place}; {instead}"));
+    }
+
+    pub(super) fn table<'v>(&mut self, value: Value<'v>, example: &str) -> Option<&'v DeTable<'v>> {
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            self.wrong_type(value, &format!("a table such as {example}"));
+        }
+        table
+    }
+
+    pub(super) fn boolean(&mut self, value: Value<'_>) -> Option<bool> {
+        let boolean = value.get_ref().as_bool();
+        if boolean.is_none() {
+            self.wrong_type(value, "true or false");
+        }
+        boolean
+    }
+
+    pub(super) fn string<'v>(&mut self, value: Value<'v>, example: &str) -> Option<&'v str> {
+        let string = value.get_ref().as_str();
+        if string.is_none() {
+            self.wrong_type(value, &format!("a string such as {example}"));
+        }
+        string
+    }
+
+    pub(super) fn array<'v>(&mut self, value: Value<'v>, example: &str) -> Option<&'v DeArray<'v>> {
+        let array = value.get_ref().as_array();
+        if array.is_none() {
+            self.wrong_type(value, &format!("an array such as {example}"));
+        }
+        array
+    }
+
+    /// One string, or an array of them: each with its place.
+    pub(super) fn strings<'v>(
+        &mut self,
+        value: Value<'v>,
+        example: &str,
+    ) -> Option<Vec<(&'v str, Value<'v>)>> {
+        match value.get_ref() {
+            DeValue::String(text) => Some(vec![(text, value)]),
+            DeValue::Array(array) => {
+                if array.is_empty() {
+                    self.error(value, format!("the array is empty; expected such as {example}"));
+                }
+                let each = array.iter().filter_map(|one| Some((self.string(one, example)?, one)));
+                Some(each.collect())
+            }
+            _ => {
+                self.wrong_type(
+                    value,
+                    &format!("a string or an array of strings such as {example}"),
+                );
+                None
+            }
+        }
+    }
+
+    /// A whole number from 0 to `most`.
+    pub(super) fn integer(&mut self, value: Value<'_>, most: u8) -> Option<u8> {
+        let Some(integer) = value.get_ref().as_integer() else {
+            self.wrong_type(value, &format!("a number from 0 to {most}"));
+            return None;
+        };
+        let number = u8::from_str_radix(integer.as_str(), integer.radix()).ok();
+        let number = number.filter(|&number| number <= most);
+        if number.is_none() {
+            self.error(value, format!("{} is not a number from 0 to {most}", integer.as_str()));
+        }
+        number
+    }
+
+    /// A word of a closed set; `what` names the set: `action`.
+    pub(super) fn word<T: Word>(&mut self, value: Value<'_>, what: &str) -> Option<T> {
+        let example = T::ALL.first().map_or("", |word| word.word());
+        let text = self.string(value, &format!("{example:?}"))?;
+        self.word_of(value, text, what)
+    }
+
+    /// As [`Self::word`], for a text that is at `value`.
+    pub(super) fn word_of<T: Word>(
+        &mut self,
+        value: Value<'_>,
+        text: &str,
+        what: &str,
+    ) -> Option<T> {
+        let word = T::of(text);
+        if word.is_none() {
+            let allowed: Vec<&str> = T::ALL.iter().map(|word| word.word()).collect();
+            let instead = allowed_instead(text, &allowed);
+            self.error(value, format!("unknown {what} {text:?}; {instead}"));
+        }
+        word
+    }
+
+    /// Words of a closed set, each at most once.
+    pub(super) fn words<T: Word + PartialEq>(
+        &mut self,
+        value: Value<'_>,
+        what: &str,
+    ) -> Option<Vec<T>> {
+        let example = T::ALL.first().map_or("", |word| word.word());
+        let mut words = Vec::new();
+        for (text, at) in self.strings(value, &format!("[{example:?}]"))? {
+            let Some(word) = self.word_of(at, text, what) else { continue };
+            if words.contains(&word) {
+                self.error(at, format!("{what} {text:?} is listed twice"));
+            } else {
+                words.push(word);
+            }
+        }
+        Some(words)
+    }
+}

@@ -1,0 +1,316 @@
+//! The tables of a policy: limits by default, package, domain and user.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::super::fold::Folding;
+use super::super::model::{Amount, Bucket, Buckets, Location, Member, Policy, Rates};
+use super::super::word::{Unit, Word as _};
+use super::amount::{self, UNLIMITED};
+use super::reader::{Reader, Value};
+use crate::policy::diagnostic::similar;
+
+/// The packages that domains and users name; they must exist.
+#[derive(Default)]
+pub(super) struct Packages(Vec<(String, Location)>);
+
+impl Packages {
+    pub(super) fn add(&mut self, name: &str, at: Location) {
+        self.0.push((name.to_owned(), at));
+    }
+
+    pub(super) fn check(self, reader: &mut Reader<'_>, policy: &Policy) {
+        for (name, at) in self.0 {
+            if policy.packages.contains_key(&name) {
+                continue;
+            }
+            let known = || policy.packages.keys().map(String::as_str);
+            let instead = match similar(&name, known()) {
+                Some(known) => format!("did you mean {known:?}?"),
+                None if policy.packages.is_empty() => "this policy has no packages".to_owned(),
+                None => {
+                    format!("its packages: {}", known().take(20).collect::<Vec<_>>().join(", "))
+                }
+            };
+            reader.diagnostics.error(at, format!("unknown package {name:?}; {instead}"));
+        }
+    }
+}
+
+type Key<'a> = Spanned<DeString<'a>>;
+
+/// The words of all units, and more.
+fn allowed(more: &[&'static str]) -> Vec<&'static str> {
+    Unit::ALL.iter().map(|unit| unit.word()).chain(more.iter().copied()).collect()
+}
+
+/// Reads `key = value` into `rates` if it is a limit.
+fn limit(
+    reader: &mut Reader<'_>,
+    key: &str,
+    value: Value<'_>,
+    place: &str,
+    rates: &mut Rates,
+) -> bool {
+    if let Some(unit) = Unit::of(key) {
+        rates.each.extend(amount(reader, value).map(|amount| (unit, amount)));
+    } else if key == "bucket" {
+        rates.buckets = buckets(reader, value);
+    } else if key == "total" {
+        rates.total = total(reader, value, place);
+    } else {
+        return false;
+    }
+    true
+}
+
+/// A table of limits only.
+pub(super) fn rates(
+    reader: &mut Reader<'_>,
+    key: &Key<'_>,
+    value: Value<'_>,
+    place: &str,
+) -> Rates {
+    let mut rates = Rates { at: reader.at(key), ..Rates::default() };
+    let Some(table) = reader.table(value, "{ recipients = \"100/1h\" }") else { return rates };
+    for (key, value) in table {
+        if !limit(reader, key.get_ref(), value, place, &mut rates) {
+            reader.unknown_key(key, place, &allowed(&["bucket", "total"]));
+        }
+    }
+    rates
+}
+
+/// The windows of a unit.
+pub(super) fn amount(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Amount> {
+    let mut amount = Amount { at: reader.at(value), windows: Vec::new() };
+    if value.get_ref().as_str().is_some_and(|text| text.trim() == UNLIMITED) {
+        return Some(amount);
+    }
+    for (text, at) in
+        reader.strings(value, "\"100/1h\", [\"100/1h\", \"500/1d\"] or \"unlimited\"")?
+    {
+        match amount::window(text) {
+            Ok(window) => amount.windows.push(window),
+            Err(message) => reader.error(at, message),
+        }
+    }
+    Some(amount)
+}
+
+fn total(reader: &mut Reader<'_>, value: Value<'_>, place: &str) -> BTreeMap<Unit, Amount> {
+    let mut total = BTreeMap::new();
+    let Some(table) = reader.table(value, "{ recipients = \"3000/1h\" }") else { return total };
+    for (key, value) in table {
+        match Unit::of(key.get_ref()) {
+            Some(unit) => total.extend(amount(reader, value).map(|amount| (unit, amount))),
+            None => reader.unknown_key(key, &format!("in total {place}"), &allowed(&[])),
+        }
+    }
+    total
+}
+
+/// `bucket`: a bucket, an array of them, or "unlimited".
+pub(super) fn buckets(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Buckets> {
+    const EXAMPLE: &str = "{ burst = 5, rate = \"1 / 1h\" }";
+    let mut buckets = Buckets { at: reader.at(value), buckets: Vec::new() };
+    match value.get_ref() {
+        DeValue::String(text) if text.trim() == UNLIMITED => {}
+        DeValue::Array(array) => {
+            if array.is_empty() {
+                reader.error(value, format!("the array is empty; expected such as [{EXAMPLE}]"));
+            }
+            for value in array.iter() {
+                let table = reader.table(value, EXAMPLE);
+                buckets.buckets.extend(table.and_then(|table| bucket(reader, value, table)));
+            }
+        }
+        _ => {
+            let table = reader.table(value, EXAMPLE)?;
+            buckets.buckets.extend(bucket(reader, value, table));
+        }
+    }
+    Some(buckets)
+}
+
+fn bucket(reader: &mut Reader<'_>, value: Value<'_>, table: &DeTable<'_>) -> Option<Bucket> {
+    let (mut burst, mut rate, mut unit) = (None, None, Some(Unit::Recipients));
+    for (key, value) in table {
+        let result = match key.get_ref().as_ref() {
+            "burst" => number_text(reader, value, "5")
+                .map(|text| amount::burst(&text).map(|b| burst = Some(b))),
+            "rate" => number_text(reader, value, "\"1 / 1h\"")
+                .map(|text| amount::leak(&text).map(|r| rate = Some(r))),
+            "unit" => {
+                unit = reader.word(value, "unit");
+                None
+            }
+            _ => {
+                reader.unknown_key(key, "in bucket", &["burst", "rate", "unit"]);
+                None
+            }
+        };
+        if let Some(Err(message)) = result {
+            reader.error(value, message);
+        }
+    }
+    for name in ["burst", "rate"].into_iter().filter(|name| !table.contains_key(*name)) {
+        reader.error(
+            value,
+            format!(
+                "the bucket has no {name}; expected such as {{ burst = 5, rate = \"1 / 1h\" }}"
+            ),
+        );
+    }
+    Some(amount::bucket(unit?, burst?, rate?))
+}
+
+/// The text of a number, or a string.
+fn number_text(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<String> {
+    match value.get_ref() {
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        _ => reader.string(value, example).map(str::to_owned),
+    }
+}
+
+/// `[policy.NAME.package.…]`
+pub(super) fn packages(
+    reader: &mut Reader<'_>,
+    policy: &str,
+    value: Value<'_>,
+) -> BTreeMap<String, Rates> {
+    let mut packages = BTreeMap::new();
+    let Some(table) = reader.table(value, "[policy.outbound.package.gold]") else {
+        return packages;
+    };
+    for (key, value) in table {
+        let place = format!("in [policy.{policy}.package.{}]", key.get_ref());
+        packages.insert(key.get_ref().to_string(), rates(reader, key, value, &place));
+    }
+    packages
+}
+
+/// A user or a domain.
+fn member(
+    reader: &mut Reader<'_>,
+    key: &Key<'_>,
+    value: Value<'_>,
+    place: &str,
+    is_domain: bool,
+    packages: &mut Packages,
+) -> Member {
+    let mut member = Member::default();
+    member.rates.at = reader.at(key);
+    let Some(table) = reader.table(value, "{ package = \"gold\" }") else { return member };
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "package" => {
+                let Some(name) = reader.string(value, "\"gold\"") else { continue };
+                packages.add(name, reader.at(value));
+                member.package = Some(name.to_owned());
+            }
+            "total" if !is_domain => {
+                reader.error(key, "total is for all users of a domain; write it in a domain, a package or the default");
+            }
+            name if limit(reader, name, value, place, &mut member.rates) => {}
+            _ => {
+                let more = if is_domain {
+                    &["package", "total", "bucket"][..]
+                } else {
+                    &["package", "bucket"]
+                };
+                reader.unknown_key(key, place, &allowed(more));
+            }
+        }
+    }
+    member
+}
+
+/// The entries of a table in the order in which they are written.
+fn as_written<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Spanned<DeValue<'i>>)> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+/// `[policy.NAME.domain."…"]`
+pub(super) fn domains(
+    reader: &mut Reader<'_>,
+    name: &str,
+    value: Value<'_>,
+    policy: &mut Policy,
+    packages: &mut Packages,
+) {
+    let Some(table) = reader.table(value, "[policy.outbound.domain.\"example.org\"]") else {
+        return;
+    };
+    for (key, value) in as_written(table) {
+        let text = key.get_ref();
+        let domain = match amount::domain(text) {
+            Ok(pattern) if !pattern.below => pattern.domain,
+            Ok(_) => {
+                reader.error(key, format!("{text:?} stands for many domains; a table is for one"));
+                continue;
+            }
+            Err(_) => {
+                reader.error(
+                    key,
+                    format!("{text:?} is not a domain; expected such as \"example.org\" in quotes"),
+                );
+                continue;
+            }
+        };
+        let place = format!("in [policy.{name}.domain.{text:?}]");
+        let member = member(reader, key, value, &place, true, packages);
+        add(reader, &mut policy.domains, "domain", text, domain, member);
+    }
+}
+
+/// `[policy.NAME.user."…"]`
+pub(super) fn users(
+    reader: &mut Reader<'_>,
+    folding: &Folding,
+    name: &str,
+    value: Value<'_>,
+    policy: &mut Policy,
+    packages: &mut Packages,
+) {
+    let Some(table) = reader.table(value, "[policy.outbound.user.\"news@example.org\"]") else {
+        return;
+    };
+    for (key, value) in as_written(table) {
+        let text = key.get_ref();
+        let place = format!("in [policy.{name}.user.{text:?}]");
+        let member = member(reader, key, value, &place, false, packages);
+        match folding.identity(text) {
+            Some(user) => add(reader, &mut policy.users, "user", text, user, member),
+            None => reader
+                .error(key, format!("{text:?} is not a user: nothing is left of it after folding")),
+        }
+    }
+}
+
+/// Adds a user or a domain, once.
+pub(super) fn add(
+    reader: &mut Reader<'_>,
+    to: &mut BTreeMap<String, Member>,
+    what: &str,
+    written: &str,
+    folded: String,
+    member: Member,
+) {
+    let at = member.rates.at;
+    if let Some(first) = to.get(&folded) {
+        let place = crate::policy::diagnostic::place(&reader.diagnostics.files, first.rates.at);
+        let folding =
+            if written == folded { String::new() } else { format!(", folded to {folded:?},") };
+        reader
+            .diagnostics
+            .error(at, format!("{what} {written:?}{folding} is listed twice; first at {place}"));
+    } else {
+        to.insert(folded, member);
+    }
+}

@@ -1,0 +1,241 @@
+//! Files that are accepted, and the exact errors of those that are not.
+
+use std::path::Path;
+
+use super::super::diagnostic::{Severity, place};
+use super::super::model::{Match, Piece, When};
+use super::super::network::Cidr;
+use super::super::word::{Action, Counting, Field, Placeholder, State, Unit};
+use super::{Compiled, compile};
+use crate::policy::lint::lint;
+
+/// A policy file with everything that an administrator is promised.
+const EXAMPLE: &str = include_str!("example.toml");
+/// In 2026.
+const NOW: i64 = 1_790_000_000;
+
+/// Compiles `text`; a file named `users.csv` has `users`.
+fn compiled(text: &str, users: &str) -> Compiled {
+    let load = |path: &Path| match path.to_str() {
+        Some("dir/users.csv") => Ok(users.to_owned()),
+        _ => Err(format!("cannot read {}: not found", path.display())),
+    };
+    compile(Path::new("dir/p.toml"), text, &load)
+}
+
+/// All diagnostics of `text`, one a line.
+fn diagnostics_of(text: &str, users: &str) -> String {
+    let mut compiled = compiled(text, users);
+    if let Some(policies) = &compiled.policies {
+        lint(policies, NOW, &mut compiled.diagnostics);
+    }
+    let files = compiled.diagnostics.files.clone();
+    let lines = compiled.diagnostics.sorted().into_iter().map(|one| {
+        assert_eq!(one.severity == Severity::Error, compiled.policies.is_none());
+        format!("{}: {}\n", place(&files, one.at), one.message)
+    });
+    lines.collect()
+}
+
+#[test]
+fn the_example_is_accepted_as_it_stands() {
+    assert_eq!(diagnostics_of(EXAMPLE, ""), "");
+    let policies = compiled(EXAMPLE, "").policies.unwrap();
+    let identity = &policies.identity;
+    assert_eq!(identity.chain, [Field::Auth, Field::LocalAccount, Field::Client]);
+    assert!(identity.folding.case && identity.folding.plus);
+    assert_eq!(identity.folding.dots, ["gmail.com"]);
+    assert_eq!((identity.folding.v4, identity.folding.v6), (32, 64));
+    let on = &policies.on_crossing;
+    assert_eq!((on.log, on.run.len()), (true, 3));
+    assert_eq!(on.run[2].0, [Piece::Value(Placeholder::Key)]);
+    assert_eq!(on.post.as_deref(), Some("https://ops.example/hook"));
+    assert_eq!(on.mail.as_deref(), Some("postmaster@example.org"));
+
+    let outbound = &policies.policies["outbound"];
+    assert_eq!(outbound.when, [When::Is { state: State::Authenticated, not: false }]);
+    assert_eq!((outbound.action, outbound.update), (Action::Enforce, Counting::Strict));
+    let windows = |amount: &super::super::model::Amount| {
+        amount.windows.iter().map(|w| (w.limit, w.period)).collect::<Vec<_>>()
+    };
+    let each = &outbound.default.each;
+    assert_eq!(windows(&each[&Unit::Recipients]), [(100.0, 3600.0), (500.0, 86400.0)]);
+    assert_eq!(windows(&each[&Unit::UniqueRecipients]), [(60.0, 3600.0)]);
+    assert_eq!(windows(&each[&Unit::Bytes]), [(500.0 * 1048576.0, 86400.0)]);
+    let gold = &outbound.packages["gold"].each[&Unit::Recipients];
+    assert_eq!(windows(gold), [(1000.0, 3600.0), (5000.0, 86400.0)]);
+    let domain = &outbound.domains["example.org"];
+    assert_eq!(domain.package.as_deref(), Some("gold"));
+    assert_eq!(windows(&domain.rates.total[&Unit::Recipients]), [(3000.0, 3600.0)]);
+    assert_eq!(windows(&outbound.users["news@example.org"].rates.each[&Unit::Recipients]), []);
+    let exempt = &outbound.exempt[0];
+    let network = Match::Client(Cidr::parse("192.0.2.0/24").unwrap());
+    assert_eq!(exempt.matches, [Match::Identity("ceo@example.org".into()), network]);
+    assert_eq!(exempt.until, Some(1_798_675_200));
+    assert_eq!(exempt.reason.as_deref(), Some("year-end letter"));
+
+    let bounces = &policies.policies["bounces"];
+    assert_eq!(bounces.key, [Field::Recipient]);
+    let bucket = &bounces.default.buckets.as_ref().unwrap().buckets[0];
+    assert_eq!((bucket.burst, bucket.leak, bucket.unit), (5.0, 1.0 / 3600.0, Unit::Recipients));
+}
+
+/// Wrong files, and all of their errors.
+const WRONG: &[(&str, &str)] = &[
+    ("", "dir/p.toml:1:1: the version is missing; start with: version = 1\n"),
+    (
+        "version = 2",
+        "dir/p.toml:1:11: this exirate reads version 1 of the policy language; write: version = 1\n",
+    ),
+    (
+        "version = 1\n[identity]\nchian = [\"auth\"]\nchain = [\"auht\"]\n",
+        "dir/p.toml:3:1: unknown key \"chian\" in [identity]; did you mean \"chain\"? Allowed: chain, fold, mask, qualify, relay\n\
+         dir/p.toml:4:10: unknown identity \"auht\"; did you mean \"auth\"? Allowed: auth, local_account, script, client, sender, sender_domain, recipient, recipient_domain, helo\n",
+    ),
+    (
+        "version = 1\n[policy.out]\nwhen = \"autenticated\"\naction = 5\nbucket = { burst = 5 }\n",
+        "dir/p.toml:3:8: unknown condition \"autenticated\"; did you mean \"authenticated\"? Allowed: always, authenticated, local, relay, null_sender\n\
+         dir/p.toml:4:10: expected a string such as \"enforce\", found an integer\n\
+         dir/p.toml:5:10: the bucket has no rate; expected such as { burst = 5, rate = \"1 / 1h\" }\n",
+    ),
+    (
+        "version = 1\n[policy.out.default]\nrecipients = [\"100/1h\", \"x/1d\", \"5\"]\nrecipient = \"1/1h\"\n",
+        "dir/p.toml:3:25: \"x\" is not a limit; expected a number such as 100, 1.5k or 500M\n\
+         dir/p.toml:3:33: \"5\" has no period; expected such as \"100/1h\"\n\
+         dir/p.toml:4:1: unknown key \"recipient\" in [policy.out.default]; did you mean \"recipients\"? Allowed: messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, bucket, total\n",
+    ),
+    (
+        "version = 1\n[policy.out.package.gold]\nmessages = \"1/1h\"\n[policy.out.user.\"é@x.org\"]\npackage = \"glod\"\n[policy.out.user.\"É@X.org\"]\n",
+        "dir/p.toml:5:11: unknown package \"glod\"; did you mean \"gold\"?\n\
+         dir/p.toml:6:18: user \"É@X.org\", folded to \"é@x.org\", is listed twice; first at dir/p.toml:4:18\n",
+    ),
+    (
+        "version = 1\n[policy.out.default]\nmessages = \"1/1h\"\n[[policy.out.exempt]]\nreason = \"x\"\nuntil = 2026-12-31\n[[policy.out.exempt]]\nmatch = [\"192.0.2.1/24\", \"a b\"]\n",
+        "dir/p.toml:4:1: who is exempt is missing; expected such as match = [\"ceo@example.org\", \"192.0.2.0/24\"]\n\
+         dir/p.toml:6:9: 2026-12-31 is not a moment with its time zone; expected such as 2026-12-31T00:00:00Z\n\
+         dir/p.toml:8:10: \"192.0.2.1/24\" is an address within a network; write \"192.0.2.0/24\" for all of it\n\
+         dir/p.toml:8:26: \"a b\" matches nobody; expected an address, a login, a domain or a network\n",
+    ),
+    (
+        "version = 1\n[policy.out]\ntext = \"Over {limits}\"\nwhen = \"relay\"\nverdicts = { \"80%\" = \"log\", 3 = \"reject\", \"100%\" = \"refuse\" }\n",
+        "dir/p.toml:3:8: unknown placeholder {limits}; did you mean \"limit\"? Allowed: policy, key, rule, unit, rate, limit, period, remaining, retry_after, auth, client, sender, recipient, message_id, time\n\
+         dir/p.toml:4:8: which clients are relays is missing: [identity] relay = [\"192.0.2.0/24\"]\n\
+         dir/p.toml:5:29: \"3\" is not a part of the limit; expected such as \"80%\", \"100%\" or \"300%\"\n\
+         dir/p.toml:5:52: unknown verdict \"refuse\"; allowed: accept, log, delay, hold, defer, reject\n",
+    ),
+    (
+        "version = 1\n[on.crossing]\nrun = [\"over\", \"{kye}\"]\npost = \"ftp://x\"\nmail = \"root\"\nrepeat = \"soon\"\n",
+        "dir/p.toml:3:8: \"over\" is not the absolute path of a program\n\
+         dir/p.toml:3:16: unknown placeholder {kye}; did you mean \"key\"? Allowed: policy, key, rule, unit, rate, limit, period, remaining, retry_after, auth, client, sender, recipient, message_id, time\n\
+         dir/p.toml:4:8: not a URL; expected such as https://ops.example/hook\n\
+         dir/p.toml:5:8: not one mail address; expected such as postmaster@example.org\n\
+         dir/p.toml:6:10: \"soon\" is not a period; expected such as 30s, 15m, 1h, 1d or 1d12h\n",
+    ),
+    (
+        "version = 1\n[policy.out]\nusers = \"users.csv\"\n",
+        "dir/users.csv:1:6: unknown column \"recipient\"; did you mean \"recipients\"? Allowed: user, package, messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures\n",
+    ),
+    (
+        "version = 1\n[policy.out]\nusers = \"other.csv\"\n",
+        "dir/p.toml:3:9: cannot read dir/other.csv: not found\n",
+    ),
+];
+
+#[test]
+fn every_error_is_reported_with_its_place() {
+    for (text, errors) in WRONG {
+        let found = diagnostics_of(text, "user,recipient\nalice,1/1h\n");
+        assert_eq!(&found, errors, "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_toml_is_reported_alone() {
+    let found = diagnostics_of("version = 1\nversion = \n[policy\n", "");
+    assert!(found.starts_with("dir/p.toml:2:"), "{found}");
+    assert!(
+        found.lines().count() >= 2 && found.lines().all(|l| l.contains(": not TOML: ")),
+        "{found}"
+    );
+}
+
+#[test]
+fn users_come_from_a_file_too() {
+    let policy = "version = 1\n[policy.out]\nusers = \"users.csv\"\n\
+                  [policy.out.package.gold]\nmessages = \"9/1h\"\n[policy.out.user.bob]\n";
+    let users =
+        "user,package,recipients\n# comment\nAlice@X.org,gold,100/1h 500/1d\ncarl,,unlimited\n";
+    assert_eq!(diagnostics_of(policy, users), "");
+    let policies = compiled(policy, users).policies.unwrap();
+    assert_eq!(policies.files.len(), 2);
+    let users = &policies.policies["out"].users;
+    assert_eq!(users.keys().collect::<Vec<_>>(), ["alice@x.org", "bob", "carl"]);
+    let alice = &users["alice@x.org"];
+    assert_eq!(alice.package.as_deref(), Some("gold"));
+    assert_eq!(alice.rates.each[&Unit::Recipients].windows.len(), 2);
+    assert_eq!(users["carl"].rates.each[&Unit::Recipients].windows, []);
+
+    let wrong = "user,package,recipients\nBOB,,1/1h\nalice,silver,1/1h\ndora,gold\n,,1/1h\neve,gold, 1/1h x/1h\n";
+    assert_eq!(
+        diagnostics_of(policy, wrong),
+        "dir/users.csv:2:1: user \"BOB\", folded to \"bob\", is listed twice; first at dir/p.toml:6:18\n\
+         dir/users.csv:3:7: unknown package \"silver\"; its packages: gold\n\
+         dir/users.csv:4:1: 2 fields where the first line has 3\n\
+         dir/users.csv:5:1: \"\" is not a user: nothing is left of it after folding\n\
+         dir/users.csv:6:11: \"x\" is not a limit; expected a number such as 100, 1.5k or 500M\n"
+    );
+}
+
+/// Files that are sound but probably not meant, and all warnings.
+const DOUBTFUL: &[(&str, &str)] = &[
+    (
+        "version = 1",
+        "dir/p.toml:1:1: no policy: nothing is limited; expected such as [policy.outbound]\n",
+    ),
+    ("version = 1\n[policy.out]\n", "dir/p.toml:2:9: the policy \"out\" has no limit\n"),
+    (
+        "version = 1\n[identity]\nchain = [\"auth\", \"sender_domain\"]\n[policy.out.default]\nmessages = \"9/1h\"\n[policy.user]\nwhen = \"authenticated\"\ndefault.messages = \"9/1h\"\n",
+        "dir/p.toml:3:9: any client can claim the sender_domain in the chain, which \"out\" counts, so strangers can use up the limit of a customer; use it only with when = \"relay\" or \"local\"\n",
+    ),
+    (
+        "version = 1\nidentity.relay = \"10.0.0.0/8\"\n[policy.out]\nkey = \"sender_domain\"\ndefault.messages = \"9/1h\"\n[policy.in]\nwhen = \"relay\"\nkey = \"sender_domain\"\ndefault.messages = \"9/1h\"\n",
+        "dir/p.toml:3:9: any client can claim the sender_domain that \"out\" counts, so strangers can use up the limit of a customer; use it only with when = \"relay\" or \"local\"\n",
+    ),
+    (
+        "version = 1\n[policy.out.default]\nmessages = [\"100/1h\", \"50/1d\"]\nbytes = [\"1/1h\", \"1/60m\"]\nrecipients = [\"9/1m\", \"90/1h\"]\n",
+        "dir/p.toml:3:12: \"100/1h\" never matters: \"50/1d\" is reached before it\n\
+         dir/p.toml:4:9: \"1/60m\" never matters: \"1/1h\" is reached before it\n",
+    ),
+    (
+        "version = 1\n[policy.out]\ndefault.messages = \"9/1h\"\nuser.a.messages = \"9 / 1h\"\nuser.b.messages = \"8/1h\"\nverdicts = { \"50%\" = \"defer\", \"100%\" = \"log\", \"300%\" = \"reject\" }\n",
+        "dir/p.toml:4:19: messages of user \"a\" has no effect: it is as inherited\n\
+         dir/p.toml:6:14: \"defer\" from 50% on makes that the limit; write a smaller limit, or log or delay\n\
+         dir/p.toml:6:31: \"log\" from 100% on is milder than \"defer\", which applies below it\n\
+         dir/p.toml:6:47: 300% is hardly ever reached: what is refused does not count with update = \"leaky\"; write update = \"strict\"\n",
+    ),
+    (
+        "version = 1\n[policy.out]\nwhen = \"authenticated\"\ndefault.auth_failures = \"9/1h\"\n[[policy.out.exempt]]\nmatch = \"a@x.org\"\nuntil = 2020-01-01T00:00:00Z\n[[policy.out.exempt]]\nmatch = [\"b@x.org\", \"192.0.2.7\"]\n[[policy.out.exempt]]\nmatch = [\"@x.org\", \"192.0.2.0/24\"]\n",
+        "dir/p.toml:4:25: auth_failures are never counted: they come before the client is authenticated, and this policy is for authenticated clients\n\
+         dir/p.toml:5:1: expired at 2020-01-01T00:00:00Z: nobody is exempt by it\n\
+         dir/p.toml:8:1: has no effect: the entry at dir/p.toml:10:1 exempts the same and more\n",
+    ),
+];
+
+#[test]
+fn what_is_probably_not_meant_is_a_warning() {
+    for (text, warnings) in DOUBTFUL {
+        assert_eq!(&diagnostics_of(text, ""), warnings, "{text}");
+    }
+}
+
+#[test]
+fn any_text_is_read_without_a_panic() {
+    // Every part of the example, and the example with each byte left out.
+    for (at, _) in EXAMPLE.char_indices() {
+        let (before, after) = EXAMPLE.split_at(at);
+        for text in [before.to_owned(), after.to_owned(), before.to_owned() + &after[1..]] {
+            let compiled = compiled(&text, before);
+            assert_eq!(compiled.policies.is_none(), compiled.diagnostics.has_errors());
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! `users = "users.csv"`: users in a file of their own.
+//!
+//! The first row names the columns: `user`, `package`, and units. An empty cell
+//! says nothing; several windows are separated by blanks: `100/1h 500/1d`.
+
+use super::super::fold::Folding;
+use super::super::model::{Amount, Location, Member, Policy};
+use super::super::word::{Unit, Word as _};
+use super::amount::{self, UNLIMITED};
+use super::csv::{Cell, row};
+use super::file::{Load, beside};
+use super::reader::{Lines, Reader, Value};
+use super::tables::{Packages, add};
+use crate::policy::diagnostic::allowed_instead;
+
+/// What a column says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    User,
+    Package,
+    Unit(Unit),
+}
+
+impl Column {
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "user" => Some(Self::User),
+            "package" => Some(Self::Package),
+            unit => Unit::of(unit).map(Self::Unit),
+        }
+    }
+}
+
+/// Reads the files that `value` names into the users of `policy`.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    folding: &Folding,
+    value: Value<'_>,
+    load: Load<'_>,
+    policy: &mut Policy,
+    packages: &mut Packages,
+) {
+    for (name, at) in reader.strings(value, "\"users.csv\"").unwrap_or_default() {
+        let path = beside(reader.diagnostics.files.first(), name);
+        let text = match load(&path) {
+            Ok(text) => text,
+            Err(message) => {
+                reader.error(at, message);
+                continue;
+            }
+        };
+        let files = &mut reader.diagnostics.files;
+        let Ok(file) = u16::try_from(files.len()) else {
+            reader.error(at, "more than 65,535 files");
+            return;
+        };
+        files.push(path);
+        Table { reader, folding, lines: Lines::of(&text), file, policy, packages }.read(&text);
+    }
+}
+
+/// A file of users that is being read.
+struct Table<'t, 'r> {
+    reader: &'t mut Reader<'r>,
+    folding: &'t Folding,
+    lines: Lines<'t>,
+    file: u16,
+    policy: &'t mut Policy,
+    packages: &'t mut Packages,
+}
+
+impl Table<'_, '_> {
+    fn at(&self, offset: usize) -> Location {
+        self.lines.locate(self.file, offset)
+    }
+
+    fn error(&mut self, offset: usize, message: impl Into<String>) {
+        let at = self.at(offset);
+        self.reader.diagnostics.error(at, message);
+    }
+
+    fn read(mut self, text: &str) {
+        let mut at = if text.starts_with('\u{feff}') { 3 } else { 0 };
+        let Some(head) = row(text, &mut at) else {
+            self.error(
+                0,
+                "the file is empty; its first line names the columns: user,package,recipients",
+            );
+            return;
+        };
+        let Some(columns) = self.columns(head) else { return };
+        while let Some(row) = row(text, &mut at) {
+            match row {
+                Ok(cells) => self.user(&columns, cells),
+                Err((offset, message)) => self.error(offset, message),
+            }
+        }
+    }
+
+    /// The columns that the first row names.
+    fn columns(&mut self, head: Result<Vec<Cell>, (usize, &'static str)>) -> Option<Vec<Column>> {
+        let head = head.map_err(|(offset, message)| self.error(offset, message)).ok()?;
+        let mut columns = Vec::new();
+        let mut sound = true;
+        for (offset, name) in &head {
+            match Column::of(name) {
+                Some(column) if columns.contains(&column) => {
+                    self.error(*offset, format!("the column {name:?} is there twice"));
+                    sound = false;
+                }
+                Some(column) => columns.push(column),
+                None => {
+                    let units = Unit::ALL.iter().map(|unit| unit.word());
+                    let allowed: Vec<&str> = ["user", "package"].into_iter().chain(units).collect();
+                    let instead = allowed_instead(name, &allowed);
+                    self.error(*offset, format!("unknown column {name:?}; {instead}"));
+                    sound = false;
+                }
+            }
+        }
+        if sound && !columns.contains(&Column::User) {
+            let offset = head.first().map_or(0, |(offset, _)| *offset);
+            self.error(offset, "no column is named user; the first line names the columns");
+            sound = false;
+        }
+        sound.then_some(columns)
+    }
+
+    fn user(&mut self, columns: &[Column], cells: Vec<Cell>) {
+        let start = cells.first().map_or(0, |(offset, _)| *offset);
+        if cells.len() != columns.len() {
+            let (found, wanted) = (cells.len(), columns.len());
+            self.error(start, format!("{found} fields where the first line has {wanted}"));
+            return;
+        }
+        let mut member = Member::default();
+        let mut user = None;
+        for (column, (offset, text)) in columns.iter().zip(cells) {
+            let at = self.at(offset);
+            match column {
+                Column::User => {
+                    member.rates.at = at;
+                    user = Some(text);
+                }
+                _ if text.is_empty() => {}
+                Column::Package => {
+                    self.packages.add(&text, at);
+                    member.package = Some(text);
+                }
+                Column::Unit(unit) => {
+                    let amount = self.amount(offset, at, &text);
+                    member.rates.each.insert(*unit, amount);
+                }
+            }
+        }
+        let Some(user) = user else { return };
+        match self.folding.identity(&user) {
+            Some(folded) => {
+                add(self.reader, &mut self.policy.users, "user", &user, folded, member);
+            }
+            None => {
+                let at = member.rates.at;
+                let message =
+                    format!("{user:?} is not a user: nothing is left of it after folding");
+                self.reader.diagnostics.error(at, message);
+            }
+        }
+    }
+
+    fn amount(&mut self, offset: usize, at: Location, text: &str) -> Amount {
+        let mut amount = Amount { at, windows: Vec::new() };
+        if text != UNLIMITED {
+            let mut any = false;
+            for one in text.split([' ', ';']).filter(|one| !one.is_empty()) {
+                any = true;
+                match amount::window(one) {
+                    Ok(window) => amount.windows.push(window),
+                    Err(message) => self.error(offset, message),
+                }
+            }
+            if !any {
+                self.error(offset, format!("{text:?} has no limit; expected such as 100/1h"));
+            }
+        }
+        amount
+    }
+}

@@ -1,0 +1,213 @@
+//! The words of the policy language: each an enum with its spelling.
+
+/// A closed set of words.
+pub trait Word: Copy + Sized + 'static {
+    /// All of them, in the order in which they are listed to people.
+    const ALL: &'static [Self];
+
+    /// How it is written.
+    fn word(self) -> &'static str;
+
+    /// The one that is written so.
+    #[must_use]
+    fn of(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|known| known.word() == text)
+    }
+}
+
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$doc])* $variant,)+ }
+
+        impl Word for $name {
+            const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+    };
+}
+
+words! {
+    /// What is counted.
+    Unit {
+        /// Messages.
+        Messages = "messages",
+        /// Recipients.
+        Recipients = "recipients",
+        /// Different recipients.
+        UniqueRecipients = "unique_recipients",
+        /// Different senders.
+        UniqueSenders = "unique_senders",
+        /// Different client addresses of one identity.
+        UniqueClients = "unique_clients",
+        /// Bytes of messages.
+        Bytes = "bytes",
+        /// Connections.
+        Connections = "connections",
+        /// Recipients that were refused.
+        RejectedRecipients = "rejected_recipients",
+        /// Failed authentications.
+        AuthFailures = "auth_failures",
+    }
+}
+
+words! {
+    /// What is known of an event; identities are made of these.
+    Field {
+        /// The login.
+        Auth = "auth",
+        /// The local Unix account that hands over the message.
+        LocalAccount = "local_account",
+        /// The script of a web host that hands over the message.
+        Script = "script",
+        /// The client's address, masked.
+        Client = "client",
+        /// The envelope sender.
+        Sender = "sender",
+        /// The domain of the envelope sender.
+        SenderDomain = "sender_domain",
+        /// The recipient.
+        Recipient = "recipient",
+        /// The domain of the recipient.
+        RecipientDomain = "recipient_domain",
+        /// The name in HELO.
+        Helo = "helo",
+    }
+}
+
+impl Field {
+    /// Whether any client can choose it.
+    #[must_use]
+    pub fn is_claimed(self) -> bool {
+        matches!(self, Self::Sender | Self::SenderDomain | Self::Helo)
+    }
+}
+
+words! {
+    /// A condition without a value.
+    State {
+        /// Every event.
+        Always = "always",
+        /// The client has authenticated.
+        Authenticated = "authenticated",
+        /// Handed over on this machine, not by SMTP from another.
+        Local = "local",
+        /// The client is in `identity.relay`.
+        Relay = "relay",
+        /// A bounce: the envelope sender is empty.
+        NullSender = "null_sender",
+    }
+}
+
+words! {
+    /// Whether a policy refuses.
+    Action {
+        /// It does.
+        Enforce = "enforce",
+        /// It measures, and reports what it would have done.
+        Observe = "observe",
+    }
+}
+
+words! {
+    /// When an event over the limit counts.
+    Counting {
+        /// Not while it is over: measures what was accepted.
+        Leaky = "leaky",
+        /// Always: measures what was attempted.
+        Strict = "strict",
+    }
+}
+
+words! {
+    /// What a policy that cannot be evaluated makes of an event.
+    OnError {
+        /// Accepts it.
+        FailOpen = "fail-open",
+        /// Defers it.
+        FailClosed = "fail-closed",
+    }
+}
+
+words! {
+    /// What a policy makes of an event, the mildest first.
+    Verdict {
+        /// Nothing against it.
+        Accept = "accept",
+        /// Accept it and write a line to the log.
+        Log = "log",
+        /// Accept it after a delay.
+        Delay = "delay",
+        /// Accept it and freeze it.
+        Hold = "hold",
+        /// Refuse it for now (4xx).
+        Defer = "defer",
+        /// Refuse it (5xx).
+        Reject = "reject",
+    }
+}
+
+words! {
+    /// What `{…}` in a text or an argument stands for.
+    Placeholder {
+        /// The policy.
+        Policy = "policy",
+        /// The key that is over.
+        Key = "key",
+        /// The rule that the limit comes from.
+        Rule = "rule",
+        /// The unit.
+        Unit = "unit",
+        /// The rate.
+        Rate = "rate",
+        /// The limit.
+        Limit = "limit",
+        /// The period.
+        Period = "period",
+        /// How many more would pass.
+        Remaining = "remaining",
+        /// When one more would pass.
+        RetryAfter = "retry_after",
+        /// The login.
+        Auth = "auth",
+        /// The client's address.
+        Client = "client",
+        /// The envelope sender.
+        Sender = "sender",
+        /// The recipient.
+        Recipient = "recipient",
+        /// The message id.
+        MessageId = "message_id",
+        /// When.
+        Time = "time",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_sound<T: Word + PartialEq + std::fmt::Debug>() {
+        for (at, &word) in T::ALL.iter().enumerate() {
+            assert_eq!(T::of(word.word()), Some(word));
+            assert!(T::ALL.iter().skip(at + 1).all(|other| other.word() != word.word()));
+        }
+    }
+
+    #[test]
+    fn each_word_means_one_thing() {
+        is_sound::<Unit>();
+        is_sound::<Field>();
+        is_sound::<State>();
+        is_sound::<Action>();
+        is_sound::<Counting>();
+        is_sound::<OnError>();
+        is_sound::<Verdict>();
+        is_sound::<Placeholder>();
+        assert_eq!(Unit::of("Messages"), None);
+    }
+}
