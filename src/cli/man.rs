@@ -18,7 +18,7 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 23] = [
+const TRANSCRIPTS: [(&str, &str); 27] = [
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("compact", include_str!("../../docs/transcripts/compact.txt")),
     ("config", include_str!("../../docs/transcripts/config.txt")),
@@ -29,6 +29,10 @@ const TRANSCRIPTS: [(&str, &str); 23] = [
     ("import", include_str!("../../docs/transcripts/import.txt")),
     ("list", include_str!("../../docs/transcripts/list.txt")),
     ("measure", include_str!("../../docs/transcripts/measure.txt")),
+    ("policy", include_str!("../../docs/transcripts/policy.txt")),
+    ("policy-diff", include_str!("../../docs/transcripts/policy-diff.txt")),
+    ("policy-lint", include_str!("../../docs/transcripts/policy-lint.txt")),
+    ("policy-show", include_str!("../../docs/transcripts/policy-show.txt")),
     ("repair", include_str!("../../docs/transcripts/repair.txt")),
     ("reset", include_str!("../../docs/transcripts/reset.txt")),
     ("rules", include_str!("../../docs/transcripts/rules.txt")),

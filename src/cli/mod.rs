@@ -34,6 +34,7 @@ mod list;
 mod man;
 mod measure;
 mod output_file;
+mod policy;
 mod repair;
 mod reset;
 mod rules;
@@ -87,6 +88,7 @@ struct Program {
 enum Command {
     Check(check::Check),
     Rules(rules::Rules),
+    Policy(policy::PolicyCommand),
     Doctor(doctor::Doctor),
     List(list::List),
     Show(show::Show),
@@ -113,6 +115,7 @@ impl Command {
         match self {
             Self::Check(check) => check.run(screen),
             Self::Rules(rules) => rules.run(screen),
+            Self::Policy(policy) => policy.run(screen),
             Self::Doctor(doctor) => doctor.run(screen),
             Self::List(list) => list.run(screen),
             Self::Show(show) => show.run(screen),

@@ -34,14 +34,22 @@ const PAST: [(&str, &str, &str); 10] = [
 ];
 
 /// Directories of a real machine that are in the folder there.
-const PLACES: [&str; 4] =
-    ["/var/log/exim4", "/var/backups", "/var/lib/prometheus/node-exporter", "/var/mail"];
+const PLACES: [&str; 5] = [
+    "/var/log/exim4",
+    "/var/backups",
+    "/var/lib/prometheus/node-exporter",
+    "/var/mail",
+    "/etc/exirate",
+];
 
 /// What `exim_dumpdb` prints there.
 const DUMP: &str = "\
 20-Nov-2026 11:49:12.250000 rate:     17.250 key: 1h/per_rcpt/dora@example.org
 20-Nov-2026 11:50:02.125000 rate:      3.000 epoch: 20-Nov-2026 11:05:40 size: 200 key: 1h/per_rcpt/unique/emil@example.org
 ";
+
+/// The policy file that somebody is about to install there.
+const POLICY: &str = include_str!("../../src/policy/source/example.toml");
 
 /// The main log there.
 const MAIN_LOG: &str = "\
@@ -127,6 +135,9 @@ impl Prepared {
         }
         std::fs::write(self.place("/var/log/exim4").join("mainlog"), MAIN_LOG).unwrap();
         std::fs::write(self.path("work").join("dump.txt"), DUMP).unwrap();
+        std::fs::write(self.path("work").join("policy.toml"), POLICY).unwrap();
+        let installed = POLICY.replace("500/1d", "400/1d").replace("year-end", "autumn");
+        std::fs::write(self.place("/etc/exirate").join("policy.toml"), installed).unwrap();
         let line = r#"{"key":"1h/per_mail/x","rate":1,"limit":9,"seconds":1795170000,"micros":0,"over_since":0}"#;
         let export = format!("{{\"exirate_export\":1}}\n{line}\n");
         std::fs::write(self.path("work").join("exirate.jsonl"), export).unwrap();

@@ -218,7 +218,8 @@ fn the_commands_it_shows_exist() {
             }
             ["exirate", subcommand, ..] => {
                 // A command of a command has its own options.
-                let below = (subcommand == "trace").then(|| words.get(2)).flatten();
+                let below =
+                    matches!(subcommand, "trace" | "policy").then(|| words.get(2)).flatten();
                 let key = format!("{subcommand} {}", below.unwrap_or(&""));
                 let help = helps.entry(key).or_insert_with(|| {
                     let mut help = Command::new(env!("CARGO_BIN_EXE_exirate"));

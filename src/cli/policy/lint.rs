@@ -1,0 +1,131 @@
+//! `exirate policy lint`: what is wrong with a policy file.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+use serde::Serialize;
+
+use super::super::screen::Screen;
+use super::super::text::printable;
+use super::super::{Failure, Outcome};
+use super::file::{FILE, now, open};
+use crate::policy::diagnostic::{Diagnostic, Severity, place};
+use crate::policy::lint::lint;
+
+/// Check a policy file
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the policy file be used, and does it do what is meant?
+    exirate policy lint /etc/exirate/policy.toml
+  Another one, before it is installed:
+    exirate policy lint policy.toml
+  For scripts:
+    exirate policy lint --json policy.toml | jq .errors
+
+Each line is an error, with which the file cannot be used, or a warning: such as an
+exemption that has expired, a limit that never matters, or an identity that
+strangers can claim.
+
+Exit status: 0 nothing was found; 1 errors or warnings; 2 the command failed.
+
+JSON: `files`, `policies` and `users` (how many; null if there is an error),
+`errors` and `warnings` (how many), and `diagnostics`, an array of objects with
+`file`, `line`, `column`, `severity` (error or warning) and `message`.")]
+pub(super) struct Lint {
+    /// The policy file
+    #[arg(value_name = "FILE", default_value = FILE)]
+    file: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A diagnostic, as JSON has it.
+#[derive(Serialize)]
+struct JsonDiagnostic<'a> {
+    file: String,
+    line: u32,
+    column: u32,
+    severity: String,
+    message: &'a str,
+}
+
+/// Everything, as JSON has it.
+#[derive(Serialize)]
+struct Json<'a> {
+    files: Vec<String>,
+    policies: Option<usize>,
+    users: Option<usize>,
+    errors: usize,
+    warnings: usize,
+    diagnostics: Vec<JsonDiagnostic<'a>>,
+}
+
+impl Lint {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let mut compiled = open(&self.file)?;
+        if let Some(policies) = &compiled.policies {
+            lint(policies, now(), &mut compiled.diagnostics);
+        }
+        let files = compiled.diagnostics.files.clone();
+        let list = compiled.diagnostics.sorted();
+        let errors = list.iter().filter(|one| one.severity == Severity::Error).count();
+        let warnings = list.len() - errors;
+        let policies = compiled.policies.as_ref();
+        let users = policies.map(|all| all.policies.values().map(|one| one.users.len()).sum());
+        if self.json {
+            screen.json(&Json {
+                files: files.iter().map(|file| file.display().to_string()).collect(),
+                policies: policies.map(|all| all.policies.len()),
+                users,
+                errors,
+                warnings,
+                diagnostics: list.iter().map(|one| json(&files, one)).collect(),
+            })?;
+        } else {
+            for one in &list {
+                let at = printable(place(&files, one.at).as_bytes());
+                let severity = screen.paint(style(one.severity), one.severity);
+                writeln!(screen, "{at}: {severity}: {}", printable(one.message.as_bytes()))?;
+            }
+            if let Some(all) = policies {
+                let (file, count) = (self.file.display().to_string(), all.policies.len());
+                let file = printable(file.as_bytes());
+                let (policies, users) = (many(count, "policy", "policies"), users.unwrap_or(0));
+                let (users, found) =
+                    (many(users, "user", "users"), many(warnings, "warning", "warnings"));
+                writeln!(screen, "{file}: {policies}, {users}; no error, {found}")?;
+            }
+        }
+        Ok(Outcome::found_if(!list.is_empty()))
+    }
+}
+
+fn many(count: usize, one: &str, several: &str) -> String {
+    match count {
+        0 => format!("no {one}"),
+        1 => format!("1 {one}"),
+        _ => format!("{count} {several}"),
+    }
+}
+
+fn style(severity: Severity) -> Style {
+    match severity {
+        Severity::Error => AnsiColor::Red.on_default().bold(),
+        Severity::Warning => AnsiColor::Yellow.on_default(),
+    }
+}
+
+fn json<'a>(files: &[PathBuf], one: &'a Diagnostic) -> JsonDiagnostic<'a> {
+    let file = files.get(usize::from(one.at.file));
+    JsonDiagnostic {
+        file: file.map(|file| file.display().to_string()).unwrap_or_default(),
+        line: one.at.line,
+        column: one.at.column,
+        severity: one.severity.to_string(),
+        message: &one.message,
+    }
+}

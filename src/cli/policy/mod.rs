@@ -1,0 +1,47 @@
+//! `exirate policy`: the policy file.
+
+mod diff;
+mod file;
+mod lint;
+mod show;
+
+use clap::{Args, Subcommand};
+
+use super::screen::Screen;
+use super::{Failure, Outcome};
+
+/// Check, show and compare policy files
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the policy file be used, and does it do what is meant?
+    exirate policy lint /etc/exirate/policy.toml
+  What may a user do, and which rule says so?
+    exirate policy show --user news@example.org --file /etc/exirate/policy.toml
+  What would a new file change?
+    exirate policy diff /etc/exirate/policy.toml policy.toml
+
+A policy file has limits as tables: by default, for packages, domains and users.
+docs/policy.md describes it.
+
+Exit status: as the help of each command says.")]
+pub(super) struct PolicyCommand {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Lint(lint::Lint),
+    Show(show::Show),
+    Diff(diff::Diff),
+}
+
+impl PolicyCommand {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        match &self.command {
+            Command::Lint(lint) => lint.run(screen),
+            Command::Show(show) => show.run(screen),
+            Command::Diff(diff) => diff.run(screen),
+        }
+    }
+}
