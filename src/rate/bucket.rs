@@ -4,7 +4,7 @@
 //! out a second, down to nothing. An event passes if the bucket has room for
 //! it, or is empty. The rule and the order of the operations are those of
 //! rspamd 3.4 (the Redis scripts in `src/plugins/lua/ratelimit.lua`, without the
-//! dynamic factors), so that verdicts agree.
+//! dynamic factors), so that verdicts agree: `tests/rspamd.rs` compares them.
 //!
 //! So in any `t` seconds events of at most `burst + rate·t` in total pass, and
 //! one event more if that is larger than the burst: nothing else could ever
