@@ -189,8 +189,10 @@ fn limits_are_looked_up_in_the_file() {
         replies.iter().take_while(|r| r.starts_with("250")).count()
     };
     assert_eq!(passed("nobody"), 2);
-    // 20 / 1h: the rate decays a little on the way.
-    assert_eq!(passed("intern"), 20);
+    // 20 / 1h: the rate decays a little on the way. Once in 400 runs the Bloom filter
+    // takes one of the addresses for an earlier one, which then does not count.
+    let passed_by_intern = passed("intern");
+    assert!((20..=21).contains(&passed_by_intern), "{passed_by_intern}");
     assert_eq!(passed("helpdesk"), names.len());
     assert_eq!(exim.log("panic"), "");
 }
