@@ -1,7 +1,7 @@
 //! What is sound but probably not meant.
 
 use super::diagnostic::Diagnostics;
-use super::model::{Amount, Exempt, Policies, Policy, Rates, When};
+use super::model::{Amount, Exempt, Location, Policies, Policy, Rates, When};
 use super::word::{Action, Counting, Field, State, Unit, Verdict, Word as _};
 
 /// Adds warnings about `policies` at `now`, in seconds since 1970.
@@ -17,9 +17,10 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
         }
     }
     if policies.policies.is_empty() {
-        let start = super::model::Location { file: 0, line: 1, column: 1 };
-        diagnostics
-            .warning(start, "no policy: nothing is limited; expected such as [policy.outbound]");
+        diagnostics.warning(
+            Location::START,
+            "no policy: nothing is limited; expected such as [policy.outbound]",
+        );
     }
 }
 

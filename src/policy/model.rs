@@ -18,6 +18,11 @@ pub struct Location {
     pub column: u32,
 }
 
+impl Location {
+    /// The start of the policy file.
+    pub const START: Self = Self { file: 0, line: 1, column: 1 };
+}
+
 /// All that a policy file and the files it names say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policies {
@@ -96,7 +101,7 @@ pub struct Policy {
     pub update: Counting,
     /// What it makes of an event when it cannot be evaluated.
     pub on_error: OnError,
-    /// What the client is told.
+    /// The text of the reply to the client.
     pub text: Option<Template>,
     /// What is counted: these fields together; empty: the identity chain. The
     /// first is what the tables and `exempt` are searched for.

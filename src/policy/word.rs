@@ -8,6 +8,12 @@ pub trait Word: Copy + Sized + 'static {
     /// How it is written.
     fn word(self) -> &'static str;
 
+    /// How all of them are written.
+    #[must_use]
+    fn words() -> Vec<&'static str> {
+        Self::ALL.iter().map(|word| word.word()).collect()
+    }
+
     /// The one that is written so.
     #[must_use]
     fn of(text: &str) -> Option<Self> {

@@ -1,9 +1,9 @@
 //! Windows, buckets, networks, domains and templates as they are written.
 
 use super::super::fold::lower;
-use super::super::model::{Bucket, DomainPattern, Piece, Template, Window};
+use super::super::model::{DomainPattern, Piece, Template, Window};
 use super::super::network::{Cidr, NoCidr};
-use super::super::word::{Placeholder, Unit, Word as _};
+use super::super::word::{Placeholder, Word as _};
 use crate::policy::diagnostic::allowed_instead;
 use crate::spec;
 
@@ -89,11 +89,6 @@ pub(super) fn burst(text: &str) -> Result<f64, String> {
     number(text).ok_or_else(|| format!("{text:?} is not a burst; expected a number such as 5"))
 }
 
-/// A bucket of its parts.
-pub(super) fn bucket(unit: Unit, burst: f64, (text, leak): (String, f64)) -> Bucket {
-    Bucket { unit, burst, leak, text }
-}
-
 /// A network or an address.
 ///
 /// # Errors
@@ -131,6 +126,11 @@ pub(super) fn domain(text: &str) -> Result<DomainPattern, String> {
     }
 }
 
+/// One domain, in lower case; `None` if it is not one, or means many.
+pub(super) fn one_domain(text: &str) -> Option<String> {
+    domain(text).ok().filter(|pattern| !pattern.below).map(|pattern| pattern.domain)
+}
+
 /// A text with placeholders in braces; `{{` and `}}` are braces.
 ///
 /// # Errors
@@ -150,8 +150,7 @@ pub(super) fn template(text: &str) -> Result<Template, String> {
             rest = after;
         } else if let Some((name, after)) = from.strip_prefix('{').and_then(|f| f.split_once('}')) {
             let Some(value) = Placeholder::of(name) else {
-                let allowed: Vec<&str> = Placeholder::ALL.iter().map(|p| p.word()).collect();
-                let instead = allowed_instead(name, &allowed);
+                let instead = allowed_instead(name, &Placeholder::words());
                 return Err(format!("unknown placeholder {{{name}}}; {instead}"));
             };
             if !plain.is_empty() {

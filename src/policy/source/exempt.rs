@@ -62,14 +62,8 @@ fn matches_of(
     value: Value<'_>,
     clients: bool,
 ) -> Vec<Match> {
-    let mut all = Vec::new();
-    for (text, at) in reader.strings(value, "[\"ceo@example.org\"]").unwrap_or_default() {
-        match matches(folding, text, clients) {
-            Ok(found) => all.extend(found),
-            Err(message) => reader.error(at, message),
-        }
-    }
-    all
+    let each = |text: &str| matches(folding, text, clients);
+    reader.each(value, "[\"ceo@example.org\"]", each).unwrap_or_default().concat()
 }
 
 fn matches(folding: &Folding, text: &str, clients: bool) -> Result<Vec<Match>, String> {

@@ -19,7 +19,6 @@ use std::path::Path;
 use toml::de::DeTable;
 
 use super::diagnostic::Diagnostics;
-use super::fold::lower;
 use super::model::{Identity, Location, OnCrossing, Policies, Template};
 use super::word::Field;
 pub use file::Load;
@@ -72,8 +71,9 @@ fn read_document(reader: &mut Reader<'_>, table: &DeTable<'_>, load: Load<'_>) -
     let mut policies = Policies::default();
     match table.get("version") {
         None => {
-            let start = Location { file: 0, line: 1, column: 1 };
-            reader.diagnostics.error(start, "the version is missing; start with: version = 1");
+            reader
+                .diagnostics
+                .error(Location::START, "the version is missing; start with: version = 1");
         }
         Some(value) => match value.get_ref().as_integer() {
             Some(version) if version.as_str() == "1" => {}
@@ -129,11 +129,9 @@ fn identity(reader: &mut Reader<'_>, value: Value<'_>) -> Identity {
             "mask" => mask(reader, value, &mut identity),
             "qualify" => {
                 let Some(text) = reader.string(value, "\"example.org\"") else { continue };
-                match amount::domain(text) {
-                    Ok(pattern) if !pattern.below => {
-                        identity.folding.qualify = Some(pattern.domain)
-                    }
-                    _ => reader.error(
+                match amount::one_domain(text) {
+                    Some(domain) => identity.folding.qualify = Some(domain),
+                    None => reader.error(
                         value,
                         format!("{text:?} is not a domain; expected such as example.org"),
                     ),
@@ -155,16 +153,12 @@ fn fold(reader: &mut Reader<'_>, value: Value<'_>, identity: &mut Identity) {
             "case" => folding.case = reader.boolean(value).unwrap_or(true),
             "plus" => folding.plus = reader.boolean(value).unwrap_or(false),
             "dots" => {
-                let domains = reader.strings(value, "[\"gmail.com\"]").unwrap_or_default();
-                folding.dots = domains.iter().map(|(text, _)| lower(text)).collect();
-                for (text, at) in domains {
-                    if amount::domain(text).map_or(true, |pattern| pattern.below) {
-                        reader.error(
-                            at,
-                            format!("{text:?} is not a domain; expected such as gmail.com"),
-                        );
-                    }
-                }
+                let domain = |text: &str| {
+                    amount::one_domain(text).ok_or_else(|| {
+                        format!("{text:?} is not a domain; expected such as gmail.com")
+                    })
+                };
+                folding.dots = reader.each(value, "[\"gmail.com\"]", domain).unwrap_or_default();
             }
             _ => reader.unknown_key(key, "in fold", KEYS),
         }
@@ -222,9 +216,9 @@ fn crossing(reader: &mut Reader<'_>, value: Value<'_>) -> OnCrossing {
             "mail" => {
                 on.mail = reader.string(value, "\"postmaster@example.org\"").map(str::to_owned);
                 let sound = |a: &String| {
-                    a.split_once('@').is_some_and(|(l, d)| {
-                        !l.is_empty() && amount::domain(d).is_ok_and(|d| !d.below)
-                    }) && !a.contains(char::is_whitespace)
+                    a.split_once('@')
+                        .is_some_and(|(l, d)| !l.is_empty() && amount::one_domain(d).is_some())
+                        && !a.contains(char::is_whitespace)
                 };
                 if on.mail.as_ref().is_some_and(|address| !sound(address)) {
                     reader.error(

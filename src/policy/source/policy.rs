@@ -188,14 +188,13 @@ fn condition(reader: &mut Reader<'_>, identity: &Identity, value: Value<'_>, all
                 None => (text, false),
             };
             let Some(state) = State::of(word) else {
-                let states: Vec<&str> = State::ALL.iter().map(|state| state.word()).collect();
                 let table = match similar(word, CONDITIONS.iter().copied()) {
                     Some(known) => {
                         format!("; a condition with a value is a table: {{ {known} = [\"...\"] }}")
                     }
                     None => String::new(),
                 };
-                let instead = allowed_instead(word, &states);
+                let instead = allowed_instead(word, &State::words());
                 reader.error(value, format!("unknown condition {word:?}; {instead}{table}"));
                 return;
             };
@@ -214,14 +213,7 @@ fn condition(reader: &mut Reader<'_>, identity: &Identity, value: Value<'_>, all
 }
 
 fn domains(reader: &mut Reader<'_>, value: Value<'_>) -> Vec<DomainPattern> {
-    let mut domains = Vec::new();
-    for (text, at) in reader.strings(value, "[\"example.org\"]").unwrap_or_default() {
-        match amount::domain(text) {
-            Ok(domain) => domains.push(domain),
-            Err(message) => reader.error(at, message),
-        }
-    }
-    domains
+    reader.each(value, "[\"example.org\"]", amount::domain).unwrap_or_default()
 }
 
 /// `verdicts = { "80%" = "log", "100%" = "defer", "300%" = "reject" }`

@@ -137,6 +137,24 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// One string, or an array of them, each parsed; a text that `parse` refuses is
+    /// left out.
+    pub(super) fn each<T>(
+        &mut self,
+        value: Value<'_>,
+        example: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let mut parsed = Vec::new();
+        for (text, at) in self.strings(value, example)? {
+            match parse(text) {
+                Ok(one) => parsed.push(one),
+                Err(message) => self.error(at, message),
+            }
+        }
+        Some(parsed)
+    }
+
     /// A whole number from 0 to `most`.
     pub(super) fn integer(&mut self, value: Value<'_>, most: u8) -> Option<u8> {
         let Some(integer) = value.get_ref().as_integer() else {
@@ -167,8 +185,7 @@ impl<'a> Reader<'a> {
     ) -> Option<T> {
         let word = T::of(text);
         if word.is_none() {
-            let allowed: Vec<&str> = T::ALL.iter().map(|word| word.word()).collect();
-            let instead = allowed_instead(text, &allowed);
+            let instead = allowed_instead(text, &T::words());
             self.error(value, format!("unknown {what} {text:?}; {instead}"));
         }
         word

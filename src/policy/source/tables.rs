@@ -43,7 +43,7 @@ type Key<'a> = Spanned<DeString<'a>>;
 
 /// The words of all units, and more.
 fn allowed(more: &[&'static str]) -> Vec<&'static str> {
-    Unit::ALL.iter().map(|unit| unit.word()).chain(more.iter().copied()).collect()
+    [&Unit::words(), more].concat()
 }
 
 /// Reads `key = value` into `rates` if it is a limit.
@@ -89,14 +89,8 @@ pub(super) fn amount(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Amount
     if value.get_ref().as_str().is_some_and(|text| text.trim() == UNLIMITED) {
         return Some(amount);
     }
-    for (text, at) in
-        reader.strings(value, "\"100/1h\", [\"100/1h\", \"500/1d\"] or \"unlimited\"")?
-    {
-        match amount::window(text) {
-            Ok(window) => amount.windows.push(window),
-            Err(message) => reader.error(at, message),
-        }
-    }
+    let example = "\"100/1h\", [\"100/1h\", \"500/1d\"] or \"unlimited\"";
+    amount.windows = reader.each(value, example, amount::window)?;
     Some(amount)
 }
 
@@ -164,7 +158,8 @@ fn bucket(reader: &mut Reader<'_>, value: Value<'_>, table: &DeTable<'_>) -> Opt
             ),
         );
     }
-    Some(amount::bucket(unit?, burst?, rate?))
+    let (text, leak) = rate?;
+    Some(Bucket { unit: unit?, burst: burst?, leak, text })
 }
 
 /// The text of a number, or a string.

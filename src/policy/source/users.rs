@@ -110,8 +110,7 @@ impl Table<'_, '_> {
                 }
                 Some(column) => columns.push(column),
                 None => {
-                    let units = Unit::ALL.iter().map(|unit| unit.word());
-                    let allowed: Vec<&str> = ["user", "package"].into_iter().chain(units).collect();
+                    let allowed = [&["user", "package"][..], &Unit::words()].concat();
                     let instead = allowed_instead(name, &allowed);
                     self.error(*offset, format!("unknown column {name:?}; {instead}"));
                     sound = false;

@@ -7,14 +7,7 @@ use super::reader::{Reader, Value};
 
 /// Networks, one or several.
 pub(super) fn networks(reader: &mut Reader<'_>, value: Value<'_>) -> Vec<Cidr> {
-    let mut networks = Vec::new();
-    for (text, at) in reader.strings(value, "[\"192.0.2.0/24\"]").unwrap_or_default() {
-        match amount::network(text) {
-            Ok(network) => networks.push(network),
-            Err(message) => reader.error(at, message),
-        }
-    }
-    networks
+    reader.each(value, "[\"192.0.2.0/24\"]", amount::network).unwrap_or_default()
 }
 
 /// A text with placeholders, at `value`.
