@@ -93,7 +93,7 @@ impl Bucket {
     }
 
     /// Whether a record can be dropped at `now` without changing any later
-    /// decision: the bucket is empty, which is the same as none, and its Bloom
+    /// decision of a bucket that leaks no slower: the bucket is empty, which is the same as none, and its Bloom
     /// filter, which was started in second `filter_epoch`, has expired. A record
     /// from the future (the clock went back) is kept, and so is an infinite or
     /// NaN level.

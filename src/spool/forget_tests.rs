@@ -22,6 +22,9 @@ const SPECS: [&str; 7] = [
     "5 / 20m / per_cmd / strict / count=0",
 ];
 
+/// The key whose checks are decided by leaky buckets.
+const BUCKET: u8 = 2;
+
 /// One check, or a pause.
 #[derive(Clone, Debug)]
 enum Step {
@@ -40,7 +43,7 @@ impl Arbitrary for Step {
             },
             _ => Step::Check {
                 spec: usize::arbitrary(g) % SPECS.len(),
-                key: u8::arbitrary(g) % 3,
+                key: u8::arbitrary(g) % (BUCKET + 1),
                 event: u8::arbitrary(g) % 5,
                 readonly: u8::arbitrary(g) % 4 == 0,
             },
@@ -49,7 +52,10 @@ impl Arbitrary for Step {
 }
 
 fn request(spec: usize, key: u8, event: u8, readonly: bool) -> Request {
-    let spec = format!("{} / key{key}", SPECS[spec]);
+    // Buckets that leak at different rates have records of their own: whether
+    // one is empty depends on the rate.
+    let name = if key == BUCKET { format!("bucket{spec}") } else { format!("key{key}") };
+    let spec = format!("{} / {name}", SPECS[spec]);
     let mut request = Spec::parse(spec.as_bytes()).unwrap().request(&Context::outside()).unwrap();
     if request.unique.is_some() {
         request.unique = Some(vec![event]);
@@ -95,7 +101,7 @@ fn run(steps: &[Step], compacts: bool) -> u64 {
             Step::Compact => {}
             Step::Check { spec, key, event, readonly } => {
                 let request = request(spec, key, event, readonly);
-                let bucket = key == 2;
+                let bucket = key == BUCKET;
                 let forgets = check(&mut spool, &request, bucket, now);
                 let never = check(&mut memory, &request, bucket, now);
                 assert_eq!(forgets.1, never.1, "{step:?}: {forgets:?} {never:?}");
