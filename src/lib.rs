@@ -23,7 +23,7 @@ pub mod cli;
 pub mod engine;
 #[cfg(any(feature = "rates", feature = "trace"))]
 pub mod exim;
-#[cfg(feature = "cli")]
+#[cfg(feature = "rates")]
 pub mod policy;
 pub mod rate;
 pub mod spec;

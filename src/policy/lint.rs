@@ -26,7 +26,7 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
 
 /// Whether the policy requires `state`.
 fn requires(policy: &Policy, state: State) -> bool {
-    policy.when.contains(&When::Is { state, not: false })
+    policy.head.when.contains(&When::Is { state, not: false })
 }
 
 /// Identities that a stranger can choose: he would exhaust the limit of a customer.
@@ -35,9 +35,9 @@ fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut D
         return;
     }
     let advice = "so strangers can use up the limit of a customer; use it only with when = \"relay\" or \"local\"";
-    if !policy.key.is_empty() {
-        if policy.key.iter().all(|field| field.is_claimed()) {
-            let field = policy.key.first().map_or("", |field| field.word());
+    if !policy.head.key.is_empty() {
+        if policy.head.key.iter().all(|field| field.is_claimed()) {
+            let field = policy.head.key.first().map_or("", |field| field.word());
             diagnostics.warning(
                 policy.at,
                 format!("any client can claim the {field} that {name:?} counts, {advice}"),
@@ -172,7 +172,7 @@ fn covers(one: &Exempt, other: &Exempt) -> bool {
 /// Verdicts that are never reached, or are milder than one below them.
 fn grades(policy: &Policy, diagnostics: &mut Diagnostics) {
     let mut strictest: Option<super::model::Grade> = None;
-    for grade in &policy.verdicts {
+    for grade in &policy.head.verdicts {
         let word = grade.verdict.word();
         let percent = (grade.from * 100.0).round();
         if grade.from < 1.0 && grade.verdict > Verdict::Log && grade.verdict != Verdict::Delay {
@@ -190,8 +190,8 @@ fn grades(policy: &Policy, diagnostics: &mut Diagnostics) {
         let refused =
             strictest.filter(|below| below.verdict >= Verdict::Defer && below.from <= 1.0);
         if grade.from > 1.0
-            && policy.update == Counting::Leaky
-            && policy.action == Action::Enforce
+            && policy.head.update == Counting::Leaky
+            && policy.head.action == Action::Enforce
             && refused.is_some()
         {
             diagnostics.warning(grade.at, format!("{percent}% is hardly ever reached: what is refused does not count with update = \"leaky\"; write update = \"strict\""));

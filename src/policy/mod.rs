@@ -21,12 +21,18 @@
 //! - An entry of `exempt` lifts every limit of its policy; the events are
 //!   measured all the same.
 
+#[cfg(feature = "cli")]
 pub mod diagnostic;
 pub mod fold;
+pub mod limit;
+#[cfg(feature = "cli")]
 pub mod lint;
 pub mod model;
 pub mod network;
+#[cfg(feature = "cli")]
 pub mod resolve;
+#[cfg(feature = "cli")]
 pub mod settings;
+#[cfg(feature = "cli")]
 pub mod source;
 pub mod word;

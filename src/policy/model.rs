@@ -93,6 +93,23 @@ pub enum Piece {
 pub struct Policy {
     /// Where it starts.
     pub at: Location,
+    /// What holds for all of its tables.
+    pub head: Head,
+    /// For everybody.
+    pub default: Rates,
+    /// By package.
+    pub packages: BTreeMap<String, Rates>,
+    /// By domain, folded.
+    pub domains: BTreeMap<String, Member>,
+    /// By identity, folded.
+    pub users: BTreeMap<String, Member>,
+    /// Who is not limited.
+    pub exempt: Vec<Exempt>,
+}
+
+/// What a policy says apart from its tables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Head {
     /// It applies to events for which all of these hold.
     pub when: Vec<When>,
     /// Whether it refuses.
@@ -110,16 +127,6 @@ pub struct Policy {
     pub verdicts: Vec<Grade>,
     /// The longest delay in seconds.
     pub longest_delay: f64,
-    /// For everybody.
-    pub default: Rates,
-    /// By package.
-    pub packages: BTreeMap<String, Rates>,
-    /// By domain, folded.
-    pub domains: BTreeMap<String, Member>,
-    /// By identity, folded.
-    pub users: BTreeMap<String, Member>,
-    /// Who is not limited.
-    pub exempt: Vec<Exempt>,
 }
 
 /// A condition of a policy.

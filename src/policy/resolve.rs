@@ -4,49 +4,12 @@
 //! compiled image must agree with.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::net::IpAddr;
 
 use super::fold::domain;
+use super::limit::{Exemption, Limit, Per, Rule, Subject};
 use super::model::{Amount, Buckets, Exempt, Location, Match, Member, Policy, Rates};
 use super::word::Unit;
-
-/// Who is searched for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Subject {
-    /// The identity, folded: the first field of the policy's key.
-    pub identity: String,
-    /// The package that the front end handed over.
-    pub package: Option<String>,
-    /// The client's address.
-    pub client: Option<IpAddr>,
-    /// The recipient, folded.
-    pub recipient: Option<String>,
-}
-
-/// The table that a limit comes from.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
-    /// The table of the user.
-    User(String),
-    /// The table of the domain.
-    Domain(String),
-    /// The table of the package.
-    Package(String),
-    /// The table for everybody.
-    Default,
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::User(name) => write!(f, "user {name}"),
-            Self::Domain(name) => write!(f, "domain {name}"),
-            Self::Package(name) => write!(f, "package {name}"),
-            Self::Default => f.write_str("default"),
-        }
-    }
-}
+use crate::engine::Algorithm;
 
 /// A limit and the rule it comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +17,7 @@ pub struct Applied<'p, T> {
     /// The limit.
     pub what: &'p T,
     /// The rule.
-    pub rule: Rule,
+    pub rule: Rule<'p>,
 }
 
 /// All that a policy says of a subject.
@@ -62,7 +25,7 @@ pub struct Applied<'p, T> {
 pub struct Effective<'p> {
     /// The package that applies, and whether the policy has it: one that a front end
     /// hands over may not exist.
-    pub package: Option<(String, bool)>,
+    pub package: Option<(&'p str, bool)>,
     /// The limits of the identity, by unit.
     pub each: BTreeMap<Unit, Applied<'p, Amount>>,
     /// The limits of all users of its domain together, by unit.
@@ -73,27 +36,63 @@ pub struct Effective<'p> {
     pub exempt: Option<&'p Exempt>,
 }
 
+impl<'p> Effective<'p> {
+    /// The limits as the compiled image gives them: those of the key by unit, then
+    /// the totals by unit, then the buckets. Nothing for what is unlimited.
+    #[must_use]
+    pub fn limits(&self) -> Vec<Limit<'p>> {
+        let each = self.each.iter().map(|one| (Per::Key, one));
+        let total = self.total.iter().map(|one| (Per::Domain, one));
+        let windows = each.chain(total).flat_map(|(per, (&unit, applied))| {
+            applied.what.windows.iter().map(move |window| Limit {
+                unit,
+                per,
+                algorithm: Algorithm::MovingAverage { limit: window.limit, period: window.period },
+                text: &window.text,
+                rule: applied.rule,
+            })
+        });
+        let buckets = self.buckets.iter().flat_map(|applied| {
+            applied.what.buckets.iter().map(|bucket| Limit {
+                unit: bucket.unit,
+                per: Per::Key,
+                algorithm: Algorithm::Bucket { burst: bucket.burst, rate: bucket.leak },
+                text: &bucket.text,
+                rule: applied.rule,
+            })
+        });
+        windows.chain(buckets).collect()
+    }
+
+    /// The entry that exempts the subject, as the compiled image gives it.
+    #[must_use]
+    pub fn exemption(&self) -> Option<Exemption<'p>> {
+        let entry = self.exempt?;
+        Some(Exemption { until: entry.until, reason: entry.reason.as_deref() })
+    }
+}
+
 /// What `policy` says of `subject` at `now`, in seconds since 1970.
 #[must_use]
-pub fn resolve<'p>(policy: &'p Policy, subject: &Subject, now: i64) -> Effective<'p> {
-    let user = policy.users.get(&subject.identity);
-    let domain_name = domain(&subject.identity);
+pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effective<'p> {
+    let user = policy.users.get(subject.identity);
+    let domain_name = domain(subject.identity);
     let domain = domain_name.and_then(|name| policy.domains.get(name));
-    let of = |member: Option<&'p Member>| member.and_then(|member| member.package.as_ref());
-    let package_name = of(user).or(subject.package.as_ref()).or(of(domain)).cloned();
-    let package = |name: Option<&String>| {
+    let of = |member: Option<&'p Member>| member.and_then(|member| member.package.as_deref());
+    let package_name = of(user).or(subject.package).or(of(domain));
+    let package = |name: Option<&str>| {
         let (name, rates) = policy.packages.get_key_value(name?)?;
-        Some((Rule::Package(name.clone()), rates))
+        Some((Rule::Package(name), rates))
     };
-    let own = |member: Option<&'p Member>, rule: Rule| Some((rule, &member?.rates));
-    let domain_rule = Rule::Domain(domain_name.unwrap_or_default().to_owned());
+    let own = |member: Option<&'p Member>, rule: Rule<'p>| Some((rule, &member?.rates));
+    let domain_rule = Rule::Domain(domain_name.unwrap_or_default());
     let default = Some((Rule::Default, &policy.default));
     // The most special first.
-    let tables: Vec<(Rule, &'p Rates)> = [
-        own(user, Rule::User(subject.identity.clone())),
-        own(domain, domain_rule.clone()),
-        package(package_name.as_ref()),
-        default.clone(),
+    let tables: Vec<(Rule<'p>, &'p Rates)> = [
+        own(user, Rule::User(subject.identity)),
+        own(domain, domain_rule),
+        package(package_name),
+        default,
     ]
     .into_iter()
     .flatten()
@@ -103,20 +102,20 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject, now: i64) -> Effective
     let (mut each, mut total) = (BTreeMap::new(), BTreeMap::new());
     for (rule, rates) in &tables {
         for (unit, what) in &rates.each {
-            each.entry(*unit).or_insert_with(|| Applied { what, rule: rule.clone() });
+            each.entry(*unit).or_insert(Applied { what, rule: *rule });
         }
     }
     for (rule, rates) in totals.filter(|_| domain_name.is_some()) {
         for (unit, what) in &rates.total {
-            total.entry(*unit).or_insert_with(|| Applied { what, rule: rule.clone() });
+            total.entry(*unit).or_insert(Applied { what, rule });
         }
     }
-    let buckets = tables.iter().find_map(|(rule, rates)| {
-        rates.buckets.as_ref().map(|what| Applied { what, rule: rule.clone() })
-    });
+    let buckets = tables
+        .iter()
+        .find_map(|(rule, rates)| rates.buckets.as_ref().map(|what| Applied { what, rule: *rule }));
     let exempt = policy.exempt.iter().find(|entry| exempts(entry, subject, now));
     let package = package_name.map(|name| {
-        let known = policy.packages.contains_key(&name);
+        let known = policy.packages.contains_key(name);
         (name, known)
     });
     Effective { package, each, total, buckets, exempt }
@@ -124,10 +123,10 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject, now: i64) -> Effective
 
 /// Whether `entry` exempts `subject` at `now`.
 #[must_use]
-pub fn exempts(entry: &Exempt, subject: &Subject, now: i64) -> bool {
+pub fn exempts(entry: &Exempt, subject: &Subject<'_>, now: i64) -> bool {
     let client = |one: &Match| matches!((one, subject.client), (Match::Client(network), Some(client)) if network.contains(client));
-    let who = |one: &Match| means(one, &subject.identity) || client(one);
-    let to = |one: &Match| subject.recipient.as_ref().is_some_and(|address| means(one, address));
+    let who = |one: &Match| means(one, subject.identity) || client(one);
+    let to = |one: &Match| subject.recipient.is_some_and(|address| means(one, address));
     entry.until.is_none_or(|until| now < until)
         && (entry.matches.is_empty() || entry.matches.iter().any(who))
         && (entry.recipients.is_empty() || entry.recipients.iter().any(to))
@@ -144,11 +143,11 @@ fn means(one: &Match, identity: &str) -> bool {
 
 /// Where a rule of `policy` is written.
 #[must_use]
-pub fn location(policy: &Policy, rule: &Rule) -> Option<Location> {
+pub fn location(policy: &Policy, rule: &Rule<'_>) -> Option<Location> {
     match rule {
-        Rule::User(name) => policy.users.get(name).map(|member| member.rates.at),
-        Rule::Domain(name) => policy.domains.get(name).map(|member| member.rates.at),
-        Rule::Package(name) => policy.packages.get(name).map(|rates| rates.at),
+        Rule::User(name) => policy.users.get(*name).map(|member| member.rates.at),
+        Rule::Domain(name) => policy.domains.get(*name).map(|member| member.rates.at),
+        Rule::Package(name) => policy.packages.get(*name).map(|rates| rates.at),
         Rule::Default => Some(policy.default.at),
     }
 }

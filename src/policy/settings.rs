@@ -55,19 +55,19 @@ fn add(all: &mut BTreeMap<String, String>, name: &str, policy: &Policy) {
     let mut set = |what: String, value: String| {
         all.insert(format!("{name}.{what}"), value);
     };
-    let when: Vec<String> = policy.when.iter().map(condition).collect();
+    let when: Vec<String> = policy.head.when.iter().map(condition).collect();
     set("when".into(), if when.is_empty() { "always".into() } else { when.join(" and ") });
-    set("action".into(), policy.action.word().into());
-    set("update".into(), policy.update.word().into());
-    set("on_error".into(), policy.on_error.word().into());
-    set("longest_delay".into(), seconds(policy.longest_delay));
-    if !policy.key.is_empty() {
-        set("key".into(), words(&policy.key));
+    set("action".into(), policy.head.action.word().into());
+    set("update".into(), policy.head.update.word().into());
+    set("on_error".into(), policy.head.on_error.word().into());
+    set("longest_delay".into(), seconds(policy.head.longest_delay));
+    if !policy.head.key.is_empty() {
+        set("key".into(), words(&policy.head.key));
     }
-    if let Some(text) = &policy.text {
+    if let Some(text) = &policy.head.text {
         set("text".into(), template(text));
     }
-    for grade in &policy.verdicts {
+    for grade in &policy.head.verdicts {
         set(format!("verdicts {}%", grade.from * 100.0), grade.verdict.word().into());
     }
     rates(&mut set, "default", &policy.default);

@@ -14,8 +14,9 @@ use super::super::text::printable;
 use super::super::{Failure, Outcome, time};
 use super::file::{FILE, now, sound};
 use crate::policy::diagnostic::{place, similar};
+use crate::policy::limit::{Rule, Subject};
 use crate::policy::model::{Location, Policies, Policy};
-use crate::policy::resolve::{Effective, Rule, Subject, resolve};
+use crate::policy::resolve::{Effective, resolve};
 use crate::policy::settings::condition;
 use crate::policy::word::{Field, Word as _};
 use crate::rate::Timestamp;
@@ -118,11 +119,19 @@ struct Json<'a> {
     policies: Vec<JsonPolicy<'a>>,
 }
 
+/// Whose limits are shown, folded.
+struct Searched {
+    identity: String,
+    /// What the policy counts together.
+    per: String,
+    recipient: Option<String>,
+}
+
 /// A policy, and what it says of the subject.
 struct Shown<'p> {
     name: &'p str,
     policy: &'p Policy,
-    subject: Subject,
+    identity: &'p str,
     effective: Effective<'p>,
     lines: Vec<Line>,
 }
@@ -151,11 +160,15 @@ impl Show {
             return Err(Failure::new(format!("{file} has no policy {name:?}; {instead}")));
         }
         let wanted = |name: &str| self.policy.as_ref().is_none_or(|only| only == name);
-        let shown: Vec<Shown<'_>> = policies
+        let searched: Vec<(&str, &Policy, Searched)> = policies
             .policies
             .iter()
             .filter(|(name, _)| wanted(name))
-            .map(|(name, policy)| self.shown(&policies, name, policy, at))
+            .map(|(name, policy)| (name.as_str(), policy, self.searched(&policies, policy)))
+            .collect();
+        let shown: Vec<Shown<'_>> = searched
+            .iter()
+            .map(|(name, policy, searched)| self.shown(&policies, name, policy, searched, at))
             .collect();
         if self.json {
             let policies = shown.iter().map(|one| json(&policies, one)).collect();
@@ -177,7 +190,7 @@ impl Show {
         Ok(Outcome::found_if(!limited))
     }
 
-    fn shown<'p>(&self, all: &Policies, name: &'p str, policy: &'p Policy, at: i64) -> Shown<'p> {
+    fn searched(&self, all: &Policies, policy: &Policy) -> Searched {
         let folding = &all.identity.folding;
         let fold = |text: &Option<String>| text.as_deref().and_then(|text| folding.identity(text));
         let (user, recipient) = (fold(&self.user), fold(&self.recipient));
@@ -189,7 +202,7 @@ impl Show {
             Field::RecipientDomain => domain_of(recipient.as_deref()),
             Field::Helo => None,
         };
-        let (identity, per) = match &policy.key[..] {
+        let (identity, per) = match &policy.head.key[..] {
             [] => {
                 let identity = all.identity.chain.iter().find_map(|field| value(*field));
                 (identity.clone(), identity.unwrap_or_default())
@@ -202,15 +215,26 @@ impl Show {
                 (key.first().and_then(|field| value(*field)), per.join(", "))
             }
         };
+        Searched { identity: identity.unwrap_or_default(), per, recipient }
+    }
+
+    fn shown<'p>(
+        &'p self,
+        all: &Policies,
+        name: &'p str,
+        policy: &'p Policy,
+        searched: &'p Searched,
+        at: i64,
+    ) -> Shown<'p> {
         let subject = Subject {
-            identity: identity.unwrap_or_default(),
-            package: self.package.clone(),
+            identity: &searched.identity,
+            package: self.package.as_deref(),
             client: self.client,
-            recipient,
+            recipient: searched.recipient.as_deref(),
         };
         let effective = resolve(policy, &subject, at);
-        let lines = lines(all, &effective, &per, &subject.identity);
-        Shown { name, policy, subject, effective, lines }
+        let lines = lines(all, &effective, &searched.per, &searched.identity);
+        Shown { name, policy, identity: &searched.identity, effective, lines }
     }
 }
 
@@ -303,7 +327,7 @@ fn print(screen: &mut Screen<'_>, all: &Policies, shown: &[Shown<'_>]) -> Result
 }
 
 fn when(policy: &Policy) -> String {
-    policy.when.iter().map(condition).collect::<Vec<_>>().join(" and ")
+    policy.head.when.iter().map(condition).collect::<Vec<_>>().join(" and ")
 }
 
 fn iso(seconds: i64) -> String {
@@ -324,9 +348,9 @@ fn json<'a>(all: &Policies, one: &'a Shown<'_>) -> JsonPolicy<'a> {
     JsonPolicy {
         policy: one.name,
         when: when(one.policy),
-        action: one.policy.action.word(),
-        identity: Some(one.subject.identity.as_str()).filter(|identity| !identity.is_empty()),
-        package: one.effective.package.as_ref().map(|(name, _)| name.as_str()),
+        action: one.policy.head.action.word(),
+        identity: Some(one.identity).filter(|identity| !identity.is_empty()),
+        package: one.effective.package.map(|(name, _)| name),
         exempt,
         limits: one.lines.clone(),
     }

@@ -16,8 +16,8 @@ fn policies(text: &str) -> Policies {
     compile(Path::new("p"), text, &none).policies.unwrap()
 }
 
-fn subject(identity: &str) -> Subject {
-    Subject { identity: identity.into(), ..Subject::default() }
+fn subject(identity: &str) -> Subject<'_> {
+    Subject { identity, ..Subject::default() }
 }
 
 /// The windows and the rule of a unit.
@@ -69,18 +69,18 @@ fn units_are_inherited_one_by_one() {
 fn a_package_that_is_handed_over_is_above_that_of_the_domain() {
     let all = policies(TEXT);
     let policy = &all.policies["out"];
-    let with = |identity, package: &str| {
-        resolve(policy, &Subject { package: Some(package.into()), ..subject(identity) }, 0)
+    let with = |identity, package| {
+        resolve(policy, &Subject { package: Some(package), ..subject(identity) }, 0)
     };
     for (identity, package, known) in [
         ("x@other.org", "gold", true),
         ("x@example.org", "iron", true),
         ("x@example.org", "tin", false),
     ] {
-        assert_eq!(with(identity, package).package, Some((package.to_owned(), known)));
+        assert_eq!(with(identity, package).package, Some((package, known)));
     }
     let effective = with("slow@example.org", "gold");
-    assert_eq!(effective.package, Some(("iron".into(), true)));
+    assert_eq!(effective.package, Some(("iron", true)));
     let unknown = said(&with("x@example.org", "tin"), Unit::Recipients);
     assert_eq!(unknown.as_deref(), Some("100/1h 500/1d by default"));
 }
@@ -126,7 +126,7 @@ fn exemptions_end() {
     let below = entry(vec![Match::Domain(pattern(true))], vec![]);
     assert!(exempts(&below, &subject("x@a.example.org"), 0));
     let to = entry(vec![], vec![Match::Identity("abuse@example.org".into())]);
-    let mail = |to: &str| Subject { recipient: Some(to.into()), ..subject("bob") };
+    let mail = |to| Subject { recipient: Some(to), ..subject("bob") };
     assert!(exempts(&to, &mail("abuse@example.org"), 0) && !exempts(&to, &mail("bob"), 0));
     assert!(!exempts(&to, &subject("abuse@example.org"), 0));
     let both = entry(vec![Match::Identity("bob".into())], vec![Match::Identity("bob".into())]);
@@ -196,11 +196,11 @@ quickcheck! {
             if package == Some(false) && of(iron) { return Some(4.0); }
             (default.exists && of(default)).then_some(5.0)
         };
-        let handed = handed.map(|gold| name(gold).to_owned());
+        let handed = handed.map(name);
         let subject = Subject { package: handed, ..subject("u@d.org") };
         let effective = resolve(&all.policies["p"], &subject, 0);
         let found = |unit| effective.each.get(&unit).map(|one| one.what.windows[0].limit);
-        effective.package == package.map(|gold| (name(gold).to_owned(), true))
+        effective.package == package.map(|gold| (name(gold), true))
             && found(Unit::Messages) == expected(|entry| entry.messages)
             && found(Unit::Bytes) == expected(|entry| entry.bytes)
     }

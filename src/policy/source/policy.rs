@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeString, DeValue};
 
-use super::super::model::{Grade, Identity, Location, Policy, Rates, When};
+use super::super::model::{Grade, Head, Identity, Location, Policy, Rates, When};
 use super::super::word::{Action, Counting, OnError, State, Verdict, Word as _};
 use super::file::Load;
 use super::reader::{Reader, Value};
@@ -61,19 +61,19 @@ pub(super) fn read(
     let mut packages = Packages::default();
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "when" => policy.when = when(reader, identity, value),
-            "action" => set(&mut policy.action, reader.word(value, "action")),
-            "update" => set(&mut policy.update, reader.word(value, "update mode")),
-            "on_error" => set(&mut policy.on_error, reader.word(value, "on_error")),
+            "when" => policy.head.when = when(reader, identity, value),
+            "action" => set(&mut policy.head.action, reader.word(value, "action")),
+            "update" => set(&mut policy.head.update, reader.word(value, "update mode")),
+            "on_error" => set(&mut policy.head.on_error, reader.word(value, "on_error")),
             "text" => {
                 let text = reader.string(value, "\"Over {limit} {unit} in {period}\"");
-                policy.text = text.and_then(|text| template(reader, value, text));
+                policy.head.text = text.and_then(|text| template(reader, value, text));
                 if text.is_some_and(|text| text.contains(['\r', '\n', '\0'])) {
                     reader.error(value, "a reply to the client is one line");
                 }
             }
-            "key" => policy.key = reader.words(value, "field").unwrap_or_default(),
-            "verdicts" => policy.verdicts = verdicts(reader, value),
+            "key" => policy.head.key = reader.words(value, "field").unwrap_or_default(),
+            "verdicts" => policy.head.verdicts = verdicts(reader, value),
             "longest_delay" => longest_delay(reader, value, &mut policy),
             "default" => {
                 let place = format!("in [policy.{}.default]", name.get_ref());
@@ -113,14 +113,16 @@ pub(super) fn read(
 fn empty(at: Location) -> Policy {
     Policy {
         at,
-        when: Vec::new(),
-        action: Action::Enforce,
-        update: Counting::Leaky,
-        on_error: OnError::FailOpen,
-        text: None,
-        key: Vec::new(),
-        verdicts: vec![Grade { from: 1.0, verdict: Verdict::Defer, at }],
-        longest_delay: LONGEST_DELAY,
+        head: Head {
+            when: Vec::new(),
+            action: Action::Enforce,
+            update: Counting::Leaky,
+            on_error: OnError::FailOpen,
+            text: None,
+            key: Vec::new(),
+            verdicts: vec![Grade { from: 1.0, verdict: Verdict::Defer, at }],
+            longest_delay: LONGEST_DELAY,
+        },
         default: Rates::default(),
         packages: Default::default(),
         domains: Default::default(),
@@ -248,7 +250,7 @@ fn verdicts(reader: &mut Reader<'_>, value: Value<'_>) -> Vec<Grade> {
 fn longest_delay(reader: &mut Reader<'_>, value: Value<'_>, policy: &mut Policy) {
     let Some(text) = reader.string(value, "\"30s\"") else { return };
     match amount::period(text) {
-        Ok(seconds) if seconds <= MOST_DELAY => policy.longest_delay = seconds,
+        Ok(seconds) if seconds <= MOST_DELAY => policy.head.longest_delay = seconds,
         Ok(_) => reader
             .error(value, format!("{text:?} is too long: clients give up after 5 minutes (5m)")),
         Err(message) => reader.error(value, message),

@@ -53,8 +53,8 @@ fn the_example_is_accepted_as_it_stands() {
     assert_eq!(on.mail.as_deref(), Some("postmaster@example.org"));
 
     let outbound = &policies.policies["outbound"];
-    assert_eq!(outbound.when, [When::Is { state: State::Authenticated, not: false }]);
-    assert_eq!((outbound.action, outbound.update), (Action::Enforce, Counting::Strict));
+    assert_eq!(outbound.head.when, [When::Is { state: State::Authenticated, not: false }]);
+    assert_eq!((outbound.head.action, outbound.head.update), (Action::Enforce, Counting::Strict));
     let windows = |amount: &super::super::model::Amount| {
         amount.windows.iter().map(|w| (w.limit, w.period)).collect::<Vec<_>>()
     };
@@ -75,7 +75,7 @@ fn the_example_is_accepted_as_it_stands() {
     assert_eq!(exempt.reason.as_deref(), Some("year-end letter"));
 
     let bounces = &policies.policies["bounces"];
-    assert_eq!(bounces.key, [Field::Recipient]);
+    assert_eq!(bounces.head.key, [Field::Recipient]);
     let bucket = &bounces.default.buckets.as_ref().unwrap().buckets[0];
     assert_eq!((bucket.burst, bucket.leak, bucket.unit), (5.0, 1.0 / 3600.0, Unit::Recipients));
 }
