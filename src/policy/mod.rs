@@ -21,14 +21,18 @@
 //! - An entry of `exempt` lifts every limit of its policy; the events are
 //!   measured all the same.
 
+pub mod decide;
 #[cfg(feature = "cli")]
 pub mod diagnostic;
+pub mod event;
 pub mod fold;
+pub mod key;
 pub mod limit;
 #[cfg(feature = "cli")]
 pub mod lint;
 pub mod model;
 pub mod network;
+pub mod outcome;
 #[cfg(feature = "cli")]
 pub mod resolve;
 #[cfg(feature = "cli")]

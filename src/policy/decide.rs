@@ -1,0 +1,331 @@
+//! Decides an event by a policy: `when` → key → limits → checks → verdict.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::event::{Event, Occurrence};
+use super::key::{self, Key};
+use super::limit::{Exemption, Limit, Per, Subject};
+use super::model::{Head, Identity, When};
+use super::outcome::{Decisive, Outcome};
+use super::word::{Action, Counting, Field, State, Unit, Verdict, Word as _};
+use crate::engine::{Check, Decision, Kind, RecordKey, Update};
+use crate::rate::Timestamp;
+use crate::stage::{DecisionCache, Scope};
+use crate::store::Store;
+
+/// The tables of a policy, as they are searched for one event.
+pub trait Tables {
+    /// Why they cannot be searched.
+    type Error: std::error::Error;
+
+    /// Clears `limits`, and adds those that apply to `subject`.
+    ///
+    /// # Errors
+    /// The tables are damaged.
+    fn limits<'a>(
+        &'a self,
+        subject: &Subject<'a>,
+        limits: &mut Vec<Limit<'a>>,
+    ) -> Result<(), Self::Error>;
+
+    /// The entry of `exempt` that lifts the limits of `subject` at `now`, in seconds
+    /// since 1970.
+    ///
+    /// # Errors
+    /// The tables are damaged.
+    fn exemption<'a>(
+        &'a self,
+        subject: &Subject<'a>,
+        now: i64,
+    ) -> Result<Option<Exemption<'a>>, Self::Error>;
+}
+
+/// A policy to decide by.
+#[derive(Debug)]
+pub struct Rules<'p, T> {
+    /// Its name.
+    pub name: &'p str,
+    /// Who is counted.
+    pub identity: &'p Identity,
+    /// What it says apart from its tables.
+    pub head: &'p Head,
+    /// Its tables.
+    pub tables: &'p T,
+}
+
+/// Why an event could not be decided.
+#[derive(Debug)]
+pub enum DecideError<T, S> {
+    /// The tables are damaged.
+    Tables(T),
+    /// The store could not be used.
+    Store(S),
+}
+
+impl<T: fmt::Display, S: fmt::Display> fmt::Display for DecideError<T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tables(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<T: std::error::Error + 'static, S: std::error::Error + 'static> std::error::Error
+    for DecideError<T, S>
+{
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Tables(error) => Some(error),
+            Self::Store(error) => Some(error),
+        }
+    }
+}
+
+/// A limit and what this event counts against it.
+struct Planned<'a> {
+    limit: Limit<'a>,
+    count: f64,
+    scope: Scope,
+    /// The record's name, in the text of all names.
+    name: Range<usize>,
+    identity_start: usize,
+    /// The unique event, in the same text.
+    event: Option<Range<usize>>,
+    /// The decision, if it is reused or has been made.
+    decision: Option<Decision>,
+}
+
+/// Decides `event`, of which the `occurrences` are counted, in `store`.
+///
+/// Decisions that `cache` has are reused. With `only_looks`, nothing is counted.
+/// `clock` is called at most twice. The outcome says nothing against the event if
+/// the policy does not apply to it: a condition of `when` does not hold, or nothing
+/// is known that its key could be made of.
+///
+/// # Errors
+/// The tables or the store could not be used; nothing was counted.
+pub fn decide<T: Tables, S: Store>(
+    rules: &Rules<'_, T>,
+    event: &Event<'_>,
+    occurrences: &[Occurrence],
+    only_looks: bool,
+    cache: &mut DecisionCache,
+    store: &mut S,
+    clock: impl Fn() -> Timestamp,
+) -> Result<Outcome, DecideError<T::Error, S::Error>> {
+    let Rules { name, identity, head, tables } = *rules;
+    if !head.when.iter().all(|when| holds(when, identity, event)) {
+        return Ok(Outcome::default());
+    }
+    let Some(key) = Key::of(identity, &head.key, event) else { return Ok(Outcome::default()) };
+    let recipient = key::value(identity, event, Field::Recipient);
+    let subject = Subject {
+        identity: &key.identity,
+        package: event.package.filter(|package| !package.is_empty()),
+        client: event.client,
+        recipient: recipient.as_deref(),
+    };
+    let mut limits = Vec::new();
+    tables.limits(&subject, &mut limits).map_err(DecideError::Tables)?;
+    let mut texts = String::new();
+    let mut planned: Vec<Planned<'_>> = Vec::with_capacity(limits.len());
+    for limit in limits {
+        let Some(one) = occurrences.iter().find(|one| one.unit == limit.unit) else { continue };
+        if let Some(one) = plan(rules, event, &key, &subject, limit, one, &mut texts) {
+            planned.push(one);
+        }
+    }
+    if planned.is_empty() {
+        return Ok(Outcome::default());
+    }
+    let exemption = tables.exemption(&subject, clock().seconds).map_err(DecideError::Tables)?;
+    let mode = Mode { only_looks, ..Mode::of(head, exemption.is_some()) };
+    decide_new(&mut planned, &texts, mode, cache, store, clock).map_err(DecideError::Store)?;
+    let decisives = planned.iter().filter_map(|one| {
+        Some(Decisive {
+            policy: name,
+            rule: one.limit.rule,
+            unit: one.limit.unit,
+            window: one.limit.text,
+            per: one.limit.per,
+            key: texts.get(one.name.start + one.identity_start..one.name.end)?,
+            decision: one.decision?,
+        })
+    });
+    Ok(Outcome::of(head, decisives, exemption.is_some(), event))
+}
+
+/// How the checks of an event count.
+#[derive(Clone, Copy)]
+struct Mode {
+    update: Update,
+    observed: bool,
+    only_looks: bool,
+}
+
+impl Mode {
+    fn of(head: &Head, exempt: bool) -> Self {
+        // Where being over the limit does not refuse, the event happens, and counts.
+        let refuses = super::outcome::verdict_at(head, true, 1.0) >= Verdict::Defer;
+        let observed = exempt || head.action == Action::Observe || !refuses;
+        let update = match head.update {
+            Counting::Leaky if !observed => Update::Leaky,
+            _ => Update::Strict,
+        };
+        Self { update, observed, only_looks: false }
+    }
+
+    /// How a check for so many counts.
+    fn update(self, count: f64) -> Update {
+        if self.only_looks || count == 0.0 { Update::ReadOnly } else { self.update }
+    }
+}
+
+/// What `event` counts against `limit`; `None` if what it needs is not known.
+fn plan<'a, T>(
+    rules: &Rules<'_, T>,
+    event: &Event<'_>,
+    key: &Key,
+    subject: &Subject<'_>,
+    limit: Limit<'a>,
+    occurrence: &Occurrence,
+    texts: &mut String,
+) -> Option<Planned<'a>> {
+    let field = |field| key::value(rules.identity, event, field);
+    let mut unique = None;
+    match limit.unit {
+        Unit::UniqueRecipients => unique = Some(subject.recipient?.into()),
+        Unit::UniqueClients => unique = Some(field(Field::Client)?),
+        // A bounce is from nobody.
+        Unit::UniqueSenders if event.sender == Some("") => unique = Some("".into()),
+        Unit::UniqueSenders => unique = Some(field(Field::Sender)?),
+        Unit::Messages | Unit::Bytes if event.once_a_message => {
+            unique = event.message_id.map(Into::into);
+        }
+        Unit::Recipients if event.once_a_message => {
+            let to = |id| format!("{id} {}", subject.recipient.unwrap_or_default());
+            unique = event.message_id.map(|id| to(id).into());
+        }
+        _ => {}
+    }
+    // `1h` of `100/1h`: another limit goes on with the same rate. What a bucket
+    // remembers is its own.
+    let window = match limit.algorithm {
+        crate::engine::Algorithm::MovingAverage { .. } => {
+            limit.text.split_once('/').map_or(limit.text, |(_, period)| period)
+        }
+        crate::engine::Algorithm::Bucket { .. } => limit.text,
+    };
+    let start = texts.len();
+    for part in [rules.name, limit.unit.word(), window] {
+        texts.push_str(part);
+        texts.push('/');
+    }
+    let identity_start = texts.len() - start;
+    match limit.per {
+        Per::Key => texts.push_str(&key.text),
+        Per::Domain => {
+            texts.push_str(&key::of_domain(super::fold::domain(subject.identity)?));
+        }
+    }
+    let name = start..texts.len();
+    let event = unique.map(|unique| {
+        texts.push_str(&unique);
+        name.end..texts.len()
+    });
+    let (count, scope) = (occurrence.count, occurrence.scope);
+    Some(Planned { limit, count, scope, name, identity_start, event, decision: None })
+}
+
+/// Decides what is not reused, in one call of the store.
+fn decide_new<S: Store>(
+    planned: &mut [Planned<'_>],
+    texts: &str,
+    mode: Mode,
+    cache: &mut DecisionCache,
+    store: &mut S,
+    clock: impl Fn() -> Timestamp,
+) -> Result<(), S::Error> {
+    let text = |range: &Range<usize>| texts.as_bytes().get(range.clone()).unwrap_or_default();
+    let check = |one: &Planned<'_>, update| Check {
+        key: RecordKey {
+            name: text(&one.name),
+            identity_start: one.identity_start,
+            kind: Kind::Policy,
+            algorithm: one.limit.algorithm.kind(),
+        },
+        algorithm: one.limit.algorithm,
+        cost: if update == Update::ReadOnly { 0.0 } else { one.count },
+        event: one.event.as_ref().map(text),
+        update,
+        observed: mode.observed,
+    };
+    for one in &mut *planned {
+        let key = check(one, Update::ReadOnly).key;
+        let before = cache.recall(one.scope, &key);
+        one.decision = before.map(|before| before.against(one.limit.algorithm.limit()));
+    }
+    // One that was over before in this command, message or connection still refuses
+    // the event, which then counts nowhere.
+    let blocked = mode.update == Update::Leaky
+        && planned.iter().any(|one| one.decision.is_some_and(|decision| decision.over));
+    let update = |one: &Planned<'_>| {
+        if blocked { Update::ReadOnly } else { mode.update(one.count) }
+    };
+    let new = planned.iter().filter(|one| one.decision.is_none());
+    let checks: Vec<Check<'_>> = new.map(|one| check(one, update(one))).collect();
+    let mut decisions = Vec::with_capacity(checks.len());
+    match &checks[..] {
+        [] => return Ok(()),
+        [check] => decisions.push(store.decide_one(check, clock)?),
+        checks => store.decide(checks, clock, &mut decisions)?,
+    }
+    // Where one of them kept the others from counting, they are still to be counted,
+    // by the next recipient perhaps.
+    let refused =
+        mode.update == Update::Leaky && (blocked || decisions.iter().any(|decision| decision.over));
+    for (check, decision) in checks.iter().zip(&decisions) {
+        let one = planned.iter().find(|one| text(&one.name) == check.key.name);
+        if let Some(one) = one.filter(|_| !refused || decision.over) {
+            cache.keep(one.scope, &check.key, *decision);
+        }
+    }
+    let mut decisions = decisions.into_iter();
+    planned.iter_mut().filter(|one| one.decision.is_none()).for_each(|one| {
+        one.decision = decisions.next();
+    });
+    Ok(())
+}
+
+/// Whether a condition of `when` holds for `event`. One about what is not known yet
+/// does not hold.
+fn holds(when: &When, identity: &Identity, event: &Event<'_>) -> bool {
+    let within = |networks: &[super::network::Cidr]| {
+        event.client.is_some_and(|client| networks.iter().any(|network| network.contains(client)))
+    };
+    let domain = |field, patterns: &[super::model::DomainPattern]| {
+        let domain = key::value(identity, event, field);
+        domain.is_some_and(|domain| patterns.iter().any(|pattern| pattern.matches(&domain)))
+    };
+    match when {
+        When::Is { state, not } => {
+            let is = match state {
+                State::Always => true,
+                State::Authenticated => event.auth.is_some_and(|login| !login.trim().is_empty()),
+                State::Local => event.local,
+                State::Relay => within(&identity.relay),
+                State::NullSender => event.sender == Some(""),
+            };
+            is != *not
+        }
+        When::Client(networks) => within(networks),
+        When::SenderDomain(patterns) => domain(Field::SenderDomain, patterns),
+        When::RecipientDomain(patterns) => domain(Field::RecipientDomain, patterns),
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "cli")]
+mod tests;

@@ -1,0 +1,452 @@
+//! Decisions by policies, on a memory store.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use quickcheck::{Arbitrary, Gen};
+
+use super::*;
+use crate::policy::event::{Counted, SessionFacts};
+use crate::policy::model::{Policies, Policy};
+use crate::policy::source::compile;
+use crate::rate::Average;
+use crate::stage::AclStage;
+use crate::store::Memory;
+
+const START: Timestamp = Timestamp { seconds: 1_700_000_000, micros: 0 };
+
+fn later(at: Timestamp, seconds: i64) -> Timestamp {
+    Timestamp { seconds: at.seconds + seconds, ..at }
+}
+
+fn policies(text: &str) -> Policies {
+    let none = |_: &Path| Err(String::new());
+    let compiled = compile(Path::new("p"), &format!("version = 1\n{text}"), &none);
+    compiled.policies.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics))
+}
+
+/// A session, of which each event is a command of its own.
+struct Session<'p> {
+    policies: &'p Policies,
+    store: Memory,
+    cache: DecisionCache,
+    counted: HashMap<&'p str, Counted>,
+    now: Timestamp,
+    looks: bool,
+}
+
+impl<'p> Session<'p> {
+    fn new(policies: &'p Policies) -> Self {
+        Self {
+            policies,
+            store: Memory::new(),
+            cache: DecisionCache::default(),
+            counted: HashMap::new(),
+            now: START,
+            looks: false,
+        }
+    }
+
+    fn new_message(&mut self) {
+        self.cache.new_message();
+        self.counted.values_mut().for_each(Counted::new_message);
+    }
+
+    fn at(&mut self, stage: AclStage, name: &'p str, event: &Event<'_>) -> Outcome {
+        self.with(stage, name, event, SessionFacts::default())
+    }
+
+    fn with(
+        &mut self,
+        stage: AclStage,
+        name: &'p str,
+        event: &Event<'_>,
+        facts: SessionFacts,
+    ) -> Outcome {
+        self.cache.new_command();
+        self.again(stage, name, event, facts)
+    }
+
+    fn again(
+        &mut self,
+        stage: AclStage,
+        name: &'p str,
+        event: &Event<'_>,
+        facts: SessionFacts,
+    ) -> Outcome {
+        let policy: &Policy = &self.policies.policies[name];
+        let identity = &self.policies.identity;
+        let rules = Rules { name, identity, head: &policy.head, tables: policy };
+        let mut occurrences = Vec::new();
+        self.counted.entry(name).or_default().occurrences(stage, &facts, &mut occurrences);
+        let now = self.now;
+        let (cache, store) = (&mut self.cache, &mut self.store);
+        decide(&rules, event, &occurrences, self.looks, cache, store, || now).unwrap()
+    }
+}
+
+fn alice() -> Event<'static> {
+    Event {
+        auth: Some("Alice@Example.org"),
+        client: "192.0.2.7".parse().ok(),
+        sender: Some("alice@example.org"),
+        ..Event::default()
+    }
+}
+
+fn to<'a>(event: Event<'a>, recipient: &'a str) -> Event<'a> {
+    Event { recipient: Some(recipient), ..event }
+}
+
+#[test]
+fn windows_are_decided_together() {
+    let all = policies("[policy.out]\ndefault.recipients = [\"3/1h\", \"4/1d\"]\n");
+    let mut session = Session::new(&all);
+    let mut verdicts = Vec::new();
+    for n in 0..12 {
+        // An hour later the first window has room again, the second has not.
+        session.now = later(START, if n < 6 { 0 } else { 3600 });
+        verdicts.push(session.at(AclStage::Rcpt, "out", &to(alice(), "bob@x.test")));
+    }
+    let word =
+        |outcome: &Outcome| (outcome.verdict, outcome.reason.as_ref().unwrap().window.clone());
+    let over = |window: &str| (Verdict::Defer, window.to_owned());
+    let seen: Vec<_> = verdicts.iter().map(word).collect();
+    assert_eq!(seen.iter().filter(|(verdict, _)| *verdict == Verdict::Accept).count(), 4);
+    assert!(seen[2..6].iter().all(|one| *one == over("3/1h")), "{seen:?}");
+    assert!(seen[8..].iter().all(|one| *one == over("4/1d")), "{seen:?}");
+    let reason = verdicts[3].reason.as_ref().unwrap();
+    assert_eq!((&*reason.key, &*reason.rule), ("auth:alice@example.org", "default"));
+}
+
+#[test]
+fn a_message_is_counted_once_and_a_recipient_each_time() {
+    let all = policies(
+        "[policy.out]\ndefault = { messages = \"100/1h\", recipients = \"100/1h\", bytes = \"1M/1h\" }\n",
+    );
+    let mut session = Session::new(&all);
+    for _ in 0..2 {
+        session.new_message();
+        session.at(AclStage::Mail, "out", &alice());
+        for recipient in ["a@x.test", "b@x.test", "c@x.test"] {
+            let event = to(alice(), recipient);
+            session.at(AclStage::Rcpt, "out", &event);
+            // Two lines of one ACL.
+            session.again(AclStage::Rcpt, "out", &event, SessionFacts::default());
+        }
+        let facts = SessionFacts { recipients: 3, message_size: 1000, ..SessionFacts::default() };
+        session.at(AclStage::Predata, "out", &alice());
+        session.with(AclStage::Data, "out", &alice(), facts);
+        session.with(AclStage::Data, "out", &alice(), facts);
+    }
+    session.looks = true;
+    session.new_message();
+    let rates = |session: &mut Session<'_>, unit: &str| {
+        let text = format!("[policy.out]\ndefault.{unit} = \"7/1h\"\n");
+        let one = policies(&text);
+        let mut looks = Session::new(&one);
+        std::mem::swap(&mut looks.store, &mut session.store);
+        looks.looks = true;
+        let facts = SessionFacts { recipients: 1, message_size: 1, ..SessionFacts::default() };
+        let outcome = looks.with(AclStage::NotSmtp, "out", &alice(), facts);
+        std::mem::swap(&mut looks.store, &mut session.store);
+        outcome.reason.unwrap().decision.rate
+    };
+    let near =
+        |rate: f64, expected: f64| assert!((rate - expected).abs() < 1e-3, "{rate} {expected}");
+    near(rates(&mut session, "messages"), 2.0);
+    near(rates(&mut session, "recipients"), 6.0);
+    near(rates(&mut session, "bytes"), 2000.0);
+}
+
+#[test]
+fn what_is_refused_is_still_to_be_counted() {
+    // The first recipient is refused by its own limit, so the message is not counted
+    // with it, but with the second.
+    let all = policies(
+        "[policy.to]\nkey = \"recipient\"\ndefault.recipients = \"2/1h\"\n\
+         [policy.out]\ndefault = { messages = \"10/1h\", unique_recipients = \"2/1h\" }\n",
+    );
+    let mut session = Session::new(&all);
+    session.at(AclStage::Rcpt, "out", &to(alice(), "a@x.test"));
+    session.new_message();
+    assert_eq!(session.at(AclStage::Rcpt, "out", &to(alice(), "b@x.test")).verdict, Verdict::Defer);
+    let seen = session.at(AclStage::Rcpt, "out", &to(alice(), "a@x.test"));
+    assert_eq!(seen.verdict, Verdict::Accept);
+    let messages = |session: &mut Session<'_>| {
+        session.new_message();
+        session.looks = true;
+        let outcome = session.at(AclStage::Mail, "out", &alice());
+        session.looks = false;
+        outcome.reason.unwrap().decision.rate
+    };
+    assert!((messages(&mut session) - 2.0).abs() < 1e-6);
+    let to_a =
+        |session: &mut Session<'_>| session.at(AclStage::Rcpt, "to", &to(alice(), "a@x.test"));
+    assert_eq!(to_a(&mut session).verdict, Verdict::Accept);
+    assert_eq!(to_a(&mut session).verdict, Verdict::Defer);
+    assert_eq!(session.at(AclStage::Rcpt, "to", &to(alice(), "b@x.test")).verdict, Verdict::Accept);
+}
+
+#[test]
+fn a_policy_applies_where_its_conditions_hold() {
+    for (when, applies) in [
+        ("\"always\"", true),
+        ("\"authenticated\"", true),
+        ("\"!authenticated\"", false),
+        ("\"local\"", false),
+        ("\"null_sender\"", false),
+        ("[\"!null_sender\", \"!local\"]", true),
+        ("\"relay\"", true),
+        ("{ client = \"192.0.2.0/24\" }", true),
+        ("{ client = \"192.0.3.0/24\" }", false),
+        ("{ sender_domain = \"example.org\" }", true),
+        ("{ sender_domain = \"*.example.org\" }", false),
+        ("{ recipient_domain = [\"y.test\", \"x.test\"] }", true),
+        ("[\"authenticated\", { recipient_domain = \"y.test\" }]", false),
+    ] {
+        let all = policies(&format!(
+            "[identity]\nrelay = \"192.0.2.0/24\"\n[policy.p]\nwhen = {when}\ndefault.recipients = \"9/1h\"\n"
+        ));
+        let outcome = Session::new(&all).at(AclStage::Rcpt, "p", &to(alice(), "b@X.test"));
+        assert_eq!(outcome.reason.is_some(), applies, "{when}");
+    }
+    let all = policies(
+        "[policy.p]\nwhen = \"null_sender\"\nkey = \"recipient\"\nbucket = { burst = 1, rate = \"1/1h\" }\n",
+    );
+    let bounce = Event { sender: Some(""), ..to(alice(), "b@x.test") };
+    let mut session = Session::new(&all);
+    assert_eq!(session.at(AclStage::Rcpt, "p", &bounce).verdict, Verdict::Accept);
+    let second = session.at(AclStage::Rcpt, "p", &bounce);
+    assert_eq!(
+        (second.verdict, second.reason.unwrap().key),
+        (Verdict::Defer, "recipient:b@x.test".into())
+    );
+}
+
+#[test]
+fn exempt_and_observed_events_are_measured_and_never_refused() {
+    let limit = "default.recipients = \"2/1h\"\nverdicts = { \"100%\" = \"reject\" }\n";
+    let exempt = "[[policy.p.exempt]]\nmatch = \"alice@example.org\"\n";
+    for (more, verdict, observed) in [
+        ("", Verdict::Reject, false),
+        ("action = \"observe\"\n", Verdict::Log, true),
+        (exempt, Verdict::Accept, true),
+    ] {
+        let all = policies(&format!("[policy.p]\n{limit}{more}"));
+        let mut session = Session::new(&all);
+        let outcomes: Vec<_> =
+            (0..5).map(|_| session.at(AclStage::Rcpt, "p", &to(alice(), "b@x.test"))).collect();
+        let last = outcomes.last().unwrap();
+        assert_eq!(
+            (last.verdict, last.measured, last.observed),
+            (verdict, Verdict::Reject, observed)
+        );
+        assert_eq!(outcomes.iter().filter(|one| one.crossed).count(), 1, "{more}");
+        let rate = last.reason.as_ref().unwrap().decision.rate;
+        // Leaky counts up to the limit, and measures the one that was refused.
+        let expected = if observed { 5.0 } else { 2.0 };
+        assert!((rate - expected).abs() < 1e-6, "{more} {rate}");
+    }
+}
+
+#[test]
+fn verdicts_are_graded() {
+    let all = policies(
+        "[policy.p]\nupdate = \"strict\"\ndefault.recipients = \"10/1h\"\n\
+         verdicts = { \"80%\" = \"log\", \"100%\" = \"defer\", \"300%\" = \"reject\" }\n\
+         [policy.slow]\ndefault.recipients = \"2/1h\"\nverdicts = { \"100%\" = \"delay\" }\n\
+         longest_delay = \"5s\"\n",
+    );
+    let mut session = Session::new(&all);
+    let mut seen = Vec::new();
+    for _ in 0..31 {
+        seen.push(session.at(AclStage::Rcpt, "p", &to(alice(), "b@x.test")).verdict);
+    }
+    use Verdict::{Accept, Defer, Log, Reject};
+    let expected = [&[Accept; 7][..], &[Log; 2], &[Defer; 20], &[Reject; 2]].concat();
+    assert_eq!(seen, expected);
+    // What is not refused counts, although the policy is leaky.
+    let slow: Vec<_> =
+        (0..4).map(|_| session.at(AclStage::Rcpt, "slow", &to(alice(), "b@x.test"))).collect();
+    assert_eq!(slow[0].delay, 0.0);
+    assert_eq!((slow[3].verdict, slow[3].delay), (Verdict::Delay, 5.0));
+    assert!((slow[3].reason.as_ref().unwrap().decision.rate - 4.0).abs() < 1e-6);
+}
+
+#[test]
+fn the_text_has_the_values() {
+    let all = policies(
+        "[policy.p]\nupdate = \"strict\"\ndefault.unique_recipients = \"2/1h\"\n\
+         text = \"{policy} {key} {rule}: {rate} of {limit} {unit} in {period}; again in {retry_after}; {{{recipient}}}\"\n",
+    );
+    let mut session = Session::new(&all);
+    let texts: Vec<_> = ["a@x", "a@x", "b\r\n@x"]
+        .map(|recipient| session.at(AclStage::Rcpt, "p", &to(alice(), recipient)).text)
+        .into();
+    assert_eq!(texts[0], "");
+    assert_eq!(texts[1], "");
+    assert_eq!(
+        texts[2],
+        "p auth:alice@example.org default: 2.0 of 2 unique recipients in 1h; again in 31m; {b@x}"
+    );
+}
+
+#[test]
+fn totals_are_of_all_users_of_a_domain() {
+    let all = policies("[policy.p]\ndomain.\"example.org\".total.recipients = \"3/1h\"\n");
+    let mut session = Session::new(&all);
+    let mut last = Outcome::default();
+    for auth in ["a@example.org", "b@example.org", "c@example.org"] {
+        let event = Event { auth: Some(auth), ..to(alice(), "x@x.test") };
+        last = session.at(AclStage::Rcpt, "p", &event);
+    }
+    let reason = last.reason.unwrap();
+    assert_eq!((last.verdict, &*reason.key), (Verdict::Defer, "domain:example.org"));
+    assert_eq!(reason.rule, "domain example.org (total)");
+    let other = Event { auth: Some("a@other.org"), ..to(alice(), "x@x.test") };
+    assert_eq!(session.at(AclStage::Rcpt, "p", &other).reason, None);
+}
+
+#[test]
+fn many_clients_of_one_login_are_a_stolen_password() {
+    let all = policies("[policy.p]\ndefault.unique_clients = \"3/1h\"\n");
+    let mut session = Session::new(&all);
+    let mut over = 0;
+    for n in 0..12_u8 {
+        session.cache.new_connection();
+        let event = Event { client: Some([192, 0, 2, n % 4].into()), ..alice() };
+        over += u32::from(session.at(AclStage::Mail, "p", &event).verdict == Verdict::Defer);
+    }
+    // The third and the fourth are refused, each time.
+    assert_eq!(over, 6);
+}
+
+#[test]
+fn limits_that_only_look_refuse() {
+    let all = policies(
+        "[policy.p]\nkey = \"client\"\ndefault.rejected_recipients = \"2/1h\"\nupdate = \"strict\"\n",
+    );
+    let mut session = Session::new(&all);
+    let facts =
+        |rejected_recipients| SessionFacts { rejected_recipients, ..SessionFacts::default() };
+    let event = to(alice(), "b@x.test");
+    assert_eq!(session.with(AclStage::Rcpt, "p", &event, facts(1)).verdict, Verdict::Accept);
+    assert_eq!(session.with(AclStage::Rcpt, "p", &event, facts(2)).verdict, Verdict::Defer);
+    session.cache.new_connection();
+    session.counted.clear();
+    assert_eq!(session.at(AclStage::Connect, "p", &alice()).verdict, Verdict::Defer);
+}
+
+#[test]
+fn a_router_counts_a_message_once() {
+    let all =
+        policies("[policy.p]\ndefault = { messages = \"100/1h\", recipients = \"100/1h\" }\n");
+    let mut session = Session::new(&all);
+    let mut rates = HashMap::new();
+    for (id, recipient) in [("1", "a@x"), ("1", "b@x"), ("1", "a@x"), ("2", "a@x")] {
+        let event = Event { message_id: Some(id), once_a_message: true, ..to(alice(), recipient) };
+        let outcome = session.at(AclStage::Outside, "p", &event);
+        let reason = outcome.reason.unwrap();
+        rates.insert(reason.unit, reason.decision.rate);
+    }
+    // The reason is the limit that is the closest.
+    assert!((rates[&Unit::Recipients] - 3.0).abs() < 1e-6, "{rates:?}");
+}
+
+/// One recipient of a user, or a pause.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Recipient { user: u8, recipient: u8, message: bool },
+    Wait(u16),
+}
+
+impl Arbitrary for Step {
+    fn arbitrary(g: &mut Gen) -> Self {
+        if u8::arbitrary(g) % 4 == 0 {
+            return Self::Wait(u16::arbitrary(g) >> (u8::arbitrary(g) % 16));
+        }
+        let [user, recipient] = [(); 2].map(|()| u8::arbitrary(g) % 4);
+        Self::Recipient { user, recipient, message: bool::arbitrary(g) }
+    }
+}
+
+/// A moving average.
+#[derive(Default)]
+struct Model {
+    average: Option<Average>,
+}
+
+impl Model {
+    fn rate(&self, now: Timestamp, period: f64) -> f64 {
+        self.average.map_or(1.0, |before| before.next(now, period, 1.0).rate)
+    }
+}
+
+/// Random events of four users, against an evaluation that is written out.
+#[test]
+fn decides_as_a_plain_evaluation() {
+    let all = policies(
+        "[policy.p]\ndefault.recipients = [\"4/1m\", \"9/1h\"]\ndefault.messages = \"6/1h\"\n\
+         user.u1.recipients = \"2/1h\"\nuser.u2.messages = \"unlimited\"\nuser.u3.package = \"gold\"\n\
+         package.gold.recipients = \"8/1m\"\n",
+    );
+    // Unit, limit and period of each user.
+    let limits = |user: u8| -> Vec<(&str, f64, f64)> {
+        let messages = ("messages", 6.0, 3600.0);
+        let default = [("recipients", 4.0, 60.0), ("recipients", 9.0, 3600.0)];
+        match user {
+            1 => vec![messages, ("recipients", 2.0, 3600.0)],
+            2 => default.to_vec(),
+            3 => vec![messages, ("recipients", 8.0, 60.0)],
+            _ => [&[messages][..], &default].concat(),
+        }
+    };
+    let run = |steps: Vec<Step>| {
+        let mut session = Session::new(&all);
+        let mut models: HashMap<(u8, &str, u64), Model> = HashMap::new();
+        let mut of_message: HashMap<(u8, u64), (f64, bool)> = HashMap::new();
+        for step in steps {
+            let (user, recipient, message) = match step {
+                Step::Wait(seconds) => {
+                    session.now = later(session.now, i64::from(seconds));
+                    continue;
+                }
+                Step::Recipient { user, recipient, message } => (user, recipient, message),
+            };
+            if message {
+                session.new_message();
+                of_message.clear();
+            }
+            let (login, recipient) = (format!("U{user}"), format!("r{recipient}@x.test"));
+            let event = to(Event { auth: Some(&login), ..alice() }, &recipient);
+            let outcome = session.at(AclStage::Rcpt, "p", &event);
+            // All are computed first; a message that has been counted is not again.
+            let computed: Vec<_> = limits(user)
+                .into_iter()
+                .map(|(unit, limit, period)| {
+                    let kept =
+                        of_message.get(&(user, period as u64)).filter(|_| unit == "messages");
+                    let model = models.entry((user, unit, period as u64)).or_default();
+                    let fresh = || model.rate(session.now, period);
+                    let (rate, new) = kept.map_or_else(|| (fresh(), true), |kept| (kept.0, false));
+                    (unit, limit, period, rate, new)
+                })
+                .collect();
+            let over = computed.iter().any(|(_, limit, _, rate, _)| rate >= limit);
+            for &(unit, limit, period, rate, new) in &computed {
+                if new && !over {
+                    let average = Average { at: session.now, rate };
+                    models.entry((user, unit, period as u64)).or_default().average = Some(average);
+                }
+                if unit == "messages" && (!over || rate >= limit) {
+                    of_message.insert((user, period as u64), (rate, true));
+                }
+            }
+            let verdict = if over { Verdict::Defer } else { Verdict::Accept };
+            assert_eq!(outcome.verdict, verdict, "{step:?} {computed:?} {outcome:?}");
+        }
+    };
+    let mut g = Gen::new(200);
+    (0..100).for_each(|_| run(Vec::arbitrary(&mut g)));
+}

@@ -1,0 +1,239 @@
+//! What a front end knows of an event, and what is counted of it.
+
+use std::net::IpAddr;
+
+use super::word::Unit;
+use crate::stage::{AclStage, Scope};
+
+/// What is known of an event, as the client sent it. What is empty or missing is not
+/// known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Event<'a> {
+    /// The login.
+    pub auth: Option<&'a str>,
+    /// The local Unix account that hands over the message.
+    pub local_account: Option<&'a str>,
+    /// The script of a web host that hands over the message.
+    pub script: Option<&'a str>,
+    /// The client's address.
+    pub client: Option<IpAddr>,
+    /// The name in HELO.
+    pub helo: Option<&'a str>,
+    /// The envelope sender; `Some("")` is that of a bounce.
+    pub sender: Option<&'a str>,
+    /// The recipient of this event.
+    pub recipient: Option<&'a str>,
+    /// The package that the front end hands over.
+    pub package: Option<&'a str>,
+    /// The message id of the mail server.
+    pub message_id: Option<&'a str>,
+    /// Handed over on this machine, not by SMTP from another.
+    pub local: bool,
+    /// Count each message and each of its recipients at most once a period, by the
+    /// message id: for routers, which run again when a delivery is retried.
+    pub once_a_message: bool,
+}
+
+/// A unit that an event counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Occurrence {
+    /// The unit.
+    pub unit: Unit,
+    /// How many; 0 only looks.
+    pub count: f64,
+    /// For how long the decision is reused, so that it counts once.
+    pub scope: Scope,
+}
+
+impl Occurrence {
+    /// One of `unit`, counted once in `scope`.
+    #[must_use]
+    pub fn one(unit: Unit, scope: Scope) -> Self {
+        Self { unit, count: 1.0, scope }
+    }
+}
+
+/// The numbers of a mail server's session that occurrences are computed from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionFacts {
+    /// Recipients of the message that were accepted so far.
+    pub recipients: u32,
+    /// The size of the message in bytes, if all of it has been received.
+    pub message_size: u64,
+    /// Recipients of the message that were refused so far.
+    pub rejected_recipients: u32,
+    /// The latest AUTH command failed.
+    pub auth_failed: bool,
+    /// There is a message: outside ACLs, whether it has been received.
+    pub has_message: bool,
+}
+
+/// What a policy has counted in a session, so that each thing is counted once
+/// although several ACLs ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Recipients of this message were counted at RCPT.
+    recipients: bool,
+    /// Refused recipients of this message that were counted.
+    rejected_recipients: u32,
+    /// An AUTH command has been seen whose outcome has not been counted.
+    auth_pending: bool,
+}
+
+impl Counted {
+    /// Forgets what belongs to a message.
+    pub fn new_message(&mut self) {
+        self.recipients = false;
+        self.rejected_recipients = 0;
+    }
+
+    /// What an evaluation at `stage` counts.
+    ///
+    /// | stage | counted, each once in |
+    /// |---|---|
+    /// | any of SMTP | connections: the connection; unique_clients: the connection; rejected_recipients, auth_failures: what has come since the last evaluation |
+    /// | MAIL to DATA, not SMTP | messages, unique_senders: the message |
+    /// | RCPT | recipients, unique_recipients: the command |
+    /// | DATA, not SMTP | recipients, if none was counted at RCPT: the message |
+    /// | MIME, DATA, PRDR, not SMTP | bytes: the message |
+    /// | outside ACLs | one message with one recipient, each evaluation |
+    ///
+    /// Units that look only (with a count of 0) refuse while their rate is over its
+    /// limit.
+    pub fn occurrences(
+        &mut self,
+        stage: AclStage,
+        facts: &SessionFacts,
+        occurrences: &mut Vec<Occurrence>,
+    ) {
+        use AclStage as S;
+        occurrences.clear();
+        let mut add = |unit, scope| occurrences.push(Occurrence::one(unit, scope));
+        let is_smtp = !matches!(stage, S::NotSmtp | S::NotSmtpStart | S::Outside);
+        if is_smtp {
+            add(Unit::Connections, Scope::Connection);
+        }
+        let is_of_message =
+            stage.has_all_recipients() || matches!(stage, S::Mail | S::Rcpt | S::Outside);
+        let message = if stage == S::Outside { Scope::Evaluation } else { Scope::Message };
+        add(Unit::UniqueClients, if is_smtp { Scope::Connection } else { message });
+        if is_of_message {
+            add(Unit::Messages, message);
+            add(Unit::UniqueSenders, message);
+        }
+        match stage {
+            S::Rcpt => {
+                self.recipients = true;
+                add(Unit::Recipients, Scope::Command);
+                add(Unit::UniqueRecipients, Scope::Command);
+            }
+            S::Outside => {
+                add(Unit::Recipients, Scope::Evaluation);
+                add(Unit::UniqueRecipients, Scope::Evaluation);
+            }
+            _ if stage.has_all_recipients() && !self.recipients && facts.recipients > 0 => {
+                let count = f64::from(facts.recipients);
+                let (unit, scope) = (Unit::Recipients, Scope::Message);
+                occurrences.push(Occurrence { unit, count, scope });
+            }
+            _ => {}
+        }
+        let is_complete = matches!(stage, S::Mime | S::Dkim | S::Data | S::Prdr | S::NotSmtp)
+            || stage == S::Outside && facts.has_message;
+        if is_complete {
+            let count = facts.message_size as f64;
+            occurrences.push(Occurrence { unit: Unit::Bytes, count, scope: message });
+        }
+        if is_smtp {
+            let scope = Scope::Evaluation;
+            let rejected = facts.rejected_recipients.saturating_sub(self.rejected_recipients);
+            self.rejected_recipients = facts.rejected_recipients;
+            let count = f64::from(rejected);
+            occurrences.push(Occurrence { unit: Unit::RejectedRecipients, count, scope });
+            let failed = facts.auth_failed && self.auth_pending;
+            self.auth_pending = stage == S::Auth;
+            let count = if failed { 1.0 } else { 0.0 };
+            occurrences.push(Occurrence { unit: Unit::AuthFailures, count, scope });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: SessionFacts = SessionFacts {
+        recipients: 0,
+        message_size: 0,
+        rejected_recipients: 0,
+        auth_failed: false,
+        has_message: false,
+    };
+
+    /// The units that are counted, with their numbers.
+    fn counts(counted: &mut Counted, stage: AclStage, facts: SessionFacts) -> Vec<(Unit, f64)> {
+        let mut all = Vec::new();
+        counted.occurrences(stage, &facts, &mut all);
+        let counts = all.iter().filter(|one| one.count > 0.0).map(|one| (one.unit, one.count));
+        counts.filter(|(unit, _)| !matches!(unit, Unit::UniqueClients)).collect()
+    }
+
+    #[test]
+    fn recipients_are_counted_at_rcpt_or_all_at_once() {
+        let three = SessionFacts { recipients: 3, message_size: 500, ..NOTHING };
+        let mut counted = Counted::default();
+        let of = |counted: &mut Counted, stage, unit| {
+            let all = counts(counted, stage, three);
+            all.iter().find(|(one, _)| *one == unit).map(|(_, count)| *count)
+        };
+        assert_eq!(of(&mut counted, AclStage::Rcpt, Unit::Recipients), Some(1.0));
+        assert_eq!(of(&mut counted, AclStage::Data, Unit::Recipients), None);
+        assert_eq!(of(&mut counted, AclStage::Data, Unit::Bytes), Some(500.0));
+        assert_eq!(of(&mut counted, AclStage::Rcpt, Unit::Bytes), None);
+        counted.new_message();
+        assert_eq!(of(&mut counted, AclStage::Data, Unit::Recipients), Some(3.0));
+        assert_eq!(of(&mut Counted::default(), AclStage::NotSmtp, Unit::Recipients), Some(3.0));
+    }
+
+    #[test]
+    fn refused_recipients_are_counted_once() {
+        let mut counted = Counted::default();
+        let mut of = |stage, rejected_recipients| {
+            let all = counts(&mut counted, stage, SessionFacts { rejected_recipients, ..NOTHING });
+            all.iter().find(|(one, _)| *one == Unit::RejectedRecipients).map(|(_, count)| *count)
+        };
+        assert_eq!(of(AclStage::Rcpt, 0), None);
+        assert_eq!(of(AclStage::Rcpt, 2), Some(2.0));
+        assert_eq!(of(AclStage::Rcpt, 2), None);
+        assert_eq!(of(AclStage::Quit, 3), Some(1.0));
+    }
+
+    #[test]
+    fn each_failed_authentication_is_counted_once() {
+        let mut counted = Counted::default();
+        let mut failures = 0;
+        // The flag is that of the attempt before; it stays until one succeeds.
+        for (stage, auth_failed) in [
+            (AclStage::Auth, false),
+            (AclStage::Auth, true),
+            (AclStage::Auth, true),
+            (AclStage::Mail, true),
+            (AclStage::Rcpt, true),
+            (AclStage::Auth, true),
+            (AclStage::Mail, false),
+        ] {
+            let all = counts(&mut counted, stage, SessionFacts { auth_failed, ..NOTHING });
+            failures += all.iter().filter(|(unit, _)| *unit == Unit::AuthFailures).count();
+        }
+        assert_eq!(failures, 3);
+    }
+
+    #[test]
+    fn nothing_of_a_message_is_counted_before_it() {
+        for stage in [AclStage::Connect, AclStage::Helo, AclStage::StartTls, AclStage::Quit] {
+            let units = counts(&mut Counted::default(), stage, NOTHING);
+            assert_eq!(units, [(Unit::Connections, 1.0)], "{stage:?}");
+        }
+        assert_eq!(counts(&mut Counted::default(), AclStage::NotSmtpStart, NOTHING), []);
+    }
+}

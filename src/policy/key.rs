@@ -1,0 +1,193 @@
+//! Who is counted: the fields of an event, folded, and the key made of them.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use super::event::Event;
+use super::fold::{domain, lower};
+use super::model::Identity;
+use super::word::{Field, Word as _};
+
+/// The longest value of a field in a key. The rest of a longer one is replaced by
+/// its hash, so that no client can make a key that is too long to be counted.
+const LONGEST: usize = 255;
+
+/// What a policy counts, and whose limits apply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Key {
+    /// `auth:alice@example.org`; several fields are separated by `,`, and a `,` in a
+    /// value is doubled.
+    pub text: String,
+    /// The value of the first field, which tables and exemptions are searched for.
+    pub identity: String,
+}
+
+/// The value of `field`, folded; `None` if it is not known.
+#[must_use]
+pub fn value<'e>(identity: &Identity, event: &Event<'e>, field: Field) -> Option<Cow<'e, str>> {
+    let folding = &identity.folding;
+    let fold = |text: Option<&str>| text.and_then(|text| folding.identity(text)).map(Cow::Owned);
+    let text = match field {
+        Field::Auth => fold(event.auth),
+        Field::LocalAccount => event.local_account.map(|text| Cow::Owned(text.trim().to_owned())),
+        Field::Script => event.script.map(|text| Cow::Borrowed(text.trim())),
+        Field::Client => event.client.map(|client| Cow::Owned(folding.client(client).to_string())),
+        Field::Sender => fold(event.sender),
+        Field::SenderDomain => domain_of(event.sender).map(Cow::Owned),
+        Field::Recipient => fold(event.recipient),
+        Field::RecipientDomain => domain_of(event.recipient).map(Cow::Owned),
+        Field::Helo => event.helo.map(|text| Cow::Owned(lower(text))),
+    };
+    text.filter(|text| !text.is_empty())
+}
+
+/// The domain of an address that is not folded.
+#[must_use]
+pub fn domain_of(address: Option<&str>) -> Option<String> {
+    address.and_then(domain).map(lower).filter(|domain| !domain.is_empty())
+}
+
+impl Key {
+    /// The key of `event`: `fields`, of which all must be known; without any, the
+    /// first of the identity chain that is. `None` where there is none.
+    #[must_use]
+    pub fn of(identity: &Identity, fields: &[Field], event: &Event<'_>) -> Option<Self> {
+        let mut key = Self::default();
+        if fields.is_empty() {
+            let known = |&field: &Field| Some((field, value(identity, event, field)?));
+            let (field, value) = identity.chain.iter().find_map(known)?;
+            key.add(field, &value);
+        }
+        for &field in fields {
+            key.add(field, &value(identity, event, field)?);
+        }
+        Some(key)
+    }
+
+    fn add(&mut self, field: Field, value: &str) {
+        if self.text.is_empty() {
+            value.clone_into(&mut self.identity);
+        } else {
+            self.text.push(',');
+        }
+        // Writing to a String cannot fail.
+        let _ = write!(self.text, "{}:{}", field.word(), escaped(&shortened(value)));
+    }
+}
+
+/// The key that all users of a domain share.
+#[must_use]
+pub fn of_domain(domain: &str) -> String {
+    format!("domain:{}", shortened(domain))
+}
+
+/// A value that is not too long.
+#[must_use]
+pub fn shortened(value: &str) -> Cow<'_, str> {
+    if value.len() <= LONGEST {
+        return Cow::Borrowed(value);
+    }
+    let start = &value[..value.floor_char_boundary(LONGEST - 17)];
+    // The key of the hash may be known: equal hashes only share a limit.
+    let hash = siphasher::sip::SipHasher13::new().hash(value.as_bytes());
+    Cow::Owned(format!("{start}~{hash:016x}"))
+}
+
+fn escaped(value: &str) -> Cow<'_, str> {
+    if value.contains(',') { value.replace(',', ",,").into() } else { value.into() }
+}
+
+/// The address in `text`, perhaps with a zone.
+#[must_use]
+pub fn address(text: &str) -> Option<IpAddr> {
+    text.split('%').next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::word::Word;
+    use quickcheck::quickcheck;
+
+    fn event() -> Event<'static> {
+        Event {
+            auth: Some("Alice+x@Example.ORG"),
+            client: "2001:db8::7".parse().ok(),
+            sender: Some("A@B.Example."),
+            recipient: Some("c@d.example"),
+            ..Event::default()
+        }
+    }
+
+    #[test]
+    fn the_first_field_that_is_known_is_counted() {
+        let identity = Identity::default();
+        let of = |event: &Event<'_>| Key::of(&identity, &[], event).map(|key| key.text);
+        assert_eq!(of(&event()).as_deref(), Some("auth:alice+x@example.org"));
+        for auth in [None, Some(""), Some(" "), Some("@example.org")] {
+            let event = Event { auth, ..event() };
+            assert_eq!(of(&event).as_deref(), Some("client:2001:db8::/64"), "{auth:?}");
+        }
+        assert_eq!(of(&Event { auth: None, client: None, ..event() }), None);
+    }
+
+    #[test]
+    fn all_fields_of_a_key_must_be_known() {
+        let identity = Identity::default();
+        let of = |fields: &[Field]| Key::of(&identity, fields, &event());
+        let key = of(&[Field::Recipient, Field::Client]).unwrap();
+        assert_eq!(key.text, "recipient:c@d.example,client:2001:db8::/64");
+        assert_eq!(key.identity, "c@d.example");
+        assert_eq!(of(&[Field::SenderDomain]).unwrap().text, "sender_domain:b.example");
+        assert_eq!(of(&[Field::Recipient, Field::Helo]), None);
+        let bounce = Event { sender: Some(""), ..event() };
+        assert_eq!(Key::of(&identity, &[Field::Sender], &bounce), None);
+    }
+
+    #[test]
+    fn no_field_hides_in_another() {
+        let identity = Identity::default();
+        let fields = [Field::Sender, Field::Recipient];
+        let of = |sender, recipient| {
+            let event = Event { sender: Some(sender), recipient: Some(recipient), ..event() };
+            Key::of(&identity, &fields, &event).unwrap().text
+        };
+        assert_ne!(of("a,recipient:b", "c"), of("a", "b,recipient:c"));
+        assert_ne!(of("a,", "b"), of("a", ",b"));
+    }
+
+    quickcheck! {
+        fn keys_are_short_and_distinct(one: String, other: String) -> bool {
+            let (one, other) = (one.repeat(40), other.repeat(40));
+            let [a, b] = [&one, &other].map(|text| shortened(text).into_owned());
+            a.len() <= LONGEST && b.len() <= LONGEST && (a == b) == (one == other)
+        }
+
+        fn two_values_are_told_apart(a: (String, String), b: (String, String)) -> bool {
+            let identity = Identity::default();
+            let key = |(helo, script): &(String, String)| {
+                let event = Event { helo: Some(helo), script: Some(script), ..Event::default() };
+                let fields = [Field::Helo, Field::Script];
+                let values = fields.map(|field| value(&identity, &event, field).map(Cow::into_owned));
+                (Key::of(&identity, &fields, &event).map(|key| key.text), values)
+            };
+            let ((key_a, values_a), (key_b, values_b)) = (key(&a), key(&b));
+            key_a.is_none() || (key_a == key_b) == (values_a == values_b)
+        }
+    }
+
+    #[test]
+    fn every_field_has_a_value() {
+        let all = Event {
+            local_account: Some("www"),
+            script: Some("/srv/a.php"),
+            helo: Some("Host.Example"),
+            ..event()
+        };
+        for &field in Field::ALL {
+            assert!(value(&Identity::default(), &all, field).is_some(), "{field:?}");
+            assert_eq!(value(&Identity::default(), &Event::default(), field), None);
+        }
+    }
+}

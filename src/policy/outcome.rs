@@ -1,0 +1,260 @@
+//! What a policy makes of an event: the verdict, its text, and the limit that is
+//! the reason.
+
+use std::fmt::Write as _;
+
+use super::event::Event;
+use super::limit::{Per, Rule};
+use super::model::{Head, Piece, Template};
+use super::word::{Action, Placeholder, Unit, Verdict, Word as _};
+use crate::engine::{AlgorithmKind, Decision};
+use crate::rate::{Timestamp, Wait, score};
+
+/// What the client reads if the policy has no `text`.
+const TEXT: &str = "Over the limit";
+
+/// The outcome of an event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// What to do with the event.
+    pub verdict: Verdict,
+    /// What would be done if the policy was enforced and nobody was exempt.
+    pub measured: Verdict,
+    /// Whether the event was only observed: the policy observes, or the event is
+    /// exempt.
+    pub observed: bool,
+    /// Whether an entry of `exempt` lifts the limits.
+    pub exempt: bool,
+    /// Whether a record crossed its limit.
+    pub crossed: bool,
+    /// How long to wait before the event is accepted, in seconds, if the verdict is
+    /// to delay it.
+    pub delay: f64,
+    /// The reply to the client; empty unless there is something against the event.
+    pub text: String,
+    /// The limit that decided. `None` if none applied.
+    pub reason: Option<Reason>,
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Self {
+            verdict: Verdict::Accept,
+            measured: Verdict::Accept,
+            observed: false,
+            exempt: false,
+            crossed: false,
+            delay: 0.0,
+            text: String::new(),
+            reason: None,
+        }
+    }
+}
+
+/// The limit that decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reason {
+    /// The policy.
+    pub policy: String,
+    /// The table that the limit is from: `user news@example.org`.
+    pub rule: String,
+    /// What is counted.
+    pub unit: Unit,
+    /// The limit as written: `100/1h`; of a bucket its rate, `1/1h`.
+    pub window: String,
+    /// Who is counted: `auth:alice@example.org`.
+    pub key: String,
+    /// The decision.
+    pub decision: Decision,
+}
+
+/// A limit that was decided, and may be the reason of the outcome.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decisive<'a> {
+    pub policy: &'a str,
+    pub rule: Rule<'a>,
+    pub unit: Unit,
+    pub window: &'a str,
+    pub per: Per,
+    pub key: &'a str,
+    pub decision: Decision,
+}
+
+impl Decisive<'_> {
+    /// The part of the limit that the rate has reached, at least 1 if it is over.
+    fn part(&self) -> f64 {
+        let Decision { rate, limit, over, .. } = self.decision;
+        let part = if limit > 0.0 { rate / limit } else { f64::INFINITY };
+        // A rate that is not a number is over.
+        let part = if part.is_nan() { 1.0 } else { part };
+        if over { part.max(1.0) } else { part }
+    }
+
+    fn verdict(&self, head: &Head) -> Verdict {
+        verdict_at(head, self.decision.over, self.part())
+    }
+
+    fn wait(&self) -> f64 {
+        seconds(self.decision.retry_after(self.decision.at))
+    }
+}
+
+/// The verdict where a rate has reached `part` of its limit. What applies from 100%
+/// on applies to what is over, as a bucket is not that is exactly full.
+pub(super) fn verdict_at(head: &Head, over: bool, part: f64) -> Verdict {
+    let reached = |from: f64| part >= from && (over || from < 1.0);
+    let grades = head.verdicts.iter().filter(|grade| reached(grade.from));
+    grades.map(|grade| grade.verdict).max().unwrap_or(Verdict::Accept)
+}
+
+fn seconds(wait: Wait) -> f64 {
+    match wait {
+        Wait::Seconds(seconds) => seconds,
+        Wait::Never => f64::INFINITY,
+    }
+}
+
+impl Outcome {
+    /// The outcome of the limits that were decided. The reason is the one with the
+    /// strictest verdict; of several, the one with the longest wait; and where none
+    /// must wait, the one that is the closest to its limit.
+    pub(super) fn of<'a>(
+        head: &Head,
+        limits: impl Iterator<Item = Decisive<'a>>,
+        exempt: bool,
+        event: &Event<'_>,
+    ) -> Self {
+        let mut crossed = false;
+        let mut best: Option<(Decisive<'_>, Verdict)> = None;
+        for one in limits {
+            crossed |= one.decision.crossed;
+            let verdict = one.verdict(head);
+            let better = best.is_none_or(|(before, strictest)| {
+                verdict > strictest
+                    || verdict == strictest
+                        && (one.wait(), one.part()) > (before.wait(), before.part())
+            });
+            if better {
+                best = Some((one, verdict));
+            }
+        }
+        let Some((one, measured)) = best else { return Self { exempt, ..Self::default() } };
+        let observed = exempt || head.action == Action::Observe;
+        let verdict = match measured {
+            _ if exempt => Verdict::Accept,
+            // It is reported, and nothing else.
+            Verdict::Accept => Verdict::Accept,
+            _ if observed => Verdict::Log,
+            verdict => verdict,
+        };
+        let delay =
+            if verdict == Verdict::Delay { one.wait().min(head.longest_delay) } else { 0.0 };
+        let text = match (&head.text, measured) {
+            (_, Verdict::Accept) => String::new(),
+            (Some(template), _) => expanded(template, &one, event),
+            (None, _) => TEXT.to_owned(),
+        };
+        let reason = Reason {
+            policy: one.policy.to_owned(),
+            rule: rule(&one),
+            unit: one.unit,
+            window: one.window.to_owned(),
+            key: one.key.to_owned(),
+            decision: one.decision,
+        };
+        Self { verdict, measured, observed, exempt, crossed, delay, text, reason: Some(reason) }
+    }
+}
+
+impl Reason {
+    /// A score that grows with the rate, from 0 towards 2: see [`score`].
+    #[must_use]
+    pub fn score(&self) -> f64 {
+        score(self.decision.rate, self.decision.limit)
+    }
+}
+
+fn rule(one: &Decisive<'_>) -> String {
+    match one.per {
+        Per::Key => one.rule.to_string(),
+        Per::Domain => format!("{} (total)", one.rule),
+    }
+}
+
+/// The text with the values of `one`, as one line. Control characters, which a
+/// client could break a reply with, are left out.
+fn expanded(template: &Template, one: &Decisive<'_>, event: &Event<'_>) -> String {
+    let mut text = String::new();
+    for piece in &template.0 {
+        match piece {
+            Piece::Text(plain) => text.push_str(plain),
+            Piece::Value(placeholder) => value(*placeholder, one, event, &mut text),
+        }
+    }
+    text.retain(|c| !c.is_control());
+    text
+}
+
+fn value(placeholder: Placeholder, one: &Decisive<'_>, event: &Event<'_>, text: &mut String) {
+    let Decisive { decision, window, .. } = one;
+    let average = decision.algorithm == AlgorithmKind::MovingAverage;
+    // Writing to a String cannot fail.
+    let _ = match placeholder {
+        Placeholder::Policy => write!(text, "{}", one.policy),
+        Placeholder::Key => write!(text, "{}", one.key),
+        Placeholder::Rule => write!(text, "{}", rule(one)),
+        Placeholder::Unit => write!(text, "{}", one.unit.word().replace('_', " ")),
+        Placeholder::Rate => write!(text, "{:.1}", decision.rate),
+        Placeholder::Limit => match window.split_once('/') {
+            Some((limit, _)) if average => write!(text, "{limit}"),
+            _ => write!(text, "{}", decision.limit),
+        },
+        Placeholder::Period => match window.split_once('/') {
+            Some((_, period)) if average => write!(text, "{period}"),
+            _ => write!(text, "{}", duration(decision.period)),
+        },
+        Placeholder::Remaining => match decision.remaining(decision.at) {
+            left if left.is_finite() => write!(text, "{left:.0}"),
+            _ => write!(text, "unlimited"),
+        },
+        Placeholder::RetryAfter => write!(text, "{}", duration(one.wait())),
+        Placeholder::Auth => write!(text, "{}", event.auth.unwrap_or_default()),
+        Placeholder::Client => match event.client {
+            Some(client) => write!(text, "{client}"),
+            None => Ok(()),
+        },
+        Placeholder::Sender => write!(text, "{}", event.sender.unwrap_or_default()),
+        Placeholder::Recipient => write!(text, "{}", event.recipient.unwrap_or_default()),
+        Placeholder::MessageId => write!(text, "{}", event.message_id.unwrap_or_default()),
+        Placeholder::Time => write!(text, "{}", time(decision.at)),
+    };
+}
+
+/// A duration for people, rounded up to what matters: `45s`, `12m`, `3h20m`, `2d3h`;
+/// `never` if it does not end.
+#[must_use]
+pub fn duration(seconds: f64) -> String {
+    if seconds.is_nan() || seconds >= 1e10 {
+        return "never".to_owned();
+    }
+    // Whole, and small.
+    let up = |unit: f64| (seconds / unit).ceil() as u64;
+    match () {
+        () if up(1.0) < 60 => format!("{}s", up(1.0)),
+        () if up(60.0) < 60 => format!("{}m", up(60.0)),
+        () if up(60.0) < 1440 => pair(up(60.0), 60, "h", "m"),
+        () => pair(up(3600.0), 24, "d", "h"),
+    }
+}
+
+fn pair(number: u64, of: u64, large: &str, small: &str) -> String {
+    match number % of {
+        0 => format!("{}{large}", number / of),
+        rest => format!("{}{large}{rest}{small}", number / of),
+    }
+}
+
+/// Whole seconds since 1970, which every program reads.
+fn time(at: Timestamp) -> i64 {
+    at.seconds
+}
