@@ -103,6 +103,7 @@ fn check<'a>((name, burst, rate): &'a (String, f64, f64), message: &Message) -> 
         event: None,
         update: Update::Leaky,
         observed: false,
+        forced: None,
     }
 }
 

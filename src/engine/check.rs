@@ -152,6 +152,27 @@ impl Update {
     }
 }
 
+/// What an administrator has decided for all checks of an identity, whatever
+/// its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Forced {
+    /// Never over: the check is counted and measured as usual.
+    Allow,
+    /// Always over.
+    Deny,
+}
+
+impl Forced {
+    /// The command that sets it, and its name in output.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 /// One thing to count and compare with one limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Check<'a> {
@@ -170,6 +191,9 @@ pub struct Check<'a> {
     /// Whether the check only observes: it counts as a strict check does, and
     /// never keeps another check from counting.
     pub observed: bool,
+    /// The override in force, if any. The spool database sets it from its list of
+    /// overrides; front ends leave it empty.
+    pub forced: Option<Forced>,
 }
 
 impl<'a> Check<'a> {

@@ -4,7 +4,7 @@ use crate::rate::bloom::Event;
 use crate::rate::{Average, Bucket, Timestamp};
 
 use super::check::{Algorithm, AlgorithmKind, Check, Update};
-use super::decision::{Decision, Details};
+use super::decision::{Decision, Details, decide_over};
 use super::state::{Change, FilterChange, Remembered, State};
 use super::unique::UniqueEvent;
 
@@ -134,12 +134,13 @@ fn compute(
         }
     };
     let algorithm = check.algorithm.kind();
-    let over = algorithm.over(next.rate, limit, count);
-    let over_since = over_since(over, before, now);
+    let measured = algorithm.over(next.rate, limit, count);
+    let over_since = over_since(measured, before, now);
     Pending {
         decision: Decision {
             rate: next.rate,
-            over,
+            over: decide_over(measured, check.forced),
+            forced: check.forced,
             algorithm,
             limit,
             period,
@@ -172,7 +173,8 @@ fn compute(
 /// Compares the rate computed for an earlier check of the same record with the
 /// limit of this check.
 fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
-    let decision = first.decision.against(check.algorithm.limit());
+    let decision = Decision { forced: check.forced, ..first.decision };
+    let decision = decision.against(check.algorithm.limit());
     Pending {
         decision: Decision { next_count: next_count(check), ..decision },
         update: check.effective_update(),
@@ -219,9 +221,10 @@ fn settle(pending: &mut [Pending]) {
 }
 
 impl Pending {
-    /// Whether this is an over decision of a leaky or strict check.
+    /// Whether this is an over decision of a leaky or strict check: one that the
+    /// rate has made. An override is not, so it never crosses.
     fn is_over_decision(&self) -> bool {
-        self.decision.over && self.update != Update::ReadOnly
+        self.decision.over && self.update != Update::ReadOnly && self.decision.forced.is_none()
     }
 
     /// Completes the change to the record. `refused`: a leaky check of this call

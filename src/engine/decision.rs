@@ -2,7 +2,7 @@
 
 use crate::rate::{Average, Bucket, Timestamp, Wait, remaining, retry_after};
 
-use super::check::AlgorithmKind;
+use super::check::{AlgorithmKind, Forced};
 
 /// The outcome of one check, with details.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -10,8 +10,11 @@ pub struct Decision {
     /// Smoothed events per period, or the level of the bucket, including this
     /// event: `$sender_rate`.
     pub rate: f64,
-    /// Whether the rate is at or over the limit, or the bucket had no room.
+    /// Whether the rate is at or over the limit, or the bucket had no room, or what
+    /// an override says instead.
     pub over: bool,
+    /// The override that decided instead of the rate, if any.
+    pub forced: Option<Forced>,
     /// How the event was counted.
     pub algorithm: AlgorithmKind,
     /// The limit that the rate was compared with; of a bucket, the burst.
@@ -59,7 +62,7 @@ impl Decision {
     /// later line. It is not a crossing: only the first decision can be one.
     #[must_use]
     pub fn against(self, limit: f64) -> Self {
-        let over = self.algorithm.over(self.rate, limit, self.count);
+        let over = decide_over(self.algorithm.over(self.rate, limit, self.count), self.forced);
         Self { limit, over, crossed: false, ..self }
     }
 
@@ -67,9 +70,13 @@ impl Decision {
     #[must_use]
     pub fn remaining(&self, now: Timestamp) -> f64 {
         let Self { kept, limit, next_count, .. } = *self;
-        match self.algorithm {
-            AlgorithmKind::MovingAverage => remaining(kept, now, self.period, limit, next_count),
-            AlgorithmKind::Bucket => {
+        match (self.forced, self.algorithm) {
+            (Some(Forced::Allow), _) => f64::INFINITY,
+            (Some(Forced::Deny), _) => 0.0,
+            (None, AlgorithmKind::MovingAverage) => {
+                remaining(kept, now, self.period, limit, next_count)
+            }
+            (None, AlgorithmKind::Bucket) => {
                 Bucket { burst: limit, rate: self.leak }.remaining(kept, now, next_count)
             }
         }
@@ -80,12 +87,25 @@ impl Decision {
     #[must_use]
     pub fn retry_after(&self, now: Timestamp) -> Wait {
         let Self { kept, limit, next_count, .. } = *self;
-        match self.algorithm {
-            AlgorithmKind::MovingAverage => retry_after(kept, now, self.period, limit, next_count),
-            AlgorithmKind::Bucket => {
+        match (self.forced, self.algorithm) {
+            (Some(Forced::Allow), _) => Wait::Seconds(0.0),
+            (Some(Forced::Deny), _) => Wait::Never,
+            (None, AlgorithmKind::MovingAverage) => {
+                retry_after(kept, now, self.period, limit, next_count)
+            }
+            (None, AlgorithmKind::Bucket) => {
                 Bucket { burst: limit, rate: self.leak }.retry_after(kept, now, next_count)
             }
         }
+    }
+}
+
+/// Whether a check is over its limit: as measured, unless an override decides.
+#[inline]
+pub(super) fn decide_over(measured: bool, forced: Option<Forced>) -> bool {
+    match forced {
+        None => measured,
+        Some(forced) => forced == Forced::Deny,
     }
 }
 

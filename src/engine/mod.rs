@@ -14,6 +14,9 @@
 //! A check may use a moving average or a leaky bucket, and a call may have
 //! both. The rules are the same, except that a leaky check of a bucket stores
 //! what has leaked out also when the event is not counted.
+//!
+//! An override (`Check::forced`) says whether a check is over, whatever its rate;
+//! otherwise the check is one like any other. It is never a crossing.
 
 mod check;
 mod decide;
@@ -21,7 +24,7 @@ mod decision;
 mod state;
 mod unique;
 
-pub use check::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Update};
+pub use check::{Algorithm, AlgorithmKind, Check, Forced, Kind, RecordKey, Update};
 pub(crate) use decide::over_since;
 pub use decide::{Pending, decide, decide_one};
 pub use decision::{Decision, Details};

@@ -89,6 +89,7 @@ mod tests {
             at,
             kept: Some(Average { at, rate: 3.0 }),
             crossed: false,
+            forced: None,
             crossings: 0,
             details: Details::default(),
         };

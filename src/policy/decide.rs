@@ -261,6 +261,7 @@ fn decide_new<S: Store>(
         event: one.event.as_ref().map(text),
         update,
         observed: mode.observed,
+        forced: None,
     };
     for one in &mut *planned {
         let key = check(one, Update::ReadOnly).key;

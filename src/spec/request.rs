@@ -65,6 +65,7 @@ impl Request {
             event: self.unique.as_deref(),
             update: self.update,
             observed: false,
+            forced: None,
         }
     }
 

@@ -38,6 +38,7 @@ fn check(name: &str) -> Check<'_> {
         event: None,
         update: Update::Strict,
         observed: false,
+        forced: None,
     }
 }
 

@@ -174,6 +174,7 @@ mod tests {
             at: Timestamp::default(),
             kept: None,
             crossed: false,
+            forced: None,
             crossings: 0,
             details: Details::default(),
         }

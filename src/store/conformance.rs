@@ -2,8 +2,8 @@
 
 use quickcheck::{Arbitrary, Gen};
 
-use crate::engine::{Algorithm, Check, Decision, Update};
-use crate::rate::{Average, Timestamp};
+use crate::engine::{Algorithm, Check, Decision, Forced, Update};
+use crate::rate::{Average, Timestamp, Wait};
 
 use super::{Memory, Store};
 
@@ -27,6 +27,8 @@ pub(crate) fn all<S: Store>(mut fresh: impl FnMut() -> S) {
     a_crossing_without_a_rate_changes_no_decision(&mut fresh());
     readonly_checks_do_not_cross(&mut fresh());
     checks_of_one_record_cross_once(&mut fresh());
+    an_allowed_check_counts_and_is_never_over(&mut fresh());
+    a_denied_check_is_over_and_keeps_leaky_ones_from_counting(&mut fresh());
     reads_the_clock_once(&mut fresh());
     survives_a_panic_of_the_clock(&mut fresh());
     decides_an_empty_slice(&mut fresh());
@@ -49,6 +51,7 @@ fn check(name: &str) -> Check<'_> {
         event: None,
         update: Update::Strict,
         observed: false,
+        forced: None,
     }
 }
 
@@ -323,6 +326,47 @@ fn survives_a_panic_of_the_clock<S: Store>(store: &mut S) {
     assert_eq!((rate(store, "key", at(0)), rate(store, "other", at(0))), (1.0, 0.0));
 }
 
+fn an_allowed_check_counts_and_is_never_over<S: Store>(store: &mut S) {
+    let allowed = |update, name| Check { update, forced: Some(Forced::Allow), ..check(name) };
+    for n in 1..=20 {
+        for update in [Update::Leaky, Update::Strict] {
+            let decision = decide(store, &[allowed(update, update.word())], at(0))[0];
+            assert!(!decision.over && decision.details.written && !decision.crossed, "{n}");
+            assert!((decision.rate - f64::from(n)).abs() < 1e-3, "{n}: {}", decision.rate);
+            assert_eq!(decision.forced, Some(Forced::Allow));
+            assert_eq!(decision.remaining(at(0)), f64::INFINITY);
+            assert_eq!(decision.retry_after(at(0)), Wait::Seconds(0.0));
+            assert!(!decision.against(0.0).over, "against any limit");
+        }
+    }
+    // It keeps no other check from counting.
+    let both = decide(store, &[allowed(Update::Leaky, "leaky"), leaky("other")], at(0));
+    assert!(both.iter().all(|one| one.details.written));
+    // Without the override, the rate decides again, and the crossing is the first.
+    let after = decide(store, &[check("strict")], at(1))[0];
+    assert!(after.over && after.crossed && after.crossings == 1);
+}
+
+fn a_denied_check_is_over_and_keeps_leaky_ones_from_counting<S: Store>(store: &mut S) {
+    let denied = |update, name| Check { update, forced: Some(Forced::Deny), ..check(name) };
+    decide(store, &[leaky("leaky")], at(0));
+    let all = [denied(Update::Leaky, "leaky"), leaky("other"), check("strict")];
+    let all = decide(store, &all, at(0));
+    assert_eq!(all.iter().map(|one| one.over).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(all.iter().map(|one| one.details.written).collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!(rate(store, "leaky", at(0)), 1.0);
+    let strict = decide(store, &[denied(Update::Strict, "strict")], at(0))[0];
+    assert!(strict.over && strict.details.written && !strict.crossed && strict.crossings == 0);
+    assert!((strict.rate - 2.0).abs() < 1e-6 && strict.remaining(at(0)) == 0.0);
+    assert_eq!(strict.retry_after(at(0)), Wait::Never);
+    assert!(strict.against(f64::INFINITY).over, "against any limit");
+    let looked = Check { cost: 0.0, ..denied(Update::ReadOnly, "leaky") };
+    assert!(decide(store, &[looked], at(0))[0].over);
+    // Without the override, nothing of it is left.
+    let after = decide(store, &[leaky("leaky")], at(0))[0];
+    assert!(!after.over && (after.rate - 2.0).abs() < 1e-6 && after.details.written);
+}
+
 fn decides_an_empty_slice<S: Store>(store: &mut S) {
     let mut decisions = decide(store, &[check("key")], at(0));
     store.decide(&[], || at(0), &mut decisions).unwrap();
@@ -339,6 +383,7 @@ struct Random {
     event: Option<u8>,
     update: u8,
     observed: bool,
+    forced: u8,
 }
 
 impl Arbitrary for Random {
@@ -351,6 +396,7 @@ impl Arbitrary for Random {
             event: Option::<u8>::arbitrary(g).map(|event| event % 4),
             update: u8::arbitrary(g),
             observed: bool::arbitrary(g),
+            forced: u8::arbitrary(g),
         }
     }
 }
@@ -384,6 +430,11 @@ fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
                         event: one.event.map(|event| EVENTS[usize::from(event)]),
                         update,
                         observed: one.observed,
+                        forced: match one.forced % 6 {
+                            0 => Some(Forced::Allow),
+                            1 => Some(Forced::Deny),
+                            _ => None,
+                        },
                     }
                 })
                 .collect();

@@ -1,7 +1,7 @@
 //! Tests of leaky buckets that every store must pass.
 
 use super::{at, check, crossing, decide, leaky, with_limit};
-use crate::engine::{Algorithm, AlgorithmKind, Check, Update};
+use crate::engine::{Algorithm, AlgorithmKind, Check, Forced, Update};
 use crate::rate::{Average, Timestamp, Wait};
 use crate::store::Store;
 
@@ -17,6 +17,7 @@ pub(super) fn all<S: Store>(fresh: &mut impl FnMut() -> S) {
     unique_events_count_until_a_full_bucket_is_empty(&mut fresh());
     the_period_of_crossings_is_that_of_a_full_bucket(&mut fresh());
     readonly_buckets_change_nothing(&mut fresh());
+    overrides_decide_instead_of_the_level(&mut fresh());
 }
 
 /// A check of a bucket with a burst of 4, from which 1 leaks in 8 seconds.
@@ -217,4 +218,37 @@ fn readonly_buckets_change_nothing<S: Store>(store: &mut S) {
         assert_eq!(level(store, "key"), Some((at(0), 5.0)));
     }
     assert_eq!(decide(store, &[read], at(16))[0].remaining(at(16)), 1.0);
+}
+
+fn overrides_decide_instead_of_the_level<S: Store>(store: &mut S) {
+    let allowed = |check| Check { forced: Some(Forced::Allow), ..check };
+    let denied = |check| Check { forced: Some(Forced::Deny), ..check };
+    // An allowed bucket adds every event, and never crosses.
+    for n in 1..=6 {
+        let decision = decide(store, &[allowed(bucket("key"))], at(0))[0];
+        assert_eq!((decision.rate, decision.over), (f64::from(n), false));
+        assert!(decision.details.written && !decision.crossed);
+        assert_eq!(decision.remaining(at(0)), f64::INFINITY);
+        assert_eq!(decision.retry_after(at(0)), Wait::Seconds(0.0));
+        assert_eq!(level(store, "key"), Some((at(0), f64::from(n))));
+    }
+    // A denied one adds nothing, but the level and its time are stored.
+    let decision = decide(store, &[denied(bucket("key"))], at(40))[0];
+    assert_eq!((decision.rate, decision.over, decision.details.written), (2.0, true, false));
+    assert_eq!(decision.retry_after(at(40)), Wait::Never);
+    assert_eq!((decision.remaining(at(40)), decision.crossings), (0.0, 0));
+    assert_eq!(level(store, "key"), Some((at(40), 1.0)));
+    // Nor do other leaky checks of the call; a strict one does.
+    let all = [denied(bucket("key")), bucket("other"), strict("strict")];
+    let written: Vec<_> =
+        decide(store, &all, at(48)).iter().map(|decision| decision.details.written).collect();
+    assert_eq!(written, [false, false, true]);
+    assert_eq!((level(store, "key"), level(store, "other")), (Some((at(48), 0.0)), None));
+    // A denied bucket without a level stores none.
+    assert!(decide(store, &[denied(bucket("new"))], at(48))[0].over);
+    assert_eq!(level(store, "new"), None);
+    let decision = decide(store, &[denied(strict("new"))], at(48))[0];
+    assert!(decision.over && decision.details.written && !decision.crossed);
+    // The level decides again, and the first crossing is that of the level.
+    assert_eq!(crossing(store, with_burst(0.5, bucket("new")), 48), (true, 1));
 }
