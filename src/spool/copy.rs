@@ -50,9 +50,12 @@ impl Spool {
         directory: &Path,
         mut progress: impl FnMut(usize),
     ) -> Result<Copied, SpoolError> {
-        let target = self.with_files(|database| {
+        let mut target = self.with_files(|database| {
             Database::create(directory, &database.identity(), database.options)
         })?;
+        let overrides = self.with_files(|database| database.read_overrides())?;
+        let overrides = overrides.map_err(|fault| self.database.override_fault(fault))?;
+        target.put_overrides(&overrides.list())?;
         let mut copied = Copied::default();
         for number in 0..=u8::MAX {
             let name = shard_name(number);
@@ -102,6 +105,7 @@ impl Database {
             database.write_identity(identity)?;
         }
         database.take_identity(identity);
+        database.map_word();
         Ok(database)
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Guard, Kind};
+use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::SecureDir;
 
 use super::SpoolError;
@@ -55,6 +56,8 @@ pub(super) struct Database {
     /// The size limit of all shards together, in bytes.
     pub(super) max_bytes: u64,
     pub(super) incidents: Vec<String>,
+    /// The file `database`, mapped for its word.
+    pub(super) word: Option<Mapping>,
 }
 
 impl Database {
@@ -74,6 +77,7 @@ impl Database {
             version: VERSIONS.newest,
             max_bytes: MAX_BYTES_DEFAULT,
             incidents: Vec::new(),
+            word: None,
         })
     }
 

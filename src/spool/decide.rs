@@ -5,7 +5,7 @@ use std::fs::File;
 use crate::engine::{self, Check, Decision, Pending};
 use crate::rate::Timestamp;
 use crate::rate::bloom::Event;
-use crate::store::Store;
+use crate::store::{Candidates, Store};
 use crate::sys::clock;
 use crate::sys::lock::Kind;
 
@@ -14,6 +14,7 @@ use super::database::{ATTEMPTS, shard_name};
 use super::hashing::{Hashing, KeySlot};
 use super::index::Lookup;
 use super::locked::{check_length, due};
+use super::overrides::{all_forced, forced};
 use super::shard::{Body, Condition};
 use super::{CHECKS_MAX, Spool, SpoolError};
 
@@ -56,11 +57,19 @@ impl Store for Spool {
         let hashing = &self.database.hashing;
         let hashed: Vec<_> = checks.iter().map(|check| HashedCheck::new(check, hashing)).collect();
         let Some(first) = hashed.first() else { return Ok(()) };
+        let candidates = self.all_candidates(checks);
         let mut pending = Vec::with_capacity(checks.len());
         if hashed.iter().all(|one| one.key_slot.shard == first.key_slot.shard) {
-            self.decide_in_shard(first.key_slot, &hashed, checks, clock, &mut pending)?;
+            self.decide_in_shard(
+                first.key_slot,
+                &hashed,
+                checks,
+                &candidates,
+                clock,
+                &mut pending,
+            )?;
         } else {
-            self.decide_in_shards(&hashed, checks, clock, &mut pending)?;
+            self.decide_in_shards(&hashed, checks, &candidates, clock, &mut pending)?;
         }
         decisions.extend(pending.iter().map(Pending::decision));
         Ok(())
@@ -73,8 +82,11 @@ impl Store for Spool {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Decision, SpoolError> {
         let event = check.counted_event().map(|text| self.database.hashing.event(text));
+        let candidates = self.candidates(&check.key);
         self.locked(check.record_key(), event.is_some(), |locked| {
-            let one = engine::decide_one(check, locked.remembered(), event, clock());
+            let (now, mut place) = (clock(), None);
+            let check = forced(check, candidates, now, &mut place);
+            let one = engine::decide_one(check, locked.remembered(), event, now);
             if let Some(change) = one.change() {
                 locked.apply(change)?;
             }
@@ -94,8 +106,11 @@ impl Spool {
         check: &Check<'_>,
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Decision, SpoolError> {
+        let candidates = self.candidates(&check.key);
         self.peek(check.record_key(), check.counted_event(), |remembered, event| {
-            engine::decide_one(check, remembered, event, clock()).decision()
+            let (now, mut place) = (clock(), None);
+            let check = forced(check, candidates, now, &mut place);
+            engine::decide_one(check, remembered, event, now).decision()
         })
     }
 
@@ -105,6 +120,7 @@ impl Spool {
         key_slot: KeySlot,
         hashed: &[HashedCheck<'_>],
         checks: &[Check<'_>],
+        candidates: &[Candidates],
         clock: impl FnOnce() -> Timestamp,
         pending: &mut Vec<Pending>,
     ) -> Result<(), SpoolError> {
@@ -115,7 +131,8 @@ impl Spool {
                 let (one, lookup) = (hashed.get(number), lookups.get(number));
                 (lookup.and_then(|lookup| lookup.remembered(body)), one.and_then(|one| one.event))
             };
-            engine::decide(checks, read, clock(), pending);
+            let now = clock();
+            engine::decide(&all_forced(checks, candidates, now), read, now, pending);
             apply(file, body, hashed.iter().zip(&lookups).zip(&*pending))
         })
     }
@@ -125,6 +142,7 @@ impl Spool {
         &mut self,
         hashed: &[HashedCheck<'_>],
         checks: &[Check<'_>],
+        candidates: &[Candidates],
         clock: impl FnOnce() -> Timestamp,
         pending: &mut Vec<Pending>,
     ) -> Result<(), SpoolError> {
@@ -187,7 +205,8 @@ impl Spool {
                 let remembered = lookup.and_then(|((_, body), lookup)| lookup.remembered(body));
                 (remembered, hashed.get(number).and_then(|one| one.event))
             };
-            engine::decide(checks, read, clock(), pending);
+            let now = clock();
+            engine::decide(&all_forced(checks, candidates, now), read, now, pending);
             let mut done = Ok(());
             for (file, body) in &mut parts {
                 let number = body.number;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::store::ListFault;
 use crate::sys::secure_dir::DirError;
 
 /// Why the spool database could not be used.
@@ -54,6 +55,18 @@ pub enum SpoolError {
     Full {
         /// The shard's file.
         path: PathBuf,
+    },
+    /// The file `overrides` cannot be used.
+    Overrides {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: ListFault,
+    },
+    /// An override, or the list of them, is too large.
+    OverrideSize {
+        /// What is.
+        what: String,
     },
     /// The database was opened for reading only.
     ReadOnly {
@@ -143,6 +156,12 @@ impl fmt::Display for SpoolError {
                  counts",
                 path.display()
             ),
+            Self::Overrides { path, fault } => write!(
+                f,
+                "cannot read the overrides in {}: {fault}; none is in force",
+                path.display()
+            ),
+            Self::OverrideSize { what } => f.write_str(what),
             Self::ReadOnly { path } => {
                 write!(f, "{} was opened for reading only", path.display())
             }

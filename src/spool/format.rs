@@ -25,8 +25,14 @@ pub(super) const DATABASE_MAGIC: [u8; 8] = *b"EXIRATED";
 /// The magic of a shard.
 pub(super) const SHARD_MAGIC: [u8; 8] = *b"EXIRATES";
 
-/// The size of the file `database`.
+/// The size of the part of the file `database` that its checksum covers, and of the
+/// checksum.
 pub(super) const DATABASE_BYTES: usize = 44;
+/// The offset in the file `database` of the word that changes with the overrides. No
+/// checksum covers it.
+pub(super) const DATABASE_WORD: usize = 48;
+/// The size of the file `database` with that word.
+pub(super) const DATABASE_FILE_BYTES: usize = 56;
 /// The offset of its checksum, which covers all bytes before it.
 pub(super) const DATABASE_CRC: usize = 40;
 

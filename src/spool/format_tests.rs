@@ -12,6 +12,7 @@ use super::tests::{change, open};
 use crate::engine::{FilterChange, RecordKey};
 use crate::rate::Timestamp;
 use crate::rate::bloom::{self, Event};
+use crate::store::LIST_HEADER_BYTES;
 
 /// Every field in the tables of `FORMAT.md`: offset and size.
 fn documented() -> BTreeMap<String, (usize, usize)> {
@@ -37,8 +38,9 @@ fn tables_have_no_gaps_and_the_sizes_of_the_code() {
         ("header", HEADER_BYTES),
         ("record", FILTER_KEY),
         ("state", STATE_BYTES),
+        ("overrides", LIST_HEADER_BYTES),
     ];
-    assert_eq!(documented().len(), 6 + 21 + 12 + 10);
+    assert_eq!(documented().len(), 6 + 21 + 12 + 10 + 5);
     for (name, bytes) in sizes {
         let end = table(name).iter().fold(0, |end, (field, offset, size)| {
             assert_eq!(end, *offset, "{name}.{field}");

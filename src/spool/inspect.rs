@@ -2,7 +2,9 @@
 
 use crate::engine::RecordKey;
 use crate::rate::bloom;
-use crate::store::{Edit, Edited, Entry, Inspect, InspectError, Restored, Statistics, Unread};
+use crate::store::{
+    Edit, Edited, Entry, Inspect, InspectError, Override, Restored, Statistics, Unread,
+};
 
 use super::Spool;
 
@@ -53,6 +55,10 @@ impl Inspect for Spool {
 
     fn log_change(&mut self, line: &str) -> Result<(), InspectError> {
         Ok(Spool::log_change(self, line)?)
+    }
+
+    fn overrides(&mut self) -> Result<Vec<Override>, InspectError> {
+        Ok(Spool::overrides(self)?)
     }
 
     fn take_incidents(&mut self) -> Vec<String> {

@@ -33,10 +33,12 @@ mod inspect;
 mod iterate;
 #[cfg(test)]
 mod kill_tests;
+mod known_overrides;
 mod live_records;
 mod locked;
 mod new_shard;
 mod open_shard;
+mod overrides;
 mod quarantine;
 mod rebuild;
 mod record;
@@ -89,6 +91,7 @@ pub struct Spool {
     damaged: u64,
     /// How many of them [`Spool::take_incidents`] has returned.
     reported: u64,
+    overrides: known_overrides::Known,
 }
 
 impl Spool {
@@ -133,7 +136,8 @@ impl Spool {
 
     fn new(database: Database) -> Self {
         let shards = std::iter::repeat_with(|| None).take(SHARDS).collect();
-        Self { database, shards, process: fork::process(), damaged: 0, reported: 0 }
+        let overrides = known_overrides::Known::default();
+        Self { database, shards, process: fork::process(), damaged: 0, reported: 0, overrides }
     }
 
     /// The database's directory.

@@ -12,8 +12,8 @@ use crate::sys::files::{self, Access};
 use super::SpoolError;
 use super::database::{Database, Options, shard_name};
 use super::format::{
-    DATABASE_BYTES, DATABASE_MAGIC, Fault, HEADER_CRC, Header, SHARDS, Superblock, VERSION,
-    VERSIONS, Versions,
+    DATABASE_BYTES, DATABASE_FILE_BYTES, DATABASE_MAGIC, DATABASE_WORD, Fault, HEADER_CRC, Header,
+    SHARDS, Superblock, VERSION, VERSIONS, Versions,
 };
 use super::hashing::Hashing;
 use super::sizes::MAX_BYTES_DEFAULT;
@@ -44,6 +44,7 @@ impl Database {
             Err(Fault::Damaged) => database.settle_identity()?,
         };
         database.take_identity(&identity);
+        database.map_word();
         Ok(database)
     }
 
@@ -131,25 +132,43 @@ impl Database {
     pub(super) fn set_max_bytes(&mut self, max_bytes: u64) -> Result<(), SpoolError> {
         {
             let _guard = self.lock_directory()?;
-            // Its version may have been raised since it was opened.
-            let identity = match self.read_identity()? {
-                Ok(identity) => identity,
-                Err(Fault::Version(found)) => return Err(self.unknown_version(DATABASE, found)),
-                Err(Fault::Damaged) => self.identity(),
-            };
+            let identity = self.current_identity()?;
             self.write_identity(&Superblock { max_bytes, ..identity })?;
         }
         self.max_bytes = max_bytes;
+        self.map_word();
         Ok(())
+    }
+
+    /// Writes the file `database` again as it is. The caller has locked the directory.
+    pub(super) fn rewrite_identity(&self) -> Result<(), SpoolError> {
+        self.write_identity(&self.current_identity()?)
+    }
+
+    /// The contents of the file `database`, whose version may have been raised since it
+    /// was opened.
+    fn current_identity(&self) -> Result<Superblock, SpoolError> {
+        match self.read_identity()? {
+            Ok(identity) => Ok(identity),
+            Err(Fault::Version(found)) => Err(self.unknown_version(DATABASE, found)),
+            Err(Fault::Damaged) => Ok(self.identity()),
+        }
     }
 
     /// Replaces the file `database` atomically. The caller has locked the directory.
     pub(super) fn write_identity(&self, identity: &Superblock) -> Result<(), SpoolError> {
-        let file = self.create_file(DATABASE_NEW)?;
-        let written = files::write_start(&file, &identity.encode())
-            .and_then(|()| files::sync(&file))
-            .and_then(|()| files::rename_at(self.dir.directory(), DATABASE_NEW, DATABASE));
-        written.map_err(SpoolError::io("write", &self.path_of(DATABASE)))
+        self.replace_database(|word| {
+            let mut bytes = [0; DATABASE_FILE_BYTES];
+            let parts = bytes.iter_mut().zip(identity.encode());
+            parts.for_each(|(place, byte)| *place = byte);
+            let parts = bytes.iter_mut().skip(DATABASE_WORD).zip(word.to_le_bytes());
+            parts.for_each(|(place, byte)| *place = byte);
+            let file = self.create_file(DATABASE_NEW)?;
+            let written = files::write_start(&file, &bytes)
+                .and_then(|()| files::sync(&file))
+                .and_then(|()| files::rename_at(self.dir.directory(), DATABASE_NEW, DATABASE));
+            written.map_err(SpoolError::io("write", &self.path_of(DATABASE)))
+        })
     }
 
     /// The superblock rebuilt from the headers of sound shards, if there are any: they

@@ -124,6 +124,10 @@ impl Spool {
         self.after_fork()?;
         if care == Care::Repair {
             self.database.repair_access();
+            self.database.repair_overrides()?;
+        }
+        if self.has_ended_overrides(now) {
+            self.change_overrides(|list| list.retain(|one| one.is_active(now.seconds)))?;
         }
         let mut tidied = Tidied::default();
         let mut failure = None;

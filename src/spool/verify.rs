@@ -12,6 +12,7 @@ use super::format::{
     BUSY, DEAD, DROPPED, EVICTED, FORGOTTEN, Fault, LARGEST, LIVE, SUPERSEDED, TIDIED, WAITS,
 };
 use super::hashing::Hashing;
+use super::overrides::OVERRIDES;
 use super::record::Record;
 use super::shard::Body;
 use super::superblock::DATABASE;
@@ -101,7 +102,11 @@ impl Spool {
             });
         }
         report.shards.extend(self.database.directory_fault().map(ShardReport::from));
-        for name in [DATABASE, LOG, LOG_BEFORE] {
+        let problem = self.with_files(|database| Ok(database.overrides_problem()))?;
+        report.shards.extend(
+            problem.map(|problem| ShardReport::from((self.database.path_of(OVERRIDES), problem))),
+        );
+        for name in [DATABASE, OVERRIDES, LOG, LOG_BEFORE] {
             report.shards.extend(self.database.access_fault(name).map(ShardReport::from));
         }
         for number in 0..=u8::MAX {
@@ -152,7 +157,7 @@ impl Database {
             self.note_access(directory);
         }
         let names = (0..=u8::MAX).map(shard_name);
-        for name in names.chain([DATABASE, LOG, LOG_BEFORE].map(CStr::to_owned)) {
+        for name in names.chain([DATABASE, OVERRIDES, LOG, LOG_BEFORE].map(CStr::to_owned)) {
             let fault = self.access_fault(&name);
             if fault.is_some() && self.dir.adopt_file(&name, FILE_MODE).is_ok() {
                 self.note_access(fault);

@@ -9,6 +9,8 @@ use crate::engine::{
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
 
+use super::overrides::Override;
+
 /// Why a store could not be used. It is the store's own error, of any type, so
 /// that a command works with whatever store it is given.
 pub type InspectError = Box<dyn Error + Send + Sync>;
@@ -71,6 +73,14 @@ pub trait Inspect {
     /// # Errors
     /// It could not be written.
     fn log_change(&mut self, line: &str) -> Result<(), InspectError>;
+
+    /// The overrides, also those that have ended; none where a store has none.
+    ///
+    /// # Errors
+    /// They could not be read, or are damaged.
+    fn overrides(&mut self) -> Result<Vec<Override>, InspectError> {
+        Ok(Vec::new())
+    }
 
     /// Takes what the administrator should know: damage that was found, and what
     /// was done about it, in one sentence each.

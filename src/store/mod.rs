@@ -8,6 +8,7 @@
 pub(crate) mod conformance;
 mod inspect;
 mod memory;
+mod overrides;
 
 use crate::engine::{Check, Decision};
 use crate::rate::Timestamp;
@@ -16,6 +17,12 @@ pub use inspect::{
     Edit, Edited, Entry, FilterEntry, Inspect, InspectError, OwnedKey, Restored, Statistics, Unread,
 };
 pub use memory::Memory;
+#[cfg(test)]
+pub(crate) use overrides::LIST_HEADER_BYTES;
+pub use overrides::{
+    ALTERNATIVES_MAX, Candidates, FOREVER, LIST_BYTES_MAX, ListFault, OVERRIDES_MAX, Override,
+    Overrides, TEXT_MAX, Target, compile_glob, deciding,
+};
 
 /// A store of rates.
 pub trait Store {

@@ -226,7 +226,7 @@ fn a_later_version_is_an_error_and_does_not_change() {
     let mut old = database;
     old[8] = 2;
     let sum = crc32fast::hash(&old[..40]).to_le_bytes();
-    old[40..].copy_from_slice(&sum);
+    old[40..44].copy_from_slice(&sum);
     std::fs::write(&paths[0], &old).unwrap();
     let before = std::fs::read(&paths[1]).unwrap();
     let mut spool = open(folder.path());

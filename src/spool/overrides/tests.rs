@@ -1,0 +1,307 @@
+//! Overrides in the spool database: running processes apply them at once, also after a
+//! kill, and ignore damaged ones.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::engine::{Algorithm, Decision, Update};
+use crate::rate::Timestamp;
+use crate::spool::kill_tests::copy;
+use crate::spool::tests::open;
+use crate::store::{FOREVER, Store as _, Target, compile_glob};
+use crate::sys::failpoint;
+use crate::sys::simulated_disk::memory_folder;
+
+use super::*;
+
+const NOW: i64 = 1_700_000_000;
+
+fn exact(forced: Forced, key: &str, until: i64) -> Override {
+    let target = Target::Exact { key: key.into(), ignore_case: false };
+    Override {
+        forced,
+        target,
+        argument: key.to_owned(),
+        until,
+        since: NOW,
+        reason: String::new(),
+        who: "uid=0".to_owned(),
+    }
+}
+
+fn glob(forced: Forced, glob: &str) -> Override {
+    let alternatives = compile_glob(glob, false).unwrap();
+    let target = Target::Glob { alternatives, ignore_case: false };
+    Override { target, ..exact(forced, glob, FOREVER) }
+}
+
+fn check(name: &[u8], start: usize) -> Check<'_> {
+    Check {
+        key: RecordKey { identity_start: start, ..name.into() },
+        algorithm: Algorithm::MovingAverage { limit: 2.0, period: 3600.0 },
+        cost: 1.0,
+        event: None,
+        update: Update::Leaky,
+        observed: false,
+        forced: None,
+    }
+}
+
+fn decide_at(spool: &mut Spool, name: &str, second: i64) -> Decision {
+    let check = check(name.as_bytes(), name.rfind('/').map_or(0, |at| at + 1));
+    spool.decide_one(&check, || Timestamp { seconds: second, micros: 0 }).unwrap()
+}
+
+fn decide(spool: &mut Spool, name: &str) -> Option<Forced> {
+    decide_at(spool, name, NOW).forced
+}
+
+fn set(spool: &mut Spool, list: &[Override]) {
+    spool.change_overrides(|there| *there = list.to_vec()).unwrap();
+}
+
+fn problems(spool: &mut Spool) -> Vec<String> {
+    spool.verify().unwrap().problems().collect()
+}
+
+#[test]
+fn running_processes_apply_a_change_at_their_next_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut command, mut running) = (open(folder.path()), open(folder.path()));
+    for _ in 0..5 {
+        decide_at(&mut running, "1h/per_mail/alice", NOW);
+    }
+    assert!(decide_at(&mut running, "1h/per_mail/alice", NOW).over);
+    for (list, forced) in [
+        (vec![exact(Forced::Allow, "alice", NOW + 9)], Some(Forced::Allow)),
+        (vec![exact(Forced::Deny, "alice", NOW + 9)], Some(Forced::Deny)),
+        (vec![glob(Forced::Allow, "a*")], Some(Forced::Allow)),
+        (vec![], None),
+        (vec![exact(Forced::Allow, "1h/per_mail/alice", FOREVER)], None),
+    ] {
+        set(&mut command, &list);
+        for spool in [&mut running, &mut command, &mut open(folder.path())] {
+            // Every record of the identity, whatever its period and mode.
+            for name in ["1h/per_mail/alice", "1d/per_rcpt/alice"] {
+                assert_eq!(decide(spool, name), forced, "{list:?}");
+            }
+            assert_eq!(decide(spool, "1h/per_mail/bob"), None);
+        }
+        assert_eq!(running.overrides().unwrap(), list);
+        assert_eq!(problems(&mut command), [""; 0]);
+    }
+}
+
+#[test]
+fn an_override_ends_by_itself_and_tidy_drops_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    set(&mut spool, &[exact(Forced::Deny, "a", NOW), glob(Forced::Allow, "*")]);
+    assert_eq!(decide_at(&mut spool, "a", NOW - 1).forced, Some(Forced::Deny));
+    assert_eq!(decide_at(&mut spool, "a", NOW).forced, Some(Forced::Allow));
+    spool.tidy(Timestamp { seconds: NOW, micros: 0 }, |_| {}).unwrap();
+    assert_eq!(spool.overrides().unwrap(), [glob(Forced::Allow, "*")]);
+}
+
+#[test]
+fn several_checks_and_previews_are_overridden_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    set(&mut spool, &[exact(Forced::Deny, "a", FOREVER), exact(Forced::Allow, "b", FOREVER)]);
+    let now = || Timestamp { seconds: NOW, micros: 0 };
+    let mut decisions = Vec::new();
+    // In one shard, and in several.
+    let one = [check(b"1h/a", 3), check(b"1d/a", 3)];
+    let several = [check(b"1h/a", 3), check(b"1h/b", 3), check(b"1h/c", 3), check(b"1h/d", 3)];
+    for (checks, expected) in [
+        (&one[..], vec![Some(Forced::Deny), Some(Forced::Deny)]),
+        (&several, vec![Some(Forced::Deny), Some(Forced::Allow), None, None]),
+    ] {
+        spool.decide(checks, now, &mut decisions).unwrap();
+        let forced: Vec<_> = decisions.iter().map(|decision| decision.forced).collect();
+        assert_eq!(forced, expected);
+        assert!(decisions.iter().all(|decision| !decision.details.written));
+    }
+    let mut reader = Spool::open_existing(folder.path(), crate::spool::Options::default()).unwrap();
+    assert!(reader.preview(&check(b"1h/a", 3), now).unwrap().over);
+}
+
+#[test]
+fn checks_of_one_call_use_one_version_of_the_list() {
+    let folder = memory_folder();
+    let (mut command, mut running) = (open(folder.path()), open(folder.path()));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..500 {
+                set(&mut command, &[glob(Forced::Deny, "*")]);
+                set(&mut command, &[]);
+            }
+            done.store(true, Ordering::Release);
+        });
+        let names: Vec<String> = (0..32).map(|n| format!("1h/{n}")).collect();
+        let checks: Vec<_> = names.iter().map(|name| check(name.as_bytes(), 3)).collect();
+        while !done.load(Ordering::Acquire) {
+            let candidates = running.all_candidates(&checks);
+            let now = Timestamp { seconds: NOW, micros: 0 };
+            let forced = all_forced(&checks, &candidates, now);
+            assert_eq!(forced.len(), checks.len());
+            assert!(forced.iter().all(|one| one.forced == forced[0].forced));
+        }
+    });
+}
+
+#[test]
+fn a_replaced_superblock_does_not_hide_later_overrides() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut command, mut running) = (open(folder.path()), open(folder.path()));
+    set(&mut command, &[exact(Forced::Allow, "a", FOREVER)]);
+    assert_eq!(decide(&mut running, "a"), Some(Forced::Allow));
+    command.set_max_bytes(1 << 30).unwrap();
+    set(&mut command, &[exact(Forced::Deny, "a", FOREVER)]);
+    assert_eq!(decide(&mut running, "a"), Some(Forced::Deny));
+    set(&mut command, &[]);
+    assert_eq!(decide(&mut running, "a"), None);
+    // One that was deleted is written again when the database is opened.
+    set(&mut command, &[exact(Forced::Deny, "a", FOREVER)]);
+    std::fs::remove_file(running.directory().join("database")).unwrap();
+    assert_eq!(decide(&mut open(folder.path()), "a"), Some(Forced::Deny));
+}
+
+#[test]
+fn a_short_superblock_gets_a_word_with_the_first_override() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = open(folder.path()).directory().join("database");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..44]).unwrap();
+    let mut spool = open(folder.path());
+    assert_eq!(decide(&mut spool, "a"), None);
+    set(&mut spool, &[exact(Forced::Deny, "a", FOREVER)]);
+    assert_eq!(decide(&mut open(folder.path()), "a"), Some(Forced::Deny));
+    assert_eq!(std::fs::read(&path).unwrap().len(), DATABASE_FILE_BYTES);
+}
+
+#[test]
+fn a_damaged_file_denies_nobody_and_is_reported_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = open(folder.path());
+    set(&mut command, &[glob(Forced::Deny, "*")]);
+    let path = command.directory().join("overrides");
+    let sound = std::fs::read(&path).unwrap();
+    for damaged in [&b""[..], b"x", &sound[..sound.len() - 1], &[0xFF; 4096]] {
+        std::fs::write(&path, damaged).unwrap();
+        let mut spool = open(folder.path());
+        for _ in 0..3 {
+            assert_eq!(decide(&mut spool, "a"), None);
+        }
+        let incidents = spool.take_incidents();
+        assert_eq!(incidents.len(), 1, "{incidents:?}");
+        assert!(incidents[0].contains("it is damaged; no key is allowed or denied"));
+        assert!(spool.overrides().unwrap_err().to_string().contains("none is in force"));
+        let found = problems(&mut spool);
+        assert!(matches!(&*found, [one] if one.contains("overrides: it is damaged")), "{found:?}");
+        spool.repair(Timestamp { seconds: NOW, micros: 0 }, |_| {}).unwrap();
+        assert!(
+            spool.take_incidents()[0].contains("the damaged one is kept as overrides.damaged-")
+        );
+        assert_eq!(problems(&mut spool), [""; 0]);
+        assert_eq!(spool.overrides().unwrap(), []);
+        set(&mut command, &[glob(Forced::Deny, "*")]);
+        assert_eq!(decide(&mut spool, "a"), Some(Forced::Deny));
+    }
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert_eq!(decide(&mut open(folder.path()), "a"), None);
+}
+
+#[test]
+fn a_file_that_the_superblock_does_not_name_is_a_problem_that_repair_solves() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    set(&mut spool, &[glob(Forced::Deny, "*")]);
+    let kept = std::fs::read(spool.directory().join("overrides")).unwrap();
+    set(&mut spool, &[]);
+    std::fs::write(spool.directory().join("overrides"), kept).unwrap();
+    assert_eq!(decide(&mut spool, "a"), None);
+    assert!(problems(&mut spool)[0].contains("`database` does not name it"));
+    spool.repair(Timestamp { seconds: NOW, micros: 0 }, |_| {}).unwrap();
+    assert_eq!(problems(&mut spool), [""; 0]);
+    assert_eq!(decide(&mut spool, "a"), Some(Forced::Deny));
+}
+
+#[test]
+fn a_copy_has_the_overrides() {
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut spool = open(folder.path());
+    let list = [exact(Forced::Deny, "a", FOREVER), glob(Forced::Allow, "*")];
+    set(&mut spool, &list);
+    spool.copy_to(other.path(), |_| {}).unwrap();
+    let mut copy = open(other.path());
+    assert_eq!(copy.overrides().unwrap(), list);
+    assert_eq!(decide(&mut copy, "a"), Some(Forced::Deny));
+}
+
+#[test]
+fn what_is_too_large_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    let list = [exact(Forced::Deny, "a", FOREVER)];
+    set(&mut spool, &list);
+    let long = Override { reason: "x".repeat(2000), ..exact(Forced::Allow, "b", FOREVER) };
+    let error = spool.change_overrides(|list| list.push(long)).unwrap_err();
+    assert_eq!(error.to_string(), "the reason is longer than 1024 bytes");
+    assert_eq!(spool.overrides().unwrap(), list);
+    assert_eq!(problems(&mut spool), [""; 0]);
+}
+
+/// Kills a change at each of its steps: all processes, running or new, then have the old
+/// overrides, or all have the new ones.
+fn dies_everywhere(before: &[Override], change: impl Fn(&mut Spool), after: Option<Forced>) -> u32 {
+    let folder = memory_folder();
+    let mut spool = open(folder.path());
+    set(&mut spool, before);
+    let old = decide(&mut spool, "a");
+    let is_sound = |folder: &Path| {
+        let found = problems(&mut open(folder));
+        assert!(found.is_empty(), "{found:?}");
+    };
+    for steps in 0.. {
+        let attempt = memory_folder();
+        copy(folder.path(), attempt.path());
+        let (mut running, mut dying) = (open(attempt.path()), open(attempt.path()));
+        assert_eq!(decide(&mut running, "a"), old);
+        failpoint::allow_steps(Some(steps));
+        let died = catch_unwind(AssertUnwindSafe(|| change(&mut dying))).is_err();
+        failpoint::allow_steps(None);
+        drop(dying);
+        let first = decide(&mut running, "a");
+        assert!(first == old || first == after, "step {steps}");
+        for spool in [&mut running, &mut open(attempt.path())] {
+            assert_eq!(decide(spool, "a"), first, "step {steps}");
+        }
+        is_sound(attempt.path());
+        // The next change is seen by all.
+        set(&mut open(attempt.path()), &[exact(Forced::Allow, "a", FOREVER)]);
+        assert_eq!(decide(&mut running, "a"), Some(Forced::Allow), "step {steps}");
+        set(&mut open(attempt.path()), &[]);
+        assert_eq!(decide(&mut running, "a"), None, "step {steps}");
+        is_sound(attempt.path());
+        if !died {
+            assert_eq!(first, after);
+            return steps;
+        }
+    }
+    0
+}
+
+#[test]
+fn a_killed_change_leaves_old_or_new_for_all_processes() {
+    let deny = [exact(Forced::Deny, "a", FOREVER)];
+    let set_deny = |spool: &mut Spool| set(spool, &deny);
+    assert!(dies_everywhere(&[], set_deny, Some(Forced::Deny)) > 5);
+    assert!(dies_everywhere(&[glob(Forced::Allow, "*")], set_deny, Some(Forced::Deny)) > 5);
+    assert!(dies_everywhere(&deny, |spool| set(spool, &[]), None) > 3);
+    let shrink = |spool: &mut Spool| spool.set_max_bytes(1 << 30).unwrap();
+    assert!(dies_everywhere(&deny, shrink, Some(Forced::Deny)) > 5);
+}

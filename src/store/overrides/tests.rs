@@ -1,0 +1,175 @@
+//! Tests against a naive evaluator, and of lists that are damaged.
+
+use quickcheck::{Arbitrary, Gen, QuickCheck};
+
+use super::*;
+use crate::engine::Forced;
+
+const KEYS: [&[u8]; 8] =
+    [b"", b"a", b"A", b"ab", b"aB@x.test", b"ab@x.test", b"\xff\0", b"b@y.test"];
+const GLOBS: [&str; 6] = ["*", "a*", "*@x.test", "{a,b}?*", "[!a]*", "A*"];
+
+fn one(forced: Forced, target: Target, until: i64) -> Override {
+    Override {
+        forced,
+        target,
+        argument: "k".to_owned(),
+        until,
+        since: 5,
+        reason: "r\u{e9}ason".to_owned(),
+        who: "uid=0".to_owned(),
+    }
+}
+
+fn exact(key: &[u8], ignore_case: bool) -> Target {
+    Target::Exact { key: key.to_vec(), ignore_case }
+}
+
+fn glob(glob: &str, ignore_case: bool) -> Target {
+    Target::Glob { alternatives: compile_glob(glob, ignore_case).unwrap(), ignore_case }
+}
+
+fn overrides(list: &[Override]) -> Overrides {
+    Overrides::decode(Overrides::encode(list).unwrap()).unwrap()
+}
+
+#[derive(Clone, Debug)]
+struct Random(Vec<Override>);
+
+impl Arbitrary for Random {
+    fn arbitrary(g: &mut Gen) -> Self {
+        let list = Vec::<(u8, u8, bool, bool, u8)>::arbitrary(g);
+        let one = |(kind, pick, deny, ignore_case, until): (u8, u8, bool, bool, u8)| {
+            let pick = usize::from(pick);
+            let target = match kind % 2 {
+                0 => exact(KEYS[pick % KEYS.len()], ignore_case),
+                _ => glob(GLOBS[pick % GLOBS.len()], ignore_case),
+            };
+            let forced = if deny { Forced::Deny } else { Forced::Allow };
+            one(forced, target, if until == 0 { FOREVER } else { i64::from(until % 8) })
+        };
+        Self(list.into_iter().take(30).map(one).collect())
+    }
+}
+
+#[test]
+fn a_list_decides_as_a_naive_evaluator() {
+    fn holds(Random(list): Random, second: u8) -> bool {
+        let second = i64::from(second % 9);
+        let found = overrides(&list);
+        KEYS.iter().all(|key| {
+            let applies = |one: &&Override| {
+                let fits = match &one.target {
+                    Target::Exact { key: wanted, ignore_case: true } => {
+                        wanted.eq_ignore_ascii_case(key)
+                    }
+                    Target::Exact { key: wanted, .. } => wanted == key,
+                    Target::Glob { .. } => one.applies_to(key),
+                };
+                fits && second < one.until
+            };
+            let any = |is_exact: bool, forced: Forced| {
+                list.iter().filter(applies).any(|one| {
+                    matches!(one.target, Target::Exact { .. }) == is_exact && one.forced == forced
+                })
+            };
+            let expected = [true, false].into_iter().find_map(|is_exact| {
+                [Forced::Deny, Forced::Allow].into_iter().find(|&forced| any(is_exact, forced))
+            });
+            found.find(key).at(second) == expected
+                && deciding(&list, key, second).map(|one| one.forced) == expected
+        })
+    }
+    QuickCheck::new().tests(3000).quickcheck(holds as fn(Random, u8) -> bool);
+}
+
+#[test]
+fn a_list_survives_encoding() {
+    fn holds(Random(list): Random) -> bool {
+        overrides(&list).list() == list && overrides(&list).is_empty() == list.is_empty()
+    }
+    QuickCheck::new().tests(500).quickcheck(holds as fn(Random) -> bool);
+}
+
+#[test]
+fn an_exact_key_is_stronger_than_a_glob_and_a_denial_than_a_permission() {
+    let second = 100;
+    let list = [
+        one(Forced::Deny, glob("*@x.test", false), 200),
+        one(Forced::Allow, exact(b"ab@x.test", false), 150),
+        one(Forced::Allow, glob("a*", false), FOREVER),
+    ];
+    let found = overrides(&list);
+    assert_eq!(found.find(b"ab@x.test").at(second), Some(Forced::Allow));
+    assert_eq!(found.find(b"ab@x.test").at(150), Some(Forced::Deny), "the exact one has ended");
+    assert_eq!(found.find(b"ab@x.test").at(200), Some(Forced::Allow));
+    assert_eq!(found.find(b"b@x.test").at(200), None);
+}
+
+#[test]
+fn damaged_lists_are_refused_whatever_the_damage() {
+    let list = [
+        one(Forced::Deny, glob("{a,b}*@x.test", false), 200),
+        one(Forced::Allow, exact(b"ab@x.test", true), FOREVER),
+    ];
+    let bytes = Overrides::encode(&list).unwrap();
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(Overrides::decode(flipped).unwrap_err(), ListFault::Damaged, "bit {bit}");
+    }
+    for length in 0..bytes.len() {
+        assert_eq!(Overrides::decode(bytes[..length].to_vec()).unwrap_err(), ListFault::Damaged);
+    }
+    let newer = sealed({
+        let mut bytes = bytes.clone();
+        bytes[8] = 2;
+        bytes
+    });
+    assert_eq!(Overrides::decode(newer).unwrap_err(), ListFault::Version(2));
+}
+
+/// `bytes` with a checksum and a size that fit.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let size = (bytes.len() as u32).to_le_bytes();
+    bytes[16..20].copy_from_slice(&size);
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&bytes[..20]);
+    hasher.update(&bytes[24..]);
+    let crc = hasher.finalize().to_le_bytes();
+    bytes[20..24].copy_from_slice(&crc);
+    bytes
+}
+
+#[test]
+fn hostile_lists_with_sound_checksums_never_panic() {
+    fn holds(Random(list): Random, changes: Vec<(u16, u8)>, cut: u8) -> bool {
+        let mut bytes = Overrides::encode(&list).unwrap();
+        let length = bytes.len();
+        for (at, byte) in changes.into_iter().take(4) {
+            let at = 12 + usize::from(at) % (length - 12);
+            bytes[at] = byte;
+        }
+        bytes.truncate(length.saturating_sub(usize::from(cut % 4)).max(24));
+        if let Ok(found) = Overrides::decode(sealed(bytes)) {
+            KEYS.iter().for_each(|key| {
+                let _ = found.find(key).at(3);
+            });
+            return found.list().len() <= OVERRIDES_MAX;
+        }
+        true
+    }
+    QuickCheck::new().tests(20_000).quickcheck(holds as fn(Random, Vec<(u16, u8)>, u8) -> bool);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let long =
+        Override { reason: "x".repeat(TEXT_MAX + 1), ..one(Forced::Deny, exact(b"a", false), 9) };
+    assert_eq!(Overrides::encode(&[long]).unwrap_err(), "the reason is longer than 1024 bytes");
+    let key = one(Forced::Deny, exact(&[b'x'; TEXT_MAX + 1], false), 9);
+    assert_eq!(Overrides::encode(&[key]).unwrap_err(), "KEY is longer than 1024 bytes");
+    let many = vec![one(Forced::Deny, exact(b"a", false), 9); OVERRIDES_MAX + 1];
+    assert!(Overrides::encode(&many).unwrap_err().contains("at most 4096 overrides"));
+    assert!(Overrides::decode(Overrides::encode(&many[1..]).unwrap()).is_ok());
+}
