@@ -56,7 +56,7 @@ fn send_to_syslog(socket: &Path, what: &str) -> std::io::Result<()> {
 }
 
 /// Who runs this, in one word for each thing that is known of it.
-fn who() -> String {
+pub(super) fn who() -> String {
     let mut who = format!("uid={}", rustix::process::geteuid().as_raw());
     // The user who has logged in, whatever he has become since.
     let login = std::fs::read_to_string("/proc/self/loginuid").unwrap_or_default();

@@ -12,7 +12,7 @@ use super::database::{Common, now};
 use super::exim_config::SpecReport;
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, spool_dir, text};
-use crate::engine::Decision;
+use crate::engine::{Decision, Forced};
 use crate::spec::{Context, Request, Spec, Update};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Memory, Store as _};
@@ -30,10 +30,12 @@ use crate::store::{Memory, Store as _};
 The decision is that of ${dlfunc{...}{ratelimit}{SPEC}{KEY}} outside Exim's ACLs: every
 mode counts, and every call counts again. Nothing is counted without --count.
 
-Exit status: 0 under the limit; 1 at or over it; 2 an error.
+An override (`exirate allow`, `exirate deny`) decides here as it does in Exim.
+
+Exit status: 0 under the limit, or allowed; 1 at or over it, or denied; 2 an error.
 
 JSON: `counted` is true where --count was given; `retry_after` is null where no wait helps; `limit` and `remaining` are
-null where they are infinite. `key` is null where it is not UTF-8; `key_hex`
+null where they are infinite; `override` is allow or deny where one decides, else null. `key` is null where it is not UTF-8; `key_hex`
 has its bytes in any case.")]
 pub(super) struct Check {
     /// Check this `m / p / options / key`, as in Exim's configuration; nothing is
@@ -75,6 +77,8 @@ struct Json<'a> {
     remaining: f64,
     retry_after: Option<u64>,
     counted: bool,
+    #[serde(rename = "override")]
+    forced: Option<&'static str>,
 }
 
 impl Check {
@@ -133,6 +137,7 @@ impl Check {
             remaining: decision.remaining(decision.at),
             retry_after: text::whole_seconds(decision.retry_after(decision.at)),
             counted: self.count,
+            forced: decision.forced.map(Forced::word),
         }
     }
 
@@ -142,7 +147,12 @@ impl Check {
         request: &Request,
         decision: &Decision,
     ) -> Result<(), Failure> {
-        let verdict = if decision.over { "over the limit" } else { "under the limit" };
+        let verdict = match decision.forced {
+            Some(Forced::Allow) => "allowed, whatever the rate",
+            Some(Forced::Deny) => "denied, whatever the rate",
+            None if decision.over => "over the limit",
+            None => "under the limit",
+        };
         let note = match (self.count, request.update) {
             (false, _) => " (nothing was counted)",
             (true, Update::ReadOnly) => " (readonly: nothing was counted)",
@@ -159,11 +169,23 @@ impl Check {
             ("mode", format!("{}, {}", request.mode.word(), request.update.word())),
             ("cost", text::number(decision.count)),
             ("remaining", text::number(decision.remaining(decision.at))),
-            (free, text::wait(decision.retry_after(decision.at))),
+            (free, free_at(decision)),
         ] {
             writeln!(screen, "  {name:<15}  {value}")?;
         }
+        if let Some(forced) = decision.forced {
+            let value = format!("{}: see `exirate overrides`", forced.word());
+            writeln!(screen, "  {:<15}  {value}", "override")?;
+        }
         Ok(())
+    }
+}
+
+/// When one more event would pass.
+fn free_at(decision: &Decision) -> String {
+    match decision.forced {
+        Some(Forced::Deny) => "when the override ends".to_owned(),
+        _ => text::wait(decision.retry_after(decision.at)),
     }
 }
 

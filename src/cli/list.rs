@@ -5,13 +5,14 @@ use std::io::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueEnum};
-use serde::Serializer as _;
+use serde::{Serialize, Serializer as _};
 
 use super::complete;
 use super::database::{self, Common, now};
-use super::key_state::{self, KeyState};
+use super::key_state::{self, KeyState, KeyStateJson};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
+use super::override_state::{Active, participle};
 use super::screen::{Screen, note};
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, text};
@@ -68,13 +69,14 @@ SINCE is known for strict checks only: leaky ones do not count events over the l
 FREE AGAIN is when one more event of size 1 would pass. FILTER is how full a filter of
 unique events is, and about how many it holds. Empty columns are left out, and on a
 narrow terminal the less important ones. A local user's key has the user's name in
-parentheses.
+parentheses, and one that `exirate allow` or `exirate deny` is about, (allowed) or
+(denied); its figures are those that are measured.
 
 Exit status: 0 listed, also if no key is over its limit (--over); 1 a KEY, --mode or
 --period matches nothing; 2 an error. Where a file is damaged, the others are listed
 all the same.
 
-JSON: an array of objects. {}",
+JSON: an array of objects; `override` is allow or deny, or null. {}",
         keys::HELP,
         key_state::JSON_HELP
     )
@@ -162,7 +164,8 @@ impl List {
             }
         })?;
         let records = first.take();
-        self.print(screen, &records, now)?;
+        let overrides = Active::of(&mut *store, now);
+        self.print(screen, &records, &overrides, now)?;
         // Printed in whole before any error.
         screen.flush()?;
         database::incomplete(unread)?;
@@ -177,25 +180,46 @@ impl List {
         &self,
         screen: &mut Screen<'_>,
         records: &[KeyState],
+        overrides: &Active,
         now: Timestamp,
     ) -> Result<(), Failure> {
+        let cells = |record: &KeyState| {
+            let mut cells = cells(record, now);
+            let forced = overrides.deciding(record.key()).map(|one| one.forced);
+            if let (Some(forced), Some(key)) = (forced, cells.last_mut()) {
+                *key += &format!(" ({})", participle(forced));
+            }
+            cells
+        };
         if self.common.json {
-            let facts = records.iter().map(|record| record.json(now));
+            let facts = records.iter().map(|record| Listed {
+                facts: record.json(now),
+                forced: overrides.deciding(record.key()).map(|one| one.forced.word()),
+            });
             serde_json::Serializer::new(&mut *screen)
                 .collect_seq(facts)
                 .map_err(std::io::Error::from)?;
             writeln!(screen)?;
         } else if !records.is_empty() {
-            let layout = Layout::of(screen, COLUMNS, records.iter().map(|r| cells(r, now)));
+            let layout = Layout::of(screen, COLUMNS, records.iter().map(cells));
             layout.head(screen)?;
             for alike in records.chunk_by(|a, b| a.is_over(now) == b.is_over(now)) {
                 let over = alike.first().is_some_and(|record| record.is_over(now));
                 let style = if over { OVER } else { Style::new() };
-                layout.write(screen, style, alike.iter().map(|r| cells(r, now)), None)?;
+                layout.write(screen, style, alike.iter().map(cells), None)?;
             }
         }
         Ok(())
     }
+}
+
+/// A record, in JSON.
+#[derive(Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    facts: KeyStateJson,
+    #[serde(rename = "override")]
+    forced: Option<&'static str>,
 }
 
 /// The style of a key over its limit.

@@ -18,17 +18,20 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 27] = [
+const TRANSCRIPTS: [(&str, &str); 31] = [
+    ("allow", include_str!("../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("compact", include_str!("../../docs/transcripts/compact.txt")),
     ("config", include_str!("../../docs/transcripts/config.txt")),
     ("config-set", include_str!("../../docs/transcripts/config-set.txt")),
     ("copy", include_str!("../../docs/transcripts/copy.txt")),
+    ("deny", include_str!("../../docs/transcripts/deny.txt")),
     ("doctor", include_str!("../../docs/transcripts/doctor.txt")),
     ("export", include_str!("../../docs/transcripts/export.txt")),
     ("import", include_str!("../../docs/transcripts/import.txt")),
     ("list", include_str!("../../docs/transcripts/list.txt")),
     ("measure", include_str!("../../docs/transcripts/measure.txt")),
+    ("overrides", include_str!("../../docs/transcripts/overrides.txt")),
     ("policy", include_str!("../../docs/transcripts/policy.txt")),
     ("policy-diff", include_str!("../../docs/transcripts/policy-diff.txt")),
     ("policy-lint", include_str!("../../docs/transcripts/policy-lint.txt")),
@@ -45,6 +48,7 @@ const TRANSCRIPTS: [(&str, &str); 27] = [
     ("trace-export", include_str!("../../docs/transcripts/trace-export.txt")),
     ("trace-query", include_str!("../../docs/transcripts/trace-query.txt")),
     ("trace-record", include_str!("../../docs/transcripts/trace-record.txt")),
+    ("unblock", include_str!("../../docs/transcripts/unblock.txt")),
     ("verify", include_str!("../../docs/transcripts/verify.txt")),
 ];
 

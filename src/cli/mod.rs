@@ -9,6 +9,7 @@
 //! Exit codes, as those of grep: 0 all is well, 1 something was found, 2 an
 //! error, which standard error explains.
 
+mod allow;
 mod audit_log;
 mod check;
 mod compact;
@@ -34,6 +35,8 @@ mod list;
 mod man;
 mod measure;
 mod output_file;
+mod override_state;
+mod overrides;
 mod policy;
 mod repair;
 mod reset;
@@ -50,6 +53,7 @@ mod tidy;
 mod time;
 mod top;
 mod trace;
+mod unblock;
 mod verify;
 
 use std::io::{ErrorKind, Write as _};
@@ -93,6 +97,10 @@ enum Command {
     List(list::List),
     Show(show::Show),
     Top(top::Top),
+    Allow(allow::Allow),
+    Deny(allow::Deny),
+    Overrides(overrides::Overrides),
+    Unblock(unblock::Unblock),
     Reset(reset::Reset),
     Set(set::Set),
     Stats(stats::Stats),
@@ -120,6 +128,10 @@ impl Command {
             Self::List(list) => list.run(screen),
             Self::Show(show) => show.run(screen),
             Self::Top(top) => top.run(screen),
+            Self::Allow(allow) => allow.run(screen),
+            Self::Deny(deny) => deny.run(screen),
+            Self::Overrides(overrides) => overrides.run(screen),
+            Self::Unblock(unblock) => unblock.run(screen),
             Self::Reset(reset) => reset.run(screen),
             Self::Set(set) => set.run(screen),
             Self::Stats(stats) => stats.run(screen),

@@ -172,7 +172,8 @@ impl Reset {
             if self.common.json {
                 done.records.push(record.json(now()));
             } else {
-                self.print(screen, &record)?;
+                let verb = if self.dry_run { "would reset" } else { "reset" };
+                print(screen, verb, &record)?;
             }
         }
         Ok(())
@@ -183,19 +184,6 @@ impl Reset {
         let over = self.over.then(|| "--over".to_owned());
         let keys = self.keys.iter().map(|key| text::printable(key.as_bytes()));
         over.into_iter().chain(self.narrow.arguments()).chain(keys).collect::<Vec<_>>().join(" ")
-    }
-
-    fn print(&self, screen: &mut Screen<'_>, record: &KeyState) -> std::io::Result<()> {
-        let verb = if self.dry_run { "would reset" } else { "reset" };
-        let now = now();
-        let state = if record.is_over(now) { "over the limit" } else { "under the limit" };
-        writeln!(
-            screen,
-            "{verb} {}: {state}, rate {:.1}, limit {}",
-            name(record),
-            record.rate(now),
-            text::number(record.limit)
-        )
     }
 }
 
@@ -218,4 +206,37 @@ pub(super) fn name(record: &KeyState) -> String {
         Some((mode, period)) => format!("{key} ({mode}, {period})"),
         None => key,
     }
+}
+
+/// Logs what `word` has deleted: one line for each record, or one for all if they are
+/// many; `arguments` are then those of the command.
+pub(super) fn log(
+    log: &mut AuditLog,
+    store: &mut dyn Inspect,
+    word: &str,
+    records: &[KeyState],
+    arguments: impl FnOnce() -> String,
+) {
+    if records.len() > LOGGED {
+        log.add(store, format_args!("{word} records={} of={}", records.len(), arguments()));
+        return;
+    }
+    for record in records {
+        let (rate, limit) = (record.average.rate, record.limit);
+        let key = key_text::stored(&record.stored);
+        log.add(store, format_args!("{word} rate={rate} limit={limit} key={key}"));
+    }
+}
+
+/// Prints what `verb` says of a record.
+pub(super) fn print(screen: &mut Screen<'_>, verb: &str, record: &KeyState) -> std::io::Result<()> {
+    let now = now();
+    let state = if record.is_over(now) { "over the limit" } else { "under the limit" };
+    writeln!(
+        screen,
+        "{verb} {}: {state}, rate {:.1}, limit {}",
+        name(record),
+        record.rate(now),
+        text::number(record.limit)
+    )
 }

@@ -14,11 +14,12 @@ use super::key_state::{self, KeyState, KeyStateJson, later};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
 use super::list::OVER;
+use super::override_state::{self, Active, OverrideJson};
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, text};
-use crate::engine::AlgorithmKind;
+use crate::engine::{AlgorithmKind, Forced};
 use crate::rate::{Timestamp, Wait};
-use crate::store::{Inspect, OwnedKey};
+use crate::store::{Inspect, Override, OwnedKey};
 
 /// Show all details of a key, and the decision on its next event
 #[derive(Debug, Args)]
@@ -56,14 +57,16 @@ The next event is assumed to be of size 1, such as a message, or a recipient tha
 not been counted yet. For a key counted per_byte (stored as per_mail) the next event
 is as large as the message: use `exirate check SPEC --cost BYTES`. A record is
 dropped only when that cannot change a decision any more. Of a leaky bucket, the level,
-the burst and the leak are shown in place of rate, limit and period.
+the burst and the leak are shown in place of rate, limit and period. Where an override
+(`exirate allow`, `exirate deny`) decides, it is shown; all else is what is measured.
 
 Exit status: 0 shown; 1 a KEY matches nothing, or a record is gone; 2 an error.
 
 JSON: an array of objects, with the fields of `exirate list` and these: `next` is the
 result of one more event; `remaining` is how many more would pass now; `forgotten_from`
 is when the record may be dropped, if no more events come (null: never); `event_seen`
-is null without --event or without a filter. {}",
+is null without --event or without a filter; `override` is null or an object, as in
+`exirate overrides`. {}",
         keys::HELP,
         key_state::JSON_HELP
     )
@@ -78,6 +81,8 @@ struct Shown {
     remaining: Option<f64>,
     forgotten_from: Option<String>,
     event_seen: Option<bool>,
+    #[serde(rename = "override")]
+    forced: Option<OverrideJson>,
 }
 
 /// The result of the next event, in JSON.
@@ -105,17 +110,24 @@ impl Show {
                 records.push((record, seen));
             }
         }
+        let overrides = Active::of(&mut *store, now);
         records.sort_by(|(a, _), (b, _)| b.share(now).total_cmp(&a.share(now)));
         if self.common.json {
-            let shown: Vec<Shown> =
-                records.iter().map(|(record, seen)| shown(record, *seen, now)).collect();
+            let shown: Vec<Shown> = records
+                .iter()
+                .map(|(record, seen)| {
+                    let deciding = overrides.deciding(record.key());
+                    let forced = deciding.map(OverrideJson::of);
+                    Shown { forced, ..shown(record, *seen, now) }
+                })
+                .collect();
             screen.json(&shown)?;
         } else {
             for (index, (record, seen)) in records.iter().enumerate() {
                 if index > 0 {
                     writeln!(screen)?;
                 }
-                self.print(screen, record, *seen, now)?;
+                self.print(screen, record, overrides.deciding(record.key()), *seen, now)?;
             }
         }
         screen.flush()?;
@@ -132,6 +144,7 @@ impl Show {
         &self,
         screen: &mut Screen<'_>,
         record: &KeyState,
+        forced: Option<&Override>,
         seen: Option<bool>,
         now: Timestamp,
     ) -> Result<(), Failure> {
@@ -143,8 +156,15 @@ impl Show {
             (true, _) => "every event is refused",
             (false, _) => "under the limit",
         };
-        writeln!(screen, "{}", screen.paint(style, format_args!("{key}: {verdict}")))?;
+        let but = forced.map_or("", |one| match one.forced {
+            Forced::Allow => ", and allowed by an override",
+            Forced::Deny => ", and denied by an override",
+        });
+        writeln!(screen, "{}", screen.paint(style, format_args!("{key}: {verdict}{but}")))?;
         let mut line = |name: &str, value: String| writeln!(screen, "  {name:<12}  {value}");
+        if let Some(one) = forced {
+            line("override", override_state::sentence(one))?;
+        }
         let bucket = record.algorithm == AlgorithmKind::Bucket;
         let (at, last) = (record.average.at, record.average.rate);
         if bucket {
@@ -162,8 +182,17 @@ impl Show {
                 line("was over", format!("at its last event, since {}", moment(since, now)))?;
             }
         }
-        line("next event", next_event(record, now))?;
-        if let (true, Some(wait)) = (over, wait) {
+        let next = match forced.map(|one| one.forced) {
+            None => next_event(record, now),
+            Some(Forced::Allow) => {
+                format!("passes; without the override: {}", next_event(record, now))
+            }
+            Some(Forced::Deny) => {
+                format!("refused; without the override: {}", next_event(record, now))
+            }
+        };
+        line("next event", next)?;
+        if let (true, Some(wait), None) = (over, wait, forced) {
             line("free again", free(wait, now))?;
         }
         line("counts", counts(record))?;
@@ -312,6 +341,7 @@ fn shown(record: &KeyState, event_seen: Option<bool>, now: Timestamp) -> Shown {
         remaining: record.remaining(now),
         forgotten_from: record.forgettable_from().map(text::iso),
         event_seen,
+        forced: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What `exim -d+acl` shows of a check, in the words of Exim's own condition.
 
-use crate::engine::Decision;
+use crate::engine::{Decision, Forced};
 use crate::spec::{Request, Update};
 
 /// The check.
@@ -13,8 +13,17 @@ pub(super) fn requested(request: &Request) -> String {
 pub(super) const NOT_AVAILABLE: &str = "ratelimit database not available";
 
 /// The cached decision.
-pub(super) fn recalled(decision: &Decision) -> String {
-    format!("ratelimit found pre-computed rate {:.1}", decision.rate)
+pub(super) fn recalled(decision: &Decision) -> impl Iterator<Item = String> {
+    let rate = format!("ratelimit found pre-computed rate {:.1}", decision.rate);
+    std::iter::once(rate).chain(overridden(decision).map(str::to_owned))
+}
+
+/// The override that decided, if any.
+fn overridden(decision: &Decision) -> Option<&'static str> {
+    decision.forced.map(|forced| match forced {
+        Forced::Allow => "ratelimit override: allow, so not over the limit",
+        Forced::Deny => "ratelimit override: deny, so over the limit",
+    })
 }
 
 /// How the decision was computed, one line a step.
@@ -46,4 +55,5 @@ pub(super) fn computed(request: &Request, decision: &Decision) -> impl Iterator<
         .into_iter()
         .flatten()
         .chain([rate])
+        .chain(own(overridden(decision)))
 }

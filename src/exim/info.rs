@@ -4,7 +4,8 @@ use super::session::{CallError, Latest};
 use crate::rate::{Timestamp, Wait};
 
 /// All fields, for the error that lists them.
-const FIELDS: &str = "rate, limit, period, key, mode, over, crossed, count, remaining, retry_after";
+const FIELDS: &str = "rate, limit, period, key, mode, over, crossed, override, count, remaining, \
+                      retry_after";
 
 /// What a field holds.
 #[derive(Debug, PartialEq)]
@@ -44,6 +45,7 @@ pub(super) fn field<'a>(
         b"mode" => Field::Checked(latest.mode.word().as_bytes()),
         b"over" => Field::Checked(if decision.over { b"yes" } else { b"no" }),
         b"crossed" => Field::Checked(if decision.crossed { b"yes" } else { b"no" }),
+        b"override" => Field::Checked(decision.forced.map_or(b"", |one| one.word().as_bytes())),
         b"count" => Field::Size(decision.count),
         b"remaining" if decision.remaining(now).is_infinite() => Field::Checked(b"unlimited"),
         b"remaining" => Field::Whole(decision.remaining(now)),
@@ -68,7 +70,7 @@ fn unknown(name: &[u8]) -> CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Decision, Details};
+    use crate::engine::{Decision, Details, Forced};
     use crate::rate::Average;
     use crate::spec::Mode;
 
@@ -112,6 +114,7 @@ mod tests {
             ("key", Field::Unchecked(b"alice@example.org")),
             ("mode", Field::Checked(b"per_rcpt")),
             ("over", Field::Checked(b"no")),
+            ("override", Field::Checked(b"")),
             ("crossed", Field::Checked(b"no")),
             ("count", Field::Size(1.0)),
             ("remaining", Field::Whole(2.0)),
@@ -127,6 +130,15 @@ mod tests {
         let mut latest = latest();
         latest.decision.crossed = true;
         assert_eq!(field(Some(&latest), b"crossed", NOW).unwrap(), Field::Checked(b"yes"));
+    }
+
+    #[test]
+    fn an_override_is_shown() {
+        let mut latest = latest();
+        for (forced, word) in [(Forced::Allow, &b"allow"[..]), (Forced::Deny, b"deny")] {
+            latest.decision.forced = Some(forced);
+            assert_eq!(field(Some(&latest), b"override", NOW).unwrap(), Field::Checked(word));
+        }
     }
 
     #[test]
@@ -147,7 +159,7 @@ mod tests {
         assert_eq!(
             unknown,
             "ratelimit_info: unknown field \"ra\\nte\" (one of: rate, limit, period, key, mode, \
-             over, crossed, count, remaining, retry_after)"
+             over, crossed, override, count, remaining, retry_after)"
         );
         assert!(error(None, b"rates").contains("unknown field \"rates\""));
         assert!(error(None, b"rate").contains("no rate has been computed in this process yet"));

@@ -317,7 +317,7 @@ impl Session {
     #[cold]
     fn debug(&self, request: &Request, decision: &Decision, recalled: bool) {
         if recalled {
-            self.host.debug(&debug::recalled(decision));
+            debug::recalled(decision).for_each(|line| self.host.debug(&line));
         } else {
             debug::computed(request, decision).for_each(|line| self.host.debug(&line));
         }

@@ -20,6 +20,7 @@ mod list;
 mod mail;
 mod maintenance;
 mod measure;
+mod overrides;
 mod policy;
 mod prepared;
 mod readme;

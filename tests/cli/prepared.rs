@@ -99,6 +99,8 @@ impl Prepared {
         let output = prepared.run("exirate trace record --mbox passed.mbox && rm passed.mbox");
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         prepared.clock.freeze(NOW);
+        let allow = "exirate allow news@example.org --until 12h --reason newsletter";
+        assert!(prepared.run(allow).status.success());
         prepared
     }
 

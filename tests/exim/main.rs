@@ -12,6 +12,7 @@ mod common;
 mod counts;
 mod end_to_end;
 mod native;
+mod overrides;
 mod record;
 mod stages;
 mod taint;

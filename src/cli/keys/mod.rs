@@ -4,7 +4,7 @@
 mod pattern;
 mod similar;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
 use clap::Args;
@@ -15,7 +15,7 @@ use super::key_text::{self, MODES};
 use super::screen::{Tally, complain};
 use super::text;
 use crate::spec::StoredKey;
-use crate::store::{Inspect, OwnedKey};
+use crate::store::{Inspect, OwnedKey, Target};
 use pattern::{Pattern, Syntax};
 use similar::Similar;
 
@@ -66,6 +66,11 @@ impl Narrow {
         })
     }
 
+    /// All records of a key.
+    pub(super) fn unselective(exact: bool, ignore_case: bool) -> Self {
+        Self { mode: None, period: None, exact, ignore_case }
+    }
+
     /// As arguments, for messages and logs.
     pub(super) fn arguments(&self) -> impl Iterator<Item = String> {
         let mode = self.mode.map(|mode| format!("--mode {mode}"));
@@ -84,6 +89,21 @@ impl Narrow {
         self.mode.is_none_or(|mode| parts.mode == mode.as_bytes())
             && self.period.is_none_or(|period| parts.period_seconds() == Some(period))
     }
+}
+
+/// What `argument` means as the KEY of an override, and how it is shown.
+///
+/// # Errors
+/// It cannot be the KEY of an override.
+pub(super) fn override_target(
+    argument: &OsStr,
+    exact: bool,
+    ignore_case: bool,
+) -> Result<(Target, String), Failure> {
+    let syntax = Syntax { exact, ignore_case };
+    let bytes = argument.as_bytes();
+    let pattern = Pattern::parse(bytes, syntax).and_then(|pattern| pattern.override_target());
+    pattern.map_err(Failure::new)
 }
 
 /// A period as an argument has it.

@@ -9,9 +9,10 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::super::key_text::{WILDCARDS, local_user, looks_stored, unescape_one};
+use super::super::key_text::{self, WILDCARDS, local_user, looks_stored, unescape_one};
 use super::super::text;
 use crate::spec::StoredKey;
+use crate::store::{Target, compile_glob};
 
 /// How arguments are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +65,39 @@ impl Pattern {
             }
         };
         Ok(Self { argument: argument.to_vec(), matcher, stored, ignore_case })
+    }
+
+    /// What it means for an override, and how that is shown: a key of a spec, or a glob
+    /// over such keys. Addresses are taken as Exim writes them.
+    ///
+    /// # Errors
+    /// It is about whole stored keys, or a glob that an override cannot have.
+    pub(super) fn override_target(&self) -> Result<(Target, String), String> {
+        let shown = text::printable(&self.argument);
+        if self.stored {
+            return Err(format!(
+                "{shown}: an override applies to all limits of a key: write the key without its \
+                 period and mode; --exact takes it literally"
+            ));
+        }
+        let ignore_case = self.ignore_case;
+        match &self.matcher {
+            Matcher::Glob(glob) => {
+                let wrong = |why: String| format!("{shown}: {why}");
+                let alternatives = compile_glob(glob.glob().glob(), ignore_case).map_err(wrong)?;
+                let argument = String::from_utf8_lossy(&self.argument);
+                if argument.contains(char::is_control) {
+                    return Err(wrong("write a control character as `exirate list` does".into()));
+                }
+                Ok((Target::Glob { alternatives, ignore_case }, argument.into_owned()))
+            }
+            Matcher::Literal { text, ip, bracketed } => {
+                let address = ip.map(|ip| ip.to_string().into_bytes());
+                let key = address.or_else(|| bracketed.clone()).unwrap_or_else(|| text.clone());
+                let shown = key_text::key(&key);
+                Ok((Target::Exact { key, ignore_case }, shown))
+            }
+        }
     }
 
     /// Whether it may match more than one key.
@@ -202,7 +236,6 @@ fn lower(text: &[u8]) -> String {
 mod tests {
     use quickcheck::quickcheck;
 
-    use super::super::super::key_text;
     use super::*;
 
     fn matches(argument: &[u8], stored: &[u8]) -> bool {
@@ -323,6 +356,60 @@ mod tests {
                 && matches(whole.as_bytes(), &stored(&key))
                 && (other == key || !matches(shown.as_bytes(), &stored(&other)))
                 && !matches(whole.as_bytes(), &[b"1d/per_mail/", &*stored(&key)].concat())
+        }
+    }
+
+    #[test]
+    fn an_override_takes_keys_as_other_commands_do() {
+        let target = |argument: &[u8]| {
+            let pattern = Pattern::parse(argument, Syntax::default()).unwrap();
+            pattern.override_target()
+        };
+        for (argument, key, shown) in [
+            (&b"alice@example.org"[..], &b"alice@example.org"[..], "alice@example.org"),
+            (b"<alice@example.org>", b"alice@example.org", "alice@example.org"),
+            (b"[2001:DB8:0::1]", b"2001:db8::1", "2001:db8::1"),
+            (b"::ffff:192.0.2.7", b"192.0.2.7", "192.0.2.7"),
+            (b"local:root", b"local:0", "local:0"),
+            (br"\*x", b"*x", r"\*x"),
+            (b"", b"", ""),
+        ] {
+            let wanted = Target::Exact { key: key.to_vec(), ignore_case: false };
+            assert_eq!(target(argument), Ok((wanted, shown.to_owned())), "{argument:?}");
+        }
+        assert!(target(b"1h/per_rcpt/alice").unwrap_err().contains("without its period and mode"));
+        assert!(target(b"*/per_rcpt/alice").unwrap_err().contains("without its period and mode"));
+        assert!(target(b"**").unwrap_err().contains("write `*`"));
+        assert!(target(b"a\n*").is_err() && target(b"a\n").is_ok());
+    }
+
+    quickcheck! {
+        /// The matcher of the libraries and that of the program have the same results.
+        fn overrides_match_as_globs_do(
+            glob: Vec<u8>, subjects: Vec<Vec<u8>>, ignore_case: bool
+        ) -> bool {
+            const PARTS: [&str; 20] = [
+                "*", "?", "[", "]", "{", "}", ",", "!", "-", "a", "b", "A", "/", "@", ".", "[a-c]",
+                "[!b]", "{a,b*}", "\\*", "\u{fc}",
+            ];
+            let part = |byte: &u8| PARTS[usize::from(*byte) % PARTS.len()];
+            let glob: String = glob.iter().take(10).map(part).collect();
+            let syntax = Syntax { exact: false, ignore_case };
+            let Ok(pattern) = Pattern::parse(glob.as_bytes(), syntax) else { return true };
+            let Ok((target @ Target::Glob { .. }, _)) = pattern.override_target() else {
+                return true;
+            };
+            subjects.iter().all(|subject| {
+                let mut key: Vec<u8> = Vec::new();
+                for byte in subject.iter().take(8) {
+                    match byte {
+                        ..200 => key.extend(part(byte).as_bytes()),
+                        _ => key.push(*byte),
+                    }
+                }
+                let stored = [&b"1h/per_mail/"[..], &*key].concat();
+                pattern.matches(&stored) == target.applies_to(&key)
+            })
         }
     }
 }

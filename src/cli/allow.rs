@@ -1,0 +1,215 @@
+//! `exirate allow` and `exirate deny`: override the limits of a key for a time.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::audit_log::{self, AuditLog};
+use super::complete;
+use super::database::{Common, now, print_incidents, require_owner};
+use super::keys;
+use super::override_state::{self, OverrideJson};
+use super::screen::Screen;
+use super::{Failure, Outcome, text, time};
+use crate::engine::Forced;
+use crate::store::{FOREVER, Override};
+
+/// How long an override lasts unless it says so itself.
+const UNTIL: &str = "1d";
+
+/// Allow a key for a time, whatever its rate
+#[derive(Debug, Args)]
+#[command(after_help = help(Forced::Allow))]
+pub(super) struct Allow {
+    #[command(flatten)]
+    setting: Setting,
+}
+
+/// Deny a key for a time, whatever its rate
+#[derive(Debug, Args)]
+#[command(after_help = help(Forced::Deny))]
+pub(super) struct Deny {
+    #[command(flatten)]
+    setting: Setting,
+}
+
+#[derive(Debug, Args)]
+struct Setting {
+    /// Override the limits of this key, or of all keys that this glob matches
+    #[arg(value_name = "KEY", add = complete::keys())]
+    key: OsString,
+
+    /// End the override then: a duration such as 12h, a time such as '2026-12-31
+    /// 18:00', or `forever`
+    #[arg(long, value_name = "TIME", default_value = UNTIL, value_parser = until)]
+    until: i64,
+
+    /// Say why, for the list and the log
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+
+    /// Take KEY byte for byte: no globs, no escapes, no other notations
+    #[arg(long)]
+    exact: bool,
+
+    /// Ignore the case of the ASCII letters in KEY
+    #[arg(long, short, conflicts_with = "exact")]
+    ignore_case: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What the help says besides the options.
+fn help(forced: Forced) -> String {
+    let (examples, effect) = match forced {
+        Forced::Allow => (
+            "  Exempt alice from all limits for a day:
+    exirate allow alice@example.org --reason 'year-end letter'
+  Exempt a domain until a given time:
+    exirate allow '*@example.org' --until '2999-12-31 18:00'",
+            "Checks of an allowed key are counted as usual, and are never over: ratelimit returns
+no, and $sender_rate shows the rate. When the override ends, the rate is what it would
+be without it, so a key may be over its limits then: `exirate reset` deletes its
+records.",
+        ),
+        Forced::Deny => (
+            "  Stop all mail of a stolen account until further notice:
+    exirate deny alice@example.org --until forever --reason 'password stolen'
+  Stop a client for an hour:
+    exirate deny '[192.0.2.7]' --until 1h
+  End that now, and delete the records of the key:
+    exirate unblock alice@example.org",
+            "Checks of a denied key are always over: ratelimit returns yes, whatever the rate. As
+for any check that is over, leaky ones count nothing then, and strict ones count. What
+happens to the mail is up to the ACL: a line that only warns does not refuse.",
+        ),
+    };
+    format!(
+        "Examples:
+{examples}
+
+KEY is as for `exirate reset`: a key such as alice@example.org, an IP address in any
+notation, local:NAME, or a glob such as '*@example.org'. It is compared with the key of
+a spec, so it applies to all limits, periods and modes of that key; a whole stored key
+such as 1h/per_rcpt/alice is refused. Keys are case-sensitive without --ignore-case. A
+glob also matches keys that have no record yet; `**` is not possible in it.
+
+{effect}
+
+If several overrides apply to a key, one of that very key is stronger than a glob, and
+of these, deny is stronger than allow. A later command with the same KEY replaces the
+earlier one, and `exirate overrides --remove KEY` ends it. Exim's running processes
+apply a change at their next check. An override never makes a crossing. `exirate
+overrides` lists it. It is logged to audit.log in the database's directory and to syslog
+(facility mail), with who set it.
+
+Exit status: 0 set; 2 an error.
+
+JSON: an object, as in `exirate overrides`; `replaced` is the earlier override of KEY,
+or null."
+    )
+}
+
+/// What was done, in JSON.
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    set: OverrideJson,
+    replaced: Option<OverrideJson>,
+}
+
+impl Allow {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        self.setting.run(screen, Forced::Allow)
+    }
+}
+
+impl Deny {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        self.setting.run(screen, Forced::Deny)
+    }
+}
+
+impl Setting {
+    fn run(&self, screen: &mut Screen<'_>, forced: Forced) -> Result<Outcome, Failure> {
+        let (target, argument) = keys::override_target(&self.key, self.exact, self.ignore_case)?;
+        require_owner(&self.common.directory()?)?;
+        let mut spool = self.common.spool_to_change()?;
+        let now = now();
+        let set = Override {
+            forced,
+            target,
+            argument,
+            until: self.until,
+            since: now.seconds,
+            reason: self.reason.clone(),
+            who: audit_log::who(),
+        };
+        let replaced = spool.change_overrides(|list| {
+            list.retain(|one| one.is_active(now.seconds));
+            let same = list.iter().position(|one| one.has_target_of(&set));
+            let replaced = same.map(|at| list.remove(at));
+            list.push(set.clone());
+            replaced
+        })?;
+        let (key, until) = (override_state::key(&set), override_state::until(&set));
+        let why = match &*self.reason {
+            "" => String::new(),
+            reason => format!(" reason={}", text::printable(reason.as_bytes())),
+        };
+        let word = forced.word();
+        AuditLog::new().add(&mut spool, format_args!("{word} until={until} key={key}{why}"));
+        print_incidents(&mut spool);
+        if self.common.json {
+            let replaced = replaced.as_ref().map(OverrideJson::of);
+            screen.json(&Report { set: OverrideJson::of(&set), replaced })?;
+            return Ok(Outcome::Fine);
+        }
+        writeln!(screen, "{}", override_state::sentence(&set))?;
+        if let Some(replaced) = replaced {
+            writeln!(screen, "before: {}", override_state::sentence(&replaced))?;
+        }
+        Ok(Outcome::Fine)
+    }
+}
+
+/// The second that ends an override.
+fn until(text: &str) -> Result<i64, String> {
+    if text == "forever" {
+        return Ok(FOREVER);
+    }
+    let now = now().seconds;
+    let second = match keys::period(text) {
+        // Saturates where that is longer than time.
+        Ok(period) => now.saturating_add(period.ceil() as i64),
+        Err(_) => {
+            let at = time::parse(text).map_err(|_| {
+                "expected a duration such as 1d or 12h, a time such as '2026-12-31 18:00' or \
+                 2026-12-31T18:00:00Z, or forever"
+                    .to_owned()
+            })?;
+            at.seconds
+        }
+    };
+    if second <= now { Err("this time is not in the future".to_owned()) } else { Ok(second) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_a_duration_or_a_time_in_the_future() {
+        let in_seconds = |text| until(text).map(|second| second - now().seconds);
+        assert!(in_seconds("1d").is_ok_and(|seconds| (86390..=86400).contains(&seconds)));
+        assert!(in_seconds("2h30m").is_ok_and(|seconds| (8990..=9000).contains(&seconds)));
+        assert_eq!(until("forever"), Ok(FOREVER));
+        assert_eq!(until("2999-12-31T00:00:00Z"), Ok(32_503_593_600));
+        for text in ["", "soon", "0", "-1d", "now", "2001-01-01", "@5", "never"] {
+            assert!(until(text).is_err(), "{text}");
+        }
+    }
+}

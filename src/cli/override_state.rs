@@ -1,0 +1,112 @@
+//! Overrides as commands show them.
+
+use serde::Serialize;
+
+use super::screen::note;
+use super::text;
+use crate::engine::Forced;
+use crate::rate::Timestamp;
+use crate::store::{FOREVER, Inspect, Override, Target, deciding};
+
+/// An override, in JSON.
+#[derive(Serialize)]
+pub(super) struct OverrideJson {
+    #[serde(rename = "override")]
+    forced: &'static str,
+    key: String,
+    glob: bool,
+    ignore_case: bool,
+    until: Option<String>,
+    since: String,
+    reason: String,
+    who: String,
+}
+
+impl OverrideJson {
+    pub(super) fn of(one: &Override) -> Self {
+        let until = (one.until != FOREVER).then(|| text::iso(second(one.until)));
+        Self {
+            forced: one.forced.word(),
+            key: one.argument.clone(),
+            glob: matches!(one.target, Target::Glob { .. }),
+            ignore_case: ignores_case(one),
+            until,
+            since: text::iso(second(one.since)),
+            reason: one.reason.clone(),
+            who: one.who.clone(),
+        }
+    }
+}
+
+fn ignores_case(one: &Override) -> bool {
+    let (Target::Exact { ignore_case, .. } | Target::Glob { ignore_case, .. }) = &one.target;
+    *ignore_case
+}
+
+fn second(second: i64) -> Timestamp {
+    Timestamp { seconds: second, micros: 0 }
+}
+
+/// KEY and how it was given.
+pub(super) fn key(one: &Override) -> String {
+    let case = if ignores_case(one) { " --ignore-case" } else { "" };
+    format!("{}{case}", one.argument)
+}
+
+/// When it ends: a time, for logs.
+pub(super) fn until(one: &Override) -> String {
+    if one.until == FOREVER { "forever".to_owned() } else { text::iso(second(one.until)) }
+}
+
+/// When it ends, for people.
+pub(super) fn local_until(one: &Override) -> String {
+    if one.until == FOREVER { "forever".to_owned() } else { text::local(second(one.until)) }
+}
+
+/// The overrides of a store that are in force, for showing them beside keys. What cannot
+/// be read is reported, and nothing is shown of it.
+pub(super) struct Active {
+    list: Vec<Override>,
+    now: i64,
+}
+
+impl Active {
+    pub(super) fn of(store: &mut dyn Inspect, now: Timestamp) -> Self {
+        let list = store.overrides().unwrap_or_else(|error| {
+            note(error);
+            Vec::new()
+        });
+        Self { list, now: now.seconds }
+    }
+
+    /// The override that decides for a key.
+    pub(super) fn deciding(&self, key: &[u8]) -> Option<&Override> {
+        deciding(&self.list, key, self.now)
+    }
+}
+
+/// `allowed` or `denied`.
+pub(super) fn participle(forced: Forced) -> &'static str {
+    match forced {
+        Forced::Allow => "allowed",
+        Forced::Deny => "denied",
+    }
+}
+
+/// `alice@example.org is allowed until 2026-12-31 18:00:00 +01:00 (year-end letter)`.
+pub(super) fn sentence(one: &Override) -> String {
+    format!("{} is {}", key(one), end(one))
+}
+
+/// `allowed until 2026-12-31 18:00:00 +01:00 (year-end letter)`.
+pub(super) fn end(one: &Override) -> String {
+    let until = match one.until {
+        FOREVER => "forever".to_owned(),
+        _ => format!("until {}", local_until(one)),
+    };
+    let why = match &*one.reason {
+        "" => String::new(),
+        reason => format!(" ({})", text::printable(reason.as_bytes())),
+    };
+    format!("{} {until}{why}", participle(one.forced))
+}

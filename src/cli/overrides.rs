@@ -1,0 +1,143 @@
+//! `exirate overrides`: lists what `allow` and `deny` have set, and removes it.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use anstyle::Style;
+use clap::Args;
+
+use super::audit_log::AuditLog;
+use super::database::{Common, now, print_incidents, require_owner};
+use super::keys;
+use super::override_state::{self, OverrideJson};
+use super::screen::{Screen, complain, note};
+use super::table::{Column, Layout};
+use super::{Failure, Outcome, text};
+use crate::rate::Timestamp;
+use crate::store::Override;
+
+/// List the keys that are allowed or denied, or remove such overrides
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Who is allowed or denied, until when, and why?
+    exirate overrides
+  End an override now:
+    exirate overrides --remove news@example.org
+  For scripts:
+    exirate overrides --json | jq -r '.[].key'
+
+`exirate allow` and `exirate deny` set overrides. SET is how long ago, and WHO the user
+(and after sudo or su, who that was before). An override that has ended is not listed,
+and is dropped by the next change, and by `exirate tidy`. --remove takes KEY as it is
+listed; a glob removes the override of that glob, and no other. Exim's running processes
+apply that at their next check. It is logged to audit.log in the database's directory, and
+to syslog (facility mail).
+
+Exit status: 0 listed, also if there are none, or removed; 1 --remove finds no such
+override; 2 an error.
+
+JSON: an array of objects, with --remove of those that were removed; `override` is allow
+or deny, `until` is null if it does not end.")]
+pub(super) struct Overrides {
+    /// Remove the override of this KEY; may be repeated
+    #[arg(long, value_name = "KEY")]
+    remove: Vec<OsString>,
+
+    /// Take KEY byte for byte: no globs, no escapes, no other notations
+    #[arg(long, requires = "remove")]
+    exact: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Overrides {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if self.remove.is_empty() { self.list(screen) } else { self.remove(screen) }
+    }
+
+    fn list(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let mut store = self.common.open()?;
+        let now = now();
+        let mut list = store.overrides()?;
+        list.retain(|one| one.is_active(now.seconds));
+        if self.common.json {
+            screen.json(&list.iter().map(OverrideJson::of).collect::<Vec<_>>())?;
+        } else if list.is_empty() {
+            note("no key is allowed or denied");
+        } else {
+            let rows = || list.iter().map(|one| cells(one, now));
+            let layout = Layout::of(screen, COLUMNS, rows());
+            layout.head(screen)?;
+            layout.write(screen, Style::new(), rows(), None)?;
+        }
+        Ok(Outcome::Fine)
+    }
+
+    fn remove(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        // The case that was ignored when it was set need not be said again.
+        let mut wanted = Vec::new();
+        for key in &self.remove {
+            let (plain, argument) = keys::override_target(key, self.exact, false)?;
+            let folded = keys::override_target(key, false, true).map(|(target, _)| target);
+            wanted.push((plain, folded.ok().filter(|_| !self.exact), argument));
+        }
+        require_owner(&self.common.directory()?)?;
+        let mut spool = self.common.spool_to_change()?;
+        let now = now();
+        let removed = spool.change_overrides(|list| {
+            list.retain(|one| one.is_active(now.seconds));
+            let is_wanted = |one: &mut Override| {
+                wanted.iter().any(|(plain, folded, _)| {
+                    one.target == *plain || folded.as_ref() == Some(&one.target)
+                })
+            };
+            list.extract_if(.., is_wanted).collect::<Vec<_>>()
+        })?;
+        let mut log = AuditLog::new();
+        for one in &removed {
+            let (word, key) = (one.forced.word(), override_state::key(one));
+            log.add(&mut spool, format_args!("overrides removed={word} key={key}"));
+        }
+        print_incidents(&mut spool);
+        if self.common.json {
+            screen.json(&removed.iter().map(OverrideJson::of).collect::<Vec<_>>())?;
+        } else {
+            for one in &removed {
+                writeln!(screen, "removed: {}", override_state::sentence(one))?;
+            }
+        }
+        screen.flush()?;
+        let mut missing = false;
+        for (plain, folded, argument) in &wanted {
+            let is_it =
+                |one: &Override| one.target == *plain || folded.as_ref() == Some(&one.target);
+            if !removed.iter().any(is_it) {
+                missing = true;
+                complain(format_args!("no override of {argument}; `exirate overrides` lists them"));
+            }
+        }
+        Ok(Outcome::found_if(missing))
+    }
+}
+
+const COLUMNS: [Column; 6] = [
+    Column::words("OVERRIDE"),
+    Column::words("UNTIL"),
+    Column::words("SET").spare(2),
+    Column::words("WHO").spare(3),
+    Column::words("KEY"),
+    Column::words("REASON").spare(1),
+];
+
+fn cells(one: &Override, now: Timestamp) -> [String; 6] {
+    let since = Timestamp { seconds: one.since, micros: 0 };
+    [
+        one.forced.word().to_owned(),
+        override_state::local_until(one),
+        text::rough_age(since, now),
+        text::printable(one.who.as_bytes()),
+        override_state::key(one),
+        text::printable(one.reason.as_bytes()),
+    ]
+}

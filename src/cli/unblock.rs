@@ -1,0 +1,188 @@
+//! `exirate unblock`: deletes the records of keys, and removes denials of them.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::audit_log::AuditLog;
+use super::complete;
+use super::confirm;
+use super::database::{Common, now, print_incidents, require_owner};
+use super::key_state::{KeyState, KeyStateJson};
+use super::key_text;
+use super::keys::{self, Narrow, Selection};
+use super::override_state::{self, OverrideJson};
+use super::reset;
+use super::screen::{Screen, complain, note};
+use super::{Failure, Outcome};
+use crate::engine::Forced;
+use crate::store::{Inspect as _, Override, Target};
+
+/// Unblock keys: reset them, and end denials of them
+#[derive(Debug, Args)]
+#[command(after_help = help())]
+pub(super) struct Unblock {
+    /// Unblock these keys or globs
+    #[arg(value_name = "KEY", required = true, add = complete::keys())]
+    keys: Vec<OsString>,
+
+    /// Take KEY byte for byte: no globs, no escapes, no other notations
+    #[arg(long)]
+    exact: bool,
+
+    /// Ignore the case of letters in KEY
+    #[arg(long, short, conflicts_with = "exact")]
+    ignore_case: bool,
+
+    /// Do not ask for confirmation
+    #[arg(long, short)]
+    yes: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What the help says besides the options.
+fn help() -> String {
+    format!(
+        "Examples:
+  Let alice send again, whatever has stopped her:
+    exirate unblock alice@example.org
+  Unblock a domain, without a question:
+    exirate unblock '*@example.org' --yes
+
+{}
+
+All records of KEY are deleted, as by `exirate reset`, and the override that `exirate
+deny` has set for KEY is removed; a glob removes its own override, and those of the
+keys that it matches. A denial by another glob stays in force: a message names it.
+`exirate allow` is stronger for a single key. Exim's running processes apply this at
+their next check. It is logged to audit.log in the database's directory, and to syslog
+(facility mail).
+
+Exit status: 0 unblocked; 1 a KEY has no record and no denial, or nothing was
+unblocked, or a key is still denied; 2 an error.
+
+JSON: an object; `reset` is an array of the deleted records, in the form of `exirate
+list`, `removed` of the overrides, in the form of `exirate overrides`.",
+        keys::HELP
+    )
+}
+
+/// What was done, in JSON.
+#[derive(Serialize)]
+struct Report {
+    reset: Vec<KeyStateJson>,
+    removed: Vec<OverrideJson>,
+}
+
+impl Unblock {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let mut targets = Vec::new();
+        for key in &self.keys {
+            targets.push(keys::override_target(key, self.exact, self.ignore_case)?);
+        }
+        require_owner(&self.common.directory()?)?;
+        let mut spool = self.common.spool_to_change()?;
+        let narrow = Narrow::unselective(self.exact, self.ignore_case);
+        let mut selection = Selection::new(&self.keys, &narrow)?;
+        let (records, unread) = selection.keys(&mut spool)?;
+        let covered = |one: &Override| targets.iter().any(|(target, _)| covers(target, one));
+        let is_denial = |one: &Override| one.forced == Forced::Deny && one.is_active(now().seconds);
+        let denials: Vec<Override> =
+            spool.overrides()?.into_iter().filter(|one| is_denial(one) && covered(one)).collect();
+        if selection.is_loose() && !(records.is_empty() && denials.is_empty()) {
+            let records = records.iter().map(|key| key_text::stored(&key.name));
+            let denials = denials.iter().map(override_state::sentence);
+            if !confirm::ask("unblock", &records.chain(denials).collect::<Vec<_>>(), self.yes)? {
+                note("nothing was unblocked");
+                return Ok(Outcome::Found);
+            }
+        }
+        let mut log = AuditLog::new();
+        let removed = match denials.is_empty() {
+            true => Vec::new(),
+            false => spool.change_overrides(|list| {
+                list.extract_if(.., |one| is_denial(one) && covered(one)).collect::<Vec<_>>()
+            })?,
+        };
+        for one in &removed {
+            let key = override_state::key(one);
+            log.add(&mut spool, format_args!("unblock removed=deny key={key}"));
+        }
+        let mut reset = Vec::new();
+        for key in &records {
+            // It may have been dropped since.
+            let Some(entry) = spool.remove(key.key())? else { continue };
+            reset.push(KeyState::from(entry));
+        }
+        reset::log(&mut log, &mut spool, "unblock", &reset, || self.arguments());
+        print_incidents(&mut spool);
+        if self.common.json {
+            screen.json(&Report {
+                reset: reset.iter().map(|record| record.json(now())).collect(),
+                removed: removed.iter().map(OverrideJson::of).collect(),
+            })?;
+        } else {
+            for one in &removed {
+                writeln!(screen, "removed: {}", override_state::sentence(one))?;
+            }
+            for record in &reset {
+                reset::print(screen, "reset", record)?;
+            }
+        }
+        screen.flush()?;
+        let mut failed = false;
+        let left = spool.overrides()?;
+        for (target, argument) in &targets {
+            let has_records = reset.iter().any(|record| applies(target, record.key()));
+            if !has_records && !removed.iter().any(|one| covers(target, one)) {
+                failed = true;
+                complain(format_args!("{argument} has no record, and is not denied"));
+            }
+            if let Some(denial) = still_denied(&left, target) {
+                failed = true;
+                complain(format_args!(
+                    "{argument} is still denied by {}; `exirate overrides --remove` ends that, or \
+                     `exirate allow {argument}`",
+                    override_state::key(denial)
+                ));
+            }
+        }
+        if unread > 0 {
+            return Err(Failure::new(format!(
+                "{unread} of the 256 shards could not be read: their keys were not reset"
+            )));
+        }
+        Ok(Outcome::found_if(failed))
+    }
+
+    /// The arguments, for the log.
+    fn arguments(&self) -> String {
+        let keys = self.keys.iter().map(|key| super::text::printable(key.as_encoded_bytes()));
+        keys.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Whether `target` means this override: the same keys, or one that it matches.
+fn covers(target: &Target, one: &Override) -> bool {
+    match &one.target {
+        _ if one.target == *target => true,
+        Target::Exact { key, .. } => applies(target, key),
+        Target::Glob { .. } => false,
+    }
+}
+
+/// Whether `target` matches `key`.
+fn applies(target: &Target, key: &[u8]) -> bool {
+    target.applies_to(key)
+}
+
+/// The override that still denies the one key of `target`.
+fn still_denied<'a>(list: &'a [Override], target: &Target) -> Option<&'a Override> {
+    let Target::Exact { key, .. } = target else { return None };
+    let deciding = crate::store::deciding(list, key, now().seconds)?;
+    (deciding.forced == Forced::Deny).then_some(deciding)
+}

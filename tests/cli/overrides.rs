@@ -1,0 +1,269 @@
+//! `exirate allow`, `deny`, `overrides` and `unblock`.
+
+use std::path::Path;
+use std::process::Output;
+
+use crate::common::FakeClock;
+use crate::{exirate, json, list, run, stderr, stdout};
+
+const CHECK: [&str; 4] = ["check", "10 / 1w / strict", "--key", "alice"];
+
+/// A database with alice over her limit, and bob under it.
+fn database() -> tempfile::TempDir {
+    let spool = tempfile::tempdir().unwrap();
+    for (key, cost) in [("alice", "30"), ("bob", "1")] {
+        let count = ["check", "--count", "10 / 1w / strict", "--key", key, "--cost", cost];
+        assert_eq!(stderr(&run(spool.path(), &count)), "");
+    }
+    spool
+}
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+/// The exit status of a check of `key`.
+fn check(spool: &Path, key: &str) -> Option<i32> {
+    code(&run(spool, &["check", "10 / 1w / strict", "--key", key]))
+}
+
+fn fine(output: &Output) -> String {
+    assert_eq!((code(output), stderr(output)), (Some(0), String::new()));
+    stdout(output)
+}
+
+fn log(spool: &Path) -> String {
+    std::fs::read_to_string(spool.join("exirate/audit.log")).unwrap()
+}
+
+#[test]
+fn who_is_allowed_passes_and_is_still_counted() {
+    let spool = database();
+    let spool = spool.path();
+    assert_eq!(check(spool, "alice"), Some(1));
+    let allow = ["allow", "alice", "--until", "forever", "--reason", "year-end\nletter"];
+    assert_eq!(fine(&run(spool, &allow)), "alice is allowed forever (year-end\\nletter)\n");
+    assert_eq!(check(spool, "alice"), Some(0));
+    let count = ["check", "--count", "10 / 1w / leaky", "--key", "alice", "--json"];
+    let counted = json(&run(spool, &count));
+    assert_eq!((&counted["override"], &counted["over"]), (&"allow".into(), &false.into()));
+    assert!(counted["rate"].as_f64().unwrap() > 30.0 && counted["remaining"].is_null());
+    let shown = stdout(&run(spool, &CHECK));
+    assert!(shown.starts_with("allowed, whatever the rate (nothing was counted)\n"), "{shown}");
+    assert!(shown.contains("  override         allow: see `exirate overrides`\n"), "{shown}");
+    let log = log(spool);
+    let line = log.lines().last().unwrap();
+    assert!(line.contains("Z uid="), "{line}");
+    assert!(line.ends_with(" allow until=forever key=alice reason=year-end\\nletter"), "{line}");
+    // Only that key.
+    assert_eq!(check(spool, "alice2"), Some(0));
+    fine(&run(spool, &["overrides", "--remove", "alice"]));
+    assert_eq!(check(spool, "alice"), Some(1));
+}
+
+#[test]
+fn who_is_denied_is_refused_until_unblocked() {
+    let spool = database();
+    let spool = spool.path();
+    fine(&run(spool, &["deny", "bob", "--reason", "stolen"]));
+    assert_eq!(check(spool, "bob"), Some(1));
+    let check_json = json(&run(spool, &["check", "10 / 1w / leaky", "--key", "bob", "--json"]));
+    assert_eq!((&check_json["override"], &check_json["over"]), (&"deny".into(), &true.into()));
+    assert_eq!(check_json["retry_after"], serde_json::Value::Null);
+    let unblocked = fine(&run(spool, &["unblock", "bob"]));
+    assert!(unblocked.starts_with("removed: bob is denied until "), "{unblocked}");
+    assert!(
+        unblocked.contains("reset bob (per_mail, 1w): under the limit, rate 1.0"),
+        "{unblocked}"
+    );
+    assert_eq!(check(spool, "bob"), Some(0));
+    let log = log(spool);
+    let words: Vec<&str> = log.lines().map(|line| line.split(' ').nth(2).unwrap()).collect();
+    assert!(words.ends_with(&["deny", "unblock", "unblock"]) || log.contains(" sudo="), "{log}");
+    assert!(log.contains(" unblock removed=deny key=bob\n"), "{log}");
+    let again = run(spool, &["unblock", "bob"]);
+    assert_eq!(code(&again), Some(1));
+    assert_eq!(stderr(&again), "exirate: bob has no record, and is not denied\n");
+    // A denial of a key that was never seen.
+    fine(&run(spool, &["deny", "carol"]));
+    fine(&run(spool, &["unblock", "carol"]));
+    assert_eq!(check(spool, "carol"), Some(0));
+}
+
+#[test]
+fn globs_are_weaker_than_keys_and_unblock_names_what_is_left() {
+    let spool = database();
+    let spool = spool.path();
+    fine(&run(spool, &["deny", "*", "--until", "1h"]));
+    fine(&run(spool, &["allow", "{al,x}*", "--until", "1h"]));
+    assert_eq!((check(spool, "alice"), check(spool, "bob")), (Some(1), Some(1)));
+    fine(&run(spool, &["allow", "alice"]));
+    assert_eq!((check(spool, "alice"), check(spool, "bob")), (Some(0), Some(1)));
+    let output = run(spool, &["unblock", "bob"]);
+    assert_eq!(code(&output), Some(1));
+    let said = "bob is still denied by *; `exirate overrides --remove` ends that, or `exirate \
+                allow bob`";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    let output = run(spool, &["unblock", "*"]);
+    assert_eq!(code(&output), Some(2));
+    assert!(stderr(&output).contains("use --yes"), "{}", stderr(&output));
+    let report = json(&run(spool, &["unblock", "*", "--yes", "--json"]));
+    assert_eq!(report["removed"][0]["key"], "*");
+    assert_eq!(report["reset"][0]["key"], "alice");
+    assert_eq!(check(spool, "bob"), Some(0));
+    // A glob unblocks the keys that it matches.
+    fine(&run(spool, &["deny", "bob@x.test"]));
+    fine(&run(spool, &["unblock", "*@x.test", "--yes"]));
+    assert_eq!(check(spool, "bob@x.test"), Some(0));
+    // Literally.
+    fine(&run(spool, &["deny", "*", "--exact"]));
+    assert_eq!((check(spool, "*"), check(spool, "bob")), (Some(1), Some(0)));
+    fine(&run(spool, &["overrides", "--remove", r"\*"]));
+    assert_eq!(check(spool, "*"), Some(0));
+}
+
+#[test]
+fn overrides_are_listed_and_replaced() {
+    let spool = database();
+    let spool = spool.path();
+    let none = run(spool, &["overrides"]);
+    assert_eq!((code(&none), stdout(&none)), (Some(0), String::new()));
+    assert_eq!(stderr(&none), "exirate: note: no key is allowed or denied\n");
+    assert_eq!(json(&run(spool, &["overrides", "--json"])), serde_json::json!([]));
+    fine(&run(spool, &["allow", "alice", "--until", "2999-12-31T00:00:00Z"]));
+    fine(&run(spool, &["deny", "Bob", "-i", "--until", "forever", "--reason", "stolen"]));
+    let replaced = json(&run(spool, &["deny", "alice", "--until", "1h", "--json"]));
+    assert_eq!((&replaced["override"], &replaced["key"]), (&"deny".into(), &"alice".into()));
+    assert_eq!(replaced["replaced"]["override"], "allow");
+    assert_eq!(replaced["replaced"]["until"], "2999-12-31T00:00:00Z");
+    let rows = json(&run(spool, &["overrides", "--json"]));
+    let row = &rows[0];
+    assert_eq!((&row["key"], &row["until"]), (&"Bob".into(), &serde_json::Value::Null));
+    assert_eq!((&row["glob"], &row["ignore_case"]), (&false.into(), &true.into()));
+    assert_eq!(row["reason"], "stolen");
+    assert!(row["who"].as_str().unwrap().starts_with("uid="), "{row}");
+    assert_eq!(rows.as_array().unwrap().len(), 2);
+    let table = fine(&run(spool, &["overrides"]));
+    for text in ["OVERRIDE", "Bob --ignore-case", "forever", "stolen", "uid="] {
+        assert!(table.contains(text), "{text} is not in:\n{table}");
+    }
+    assert_eq!(check(spool, "BOB"), Some(1));
+    let listed = list(spool);
+    let of = |key: &str| listed.iter().find(|row| row["key"] == key).unwrap()["override"].clone();
+    assert_eq!((of("alice"), of("bob")), ("deny".into(), "deny".into()));
+    assert!(fine(&run(spool, &["list"])).contains("bob (denied)"));
+    let shown = fine(&run(spool, &["show", "bob"]));
+    assert!(shown.starts_with("bob: under the limit, and denied by an override\n"), "{shown}");
+    assert!(shown.contains("  override      Bob --ignore-case is denied forever (stolen)\n"));
+    assert_eq!(json(&run(spool, &["show", "bob", "--json"]))[0]["override"]["key"], "Bob");
+    fine(&run(spool, &["overrides", "--remove", "Bob", "--remove", "alice"]));
+    let missing = run(spool, &["overrides", "--remove", "bob"]);
+    assert_eq!(code(&missing), Some(1));
+    assert_eq!(stderr(&missing), "exirate: no override of bob; `exirate overrides` lists them\n");
+    assert!(log(spool).contains(" overrides removed=deny key=Bob --ignore-case\n"));
+    assert_eq!(list(spool)[0]["override"], serde_json::Value::Null);
+}
+
+#[test]
+fn an_override_ends_at_its_time() {
+    let spool = database();
+    let clock = FakeClock::new();
+    let at = |moment: &str, arguments: &[&str]| {
+        clock.freeze(moment);
+        let mut command = exirate();
+        command
+            .args(arguments)
+            .arg("--spool")
+            .arg(spool.path())
+            .envs(clock.environment())
+            .env("TZ", "UTC");
+        command.output().unwrap()
+    };
+    let check = ["check", "10 / 1w / strict", "--key", "dora"];
+    fine(&at("2037-01-01 10:00:00", &["deny", "dora", "--until", "1h"]));
+    assert_eq!(code(&at("2037-01-01 10:59:59", &check)), Some(1));
+    assert_eq!(code(&at("2037-01-01 11:00:00", &check)), Some(0));
+    let listed = at("2037-01-01 11:00:00", &["overrides", "--json"]);
+    assert_eq!(json(&listed), serde_json::json!([]));
+    // The default is a day, also for allow.
+    let allowed = json(&at("2037-01-01 10:00:00", &["allow", "dora", "--json"]));
+    assert_eq!(allowed["until"], "2037-01-02T10:00:00Z");
+    // One that has ended is dropped by the next change.
+    fine(&at("2037-01-03 10:00:00", &["allow", "emil"]));
+    let before = at("2037-01-01 10:00:00", &["overrides", "--json"]);
+    assert_eq!(json(&before).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn wrong_input_says_what_would_be_right() {
+    let spool = database();
+    for (arguments, said) in [
+        (&["allow"][..], "<KEY>"),
+        (&["allow", "alice", "--until", "soon"], "expected a duration such as 1d or 12h"),
+        (&["deny", "alice", "--until", "2001-01-01"], "this time is not in the future"),
+        (&["deny", "1h/per_rcpt/alice"], "write the key without its period and mode"),
+        (&["deny", "**@x"], "write `*`"),
+        (&["deny", "[a"], "not a valid glob"),
+        (&["allow", "a", "--exact", "-i"], "cannot be used with"),
+        (&["overrides", "--exact"], "--remove"),
+    ] {
+        let output = run(spool.path(), arguments);
+        assert_eq!(code(&output), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+    }
+    let long = "x".repeat(1025);
+    let output = run(spool.path(), &["deny", "a", "--reason", &long]);
+    assert_eq!(stderr(&output), "exirate: the reason is longer than 1024 bytes\n");
+    assert_eq!(json(&run(spool.path(), &["overrides", "--json"])), serde_json::json!([]));
+    let empty = tempfile::tempdir().unwrap();
+    for command in ["allow", "deny", "unblock"] {
+        let output = run(empty.path(), &[command, "alice"]);
+        assert_eq!(code(&output), Some(2));
+        assert!(stderr(&output).contains("no rate database"), "{}", stderr(&output));
+    }
+    assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_damaged_list_is_reported_and_denies_nobody() {
+    let spool = database();
+    fine(&run(spool.path(), &["deny", "*"]));
+    assert_eq!(check(spool.path(), "bob"), Some(1));
+    let path = spool.path().join("exirate/overrides");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(check(spool.path(), "bob"), Some(0));
+    let output = run(spool.path(), &["overrides"]);
+    assert_eq!(code(&output), Some(2));
+    assert!(stderr(&output).contains("none is in force"), "{}", stderr(&output));
+    // Other commands go on.
+    assert_eq!(code(&run(spool.path(), &["list"])), Some(0));
+    let output = run(spool.path(), &["verify"]);
+    assert_eq!(code(&output), Some(1));
+    assert!(stdout(&output).contains("overrides: it is damaged"), "{}", stdout(&output));
+    let output = run(spool.path(), &["repair"]);
+    let said = stdout(&output) + &stderr(&output);
+    assert!(said.contains("was damaged and has been started again"), "{said}");
+    assert_eq!(code(&run(spool.path(), &["verify"])), Some(0));
+    fine(&run(spool.path(), &["deny", "bob"]));
+    assert_eq!(check(spool.path(), "bob"), Some(1));
+}
+
+#[test]
+fn overrides_set_at_once_by_many_processes_are_all_kept() {
+    let spool = database();
+    let mut running = Vec::new();
+    for n in 0..12 {
+        let mut command = exirate();
+        command.args(["deny", &format!("user{n}"), "--spool"]).arg(spool.path());
+        running.push(command.stdout(std::process::Stdio::null()).spawn().unwrap());
+    }
+    for mut process in running {
+        assert!(process.wait().unwrap().success());
+    }
+    let rows = json(&run(spool.path(), &["overrides", "--json"]));
+    assert_eq!(rows.as_array().unwrap().len(), 12);
+    assert!((0..12).all(|n| check(spool.path(), &format!("user{n}")) == Some(1)));
+}
