@@ -6,10 +6,9 @@
 //! plain evaluator: the windows that apply to one identity, each with the rule
 //! it comes from. `exirate policy show` prints them.
 //!
-//! To come: `image`, the compiled form that `exirate policy apply` writes and the
-//! library maps. It must agree with [`resolve`] for every identity; [`fold`] and
-//! the words of [`model`] are for both. Only [`mod@source`], [`lint`] and
-//! [`model`] are for the program alone.
+//! [`image`] is the compiled form that the libraries map. It agrees with [`resolve`]
+//! for every identity; [`fold`] and the words of [`model`] are for both. Only
+//! [`mod@source`], [`lint`] and [`resolve`] are for the program alone.
 //!
 //! The rules of precedence, all of them:
 //! - Units are resolved one by one: user > domain > package > default. A unit
@@ -26,6 +25,7 @@ pub mod decide;
 pub mod diagnostic;
 pub mod event;
 pub mod fold;
+pub mod image;
 pub mod key;
 pub mod limit;
 #[cfg(feature = "cli")]

@@ -42,6 +42,18 @@ impl Cidr {
         Self { address, bits }
     }
 
+    /// Its address; the bits beyond the prefix are 0.
+    #[must_use]
+    pub fn address(self) -> IpAddr {
+        self.address
+    }
+
+    /// The number of leading bits that count.
+    #[must_use]
+    pub fn bits(self) -> u8 {
+        self.bits
+    }
+
     /// The network of one address.
     #[must_use]
     pub fn host(address: IpAddr) -> Self {

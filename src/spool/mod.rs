@@ -18,7 +18,7 @@ mod edit_tests;
 mod error;
 mod eviction;
 #[cfg(test)]
-mod fields;
+pub(crate) mod fields;
 mod forget;
 #[cfg(test)]
 mod forget_tests;

@@ -1,0 +1,207 @@
+//! The bytes of an image as rows and hashed tables. Each row and each slot is verified
+//! when it is read.
+
+use std::fs::File;
+
+use siphasher::sip::SipHasher13;
+
+use super::error::Fault;
+use super::fields::Fields;
+use super::layout::{
+    ALIGN, HEADER_BYTES, HEADER_CRC, HEADER_DIRECTORY, HEADER_IDENTITY, HEADER_KEY, HEADER_LENGTH,
+    HEADER_ON_CROSSING, HEADER_SUPERSEDED, HEADER_VERSION, MAGIC, ROW_HEAD_BYTES, SLOT_BYTES,
+    Table, VERSION, checksum, row_checksum, slot_checksum,
+};
+use crate::sys::mapping::Mapping;
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum Source {
+    Mapped(Mapping),
+    Owned(Vec<u8>),
+}
+
+impl Source {
+    #[inline]
+    fn bytes(&self, offset: usize, length: usize) -> Option<&[u8]> {
+        match self {
+            Self::Mapped(map) => map.bytes(offset, length),
+            Self::Owned(bytes) => bytes.get(offset..offset.checked_add(length)?),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Mapped(map) => map.len(),
+            Self::Owned(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// The bytes of an image, whose header is sound.
+#[derive(Debug)]
+pub(super) struct Container {
+    source: Source,
+    hasher: SipHasher13,
+    seed: u32,
+    /// The position of the directory.
+    pub(super) directory: u32,
+    /// The position of `[identity]`.
+    pub(super) identity: u32,
+    /// The position of `[on.crossing]`.
+    pub(super) on_crossing: u32,
+}
+
+/// The hash under the key of an image.
+pub(super) fn hasher(key: [u8; 16]) -> SipHasher13 {
+    SipHasher13::new_with_key(&key)
+}
+
+/// The start value of the checksums of an image: rows of other images do not pass.
+pub(super) fn seed(key: [u8; 16]) -> u32 {
+    checksum(0, &key)
+}
+
+impl Container {
+    /// Maps a file; `None` if it cannot be mapped.
+    pub(super) fn map(file: &File) -> std::io::Result<Result<Self, Fault>> {
+        if file.metadata()?.len() == 0 {
+            return Ok(Err(Fault::Damaged(0, "it is empty")));
+        }
+        Ok(Self::new(Source::Mapped(Mapping::of(file, false)?)))
+    }
+
+    /// Takes these bytes.
+    pub(super) fn of(bytes: Vec<u8>) -> Result<Self, Fault> {
+        Self::new(Source::Owned(bytes))
+    }
+
+    /// Checks the header.
+    fn new(source: Source) -> Result<Self, Fault> {
+        let damaged = |offset: usize, what| Fault::Damaged(offset as u64, what);
+        let header = source.bytes(0, HEADER_CRC + 4).ok_or(damaged(0, "the header is cut off"))?;
+        let at = |offset: usize| Fields(header.get(offset..).unwrap_or_default());
+        let u32 = |offset: usize| at(offset).u32().map_err(|what| damaged(offset, what));
+        if !header.starts_with(&MAGIC) {
+            return Err(damaged(0, "it does not begin as a policy image does"));
+        }
+        let covered = header.get(..HEADER_CRC).unwrap_or_default();
+        if u32(HEADER_CRC)? != checksum(0, covered) {
+            return Err(damaged(0, "the checksum of the header is wrong"));
+        }
+        let version = u32(HEADER_VERSION)?;
+        if version != VERSION {
+            return Err(Fault::Version(version));
+        }
+        let length = at(HEADER_LENGTH).i64().map_err(|what| damaged(HEADER_LENGTH, what))?;
+        if u64::try_from(length) != Ok(source.len() as u64) || source.len() < HEADER_BYTES {
+            return Err(damaged(HEADER_LENGTH, "the file has not the length that it should have"));
+        }
+        let key = at(HEADER_KEY).bytes(16).map_err(|what| damaged(HEADER_KEY, what))?;
+        let key = key.try_into().unwrap_or_default();
+        Ok(Self {
+            hasher: hasher(key),
+            seed: seed(key),
+            directory: u32(HEADER_DIRECTORY)?,
+            identity: u32(HEADER_IDENTITY)?,
+            on_crossing: u32(HEADER_ON_CROSSING)?,
+            source,
+        })
+    }
+
+    /// Whether another image has its name, or will have it soon.
+    #[inline]
+    pub(super) fn is_superseded(&self) -> bool {
+        match &self.source {
+            Source::Mapped(map) => map.u64(HEADER_SUPERSEDED) != Some(0),
+            Source::Owned(_) => false,
+        }
+    }
+
+    /// The contents of the row at a position.
+    #[inline]
+    pub(super) fn row(&self, at: u32) -> Result<&[u8], Fault> {
+        let offset = (at as usize).saturating_mul(ALIGN);
+        let damaged = |what| fault_at(at, what);
+        let head = self.source.bytes(offset, ROW_HEAD_BYTES);
+        let mut head = Fields(head.ok_or(damaged("a row is beyond the end"))?);
+        let length = head.u32().map_err(damaged)?;
+        let crc = head.u32().map_err(damaged)?;
+        let start = offset.saturating_add(ROW_HEAD_BYTES);
+        let contents = self.source.bytes(start, length as usize);
+        let contents = contents.ok_or(damaged("a row is beyond the end"))?;
+        if crc != row_checksum(self.seed, at, contents) {
+            return Err(damaged("the checksum of a row is wrong"));
+        }
+        Ok(contents)
+    }
+
+    /// Reads the row at a position.
+    pub(super) fn read<'a, T>(
+        &'a self,
+        at: u32,
+        read: impl FnOnce(&mut Fields<'a>) -> Result<T, &'static str>,
+    ) -> Result<T, Fault> {
+        let mut fields = Fields(self.row(at)?);
+        let value = read(&mut fields).and_then(|value| fields.end().map(|()| value));
+        value.map_err(|what| fault_at(at, what))
+    }
+
+    /// What a table has under `name`, and the position of the row that it is in.
+    #[inline]
+    pub(super) fn find(&self, table: Table, name: &[u8]) -> Result<Option<Found<'_>>, Fault> {
+        let row = self.slot(table, table.slot(self.hasher.hash(name)))?;
+        if row == 0 {
+            return Ok(None);
+        }
+        let mut entries = Fields(self.row(row)?);
+        while !entries.is_empty() {
+            let (found, value) = entry(&mut entries).map_err(|what| fault_at(row, what))?;
+            if found == name {
+                return Ok(Some(Found { value, row }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The row in a slot of a table; 0 if there is none.
+    #[inline]
+    pub(super) fn slot(&self, table: Table, index: u32) -> Result<u32, Fault> {
+        if table.slots == 0 {
+            return Ok(0);
+        }
+        let at = u64::from(table.start) + u64::from(index);
+        let damaged = |what| Fault::Damaged(at * ALIGN as u64, what);
+        let at = u32::try_from(at).map_err(|_| damaged("a table is beyond the end"))?;
+        let bytes = self.source.bytes((at as usize).saturating_mul(ALIGN), SLOT_BYTES);
+        let mut slot = Fields(bytes.ok_or(damaged("a table is beyond the end"))?);
+        let row = slot.u32().map_err(damaged)?;
+        let crc = slot.u32().map_err(damaged)?;
+        if crc != slot_checksum(self.seed, at, row) {
+            return Err(damaged("the checksum of a slot is wrong"));
+        }
+        Ok(row)
+    }
+}
+
+/// What was found in a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found<'a> {
+    /// What is there.
+    pub(super) value: &'a [u8],
+    /// The position of its row.
+    pub(super) row: u32,
+}
+
+/// The next entry of a table's row: its name and its value.
+#[inline]
+pub(super) fn entry<'a>(entries: &mut Fields<'a>) -> Result<(&'a [u8], &'a [u8]), &'static str> {
+    let (name, value) = (entries.u32()?, entries.u32()?);
+    Ok((entries.bytes(name)?, entries.bytes(value)?))
+}
+
+/// What is wrong with the row at this position.
+#[cold]
+pub(super) fn fault_at(at: u32, what: &'static str) -> Fault {
+    Fault::Damaged(u64::from(at) * ALIGN as u64, what)
+}

@@ -1,0 +1,105 @@
+//! Why a policy image cannot be used.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::sys::secure_dir::DirError;
+
+use super::layout::VERSION;
+
+/// Why a policy image cannot be used.
+///
+/// Each text says what is wrong, where, and what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// There is no image.
+    Absent {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// The file or its directory could not be used.
+    Directory(DirError),
+    /// A part of it is damaged.
+    Damaged {
+        /// The image.
+        path: PathBuf,
+        /// The offset of the damaged part in bytes.
+        offset: u64,
+        /// What is damaged.
+        what: &'static str,
+    },
+    /// It has a format version that this exirate does not read.
+    Version {
+        /// The image.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+}
+
+impl ImageError {
+    /// For `map_err`: the operating system reported an error for `action` on `path`.
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| match source.kind() {
+            io::ErrorKind::NotFound => Self::Absent { path },
+            _ => Self::Directory(DirError::Io { action, path, source }),
+        }
+    }
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const APPLY: &str = "run `exirate policy apply` to write it";
+        match self {
+            Self::Absent { path } => {
+                write!(f, "no policy image at {}: {APPLY}", path.display())
+            }
+            Self::Directory(error) => error.fmt(f),
+            Self::Damaged { path, offset, what } => write!(
+                f,
+                "the policy image {} is damaged at byte {offset}: {what}; {APPLY} again",
+                path.display()
+            ),
+            Self::Version { path, found } => write!(
+                f,
+                "the policy image {} has format version {found}, and this exirate reads version \
+                 {VERSION}: {APPLY} again with the exirate that reads it",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // This error's text is the same.
+            Self::Directory(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with an image, without its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The part at this offset is damaged.
+    Damaged(u64, &'static str),
+    /// It is sound, but of this unknown version.
+    Version(u32),
+}
+
+impl Fault {
+    /// As an error of the image at `path`.
+    #[cold]
+    pub(super) fn of(self, path: &Path) -> ImageError {
+        let path = path.to_path_buf();
+        match self {
+            Self::Damaged(offset, what) => ImageError::Damaged { path, offset, what },
+            Self::Version(found) => ImageError::Version { path, found },
+        }
+    }
+}

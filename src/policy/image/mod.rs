@@ -1,0 +1,361 @@
+//! The compiled policies: what `exirate policy apply` writes and the libraries map.
+//!
+//! It returns what [`resolve`](super::resolve) does, without an allocation. `IMAGE.md`
+//! describes the format. Every offset and length in it is checked, and each row is
+//! verified when it is read: damage is an error, never a wrong limit.
+
+mod container;
+mod error;
+mod exempt;
+mod fields;
+mod layout;
+mod rates;
+#[cfg(feature = "cli")]
+mod read_back;
+mod settings;
+#[cfg(feature = "cli")]
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use container::{Container, fault_at};
+use error::Fault;
+pub use error::ImageError;
+use exempt::Exempts;
+use fields::{Fields, What};
+use layout::Table;
+use rates::{Chosen, Scope};
+#[cfg(feature = "cli")]
+pub use write::build;
+
+use super::fold::domain;
+use super::limit::{Exemption, Limit, Rule, Subject};
+use super::model::{Head, Identity, OnCrossing};
+
+/// Compiled policies.
+#[derive(Debug)]
+pub struct Image {
+    container: Container,
+    /// For messages.
+    path: PathBuf,
+    identity: OnceLock<Identity>,
+    policies: Vec<Entry>,
+}
+
+/// A policy in the directory.
+#[derive(Debug)]
+struct Entry {
+    name: String,
+    /// The position of its row.
+    at: u32,
+    decoded: OnceLock<Decoded>,
+}
+
+/// What is decoded of a policy when it is used first.
+#[derive(Debug)]
+struct Decoded {
+    /// The position of its row.
+    at: u32,
+    head: Head,
+    default: Box<[u8]>,
+    packages: Table,
+    domains: Table,
+    users: Table,
+    exempts: Exempts,
+}
+
+impl Image {
+    /// Maps an image. Only its header and the list of its policies are read.
+    ///
+    /// # Errors
+    /// It does not exist, cannot be read, is damaged, or has another version.
+    pub fn open(path: &Path) -> Result<Self, ImageError> {
+        let file = std::fs::File::open(path).map_err(ImageError::io("open", path))?;
+        Self::of(&file, path)
+    }
+
+    /// As [`Image::open`], of an open file; `path` is for messages.
+    ///
+    /// # Errors
+    /// As [`Image::open`].
+    pub(crate) fn of(file: &std::fs::File, path: &Path) -> Result<Self, ImageError> {
+        let mapped = Container::map(file).map_err(ImageError::io("map", path))?;
+        mapped.and_then(|container| Self::new(container, path)).map_err(|fault| fault.of(path))
+    }
+
+    /// An image in memory.
+    ///
+    /// # Errors
+    /// It is damaged, or has another version.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ImageError> {
+        let path = Path::new("in memory");
+        Container::of(bytes)
+            .and_then(|container| Self::new(container, path))
+            .map_err(|fault| fault.of(path))
+    }
+
+    fn new(container: Container, path: &Path) -> Result<Self, Fault> {
+        let policies = container.read(container.directory, |row| row.list(directory_entry))?;
+        Ok(Self { container, path: path.to_path_buf(), identity: OnceLock::new(), policies })
+    }
+
+    /// Its path, for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether another image has replaced it, or will do so soon. Costs one load.
+    #[must_use]
+    #[inline]
+    pub fn is_superseded(&self) -> bool {
+        self.container.is_superseded()
+    }
+
+    /// `[identity]`
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn identity(&self) -> Result<&Identity, ImageError> {
+        let read = || self.container.read(self.container.identity, settings::identity);
+        once(&self.identity, read).map_err(|fault| fault.of(&self.path))
+    }
+
+    /// `[on.crossing]`
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn on_crossing(&self) -> Result<OnCrossing, ImageError> {
+        let read = self.container.read(self.container.on_crossing, settings::on_crossing);
+        read.map_err(|fault| fault.of(&self.path))
+    }
+
+    /// The names of the policies, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.policies.iter().map(|policy| policy.name.as_str())
+    }
+
+    /// The policy of this name.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn policy(&self, name: &str) -> Result<Option<PolicyImage<'_>>, ImageError> {
+        let Some(entry) = self.policies.iter().find(|policy| policy.name == name) else {
+            return Ok(None);
+        };
+        let read = || self.container.read(entry.at, |row| decoded(row, entry.at));
+        let decoded = once(&entry.decoded, read).map_err(|fault| fault.of(&self.path))?;
+        Ok(Some(PolicyImage { image: self, decoded }))
+    }
+}
+
+fn directory_entry(row: &mut Fields<'_>) -> Result<Entry, What> {
+    let name = row.text()?.to_owned();
+    Ok(Entry { name, at: row.u32()?, decoded: OnceLock::new() })
+}
+
+fn decoded(row: &mut Fields<'_>, at: u32) -> Result<Decoded, What> {
+    let head = settings::head(row)?;
+    let length = row.u32()?;
+    Ok(Decoded {
+        at,
+        head,
+        default: row.bytes(length)?.into(),
+        packages: exempt::table(row)?,
+        domains: exempt::table(row)?,
+        users: exempt::table(row)?,
+        exempts: exempt::exempts(row)?,
+    })
+}
+
+/// What was read before, or is read now.
+fn once<T>(cell: &OnceLock<T>, read: impl FnOnce() -> Result<T, Fault>) -> Result<&T, Fault> {
+    match cell.get() {
+        Some(value) => Ok(value),
+        None => {
+            let value = read()?;
+            Ok(cell.get_or_init(|| value))
+        }
+    }
+}
+
+/// A policy of an [`Image`].
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyImage<'i> {
+    image: &'i Image,
+    decoded: &'i Decoded,
+}
+
+/// A user or a domain.
+#[derive(Clone, Copy, Debug)]
+struct Member<'a> {
+    /// The position of its row.
+    row: u32,
+    /// The position of the row of its package; 0 if it has none.
+    package: u32,
+    rates: &'a [u8],
+}
+
+/// A package.
+#[derive(Clone, Copy, Debug)]
+struct Package<'a> {
+    /// The position of its row.
+    row: u32,
+    name: &'a str,
+    rates: &'a [u8],
+}
+
+/// Who a subject is in the tables.
+#[derive(Clone, Copy, Debug)]
+struct Known<'a> {
+    user: Option<Member<'a>>,
+    domain_name: Option<&'a str>,
+    domain: Option<Member<'a>>,
+    /// The package of the domain.
+    domain_package: Option<Package<'a>>,
+    /// The package that applies.
+    package: Option<Package<'a>>,
+    /// The package that applies was handed over, and does not exist.
+    unknown: Option<&'a str>,
+}
+
+impl<'i> PolicyImage<'i> {
+    /// What holds for all of its tables.
+    #[must_use]
+    pub fn head(&self) -> &'i Head {
+        &self.decoded.head
+    }
+
+    /// Clears `limits`, and fills it with the limits that apply to `subject`: those of the
+    /// key by unit, then the totals by unit, then the buckets. Nothing for what is
+    /// unlimited.
+    ///
+    /// # Errors
+    /// The image is damaged; `limits` is empty.
+    pub fn limits<'a>(
+        &'a self,
+        subject: &Subject<'a>,
+        limits: &mut Vec<Limit<'a>>,
+    ) -> Result<(), ImageError> {
+        limits.clear();
+        let filled = self.fill(subject, limits);
+        if filled.is_err() {
+            limits.clear();
+        }
+        filled.map_err(|fault| fault.of(&self.image.path))
+    }
+
+    fn fill<'a>(&'a self, subject: &Subject<'a>, limits: &mut Vec<Limit<'a>>) -> Result<(), Fault> {
+        let known = self.known(subject)?;
+        let mut chosen = Chosen::default();
+        let mut add = |rule, rates, scope, row| {
+            chosen.add(rule, rates, scope, row).map_err(|what| fault_at(row, what))
+        };
+        if let Some(user) = known.user {
+            add(Rule::User(subject.identity), user.rates, Scope::Keys, user.row)?;
+        }
+        if let Some((name, domain)) = known.domain_name.zip(known.domain) {
+            add(Rule::Domain(name), domain.rates, Scope::Keys, domain.row)?;
+            add(Rule::Domain(name), domain.rates, Scope::Totals, domain.row)?;
+        }
+        if let Some(package) = known.package {
+            add(Rule::Package(package.name), package.rates, Scope::Keys, package.row)?;
+        }
+        if let Some(package) = known.domain_package {
+            add(Rule::Package(package.name), package.rates, Scope::Totals, package.row)?;
+        }
+        let Decoded { default, at, .. } = self.decoded;
+        add(Rule::Default, default, Scope::Keys, *at)?;
+        if known.domain_name.is_some() {
+            add(Rule::Default, default, Scope::Totals, *at)?;
+        }
+        chosen.append_to(limits).map_err(|(row, what)| fault_at(row, what))
+    }
+
+    /// The first entry of `exempt` that exempts `subject` at `now`, in seconds since 1970.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn exemption<'a>(
+        &'a self,
+        subject: &Subject<'a>,
+        now: i64,
+    ) -> Result<Option<Exemption<'a>>, ImageError> {
+        let container = &self.image.container;
+        let found = self.decoded.exempts.find(container, subject, now).and_then(|row| {
+            row.map(|row| container.read(row, |row| exempt::entry(row).map(|(known, _)| known)))
+                .transpose()
+        });
+        found.map_err(|fault| fault.of(&self.image.path))
+    }
+
+    /// The package that applies, and whether the policy has it: one that a front end hands
+    /// over may not exist.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn package<'a>(
+        &'a self,
+        subject: &Subject<'a>,
+    ) -> Result<Option<(&'a str, bool)>, ImageError> {
+        let known = self.known(subject).map_err(|fault| fault.of(&self.image.path))?;
+        let unknown = known.unknown.map(|name| (name, false));
+        Ok(known.package.map(|package| (package.name, true)).or(unknown))
+    }
+
+    /// Finds a subject in the tables.
+    fn known<'a>(&'a self, subject: &Subject<'a>) -> Result<Known<'a>, Fault> {
+        let user = self.member(self.decoded.users, subject.identity)?;
+        let domain_name = domain(subject.identity);
+        let domain = match domain_name {
+            Some(name) => self.member(self.decoded.domains, name)?,
+            None => None,
+        };
+        let domain_package = match domain {
+            Some(domain) if domain.package != 0 => Some(self.package_at(domain.package)?),
+            _ => None,
+        };
+        let mut unknown = None;
+        let package = match (user, subject.package) {
+            (Some(user), _) if user.package != 0 => Some(self.package_at(user.package)?),
+            (_, Some(name)) => {
+                let package = self.package_named(name)?;
+                unknown = Some(name).filter(|_| package.is_none());
+                package
+            }
+            (_, None) => domain_package,
+        };
+        Ok(Known { user, domain_name, domain, domain_package, package, unknown })
+    }
+
+    fn member(&self, table: Table, name: &str) -> Result<Option<Member<'i>>, Fault> {
+        let Some(found) = self.image.container.find(table, name.as_bytes())? else {
+            return Ok(None);
+        };
+        let mut fields = Fields(found.value);
+        let package = fields.u32().map_err(|what| fault_at(found.row, what))?;
+        Ok(Some(Member { row: found.row, package, rates: fields.0 }))
+    }
+
+    fn package_named(&self, name: &str) -> Result<Option<Package<'i>>, Fault> {
+        let Some(found) = self.image.container.find(self.decoded.packages, name.as_bytes())? else {
+            return Ok(None);
+        };
+        let at = Fields(found.value).u32();
+        self.package_at(at.map_err(|what| fault_at(found.row, what))?).map(Some)
+    }
+
+    fn package_at(&self, at: u32) -> Result<Package<'i>, Fault> {
+        let mut fields = Fields(self.image.container.row(at)?);
+        let name = fields.text().map_err(|what| fault_at(at, what))?;
+        Ok(Package { row: at, name, rates: fields.0 })
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "cli")]
+mod format_tests;
+#[cfg(test)]
+#[cfg(feature = "cli")]
+mod tests;

@@ -1,0 +1,157 @@
+//! Reads a whole image back: to show what is applied, and to check what was written.
+
+use std::collections::BTreeMap;
+
+use super::container::{Container, entry, fault_at};
+use super::error::Fault;
+use super::exempt;
+use super::fields::{Fields, What};
+use super::layout::{BUCKETS, EACH, TOTAL, Table, unit_of};
+use super::rates::{amount, numbers};
+use super::settings::{pattern, string};
+use super::{Decoded, Image, ImageError};
+use crate::policy::model::{
+    Amount, Bucket, Buckets, Exempt, Location, Match, Member, Policies, Policy, Rates, Window,
+};
+
+impl Image {
+    /// All policies, as [`build`](super::build) got them, apart from where they are
+    /// written: everything is at line 0 of the image.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn policies(&self) -> Result<Policies, ImageError> {
+        let mut policies = Policies {
+            files: vec![self.path().to_path_buf()],
+            identity: self.identity()?.clone(),
+            on_crossing: self.on_crossing()?,
+            policies: BTreeMap::new(),
+        };
+        for name in self.names() {
+            let Some(policy) = self.policy(name)? else { continue };
+            let read = read(&self.container, policy.decoded);
+            let read = read.map_err(|fault| fault.of(self.path()))?;
+            policies.policies.insert(name.to_owned(), read);
+        }
+        Ok(policies)
+    }
+}
+
+fn read(container: &Container, decoded: &Decoded) -> Result<Policy, Fault> {
+    let mut names = BTreeMap::new();
+    let mut packages = BTreeMap::new();
+    each(container, decoded.packages, |name, mut value, row| {
+        let at = value.u32().map_err(|what| fault_at(row, what))?;
+        let mut fields = Fields(container.row(at)?);
+        let own = string(&mut fields).map_err(|what| fault_at(at, what))?;
+        if own != name {
+            return Err(fault_at(at, "a package has another name in its table"));
+        }
+        names.insert(at, own);
+        packages.insert(name, rates(fields).map_err(|what| fault_at(at, what))?);
+        Ok(())
+    })?;
+    let members = |table: Table| -> Result<BTreeMap<String, Member>, Fault> {
+        let mut members = BTreeMap::new();
+        each(container, table, |name, mut value, row| {
+            let damaged = |what| fault_at(row, what);
+            let package = match value.u32().map_err(damaged)? {
+                0 => None,
+                at => Some(names.get(&at).ok_or(damaged("a package does not exist"))?.clone()),
+            };
+            let rates = rates(value).map_err(damaged)?;
+            members.insert(name, Member { package, rates });
+            Ok(())
+        })?;
+        Ok(members)
+    };
+    let entries = container.read(decoded.exempts.entries, |row| row.list(Fields::u32))?;
+    let exempt = entries.iter().map(|&at| exemption(container, at)).collect::<Result<_, _>>()?;
+    Ok(Policy {
+        at: Location::default(),
+        head: decoded.head.clone(),
+        default: rates(Fields(&decoded.default)).map_err(|what| fault_at(decoded.at, what))?,
+        domains: members(decoded.domains)?,
+        users: members(decoded.users)?,
+        packages,
+        exempt,
+    })
+}
+
+/// Calls `visit` with each name in a table, its value, and the position of its row.
+fn each(
+    container: &Container,
+    table: Table,
+    mut visit: impl FnMut(String, Fields<'_>, u32) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    for index in 0..table.slots {
+        let row = container.slot(table, index)?;
+        if row == 0 {
+            continue;
+        }
+        let mut entries = Fields(container.row(row)?);
+        while !entries.is_empty() {
+            let (name, value) = entry(&mut entries).map_err(|what| fault_at(row, what))?;
+            let name = std::str::from_utf8(name);
+            let name = name.map_err(|_| fault_at(row, "a text is not UTF-8"))?;
+            visit(name.to_owned(), Fields(value), row)?;
+        }
+    }
+    Ok(())
+}
+
+fn rates(mut row: Fields<'_>) -> Result<Rates, What> {
+    let mut rates = Rates::default();
+    while !row.is_empty() {
+        let (kind, unit, content) = amount(&mut row)?;
+        let mut content = Fields(content);
+        let mut all = Vec::new();
+        while !content.is_empty() {
+            all.push(numbers(&mut content)?);
+        }
+        if kind == BUCKETS {
+            let bucket = |one: &super::rates::Numbers<'_>| Bucket {
+                unit: one.unit,
+                burst: one.first,
+                leak: one.second,
+                text: one.text.to_owned(),
+            };
+            let buckets = all.iter().map(bucket).collect();
+            rates.buckets = Some(Buckets { at: Location::default(), buckets });
+            continue;
+        }
+        let window = |one: &super::rates::Numbers<'_>| Window {
+            text: one.text.to_owned(),
+            limit: one.first,
+            period: one.second,
+        };
+        let amount = Amount { at: Location::default(), windows: all.iter().map(window).collect() };
+        let unit = unit_of(unit).ok_or("a unit is unknown")?;
+        match kind {
+            EACH => rates.each.insert(unit, amount),
+            TOTAL => rates.total.insert(unit, amount),
+            _ => return Err("a limit is of an unknown kind"),
+        };
+    }
+    Ok(rates)
+}
+
+fn exemption(container: &Container, at: u32) -> Result<Exempt, Fault> {
+    let (known, [who, to]) = container.read(at, exempt::entry)?;
+    Ok(Exempt {
+        at: Location::default(),
+        matches: container.read(who, |row| row.list(matched))?,
+        recipients: container.read(to, |row| row.list(matched))?,
+        until: known.until,
+        reason: known.reason.map(str::to_owned),
+    })
+}
+
+fn matched(row: &mut Fields<'_>) -> Result<Match, What> {
+    match row.u8()? {
+        0 => string(row).map(Match::Identity),
+        1 => pattern(row).map(Match::Domain),
+        2 => row.network().map(Match::Client),
+        _ => Err("what an exemption matches is unknown"),
+    }
+}

@@ -1,0 +1,111 @@
+//! Writes an image.
+
+mod exempt;
+mod out;
+mod settings;
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use super::layout::{BUCKETS, EACH, TOTAL, unit_code};
+use crate::policy::model::{Member, Policies, Policy, Rates};
+use crate::policy::word::Unit;
+use out::{Out, Writer};
+
+/// The compiled form of `policies`. Its tables have a random key: whoever chooses the
+/// names of users cannot choose where they are.
+#[must_use]
+pub fn build(policies: &Policies) -> Vec<u8> {
+    let random = RandomState::new();
+    let mut key = [0; 16];
+    let (low, high) = (random.hash_one(0), random.hash_one(1));
+    let bytes = low.to_le_bytes().into_iter().chain(high.to_le_bytes());
+    key.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    build_with(policies, key)
+}
+
+/// As [`build`], with this key.
+pub(super) fn build_with(policies: &Policies, key: [u8; 16]) -> Vec<u8> {
+    let mut writer = Writer::new(key);
+    let mut row = Out::default();
+    settings::identity(&mut row, &policies.identity);
+    let identity = writer.row(&row.0);
+    let mut row = Out::default();
+    settings::on_crossing(&mut row, &policies.on_crossing);
+    let on_crossing = writer.row(&row.0);
+    let mut directory = Out::default();
+    directory.length(policies.policies.len());
+    for (name, policy) in &policies.policies {
+        directory.text(name);
+        directory.u32(write(&mut writer, policy));
+    }
+    let directory = writer.row(&directory.0);
+    writer.finish(directory, identity, on_crossing)
+}
+
+/// Writes a policy; the position of its row.
+fn write(writer: &mut Writer, policy: &Policy) -> u32 {
+    let rows: Vec<(&[u8], u32)> = policy
+        .packages
+        .iter()
+        .map(|(name, table)| {
+            let mut row = Out::default();
+            row.text(name);
+            rates(&mut row, table);
+            (name.as_bytes(), writer.row(&row.0))
+        })
+        .collect();
+    let package = |name: &str| {
+        let found = rows.binary_search_by_key(&name.as_bytes(), |(name, _)| name);
+        found.ok().and_then(|found| rows.get(found)).map_or(0, |(_, row)| *row)
+    };
+    let value = |member: &Member| {
+        let mut value = Out::default();
+        value.u32(member.package.as_deref().map_or(0, package));
+        rates(&mut value, &member.rates);
+        value.0
+    };
+    let packages = writer.table(rows.iter().map(|(name, row)| (*name, row.to_le_bytes().to_vec())));
+    let domains = writer.table(policy.domains.iter().map(|(n, m)| (n.as_bytes(), value(m))));
+    let users = writer.table(policy.users.iter().map(|(n, m)| (n.as_bytes(), value(m))));
+    let mut row = Out::default();
+    settings::head(&mut row, &policy.head);
+    let mut default = Out::default();
+    rates(&mut default, &policy.default);
+    row.bytes(&default.0);
+    row.table(packages);
+    row.table(domains);
+    row.table(users);
+    exempt::write(writer, &mut row, &policy.exempt);
+    writer.row(&row.0)
+}
+
+/// Writes the limits of a table.
+fn rates(row: &mut Out, rates: &Rates) {
+    for (kind, amounts) in [(EACH, &rates.each), (TOTAL, &rates.total)] {
+        for (&unit, amount) in amounts {
+            let mut content = Out::default();
+            for window in &amount.windows {
+                numbers(&mut content, unit, window.limit, window.period, &window.text);
+            }
+            row.u8(kind);
+            row.u8(unit_code(unit));
+            row.bytes(&content.0);
+        }
+    }
+    if let Some(buckets) = &rates.buckets {
+        let mut content = Out::default();
+        for bucket in &buckets.buckets {
+            numbers(&mut content, bucket.unit, bucket.burst, bucket.leak, &bucket.text);
+        }
+        row.u8(BUCKETS);
+        row.u8(0);
+        row.bytes(&content.0);
+    }
+}
+
+fn numbers(row: &mut Out, unit: Unit, first: f64, second: f64, text: &str) {
+    row.u8(unit_code(unit));
+    row.number(first);
+    row.number(second);
+    row.text(text);
+}

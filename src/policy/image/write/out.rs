@@ -1,0 +1,185 @@
+//! Writes rows and tables, and the fields of rows. [`fields`](super::super::fields) and
+//! [`container`](super::super::container) read them.
+
+use std::net::IpAddr;
+
+use siphasher::sip::SipHasher13;
+
+use super::super::container::{hasher, seed};
+use super::super::layout::{
+    ALIGN, HEADER_BYTES, HEADER_CRC, HEADER_DIRECTORY, HEADER_IDENTITY, HEADER_KEY, HEADER_LENGTH,
+    HEADER_ON_CROSSING, HEADER_VERSION, MAGIC, SLOT_BYTES, Table, VERSION, checksum, row_checksum,
+    slot_checksum,
+};
+use crate::policy::network::Cidr;
+use crate::policy::word::Word;
+
+/// The contents of a row that is written.
+#[derive(Debug, Default)]
+pub(super) struct Out(pub(super) Vec<u8>);
+
+impl Out {
+    pub(super) fn u8(&mut self, value: u8) {
+        self.0.push(value);
+    }
+
+    pub(super) fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A length. One that is too long does not pass when the image is read back.
+    pub(super) fn length(&mut self, length: usize) {
+        self.u32(u32::try_from(length).unwrap_or(u32::MAX));
+    }
+
+    pub(super) fn i64(&mut self, value: i64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn number(&mut self, value: f64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn flag(&mut self, value: bool) {
+        self.u8(u8::from(value));
+    }
+
+    /// Bytes after their length.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.length(bytes.len());
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    pub(super) fn word<T: Word>(&mut self, word: T) {
+        self.text(word.word());
+    }
+
+    pub(super) fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+        self.flag(value.is_some());
+        if let Some(value) = value {
+            write(self, value);
+        }
+    }
+
+    pub(super) fn list<T>(&mut self, list: &[T], write: impl Fn(&mut Self, &T)) {
+        self.length(list.len());
+        for one in list {
+            write(self, one);
+        }
+    }
+
+    pub(super) fn network(&mut self, network: Cidr) {
+        self.u8(network.bits());
+        match network.address() {
+            IpAddr::V6(v6) => {
+                self.flag(true);
+                self.0.extend_from_slice(&v6.to_bits().to_le_bytes());
+            }
+            IpAddr::V4(v4) => {
+                self.flag(false);
+                self.u32(v4.to_bits());
+            }
+        }
+    }
+
+    pub(super) fn table(&mut self, table: Table) {
+        self.u32(table.start);
+        self.u32(table.slots);
+    }
+}
+
+/// An image that is written.
+#[derive(Debug)]
+pub(super) struct Writer {
+    bytes: Vec<u8>,
+    key: [u8; 16],
+    hasher: SipHasher13,
+    seed: u32,
+}
+
+impl Writer {
+    pub(super) fn new(key: [u8; 16]) -> Self {
+        Self { bytes: vec![0; HEADER_BYTES], key, hasher: hasher(key), seed: seed(key) }
+    }
+
+    /// The position of what is written next.
+    fn position(&mut self) -> u32 {
+        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0);
+        u32::try_from(self.bytes.len() / ALIGN).unwrap_or(u32::MAX)
+    }
+
+    /// Writes a row; its position.
+    pub(super) fn row(&mut self, contents: &[u8]) -> u32 {
+        let at = self.position();
+        let length = u32::try_from(contents.len()).unwrap_or(u32::MAX);
+        let crc = row_checksum(self.seed, at, contents);
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+        self.bytes.extend_from_slice(&crc.to_le_bytes());
+        self.bytes.extend_from_slice(contents);
+        at
+    }
+
+    /// Writes a table of names and values: as many slots as entries, and the entries of
+    /// each slot in one row.
+    pub(super) fn table<'n>(
+        &mut self,
+        entries: impl ExactSizeIterator<Item = (&'n [u8], Vec<u8>)>,
+    ) -> Table {
+        let slots = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        let shape = Table { start: 0, slots };
+        let mut placed: Vec<(u32, &[u8], Vec<u8>)> = entries
+            .map(|(name, value)| (shape.slot(self.hasher.hash(name)), name, value))
+            .collect();
+        // Equal slots stay in the order of the names.
+        placed.sort_by_key(|(slot, ..)| *slot);
+        let start = self.position();
+        self.bytes.resize(self.bytes.len() + slots as usize * SLOT_BYTES, 0);
+        let mut left = placed.chunk_by(|(one, ..), (other, ..)| one == other).peekable();
+        let mut contents = Out::default();
+        for slot in 0..slots {
+            contents.0.clear();
+            if let Some(entries) =
+                left.next_if(|entries| entries.first().is_some_and(|(at, ..)| *at == slot))
+            {
+                for (_, name, value) in entries {
+                    contents.length(name.len());
+                    contents.length(value.len());
+                    contents.0.extend_from_slice(name);
+                    contents.0.extend_from_slice(value);
+                }
+            }
+            let row = if contents.0.is_empty() { 0 } else { self.row(&contents.0) };
+            let at = start.saturating_add(slot);
+            self.put(at as usize * ALIGN, &row.to_le_bytes());
+            let crc = slot_checksum(self.seed, at, row);
+            self.put(at as usize * ALIGN + 4, &crc.to_le_bytes());
+        }
+        Table { start, slots }
+    }
+
+    /// Puts `bytes` where there is room for them.
+    fn put(&mut self, offset: usize, bytes: &[u8]) {
+        let place = self.bytes.get_mut(offset..).unwrap_or_default();
+        place.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    }
+
+    /// The image, with the positions of its first rows.
+    pub(super) fn finish(mut self, directory: u32, identity: u32, on_crossing: u32) -> Vec<u8> {
+        let length = self.bytes.len() as u64;
+        self.put(0, &MAGIC);
+        self.put(HEADER_VERSION, &VERSION.to_le_bytes());
+        let key = self.key;
+        self.put(HEADER_KEY, &key);
+        self.put(HEADER_LENGTH, &length.to_le_bytes());
+        self.put(HEADER_DIRECTORY, &directory.to_le_bytes());
+        self.put(HEADER_IDENTITY, &identity.to_le_bytes());
+        self.put(HEADER_ON_CROSSING, &on_crossing.to_le_bytes());
+        let crc = checksum(0, self.bytes.get(..HEADER_CRC).unwrap_or_default());
+        self.put(HEADER_CRC, &crc.to_le_bytes());
+        self.bytes
+    }
+}
