@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Guard, Kind};
 use crate::sys::mapping::Mapping;
-use crate::sys::secure_dir::SecureDir;
+use crate::sys::secure_dir::{DirError, SecureDir};
 
 use super::SpoolError;
 use super::format::{VERSIONS, Versions};
@@ -21,12 +21,21 @@ const DIRECTORY: &CStr = c"exirate";
 /// How often an action is repeated that another process's change has made useless.
 pub(super) const ATTEMPTS: usize = 100;
 /// Permissions of the files.
-pub(super) const FILE_MODE: u32 = 0o640;
+pub const FILE_MODE: u32 = 0o640;
 /// How many damaged files of one name are kept.
 const QUARANTINED_MAX: u32 = 9;
 /// How many incidents are kept for [`super::Spool::take_incidents`]: several for each
 /// shard, if all are repaired at once.
 const INCIDENTS_MAX: usize = 1024;
+
+/// Opens the directory of the database under `spool`, whatever it contains; creates it if
+/// it is missing and `create`.
+///
+/// # Errors
+/// Those of [`SecureDir::open`].
+pub fn open_directory(spool: &Path, create: bool) -> Result<SecureDir, DirError> {
+    SecureDir::open(spool, &[DIRECTORY], create)
+}
 
 /// How the database is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +78,7 @@ impl Database {
         writable: bool,
     ) -> Result<Self, SpoolError> {
         Ok(Self {
-            dir: SecureDir::open(spool, &[DIRECTORY], writable)?,
+            dir: open_directory(spool, writable)?,
             writable,
             options,
             hashing: Hashing::new([0; 16]),

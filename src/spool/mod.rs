@@ -64,7 +64,7 @@ use crate::sys::fork;
 use crate::sys::secure_dir::DirError;
 
 pub use copy::Copied;
-pub use database::Options;
+pub use database::{FILE_MODE, Options, open_directory};
 pub use error::SpoolError;
 pub use eviction::capacity;
 pub use iterate::{LeftOut, entry_bytes};

@@ -8,6 +8,9 @@ mod container;
 mod error;
 mod exempt;
 mod fields;
+mod in_use;
+#[cfg(feature = "cli")]
+mod install;
 mod layout;
 mod rates;
 #[cfg(feature = "cli")]
@@ -24,6 +27,9 @@ use error::Fault;
 pub use error::ImageError;
 use exempt::Exempts;
 use fields::{Fields, What};
+pub use in_use::PolicyFile;
+#[cfg(feature = "cli")]
+pub use install::install;
 use layout::Table;
 use rates::{Chosen, Scope};
 #[cfg(feature = "cli")]
@@ -356,6 +362,9 @@ impl<'i> PolicyImage<'i> {
 #[cfg(test)]
 #[cfg(feature = "cli")]
 mod format_tests;
+#[cfg(test)]
+#[cfg(feature = "cli")]
+mod install_tests;
 #[cfg(test)]
 #[cfg(feature = "cli")]
 mod tests;

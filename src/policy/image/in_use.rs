@@ -1,0 +1,93 @@
+//! The image in use. A process that has it open goes on with it, and opens the new one
+//! once it is replaced.
+
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
+
+use super::{Image, ImageError};
+use crate::spool;
+use crate::sys::files::Access;
+use crate::sys::secure_dir::DirError;
+
+/// The name of the image in the directory of the spool database.
+pub(super) const IMAGE: &CStr = c"policy.image";
+
+/// The image of a spool directory.
+#[derive(Debug)]
+pub struct PolicyFile {
+    spool: PathBuf,
+    opened: Result<Opened, ImageError>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    image: Image,
+    /// Identifies the file.
+    identity: (u64, u64),
+}
+
+impl PolicyFile {
+    /// Opens the image of the spool directory `spool`. [`PolicyFile::image`] returns it, or
+    /// why it cannot be used.
+    #[must_use]
+    pub fn open(spool: &Path) -> Self {
+        let opened = open(spool, None).and_then(|new| new.ok_or_else(|| absent(spool)));
+        Self { spool: spool.to_path_buf(), opened }
+    }
+
+    /// The image that is open.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be used.
+    #[inline]
+    pub fn image(&self) -> Result<&Image, &ImageError> {
+        self.opened.as_ref().map(|opened| &opened.image)
+    }
+
+    /// Opens the image again if it has been replaced, or could not be used. If nothing has
+    /// changed, this costs one load. An image that cannot be opened does not replace one
+    /// that could: the old one stays in use, and the next call tries again.
+    ///
+    /// # Errors
+    /// As [`PolicyFile::image`].
+    #[inline]
+    pub fn refresh(&mut self) -> Result<&Image, &ImageError> {
+        if self.opened.as_ref().map_or(true, |opened| opened.image.is_superseded()) {
+            self.reopen();
+        }
+        self.image()
+    }
+
+    #[cold]
+    fn reopen(&mut self) {
+        let known = self.opened.as_ref().ok().map(|opened| opened.identity);
+        match open(&self.spool, known) {
+            Ok(Some(new)) => self.opened = Ok(new),
+            Ok(None) => {}
+            Err(error) => {
+                if self.opened.is_err() {
+                    self.opened = Err(error);
+                }
+            }
+        }
+    }
+}
+
+/// Opens the image; `None` if it is the `known` one.
+fn open(spool: &Path, known: Option<(u64, u64)>) -> Result<Option<Opened>, ImageError> {
+    let dir = match spool::open_directory(spool, false) {
+        Err(DirError::Absent { .. }) => return Err(absent(spool)),
+        result => result.map_err(ImageError::Directory)?,
+    };
+    let found = dir.open_file(Access::Read, IMAGE).map_err(ImageError::Directory)?;
+    let path = dir.path_of(IMAGE);
+    let Some((file, info)) = found else { return Err(ImageError::Absent { path }) };
+    if known == Some(info.identity) {
+        return Ok(None);
+    }
+    Ok(Some(Opened { image: Image::of(&file, &path)?, identity: info.identity }))
+}
+
+fn absent(spool: &Path) -> ImageError {
+    ImageError::Absent { path: spool.join("exirate/policy.image") }
+}
