@@ -25,11 +25,17 @@ pub struct Candidates {
     globs: Ends,
 }
 
-/// When the last override of each sort ends; 0 if there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// When the last override of each sort ends; the earliest second if there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ends {
     deny: i64,
     allow: i64,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self { deny: i64::MIN, allow: i64::MIN }
+    }
 }
 
 impl Ends {

@@ -55,7 +55,8 @@ impl Arbitrary for Random {
 #[test]
 fn a_list_decides_as_a_naive_evaluator() {
     fn holds(Random(list): Random, second: u8) -> bool {
-        let second = i64::from(second % 9);
+        // Also a clock before 1970.
+        let second = i64::from(second % 11) - 2;
         let found = overrides(&list);
         KEYS.iter().all(|key| {
             let applies = |one: &&Override| {
