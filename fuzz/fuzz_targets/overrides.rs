@@ -3,7 +3,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use exirate::engine::Forced;
+use exirate::engine::{Forced, Kind, RecordKey};
 use exirate::store::{FOREVER, Override, Overrides, Target, compile_glob, deciding};
 use libfuzzer_sys::fuzz_target;
 
@@ -23,6 +23,7 @@ struct Input<'a> {
     changes: Vec<(u16, u8)>,
     identities: [&'a [u8]; 2],
     second: i64,
+    policy: bool,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -64,13 +65,20 @@ fn decode(bytes: Vec<u8>, input: &Input<'_>) -> Option<Vec<Override>> {
     assert_eq!(found.is_empty(), list.is_empty());
     assert!(list.len() * ENTRY + HEADER <= size, "{} overrides are in {size} bytes", list.len());
     for identity in input.identities {
-        let naive = deciding(&list, identity, input.second).map(|one| one.forced);
-        assert_eq!(found.find(identity).at(input.second), naive, "{identity:?} {list:?}");
+        let key = key_of(identity, input.policy);
+        let naive = deciding(&list, &key, input.second).map(|one| one.forced);
+        assert_eq!(found.find(&key).at(input.second), naive, "{identity:?} {list:?}");
     }
     if let Ok(again) = Overrides::encode(&list) {
         assert_eq!(Overrides::decode(again).map(|again| again.list()).ok(), Some(list.clone()));
     }
     Some(list)
+}
+
+/// The key of a record of this identity.
+fn key_of(identity: &[u8], policy: bool) -> RecordKey<'_> {
+    let kind = if policy { Kind::Policy } else { Kind::Spec };
+    RecordKey { kind, ..identity.into() }
 }
 
 /// The override that `one` describes, if its key is one. A glob is compared with the
@@ -83,7 +91,12 @@ fn to_override(one: &One<'_>, input: &Input<'_>) -> Option<Override> {
         let node = glob::parse(one.key.as_bytes());
         for identity in input.identities {
             let expected = glob::matches(&node, identity, ignore_case);
-            assert_eq!(target.applies_to(identity), expected, "{:?} {identity:?}", one.key);
+            assert_eq!(
+                target.applies_to(&key_of(identity, false)),
+                expected,
+                "{:?} {identity:?}",
+                one.key
+            );
         }
         target
     } else {

@@ -94,8 +94,11 @@ happens to the mail is up to the ACL: a line that only warns does not refuse.",
 KEY is as for `exirate reset`: a key such as alice@example.org, an IP address in any
 notation, local:NAME, or a glob such as '*@example.org'. It is compared with the key of
 a spec, so it applies to all limits, periods and modes of that key; a whole stored key
-such as 1h/per_rcpt/alice is refused. Keys are case-sensitive without --ignore-case. A
-glob also matches keys that have no record yet; `**` is not possible in it.
+such as 1h/per_rcpt/alice is refused. In a policy's key, such as auth:alice, it is
+compared with the value, alice, and with auth:alice: the KEY auth:alice applies to
+policies that count logins, and to nothing else of alice. Keys are case-sensitive
+without --ignore-case. A glob also matches keys that have no record yet; `**` is not
+possible in it.
 
 {effect}
 

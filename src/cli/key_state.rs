@@ -17,6 +17,8 @@ const LONGEST_PERIODS: f64 = 750.0;
 pub(super) struct KeyState {
     /// The stored key.
     pub(super) stored: Box<[u8]>,
+    identity_start: usize,
+    kind: Kind,
     /// How it is counted.
     pub(super) algorithm: AlgorithmKind,
     pub(super) average: Average,
@@ -82,6 +84,8 @@ impl From<Entry> for KeyState {
         };
         Self {
             stored: entry.key.into_boxed_slice(),
+            identity_start: entry.identity_start,
+            kind: entry.kind,
             algorithm: entry.algorithm,
             average: entry.average,
             limit: entry.limit,
@@ -96,6 +100,13 @@ impl KeyState {
     /// The parts of the stored key, if it has them.
     pub(super) fn parts(&self) -> Option<StoredKey<'_>> {
         StoredKey::parse(&self.stored)
+    }
+
+    /// The key of the record.
+    pub(super) fn record_key(&self) -> RecordKey<'_> {
+        let Self { stored, identity_start, kind, algorithm, .. } = self;
+        let (identity_start, kind, algorithm) = (*identity_start, *kind, *algorithm);
+        RecordKey { name: stored, identity_start, kind, algorithm }
     }
 
     /// What the administrator calls the key.

@@ -185,7 +185,7 @@ impl List {
     ) -> Result<(), Failure> {
         let cells = |record: &KeyState| {
             let mut cells = cells(record, now);
-            let forced = overrides.deciding(record.key()).map(|one| one.forced);
+            let forced = overrides.deciding(record).map(|one| one.forced);
             if let (Some(forced), Some(key)) = (forced, cells.last_mut()) {
                 *key += &format!(" ({})", participle(forced));
             }
@@ -194,7 +194,7 @@ impl List {
         if self.common.json {
             let facts = records.iter().map(|record| Listed {
                 facts: record.json(now),
-                forced: overrides.deciding(record.key()).map(|one| one.forced.word()),
+                forced: overrides.deciding(record).map(|one| one.forced.word()),
             });
             serde_json::Serializer::new(&mut *screen)
                 .collect_seq(facts)

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::key_state::KeyState;
 use super::screen::note;
 use super::text;
 use crate::engine::Forced;
@@ -79,9 +80,9 @@ impl Active {
         Self { list, now: now.seconds }
     }
 
-    /// The override that decides for a key.
-    pub(super) fn deciding(&self, key: &[u8]) -> Option<&Override> {
-        deciding(&self.list, key, self.now)
+    /// The override that decides for the key of a record.
+    pub(super) fn deciding(&self, record: &KeyState) -> Option<&Override> {
+        deciding(&self.list, &record.record_key(), self.now)
     }
 }
 

@@ -116,7 +116,7 @@ impl Show {
             let shown: Vec<Shown> = records
                 .iter()
                 .map(|(record, seen)| {
-                    let deciding = overrides.deciding(record.key());
+                    let deciding = overrides.deciding(record);
                     let forced = deciding.map(OverrideJson::of);
                     Shown { forced, ..shown(record, *seen, now) }
                 })
@@ -127,7 +127,7 @@ impl Show {
                 if index > 0 {
                     writeln!(screen)?;
                 }
-                self.print(screen, record, overrides.deciding(record.key()), *seen, now)?;
+                self.print(screen, record, overrides.deciding(record), *seen, now)?;
             }
         }
         screen.flush()?;

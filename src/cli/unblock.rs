@@ -137,7 +137,7 @@ impl Unblock {
         let mut failed = false;
         let left = spool.overrides()?;
         for (target, argument) in &targets {
-            let has_records = reset.iter().any(|record| applies(target, record.key()));
+            let has_records = reset.iter().any(|record| target.applies_to(&record.record_key()));
             if !has_records && !removed.iter().any(|one| covers(target, one)) {
                 failed = true;
                 complain(format_args!("{argument} has no record, and is not denied"));
@@ -170,19 +170,14 @@ impl Unblock {
 fn covers(target: &Target, one: &Override) -> bool {
     match &one.target {
         _ if one.target == *target => true,
-        Target::Exact { key, .. } => applies(target, key),
+        Target::Exact { key, .. } => target.applies_to(&key.into()),
         Target::Glob { .. } => false,
     }
-}
-
-/// Whether `target` matches `key`.
-fn applies(target: &Target, key: &[u8]) -> bool {
-    target.applies_to(key)
 }
 
 /// The override that still denies the one key of `target`.
 fn still_denied<'a>(list: &'a [Override], target: &Target) -> Option<&'a Override> {
     let Target::Exact { key, .. } = target else { return None };
-    let deciding = crate::store::deciding(list, key, now().seconds)?;
+    let deciding = crate::store::deciding(list, &key.into(), now().seconds)?;
     (deciding.forced == Forced::Deny).then_some(deciding)
 }

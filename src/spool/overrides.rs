@@ -64,7 +64,7 @@ impl Spool {
 
     #[cold]
     fn find(&self, key: &RecordKey<'_>) -> Candidates {
-        self.overrides.list.find(key.identity())
+        self.overrides.list.find(key)
     }
 
     /// Reads the file again. What is wrong with it is reported once, and then there are

@@ -408,7 +408,7 @@ mod tests {
                     }
                 }
                 let stored = [&b"1h/per_mail/"[..], &*key].concat();
-                pattern.matches(&stored) == target.applies_to(&key)
+                pattern.matches(&stored) == target.applies_to(&(&key).into())
             })
         }
     }

@@ -1,10 +1,10 @@
 //! A list of overrides, ready for matching.
 
-use crate::engine::Forced;
+use crate::engine::{Forced, RecordKey};
 
 use super::encoding::{self, Entry, ListFault};
 use super::glob;
-use super::target::Override;
+use super::target::{Override, names};
 
 /// The overrides of a store, ready for matching.
 #[derive(Debug, Default)]
@@ -72,28 +72,33 @@ impl Overrides {
         self.exact.is_empty() && self.globs.is_empty()
     }
 
-    /// Those that apply to `identity`. Allocates nothing.
+    /// Those that apply to the identity of `key`.
     #[must_use]
-    pub fn find(&self, identity: &[u8]) -> Candidates {
+    pub fn find(&self, key: &RecordKey<'_>) -> Candidates {
         let mut found = Candidates::default();
-        let folded = |key: &[u8]| key.iter().map(u8::to_ascii_lowercase).cmp(fold(identity));
+        names(key).for_each(|name| self.add(&name, &mut found));
+        found
+    }
+
+    /// Adds those that are, or match, `name`.
+    fn add(&self, name: &[u8], found: &mut Candidates) {
+        let folded = |key: &[u8]| key.iter().map(u8::to_ascii_lowercase).cmp(fold(name));
         let first = self.exact.partition_point(|entry| folded(entry.key(&self.bytes)).is_lt());
         for entry in self.exact.get(first..).unwrap_or_default() {
             let key = entry.key(&self.bytes);
             if folded(key).is_ne() {
                 break;
             }
-            if entry.ignore_case || key == identity {
+            if entry.ignore_case || key == name {
                 found.exact.add(entry.forced, entry.until);
             }
         }
         for entry in &self.globs {
             let mut alternatives = entry.patterns(&self.bytes);
-            if alternatives.any(|steps| glob::matches(steps, identity, entry.ignore_case)) {
+            if alternatives.any(|steps| glob::matches(steps, name, entry.ignore_case)) {
                 found.globs.add(entry.forced, entry.until);
             }
         }
-        found
     }
 }
 

@@ -3,8 +3,8 @@
 //! before it decides.
 //!
 //! An override is about an identity: it applies to all records and policies of a
-//! key. An exact key is stronger than a glob, and of globs, a denial is stronger
-//! than a permission.
+//! key. A policy's `auth:alice` is also `alice`. An exact key is stronger than a glob,
+//! and of these, a denial is stronger than a permission.
 
 mod encoding;
 mod glob;

@@ -1,6 +1,8 @@
 //! What an override is, and which identities it applies to.
 
-use crate::engine::Forced;
+use std::borrow::Cow;
+
+use crate::engine::{Forced, Kind, RecordKey};
 
 use super::glob;
 
@@ -34,14 +36,18 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether it is, or matches, `identity`.
+    /// Whether it is, or matches, one of the [`names`] of `key`.
     #[must_use]
-    pub fn applies_to(&self, identity: &[u8]) -> bool {
+    pub fn applies_to(&self, key: &RecordKey<'_>) -> bool {
+        names(key).any(|name| self.is_or_matches(&name))
+    }
+
+    fn is_or_matches(&self, name: &[u8]) -> bool {
         match self {
-            Self::Exact { key, ignore_case: true } => key.eq_ignore_ascii_case(identity),
-            Self::Exact { key, ignore_case: false } => key == identity,
+            Self::Exact { key, ignore_case: true } => key.eq_ignore_ascii_case(name),
+            Self::Exact { key, ignore_case: false } => key == name,
             Self::Glob { alternatives, ignore_case } => {
-                alternatives.iter().any(|steps| glob::matches(steps, identity, *ignore_case))
+                alternatives.iter().any(|steps| glob::matches(steps, name, *ignore_case))
             }
         }
     }
@@ -73,10 +79,10 @@ impl Override {
         second < self.until
     }
 
-    /// Whether it applies to `identity`.
+    /// Whether it applies to the identity of `key`.
     #[must_use]
-    pub fn applies_to(&self, identity: &[u8]) -> bool {
-        self.target.applies_to(identity)
+    pub fn applies_to(&self, key: &RecordKey<'_>) -> bool {
+        self.target.applies_to(key)
     }
 
     /// Whether it is about the same identities as `other`, which then replaces it.
@@ -86,15 +92,84 @@ impl Override {
     }
 }
 
-/// The override of `list` that decides for `identity` in this second, for display:
-/// as the list of all decides.
+/// The names of the identity of `key`, with which overrides are compared. That of a
+/// spec is its key. That of a policy, `auth:alice,client:192.0.2.7`, is this whole, and
+/// each of its fields, `auth:alice`, and each of their values, `alice`.
+///
+/// Allocates only for a value with a comma in it, which is doubled in an identity.
+pub(super) fn names<'a>(key: &RecordKey<'a>) -> impl Iterator<Item = Cow<'a, [u8]>> {
+    let identity = key.identity();
+    let mut rest = Some(identity).filter(|_| key.kind == Kind::Policy);
+    let mut value = None;
+    let others = std::iter::from_fn(move || {
+        value.take().or_else(|| {
+            let field = first_field(&mut rest)?;
+            value = value_of(&field);
+            Some(field)
+        })
+    });
+    // A single field is the whole.
+    std::iter::once(Cow::Borrowed(identity)).chain(others.filter(move |name| **name != *identity))
+}
+
+/// Takes the first field from `rest`, in which a comma separates two.
+fn first_field<'a>(rest: &mut Option<&'a [u8]>) -> Option<Cow<'a, [u8]>> {
+    let text = (*rest)?;
+    let (mut end, mut doubled) = (0, false);
+    loop {
+        match text.get(end..) {
+            Some([b',', b',', ..]) => {
+                end += 2;
+                doubled = true;
+            }
+            Some([b',', after @ ..]) => {
+                *rest = Some(after);
+                break;
+            }
+            Some([_, ..]) => end += 1,
+            _ => {
+                *rest = None;
+                break;
+            }
+        }
+    }
+    let field = text.get(..end).unwrap_or_default();
+    if !doubled {
+        return Some(Cow::Borrowed(field));
+    }
+    let mut single = Vec::with_capacity(field.len());
+    let mut bytes = field.iter();
+    while let Some(&byte) = bytes.next() {
+        single.push(byte);
+        if byte == b',' {
+            bytes.next();
+        }
+    }
+    Some(Cow::Owned(single))
+}
+
+/// What follows the first colon.
+fn value_of<'a>(field: &Cow<'a, [u8]>) -> Option<Cow<'a, [u8]>> {
+    let at = field.iter().position(|&byte| byte == b':')? + 1;
+    match field {
+        Cow::Borrowed(field) => field.get(at..).map(Cow::Borrowed),
+        Cow::Owned(field) => field.get(at..).map(|value| Cow::Owned(value.to_vec())),
+    }
+}
+
+/// The override of `list` that decides for `key` in this second, for display: as the
+/// list of all decides.
 #[must_use]
-pub fn deciding<'a>(list: &'a [Override], identity: &[u8], second: i64) -> Option<&'a Override> {
+pub fn deciding<'a>(
+    list: &'a [Override],
+    key: &RecordKey<'_>,
+    second: i64,
+) -> Option<&'a Override> {
     let rank = |one: &Override| {
         let exact = matches!(one.target, Target::Exact { .. });
         (exact, one.forced == Forced::Deny, one.until)
     };
     list.iter()
-        .filter(|one| one.is_active(second) && one.applies_to(identity))
+        .filter(|one| one.is_active(second) && one.applies_to(key))
         .max_by_key(|one| rank(one))
 }

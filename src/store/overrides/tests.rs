@@ -3,7 +3,7 @@
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
 use super::*;
-use crate::engine::Forced;
+use crate::engine::{Forced, Kind, RecordKey};
 
 const KEYS: [&[u8]; 8] =
     [b"", b"a", b"A", b"ab", b"aB@x.test", b"ab@x.test", b"\xff\0", b"b@y.test"];
@@ -65,7 +65,7 @@ fn a_list_decides_as_a_naive_evaluator() {
                         wanted.eq_ignore_ascii_case(key)
                     }
                     Target::Exact { key: wanted, .. } => wanted == key,
-                    Target::Glob { .. } => one.applies_to(key),
+                    Target::Glob { .. } => one.applies_to(&key.into()),
                 };
                 fits && second < one.until
             };
@@ -77,8 +77,8 @@ fn a_list_decides_as_a_naive_evaluator() {
             let expected = [true, false].into_iter().find_map(|is_exact| {
                 [Forced::Deny, Forced::Allow].into_iter().find(|&forced| any(is_exact, forced))
             });
-            found.find(key).at(second) == expected
-                && deciding(&list, key, second).map(|one| one.forced) == expected
+            found.find(&key.into()).at(second) == expected
+                && deciding(&list, &key.into(), second).map(|one| one.forced) == expected
         })
     }
     QuickCheck::new().tests(3000).quickcheck(holds as fn(Random, u8) -> bool);
@@ -101,10 +101,62 @@ fn an_exact_key_is_stronger_than_a_glob_and_a_denial_than_a_permission() {
         one(Forced::Allow, glob("a*", false), FOREVER),
     ];
     let found = overrides(&list);
-    assert_eq!(found.find(b"ab@x.test").at(second), Some(Forced::Allow));
-    assert_eq!(found.find(b"ab@x.test").at(150), Some(Forced::Deny), "the exact one has ended");
-    assert_eq!(found.find(b"ab@x.test").at(200), Some(Forced::Allow));
-    assert_eq!(found.find(b"b@x.test").at(200), None);
+    assert_eq!(found.find(&b"ab@x.test".into()).at(second), Some(Forced::Allow));
+    assert_eq!(
+        found.find(&b"ab@x.test".into()).at(150),
+        Some(Forced::Deny),
+        "the exact one has ended"
+    );
+    assert_eq!(found.find(&b"ab@x.test".into()).at(200), Some(Forced::Allow));
+    assert_eq!(found.find(&b"b@x.test".into()).at(200), None);
+}
+
+fn policy(identity: &str) -> RecordKey<'_> {
+    RecordKey { kind: Kind::Policy, ..identity.into() }
+}
+
+#[test]
+fn a_value_is_the_key_of_specs_and_of_every_field_of_a_policy() {
+    for (list, spec, of_policy) in [
+        (exact(b"alice", false), &["alice"][..], &["auth:alice", "sender:alice"][..]),
+        (exact(b"auth:alice", false), &["auth:alice"], &["auth:alice", "auth:alice,client:::1"]),
+        (exact(b"AUTH:alice", true), &["auth:ALICE"], &["auth:alice"]),
+        (
+            exact(b"192.0.2.7", false),
+            &["192.0.2.7"],
+            &["client:192.0.2.7", "auth:a,client:192.0.2.7"],
+        ),
+        (exact(b"2001:db8::7", false), &["2001:db8::7"], &["client:2001:db8::7"]),
+        (exact(b"a,b:c", false), &["a,b:c"], &["auth:a,,b:c", "client:x,auth:a,,b:c"]),
+        (exact(b"auth:a,", false), &[], &["auth:a,,,client:x", "auth:a,,"]),
+        (exact(b"", false), &[""], &[]),
+        (glob("al*e", false), &["alice"], &["auth:alice", "client:x,auth:alice"]),
+        (glob("auth:*", false), &[], &["auth:alice", "client:x,auth:alice"]),
+        (glob("*:alice", false), &["x:alice"], &["auth:alice", "sender:alice,client:x"]),
+    ] {
+        let list = overrides(&[one(Forced::Deny, list, FOREVER)]);
+        let denied = |key: RecordKey<'_>| list.find(&key).at(0) == Some(Forced::Deny);
+        for key in spec {
+            assert!(denied(key.into()), "{key} {:?}", list.list());
+        }
+        for key in of_policy {
+            assert!(denied(policy(key)), "{key} {:?}", list.list());
+            assert!(list.list()[0].applies_to(&policy(key)));
+        }
+    }
+    for (list, key) in [
+        (exact(b"auth:alice", false), "alice".into()),
+        (exact(b"alice", false), "auth:alice".into()),
+        (exact(b"auth:alice", false), policy("sender:alice")),
+        (exact(b"auth:alice", false), policy("auth:alice2")),
+        (exact(b"b", false), policy("auth:a,,b")),
+        (exact(b"a", false), policy("auth:a,,b")),
+        (glob("al*", false), "auth:alice".into()),
+        (glob("al*", false), policy("auth:bob,client:x")),
+    ] {
+        let list = overrides(&[one(Forced::Deny, list, FOREVER)]);
+        assert_eq!(list.find(&key).at(0), None, "{key:?} {:?}", list.list());
+    }
 }
 
 #[test]
@@ -154,7 +206,7 @@ fn hostile_lists_with_sound_checksums_never_panic() {
         bytes.truncate(length.saturating_sub(usize::from(cut % 4)).max(24));
         if let Ok(found) = Overrides::decode(sealed(bytes)) {
             KEYS.iter().for_each(|key| {
-                let _ = found.find(key).at(3);
+                let _ = found.find(&key.into()).at(3);
             });
             return found.list().len() <= OVERRIDES_MAX;
         }
