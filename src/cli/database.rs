@@ -36,7 +36,12 @@ impl Common {
 
     /// Opens the store for reading only; it must exist.
     pub(super) fn open(&self) -> Result<Box<dyn Inspect>, Failure> {
-        Ok(Box::new(existing(&self.directory()?, trace::Access::Read)?))
+        Ok(Box::new(self.spool()?))
+    }
+
+    /// As [`Common::open`], for what only the spool database has.
+    pub(super) fn spool(&self) -> Result<Spool, Failure> {
+        Ok(existing(&self.directory()?, trace::Access::Read)?)
     }
 
     /// Opens the store for changing it; it must exist. Prints what opening it

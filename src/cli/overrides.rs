@@ -1,6 +1,6 @@
 //! `exirate overrides`: lists what `allow` and `deny` have set, and removes it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 
 use anstyle::Style;
@@ -30,8 +30,9 @@ use crate::store::Override;
 (and after sudo or su, who that was before). An override that has ended is not listed,
 and is dropped by the next change, and by `exirate tidy`. --remove takes KEY as it is
 listed; a glob removes the override of that glob, and no other. Exim's running processes
-apply that at their next check. It is logged to audit.log in the database's directory, and
-to syslog (facility mail).
+apply that at their next check. It is logged to audit.log in the database's directory,
+and to syslog (facility mail). A list that was damaged is kept in that directory, and is
+not in force: a message names it.
 
 Exit status: 0 listed, also if there are none, or removed; 1 --remove finds no such
 override; 2 an error.
@@ -57,10 +58,20 @@ impl Overrides {
     }
 
     fn list(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut store = self.common.open()?;
+        let mut spool = self.common.spool()?;
         let now = now();
-        let mut list = store.overrides()?;
+        let mut list = spool.overrides()?;
         list.retain(|one| one.is_active(now.seconds));
+        for kept in spool.kept_damaged()? {
+            let is_list = |name: &OsStr| name.as_encoded_bytes().starts_with(b"overrides.");
+            if kept.path.file_name().is_some_and(is_list) {
+                note(format_args!(
+                    "{} was damaged, and is kept: audit.log lists the commands that had set it; \
+                     `exirate tidy --damaged-older-than 0` removes it",
+                    kept.path.display()
+                ));
+            }
+        }
         if self.common.json {
             screen.json(&list.iter().map(OverrideJson::of).collect::<Vec<_>>())?;
         } else if list.is_empty() {

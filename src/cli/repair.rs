@@ -24,9 +24,11 @@ use crate::trace::Access;
 
 All sound records and messages are kept. A file that cannot be read is quarantined:
 a shard is renamed to *.damaged-1 to -9, and `exirate tidy --damaged-older-than`
-removes such files. What killed processes have left unfinished is removed. Exim may
-run meanwhile, and repairs what its checks meet by itself. What was done is logged to
-audit.log in the database's directory, and to syslog (facility mail).
+removes such files. A damaged list of overrides (`exirate allow`, `exirate deny`) is
+quarantined as well: audit.log has the commands that had set it. What killed processes
+have left unfinished is removed. Exim may run meanwhile, and repairs what its checks
+meet by itself. What was done is logged to audit.log in the database's directory, and
+to syslog (facility mail).
 
 Exit status: 0 nothing had to be repaired; 1 something was repaired, or would be
 (--dry-run); 2 an error, or something could not be repaired.

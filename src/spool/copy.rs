@@ -41,7 +41,8 @@ impl Spool {
     /// be used as a spool directory.
     ///
     /// Each shard is locked while it is copied, so that every record is complete; checks
-    /// of other keys go on. `progress` is called after each shard with how many are done.
+    /// of other keys go on. A list of overrides that is damaged is left out:
+    /// [`Spool::take_incidents`] says so. `progress` is called after each shard with how many are done.
     ///
     /// # Errors
     /// Something could not be read or written; the files copied so far stay.
@@ -54,8 +55,13 @@ impl Spool {
             Database::create(directory, &database.identity(), database.options)
         })?;
         let overrides = self.with_files(|database| database.read_overrides())?;
-        let overrides = overrides.map_err(|fault| self.database.override_fault(fault))?;
-        target.put_overrides(&overrides.list())?;
+        match overrides {
+            Ok(overrides) => target.put_overrides(&overrides.list())?,
+            Err(fault) => {
+                let error = self.database.override_fault(fault);
+                self.database.report(format!("the copy has no overrides: {error}"));
+            }
+        }
         let mut copied = Copied::default();
         for number in 0..=u8::MAX {
             let name = shard_name(number);

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Guard, Kind};
-use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::{DirError, SecureDir};
 
 use super::SpoolError;
 use super::format::{VERSIONS, Versions};
 use super::hashing::Hashing;
+use super::known_overrides::Word;
 use super::sizes::MAX_BYTES_DEFAULT;
 
 /// The database's directory in the spool directory.
@@ -66,7 +66,7 @@ pub(super) struct Database {
     pub(super) max_bytes: u64,
     pub(super) incidents: Vec<String>,
     /// The file `database`, mapped for its word.
-    pub(super) word: Option<Mapping>,
+    pub(super) word: Option<Word>,
 }
 
 impl Database {

@@ -156,11 +156,17 @@ impl fmt::Display for SpoolError {
                  counts",
                 path.display()
             ),
-            Self::Overrides { path, fault } => write!(
-                f,
-                "cannot read the overrides in {}: {fault}; none is in force",
-                path.display()
-            ),
+            Self::Overrides { path, fault } => {
+                write!(
+                    f,
+                    "cannot use the overrides in {}: {fault}; none is in force",
+                    path.display()
+                )?;
+                match fault {
+                    ListFault::Damaged => f.write_str(" (`exirate repair` quarantines it)"),
+                    ListFault::Version(_) => Ok(()),
+                }
+            }
             Self::OverrideSize { what } => f.write_str(what),
             Self::ReadOnly { path } => {
                 write!(f, "{} was opened for reading only", path.display())

@@ -9,12 +9,14 @@ use std::io::ErrorKind;
 use crate::engine::{Check, Forced, RecordKey};
 use crate::rate::Timestamp;
 use crate::store::{Candidates, LIST_BYTES_MAX, ListFault, Override, Overrides};
+use crate::sys::clock;
 use crate::sys::files::{self, Access};
 use crate::sys::mapping::Mapping;
 
+use super::audit_log::LOG;
 use super::database::Database;
 use super::format::{DATABASE_FILE_BYTES, DATABASE_MAGIC, DATABASE_WORD};
-use super::known_overrides::Known;
+use super::known_overrides::{Known, Word};
 use super::superblock::DATABASE;
 use super::{Spool, SpoolError};
 
@@ -56,8 +58,9 @@ impl Spool {
     /// Whether there are overrides. Reads them again if they have changed.
     #[inline]
     fn has_overrides(&mut self) -> bool {
-        if self.database.word() != self.overrides.word {
-            self.reread_overrides();
+        let second = clock::coarse_seconds();
+        if self.database.word() != self.overrides.word || second != self.overrides.checked {
+            self.refresh_overrides(second);
         }
         !self.overrides.list.is_empty()
     }
@@ -67,10 +70,59 @@ impl Spool {
         self.overrides.list.find(key)
     }
 
-    /// Reads the file again. What is wrong with it is reported once, and then there are
-    /// no overrides: a damaged file neither allows nor denies.
+    /// Finds out, once a second, whether `database` is another file, such as when it was
+    /// deleted and has been written again; reads `overrides` if the word has changed.
+    #[cold]
+    fn refresh_overrides(&mut self, second: i64) {
+        if second != self.overrides.checked {
+            self.overrides.checked = second;
+            if !self.database.has_current_word() {
+                self.database.map_word();
+                self.overrides.word = UNKNOWN;
+            }
+        }
+        if self.database.word() != self.overrides.word {
+            self.reread_overrides();
+        }
+    }
+
+    /// Reads the file again. One that is damaged is quarantined, and then there are no
+    /// overrides: it neither allows nor denies. What cannot be solved is reported once.
     #[cold]
     fn reread_overrides(&mut self) {
+        let (mut word, mut listed) = self.read_list();
+        // A process is changing them, or was killed while it did.
+        let unsettled = word == UNKNOWN || matches!(listed, Ok(Err(ListFault::Damaged)));
+        if unsettled && self.database.writable {
+            match self.settle_overrides() {
+                Ok(true) => (word, listed) = self.read_list(),
+                // Another process is doing so: read again at the next check.
+                Ok(false) => {
+                    word = UNKNOWN;
+                    listed = listed.map(|listed| Ok(listed.unwrap_or_default()));
+                }
+                // If they could be read, that they cannot be written is no fault.
+                Err(_) if listed.as_ref().is_ok_and(Result::is_ok) => {}
+                Err(error) => listed = Err(error),
+            }
+        }
+        let (list, fault) = match listed {
+            Ok(Ok(list)) => (list, None),
+            Ok(Err(fault)) => (Overrides::default(), Some(self.database.override_fault(fault))),
+            Err(error) => (Overrides::default(), Some(error)),
+        };
+        let fault = fault.map(|fault| fault.to_string());
+        if let Some(fault) = &fault
+            && self.overrides.reported.as_ref() != Some(fault)
+        {
+            self.database.report(format!("overrides are ignored: {fault}"));
+        }
+        self.overrides = Known { word, list, reported: fault, ..self.overrides };
+    }
+
+    /// Reads the word and the file: the word is [`UNKNOWN`] if it is to be read again at
+    /// the next check.
+    fn read_list(&mut self) -> (u64, Result<Listed, SpoolError>) {
         let mut word = self.database.word();
         if word & CHANGING != 0 {
             self.database.map_word();
@@ -81,23 +133,15 @@ impl Spool {
             0 => Ok(Ok(Overrides::default())),
             _ => self.with_files(|database| database.read_overrides()),
         };
-        let (list, fault) = match listed {
-            Ok(Ok(list)) => (list, None),
-            Ok(Err(fault)) => (Overrides::default(), Some(fault)),
-            Err(error) => {
-                // Tried again when the word changes.
-                self.database.report(format!("overrides are ignored: {error}"));
-                (Overrides::default(), None)
-            }
-        };
-        if let Some(fault) = fault.filter(|_| fault != self.overrides.reported) {
-            let path = self.database.path_of(OVERRIDES);
-            self.database.report(format!(
-                "{}: {fault}; no key is allowed or denied by it: see `exirate overrides`",
-                path.display()
-            ));
-        }
-        self.overrides = Known { word: settled, list, reported: fault };
+        (settled, listed)
+    }
+
+    /// Completes a change that a killed process has begun, and quarantines a damaged
+    /// list. False if another process has the directory locked.
+    fn settle_overrides(&mut self) -> Result<bool, SpoolError> {
+        self.after_fork()?;
+        let settled = self.with_files(|database| database.change_overrides(false, |_| {}))?;
+        Ok(settled.is_some())
     }
 
     /// All overrides, also those that have ended, in the order in which they were set.
@@ -127,7 +171,17 @@ impl Spool {
     ) -> Result<T, SpoolError> {
         self.database.require_writable()?;
         self.after_fork()?;
-        self.database.change_overrides(change)
+        let changed = self.database.change_overrides(true, change)?;
+        self.overrides.word = UNKNOWN;
+        changed.ok_or_else(|| SpoolError::Damaged {
+            path: self.database.path_of(OVERRIDES),
+            what: "it cannot be locked",
+        })
+    }
+
+    /// Whether a process was killed while it changed the overrides, or is changing them.
+    pub(super) fn has_unsettled_overrides(&self) -> bool {
+        self.database.word() & CHANGING != 0
     }
 }
 
@@ -173,14 +227,26 @@ impl Database {
     /// The word of the file `database` as it is mapped; 0 if that file is not mapped.
     #[inline]
     pub(super) fn word(&self) -> u64 {
-        self.word.as_ref().and_then(|map| map.u64(DATABASE_WORD)).unwrap_or(0)
+        self.word.as_ref().and_then(|word| word.map.u64(DATABASE_WORD)).unwrap_or(0)
     }
 
     /// Maps the file `database` for its word. One that cannot be mapped has none:
     /// overrides are then ignored.
     pub(super) fn map_word(&mut self) {
         let file = self.open_for(Access::Read, DATABASE).ok().flatten();
-        self.word = file.and_then(|(file, _)| Mapping::of(&file, false).ok());
+        self.word = file.and_then(|(file, info)| {
+            Some(Word { map: Mapping::of(&file, false).ok()?, identity: info.identity })
+        });
+    }
+
+    /// Whether the file `database` is the one that is mapped. Where there is none, the
+    /// word and the overrides that are known stay in force, until it is written again.
+    fn has_current_word(&self) -> bool {
+        match (files::info_at(self.dir.directory(), DATABASE), &self.word) {
+            (Ok(info), Some(word)) => info.identity == word.identity,
+            (Ok(_), None) => false,
+            (Err(_), _) => true,
+        }
     }
 
     /// The file `database`, mapped for changing its word; `None` if it is missing or too
@@ -239,12 +305,15 @@ impl Database {
         SpoolError::Overrides { path: self.path_of(OVERRIDES), fault }
     }
 
+    /// Runs `change` on the overrides, and replaces the file; without `patient`, `None` if
+    /// another process has the directory locked.
     fn change_overrides<T>(
         &mut self,
+        patient: bool,
         change: impl FnOnce(&mut Vec<Override>) -> T,
-    ) -> Result<T, SpoolError> {
-        let (result, incident) = {
-            let _guard = self.lock_directory()?;
+    ) -> Result<Option<T>, SpoolError> {
+        let (result, quarantined) = {
+            let Some(_guard) = self.lock_directory_if(patient)? else { return Ok(None) };
             let (mut list, is_damaged) = match self.read_overrides()? {
                 Ok(list) => (list.list(), false),
                 Err(ListFault::Damaged) => (Vec::new(), true),
@@ -264,21 +333,25 @@ impl Database {
             let settled = map.u64(DATABASE_WORD).unwrap_or(0);
             let agrees = settled & (PRESENT | CHANGING) == u64::from(!list.is_empty());
             if list == before && agrees && !is_damaged {
-                return Ok(result);
+                return Ok(Some(result));
             }
             let kept = if is_damaged { Some(self.keep_damaged(OVERRIDES)?) } else { None };
             self.write_overrides(&list, &mut map)?;
             (result, kept)
         };
-        if let Some(kept) = incident {
+        self.map_word();
+        if let Some(kept) = quarantined {
             let path = self.path_of(OVERRIDES);
-            let kept = kept.to_string_lossy();
+            let log = self.path_of(LOG);
             self.report(format!(
-                "{} was damaged and has been started again; the damaged one is kept as {kept}",
-                path.display()
+                "{} was damaged and has been quarantined as {}: the keys that it allowed or \
+                 denied no longer are; {} lists the commands that had set it: run them again",
+                path.display(),
+                kept.to_string_lossy(),
+                log.display()
             ));
         }
-        Ok(result)
+        Ok(Some(result))
     }
 
     /// Replaces the file, and changes the word. The caller has locked the directory.
@@ -306,7 +379,7 @@ impl Database {
 
     /// Puts these into a new database.
     pub(super) fn put_overrides(&mut self, list: &[Override]) -> Result<(), SpoolError> {
-        self.change_overrides(|there| there.extend_from_slice(list))
+        self.change_overrides(true, |there| there.extend_from_slice(list)).map(drop)
     }
 
     /// Keeps a damaged file under another name, and has `database` name a sound one. The
@@ -315,7 +388,7 @@ impl Database {
         let has_fault = self.overrides_problem().is_some();
         let version = matches!(self.read_overrides(), Ok(Err(ListFault::Version(_))));
         if has_fault && !version {
-            self.change_overrides(|_| {})?;
+            self.change_overrides(true, |_| {})?;
         }
         Ok(())
     }
@@ -325,7 +398,7 @@ impl Database {
         match self.read_overrides() {
             Err(error) => return Some(error.to_string()),
             Ok(Err(fault)) => {
-                return Some(format!("{fault}, and is ignored: set the overrides again"));
+                return Some(format!("{fault}: the keys that it allowed or denied no longer are"));
             }
             Ok(Ok(_)) => {}
         }

@@ -114,6 +114,18 @@ impl Spool {
         Ok(evicted)
     }
 
+    /// Drops the overrides that have ended, and completes a change that a killed process
+    /// has begun; repairs the list.
+    fn look_after_overrides(&mut self, care: Care, now: Timestamp) -> Result<(), SpoolError> {
+        if care == Care::Repair {
+            self.database.repair_overrides()?;
+        }
+        if self.has_unsettled_overrides() || self.has_ended_overrides(now) {
+            self.change_overrides(|list| list.retain(|one| one.is_active(now.seconds)))?;
+        }
+        Ok(())
+    }
+
     fn look_after(
         &mut self,
         care: Care,
@@ -124,13 +136,12 @@ impl Spool {
         self.after_fork()?;
         if care == Care::Repair {
             self.database.repair_access();
-            self.database.repair_overrides()?;
-        }
-        if self.has_ended_overrides(now) {
-            self.change_overrides(|list| list.retain(|one| one.is_active(now.seconds)))?;
         }
         let mut tidied = Tidied::default();
-        let mut failure = None;
+        let mut failure = self.look_after_overrides(care, now).err();
+        if let Some(error) = failure.take_if(|error| self.is_of_directory(error)) {
+            return Err(error);
+        }
         for number in 0..=u8::MAX {
             tidied.disk_before += self.disk(number);
             match self.look_after_number(number, care, now) {

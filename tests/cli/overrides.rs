@@ -245,7 +245,7 @@ fn a_damaged_list_is_reported_and_denies_nobody() {
     assert!(stdout(&output).contains("overrides: it is damaged"), "{}", stdout(&output));
     let output = run(spool.path(), &["repair"]);
     let said = stdout(&output) + &stderr(&output);
-    assert!(said.contains("was damaged and has been started again"), "{said}");
+    assert!(said.contains("has been quarantined as overrides.damaged-1: the keys"), "{said}");
     assert_eq!(code(&run(spool.path(), &["verify"])), Some(0));
     fine(&run(spool.path(), &["deny", "bob"]));
     assert_eq!(check(spool.path(), "bob"), Some(1));

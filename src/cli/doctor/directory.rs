@@ -14,12 +14,13 @@ fn part(name: &str) -> Part {
         let digit = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
         stem.len() == 2 && stem.bytes().all(digit)
     };
-    let whole = |name: &str| name == "database" || name.strip_suffix(".shard").is_some_and(shard);
+    let single = |name: &str| matches!(name, "database" | "overrides");
+    let whole = |name: &str| single(name) || name.strip_suffix(".shard").is_some_and(shard);
     if whole(name) || name == "audit.log" || name == "audit.log.1" {
         Part::Ours
     } else if name == "trace" {
         Part::Elsewhere
-    } else if name.strip_suffix(".new").is_some_and(|stem| shard(stem) || stem == "database") {
+    } else if name.strip_suffix(".new").is_some_and(|stem| shard(stem) || single(stem)) {
         Part::Unfinished
     } else if name.split_once(".damaged-").is_some_and(|(stem, number)| {
         whole(stem) && number.len() == 1 && number.bytes().all(|b| b.is_ascii_digit())
@@ -150,13 +151,16 @@ mod tests {
     fn files_are_known_by_their_names() {
         for (name, expected) in [
             ("database", Part::Ours),
+            ("overrides", Part::Ours),
             ("00.shard", Part::Ours),
             ("ff.shard", Part::Ours),
             ("audit.log", Part::Ours),
             ("database.new", Part::Unfinished),
+            ("overrides.new", Part::Unfinished),
             ("3f.new", Part::Unfinished),
             ("3f.shard.damaged-1", Part::Quarantined),
             ("database.damaged-9", Part::Quarantined),
+            ("overrides.damaged-1", Part::Quarantined),
             ("FF.shard", Part::Foreign),
             ("100.shard", Part::Foreign),
             ("3f.shard.damaged-10", Part::Foreign),

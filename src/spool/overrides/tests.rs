@@ -183,36 +183,176 @@ fn a_short_superblock_gets_a_word_with_the_first_override() {
 }
 
 #[test]
-fn a_damaged_file_denies_nobody_and_is_reported_once() {
+fn a_damaged_file_denies_nobody_and_is_quarantined_by_the_first_check() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = open(folder.path());
     set(&mut command, &[glob(Forced::Deny, "*")]);
     let path = command.directory().join("overrides");
     let sound = std::fs::read(&path).unwrap();
-    for damaged in [&b""[..], b"x", &sound[..sound.len() - 1], &[0xFF; 4096]] {
+    for (n, damaged) in
+        [&b""[..], b"x", &sound[..sound.len() - 1], &[0xFF; 4096]].into_iter().enumerate()
+    {
         std::fs::write(&path, damaged).unwrap();
+        // A reader changes nothing.
+        let mut reader =
+            Spool::open_existing(folder.path(), crate::spool::Options::default()).unwrap();
+        let found = problems(&mut reader);
+        assert!(matches!(&*found, [one] if one.contains("overrides: it is damaged")), "{found:?}");
+        assert!(reader.overrides().unwrap_err().to_string().contains("none is in force (`exirate"));
+        for _ in 0..2 {
+            let now = || Timestamp { seconds: NOW, micros: 0 };
+            assert_eq!(reader.preview(&check(b"a", 0), now).unwrap().forced, None);
+        }
+        let incidents = reader.take_incidents();
+        assert!(
+            matches!(&*incidents, [one] if one.contains("overrides are ignored: cannot use")),
+            "{incidents:?}"
+        );
         let mut spool = open(folder.path());
         for _ in 0..3 {
             assert_eq!(decide(&mut spool, "a"), None);
         }
         let incidents = spool.take_incidents();
-        assert_eq!(incidents.len(), 1, "{incidents:?}");
-        assert!(incidents[0].contains("it is damaged; no key is allowed or denied"));
-        assert!(spool.overrides().unwrap_err().to_string().contains("none is in force"));
-        let found = problems(&mut spool);
-        assert!(matches!(&*found, [one] if one.contains("overrides: it is damaged")), "{found:?}");
-        spool.repair(Timestamp { seconds: NOW, micros: 0 }, |_| {}).unwrap();
-        assert!(
-            spool.take_incidents()[0].contains("the damaged one is kept as overrides.damaged-")
-        );
+        let kept = format!("quarantined as overrides.damaged-{}: the keys", n + 1);
+        assert!(matches!(&*incidents, [one] if one.contains(&kept)), "{incidents:?}");
+        assert!(incidents[0].contains("audit.log lists the commands"), "{incidents:?}");
+        // Nothing is left for others to report.
+        let mut other = open(folder.path());
+        assert_eq!(decide(&mut other, "a"), None);
+        assert_eq!(other.take_incidents(), [""; 0]);
         assert_eq!(problems(&mut spool), [""; 0]);
         assert_eq!(spool.overrides().unwrap(), []);
+        let kept = spool.kept_damaged().unwrap();
+        assert_eq!(std::fs::read(&kept[n].path).unwrap(), damaged);
         set(&mut command, &[glob(Forced::Deny, "*")]);
         assert_eq!(decide(&mut spool, "a"), Some(Forced::Deny));
     }
+}
+
+#[test]
+fn of_many_processes_one_quarantines_a_damaged_file() {
+    let folder = memory_folder();
+    let mut command = open(folder.path());
+    for round in 0..5 {
+        set(&mut command, &[glob(Forced::Deny, "*")]);
+        std::fs::write(command.directory().join("overrides"), b"x").unwrap();
+        let incidents: Vec<String> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut spool = open(folder.path());
+                        for _ in 0..20 {
+                            assert_eq!(decide(&mut spool, "a"), None);
+                        }
+                        spool.take_incidents()
+                    })
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(incidents.len(), 1, "{incidents:?}");
+        assert_eq!(command.kept_damaged().unwrap().len(), round + 1);
+        assert_eq!(problems(&mut command), [""; 0]);
+    }
+}
+
+#[test]
+fn what_is_no_file_is_reported_and_keeps_repair_from_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    set(&mut spool, &[glob(Forced::Deny, "*")]);
+    decide(&mut spool, "a");
+    let path = spool.directory().join("overrides");
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    assert_eq!(decide(&mut open(folder.path()), "a"), None);
+    let shard = std::fs::read_dir(spool.directory())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "shard"))
+        .unwrap();
+    std::fs::write(&shard, b"damaged").unwrap();
+    let mut spool = open(folder.path());
+    let error = spool.repair(Timestamp { seconds: NOW, micros: 0 }, |_| {}).unwrap_err();
+    assert!(error.to_string().contains("overrides"), "{error}");
+    let found = problems(&mut spool);
+    assert!(found[0].contains("overrides is a directory"), "{found:?}");
+    assert!(found.iter().all(|problem| problem.contains("overrides")), "{found:?}");
+    spool.take_incidents();
+    for _ in 0..2 {
+        assert_eq!(decide(&mut spool, "a"), None);
+    }
+    let incidents = spool.take_incidents();
+    assert!(matches!(&*incidents, [one] if one.contains("overrides are ignored")), "{incidents:?}");
+}
+
+#[test]
+fn a_killed_change_is_completed_by_the_next_check_or_tidy() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    set(&mut spool, &[glob(Forced::Deny, "*")]);
+    decide(&mut spool, "a");
+    let now = Timestamp { seconds: NOW, micros: 0 };
+    let by_check = |spool: &mut Spool| assert_eq!(decide(spool, "a"), Some(Forced::Deny));
+    let by_tidy = |spool: &mut Spool| assert_eq!(spool.tidy(now, |_| {}).unwrap().rebuilt, 0);
+    for complete in [&by_check as &dyn Fn(&mut Spool), &by_tidy] {
+        let word = spool.database.word();
+        let mut map = spool.database.writable_word().unwrap().unwrap();
+        map.set_u64(DATABASE_WORD, word | CHANGING).unwrap();
+        // Another process is changing them: nobody waits for it.
+        let other = open(folder.path());
+        let guard = other.database.lock_directory().unwrap();
+        assert_eq!(decide(&mut spool, "a"), Some(Forced::Deny));
+        assert!(spool.has_unsettled_overrides());
+        drop(guard);
+        complete(&mut spool);
+        assert!(!spool.has_unsettled_overrides() && !open(folder.path()).has_unsettled_overrides());
+        assert_eq!(decide(&mut spool, "a"), Some(Forced::Deny));
+        assert_eq!(spool.take_incidents(), [""; 0]);
+    }
+}
+
+/// Waits until the second of the coarse clock ends.
+fn next_second() {
+    let second = clock::coarse_seconds();
+    while clock::coarse_seconds() == second {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_deleted_superblock_keeps_its_overrides_until_it_is_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut command, mut running) = (open(folder.path()), open(folder.path()));
+    let path = running.directory().join("database");
+    set(&mut command, &[exact(Forced::Deny, "a", FOREVER)]);
+    assert_eq!(decide(&mut running, "a"), Some(Forced::Deny));
+    for change in [Forced::Allow, Forced::Deny] {
+        std::fs::remove_file(&path).unwrap();
+        next_second();
+        let before = decide(&mut running, "a");
+        assert!(before.is_some_and(|before| before != change), "what was known stays in force");
+        // Another process writes `database` again, and changes the list.
+        set(&mut open(folder.path()), &[exact(change, "a", FOREVER)]);
+        next_second();
+        assert_eq!(decide(&mut running, "a"), Some(change));
+        assert_eq!(decide(&mut open(folder.path()), "a"), Some(change));
+        assert_eq!(problems(&mut running), [""; 0]);
+    }
+    // The process that was running changes it.
+    std::fs::remove_file(&path).unwrap();
+    set(&mut running, &[]);
+    assert_eq!(decide(&mut running, "a"), None);
+    next_second();
+    assert_eq!(decide(&mut command, "a"), None);
+    assert!(path.exists());
+    // One that was put in its place, as from a backup.
+    set(&mut running, &[exact(Forced::Deny, "a", FOREVER)]);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    set(&mut open(folder.path()), &[exact(Forced::Allow, "a", FOREVER)]);
+    next_second();
+    assert_eq!(decide(&mut running, "a"), Some(Forced::Allow));
 }
 
 #[test]
@@ -236,10 +376,21 @@ fn a_copy_has_the_overrides() {
     let mut spool = open(folder.path());
     let list = [exact(Forced::Deny, "a", FOREVER), glob(Forced::Allow, "*")];
     set(&mut spool, &list);
+    decide(&mut spool, "a");
     spool.copy_to(other.path(), |_| {}).unwrap();
     let mut copy = open(other.path());
     assert_eq!(copy.overrides().unwrap(), list);
     assert_eq!(decide(&mut copy, "a"), Some(Forced::Deny));
+    // One that is damaged keeps nothing else from being copied.
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(spool.directory().join("overrides"), b"x").unwrap();
+    assert!(spool.copy_to(other.path(), |_| {}).unwrap().shards > 0);
+    let incidents = spool.take_incidents();
+    assert!(
+        matches!(&*incidents, [one] if one.contains("the copy has no overrides")),
+        "{incidents:?}"
+    );
+    assert_eq!(open(other.path()).overrides().unwrap(), []);
 }
 
 #[test]
