@@ -21,7 +21,9 @@ use crate::spool::{Options, Spool};
   Back both up:
     exirate copy /var/backups/exirate
 
-The copy is DIR/exirate, and DIR/exirate/trace for the trace store. DIR is created,
+The copy is DIR/exirate, and DIR/exirate/trace for the trace store. It contains all
+records and the overrides (`exirate allow`, `exirate deny`), but not audit.log and not
+quarantined files. DIR is created,
 readable by its owner only, if it does not exist; it may hold no database yet. Exim
 may run meanwhile: each shard is locked while it is copied, so each record is
 consistent, but two records may be some moments apart. The copy is then verified. It
@@ -32,7 +34,8 @@ To restore the whole copy, stop Exim, put DIR/exirate in place of the exirate
 directory in the spool directory with the same owner and modes (cp -a), and start
 Exim. To restore rates only, while Exim runs:
 exirate export --spool DIR | exirate import -
-A record that is newer than that of the copy is kept. Either way a key that was reset
+A record that is newer than that of the copy is kept; overrides are not restored. Either
+way a key that was reset
 since the copy was made is blocked again: list --over shows such keys before, import
 reports their number, and `exirate reset --over` unblocks them.
 
@@ -107,6 +110,7 @@ fn copy_rates(spool: &mut Spool, directory: &Path, report: &mut Report) -> Resul
     let bar = progress(256, "shards");
     let copied = spool.copy_to(directory, |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
+    report.problems.extend(spool.take_incidents());
     let mut copy = Spool::open_existing(directory, Options::default())?;
     let verified = copy.verify()?;
     let now = now();

@@ -58,6 +58,9 @@ as secret as the database, unless --no-filters leaves out both: unique events th
 count once more after the import. Lines are sorted by key; Exim may run meanwhile. The
 format is always JSON.
 
+Overrides (`exirate allow`, `exirate deny`) are not exported: `exirate copy` copies them,
+and `exirate overrides --json` lists them.
+
 Exit status: 0 exported; 1 a KEY, --mode or --period matches nothing; 2 an error, or
 not everything could be read.",
         keys::HELP

@@ -47,6 +47,8 @@ another key, rates are imported but unique events count once more; so it is with
 exim_dumpdb, which does not print filters. A dump has no limits either: they are shown
 as inf until the next check that counts. Its times are local unless --utc is given.
 
+Overrides (`exirate allow`, `exirate deny`) are neither imported nor changed.
+
 The import is logged to audit.log in the database's directory, and to syslog (facility
 mail).
 

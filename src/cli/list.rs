@@ -62,15 +62,16 @@ fn help() -> String {
 {}
 
 RATE is the rate now: it decays while no events come. LIMIT is that of the last check
-that counted, SHARE how much of it is used. MODE is the mode in the stored key:
-per_byte is stored as per_mail, and recipients that count once as per_addr. SEEN is
-when the last event was counted, \"ahead\" if the clock has been set back since. OVER
-SINCE is known for strict checks only: leaky ones do not count events over the limit.
-FREE AGAIN is when one more event of size 1 would pass. FILTER is how full a filter of
-unique events is, and about how many it holds. Empty columns are left out, and on a
-narrow terminal the less important ones. A local user's key has the user's name in
-parentheses, and one that `exirate allow` or `exirate deny` is about, (allowed) or
-(denied); its figures are those that are measured.
+that counted, SHARE how much of it is used. Of a leaky bucket, RATE is the level and
+LIMIT the burst. MODE is the mode in the stored key: per_byte is stored as per_mail, and
+recipients that count once as per_addr. SEEN is when the last event was counted,
+\"ahead\" if the clock has been set back since. OVER SINCE is known for strict checks
+only: leaky ones do not count events over the limit. FREE AGAIN is when one more event
+of size 1 would pass. FILTER is how full a filter of unique events is, and about how
+many it holds. Empty columns are left out, and on a narrow terminal the less important
+ones. A local user's key has the user's name in parentheses, and one that `exirate
+allow` or `exirate deny` is about, (allowed) or (denied); its figures are those that are
+measured.
 
 Exit status: 0 listed, also if no key is over its limit (--over); 1 a KEY, --mode or
 --period matches nothing; 2 an error. Where a file is damaged, the others are listed
@@ -164,7 +165,7 @@ impl List {
             }
         })?;
         let records = first.take();
-        let overrides = Active::of(&mut *store, now);
+        let overrides = Active::or_note(&mut *store, now);
         self.print(screen, &records, &overrides, now)?;
         // Printed in whole before any error.
         screen.flush()?;
@@ -183,19 +184,9 @@ impl List {
         overrides: &Active,
         now: Timestamp,
     ) -> Result<(), Failure> {
-        let cells = |record: &KeyState| {
-            let mut cells = cells(record, now);
-            let forced = overrides.deciding(record).map(|one| one.forced);
-            if let (Some(forced), Some(key)) = (forced, cells.last_mut()) {
-                *key += &format!(" ({})", participle(forced));
-            }
-            cells
-        };
+        let cells = |record: &KeyState| cells(record, overrides, now);
         if self.common.json {
-            let facts = records.iter().map(|record| Listed {
-                facts: record.json(now),
-                forced: overrides.deciding(record).map(|one| one.forced.word()),
-            });
+            let facts = records.iter().map(|record| Listed::of(record, overrides, now));
             serde_json::Serializer::new(&mut *screen)
                 .collect_seq(facts)
                 .map_err(std::io::Error::from)?;
@@ -215,11 +206,18 @@ impl List {
 
 /// A record, in JSON.
 #[derive(Serialize)]
-struct Listed {
+pub(super) struct Listed {
     #[serde(flatten)]
     facts: KeyStateJson,
     #[serde(rename = "override")]
     forced: Option<&'static str>,
+}
+
+impl Listed {
+    pub(super) fn of(record: &KeyState, overrides: &Active, now: Timestamp) -> Self {
+        let forced = overrides.deciding(record).map(|one| one.forced.word());
+        Self { facts: record.json(now), forced }
+    }
 }
 
 /// The style of a key over its limit.
@@ -240,7 +238,7 @@ pub(super) const COLUMNS: [Column; 10] = [
 ];
 
 /// A record as a row of the table.
-pub(super) fn cells(record: &KeyState, now: Timestamp) -> [String; 10] {
+pub(super) fn cells(record: &KeyState, overrides: &Active, now: Timestamp) -> [String; 10] {
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
     let filter = match &record.filter {
         None => String::new(),
@@ -250,16 +248,18 @@ pub(super) fn cells(record: &KeyState, now: Timestamp) -> [String; 10] {
     let over = record.is_over(now);
     let since = record.over_since().filter(|_| over);
     let free = if over { record.wait(now).map(text::rough_wait) } else { None };
+    let forced = overrides.deciding(record).map(|one| one.forced);
+    let forced = forced.map_or_else(String::new, |one| format!(" ({})", participle(one)));
     [
         format!("{:.1}", record.rate(now)),
         text::number(record.limit),
         text::percent(record.share(now)),
-        or_unknown(record.period_text()),
+        or_unknown(record.period_text().or_else(|| record.period().map(text::duration))),
         or_unknown(record.mode()),
         text::rough_age(record.average.at, now),
         since.map_or_else(String::new, |since| text::rough_age(since, now)),
         free.unwrap_or_default(),
         filter,
-        key_text::shown(record.key()),
+        key_text::shown(record.key()) + &forced,
     ]
 }

@@ -7,7 +7,7 @@ use super::screen::note;
 use super::text;
 use crate::engine::Forced;
 use crate::rate::Timestamp;
-use crate::store::{FOREVER, Inspect, Override, Target, deciding};
+use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
 
 /// An override, in JSON.
 #[derive(Serialize)]
@@ -64,20 +64,26 @@ pub(super) fn local_until(one: &Override) -> String {
     if one.until == FOREVER { "forever".to_owned() } else { text::local(second(one.until)) }
 }
 
-/// The overrides of a store that are in force, for showing them beside keys. What cannot
-/// be read is reported, and nothing is shown of it.
+/// The overrides of a store that are in force, for showing them beside keys.
+#[derive(Default)]
 pub(super) struct Active {
     list: Vec<Override>,
     now: i64,
 }
 
 impl Active {
-    pub(super) fn of(store: &mut dyn Inspect, now: Timestamp) -> Self {
-        let list = store.overrides().unwrap_or_else(|error| {
+    /// # Errors
+    /// They cannot be read.
+    pub(super) fn of(store: &mut dyn Inspect, now: Timestamp) -> Result<Self, InspectError> {
+        Ok(Self { list: store.overrides()?, now: now.seconds })
+    }
+
+    /// As [`Active::of`]; if they cannot be read, reports why and shows none.
+    pub(super) fn or_note(store: &mut dyn Inspect, now: Timestamp) -> Self {
+        Self::of(store, now).unwrap_or_else(|error| {
             note(error);
-            Vec::new()
-        });
-        Self { list, now: now.seconds }
+            Self::default()
+        })
     }
 
     /// The override that decides for the key of a record.

@@ -110,7 +110,7 @@ impl Show {
                 records.push((record, seen));
             }
         }
-        let overrides = Active::of(&mut *store, now);
+        let overrides = Active::or_note(&mut *store, now);
         records.sort_by(|(a, _), (b, _)| b.share(now).total_cmp(&a.share(now)));
         if self.common.json {
             let shown: Vec<Shown> = records

@@ -152,6 +152,8 @@ fn overrides_are_listed_and_replaced() {
     let of = |key: &str| listed.iter().find(|row| row["key"] == key).unwrap()["override"].clone();
     assert_eq!((of("alice"), of("bob")), ("deny".into(), "deny".into()));
     assert!(fine(&run(spool, &["list"])).contains("bob (denied)"));
+    assert!(fine(&run(spool, &["top", "--once"])).contains("bob (denied)"));
+    assert_eq!(json(&run(spool, &["top", "--json"]))["records"][0]["override"], "deny");
     let shown = fine(&run(spool, &["show", "bob"]));
     assert!(shown.starts_with("bob: under the limit, and denied by an override\n"), "{shown}");
     assert!(shown.contains("  override      Bob --ignore-case is denied forever (stolen)\n"));
@@ -246,9 +248,50 @@ fn a_damaged_list_is_reported_and_denies_nobody() {
     let output = run(spool.path(), &["repair"]);
     let said = stdout(&output) + &stderr(&output);
     assert!(said.contains("has been quarantined as overrides.damaged-1: the keys"), "{said}");
+    assert!(said.contains("audit.log lists the commands"), "{said}");
     assert_eq!(code(&run(spool.path(), &["verify"])), Some(0));
+    let listed = run(spool.path(), &["overrides"]);
+    assert_eq!(code(&listed), Some(0));
+    let said = stderr(&listed);
+    assert!(said.contains("overrides.damaged-1 was damaged, and is kept"), "{said}");
     fine(&run(spool.path(), &["deny", "bob"]));
     assert_eq!(check(spool.path(), "bob"), Some(1));
+}
+
+#[test]
+fn a_check_that_counts_quarantines_a_damaged_list_and_says_so_once() {
+    let spool = database();
+    fine(&run(spool.path(), &["deny", "*"]));
+    std::fs::write(spool.path().join("exirate/overrides"), "damaged").unwrap();
+    let count = ["check", "--count", "10 / 1w / strict", "--key", "bob"];
+    let said = stderr(&run(spool.path(), &count));
+    assert!(said.contains("has been quarantined as overrides.damaged-1"), "{said}");
+    assert_eq!(stderr(&run(spool.path(), &count)), "");
+    assert_eq!(code(&run(spool.path(), &["verify"])), Some(0));
+}
+
+#[test]
+fn copy_copies_overrides_and_says_what_it_leaves_out() {
+    let (spool, copies) = (database(), tempfile::tempdir().unwrap());
+    fine(&run(spool.path(), &["deny", "bob"]));
+    let copy = |name: &str| {
+        let target = copies.path().join(name);
+        (run(spool.path(), &["copy", target.to_str().unwrap()]), target)
+    };
+    let (output, target) = copy("sound");
+    fine(&output);
+    assert_eq!(check(&target, "bob"), Some(1));
+    let path = spool.path().join("exirate/overrides");
+    std::fs::write(&path, "damaged").unwrap();
+    let (output, target) = copy("damaged");
+    assert_eq!(code(&output), Some(1));
+    assert!(stdout(&output).contains("the copy has no overrides: "), "{output:?}");
+    assert_eq!((check(&target, "bob"), list(&target).len()), (Some(0), 2));
+    assert_eq!(std::fs::read(&path).unwrap(), b"damaged", "a copy changes nothing");
+    // Commands that only read say what is wrong, and go on.
+    let top = run(spool.path(), &["top", "--once"]);
+    assert!(stdout(&top).contains("1 UNREADABLE (exirate verify)"), "{top:?}");
+    assert!(stderr(&run(spool.path(), &["list"])).contains("none is in force"));
 }
 
 #[test]

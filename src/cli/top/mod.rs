@@ -81,8 +81,9 @@ with --json, it prints once.
 
 The first line shows how many keys there are, how many are over their limits now, and
 how many had an event counted since the last refresh; these are bold. The columns are
-those of `exirate list`. Reading a large database takes time: the next refresh waits
-at least four times as long as the last one took.
+those of `exirate list`: RATE is the level of a leaky bucket, and (allowed) or (denied)
+marks what `exirate allow` or `exirate deny` is about. Reading a large database takes
+time: the next refresh waits at least four times as long as the last one took.
 
 {}
 
@@ -237,7 +238,7 @@ fn table(
         return Ok(());
     }
     let rows = |records: &'_ [key_state::KeyState]| -> Vec<_> {
-        records.iter().map(|record| cells(record, snapshot.at)).collect()
+        records.iter().map(|record| cells(record, &snapshot.overrides, snapshot.at)).collect()
     };
     let layout = Layout::of(screen, COLUMNS, rows(&snapshot.records).into_iter());
     layout.head(screen)?;

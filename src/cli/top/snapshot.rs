@@ -3,9 +3,10 @@
 use serde::Serialize;
 
 use super::super::database::{Common, now};
-use super::super::key_state::{KeyState, KeyStateJson};
+use super::super::key_state::KeyState;
 use super::super::keys::Selection;
-use super::super::list::{First, Sort};
+use super::super::list::{First, Listed, Sort};
+use super::super::override_state::Active;
 use super::super::{Failure, text};
 use crate::rate::Timestamp;
 
@@ -18,10 +19,12 @@ pub(super) struct Snapshot {
     pub(super) over: u64,
     /// How many had an event counted since the last snapshot.
     pub(super) active: u64,
-    /// Shards that could not be read, and damaged records.
+    /// Shards that could not be read, damaged records, and a list of overrides that
+    /// could not be read.
     pub(super) unread: u64,
     /// The first of them.
     pub(super) records: Vec<KeyState>,
+    pub(super) overrides: Active,
 }
 
 /// What a snapshot shows.
@@ -61,8 +64,10 @@ impl Snapshot {
                 first.add(record);
             }
         })?;
-        let unread = left_out.damaged + left_out.parts.len() as u64;
-        Ok(Self { at, keys, over, active, unread, records: first.take() })
+        let overrides = Active::of(&mut *store, at);
+        let unread = left_out.damaged + left_out.parts.len() as u64 + u64::from(overrides.is_err());
+        let (records, overrides) = (first.take(), overrides.unwrap_or_default());
+        Ok(Self { at, keys, over, active, unread, records, overrides })
     }
 
     /// The snapshot in JSON.
@@ -73,7 +78,11 @@ impl Snapshot {
             over: self.over,
             active: self.active,
             unread: self.unread,
-            records: self.records.iter().map(|record| record.json(self.at)).collect(),
+            records: self
+                .records
+                .iter()
+                .map(|record| Listed::of(record, &self.overrides, self.at))
+                .collect(),
         }
     }
 }
@@ -86,5 +95,5 @@ pub(super) struct SnapshotJson {
     over: u64,
     active: u64,
     unread: u64,
-    records: Vec<KeyStateJson>,
+    records: Vec<Listed>,
 }
