@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::exim::{PROGRAM, open_to_all};
 use crate::common::{PrivateExim, Setup};
+use exirate::policy::image;
+use exirate::policy::source::compile as compile_policy;
 
 /// The check in the RCPT ACL before `accept`.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub(crate) enum Check {
     Before(PathBuf, Vec<String>),
     /// exirate's `ratelimit_all` with this key and all of these specs.
     All(&'static str, Vec<String>),
+    /// exirate's `policy_over` with the policy `p` of this file.
+    Policy(String),
 }
 
 impl Check {
@@ -45,6 +49,9 @@ impl Check {
                 let call = format!("{{EXIRATE}}{{ratelimit_all}}{{{key}}}{specs}");
                 vec![format!("condition = ${{dlfunc{call}}}")]
             }
+            Check::Policy(_) => {
+                vec!["condition = ${dlfunc{EXIRATE}{policy_over}{p}}".to_owned()]
+            }
         };
         let mut acl = String::new();
         for condition in conditions {
@@ -56,9 +63,16 @@ impl Check {
     /// An Exim with this check in its RCPT ACL.
     pub(crate) fn exim(&self) -> PrivateExim {
         let setup = Setup::new().acl("acl_smtp_rcpt", &self.acl());
-        let ours = matches!(self, Check::Ours(_) | Check::Before(..) | Check::All(..));
+        let ours = !matches!(self, Check::None | Check::Nothing | Check::Lock | Check::Native(_));
         let setup = if ours { setup.library() } else { setup };
         let exim = setup.build();
+        if let Check::Policy(policy) = self {
+            let none = |_: &Path| Err(String::new());
+            let policies = compile_policy(Path::new("policy.toml"), policy, &none).policies;
+            let policies = policies.expect("the policy is sound");
+            let installed = image::install(&exim.spool(), &image::build(&policies));
+            installed.expect("the image can be installed");
+        }
         if let Check::Before(library, _) = self {
             let copy = exim.folder().join("exirate.so");
             std::fs::copy(library, &copy).expect("the library of --before can be read");

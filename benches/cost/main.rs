@@ -3,8 +3,9 @@
 //! `cargo bench --bench cost -- [PART]...` with the parts `session` (a session
 //! in a real Exim, compared with native `ratelimit`), `parallel` (several
 //! concurrent sessions), `first` (the first check of a new process), `spool`
-//! (the database in process, by size), `growth` (pauses during growth) and
-//! `library` (size and load time); all of them by default. `--before=FILE` also
+//! (the database in process, by size), `growth` (pauses during growth),
+//! `library` (size and load time) and `policy` (policies, compared with a check
+//! of a spec); all of them by default. `--before=FILE` also
 //! measures another exirate.so in `session` and `parallel`, in the same rounds.
 //! Run as a test, it makes only a few measurements, to check that it works.
 
@@ -18,6 +19,7 @@ mod first;
 mod growth;
 mod keys;
 mod library;
+mod policy;
 mod session;
 mod spool;
 mod table;
@@ -39,6 +41,8 @@ pub(crate) struct Effort {
     pub(crate) keys: &'static [usize],
     /// Keys with which a database is filled to measure growth.
     pub(crate) growth: usize,
+    /// Users in the table of the large policy.
+    pub(crate) users: usize,
     /// Rounds in process, which are short.
     pub(crate) short_rounds: usize,
 }
@@ -50,6 +54,7 @@ const FULL: Effort = Effort {
     processes: 201,
     keys: &[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
     growth: 10_000_000,
+    users: 100_000,
     short_rounds: 301,
 };
 const SMOKE: Effort = Effort {
@@ -59,6 +64,7 @@ const SMOKE: Effort = Effort {
     processes: 2,
     keys: &[500],
     growth: 2_000,
+    users: 100,
     short_rounds: 2,
 };
 
@@ -70,7 +76,7 @@ fn main() {
     let before = before.map(Path::new);
     let parts: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
-    let known = ["session", "parallel", "first", "spool", "growth", "library"];
+    let known = ["session", "parallel", "first", "spool", "growth", "library", "policy"];
     if let Some(unknown) = parts.iter().find(|p| !known.contains(p)) {
         eprintln!("bench: unknown part {unknown:?}; the parts are {}", known.join(", "));
         std::process::exit(2);
@@ -93,5 +99,8 @@ fn main() {
     }
     if wanted("library") {
         library::run(effort);
+    }
+    if wanted("policy") {
+        policy::run(effort);
     }
 }

@@ -10,11 +10,11 @@ use crate::exim::{Check, sessions};
 use crate::table::{head, median, micros, middle, middle_of, print, ratio, row, times};
 
 /// The measurements in one row.
-struct Case {
-    name: &'static str,
-    native: Option<Check>,
-    before: Option<Check>,
-    ours: Check,
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) native: Option<Check>,
+    pub(crate) before: Option<Check>,
+    pub(crate) ours: Check,
 }
 
 /// The key is the client's HELO name, so that a session chooses its key.
@@ -70,7 +70,7 @@ pub(crate) fn parallel(effort: Effort, before: Option<&Path>) {
     measure(&format!("{n} sessions at once, all with the same key"), one, &same, effort);
 }
 
-fn names(count: usize) -> Vec<String> {
+pub(crate) fn names(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("client{n}.test")).collect()
 }
 
@@ -83,7 +83,7 @@ fn runs(check: &Check) -> usize {
 const RUNS: usize = 7;
 
 /// Prints a table, and returns the cost of exirate's check in each case.
-fn measure(title: &str, cases: Vec<Case>, names: &[String], effort: Effort) -> Vec<f64> {
+pub(crate) fn measure(title: &str, cases: Vec<Case>, names: &[String], effort: Effort) -> Vec<f64> {
     let mut checks = vec![Check::None, Check::Nothing, Check::Lock];
     let mut add = |check| {
         checks.push(check);

@@ -48,6 +48,11 @@ impl Acls {
         Self { tables, configured: [const { Cell::new(None) }; ACLS.len()] }
     }
 
+    /// The tables of the program.
+    pub(super) fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
     /// Whether there is an ACL for `stage`.
     fn has(&self, stage: AclStage) -> bool {
         ACLS.iter().zip(&self.configured).filter(|((of, _), _)| *of == stage).any(

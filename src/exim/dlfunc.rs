@@ -144,7 +144,7 @@ fn wrong_count(given: usize) -> CallError {
     CallError::Usage(text.into())
 }
 
-fn wants_one(function: &str, argument: &str, given: usize) -> CallError {
+pub(super) fn wants_one(function: &str, argument: &str, given: usize) -> CallError {
     let text = format!(
         "{function} takes exactly one argument, {argument}, but {given} were given \
          (write ${{dlfunc{{FILE}}{{{function}}}{{{argument}}}}})"
@@ -153,16 +153,21 @@ fn wants_one(function: &str, argument: &str, given: usize) -> CallError {
 }
 
 /// Returns a field to Exim as text.
-fn present(host: &Host, buffer: &mut Buffer, field: &Field<'_>) -> Result<Reply, CallError> {
+pub(super) fn present(
+    host: &Host,
+    buffer: &mut Buffer,
+    field: &Field<'_>,
+) -> Result<Reply, CallError> {
     match *field {
         Field::Rate(rate) => buffer.keep_rate(rate),
         Field::Whole(number) => buffer.keep_some(&format!("{number:.0}")),
         Field::Size(number) => buffer.keep_some(&number.to_string()),
+        Field::Score(score) => buffer.keep_some(&format!("{score:.3}")),
         Field::Checked(text) if buffer.keep(text) => {}
         Field::Checked(text) | Field::Unchecked(text) => {
             let copy = host.tainted_copy(text).map(Reply::Exims);
             return copy.ok_or(CallError::Usage(
-                "ratelimit_info: this program does not export store_get_3, so there is no \
+                "this program does not export store_get_3, so there is no \
                  memory for tainted text"
                     .into(),
             ));

@@ -20,6 +20,8 @@ pub(super) enum Field<'a> {
     Whole(f64),
     /// A size, in its shortest form.
     Size(f64),
+    /// A score, with three decimals.
+    Score(f64),
 }
 
 /// The field `name` of the latest decision, as of `now`.

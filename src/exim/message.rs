@@ -4,15 +4,15 @@
 //! and complete when the ACL begins. Headers that earlier ACLs have added or removed
 //! are; those of this ACL are added and removed when it ends.
 
-use super::abi::{HEADER_OLD, HeaderLine, RecipientItem, Uschar};
+use super::abi::{HEADER_OLD, HeaderLine};
 use super::data_file::{self, DataFileError};
 use super::directory::{self, NoDirectory};
 use super::host::Host;
+use super::recipients::{NoRecipients, Recipients};
 use super::variables::{Flag, Source, Text, Variables};
 use crate::spec::AclStage;
 use crate::sys::clock;
 use crate::trace::Envelope;
-use std::ffi::CStr;
 use std::fmt;
 use std::net::IpAddr;
 use std::ptr::NonNull;
@@ -78,8 +78,7 @@ impl fmt::Display for NoMessage {
 /// Exim's variables of a message.
 pub(super) struct Message {
     headers: Option<NonNull<*const HeaderLine>>,
-    recipients: Option<NonNull<*const RecipientItem>>,
-    has_brightmail: bool,
+    recipients: Recipients,
     authenticated_id: Text,
     queue_name: Text,
     host_checking: Flag,
@@ -90,8 +89,7 @@ impl Message {
     pub(super) fn find(source: &Source<'_>) -> Self {
         Self {
             headers: source.symbol(c"header_list"),
-            recipients: source.symbol(c"recipients_list"),
-            has_brightmail: source.knows("bmi_deliver"),
+            recipients: Recipients::find(source),
             authenticated_id: source.text(c"authenticated_id", c"$authenticated_id"),
             queue_name: source.text(c"queue_name", c"$queue_name"),
             host_checking: Flag::find(source, c"host_checking"),
@@ -150,23 +148,12 @@ impl Message {
     }
 
     fn recipients(&self, host: &Host, variables: &Variables) -> Result<Vec<String>, NoMessage> {
-        let list = self.recipients.ok_or(NoMessage::Unknown("recipients_list"))?;
-        let count = variables.recipients_count.read(host);
-        let count = count.ok_or(NoMessage::Unknown("recipients_count"))?;
-        if self.has_brightmail {
-            return Err(NoMessage::Brightmail);
-        }
-        // SAFETY: the address is that of Exim's `recipient_item *` by that
-        // name, which has as many items as its `recipients_count` says, or is
-        // NULL; it does not change before we return.
-        let items = unsafe {
-            let first = list.read();
-            let count = usize::try_from(count).unwrap_or(0);
-            if first.is_null() { &[] } else { std::slice::from_raw_parts(first, count) }
-        };
-        // SAFETY: each address is a NUL-terminated string of Exim's.
-        let text = |text: *const Uschar| unsafe { lossy(CStr::from_ptr(text).to_bytes()) };
-        Ok(items.iter().map(|i| i.address).filter(|a| !a.is_null()).map(text).collect())
+        let all = self.recipients.read(host, &variables.recipients_count);
+        let all = all.map_err(|error| match error {
+            NoRecipients::Unknown(name) => NoMessage::Unknown(name),
+            NoRecipients::Brightmail => NoMessage::Brightmail,
+        })?;
+        Ok(all.into_iter().map(lossy).collect())
     }
 
     /// The current headers, each with its newline.

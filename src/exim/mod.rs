@@ -8,7 +8,7 @@
 //! `${lookup ratelimit {SPEC}…}`, by [`lookup`]. All code that depends on Exim's memory
 //! layout is below here, from the outside in:
 //!
-//! - [`dlfunc`], `dlfunc_trace`: the entry points; [`lookup`]: another one
+//! - [`dlfunc`], [`dlfunc_policy`], `dlfunc_trace`: the entry points; [`lookup`]: another one
 //! - `dlfunc_elsewhere`: the trace store's functions, called in exirate.so by mistake
 //! - `boundary`: the one boundary, behind all of them, that catches panics
 //! - `session`: what exirate.so keeps between calls
@@ -17,6 +17,8 @@
 //! - `variables`, `rate_variables`, `table`, `program`: reading and setting
 //!   Exim's own variables
 //! - `info`, `debug`: the fields and the debug output of a decision
+//! - `policy`, `policy_facts`, `policy_state`: evaluating a policy, the facts it needs
+//!   of the event, and what is kept between calls
 //! - `record`, `record_options`, `record_scheme`, `wrong_options`, `recorded`:
 //!   recording a message in the trace store, and searching that store
 //! - `message`, `data_file`, `directory`: reading the message
@@ -45,6 +47,8 @@ mod directory;
 pub mod dlfunc;
 #[cfg(all(feature = "rates", not(feature = "trace")))]
 pub mod dlfunc_elsewhere;
+#[cfg(feature = "rates")]
+pub mod dlfunc_policy;
 #[cfg(feature = "trace")]
 pub mod dlfunc_trace;
 #[cfg_attr(not(all(feature = "rates", feature = "trace")), allow(dead_code))]
@@ -57,9 +61,16 @@ pub mod lookup;
 mod marks;
 #[cfg(feature = "trace")]
 mod message;
+#[cfg(feature = "rates")]
+mod policy;
+#[cfg(feature = "rates")]
+mod policy_facts;
+#[cfg(feature = "rates")]
+mod policy_state;
 mod program;
 #[cfg(feature = "rates")]
 mod rate_variables;
+mod recipients;
 #[cfg(feature = "trace")]
 mod record;
 #[cfg(feature = "trace")]

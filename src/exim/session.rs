@@ -6,6 +6,7 @@ use super::debug;
 use super::directory::{self, NoDirectory};
 use super::host::Host;
 use super::marks::Marks;
+use super::policy_state::Policies;
 use super::rate_variables::{RateVariables, Setting};
 use super::table::Tables;
 use super::variables::{Source, Variables};
@@ -72,18 +73,19 @@ pub(super) static SESSION: Boundary<Session> = Boundary::new();
 pub(super) struct Session {
     pub(super) host: Host,
     pub(super) latest: Option<Latest>,
+    pub(super) policies: Policies,
     specs: SpecCache,
-    variables: Variables,
-    acls: Acls,
-    rate_variables: RateVariables,
-    command_marks: Marks,
-    message_marks: Marks,
-    decisions: DecisionCache,
+    pub(super) variables: Variables,
+    pub(super) acls: Acls,
+    pub(super) rate_variables: RateVariables,
+    pub(super) command_marks: Marks,
+    pub(super) message_marks: Marks,
+    pub(super) decisions: DecisionCache,
     /// The RCPT command of the latest call, by its number within its message.
     recipient: Option<i64>,
     /// The process in which the cached decisions were made.
     process: u32,
-    spool: Option<Spool>,
+    pub(super) spool: Option<Spool>,
 }
 
 // SAFETY: its `Rc`s never leave it, so their counts are only changed under the lock
@@ -104,6 +106,7 @@ impl boundary::Session for Session {
         let right = rate_variables.work();
         Self {
             latest: None,
+            policies: Policies::default(),
             specs: SpecCache::default(),
             variables: Variables::find(&source),
             rate_variables,
@@ -286,16 +289,18 @@ impl Session {
 
     /// Forgets the cached decisions of commands, messages and connections that have
     /// ended, or may have.
-    fn forget_what_ended(&mut self, stage: AclStage) {
+    pub(super) fn forget_what_ended(&mut self, stage: AclStage) {
         let same_process = self.process == fork::process();
         if !same_process {
             self.process = fork::process();
             self.decisions.new_connection();
+            self.policies.new_connection();
         }
         let same_message =
             same_process && (self.rate_variables.rate_is_ours() || self.message_marks.stand());
         if !same_message {
             self.decisions.new_message();
+            self.policies.new_message();
             self.message_marks.renew();
         }
         // Within a message, RCPT commands can be told apart by their number.
@@ -309,6 +314,7 @@ impl Session {
         };
         if !(same_message && same_command) {
             self.decisions.new_command();
+            self.policies.new_command();
             self.command_marks.renew();
         }
         self.recipient = recipient;
@@ -344,14 +350,14 @@ impl Session {
     }
 
     /// Logs the damage that was found and repaired.
-    fn log_damage(&mut self) {
+    pub(super) fn log_damage(&mut self) {
         let Some(spool) = &mut self.spool else { return };
         for incident in spool.take_incidents() {
             self.host.log(&format!("exirate: {incident}"));
         }
     }
 
-    fn spool(&mut self) -> Result<&mut Spool, CallError> {
+    pub(super) fn spool(&mut self) -> Result<&mut Spool, CallError> {
         match &mut self.spool {
             Some(spool) => Ok(spool),
             none => {

@@ -220,7 +220,7 @@ impl<'a> Source<'a> {
         Text { address: self.pointer(symbol, expansion), expansion }
     }
 
-    fn number(&self, symbol: &CStr, expansion: &'static CStr) -> Number {
+    pub(super) fn number(&self, symbol: &CStr, expansion: &'static CStr) -> Number {
         Number { address: self.address(symbol, expansion, |kinds| kinds.number), expansion }
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::event::{Event, Occurrence};
+use super::image::{ImageError, PolicyImage};
 use super::key::{self, Key};
 use super::limit::{Exemption, Limit, Per, Subject};
 use super::model::{Head, Identity, When};
@@ -39,6 +40,26 @@ pub trait Tables {
         subject: &Subject<'a>,
         now: i64,
     ) -> Result<Option<Exemption<'a>>, Self::Error>;
+}
+
+impl Tables for PolicyImage<'_> {
+    type Error = ImageError;
+
+    fn limits<'a>(
+        &'a self,
+        subject: &Subject<'a>,
+        limits: &mut Vec<Limit<'a>>,
+    ) -> Result<(), ImageError> {
+        PolicyImage::limits(self, subject, limits)
+    }
+
+    fn exemption<'a>(
+        &'a self,
+        subject: &Subject<'a>,
+        now: i64,
+    ) -> Result<Option<Exemption<'a>>, ImageError> {
+        PolicyImage::exemption(self, subject, now)
+    }
 }
 
 /// A policy to decide by.

@@ -62,7 +62,7 @@ pub struct SessionFacts {
     pub message_size: u64,
     /// Recipients of the message that were refused so far.
     pub rejected_recipients: u32,
-    /// The latest AUTH command failed.
+    /// The latest AUTH command failed. While one runs, it has not succeeded yet.
     pub auth_failed: bool,
     /// There is a message: outside ACLs, whether it has been received.
     pub has_message: bool,
@@ -76,15 +76,30 @@ pub struct Counted {
     recipients: bool,
     /// Refused recipients of this message that were counted.
     rejected_recipients: u32,
-    /// An AUTH command has been seen whose outcome has not been counted.
+    /// This command is AUTH.
+    is_auth: bool,
+    /// An AUTH command before this one has an outcome that has not been counted.
     auth_pending: bool,
 }
 
 impl Counted {
+    /// Another command begins: the outcome of this one is known.
+    pub fn new_command(&mut self) {
+        self.auth_pending |= self.is_auth;
+        self.is_auth = false;
+    }
+
     /// Forgets what belongs to a message.
     pub fn new_message(&mut self) {
         self.recipients = false;
         self.rejected_recipients = 0;
+    }
+
+    /// Whether the recipients are to be counted one by one at `stage`: all are known,
+    /// and none was counted at RCPT.
+    #[must_use]
+    pub fn wants_each_recipient(&self, stage: AclStage) -> bool {
+        stage.has_all_recipients() && !self.recipients
     }
 
     /// What an evaluation at `stage` counts.
@@ -131,7 +146,7 @@ impl Counted {
                 add(Unit::Recipients, Scope::Evaluation);
                 add(Unit::UniqueRecipients, Scope::Evaluation);
             }
-            _ if stage.has_all_recipients() && !self.recipients && facts.recipients > 0 => {
+            _ if self.wants_each_recipient(stage) && facts.recipients > 0 => {
                 let count = f64::from(facts.recipients);
                 let (unit, scope) = (Unit::Recipients, Scope::Message);
                 occurrences.push(Occurrence { unit, count, scope });
@@ -151,7 +166,8 @@ impl Counted {
             let count = f64::from(rejected);
             occurrences.push(Occurrence { unit: Unit::RejectedRecipients, count, scope });
             let failed = facts.auth_failed && self.auth_pending;
-            self.auth_pending = stage == S::Auth;
+            self.auth_pending = false;
+            self.is_auth = stage == S::Auth;
             let count = if failed { 1.0 } else { 0.0 };
             occurrences.push(Occurrence { unit: Unit::AuthFailures, count, scope });
         }
@@ -212,9 +228,9 @@ mod tests {
     fn each_failed_authentication_is_counted_once() {
         let mut counted = Counted::default();
         let mut failures = 0;
-        // The flag is that of the attempt before; it stays until one succeeds.
+        // The flag is set while AUTH runs, and stays until one succeeds.
         for (stage, auth_failed) in [
-            (AclStage::Auth, false),
+            (AclStage::Auth, true),
             (AclStage::Auth, true),
             (AclStage::Auth, true),
             (AclStage::Mail, true),
@@ -222,8 +238,12 @@ mod tests {
             (AclStage::Auth, true),
             (AclStage::Mail, false),
         ] {
-            let all = counts(&mut counted, stage, SessionFacts { auth_failed, ..NOTHING });
-            failures += all.iter().filter(|(unit, _)| *unit == Unit::AuthFailures).count();
+            counted.new_command();
+            // Two lines of one ACL.
+            for _ in 0..2 {
+                let all = counts(&mut counted, stage, SessionFacts { auth_failed, ..NOTHING });
+                failures += all.iter().filter(|(unit, _)| *unit == Unit::AuthFailures).count();
+            }
         }
         assert_eq!(failures, 3);
     }

@@ -7,11 +7,13 @@ use super::event::Event;
 use super::limit::{Per, Rule};
 use super::model::{Head, Piece, Template};
 use super::word::{Action, Placeholder, Unit, Verdict, Word as _};
-use crate::engine::{AlgorithmKind, Decision};
+use crate::engine::{AlgorithmKind, Decision, Forced};
 use crate::rate::{Timestamp, Wait, score};
 
 /// What the client reads if the policy has no `text`.
 const TEXT: &str = "Over the limit";
+/// What the client reads if an override denies the event.
+const DENIED: &str = "Blocked by the administrator";
 
 /// The outcome of an event.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,7 +93,12 @@ impl Decisive<'_> {
     }
 
     fn verdict(&self, head: &Head) -> Verdict {
-        verdict_at(head, self.decision.over, self.part())
+        match self.decision.forced {
+            None => verdict_at(head, self.decision.over, self.part()),
+            Some(Forced::Allow) => Verdict::Accept,
+            // The strictest there is, and a refusal.
+            Some(Forced::Deny) => verdict_at(head, true, f64::INFINITY).max(Verdict::Defer),
+        }
     }
 
     fn wait(&self) -> f64 {
@@ -139,9 +146,11 @@ impl Outcome {
             }
         }
         let Some((one, measured)) = best else { return Self { exempt, ..Self::default() } };
-        let observed = exempt || head.action == Action::Observe;
+        let denied = one.decision.forced == Some(Forced::Deny);
+        let observed = exempt && !denied || head.action == Action::Observe;
         let verdict = match measured {
-            _ if exempt => Verdict::Accept,
+            // An override is above an exemption.
+            _ if exempt && !denied => Verdict::Accept,
             // It is reported, and nothing else.
             Verdict::Accept => Verdict::Accept,
             _ if observed => Verdict::Log,
@@ -151,6 +160,7 @@ impl Outcome {
             if verdict == Verdict::Delay { one.wait().min(head.longest_delay) } else { 0.0 };
         let text = match (&head.text, measured) {
             (_, Verdict::Accept) => String::new(),
+            _ if denied => DENIED.to_owned(),
             (Some(template), _) => expanded(template, &one, event),
             (None, _) => TEXT.to_owned(),
         };

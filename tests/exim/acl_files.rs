@@ -57,16 +57,16 @@ fn without_the_libraries_the_files_are_empty() {
     assert!(files >= 11, "{files}");
 }
 
-fn shipped() -> &'static Path {
+pub(crate) fn shipped() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/exim"))
 }
 
-fn login(client: &mut Client, name: &str) {
+pub(crate) fn login(client: &mut Client, name: &str) {
     let plain = base64(format!("\0{name}\0good").as_bytes());
     assert_eq!(client.command(format!("AUTH PLAIN {plain}")).code, 235);
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {

@@ -13,6 +13,7 @@ mod counts;
 mod end_to_end;
 mod native;
 mod overrides;
+mod policy;
 mod record;
 mod stages;
 mod taint;

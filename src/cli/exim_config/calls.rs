@@ -61,11 +61,14 @@ enum Specs {
 }
 
 /// The functions of the libraries.
-pub(in crate::cli) const FUNCTIONS: [Function; 7] = [
+pub(in crate::cli) const FUNCTIONS: [Function; 10] = [
     Function { key: Some(1), ..Function::of_rates("ratelimit", Specs::First, 1, 3) },
     Function { key: Some(1), ..Function::of_rates("ratelimit_or_no", Specs::First, 1, 3) },
     Function { key: Some(0), ..Function::of_rates("ratelimit_all", Specs::Rest, 2, 8) },
     Function::of_rates("ratelimit_info", Specs::None, 1, 1),
+    Function::of_rates("policy", Specs::None, 1, 4),
+    Function::of_rates("policy_over", Specs::None, 1, 4),
+    Function::of_rates("policy_info", Specs::None, 1, 1),
     Function::of_trace("record", 0, 1),
     Function::of_trace("recorded", 1, 2),
     Function::of_trace("recorded_or_no", 1, 2),
