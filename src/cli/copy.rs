@@ -10,9 +10,11 @@ use serde::Serialize;
 
 use super::database::{self, Both, Common, now};
 use super::key_state::KeyState;
+use super::policy::many;
 use super::screen::{Screen, progress};
 use super::size::bytes;
 use super::{Failure, Outcome, text};
+use crate::policy::image::{ImageError, PolicyFile, install};
 use crate::spool::{Options, Spool};
 
 /// Copy the rate database and the trace store while they are in use
@@ -22,13 +24,12 @@ use crate::spool::{Options, Spool};
     exirate copy /var/backups/exirate
 
 The copy is DIR/exirate, and DIR/exirate/trace for the trace store. It contains all
-records and the overrides (`exirate allow`, `exirate deny`), but not audit.log and not
-quarantined files. DIR is created,
-readable by its owner only, if it does not exist; it may hold no database yet. Exim
-may run meanwhile: each shard is locked while it is copied, so each record is
-consistent, but two records may be some moments apart. The copy is then verified. It
-is as secret as the original: anyone who reads its keys can forge unique events and
-query the trace store.
+records, the overrides (`exirate allow`, `exirate deny`) and the policies in use, but
+not audit.log and not quarantined files. DIR is created, readable by its owner only, if
+it does not exist; it may hold no database yet. Exim may run meanwhile: each shard is
+locked while it is copied, so each record is consistent, but two records may be some
+moments apart. The copy is then verified. It is as secret as the original: anyone who
+reads its keys can forge unique events and query the trace store.
 
 To restore the whole copy, stop Exim, put DIR/exirate in place of the exirate
 directory in the spool directory with the same owner and modes (cp -a), and start
@@ -41,8 +42,8 @@ reports their number, and `exirate reset --over` unblocks them.
 
 Exit status: 0 copied; 1 the copy has problems, as the original has; 2 an error.
 
-JSON: an object; `over` is how many keys are over their limits, `trace` is null where
-there is no trace store.")]
+JSON: an object; `over` is how many keys are over their limits, `policies` is how many
+are in use, `trace` is null where there is no trace store.")]
 pub(super) struct Copy {
     /// The directory for the copy
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
@@ -60,6 +61,7 @@ struct Report {
     bytes: u64,
     records: u64,
     over: u64,
+    policies: Option<usize>,
     trace: Option<TraceReport>,
     problems: Vec<String>,
 }
@@ -74,7 +76,8 @@ struct TraceReport {
 
 impl Copy {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut both = Both::open(&self.common.directory()?)?;
+        let spool = self.common.directory()?;
+        let mut both = Both::open(&spool)?;
         match std::fs::DirBuilder::new().mode(0o700).create(&self.dir) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                 return Err(Failure::new(format!("cannot create {}: {error}", self.dir.display())));
@@ -97,6 +100,7 @@ impl Copy {
                 messages: copied.verified.messages,
             });
         }
+        copy_policies(&spool, &self.dir, &mut report)?;
         if self.common.json {
             screen.json(&report)?;
         } else {
@@ -124,6 +128,27 @@ fn copy_rates(spool: &mut Spool, directory: &Path, report: &mut Report) -> Resul
     Ok(())
 }
 
+/// Copies the policies in use, if there are any. A damaged image is not copied.
+fn copy_policies(spool: &Path, directory: &Path, report: &mut Report) -> Result<(), Failure> {
+    let in_use = PolicyFile::open(spool);
+    let copied = match in_use.image() {
+        Err(ImageError::Absent { .. }) => return Ok(()),
+        Err(error) => Err(error.to_string()),
+        Ok(image) => match image.policies() {
+            Err(error) => Err(error.to_string()),
+            Ok(policies) => {
+                install(directory, &image.to_bytes())?;
+                Ok(policies.policies.len())
+            }
+        },
+    };
+    match copied {
+        Ok(policies) => report.policies = Some(policies),
+        Err(problem) => report.problems.push(problem),
+    }
+    Ok(())
+}
+
 fn print(screen: &mut Screen<'_>, report: &Report, rates: bool) -> std::io::Result<()> {
     for problem in &report.problems {
         writeln!(screen, "{}", text::printable(problem.as_bytes()))?;
@@ -138,6 +163,10 @@ fn print(screen: &mut Screen<'_>, report: &Report, rates: bool) -> std::io::Resu
             report.path,
             report.over
         )?;
+    }
+    if let Some(policies) = report.policies {
+        let policies = many(policies, "policy", "policies");
+        writeln!(screen, "copied {policies} to {}/policy.image", report.path)?;
     }
     if let Some(trace) = &report.trace {
         writeln!(

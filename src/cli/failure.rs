@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use crate::policy::image::ImageError;
 use crate::spool::SpoolError;
 use crate::store::InspectError;
 use crate::sys::secure_dir::DirError;
@@ -74,6 +75,19 @@ impl From<SpoolError> for Failure {
     fn from(error: SpoolError) -> Self {
         let place = if let SpoolError::Directory(place) = &error { Some(place) } else { None };
         Self::with_advice(&error, place)
+    }
+}
+
+impl From<&ImageError> for Failure {
+    fn from(error: &ImageError) -> Self {
+        let place = if let ImageError::Directory(place) = error { Some(place) } else { None };
+        Self::with_advice(error, place)
+    }
+}
+
+impl From<ImageError> for Failure {
+    fn from(error: ImageError) -> Self {
+        Self::from(&error)
     }
 }
 

@@ -18,7 +18,7 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 31] = [
+const TRANSCRIPTS: [(&str, &str); 32] = [
     ("allow", include_str!("../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("compact", include_str!("../../docs/transcripts/compact.txt")),
@@ -33,6 +33,7 @@ const TRANSCRIPTS: [(&str, &str); 31] = [
     ("measure", include_str!("../../docs/transcripts/measure.txt")),
     ("overrides", include_str!("../../docs/transcripts/overrides.txt")),
     ("policy", include_str!("../../docs/transcripts/policy.txt")),
+    ("policy-apply", include_str!("../../docs/transcripts/policy-apply.txt")),
     ("policy-diff", include_str!("../../docs/transcripts/policy-diff.txt")),
     ("policy-lint", include_str!("../../docs/transcripts/policy-lint.txt")),
     ("policy-show", include_str!("../../docs/transcripts/policy-show.txt")),

@@ -51,6 +51,43 @@ pub fn settings(policies: &Policies) -> BTreeMap<String, String> {
     all
 }
 
+/// How many settings of a part differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Only the new ones have it.
+    pub added: usize,
+    /// Only the old ones have it.
+    pub removed: usize,
+    /// Its value differs.
+    pub changed: usize,
+}
+
+/// How many settings differ, by part: `identity`, `on.crossing`, `policy.outbound`.
+#[must_use]
+pub fn changes(
+    old: &BTreeMap<String, String>,
+    new: &BTreeMap<String, String>,
+) -> BTreeMap<String, Changes> {
+    let mut all: BTreeMap<String, Changes> = BTreeMap::new();
+    let mut part = |name: &str, count: fn(&mut Changes) -> &mut usize| {
+        // No name of a policy has a dot.
+        let levels = if name.starts_with("identity.") { 1 } else { 2 };
+        let end = name.match_indices('.').nth(levels - 1).map_or(name.len(), |(end, _)| end);
+        *count(all.entry(name.get(..end).unwrap_or(name).to_owned()).or_default()) += 1;
+    };
+    for (name, value) in new {
+        match old.get(name) {
+            None => part(name, |changes| &mut changes.added),
+            Some(before) if before != value => part(name, |changes| &mut changes.changed),
+            Some(_) => {}
+        }
+    }
+    for name in old.keys().filter(|name| !new.contains_key(*name)) {
+        part(name, |changes| &mut changes.removed);
+    }
+    all
+}
+
 fn add(all: &mut BTreeMap<String, String>, name: &str, policy: &Policy) {
     let mut set = |what: String, value: String| {
         all.insert(format!("{name}.{what}"), value);
@@ -251,6 +288,24 @@ mod tests {
             let more = more.replace("\"/bin/true\"", "[\"/bin/true\"]");
             assert_ne!(of(base), of(&format!("{base}{more}\n")), "{more}");
         }
+    }
+
+    #[test]
+    fn changes_are_counted_by_part() {
+        let old = of("version = 1\n[policy.a]\ndefault.messages = \"1/1h\"\nuser.\"x.y\" = {}\n\
+                      user.z.bytes = \"1/1h\"\n[policy.b]\ndefault.bytes = \"1/1h\"\n");
+        let new = of("version = 1\n[identity]\nfold.case = false\n[policy.a]\n\
+                      default.messages = \"2/1h\"\nuser.\"x.y\".bytes = \"1/1h\"\n[policy.b]\n\
+                      default.bytes = \"1/1h\"\n[on.crossing]\nlog = true\n");
+        let of = |added, removed, changed| Changes { added, removed, changed };
+        let found: Vec<_> = changes(&old, &new).into_iter().collect();
+        let wanted = [
+            ("identity".to_owned(), of(0, 0, 1)),
+            ("on.crossing".to_owned(), of(0, 0, 1)),
+            ("policy.a".to_owned(), of(1, 1, 1)),
+        ];
+        assert_eq!(found, wanted);
+        assert!(changes(&new, &new).is_empty());
     }
 
     #[test]

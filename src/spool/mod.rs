@@ -55,7 +55,9 @@ mod verify;
 #[cfg(test)]
 mod version_tests;
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::engine::{RecordKey, Remembered};
@@ -114,14 +116,15 @@ impl Spool {
     }
 
     /// Checks that `spool_directory` has a database, without opening it. The trace store
-    /// in the same directory is no rate database.
+    /// and the policy image in the same directory are no rate database.
     ///
     /// # Errors
     /// [`SpoolError::Absent`], or the directory cannot be read.
     pub fn require(spool_directory: &Path) -> Result<(), SpoolError> {
         let path = spool_directory.join("exirate");
+        let is_other = |name: &OsStr| name == "trace" || name.as_bytes().starts_with(b"policy.");
         match std::fs::read_dir(&path) {
-            Ok(mut entries) => match entries.all(|e| e.is_ok_and(|e| e.file_name() == "trace")) {
+            Ok(mut entries) => match entries.all(|e| e.is_ok_and(|e| is_other(&e.file_name()))) {
                 true => Err(SpoolError::Absent { path }),
                 false => Ok(()),
             },

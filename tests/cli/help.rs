@@ -33,6 +33,8 @@ fn try_out(example: &str) {
     let setup = "mkdir -p bash-completion/completions zsh/vendor-completions \
                  fish/vendor_completions.d";
     assert!(machine.run(setup).status.success());
+    let apply = "exirate policy apply /etc/exirate/policy.toml";
+    assert!(machine.run(apply).status.success());
     let output = machine.run(&line);
     let said = stderr(&output);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{example}: {said}");

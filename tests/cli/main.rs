@@ -22,6 +22,7 @@ mod maintenance;
 mod measure;
 mod overrides;
 mod policy;
+mod policy_apply;
 mod prepared;
 mod readme;
 mod reset;

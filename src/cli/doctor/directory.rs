@@ -16,11 +16,12 @@ fn part(name: &str) -> Part {
     };
     let single = |name: &str| matches!(name, "database" | "overrides");
     let whole = |name: &str| single(name) || name.strip_suffix(".shard").is_some_and(shard);
-    if whole(name) || name == "audit.log" || name == "audit.log.1" {
+    let unfinished = |stem: &str| shard(stem) || single(stem) || stem == "policy.image";
+    if whole(name) || ["audit.log", "audit.log.1", "policy.image"].contains(&name) {
         Part::Ours
     } else if name == "trace" {
         Part::Elsewhere
-    } else if name.strip_suffix(".new").is_some_and(|stem| shard(stem) || single(stem)) {
+    } else if name.strip_suffix(".new").is_some_and(unfinished) {
         Part::Unfinished
     } else if name.split_once(".damaged-").is_some_and(|(stem, number)| {
         whole(stem) && number.len() == 1 && number.bytes().all(|b| b.is_ascii_digit())
@@ -155,8 +156,12 @@ mod tests {
             ("00.shard", Part::Ours),
             ("ff.shard", Part::Ours),
             ("audit.log", Part::Ours),
-            ("database.new", Part::Unfinished),
+            ("overrides", Part::Ours),
             ("overrides.new", Part::Unfinished),
+            ("overrides.damaged-1", Part::Quarantined),
+            ("database.new", Part::Unfinished),
+            ("policy.image", Part::Ours),
+            ("policy.image.new", Part::Unfinished),
             ("3f.new", Part::Unfinished),
             ("3f.shard.damaged-1", Part::Quarantined),
             ("database.damaged-9", Part::Quarantined),

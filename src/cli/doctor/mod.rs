@@ -3,7 +3,7 @@
 //! It checks from the outside in: [`installation`] Exim, [`configuration`] what its
 //! configuration limits, [`library`] the libraries it calls ([`elf`] reads their
 //! files), [`directory`] and [`files`] the database's files, [`database`] what is in
-//! them, [`trace`] the trace store, [`filesystem`] what they are on, [`machine`] what
+//! them, [`policy`] the policies in use, [`trace`] the trace store, [`filesystem`] what they are on, [`machine`] what
 //! Exim may do. Each adds to the [`finding::Findings`]. It changes nothing: what it
 //! tries, it tries with a file of its own or with a call that Exim refuses.
 
@@ -18,6 +18,7 @@ mod finding;
 mod installation;
 mod library;
 mod machine;
+mod policy;
 mod trace;
 mod users;
 
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::exim_config::Rules;
+use super::policy::FILE;
 use super::screen::Screen;
 use super::{Failure, Outcome};
 use finding::{Findings, Level};
@@ -44,9 +46,9 @@ pub(super) use configuration::ConfigurationError;
 
 Run it as root: other users cannot read all of Exim's configuration and files. It
 checks Exim and what it can load, every call of our libraries in its configuration
-(`exirate rules` lists them), the libraries, the database and its files, the trace
-store if there is one, the file system, and the limits of Exim's daemon. It changes
-nothing. A problem means that mail is not limited as it should be, or is deferred;
+(`exirate rules` lists them), the libraries, the database and its files, that the
+policies in use are those of /etc/exirate/policy.toml, the trace store if there is one,
+the file system, and the limits of Exim's daemon. It changes nothing. A problem means that mail is not limited as it should be, or is deferred;
 where commands fix it, they are shown.
 
 Exit status: 0 no problem; 1 there are problems; 2 an error: not everything could be
@@ -113,6 +115,8 @@ impl Doctor {
             if let (None, Some(spec)) = (&self.spool, harmless) {
                 library::check_once(&installation, &libraries, spec, &mut findings);
             }
+            findings.about("The policies");
+            policy::look(spool, Path::new(FILE), &mut findings);
             findings.about("The trace store");
             let who = setup.map(|setup| &setup.who);
             trace::look(spool, who, libraries.record, &mut findings);

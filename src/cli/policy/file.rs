@@ -10,7 +10,7 @@ use crate::policy::model::Policies;
 use crate::policy::source::{Compiled, read};
 
 /// The policy file that is used where none is named.
-pub(super) const FILE: &str = "/etc/exirate/policy.toml";
+pub(in crate::cli) const FILE: &str = "/etc/exirate/policy.toml";
 
 /// Reads a policy file, which must be readable.
 pub(super) fn open(path: &Path) -> Result<Compiled, Failure> {
@@ -37,4 +37,13 @@ pub(super) fn sound(path: &Path) -> Result<Policies, Failure> {
 /// Now, in seconds since 1970.
 pub(super) fn now() -> i64 {
     jiff::Timestamp::now().as_second()
+}
+
+/// `no user`, `1 user`, `5 users`.
+pub(in crate::cli) fn many(count: usize, one: &str, several: &str) -> String {
+    match count {
+        0 => format!("no {one}"),
+        1 => format!("1 {one}"),
+        _ => format!("{count} {several}"),
+    }
 }

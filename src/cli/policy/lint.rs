@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::super::screen::Screen;
 use super::super::text::printable;
 use super::super::{Failure, Outcome};
-use super::file::{FILE, now, open};
+use super::file::{FILE, many, now, open};
 use crate::policy::diagnostic::{Diagnostic, Severity, place};
 use crate::policy::lint::lint;
 
@@ -101,14 +101,6 @@ impl Lint {
             }
         }
         Ok(Outcome::found_if(!list.is_empty()))
-    }
-}
-
-fn many(count: usize, one: &str, several: &str) -> String {
-    match count {
-        0 => format!("no {one}"),
-        1 => format!("1 {one}"),
-        _ => format!("{count} {several}"),
     }
 }
 

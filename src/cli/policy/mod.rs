@@ -1,5 +1,6 @@
-//! `exirate policy`: the policy file.
+//! `exirate policy`: the policy file and the policies in use.
 
+mod apply;
 mod diff;
 mod file;
 mod lint;
@@ -7,16 +8,20 @@ mod show;
 
 use clap::{Args, Subcommand};
 
+pub(super) use file::{FILE, many};
+
 use super::screen::Screen;
 use super::{Failure, Outcome};
 
-/// Check, show and compare policy files
+/// Check, apply, show and compare policies
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the policy file be used, and does it do what is meant?
     exirate policy lint /etc/exirate/policy.toml
+  Put it in use:
+    exirate policy apply /etc/exirate/policy.toml
   What may a user do, and which rule says so?
-    exirate policy show --user news@example.org --file /etc/exirate/policy.toml
+    exirate policy show --user news@example.org
   What would a new file change?
     exirate policy diff /etc/exirate/policy.toml policy.toml
 
@@ -31,6 +36,7 @@ pub(super) struct PolicyCommand {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Apply(apply::Apply),
     Lint(lint::Lint),
     Show(show::Show),
     Diff(diff::Diff),
@@ -39,6 +45,7 @@ enum Command {
 impl PolicyCommand {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
+            Command::Apply(apply) => apply.run(screen),
             Command::Lint(lint) => lint.run(screen),
             Command::Show(show) => show.run(screen),
             Command::Diff(diff) => diff.run(screen),

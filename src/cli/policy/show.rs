@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::Args;
@@ -11,9 +11,10 @@ use serde::Serialize;
 use super::super::screen::{Screen, note};
 use super::super::table::{Column, Layout};
 use super::super::text::printable;
-use super::super::{Failure, Outcome, time};
+use super::super::{Failure, Outcome, spool_dir, time};
 use super::file::{FILE, now, sound};
 use crate::policy::diagnostic::{place, similar};
+use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::limit::{Rule, Subject};
 use crate::policy::model::{Location, Policies, Policy};
 use crate::policy::resolve::{Effective, resolve};
@@ -25,24 +26,28 @@ use crate::rate::Timestamp;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   What may a user do, and which rule says so?
-    exirate policy show --user news@example.org --file /etc/exirate/policy.toml
+    exirate policy show --user news@example.org
   With the package that Exim hands over, from a certain client:
-    exirate policy show --user ceo@example.org --package gold --client 192.0.2.7 --file policy.toml
-  What is limited for a client that does not authenticate?
+    exirate policy show --user ceo@example.org --package gold --client 192.0.2.7
+  What would a new policy file limit for a client that does not authenticate?
     exirate policy show --client 192.0.2.7 --policy bounces --file policy.toml
+
+The policies in use are shown, those of the last `exirate policy apply`; where there are
+none, those of /etc/exirate/policy.toml. Standard error says which.
 
 Each window is a line. PER is what is counted: the identity, all users of its domain
 together, or what the policy has as its key. RULE is the table that the limit is
-from, WHERE its line. Limits that an exemption lifts are shown dimmed, and the
+from, WHERE its line; the policies in use have no lines. Limits that an exemption lifts are shown dimmed, and the
 exemption is named below.
 
 Exit status: 0 something is limited; 1 nothing is limited for it; 2 an error.
 
-JSON: `policies` is an array of objects with `policy`, `when`, `action`, `identity`
-(null if the policy counts something else), `package`, `exempt` (null, or an object with
-`file`, `line`, `until` and `reason`) and `limits`, each with `unit`, `per`, `kind`
-(window or bucket), `limit` (or burst), `period` (seconds; of a bucket, in which all of it
-leaks), `text`, `rule`, `file` and `line`; a unit without limit has null for both numbers.")]
+JSON: `file` is what is shown, and `policies` an array of objects with `policy`, `when`,
+`action`, `identity` (null if the policy counts something else), `package`, `exempt` (null,
+or an object with `file`, `line`, `until` and `reason`) and `limits`, each with `unit`,
+`per`, `kind` (window or bucket), `limit` (or burst), `period` (seconds; of a bucket, in
+which all of it leaks), `text`, `rule`, `file` and `line` (null for policies in use); a
+unit without limit has null for both numbers.")]
 pub(super) struct Show {
     /// The login, the account or the address
     #[arg(long, required_unless_present = "client")]
@@ -68,9 +73,15 @@ pub(super) struct Show {
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     at: Option<Timestamp>,
 
-    /// The policy file
-    #[arg(long, value_name = "FILE", default_value = FILE)]
-    file: PathBuf,
+    /// Show the policies of this policy file, not those in use
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Show the policies in use in this spool directory of Exim
+    ///
+    /// The default is what `exim -bP spool_directory` prints.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with = "file")]
+    spool: Option<PathBuf>,
 
     /// Print JSON
     #[arg(long)]
@@ -88,7 +99,7 @@ struct Line {
     text: String,
     rule: String,
     file: String,
-    line: u32,
+    line: Option<u32>,
     #[serde(skip)]
     place: String,
 }
@@ -97,7 +108,7 @@ struct Line {
 #[derive(Serialize)]
 struct JsonExempt<'a> {
     file: String,
-    line: u32,
+    line: Option<u32>,
     until: Option<String>,
     reason: Option<&'a str>,
 }
@@ -116,6 +127,7 @@ struct JsonPolicy<'a> {
 
 #[derive(Serialize)]
 struct Json<'a> {
+    file: String,
     policies: Vec<JsonPolicy<'a>>,
 }
 
@@ -148,7 +160,7 @@ const COLUMNS: [Column; 7] = [
 
 impl Show {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let policies = sound(&self.file)?;
+        let policies = self.policies()?;
         let at = self.at.map_or_else(now, |at| at.seconds);
         if let Some(name) = self.policy.as_ref().filter(|n| !policies.policies.contains_key(*n)) {
             let names = || policies.policies.keys().map(String::as_str);
@@ -156,7 +168,7 @@ impl Show {
                 Some(known) => format!("did you mean {known:?}?"),
                 None => format!("its policies: {}", names().collect::<Vec<_>>().join(", ")),
             };
-            let file = self.file.display();
+            let file = place(&policies.files, Location::default());
             return Err(Failure::new(format!("{file} has no policy {name:?}; {instead}")));
         }
         let wanted = |name: &str| self.policy.as_ref().is_none_or(|only| only == name);
@@ -171,8 +183,9 @@ impl Show {
             .map(|(name, policy, searched)| self.shown(&policies, name, policy, searched, at))
             .collect();
         if self.json {
+            let file = place(&policies.files, Location::default());
             let policies = shown.iter().map(|one| json(&policies, one)).collect();
-            screen.json(&Json { policies })?;
+            screen.json(&Json { file, policies })?;
         } else {
             print(screen, &policies, &shown)?;
         }
@@ -188,6 +201,37 @@ impl Show {
         }
         let limited = shown.iter().any(|one| one.lines.iter().any(|line| line.limit.is_some()));
         Ok(Outcome::found_if(!limited))
+    }
+
+    /// The policies that are shown.
+    fn policies(&self) -> Result<Policies, Failure> {
+        if let Some(file) = &self.file {
+            return sound(file);
+        }
+        let in_use = match spool_dir::find(self.spool.as_deref()) {
+            Ok(spool) => Some(PolicyFile::open(&spool)),
+            Err(failure) if self.spool.is_some() => return Err(failure),
+            // A machine without Exim.
+            Err(_) => None,
+        };
+        match in_use.as_ref().map(PolicyFile::image) {
+            Some(Ok(image)) => {
+                self.note(format_args!("the policies in use, {}", image.path().display()));
+                Ok(image.policies()?)
+            }
+            None | Some(Err(ImageError::Absent { .. })) => {
+                self.note(format_args!("no policies are in use; those of {FILE}"));
+                sound(Path::new(FILE))
+            }
+            Some(Err(error)) => Err(error.into()),
+        }
+    }
+
+    /// Says what is shown; JSON has it in `file`.
+    fn note(&self, what: std::fmt::Arguments<'_>) {
+        if !self.json {
+            note(printable(what.to_string().as_bytes()));
+        }
     }
 
     fn searched(&self, all: &Policies, policy: &Policy) -> Searched {
@@ -259,7 +303,7 @@ fn lines(all: &Policies, effective: &Effective<'_>, per: &str, identity: &str) -
                 text,
                 rule: rule.to_string(),
                 file: file.map(|file| file.display().to_string()).unwrap_or_default(),
-                line: at.line,
+                line: line(at),
                 place: place(&all.files, at),
             });
         };
@@ -287,6 +331,11 @@ fn lines(all: &Policies, effective: &Effective<'_>, per: &str, identity: &str) -
         }
     }
     lines
+}
+
+/// The line, where it is known.
+fn line(at: Location) -> Option<u32> {
+    Some(at.line).filter(|&line| line > 0)
 }
 
 fn print(screen: &mut Screen<'_>, all: &Policies, shown: &[Shown<'_>]) -> Result<(), Failure> {
@@ -341,7 +390,7 @@ fn json<'a>(all: &Policies, one: &'a Shown<'_>) -> JsonPolicy<'a> {
             .get(usize::from(entry.at.file))
             .map(|f| f.display().to_string())
             .unwrap_or_default(),
-        line: entry.at.line,
+        line: line(entry.at),
         until: entry.until.map(iso),
         reason: entry.reason.as_deref(),
     });

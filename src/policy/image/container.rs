@@ -118,6 +118,18 @@ impl Container {
         }
     }
 
+    /// A copy of its bytes; the word is 0, as in a new image.
+    #[cfg(feature = "cli")]
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let part = |from, to: usize| self.source.bytes(from, to.saturating_sub(from));
+        let parts = [
+            part(0, HEADER_SUPERSEDED),
+            Some(&[0; HEADER_BYTES - HEADER_SUPERSEDED]),
+            part(HEADER_BYTES, self.source.len()),
+        ];
+        parts.into_iter().flatten().flatten().copied().collect()
+    }
+
     /// The contents of the row at a position.
     #[inline]
     pub(super) fn row(&self, at: u32) -> Result<&[u8], Fault> {

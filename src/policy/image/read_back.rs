@@ -15,6 +15,12 @@ use crate::policy::model::{
 };
 
 impl Image {
+    /// A copy of its bytes, as they were written.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.container.to_bytes()
+    }
+
     /// All policies, as [`build`](super::build) got them, apart from where they are
     /// written: everything is at line 0 of the image.
     ///

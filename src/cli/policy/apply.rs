@@ -1,0 +1,179 @@
+//! `exirate policy apply`: put a policy file in use.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::super::audit_log::AuditLog;
+use super::super::database::{Common, require_owner};
+use super::super::screen::{Screen, complain, note};
+use super::super::size::bytes;
+use super::super::text::printable;
+use super::super::{Failure, Outcome};
+use super::file::{FILE, many, now, sound};
+use crate::policy::diagnostic::{Diagnostics, place};
+use crate::policy::image::{Image, ImageError, PolicyFile, build, install};
+use crate::policy::lint::lint;
+use crate::policy::model::Policies;
+use crate::policy::settings::{Changes, changes, settings};
+use crate::spool::{Options, Spool};
+
+/// Put a policy file in use
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Put the policy file in use:
+    exirate policy apply /etc/exirate/policy.toml
+  What would that change?
+    exirate policy apply --dry-run /etc/exirate/policy.toml
+  Another file, for the Exim with this spool directory:
+    exirate policy apply --spool /var/spool/exim4 policy.toml
+
+The file, and the files it names, are checked and compiled into DIR/exirate/policy.image,
+which Exim reads. With an error, nothing changes: the policies that were in use still
+are. Else the image is replaced in one step. Running processes use it from their next
+message on: Exim need not be restarted. Warnings are those of `exirate policy lint`.
+
+Run it as root or as Exim's user. Each line that it prints is a part of the file that
+differs from what was in use before; `exirate policy diff` shows how two files differ.
+
+Exit status: 0 the policies are in use; 2 an error, and nothing has changed.
+
+JSON: `image` (its path), `applied` (false with --dry-run), `bytes` (of the image),
+`policies`, `users` and `warnings` (how many), and `changes`, an array of objects with
+`part`, `added`, `removed` and `changed` (how many settings).")]
+pub(super) struct Apply {
+    /// The policy file
+    #[arg(value_name = "FILE", default_value = FILE)]
+    file: PathBuf,
+
+    /// Check the file and show what would change, but change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A part of the file that differs, as JSON has it.
+#[derive(Serialize)]
+struct JsonChange<'a> {
+    part: &'a str,
+    added: usize,
+    removed: usize,
+    changed: usize,
+}
+
+/// Everything, as JSON has it.
+#[derive(Serialize)]
+struct Json<'a> {
+    image: String,
+    applied: bool,
+    bytes: usize,
+    policies: usize,
+    users: usize,
+    warnings: usize,
+    changes: Vec<JsonChange<'a>>,
+}
+
+impl Apply {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let spool = self.common.directory()?;
+        if !self.dry_run {
+            require_owner(&spool)?;
+        }
+        let policies = sound(&self.file)?;
+        let warnings = warn(&policies);
+        let image = build(&policies);
+        let new = settings(&policies);
+        let before = in_use(&spool).as_ref().map(settings).unwrap_or_default();
+        let back = Image::from_bytes(image.clone())?.policies()?;
+        if settings(&back) != new {
+            return Err(Failure::new("the compiled policies are not those of the file"));
+        }
+        let changed = changes(&before, &new);
+        let path = if self.dry_run {
+            spool.join("exirate/policy.image")
+        } else {
+            let path = install(&spool, &image)?;
+            log(&spool, &self.file)?;
+            path
+        };
+        let users = policies.policies.values().map(|policy| policy.users.len()).sum();
+        if self.common.json {
+            screen.json(&Json {
+                image: path.display().to_string(),
+                applied: !self.dry_run,
+                bytes: image.len(),
+                policies: policies.policies.len(),
+                users,
+                warnings,
+                changes: changed.iter().map(json).collect(),
+            })?;
+            return Ok(Outcome::Fine);
+        }
+        for (part, change) in &changed {
+            writeln!(screen, "{part}: {}", describe(*change))?;
+        }
+        if changed.is_empty() {
+            writeln!(screen, "nothing changes")?;
+        }
+        let (count, users) = (policies.policies.len(), many(users, "user", "users"));
+        let policies = many(count, "policy", "policies");
+        let state = if self.dry_run { "would be in use" } else { "in use" };
+        let (path, size) =
+            (printable(path.as_os_str().as_encoded_bytes()), bytes(image.len() as u64));
+        writeln!(screen, "{path}: {policies}, {users}, {size}: {state}")?;
+        Ok(Outcome::Fine)
+    }
+}
+
+fn json<'a>((part, change): (&'a String, &Changes)) -> JsonChange<'a> {
+    let Changes { added, removed, changed } = *change;
+    JsonChange { part, added, removed, changed }
+}
+
+/// `2 settings changed, 1 added, 3 removed`
+fn describe(change: Changes) -> String {
+    let Changes { added, removed, changed } = change;
+    let parts = [(changed, "changed"), (added, "added"), (removed, "removed")];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts = parts.map(|(count, how)| format!("{} {how}", many(*count, "setting", "settings")));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Prints the warnings of `exirate policy lint`; how many.
+fn warn(policies: &Policies) -> usize {
+    let mut found = Diagnostics::default();
+    lint(policies, now(), &mut found);
+    let warnings = found.sorted();
+    for one in &warnings {
+        let line = format!("{}: warning: {}", place(&policies.files, one.at), one.message);
+        complain(printable(line.as_bytes()));
+    }
+    warnings.len()
+}
+
+/// The policies in use, if there are any that can be read.
+fn in_use(spool: &Path) -> Option<Policies> {
+    let file = PolicyFile::open(spool);
+    let unknown = |error: &ImageError| {
+        if !matches!(error, ImageError::Absent { .. }) {
+            note(format_args!("what changes is not known: {error}"));
+        }
+    };
+    let image = file.image().map_err(unknown).ok()?;
+    image.policies().map_err(|error| unknown(&error)).ok()
+}
+
+/// Logs the change, if there is a rate database to log to.
+fn log(spool: &Path, file: &Path) -> Result<(), Failure> {
+    if Spool::require(spool).is_err() {
+        return Ok(());
+    }
+    let mut spool = Spool::open(spool, Options::default())?;
+    let file = printable(file.as_os_str().as_encoded_bytes());
+    AuditLog::new().add(&mut spool, format_args!("policy apply {file}"));
+    Ok(())
+}

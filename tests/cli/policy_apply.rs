@@ -1,0 +1,333 @@
+//! `exirate policy apply`, and `policy show` of what is in use.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use exirate::policy::image::{Image, PolicyFile};
+use exirate::policy::limit::Subject;
+
+use crate::{exirate, json, stderr, stdout};
+
+/// The file of the documentation's first example.
+const EXAMPLE: &str = include_str!("../../src/policy/source/example.toml");
+
+/// A spool directory and a policy file.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("spool")).unwrap();
+        let machine = Self(dir);
+        machine.write("p.toml", EXAMPLE);
+        machine
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.path().join(name), text).unwrap();
+    }
+
+    fn spool(&self) -> PathBuf {
+        self.0.path().join("spool")
+    }
+
+    fn image(&self) -> PathBuf {
+        self.spool().join("exirate/policy.image")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = exirate();
+        command.arg("policy").args(arguments).args(["--spool", "spool"]).current_dir(&self.0);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+}
+
+/// The lines without the size, which differs from image to image.
+fn lines(output: &Output) -> Vec<String> {
+    let size = |line: &str| match line.split_once("KiB") {
+        Some((before, after)) => {
+            format!("{}#{after}", before.trim_end_matches(|c: char| " .0123456789".contains(c)))
+        }
+        None => line.to_owned(),
+    };
+    stdout(output).lines().map(size).collect()
+}
+
+#[test]
+fn apply_puts_a_file_in_use() {
+    let machine = Machine::new();
+    let output = machine.run(&["apply", "p.toml"]);
+    assert_eq!(stderr(&output), "");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(
+        lines(&output),
+        [
+            "identity: 6 settings added",
+            "on.crossing: 4 settings added",
+            "policy.bounces: 8 settings added",
+            "policy.outbound: 16 settings added",
+            "spool/exirate/policy.image: 2 policies, 1 user,#: in use",
+        ]
+    );
+    let mut running = PolicyFile::open(&machine.spool());
+    let names = |file: &PolicyFile| -> Vec<String> {
+        file.image().unwrap().names().map(str::to_owned).collect()
+    };
+    assert_eq!(names(&running), ["bounces", "outbound"]);
+
+    // What is no change is no change.
+    let output = machine.run(&["apply", "p.toml"]);
+    assert_eq!(lines(&output).first().map(String::as_str), Some("nothing changes"));
+    assert_eq!(output.status.code(), Some(0));
+
+    let other = EXAMPLE.replace("policy.bounces", "policy.returned").replace("100/1h", "50/1h");
+    machine.write("p.toml", &other);
+    let output = machine.run(&["apply", "--dry-run", "p.toml"]);
+    let changes = [
+        "policy.bounces: 8 settings removed",
+        "policy.outbound: 1 setting changed",
+        "policy.returned: 8 settings added",
+    ];
+    assert_eq!(lines(&output)[..3], changes);
+    assert!(lines(&output)[3].ends_with(": would be in use"));
+    running.refresh().unwrap();
+    assert_eq!(names(&running), ["bounces", "outbound"]);
+    let output = machine.run(&["apply", "--json", "p.toml"]);
+    let found = json(&output);
+    assert_eq!(found["applied"], true);
+    assert_eq!((&found["policies"], &found["users"]), (&2.into(), &1.into()));
+    assert_eq!(found["changes"][1]["part"], "policy.outbound");
+    assert_eq!(found["changes"][1]["changed"], 1);
+    assert_eq!(found["bytes"], fs::metadata(machine.image()).unwrap().len());
+    running.refresh().unwrap();
+    assert_eq!(names(&running), ["outbound", "returned"]);
+}
+
+#[test]
+fn only_a_sound_file_is_put_in_use() {
+    let machine = Machine::new();
+    machine.run(&["apply", "p.toml"]);
+    let before = fs::read(machine.image()).unwrap();
+    for wrong in [
+        EXAMPLE.replace("action", "acton"),
+        EXAMPLE.replace("[policy.bounces]", "users = \"none.csv\"\n[policy.bounces]"),
+        EXAMPLE.replace("version = 1", "version = 2"),
+        EXAMPLE[..60].to_owned(),
+        String::new(),
+    ] {
+        machine.write("wrong.toml", &wrong);
+        let output = machine.run(&["apply", "wrong.toml"]);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{wrong}");
+        let said = stderr(&output);
+        assert!(said.contains("exirate: wrong.toml:"), "{said}");
+        assert!(said.ends_with("exirate: wrong.toml cannot be used: see above\n"), "{said}");
+        assert!(fs::read(machine.image()).unwrap() == before);
+    }
+    let output = machine.run(&["apply", "none.toml"]);
+    assert!(stderr(&output).contains("cannot read none.toml: No such file"));
+    assert!(fs::read(machine.image()).unwrap() == before);
+
+    // A warning is no error.
+    machine.write("p.toml", &EXAMPLE.replace("2026-12-31", "2020-12-31"));
+    let output = machine.run(&["apply", "p.toml"]);
+    let warning = "exirate: p.toml:27:1: warning: expired at 2020-12-31T00:00:00Z: nobody is \
+                   exempt by it\n";
+    assert_eq!((stderr(&output).as_str(), output.status.code()), (warning, Some(0)));
+    assert!(fs::read(machine.image()).unwrap() != before);
+}
+
+#[test]
+fn a_damaged_image_is_replaced() {
+    let machine = Machine::new();
+    machine.run(&["apply", "p.toml"]);
+    fs::write(machine.image(), b"EXIRATEP and then nothing").unwrap();
+    let output = machine.run(&["show", "--user", "x"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    assert!(
+        said.contains("policy.image is damaged at byte 0: ") && said.contains("policy apply"),
+        "{said}"
+    );
+    let output = machine.run(&["apply", "p.toml"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        stderr(&output).starts_with("exirate: note: what changes is not known: the policy image")
+    );
+    assert!(Image::open(&machine.image()).is_ok());
+}
+
+#[test]
+fn applying_is_logged_where_there_is_a_database() {
+    let machine = Machine::new();
+    let log = machine.spool().join("exirate/audit.log");
+    machine.run(&["apply", "p.toml"]);
+    assert!(!log.exists());
+    // The image alone is no database.
+    let output = exirate().args(["list", "--spool"]).arg(machine.spool()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    assert!(stderr(&output).contains("no rate database"), "{}", stderr(&output));
+    let reset = exirate().args(["reset", "x", "--spool"]).arg(machine.spool()).output().unwrap();
+    assert!(stderr(&reset).contains("no rate database"), "{}", stderr(&reset));
+
+    let check = ["check", "--count", "1 / 1h / x", "--spool"];
+    exirate().args(check).arg(machine.spool()).output().unwrap();
+    machine.run(&["apply", "--dry-run", "p.toml"]);
+    assert!(!log.exists());
+    machine.run(&["apply", "p.toml"]);
+    assert!(fs::read_to_string(&log).unwrap().ends_with(" policy apply p.toml\n"));
+}
+
+#[test]
+fn show_shows_what_is_in_use() {
+    let machine = Machine::new();
+    let words = |output: &Output| -> Vec<String> {
+        let text = stdout(output);
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    machine.run(&["apply", "p.toml"]);
+    // The file has changed, but is not in use.
+    machine.write("p.toml", &EXAMPLE.replace("60/1h", "70/1h"));
+    let of = ["show", "--policy", "outbound", "--user", "News+x@Example.org"];
+    let output = machine.run(&of);
+    assert_eq!(stderr(&output), "exirate: note: the policies in use, spool/exirate/policy.image\n");
+    let image = "spool/exirate/policy.image";
+    assert_eq!(
+        words(&output),
+        [
+            "POLICY LIMIT UNIT PER RULE WHEN WHERE".to_owned(),
+            format!(
+                "outbound unlimited recipients news@example.org user news@example.org authenticated {image}"
+            ),
+            format!(
+                "outbound 60/1h unique_recipients news@example.org default authenticated {image}"
+            ),
+            format!("outbound 500M/1d bytes news@example.org default authenticated {image}"),
+            format!(
+                "outbound 3000/1h recipients all of example.org domain example.org authenticated {image}"
+            ),
+        ]
+    );
+    let of = ["show", "--json", "--policy", "outbound", "--user", "ceo@example.org"];
+    let found = json(&machine.run(&[&of[..], &["--at", "2026-12-30T00:00:00Z"]].concat()));
+    assert_eq!(found["file"], image);
+    assert_eq!(found["policies"][0]["exempt"]["reason"], "year-end letter");
+    assert!(found["policies"][0]["limits"][0]["line"].is_null());
+    let output = machine.run(&["show", "--user", "x", "--file", "p.toml"]);
+    assert!(stderr(&output).contains("cannot be used with"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_copy_has_the_policies_in_use() {
+    let machine = Machine::new();
+    let check = ["check", "--count", "1 / 1h / x", "--spool"];
+    exirate().args(check).arg(machine.spool()).output().unwrap();
+    machine.run(&["apply", "p.toml"]);
+    let copy = |name: &str| {
+        let to = machine.0.path().join(name);
+        (exirate().arg("copy").arg(&to).arg("--spool").arg(machine.spool()).output().unwrap(), to)
+    };
+    let (output, to) = copy("one");
+    assert!(stdout(&output).contains("\ncopied 2 policies to "), "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(0));
+    let copied = Image::open(&to.join("exirate/policy.image")).unwrap();
+    assert!(!copied.is_superseded());
+    let own = Image::open(&machine.image()).unwrap();
+    assert_eq!(copied.policies().unwrap().policies, own.policies().unwrap().policies);
+
+    fs::write(machine.image(), b"EXIRATEP and then nothing").unwrap();
+    let (output, to) = copy("two");
+    assert!(stdout(&output).contains("policy.image is damaged"), "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!to.join("exirate/policy.image").exists());
+}
+
+/// A file whose only policy has `users` users, each with this limit.
+fn many_users(limit: u32, users: u32) -> String {
+    let rows =
+        (0..users).map(|user| format!("user.\"u{user}@example.org\".messages = \"{limit}/1h\"\n"));
+    format!("version = 1\n[policy.p]\n{}", rows.collect::<String>())
+}
+
+/// The limit that all users have.
+fn limit(file: &PolicyFile, users: u32) -> u32 {
+    let image = file.image().unwrap();
+    image.policies().unwrap();
+    let policy = image.policy("p").unwrap().unwrap();
+    let mut all = Vec::new();
+    for user in 0..users {
+        let identity = format!("u{user}@example.org");
+        let mut limits = Vec::new();
+        policy.limits(&Subject { identity: &identity, ..Subject::default() }, &mut limits).unwrap();
+        assert_eq!(limits.len(), 1);
+        all.push(limits[0].text.strip_suffix("/1h").unwrap().parse().unwrap());
+    }
+    all.dedup();
+    assert_eq!(all.len(), 1, "{all:?}");
+    all[0]
+}
+
+fn start(machine: &Machine, file: &str) -> Child {
+    machine.command(&["apply", file]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Kills `apply` at random moments.
+#[test]
+fn a_killed_apply_leaves_the_old_policies_or_the_new_ones() {
+    const USERS: u32 = 500;
+    let machine = Machine::new();
+    machine.write("1.toml", &many_users(1, USERS));
+    machine.write("2.toml", &many_users(2, USERS));
+    let begun = std::time::Instant::now();
+    assert!(machine.run(&["apply", "1.toml"]).status.success());
+    let whole = begun.elapsed();
+    let mut running = PolicyFile::open(&machine.spool());
+    let mut before = 1;
+    for round in 0..40 {
+        let new = 3 - before;
+        let mut child = start(&machine, &format!("{new}.toml"));
+        std::thread::sleep(whole * (round % 20) / 16);
+        child.kill().unwrap();
+        let done = child.wait().unwrap().success();
+        running.refresh().unwrap();
+        let found = limit(&PolicyFile::open(&machine.spool()), USERS);
+        assert!(found == before || found == new, "{found}");
+        assert!(found == new || !done, "it was applied");
+        assert_eq!(limit(&running, USERS), found);
+        before = found;
+    }
+    // What was left behind is in nobody's way.
+    let last = 3 - before;
+    assert!(machine.run(&["apply", &format!("{last}.toml")]).status.success());
+    running.refresh().unwrap();
+    assert_eq!(limit(&running, USERS), last);
+    assert!(!Path::new(&machine.spool()).join("exirate/policy.image.new").exists());
+}
+
+#[test]
+fn several_applies_at_once_leave_one_of_them() {
+    const USERS: u32 = 200;
+    let machine = Machine::new();
+    for limit in 1..=4 {
+        machine.write(&format!("{limit}.toml"), &many_users(limit, USERS));
+    }
+    machine.run(&["apply", "1.toml"]);
+    let mut running = PolicyFile::open(&machine.spool());
+    for _ in 0..5 {
+        let mut children: Vec<Child> =
+            (1..=4).map(|limit| start(&machine, &format!("{limit}.toml"))).collect();
+        while children.iter_mut().any(|child| child.try_wait().unwrap().is_none()) {
+            running.refresh().unwrap();
+            assert!((1..=4).contains(&limit(&running, USERS)));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(children.iter_mut().all(|child| child.wait().unwrap().success()));
+        running.refresh().unwrap();
+        assert_eq!(limit(&running, USERS), limit(&PolicyFile::open(&machine.spool()), USERS));
+    }
+}
