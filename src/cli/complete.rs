@@ -14,7 +14,7 @@ use clap_complete::{ArgValueCompleter, CompletionCandidate};
 
 use super::key_text::{self, MODES};
 use super::spool_dir;
-use crate::spec::StoredKey;
+use crate::engine::RecordKey;
 use crate::spool::{Options, Spool};
 use crate::store::Inspect;
 
@@ -29,8 +29,8 @@ const KEYS_MAX: usize = 200;
 pub(super) fn keys() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let mut found = BTreeSet::new();
-        visit(|stored| {
-            let key = StoredKey::parse(stored).map_or(stored, |parts| parts.key);
+        visit(|key| {
+            let key = key_text::key_of(key);
             if found.len() < KEYS_MAX && key.starts_with(current.as_bytes()) && is_plain(key) {
                 found.insert(String::from_utf8_lossy(key).into_owned());
             }
@@ -43,8 +43,8 @@ pub(super) fn keys() -> ArgValueCompleter {
 pub(super) fn periods() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let mut found = BTreeSet::new();
-        visit(|stored| {
-            let Some(parts) = StoredKey::parse(stored) else { return };
+        visit(|key| {
+            let Some(parts) = key_text::parts(key) else { return };
             let fits = parts.period.starts_with(current.as_bytes()) && is_plain(parts.period);
             if fits && parts.period_seconds().is_some() {
                 found.insert(String::from_utf8_lossy(parts.period).into_owned());
@@ -71,15 +71,15 @@ fn is_plain(key: &[u8]) -> bool {
         && key_text::key(key).as_bytes() == key
 }
 
-/// Calls `visit` with each stored key of a database that is not too large.
+/// Calls `visit` with the key of each record of a database that is not too large.
 /// Whatever fails, nothing is printed: the user is typing.
-fn visit(mut visit: impl FnMut(&[u8])) {
+fn visit(mut visit: impl FnMut(&RecordKey<'_>)) {
     let spool = spool_option(std::env::args_os());
     let Ok(directory) = spool_dir::find(spool.as_deref()) else { return };
     let Ok(spool) = Spool::open_existing(&directory, Options::default()) else { return };
     let store: &mut dyn Inspect = &mut { spool };
     if store.statistics().is_ok_and(|statistics| statistics.bytes <= DISK_MAX) {
-        let _ = store.for_each(&mut |entry| visit(&entry.key));
+        let _ = store.for_each(&mut |entry| visit(&entry.record_key()));
     }
 }
 

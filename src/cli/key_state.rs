@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{key_text, text};
+use super::key_text::{self, PolicyKey};
+use super::text;
 use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::rate::{self, Average, Bucket, Timestamp, Wait, bloom, remaining, retry_after};
 use crate::spec::StoredKey;
@@ -97,9 +98,14 @@ impl From<Entry> for KeyState {
 }
 
 impl KeyState {
-    /// The parts of the stored key, if it has them.
+    /// The parts of the stored key, if it is that of a spec and has them.
     pub(super) fn parts(&self) -> Option<StoredKey<'_>> {
-        StoredKey::parse(&self.stored)
+        key_text::parts(&self.record_key())
+    }
+
+    /// The policy, unit and window that are counted, if it is a policy's.
+    pub(super) fn policy(&self) -> Option<PolicyKey<'_>> {
+        key_text::policy(&self.record_key())
     }
 
     /// The key of the record.
@@ -111,7 +117,7 @@ impl KeyState {
 
     /// What the administrator calls the key.
     pub(super) fn key(&self) -> &[u8] {
-        self.parts().map_or(&self.stored, |parts| parts.key)
+        key_text::key_of(&self.record_key())
     }
 
     /// The period in seconds, if it is known. That of a bucket is the time in which a
@@ -129,12 +135,14 @@ impl KeyState {
 
     /// The period as it was written, for people.
     pub(super) fn period_text(&self) -> Option<String> {
-        self.parts().map(|parts| text::printable(parts.period))
+        let of_policy = || self.policy().map(|policy| policy.window);
+        self.parts().map(|parts| parts.period).or_else(of_policy).map(text::printable)
     }
 
-    /// The mode the key is stored with, for people.
+    /// The mode the key is stored with, for people; of a policy, its name and the unit.
     pub(super) fn mode(&self) -> Option<String> {
-        self.parts().map(|parts| text::printable(parts.mode))
+        let of_policy = || self.policy().map(|policy| policy.counted);
+        self.parts().map(|parts| parts.mode).or_else(of_policy).map(text::printable)
     }
 
     /// What is left of the rate at `now`.
@@ -306,8 +314,8 @@ pub(super) const JSON_HELP: &str = "\
 the limit that is used up, `over` is whether one more event of size 1 would
 be refused, `retry_after` is in how many seconds it would pass (null: never),
 `free_at` is when. What is infinite is null. `key` is null where it is not UTF-8;
-`key_hex` has its bytes in any case, `user` the name of a local user. `stored` is the whole stored key in
-hexadecimal. `algorithm` is \"average\" or \"bucket\": the rate of a bucket is its level,
+`key_hex` has its bytes in any case, `user` the name of a local user. `stored` is the
+whole stored key in hexadecimal. `mode` of a policy's key is POLICY/UNIT. `algorithm` is \"average\" or \"bucket\": the rate of a bucket is its level,
 `limit` its burst, `leak` what leaks out in a second, and `period` the seconds in which
 a full one becomes empty.";
 

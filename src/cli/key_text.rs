@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
 use super::text;
+use crate::engine::{Kind, RecordKey};
 use crate::spec::StoredKey;
 use crate::sys::users;
 
@@ -58,6 +59,41 @@ pub(super) fn local_user(text: &[u8]) -> Option<Vec<u8>> {
 /// A whole stored key, as text that can be pasted as an argument.
 pub(super) fn stored(bytes: &[u8]) -> String {
     text::escape(bytes, WILDCARDS)
+}
+
+/// The parts of the name of a spec's record, if it has them.
+pub(super) fn parts<'a>(key: &RecordKey<'a>) -> Option<StoredKey<'a>> {
+    match key.kind {
+        Kind::Spec => StoredKey::parse(key.name),
+        Kind::Policy => None,
+    }
+}
+
+/// The parts of the name of a policy's record: `POLICY/UNIT/WINDOW/identity`.
+pub(super) struct PolicyKey<'a> {
+    /// `POLICY/UNIT`: what is counted.
+    pub(super) counted: &'a [u8],
+    /// The period of a moving average, or the rate of a bucket.
+    pub(super) window: &'a [u8],
+}
+
+/// The parts of the name of a policy's record, if it has them.
+pub(super) fn policy<'a>(key: &RecordKey<'a>) -> Option<PolicyKey<'a>> {
+    if key.kind != Kind::Policy {
+        return None;
+    }
+    let prefix = key.name.get(..key.identity_start)?.strip_suffix(b"/")?;
+    let mut slashes = prefix.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    let (second, _) = slashes.nth(1)?;
+    Some(PolicyKey { counted: prefix.get(..second)?, window: prefix.get(second + 1..)? })
+}
+
+/// What the administrator calls the key of a record.
+pub(super) fn key_of<'a>(key: &RecordKey<'a>) -> &'a [u8] {
+    match key.kind {
+        Kind::Spec => parts(key).map_or(key.name, |parts| parts.key),
+        Kind::Policy => key.identity(),
+    }
 }
 
 /// Whether `text` begins as a stored key does, with a period and a mode, of

@@ -157,7 +157,7 @@ impl List {
         let now = now();
         let mut first = First::new(self.sort, now, self.limit.unwrap_or(usize::MAX));
         let unread = database::visit(&mut *store, |entry| {
-            if selection.contains(&entry.key) {
+            if selection.contains(&entry.record_key()) {
                 let record = KeyState::from(entry);
                 if !self.over || record.is_over(now) {
                     first.add(record);

@@ -111,7 +111,7 @@ impl Set {
         }
         let mut store = self.common.open_to_change()?;
         let Some(key) = self.selected(&mut *store)? else { return Ok(Outcome::Found) };
-        let period = StoredKey::parse(&key.name).and_then(|parts| parts.period_seconds());
+        let period = keys::period_of(&key.key());
         let edit = Edit {
             rate: self.rate,
             at: self.at,

@@ -288,7 +288,15 @@ fn free(wait: Wait, now: Timestamp) -> String {
 
 /// What is counted, in words.
 fn counts(record: &KeyState) -> String {
-    if record.algorithm == AlgorithmKind::Bucket {
+    let bucket = record.algorithm == AlgorithmKind::Bucket;
+    if let Some(policy) = record.policy() {
+        let counted = String::from_utf8_lossy(policy.counted).into_owned();
+        let (name, unit) = counted.split_once('/').unwrap_or(("", &counted));
+        let (name, unit) = (text::printable(name.as_bytes()), text::printable(unit.as_bytes()));
+        let where_to = if bucket { " in a leaky bucket" } else { "" };
+        return format!("{unit} of policy {name}{where_to}");
+    }
+    if bucket {
         return "events in a leaky bucket".to_owned();
     }
     let Some(parts) = record.parts() else { return "unknown".to_owned() };

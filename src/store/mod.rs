@@ -21,7 +21,7 @@ pub use memory::Memory;
 pub(crate) use overrides::LIST_HEADER_BYTES;
 pub use overrides::{
     ALTERNATIVES_MAX, Candidates, FOREVER, LIST_BYTES_MAX, ListFault, OVERRIDES_MAX, Override,
-    Overrides, TEXT_MAX, Target, compile_glob, deciding,
+    Overrides, TEXT_MAX, Target, compile_glob, deciding, names,
 };
 
 /// A store of rates.

@@ -3,6 +3,7 @@
 #![cfg(feature = "cli")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod buckets;
 mod care;
 mod check;
 #[path = "../common/mod.rs"]

@@ -14,6 +14,7 @@ use super::complete;
 use super::key_text::{self, MODES};
 use super::screen::{Tally, complain};
 use super::text;
+use crate::engine::RecordKey;
 use crate::spec::StoredKey;
 use crate::store::{Inspect, OwnedKey, Target};
 use pattern::{Pattern, Syntax};
@@ -25,8 +26,9 @@ KEY is the key of the spec, such as alice@example.org; an IP address in any
 notation; local:NAME for a local user; or a glob, such as '*@example.org', which
 matches all keys that it fits. Keys are case-sensitive. A key that `exirate list`
 prints can be pasted: it escapes special characters with a backslash. --exact takes
-KEY byte for byte. A key may have several records, for several periods or modes:
-all of them match, unless --mode or --period selects one.";
+KEY byte for byte. The key of a policy, such as auth:alice, is matched by alice too. A
+key may have several records, for several periods, modes or policies: all of them match,
+unless --mode or --period selects one.";
 
 /// Which of a key's records are meant, and how keys are read.
 #[derive(Clone, Debug, Default, Args)]
@@ -80,14 +82,15 @@ impl Narrow {
         mode.into_iter().chain(period).chain(exact).chain(ignore_case)
     }
 
-    /// Whether the mode and period of this stored key are those selected.
-    fn selects(&self, stored: &[u8]) -> bool {
+    /// Whether the mode and period of this record are those selected. That of a policy
+    /// has no mode.
+    fn selects(&self, key: &RecordKey<'_>) -> bool {
         if self.mode.is_none() && self.period.is_none() {
             return true;
         }
-        let Some(parts) = StoredKey::parse(stored) else { return false };
-        self.mode.is_none_or(|mode| parts.mode == mode.as_bytes())
-            && self.period.is_none_or(|period| parts.period_seconds() == Some(period))
+        let mode = key_text::parts(key).map(|parts| parts.mode);
+        self.mode.is_none_or(|wanted| mode == Some(wanted.as_bytes()))
+            && self.period.is_none_or(|wanted| period_of(key) == Some(wanted))
     }
 }
 
@@ -132,6 +135,14 @@ pub(super) fn period(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a period, such as 1h, 30m, 1d12h or 3600".to_owned())
 }
 
+/// The period in seconds that the name of a record has.
+pub(super) fn period_of(key: &RecordKey<'_>) -> Option<f64> {
+    match key_text::policy(key) {
+        Some(policy) => std::str::from_utf8(policy.window).ok().and_then(|text| period(text).ok()),
+        None => key_text::parts(key)?.period_seconds(),
+    }
+}
+
 /// The records that a command is about: all where there is no `KEY` argument.
 #[derive(Debug)]
 pub(super) struct Selection {
@@ -163,15 +174,15 @@ impl Selection {
         self.patterns.is_empty() || self.patterns.iter().any(Pattern::is_loose)
     }
 
-    /// Whether the record of this stored key is selected. Remembers which
-    /// arguments have matched.
-    pub(super) fn contains(&mut self, stored: &[u8]) -> bool {
-        if !self.narrow.selects(stored) {
+    /// Whether the record of this key is selected. Remembers which arguments have
+    /// matched.
+    pub(super) fn contains(&mut self, key: &RecordKey<'_>) -> bool {
+        if !self.narrow.selects(key) {
             return false;
         }
         let mut found = self.patterns.is_empty();
         for (pattern, matched) in self.patterns.iter().zip(&mut self.matched) {
-            if pattern.matches(stored) {
+            if pattern.matches(key) {
                 *matched = true;
                 found = true;
             }
@@ -193,7 +204,7 @@ impl Selection {
         let mut tally = Tally::of("keys searched");
         let unread = store.for_each(&mut |entry| {
             tally.add();
-            if self.contains(&entry.key) {
+            if self.contains(&entry.record_key()) {
                 keys.push(OwnedKey::from(entry.record_key()));
             }
         })?;
@@ -232,9 +243,9 @@ impl Selection {
             return Ok(false);
         }
         let mut unread = store.for_each(&mut |entry| {
-            let selected = self.narrow.selects(&entry.key);
+            let selected = self.narrow.selects(&entry.record_key());
             for search in &mut searches {
-                search.see(&entry.key, selected);
+                search.see(&entry.record_key(), selected);
             }
         })?;
         if let Some(error) = unread.parts.pop() {
@@ -254,11 +265,11 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn see(&mut self, stored: &[u8], selected: bool) {
+    fn see(&mut self, key: &RecordKey<'_>, selected: bool) {
         if selected {
-            self.similar.add(stored);
+            self.similar.add(key_text::key_of(key));
         } else {
-            self.elsewhere = self.elsewhere || self.pattern.matches(stored);
+            self.elsewhere = self.elsewhere || self.pattern.matches(key);
         }
     }
 

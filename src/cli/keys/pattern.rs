@@ -11,8 +11,8 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use super::super::key_text::{self, WILDCARDS, local_user, looks_stored, unescape_one};
 use super::super::text;
-use crate::spec::StoredKey;
-use crate::store::{Target, compile_glob};
+use crate::engine::{Kind, RecordKey};
+use crate::store::{Target, compile_glob, names};
 
 /// How arguments are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,12 +105,19 @@ impl Pattern {
         self.ignore_case || matches!(self.matcher, Matcher::Glob(_))
     }
 
-    /// Whether it matches the record of this stored key.
-    pub(super) fn matches(&self, stored: &[u8]) -> bool {
-        let subject = match StoredKey::parse(stored) {
-            Some(parts) if !self.stored => parts.key,
-            _ => stored,
-        };
+    /// Whether it matches the record of this key. That of a policy is matched by its
+    /// identity, `auth:alice`, by the value, `alice`, and by its whole name.
+    pub(super) fn matches(&self, key: &RecordKey<'_>) -> bool {
+        match (key.kind, self.stored) {
+            (_, true) => self.matches_text(key.name),
+            (Kind::Spec, false) => self.matches_text(key_text::key_of(key)),
+            (Kind::Policy, false) => {
+                names(key).any(|name| self.matches_text(&name)) || self.matches_text(key.name)
+            }
+        }
+    }
+
+    fn matches_text(&self, subject: &[u8]) -> bool {
         match &self.matcher {
             Matcher::Glob(glob) => glob.is_match(Path::new(OsStr::from_bytes(subject))),
             Matcher::Literal { text, ip: wanted, bracketed } => {
@@ -239,7 +246,7 @@ mod tests {
     use super::*;
 
     fn matches(argument: &[u8], stored: &[u8]) -> bool {
-        Pattern::parse(argument, Syntax::default()).unwrap().matches(stored)
+        Pattern::parse(argument, Syntax::default()).unwrap().matches(&stored.into())
     }
 
     #[test]
@@ -313,12 +320,12 @@ mod tests {
     #[test]
     fn a_key_with_wildcards_hides_no_other() {
         let glob = Pattern::parse(b"*@example.org", Syntax::default()).unwrap();
-        assert!(glob.matches(b"1h/per_rcpt/*@example.org"));
-        assert!(glob.matches(b"1h/per_rcpt/alice@example.org"));
+        assert!(glob.matches(&b"1h/per_rcpt/*@example.org".into()));
+        assert!(glob.matches(&b"1h/per_rcpt/alice@example.org".into()));
         let exact = Syntax { exact: true, ..Syntax::default() };
         let exact = Pattern::parse(b"*@example.org", exact).unwrap();
-        assert!(exact.matches(b"1h/per_rcpt/*@example.org"));
-        assert!(!exact.matches(b"1h/per_rcpt/alice@example.org"));
+        assert!(exact.matches(&b"1h/per_rcpt/*@example.org".into()));
+        assert!(!exact.matches(&b"1h/per_rcpt/alice@example.org".into()));
         assert!(glob.is_loose() && !exact.is_loose());
     }
 
@@ -327,7 +334,7 @@ mod tests {
         let syntax = Syntax { ignore_case: true, ..Syntax::default() };
         for (argument, key) in [("JÜRGEN", "jürgen"), ("*@EXAMPLE.org", "a@example.org")] {
             let pattern = Pattern::parse(argument.as_bytes(), syntax).unwrap();
-            assert!(pattern.matches(format!("1h/per_mail/{key}").as_bytes()), "{argument}");
+            assert!(pattern.matches(&(&format!("1h/per_mail/{key}")).into()), "{argument}");
             assert!(pattern.is_loose());
         }
     }
@@ -408,7 +415,7 @@ mod tests {
                     }
                 }
                 let stored = [&b"1h/per_mail/"[..], &*key].concat();
-                pattern.matches(&stored) == target.applies_to(&(&key).into())
+                pattern.matches(&(&stored).into()) == target.applies_to(&(&key).into())
             })
         }
     }

@@ -52,7 +52,7 @@ impl Snapshot {
         let mut first = First::new(view.sort, at, view.limit);
         let (mut keys, mut over, mut active) = (0, 0, 0);
         let left_out = store.for_each(&mut |entry| {
-            if !selection.contains(&entry.key) {
+            if !selection.contains(&entry.record_key()) {
                 return;
             }
             let record = KeyState::from(entry);

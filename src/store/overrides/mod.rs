@@ -18,4 +18,4 @@ pub(crate) use encoding::HEADER_BYTES as LIST_HEADER_BYTES;
 pub use encoding::{LIST_BYTES_MAX, ListFault};
 pub use glob::{ALTERNATIVES_MAX, compile as compile_glob};
 pub use list::{Candidates, Overrides};
-pub use target::{FOREVER, OVERRIDES_MAX, Override, TEXT_MAX, Target, deciding};
+pub use target::{FOREVER, OVERRIDES_MAX, Override, TEXT_MAX, Target, deciding, names};

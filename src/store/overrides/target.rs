@@ -92,12 +92,12 @@ impl Override {
     }
 }
 
-/// The names of the identity of `key`, with which overrides are compared. That of a
+/// The names of the identity of `key`, with which KEY arguments are compared. That of a
 /// spec is its key. That of a policy, `auth:alice,client:192.0.2.7`, is this whole, and
 /// each of its fields, `auth:alice`, and each of their values, `alice`.
 ///
 /// Allocates only for a value with a comma in it, which is doubled in an identity.
-pub(super) fn names<'a>(key: &RecordKey<'a>) -> impl Iterator<Item = Cow<'a, [u8]>> {
+pub fn names<'a>(key: &RecordKey<'a>) -> impl Iterator<Item = Cow<'a, [u8]>> {
     let identity = key.identity();
     let mut rest = Some(identity).filter(|_| key.kind == Kind::Policy);
     let mut value = None;
