@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use exirate::engine::{AlgorithmKind, Change, FilterChange, Kind, State};
+use exirate::engine::{AlgorithmKind, Change, FilterChange, Kind, RecordKey, State};
 use exirate::rate::bloom::{self, Event};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool};
@@ -22,7 +22,7 @@ use libfuzzer_sys::fuzz_target;
 enum Step {
     /// A check of one key.
     Write {
-        key: u8,
+        place: Place,
         value: Value,
         filter: Filter,
     },
@@ -33,10 +33,10 @@ enum Step {
     },
     /// As `exirate reset`, `exirate import`.
     Forget {
-        key: u8,
+        place: Place,
     },
     Restore {
-        key: u8,
+        place: Place,
         value: Value,
         filter: Option<(i32, u8)>,
     },
@@ -58,6 +58,13 @@ struct Value {
     over_since: u8,
 }
 
+/// A record, of one of both algorithms.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct Place {
+    key: u8,
+    bucket: bool,
+}
+
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Filter {
     Keep,
@@ -65,9 +72,20 @@ enum Filter {
     Renew { bytes: u16, epoch: i32, event: u64 },
 }
 
+/// What tells records apart: those of one name with different algorithms are different.
+type Known = (Vec<u8>, AlgorithmKind);
+
 /// Keys here have no period, so they do not expire.
-fn key(number: u8) -> Vec<u8> {
-    ground::key(number % 48)
+fn key(place: Place) -> Known {
+    let algorithm = match place.bucket {
+        false => AlgorithmKind::MovingAverage,
+        true => AlgorithmKind::Bucket,
+    };
+    (ground::key(place.key % 48), algorithm)
+}
+
+fn record_key((name, algorithm): &Known) -> RecordKey<'_> {
+    RecordKey { algorithm: *algorithm, ..name.into() }
 }
 
 impl Value {
@@ -82,10 +100,10 @@ fn spread(event: u64) -> Event {
 }
 
 #[derive(Default)]
-struct Model(BTreeMap<Vec<u8>, Entry>);
+struct Model(BTreeMap<Known, Entry>);
 
 impl Model {
-    fn write(&mut self, spool: &mut Spool, key: Vec<u8>, value: Value, filter: Filter) {
+    fn write(&mut self, spool: &mut Spool, key: Known, value: Value, filter: Filter) {
         let filter = match filter {
             Filter::Keep => FilterChange::Keep,
             Filter::Insert(event) => FilterChange::Insert(spread(event)),
@@ -102,7 +120,8 @@ impl Model {
             },
             filter,
         };
-        let known = spool.update(&key, None, |found, _| (found.is_some(), Some(change)));
+        let known =
+            spool.update(record_key(&key), None, |found, _| (found.is_some(), Some(change)));
         let before = self.0.remove(&key);
         assert_eq!(known.expect("it can be written"), before.is_some());
         let mut bits = before.and_then(|entry| entry.filter);
@@ -122,21 +141,21 @@ impl Model {
         self.remember(key, value, bits);
     }
 
-    fn remember(&mut self, key: Vec<u8>, value: Value, filter: Option<FilterEntry>) {
+    fn remember(&mut self, key: Known, value: Value, filter: Option<FilterEntry>) {
         let entry = entry(key.clone(), value, filter);
         self.0.insert(key, entry);
     }
 
     fn restore(&mut self, spool: &mut Spool, entry: Entry) {
         let done = spool.restore(&entry).expect("it can be restored");
-        let expected = match self.0.get(&entry.key) {
+        let expected = match self.0.get(&known(&entry)) {
             None => Restored::Added,
             Some(known) if known.average.at < entry.average.at => Restored::Replaced,
             Some(_) => Restored::Kept,
         };
         assert_eq!(done, expected);
         if done != Restored::Kept {
-            self.0.insert(entry.key.clone(), entry);
+            self.0.insert(known(&entry), entry);
         }
     }
 
@@ -144,7 +163,7 @@ impl Model {
     fn check(&self, spool: &mut Spool) {
         let mut found = BTreeMap::new();
         let left_out = spool.for_each(|entry| {
-            assert!(found.insert(entry.key.clone(), entry).is_none(), "a key is listed twice");
+            assert!(found.insert(known(&entry), entry).is_none(), "a key is listed twice");
         });
         let left_out = left_out.expect("it can be listed");
         assert!(left_out.damaged == 0 && left_out.shards.is_empty(), "{left_out:?}");
@@ -156,13 +175,17 @@ impl Model {
     }
 }
 
-fn entry(key: Vec<u8>, value: Value, filter: Option<FilterEntry>) -> Entry {
+fn known(entry: &Entry) -> Known {
+    (entry.key.clone(), entry.algorithm)
+}
+
+fn entry((key, algorithm): Known, value: Value, filter: Option<FilterEntry>) -> Entry {
     let (limit, over_since) = (value.limit.into(), value.over_since.into());
     Entry {
         key,
         identity_start: 0,
         kind: Kind::Spec,
-        algorithm: AlgorithmKind::MovingAverage,
+        algorithm,
         average: value.average(),
         limit,
         over_since,
@@ -188,26 +211,28 @@ fuzz_target!(|steps: Vec<Step>| {
         // Operations on all 256 shards take as long as all others together.
         whole += usize::from(matches!(step, Step::Tidy | Step::Compact | Step::Repair));
         match step {
-            Step::Write { key: number, value, filter } => {
-                model.write(&mut spool, key(number), value, filter);
+            Step::Write { place, value, filter } => {
+                model.write(&mut spool, key(place), value, filter);
             }
             Step::Fill { from, count } => {
                 let value = Value { second: 5, rate: from, limit: 1, over_since: 0 };
                 for n in 0..u16::from(count) {
-                    let key = ground::key_beyond(from.wrapping_add(n));
+                    let key =
+                        (ground::key_beyond(from.wrapping_add(n)), AlgorithmKind::MovingAverage);
                     model.write(&mut spool, key, value, Filter::Keep);
                 }
             }
-            Step::Forget { key: number } => {
-                let forgotten = spool.forget(&key(number)).expect("it can be forgotten");
-                assert_eq!(forgotten, model.0.remove(&key(number)));
+            Step::Forget { place } => {
+                let key = key(place);
+                let forgotten = spool.forget(record_key(&key)).expect("it can be forgotten");
+                assert_eq!(forgotten, model.0.remove(&key));
             }
-            Step::Restore { key: number, value, filter } => {
+            Step::Restore { place, value, filter } => {
                 let filter = filter.map(|(epoch, byte)| FilterEntry {
                     epoch: epoch.into(),
                     bits: vec![byte; 1 + usize::from(byte)],
                 });
-                model.restore(&mut spool, entry(key(number), value, filter));
+                model.restore(&mut spool, entry(key(place), value, filter));
             }
             Step::Tidy | Step::Compact | Step::Repair if whole > 2 => {}
             Step::Tidy => drop(spool.tidy(now, |_| ()).expect("it can be tidied")),

@@ -2,7 +2,7 @@
 //! any contents.
 
 use arbitrary::Arbitrary;
-use exirate::engine::{AlgorithmKind, Change, FilterChange, Kind, State};
+use exirate::engine::{AlgorithmKind, Change, FilterChange, RecordKey, State};
 use exirate::rate::bloom::{self, Event};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};
@@ -16,6 +16,7 @@ pub enum Step {
     /// A check that writes.
     Write {
         key: u8,
+        bucket: bool,
         rate: u32,
         filter: Filter,
     },
@@ -45,6 +46,7 @@ pub enum Step {
     },
     Restore {
         key: u8,
+        bucket: bool,
         at: i64,
         filter: Option<u8>,
     },
@@ -79,8 +81,9 @@ pub fn take(steps: &[Step]) {
         whole += usize::from(step.is_for_all());
         match *step {
             _ if step.is_for_all() && whole > 1 => {}
-            Step::Write { key, rate, filter } => {
-                write(&mut spool, &ground::key(key), f64::from(rate), filter);
+            Step::Write { key, bucket, rate, filter } => {
+                let key = ground::key(key);
+                write(&mut spool, record_key(&key, bucket), f64::from(rate), filter);
             }
             Step::Read { key } => {
                 let read = spool.update(&ground::key(key), None, |r, _| (r.is_some(), None));
@@ -92,7 +95,7 @@ pub fn take(steps: &[Step]) {
             Step::Fill { from, count } => {
                 for n in 0..u16::from(count) {
                     let key = crate::ground::key_beyond(from.wrapping_add(n));
-                    write(&mut spool, &key, 1.0, Filter::Keep);
+                    write(&mut spool, record_key(&key, false), 1.0, Filter::Keep);
                 }
             }
             Step::Reopen => match open() {
@@ -115,7 +118,9 @@ pub fn take(steps: &[Step]) {
                     assert_eq!(checked(spool.get(&key)), Some(None), "it still exists");
                 }
             }
-            Step::Restore { key, at, filter } => restore(&mut spool, &ground::key(key), at, filter),
+            Step::Restore { key, bucket, at, filter } => {
+                restore(&mut spool, record_key(&ground::key(key), bucket), at, filter);
+            }
             Step::Tidy { compact: false } => drop(checked(spool.tidy(NOW, |_| ()))),
             Step::Tidy { compact: true } => drop(checked(spool.compact(NOW, |_| ()))),
             Step::Repair => repair(&mut spool),
@@ -146,8 +151,14 @@ fn checked<T>(result: Result<T, SpoolError>) -> Option<T> {
     }
 }
 
+/// The key of a moving average, or of a bucket.
+fn record_key(name: &[u8], bucket: bool) -> RecordKey<'_> {
+    let key = RecordKey::from(name);
+    if bucket { RecordKey { algorithm: AlgorithmKind::Bucket, ..key } } else { key }
+}
+
 /// A written value is read back, whatever was there before.
-fn write(spool: &mut Spool, key: &[u8], rate: f64, filter: Filter) {
+fn write(spool: &mut Spool, key: RecordKey<'_>, rate: f64, filter: Filter) {
     let at = Timestamp { micros: 5, ..NOW };
     let filter = match filter {
         Filter::Keep => FilterChange::Keep,
@@ -156,7 +167,7 @@ fn write(spool: &mut Spool, key: &[u8], rate: f64, filter: Filter) {
             FilterChange::Renew { bytes: usize::from(bytes), epoch: 7, event: spread(event) }
         }
     };
-    let period = ground::period(key).into();
+    let period = ground::period(key.name).into();
     let state = State { over_since: 9, ..State::new(Average { at, rate }, 3.0, period) };
     let change = Change { state, filter };
     let written = spool.update(key, None, |r, _| (r.is_some(), Some(change)));
@@ -208,19 +219,19 @@ fn all(spool: &mut Spool) {
 }
 
 /// A restored value is read back, unless there is a newer one.
-fn restore(spool: &mut Spool, key: &[u8], at: i64, filter: Option<u8>) {
+fn restore(spool: &mut Spool, key: RecordKey<'_>, at: i64, filter: Option<u8>) {
     let average = Average { at: Timestamp { seconds: at >> 24, micros: 0 }, rate: 2.0 };
     let filter =
         filter.map(|bytes| FilterEntry { epoch: 9, bits: vec![3; 1 + usize::from(bytes)] });
     let entry = Entry {
-        key: key.to_vec(),
-        identity_start: 0,
-        kind: Kind::Spec,
-        algorithm: AlgorithmKind::MovingAverage,
+        key: key.name.to_vec(),
+        identity_start: key.identity_start,
+        kind: key.kind,
+        algorithm: key.algorithm,
         average,
         limit: 1.0,
         over_since: 0,
-        period: ground::period(key).into(),
+        period: ground::period(key.name).into(),
         last_over: 0,
         crossings: 3,
         apart: 0.5,
