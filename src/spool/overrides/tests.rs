@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::engine::{Algorithm, Decision, Update};
+use crate::engine::{Algorithm, Decision, Kind, Update};
 use crate::rate::Timestamp;
 use crate::spool::kill_tests::copy;
 use crate::spool::tests::open;
@@ -102,6 +102,30 @@ fn an_override_ends_by_itself_and_tidy_drops_it() {
     assert_eq!(decide_at(&mut spool, "a", NOW).forced, Some(Forced::Allow));
     spool.tidy(Timestamp { seconds: NOW, micros: 0 }, |_| {}).unwrap();
     assert_eq!(spool.overrides().unwrap(), [glob(Forced::Allow, "*")]);
+}
+
+#[test]
+fn an_override_of_a_value_applies_to_checks_of_policies() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    let now = || Timestamp { seconds: NOW, micros: 0 };
+    let of_policy = |name: &'static str| {
+        let check = check(name.as_bytes(), name.rfind('/').unwrap() + 1);
+        Check { key: RecordKey { kind: Kind::Policy, ..check.key }, ..check }
+    };
+    let (hour, day) = (of_policy("out/recipients/1h/auth:a"), of_policy("out/bytes/1d/auth:a"));
+    for (key, of_policy, of_spec) in [
+        ("a", Some(Forced::Deny), Some(Forced::Deny)),
+        ("auth:a", Some(Forced::Deny), None),
+        ("sender:a", None, None),
+    ] {
+        set(&mut spool, &[exact(Forced::Deny, key, FOREVER)]);
+        assert_eq!(spool.decide_one(&hour, now).unwrap().forced, of_policy, "{key}");
+        let mut decisions = Vec::new();
+        spool.decide(&[hour, day, check(b"1h/per_mail/a", 12)], now, &mut decisions).unwrap();
+        let forced: Vec<_> = decisions.iter().map(|decision| decision.forced).collect();
+        assert_eq!(forced, [of_policy, of_policy, of_spec], "{key}");
+    }
 }
 
 #[test]
