@@ -150,7 +150,7 @@ pub fn decide<T: Tables, S: Store>(
     };
     let mut limits = Vec::new();
     tables.limits(&subject, &mut limits).map_err(DecideError::Tables)?;
-    let mut texts = String::new();
+    let mut texts = String::with_capacity(128);
     let mut planned: Vec<Planned<'_>> = Vec::with_capacity(limits.len());
     for limit in limits {
         let Some(one) = occurrences.iter().find(|one| one.unit == limit.unit) else { continue };

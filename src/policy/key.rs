@@ -1,11 +1,10 @@
 //! Who is counted: the fields of an event, folded, and the key made of them.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use super::event::Event;
-use super::fold::{domain, lower};
+use super::fold::{Folding, domain, lower};
 use super::model::Identity;
 use super::word::{Field, Word as _};
 
@@ -27,7 +26,10 @@ pub struct Key {
 #[must_use]
 pub fn value<'e>(identity: &Identity, event: &Event<'e>, field: Field) -> Option<Cow<'e, str>> {
     let folding = &identity.folding;
-    let fold = |text: Option<&str>| text.and_then(|text| folding.identity(text)).map(Cow::Owned);
+    let fold = |text: Option<&'e str>| match text {
+        Some(text) if is_folded(folding, text) => Some(Cow::Borrowed(text)),
+        text => text.and_then(|text| folding.identity(text)).map(Cow::Owned),
+    };
     let text = match field {
         Field::Auth => fold(event.auth),
         Field::LocalAccount => event.local_account.map(|text| Cow::Owned(text.trim().to_owned())),
@@ -37,9 +39,37 @@ pub fn value<'e>(identity: &Identity, event: &Event<'e>, field: Field) -> Option
         Field::SenderDomain => domain_of(event.sender).map(Cow::Owned),
         Field::Recipient => fold(event.recipient),
         Field::RecipientDomain => domain_of(event.recipient).map(Cow::Owned),
-        Field::Helo => event.helo.map(|text| Cow::Owned(lower(text))),
+        Field::Helo => event.helo.map(|text| match is_folded_domain(text) {
+            true => Cow::Borrowed(text),
+            false => Cow::Owned(lower(text)),
+        }),
     };
     text.filter(|text| !text.is_empty())
+}
+
+/// Whether `text` is surely folded, as most are: then there is nothing to allocate.
+fn is_folded(folding: &Folding, text: &str) -> bool {
+    let (mut letters, mut ats) = (0, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' => letters += 1,
+            b'0'..=b'9' | b'-' | b'_' | b'.' => {}
+            b'@' => ats += 1,
+            _ => return false,
+        }
+    }
+    // Without letters it may be an IP address.
+    letters > 0
+        && folding.dots.is_empty()
+        && (ats == 1 || ats == 0 && folding.qualify.is_none())
+        && !text.starts_with('@')
+        && !text.ends_with(['@', '.'])
+}
+
+/// Whether `text` is surely a folded domain.
+fn is_folded_domain(text: &str) -> bool {
+    let plain = |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    text.bytes().all(plain) && !text.ends_with('.')
 }
 
 /// The domain of an address that is not folded.
@@ -71,8 +101,9 @@ impl Key {
         } else {
             self.text.push(',');
         }
-        // Writing to a String cannot fail.
-        let _ = write!(self.text, "{}:{}", field.word(), escaped(&shortened(value)));
+        self.text.push_str(field.word());
+        self.text.push(':');
+        self.text.push_str(&escaped(&shortened(value)));
     }
 }
 
@@ -162,6 +193,16 @@ mod tests {
             let (one, other) = (one.repeat(40), other.repeat(40));
             let [a, b] = [&one, &other].map(|text| shortened(text).into_owned());
             a.len() <= LONGEST && b.len() <= LONGEST && (a == b) == (one == other)
+        }
+
+        fn what_needs_no_folding_is_folded(text: String, plus: bool, qualify: bool) -> bool {
+            let qualify = qualify.then(|| "x.org".to_owned());
+            let folding = Folding { plus, qualify, ..Folding::default() };
+            let short: String = text.chars().map(|c| char::from(b"aB1.@-+: "[c as usize % 9])).collect();
+            [text, short].iter().all(|text| {
+                let same = !is_folded(&folding, text) || folding.identity(text).as_ref() == Some(text);
+                same && (!is_folded_domain(text) || lower(text) == *text)
+            })
         }
 
         fn two_values_are_told_apart(a: (String, String), b: (String, String)) -> bool {

@@ -1,6 +1,7 @@
 //! What a policy makes of an event: the verdict, its text, and the limit that is
 //! the reason.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::event::Event;
@@ -59,7 +60,7 @@ pub struct Reason {
     /// The policy.
     pub policy: String,
     /// The table that the limit is from: `user news@example.org`.
-    pub rule: String,
+    pub rule: Cow<'static, str>,
     /// What is counted.
     pub unit: Unit,
     /// The limit as written: `100/1h`; of a bucket its rate, `1/1h`.
@@ -184,10 +185,11 @@ impl Reason {
     }
 }
 
-fn rule(one: &Decisive<'_>) -> String {
-    match one.per {
-        Per::Key => one.rule.to_string(),
-        Per::Domain => format!("{} (total)", one.rule),
+fn rule(one: &Decisive<'_>) -> Cow<'static, str> {
+    match (one.per, one.rule) {
+        (Per::Key, Rule::Default) => "default".into(),
+        (Per::Key, rule) => rule.to_string().into(),
+        (Per::Domain, rule) => format!("{rule} (total)").into(),
     }
 }
 
