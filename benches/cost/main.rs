@@ -4,7 +4,8 @@
 //! in a real Exim, compared with native `ratelimit`), `parallel` (several
 //! concurrent sessions), `first` (the first check of a new process), `spool`
 //! (the database in process, by size), `growth` (pauses during growth),
-//! `library` (size and load time) and `policy` (policies, compared with a check
+//! `library` (size and load time), `image` (compiled policies in process: compiling,
+//! opening, searching) and `policy` (policies, compared with a check
 //! of a spec); all of them by default. `--before=FILE` also
 //! measures another exirate.so in `session` and `parallel`, in the same rounds.
 //! Run as a test, it makes only a few measurements, to check that it works.
@@ -17,6 +18,7 @@ mod common;
 mod exim;
 mod first;
 mod growth;
+mod image;
 mod keys;
 mod library;
 mod policy;
@@ -76,7 +78,7 @@ fn main() {
     let before = before.map(Path::new);
     let parts: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
-    let known = ["session", "parallel", "first", "spool", "growth", "library", "policy"];
+    let known = ["session", "parallel", "first", "spool", "growth", "library", "image", "policy"];
     if let Some(unknown) = parts.iter().find(|p| !known.contains(p)) {
         eprintln!("bench: unknown part {unknown:?}; the parts are {}", known.join(", "));
         std::process::exit(2);
@@ -99,6 +101,9 @@ fn main() {
     }
     if wanted("library") {
         library::run(effort);
+    }
+    if wanted("image") {
+        image::run(effort);
     }
     if wanted("policy") {
         policy::run(effort);

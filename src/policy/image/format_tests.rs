@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::build_with;
 use super::layout::*;
-use super::write::build_with;
 use crate::policy::source::compile;
 use crate::spool::fields;
 

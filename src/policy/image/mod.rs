@@ -33,7 +33,7 @@ pub use install::install;
 use layout::Table;
 use rates::{Chosen, Scope};
 #[cfg(feature = "cli")]
-pub use write::build;
+pub use write::{build, build_with};
 
 use super::fold::domain;
 use super::limit::{Exemption, Limit, Rule, Subject};

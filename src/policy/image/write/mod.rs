@@ -23,8 +23,9 @@ pub fn build(policies: &Policies) -> Vec<u8> {
     build_with(policies, key)
 }
 
-/// As [`build`], with this key.
-pub(super) fn build_with(policies: &Policies, key: [u8; 16]) -> Vec<u8> {
+/// As [`build`], with this key: the same bytes each time.
+#[must_use]
+pub fn build_with(policies: &Policies, key: [u8; 16]) -> Vec<u8> {
     let mut writer = Writer::new(key);
     let mut row = Out::default();
     settings::identity(&mut row, &policies.identity);

@@ -1,0 +1,89 @@
+//! The compiled policies in process: compiling, opening and searching them.
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use exirate::policy::image::{PolicyFile, build, install};
+use exirate::policy::limit::Subject;
+use exirate::policy::source::compile;
+use exirate::spool::{Options, Spool};
+
+use crate::Effort;
+use crate::table::{head, micros, print, row};
+
+/// A policy file with so many users: every other one has a package, the others limits.
+fn file(users: usize) -> String {
+    let mut text = "version = 1\n[policy.p]\ndefault.recipients = [\"100/1h\", \"500/1d\"]\n\
+                    package.gold.recipients = \"1000/1h\"\n[policy.p.user]\n"
+        .to_owned();
+    for n in 0..users {
+        let what = if n % 2 == 0 { "package = \"gold\"" } else { "recipients = \"50/1h\"" };
+        let _ = writeln!(text, "\"user{n}@example.org\" = {{ {what} }}");
+    }
+    text
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let begun = Instant::now();
+    let result = work();
+    (result, begun.elapsed())
+}
+
+fn median(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    micros(times[times.len() / 2].as_secs_f64() * 1e6)
+}
+
+/// The times of so many rounds.
+fn rounds(rounds: usize, mut work: impl FnMut()) -> String {
+    median((0..rounds).map(|_| timed(&mut work).1).collect())
+}
+
+/// Prints the costs by the number of users.
+pub(crate) fn run(effort: Effort) {
+    head("Policies in process, by the number of users");
+    let titles = ["users", "compile", "install", "bytes", "open", "open the database", "search"];
+    let mut rows = vec![row(titles)];
+    for users in [10, effort.users] {
+        let spool = tempfile::tempdir().unwrap();
+        drop(Spool::open(spool.path(), Options::default()).unwrap());
+        let text = file(users);
+        let none = |_: &Path| Err(String::new());
+        let (image, compiled) =
+            timed(|| build(&compile(Path::new("policy.toml"), &text, &none).policies.unwrap()));
+        let (_, installed) = timed(|| install(spool.path(), &image).unwrap());
+        let opened = rounds(effort.short_rounds, || {
+            assert!(PolicyFile::open(black_box(spool.path())).image().is_ok());
+        });
+        let database = rounds(effort.short_rounds, || {
+            assert!(Spool::open_existing(black_box(spool.path()), Options::default()).is_ok());
+        });
+        let mut opened_file = PolicyFile::open(spool.path());
+        let image_of = opened_file.refresh().unwrap();
+        let policy = image_of.policy("p").unwrap().unwrap();
+        // All over the table, half of them in it.
+        let names: Vec<String> =
+            (0..1000).map(|n| format!("user{}@example.org", n * users / 500)).collect();
+        let searched = rounds(effort.short_rounds, || {
+            let mut limits = Vec::with_capacity(16);
+            for name in &names {
+                let subject = Subject { identity: name, ..Subject::default() };
+                policy.limits(&subject, &mut limits).unwrap();
+                assert!(!black_box(&limits).is_empty());
+                assert!(policy.exemption(&subject, 0).unwrap().is_none());
+            }
+        });
+        rows.push(row([
+            &users.to_string(),
+            &median(vec![compiled]),
+            &median(vec![installed]),
+            &image.len().to_string(),
+            &opened,
+            &database,
+            &format!("{searched} / 1000"),
+        ]));
+    }
+    print(&rows);
+}
