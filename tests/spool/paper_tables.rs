@@ -105,11 +105,18 @@ fn burst_table_by_the_engine() {
 }
 
 /// A burst of different recipients behaves like one of messages; repeated
-/// recipients are not counted.
+/// recipients are not counted. One store in some hundred has a filter that takes one of
+/// these recipients for another: it is tried again with other keys.
 #[test]
 fn a_burst_of_unique_events() {
+    let differences: Vec<String> = (0..3).map_while(|_| burst_of_unique_events().err()).collect();
+    assert!(differences.len() < 3, "{differences:?}");
+}
+
+/// What differs from a burst of messages, if anything does.
+fn burst_of_unique_events() -> Result<(), String> {
     let spec = Spec::parse(b"20 / 18000 / per_addr / burst").unwrap();
-    let (mut store, mut over) = (Memory::default(), 0);
+    let mut store = Memory::default();
     for n in 0..25 {
         for repeated in [false, true, true] {
             let local_part = format!("friend{n}");
@@ -118,12 +125,14 @@ fn a_burst_of_unique_events() {
             let now = Timestamp { seconds: 1_700_000_000 + n, micros: 0 };
             let decision = store.decide_one(&request.check(), || now).unwrap();
             // Leaky: a refused event is not remembered.
-            assert_eq!(decision.over, n >= 20, "{n} {repeated}");
-            assert_eq!(decision.details.seen, Some(repeated && n < 20), "{n} {repeated}");
-            over += u32::from(decision.over);
+            let expected = (n >= 20, Some(repeated && n < 20));
+            let found = (decision.over, decision.details.seen);
+            if found != expected {
+                return Err(format!("{n} {repeated}: {found:?}, expected {expected:?}"));
+            }
         }
     }
-    assert_eq!(over, 15);
+    Ok(())
 }
 
 /// The false-positive table: load (events per unit of limit), the rate in

@@ -61,8 +61,10 @@ fn cannot_read(error: &ImageError, apply: &str, findings: &mut Findings) {
         {
             findings.hidden(format!("the policies in use were not read: {error}"));
         }
-        // Reported with the files.
+        // Reported with the files, and with the spool directory.
         ImageError::Directory(DirError::Unsafe { .. } | DirError::WrongKind { .. }) => {}
+        ImageError::Directory(DirError::Io { source, .. })
+            if source.kind() == ErrorKind::NotFound => {}
         _ => {
             findings.problem(error.to_string()).fix(apply);
         }

@@ -117,7 +117,8 @@ impl Call {
 
     /// Whether it limits something.
     pub(in crate::cli) fn limits(&self) -> bool {
-        self.known().is_some_and(|function| function.specs != Specs::None)
+        let evaluates = matches!(&*self.function, "policy" | "policy_over");
+        evaluates || self.known().is_some_and(|function| function.specs != Specs::None)
     }
 
     /// The specs among its arguments, each with the key that is an argument of

@@ -48,7 +48,8 @@ fn command_is_real(line: &str) {
                 let there = path.symlink_metadata().is_ok()
                     || path.parent().is_some_and(Path::exists)
                     // Installed by the package.
-                    || path.starts_with("/etc/exim4/");
+                    || path.starts_with("/etc/exim4/")
+                    || path.starts_with("/etc/exirate/");
                 assert!(there, "there is no {}: {line}", path.display());
             }
         }
@@ -59,7 +60,7 @@ fn exirate_is_real(arguments: &[&str], line: &str) {
     let is_option = |word: &&str| word.starts_with('-');
     // `trace tidy` and its like are commands of commands.
     let mut command: Vec<&str> = arguments.iter().take(1).copied().collect();
-    if let [first @ ("trace" | "config"), second, ..] = arguments
+    if let [first @ ("trace" | "config" | "policy"), second, ..] = arguments
         && !is_option(second)
     {
         command = vec![first, second];
