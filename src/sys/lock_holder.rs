@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::{major, minor};
 
 /// How often `/proc/locks` is read.
-const TRIES: u32 = 5;
+const TRIES: u32 = 60;
 
 /// A process that holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub fn lock_holder(file: &File) -> Option<LockHolder> {
     let metadata = file.metadata().ok()?;
     let (dev, inode) = (metadata.dev(), metadata.ino());
     // The kernel produces the file in pieces, and may omit a lock if others are
-    // taken and released in between.
+    // taken and released in between: on a busy machine several times in a row.
     let process = (0..TRIES).find_map(|_| {
         let locks = std::fs::read_to_string("/proc/locks").ok()?;
         locks.lines().find_map(|line| process_in(line, (major(dev), minor(dev)), inode))
