@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::model::{
     Amount, Buckets, DomainPattern, Match, Member, Piece, Policies, Policy, Rates, Template, When,
 };
-use super::word::Word;
+use super::word::{Unit, Word};
 
 /// The name of each setting and its value. Where something is written, and how it
 /// is spelled (`60m` apart from `1h`), is not in it; what is default is.
@@ -63,11 +63,14 @@ pub struct Changes {
 }
 
 /// How many settings differ, by part: `identity`, `on.crossing`, `policy.outbound`.
+/// Without old ones, all are added.
 #[must_use]
-pub fn changes(
-    old: &BTreeMap<String, String>,
-    new: &BTreeMap<String, String>,
-) -> BTreeMap<String, Changes> {
+pub fn changes(old: Option<&Policies>, new: &Policies) -> BTreeMap<String, Changes> {
+    // Of a hundred thousand users, most are alike.
+    let (old, new) = match old {
+        Some(old) => (settings(&unlike(old, new)), settings(&unlike(new, old))),
+        None => (BTreeMap::new(), settings(new)),
+    };
     let mut all: BTreeMap<String, Changes> = BTreeMap::new();
     let mut part = |name: &str, count: fn(&mut Changes) -> &mut usize| {
         // No name of a policy has a dot.
@@ -75,7 +78,7 @@ pub fn changes(
         let end = name.match_indices('.').nth(levels - 1).map_or(name.len(), |(end, _)| end);
         *count(all.entry(name.get(..end).unwrap_or(name).to_owned()).or_default()) += 1;
     };
-    for (name, value) in new {
+    for (name, value) in &new {
         match old.get(name) {
             None => part(name, |changes| &mut changes.added),
             Some(before) if before != value => part(name, |changes| &mut changes.changed),
@@ -86,6 +89,46 @@ pub fn changes(
         part(name, |changes| &mut changes.removed);
     }
     all
+}
+
+/// The policies without the users that `other` has as well, with the same settings.
+fn unlike(policies: &Policies, other: &Policies) -> Policies {
+    let of = |name: &String, policy: &Policy| {
+        let others = other.policies.get(name).map(|other| &other.users);
+        let is_alike = |user: &String, member: &Member| {
+            others.and_then(|others| others.get(user)).is_some_and(|other| alike(member, other))
+        };
+        let users = policy.users.iter().filter(|(user, member)| !is_alike(user, member));
+        Policy {
+            at: policy.at,
+            head: policy.head.clone(),
+            default: policy.default.clone(),
+            packages: policy.packages.clone(),
+            domains: policy.domains.clone(),
+            users: users.map(|(user, member)| (user.clone(), member.clone())).collect(),
+            exempt: policy.exempt.clone(),
+        }
+    };
+    Policies {
+        files: Vec::new(),
+        identity: policies.identity.clone(),
+        on_crossing: policies.on_crossing.clone(),
+        policies: policies.policies.iter().map(|(n, p)| (n.clone(), of(n, p))).collect(),
+    }
+}
+
+/// Whether two members certainly have the same settings.
+fn alike(one: &Member, other: &Member) -> bool {
+    let amounts = |one: &BTreeMap<Unit, Amount>, other: &BTreeMap<Unit, Amount>| {
+        one.iter()
+            .map(|(unit, amount)| (unit, &amount.windows))
+            .eq(other.iter().map(|(unit, amount)| (unit, &amount.windows)))
+    };
+    let buckets = |rates: &Rates| rates.buckets.as_ref().map(|all| all.buckets.clone());
+    one.package == other.package
+        && amounts(&one.rates.each, &other.rates.each)
+        && amounts(&one.rates.total, &other.rates.total)
+        && buckets(&one.rates) == buckets(&other.rates)
 }
 
 fn add(all: &mut BTreeMap<String, String>, name: &str, policy: &Policy) {
@@ -234,9 +277,13 @@ mod tests {
     use super::*;
     use crate::policy::source::compile;
 
-    fn of(text: &str) -> BTreeMap<String, String> {
+    fn read(text: &str) -> Policies {
         let none = |_: &Path| Err(String::new());
-        settings(&compile(Path::new("p"), text, &none).policies.unwrap())
+        compile(Path::new("p"), text, &none).policies.unwrap()
+    }
+
+    fn of(text: &str) -> BTreeMap<String, String> {
+        settings(&read(text))
     }
 
     #[test]
@@ -292,20 +339,37 @@ mod tests {
 
     #[test]
     fn changes_are_counted_by_part() {
-        let old = of("version = 1\n[policy.a]\ndefault.messages = \"1/1h\"\nuser.\"x.y\" = {}\n\
-                      user.z.bytes = \"1/1h\"\n[policy.b]\ndefault.bytes = \"1/1h\"\n");
-        let new = of("version = 1\n[identity]\nfold.case = false\n[policy.a]\n\
+        let old = read(
+            "version = 1\n[policy.a]\ndefault.messages = \"1/1h\"\nuser.\"x.y\" = {}\n\
+                      user.z.bytes = \"1/1h\"\n[policy.b]\ndefault.bytes = \"1/1h\"\n",
+        );
+        let new = read(
+            "version = 1\n[identity]\nfold.case = false\n[policy.a]\n\
                       default.messages = \"2/1h\"\nuser.\"x.y\".bytes = \"1/1h\"\n[policy.b]\n\
-                      default.bytes = \"1/1h\"\n[on.crossing]\nlog = true\n");
+                      default.bytes = \"1/1h\"\n[on.crossing]\nlog = true\n",
+        );
         let of = |added, removed, changed| Changes { added, removed, changed };
-        let found: Vec<_> = changes(&old, &new).into_iter().collect();
+        let found: Vec<_> = changes(Some(&old), &new).into_iter().collect();
         let wanted = [
             ("identity".to_owned(), of(0, 0, 1)),
             ("on.crossing".to_owned(), of(0, 0, 1)),
             ("policy.a".to_owned(), of(1, 1, 1)),
         ];
         assert_eq!(found, wanted);
-        assert!(changes(&new, &new).is_empty());
+        assert!(changes(Some(&new), &new).is_empty());
+        // However it is spelled.
+        let user = |text| read(&format!("version = 1\n[policy.a.user.x]\n{text}\n"));
+        let hour = user("bytes = \"1k/1h\"");
+        assert!(changes(Some(&hour), &user("\nbytes = \"1024/60m\"")).is_empty());
+        for other in [
+            "bytes = \"2k/1h\"",
+            "bytes = \"1k/2h\"",
+            "messages = \"1k/1h\"",
+            "",
+            "bytes = \"1k/1h\"\nbucket = { burst = 1, rate = 1 }",
+        ] {
+            assert_eq!(changes(Some(&hour), &user(other)).len(), 1, "{other}");
+        }
     }
 
     #[test]

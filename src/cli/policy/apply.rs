@@ -17,7 +17,7 @@ use crate::policy::diagnostic::{Diagnostics, place};
 use crate::policy::image::{Image, ImageError, PolicyFile, build, install};
 use crate::policy::lint::lint;
 use crate::policy::model::Policies;
-use crate::policy::settings::{Changes, changes, settings};
+use crate::policy::settings::{Changes, changes};
 use crate::spool::{Options, Spool};
 
 /// Put a policy file in use
@@ -86,13 +86,11 @@ impl Apply {
         let policies = sound(&self.file)?;
         let warnings = warn(&policies);
         let image = build(&policies);
-        let new = settings(&policies);
-        let before = in_use(&spool).as_ref().map(settings).unwrap_or_default();
         let back = Image::from_bytes(image.clone())?.policies()?;
-        if settings(&back) != new {
+        if !changes(Some(&back), &policies).is_empty() {
             return Err(Failure::new("the compiled policies are not those of the file"));
         }
-        let changed = changes(&before, &new);
+        let changed = changes(in_use(&spool).as_ref(), &policies);
         let path = if self.dry_run {
             spool.join("exirate/policy.image")
         } else {
