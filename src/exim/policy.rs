@@ -16,6 +16,7 @@ use crate::rate::{Timestamp, Wait};
 use crate::spool::Spool;
 use crate::stage::{AclStage, DecisionCache, Scope};
 use crate::sys::{clock, fork};
+use std::borrow::Cow;
 use std::fmt;
 
 /// Why a policy cannot be evaluated.
@@ -54,10 +55,14 @@ impl Session {
         self.forget_what_ended(stage);
         self.command_marks.set();
         self.message_marks.set();
-        let names = String::from_utf8_lossy(names.trim_ascii());
+        let names = lossy(names.into());
+        let names = match names.trim() {
+            "*" => self.all_names().map_or(names, Cow::Owned),
+            _ => names,
+        };
         let mut latest: Option<Latest> = None;
-        for name in self.named(&names) {
-            let this = self.one_policy(name, &attributes, stage);
+        for name in names.split(',') {
+            let this = self.one_policy(name.trim(), &attributes, stage);
             let refuses = this.outcome.verdict >= Verdict::Defer;
             let is_stricter = latest.as_ref().is_none_or(|before| {
                 this.outcome.verdict > before.outcome.verdict
@@ -79,23 +84,21 @@ impl Session {
         Ok(verdict)
     }
 
-    /// The policies that `names` names.
-    fn named(&mut self, names: &str) -> Vec<String> {
-        if names == "*"
-            && let Ok(image) = self.image()
-        {
-            return image.names().map(str::to_owned).collect();
-        }
-        names.split(',').map(|name| name.trim().to_owned()).collect()
+    /// The names of all policies, separated by commas, if the image can be read.
+    #[cold]
+    fn all_names(&mut self) -> Option<String> {
+        let names: Vec<&str> = self.image().ok()?.names().collect();
+        Some(names.join(","))
     }
 
     /// Evaluates one policy.
-    fn one_policy(&mut self, name: String, attributes: &Attributes<'_>, stage: AclStage) -> Latest {
-        let latest = match self.evaluate(&name, attributes, stage) {
-            Ok(outcome) => Latest { policy: name, outcome, error: None },
+    fn one_policy(&mut self, name: &str, attributes: &Attributes<'_>, stage: AclStage) -> Latest {
+        let policy = name.to_owned();
+        let latest = match self.evaluate(name, attributes, stage) {
+            Ok(outcome) => Latest { policy, outcome, error: None },
             Err((error, on_error)) => {
                 let on_error = attributes.on_error.unwrap_or(on_error);
-                self.log_policy_error(&name, &error, on_error);
+                self.log_policy_error(name, &error, on_error);
                 let outcome = match on_error {
                     OnError::FailOpen => Outcome::default(),
                     OnError::FailClosed => Outcome {
@@ -104,7 +107,7 @@ impl Session {
                         ..Outcome::default()
                     },
                 };
-                Latest { policy: name, outcome, error: Some(error.to_string()) }
+                Latest { policy, outcome, error: Some(error.to_string()) }
             }
         };
         if self.variables.debugs_acls(&self.host) {
@@ -140,14 +143,14 @@ impl Session {
         let rules = Rules { name, identity, head, tables: &policy };
         let facts = PolicyFacts::read(host, variables, more, stage);
         let by = counted_by(&mut policies.counted, name);
-        let mut occurrences = Vec::with_capacity(8);
-        by.counted.occurrences(stage, &facts.session, &mut occurrences);
+        let occurrences = &mut policies.occurrences;
+        by.counted.occurrences(stage, &facts.session, occurrences);
         let event = facts.event(attributes);
         let mut of = |event: &Event<'_>, occurrences: &[Occurrence]| {
             of_event(&rules, event, occurrences, only_looks, decisions, spool)
                 .map_err(|error| (error, head.on_error))
         };
-        let outcome = of(&event, &occurrences)?;
+        let outcome = of(&event, occurrences)?;
         if !by.counted.wants_each_recipient(stage) || outcome.verdict >= Verdict::Defer {
             return Ok(outcome);
         }
@@ -196,7 +199,7 @@ impl Session {
     /// Sets `$sender_rate`, `$sender_rate_limit` and `$sender_rate_period`.
     fn show_reason(&mut self, reason: &Reason) {
         self.rate_variables.set_rate(Some(reason.decision.rate));
-        let (limit, period) = reason.window.split_once('/').unwrap_or((&reason.window, ""));
+        let (limit, period) = reason.window().split_once('/').unwrap_or((reason.window(), ""));
         let [limit, period] = [limit, period].map(|text| Setting::Checked(text.as_bytes()));
         self.rate_variables.set_texts(&self.host, limit, period);
     }
@@ -259,9 +262,9 @@ fn debug_line(latest: &Latest) -> String {
         (None, None) => format!("exirate policy \"{policy}\": {verdict}, as no limit applies"),
         (Some(reason), None) => format!(
             "exirate policy \"{policy}\": {verdict}: {} {} of {} by {}, rate {:.1}",
-            reason.window,
+            reason.window(),
             reason.unit.word(),
-            reason.key,
+            reason.key(),
             reason.rule,
             reason.decision.rate
         ),
@@ -293,7 +296,7 @@ pub(super) fn field<'a>(
     };
     let yes = |is: bool| Field::Checked(if is { b"yes" } else { b"no" });
     let text = |text: &'a str| Field::Unchecked(text.as_bytes());
-    let reason = outcome.reason.as_ref();
+    let reason = outcome.reason.as_deref();
     let decision = reason.map(|reason| &reason.decision);
     let of = |of: fn(&Reason) -> &str| text(reason.map_or("", of));
     Ok(match name {
@@ -302,9 +305,9 @@ pub(super) fn field<'a>(
         b"text" => text(&outcome.text),
         b"policy" => text(policy),
         b"rule" => of(|reason| &reason.rule),
-        b"window" => of(|reason| &reason.window),
+        b"window" => of(Reason::window),
         b"unit" => of(|reason| reason.unit.word()),
-        b"key" => of(|reason| &reason.key),
+        b"key" => of(Reason::key),
         b"rate" => Field::Rate(decision.map_or(0.0, |decision| decision.rate)),
         b"limit" => match decision {
             Some(decision) => Field::Size(decision.limit),

@@ -173,14 +173,25 @@ impl<'v> PolicyFacts<'v> {
 fn recipient(host: &Host, variables: &Variables) -> Option<String> {
     let local_part = variables.local_part.read(host)?;
     let domain = variables.domain.read(host).unwrap_or_default();
-    Some(format!("{}@{}", lossy(local_part), lossy(domain)))
+    let mut address = String::with_capacity(local_part.len() + 1 + domain.len());
+    address.push_str(&lossy(local_part));
+    address.push('@');
+    address.push_str(&lossy(domain));
+    Some(address)
 }
 
 /// Text of Exim's, which is UTF-8 where clients follow the standards.
 pub(super) fn lossy(text: Cow<'_, [u8]>) -> Cow<'_, str> {
     match text {
-        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
-        Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+        // As a rule it is UTF-8, which is quicker to check than to correct.
+        Cow::Borrowed(bytes) => match str::from_utf8(bytes) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(bytes),
+        },
+        Cow::Owned(bytes) => Cow::Owned(match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        }),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Decides an event by a policy: `when` → key → limits → checks → verdict.
 
+use std::cell::LazyCell;
 use std::fmt;
 use std::ops::Range;
 
@@ -30,6 +31,9 @@ pub trait Tables {
         limits: &mut Vec<Limit<'a>>,
     ) -> Result<(), Self::Error>;
 
+    /// Whether there is an entry of `exempt`. Without any, the time is not needed.
+    fn has_exemptions(&self) -> bool;
+
     /// The entry of `exempt` that lifts the limits of `subject` at `now`, in seconds
     /// since 1970.
     ///
@@ -51,6 +55,10 @@ impl Tables for PolicyImage<'_> {
         limits: &mut Vec<Limit<'a>>,
     ) -> Result<(), ImageError> {
         PolicyImage::limits(self, subject, limits)
+    }
+
+    fn has_exemptions(&self) -> bool {
+        PolicyImage::has_exemptions(self)
     }
 
     fn exemption<'a>(
@@ -141,28 +149,33 @@ pub fn decide<T: Tables, S: Store>(
         return Ok(Outcome::default());
     }
     let Some(key) = Key::of(identity, &head.key, event) else { return Ok(Outcome::default()) };
-    let recipient = key::value(identity, event, Field::Recipient);
+    // Most policies do not ask for it.
+    let recipient = LazyCell::new(|| key::value(identity, event, Field::Recipient));
     let subject = Subject {
         identity: &key.identity,
         package: event.package.filter(|package| !package.is_empty()),
         client: event.client,
-        recipient: recipient.as_deref(),
+        recipient: None,
     };
-    let mut limits = Vec::new();
+    let mut limits = Vec::with_capacity(8);
     tables.limits(&subject, &mut limits).map_err(DecideError::Tables)?;
     let mut texts = String::with_capacity(128);
     let mut planned: Vec<Planned<'_>> = Vec::with_capacity(limits.len());
     for limit in limits {
         let Some(one) = occurrences.iter().find(|one| one.unit == limit.unit) else { continue };
-        if let Some(one) = plan(rules, event, &key, &subject, limit, one, &mut texts) {
+        if let Some(one) = plan(rules, event, &key, || recipient.as_deref(), limit, one, &mut texts)
+        {
             planned.push(one);
         }
     }
     if planned.is_empty() {
         return Ok(Outcome::default());
     }
-    let exemption = tables.exemption(&subject, clock().seconds).map_err(DecideError::Tables)?;
-    let mode = Mode { only_looks, ..Mode::of(head, exemption.is_some()) };
+    let exempt = tables.has_exemptions() && {
+        let subject = Subject { recipient: recipient.as_deref(), ..subject };
+        tables.exemption(&subject, clock().seconds).map_err(DecideError::Tables)?.is_some()
+    };
+    let mode = Mode { only_looks, ..Mode::of(head, exempt) };
     decide_new(&mut planned, &texts, mode, cache, store, clock).map_err(DecideError::Store)?;
     let decisives = planned.iter().filter_map(|one| {
         Some(Decisive {
@@ -175,7 +188,7 @@ pub fn decide<T: Tables, S: Store>(
             decision: one.decision?,
         })
     });
-    Ok(Outcome::of(head, decisives, exemption.is_some(), event))
+    Ok(Outcome::of(head, decisives, exempt, event))
 }
 
 /// How the checks of an event count.
@@ -205,11 +218,11 @@ impl Mode {
 }
 
 /// What `event` counts against `limit`; `None` if what it needs is not known.
-fn plan<'a, T>(
+fn plan<'a, 'r, T>(
     rules: &Rules<'_, T>,
     event: &Event<'_>,
-    key: &Key,
-    subject: &Subject<'_>,
+    key: &Key<'_>,
+    recipient: impl Fn() -> Option<&'r str>,
     limit: Limit<'a>,
     occurrence: &Occurrence,
     texts: &mut String,
@@ -217,7 +230,7 @@ fn plan<'a, T>(
     let field = |field| key::value(rules.identity, event, field);
     let mut unique = None;
     match limit.unit {
-        Unit::UniqueRecipients => unique = Some(subject.recipient?.into()),
+        Unit::UniqueRecipients => unique = Some(recipient()?.into()),
         Unit::UniqueClients => unique = Some(field(Field::Client)?),
         // A bounce is from nobody.
         Unit::UniqueSenders if event.sender == Some("") => unique = Some("".into()),
@@ -226,7 +239,7 @@ fn plan<'a, T>(
             unique = event.message_id.map(Into::into);
         }
         Unit::Recipients if event.once_a_message => {
-            let to = |id| format!("{id} {}", subject.recipient.unwrap_or_default());
+            let to = |id| format!("{id} {}", recipient().unwrap_or_default());
             unique = event.message_id.map(|id| to(id).into());
         }
         _ => {}
@@ -248,7 +261,7 @@ fn plan<'a, T>(
     match limit.per {
         Per::Key => texts.push_str(&key.text),
         Per::Domain => {
-            texts.push_str(&key::of_domain(super::fold::domain(subject.identity)?));
+            texts.push_str(&key::of_domain(super::fold::domain(&key.identity)?));
         }
     }
     let name = start..texts.len();
@@ -296,12 +309,21 @@ fn decide_new<S: Store>(
     let update = |one: &Planned<'_>| {
         if blocked { Update::ReadOnly } else { mode.update(one.count) }
     };
+    // As most policies are: what follows, without lists.
+    if let [one] = planned {
+        if one.decision.is_none() {
+            let check = check(one, update(one));
+            let decision = store.decide_one(&check, clock)?;
+            cache.keep(one.scope, &check.key, decision);
+            one.decision = Some(decision);
+        }
+        return Ok(());
+    }
     let new = planned.iter().filter(|one| one.decision.is_none());
     let checks: Vec<Check<'_>> = new.map(|one| check(one, update(one))).collect();
     let mut decisions = Vec::with_capacity(checks.len());
     match &checks[..] {
         [] => return Ok(()),
-        [check] => decisions.push(store.decide_one(check, clock)?),
         checks => store.decide(checks, clock, &mut decisions)?,
     }
     // Where one of them kept the others from counting, they are still to be counted,

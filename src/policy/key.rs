@@ -14,12 +14,12 @@ const LONGEST: usize = 255;
 
 /// What a policy counts, and whose limits apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Key {
+pub struct Key<'e> {
     /// `auth:alice@example.org`; several fields are separated by `,`, and a `,` in a
     /// value is doubled.
     pub text: String,
     /// The value of the first field, which tables and exemptions are searched for.
-    pub identity: String,
+    pub identity: Cow<'e, str>,
 }
 
 /// The value of `field`, folded; `None` if it is not known.
@@ -78,32 +78,35 @@ pub fn domain_of(address: Option<&str>) -> Option<String> {
     address.and_then(domain).map(lower).filter(|domain| !domain.is_empty())
 }
 
-impl Key {
+impl<'e> Key<'e> {
     /// The key of `event`: `fields`, of which all must be known; without any, the
     /// first of the identity chain that is. `None` where there is none.
     #[must_use]
-    pub fn of(identity: &Identity, fields: &[Field], event: &Event<'_>) -> Option<Self> {
+    pub fn of(identity: &Identity, fields: &[Field], event: &Event<'e>) -> Option<Self> {
         let mut key = Self::default();
         if fields.is_empty() {
             let known = |&field: &Field| Some((field, value(identity, event, field)?));
             let (field, value) = identity.chain.iter().find_map(known)?;
-            key.add(field, &value);
+            key.add(field, value);
         }
         for &field in fields {
-            key.add(field, &value(identity, event, field)?);
+            key.add(field, value(identity, event, field)?);
         }
         Some(key)
     }
 
-    fn add(&mut self, field: Field, value: &str) {
-        if self.text.is_empty() {
-            value.clone_into(&mut self.identity);
-        } else {
+    fn add(&mut self, field: Field, value: Cow<'e, str>) {
+        let is_first = self.text.is_empty();
+        self.text.reserve(field.word().len() + value.len() + 2);
+        if !is_first {
             self.text.push(',');
         }
         self.text.push_str(field.word());
         self.text.push(':');
-        self.text.push_str(&escaped(&shortened(value)));
+        self.text.push_str(&escaped(&shortened(&value)));
+        if is_first {
+            self.identity = value;
+        }
     }
 }
 

@@ -35,8 +35,9 @@ pub struct Outcome {
     pub delay: f64,
     /// The reply to the client; empty unless there is something against the event.
     pub text: String,
-    /// The limit that decided. `None` if none applied.
-    pub reason: Option<Reason>,
+    /// The limit that decided. `None` if none applied. Boxed, so that an outcome is
+    /// small to move.
+    pub reason: Option<Box<Reason>>,
 }
 
 impl Default for Outcome {
@@ -57,18 +58,15 @@ impl Default for Outcome {
 /// The limit that decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reason {
-    /// The policy.
-    pub policy: String,
     /// The table that the limit is from: `user news@example.org`.
     pub rule: Cow<'static, str>,
     /// What is counted.
     pub unit: Unit,
-    /// The limit as written: `100/1h`; of a bucket its rate, `1/1h`.
-    pub window: String,
-    /// Who is counted: `auth:alice@example.org`.
-    pub key: String,
     /// The decision.
     pub decision: Decision,
+    /// The window and the key, in one allocation, as each check makes one.
+    texts: Box<str>,
+    key_start: usize,
 }
 
 /// A limit that was decided, and may be the reason of the outcome.
@@ -165,19 +163,34 @@ impl Outcome {
             (Some(template), _) => expanded(template, &one, event),
             (None, _) => TEXT.to_owned(),
         };
+        let mut texts = String::with_capacity(one.window.len() + one.key.len());
+        texts.push_str(one.window);
+        texts.push_str(one.key);
         let reason = Reason {
-            policy: one.policy.to_owned(),
             rule: rule(&one),
             unit: one.unit,
-            window: one.window.to_owned(),
-            key: one.key.to_owned(),
             decision: one.decision,
+            texts: texts.into(),
+            key_start: one.window.len(),
         };
-        Self { verdict, measured, observed, exempt, crossed, delay, text, reason: Some(reason) }
+        let reason = Some(Box::new(reason));
+        Self { verdict, measured, observed, exempt, crossed, delay, text, reason }
     }
 }
 
 impl Reason {
+    /// The limit as written: `100/1h`; of a bucket its rate, `1/1h`.
+    #[must_use]
+    pub fn window(&self) -> &str {
+        self.texts.get(..self.key_start).unwrap_or_default()
+    }
+
+    /// Who is counted: `auth:alice@example.org`.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.texts.get(self.key_start..).unwrap_or_default()
+    }
+
     /// A score that grows with the rate, from 0 towards 2: see [`score`].
     #[must_use]
     pub fn score(&self) -> f64 {

@@ -136,6 +136,10 @@ impl Tables for Policy {
         Ok(())
     }
 
+    fn has_exemptions(&self) -> bool {
+        !self.exempt.is_empty()
+    }
+
     fn exemption<'a>(
         &'a self,
         subject: &Subject<'a>,

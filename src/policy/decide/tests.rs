@@ -109,14 +109,14 @@ fn windows_are_decided_together() {
         verdicts.push(session.at(AclStage::Rcpt, "out", &to(alice(), "bob@x.test")));
     }
     let word =
-        |outcome: &Outcome| (outcome.verdict, outcome.reason.as_ref().unwrap().window.clone());
+        |outcome: &Outcome| (outcome.verdict, outcome.reason.as_ref().unwrap().window().to_owned());
     let over = |window: &str| (Verdict::Defer, window.to_owned());
     let seen: Vec<_> = verdicts.iter().map(word).collect();
     assert_eq!(seen.iter().filter(|(verdict, _)| *verdict == Verdict::Accept).count(), 4);
     assert!(seen[2..6].iter().all(|one| *one == over("3/1h")), "{seen:?}");
     assert!(seen[8..].iter().all(|one| *one == over("4/1d")), "{seen:?}");
     let reason = verdicts[3].reason.as_ref().unwrap();
-    assert_eq!((&*reason.key, &*reason.rule), ("auth:alice@example.org", "default"));
+    assert_eq!((reason.key(), &*reason.rule), ("auth:alice@example.org", "default"));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_policy_applies_where_its_conditions_hold() {
     assert_eq!(session.at(AclStage::Rcpt, "p", &bounce).verdict, Verdict::Accept);
     let second = session.at(AclStage::Rcpt, "p", &bounce);
     assert_eq!(
-        (second.verdict, second.reason.unwrap().key),
+        (second.verdict, second.reason.unwrap().key().to_owned()),
         (Verdict::Defer, "recipient:b@x.test".into())
     );
 }
@@ -302,7 +302,7 @@ fn totals_are_of_all_users_of_a_domain() {
         last = session.at(AclStage::Rcpt, "p", &event);
     }
     let reason = last.reason.unwrap();
-    assert_eq!((last.verdict, &*reason.key), (Verdict::Defer, "domain:example.org"));
+    assert_eq!((last.verdict, reason.key()), (Verdict::Defer, "domain:example.org"));
     assert_eq!(reason.rule, "domain example.org (total)");
     let other = Event { auth: Some("a@other.org"), ..to(alice(), "x@x.test") };
     assert_eq!(session.at(AclStage::Rcpt, "p", &other).reason, None);

@@ -162,6 +162,9 @@ impl Container {
     /// What a table has under `name`, and the position of the row that it is in.
     #[inline]
     pub(super) fn find(&self, table: Table, name: &[u8]) -> Result<Option<Found<'_>>, Fault> {
+        if table.slots == 0 {
+            return Ok(None);
+        }
         let row = self.slot(table, table.slot(self.hasher.hash(name)))?;
         if row == 0 {
             return Ok(None);

@@ -163,6 +163,11 @@ impl First {
 }
 
 impl Exempts {
+    /// Whether there is no entry.
+    pub(super) fn is_empty(&self) -> bool {
+        self.everybody.is_empty() && self.who.is_empty() && self.to.is_empty()
+    }
+
     /// The position of the row of the first entry that exempts `subject` at `now`.
     pub(super) fn find(
         &self,
@@ -201,6 +206,10 @@ impl Exempts {
 }
 
 impl Keys {
+    fn is_empty(&self) -> bool {
+        [self.identities, self.domains, self.below, self.networks].iter().all(|t| t.slots == 0)
+    }
+
     /// Calls `visit` with the entries that list what `identity` or `client` match.
     fn each<'c>(
         &self,

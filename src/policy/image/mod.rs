@@ -279,6 +279,12 @@ impl<'i> PolicyImage<'i> {
         chosen.append_to(limits).map_err(|(row, what)| fault_at(row, what))
     }
 
+    /// Whether the policy has an entry of `exempt`.
+    #[must_use]
+    pub fn has_exemptions(&self) -> bool {
+        !self.decoded.exempts.is_empty()
+    }
+
     /// The first entry of `exempt` that exempts `subject` at `now`, in seconds since 1970.
     ///
     /// # Errors
