@@ -7,7 +7,10 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::{EntryPoint, PrivateExim, Setup};
+use exirate::policy::{image, source::compile};
 
 /// The result of the lookup for a spec, in separate words.
 fn look(spec: &str) -> String {
@@ -24,8 +27,10 @@ fn expanded(exim: &PrivateExim, text: &str) -> String {
 fn exim_lists_it() {
     let ran = Setup::new().build().run(&["-bV"], b"");
     let dynamic = ran.stdout.lines().find(|l| l.starts_with("Lookups (dynamic):"));
-    let listed = dynamic.is_some_and(|l| l.split_whitespace().any(|word| word == "ratelimit"));
-    assert!(listed, "{}", ran.stdout);
+    for name in ["ratelimit", "policy"] {
+        let listed = dynamic.is_some_and(|l| l.split_whitespace().any(|word| word == name));
+        assert!(listed, "{name}: {}", ran.stdout);
+    }
 }
 
 #[test]
@@ -45,6 +50,31 @@ fn it_succeeds_when_over_the_limit_with_the_rate_as_value() {
     let (outer, inner) = ("1 / 1h / per_cmd / readonly / k", "0 / 1h / readonly / other");
     let text = format!("${{lookup ratelimit {{{outer}}}{{{} $value}}}}", look(inner));
     assert_eq!(expanded(&exim, &text), "over: 0.0 3.0");
+    assert_eq!(exim.log("panic"), "");
+}
+
+#[test]
+fn the_lookup_of_a_policy_returns_its_verdict() {
+    let exim = Setup::new().library().build();
+    let none = |_: &Path| Err(String::new());
+    let text = "version = 1\n[policy.p]\nupdate = \"strict\"\ndefault.recipients = \"2.5/1w\"\n\
+                package.gold.recipients = \"9/1w\"\n";
+    let policies = compile(Path::new("policy.toml"), text, &none).policies.unwrap();
+    image::install(&exim.spool(), &image::build(&policies)).unwrap();
+    let look = |query: &str| format!("${{lookup policy {{{query}}}}}");
+    // The lookup and the dlfunc count in the same record.
+    let dlfunc = format!("${{dlfunc{{{}}}{{policy}}{{p}}}}", exim.library().display());
+    let three = [&look("p"), &*dlfunc, &look("p")].join(" ");
+    assert_eq!(expanded(&exim, &three), "accept accept defer");
+    assert_eq!(expanded(&exim, &look("p / package=gold")), "accept");
+    assert_eq!(expanded(&exim, &look("nobody")), "accept");
+    for (query, error) in [
+        ("p / gold", "\"gold\" is not an attribute"),
+        ("p / on_error=x", "on_error= is fail-open or fail-closed, not \"x\""),
+    ] {
+        let failed = expanded(&exim, &look(query));
+        assert!(failed.contains(error), "{query}: {failed}");
+    }
     assert_eq!(exim.log("panic"), "");
 }
 

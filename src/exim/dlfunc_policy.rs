@@ -7,7 +7,7 @@ use super::policy;
 use super::session::{CallError, SESSION, Session};
 use crate::policy::word::Verdict;
 use crate::sys::clock;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 /// `${dlfunc{…}{policy}{NAME}{ATTRIBUTE}…}`: what the policy NAME makes of this
 /// event: `accept`, `log`, `delay`, `hold`, `defer` or `reject`. NAME may be several
@@ -38,15 +38,20 @@ pub unsafe extern "C" fn policy(
     // SAFETY: what Exim passes is passed on.
     unsafe {
         SESSION.call(yield_, argc, argv, |session, _, arguments| {
-            Ok(Reply::Word(match verdict(session, "policy", arguments)? {
-                Verdict::Accept => c"accept",
-                Verdict::Log => c"log",
-                Verdict::Delay => c"delay",
-                Verdict::Hold => c"hold",
-                Verdict::Defer => c"defer",
-                Verdict::Reject => c"reject",
-            }))
+            Ok(Reply::Word(word(verdict(session, "policy", arguments)?)))
         })
+    }
+}
+
+/// The word that Exim reads.
+pub(super) fn word(verdict: Verdict) -> &'static CStr {
+    match verdict {
+        Verdict::Accept => c"accept",
+        Verdict::Log => c"log",
+        Verdict::Delay => c"delay",
+        Verdict::Hold => c"hold",
+        Verdict::Defer => c"defer",
+        Verdict::Reject => c"reject",
     }
 }
 

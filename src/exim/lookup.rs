@@ -1,5 +1,5 @@
-//! The entry point for `${lookup ratelimit {SPEC} {FOUND} {NOT FOUND}}`: exirate.so
-//! as one of Exim's dynamic lookup modules.
+//! The entry points for `${lookup ratelimit {SPEC} {FOUND} {NOT FOUND}}` and
+//! `${lookup policy {NAME}}`: exirate.so as one of Exim's dynamic lookup modules.
 //!
 //! Exim finds [`_lookup_module_info`] by its name and compares its magic number
 //! with its own before it looks at anything else. As one library serves several
@@ -10,6 +10,7 @@ use super::abi::{
     Uschar,
 };
 use super::boundary::Reply;
+use super::dlfunc_policy::word;
 use super::host::{Expand, Host};
 use super::session::{CallError, SESSION};
 use crate::spec::{SpecArguments, split_key};
@@ -25,7 +26,7 @@ struct ForExim<T>(UnsafeCell<T>);
 // loader returns the library to Exim.
 unsafe impl<T> Sync for ForExim<T> {}
 
-static LOOKUP: ForExim<LookupInfo> = ForExim(UnsafeCell::new(LookupInfo {
+const LOOKUP: LookupInfo = LookupInfo {
     name: c"ratelimit".as_ptr(),
     kind: QUERY_STYLE,
     acquisition: 0,
@@ -40,9 +41,19 @@ static LOOKUP: ForExim<LookupInfo> = ForExim(UnsafeCell::new(LookupInfo {
     options_count: 0,
     variables: std::ptr::null(),
     variables_count: 0,
+};
+
+static RATELIMIT: ForExim<LookupInfo> = ForExim(UnsafeCell::new(LOOKUP));
+
+static POLICY: ForExim<LookupInfo> = ForExim(UnsafeCell::new(LookupInfo {
+    name: c"policy".as_ptr(),
+    find: Some(find_policy),
+    version_report: None,
+    ..LOOKUP
 }));
 
-static LOOKUPS: ForExim<[*mut LookupInfo; 1]> = ForExim(UnsafeCell::new([LOOKUP.0.get()]));
+static LOOKUPS: ForExim<[*mut LookupInfo; 2]> =
+    ForExim(UnsafeCell::new([RATELIMIT.0.get(), POLICY.0.get()]));
 
 /// `lookup_module_info`: what this module offers.
 #[repr(transparent)]
@@ -54,7 +65,7 @@ pub struct Module(ForExim<LookupModuleInfo>);
 pub static _lookup_module_info: Module = Module(ForExim(UnsafeCell::new(LookupModuleInfo {
     magic: MAGIC_NONE,
     lookups: LOOKUPS.0.get().cast(),
-    count: 1,
+    count: 2,
 })));
 
 /// Sets the magic number when the library is loaded.
@@ -77,7 +88,7 @@ extern "C" fn set_magic() {
 
 /// There is nothing to open: any address will do as a handle.
 unsafe extern "C" fn open(_: *const Uschar, _: *mut *const Uschar) -> *mut c_void {
-    LOOKUP.0.get().cast()
+    RATELIMIT.0.get().cast()
 }
 
 /// `${lookup ratelimit {SPEC}…}`: found, with the rate as `$value`, where the
@@ -114,11 +125,7 @@ unsafe extern "C" fn find(
         }
         let status =
             SESSION.call(&raw mut text, 1, arguments.as_ptr(), |session, buffer, specs| {
-                if let Some(options) = options.as_ref().map(|first| CStr::from_ptr(first))
-                    && !options.is_empty()
-                {
-                    return Err(unknown_options(options));
-                }
+                refuse_options("ratelimit", "SPEC} {OVER THE LIMIT} {UNDER IT", options)?;
                 let query = specs.first().copied().unwrap_or_default();
                 let arguments = match split_key(query) {
                     Some((spec, key)) => SpecArguments { spec, key: Some(key), unique: None },
@@ -132,25 +139,88 @@ unsafe extern "C" fn find(
                 let copy = if found { session.host.clean_copy(buffer.text()) } else { None };
                 Ok(copy.map_or(Reply::Kept, Reply::Exims))
             });
-        let (place, code) = match (status, found) {
-            (0, true) => (result, Status::Ok as c_int),
-            (0, false) => return Status::Fail as c_int,
-            _ => (message, Status::Defer as c_int),
-        };
-        if !place.is_null() {
-            place.write(text);
+        match (status, found) {
+            (0, false) => Status::Fail as c_int,
+            _ => present(status, text, result, message),
         }
-        code
     }
 }
 
-fn unknown_options(options: &CStr) -> CallError {
+/// `${lookup policy {NAME / ATTRIBUTE}}`: always found, with what the dlfunc `policy`
+/// returns; deferred with the same text where the dlfunc fails.
+///
+/// ATTRIBUTE may be left out. All that follows its `=` is its value, taken literally.
+///
+/// # Safety
+/// To be called by Exim, as `lookupapi.h` describes it.
+unsafe extern "C" fn find_policy(
+    _handle: *mut c_void,
+    _file: *const Uschar,
+    query: *const Uschar,
+    _length: c_int,
+    result: *mut *const Uschar,
+    message: *mut *const Uschar,
+    cache_seconds: *mut c_uint,
+    options: *const Uschar,
+) -> c_int {
+    let arguments = [query];
+    let mut text = std::ptr::null();
+    // SAFETY: as for `find`.
+    unsafe {
+        if !cache_seconds.is_null() {
+            cache_seconds.write(0);
+        }
+        let status = SESSION.call(&raw mut text, 1, arguments.as_ptr(), |session, _, queries| {
+            refuse_options("policy", "NAME / package=TEXT", options)?;
+            let query = queries.first().copied().unwrap_or_default();
+            let slash = query.iter().position(|&b| b == b'/');
+            let (name, attribute) = query.split_at(slash.unwrap_or(query.len()));
+            let attribute = attribute.strip_prefix(b"/");
+            Ok(Reply::Word(word(session.policy(name, attribute.as_slice())?)))
+        });
+        present(status, text, result, message)
+    }
+}
+
+/// Returns the text of a call to Exim: what was found, or why there is nothing.
+///
+/// # Safety
+/// `result` and `message` are NULL or places for a pointer.
+unsafe fn present(
+    status: c_int,
+    text: *const Uschar,
+    result: *mut *const Uschar,
+    message: *mut *const Uschar,
+) -> c_int {
+    let (place, code) = match status {
+        0 => (result, Status::Ok),
+        _ => (message, Status::Defer),
+    };
+    if !place.is_null() {
+        // SAFETY: by this function's contract.
+        unsafe { place.write(text) };
+    }
+    code as c_int
+}
+
+/// Refuses options, which our lookups do not have.
+///
+/// # Safety
+/// `options` is NULL or a NUL-terminated string.
+unsafe fn refuse_options(
+    lookup: &str,
+    arguments: &str,
+    options: *const Uschar,
+) -> Result<(), CallError> {
+    // SAFETY: by this function's contract.
+    let options = unsafe { options.as_ref().map(|first| CStr::from_ptr(first)) };
+    let Some(options) = options.filter(|options| !options.is_empty()) else { return Ok(()) };
     let text = format!(
-        "the ratelimit lookup has no options, but \"{}\" was given (write ${{lookup ratelimit \
-         {{SPEC}} {{OVER THE LIMIT}} {{UNDER IT}}}})",
+        "the {lookup} lookup has no options, but \"{}\" was given (write ${{lookup {lookup} \
+         {{{arguments}}}}})",
         options.to_string_lossy().escape_debug()
     );
-    CallError::Usage(text.into())
+    Err(CallError::Usage(text.into()))
 }
 
 /// Adds our version to the output of `exim -d -bV`.

@@ -81,6 +81,7 @@ impl<'a> Attributes<'a> {
 }
 
 fn unknown(argument: &[u8]) -> String {
+    let argument = argument.trim_ascii();
     let shown = argument.get(..40).unwrap_or(argument).escape_ascii();
     format!("\"{shown}\" is not an attribute (the attributes are: {NAMES})")
 }
