@@ -8,9 +8,14 @@
 mod common;
 
 use std::path::Path;
+use std::process::Command;
+use std::sync::{PoisonError, RwLock};
 
 use common::{EntryPoint, PrivateExim, Setup};
 use exirate::policy::{image, source::compile};
+
+/// Held by tests that need the links in the directory of lookups, or change them.
+static LINKS: RwLock<()> = RwLock::new(());
 
 /// The result of the lookup for a spec, in separate words.
 fn look(spec: &str) -> String {
@@ -25,6 +30,7 @@ fn expanded(exim: &PrivateExim, text: &str) -> String {
 
 #[test]
 fn exim_lists_it() {
+    let _guard = LINKS.read().unwrap_or_else(PoisonError::into_inner);
     let ran = Setup::new().build().run(&["-bV"], b"");
     let dynamic = ran.stdout.lines().find(|l| l.starts_with("Lookups (dynamic):"));
     for name in ["ratelimit", "policy"] {
@@ -55,6 +61,7 @@ fn it_succeeds_when_over_the_limit_with_the_rate_as_value() {
 
 #[test]
 fn the_lookup_of_a_policy_returns_its_verdict() {
+    let _guard = LINKS.read().unwrap_or_else(PoisonError::into_inner);
     let exim = Setup::new().library().build();
     let none = |_: &Path| Err(String::new());
     let text = "version = 1\n[policy.p]\nupdate = \"strict\"\ndefault.recipients = \"2.5/1w\"\n\
@@ -67,15 +74,50 @@ fn the_lookup_of_a_policy_returns_its_verdict() {
     let three = [&look("p"), &*dlfunc, &look("p")].join(" ");
     assert_eq!(expanded(&exim, &three), "accept accept defer");
     assert_eq!(expanded(&exim, &look("p / package=gold")), "accept");
-    assert_eq!(expanded(&exim, &look("nobody")), "accept");
+    let none = expanded(&exim, &look("nobody"));
+    assert!(
+        none.starts_with("accept\n") && none.contains("there is no policy \"nobody\""),
+        "{none}"
+    );
     for (query, error) in [
         ("p / gold", "\"gold\" is not an attribute"),
         ("p / on_error=x", "on_error= is fail-open or fail-closed, not \"x\""),
     ] {
-        let failed = expanded(&exim, &look(query));
+        // Exim escapes the quotes.
+        let failed = expanded(&exim, &look(query)).replace('\\', "");
         assert!(failed.contains(error), "{query}: {failed}");
     }
     assert_eq!(exim.log("panic"), "");
+}
+
+#[test]
+fn the_doctor_finds_a_link_that_is_missing() {
+    let acl = "  defer condition = ${if eq{${lookup policy {outbound}}}{defer}}\n  accept\n";
+    let exim = Setup::new().acl("acl_smtp_rcpt", acl).build();
+    let doctor = || {
+        let mut doctor = Command::new(env!("CARGO_BIN_EXE_exirate"));
+        let ran = doctor.args(["doctor", "--config"]).arg(exim.config()).output().unwrap();
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let [ratelimit, policy] = ["ratelimit", "policy"]
+        .map(|name| EntryPoint::module().with_file_name(format!("{name}_lookup.so")));
+    let before = doctor();
+    for path in [&ratelimit, &policy] {
+        let fine = format!("{} is exirate {}", path.display(), env!("CARGO_PKG_VERSION"));
+        assert!(before.contains(&fine), "{before}");
+    }
+    // In the chroot's directory of lookups, which is this process's own copy.
+    let _guard = LINKS.write().unwrap_or_else(PoisonError::into_inner);
+    let kept = policy.with_extension("kept");
+    std::fs::rename(&policy, &kept).unwrap();
+    let without = doctor();
+    let fix = format!("ln -sfT {} {}", ratelimit.display(), policy.display());
+    let fixed = Command::new("sh").args(["-c", &fix]).status().unwrap().success();
+    let after = doctor();
+    std::fs::rename(&kept, &policy).unwrap();
+    let missing = "Exim looks for the lookup policy in ";
+    assert!(without.contains(missing) && without.contains(&fix), "{without}");
+    assert!(fixed && !after.contains(missing), "{after}");
 }
 
 #[test]

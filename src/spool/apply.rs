@@ -84,10 +84,7 @@ impl Body {
         if end > self.map.len() {
             self.grow(file, end).map_err(Failure::Io)?;
         }
-        let base = lookup
-            .record
-            .and_then(|record| record.current)
-            .map_or(0, |current| current.state.sequence);
+        let base = lookup.record.as_ref().map_or(0, Record::sequence);
         let (live, dead) = (self.sealed(LIVE).unwrap_or(0), self.sealed(DEAD).unwrap_or(0));
         let mut add = || {
             self.map.set_u32(FLAGS, self.flags() | BUSY)?;

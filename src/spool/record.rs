@@ -37,6 +37,16 @@ pub(super) struct Record {
     pub(super) current: Option<Current>,
 }
 
+impl Record {
+    /// The sequence number of the current state; 0 if there is none.
+    // Not inlined: the compiler would read `current` before it knows that there is a
+    // record, which is harmless, but valgrind reports it.
+    #[inline(never)]
+    pub(super) fn sequence(&self) -> u32 {
+        self.current.map_or(0, |current| current.state.sequence)
+    }
+}
+
 /// A record's current state, and which of the two it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Current {

@@ -219,14 +219,19 @@ fn another_exim_has_other_paths() {
         String::from_utf8(all["etc/systemd/system/exirate-verify.service"].1.clone()).unwrap();
     let start = "\nExecStart=/opt/exirate/bin/exirate verify --spool /opt/spool\nUser=mailer\n";
     assert!(unit.contains(start), "{unit}");
-    let link = modules.join("ratelimit_lookup.so");
-    let link = link.strip_prefix("/").unwrap().to_str().unwrap();
-    assert_eq!(all[link].1, format!("/{library}").into_bytes());
+    let links = ["ratelimit_lookup.so", "policy_lookup.so"].map(|name| {
+        let link = modules.join(name);
+        link.strip_prefix("/").unwrap().to_str().unwrap().to_owned()
+    });
+    for link in &links {
+        assert_eq!(all[link].1, format!("/{library}").into_bytes());
+    }
 
     // The next Exim has no lookups: the old link is removed.
     pretended_exim(other.path(), "Expand_dlfunc", "/opt/exim/configure", "");
     install(root.path(), &["--exim", exim.to_str().unwrap(), "--prefix", "/opt/exirate"]);
-    assert!(!everything(root.path()).contains_key(link));
+    let left = everything(root.path());
+    assert!(links.iter().all(|link| !left.contains_key(link)), "{:?}", left.keys());
     install(root.path(), &["--uninstall", "--purge", "--prefix=/opt/exirate"]);
     assert!(everything(root.path()).is_empty());
 }

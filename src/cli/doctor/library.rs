@@ -24,7 +24,7 @@ pub(super) struct Libraries {
     /// Those that Exim can use.
     pub(super) usable: Vec<PathBuf>,
     /// Those of them that limit rates.
-    limiting: Vec<PathBuf>,
+    pub(super) limiting: Vec<PathBuf>,
     /// Whether a line records messages in the trace store.
     pub(super) record: bool,
 }
@@ -232,7 +232,7 @@ fn is_fit(
 }
 
 /// Adds the command that installs the library that was built with this program.
-fn reinstall(path: &Path, findings: &mut Findings) {
+pub(super) fn reinstall(path: &Path, findings: &mut Findings) {
     let Some(folder) = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()))
     else {
         return;

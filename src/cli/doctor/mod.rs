@@ -2,7 +2,7 @@
 //!
 //! It checks from the outside in: [`installation`] Exim, [`configuration`] what its
 //! configuration limits, [`library`] the libraries it calls ([`elf`] reads their
-//! files), [`directory`] and [`files`] the database's files, [`database`] what is in
+//! files), [`lookups`] their links where Exim looks for lookups, [`directory`] and [`files`] the database's files, [`database`] what is in
 //! them, [`policy`] the policies in use, [`trace`] the trace store, [`filesystem`] what they are on, [`machine`] what
 //! Exim may do. Each adds to the [`finding::Findings`]. It changes nothing: what it
 //! tries, it tries with a file of its own or with a call that Exim refuses.
@@ -17,6 +17,7 @@ mod filesystem;
 mod finding;
 mod installation;
 mod library;
+mod lookups;
 mod machine;
 mod policy;
 mod trace;
@@ -105,6 +106,9 @@ impl Doctor {
             (Some(setup), Some(rules)) => library::look(&installation, setup, rules, &mut findings),
             _ => library::Libraries::default(),
         };
+        if let Some(rules) = &rules {
+            lookups::look(&installation.exim.program, rules, &libraries.limiting, &mut findings);
+        }
         let spool = self.spool.as_ref().or(setup.map(|setup| &setup.spool));
         if let Some(spool) = spool {
             findings.about("The database");

@@ -94,7 +94,7 @@ pub(in crate::cli) fn function_names() -> String {
 pub(in crate::cli) enum Form {
     /// `${dlfunc{LIBRARY}{FUNCTION}…}`, with the library as written.
     Dlfunc { library: String },
-    /// `${lookup ratelimit {SPEC}…}`
+    /// `${lookup ratelimit {SPEC}…}`, `${lookup policy {NAME}…}`
     Lookup,
 }
 
@@ -230,19 +230,29 @@ pub(in crate::cli) fn calls(text: &str) -> Vec<Call> {
         if let Some(rest) = rest.strip_prefix("dlfunc") {
             found.extend(dlfunc(rest));
         } else if let Some(rest) = rest.strip_prefix("lookup")
-            && let Some(rest) = rest.trim_start().strip_prefix("ratelimit")
-            && rest.starts_with([' ', '{', ','])
+            && let Some((function, rest)) = lookup(rest.trim_start())
         {
             let query = rest.find('{').and_then(|brace| braced(rest.get(brace..)?));
             found.push(Call {
                 form: Form::Lookup,
-                function: "ratelimit".to_owned(),
+                function: function.to_owned(),
                 arguments: query.iter().map(|(query, _)| (*query).to_owned()).collect(),
                 closed: query.is_some(),
             });
         }
     }
     found
+}
+
+/// The functions that are lookups as well.
+pub(in crate::cli) const LOOKUPS: [&str; 2] = ["ratelimit", "policy"];
+
+/// The lookup of ours that `text` starts with, and what follows its name.
+fn lookup(text: &str) -> Option<(&'static str, &str)> {
+    LOOKUPS.into_iter().find_map(|name| {
+        let rest = text.strip_prefix(name)?;
+        rest.starts_with([' ', '{', ',']).then_some((name, rest))
+    })
 }
 
 fn dlfunc(rest: &str) -> Option<Call> {
@@ -335,6 +345,16 @@ mod tests {
                 "${dlfunc{/lib/exirate.so}{ratelimit_all}{$domain}{1 / 1h}{5 / 1d}}",
                 vec![call("ratelimit_all", &["$domain", "1 / 1h", "5 / 1d"])],
             ),
+            (
+                "${lookup policy{outbound / package=${lc:$domain}}}",
+                vec![Call {
+                    form: Form::Lookup,
+                    function: "policy".into(),
+                    arguments: vec!["outbound / package=${lc:$domain}".into()],
+                    closed: true,
+                }],
+            ),
+            ("${lookup policy_over {x}}", vec![]),
             ("${dlfunc", vec![]),
             ("${dlfunc{a}{b}{c}", vec![]),
             ("${lookup ratelimits {x}}", vec![]),

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 pub(super) use acls::Acls;
-pub(super) use calls::{Call, Form, Library};
+pub(super) use calls::{Call, Form, LOOKUPS, Library};
 pub(super) use lookup_file::LookupFile;
 pub(super) use source::{Absent, Position, ReadError, Refused, Source};
 pub(super) use spec::{Limit, SpecReport};

@@ -140,7 +140,7 @@ API char *getenv(const char *name)
 API char *secure_getenv(const char *name) { return getenv(name); }
 
 dlfunc *ratelimit, *ratelimit_info, *record, *recorded;
-lookup_info *lookup;
+lookup_info *lookup, *policy_lookup;
 
 /* Loads the library as Exim does. */
 void load(const char *library)
@@ -152,8 +152,9 @@ void load(const char *library)
   lookup_module_info *module = dlsym(handle, "_lookup_module_info");
   if (!ratelimit || !ratelimit_info || !module) fail("entry points are missing");
   if (module->magic != 0x4c4d4935) fail("magic %x is not that of Exim 4.96", module->magic);
-  if (module->count != 1) fail("%u lookups", module->count);
+  if (module->count != 2) fail("%u lookups", module->count);
   lookup = module->lookups[0];
+  policy_lookup = module->lookups[1];
 }
 
 void load_trace(const char *library)

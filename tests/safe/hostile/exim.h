@@ -53,7 +53,7 @@ typedef struct {
 } lookup_module_info;
 
 extern dlfunc *ratelimit, *ratelimit_info, *record, *recorded;
-extern lookup_info *lookup;
+extern lookup_info *lookup, *policy_lookup;
 void load(const char *library);
 void load_trace(const char *library);
 

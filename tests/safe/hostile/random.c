@@ -213,6 +213,32 @@ static void call_lookup(char *input)
   }
 }
 
+static unsigned long refused;
+
+/* Policies: those that tests/safe/random_calls.rs has put in use, and random names. */
+static void call_policy(const char *input)
+{
+  static const char *const names[] = {"outbound", "inbound", "*", "outbound, inbound", "web"};
+  static const char *const attributes[] = {"", " / package=gold", "/package=", "/ script=/a b", " / on_error=fail-closed"};
+  static const char *const verdicts[] = {"accept", "log", "delay", "hold", "defer", "reject"};
+  static char query[2 * LONGEST + 100];
+  const char *result = NULL, *message = NULL;
+  unsigned cache = 77, known = 0;
+  strcpy(query, below(4) ? ONE_OF(names) : input);
+  strcat(query, below(4) ? ONE_OF(attributes) : some_text());
+  int status = policy_lookup->find(policy_lookup->open("", &message), NULL, query, (int)strlen(query),
+                                   &result, &message, &cache, below(8) ? NULL : some_text());
+  if (cache) fail("find lets Exim cache the result: %u", cache);
+  if (status == 1) {
+    check_result("find", 2, message, query);
+    return;
+  }
+  if (status) fail("find: status %d for \"%s\"", status, query);
+  for (int n = 0; n < 6; n++) known += strcmp(result, verdicts[n]) == 0;
+  if (!known) fail("the verdict is \"%s\" for \"%s\"", result, query);
+  refused += strcmp(result, "reject") == 0;
+}
+
 static unsigned long messages;
 
 /* Records a message of random bytes, in the spool as during the DATA ACL. */
@@ -287,7 +313,7 @@ static void *run(void *given)
     move_on();
     spec(input);
     switch (below(8)) {
-    case 0: below(4) ? call_info(input) : call_record(input); break;
+    case 0: below(4) ? call_info(input) : below(2) ? call_record(input) : call_policy(input); break;
     case 1:
     case 2: call_lookup(input); break;
     default: call_dlfunc(input);
@@ -308,6 +334,7 @@ static void *run(void *given)
   if (getenv_calls) fail("getenv was called %lu times", getenv_calls);
   if (rates < count / 4) fail("only %lu of %lu calls set a rate", rates, count);
   printf("random inputs tried: %lu\nwith a rate: %lu\n", count, rates);
+  printf("rejected by a policy: %lu\n", refused);
   printf("messages recorded: %lu\n", messages);
   printf("heap grew: %zd\n", (ssize_t)(mallinfo2().uordblks - heap_half_way));
   printf("memory grew: %ld\n", anonymous_memory() - memory_half_way);
