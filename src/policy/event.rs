@@ -222,6 +222,28 @@ mod tests {
         assert_eq!(of(AclStage::Rcpt, 2), Some(2.0));
         assert_eq!(of(AclStage::Rcpt, 2), None);
         assert_eq!(of(AclStage::Quit, 3), Some(1.0));
+        // Exim counts them for each message.
+        counted.new_message();
+        let one = SessionFacts { rejected_recipients: 1, ..NOTHING };
+        assert!(
+            counts(&mut counted, AclStage::Rcpt, one).contains(&(Unit::RejectedRecipients, 1.0))
+        );
+    }
+
+    #[test]
+    fn bytes_are_counted_where_the_size_is_known() {
+        let sized = SessionFacts { message_size: 500, has_message: true, ..NOTHING };
+        let bytes = |stage| {
+            let all = counts(&mut Counted::default(), stage, sized);
+            all.iter().find(|(unit, _)| *unit == Unit::Bytes).map(|(_, count)| *count)
+        };
+        use AclStage as S;
+        for stage in [S::Mime, S::Dkim, S::Data, S::Prdr, S::NotSmtp, S::Outside] {
+            assert_eq!(bytes(stage), Some(500.0), "{stage:?}");
+        }
+        for stage in [S::Connect, S::Mail, S::Rcpt, S::Predata, S::NotSmtpStart] {
+            assert_eq!(bytes(stage), None, "{stage:?}");
+        }
     }
 
     #[test]

@@ -197,7 +197,9 @@ mod tests {
         assert_eq!(qualified.identity("Alice").as_deref(), Some("alice@example.org"));
         assert_eq!(qualified.identity("Alice@").as_deref(), Some("alice@example.org"));
         assert_eq!(qualified.identity("bob@x.test").as_deref(), Some("bob@x.test"));
-        assert_eq!(qualified.identity("192.0.2.7").as_deref(), Some("192.0.2.0/24"));
+        for address in ["192.0.2.7", "::ffff:192.0.2.7"] {
+            assert_eq!(qualified.identity(address).as_deref(), Some("192.0.2.0/24"));
+        }
     }
 
     #[test]

@@ -189,6 +189,87 @@ fn what_is_refused_is_still_to_be_counted() {
 }
 
 #[test]
+fn a_message_is_still_to_be_counted_after_the_same_refusal_twice() {
+    let all = policies(
+        "[policy.out]\ndefault = { messages = \"10/1h\", unique_recipients = \"2/1h\" }\n",
+    );
+    let mut session = Session::new(&all);
+    session.at(AclStage::Rcpt, "out", &to(alice(), "a@x.test"));
+    session.new_message();
+    // Two lines of one ACL.
+    let over = to(alice(), "b@x.test");
+    let first = session.at(AclStage::Rcpt, "out", &over);
+    let second = session.again(AclStage::Rcpt, "out", &over, SessionFacts::default());
+    assert_eq!([first.verdict, second.verdict], [Verdict::Defer; 2]);
+    session.at(AclStage::Rcpt, "out", &to(alice(), "a@x.test"));
+    session.new_message();
+    session.looks = true;
+    let messages = session.at(AclStage::Mail, "out", &alice()).reason.unwrap().decision.rate;
+    assert!((messages - 2.0).abs() < 1e-6, "{messages}");
+}
+
+#[test]
+fn a_bounce_is_from_one_sender() {
+    let all = policies("[policy.p]\nkey = \"client\"\ndefault.unique_senders = \"3/1h\"\n");
+    let mut session = Session::new(&all);
+    let rates = ["a@x.test", "", "", "b@x.test"].map(|sender| {
+        session.new_message();
+        let event = Event { sender: Some(sender), ..alice() };
+        session.at(AclStage::Mail, "p", &event).reason.unwrap().decision.rate
+    });
+    let near = rates.iter().zip([1.0, 2.0, 2.0, 3.0]).all(|(a, b)| (a - b).abs() < 1e-6);
+    assert!(near, "{rates:?}");
+}
+
+#[test]
+fn buckets_of_different_rates_are_different_records() {
+    let all = policies(
+        "[policy.p]\nbucket = [{ burst = 2, rate = \"1/1h\" }, { burst = 9, rate = \"7/1h\" }]\n",
+    );
+    let mut session = Session::new(&all);
+    let rcpt = |session: &mut Session<'_>| session.at(AclStage::Rcpt, "p", &to(alice(), "b@x"));
+    let verdicts = [(); 4].map(|()| rcpt(&mut session).verdict);
+    assert_eq!(verdicts[1..3], [Verdict::Accept, Verdict::Defer]);
+    assert_eq!(session.store.len(), 2);
+}
+
+#[test]
+fn the_reason_is_the_longest_wait() {
+    let all =
+        policies("[policy.p]\nupdate = \"strict\"\ndefault.recipients = [\"2/1m\", \"4/1d\"]\n");
+    let mut session = Session::new(&all);
+    let mut rcpt = || session.at(AclStage::Rcpt, "p", &to(alice(), "b@x.test"));
+    let last = [(); 5].map(|()| rcpt()).into_iter().next_back().unwrap();
+    // The first is 2.5 times its limit, the second 1.25 times.
+    assert_eq!(last.reason.unwrap().window(), "4/1d");
+}
+
+#[test]
+fn an_override_denies_what_is_exempt() {
+    let all = policies("[policy.p]\ndefault.recipients = \"9/1h\"\n");
+    let mut session = Session::new(&all);
+    let outcome = session.at(AclStage::Rcpt, "p", &to(alice(), "b@x.test"));
+    let mut decision = outcome.reason.unwrap().decision;
+    let limit = |decision| Decisive {
+        policy: "p",
+        rule: crate::policy::limit::Rule::Default,
+        unit: Unit::Recipients,
+        window: "9/1h",
+        per: Per::Key,
+        key: "auth:alice@example.org",
+        decision,
+    };
+    let head = &all.policies["p"].head;
+    let of = |decision| Outcome::of(head, [limit(decision)].into_iter(), true, &alice());
+    decision.forced = Some(crate::engine::Forced::Deny);
+    let denied = of(decision);
+    assert_eq!((denied.verdict, denied.observed), (Verdict::Defer, false));
+    assert_eq!(denied.text, "Blocked by the administrator");
+    decision.forced = Some(crate::engine::Forced::Allow);
+    assert_eq!(of(decision).verdict, Verdict::Accept);
+}
+
+#[test]
 fn a_policy_applies_where_its_conditions_hold() {
     for (when, applies) in [
         ("\"always\"", true),
@@ -214,6 +295,9 @@ fn a_policy_applies_where_its_conditions_hold() {
     let all = policies(
         "[policy.p]\nwhen = \"null_sender\"\nkey = \"recipient\"\nbucket = { burst = 1, rate = \"1/1h\" }\n",
     );
+    // At HELO there is no sender yet.
+    let before = Event { sender: None, ..to(alice(), "b@x.test") };
+    assert_eq!(Session::new(&all).at(AclStage::Rcpt, "p", &before).reason, None);
     let bounce = Event { sender: Some(""), ..to(alice(), "b@x.test") };
     let mut session = Session::new(&all);
     assert_eq!(session.at(AclStage::Rcpt, "p", &bounce).verdict, Verdict::Accept);
