@@ -177,13 +177,18 @@ impl Session {
 
     /// The image of the policies, opened again if another has replaced it.
     fn image(&mut self) -> Result<&Image, PolicyError> {
-        let file = match &mut self.policies.file {
-            Some(file) => file,
-            none => {
+        let file = match self.policies.file {
+            Some(ref mut file) => file,
+            None => {
                 let directory = super::directory::spool(&self.host, &self.variables);
                 let directory =
                     directory.map_err(|error| PolicyError::Store(CallError::Directory(error)))?;
-                none.insert(PolicyFile::open(&directory))
+                let opened = match self.spool() {
+                    Ok(database) => PolicyFile::beside(database, &directory),
+                    // It says what is to be done without a database.
+                    Err(_) => PolicyFile::open(&directory),
+                };
+                self.policies.file.insert(opened)
             }
         };
         file.refresh().map_err(|error| PolicyError::Image(error.to_string()))

@@ -63,7 +63,7 @@ use std::path::Path;
 use crate::engine::{RecordKey, Remembered};
 use crate::rate::bloom::Event;
 use crate::sys::fork;
-use crate::sys::secure_dir::DirError;
+use crate::sys::secure_dir::{DirError, SecureDir};
 
 pub use copy::Copied;
 pub use database::{FILE_MODE, Options, open_directory};
@@ -147,6 +147,12 @@ impl Spool {
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.database.dir.path()
+    }
+
+    /// The database's directory, open.
+    #[must_use]
+    pub fn secure_directory(&self) -> &SecureDir {
+        &self.database.dir
     }
 
     /// How many damaged records this handle has found and dropped.

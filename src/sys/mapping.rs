@@ -33,8 +33,15 @@ impl Mapping {
     /// # Errors
     /// The file is empty, or cannot be mapped.
     pub fn of(file: &File, writable: bool) -> io::Result<Self> {
-        let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-        let length = length.min(LENGTH_MAX);
+        Self::of_size(file, file.metadata()?.len(), writable)
+    }
+
+    /// As [`Mapping::of`], of a file whose size is known.
+    ///
+    /// # Errors
+    /// As [`Mapping::of`].
+    pub fn of_size(file: &File, size: u64, writable: bool) -> io::Result<Self> {
+        let length = usize::try_from(size).unwrap_or(usize::MAX).min(LENGTH_MAX);
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -2,6 +2,7 @@
 //! when it is read.
 
 use std::fs::File;
+use std::io::ErrorKind;
 
 use siphasher::sip::SipHasher13;
 
@@ -64,11 +65,14 @@ pub(super) fn seed(key: [u8; 16]) -> u32 {
 
 impl Container {
     /// Maps a file; `None` if it cannot be mapped.
-    pub(super) fn map(file: &File) -> std::io::Result<Result<Self, Fault>> {
-        if file.metadata()?.len() == 0 {
-            return Ok(Err(Fault::Damaged(0, "it is empty")));
+    pub(super) fn map(file: &File, size: u64) -> std::io::Result<Result<Self, Fault>> {
+        match Mapping::of_size(file, size, false) {
+            Ok(mapping) => Ok(Self::new(Source::Mapped(mapping))),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Ok(Err(Fault::Damaged(0, "it is empty")))
+            }
+            Err(error) => Err(error),
         }
-        Ok(Self::new(Source::Mapped(Mapping::of(file, false)?)))
     }
 
     /// Takes these bytes.

@@ -41,11 +41,13 @@ pub enum ImageError {
 
 impl ImageError {
     /// For `map_err`: the operating system reported an error for `action` on `path`.
-    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_path_buf();
-        move |source| match source.kind() {
-            io::ErrorKind::NotFound => Self::Absent { path },
-            _ => Self::Directory(DirError::Io { action, path, source }),
+    pub(super) fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| {
+            let path = path.to_path_buf();
+            match source.kind() {
+                io::ErrorKind::NotFound => Self::Absent { path },
+                _ => Self::Directory(DirError::Io { action, path, source }),
+            }
         }
     }
 }

@@ -5,9 +5,9 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
 use super::{Image, ImageError};
-use crate::spool;
+use crate::spool::{self, Spool};
 use crate::sys::files::Access;
-use crate::sys::secure_dir::DirError;
+use crate::sys::secure_dir::{DirError, SecureDir};
 
 /// The name of the image in the directory of the spool database.
 pub(super) const IMAGE: &CStr = c"policy.image";
@@ -32,6 +32,15 @@ impl PolicyFile {
     #[must_use]
     pub fn open(spool: &Path) -> Self {
         let opened = open(spool, None).and_then(|new| new.ok_or_else(|| absent(spool)));
+        Self { spool: spool.to_path_buf(), opened }
+    }
+
+    /// As [`PolicyFile::open`], of the directory of an open database, which need not be
+    /// opened again.
+    #[must_use]
+    pub fn beside(database: &Spool, spool: &Path) -> Self {
+        let opened = open_in(database.secure_directory(), None);
+        let opened = opened.and_then(|new| new.ok_or_else(|| absent(spool)));
         Self { spool: spool.to_path_buf(), opened }
     }
 
@@ -79,13 +88,18 @@ fn open(spool: &Path, known: Option<(u64, u64)>) -> Result<Option<Opened>, Image
         Err(DirError::Absent { .. }) => return Err(absent(spool)),
         result => result.map_err(ImageError::Directory)?,
     };
+    open_in(&dir, known)
+}
+
+/// As [`open`], in the directory of the database.
+fn open_in(dir: &SecureDir, known: Option<(u64, u64)>) -> Result<Option<Opened>, ImageError> {
     let found = dir.open_file(Access::Read, IMAGE).map_err(ImageError::Directory)?;
     let path = dir.path_of(IMAGE);
     let Some((file, info)) = found else { return Err(ImageError::Absent { path }) };
     if known == Some(info.identity) {
         return Ok(None);
     }
-    Ok(Some(Opened { image: Image::of(&file, &path)?, identity: info.identity }))
+    Ok(Some(Opened { image: Image::of(&file, info.size, path)?, identity: info.identity }))
 }
 
 fn absent(spool: &Path) -> ImageError {

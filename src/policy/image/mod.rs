@@ -19,6 +19,7 @@ mod settings;
 #[cfg(feature = "cli")]
 mod write;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -77,17 +78,23 @@ impl Image {
     /// # Errors
     /// It does not exist, cannot be read, is damaged, or has another version.
     pub fn open(path: &Path) -> Result<Self, ImageError> {
-        let file = std::fs::File::open(path).map_err(ImageError::io("open", path))?;
-        Self::of(&file, path)
+        let failed = ImageError::io("open", path);
+        let file = File::open(path).map_err(&failed)?;
+        let size = file.metadata().map_err(failed)?.len();
+        Self::of(&file, size, path.to_path_buf())
     }
 
-    /// As [`Image::open`], of an open file; `path` is for messages.
+    /// As [`Image::open`], of an open file of this size; `path` is for messages.
     ///
     /// # Errors
     /// As [`Image::open`].
-    pub(crate) fn of(file: &std::fs::File, path: &Path) -> Result<Self, ImageError> {
-        let mapped = Container::map(file).map_err(ImageError::io("map", path))?;
-        mapped.and_then(|container| Self::new(container, path)).map_err(|fault| fault.of(path))
+    pub(crate) fn of(file: &File, size: u64, path: PathBuf) -> Result<Self, ImageError> {
+        let mapped = Container::map(file, size).map_err(ImageError::io("map", &path))?;
+        let policies = mapped.and_then(|container| Ok((directory(&container)?, container)));
+        match policies {
+            Ok((policies, container)) => Ok(Self::new(container, policies, path)),
+            Err(fault) => Err(fault.of(&path)),
+        }
     }
 
     /// An image in memory.
@@ -96,14 +103,14 @@ impl Image {
     /// It is damaged, or has another version.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ImageError> {
         let path = Path::new("in memory");
-        Container::of(bytes)
-            .and_then(|container| Self::new(container, path))
-            .map_err(|fault| fault.of(path))
+        let read =
+            Container::of(bytes).and_then(|container| Ok((directory(&container)?, container)));
+        let (policies, container) = read.map_err(|fault| fault.of(path))?;
+        Ok(Self::new(container, policies, path.to_path_buf()))
     }
 
-    fn new(container: Container, path: &Path) -> Result<Self, Fault> {
-        let policies = container.read(container.directory, |row| row.list(directory_entry))?;
-        Ok(Self { container, path: path.to_path_buf(), identity: OnceLock::new(), policies })
+    fn new(container: Container, policies: Vec<Entry>, path: PathBuf) -> Self {
+        Self { container, path, identity: OnceLock::new(), policies }
     }
 
     /// Its path, for messages.
@@ -154,6 +161,10 @@ impl Image {
         let decoded = once(&entry.decoded, read).map_err(|fault| fault.of(&self.path))?;
         Ok(Some(PolicyImage { image: self, decoded }))
     }
+}
+
+fn directory(container: &Container) -> Result<Vec<Entry>, Fault> {
+    container.read(container.directory, |row| row.list(directory_entry))
 }
 
 fn directory_entry(row: &mut Fields<'_>) -> Result<Entry, What> {
