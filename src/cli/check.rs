@@ -1,6 +1,6 @@
 //! `exirate check`: what Exim would decide.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::screen::{Screen, note};
 use super::{Failure, Outcome, spool_dir, text};
 use crate::engine::{Decision, Forced};
 use crate::spec::{Context, Request, Spec, Update};
-use crate::spool::{Options, Spool, SpoolError};
+use crate::spool::{EventDetails, Options, Spool, SpoolError};
 use crate::store::{Memory, Store as _};
 
 /// Show what Exim would decide; with --count, count it as well
@@ -85,7 +85,9 @@ impl Check {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let request = self.request()?;
         let dir = spool_dir::find(self.common.spool.as_deref())?;
-        let decision = if self.count { decide(&dir, &request)? } else { look(&dir, &request)? };
+        let recipient = self.recipient.as_deref().unwrap_or(OsStr::new("")).as_bytes();
+        let decision =
+            if self.count { decide(&dir, &request, recipient)? } else { look(&dir, &request)? };
         if self.common.json {
             screen.json(&self.as_json(&request, &decision))?;
         } else {
@@ -190,9 +192,12 @@ fn free_at(decision: &Decision) -> String {
 }
 
 /// Decides as Exim does, and remembers it.
-fn decide(dir: &Path, request: &Request) -> Result<Decision, Failure> {
+fn decide(dir: &Path, request: &Request, recipient: &[u8]) -> Result<Decision, Failure> {
     let mut spool = Spool::open(dir, Options::default())?;
     let decision = spool.decide_one(&request.check(), now);
+    if spool.has_events() {
+        spool.describe(&EventDetails { recipient, ..EventDetails::default() });
+    }
     for incident in spool.take_incidents() {
         note(incident);
     }

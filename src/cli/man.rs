@@ -27,6 +27,7 @@ const TRANSCRIPTS: [(&str, &str); 32] = [
     ("copy", include_str!("../../docs/transcripts/copy.txt")),
     ("deny", include_str!("../../docs/transcripts/deny.txt")),
     ("doctor", include_str!("../../docs/transcripts/doctor.txt")),
+    ("events", include_str!("../../docs/transcripts/events.txt")),
     ("export", include_str!("../../docs/transcripts/export.txt")),
     ("import", include_str!("../../docs/transcripts/import.txt")),
     ("list", include_str!("../../docs/transcripts/list.txt")),

@@ -20,6 +20,7 @@ mod confirm;
 mod copy;
 mod database;
 mod doctor;
+mod events;
 mod exim_config;
 mod exim_dump;
 mod exim_log;
@@ -97,6 +98,7 @@ enum Command {
     List(list::List),
     Show(show::Show),
     Top(top::Top),
+    Events(events::Events),
     Allow(allow::Allow),
     Deny(allow::Deny),
     Overrides(overrides::Overrides),
@@ -128,6 +130,7 @@ impl Command {
             Self::List(list) => list.run(screen),
             Self::Show(show) => show.run(screen),
             Self::Top(top) => top.run(screen),
+            Self::Events(events) => events.run(screen),
             Self::Allow(allow) => allow.run(screen),
             Self::Deny(deny) => deny.run(screen),
             Self::Overrides(overrides) => overrides.run(screen),

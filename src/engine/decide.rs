@@ -39,6 +39,21 @@ impl Pending {
         self.changed.then_some(&self.change)
     }
 
+    /// The remembered state.
+    #[must_use]
+    pub fn before(&self) -> Option<&State> {
+        self.before.as_ref()
+    }
+
+    /// Whether this is the record's first over decision of a leaky or strict check in
+    /// this second; every crossing is one.
+    #[must_use]
+    #[inline]
+    pub fn is_first_over(&self) -> bool {
+        self.is_over_decision()
+            && self.before.is_none_or(|state| state.last_over != second(self.decision.at))
+    }
+
     /// Whether this check keeps the leaky checks of the same call from
     /// counting.
     #[inline]
@@ -252,7 +267,7 @@ impl Pending {
             && self.change.state.average.is_some();
         self.changed = written || leaked;
         if over {
-            let second = u32::try_from(self.decision.at.seconds).unwrap_or(u32::MAX).max(1);
+            let second = second(self.decision.at);
             let state = &mut self.change.state;
             let since = f64::from(second) - f64::from(state.last_over);
             if state.last_over == 0 || since > self.decision.period {
@@ -264,6 +279,11 @@ impl Pending {
             self.decision.crossings = state.crossings;
         }
     }
+}
+
+/// The second of an over decision, as a state has it.
+fn second(at: Timestamp) -> u32 {
+    u32::try_from(at.seconds).unwrap_or(u32::MAX).max(1)
 }
 
 /// The size of one more event; for a read-only check, 1.

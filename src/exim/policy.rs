@@ -110,6 +110,11 @@ impl Session {
                 Latest { policy, outcome, error: Some(error.to_string()) }
             }
         };
+        if self.has_events() {
+            let reason = latest.outcome.reason.as_ref();
+            let (rule, unit) = reason.map_or(("", ""), |one| (&one.rule, one.unit.word()));
+            self.describe_events([&latest.policy, rule, unit].map(str::as_bytes));
+        }
         if self.variables.debugs_acls(&self.host) {
             self.host.debug(&debug_line(&latest));
         }

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 /// Exim's variables that only policies read.
 pub(super) struct PolicyVariables {
-    authenticated_id: Text,
+    pub(super) authenticated_id: Text,
     sender_host_authenticated: Text,
     authentication_failed: Number,
     received_ip_address: Text,
@@ -171,7 +171,7 @@ impl<'v> PolicyFacts<'v> {
 }
 
 /// `$local_part@$domain`
-fn recipient(host: &Host, variables: &Variables) -> Option<String> {
+pub(super) fn recipient(host: &Host, variables: &Variables) -> Option<String> {
     let local_part = variables.local_part.read(host)?;
     let domain = variables.domain.read(host).unwrap_or_default();
     let mut address = String::with_capacity(local_part.len() + 1 + domain.len());

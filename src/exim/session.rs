@@ -6,14 +6,15 @@ use super::debug;
 use super::directory::{self, NoDirectory};
 use super::host::Host;
 use super::marks::Marks;
+use super::policy_facts::{PolicyVariables, recipient};
 use super::policy_state::Policies;
 use super::rate_variables::{RateVariables, Setting};
 use super::table::Tables;
-use super::variables::{Source, Variables};
+use super::variables::{Source, Text, Variables};
 use crate::engine::{Decision, Update};
 use crate::rate::Wait;
 use crate::spec::{AclStage, Mode, Request, Spec, SpecArguments, SpecCache, SpecError, Variable};
-use crate::spool::{Options, Spool, SpoolError};
+use crate::spool::{EventDetails, Options, Spool, SpoolError};
 use crate::stage::DecisionCache;
 use crate::store::Store as _;
 use crate::sys::{clock, fork};
@@ -339,6 +340,9 @@ impl Session {
         decide: impl FnOnce(&mut Spool) -> Result<T, SpoolError>,
     ) -> Result<T, CallError> {
         let decided = self.spool().and_then(|spool| decide(spool).map_err(CallError::Database));
+        if self.has_events() {
+            self.describe_events([&[]; 3]);
+        }
         self.log_damage();
         if decided.is_err() {
             self.rate_variables.set_rate(None);
@@ -347,6 +351,35 @@ impl Session {
             }
         }
         decided
+    }
+
+    /// Whether the latest decisions of the store have made crossings or refusals.
+    #[inline]
+    pub(super) fn has_events(&self) -> bool {
+        self.spool.as_ref().is_some_and(Spool::has_events)
+    }
+
+    /// Completes crossings and refusals with what Exim knows of the event, and with a
+    /// policy, its rule and its unit.
+    #[cold]
+    pub(super) fn describe_events(&mut self, [policy, rule, unit]: [&[u8]; 3]) {
+        let Self { host, variables, acls, policies, spool, .. } = self;
+        let Some(spool) = spool else { return };
+        let more = policies
+            .variables
+            .get_or_insert_with(|| PolicyVariables::find(&Source::new(host, acls.tables())));
+        let read = |text: &Text| text.read(host).map(Cow::into_owned).unwrap_or_default();
+        let recipient = recipient(host, variables).unwrap_or_default();
+        spool.describe(&EventDetails {
+            policy,
+            rule,
+            unit,
+            login: &read(&more.authenticated_id),
+            client: &read(&variables.sender_host_address),
+            sender: &read(&variables.sender_address),
+            recipient: recipient.as_bytes(),
+            message_id: &read(&variables.message_id),
+        });
     }
 
     /// Logs the damage that was found and repaired.

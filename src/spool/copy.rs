@@ -62,6 +62,7 @@ impl Spool {
                 self.database.report(format!("the copy has no overrides: {error}"));
             }
         }
+        self.with_files(|database| database.copy_events(&target))?;
         let mut copied = Copied::default();
         for number in 0..=u8::MAX {
             let name = shard_name(number);

@@ -11,9 +11,10 @@ use crate::sys::lock::Kind;
 
 use super::apply::Failure;
 use super::database::{ATTEMPTS, shard_name};
+use super::events::{Decided, PendingEvent, count_lost, journal};
 use super::hashing::{Hashing, KeySlot};
 use super::index::Lookup;
-use super::locked::{check_length, due};
+use super::locked::{Locked, check_length, due};
 use super::overrides::{all_forced, forced};
 use super::shard::{Body, Condition};
 use super::{CHECKS_MAX, Spool, SpoolError};
@@ -83,16 +84,37 @@ impl Store for Spool {
     ) -> Result<Decision, SpoolError> {
         let event = check.counted_event().map(|text| self.database.hashing.event(text));
         let candidates = self.candidates(&check.key);
-        self.locked(check.record_key(), event.is_some(), |locked| {
+        let mut events = Vec::new();
+        let decided = self.locked(check.record_key(), event.is_some(), |locked| {
             let (now, mut place) = (clock(), None);
             let check = forced(check, candidates, now, &mut place);
             let one = engine::decide_one(check, locked.remembered(), event, now);
+            if one.is_first_over() {
+                journal_one(locked, check, &one, &mut events);
+            }
             if let Some(change) = one.change() {
                 locked.apply(change)?;
             }
             Ok(one.decision())
-        })
+        });
+        self.keep_events(events);
+        decided
     }
+}
+
+/// Writes what a check that is over has to write before the record's state.
+#[cold]
+fn journal_one(
+    locked: &mut Locked<'_>,
+    check: &Check<'_>,
+    pending: &Pending,
+    events: &mut Vec<PendingEvent>,
+) {
+    let Locked { database, key_slot, lookup, .. } = &*locked;
+    let one = Decided { check, slot: *key_slot, lookup, pending };
+    let mut lost = 0;
+    journal(database, std::iter::once(one), events, |_| lost += 1);
+    (0..lost).for_each(|_| count_lost(locked.body));
 }
 
 impl Spool {
@@ -126,15 +148,25 @@ impl Spool {
     ) -> Result<(), SpoolError> {
         let grows = hashed.iter().any(|one| one.event.is_some());
         let find = |body: &Body| hashed.iter().map(|one| one.find(body)).collect::<Vec<_>>();
-        self.locked_shard(key_slot, grows, find, |file, body, lookups| {
+        let mut events = Vec::new();
+        let done = self.locked_shard(key_slot, grows, find, |database, file, body, lookups| {
             let read = |number: usize| {
                 let (one, lookup) = (hashed.get(number), lookups.get(number));
                 (lookup.and_then(|lookup| lookup.remembered(body)), one.and_then(|one| one.event))
             };
             let now = clock();
-            engine::decide(&all_forced(checks, candidates, now), read, now, pending);
+            let checks = all_forced(checks, candidates, now);
+            engine::decide(&checks, read, now, pending);
+            if pending.iter().any(Pending::is_first_over) {
+                let all = decided(&checks, hashed, &lookups, pending);
+                let mut lost = 0;
+                journal(database, all, &mut events, |_| lost += 1);
+                (0..lost).for_each(|_| count_lost(body));
+            }
             apply(file, body, hashed.iter().zip(&lookups).zip(&*pending))
-        })
+        });
+        self.keep_events(events);
+        done
     }
 
     /// Decides checks of several shards, which are locked in ascending order.
@@ -151,6 +183,7 @@ impl Spool {
         let mut numbers: Vec<_> = hashed.iter().map(|one| one.key_slot.shard).collect();
         numbers.sort_unstable();
         numbers.dedup();
+        let mut events = Vec::new();
         let index_of =
             |one: &HashedCheck<'_>| numbers.binary_search(&one.key_slot.shard).unwrap_or(0);
         for attempt in 0..ATTEMPTS {
@@ -206,7 +239,17 @@ impl Spool {
                 (remembered, hashed.get(number).and_then(|one| one.event))
             };
             let now = clock();
-            engine::decide(&all_forced(checks, candidates, now), read, now, pending);
+            let checks = all_forced(checks, candidates, now);
+            engine::decide(&checks, read, now, pending);
+            if pending.iter().any(Pending::is_first_over) {
+                let all = decided(&checks, hashed, &lookups, pending);
+                let lost = |number| {
+                    parts.iter_mut().filter(|(_, b)| b.number == number).for_each(|(_, b)| {
+                        count_lost(b);
+                    });
+                };
+                journal(&self.database, all, &mut events, lost);
+            }
             let mut done = Ok(());
             for (file, body) in &mut parts {
                 let number = body.number;
@@ -219,12 +262,25 @@ impl Spool {
             }
             drop(guards);
             shards.into_iter().for_each(|shard| self.put_shard(shard));
+            self.keep_events(events);
             let damaged = |lookup: &Lookup| lookup.damaged + u64::from(lookup.has_no_state());
             self.note_damage(lookups.iter().map(damaged).sum());
             return done.map_err(|(error, number)| error.into_error(&self.database, number));
         }
         Err(self.unsettled(numbers.first().copied().unwrap_or(0)))
     }
+}
+
+/// The checks of one event, as they were decided.
+fn decided<'a>(
+    checks: &'a [Check<'a>],
+    hashed: &'a [HashedCheck<'a>],
+    lookups: &'a [Lookup],
+    pending: &'a [Pending],
+) -> impl Iterator<Item = Decided<'a>> + Clone {
+    checks.iter().zip(hashed).zip(lookups).zip(pending).map(|(((check, one), lookup), pending)| {
+        Decided { check, slot: one.key_slot, lookup, pending }
+    })
 }
 
 impl HashedCheck<'_> {

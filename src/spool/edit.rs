@@ -5,6 +5,7 @@ use crate::rate::bloom::Event;
 use crate::store::{Entry, Restored};
 
 use super::apply::{Failure, NewFilter};
+use super::events::count_lost;
 use super::locked::Locked;
 use super::record::Fill;
 use super::{Spool, SpoolError};
@@ -55,6 +56,10 @@ impl Spool {
             if record.filter_bytes.is_some() {
                 record.void_filter(&mut locked.body.map).ok_or_else(Failure::lost)?;
             }
+            let crossed = record.current.is_some_and(|current| current.state.crossings > 0);
+            if crossed && Self::journal_reset(locked.database, &key, locked.key_slot).is_err() {
+                count_lost(locked.body);
+            }
             record.write_blank(&mut locked.body.map).ok_or_else(Failure::lost)?;
             Ok(entry)
         })
@@ -82,7 +87,7 @@ impl Spool {
                 epoch: filter.epoch,
                 fill: Fill::Bits(&filter.bits),
             });
-            let Locked { file, body, key_slot, key, lookup } = locked;
+            let Locked { file, body, key_slot, key, lookup, .. } = locked;
             body.append(file, *key_slot, key, lookup, &change, filter)?;
             Ok(restored)
         })

@@ -62,6 +62,8 @@ pub(super) const DROPPED: usize = 120;
 pub(super) const WAITS: usize = 128;
 /// The offset of the sealed size of the largest record at the last rebuild.
 pub(super) const LARGEST: usize = 136;
+/// The offset of the sealed number of crossings and refusals that could not be written.
+pub(super) const LOST: usize = 144;
 
 /// Flag: another file has the shard's name, or will have it soon.
 pub(super) const SUPERSEDED: u32 = 1;
@@ -178,7 +180,8 @@ const _: () = {
         EVICTED + 8 == DROPPED
             && DROPPED + 8 == WAITS
             && WAITS + 8 == LARGEST
-            && LARGEST + 8 <= HEADER_BYTES
+            && LARGEST + 8 == LOST
+            && LOST + 8 <= HEADER_BYTES
     );
     assert!(HEADER_BYTES.is_multiple_of(ALIGN));
     assert!(8 + 4 + 4 + 16 + 8 == DATABASE_CRC && DATABASE_CRC + 4 == DATABASE_BYTES);

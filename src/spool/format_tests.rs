@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use siphasher::sip128::{Hash128 as SipHash, SipHasher24};
 
+use super::events::{EVENT_BYTES, WINDOW_BYTES};
 use super::fields;
 use super::forget::forgettable;
 use super::format::*;
@@ -39,8 +40,10 @@ fn tables_have_no_gaps_and_the_sizes_of_the_code() {
         ("record", FILTER_KEY),
         ("state", STATE_BYTES),
         ("overrides", LIST_HEADER_BYTES),
+        ("event", EVENT_BYTES),
+        ("window", WINDOW_BYTES),
     ];
-    assert_eq!(documented().len(), 6 + 21 + 12 + 10 + 5);
+    assert_eq!(documented().len(), 6 + 22 + 12 + 10 + 5 + 15 + 7);
     for (name, bytes) in sizes {
         let end = table(name).iter().fold(0, |end, (field, offset, size)| {
             assert_eq!(end, *offset, "{name}.{field}");
@@ -66,6 +69,7 @@ fn offsets_are_those_of_the_code() {
         ("header.dropped", DROPPED),
         ("header.waits", WAITS),
         ("header.largest", LARGEST),
+        ("header.lost", LOST),
         ("record.crc", HEAD_CRC),
         ("record.state_a", STATES[0]),
         ("record.state_b", STATES[1]),

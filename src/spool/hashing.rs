@@ -79,6 +79,11 @@ fn fold(text: &[u8]) -> u64 {
 }
 
 impl KeySlot {
+    /// The hash of the record's name.
+    pub(super) fn hash(self) -> u64 {
+        u64::from(self.tag) << 32 | u64::from(self.fraction)
+    }
+
     /// The first index entry to look at, of `capacity`.
     #[inline]
     pub(super) fn start(self, capacity: usize) -> usize {

@@ -100,6 +100,7 @@ impl LiveRecords {
             evicted: before.evicted.saturating_add(self.evicted),
             dropped: before.dropped.saturating_add(self.dropped),
             waits: before.waits,
+            lost: before.lost,
         }
     }
 }

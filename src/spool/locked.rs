@@ -8,7 +8,7 @@ use crate::sys::clock;
 use crate::sys::lock::Kind;
 
 use super::apply::Failure;
-use super::database::{ATTEMPTS, shard_name};
+use super::database::{ATTEMPTS, Database, shard_name};
 use super::format::{DEAD, KEY_BYTES_MAX, LIVE, TIDIED, WAITS};
 use super::hashing::KeySlot;
 use super::index::Lookup;
@@ -22,6 +22,7 @@ const DEAD_MIN: u64 = 64 * 1024;
 
 /// A locked shard, and the result of looking one key up in it.
 pub(super) struct Locked<'a> {
+    pub(super) database: &'a Database,
     pub(super) file: &'a File,
     pub(super) body: &'a mut Body,
     pub(super) key_slot: KeySlot,
@@ -60,7 +61,9 @@ impl Spool {
             key_slot,
             grows,
             |body| [body.find(key_slot, key)],
-            |file, body, [lookup]| act(&mut Locked { file, body, key_slot, key, lookup }),
+            |database, file, body, [lookup]| {
+                act(&mut Locked { database, file, body, key_slot, key, lookup })
+            },
         )
     }
 
@@ -71,7 +74,7 @@ impl Spool {
         key_slot: KeySlot,
         grows: bool,
         find: impl Fn(&Body) -> L,
-        act: impl FnOnce(&File, &mut Body, L) -> Result<T, Failure>,
+        act: impl FnOnce(&Database, &File, &mut Body, L) -> Result<T, Failure>,
     ) -> Result<T, SpoolError> {
         self.database.require_writable()?;
         self.after_fork()?;
@@ -110,7 +113,7 @@ impl Spool {
                 continue;
             }
             self.note_damage(lookups.iter().filter(|lookup| lookup.has_no_state()).count() as u64);
-            let done = act(file, body, found);
+            let done = act(&self.database, file, body, found);
             drop(guard);
             self.put_shard(shard);
             return match done {

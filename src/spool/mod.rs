@@ -16,6 +16,7 @@ mod edit;
 #[cfg(test)]
 mod edit_tests;
 mod error;
+mod events;
 mod eviction;
 #[cfg(test)]
 pub(crate) mod fields;
@@ -68,6 +69,9 @@ use crate::sys::secure_dir::{DirError, SecureDir};
 pub use copy::Copied;
 pub use database::{FILE_MODE, Options, open_directory};
 pub use error::SpoolError;
+pub use events::{
+    EVENT_WINDOWS_MAX, EventDetails, EventKind, EventReader, EventWindow, LoggedEvent,
+};
 pub use eviction::capacity;
 pub use iterate::{LeftOut, entry_bytes};
 pub use quarantine::Quarantined;
@@ -94,6 +98,8 @@ pub struct Spool {
     /// How many of them [`Spool::take_incidents`] has returned.
     reported: u64,
     overrides: known_overrides::Known,
+    /// Crossings and refusals that wait for [`Spool::describe`].
+    events: Vec<events::PendingEvent>,
 }
 
 impl Spool {
@@ -140,7 +146,15 @@ impl Spool {
     fn new(database: Database) -> Self {
         let shards = std::iter::repeat_with(|| None).take(SHARDS).collect();
         let overrides = known_overrides::Known::default();
-        Self { database, shards, process: fork::process(), damaged: 0, reported: 0, overrides }
+        Self {
+            database,
+            shards,
+            process: fork::process(),
+            damaged: 0,
+            reported: 0,
+            overrides,
+            events: Vec::new(),
+        }
     }
 
     /// The database's directory.

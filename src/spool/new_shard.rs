@@ -15,7 +15,7 @@ use super::database::{ATTEMPTS, Database, shard_name, shard_name_new};
 use super::eviction::largest;
 use super::format::{
     DEAD, DROPPED, EMPTY, ENTRY_BYTES, EVICTED, FORGOTTEN, HEADER_BYTES, HEAP_END, Header, LARGEST,
-    LIVE, SHARD_MAGIC, TIDIED, WAITS,
+    LIVE, LOST, SHARD_MAGIC, TIDIED, WAITS,
 };
 use super::record::Record;
 use super::shard::{Body, Counts};
@@ -221,6 +221,7 @@ fn finish(
         (DROPPED, counts.dropped),
         (WAITS, counts.waits),
         (LARGEST, largest(records) as u64),
+        (LOST, counts.lost),
     ] {
         body.set_sealed(field, value)?;
     }

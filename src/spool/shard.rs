@@ -10,8 +10,8 @@ use crate::sys::mapping::Mapping;
 use super::database::{Database, shard_name};
 use super::format::{
     ALIGN, BUSY, DEAD, DROPPED, ENTRY_BYTES, EVICTED, FLAGS, FORGOTTEN, Fault, HEADER_BYTES,
-    HEADER_CRC, HEAP_END, Header, LARGEST, LIVE, SHARD_BYTES_MAX, SUPERSEDED, TIDIED, WAITS, seal,
-    unseal,
+    HEADER_CRC, HEAP_END, Header, LARGEST, LIVE, LOST, SHARD_BYTES_MAX, SUPERSEDED, TIDIED, WAITS,
+    seal, unseal,
 };
 use super::record::RECORD_BYTES_MAX;
 use super::sizes::shard_share;
@@ -62,6 +62,8 @@ pub(super) struct Counts {
     pub(super) dropped: u64,
     /// Checks that had to wait for the lock.
     pub(super) waits: u64,
+    /// Crossings and refusals that could not be written.
+    pub(super) lost: u64,
 }
 
 /// The state of a locked shard.
@@ -208,6 +210,7 @@ impl Body {
             evicted: count(EVICTED),
             dropped: count(DROPPED),
             waits: count(WAITS),
+            lost: count(LOST),
         }
     }
 

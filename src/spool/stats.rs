@@ -32,6 +32,8 @@ pub struct Stats {
     pub dropped: u64,
     /// Checks that had to wait for a lock.
     pub waits: u64,
+    /// Crossings and refusals that could not be written to their files.
+    pub lost: u64,
 }
 
 impl Spool {
@@ -99,6 +101,7 @@ impl Stats {
             evicted: counts.evicted,
             dropped: counts.dropped,
             waits: counts.waits,
+            lost: counts.lost,
         }
     }
 
@@ -116,6 +119,7 @@ impl Stats {
             (&mut self.evicted, other.evicted),
             (&mut self.dropped, other.dropped),
             (&mut self.waits, other.waits),
+            (&mut self.lost, other.lost),
         ] {
             *sum = sum.saturating_add(more);
         }

@@ -142,6 +142,7 @@ impl Spool {
         if let Some(error) = failure.take_if(|error| self.is_of_directory(error)) {
             return Err(error);
         }
+        failure = failure.or(self.tidy_events(now).err());
         for number in 0..=u8::MAX {
             tidied.disk_before += self.disk(number);
             match self.look_after_number(number, care, now) {

@@ -8,8 +8,9 @@ use crate::sys::files;
 
 use super::audit_log::{LOG, LOG_BEFORE};
 use super::database::{Database, FILE_MODE, shard_name};
+use super::events::EVENT_FILES;
 use super::format::{
-    BUSY, DEAD, DROPPED, EVICTED, FORGOTTEN, Fault, LARGEST, LIVE, SUPERSEDED, TIDIED, WAITS,
+    BUSY, DEAD, DROPPED, EVICTED, FORGOTTEN, Fault, LARGEST, LIVE, LOST, SUPERSEDED, TIDIED, WAITS,
 };
 use super::hashing::Hashing;
 use super::overrides::OVERRIDES;
@@ -106,7 +107,7 @@ impl Spool {
         report.shards.extend(
             problem.map(|problem| ShardReport::from((self.database.path_of(OVERRIDES), problem))),
         );
-        for name in [DATABASE, OVERRIDES, LOG, LOG_BEFORE] {
+        for name in OTHER_FILES.into_iter().chain(EVENT_FILES) {
             report.shards.extend(self.database.access_fault(name).map(ShardReport::from));
         }
         for number in 0..=u8::MAX {
@@ -157,7 +158,8 @@ impl Database {
             self.note_access(directory);
         }
         let names = (0..=u8::MAX).map(shard_name);
-        for name in names.chain([DATABASE, OVERRIDES, LOG, LOG_BEFORE].map(CStr::to_owned)) {
+        let others = OTHER_FILES.into_iter().chain(EVENT_FILES).map(CStr::to_owned);
+        for name in names.chain(others) {
             let fault = self.access_fault(&name);
             if fault.is_some() && self.dir.adopt_file(&name, FILE_MODE).is_ok() {
                 self.note_access(fault);
@@ -177,6 +179,9 @@ impl From<(PathBuf, String)> for ShardReport {
         Self { path, problems: vec![problem], ..Self::default() }
     }
 }
+
+/// The files that are neither shards nor lists of events.
+const OTHER_FILES: [&CStr; 4] = [DATABASE, OVERRIDES, LOG, LOG_BEFORE];
 
 /// The most problems that are reported for one shard.
 const PROBLEMS_MAX: usize = 100;
@@ -296,8 +301,11 @@ fn check_heap(
         ("the count of damaged records", DROPPED),
         ("the count of waits for the lock", WAITS),
         ("the size of the largest record", LARGEST),
+        ("the count of events that were not written", LOST),
     ] {
-        if body.sealed(offset).is_none() {
+        // Earlier versions have not counted those.
+        let is_absent = offset == LOST && body.map.u64(LOST) == Some(0);
+        if body.sealed(offset).is_none() && !is_absent {
             report.problem(|| format!("{what} is damaged"));
         }
     }

@@ -11,6 +11,7 @@ mod common;
 #[path = "../../src/sys/counts.rs"]
 mod counts;
 mod end_to_end;
+mod events;
 mod native;
 mod overrides;
 mod policy;

@@ -17,7 +17,9 @@ fn part(name: &str) -> Part {
     let single = |name: &str| matches!(name, "database" | "overrides");
     let whole = |name: &str| single(name) || name.strip_suffix(".shard").is_some_and(shard);
     let unfinished = |stem: &str| shard(stem) || single(stem) || stem == "policy.image";
-    if whole(name) || ["audit.log", "audit.log.1", "policy.image"].contains(&name) {
+    let is_log = |name: &str| matches!(name, "audit.log" | "crossings" | "refusals");
+    let is_old_log = name.strip_suffix(".1").is_some_and(is_log);
+    if whole(name) || name == "policy.image" || is_log(name) || is_old_log {
         Part::Ours
     } else if name == "trace" {
         Part::Elsewhere
@@ -157,6 +159,9 @@ mod tests {
             ("ff.shard", Part::Ours),
             ("audit.log", Part::Ours),
             ("overrides", Part::Ours),
+            ("crossings", Part::Ours),
+            ("refusals.1", Part::Ours),
+            ("database.1", Part::Foreign),
             ("overrides.new", Part::Unfinished),
             ("overrides.damaged-1", Part::Quarantined),
             ("database.new", Part::Unfinished),

@@ -46,6 +46,7 @@ pub(super) struct Rates {
     pub(super) evicted: u64,
     pub(super) dropped: u64,
     pub(super) lock_waits: u64,
+    pub(super) events_lost: u64,
     pub(super) kinds: Vec<Kind>,
 }
 
@@ -138,6 +139,7 @@ impl Rates {
             evicted: stats.evicted,
             dropped: stats.dropped,
             lock_waits: stats.waits,
+            events_lost: stats.lost,
             kinds: kinds.collect(),
         })
     }

@@ -125,6 +125,7 @@ fn print_rates(screen: &mut Screen<'_>, rates: &Rates) -> Result<(), Failure> {
         ("evicted", rates.evicted.to_string()),
         ("damaged", damaged(rates)),
         ("lock waits", rates.lock_waits.to_string()),
+        ("not logged", format!("{} crossings and refusals", rates.events_lost)),
     ];
     print_rows(screen, &rows)?;
     if rates.kinds.is_empty() {

@@ -58,6 +58,7 @@ fn write_rates(out: &mut dyn Write, rates: &Rates) -> io::Result<()> {
             ("evicted_total", "Records dropped to keep the size limit.", rates.evicted),
             ("dropped_total", "Damaged records dropped.", rates.dropped),
             ("lock_waits_total", "Checks that waited for a lock.", rates.lock_waits),
+            ("events_lost_total", "Crossings and refusals not written.", rates.events_lost),
         ],
     )
 }

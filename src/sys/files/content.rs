@@ -80,6 +80,27 @@ pub fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Appends all of `bytes` to a file that was opened for appending and has `size` bytes,
+/// in one write.
+///
+/// # Errors
+/// Those of `write`, mostly `StorageFull`; a part may have been written then. The file
+/// would exceed the size limit of this process.
+pub fn append(file: &File, size: u64, bytes: &[u8]) -> io::Result<()> {
+    within_limit(size.saturating_add(bytes.len() as u64))?;
+    #[cfg(test)]
+    let (bytes, fault) = failpoint::writable_part(file, size, bytes);
+    let written = retry(|| rustix::io::write(file, bytes))?;
+    #[cfg(test)]
+    write_trace::bytes(write_trace::id(file), size as usize, bytes);
+    #[cfg(test)]
+    fault?;
+    if written < bytes.len() {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    Ok(())
+}
+
 /// Dies in the middle of a write, at a sector boundary, if no step is left.
 /// Within a sector, neither the kernel nor a disk stops halfway.
 #[cfg(test)]

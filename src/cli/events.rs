@@ -1,0 +1,345 @@
+//! `exirate events`: the crossings and refusals that were logged.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::thread;
+use std::time::Duration;
+
+use anstyle::Style;
+use clap::Args;
+use serde::Serialize;
+
+use super::complete;
+use super::database::{Common, now};
+use super::keys::{self, Narrow, Selection};
+use super::screen::{Screen, complain, note};
+use super::table::{Column, Layout};
+use super::{Failure, Outcome, key_text, text, time};
+use crate::engine::Kind;
+use crate::rate::Timestamp;
+use crate::spec::StoredKey;
+use crate::spool::{EventKind, EventReader, EventWindow, LoggedEvent};
+
+/// How often --follow looks for new events.
+const POLL: Duration = Duration::from_millis(300);
+
+/// List the crossings of limits, or the refusals
+#[derive(Debug, Args)]
+#[command(after_help = help())]
+pub(super) struct Events {
+    /// List the events of these keys or globs; the default is all keys
+    #[arg(value_name = "KEY", add = complete::keys())]
+    keys: Vec<OsString>,
+
+    #[command(flatten)]
+    narrow: Narrow,
+
+    /// List refusals instead of crossings
+    #[arg(long)]
+    refusals: bool,
+
+    /// List events since this time, or in this period, such as 1h
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<i64>,
+
+    /// List only the last N
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    limit: Option<usize>,
+
+    /// Go on, and print each new event
+    #[arg(long, short)]
+    follow: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What the help says besides the options.
+fn help() -> String {
+    format!(
+        "Examples:
+  Who has gone over a limit today?
+    exirate events --since 1d
+  Print each new crossing as it happens:
+    exirate events --follow
+  Which mail of alice was refused, and from which addresses?
+    exirate events --refusals alice@example.org
+  For scripts, one object a line:
+    exirate events --json | jq -r 'select(.limit >= 100) | .key'
+
+{}
+
+A crossing is an over decision of a leaky or strict check whose record had none during
+the period before: who stays over a limit crosses it once. RATE is the rate with the
+event, LIMIT what it was compared with. Of refusals, the first of each record in each
+second is logged, and BEFORE is the rate that was remembered before the event. LOGIN,
+CLIENT, SENDER, RECIPIENT and MESSAGE are those of the event, where Exim knew them.
+Empty columns are left out, and on a narrow terminal the less important ones.
+
+The two logs are files in the database's directory. Their size is limited, to 8 MiB for
+crossings and 16 MiB for refusals, and so is their age: `exirate tidy`, which a timer
+runs daily, removes crossings before they are 90 days old, and refusals before they are
+14 days old. `exirate stats` shows how many events could not be written. Events that an
+override has denied are not logged.
+
+Exit status: 0 listed, also if nothing has happened; 1 no event matches KEY, --mode or
+--period; 2 an error.
+
+JSON: an object a line. `event` is crossing or refusal. `key`, `key_hex` and `stored` are
+those of `exirate list`. `number` counts the crossings of the record (null: a refusal).
+`limit`, `period` (in seconds) and `rate` are those of the first limit that was over;
+`windows` lists all that were compared, with `rate_before`, and `algorithm` (average or
+bucket). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient` and
+`message_id` are null where there is none, and escaped where they are not UTF-8. What is
+infinite is null.",
+        keys::HELP
+    )
+}
+
+/// A time, or how long ago.
+fn since(text: &str) -> Result<i64, String> {
+    match keys::period(text) {
+        Ok(period) => Ok(now().seconds.saturating_sub(period.ceil() as i64)),
+        Err(_) => time::parse(text).map(|at| at.seconds).map_err(|_| {
+            "expected a period such as 1h or 7d, or a time such as '2026-11-20 11:50:37', \
+             2026-11-20T11:50:37Z or @1795175437"
+                .to_owned()
+        }),
+    }
+}
+
+impl Events {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let mut spool = self.common.spool()?;
+        let mut selection = Selection::new(&self.keys, &self.narrow)?;
+        let kind = if self.refusals { EventKind::Refusals } else { EventKind::Crossings };
+        let mut reader = EventReader::new(kind);
+        let mut events = spool.read_events(&mut reader, now(), !self.follow)?;
+        events.retain(|event| self.is_wanted(event, &mut selection));
+        let most = self.limit.unwrap_or(usize::MAX);
+        events.drain(..events.len().saturating_sub(most));
+        let layout = self.print(screen, &events, None)?;
+        report_damage(&reader, 0);
+        if self.follow {
+            self.follow(screen, &mut spool, &mut reader, &mut selection, layout)?;
+        }
+        let narrowed = !self.keys.is_empty() || self.narrow.arguments().next().is_some();
+        screen.flush()?;
+        let what = if self.refusals { "refusal" } else { "crossing" };
+        let missing = events.is_empty() && narrowed;
+        if missing {
+            let mut arguments: Vec<String> =
+                self.keys.iter().map(|key| text::printable(key.as_encoded_bytes())).collect();
+            arguments.extend(self.narrow.arguments());
+            complain(format_args!("no {what} matches {}", arguments.join(" ")));
+        } else if events.is_empty() && !self.common.json {
+            note(format_args!("no {what} is logged"));
+        }
+        Ok(Outcome::found_if(missing))
+    }
+
+    /// Prints new events until the output is closed.
+    fn follow(
+        &self,
+        screen: &mut Screen<'_>,
+        spool: &mut crate::spool::Spool,
+        reader: &mut EventReader,
+        selection: &mut Selection,
+        mut layout: Option<Layout<{ COLUMNS.len() }>>,
+    ) -> Result<(), Failure> {
+        loop {
+            screen.flush()?;
+            thread::sleep(POLL);
+            let damaged = reader.damaged();
+            let mut events = spool.read_events(reader, now(), false)?;
+            report_damage(reader, damaged);
+            events.retain(|event| self.is_wanted(event, selection));
+            layout = self.print(screen, &events, layout)?;
+        }
+    }
+
+    fn is_wanted(&self, event: &LoggedEvent, selection: &mut Selection) -> bool {
+        self.since.is_none_or(|since| event.at.seconds >= since)
+            && (selection.contains(&event.stored)
+                || event.of == Some(Kind::Policy) && selection.contains(key(event)))
+    }
+
+    /// Prints events, with heads unless there is a layout.
+    fn print(
+        &self,
+        screen: &mut Screen<'_>,
+        events: &[LoggedEvent],
+        layout: Option<Layout<{ COLUMNS.len() }>>,
+    ) -> Result<Option<Layout<{ COLUMNS.len() }>>, Failure> {
+        if self.common.json {
+            events.iter().try_for_each(|event| screen.json(&EventJson::of(event)))?;
+            return Ok(layout);
+        }
+        if events.is_empty() {
+            return Ok(layout);
+        }
+        let rows = || events.iter().map(cells);
+        let layout = match layout {
+            // What comes later may have texts in columns that were empty.
+            Some(layout) => layout,
+            None => {
+                let layout = Layout::of(screen, COLUMNS, rows());
+                layout.head(screen)?;
+                layout
+            }
+        };
+        layout.write(screen, Style::new(), rows(), None)?;
+        Ok(Some(layout))
+    }
+}
+
+/// Notes bytes that were skipped, if there are more than `before`.
+fn report_damage(reader: &EventReader, before: u64) {
+    let damaged = reader.damaged() - before;
+    if damaged > 0 {
+        note(format_args!("skipped {damaged} byte(s) of the log that are no event"));
+    }
+}
+
+const COLUMNS: [Column; 11] = [
+    Column::words("TIME"),
+    Column::numbers("BEFORE").spare(3),
+    Column::numbers("RATE"),
+    Column::numbers("LIMIT"),
+    Column::words("PERIOD"),
+    Column::words("LOGIN").spare(4),
+    Column::words("CLIENT").spare(1),
+    Column::words("SENDER").spare(5),
+    Column::words("RECIPIENT").spare(6),
+    Column::words("MESSAGE").spare(7),
+    Column::words("KEY"),
+];
+
+fn cells(event: &LoggedEvent) -> [String; COLUMNS.len()] {
+    let window = decisive(event);
+    let [_, _, _, login, client, sender, recipient, message] =
+        event.texts.each_ref().map(|text| text::printable(text));
+    let before = match event.kind {
+        EventKind::Refusals => format!("{:.1}", window.before),
+        EventKind::Crossings => String::new(),
+    };
+    [
+        text::local(event.at),
+        before,
+        format!("{:.1}", window.after),
+        text::number(window.limit),
+        period(event, &window),
+        login,
+        client,
+        sender,
+        recipient,
+        message,
+        key_text::shown(key(event)),
+    ]
+}
+
+/// The first limit that was over.
+fn decisive(event: &LoggedEvent) -> EventWindow {
+    let over = event.windows.iter().find(|window| window.over);
+    over.or(event.windows.first()).copied().unwrap_or_default()
+}
+
+/// Who was counted.
+fn key(event: &LoggedEvent) -> &[u8] {
+    match event.of {
+        Some(Kind::Policy) => event.stored.get(event.identity_start..).unwrap_or(&event.stored),
+        _ => StoredKey::parse(&event.stored).map_or(&event.stored, |parts| parts.key),
+    }
+}
+
+/// The period, as the spec has it.
+fn period(event: &LoggedEvent, window: &EventWindow) -> String {
+    let parts = StoredKey::parse(&event.stored).filter(|_| event.of == Some(Kind::Spec));
+    let is_same = |parts: &StoredKey<'_>| parts.period_seconds() == Some(window.period);
+    match parts.filter(is_same) {
+        Some(parts) => text::printable(parts.period),
+        None => text::duration(window.period),
+    }
+}
+
+/// An event in JSON.
+#[derive(Serialize)]
+struct EventJson {
+    event: &'static str,
+    time: String,
+    key: Option<String>,
+    key_hex: String,
+    stored: String,
+    number: Option<u32>,
+    update: &'static str,
+    limit: f64,
+    period: f64,
+    rate: f64,
+    windows: Vec<WindowJson>,
+    policy: Option<String>,
+    rule: Option<String>,
+    unit: Option<String>,
+    login: Option<String>,
+    client: Option<String>,
+    sender: Option<String>,
+    recipient: Option<String>,
+    message_id: Option<String>,
+}
+
+/// One limit in JSON.
+#[derive(Serialize)]
+struct WindowJson {
+    limit: f64,
+    period: f64,
+    algorithm: &'static str,
+    rate_before: f64,
+    rate: f64,
+    over: bool,
+}
+
+impl EventJson {
+    fn of(event: &LoggedEvent) -> Self {
+        let window = decisive(event);
+        let key = key(event);
+        let [policy, rule, unit, login, client, sender, recipient, message_id] =
+            event.texts.each_ref().map(|text| optional(text));
+        let windows = event.windows.iter().map(|window| WindowJson {
+            limit: window.limit,
+            period: window.period,
+            algorithm: if window.bucket { "bucket" } else { "average" },
+            rate_before: window.before,
+            rate: window.after,
+            over: window.over,
+        });
+        Self {
+            event: match event.kind {
+                EventKind::Crossings => "crossing",
+                EventKind::Refusals => "refusal",
+            },
+            time: text::iso(Timestamp { micros: 0, ..event.at }),
+            key: std::str::from_utf8(key).ok().map(str::to_owned),
+            key_hex: text::hex(key),
+            stored: text::hex(&event.stored),
+            number: (event.kind == EventKind::Crossings).then_some(event.number),
+            update: if event.strict { "strict" } else { "leaky" },
+            limit: window.limit,
+            period: window.period,
+            rate: window.after,
+            windows: windows.collect(),
+            policy,
+            rule,
+            unit,
+            login,
+            client,
+            sender,
+            recipient,
+            message_id,
+        }
+    }
+}
+
+/// A text; `None` if it is empty.
+fn optional(bytes: &[u8]) -> Option<String> {
+    let text = || std::str::from_utf8(bytes).map_or_else(|_| text::printable(bytes), str::to_owned);
+    (!bytes.is_empty()).then(text)
+}

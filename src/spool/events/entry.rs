@@ -1,0 +1,293 @@
+//! One entry of the journal of crossings or of the log of refusals, as bytes.
+//! `FORMAT.md` describes the same layout.
+
+use crate::rate::Timestamp;
+
+/// The first bytes of an entry.
+pub(in crate::spool) const MAGIC: [u8; 4] = *b"EXEV";
+/// The version of the layout.
+pub(in crate::spool) const VERSION: u8 = 1;
+/// The offset of the size of the whole entry.
+pub(in crate::spool) const BYTES: usize = 4;
+/// The offset of the checksum, which covers all but itself.
+pub(in crate::spool) const CRC: usize = 8;
+/// The size of the fixed part.
+pub(in crate::spool) const HEAD_BYTES: usize = 44;
+/// The size of a window.
+pub(in crate::spool) const WINDOW_BYTES: usize = 40;
+/// The most windows of an entry; a check may have more, which are left out.
+pub const EVENT_WINDOWS_MAX: usize = 8;
+/// How many texts an entry has.
+pub(in crate::spool) const TEXTS: usize = 9;
+/// The longest texts, in bytes, in their order; a longer one is cut.
+pub(in crate::spool) const TEXTS_MAX: [usize; TEXTS] = [512, 128, 128, 128, 320, 64, 320, 320, 64];
+/// The largest entry.
+pub(in crate::spool) const ENTRY_BYTES_MAX: usize = {
+    let mut bytes = HEAD_BYTES + EVENT_WINDOWS_MAX * WINDOW_BYTES;
+    let mut text = 0;
+    while text < TEXTS {
+        bytes += 2 + TEXTS_MAX[text];
+        text += 1;
+    }
+    bytes
+};
+const _: () = assert!(ENTRY_BYTES_MAX <= u16::MAX as usize);
+
+/// What an entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::spool) enum What {
+    /// A record has crossed its limit.
+    Crossing,
+    /// The details of a crossing that was written before.
+    Details,
+    /// An event was over an enforced limit.
+    Refusal,
+    /// An administrator has reset the record.
+    Reset,
+}
+
+impl What {
+    const ALL: [(Self, u8); 4] =
+        [(Self::Crossing, 1), (Self::Details, 2), (Self::Refusal, 3), (Self::Reset, 4)];
+
+    fn byte(self) -> u8 {
+        Self::ALL.iter().find(|(what, _)| *what == self).map_or(0, |(_, byte)| *byte)
+    }
+
+    fn of(byte: u8) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == byte).map(|(what, _)| *what)
+    }
+}
+
+/// The identity of a record in entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::spool) struct RecordId {
+    /// The keyed hash of its name.
+    pub(in crate::spool) hash: u64,
+    /// As in the record: 1 of a spec, 2 of a policy.
+    pub(in crate::spool) kind: u8,
+    /// As in the record: 1 moving average, 2 leaky bucket.
+    pub(in crate::spool) algorithm: u8,
+}
+
+/// One limit and the rate that was compared with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EventWindow {
+    /// The limit; of a bucket, the burst.
+    pub limit: f64,
+    /// The period in seconds.
+    pub period: f64,
+    /// The rate or level that was remembered before the event, not decayed since.
+    pub before: f64,
+    /// The rate or level with the event.
+    pub after: f64,
+    /// Whether it is a leaky bucket.
+    pub bucket: bool,
+    /// Whether it was over.
+    pub over: bool,
+}
+
+/// What the front end knows of an event. Texts are bytes as clients sent them; longer
+/// ones are cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventDetails<'a> {
+    /// The policy; empty for a spec.
+    pub policy: &'a [u8],
+    /// The rule of the policy; empty for a spec.
+    pub rule: &'a [u8],
+    /// What the policy counts; empty for a spec.
+    pub unit: &'a [u8],
+    /// The authenticated user.
+    pub login: &'a [u8],
+    /// The client's address.
+    pub client: &'a [u8],
+    /// The envelope sender.
+    pub sender: &'a [u8],
+    /// The recipient.
+    pub recipient: &'a [u8],
+    /// The message id.
+    pub message_id: &'a [u8],
+}
+
+/// An entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::spool) struct Entry {
+    pub(in crate::spool) what: What,
+    pub(in crate::spool) record: RecordId,
+    /// The number of the crossing.
+    pub(in crate::spool) number: u32,
+    pub(in crate::spool) at: Timestamp,
+    /// The sequence number of the record's state before the event.
+    pub(in crate::spool) sequence: u32,
+    /// 1: leaky; 2: strict.
+    pub(in crate::spool) update: u8,
+    pub(in crate::spool) identity_start: u16,
+    pub(in crate::spool) windows: Vec<EventWindow>,
+    /// The record's name, then the fields of [`EventDetails`] in order.
+    pub(in crate::spool) texts: [Vec<u8>; TEXTS],
+}
+
+/// The texts of an entry.
+pub(in crate::spool) fn texts(name: &[u8], details: &EventDetails<'_>) -> [Vec<u8>; TEXTS] {
+    let EventDetails { policy, rule, unit, login, client, sender, recipient, message_id } = details;
+    let mut texts = [name, policy, rule, unit, login, client, sender, recipient, message_id]
+        .map(<[u8]>::to_vec);
+    texts.iter_mut().zip(TEXTS_MAX).for_each(|(text, most)| text.truncate(most));
+    texts
+}
+
+impl Entry {
+    /// The entry as bytes, with a checksum of `seed`.
+    pub(in crate::spool) fn encode(&self, seed: u32) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(ENTRY_BYTES_MAX);
+        let micros =
+            self.at.seconds.saturating_mul(1_000_000).saturating_add(self.at.micros.into());
+        let windows = self.windows.iter().take(EVENT_WINDOWS_MAX);
+        bytes.extend(MAGIC);
+        bytes.extend([0, 0, VERSION, self.what.byte()]);
+        bytes.extend([0; 4]);
+        bytes.extend(self.number.to_le_bytes());
+        bytes.extend(micros.to_le_bytes());
+        bytes.extend(self.record.hash.to_le_bytes());
+        bytes.extend(self.sequence.to_le_bytes());
+        bytes.extend([self.record.kind, self.record.algorithm, self.update, windows.len() as u8]);
+        bytes.extend(self.identity_start.to_le_bytes());
+        bytes.extend([0; 2]);
+        for window in windows {
+            for number in [window.limit, window.period, window.before, window.after] {
+                bytes.extend(number.to_le_bytes());
+            }
+            bytes.extend([u8::from(window.bucket), u8::from(window.over), 0, 0, 0, 0, 0, 0]);
+        }
+        for (text, most) in self.texts.iter().zip(TEXTS_MAX) {
+            let text = text.get(..most).unwrap_or(text);
+            bytes.extend((text.len() as u16).to_le_bytes());
+            bytes.extend(text);
+        }
+        let size = (bytes.len() as u16).to_le_bytes();
+        put(&mut bytes, BYTES, &size);
+        let crc = checksum(&bytes, seed).to_le_bytes();
+        put(&mut bytes, CRC, &crc);
+        bytes
+    }
+
+    /// The entry at the start of `bytes`, and its size.
+    pub(in crate::spool) fn decode(bytes: &[u8], seed: u32) -> Result<(Self, usize), Fault> {
+        let head = bytes.get(..MAGIC.len().min(bytes.len())).unwrap_or_default();
+        if !MAGIC.starts_with(head) {
+            return Err(Fault::Damaged);
+        }
+        if bytes.len() < HEAD_BYTES {
+            return Err(Fault::Cut);
+        }
+        let mut reader = Reader { rest: bytes.get(BYTES..).unwrap_or_default() };
+        let size = usize::from(reader.u16().ok_or(Fault::Damaged)?);
+        if !(HEAD_BYTES..=ENTRY_BYTES_MAX).contains(&size) {
+            return Err(Fault::Damaged);
+        }
+        let all = bytes.get(..size).ok_or(Fault::Cut)?;
+        let stored = reader_at(all, CRC).u32().ok_or(Fault::Damaged)?;
+        if checksum(all, seed) != stored {
+            return Err(Fault::Damaged);
+        }
+        let entry = Self::read(all).ok_or(Fault::Unknown(size))?;
+        Ok((entry, size))
+    }
+
+    /// The fields of an entry whose checksum is right; `None` if it is of a version or a
+    /// kind that is not known.
+    fn read(all: &[u8]) -> Option<Self> {
+        let mut reader = reader_at(all, BYTES + 2);
+        let [version, what] = reader.array()?;
+        let what = What::of(what).filter(|_| version == VERSION)?;
+        let _crc = reader.u32()?;
+        let number = reader.u32()?;
+        let micros = reader.array().map(i64::from_le_bytes)?;
+        let hash = reader.array().map(u64::from_le_bytes)?;
+        let sequence = reader.u32()?;
+        let [kind, algorithm, update, windows] = reader.array()?;
+        let identity_start = reader.u16()?;
+        let _reserved = reader.u16()?;
+        let mut entry = Self {
+            what,
+            record: RecordId { hash, kind, algorithm },
+            number,
+            at: Timestamp {
+                seconds: micros.div_euclid(1_000_000),
+                micros: micros.rem_euclid(1_000_000) as u32,
+            },
+            sequence,
+            update,
+            identity_start,
+            windows: Vec::new(),
+            texts: Default::default(),
+        };
+        if usize::from(windows) > EVENT_WINDOWS_MAX {
+            return None;
+        }
+        for _ in 0..windows {
+            let mut number = || reader.array().map(f64::from_le_bytes);
+            let [limit, period, before, after] = [number()?, number()?, number()?, number()?];
+            let [bucket, over, ..]: [u8; 8] = reader.array()?;
+            let (bucket, over) = (bucket != 0, over != 0);
+            entry.windows.push(EventWindow { limit, period, before, after, bucket, over });
+        }
+        for (text, most) in entry.texts.iter_mut().zip(TEXTS_MAX) {
+            let bytes = usize::from(reader.u16()?);
+            *text = reader.take(bytes).filter(|text| text.len() <= most)?.to_vec();
+        }
+        reader.rest.is_empty().then_some(entry)
+    }
+}
+
+/// Why there is no entry at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::spool) enum Fault {
+    /// The bytes are no entry.
+    Damaged,
+    /// They may be the beginning of one, and end too early.
+    Cut,
+    /// They are an entry of a kind or version that is not known, of this size.
+    Unknown(usize),
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes.iter_mut().skip(at).zip(value).for_each(|(to, &from)| *to = from);
+}
+
+/// The checksum of everything but the checksum.
+fn checksum(all: &[u8], seed: u32) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(seed);
+    hasher.update(all.get(..CRC).unwrap_or_default());
+    hasher.update(all.get(CRC + 4..).unwrap_or_default());
+    hasher.finalize()
+}
+
+/// Reads fixed-width numbers.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+fn reader_at(bytes: &[u8], at: usize) -> Reader<'_> {
+    Reader { rest: bytes.get(at..).unwrap_or_default() }
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(bytes)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+}

@@ -1,0 +1,242 @@
+//! The journal of crossings and the log of refusals: two bounded files each.
+//!
+//! A crossing is written under the lock of its shard, before the record's state. So none
+//! is lost to a kill, and one that is written twice has the same number: a reader returns
+//! it once. What only the front end knows follows after the lock is released, by
+//! [`Spool::describe`]; so does a refusal.
+
+mod entry;
+mod log;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use crate::engine::{AlgorithmKind, Check, Kind, Pending, RecordKey, Update};
+
+use super::database::Database;
+use super::format::LOST;
+use super::hashing::KeySlot;
+use super::index::Lookup;
+use super::shard::Body;
+use super::{Spool, SpoolError};
+use crate::sys::lock;
+
+pub use entry::{EVENT_WINDOWS_MAX, EventDetails, EventWindow};
+use entry::{Entry, RecordId, What, texts};
+pub(super) use log::{CROSSINGS, EVENT_FILES, REFUSALS};
+pub use read::{EventKind, EventReader, LoggedEvent};
+#[cfg(test)]
+pub(super) use {entry::HEAD_BYTES as EVENT_BYTES, entry::WINDOW_BYTES};
+
+/// The most events that wait for [`Spool::describe`]; later ones get no details.
+const PENDING_MAX: usize = 16;
+
+/// A crossing or refusal that waits for its details, and its shard.
+#[derive(Debug)]
+pub(super) struct PendingEvent {
+    entry: Entry,
+    shard: u8,
+}
+
+/// One check of an event, and what was decided.
+#[derive(Clone, Copy)]
+pub(super) struct Decided<'a> {
+    pub(super) check: &'a Check<'a>,
+    pub(super) slot: KeySlot,
+    pub(super) lookup: &'a Lookup,
+    pub(super) pending: &'a Pending,
+}
+
+impl Decided<'_> {
+    /// Whether there is something to write.
+    #[inline]
+    pub(super) fn is_event(&self) -> bool {
+        self.pending.is_first_over()
+    }
+
+    /// Whether it is a refusal to be logged: the first over decision of the record in
+    /// this second, and enforced.
+    fn is_refusal(&self) -> bool {
+        self.is_event() && !self.check.observed && self.pending.decision().over
+    }
+
+    fn window(&self) -> EventWindow {
+        let decision = self.pending.decision();
+        EventWindow {
+            limit: decision.limit,
+            period: decision.period,
+            before: self.pending.before().map_or(0.0, crate::engine::State::rate),
+            after: decision.rate,
+            bucket: decision.algorithm == AlgorithmKind::Bucket,
+            over: decision.over,
+        }
+    }
+
+    fn entry(&self, what: What, windows: Vec<EventWindow>) -> Entry {
+        let decision = self.pending.decision();
+        let key = self.check.record_key();
+        let current = self.lookup.record.and_then(|record| record.current);
+        Entry {
+            what,
+            record: record_id(&key, self.slot),
+            number: decision.crossings,
+            at: decision.at,
+            sequence: current.map_or(0, |current| current.state.sequence),
+            update: if self.check.update == Update::Strict { 2 } else { 1 },
+            identity_start: u16::try_from(key.identity_start).unwrap_or(0),
+            windows,
+            texts: texts(key.name, &EventDetails::default()),
+        }
+    }
+}
+
+fn record_id(key: &RecordKey<'_>, slot: KeySlot) -> RecordId {
+    RecordId {
+        hash: slot.hash(),
+        kind: match key.kind {
+            Kind::Spec => 1,
+            Kind::Policy => 2,
+        },
+        algorithm: match key.algorithm {
+            AlgorithmKind::MovingAverage => 1,
+            AlgorithmKind::Bucket => 2,
+        },
+    }
+}
+
+/// Writes the crossings of `decided` to the journal, and adds to `events` what is to be
+/// described. The shard, or all shards, are locked; no state has been written. A crossing
+/// that cannot be written is counted in the shard: the check goes on.
+#[cold]
+pub(super) fn journal<'a>(
+    database: &Database,
+    decided: impl Iterator<Item = Decided<'a>> + Clone,
+    events: &mut Vec<PendingEvent>,
+    mut lost: impl FnMut(u8),
+) {
+    let mut keep = |entry: Entry, shard: u8| events.push(PendingEvent { entry, shard });
+    let mut crossed: Vec<RecordId> = Vec::new();
+    for one in decided.clone().filter(|one| one.pending.decision().crossed) {
+        // Several checks may be of one record.
+        let record = record_id(&one.check.record_key(), one.slot);
+        if crossed.contains(&record) {
+            continue;
+        }
+        crossed.push(record);
+        let entry = one.entry(What::Crossing, vec![one.window()]);
+        match database.append_event(CROSSINGS, &entry.encode(database.hashing.seed)) {
+            Ok(()) => {
+                let windows = Vec::new();
+                keep(Entry { what: What::Details, windows, ..entry }, one.slot.shard);
+            }
+            Err(_) => lost(one.slot.shard),
+        }
+    }
+    if let Some(refusal) = decided.clone().find(Decided::is_refusal) {
+        let windows = decided.map(|one| one.window()).take(EVENT_WINDOWS_MAX).collect();
+        keep(refusal.entry(What::Refusal, windows), refusal.slot.shard);
+    }
+}
+
+/// Counts an event that could not be written.
+pub(super) fn count_lost(body: &mut Body) {
+    let _ = body.count(LOST);
+}
+
+impl Spool {
+    /// Whether there are crossings or refusals that [`Spool::describe`] should describe.
+    #[must_use]
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Keeps what is to be described.
+    #[inline]
+    pub(super) fn keep_events(&mut self, mut events: Vec<PendingEvent>) {
+        if !events.is_empty() {
+            self.events.append(&mut events);
+            self.events.truncate(PENDING_MAX);
+        }
+    }
+
+    /// Completes the crossings and refusals of the latest calls of
+    /// [`Store::decide`](crate::store::Store::decide) with what the front end knows of
+    /// the event. To be called when [`Spool::has_events`], after the decision is known. A
+    /// text that is empty is kept out; of a refusal nothing is logged without this call.
+    ///
+    /// What cannot be written is counted: see [`super::Stats::lost`].
+    #[cold]
+    pub fn describe(&mut self, details: &EventDetails<'_>) {
+        let seed = self.database.hashing.seed;
+        for PendingEvent { mut entry, shard } in std::mem::take(&mut self.events) {
+            let name = std::mem::take(&mut entry.texts[0]);
+            let log = if entry.what == What::Refusal { REFUSALS } else { CROSSINGS };
+            // Of a crossing, the name is known.
+            let name = if entry.what == What::Refusal { &name[..] } else { b"" };
+            entry.texts = texts(name, details);
+            if self.database.append_event(log, &entry.encode(seed)).is_err() {
+                self.count_lost_in(shard);
+            }
+        }
+    }
+
+    /// Counts an event that could not be written, after its shard was unlocked. If it
+    /// cannot be locked at once, it is not counted.
+    fn count_lost_in(&mut self, shard: u8) {
+        let Ok(Some(mut shard)) = self.take_shard(shard) else { return };
+        if let Ok(Some(_guard)) = lock::try_lock(&shard.file, lock::Kind::Exclusive)
+            && shard.body.still_named(&self.database).unwrap_or(false)
+        {
+            count_lost(&mut shard.body);
+        }
+        self.put_shard(shard);
+    }
+
+    /// Writes to the journal that a record was reset, so that its crossings are numbered
+    /// from 1 again.
+    pub(super) fn journal_reset(
+        database: &Database,
+        key: &RecordKey<'_>,
+        slot: KeySlot,
+    ) -> Result<(), SpoolError> {
+        let (seconds, micros) = crate::sys::clock::now();
+        let entry = Entry {
+            what: What::Reset,
+            record: record_id(key, slot),
+            number: 0,
+            at: crate::rate::Timestamp { seconds, micros },
+            sequence: 0,
+            update: 0,
+            identity_start: 0,
+            windows: Vec::new(),
+            texts: texts(b"", &EventDetails::default()),
+        };
+        database.append_event(CROSSINGS, &entry.encode(database.hashing.seed))
+    }
+
+    /// Removes what is too old.
+    pub(super) fn tidy_events(&mut self, now: crate::rate::Timestamp) -> Result<(), SpoolError> {
+        [CROSSINGS, REFUSALS].into_iter().try_for_each(|log| self.database.tidy_log(log, now))
+    }
+}
+
+impl Database {
+    /// Copies the files of the journal and the log to a new database with the same key.
+    pub(super) fn copy_events(&self, target: &Self) -> Result<(), SpoolError> {
+        use crate::sys::files::{self, Access};
+        for name in EVENT_FILES {
+            let Some((file, info)) = self.open_for(Access::Read, name)? else { continue };
+            let most = CROSSINGS.bytes.max(REFUSALS.bytes) * 3;
+            let mut bytes = vec![0; usize::try_from(info.size.min(most)).unwrap_or(0)];
+            let read = files::read_start(&file, &mut bytes)
+                .map_err(SpoolError::io("read", &self.path_of(name)))?;
+            bytes.truncate(read);
+            let copy = target.create_file(name)?;
+            files::write_start(&copy, &bytes)
+                .and_then(|()| files::sync(&copy))
+                .map_err(SpoolError::io("write", &target.path_of(name)))?;
+        }
+        Ok(())
+    }
+}

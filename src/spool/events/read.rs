@@ -1,0 +1,297 @@
+//! Reads the journal of crossings and the log of refusals.
+
+use std::collections::HashMap;
+use std::fs::File;
+
+use crate::engine::Kind;
+use crate::rate::Timestamp;
+use crate::sys::files::{self, Access};
+
+use super::super::database::ATTEMPTS;
+use super::super::{Spool, SpoolError};
+use super::entry::{ENTRY_BYTES_MAX, Entry, EventWindow, Fault, HEAD_BYTES, MAGIC, RecordId, What};
+use super::log::{CROSSINGS, EventLog, REFUSALS};
+
+/// The most bytes that are read of a file: no exirate writes a longer one.
+const READ_MAX: u64 = 64 << 20;
+/// For how many seconds a crossing may have no details because its process is about to
+/// write them.
+const DETAILS_TIMEOUT: f64 = 2.0;
+
+/// Which events are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The journal of crossings.
+    Crossings,
+    /// The log of refusals.
+    Refusals,
+}
+
+impl EventKind {
+    fn log(self) -> EventLog {
+        match self {
+            Self::Crossings => CROSSINGS,
+            Self::Refusals => REFUSALS,
+        }
+    }
+}
+
+/// A crossing or a refusal. Texts are bytes as clients sent them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoggedEvent {
+    /// Crossing or refusal.
+    pub kind: EventKind,
+    /// When.
+    pub at: Timestamp,
+    /// The record's name; cut at 512 bytes.
+    pub stored: Vec<u8>,
+    /// Where in it the identity begins.
+    pub identity_start: usize,
+    /// What the record belongs to; `None` if this exirate does not know it.
+    pub of: Option<Kind>,
+    /// The number of the crossing; 0 of a refusal.
+    pub number: u32,
+    /// Whether the check was strict; else it was leaky.
+    pub strict: bool,
+    /// The limits that the event was compared with, at most eight.
+    pub windows: Vec<EventWindow>,
+    /// The policy, its rule and its unit; the login, the client's address, the sender,
+    /// the recipient and the message id: see [`super::EventDetails`].
+    pub texts: [Vec<u8>; 8],
+    /// Whether the front end has written these texts.
+    pub has_details: bool,
+    record: RecordId,
+    sequence: u32,
+}
+
+impl LoggedEvent {
+    fn of(entry: Entry, kind: EventKind) -> Self {
+        let [stored, texts @ ..] = entry.texts;
+        Self {
+            kind,
+            at: entry.at,
+            stored,
+            identity_start: usize::from(entry.identity_start),
+            of: match entry.record.kind {
+                1 => Some(Kind::Spec),
+                2 => Some(Kind::Policy),
+                _ => None,
+            },
+            number: if kind == EventKind::Crossings { entry.number } else { 0 },
+            strict: entry.update == 2,
+            windows: entry.windows,
+            texts,
+            has_details: kind == EventKind::Refusals,
+            record: entry.record,
+            sequence: entry.sequence,
+        }
+    }
+
+    /// Whether `later` is the same crossing, which was written again because the process
+    /// was killed before it could write the record's state.
+    fn is_again(&self, later: &Self) -> bool {
+        let period = self.windows.first().map_or(0.0, |window| window.period);
+        let since = later.at.as_seconds() - self.at.as_seconds();
+        // A record that was evicted begins again, and so do its numbers.
+        let continues = later.sequence.wrapping_sub(self.sequence).cast_signed() >= 0;
+        self.number == later.number && since.abs() <= period && continues
+    }
+}
+
+/// Events read so far: see [`Spool::read_events`].
+#[derive(Debug)]
+pub struct EventReader {
+    kind: EventKind,
+    /// How far each file has been read, by its identity.
+    read: Vec<((u64, u64), u64)>,
+    /// Where in `waiting` the latest crossing of each record is, counted from the first
+    /// event, or that crossing itself once it was returned.
+    latest: HashMap<RecordId, Latest>,
+    waiting: Vec<LoggedEvent>,
+    /// Bytes that are no entry.
+    damaged: u64,
+}
+
+#[derive(Debug)]
+struct Latest {
+    event: LoggedEvent,
+    /// Its place in `waiting`.
+    at: Option<usize>,
+}
+
+impl EventReader {
+    /// A reader from the oldest event on.
+    #[must_use]
+    pub fn new(kind: EventKind) -> Self {
+        Self { kind, read: Vec::new(), latest: HashMap::new(), waiting: Vec::new(), damaged: 0 }
+    }
+
+    /// How many bytes were skipped because they are no entry.
+    #[must_use]
+    pub fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    /// Takes in the entries of `bytes`; returns how many bytes are done with. An entry
+    /// that ends too early is not, if it may still be written.
+    fn parse(&mut self, bytes: &[u8], seed: u32) -> usize {
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            match Entry::decode(rest, seed) {
+                Ok((entry, size)) => {
+                    self.add(entry);
+                    at += size;
+                }
+                Err(Fault::Unknown(size)) => at += size,
+                Err(Fault::Cut) if rest.len() < ENTRY_BYTES_MAX && !has_another(rest) => break,
+                Err(Fault::Cut | Fault::Damaged) => {
+                    let next = next_magic(rest);
+                    self.damaged += next as u64;
+                    at += next;
+                }
+            }
+        }
+        at
+    }
+
+    fn add(&mut self, entry: Entry) {
+        match (self.kind, entry.what) {
+            (EventKind::Refusals, What::Refusal) => {
+                self.waiting.push(LoggedEvent::of(entry, self.kind));
+            }
+            (EventKind::Crossings, What::Crossing) => {
+                let event = LoggedEvent::of(entry, self.kind);
+                let known = self.latest.get(&event.record);
+                if known.is_some_and(|known| known.event.is_again(&event)) {
+                    return;
+                }
+                let latest = Latest { event: event.clone(), at: Some(self.waiting.len()) };
+                self.latest.insert(event.record, latest);
+                self.waiting.push(event);
+            }
+            (EventKind::Crossings, What::Details) => {
+                let known = self.latest.get(&entry.record);
+                let known = known.filter(|known| known.event.number == entry.number);
+                let event = known.and_then(|known| self.waiting.get_mut(known.at?));
+                if let Some(event) = event.filter(|event| !event.has_details) {
+                    let [_, texts @ ..] = entry.texts;
+                    (event.texts, event.has_details) = (texts, true);
+                }
+            }
+            (EventKind::Crossings, What::Reset) => {
+                self.latest.remove(&entry.record);
+            }
+            _ => {}
+        }
+    }
+
+    /// The events that are complete, in order; all that were read if `all`.
+    fn take(&mut self, now: Timestamp, all: bool) -> Vec<LoggedEvent> {
+        let is_ready = |event: &LoggedEvent| {
+            event.has_details || (now.as_seconds() - event.at.as_seconds()).abs() > DETAILS_TIMEOUT
+        };
+        let ready = match all {
+            true => self.waiting.len(),
+            false => self.waiting.iter().take_while(|event| is_ready(event)).count(),
+        };
+        for latest in self.latest.values_mut() {
+            latest.at = latest.at.and_then(|at| at.checked_sub(ready));
+        }
+        self.waiting.drain(..ready).collect()
+    }
+}
+
+/// The offset of the next place where an entry may begin, after the first byte.
+fn next_magic(bytes: &[u8]) -> usize {
+    let after = bytes.get(1..).unwrap_or_default();
+    let found = after.windows(MAGIC.len()).position(|window| window == MAGIC);
+    // The beginning of one may be at the end.
+    let tail = after.len().saturating_sub(MAGIC.len() - 1);
+    let at_end = || {
+        let begins = |at: &usize| after.get(*at..).is_some_and(|rest| MAGIC.starts_with(rest));
+        (tail..after.len()).find(begins)
+    };
+    1 + found.or_else(at_end).unwrap_or(after.len())
+}
+
+/// Whether another entry begins within bytes that begin one: then that one was cut.
+fn has_another(bytes: &[u8]) -> bool {
+    bytes.get(1..).is_some_and(|rest| rest.windows(MAGIC.len()).any(|window| window == MAGIC))
+}
+
+/// The time of the first entry of a file.
+pub(super) fn first_time(file: &File, seed: u32) -> Option<i64> {
+    let mut bytes = vec![0; ENTRY_BYTES_MAX * 4];
+    let read = files::read_start(file, &mut bytes).ok()?;
+    bytes.truncate(read);
+    let mut rest = &bytes[..];
+    while rest.len() >= HEAD_BYTES {
+        match Entry::decode(rest, seed) {
+            Ok((entry, _)) => return Some(entry.at.seconds),
+            Err(Fault::Unknown(size)) => rest = rest.get(size..)?,
+            Err(_) => rest = rest.get(next_magic(rest)..)?,
+        }
+    }
+    None
+}
+
+impl Spool {
+    /// Reads the events that were written since `reader` last read, in the order in
+    /// which they were written; each crossing once. One that may still get its details
+    /// comes with the next call, unless `all`. Also for a database that is open for
+    /// reading only.
+    ///
+    /// # Errors
+    /// A file could not be read.
+    pub fn read_events(
+        &mut self,
+        reader: &mut EventReader,
+        now: Timestamp,
+        all: bool,
+    ) -> Result<Vec<LoggedEvent>, SpoolError> {
+        let log = reader.kind.log();
+        let files = self.with_files(|database| {
+            for _ in 0..ATTEMPTS {
+                let current = database.open_for(Access::Read, log.name)?;
+                let before = database.open_for(Access::Read, log.before)?;
+                let now = files::info_at(database.dir.directory(), log.name).ok();
+                // Otherwise a new file was begun in between.
+                if now.map(|info| info.identity) == current.as_ref().map(|(_, info)| info.identity)
+                {
+                    return Ok([before, current]);
+                }
+            }
+            let path = database.path_of(log.name);
+            Err(crate::sys::secure_dir::DirError::Unsettled { path }.into())
+        })?;
+        let seed = self.database.hashing.seed;
+        let is_there = |identity: (u64, u64)| {
+            files.iter().flatten().any(|(_, info)| info.identity == identity)
+        };
+        reader.read.retain(|(identity, _)| is_there(*identity));
+        let names = [log.before, log.name];
+        for ((file, info), name) in
+            files.iter().zip(names).filter_map(|(file, name)| Some((file.as_ref()?, name)))
+        {
+            let known = reader.read.iter().position(|(identity, _)| *identity == info.identity);
+            let from = known.and_then(|at| reader.read.get(at)).map_or(0, |(_, from)| *from);
+            // It was replaced by a shorter one.
+            let from = if from > info.size { 0 } else { from };
+            let size = info.size.saturating_sub(from).min(READ_MAX);
+            let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+            let read = files::read_at(file, from, &mut bytes)
+                .map_err(SpoolError::io("read", &self.database.path_of(name)))?;
+            bytes.truncate(read);
+            let done = reader.parse(&bytes, seed);
+            if all {
+                reader.damaged += (bytes.len() - done) as u64;
+            }
+            let done = from + if all { bytes.len() } else { done } as u64;
+            match known.and_then(|at| reader.read.get_mut(at)) {
+                Some(known) => known.1 = done,
+                None => reader.read.push((info.identity, done)),
+            }
+        }
+        Ok(reader.take(now, all))
+    }
+}
