@@ -24,12 +24,12 @@ use crate::spool::{Options, Spool};
     exirate copy /var/backups/exirate
 
 The copy is DIR/exirate, and DIR/exirate/trace for the trace store. It contains all
-records, the overrides (`exirate allow`, `exirate deny`) and the policies in use, but
-not audit.log and not quarantined files. DIR is created, readable by its owner only, if
-it does not exist; it may hold no database yet. Exim may run meanwhile: each shard is
-locked while it is copied, so each record is consistent, but two records may be some
-moments apart. The copy is then verified. It is as secret as the original: anyone who
-reads its keys can forge unique events and query the trace store.
+records, the overrides (`exirate allow`, `exirate deny`), the policies in use and the
+logs of `exirate events`, but not audit.log and not quarantined files. DIR is created,
+readable by its owner only, if it does not exist; it may hold no database yet. Exim may
+run meanwhile: each shard is locked while it is copied, so each record is consistent, but
+two records may be some moments apart. The copy is then verified. It is as secret as the
+original: anyone who reads its keys can forge unique events and query the trace store.
 
 To restore the whole copy, stop Exim, put DIR/exirate in place of the exirate
 directory in the spool directory with the same owner and modes (cp -a), and start

@@ -12,6 +12,7 @@ mod config;
 mod dependencies;
 mod doctor;
 mod dump;
+mod events;
 mod export;
 mod help;
 mod imports;

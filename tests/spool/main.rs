@@ -7,6 +7,7 @@ mod bound;
 mod bytes;
 mod concurrency;
 mod crafted;
+mod events;
 mod files;
 mod hard_world;
 mod kill;
@@ -24,6 +25,7 @@ fn worker_process() {
     match module.as_str() {
         "bound" => bound::worker(rest),
         "concurrency" => concurrency::worker(rest),
+        "events" => events::worker(rest),
         "hard_world" => hard_world::worker(rest),
         "kill" => kill::worker(rest),
         other => panic!("{other}"),

@@ -1,0 +1,109 @@
+//! Sixteen processes cross limits together and are killed at random: no crossing is lost,
+//! and none is read twice.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::spool_common::{now, open, start};
+use exirate::engine::{Algorithm, Check, Decision, Update};
+use exirate::spool::{EventDetails, EventKind, EventReader, LoggedEvent, Spool};
+use exirate::store::Store as _;
+
+const PROCESSES: usize = 16;
+/// A record crosses again once its second has passed.
+const PERIOD: f64 = 0.4;
+const KEYS: [&str; 6] = ["leaky 1", "strict 1", "leaky 2", "strict 2", "leaky 3", "strict 3"];
+/// How long they run.
+const TIME: Duration = Duration::from_secs(5);
+
+fn check(key: &str) -> Check<'_> {
+    Check {
+        key: key.into(),
+        algorithm: Algorithm::MovingAverage { limit: 10.0, period: PERIOD },
+        cost: 30.0,
+        event: None,
+        update: if key.starts_with("leaky") { Update::Leaky } else { Update::Strict },
+        observed: false,
+        forced: None,
+    }
+}
+
+fn cross(spool: &mut Spool, key: &str, client: &str) -> Decision {
+    let decision = spool.decide_one(&check(key), now).unwrap();
+    if spool.has_events() {
+        spool.describe(&EventDetails { client: client.as_bytes(), ..EventDetails::default() });
+    }
+    decision
+}
+
+pub(crate) fn worker(arguments: &[String]) {
+    let [folder, number] = arguments else { panic!("{arguments:?}") };
+    let mut spool = open(Path::new(folder));
+    // So that none outlives the test.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(120) {
+        KEYS.iter().for_each(|key| {
+            cross(&mut spool, key, number);
+        });
+    }
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The crossings of each key.
+fn read(spool: &mut Spool) -> BTreeMap<String, Vec<LoggedEvent>> {
+    let mut reader = EventReader::new(EventKind::Crossings);
+    let mut crossings: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for event in spool.read_events(&mut reader, now(), true).unwrap() {
+        let key = String::from_utf8(event.stored.clone()).unwrap();
+        crossings.entry(key).or_default().push(event);
+    }
+    assert_eq!(reader.damaged(), 0);
+    crossings
+}
+
+#[test]
+fn no_crossing_is_lost_or_read_twice_whoever_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let begin = |number: usize| start(&["events", path, &number.to_string()]);
+    let mut workers: Vec<Child> = (0..PROCESSES).map(begin).collect();
+    let (begun, mut random, mut kills) = (Instant::now(), 7usize, 0);
+    while begun.elapsed() < TIME {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        std::thread::sleep(Duration::from_millis((random >> 40) as u64 % 30));
+        let number = (random >> 33) % PROCESSES;
+        kill(std::mem::replace(&mut workers[number], begin(number)));
+        kills += 1;
+    }
+    workers.into_iter().for_each(kill);
+    assert!(kills > 20, "{kills}");
+
+    let mut spool = open(folder.path());
+    assert_eq!(spool.verify().unwrap().problems().count(), 0);
+    // Every record now crosses again, and says how often it has crossed.
+    std::thread::sleep(Duration::from_millis(2100));
+    let last: Vec<_> = KEYS.iter().map(|key| cross(&mut spool, key, "last")).collect();
+    let crossings = read(&mut spool);
+    assert_eq!(spool.stats().unwrap().lost, 0);
+    for (key, last) in KEYS.iter().zip(last) {
+        let events = &crossings[*key];
+        assert!(last.crossed && last.crossings > 2, "{key}: {last:?}");
+        let mut numbers: Vec<_> = events.iter().map(|event| event.number).collect();
+        for pair in events.windows(2) {
+            let [one, other] = pair else { continue };
+            // The state of the first was not written, and the period has passed since.
+            let apart = other.at.as_seconds() - one.at.as_seconds();
+            assert!(one.number < other.number || apart > PERIOD, "{key}: {pair:?}");
+        }
+        numbers.dedup();
+        assert_eq!(numbers, (1..=last.crossings).collect::<Vec<_>>(), "{key}");
+        let own = events.last().unwrap();
+        assert!(own.has_details && own.texts[4] == b"last", "{own:?}");
+    }
+}
