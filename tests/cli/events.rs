@@ -98,7 +98,7 @@ fn that_nothing_has_happened_is_said() {
     for (more, what) in [(&[][..], "crossing"), (&["--refusals"], "refusal")] {
         let none = events(spool.path(), more);
         assert_eq!(none.status.code(), Some(0));
-        assert_eq!(stderr(&none), format!("exirate: no {what} is logged\n"));
+        assert_eq!(stderr(&none), format!("exirate: note: no {what} is logged\n"));
         assert_eq!(stdout(&none), "");
     }
 }
@@ -126,7 +126,10 @@ fn damage_hides_no_event_and_is_reported() {
     assert_eq!(found.status.code(), Some(0));
     assert_eq!(stdout(&found).lines().count(), 1);
     let said = stderr(&found);
-    assert!(said.starts_with("exirate: skipped ") && said.contains("that are no event"), "{said}");
+    assert!(
+        said.starts_with("exirate: note: skipped ") && said.contains("that are no event"),
+        "{said}"
+    );
     let verified = run(spool.path(), &["verify"]);
     assert_eq!(verified.status.code(), Some(0), "{}", stdout(&verified));
 }
@@ -158,7 +161,7 @@ fn a_reset_key_crosses_again() {
         command.output().unwrap()
     };
     for _ in 0..2 {
-        exirate(&["check", "--count", "10 / 1w", "--key", "alice", "--cost", "30"]);
+        exirate(&["check", "--count", "10 / 1w / strict", "--key", "alice", "--cost", "30"]);
         assert!(exirate(&["reset", "alice"]).status.success());
     }
     let numbers = objects(&exirate(&["events", "--json"]));
