@@ -60,8 +60,6 @@ fn help() -> String {
         "Examples:
   Who has gone over a limit today?
     exirate events --since 1d
-  Print each new crossing as it happens:
-    exirate events --follow
   Which mail of alice was refused, and from which addresses?
     exirate events --refusals alice@example.org
   For scripts, one object a line:
@@ -74,7 +72,8 @@ the period before: who stays over a limit crosses it once. RATE is the rate with
 event, LIMIT what it was compared with. Of refusals, the first of each record in each
 second is logged, and BEFORE is the rate that was remembered before the event. LOGIN,
 CLIENT, SENDER, RECIPIENT and MESSAGE are those of the event, where Exim knew them.
-Empty columns are left out, and on a narrow terminal the less important ones.
+Empty columns are left out, and on a narrow terminal the less important ones. With
+--follow, each new event is printed as it happens, until the command is interrupted.
 
 The two logs are files in the database's directory. Their size is limited, to 8 MiB for
 crossings and 16 MiB for refusals, and so is their age: `exirate tidy`, which a timer

@@ -16,9 +16,10 @@ fn events(exim: &PrivateExim, clock: &FakeClock, more: &[&str]) -> Vec<serde_jso
 #[test]
 fn a_crossing_and_its_refusals_name_sender_client_and_recipient() {
     let clock = FakeClock::new();
+    clock.freeze("2026-11-20 12:00:00");
     let acl = format!(
         "  defer condition = {}\n  accept\n",
-        EntryPoint::chosen().ask("2 / 1h / per_rcpt / strict / $sender_address")
+        EntryPoint::chosen().ask("1.5 / 1h / per_rcpt / strict / $sender_address")
     );
     let mut exim = Setup::new().library().clock(&clock).acl("acl_smtp_rcpt", &acl).build();
     exim.start();
@@ -35,10 +36,8 @@ fn a_crossing_and_its_refusals_name_sender_client_and_recipient() {
         names.iter().map(|name| event[name].clone()).collect::<Vec<_>>()
     };
     assert_eq!(
-        of(crossing, &["event", "key", "number", "rate", "limit", "period", "update"]),
-        serde_json::json!(["crossing", "a@x.test", 1, 2.0, 2.0, 3600.0, "strict"])
-            .as_array()
-            .unwrap()[..]
+        of(crossing, &["event", "key", "number", "limit", "period", "update"]),
+        serde_json::json!(["crossing", "a@x.test", 1, 1.5, 3600.0, "strict"]).as_array().unwrap()[..]
     );
     let details = ["sender", "client", "recipient", "login", "policy", "message_id"];
     assert_eq!(
@@ -52,7 +51,7 @@ fn a_crossing_and_its_refusals_name_sender_client_and_recipient() {
     let [refusal] = &refusals[..] else { panic!("{refusals:?}") };
     assert_eq!(of(refusal, &details), of(crossing, &details));
     assert_eq!(refusal["windows"][0]["rate_before"], 1.0);
-    clock.set(2);
+    clock.freeze("2026-11-20 12:00:02");
     client.command("RCPT TO:<later@y.test>");
     assert_eq!(events(&exim, &clock, &["--refusals"])[1]["recipient"], "later@y.test");
     assert_eq!(events(&exim, &clock, &[]).len(), 1);
