@@ -15,7 +15,6 @@ use super::keys::{self, Narrow, Selection};
 use super::screen::{Screen, complain, note};
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, key_text, text, time};
-use crate::engine::Kind;
 use crate::rate::Timestamp;
 use crate::spec::StoredKey;
 use crate::spool::{EventKind, EventReader, EventWindow, LoggedEvent};
@@ -159,8 +158,7 @@ impl Events {
 
     fn is_wanted(&self, event: &LoggedEvent, selection: &mut Selection) -> bool {
         self.since.is_none_or(|since| event.at.seconds >= since)
-            && (selection.contains(&event.stored)
-                || event.of == Some(Kind::Policy) && selection.contains(key(event)))
+            && selection.contains(&event.record_key())
     }
 
     /// Prints events, with heads unless there is a layout.
@@ -245,17 +243,13 @@ fn decisive(event: &LoggedEvent) -> EventWindow {
 
 /// Who was counted.
 fn key(event: &LoggedEvent) -> &[u8] {
-    match event.of {
-        Some(Kind::Policy) => event.stored.get(event.identity_start..).unwrap_or(&event.stored),
-        _ => StoredKey::parse(&event.stored).map_or(&event.stored, |parts| parts.key),
-    }
+    key_text::key_of(&event.record_key())
 }
 
 /// The period, as the spec has it.
 fn period(event: &LoggedEvent, window: &EventWindow) -> String {
-    let parts = StoredKey::parse(&event.stored).filter(|_| event.of == Some(Kind::Spec));
     let is_same = |parts: &StoredKey<'_>| parts.period_seconds() == Some(window.period);
-    match parts.filter(is_same) {
+    match key_text::parts(&event.record_key()).filter(is_same) {
         Some(parts) => text::printable(parts.period),
         None => text::duration(window.period),
     }

@@ -18,7 +18,7 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 32] = [
+const TRANSCRIPTS: [(&str, &str); 33] = [
     ("allow", include_str!("../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("compact", include_str!("../../docs/transcripts/compact.txt")),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 
-use crate::engine::Kind;
+use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::rate::Timestamp;
 use crate::sys::files::{self, Access};
 
@@ -46,9 +46,9 @@ pub struct LoggedEvent {
     /// The record's name; cut at 512 bytes.
     pub stored: Vec<u8>,
     /// Where in it the identity begins.
-    pub identity_start: usize,
+    identity_start: usize,
     /// What the record belongs to; `None` if this exirate does not know it.
-    pub of: Option<Kind>,
+    of: Option<Kind>,
     /// The number of the crossing; 0 of a refusal.
     pub number: u32,
     /// Whether the check was strict; else it was leaky.
@@ -84,6 +84,20 @@ impl LoggedEvent {
             has_details: kind == EventKind::Refusals,
             record: entry.record,
             sequence: entry.sequence,
+        }
+    }
+
+    /// The key of the record. One of an unknown kind is taken for that of a spec.
+    #[must_use]
+    pub fn record_key(&self) -> RecordKey<'_> {
+        RecordKey {
+            name: &self.stored,
+            identity_start: self.identity_start.min(self.stored.len()),
+            kind: self.of.unwrap_or(Kind::Spec),
+            algorithm: match self.record.algorithm {
+                2 => AlgorithmKind::Bucket,
+                _ => AlgorithmKind::MovingAverage,
+            },
         }
     }
 
