@@ -11,7 +11,8 @@ use crate::sys::lock::Kind;
 
 use super::apply::Failure;
 use super::database::{ATTEMPTS, shard_name};
-use super::events::{Decided, PendingEvent, count_lost, journal};
+use super::events::entry::PendingEvent;
+use super::events::{Decided, count_lost, journal};
 use super::hashing::{Hashing, KeySlot};
 use super::index::Lookup;
 use super::locked::{Locked, check_length, due};

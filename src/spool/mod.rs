@@ -99,7 +99,7 @@ pub struct Spool {
     reported: u64,
     overrides: known_overrides::Known,
     /// Crossings and refusals that wait for [`Spool::describe`].
-    events: Vec<events::PendingEvent>,
+    events: Vec<events::entry::PendingEvent>,
 }
 
 impl Spool {

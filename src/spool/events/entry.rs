@@ -127,6 +127,13 @@ pub(in crate::spool) struct Entry {
     pub(in crate::spool) texts: [Vec<u8>; TEXTS],
 }
 
+/// A crossing or refusal that waits for its details, and its shard.
+#[derive(Debug)]
+pub(in crate::spool) struct PendingEvent {
+    pub(in crate::spool) entry: Entry,
+    pub(in crate::spool) shard: u8,
+}
+
 /// The texts of an entry.
 pub(in crate::spool) fn texts(name: &[u8], details: &EventDetails<'_>) -> [Vec<u8>; TEXTS] {
     let EventDetails { policy, rule, unit, login, client, sender, recipient, message_id } = details;
@@ -249,6 +256,19 @@ pub(in crate::spool) enum Fault {
     Cut,
     /// They are an entry of a kind or version that is not known, of this size.
     Unknown(usize),
+}
+
+/// The offset of the next place where an entry may begin, after the first byte.
+pub(in crate::spool) fn next_magic(bytes: &[u8]) -> usize {
+    let after = bytes.get(1..).unwrap_or_default();
+    let found = after.windows(MAGIC.len()).position(|window| window == MAGIC);
+    // The beginning of one may be at the end.
+    let tail = after.len().saturating_sub(MAGIC.len() - 1);
+    let at_end = || {
+        let begins = |at: &usize| after.get(*at..).is_some_and(|rest| MAGIC.starts_with(rest));
+        (tail..after.len()).find(begins)
+    };
+    1 + found.or_else(at_end).unwrap_or(after.len())
 }
 
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {

@@ -10,7 +10,7 @@ use crate::sys::files::{self, Access, FileInfo};
 
 use super::super::SpoolError;
 use super::super::database::{ATTEMPTS, Database};
-use super::read::first_time;
+use super::entry::{ENTRY_BYTES_MAX, Entry, Fault, HEAD_BYTES, next_magic};
 
 /// A file that is appended to, and its predecessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,4 +127,20 @@ impl Database {
         }
         Ok(())
     }
+}
+
+/// The time of the first entry of a file.
+fn first_time(file: &File, seed: u32) -> Option<i64> {
+    let mut bytes = vec![0; ENTRY_BYTES_MAX * 4];
+    let read = files::read_start(file, &mut bytes).ok()?;
+    bytes.truncate(read);
+    let mut rest = &bytes[..];
+    while rest.len() >= HEAD_BYTES {
+        match Entry::decode(rest, seed) {
+            Ok((entry, _)) => return Some(entry.at.seconds),
+            Err(Fault::Unknown(size)) => rest = rest.get(size..)?,
+            Err(_) => rest = rest.get(next_magic(rest)..)?,
+        }
+    }
+    None
 }

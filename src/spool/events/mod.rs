@@ -5,7 +5,7 @@
 //! it once. What only the front end knows follows after the lock is released, by
 //! [`Spool::describe`]; so does a refusal.
 
-mod entry;
+pub(super) mod entry;
 mod log;
 mod read;
 #[cfg(test)]
@@ -22,7 +22,7 @@ use super::{Spool, SpoolError};
 use crate::sys::lock;
 
 pub use entry::{EVENT_WINDOWS_MAX, EventDetails, EventWindow};
-use entry::{Entry, RecordId, What, texts};
+use entry::{Entry, PendingEvent, RecordId, What, texts};
 pub(super) use log::{CROSSINGS, EVENT_FILES, REFUSALS};
 pub use read::{EventKind, EventReader, LoggedEvent};
 #[cfg(test)]
@@ -30,13 +30,6 @@ pub(super) use {entry::HEAD_BYTES as EVENT_BYTES, entry::WINDOW_BYTES};
 
 /// The most events that wait for [`Spool::describe`]; later ones get no details.
 const PENDING_MAX: usize = 16;
-
-/// A crossing or refusal that waits for its details, and its shard.
-#[derive(Debug)]
-pub(super) struct PendingEvent {
-    entry: Entry,
-    shard: u8,
-}
 
 /// One check of an event, and what was decided.
 #[derive(Clone, Copy)]

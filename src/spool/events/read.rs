@@ -1,7 +1,6 @@
 //! Reads the journal of crossings and the log of refusals.
 
 use std::collections::HashMap;
-use std::fs::File;
 
 use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::rate::Timestamp;
@@ -9,7 +8,7 @@ use crate::sys::files::{self, Access};
 
 use super::super::database::ATTEMPTS;
 use super::super::{Spool, SpoolError};
-use super::entry::{ENTRY_BYTES_MAX, Entry, EventWindow, Fault, HEAD_BYTES, MAGIC, RecordId, What};
+use super::entry::{ENTRY_BYTES_MAX, Entry, EventWindow, Fault, MAGIC, RecordId, What, next_magic};
 use super::log::{CROSSINGS, EventLog, REFUSALS};
 
 /// The most bytes that are read of a file: no exirate writes a longer one.
@@ -215,38 +214,9 @@ impl EventReader {
     }
 }
 
-/// The offset of the next place where an entry may begin, after the first byte.
-fn next_magic(bytes: &[u8]) -> usize {
-    let after = bytes.get(1..).unwrap_or_default();
-    let found = after.windows(MAGIC.len()).position(|window| window == MAGIC);
-    // The beginning of one may be at the end.
-    let tail = after.len().saturating_sub(MAGIC.len() - 1);
-    let at_end = || {
-        let begins = |at: &usize| after.get(*at..).is_some_and(|rest| MAGIC.starts_with(rest));
-        (tail..after.len()).find(begins)
-    };
-    1 + found.or_else(at_end).unwrap_or(after.len())
-}
-
 /// Whether another entry begins within bytes that begin one: then that one was cut.
 fn has_another(bytes: &[u8]) -> bool {
     bytes.get(1..).is_some_and(|rest| rest.windows(MAGIC.len()).any(|window| window == MAGIC))
-}
-
-/// The time of the first entry of a file.
-pub(super) fn first_time(file: &File, seed: u32) -> Option<i64> {
-    let mut bytes = vec![0; ENTRY_BYTES_MAX * 4];
-    let read = files::read_start(file, &mut bytes).ok()?;
-    bytes.truncate(read);
-    let mut rest = &bytes[..];
-    while rest.len() >= HEAD_BYTES {
-        match Entry::decode(rest, seed) {
-            Ok((entry, _)) => return Some(entry.at.seconds),
-            Err(Fault::Unknown(size)) => rest = rest.get(size..)?,
-            Err(_) => rest = rest.get(next_magic(rest)..)?,
-        }
-    }
-    None
 }
 
 impl Spool {
