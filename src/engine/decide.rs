@@ -19,6 +19,8 @@ pub struct Pending {
     change: Change,
     /// Whether the change must be written.
     changed: bool,
+    /// See [`Pending::is_first_over`].
+    first_over: bool,
     /// The remembered state.
     before: Option<State>,
     update: Update,
@@ -50,8 +52,7 @@ impl Pending {
     #[must_use]
     #[inline]
     pub fn is_first_over(&self) -> bool {
-        self.is_over_decision()
-            && self.before.is_none_or(|state| state.last_over != second(self.decision.at))
+        self.first_over
     }
 
     /// Whether this check keeps the leaky checks of the same call from
@@ -179,6 +180,7 @@ fn compute(
             filter: filter_change,
         },
         changed: false,
+        first_over: false,
         before,
         update: check.effective_update(),
         same_as: None,
@@ -219,7 +221,7 @@ fn settle(pending: &mut [Pending]) {
             first.update = Update::Strict;
         }
         first.settle(refused, one.is_over_decision() || over);
-        let crossed = first.decision.crossed;
+        let (crossed, is_first) = (first.decision.crossed, first.first_over);
         for (index, other) in pending.iter_mut().enumerate() {
             if index == number {
                 *other = first;
@@ -230,7 +232,9 @@ fn settle(pending: &mut [Pending]) {
             } else {
                 continue;
             }
-            other.decision.crossed = crossed && other.is_over_decision();
+            let is_over = other.is_over_decision();
+            other.decision.crossed = crossed && is_over;
+            other.first_over = is_first && is_over;
         }
     }
 }
@@ -274,7 +278,8 @@ impl Pending {
                 state.crossings = state.crossings.saturating_add(1);
                 self.decision.crossed = true;
             }
-            self.changed |= state.last_over != second;
+            self.first_over = state.last_over != second;
+            self.changed |= self.first_over;
             state.last_over = second;
             self.decision.crossings = state.crossings;
         }

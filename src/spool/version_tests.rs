@@ -59,10 +59,13 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// How many files there are of each version.
+/// How many files of the rates there are of each version.
 fn versions(folder: &Path) -> BTreeMap<u32, usize> {
     let mut found = BTreeMap::new();
-    for bytes in contents(folder).values() {
+    let of_rates = |path: &Path| {
+        path.ends_with("database") || path.extension().is_some_and(|ending| ending == "shard")
+    };
+    for (_, bytes) in contents(folder).iter().filter(|(path, _)| of_rates(path)) {
         *found.entry(u32::from_le_bytes(bytes[8..12].try_into().unwrap())).or_default() += 1;
     }
     found

@@ -3,13 +3,14 @@
 
 use std::ffi::CStr;
 use std::fs::File;
-use std::time::Duration;
+use std::io::ErrorKind;
 
 use crate::rate::Timestamp;
 use crate::sys::files::{self, Access, FileInfo};
+use crate::sys::secure_dir::DirError;
 
 use super::super::SpoolError;
-use super::super::database::{ATTEMPTS, Database};
+use super::super::database::{ATTEMPTS, Database, FILE_MODE};
 use super::entry::{ENTRY_BYTES_MAX, Entry, Fault, HEAD_BYTES, next_magic};
 
 /// A file that is appended to, and its predecessor.
@@ -35,9 +36,6 @@ pub(in crate::spool) const REFUSALS: EventLog =
 pub(in crate::spool) const EVENT_FILES: [&CStr; 4] =
     [CROSSINGS.name, CROSSINGS.before, REFUSALS.name, REFUSALS.before];
 
-/// How long a check waits for the directory's lock to create a file.
-const CREATE_TIMEOUT: Duration = Duration::from_secs(1);
-
 impl Database {
     /// Appends an entry in one write.
     ///
@@ -57,7 +55,7 @@ impl Database {
                 continue;
             }
             let written = if info.size >= log.bytes * 2 {
-                Err(std::io::ErrorKind::StorageFull.into())
+                Err(ErrorKind::StorageFull.into())
             } else {
                 files::append(&file, info.size, entry)
             };
@@ -67,20 +65,20 @@ impl Database {
                 return Ok(());
             }
         }
-        Err(crate::sys::secure_dir::DirError::Unsettled { path: self.path_of(log.name) }.into())
+        Err(DirError::Unsettled { path: self.path_of(log.name) }.into())
     }
 
     fn has_identity(&self, name: &CStr, info: &FileInfo) -> bool {
         files::info_at(self.dir.directory(), name).is_ok_and(|now| now.identity == info.identity)
     }
 
-    /// Creates the file that is appended to.
+    /// Creates the file that is appended to, unless another process has. It needs no lock,
+    /// for which a check would wait.
     #[cold]
     fn begin_log(&self, log: EventLog) -> Result<(), SpoolError> {
-        let _guard = self.dir.lock_directory(CREATE_TIMEOUT)?;
-        match files::info_at(self.dir.directory(), log.name) {
-            Ok(_) => Ok(()),
-            Err(_) => self.create_file(log.name).map(|_| ()),
+        match self.dir.create_new_file(log.name, FILE_MODE) {
+            Err(DirError::Io { source, .. }) if source.kind() == ErrorKind::AlreadyExists => Ok(()),
+            created => Ok(created.map(|_| ())?),
         }
     }
 
@@ -99,7 +97,7 @@ impl Database {
         if due {
             files::rename_at(self.dir.directory(), log.name, log.before)
                 .map_err(SpoolError::io("rename", &self.path_of(log.name)))?;
-            self.create_file(log.name)?;
+            self.begin_log(log)?;
         }
         Ok(due)
     }

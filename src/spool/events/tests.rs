@@ -372,6 +372,20 @@ fn a_check_decides_although_nothing_can_be_journaled() {
 }
 
 #[test]
+fn the_first_event_does_not_wait_for_the_lock_of_the_directory() {
+    let folder = memory_folder();
+    let (mut spool, other) = (open(folder.path()), open(folder.path()));
+    decide(&mut spool, &check("key", Update::Leaky, 1.0), 900);
+    let guard = other.database.lock_directory().unwrap();
+    assert!(decide(&mut spool, &check("key", Update::Leaky, 30.0), 1000).crossed);
+    spool.describe(&EventDetails::default());
+    drop(guard);
+    assert_eq!(spool.stats().unwrap().lost, 0);
+    assert_eq!(all(&mut spool, EventKind::Refusals).0.len(), 1);
+    assert_eq!(crossings(&mut spool), [("key".to_owned(), 1, 1000)]);
+}
+
+#[test]
 fn the_files_are_bounded_and_the_latest_entries_stay() {
     let folder = memory_folder();
     let mut spool = open(folder.path());

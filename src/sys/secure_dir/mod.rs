@@ -245,6 +245,15 @@ impl SecureDir {
             .map_err(self.failed("create", name))
     }
 
+    /// Creates a file that does not exist.
+    ///
+    /// # Errors
+    /// It could not be created, mostly because it exists.
+    pub fn create_new_file(&self, name: &CStr, mode: u32) -> Result<File, DirError> {
+        files::create_at(&self.directory, name, self.owner, mode)
+            .map_err(self.failed("create", name))
+    }
+
     /// Opens a file for writing; creates an empty one with this mode if it does
     /// not exist.
     ///
