@@ -243,14 +243,6 @@ impl State {
 }
 
 impl Record {
-    /// The number of the state that was written last. A call, because the optimiser would
-    /// otherwise read `current` of a record that does not exist, which valgrind reports.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn sequence(&self) -> u32 {
-        self.current.map_or(0, |current| current.state.sequence)
-    }
-
     /// The record at `offset`, or `None` if its head or key is damaged or it is not
     /// within the mapping.
     pub(super) fn read(map: &Mapping, offset: usize, seed: u32) -> Option<Self> {
