@@ -11,7 +11,7 @@ use super::complete;
 use super::database::{Common, now, print_incidents, require_owner};
 use super::keys;
 use super::override_state::{self, OverrideJson};
-use super::screen::Screen;
+use super::screen::{Screen, note};
 use super::{Failure, Outcome, text, time};
 use crate::engine::Forced;
 use crate::store::{FOREVER, Override};
@@ -103,7 +103,8 @@ possible in it.
 {effect}
 
 If several overrides apply to a key, one of that very key is stronger than a glob, and
-of these, deny is stronger than allow. A later command with the same KEY replaces the
+of these, deny is stronger than allow: where that keeps this command without effect, it
+says so. A later command with the same KEY replaces the
 earlier one, and `exirate overrides --remove KEY` ends it. Exim's running processes
 apply a change at their next check. An override never makes a crossing. `exirate
 overrides` lists it. It is logged to audit.log in the database's directory and to syslog
@@ -112,7 +113,7 @@ overrides` lists it. It is logged to audit.log in the database's directory and t
 Exit status: 0 set; 2 an error.
 
 JSON: an object, as in `exirate overrides`; `replaced` is the earlier override of KEY,
-or null."
+or null, and `stronger` the one that decides instead of this one, or null."
     )
 }
 
@@ -122,6 +123,7 @@ struct Report {
     #[serde(flatten)]
     set: OverrideJson,
     replaced: Option<OverrideJson>,
+    stronger: Option<OverrideJson>,
 }
 
 impl Allow {
@@ -151,12 +153,12 @@ impl Setting {
             reason: self.reason.clone(),
             who: audit_log::who(),
         };
-        let replaced = spool.change_overrides(|list| {
+        let (replaced, stronger) = spool.change_overrides(|list| {
             list.retain(|one| one.is_active(now.seconds));
             let same = list.iter().position(|one| one.has_target_of(&set));
             let replaced = same.map(|at| list.remove(at));
             list.push(set.clone());
-            replaced
+            (replaced, override_state::stronger(list, &set, now.seconds).cloned())
         })?;
         let (key, until) = (override_state::key(&set), override_state::until(&set));
         let why = match &*self.reason {
@@ -167,13 +169,22 @@ impl Setting {
         AuditLog::new().add(&mut spool, format_args!("{word} until={until} key={key}{why}"));
         print_incidents(&mut spool);
         if self.common.json {
-            let replaced = replaced.as_ref().map(OverrideJson::of);
-            screen.json(&Report { set: OverrideJson::of(&set), replaced })?;
+            let [replaced, stronger] =
+                [replaced, stronger].map(|one| one.as_ref().map(OverrideJson::of));
+            screen.json(&Report { set: OverrideJson::of(&set), replaced, stronger })?;
             return Ok(Outcome::Fine);
         }
         writeln!(screen, "{}", override_state::sentence(&set))?;
         if let Some(replaced) = replaced {
             writeln!(screen, "before: {}", override_state::sentence(&replaced))?;
+        }
+        if let Some(stronger) = stronger {
+            note(format_args!(
+                "no effect, as a stronger override applies to it: {}; to end that one: exirate \
+                 overrides --remove {}",
+                override_state::sentence(&stronger),
+                stronger.argument
+            ));
         }
         Ok(Outcome::Fine)
     }

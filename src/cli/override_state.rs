@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::key_state::KeyState;
 use super::screen::note;
 use super::text;
-use crate::engine::Forced;
+use crate::engine::{AlgorithmKind, Forced, Kind, RecordKey};
 use crate::rate::Timestamp;
 use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
 
@@ -103,6 +103,19 @@ pub(super) fn participle(forced: Forced) -> &'static str {
 /// `alice@example.org is allowed until 2026-12-31 18:00:00 +01:00 (year-end letter)`.
 pub(super) fn sentence(one: &Override) -> String {
     format!("{} is {}", key(one), end(one))
+}
+
+/// The override that decides in this second for the key of `set`, if it is another and
+/// decides otherwise. Of what a glob matches, some may have one and others not.
+pub(super) fn stronger<'a>(
+    list: &'a [Override],
+    set: &Override,
+    second: i64,
+) -> Option<&'a Override> {
+    let Target::Exact { key, .. } = &set.target else { return None };
+    let (kind, algorithm) = (Kind::Spec, AlgorithmKind::default());
+    let key = RecordKey { name: key, identity_start: 0, kind, algorithm };
+    deciding(list, &key, second).filter(|one| one.forced != set.forced)
 }
 
 /// `allowed until 2026-12-31 18:00:00 +01:00 (year-end letter)`.

@@ -148,6 +148,19 @@ fn overrides_are_listed_and_replaced() {
         assert!(table.contains(text), "{text} is not in:\n{table}");
     }
     assert_eq!(check(spool, "BOB"), Some(1));
+    let weaker = run(spool, &["allow", "bob", "--until", "1h"]);
+    assert_eq!(
+        stderr(&weaker),
+        "exirate: note: no effect, as a stronger override applies to it: Bob --ignore-case is \
+         denied forever (stolen); to end that one: exirate overrides --remove Bob\n"
+    );
+    assert_eq!(check(spool, "bob"), Some(1));
+    let weaker = json(&run(spool, &["allow", "bob", "--json"]));
+    assert_eq!(
+        (&weaker["stronger"]["key"], &replaced["stronger"]),
+        (&"Bob".into(), &serde_json::Value::Null)
+    );
+    fine(&run(spool, &["overrides", "--remove", "bob"]));
     let listed = list(spool);
     let of = |key: &str| listed.iter().find(|row| row["key"] == key).unwrap()["override"].clone();
     assert_eq!((of("alice"), of("bob")), ("deny".into(), "deny".into()));
