@@ -64,6 +64,8 @@ mod message;
 #[cfg(feature = "rates")]
 mod policy;
 #[cfg(feature = "rates")]
+mod policy_counters;
+#[cfg(feature = "rates")]
 mod policy_facts;
 #[cfg(feature = "rates")]
 mod policy_state;

@@ -2,14 +2,16 @@
 
 use super::context;
 use super::info::Field;
+use super::policy_counters::CountedTables;
 use super::policy_facts::{Attributes, PolicyFacts, PolicyVariables, lossy};
 use super::policy_state::{CountedBy, Latest, Policies};
 use super::rate_variables::Setting;
 use super::session::{CallError, Session};
 use super::variables::Source;
+use crate::policy::counters::Counters;
 use crate::policy::decide::{DecideError, Rules, decide};
 use crate::policy::event::{Event, Occurrence};
-use crate::policy::image::{Image, ImageError, PolicyFile, PolicyImage};
+use crate::policy::image::{Image, ImageError, PolicyFile};
 use crate::policy::outcome::{Outcome, Reason};
 use crate::policy::word::{OnError, Unit, Verdict, Word as _};
 use crate::rate::{Timestamp, Wait};
@@ -99,6 +101,9 @@ impl Session {
             Err((error, on_error)) => {
                 let on_error = attributes.on_error.unwrap_or(on_error);
                 self.log_policy_error(name, &error, on_error);
+                if let Some(counters) = &mut self.policies.counters {
+                    counters.count_error();
+                }
                 let outcome = match on_error {
                     OnError::FailOpen => Outcome::default(),
                     OnError::FailClosed => Outcome {
@@ -139,13 +144,17 @@ impl Session {
             .variables
             .get_or_insert_with(|| PolicyVariables::find(&Source::new(host, acls.tables())));
         let image = policies.file.as_ref().and_then(|file| file.image().ok());
-        let (Some(image), Some(spool)) = (image, spool) else { return Ok(Outcome::default()) };
+        let counters = policies.counters.as_mut();
+        let (Some(image), Some(spool), Some(counters)) = (image, spool, counters) else {
+            return Ok(Outcome::default());
+        };
         let damaged = |error: ImageError| (PolicyError::Image(error.to_string()), open);
         let identity = image.identity().map_err(damaged)?;
         let policy = image.policy(name).map_err(damaged)?;
         let policy = policy.ok_or_else(|| (unknown(name, image), open))?;
         let head = policy.head();
-        let rules = Rules { name, identity, head, tables: &policy };
+        let tables = CountedTables::new(&policy, counters);
+        let rules = Rules { name, identity, head, tables: &tables };
         let facts = PolicyFacts::read(host, variables, more, stage);
         let by = counted_by(&mut policies.counted, name);
         let occurrences = &mut policies.occurrences;
@@ -188,6 +197,7 @@ impl Session {
                 let directory = super::directory::spool(&self.host, &self.variables);
                 let directory =
                     directory.map_err(|error| PolicyError::Store(CallError::Directory(error)))?;
+                self.policies.counters = Some(Counters::new(&directory));
                 let opened = match self.spool() {
                     Ok(database) => PolicyFile::beside(database, &directory),
                     // It says what is to be done without a database.
@@ -246,7 +256,7 @@ fn counted_by<'a>(all: &'a mut Vec<(String, CountedBy)>, name: &str) -> &'a mut 
 }
 
 fn of_event(
-    rules: &Rules<'_, PolicyImage<'_>>,
+    rules: &Rules<'_, CountedTables<'_, '_>>,
     event: &Event<'_>,
     occurrences: &[Occurrence],
     only_looks: bool,

@@ -1,6 +1,7 @@
 //! What is kept between calls of `policy`.
 
 use super::policy_facts::PolicyVariables;
+use crate::policy::counters::Counters;
 use crate::policy::event::{Counted, Occurrence};
 use crate::policy::image::PolicyFile;
 use crate::policy::outcome::Outcome;
@@ -10,6 +11,7 @@ use crate::policy::outcome::Outcome;
 pub(super) struct Policies {
     pub(super) variables: Option<PolicyVariables>,
     pub(super) file: Option<PolicyFile>,
+    pub(super) counters: Option<Counters>,
     /// What an event counts: kept to be filled again.
     pub(super) occurrences: Vec<Occurrence>,
     /// What each policy has counted in this session.

@@ -4,6 +4,7 @@ use std::cell::LazyCell;
 use std::fmt;
 use std::ops::Range;
 
+use super::counters::Checked;
 use super::event::{Event, Occurrence};
 use super::image::{ImageError, PolicyImage};
 use super::key::{self, Key};
@@ -44,6 +45,9 @@ pub trait Tables {
         subject: &Subject<'a>,
         now: i64,
     ) -> Result<Option<Exemption<'a>>, Self::Error>;
+
+    /// Called for each limit that an event was held against, for statistics.
+    fn decided(&self, _checked: &Checked<'_>) {}
 }
 
 impl Tables for PolicyImage<'_> {
@@ -180,13 +184,15 @@ pub fn decide<T: Tables, S: Store>(
     let decisives = planned.iter().filter_map(|one| {
         Some(Decisive {
             policy: name,
-            rule: one.limit.rule,
-            unit: one.limit.unit,
-            window: one.limit.text,
-            per: one.limit.per,
+            limit: one.limit,
             key: texts.get(one.name.start + one.identity_start..one.name.end)?,
             decision: one.decision?,
         })
+    });
+    let decisives = decisives.inspect(|one| {
+        if !only_looks {
+            tables.decided(&one.checked(head, exempt));
+        }
     });
     Ok(Outcome::of(head, decisives, exempt, event))
 }

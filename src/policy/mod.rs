@@ -20,6 +20,7 @@
 //! - An entry of `exempt` lifts every limit of its policy; the events are
 //!   measured all the same.
 
+pub mod counters;
 pub mod decide;
 #[cfg(feature = "cli")]
 pub mod diagnostic;

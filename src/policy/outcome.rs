@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use super::counters::Checked;
 use super::event::Event;
-use super::limit::{Per, Rule};
+use super::limit::{Limit, Per, Rule};
 use super::model::{Head, Piece, Template};
 use super::word::{Action, Placeholder, Unit, Verdict, Word as _};
 use crate::engine::{AlgorithmKind, Decision, Forced};
@@ -73,15 +74,12 @@ pub struct Reason {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Decisive<'a> {
     pub policy: &'a str,
-    pub rule: Rule<'a>,
-    pub unit: Unit,
-    pub window: &'a str,
-    pub per: Per,
+    pub limit: Limit<'a>,
     pub key: &'a str,
     pub decision: Decision,
 }
 
-impl Decisive<'_> {
+impl<'a> Decisive<'a> {
     /// The part of the limit that the rate has reached, at least 1 if it is over.
     fn part(&self) -> f64 {
         let Decision { rate, limit, over, .. } = self.decision;
@@ -98,6 +96,14 @@ impl Decisive<'_> {
             // The strictest there is, and a refusal.
             Some(Forced::Deny) => verdict_at(head, true, f64::INFINITY).max(Verdict::Defer),
         }
+    }
+
+    /// What counters count: its own verdict, or what that would have been.
+    #[inline]
+    pub(super) fn checked(&self, head: &Head, exempt: bool) -> Checked<'a> {
+        let denied = self.decision.forced == Some(Forced::Deny);
+        let observed = exempt && !denied || head.action == Action::Observe;
+        Checked::new(self.policy, &self.limit, observed, self.verdict(head))
     }
 
     fn wait(&self) -> f64 {
@@ -163,15 +169,15 @@ impl Outcome {
             (Some(template), _) => expanded(template, &one, event),
             (None, _) => TEXT.to_owned(),
         };
-        let mut texts = String::with_capacity(one.window.len() + one.key.len());
-        texts.push_str(one.window);
+        let mut texts = String::with_capacity(one.limit.text.len() + one.key.len());
+        texts.push_str(one.limit.text);
         texts.push_str(one.key);
         let reason = Reason {
             rule: rule(&one),
-            unit: one.unit,
+            unit: one.limit.unit,
             decision: one.decision,
             texts: texts.into(),
-            key_start: one.window.len(),
+            key_start: one.limit.text.len(),
         };
         let reason = Some(Box::new(reason));
         Self { verdict, measured, observed, exempt, crossed, delay, text, reason }
@@ -199,7 +205,7 @@ impl Reason {
 }
 
 fn rule(one: &Decisive<'_>) -> Cow<'static, str> {
-    match (one.per, one.rule) {
+    match (one.limit.per, one.limit.rule) {
         (Per::Key, Rule::Default) => "default".into(),
         (Per::Key, rule) => rule.to_string().into(),
         (Per::Domain, rule) => format!("{rule} (total)").into(),
@@ -221,14 +227,14 @@ fn expanded(template: &Template, one: &Decisive<'_>, event: &Event<'_>) -> Strin
 }
 
 fn value(placeholder: Placeholder, one: &Decisive<'_>, event: &Event<'_>, text: &mut String) {
-    let Decisive { decision, window, .. } = one;
+    let Decisive { decision, limit: Limit { text: window, .. }, .. } = one;
     let average = decision.algorithm == AlgorithmKind::MovingAverage;
     // Writing to a String cannot fail.
     let _ = match placeholder {
         Placeholder::Policy => write!(text, "{}", one.policy),
         Placeholder::Key => write!(text, "{}", one.key),
         Placeholder::Rule => write!(text, "{}", rule(one)),
-        Placeholder::Unit => write!(text, "{}", one.unit.word().replace('_', " ")),
+        Placeholder::Unit => write!(text, "{}", one.limit.unit.word().replace('_', " ")),
         Placeholder::Rate => write!(text, "{:.1}", decision.rate),
         Placeholder::Limit => match window.split_once('/') {
             Some((limit, _)) if average => write!(text, "{limit}"),

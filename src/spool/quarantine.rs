@@ -63,7 +63,7 @@ impl Spool {
 fn is_quarantined(name: &[u8]) -> bool {
     let Some((before, [b'1'..=b'9'])) = name.split_last_chunk::<1>() else { return false };
     before.strip_suffix(b".damaged-").is_some_and(|name| {
-        matches!(name, b"database" | b"overrides")
+        matches!(name, b"database" | b"overrides" | b"policy.counters")
             || name.strip_suffix(b".shard").is_some_and(|number| number.len() == 2)
     })
 }
@@ -74,7 +74,12 @@ mod tests {
 
     #[test]
     fn only_quarantined_files_are_removed() {
-        for name in ["00.shard.damaged-1", "database.damaged-9", "overrides.damaged-1"] {
+        for name in [
+            "00.shard.damaged-1",
+            "database.damaged-9",
+            "overrides.damaged-1",
+            "policy.counters.damaged-1",
+        ] {
             assert!(is_quarantined(name.as_bytes()), "{name}");
         }
         for name in

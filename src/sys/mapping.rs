@@ -4,7 +4,7 @@
 //! length of the file when it was mapped. Users of this module must keep two
 //! rules: a process writes only under an exclusive file lock and reads only
 //! under an exclusive or shared one, and no process ever shortens a mapped
-//! file.
+//! file. Where all processes access a word as one, it needs no lock.
 
 use std::fs::File;
 use std::io;
@@ -134,6 +134,39 @@ impl Mapping {
         super::write_trace::bytes(self.file, offset, &value.to_le_bytes());
         Self::barrier();
         Some(())
+    }
+
+    /// Adds `more` to an 8-byte word in one atomic step, which needs no lock; returns what it was.
+    #[must_use = "None means that nothing was written"]
+    #[inline]
+    pub fn add_u64(&self, offset: usize, more: u64) -> Option<u64> {
+        let word = self.writable_u64(offset)?;
+        if cfg!(target_endian = "little") {
+            return Some(word.fetch_add(more, Ordering::Relaxed));
+        }
+        let add = |value: u64| Some(u64::from_le(value).wrapping_add(more).to_le());
+        let before = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        before.ok().map(u64::from_le)
+    }
+
+    /// Replaces an 8-byte word if it is `old`, in one atomic step, which needs no lock;
+    /// returns what it was.
+    #[must_use = "None means that nothing was written"]
+    #[inline]
+    pub fn replace_u64(&self, offset: usize, old: u64, new: u64) -> Option<u64> {
+        let word = self.writable_u64(offset)?;
+        let (old, new) = (old.to_le(), new.to_le());
+        let result = word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
+        Some(u64::from_le(result.unwrap_or_else(|found| found)))
+    }
+
+    /// The word at `offset`, if the mapping is writable.
+    #[inline]
+    fn writable_u64(&self, offset: usize) -> Option<&AtomicU64> {
+        let pointer = self.aligned::<AtomicU64>(offset).filter(|_| self.writable)?;
+        // SAFETY: `aligned` has checked range and alignment, the mapping is writable and
+        // lives as long as `self`, and other accesses to words are atomic too.
+        Some(unsafe { AtomicU64::from_ptr(pointer) })
     }
 
     /// As [`Mapping::u64`], for 4 bytes.

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use exirate::policy::counters::{self, Checked, Counters, RuleName};
 use exirate::policy::image::{Image, PolicyFile};
 use exirate::policy::limit::Subject;
+use exirate::policy::word::{Unit, Verdict};
 
 use crate::{exirate, json, stderr, stdout};
 
@@ -57,6 +59,45 @@ fn lines(output: &Output) -> Vec<String> {
         None => line.to_owned(),
     };
     stdout(output).lines().map(size).collect()
+}
+
+#[test]
+fn apply_frees_the_counters_of_rules_that_no_longer_exist() {
+    let machine = Machine::new();
+    let text = "version = 1\n[policy.a]\ndefault.recipients = [\"1/1h\", \"2/1d\"]\n\
+                user.\"x@y.test\".recipients = \"3/2d\"\n\
+                domain.\"y.test\".total.messages = \"9/1h\"\n\
+                [policy.b]\nbucket = { burst = 5, rate = \"1 / 1h\" }\n";
+    machine.write("p.toml", text);
+    assert_eq!(stderr(&machine.run(&["apply", "p.toml"])), "");
+    let mut counters = Counters::new(&machine.spool());
+    let mut count = |policy, unit, bucket, text, total| {
+        let rule = RuleName::new(unit, bucket, text, total);
+        counters.count(&Checked { policy, rule, observed: false, verdict: Verdict::Defer });
+    };
+    count("a", Unit::Recipients, false, "100/1h", false);
+    count("a", Unit::Recipients, false, "1/1d", false);
+    count("a", Unit::Recipients, false, "1/2d", false);
+    count("a", Unit::Messages, false, "1/1h", true);
+    count("b", Unit::Recipients, true, "1/1h", false);
+    let left = || {
+        let found = counters::read(&machine.spool()).unwrap().unwrap().rules;
+        found.iter().map(|rule| format!("{} {}", rule.policy, rule.rule)).collect::<Vec<_>>()
+    };
+    let all = [
+        "a messages/1h (total)",
+        "a recipients/1d",
+        "a recipients/1h",
+        "a recipients/2d",
+        "b recipients/bucket 1/1h",
+    ];
+    machine.run(&["apply", "p.toml"]);
+    assert_eq!(left(), all);
+    machine.write("p.toml", &text.replace("\"1/1h\", ", "").replace("policy.b", "policy.c"));
+    machine.run(&["apply", "--dry-run", "p.toml"]);
+    assert_eq!(left(), all);
+    assert_eq!(stderr(&machine.run(&["apply", "p.toml"])), "");
+    assert_eq!(left(), [all[0], all[1], all[3]]);
 }
 
 #[test]

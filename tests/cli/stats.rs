@@ -6,6 +6,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use exirate::policy::counters::{Checked, Counters, RuleName};
+use exirate::policy::word::{Unit, Verdict};
+
 use crate::prepared::{Prepared, source};
 use crate::{json, run, stderr, stdout};
 
@@ -157,9 +160,63 @@ fn many_kinds_are_counted_wholly_or_as_others() {
     assert!(kinds.iter().all(|kind| kind["mode"] == "" || keys(kind) == 3), "{kinds:?}");
 }
 
+/// Counts checks as Exim does.
+fn count_policies(spool: &Path) {
+    let mut counters = Counters::new(spool);
+    let mut count = |policy, observed, verdict| {
+        let rule = RuleName::new(Unit::Recipients, false, "100/1h", false);
+        counters.count(&Checked { policy, rule, observed, verdict });
+    };
+    count("outbound", false, Verdict::Accept);
+    count("outbound", false, Verdict::Defer);
+    count("outbound", true, Verdict::Reject);
+    // No policy has this name.
+    count("a\"\\b", false, Verdict::Log);
+    counters.count_error();
+}
+
+#[test]
+fn the_checks_of_policies_are_counted() {
+    let spool = tempfile::tempdir().unwrap();
+    fill(spool.path());
+    assert_eq!(json(&run(spool.path(), &["stats", "--json"]))["policies"], serde_json::Value::Null);
+    let human = stdout(&run(spool.path(), &["stats"]));
+    assert!(!human.contains("policies"), "{human}");
+    count_policies(spool.path());
+    let policies = &json(&run(spool.path(), &["stats", "--json"]))["policies"];
+    assert_eq!((&policies["errors"], &policies["uncounted"]), (&1.into(), &0.into()));
+    let rules = policies["rules"].as_array().unwrap();
+    let row = |n: usize| {
+        let rule: &serde_json::Value = &rules[n];
+        [&rule["policy"], &rule["rule"], &rule["mode"]].map(|text| text.as_str().unwrap()).join(" ")
+    };
+    assert_eq!(row(1), "outbound recipients/1h enforce");
+    assert_eq!((&rules[1]["checks"], &rules[1]["refused"]), (&2.into(), &1.into()));
+    assert_eq!(row(2), "outbound recipients/1h observe");
+    assert_eq!(rules[2]["verdicts"]["reject"], 1);
+    let human = stdout(&run(spool.path(), &["stats"]));
+    assert!(human.contains("\npolicies    4 checks of rules, 1 evaluations failed\n"), "{human}");
+    let line = "     2    0      0     0      1       0  enforce  outbound  recipients/1h";
+    assert!(human.contains(line), "{human}");
+    let samples = check_exposition(&stdout(&run(spool.path(), &["stats", "--prometheus"])));
+    let labels = r#"rule="recipients/1h",mode="enforce",verdict="#;
+    for (name, value) in [
+        (format!(r#"{{policy="outbound",{labels}"defer"}}"#), 1.0),
+        (format!(r#"{{policy="outbound",{labels}"hold"}}"#), 0.0),
+        (format!(r#"{{policy="a\"\\b",{labels}"log"}}"#), 1.0),
+    ] {
+        assert_eq!(samples[&*format!("exirate_policy_checks_total{name}")], value, "{name}");
+    }
+    assert_eq!(samples["exirate_policy_errors_total"], 1.0);
+    // A damaged file is as none: the next check replaces it.
+    std::fs::write(spool.path().join("exirate/policy.counters"), "x").unwrap();
+    assert_eq!(json(&run(spool.path(), &["stats", "--json"]))["policies"], serde_json::Value::Null);
+}
+
 #[test]
 fn metrics_of_both_stores_pass_promtool_and_are_documented() {
     let machine = Prepared::new();
+    count_policies(&machine.spool());
     let metrics = stdout(&machine.run("exirate stats --prometheus"));
     assert!(metrics.contains("\nexirate_keys{period=\"1h\",mode=\"per_rcpt\"} 3\n"), "{metrics}");
     let messages = stdout(&machine.run("exirate stats --json | jq .trace.messages"));

@@ -9,6 +9,7 @@ use crate::acl_files::{base64, login, shipped};
 use crate::common::exim::open_to_all;
 use crate::common::{Client, PrivateExim, Setup};
 use exirate::engine::Kind;
+use exirate::policy::counters::{self, RuleCounts};
 use exirate::policy::{image, source::compile};
 use exirate::spool::{Options, Spool};
 use exirate::store::{Entry, Inspect};
@@ -237,6 +238,54 @@ fn a_running_process_takes_up_a_new_policy_at_its_next_message() {
         "[policy.p]\ndefault.recipients = \"1.5/1w\"\nuser.alice.recipients = \"unlimited\"\n",
     );
     assert_eq!(codes(&mut client), [250, 250, 250]);
+    assert_eq!(exim.log("panic"), "");
+}
+
+#[test]
+fn checks_are_counted_by_rule_mode_and_verdict() {
+    let policies = "[policy.refuses]\nupdate = \"strict\"\n\
+                    default.recipients = [\"2.5/1w\", \"9/2w\"]\n\
+                    verdicts = { \"100%\" = \"reject\" }\n\
+                    [policy.watches]\naction = \"observe\"\ndefault.recipients = \"1.5/1w\"\n\
+                    [policy.elsewhere]\nwhen = \"null_sender\"\ndefault.recipients = \"1/1w\"\n";
+    let acl = "  warn condition = ${dlfunc{EXIRATE}{policy_over}{watches, elsewhere}}\n\
+               \x20 deny condition = ${dlfunc{EXIRATE}{policy_over}{refuses}}\n  accept\n";
+    let mut exim = Setup::new().library().acl("acl_smtp_rcpt", acl).build();
+    apply(&exim, policies);
+    exim.start();
+    let say = |count: usize| {
+        let mut client = exim.session();
+        assert!(client.command("MAIL FROM:<a@client.test>").is_ok());
+        (0..count).map(|_| client.command("RCPT TO:<u@private.test>").code).collect::<Vec<_>>()
+    };
+    assert_eq!(say(3), [250, 250, 550]);
+    let counted = || {
+        let found = counters::read(&exim.spool()).unwrap().unwrap();
+        let row = |rule: RuleCounts| (rule.policy + " " + &rule.rule, rule.enforced, rule.observed);
+        (found.rules.into_iter().map(row).collect::<Vec<_>>(), found.errors, found.uncounted)
+    };
+    let row = |name: &str, enforced, observed| (name.to_owned(), enforced, observed);
+    let rows = vec![
+        row("refuses recipients/1w", [2, 0, 0, 0, 0, 1], [0; 6]),
+        row("refuses recipients/2w", [3, 0, 0, 0, 0, 0], [0; 6]),
+        // What it would have been.
+        row("watches recipients/1w", [0; 6], [1, 0, 0, 0, 2, 0]),
+    ];
+    assert_eq!(counted(), (rows, 0, 0));
+    // A damaged file is replaced, and never fails a check. So is one that is no file.
+    let path = exim.spool().join("exirate/policy.counters");
+    std::fs::write(&path, "damaged").unwrap();
+    assert_eq!(say(1), [550]);
+    let [refused, ..] = &counted().0[..] else { panic!() };
+    assert_eq!(refused.1, [0, 0, 0, 0, 0, 1]);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert_eq!(say(1), [550]);
+    std::fs::remove_dir(&path).unwrap();
+    // An evaluation that fails.
+    std::fs::remove_file(image_path(&exim)).unwrap();
+    assert_eq!(say(1), [250]);
+    assert_eq!(counted(), (vec![], 3, 0));
     assert_eq!(exim.log("panic"), "");
 }
 

@@ -16,17 +16,20 @@ fn part(name: &str) -> Part {
     };
     let single = |name: &str| matches!(name, "database" | "overrides");
     let whole = |name: &str| single(name) || name.strip_suffix(".shard").is_some_and(shard);
-    let unfinished = |stem: &str| shard(stem) || single(stem) || stem == "policy.image";
+    let policy = |name: &str| matches!(name, "policy.image" | "policy.counters");
+    let unfinished = |stem: &str| shard(stem) || single(stem) || policy(stem);
     let is_log = |name: &str| matches!(name, "audit.log" | "crossings" | "refusals");
     let is_old_log = name.strip_suffix(".1").is_some_and(is_log);
-    if whole(name) || name == "policy.image" || is_log(name) || is_old_log {
+    if whole(name) || policy(name) || is_log(name) || is_old_log {
         Part::Ours
     } else if name == "trace" {
         Part::Elsewhere
     } else if name.strip_suffix(".new").is_some_and(unfinished) {
         Part::Unfinished
     } else if name.split_once(".damaged-").is_some_and(|(stem, number)| {
-        whole(stem) && number.len() == 1 && number.bytes().all(|b| b.is_ascii_digit())
+        (whole(stem) || stem == "policy.counters")
+            && number.len() == 1
+            && number.bytes().all(|b| b.is_ascii_digit())
     }) {
         Part::Quarantined
     } else {
@@ -167,6 +170,9 @@ mod tests {
             ("database.new", Part::Unfinished),
             ("policy.image", Part::Ours),
             ("policy.image.new", Part::Unfinished),
+            ("policy.counters", Part::Ours),
+            ("policy.counters.new", Part::Unfinished),
+            ("policy.counters.damaged-1", Part::Quarantined),
             ("3f.new", Part::Unfinished),
             ("3f.shard.damaged-1", Part::Quarantined),
             ("database.damaged-9", Part::Quarantined),

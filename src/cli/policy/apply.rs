@@ -1,5 +1,6 @@
 //! `exirate policy apply`: put a policy file in use.
 
+use std::collections::HashSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use super::super::size::bytes;
 use super::super::text::printable;
 use super::super::{Failure, Outcome};
 use super::file::{FILE, many, now, sound};
+use crate::policy::counters::{RuleName, retain};
 use crate::policy::diagnostic::{Diagnostics, place};
 use crate::policy::image::{Image, ImageError, PolicyFile, build, install};
 use crate::policy::lint::lint;
@@ -96,6 +98,7 @@ impl Apply {
         } else {
             let path = install(&spool, &image)?;
             log(&spool, &self.file)?;
+            free_counters(&spool, &policies);
             path
         };
         let users = policies.policies.values().map(|policy| policy.users.len()).sum();
@@ -163,6 +166,38 @@ fn in_use(spool: &Path) -> Option<Policies> {
     };
     let image = file.image().map_err(unknown).ok()?;
     image.policies().map_err(|error| unknown(&error)).ok()
+}
+
+/// Frees the counters of rules that no longer exist. The policies are in use whether this
+/// succeeds or not.
+fn free_counters(spool: &Path, policies: &Policies) {
+    let known = known_rules(policies);
+    let is_known = |policy: &str, rule: &str| known.contains(&(policy.to_owned(), rule.to_owned()));
+    if let Err(error) = retain(spool, is_known) {
+        note(format_args!("the counters of rules that no longer exist are still there: {error}"));
+    }
+}
+
+/// All policies and their rules, as counters name them.
+fn known_rules(policies: &Policies) -> HashSet<(String, String)> {
+    let mut known = HashSet::new();
+    for (name, policy) in &policies.policies {
+        let members = policy.domains.values().chain(policy.users.values());
+        let tables = members.map(|member| &member.rates).chain(policy.packages.values());
+        let mut rules = HashSet::new();
+        for rates in tables.chain([&policy.default]) {
+            for (amounts, total) in [(&rates.each, false), (&rates.total, true)] {
+                for (unit, amount) in amounts {
+                    let windows = amount.windows.iter();
+                    rules.extend(windows.map(|one| RuleName::new(*unit, false, &one.text, total)));
+                }
+            }
+            let buckets = rates.buckets.iter().flat_map(|buckets| &buckets.buckets);
+            rules.extend(buckets.map(|one| RuleName::new(one.unit, true, &one.text, false)));
+        }
+        known.extend(rules.iter().map(|rule| (name.clone(), rule.to_string())));
+    }
+    known
 }
 
 /// Logs the change, if there is a rate database to log to.

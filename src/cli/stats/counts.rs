@@ -1,14 +1,17 @@
 //! What `exirate stats` counts.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Serialize;
 
 use super::super::database::{self, Both, bar};
 use super::super::key_state::KeyState;
 use super::super::{Failure, text};
+use crate::policy::counters::{self, RuleCounts};
+use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::Timestamp;
-use crate::spool::{Spool, entry_bytes};
+use crate::spool::{Spool, SpoolError, entry_bytes};
 use crate::trace::{Query, TraceStore};
 
 /// Kinds of keys that are counted one by one; the rest are counted together. A
@@ -20,6 +23,7 @@ const KINDS_MAX: usize = 100;
 pub(super) struct Counts {
     #[serde(flatten)]
     pub(super) rates: Option<Rates>,
+    pub(super) policies: Option<Policies>,
     #[serde(rename = "trace")]
     pub(super) traces: Option<Traces>,
 }
@@ -60,6 +64,25 @@ pub(super) struct Kind {
     pub(super) bytes: u64,
 }
 
+/// What policies have decided.
+#[derive(Debug, Serialize)]
+pub(super) struct Policies {
+    pub(super) rules: Vec<Rule>,
+    pub(super) errors: u64,
+    pub(super) uncounted: u64,
+}
+
+/// The checks of a rule of a policy in one mode.
+#[derive(Debug, Serialize)]
+pub(super) struct Rule {
+    pub(super) policy: String,
+    pub(super) rule: String,
+    pub(super) mode: &'static str,
+    pub(super) checks: u64,
+    pub(super) refused: u64,
+    pub(super) verdicts: BTreeMap<&'static str, u64>,
+}
+
 /// What is counted in the trace store.
 #[derive(Debug, Serialize)]
 pub(super) struct Traces {
@@ -86,8 +109,9 @@ pub(super) struct Traces {
 impl Counts {
     /// Counts in the stores that exist. Prints what cannot be read, and leaves
     /// it out.
-    pub(super) fn of(both: &mut Both, now: Timestamp) -> Result<Self, Failure> {
+    pub(super) fn of(both: &mut Both, spool: &Path, now: Timestamp) -> Result<Self, Failure> {
         Ok(Self {
+            policies: counters::read(spool).map_err(SpoolError::from)?.map(Policies::of),
             rates: both.rates.as_mut().map(|spool| Rates::of(spool, now)).transpose()?,
             traces: both.traces.as_ref().map(Traces::of).transpose()?,
         })
@@ -142,6 +166,35 @@ impl Rates {
             events_lost: stats.lost,
             kinds: kinds.collect(),
         })
+    }
+}
+
+impl Policies {
+    fn of(counts: counters::Counts) -> Self {
+        let modes = |rule: RuleCounts| {
+            [(Action::Enforce, rule.enforced), (Action::Observe, rule.observed)]
+                .into_iter()
+                .filter(|(_, counts)| counts.iter().any(|count| *count > 0))
+                .map(|(mode, counts)| Rule::of(&rule.policy, &rule.rule, mode, &counts))
+                .collect::<Vec<_>>()
+        };
+        let counters::Counts { rules, errors, uncounted } = counts;
+        Self { rules: rules.into_iter().flat_map(modes).collect(), errors, uncounted }
+    }
+}
+
+impl Rule {
+    fn of(policy: &str, rule: &str, mode: Action, counts: &[u64]) -> Self {
+        let each = || Verdict::ALL.iter().copied().zip(counts.iter().copied());
+        let sum = |counts: &mut dyn Iterator<Item = u64>| counts.fold(0, u64::saturating_add);
+        Self {
+            policy: policy.to_owned(),
+            rule: rule.to_owned(),
+            mode: mode.word(),
+            checks: sum(&mut each().map(|(_, count)| count)),
+            refused: sum(&mut each().filter(|(v, _)| *v >= Verdict::Defer).map(|(_, n)| n)),
+            verdicts: each().map(|(verdict, count)| (verdict.word(), count)).collect(),
+        }
     }
 }
 

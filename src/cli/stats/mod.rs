@@ -14,7 +14,7 @@ use super::size::bytes;
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, output_file, text};
 use crate::rate::Timestamp;
-use counts::{Counts, Rates, Traces};
+use counts::{Counts, Policies, Rates, Traces};
 
 /// Permissions of the file for Prometheus, which another user reads.
 const READABLE: u32 = 0o644;
@@ -35,6 +35,10 @@ was reached: see `exirate config`. DAMAGED records are dropped when a
 check or `exirate repair` meets them. These counts start when the database is created.
 BYTES are those of the records of a kind of key, without the index and dead records.
 
+For each rule of a policy, CHECKS counts how often it was checked, and LOG to REJECT
+what the verdicts were; in the mode observe, what they would have been. A rule is what
+it counts and the period, for all users together.
+
 Messages are appended to logs; a full log is sealed into a segment, which is smaller.
 Folded segments are older: they take half of the space, and have more false results.
 Files of another key cannot be queried and are removed when they are too old.
@@ -47,7 +51,10 @@ Exit status: 0 counted; 2 an error. Where a file is damaged, the others are coun
 all the same.
 
 JSON: an object; `kinds` is an array with the counts for each mode and period, `fill`
-the used part of the size limit, `over` how many keys are over their limits, `trace`
+the used part of the size limit, `over` how many keys are over their limits,
+`policies` an object, null before a policy was evaluated: `rules` is an array with the
+checks of each rule by mode and verdict, `errors` counts evaluations that failed, and
+`uncounted` checks of rules for which there was no room; `trace`
 an object, null where there is no trace store.")]
 pub(super) struct Stats {
     /// Print metrics in Prometheus's text format, or write them to FILE
@@ -68,8 +75,9 @@ pub(super) struct Stats {
 impl Stats {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let now = now();
-        let mut both = Both::open(&self.common.directory()?)?;
-        let counts = Counts::of(&mut both, now)?;
+        let spool = self.common.directory()?;
+        let mut both = Both::open(&spool)?;
+        let counts = Counts::of(&mut both, &spool, now)?;
         match &self.prometheus {
             Some(path) if path.as_os_str() == "-" => prometheus::write(screen, &counts, now)?,
             Some(path) => output_file::replace(path, READABLE, |out| {
@@ -89,8 +97,14 @@ fn print(screen: &mut Screen<'_>, counts: &Counts, now: Timestamp) -> Result<(),
     if let Some(rates) = &counts.rates {
         print_rates(screen, rates)?;
     }
-    if let Some(traces) = &counts.traces {
+    if let Some(policies) = &counts.policies {
         if counts.rates.is_some() {
+            writeln!(screen)?;
+        }
+        print_policies(screen, policies)?;
+    }
+    if let Some(traces) = &counts.traces {
+        if counts.rates.is_some() || counts.policies.is_some() {
             writeln!(screen)?;
         }
         print_traces(screen, traces, now)?;
@@ -148,6 +162,50 @@ fn print_rates(screen: &mut Screen<'_>, rates: &Rates) -> Result<(), Failure> {
                 bytes(kind.bytes),
                 or_other(&kind.period),
                 or_other(&kind.mode),
+            ]
+        })
+    };
+    let layout = Layout::of(screen, columns, cells());
+    layout.head(screen)?;
+    layout.write(screen, anstyle::Style::new(), cells(), None)?;
+    Ok(())
+}
+
+fn print_policies(screen: &mut Screen<'_>, policies: &Policies) -> Result<(), Failure> {
+    let Policies { rules, errors, uncounted } = policies;
+    let checks = rules.iter().fold(0_u64, |sum, rule| sum.saturating_add(rule.checks));
+    let failed = format!("{checks} checks of rules, {errors} evaluations failed");
+    let more = Some(uncounted).filter(|n| **n > 0);
+    let more = more.map_or(String::new(), |n| format!(", {n} more of rules that have no counter"));
+    print_rows(screen, &[("policies", failed + &more)])?;
+    if rules.is_empty() {
+        return Ok(());
+    }
+    writeln!(screen)?;
+    let columns = [
+        Column::numbers("CHECKS"),
+        Column::numbers("LOG"),
+        Column::numbers("DELAY"),
+        Column::numbers("HOLD"),
+        Column::numbers("DEFER"),
+        Column::numbers("REJECT"),
+        Column::words("MODE"),
+        Column::words("POLICY"),
+        Column::words("RULE"),
+    ];
+    let cells = || {
+        rules.iter().map(|rule| {
+            let of = |verdict| rule.verdicts.get(verdict).map_or(String::new(), u64::to_string);
+            [
+                rule.checks.to_string(),
+                of("log"),
+                of("delay"),
+                of("hold"),
+                of("defer"),
+                of("reject"),
+                rule.mode.to_owned(),
+                text::printable(rule.policy.as_bytes()).to_string(),
+                text::printable(rule.rule.as_bytes()).to_string(),
             ]
         })
     };

@@ -3,13 +3,16 @@
 
 use std::io::{self, Write};
 
-use super::counts::{Counts, Kind, Rates, Traces};
+use super::counts::{Counts, Kind, Policies, Rates, Traces};
 use crate::rate::Timestamp;
 
 /// Writes all metrics, as of `now`.
 pub(super) fn write(out: &mut dyn Write, counts: &Counts, now: Timestamp) -> io::Result<()> {
     if let Some(rates) = &counts.rates {
         write_rates(out, rates)?;
+    }
+    if let Some(policies) = &counts.policies {
+        write_policies(out, policies)?;
     }
     if let Some(traces) = &counts.traces {
         write_traces(out, traces)?;
@@ -59,6 +62,34 @@ fn write_rates(out: &mut dyn Write, rates: &Rates) -> io::Result<()> {
             ("dropped_total", "Damaged records dropped.", rates.dropped),
             ("lock_waits_total", "Checks that waited for a lock.", rates.lock_waits),
             ("events_lost_total", "Crossings and refusals not written.", rates.events_lost),
+        ],
+    )
+}
+
+fn write_policies(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
+    let (name, help) = ("policy_checks_total", "Checks of the rules of policies.");
+    head(out, name, help, "counter")?;
+    for rule in &policies.rules {
+        for (verdict, count) in &rule.verdicts {
+            let (policy, mode) = (label(&rule.policy), rule.mode);
+            let rule = label(&rule.rule);
+            writeln!(
+                out,
+                "exirate_{name}{{policy=\"{policy}\",rule=\"{rule}\",mode=\"{mode}\",\
+                 verdict=\"{verdict}\"}} {count}"
+            )?;
+        }
+    }
+    write_all(
+        out,
+        "counter",
+        &[
+            ("policy_errors_total", "Evaluations of policies that failed.", policies.errors),
+            (
+                "policy_uncounted_checks_total",
+                "Checks of rules for which there was no counter.",
+                policies.uncounted,
+            ),
         ],
     )
 }

@@ -250,15 +250,14 @@ fn an_override_denies_what_is_exempt() {
     let mut session = Session::new(&all);
     let outcome = session.at(AclStage::Rcpt, "p", &to(alice(), "b@x.test"));
     let mut decision = outcome.reason.unwrap().decision;
-    let limit = |decision| Decisive {
-        policy: "p",
-        rule: crate::policy::limit::Rule::Default,
+    let limit = Limit {
         unit: Unit::Recipients,
-        window: "9/1h",
         per: Per::Key,
-        key: "auth:alice@example.org",
-        decision,
+        algorithm: crate::engine::Algorithm::MovingAverage { limit: 9.0, period: 3600.0 },
+        text: "9/1h",
+        rule: crate::policy::limit::Rule::Default,
     };
+    let limit = |decision| Decisive { policy: "p", limit, key: "auth:alice@example.org", decision };
     let head = &all.policies["p"].head;
     let of = |decision| Outcome::of(head, [limit(decision)].into_iter(), true, &alice());
     decision.forced = Some(crate::engine::Forced::Deny);
