@@ -222,8 +222,8 @@ mod tests {
                 "\"package\" is not an attribute (the attributes are: package=, script=, on_error=)",
             ),
             (
-                "x=\n",
-                "\"x=\\n\" is not an attribute (the attributes are: package=, script=, on_error=)",
+                "x\n=",
+                "\"x\\n=\" is not an attribute (the attributes are: package=, script=, on_error=)",
             ),
         ] {
             assert_eq!(Attributes::read(&[argument.as_bytes()]).unwrap_err(), error);
