@@ -214,6 +214,31 @@ fn the_checks_of_policies_are_counted() {
 }
 
 #[test]
+fn the_alerts_pass_promtool_and_use_metrics_that_exist() {
+    let root = Path::new(crate::prepared::ROOT);
+    let rules = root.join("scripts/maintenance/exirate.rules.yml");
+    let tests = root.join("tests/cli/exirate.rules.test.yml");
+    for (arguments, file) in [(["check", "rules"], &rules), (["test", "rules"], &tests)] {
+        let output = Command::new("promtool").args(arguments).arg(file).output().unwrap();
+        assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    }
+    let (text, documented) = (std::fs::read_to_string(&rules).unwrap(), source("docs/metrics.md"));
+    let tested = std::fs::read_to_string(&tests).unwrap();
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+    let mut names = 0;
+    for (at, _) in text.match_indices("exirate_") {
+        let name = text[at..].split(|c| !is_name(c)).next().unwrap();
+        assert!(documented.contains(&format!("| `{name}` |")), "{name} is no metric");
+        names += 1;
+    }
+    assert!(names > 8, "{text}");
+    for alert in text.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        let times = tested.matches(&format!("alertname: {alert}")).count();
+        assert!(times >= 2, "{alert} is not tested to be raised and not to be raised");
+    }
+}
+
+#[test]
 fn metrics_of_both_stores_pass_promtool_and_are_documented() {
     let machine = Prepared::new();
     count_policies(&machine.spool());
