@@ -1,7 +1,7 @@
 //! `exirate import`: reads the output of `exirate export` or exim_dumpdb.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -12,8 +12,9 @@ use super::audit_log::AuditLog;
 use super::database::{Common, now, print_incidents};
 use super::export_format::{self, Header};
 use super::key_state::KeyState;
+use super::lines::{LINE_MAX, Lines};
 use super::screen::{Screen, Tally, complain};
-use super::{Failure, Outcome, exim_dump, input, spool_dir, text};
+use super::{Failure, Outcome, exim_dump, spool_dir, text};
 use crate::rate::Timestamp;
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Entry, Inspect, InspectError, Restored};
@@ -22,10 +23,6 @@ use crate::store::{Entry, Inspect, InspectError, Restored};
 const REPORTED: u64 = 20;
 /// How many names of unknown fields are printed.
 const UNKNOWN_REPORTED: usize = 20;
-/// The longest line: the largest filter in base64, a key of the largest size
-/// with every byte escaped, and more.
-const LINE_MAX: usize = 4 << 20;
-
 /// Import an export, or a dump of Exim's own ratelimit database
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -301,71 +298,4 @@ fn log(store: &mut dyn Inspect, name: &str, counts: &Counts) {
             text::printable(name.as_bytes())
         ),
     );
-}
-
-/// The lines of a file, of whatever bytes, one at a time.
-struct Lines {
-    input: Box<dyn BufRead>,
-    /// The file, for messages.
-    name: String,
-    /// The number of the line, from 1 on.
-    number: u64,
-    /// The line without its end.
-    line: Vec<u8>,
-    /// Whether it was too long to be kept.
-    too_long: bool,
-    done: bool,
-}
-
-impl Lines {
-    fn open(path: &Path) -> Result<Self, Failure> {
-        let (input, name) = input::open(path)?;
-        Ok(Self { input, name, number: 0, line: Vec::new(), too_long: false, done: false })
-    }
-
-    /// Goes to the first line that is not blank; `None` if there is none.
-    fn skip_blank(&mut self) -> Result<Option<()>, Failure> {
-        loop {
-            self.next()?;
-            if self.done {
-                return Ok(None);
-            }
-            if !self.line.trim_ascii().is_empty() {
-                return Ok(Some(()));
-            }
-        }
-    }
-
-    /// Goes to the next line. Of one that is too long, only a part is kept.
-    fn next(&mut self) -> Result<(), Failure> {
-        self.line.clear();
-        (self.too_long, self.done) = (false, true);
-        loop {
-            let buffer = match self.input.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => result.map_err(|error| input::failed(&self.name, &error))?,
-            };
-            if buffer.is_empty() {
-                break;
-            }
-            self.done = false;
-            let end = buffer.iter().position(|&b| b == b'\n');
-            let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
-            if self.line.len() + part.len() <= LINE_MAX {
-                self.line.extend_from_slice(part);
-            } else {
-                self.too_long = true;
-            }
-            let used = end.map_or(buffer.len(), |end| end + 1);
-            self.input.consume(used);
-            if end.is_some() {
-                break;
-            }
-        }
-        self.number += u64::from(!self.done);
-        if self.line.last() == Some(&b'\r') {
-            self.line.pop();
-        }
-        Ok(())
-    }
 }

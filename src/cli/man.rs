@@ -18,7 +18,7 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 33] = [
+const TRANSCRIPTS: [(&str, &str); 35] = [
     ("allow", include_str!("../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("compact", include_str!("../../docs/transcripts/compact.txt")),
@@ -35,8 +35,10 @@ const TRANSCRIPTS: [(&str, &str); 33] = [
     ("overrides", include_str!("../../docs/transcripts/overrides.txt")),
     ("policy", include_str!("../../docs/transcripts/policy.txt")),
     ("policy-apply", include_str!("../../docs/transcripts/policy-apply.txt")),
+    ("policy-check", include_str!("../../docs/transcripts/policy-check.txt")),
     ("policy-diff", include_str!("../../docs/transcripts/policy-diff.txt")),
     ("policy-lint", include_str!("../../docs/transcripts/policy-lint.txt")),
+    ("policy-run", include_str!("../../docs/transcripts/policy-run.txt")),
     ("policy-show", include_str!("../../docs/transcripts/policy-show.txt")),
     ("repair", include_str!("../../docs/transcripts/repair.txt")),
     ("reset", include_str!("../../docs/transcripts/reset.txt")),

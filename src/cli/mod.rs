@@ -32,6 +32,7 @@ mod input;
 mod key_state;
 mod key_text;
 mod keys;
+mod lines;
 mod list;
 mod man;
 mod measure;

@@ -10,7 +10,9 @@ use super::image::{ImageError, PolicyImage};
 use super::key::{self, Key};
 use super::limit::{Exemption, Limit, Per, Subject};
 use super::model::{Head, Identity, When};
-use super::outcome::{Decisive, Outcome};
+use super::outcome::Outcome;
+
+pub use super::outcome::Decided;
 use super::word::{Action, Counting, Field, State, Unit, Verdict, Word as _};
 use crate::engine::{Check, Decision, Kind, RecordKey, Update};
 use crate::rate::Timestamp;
@@ -139,6 +141,7 @@ struct Planned<'a> {
 ///
 /// # Errors
 /// The tables or the store could not be used; nothing was counted.
+#[inline]
 pub fn decide<T: Tables, S: Store>(
     rules: &Rules<'_, T>,
     event: &Event<'_>,
@@ -147,6 +150,25 @@ pub fn decide<T: Tables, S: Store>(
     cache: &mut DecisionCache,
     store: &mut S,
     clock: impl Fn() -> Timestamp,
+) -> Result<Outcome, DecideError<T::Error, S::Error>> {
+    decide_and_visit(rules, event, occurrences, only_looks, cache, store, clock, |_| {})
+}
+
+/// As [`decide`]; calls `visit` with each limit that applies to the event, whether or not
+/// it is the reason of the outcome.
+///
+/// # Errors
+/// Those of [`decide`].
+#[allow(clippy::too_many_arguments)] // those of `decide`, and one
+pub fn decide_and_visit<T: Tables, S: Store>(
+    rules: &Rules<'_, T>,
+    event: &Event<'_>,
+    occurrences: &[Occurrence],
+    only_looks: bool,
+    cache: &mut DecisionCache,
+    store: &mut S,
+    clock: impl Fn() -> Timestamp,
+    mut visit: impl FnMut(&Decided<'_>),
 ) -> Result<Outcome, DecideError<T::Error, S::Error>> {
     let Rules { name, identity, head, tables } = *rules;
     if !head.when.iter().all(|when| holds(when, identity, event)) {
@@ -181,20 +203,23 @@ pub fn decide<T: Tables, S: Store>(
     };
     let mode = Mode { only_looks, ..Mode::of(head, exempt) };
     decide_new(&mut planned, &texts, mode, cache, store, clock).map_err(DecideError::Store)?;
-    let decisives = planned.iter().filter_map(|one| {
-        Some(Decisive {
+    let decided = planned.iter().filter_map(|one| {
+        let decided = Decided {
             policy: name,
             limit: one.limit,
             key: texts.get(one.name.start + one.identity_start..one.name.end)?,
+            record: texts.get(one.name.clone())?,
             decision: one.decision?,
-        })
+        };
+        visit(&decided);
+        Some(decided)
     });
-    let decisives = decisives.inspect(|one| {
+    let decided = decided.inspect(|one| {
         if !only_looks {
             tables.decided(&one.checked(head, exempt));
         }
     });
-    Ok(Outcome::of(head, decisives, exempt, event))
+    Ok(Outcome::of(head, decided, exempt, event))
 }
 
 /// How the checks of an event count.

@@ -35,6 +35,8 @@ pub mod model;
 pub mod network;
 pub mod outcome;
 #[cfg(feature = "cli")]
+pub mod replay;
+#[cfg(feature = "cli")]
 pub mod resolve;
 #[cfg(feature = "cli")]
 pub mod settings;

@@ -72,14 +72,30 @@ pub struct Reason {
 
 /// A limit that was decided, and may be the reason of the outcome.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Decisive<'a> {
+pub struct Decided<'a> {
+    /// The policy.
     pub policy: &'a str,
+    /// The limit.
     pub limit: Limit<'a>,
+    /// Who is counted: see [`Reason::key`].
     pub key: &'a str,
+    /// The name of the record in the store.
+    pub record: &'a str,
+    /// The decision.
     pub decision: Decision,
 }
 
-impl<'a> Decisive<'a> {
+impl<'a> Decided<'a> {
+    /// The table that the limit is from, and whether it is a `total`.
+    #[must_use]
+    pub fn rule_text(&self) -> Cow<'static, str> {
+        match (self.limit.per, self.limit.rule) {
+            (Per::Key, Rule::Default) => "default".into(),
+            (Per::Key, rule) => rule.to_string().into(),
+            (Per::Domain, rule) => format!("{rule} (total)").into(),
+        }
+    }
+
     /// The part of the limit that the rate has reached, at least 1 if it is over.
     fn part(&self) -> f64 {
         let Decision { rate, limit, over, .. } = self.decision;
@@ -132,12 +148,12 @@ impl Outcome {
     /// must wait, the one that is the closest to its limit.
     pub(super) fn of<'a>(
         head: &Head,
-        limits: impl Iterator<Item = Decisive<'a>>,
+        limits: impl Iterator<Item = Decided<'a>>,
         exempt: bool,
         event: &Event<'_>,
     ) -> Self {
         let mut crossed = false;
-        let mut best: Option<(Decisive<'_>, Verdict)> = None;
+        let mut best: Option<(Decided<'_>, Verdict)> = None;
         for one in limits {
             crossed |= one.decision.crossed;
             let verdict = one.verdict(head);
@@ -173,7 +189,7 @@ impl Outcome {
         texts.push_str(one.limit.text);
         texts.push_str(one.key);
         let reason = Reason {
-            rule: rule(&one),
+            rule: one.rule_text(),
             unit: one.limit.unit,
             decision: one.decision,
             texts: texts.into(),
@@ -204,17 +220,9 @@ impl Reason {
     }
 }
 
-fn rule(one: &Decisive<'_>) -> Cow<'static, str> {
-    match (one.limit.per, one.limit.rule) {
-        (Per::Key, Rule::Default) => "default".into(),
-        (Per::Key, rule) => rule.to_string().into(),
-        (Per::Domain, rule) => format!("{rule} (total)").into(),
-    }
-}
-
 /// The text with the values of `one`, as one line. Control characters, which a
 /// client could break a reply with, are left out.
-fn expanded(template: &Template, one: &Decisive<'_>, event: &Event<'_>) -> String {
+fn expanded(template: &Template, one: &Decided<'_>, event: &Event<'_>) -> String {
     let mut text = String::new();
     for piece in &template.0 {
         match piece {
@@ -226,14 +234,14 @@ fn expanded(template: &Template, one: &Decisive<'_>, event: &Event<'_>) -> Strin
     text
 }
 
-fn value(placeholder: Placeholder, one: &Decisive<'_>, event: &Event<'_>, text: &mut String) {
-    let Decisive { decision, limit: Limit { text: window, .. }, .. } = one;
+fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<'_>, text: &mut String) {
+    let Decided { decision, limit: Limit { text: window, .. }, .. } = one;
     let average = decision.algorithm == AlgorithmKind::MovingAverage;
     // Writing to a String cannot fail.
     let _ = match placeholder {
         Placeholder::Policy => write!(text, "{}", one.policy),
         Placeholder::Key => write!(text, "{}", one.key),
-        Placeholder::Rule => write!(text, "{}", rule(one)),
+        Placeholder::Rule => write!(text, "{}", one.rule_text()),
         Placeholder::Unit => write!(text, "{}", one.limit.unit.word().replace('_', " ")),
         Placeholder::Rate => write!(text, "{:.1}", decision.rate),
         Placeholder::Limit => match window.split_once('/') {

@@ -29,6 +29,9 @@ pub(super) struct KeySlot {
     pub(super) tag: u32,
 }
 
+/// What the key for unique events is derived with.
+const EVENT: &[u8] = b"exirate event";
+
 impl Hashing {
     pub(super) fn new(key: [u8; 16]) -> Self {
         let root = SipHasher24::new_with_key(&key);
@@ -40,8 +43,14 @@ impl Hashing {
             key,
             seed: root.hash(b"exirate checksum").h1 as u32,
             places: derived(b"exirate key"),
-            events: derived(b"exirate event"),
+            events: derived(EVENT),
         }
+    }
+
+    /// The key of [`Hashing::event`], derived from that of the database.
+    pub(super) fn event_key(&self) -> [u8; 16] {
+        let Hash128 { h1, h2 } = SipHasher24::new_with_key(&self.key).hash(EVENT);
+        (u128::from(h1) | u128::from(h2) << 64).to_le_bytes()
     }
 
     /// Where the record of `key` is to be looked for.

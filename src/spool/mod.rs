@@ -40,6 +40,9 @@ mod locked;
 mod new_shard;
 mod open_shard;
 mod overrides;
+mod preview;
+#[cfg(test)]
+mod preview_tests;
 mod quarantine;
 mod rebuild;
 mod record;
@@ -74,6 +77,7 @@ pub use events::{
 };
 pub use eviction::capacity;
 pub use iterate::{LeftOut, entry_bytes};
+pub use preview::Preview;
 pub use quarantine::Quarantined;
 pub use sizes::{CHECKS_MAX, MAX_BYTES_DEFAULT, MAX_BYTES_MIN};
 pub use stats::Stats;

@@ -7,10 +7,11 @@ use std::hash::{BuildHasher, RandomState};
 use siphasher::sip128::{Hash128, SipHasher24};
 
 use crate::engine::{
-    self, Change, Check, Decision, Filter, FilterChange, Pending, RecordKey, Remembered, State,
+    self, AlgorithmKind, Change, Check, Decision, Filter, FilterChange, Pending, RecordKey,
+    Remembered, State,
 };
-use crate::rate::Timestamp;
 use crate::rate::bloom::{self, Event};
+use crate::rate::{self, Bucket, Timestamp};
 
 use super::{
     Edit, Edited, Entry, FilterEntry, Inspect, InspectError, OwnedKey, Restored, Statistics, Store,
@@ -54,11 +55,52 @@ impl Record {
     }
 }
 
+impl Record {
+    /// Whether it can be dropped at `now`. The latest over decision must be at least a
+    /// period ago, since the next one is then a crossing in any case.
+    fn is_forgettable(&self, algorithm: AlgorithmKind, now: Timestamp) -> bool {
+        let State { average, limit, period, last_over, .. } = self.state;
+        let epoch = self.filter.as_ref().map(|filter| filter.epoch);
+        let quiet = last_over == 0 || now.seconds as f64 - f64::from(last_over) > period;
+        quiet
+            && average.is_none_or(|average| match algorithm {
+                AlgorithmKind::MovingAverage => {
+                    rate::forgettable(average, limit, epoch, period, 0.0, now)
+                }
+                AlgorithmKind::Bucket => {
+                    let bucket = Bucket { burst: limit, rate: limit / period };
+                    bucket.forgettable(average, epoch, now)
+                }
+            })
+    }
+}
+
 impl Memory {
     /// An empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty store that hashes unique events with this key, as a store does whose
+    /// records are [`put`](Self::put) here.
+    #[must_use]
+    pub fn with_event_key(key: [u8; 16]) -> Self {
+        Self { filter_key: FilterKey(key), ..Self::default() }
+    }
+
+    /// Stores a record as another store remembers it.
+    pub(crate) fn put(&mut self, key: OwnedKey, remembered: Remembered<'_>) {
+        let Remembered { state, filter } = remembered;
+        let filter =
+            filter.map(|Filter { epoch, bits }| FilterEntry { epoch, bits: bits.to_vec() });
+        self.records.insert(key, Record { state, filter });
+    }
+
+    /// Drops the records without which no decision at `now` or later would be another:
+    /// see [`rate::forgettable`].
+    pub fn forget(&mut self, now: Timestamp) {
+        self.records.retain(|key, record| !record.is_forgettable(key.algorithm, now));
     }
 
     /// How many records there are.

@@ -25,6 +25,7 @@ mod measure;
 mod overrides;
 mod policy;
 mod policy_apply;
+mod policy_try;
 mod prepared;
 mod readme;
 mod reset;

@@ -51,6 +51,12 @@ const DUMP: &str = "\
 /// The policy file that somebody is about to install there.
 const POLICY: &str = include_str!("../../src/policy/source/example.toml");
 
+/// Events to try that file with.
+const EVENTS: &str = r#"{"time": "2026-11-20T10:00:00Z", "auth": "alice", "recipient": "a@example.net", "size": 2500}
+{"time": "2026-11-20T10:00:05Z", "auth": "alice", "recipients": 120, "size": 2500}
+{"time": "2026-11-20T10:00:10Z", "auth": "alice", "recipient": "b@example.net", "size": 2500}
+"#;
+
 /// The main log there.
 const MAIN_LOG: &str = "\
 2026-11-20 11:31:07 1vM1aB-000000001Ab-1aBc <= bob@example.net H=(pc) [192.0.2.9] P=esmtpsa A=plain:bob S=2048 for r1@example.net
@@ -138,6 +144,7 @@ impl Prepared {
         std::fs::write(self.place("/var/log/exim4").join("mainlog"), MAIN_LOG).unwrap();
         std::fs::write(self.path("work").join("dump.txt"), DUMP).unwrap();
         std::fs::write(self.path("work").join("policy.toml"), POLICY).unwrap();
+        std::fs::write(self.path("work").join("events.jsonl"), EVENTS).unwrap();
         let installed = POLICY.replace("500/1d", "400/1d").replace("year-end", "autumn");
         std::fs::write(self.place("/etc/exirate").join("policy.toml"), installed).unwrap();
         let line = r#"{"key":"1h/per_mail/x","rate":1,"limit":9,"seconds":1795170000,"micros":0,"over_since":0}"#;

@@ -1,9 +1,12 @@
 //! `exirate policy`: the policy file and the policies in use.
 
 mod apply;
+mod check;
+mod decided;
 mod diff;
 mod file;
 mod lint;
+mod run;
 mod show;
 
 use clap::{Args, Subcommand};
@@ -13,7 +16,7 @@ pub(super) use file::{FILE, many};
 use super::screen::Screen;
 use super::{Failure, Outcome};
 
-/// Check, apply, show and compare policies
+/// Check, apply, show, compare and try policies
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the policy file be used, and does it do what is meant?
@@ -22,6 +25,8 @@ use super::{Failure, Outcome};
     exirate policy apply /etc/exirate/policy.toml
   What may a user do, and which rule says so?
     exirate policy show --user news@example.org
+  Would the next message of a user be accepted?
+    exirate policy check outbound --auth news@example.org --recipient bob@example.net
   What would a new file change?
     exirate policy diff /etc/exirate/policy.toml policy.toml
 
@@ -37,6 +42,8 @@ pub(super) struct PolicyCommand {
 #[derive(Debug, Subcommand)]
 enum Command {
     Apply(apply::Apply),
+    Check(check::Check),
+    Run(run::Run),
     Lint(lint::Lint),
     Show(show::Show),
     Diff(diff::Diff),
@@ -46,6 +53,8 @@ impl PolicyCommand {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
             Command::Apply(apply) => apply.run(screen),
+            Command::Check(check) => check.run(screen),
+            Command::Run(run) => run.run(screen),
             Command::Lint(lint) => lint.run(screen),
             Command::Show(show) => show.run(screen),
             Command::Diff(diff) => diff.run(screen),

@@ -1,0 +1,179 @@
+//! An event as it is described.
+
+use std::net::IpAddr;
+
+use crate::policy::word::{Unit, Word};
+use crate::rate::Timestamp;
+use crate::stage::AclStage;
+
+/// The most recipients of an event.
+pub const RECIPIENTS_MAX: usize = 100_000;
+
+/// What happened.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReplayEvent {
+    /// When.
+    pub time: Timestamp,
+    /// What it is.
+    pub stage: Stage,
+    /// Events with the same session are of one SMTP connection; one without is of its
+    /// own.
+    pub session: Option<String>,
+    /// See [`Event`](crate::policy::event::Event).
+    pub auth: Option<String>,
+    /// See [`Event`](crate::policy::event::Event).
+    pub local_account: Option<String>,
+    /// See [`Event`](crate::policy::event::Event).
+    pub script: Option<String>,
+    /// The client's address.
+    pub client: Option<IpAddr>,
+    /// See [`Event`](crate::policy::event::Event).
+    pub helo: Option<String>,
+    /// The envelope sender; `Some("")` is that of a bounce.
+    pub sender: Option<String>,
+    /// To whom.
+    pub recipients: Recipients,
+    /// See [`Event`](crate::policy::event::Event).
+    pub package: Option<String>,
+    /// See [`Event`](crate::policy::event::Event).
+    pub message_id: Option<String>,
+    /// The size of the message in bytes.
+    pub size: Option<u64>,
+    /// Whether it is handed over on this machine. `None`: it is if the client is not
+    /// known, or is this machine.
+    pub local: Option<bool>,
+    /// What came of it for reasons other than the policy.
+    pub outcome: Option<ReplayOutcome>,
+}
+
+/// The recipients of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recipients {
+    /// Their addresses.
+    Addresses(Vec<String>),
+    /// Only how many they are.
+    Count(u32),
+}
+
+impl Default for Recipients {
+    fn default() -> Self {
+        Self::Addresses(Vec::new())
+    }
+}
+
+impl Recipients {
+    /// Their addresses, as far as they are known.
+    pub(super) fn addresses(&self) -> &[String] {
+        match self {
+            Self::Addresses(addresses) => addresses,
+            Self::Count(_) => &[],
+        }
+    }
+
+    /// How many they are, if only that is known; else 0.
+    pub(super) fn count(&self) -> u32 {
+        match self {
+            Self::Addresses(_) => 0,
+            Self::Count(count) => *count,
+        }
+    }
+}
+
+macro_rules! stages {
+    ($($(#[$doc:meta])* $variant:ident = $word:literal => $acl:ident,)+) => {
+        /// What an event is: a whole message, or the ACL stage at which the policies are
+        /// evaluated.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub enum Stage {
+            #[default]
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl Word for Stage {
+            const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
+        impl Stage {
+            /// The ACL stage.
+            pub(super) fn acl(self) -> AclStage {
+                match self { $(Self::$variant => AclStage::$acl,)+ }
+            }
+        }
+    };
+}
+
+stages! {
+    /// A message by SMTP: RCPT for each recipient, then DATA.
+    Message = "message" => Data,
+    /// The client connects.
+    Connect = "connect" => Connect,
+    /// HELO or EHLO.
+    Helo = "helo" => Helo,
+    /// STARTTLS.
+    StartTls = "starttls" => StartTls,
+    /// AUTH.
+    Auth = "auth" => Auth,
+    /// MAIL: a message begins.
+    Mail = "mail" => Mail,
+    /// RCPT.
+    Rcpt = "rcpt" => Rcpt,
+    /// DATA, before the message is received.
+    Predata = "predata" => Predata,
+    /// The message has been received.
+    Data = "data" => Data,
+    /// QUIT.
+    Quit = "quit" => Quit,
+    /// A message that is not received by SMTP.
+    NotSmtp = "not-smtp" => NotSmtp,
+    /// A router, after the message has been received.
+    Router = "router" => Outside,
+}
+
+impl Stage {
+    /// Whether what is counted once a message is counted again from here on.
+    pub(super) fn begins_a_message(self) -> bool {
+        matches!(self, Self::Message | Self::Mail | Self::NotSmtp | Self::Router)
+    }
+}
+
+/// What came of an event for reasons other than the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayOutcome {
+    /// The authentication failed.
+    Failed,
+    /// The recipient was refused.
+    Rejected,
+}
+
+impl Word for ReplayOutcome {
+    const ALL: &'static [Self] = &[Self::Failed, Self::Rejected];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Rejected => "rejected",
+        }
+    }
+}
+
+impl ReplayOutcome {
+    /// What is counted for it.
+    pub(super) fn unit(self) -> Unit {
+        match self {
+            Self::Failed => Unit::AuthFailures,
+            Self::Rejected => Unit::RejectedRecipients,
+        }
+    }
+
+    /// The stage at which it can be.
+    pub(super) fn stage(self) -> Stage {
+        match self {
+            Self::Failed => Stage::Auth,
+            Self::Rejected => Stage::Rcpt,
+        }
+    }
+}
