@@ -22,6 +22,7 @@ mod list;
 mod mail;
 mod maintenance;
 mod measure;
+mod migrate;
 mod overrides;
 mod policy;
 mod policy_apply;
