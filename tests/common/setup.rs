@@ -17,6 +17,7 @@ pub struct Setup {
     acls: String,
     authenticators: String,
     routers: String,
+    transports: String,
     library: bool,
     environment: Vec<(&'static str, PathBuf)>,
 }
@@ -75,6 +76,14 @@ impl Setup {
     pub fn router(mut self, text: &str) -> Self {
         self.routers.push_str(text.trim_end());
         self.routers.push_str("\n\n");
+        self
+    }
+
+    /// Adds a transport.
+    #[must_use]
+    pub fn transport(mut self, text: &str) -> Self {
+        self.transports.push_str(text.trim_end());
+        self.transports.push_str("\n\n");
         self
     }
 
@@ -150,8 +159,8 @@ impl Setup {
             "{main}\n\
              begin acl\n\n{}\n\
              begin routers\n\n{}discard:\n  driver = redirect\n  data = :blackhole:\n  address_data = $local_part\n\n\
-             begin authenticators\n\n{}",
-            self.acls, self.routers, self.authenticators
+             begin transports\n\n{}begin authenticators\n\n{}",
+            self.acls, self.routers, self.transports, self.authenticators
         )
     }
 }

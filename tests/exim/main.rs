@@ -15,6 +15,8 @@ mod events;
 mod native;
 mod overrides;
 mod policy;
+mod policy_examples;
+mod policy_paths;
 mod record;
 mod stages;
 mod taint;

@@ -15,7 +15,7 @@ use exirate::spool::{Options, Spool};
 use exirate::store::{Entry, Inspect};
 
 /// Puts a policy into use, as `exirate policy apply` does.
-fn apply(exim: &PrivateExim, policy: &str) {
+pub(crate) fn apply(exim: &PrivateExim, policy: &str) {
     let none = |_: &Path| Err("no file".to_owned());
     let compiled = compile(Path::new("policy.toml"), &format!("version = 1\n{policy}"), &none);
     let policies = compiled.policies.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics));
@@ -27,11 +27,11 @@ fn image_path(exim: &PrivateExim) -> PathBuf {
 }
 
 /// The policy in an ACL: nothing but the verdict, which refuses.
-const OVER: &str = "  defer message = ${dlfunc{EXIRATE}{policy_info}{text}}\n\
+pub(crate) const OVER: &str = "  defer message = ${dlfunc{EXIRATE}{policy_info}{text}}\n\
                     \x20       condition = ${dlfunc{EXIRATE}{policy_over}{p}}\n  accept\n";
 
 /// Every ACL that a message may pass.
-const STAGES: [&str; 13] = [
+pub(crate) const STAGES: [&str; 13] = [
     "acl_smtp_connect",
     "acl_smtp_helo",
     "acl_smtp_auth",
@@ -56,7 +56,7 @@ fn everywhere() -> Setup {
 }
 
 /// The rates of the policy's records, rounded, by unit and identity.
-fn rates(exim: &PrivateExim) -> BTreeMap<String, i64> {
+pub(crate) fn rates(exim: &PrivateExim) -> BTreeMap<String, i64> {
     let mut spool = Spool::open(&exim.spool(), Options::default()).unwrap();
     let mut rates = BTreeMap::new();
     let visit = &mut |entry: Entry| {
@@ -75,7 +75,7 @@ fn expected(all: &[(&str, i64)]) -> BTreeMap<String, i64> {
     all.iter().map(|(name, rate)| ((*name).to_owned(), *rate)).collect()
 }
 
-const ALL_UNITS: &str = "[policy.p]\nupdate = \"strict\"\n[policy.p.default]\n\
+pub(crate) const ALL_UNITS: &str = "[policy.p]\nupdate = \"strict\"\n[policy.p.default]\n\
     messages = \"1M/1w\"\nrecipients = \"1M/1w\"\nunique_recipients = \"1k/1w\"\n\
     unique_senders = \"1k/1w\"\nunique_clients = \"1k/1w\"\nbytes = \"1G/1w\"\n\
     connections = \"1M/1w\"\nrejected_recipients = \"1M/1w\"\nauth_failures = \"1M/1w\"\n";
