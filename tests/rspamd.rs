@@ -11,6 +11,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use exirate::engine::{Algorithm, Check, Kind, RecordKey, Update};
+use exirate::policy::image::{Image, build};
+use exirate::policy::replay::{Recipients, Replay, ReplayEvent, Stage};
+use exirate::policy::source::compile;
+use exirate::policy::word::Verdict;
 use exirate::rate::Timestamp;
 use exirate::store::{Memory, Store as _};
 use rustix::process::{Pid, Signal, kill_process};
@@ -116,7 +120,7 @@ fn time(eighths: i64) -> Timestamp {
 fn action(socket: &Path, message: &Message, eighths: i64) -> std::io::Result<String> {
     let body = "From: a@example.org\nSubject: x\n\ntext\n";
     let mut request = format!(
-        "POST /checkv2 HTTP/1.0\r\nContent-Length: {}\r\nX-Now: {:.3}\r\nIP: {}\r\nFrom: {}\r\n",
+        "POST /checkv2 HTTP/1.0\r\nContent-Length: {}\r\nX-Now: {:.3}\r\nIP: {}\r\nFrom: <{}>\r\n",
         body.len(),
         time(eighths).as_seconds(),
         message.client,
@@ -148,13 +152,18 @@ fn start(program: &str, arguments: &[&str]) -> Process {
     Process(child)
 }
 
-fn configure(dir: &Path) {
+/// The configuration of the first test.
+fn rules() -> String {
     let rules: String = RULES
         .iter()
         .map(|(name, burst, rate)| {
             format!("{name} {{ bucket = [ {{ burst = {burst}; rate = {rate}; }} ] }}\n")
         })
         .collect();
+    format!("rates {{ {rules} }} whitelisted_rcpts = \"postmaster,mailer-daemon\";")
+}
+
+fn configure(dir: &Path, ratelimit: &str) {
     let dir_text = dir.display();
     let configuration = format!(
         r#"options {{ filters = ""; pidfile = "{dir_text}/pid"; tempdir = "{dir_text}"; hs_cache_dir = "{dir_text}";
@@ -165,7 +174,7 @@ lua = "{dir_text}/clock.lua";
 actions {{ reject = 1500; }}
 modules {{ path = "/usr/share/rspamd/plugins/ratelimit.lua"; }}
 redis {{ servers = "{dir_text}/redis"; timeout = 15s; }}
-ratelimit {{ rates {{ {rules} }} whitelisted_rcpts = "postmaster,mailer-daemon";
+ratelimit {{ {ratelimit}
   max_rate_mult = 1; max_bucket_mult = 1; allow_local = true; }}
 "#
     );
@@ -199,30 +208,48 @@ impl Random {
     }
 }
 
+/// A rspamd with its Redis.
+struct Rspamd {
+    _processes: [Process; 2],
+    folder: tempfile::TempDir,
+}
+
+impl Rspamd {
+    /// Starts them; the rule `user` must refuse 99 recipients.
+    fn new(ratelimit: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path();
+        configure(dir, ratelimit);
+        let text = |name: &str| dir.join(name).display().to_string();
+        let redis = start(
+            "redis-server",
+            &["--port", "0", "--unixsocket", &text("redis"), "--save", "", "--dir", &text("")],
+        );
+        let rspamd = start("rspamd", &["-f", "-i", "-c", &text("rspamd.conf")]);
+        // Ready as soon as it limits: Redis has the scripts then.
+        let begin = Instant::now();
+        let probe = Message {
+            sender: "probe@example.org",
+            recipients: vec!["probe@example.org"; 99],
+            client: "203.0.113.1",
+            user: Some("probe"),
+        };
+        let socket = dir.join("http");
+        while !action(&socket, &probe, 0).is_ok_and(|action| action == "soft reject") {
+            assert!(begin.elapsed() < Duration::from_secs(120), "rspamd does not limit anything");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Self { _processes: [rspamd, redis], folder }
+    }
+
+    fn action(&self, message: &Message, eighths: i64) -> String {
+        action(&self.folder.path().join("http"), message, eighths).unwrap()
+    }
+}
+
 #[test]
 fn every_verdict_is_that_of_rspamd() {
-    let folder = tempfile::tempdir().unwrap();
-    let dir = folder.path();
-    configure(dir);
-    let text = |name: &str| dir.join(name).display().to_string();
-    let _redis = start(
-        "redis-server",
-        &["--port", "0", "--unixsocket", &text("redis"), "--save", "", "--dir", &text("")],
-    );
-    let _rspamd = start("rspamd", &["-f", "-i", "-c", &text("rspamd.conf")]);
-    let socket = dir.join("http");
-    // Ready as soon as it limits: Redis has the scripts then.
-    let begin = Instant::now();
-    let probe = Message {
-        sender: "probe@example.org",
-        recipients: vec!["probe@example.org"; 99],
-        client: "203.0.113.1",
-        user: Some("probe"),
-    };
-    while !action(&socket, &probe, 0).is_ok_and(|action| action == "soft reject") {
-        assert!(begin.elapsed() < Duration::from_secs(120), "rspamd does not limit anything");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let rspamd = Rspamd::new(&rules());
     let (mut store, mut random, mut eighths) = (Memory::new(), Random(88_172_645_463_325_252), 8);
     let (mut over, mut exempt) = (0, 0);
     for number in 0..4000 {
@@ -243,10 +270,84 @@ fn every_verdict_is_that_of_rspamd() {
             user: random.of(&USERS),
         };
         let ours = refused(&mut store, &message, eighths);
-        let theirs = action(&socket, &message, eighths).unwrap();
+        let theirs = rspamd.action(&message, eighths);
         let verdict = if ours { "soft reject" } else { "no action" };
         assert_eq!(theirs, verdict, "message {number} at {eighths}/8 s: {:?}", message.recipients);
         over += u32::from(ours);
     }
     assert!((500..3500).contains(&over) && exempt > 100, "{over} refused, {exempt} exempt");
+}
+
+/// What rspamd is given, and the same in the language of policies.
+const WRITTEN: [&str; 2] = [
+    r#"rates {
+    user { bucket = [ { burst = 6; rate = 0.1220703125; },
+                      { burst = 4; rate = 0.030517578125; skip_recipients = true; } ] }
+    bounce_to { bucket = { burst = 3; rate = "1 / 64"; } }
+  }
+  whitelisted_rcpts = "abuse"; whitelisted_user = ["carol"]; whitelisted_ip = ["10.0.0.0/8"];"#,
+    r#"version = 1
+[identity]
+relay = ["10.0.0.0/8"]
+[policy.user]
+when = ["authenticated", "!relay"]
+key = ["auth"]
+bucket = [{ burst = 6, rate = 0.1220703125 }, { burst = 4, rate = 0.030517578125, unit = "messages" }]
+[[policy.user.exempt]]
+match = ["carol"]
+[policy.bounces]
+when = ["null_sender", "!relay"]
+key = ["recipient"]
+bucket = { burst = 3, rate = "1 / 64" }
+[[policy.bounces.exempt]]
+recipients = ["abuse@example.org"]
+"#,
+];
+
+#[test]
+fn what_the_policy_language_says_is_what_rspamd_does() {
+    let rspamd = Rspamd::new(WRITTEN[0]);
+    let none = |_: &Path| Err("no file".to_owned());
+    let compiled = compile(Path::new("policy.toml"), WRITTEN[1], &none);
+    let policies = compiled.policies.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics));
+    let image = Image::from_bytes(build(&policies)).unwrap();
+    let mut replay = Replay::new(&image, "*").unwrap();
+    let (mut store, mut random, mut eighths) = (Memory::new(), Random(88_172_645_463_325_252), 8);
+    let mut over = [0; 2];
+    for number in 0..2000 {
+        eighths += i64::try_from(random.below(96)).unwrap();
+        if random.below(100) == 0 {
+            eighths += 8000;
+        }
+        let client = random.of(&["192.0.2.7", "198.51.100.9", "10.1.2.3"]);
+        let message = if random.below(2) == 0 {
+            let to = random.of(&["a@example.org", "b@example.net", "abuse@example.org"]);
+            Message { sender: "", recipients: vec![to], client, user: None }
+        } else {
+            let many = [1, 1, 1, 2, 3, 7][random.below(6)];
+            let user = random.of(&[Some("alice"), Some("bob"), Some("carol"), None]);
+            let recipients = (0..many).map(|_| random.of(&RECIPIENTS)).collect();
+            Message { sender: "s@example.org", recipients, client, user }
+        };
+        // A bounce has one recipient; all of another message are decided at once.
+        let bounce = message.sender.is_empty();
+        let event = ReplayEvent {
+            stage: if bounce { Stage::Rcpt } else { Stage::Data },
+            auth: message.user.map(str::to_owned),
+            client: message.client.parse().ok(),
+            sender: Some(message.sender.to_owned()),
+            recipients: match &message.recipients[..] {
+                [one] if bounce => Recipients::Addresses(vec![(*one).to_owned()]),
+                all => Recipients::Count(u32::try_from(all.len()).unwrap()),
+            },
+            ..ReplayEvent::at(time(eighths))
+        };
+        let decisions = replay.decide(&event, &mut store).unwrap();
+        let ours = decisions.outcome.verdict >= Verdict::Defer;
+        let verdict = if ours { "soft reject" } else { "no action" };
+        let theirs = rspamd.action(&message, eighths);
+        assert_eq!(theirs, verdict, "message {number}: {event:?}");
+        over[usize::from(bounce)] += u32::from(ours);
+    }
+    assert!(over.iter().all(|over| (100..900).contains(over)), "{over:?} refused");
 }
