@@ -77,12 +77,13 @@ const ACL: &str = "  warn set acl_m_v = ${dlfunc{EXIRATE}{policy}{*}{package=$ac
 fn each_example_of_the_documentation_in_a_session() {
     let exim = Setup::new().library().auth().acl("acl_smtp_rcpt", ACL).build();
     let examples = examples();
-    let sessions: [(&str, fn(&PrivateExim, &str)); 10] = [
+    let sessions: [(&str, fn(&PrivateExim, &str)); 11] = [
         ("[policy.bounces]", whole_file),
         ("[policy.web]", identity),
         ("[policy.inbound]", conditions),
         ("total = { recipients", precedence),
         ("[policy.to]", buckets),
+        ("[policy.bounce_to]", as_rspamd),
         ("users = \"users.csv\"", users),
         ("\"300%\" = \"reject\"", verdicts),
         ("[on.crossing]", crossing),
@@ -188,6 +189,22 @@ fn buckets(exim: &PrivateExim, example: &str) {
     assert_eq!(messages("192.0.2.7", "a@x.test", 5), 3);
     assert_eq!(messages("192.0.2.7", "b@x.test", 5), 3);
     assert_eq!(messages("192.0.2.8", "a@x.test", 5), 3);
+}
+
+fn as_rspamd(exim: &PrivateExim, example: &str) {
+    apply(exim, example, &[("burst = 60", "burst = 4"), ("burst = 20", "burst = 2")]);
+    let message = |client: &str, auth: &str, recipients: usize| {
+        let mut smtp = session(exim, client, Some(auth), "a@x.test");
+        accepted(&mut smtp, recipients, |_| "r@x.test".to_owned()).0
+    };
+    // Recipients, then messages, in one bucket each; not from a relay, nor if exempt.
+    assert_eq!(message("192.0.2.7", "alice@example.org", 6), 4);
+    assert_eq!([1, 1, 1].map(|n| message("192.0.2.7", "bob@example.org", n)), [1, 1, 0]);
+    assert_eq!(message("10.1.2.3", "alice@example.org", 6), 6);
+    assert_eq!(message("192.0.2.7", "News@example.org", 6), 6);
+    let mut client = session(exim, "192.0.2.7", None, "");
+    assert_eq!(accepted(&mut client, 9, |_| "victim@example.org".to_owned()).0, 5);
+    assert_eq!(accepted(&mut client, 9, |_| "abuse@example.org".to_owned()).0, 9);
 }
 
 fn users(exim: &PrivateExim, example: &str) {
