@@ -73,11 +73,14 @@ const ACL: &str = "  warn set acl_m_v = ${dlfunc{EXIRATE}{policy}{*}{package=$ac
     \x20 deny local_parts = no\n\
     \x20 accept message = $acl_m_v ${dlfunc{EXIRATE}{policy_info}{rule}} ${dlfunc{EXIRATE}{policy_info}{crossed}}\n";
 
+/// What is shown of an example, which is the text.
+type Example = fn(&PrivateExim, &str);
+
 #[test]
 fn each_example_of_the_documentation_in_a_session() {
     let exim = Setup::new().library().auth().acl("acl_smtp_rcpt", ACL).build();
     let examples = examples();
-    let sessions: [(&str, fn(&PrivateExim, &str)); 11] = [
+    let sessions: [(&str, Example); 11] = [
         ("[policy.bounces]", whole_file),
         ("[policy.web]", identity),
         ("[policy.inbound]", conditions),

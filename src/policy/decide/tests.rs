@@ -257,7 +257,8 @@ fn an_override_denies_what_is_exempt() {
         text: "9/1h",
         rule: crate::policy::limit::Rule::Default,
     };
-    let limit = |decision| Decisive { policy: "p", limit, key: "auth:alice@example.org", decision };
+    let (key, record) = ("auth:alice@example.org", "p/recipients/1h/auth:alice@example.org");
+    let limit = |decision| Decided { policy: "p", limit, key, record, decision };
     let head = &all.policies["p"].head;
     let of = |decision| Outcome::of(head, [limit(decision)].into_iter(), true, &alice());
     decision.forced = Some(crate::engine::Forced::Deny);
