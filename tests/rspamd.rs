@@ -285,7 +285,7 @@ const WRITTEN: [&str; 2] = [
                       { burst = 4; rate = 0.030517578125; skip_recipients = true; } ] }
     bounce_to { bucket = { burst = 3; rate = "1 / 64"; } }
   }
-  whitelisted_rcpts = "abuse"; whitelisted_user = ["carol"]; whitelisted_ip = ["10.0.0.0/8"];"#,
+  whitelisted_rcpts = "abuse,webmaster"; whitelisted_user = ["carol"]; whitelisted_ip = ["10.0.0.0/8"];"#,
     r#"version = 1
 [identity]
 relay = ["10.0.0.0/8"]

@@ -77,8 +77,11 @@ struct Signs<'a> {
     interactive: bool,
     /// The connection is ending without a QUIT.
     notquit: bool,
-    /// A router or a transport is at work.
-    driver: bool,
+    /// A router is at work.
+    router: bool,
+    /// A transport is at work, or has been: Exim leaves its name set after it has
+    /// connected for cutthrough delivery, until the message ends.
+    transport: bool,
     /// The SMTP command as the client sent it; empty before the first.
     command: &'a [u8],
     has_domain: bool,
@@ -88,8 +91,15 @@ struct Signs<'a> {
 }
 
 impl Signs<'_> {
+    /// Whether a router or a transport is at work. While Exim receives over SMTP, a
+    /// transport has one recipient of a whole message.
+    fn delivers(&self) -> bool {
+        let is_past = self.interactive && !(self.has_message_id && self.has_domain);
+        self.router || self.transport && !is_past
+    }
+
     fn stage(&self) -> AclStage {
-        if self.driver {
+        if self.delivers() {
             return AclStage::Outside;
         }
         if self.notquit {
@@ -135,7 +145,8 @@ pub(super) fn stage(host: &Host, variables: &Variables, acls: &Acls) -> AclStage
     let stage = Signs {
         interactive: variables.smtp_input.read() && !variables.smtp_batched_input.read(),
         notquit: is_there(&variables.notquit_reason),
-        driver: is_there(&variables.router_name) || is_there(&variables.transport_name),
+        router: is_there(&variables.router_name),
+        transport: is_there(&variables.transport_name),
         command: &command,
         has_domain: is_there(&variables.domain),
         has_message_id: is_there(&variables.message_id),
@@ -220,14 +231,19 @@ mod tests {
         ] {
             assert_eq!(smtp(command).stage(), place, "{command:?}");
             assert_eq!(Signs { notquit: true, ..smtp(command) }.stage(), AclStage::NotQuit);
-            assert_eq!(Signs { driver: true, ..smtp(command) }.stage(), AclStage::Outside);
+            assert_eq!(Signs { router: true, ..smtp(command) }.stage(), AclStage::Outside);
+            // After cutthrough delivery has connected.
+            assert_eq!(Signs { transport: true, ..smtp(command) }.stage(), place);
         }
         let sender = |command| Signs { has_sender: true, ..smtp(command) };
         assert_eq!(sender("MAIL FROM:<>").stage(), AclStage::Mail);
         let message = |command| Signs { has_message_id: true, ..sender(command) };
         assert_eq!(message("DATA").stage(), AclStage::Data);
         assert_eq!(message("BDAT 12 LAST").stage(), AclStage::Data);
-        assert_eq!(Signs { has_domain: true, ..message("DATA") }.stage(), AclStage::Prdr);
+        assert_eq!(Signs { transport: true, ..message("DATA") }.stage(), AclStage::Data);
+        let one = || Signs { has_domain: true, ..message("DATA") };
+        assert_eq!(one().stage(), AclStage::Prdr);
+        assert_eq!(Signs { transport: true, ..one() }.stage(), AclStage::Outside);
     }
 
     #[test]
@@ -235,6 +251,7 @@ mod tests {
         let local = Signs { has_protocol: true, ..Signs::default() };
         assert_eq!(Signs::default().stage(), AclStage::Outside);
         assert_eq!(local.stage(), AclStage::NotSmtpStart);
+        assert_eq!(Signs { transport: true, ..local }.stage(), AclStage::Outside);
         assert_eq!(Signs { has_message_id: true, ..local }.stage(), AclStage::NotSmtp);
     }
 }

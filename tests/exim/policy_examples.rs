@@ -107,7 +107,7 @@ fn whole_file(exim: &PrivateExim, example: &str) {
     // The exemption ends after this test has been forgotten.
     apply(exim, example, &[("2026-12-31", "2096-12-31"), ("60/1h", "6/1h"), ("100/1h", "4/1h")]);
     let to = |n: usize| format!("r{n}@x.test");
-    let mut client = session(exim, "192.0.2.200", Some("Al@x.test"), "a@x.test");
+    let mut client = session(exim, "198.51.100.1", Some("Al@x.test"), "a@x.test");
     let (count, reply) = accepted(&mut client, 9, |_| "same@x.test".to_owned());
     assert_eq!(count, 4, "{reply}");
     assert!(
