@@ -315,7 +315,7 @@ fn what_the_policy_language_says_is_what_rspamd_does() {
     let (mut store, mut random, mut eighths) = (Memory::new(), Random(88_172_645_463_325_252), 8);
     let mut over = [0; 2];
     for number in 0..2000 {
-        eighths += i64::try_from(random.below(96)).unwrap();
+        eighths += i64::try_from(random.below(16)).unwrap();
         if random.below(100) == 0 {
             eighths += 8000;
         }
