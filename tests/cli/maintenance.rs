@@ -11,6 +11,7 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/maintenance")
 const SERVICES: [&str; 2] = ["exirate-stats.service", "exirate-verify.service"];
 const TIMERS: [&str; 2] = ["exirate-stats.timer", "exirate-verify.timer"];
 const CRON: &str = "exirate.cron";
+const ALERTS: &str = "exirate.rules.yml";
 
 fn shipped(name: &str) -> String {
     std::fs::read_to_string(Path::new(FOLDER).join(name)).unwrap()
@@ -210,12 +211,13 @@ fn the_documentation_installs_what_there_is() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    let mut known: Vec<&str> = SERVICES.into_iter().chain(TIMERS).chain([CRON]).collect();
+    let mut known: Vec<&str> = SERVICES.into_iter().chain(TIMERS).chain([CRON, ALERTS]).collect();
     known.sort_unstable();
     assert_eq!(files, known);
     let install = |what: &str| page.lines().any(|l| l.starts_with("install ") && l.contains(what));
     // Where scripts/install puts the units is for tests/cli/install.rs to know.
     assert!(install("scripts/maintenance/exirate.cron"));
+    assert!(page.contains("`scripts/maintenance/exirate.rules.yml`"));
     for timer in TIMERS {
         assert!(page.contains(timer), "{timer}");
     }
