@@ -99,6 +99,27 @@ fn the_acl_works_as_it_is_copied() {
 }
 
 #[test]
+fn the_policy_is_decided_as_it_says() {
+    let [policy] = &blocks("toml")[..] else { panic!("one policy") };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("policy.toml");
+    std::fs::write(&file, policy).unwrap();
+    let check = |auth: &str| {
+        let mut exirate = Command::new(env!("CARGO_BIN_EXE_exirate"));
+        exirate.args(["policy", "check", "outbound", "--auth", auth, "--policy"]).arg(&file);
+        exirate.args(["--recipient", "bob@example.net", "--json", "--spool"]).arg(dir.path());
+        let output = exirate.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let windows = json["windows"].as_array().unwrap().clone();
+        windows.iter().map(|one| one["window"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(check("alice@example.org"), ["300/1h", "1000/1d", "100/1h"]);
+    assert_eq!(check("news@example.org"), ["100/1h"]);
+}
+
+#[test]
 fn what_the_lines_for_the_trace_store_record_is_found() {
     for (text, path) in [(RECORDING, None), (TRACE, Some("/usr/lib/exim4/exirate-trace.so"))] {
         let blocks = blocks_of(text, "");
