@@ -226,7 +226,10 @@ fn filters_survive_a_change_of_limit<S: Store>(store: &mut S) {
         for (n, event) in events.iter().enumerate() {
             let one = Check { event: Some(event.as_bytes()), ..with_limit(limit, check("key")) };
             let first = decide(store, &[one], at(n as i64))[0];
-            assert_eq!(first.details.seen, Some(limit > 5.0), "{limit} {event}");
+            // With more events than its limit, a filter may take a new one for a known one.
+            if limit > 5.0 || n < 5 {
+                assert_eq!(first.details.seen, Some(limit > 5.0), "{limit} {event}");
+            }
             // A check without an event leaves the filter alone.
             decide(store, &[with_limit(limit, check("key"))], at(n as i64));
         }
