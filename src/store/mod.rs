@@ -4,6 +4,7 @@
 //! remembered state of each, runs [`crate::engine`], and writes the changes,
 //! all under its locks.
 
+mod byte_reader;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod inspect;
@@ -13,6 +14,7 @@ mod overrides;
 use crate::engine::{Check, Decision};
 use crate::rate::Timestamp;
 
+pub(crate) use byte_reader::ByteReader;
 pub use inspect::{
     Edit, Edited, Entry, FilterEntry, Inspect, InspectError, OwnedKey, Restored, Statistics, Unread,
 };

@@ -2,6 +2,7 @@
 //! `FORMAT.md` describes the same layout.
 
 use crate::rate::Timestamp;
+use crate::store::ByteReader;
 
 /// The first bytes of an entry.
 pub(in crate::spool) const MAGIC: [u8; 4] = *b"EXEV";
@@ -187,7 +188,7 @@ impl Entry {
         if bytes.len() < HEAD_BYTES {
             return Err(Fault::Cut);
         }
-        let mut reader = Reader { rest: bytes.get(BYTES..).unwrap_or_default() };
+        let mut reader = reader_at(bytes, BYTES);
         let size = usize::from(reader.u16().ok_or(Fault::Damaged)?);
         if !(HEAD_BYTES..=ENTRY_BYTES_MAX).contains(&size) {
             return Err(Fault::Damaged);
@@ -209,7 +210,7 @@ impl Entry {
         let what = What::of(what).filter(|_| version == VERSION)?;
         let _crc = reader.u32()?;
         let number = reader.u32()?;
-        let micros = reader.array().map(i64::from_le_bytes)?;
+        let micros = reader.i64()?;
         let hash = reader.array().map(u64::from_le_bytes)?;
         let sequence = reader.u32()?;
         let [kind, algorithm, update, windows] = reader.array()?;
@@ -240,8 +241,7 @@ impl Entry {
             entry.windows.push(EventWindow { limit, period, before, after, bucket, over });
         }
         for (text, most) in entry.texts.iter_mut().zip(TEXTS_MAX) {
-            let bytes = usize::from(reader.u16()?);
-            *text = reader.take(bytes).filter(|text| text.len() <= most)?.to_vec();
+            *text = reader.text().filter(|text| text.len() <= most)?.to_vec();
         }
         reader.rest.is_empty().then_some(entry)
     }
@@ -283,31 +283,6 @@ fn checksum(all: &[u8], seed: u32) -> u32 {
     hasher.finalize()
 }
 
-/// Reads fixed-width numbers.
-struct Reader<'a> {
-    rest: &'a [u8],
-}
-
-fn reader_at(bytes: &[u8], at: usize) -> Reader<'_> {
-    Reader { rest: bytes.get(at..).unwrap_or_default() }
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(bytes)?;
-        self.rest = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
+fn reader_at(bytes: &[u8], at: usize) -> ByteReader<'_> {
+    ByteReader { rest: bytes.get(at..).unwrap_or_default() }
 }

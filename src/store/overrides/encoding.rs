@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::engine::Forced;
+use crate::store::byte_reader::ByteReader;
 
 use super::glob;
 use super::target::{OVERRIDES_MAX, Override, TEXT_MAX, Target};
@@ -57,44 +58,13 @@ pub(super) struct Entry {
 impl Entry {
     /// The alternatives of a glob, or the exact key.
     pub(super) fn patterns<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-        let mut reader = Reader { rest: bytes.get(self.patterns.clone()).unwrap_or_default() };
+        let mut reader = ByteReader { rest: bytes.get(self.patterns.clone()).unwrap_or_default() };
         std::iter::from_fn(move || reader.text())
     }
 
     /// The exact key.
     pub(super) fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         self.patterns(bytes).next().unwrap_or_default()
-    }
-}
-
-/// Reads fixed-width numbers and texts.
-struct Reader<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(bytes)?;
-        self.rest = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn u16(&mut self) -> Option<usize> {
-        self.array().map(u16::from_le_bytes).map(usize::from)
-    }
-
-    fn i64(&mut self) -> Option<i64> {
-        self.array().map(i64::from_le_bytes)
-    }
-
-    /// A text, after its length.
-    fn text(&mut self) -> Option<&'a [u8]> {
-        let bytes = self.u16()?;
-        self.take(bytes)
     }
 }
 
@@ -114,7 +84,7 @@ pub(super) struct Encoded<'a> {
 }
 
 impl<'a> Encoded<'a> {
-    fn read_one(reader: &mut Reader<'a>) -> Option<Self> {
+    fn read_one(reader: &mut ByteReader<'a>) -> Option<Self> {
         let [forced, kind] = reader.array()?;
         let forced = match forced {
             0 => Forced::Allow,
@@ -135,7 +105,7 @@ impl<'a> Encoded<'a> {
         for text in [&mut entry.argument, &mut entry.reason, &mut entry.who] {
             *text = std::str::from_utf8(reader.text()?).ok()?;
         }
-        let count = reader.u16()?;
+        let count = usize::from(reader.u16()?);
         let start = reader.rest;
         let is_glob = kind & !IGNORE_CASE == GLOB;
         let most = if is_glob { glob::ALTERNATIVES_MAX } else { 1 };
@@ -163,7 +133,7 @@ impl<'a> Encoded<'a> {
 
     /// Everything of it.
     pub(super) fn to_override(&self) -> Override {
-        let mut reader = Reader { rest: self.patterns };
+        let mut reader = ByteReader { rest: self.patterns };
         let mut patterns = std::iter::from_fn(|| reader.text().map(<[u8]>::to_vec));
         let ignore_case = self.ignore_case();
         let target = match self.is_glob() {
@@ -247,10 +217,10 @@ fn push_text(bytes: &mut Vec<u8>, text: &[u8]) {
 
 /// Reads a list, and calls `see` with each entry.
 pub(super) fn read<'a>(bytes: &'a [u8], mut see: impl FnMut(Encoded<'a>)) -> Result<(), ListFault> {
-    let mut reader = Reader { rest: bytes };
+    let mut reader = ByteReader { rest: bytes };
     let header = reader.take(CRC).zip(reader.array());
     let (header, crc) = header.ok_or(ListFault::Damaged)?;
-    let mut header = Reader { rest: header };
+    let mut header = ByteReader { rest: header };
     let magic: Option<[u8; 8]> = header.array();
     let mut number = || header.array().map(u32::from_le_bytes).ok_or(ListFault::Damaged);
     let (version, count, size) = (number()?, number()?, number()?);
