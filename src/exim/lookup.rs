@@ -12,7 +12,8 @@ use super::abi::{
 use super::boundary::Reply;
 use super::dlfunc_policy::word;
 use super::host::{Expand, Host};
-use super::session::{CallError, SESSION};
+use super::session::{CallError, SESSION, Session};
+use super::text::Buffer;
 use crate::spec::{SpecArguments, split_key};
 use libloading::os::unix::Library;
 use std::cell::UnsafeCell;
@@ -114,35 +115,23 @@ unsafe extern "C" fn find(
     cache_seconds: *mut c_uint,
     options: *const Uschar,
 ) -> c_int {
-    let arguments = [query];
-    let mut text = std::ptr::null();
-    let mut found = false;
+    let call = Call { query, result, message, cache_seconds, options };
     // SAFETY: Exim passes NUL-terminated strings, or NULL, and the places for the
     // results, or NULL.
     unsafe {
-        if !cache_seconds.is_null() {
-            cache_seconds.write(0);
-        }
-        let status =
-            SESSION.call(&raw mut text, 1, arguments.as_ptr(), |session, buffer, specs| {
-                refuse_options("ratelimit", "SPEC} {OVER THE LIMIT} {UNDER IT", options)?;
-                let query = specs.first().copied().unwrap_or_default();
-                let arguments = match split_key(query) {
-                    Some((spec, key)) => SpecArguments { spec, key: Some(key), unique: None },
-                    None => query.into(),
-                };
-                found = session.ratelimit(arguments)?;
-                let rate = session.latest.as_ref().map_or(0.0, |latest| latest.decision.rate);
-                buffer.keep_rate(rate);
-                // `$value` will point to this text, which must be valid after the next
-                // call: that may come before `$value` is read.
-                let copy = if found { session.host.clean_copy(buffer.text()) } else { None };
-                Ok(copy.map_or(Reply::Kept, Reply::Exims))
-            });
-        match (status, found) {
-            (0, false) => Status::Fail as c_int,
-            _ => present(status, text, result, message),
-        }
+        call.answer("ratelimit", "SPEC} {OVER THE LIMIT} {UNDER IT", |session, buffer, query| {
+            let arguments = match split_key(query) {
+                Some((spec, key)) => SpecArguments { spec, key: Some(key), unique: None },
+                None => query.into(),
+            };
+            let found = session.ratelimit(arguments)?;
+            let rate = session.latest.as_ref().map_or(0.0, |latest| latest.decision.rate);
+            buffer.keep_rate(rate);
+            // `$value` will point to this text, which must be valid after the next
+            // call: that may come before `$value` is read.
+            Ok(found
+                .then(|| session.host.clean_copy(buffer.text()).map_or(Reply::Kept, Reply::Exims)))
+        })
     }
 }
 
@@ -163,44 +152,69 @@ unsafe extern "C" fn find_policy(
     cache_seconds: *mut c_uint,
     options: *const Uschar,
 ) -> c_int {
-    let arguments = [query];
-    let mut text = std::ptr::null();
+    let call = Call { query, result, message, cache_seconds, options };
     // SAFETY: as for `find`.
     unsafe {
-        if !cache_seconds.is_null() {
-            cache_seconds.write(0);
-        }
-        let status = SESSION.call(&raw mut text, 1, arguments.as_ptr(), |session, _, queries| {
-            refuse_options("policy", "NAME / package=TEXT", options)?;
-            let query = queries.first().copied().unwrap_or_default();
+        call.answer("policy", "NAME / package=TEXT", |session, _, query| {
             let slash = query.iter().position(|&b| b == b'/');
             let (name, attribute) = query.split_at(slash.unwrap_or(query.len()));
             let attribute = attribute.strip_prefix(b"/");
-            Ok(Reply::Word(word(session.policy(name, attribute.as_slice())?)))
-        });
-        present(status, text, result, message)
+            Ok(Some(Reply::Word(word(session.policy(name, attribute.as_slice())?))))
+        })
     }
 }
 
-/// Returns the text of a call to Exim: what was found, or why there is nothing.
-///
-/// # Safety
-/// `result` and `message` are NULL or places for a pointer.
-unsafe fn present(
-    status: c_int,
-    text: *const Uschar,
+/// What Exim passes to the function of a lookup, of which it may leave out each.
+struct Call {
+    query: *const Uschar,
     result: *mut *const Uschar,
     message: *mut *const Uschar,
-) -> c_int {
-    let (place, code) = match status {
-        0 => (result, Status::Ok),
-        _ => (message, Status::Defer),
-    };
-    if !place.is_null() {
+    cache_seconds: *mut c_uint,
+    options: *const Uschar,
+}
+
+impl Call {
+    /// Returns to Exim what `work` has found for the query, that it has found nothing, or
+    /// why it failed; it is never cached, so that each lookup counts. `usage` is what the
+    /// braces of `${lookup NAME {…}}` hold.
+    ///
+    /// # Safety
+    /// The query and the options are NULL or NUL-terminated strings, the others NULL or
+    /// places for what they are called.
+    unsafe fn answer(
+        self,
+        name: &str,
+        usage: &str,
+        work: impl FnOnce(&mut Session, &mut Buffer, &[u8]) -> Result<Option<Reply>, CallError>,
+    ) -> c_int {
+        let Self { query, result, message, cache_seconds, options } = self;
+        let arguments = [query];
+        let mut text = std::ptr::null();
+        let mut found = true;
         // SAFETY: by this function's contract.
-        unsafe { place.write(text) };
+        unsafe {
+            if !cache_seconds.is_null() {
+                cache_seconds.write(0);
+            }
+            let status =
+                SESSION.call(&raw mut text, 1, arguments.as_ptr(), |session, buffer, queries| {
+                    refuse_options(name, usage, options)?;
+                    let reply =
+                        work(session, buffer, queries.first().copied().unwrap_or_default())?;
+                    found = reply.is_some();
+                    Ok(reply.unwrap_or(Reply::Kept))
+                });
+            let (place, code) = match (status, found) {
+                (0, false) => return Status::Fail as c_int,
+                (0, true) => (result, Status::Ok),
+                _ => (message, Status::Defer),
+            };
+            if !place.is_null() {
+                place.write(text);
+            }
+            code as c_int
+        }
     }
-    code as c_int
 }
 
 /// Refuses options, which our lookups do not have.
