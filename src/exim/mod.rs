@@ -64,7 +64,6 @@ mod message;
 #[cfg(feature = "rates")]
 mod policy;
 #[cfg(feature = "rates")]
-mod policy_counters;
 #[cfg(feature = "rates")]
 mod policy_facts;
 #[cfg(feature = "rates")]

@@ -2,7 +2,6 @@
 
 use super::context;
 use super::info::Field;
-use super::policy_counters::CountedTables;
 use super::policy_facts::{Attributes, PolicyFacts, PolicyVariables, lossy};
 use super::policy_state::{CountedBy, Latest, Policies};
 use super::rate_variables::Setting;
@@ -12,11 +11,11 @@ use crate::policy::counters::Counters;
 use crate::policy::decide::{DecideError, Rules, decide};
 use crate::policy::event::{Event, Occurrence};
 use crate::policy::image::{Image, ImageError, PolicyFile};
-use crate::policy::outcome::{Outcome, Reason};
+use crate::policy::outcome::{Decided, Outcome, Reason};
 use crate::policy::word::{OnError, Unit, Verdict, Word as _};
 use crate::rate::{Timestamp, Wait};
-use crate::spool::Spool;
-use crate::stage::{AclStage, DecisionCache, Scope};
+use crate::spool::SpoolError;
+use crate::stage::{AclStage, Scope};
 use crate::sys::{clock, fork};
 use std::borrow::Cow;
 use std::fmt;
@@ -30,6 +29,15 @@ enum PolicyError {
     Unknown { name: String, known: String },
     /// The database cannot be used.
     Store(CallError),
+}
+
+impl PolicyError {
+    fn of(error: DecideError<ImageError, SpoolError>) -> Self {
+        match error {
+            DecideError::Tables(error) => Self::Image(error.to_string()),
+            DecideError::Store(error) => Self::Store(CallError::Database(error)),
+        }
+    }
 }
 
 impl fmt::Display for PolicyError {
@@ -66,11 +74,7 @@ impl Session {
         for name in names.split(',') {
             let this = self.one_policy(name.trim(), &attributes, stage);
             let refuses = this.outcome.verdict >= Verdict::Defer;
-            let is_stricter = latest.as_ref().is_none_or(|before| {
-                this.outcome.verdict > before.outcome.verdict
-                    || before.outcome.reason.is_none() && this.outcome.reason.is_some()
-            });
-            if is_stricter {
+            if latest.as_ref().is_none_or(|before| this.outcome.outweighs(&before.outcome)) {
                 latest = Some(this);
             }
             if refuses {
@@ -153,16 +157,21 @@ impl Session {
         let policy = image.policy(name).map_err(damaged)?;
         let policy = policy.ok_or_else(|| (unknown(name, image), open))?;
         let head = policy.head();
-        let tables = CountedTables::new(&policy, counters);
-        let rules = Rules { name, identity, head, tables: &tables };
+        let rules = Rules { name, identity, head, tables: &policy };
         let facts = PolicyFacts::read(host, variables, more, stage);
         let by = counted_by(&mut policies.counted, name);
         let occurrences = &mut policies.occurrences;
         by.counted.occurrences(stage, &facts.session, occurrences);
         let event = facts.event(attributes);
         let mut of = |event: &Event<'_>, occurrences: &[Occurrence]| {
-            of_event(&rules, event, occurrences, only_looks, decisions, spool)
-                .map_err(|error| (error, head.on_error))
+            let count = |decided: &Decided<'_>| {
+                if !only_looks {
+                    counters.count(&decided.checked(head));
+                }
+            };
+            let now = || clock::now().into();
+            decide(&rules, event, occurrences, only_looks, decisions, spool, now, count)
+                .map_err(|error| (PolicyError::of(error), head.on_error))
         };
         let outcome = of(&event, occurrences)?;
         if !by.counted.wants_each_recipient(stage) || outcome.verdict >= Verdict::Defer {
@@ -178,15 +187,14 @@ impl Session {
                 for address in addresses.unwrap_or_default() {
                     let address = lossy(address.into());
                     let outcome = of(&Event { recipient: Some(&address), ..event }, &one)?;
-                    if outcome.verdict > strictest.verdict || strictest.reason.is_none() {
+                    if outcome.outweighs(&strictest) {
                         strictest = outcome;
                     }
                 }
                 by.each_recipient.insert(strictest).clone()
             }
         };
-        let is_reason = each.verdict > outcome.verdict || outcome.reason.is_none();
-        Ok(if is_reason { each } else { outcome })
+        Ok(if each.outweighs(&outcome) { each } else { outcome })
     }
 
     /// The image of the policies, opened again if another has replaced it.
@@ -253,22 +261,6 @@ fn counted_by<'a>(all: &'a mut Vec<(String, CountedBy)>, name: &str) -> &'a mut 
         all.len() - 1
     });
     &mut all[at].1
-}
-
-fn of_event(
-    rules: &Rules<'_, CountedTables<'_, '_>>,
-    event: &Event<'_>,
-    occurrences: &[Occurrence],
-    only_looks: bool,
-    decisions: &mut DecisionCache,
-    spool: &mut Spool,
-) -> Result<Outcome, PolicyError> {
-    let now = || clock::now().into();
-    let decided = decide(rules, event, occurrences, only_looks, decisions, spool, now);
-    decided.map_err(|error| match error {
-        DecideError::Tables(error) => PolicyError::Image(error.to_string()),
-        DecideError::Store(error) => PolicyError::Store(CallError::Database(error)),
-    })
 }
 
 /// What `exim -d+acl` shows.

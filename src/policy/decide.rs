@@ -4,7 +4,6 @@ use std::cell::LazyCell;
 use std::fmt;
 use std::ops::Range;
 
-use super::counters::Checked;
 use super::event::{Event, Occurrence};
 use super::image::{ImageError, PolicyImage};
 use super::key::{self, Key};
@@ -47,9 +46,6 @@ pub trait Tables {
         subject: &Subject<'a>,
         now: i64,
     ) -> Result<Option<Exemption<'a>>, Self::Error>;
-
-    /// Called for each limit that an event was held against, for statistics.
-    fn decided(&self, _checked: &Checked<'_>) {}
 }
 
 impl Tables for PolicyImage<'_> {
@@ -137,30 +133,14 @@ struct Planned<'a> {
 /// Decisions that `cache` has are reused. With `only_looks`, nothing is counted.
 /// `clock` is called at most twice. The outcome says nothing against the event if
 /// the policy does not apply to it: a condition of `when` does not hold, or nothing
-/// is known that its key could be made of.
+/// is known that its key could be made of. `visit` is called with each limit that applies
+/// to the event, whether or not it is the reason of the outcome.
 ///
 /// # Errors
 /// The tables or the store could not be used; nothing was counted.
 #[inline]
+#[allow(clippy::too_many_arguments)] // each is another part of the question
 pub fn decide<T: Tables, S: Store>(
-    rules: &Rules<'_, T>,
-    event: &Event<'_>,
-    occurrences: &[Occurrence],
-    only_looks: bool,
-    cache: &mut DecisionCache,
-    store: &mut S,
-    clock: impl Fn() -> Timestamp,
-) -> Result<Outcome, DecideError<T::Error, S::Error>> {
-    decide_and_visit(rules, event, occurrences, only_looks, cache, store, clock, |_| {})
-}
-
-/// As [`decide`]; calls `visit` with each limit that applies to the event, whether or not
-/// it is the reason of the outcome.
-///
-/// # Errors
-/// Those of [`decide`].
-#[allow(clippy::too_many_arguments)] // those of `decide`, and one
-pub fn decide_and_visit<T: Tables, S: Store>(
     rules: &Rules<'_, T>,
     event: &Event<'_>,
     occurrences: &[Occurrence],
@@ -210,14 +190,10 @@ pub fn decide_and_visit<T: Tables, S: Store>(
             key: texts.get(one.name.start + one.identity_start..one.name.end)?,
             record: texts.get(one.name.clone())?,
             decision: one.decision?,
+            exempt,
         };
         visit(&decided);
         Some(decided)
-    });
-    let decided = decided.inspect(|one| {
-        if !only_looks {
-            tables.decided(&one.checked(head, exempt));
-        }
     });
     Ok(Outcome::of(head, decided, exempt, event))
 }

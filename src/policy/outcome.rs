@@ -83,6 +83,8 @@ pub struct Decided<'a> {
     pub record: &'a str,
     /// The decision.
     pub decision: Decision,
+    /// Whether an entry of `exempt` lifts it.
+    pub exempt: bool,
 }
 
 impl<'a> Decided<'a> {
@@ -115,10 +117,11 @@ impl<'a> Decided<'a> {
     }
 
     /// What counters count: its own verdict, or what that would have been.
+    #[must_use]
     #[inline]
-    pub(super) fn checked(&self, head: &Head, exempt: bool) -> Checked<'a> {
+    pub fn checked(&self, head: &Head) -> Checked<'a> {
         let denied = self.decision.forced == Some(Forced::Deny);
-        let observed = exempt && !denied || head.action == Action::Observe;
+        let observed = self.exempt && !denied || head.action == Action::Observe;
         Checked::new(self.policy, &self.limit, observed, self.verdict(head))
     }
 
@@ -143,6 +146,13 @@ fn seconds(wait: Wait) -> f64 {
 }
 
 impl Outcome {
+    /// Whether it counts instead of `before`, of several outcomes of one event: it is
+    /// stricter, or the first for which a limit is the reason.
+    #[must_use]
+    pub fn outweighs(&self, before: &Self) -> bool {
+        self.verdict > before.verdict || before.reason.is_none() && self.reason.is_some()
+    }
+
     /// The outcome of the limits that were decided. The reason is the one with the
     /// strictest verdict; of several, the one with the longest wait; and where none
     /// must wait, the one that is the closest to its limit.

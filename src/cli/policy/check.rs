@@ -135,12 +135,12 @@ impl Check {
             Err(_) => None,
         };
         let (compiled, in_use);
-        let image = match (&self.policy, &directory) {
-            (Some(file), _) => {
+        let image = match &self.policy {
+            Some(file) => {
                 compiled = Image::from_bytes(build(&sound(file)?))?;
                 &compiled
             }
-            (None, directory) => {
+            None => {
                 in_use = PolicyFile::open(directory.as_deref().unwrap_or("".as_ref()));
                 in_use.image()?
             }

@@ -81,7 +81,7 @@ impl<'p> Session<'p> {
         self.counted.entry(name).or_default().occurrences(stage, &facts, &mut occurrences);
         let now = self.now;
         let (cache, store) = (&mut self.cache, &mut self.store);
-        decide(&rules, event, &occurrences, self.looks, cache, store, || now).unwrap()
+        decide(&rules, event, &occurrences, self.looks, cache, store, || now, |_| {}).unwrap()
     }
 }
 
@@ -258,7 +258,7 @@ fn an_override_denies_what_is_exempt() {
         rule: crate::policy::limit::Rule::Default,
     };
     let (key, record) = ("auth:alice@example.org", "p/recipients/1h/auth:alice@example.org");
-    let limit = |decision| Decided { policy: "p", limit, key, record, decision };
+    let limit = |decision| Decided { policy: "p", limit, key, record, decision, exempt: true };
     let head = &all.policies["p"].head;
     let of = |decision| Outcome::of(head, [limit(decision)].into_iter(), true, &alice());
     decision.forced = Some(crate::engine::Forced::Deny);

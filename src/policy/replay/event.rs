@@ -31,7 +31,7 @@ pub struct ReplayEvent {
     pub helo: Option<String>,
     /// The envelope sender; `Some("")` is that of a bounce.
     pub sender: Option<String>,
-    /// To whom.
+    /// The recipients.
     pub recipients: Recipients,
     /// See [`Event`](crate::policy::event::Event).
     pub package: Option<String>,

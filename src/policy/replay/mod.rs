@@ -1,7 +1,7 @@
 //! Decides events that are described, not received: those of `exirate policy check`,
 //! `exirate policy run` and simulations.
 //!
-//! A [`ReplayEvent`] → the steps of its SMTP session → [`decide_and_visit`], with the
+//! A [`ReplayEvent`] → the steps of its SMTP session → [`decide`], with the
 //! same count of each thing as in a real session ([`Counted`]). The time is that of the
 //! event, and the store is whatever the caller has.
 
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 pub use event::{RECIPIENTS_MAX, Recipients, ReplayEvent, ReplayOutcome, Stage};
 use sessions::{Session, Sessions};
 
-use super::decide::{DecideError, Decided, Rules, decide_and_visit};
+use super::decide::{DecideError, Decided, Rules, decide};
 use super::diagnostic::similar;
 #[cfg(doc)]
 use super::event::Counted;
@@ -193,9 +193,7 @@ impl Steps<'_> {
             strictest = strictest.max(outcome.verdict);
             let refuses = outcome.verdict >= Verdict::Defer;
             let before = &mut self.decisions.outcome;
-            if outcome.verdict > before.verdict
-                || before.reason.is_none() && outcome.reason.is_some()
-            {
+            if outcome.outweighs(before) {
                 *before = outcome;
                 self.decisions.policy = Some(name.clone());
             }
@@ -239,17 +237,17 @@ impl Steps<'_> {
         let wants_each_recipient = counted.wants_each_recipient(stage);
         let policy_event = policy_event(event, recipient);
         let (decisions, at) = (&mut self.decisions, event.time);
-        let mut decide = |event: &Event<'_>, occurrences: &[Occurrence]| {
+        let mut of = |event: &Event<'_>, occurrences: &[Occurrence]| {
             let visit = |decided: &Decided<'_>| decisions.add(decided);
-            decide_and_visit(&rules, event, occurrences, false, cache, store, || at, visit)
+            decide(&rules, event, occurrences, false, cache, store, || at, visit)
         };
-        let mut outcome = decide(&policy_event, &occurrences)?;
+        let mut outcome = of(&policy_event, &occurrences)?;
         if wants_each_recipient && outcome.verdict < Verdict::Defer {
             let one = [Occurrence::one(Unit::UniqueRecipients, Scope::Evaluation)];
             for address in all_recipients {
                 let event = Event { recipient: Some(address), ..policy_event };
-                let each = decide(&event, &one)?;
-                if each.verdict > outcome.verdict || outcome.reason.is_none() {
+                let each = of(&event, &one)?;
+                if each.outweighs(&outcome) {
                     outcome = each;
                 }
             }
