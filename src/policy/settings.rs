@@ -94,9 +94,12 @@ pub fn changes(old: Option<&Policies>, new: &Policies) -> BTreeMap<String, Chang
 /// The policies without the users that `other` has as well, with the same settings.
 fn unlike(policies: &Policies, other: &Policies) -> Policies {
     let of = |name: &String, policy: &Policy| {
+        // Both are sorted by name: one pass through both.
         let others = other.policies.get(name).map(|other| &other.users);
-        let is_alike = |user: &String, member: &Member| {
-            others.and_then(|others| others.get(user)).is_some_and(|other| alike(member, other))
+        let mut others = others.into_iter().flatten().peekable();
+        let mut is_alike = |user: &String, member: &Member| {
+            while others.next_if(|(name, _)| *name < user).is_some() {}
+            others.peek().is_some_and(|(name, other)| *name == user && alike(member, other))
         };
         let users = policy.users.iter().filter(|(user, member)| !is_alike(user, member));
         Policy {

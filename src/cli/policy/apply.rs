@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use clap::Args;
 use serde::Serialize;
@@ -88,11 +89,14 @@ impl Apply {
         let policies = sound(&self.file)?;
         let warnings = warn(&policies);
         let image = build(&policies);
-        let back = Image::from_bytes(image.clone())?.policies()?;
-        if !changes(Some(&back), &policies).is_empty() {
-            return Err(Failure::new("the compiled policies are not those of the file"));
-        }
-        let changed = changes(in_use(&spool).as_ref(), &policies);
+        let changed = thread::scope(|scope| {
+            let changed = scope.spawn(|| changes(in_use(&spool).as_ref(), &policies));
+            let back = Image::from_bytes(image.clone())?.policies()?;
+            if !changes(Some(&back), &policies).is_empty() {
+                return Err(Failure::new("the compiled policies are not those of the file"));
+            }
+            changed.join().map_err(|_| Failure::new("an internal error"))
+        })?;
         let path = if self.dry_run {
             spool.join("exirate/policy.image")
         } else {
