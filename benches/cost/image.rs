@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use exirate::policy::image::{PolicyFile, build, install};
@@ -31,6 +32,15 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, begun.elapsed())
 }
 
+/// Applies the file in another process, where it is in use already: the whole command.
+fn applied(spool: &Path, text: &str) {
+    let file = spool.join("policy.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+    command.args(["policy", "apply", "--spool"]).args([spool, &file]);
+    assert!(command.output().unwrap().status.success());
+}
+
 fn median(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
     micros(times[times.len() / 2].as_secs_f64() * 1e6)
@@ -44,7 +54,8 @@ fn rounds(rounds: usize, mut work: impl FnMut()) -> String {
 /// Prints the costs by the number of users.
 pub(crate) fn run(effort: Effort) {
     head("Policies in process, by the number of users");
-    let titles = ["users", "compile", "install", "bytes", "open", "open the database", "search"];
+    let titles =
+        ["users", "compile", "install", "apply", "bytes", "open", "open the database", "search"];
     let mut rows = vec![row(titles)];
     for users in [10, effort.users] {
         let spool = tempfile::tempdir().unwrap();
@@ -54,6 +65,7 @@ pub(crate) fn run(effort: Effort) {
         let (image, compiled) =
             timed(|| build(&compile(Path::new("policy.toml"), &text, &none).policies.unwrap()));
         let (_, installed) = timed(|| install(spool.path(), &image).unwrap());
+        let apply = rounds(effort.applied_rounds, || applied(spool.path(), &text));
         let open = Spool::open_existing(spool.path(), Options::default()).unwrap();
         let opened = rounds(effort.short_rounds, || {
             // As in Exim, where the database is open.
@@ -81,6 +93,7 @@ pub(crate) fn run(effort: Effort) {
             &users.to_string(),
             &median(vec![compiled]),
             &median(vec![installed]),
+            &apply,
             &image.len().to_string(),
             &opened,
             &database,

@@ -47,6 +47,8 @@ pub(crate) struct Effort {
     pub(crate) users: usize,
     /// Rounds in process, which are short.
     pub(crate) short_rounds: usize,
+    /// How often the large policy is applied.
+    pub(crate) applied_rounds: usize,
 }
 
 const FULL: Effort = Effort {
@@ -58,6 +60,7 @@ const FULL: Effort = Effort {
     growth: 10_000_000,
     users: 100_000,
     short_rounds: 301,
+    applied_rounds: 7,
 };
 const SMOKE: Effort = Effort {
     rounds: 1,
@@ -68,6 +71,7 @@ const SMOKE: Effort = Effort {
     growth: 2_000,
     users: 100,
     short_rounds: 2,
+    applied_rounds: 1,
 };
 
 fn main() {
