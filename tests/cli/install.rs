@@ -94,6 +94,8 @@ fn everything_is_installed_once() {
         ("usr/local/lib/systemd/system/exirate-verify.timer", 0o644),
         ("usr/local/share/exirate/exirate.cron", 0o644),
         ("usr/local/share/exirate/exirate.rules.yml", 0o644),
+        ("usr/local/share/exirate/exirate.filter.conf", 0o644),
+        ("usr/local/share/exirate/exirate.jail.conf", 0o644),
         ("etc/exim4/conf.d/main/00_exirate", 0o644),
         ("etc/exim4/conf.d/acl/25_exirate", 0o644),
     ] {

@@ -14,6 +14,7 @@ mod doctor;
 mod dump;
 mod events;
 mod export;
+mod fail2ban;
 mod help;
 mod imports;
 mod install;

@@ -12,6 +12,7 @@ const SERVICES: [&str; 2] = ["exirate-stats.service", "exirate-verify.service"];
 const TIMERS: [&str; 2] = ["exirate-stats.timer", "exirate-verify.timer"];
 const CRON: &str = "exirate.cron";
 const ALERTS: &str = "exirate.rules.yml";
+const FAIL2BAN: [&str; 2] = ["exirate.filter.conf", "exirate.jail.conf"];
 
 fn shipped(name: &str) -> String {
     std::fs::read_to_string(Path::new(FOLDER).join(name)).unwrap()
@@ -211,13 +212,17 @@ fn the_documentation_installs_what_there_is() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    let mut known: Vec<&str> = SERVICES.into_iter().chain(TIMERS).chain([CRON, ALERTS]).collect();
+    let files_for_units = SERVICES.into_iter().chain(TIMERS);
+    let mut known: Vec<&str> = files_for_units.chain([CRON, ALERTS]).chain(FAIL2BAN).collect();
     known.sort_unstable();
     assert_eq!(files, known);
     let install = |what: &str| page.lines().any(|l| l.starts_with("install ") && l.contains(what));
     // Where scripts/install puts the units is for tests/cli/install.rs to know.
     assert!(install("scripts/maintenance/exirate.cron"));
     assert!(page.contains("`scripts/maintenance/exirate.rules.yml`"));
+    for file in FAIL2BAN {
+        assert!(install(&format!("scripts/maintenance/{file}")), "{file}");
+    }
     for timer in TIMERS {
         assert!(page.contains(timer), "{timer}");
     }

@@ -442,7 +442,8 @@ fn the_shipped_policy_covers_users_web_forms_and_clients() {
     let text = "451 Over the limit of 3 unique recipients in 1h; try again in ";
     assert!(replies[3].starts_with(text), "{replies:?}");
     exim.wait_for_log(
-        "policy outbound: defer for auth:alice: 4.0 unique_recipients, limit 3/1h (default)",
+        "policy outbound: defer [127.0.0.1]: 4.0 unique_recipients, limit 3/1h, key auth:alice \
+         (default)",
         1,
     );
     drop(client);
@@ -490,7 +491,8 @@ fn the_shipped_lines_act_on_every_verdict() {
         let log = exim.log("main");
         assert!(
             log.contains(&format!(
-                "policy p: {verdict} for client:127.0.0.1: 2.0 recipients, limit 1.5/1w (default)"
+                "policy p: {verdict} [127.0.0.1]: 2.0 recipients, limit 1.5/1w, key client:127.0.0.1 \
+                 (default)"
             )),
             "{log}"
         );
