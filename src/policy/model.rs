@@ -71,7 +71,7 @@ pub struct OnCrossing {
     pub post: Option<String>,
     /// Send mail to this address.
     pub mail: Option<String>,
-    /// After so many seconds over the limit, do it again.
+    /// Do it again for a key that is still refused so many seconds after its last alert.
     pub repeat: Option<f64>,
 }
 

@@ -9,6 +9,7 @@ mod check;
 #[path = "../common/mod.rs"]
 mod common;
 mod config;
+mod deliver;
 mod dependencies;
 mod doctor;
 mod dump;

@@ -8,8 +8,10 @@ use crate::common::exim::USER;
 use crate::common::{PrivateExim, Setup, copy_program};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/maintenance");
-const SERVICES: [&str; 2] = ["exirate-stats.service", "exirate-verify.service"];
-const TIMERS: [&str; 2] = ["exirate-stats.timer", "exirate-verify.timer"];
+const SERVICES: [&str; 3] =
+    ["exirate-stats.service", "exirate-verify.service", "exirate-deliver.service"];
+const TIMERS: [&str; 3] = ["exirate-stats.timer", "exirate-verify.timer", "exirate-deliver.timer"];
+const PATH: &str = "exirate-deliver.path";
 const CRON: &str = "exirate.cron";
 const ALERTS: &str = "exirate.rules.yml";
 const FAIL2BAN: [&str; 2] = ["exirate.filter.conf", "exirate.jail.conf"];
@@ -92,7 +94,7 @@ impl Machine {
                 self.run(user, command)
             })
             .collect();
-        assert_eq!(outputs.len(), 2);
+        assert_eq!(outputs.len(), 3);
         outputs
     }
 
@@ -118,13 +120,28 @@ fn quiet(output: &Output) {
     assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
 }
 
+/// The service for alerts, with the lines that docs/alerts.md has for it.
+const CONFINED: &str = "exirate-confined.service";
+
+fn confinement() -> String {
+    let page = include_str!("../../docs/alerts.md");
+    let mut blocks = page.split("```ini\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let block = blocks.next().unwrap();
+    assert!(block.starts_with("[Service]\n") && blocks.next().is_none());
+    block.to_owned()
+}
+
 #[test]
 fn systemd_accepts_the_units() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("exirate");
     copy_program(env!("CARGO_BIN_EXE_exirate"), &program);
-    for name in SERVICES.iter().chain(&TIMERS) {
-        let unit = shipped(name).replace("/usr/local/bin/exirate", &program.display().to_string());
+    for name in SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED]) {
+        let unit = match *name {
+            CONFINED => shipped(SERVICES[2]) + &confinement(),
+            name => shipped(name),
+        };
+        let unit = unit.replace("/usr/local/bin/exirate", &program.display().to_string());
         std::fs::write(folder.path().join(name), unit).unwrap();
     }
     let analyze = |arguments: &[&str]| {
@@ -132,17 +149,18 @@ fn systemd_accepts_the_units() {
         let output = analyze.args(arguments).current_dir(folder.path()).output();
         output.expect("systemd-analyze is needed: apt-get install systemd")
     };
-    let units: Vec<String> = SERVICES.iter().chain(&TIMERS).map(|n| format!("./{n}")).collect();
+    let units = SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED]);
+    let units: Vec<String> = units.map(|n| format!("./{n}")).collect();
     let mut verify = vec!["verify", "--man=no"];
     verify.extend(units.iter().map(String::as_str));
     quiet(&analyze(&verify));
-    for service in SERVICES {
+    for (service, threshold) in SERVICES.iter().zip([10, 10, 80]).chain([(&CONFINED, 20)]) {
         // In tenths of 10.0 (dangerous); 1.0 is not reached by accident.
         let output = analyze(&[
             "security",
             "--offline=true",
             "--no-pager",
-            "--threshold=10",
+            &format!("--threshold={threshold}"),
             &format!("./{service}"),
         ]);
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -196,6 +214,36 @@ fn damage_makes_the_service_fail_and_cron_write() {
 }
 
 #[test]
+fn alerts_are_sent_by_the_service_and_by_cron() {
+    let machine = Machine::new();
+    machine.prepare();
+    let exirate = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+        command.args(arguments).arg("--spool").arg(machine.exim.spool());
+        let output = command.output().unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    };
+    let policy = machine.exim.folder().join("policy.toml");
+    std::fs::write(&policy, "version = 1\n[on.crossing]\nlog = true\n").unwrap();
+    exirate(&["policy", "apply", policy.to_str().unwrap()]);
+    let watched = machine.exim.spool().join("exirate/crossings");
+    assert_eq!(machine.local(values(&shipped(PATH), "PathChanged")[0]), watched.to_str().unwrap());
+    let cross = |key: &str| {
+        exirate(&["check", "--count", "1 / 1h / strict", "--key", key]);
+        assert!(watched.exists());
+    };
+    cross("bob");
+    let sent = machine.start("exirate-deliver.service");
+    assert!(sent.status.success() && sent.stderr.is_empty(), "{sent:?}");
+    assert!(String::from_utf8_lossy(&sent.stdout).contains(" bob is over the limit: "), "{sent:?}");
+    quiet(&machine.start("exirate-deliver.service"));
+    cross("carl");
+    // Its lines go to the system's log.
+    machine.cron().iter().for_each(quiet);
+    quiet(&machine.start("exirate-deliver.service"));
+}
+
+#[test]
 fn cron_is_silent_where_there_is_no_database() {
     let machine = Machine::new();
     machine.prepare();
@@ -212,8 +260,8 @@ fn the_documentation_installs_what_there_is() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    let files_for_units = SERVICES.into_iter().chain(TIMERS);
-    let mut known: Vec<&str> = files_for_units.chain([CRON, ALERTS]).chain(FAIL2BAN).collect();
+    let units = SERVICES.into_iter().chain(TIMERS).chain([PATH]);
+    let mut known: Vec<&str> = units.chain([CRON, ALERTS]).chain(FAIL2BAN).collect();
     known.sort_unstable();
     assert_eq!(files, known);
     let install = |what: &str| page.lines().any(|l| l.starts_with("install ") && l.contains(what));
@@ -223,9 +271,12 @@ fn the_documentation_installs_what_there_is() {
     for file in FAIL2BAN {
         assert!(install(&format!("scripts/maintenance/{file}")), "{file}");
     }
-    for timer in TIMERS {
+    for timer in &TIMERS[..2] {
         assert!(page.contains(timer), "{timer}");
     }
+    let enable = format!("systemctl enable --now {PATH} {}", TIMERS[2]);
+    assert!(include_str!("../../docs/alerts.md").contains(&enable));
+    assert!(include_str!("../../debian/README.Debian").contains(&enable));
     let cron = shipped(CRON);
     let folder = cron.lines().find_map(|line| line.strip_prefix("#     ")).unwrap();
     assert!(install(folder), "{folder}");

@@ -16,8 +16,8 @@
 //! WRITE_TRANSCRIPTS=1 cargo test --test cli transcripts
 //! ```
 //!
-//! Blocks of the README that are marked `console` are held against a machine in
-//! the same way.
+//! Blocks of the README and of docs/alerts.md that are marked `console` are compared with
+//! a machine in the same way.
 //!
 //! A new command needs a file there and a line in `src/cli/man.rs`.
 
@@ -107,22 +107,24 @@ fn a_session_is_as_the_manual_shows_it() {
 }
 
 #[test]
-fn a_session_is_as_the_readme_shows_it() {
-    let mut readme = source("README.md");
-    let blocks: Vec<String> = readme
-        .split("\n```console\n")
-        .skip(1)
-        .map(|block| block.split("```").next().unwrap().to_owned())
-        .collect();
-    assert!(!blocks.is_empty());
-    for shown in blocks {
-        let real = session(&inputs(&shown));
-        if std::env::var_os("WRITE_TRANSCRIPTS").is_some() {
-            readme = readme.replace(&shown, &real);
-            std::fs::write("README.md", &readme).unwrap();
-        } else {
-            let same = without_fill(&real) == without_fill(&shown);
-            assert!(same, "README.md shows\n{shown}\nand there is\n{real}");
+fn a_session_is_as_the_readme_and_the_documentation_show_it() {
+    for page in ["README.md", "docs/alerts.md"] {
+        let mut text = source(page);
+        let blocks: Vec<String> = text
+            .split("\n```console\n")
+            .skip(1)
+            .map(|block| block.split("```").next().unwrap().to_owned())
+            .collect();
+        assert!(!blocks.is_empty(), "{page}");
+        for shown in blocks {
+            let real = session(&inputs(&shown));
+            if std::env::var_os("WRITE_TRANSCRIPTS").is_some() {
+                text = text.replace(&shown, &real);
+                std::fs::write(page, &text).unwrap();
+            } else {
+                let same = without_fill(&real) == without_fill(&shown);
+                assert!(same, "{page} shows\n{shown}\nand there is\n{real}");
+            }
         }
     }
 }

@@ -15,12 +15,16 @@ fn part(name: &str) -> Part {
         stem.len() == 2 && stem.bytes().all(digit)
     };
     let single = |name: &str| matches!(name, "database" | "overrides");
+    let is_cursor = |name: &str| {
+        name.strip_prefix("delivery.")
+            .is_some_and(|receiver| matches!(receiver, "log" | "run" | "post" | "mail" | "lock"))
+    };
     let whole = |name: &str| single(name) || name.strip_suffix(".shard").is_some_and(shard);
     let policy = |name: &str| matches!(name, "policy.image" | "policy.counters");
-    let unfinished = |stem: &str| shard(stem) || single(stem) || policy(stem);
+    let unfinished = |stem: &str| shard(stem) || single(stem) || is_cursor(stem) || policy(stem);
     let is_log = |name: &str| matches!(name, "audit.log" | "crossings" | "refusals");
     let is_old_log = name.strip_suffix(".1").is_some_and(is_log);
-    if whole(name) || policy(name) || is_log(name) || is_old_log {
+    if whole(name) || policy(name) || is_cursor(name) || is_log(name) || is_old_log {
         Part::Ours
     } else if name == "trace" {
         Part::Elsewhere
@@ -164,6 +168,9 @@ mod tests {
             ("overrides", Part::Ours),
             ("crossings", Part::Ours),
             ("refusals.1", Part::Ours),
+            ("delivery.run", Part::Ours),
+            ("delivery.run.new", Part::Unfinished),
+            ("delivery.else", Part::Foreign),
             ("database.1", Part::Foreign),
             ("overrides.new", Part::Unfinished),
             ("overrides.damaged-1", Part::Quarantined),

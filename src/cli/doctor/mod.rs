@@ -2,11 +2,14 @@
 //!
 //! It checks from the outside in: [`installation`] Exim, [`configuration`] what its
 //! configuration limits, [`library`] the libraries it calls ([`elf`] reads their
-//! files), [`lookups`] their links where Exim looks for lookups, [`directory`] and [`files`] the database's files, [`database`] what is in
-//! them, [`policy`] the policies in use, [`trace`] the trace store, [`filesystem`] what they are on, [`machine`] what
-//! Exim may do. Each adds to the [`finding::Findings`]. It changes nothing: what it
-//! tries, it tries with a file of its own or with a call that Exim refuses.
+//! files), [`lookups`] their links where Exim looks for lookups, [`directory`] and
+//! [`files`] the database's files, [`database`] what is in them, [`policy`] the policies
+//! in use, [`alerts`] the receivers of alerts, [`trace`] the trace store, [`filesystem`]
+//! what they are on, [`machine`] what Exim may do. Each adds to the
+//! [`finding::Findings`]. It changes nothing: what it tries, it tries with a file of its
+//! own or with a call that Exim refuses.
 
+mod alerts;
 mod command;
 mod configuration;
 mod database;
@@ -121,6 +124,7 @@ impl Doctor {
             }
             findings.about("The policies");
             policy::look(spool, Path::new(FILE), &mut findings);
+            alerts::look(spool, &mut findings);
             findings.about("The trace store");
             let who = setup.map(|setup| &setup.who);
             trace::look(spool, who, libraries.record, &mut findings);

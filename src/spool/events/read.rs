@@ -100,6 +100,15 @@ impl LoggedEvent {
         }
     }
 
+    /// What this event is called wherever it is sent: the same at each reading.
+    #[must_use]
+    pub fn id(&self) -> String {
+        let Timestamp { seconds, micros } = self.at;
+        let RecordId { hash, kind, algorithm } = self.record;
+        let what = if self.kind == EventKind::Refusals { "r" } else { "" };
+        format!("{what}{hash:016x}{kind}{algorithm}-{}-{seconds}.{micros:06}", self.number)
+    }
+
     /// Whether `later` is the same crossing, which was written again because the process
     /// was killed before it could write the record's state.
     fn is_again(&self, later: &Self) -> bool {
@@ -143,6 +152,12 @@ impl EventReader {
     #[must_use]
     pub fn damaged(&self) -> u64 {
         self.damaged
+    }
+
+    /// Whether events were read that may still get their details.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Takes in the entries of `bytes`; returns how many bytes are done with. An entry

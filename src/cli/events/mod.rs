@@ -1,31 +1,40 @@
 //! `exirate events`: the crossings and refusals that were logged.
 
+mod alert;
+mod cursor;
+mod deliver;
+mod event;
+mod program;
+mod receiver;
+
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::thread;
 use std::time::Duration;
 
 use anstyle::Style;
-use clap::Args;
-use serde::Serialize;
+use clap::{Args, Subcommand};
 
+use self::event::{EventJson, decisive, key, period};
+pub(super) use self::receiver::CURL;
 use super::complete;
 use super::database::{Common, now};
 use super::keys::{self, Narrow, Selection};
 use super::screen::{Screen, complain, note};
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, key_text, text, time};
-use crate::rate::Timestamp;
-use crate::spec::StoredKey;
-use crate::spool::{EventKind, EventReader, EventWindow, LoggedEvent};
+use crate::spool::{EventKind, EventReader, LoggedEvent};
 
 /// How often --follow looks for new events.
 const POLL: Duration = Duration::from_millis(300);
 
 /// List the crossings of limits, or the refusals
 #[derive(Debug, Args)]
-#[command(after_help = help())]
+#[command(after_help = help(), args_conflicts_with_subcommands = true)]
 pub(super) struct Events {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     /// List the events of these keys or globs; the default is all keys
     #[arg(value_name = "KEY", add = complete::keys())]
     keys: Vec<OsString>,
@@ -53,6 +62,11 @@ pub(super) struct Events {
     common: Common,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    Deliver(deliver::Deliver),
+}
+
 /// What the help says besides the options.
 fn help() -> String {
     format!(
@@ -78,7 +92,8 @@ The two logs are files in the database's directory. Their size is limited, to 8 
 crossings and 16 MiB for refusals, and so is their age: `exirate tidy`, which a timer
 runs daily, removes crossings before they are 90 days old, and refusals before they are
 14 days old. `exirate stats` shows how many events could not be written. Events that an
-override has denied are not logged.
+override has denied are not logged. `exirate events deliver` sends crossings to a program,
+a URL or a mail address.
 
 Exit status: 0 listed, also if nothing has happened; 1 no event matches KEY, --mode or
 --period; 2 an error.
@@ -108,6 +123,9 @@ fn since(text: &str) -> Result<i64, String> {
 
 impl Events {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if let Some(Command::Deliver(deliver)) = &self.command {
+            return deliver.run(screen);
+        }
         let mut spool = self.common.spool()?;
         let mut selection = Selection::new(&self.keys, &self.narrow)?;
         let kind = if self.refusals { EventKind::Refusals } else { EventKind::Crossings };
@@ -233,106 +251,4 @@ fn cells(event: &LoggedEvent) -> [String; COLUMNS.len()] {
         message,
         key_text::shown(key(event)),
     ]
-}
-
-/// The first limit that was over.
-fn decisive(event: &LoggedEvent) -> EventWindow {
-    let over = event.windows.iter().find(|window| window.over);
-    over.or(event.windows.first()).copied().unwrap_or_default()
-}
-
-/// Who was counted.
-fn key(event: &LoggedEvent) -> &[u8] {
-    key_text::key_of(&event.record_key())
-}
-
-/// The period, as the spec has it.
-fn period(event: &LoggedEvent, window: &EventWindow) -> String {
-    let is_same = |parts: &StoredKey<'_>| parts.period_seconds() == Some(window.period);
-    match key_text::parts(&event.record_key()).filter(is_same) {
-        Some(parts) => text::printable(parts.period),
-        None => text::duration(window.period),
-    }
-}
-
-/// An event in JSON.
-#[derive(Serialize)]
-struct EventJson {
-    event: &'static str,
-    time: String,
-    key: Option<String>,
-    key_hex: String,
-    stored: String,
-    number: Option<u32>,
-    update: &'static str,
-    limit: f64,
-    period: f64,
-    rate: f64,
-    windows: Vec<WindowJson>,
-    policy: Option<String>,
-    rule: Option<String>,
-    unit: Option<String>,
-    login: Option<String>,
-    client: Option<String>,
-    sender: Option<String>,
-    recipient: Option<String>,
-    message_id: Option<String>,
-}
-
-/// One limit in JSON.
-#[derive(Serialize)]
-struct WindowJson {
-    limit: f64,
-    period: f64,
-    algorithm: &'static str,
-    rate_before: f64,
-    rate: f64,
-    over: bool,
-}
-
-impl EventJson {
-    fn of(event: &LoggedEvent) -> Self {
-        let window = decisive(event);
-        let key = key(event);
-        let [policy, rule, unit, login, client, sender, recipient, message_id] =
-            event.texts.each_ref().map(|text| optional(text));
-        let windows = event.windows.iter().map(|window| WindowJson {
-            limit: window.limit,
-            period: window.period,
-            algorithm: if window.bucket { "bucket" } else { "average" },
-            rate_before: window.before,
-            rate: window.after,
-            over: window.over,
-        });
-        Self {
-            event: match event.kind {
-                EventKind::Crossings => "crossing",
-                EventKind::Refusals => "refusal",
-            },
-            time: text::iso(Timestamp { micros: 0, ..event.at }),
-            key: std::str::from_utf8(key).ok().map(str::to_owned),
-            key_hex: text::hex(key),
-            stored: text::hex(&event.stored),
-            number: (event.kind == EventKind::Crossings).then_some(event.number),
-            update: if event.strict { "strict" } else { "leaky" },
-            limit: window.limit,
-            period: window.period,
-            rate: window.after,
-            windows: windows.collect(),
-            policy,
-            rule,
-            unit,
-            login,
-            client,
-            sender,
-            recipient,
-            message_id,
-        }
-    }
-}
-
-/// A text; `None` if it is empty.
-fn optional(bytes: &[u8]) -> Option<String> {
-    let text = || std::str::from_utf8(bytes).map_or_else(|_| text::printable(bytes), str::to_owned);
-    (!bytes.is_empty()).then(text)
 }

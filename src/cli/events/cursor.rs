@@ -1,0 +1,295 @@
+//! How far each receiver has got: a small file for each, replaced as a whole.
+
+use std::ffi::{CStr, CString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::cli::Failure;
+use crate::rate::Timestamp;
+use crate::spool;
+use crate::sys::files::{self, Access};
+use crate::sys::lock::{self, Guard, Kind};
+use crate::sys::secure_dir::{DirError, SecureDir};
+
+/// The file that is locked while events are delivered.
+const LOCK: &CStr = c"delivery.lock";
+/// The first line of a cursor.
+const HEAD: &str = "exirate delivery 1";
+/// The longest cursor that is read.
+const BYTES_MAX: usize = 4096;
+/// How many delivered events a cursor names. If the latest one was removed from the
+/// journal, an earlier one shows where to go on.
+const DONE_MAX: usize = 32;
+/// If none of them is in the journal, crossings that are older than the latest one by so
+/// many microseconds count as delivered.
+const LATE: i64 = 3600 * 1_000_000;
+/// How long to wait after the first failed attempt; the wait doubles each time.
+const BACKOFF: Duration = Duration::from_secs(30);
+/// The longest delay.
+const BACKOFF_MAX: Duration = Duration::from_secs(3600);
+
+/// How far a receiver has got.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cursor {
+    /// The crossings that were delivered or given up last, in order.
+    done: Vec<String>,
+    /// The latest time of a delivered crossing, in microseconds.
+    latest: i64,
+    /// Events of this time or before may have been delivered already, in microseconds.
+    marked: i64,
+    /// The latest time of a refusal that was delivered because of `repeat`, or given up,
+    /// in microseconds.
+    repeated: i64,
+    /// The event that is being delivered; empty if there is none.
+    pending: String,
+    /// How often that was attempted, the attempt under way included.
+    attempts: u32,
+    /// The second from which on it is attempted again.
+    next: i64,
+}
+
+impl Cursor {
+    /// That of a receiver which gets events from the second `from` on. Those until
+    /// `marked` may have been delivered already.
+    pub(super) fn new(from: i64, marked: i64) -> Self {
+        let micros = |seconds: i64| seconds.saturating_mul(1_000_000);
+        Self { repeated: micros(from), marked: micros(marked), ..Self::default() }
+    }
+
+    /// Whether this crossing was delivered, and is one of the last that were.
+    pub(super) fn is_done(&self, id: &str) -> bool {
+        self.done.iter().any(|done| done == id)
+    }
+
+    /// None of the crossings in `done` is in the journal any more: those of about that
+    /// time may have been delivered. Returns the time, in microseconds, before which all
+    /// count as delivered.
+    pub(super) fn lose_place(&mut self) -> i64 {
+        self.marked = self.marked.max(self.latest);
+        self.latest.saturating_sub(LATE)
+    }
+
+    /// Whether an event may have been delivered by an earlier cursor.
+    pub(super) fn is_marked(&self, at: Timestamp) -> bool {
+        micros(at) <= self.marked
+    }
+
+    /// Whether a refusal that repeats an alert was delivered.
+    pub(super) fn is_repeated(&self, at: Timestamp) -> bool {
+        micros(at) <= self.repeated
+    }
+
+    /// Begins an attempt to deliver `id`; returns how many were begun.
+    pub(super) fn attempt(&mut self, id: &str) -> u32 {
+        if self.pending != id {
+            (self.pending, self.attempts) = (id.to_owned(), 0);
+        }
+        self.attempts = self.attempts.saturating_add(1);
+        // If this process is killed, the next one need not wait.
+        self.next = 0;
+        self.attempts
+    }
+
+    /// The attempt has failed; returns how many seconds the next one must wait.
+    pub(super) fn fail(&mut self, now: Timestamp) -> u64 {
+        let factor = 1 << self.attempts.saturating_sub(1).min(16);
+        let wait = BACKOFF.saturating_mul(factor).min(BACKOFF_MAX).as_secs();
+        self.next = now.seconds.saturating_add_unsigned(wait);
+        wait
+    }
+
+    /// Whether it is too early to attempt `id` again. A clock that was set back does not
+    /// make it wait longer than the longest delay.
+    pub(super) fn must_wait(&self, id: &str, now: Timestamp) -> bool {
+        let most = now.seconds.saturating_add_unsigned(BACKOFF_MAX.as_secs());
+        self.pending == id && now.seconds < self.next && self.next <= most
+    }
+
+    /// The crossing `id` of the time `at` was delivered or given up.
+    pub(super) fn finish(&mut self, id: &str, at: Timestamp) {
+        let excess = (self.done.len() + 1).saturating_sub(DONE_MAX);
+        self.done.drain(..excess);
+        self.done.push(id.to_owned());
+        self.latest = self.latest.max(micros(at));
+        self.end_attempts();
+    }
+
+    /// The refusal of the time `at`, which repeats an alert, was delivered or given up.
+    pub(super) fn finish_repeat(&mut self, at: Timestamp) {
+        self.repeated = self.repeated.max(micros(at));
+        self.end_attempts();
+    }
+
+    fn end_attempts(&mut self) {
+        self.pending.clear();
+        (self.attempts, self.next) = (0, 0);
+    }
+
+    fn to_text(&self) -> String {
+        let Self { done, latest, marked, repeated, pending, attempts, next } = self;
+        let done = done.join(" ");
+        let body = format!(
+            "{HEAD}\ndone={done}\nlatest={latest}\nmarked={marked}\nrepeated={repeated}\n\
+             pending={pending}\nattempts={attempts}\nnext={next}\n"
+        );
+        let sum = crc32fast::hash(body.as_bytes());
+        format!("{body}checksum={sum:08x}\n")
+    }
+
+    fn of_text(text: &str) -> Option<Self> {
+        let (body, sum) = text.split_once("checksum=")?;
+        let sum = u32::from_str_radix(sum.trim_end(), 16).ok()?;
+        let mut lines = body.lines();
+        if sum != crc32fast::hash(body.as_bytes()) || lines.next() != Some(HEAD) {
+            return None;
+        }
+        let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix('=');
+        Some(Self {
+            done: value("done")?.split_whitespace().map(str::to_owned).collect(),
+            latest: value("latest")?.parse().ok()?,
+            marked: value("marked")?.parse().ok()?,
+            repeated: value("repeated")?.parse().ok()?,
+            pending: value("pending")?.to_owned(),
+            attempts: value("attempts")?.parse().ok()?,
+            next: value("next")?.parse().ok()?,
+        })
+    }
+}
+
+/// Microseconds since 1970.
+pub(super) fn micros(at: Timestamp) -> i64 {
+    at.seconds.saturating_mul(1_000_000).saturating_add(i64::from(at.micros))
+}
+
+/// What the file of a receiver holds.
+pub(super) enum Found {
+    /// There is none yet.
+    Nothing,
+    /// It is damaged; when it was written, in seconds since 1970.
+    Damaged(i64),
+    /// A cursor.
+    Cursor(Cursor),
+}
+
+/// A receiver's file.
+pub(super) struct CursorFile {
+    dir: SecureDir,
+    name: CString,
+    new: CString,
+}
+
+impl CursorFile {
+    pub(super) fn open(spool: &Path, receiver: &str) -> Result<Self, Failure> {
+        let name = |ending: &str| {
+            CString::new(format!("delivery.{receiver}{ending}"))
+                .map_err(|error| Failure::new(error.to_string()))
+        };
+        let dir = spool::open_directory(spool, false).map_err(failure)?;
+        Ok(Self { dir, name: name("")?, new: name(".new")? })
+    }
+
+    /// The cursor.
+    pub(super) fn read(&self) -> Result<Found, Failure> {
+        let opened = self.dir.open_file(Access::Read, &self.name).map_err(failure)?;
+        let Some((file, info)) = opened else { return Ok(Found::Nothing) };
+        let mut bytes = vec![0; BYTES_MAX];
+        let size = files::read_start(&file, &mut bytes)
+            .map_err(|error| failure(self.dir.failed("read", &self.name)(error)))?;
+        bytes.truncate(size);
+        let cursor = std::str::from_utf8(&bytes).ok().and_then(Cursor::of_text);
+        Ok(cursor.map_or(Found::Damaged(info.modified), Found::Cursor))
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.path_of(&self.name)
+    }
+
+    /// Replaces the cursor; it is on the disk afterwards.
+    pub(super) fn write(&self, cursor: &Cursor) -> Result<(), Failure> {
+        let file = self.dir.create_file(&self.new, spool::FILE_MODE).map_err(failure)?;
+        files::write_start(&file, cursor.to_text().as_bytes())
+            .and_then(|()| files::sync(&file))
+            .and_then(|()| files::rename_at(self.dir.directory(), &self.new, &self.name))
+            .and_then(|()| files::sync(self.dir.directory()))
+            .map_err(|error| failure(self.dir.failed("write", &self.name)(error)))
+    }
+}
+
+/// Runs `work` unless another process delivers events of this spool directory; false if
+/// one does.
+pub(super) fn exclusively(
+    spool: &Path,
+    work: impl FnOnce() -> Result<(), Failure>,
+) -> Result<bool, Failure> {
+    let dir = spool::open_directory(spool, false).map_err(failure)?;
+    let file = dir.open_or_create(LOCK, spool::FILE_MODE).map_err(failure)?;
+    let guard: Option<Guard<'_>> = lock::try_lock(&file, Kind::Exclusive)
+        .map_err(|error| failure(dir.failed("lock", LOCK)(error)))?;
+    match guard {
+        Some(_guard) => work().map(|()| true),
+        None => Ok(false),
+    }
+}
+
+fn failure(error: DirError) -> Failure {
+    crate::spool::SpoolError::from(error).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp { seconds: 1000, micros: 5 };
+
+    #[test]
+    fn a_cursor_is_read_as_written_and_damage_is_noticed() {
+        let mut cursor = Cursor::new(4, 5);
+        cursor.finish("a-1-3.000000", NOW);
+        cursor.finish("c-1-3.000000", NOW);
+        cursor.attempt("b-1-4.000000");
+        let text = cursor.to_text();
+        assert_eq!(Cursor::of_text(&text), Some(cursor));
+        for place in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[place] ^= 1;
+            // The line's end after the checksum is of no consequence.
+            let read = std::str::from_utf8(&bytes).ok().and_then(Cursor::of_text);
+            assert!(read.is_none() || place + 1 == text.len(), "{place}");
+            assert!(Cursor::of_text(&text[..place]).is_none_or(|_| place + 1 == text.len()));
+        }
+    }
+
+    #[test]
+    fn a_full_cursor_can_be_read() {
+        // The longest id of a crossing, and of a refusal.
+        let id = |n: u32| format!("{:016x}11-{}-{}.999999", u64::MAX, u32::MAX - n, i64::MAX);
+        let mut cursor = Cursor::new(i64::MAX, i64::MAX);
+        (0..100).for_each(|n| cursor.finish(&id(n), NOW));
+        cursor.attempt(&format!("r{}", id(0)));
+        assert_eq!(cursor.done.len(), DONE_MAX);
+        assert!(cursor.is_done(&id(99)) && cursor.is_done(&id(68)) && !cursor.is_done(&id(67)));
+        let text = cursor.to_text();
+        assert!(text.len() < BYTES_MAX, "{}", text.len());
+        assert_eq!(Cursor::of_text(&text), Some(cursor));
+    }
+
+    #[test]
+    fn attempts_are_delayed_longer_and_longer() {
+        let mut cursor = Cursor::default();
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            cursor.attempt("a");
+            assert!(!cursor.must_wait("a", NOW));
+            cursor.fail(NOW);
+            assert!(cursor.must_wait("a", NOW) && !cursor.must_wait("b", NOW));
+            let at = |seconds| Timestamp { seconds, micros: 0 };
+            assert!(!cursor.must_wait("a", at(cursor.next)));
+            assert!(!cursor.must_wait("a", at(-cursor.next - 3600)), "the clock was set back");
+            waits.push(cursor.next - NOW.seconds);
+        }
+        assert_eq!(waits, [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]);
+        cursor.attempt("b");
+        assert_eq!((cursor.attempts, cursor.next), (1, 0));
+    }
+}

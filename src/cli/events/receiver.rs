@@ -1,0 +1,100 @@
+//! Where alerts go: standard output, a program, a URL or a mail address.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::process::Command;
+
+use super::alert::Alert;
+use super::program::{Account, TIMEOUT, run};
+use crate::policy::model::{OnCrossing, Template};
+
+/// The program for `post`.
+pub(in crate::cli) const CURL: &str = "curl";
+
+/// Where alerts go.
+pub(super) enum Receiver<'a> {
+    /// A line on standard output.
+    Log,
+    /// A program, and its arguments.
+    Run(&'a [Template]),
+    /// A URL that gets JSON.
+    Post(&'a str),
+    /// A mail address, and the program that sends mail.
+    Mail(&'a str, &'a str),
+}
+
+impl<'a> Receiver<'a> {
+    /// The receivers of a policy file.
+    pub(super) fn all(on: &'a OnCrossing, sendmail: &'a str) -> Vec<Self> {
+        let log = on.log.then_some(Self::Log);
+        let run = (!on.run.is_empty()).then_some(Self::Run(&on.run));
+        let post = on.post.as_deref().map(Self::Post);
+        let mail = on.mail.as_deref().map(|address| Self::Mail(address, sendmail));
+        [log, run, post, mail].into_iter().flatten().collect()
+    }
+
+    /// Its name in `[on.crossing]`.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Run(_) => "run",
+            Self::Post(_) => "post",
+            Self::Mail(..) => "mail",
+        }
+    }
+
+    /// Sends an alert, or says why not.
+    pub(super) fn send(&self, alert: &Alert<'_>, account: Account) -> Result<(), String> {
+        match self {
+            Self::Log => {
+                let line = alert.line() + "\n";
+                // Not through the screen, which another thread has locked.
+                let out = std::io::stdout().as_fd().try_clone_to_owned();
+                out.and_then(|out| File::from(out).write_all(line.as_bytes()))
+                    .map_err(|error| format!("cannot write to standard output: {error}"))
+            }
+            Self::Run(words) => {
+                let mut words = words.iter().map(|word| alert.expand(word));
+                let mut command = Command::new(words.next().unwrap_or_default());
+                command
+                    .args(words)
+                    .env("EXIRATE_EVENT_ID", alert.id)
+                    .env("EXIRATE_ATTEMPT", alert.attempt.to_string())
+                    .env("EXIRATE_REDELIVERED", alert.redelivered());
+                run(command, account, &alert.json()?)
+            }
+            Self::Post(url) => {
+                let mut command = Command::new(CURL);
+                command
+                    // Its first option: no file of a user's changes what it does.
+                    .args(["--disable", "--silent", "--show-error", "--fail", "--globoff"])
+                    .args(["--proto", "=http,https", "--output", "/dev/null", "--max-time"])
+                    .arg(TIMEOUT.as_secs().to_string())
+                    .args(["--config", "-"]);
+                run(command, account, &curl_config(url, alert)?)
+            }
+            Self::Mail(to, sendmail) => {
+                let mut command = Command::new(sendmail);
+                // The null sender: what cannot be delivered is not returned.
+                command.args(["-oi", "-f", "<>", "--", to]);
+                run(command, account, &alert.mail(to))
+            }
+        }
+    }
+}
+
+/// The options of curl that other users must not see in the list of processes: a URL may
+/// contain a password.
+fn curl_config(url: &str, alert: &Alert<'_>) -> Result<String, String> {
+    let options = [
+        ("url", url.to_owned()),
+        ("header", "Content-Type: application/json".to_owned()),
+        ("header", format!("X-Exirate-Event-Id: {}", alert.id)),
+        ("header", format!("X-Exirate-Attempt: {}", alert.attempt)),
+        ("header", format!("X-Exirate-Redelivered: {}", alert.redelivered())),
+        ("data-raw", alert.json()?),
+    ];
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    Ok(options.iter().map(|(name, value)| format!("{name} = \"{}\"\n", quoted(value))).collect())
+}
