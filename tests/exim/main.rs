@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod acl_files;
+mod alerts;
 mod build;
 #[path = "../common/mod.rs"]
 mod common;

@@ -402,10 +402,10 @@ fn login_name() -> String {
     String::from_utf8(ran.stdout).unwrap().trim().to_owned()
 }
 
-/// An Exim with the shipped ACL file in its ACLs, and the shipped policy with `change`.
-fn shipped_exim(change: impl FnOnce(String) -> String) -> PrivateExim {
+/// An Exim with the shipped ACL file in its ACLs.
+pub(crate) fn with_the_shipped_acl(setup: Setup) -> PrivateExim {
     let include = ".include PRIVATE/exim/acl_policy.conf\n  accept\n";
-    let mut setup = Setup::new().library().auth().main(".include PRIVATE/exim/exirate.conf");
+    let mut setup = setup.library().auth().main(".include PRIVATE/exim/exirate.conf");
     for option in ["acl_smtp_rcpt", "acl_smtp_data", "acl_not_smtp", "acl_smtp_auth"] {
         setup = setup.acl(option, include);
     }
@@ -416,6 +416,12 @@ fn shipped_exim(change: impl FnOnce(String) -> String) -> PrivateExim {
     for name in ["exirate.conf", "acl_policy.conf"] {
         std::fs::copy(shipped().join(name), copy.join(name)).unwrap();
     }
+    exim
+}
+
+/// The same with the shipped policy, with `change`.
+fn shipped_exim(change: impl FnOnce(String) -> String) -> PrivateExim {
+    let exim = with_the_shipped_acl(Setup::new());
     let policy = std::fs::read_to_string(shipped().join("policy.toml")).unwrap();
     apply(&exim, &change(policy.replace("version = 1\n", "")));
     exim

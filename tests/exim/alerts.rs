@@ -1,0 +1,108 @@
+//! Mail of `exirate events deliver`: no policy stops it, and nobody else can look like it.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use crate::common::exim::{PROGRAM, Ran, USER, run, user};
+use crate::common::write_script;
+use crate::common::{PrivateExim, Setup};
+use crate::policy::{apply, rates, with_the_shipped_acl};
+
+/// An alert, as a stranger would forge it.
+const FORGED: &str = "X-Exirate-Event-Id: 1\nTo: postmaster@private.test\nSubject: x\n\nforged\n";
+
+/// An Exim with one policy, which delivers into a file.
+fn exim(policy: &str) -> PrivateExim {
+    let setup = Setup::new()
+        .main("queue_only = false")
+        .router("local:\n  driver = accept\n  local_parts = postmaster\n  transport = file")
+        .transport(&format!(
+            "file:\n  driver = appendfile\n  file = PRIVATE/spool/delivered\n  user = {USER}"
+        ));
+    let exim = with_the_shipped_acl(setup);
+    apply(&exim, policy);
+    exim
+}
+
+/// Passes a message to Exim as a user.
+fn send_as(exim: &PrivateExim, name: &str, arguments: &[&str], text: &str) -> Ran {
+    let (uid, gid) = user(name);
+    let mut command = exim.command();
+    command.args(arguments).uid(uid).gid(gid);
+    run(command, text.as_bytes())
+}
+
+#[test]
+fn limits_of_local_mail_do_not_stop_alerts() {
+    alerts_pass_and_others_do_not("when = \"local\"");
+}
+
+#[test]
+fn limits_of_bounces_do_not_stop_alerts() {
+    alerts_pass_and_others_do_not("when = \"null_sender\"");
+}
+
+#[test]
+fn limits_of_everything_do_not_stop_alerts() {
+    alerts_pass_and_others_do_not("");
+}
+
+/// Tries a policy whose limit the first message of each account or client reaches.
+fn alerts_pass_and_others_do_not(when: &str) {
+    let mut exim = exim(&format!(
+        "[on.crossing]\nmail = \"postmaster@private.test\"\n[policy.p]\n{when}\n\
+         update = \"strict\"\ndefault.messages = \"1/1w\"\n"
+    ));
+    exim.start();
+    let bounce = ["-f", "<>", "postmaster@private.test"];
+    assert_ne!(send_as(&exim, USER, &bounce, "Subject: x\n\nx\n").code, 0);
+    let full = rates(&exim);
+    assert_eq!(full.len(), 1, "{full:?}");
+
+    let sendmail = exim.folder().join("sendmail");
+    let config = exim.config().display().to_string();
+    write_script(&sendmail, &format!("#!/bin/sh\nexec {PROGRAM} -C {config} \"$@\"\n"));
+    let mut deliver = Command::new(env!("CARGO_BIN_EXE_exirate"));
+    deliver.args(["events", "deliver", "--json", "--spool"]).arg(exim.spool());
+    deliver.arg("--sendmail").arg(&sendmail).stdin(Stdio::null());
+    let output = deliver.output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let sent = String::from_utf8(output.stdout).unwrap();
+    assert!(sent.contains("\"receiver\":\"mail\",\"sent\":1,"), "{sent}");
+    assert_eq!(rates(&exim), full, "it was counted");
+    exim.run(&["-q"], b"");
+    let delivered = std::fs::read_to_string(exim.spool().join("delivered")).unwrap();
+    assert_eq!(delivered.matches("\nX-Exirate-Event-Id: ").count(), 1, "{delivered}");
+    assert!(delivered.contains("\nAuto-Submitted: auto-generated\n"), "{delivered}");
+    assert!(delivered.contains(" is over the limit\n"), "{delivered}");
+    assert_eq!(exim.log("main").matches(" <= <> ").count(), 1, "{}", exim.log("main"));
+
+    // Another user. This one can, with a configuration of its own.
+    let refused = |ran: &Ran| {
+        assert_ne!(ran.code, 0, "{ran:?}");
+        assert_eq!(exim.log("main").matches(" <= ").count(), 1, "{}", exim.log("main"));
+    };
+    refused(&exim.run(&bounce, FORGED.as_bytes()));
+    // A scanner that runs as Exim's user and passes on what a client has sent.
+    let carried = format!("Received: from client.test by private.test\n{FORGED}");
+    refused(&send_as(&exim, USER, &bounce, &carried));
+    // A bounce of Exim's own, and other mail of its user.
+    refused(&send_as(&exim, USER, &bounce, "To: postmaster@private.test\n\nx\n"));
+    if !when.contains("null_sender") {
+        let sender = ["-f", "a@client.test", "postmaster@private.test"];
+        refused(&send_as(&exim, USER, &sender, FORGED));
+    }
+    if !when.contains("local") {
+        let client = [&["-oMa", "192.0.2.7"], &bounce[..]].concat();
+        refused(&send_as(&exim, USER, &client, FORGED));
+        // By SMTP, of which Exim's user is the originator.
+        let mut session = exim.session();
+        let reply = session.message("", &["postmaster@private.test"], FORGED);
+        assert_eq!(reply.code, 451, "{}", reply.text);
+    }
+    let batch = format!("MAIL FROM:<>\nRCPT TO:<postmaster@private.test>\nDATA\n{FORGED}.\n");
+    refused(&send_as(&exim, USER, &["-bS"], &batch));
+    assert_ne!(rates(&exim), full, "they were counted");
+    let panics = exim.log("panic");
+    assert!(panics.lines().all(|line| line.contains("lost privilege for using -C")), "{panics}");
+}
