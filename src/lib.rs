@@ -5,6 +5,7 @@
 //! - `cli`: the program, one file for each command
 //! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI,
 //!   variables)
+//! - [`logs`]: reads Exim's main logs
 //! - `policy`: the policy file: text → checked model → limits of an identity
 //! - [`spec`]: parses the administrator's spec into a validated check
 //! - [`stage`]: ACL stages, and how long a decision is valid
@@ -23,6 +24,8 @@ pub mod cli;
 pub mod engine;
 #[cfg(any(feature = "rates", feature = "trace"))]
 pub mod exim;
+#[cfg(feature = "cli")]
+pub mod logs;
 #[cfg(feature = "rates")]
 pub mod policy;
 pub mod rate;

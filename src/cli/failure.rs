@@ -3,6 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use crate::logs::files::LogError;
 use crate::policy::image::ImageError;
 use crate::spool::SpoolError;
 use crate::store::InspectError;
@@ -68,6 +69,12 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
+    }
+}
+
+impl From<LogError> for Failure {
+    fn from(error: LogError) -> Self {
+        Self::Said(error.to_string())
     }
 }
 

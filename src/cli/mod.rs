@@ -23,7 +23,6 @@ mod doctor;
 mod events;
 mod exim_config;
 mod exim_dump;
-mod exim_log;
 mod export;
 mod export_format;
 mod failure;

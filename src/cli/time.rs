@@ -1,7 +1,7 @@
 //! Moments as people write them.
 
 use jiff::civil;
-use jiff::tz::{Offset, TimeZone};
+use jiff::tz::TimeZone;
 
 use crate::rate::Timestamp;
 
@@ -45,18 +45,6 @@ fn since_1970(text: &str) -> Option<jiff::Timestamp> {
     }
     let micros: i32 = format!("{fraction:0<6}").parse().ok()?;
     jiff::Timestamp::new(seconds.parse().ok()?, micros * 1000).ok()
-}
-
-/// `+0100` as an offset.
-pub(super) fn offset(text: &str) -> Option<Offset> {
-    let (sign, digits) = match text.split_at_checked(1)? {
-        ("+", digits) => (1, digits),
-        ("-", digits) => (-1, digits),
-        _ => return None,
-    };
-    let all_digits = digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_digit());
-    let number: i32 = digits.parse().ok().filter(|_| all_digits)?;
-    Offset::from_seconds(sign * (number / 100 * 3600 + number % 100 * 60)).ok()
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod imports;
 mod install;
 mod keys;
 mod list;
+mod logs;
 mod mail;
 mod maintenance;
 mod measure;

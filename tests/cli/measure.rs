@@ -82,7 +82,7 @@ fn useless_options_are_reported() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no line was of use"), "{}", stderr(&output));
     let output = measure(&["1h", "--by", "auth"], &log(1));
-    assert!(stderr(&output).contains("1 message(s) without their authenticated user"));
+    assert!(stderr(&output).contains("1 message without an authenticated user (A=): not counted"));
     for (arguments, words) in [
         (&["soon"][..], "expected a period"),
         (&["1h", "--match", "("], "unclosed group"),

@@ -4,8 +4,8 @@
 use jiff::civil;
 use jiff::tz::{Offset, TimeZone};
 
-use super::super::super::time;
 use super::Hint;
+use crate::logs::stamp;
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -87,7 +87,7 @@ fn zone(word: &str) -> Option<Offset> {
     if matches!(word, "GMT" | "UTC" | "UT") {
         return Some(Offset::UTC);
     }
-    time::offset(word)
+    stamp::offset(word)
 }
 
 #[cfg(test)]

@@ -1,17 +1,20 @@
 //! `exirate measure`: the rates that keys would have had, from a log.
 
-use std::collections::HashMap;
-use std::io;
-use std::path::{Path, PathBuf};
+mod events;
+
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 
 use clap::Args;
 use regex::Regex;
 use serde::Serialize;
 
-use super::exim_log::{self, By, What};
-use super::screen::{Screen, note};
+use self::events::{By, Count, Event, Events, Measured};
+use super::policy::many;
+use super::screen::{Screen, note, progress};
 use super::table::{Column, Layout};
-use super::{Failure, Outcome, input, keys, text};
+use super::{Failure, Outcome, keys, text};
+use crate::logs::files::LogFiles;
 use crate::rate::{Average, Timestamp};
 
 /// Measure the rates in Exim's log, to choose a limit
@@ -19,12 +22,18 @@ use crate::rate::{Average, Timestamp};
 #[command(after_help = "Examples:
   Show the users who sent the most messages in an hour:
     exirate measure 1h /var/log/exim4/mainlog --by auth --top 20
-  Show the bytes a day by client address, and which a limit of 100 MB would have hit:
-    exirate measure 1d /var/log/exim4/mainlog --by host --count bytes --limit 100000000
+  Show the bytes a day by client address, and which a limit of 100 MB would have hit, in
+  all main logs that are kept:
+    exirate measure 1d /var/log/exim4 --by host --count bytes --limit 100000000
   Measure what exigrep finds:
     exigrep @example.org /var/log/exim4/mainlog | exirate measure 1h
   Measure other lines: group 1 of the expression is the key, group 2 the size:
     exirate measure 1h /var/log/exim4/mainlog --match ' <= (\\S+) .* S=(\\d+)'
+
+Files may be compressed by gzip, xz, bzip2 or zstd. A directory stands for the files in it
+with `main` in their name, and a pattern such as 'mainlog*' for those that match. They are
+read in the order of time. Lines begin with Exim's time or with syslog's; those without a
+time are skipped and counted.
 
 The rates are those of a strict check of each message that came in (`<=`). Times are as
 exact as the log's: log_selector = +millisec improves them. PEAK is the highest rate,
@@ -40,7 +49,8 @@ pub(super) struct Measure {
     #[arg(value_name = "PERIOD", value_parser = keys::period)]
     period: f64,
 
-    /// Read these logs; - and the default are standard input
+    /// Read these logs, also compressed; of a directory, the main logs; - and the default
+    /// are standard input
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     files: Vec<PathBuf>,
 
@@ -50,7 +60,7 @@ pub(super) struct Measure {
 
     /// Count this
     #[arg(long, value_name = "WHAT", default_value = "messages", conflicts_with = "pattern")]
-    count: What,
+    count: Count,
 
     /// Use the lines that match: group 1 is the key, group 2 the size
     #[arg(long = "match", value_name = "REGEX", value_parser = pattern)]
@@ -69,14 +79,6 @@ pub(super) struct Measure {
     json: bool,
 }
 
-/// An event of the log.
-struct Event {
-    at: Timestamp,
-    /// Which key, by its number.
-    key: u32,
-    count: f64,
-}
-
 /// What was found of a key.
 #[derive(Clone, Debug, Serialize)]
 struct Peak {
@@ -92,31 +94,39 @@ struct Peak {
     average: Option<Average>,
 }
 
-/// The events of the log, in the order of its lines.
-#[derive(Default)]
-struct Log {
-    events: Vec<Event>,
-    keys: HashMap<String, u32>,
-    /// Messages whose lines lack what is measured.
-    silent: u64,
-}
-
 impl Measure {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut log = Log::default();
         let stdin = [PathBuf::from("-")];
         let files = if self.files.is_empty() { &stdin[..] } else { &self.files };
-        for path in files {
-            self.read(path, &mut log)?;
+        let files = LogFiles::find(files)?;
+        if files.has_standard_input() && io::stdin().is_terminal() {
+            note("reading what is typed; Ctrl-D ends it");
         }
-        if log.silent > 0 {
+        let measured = match &self.pattern {
+            Some(pattern) => Measured::Lines(pattern),
+            None => Measured::Arrivals(self.by, self.count),
+        };
+        let mut events = Events::new(measured);
+        let bar = progress(files.size(), "bytes");
+        let skipped = files.read(|line| events.add(line), |bytes| bar.set_position(bytes))?;
+        bar.finish_and_clear();
+        if let Some((place, line)) = &skipped.first {
             note(format_args!(
-                "{} message(s) without their {} were left out",
-                log.silent,
+                "{} without a time at the start, of {}, skipped; the first is {place}: {}",
+                many(skipped.lines, "line", "lines"),
+                many(skipped.of, "line", "lines"),
+                text::printable(line.as_bytes())
+            ));
+        }
+        let (events, keys, lacking) = events.sorted();
+        if lacking > 0 {
+            note(format_args!(
+                "{} without {}: not counted",
+                many(lacking, "message", "messages"),
                 self.missing()
             ));
         }
-        let mut peaks = self.peaks(log);
+        let mut peaks = self.peaks(&events, keys);
         peaks.truncate(self.top.unwrap_or(usize::MAX));
         let found = !peaks.is_empty();
         if self.json {
@@ -124,7 +134,7 @@ impl Measure {
         } else if found {
             self.print(screen, &peaks)?;
         } else {
-            note("no line was of use: each begins with a time, as in Exim's main log");
+            note("no line was of use: expected Exim's main log");
         }
         Ok(Outcome::found_if(!found))
     }
@@ -132,60 +142,25 @@ impl Measure {
     /// What these lines lack.
     fn missing(&self) -> &'static str {
         match (self.by, self.count) {
-            (By::Auth, What::Messages) => "authenticated user (A=)",
-            (By::Host, What::Messages) => "host (H=)",
-            (By::User, What::Messages) => "user (U=)",
-            (_, What::Recipients) => "recipients (log_selector = +received_recipients adds them)",
-            (_, What::Bytes) => "user, host or size (S=)",
-            _ => "sender",
+            (By::Auth, Count::Messages) => "an authenticated user (A=)",
+            (By::Host, Count::Messages) => "a client (H=)",
+            (By::User, Count::Messages) => "a user (U=)",
+            (By::Auth | By::Host | By::User, Count::Bytes) => "such an identity or a size (S=)",
+            (By::Auth | By::Host | By::User, Count::Recipients) => {
+                "such an identity or a recipient (neither `for` nor a delivery)"
+            }
+            (By::Sender | By::All, Count::Recipients) => {
+                "a recipient (neither `for` nor a delivery)"
+            }
+            (By::Sender | By::All, _) => "a size (S=)",
         }
-    }
-
-    fn read(&self, path: &Path, log: &mut Log) -> Result<(), Failure> {
-        let (mut input, name) = input::open(path)?;
-        let failed = |error| input::failed(&name, &error);
-        let mut line = Vec::new();
-        while input.read_until(b'\n', &mut line).map_err(failed)? > 0 {
-            self.see(&String::from_utf8_lossy(&line), log);
-            line.clear();
-        }
-        Ok(())
-    }
-
-    /// Considers a line.
-    fn see(&self, line: &str, log: &mut Log) {
-        let line = line.trim_end_matches(['\n', '\r']);
-        let Some((at, rest)) = exim_log::time(line) else { return };
-        let (key, count) = if let Some(pattern) = &self.pattern {
-            let Some(found) = pattern.captures(line) else { return };
-            let key = found.get(1).map_or("", |key| key.as_str());
-            (Some(key), found.get(2).map_or(Some(1.0), |size| size.as_str().parse().ok()))
-        } else {
-            let Some(received) = exim_log::received(rest) else { return };
-            (exim_log::key(received, self.by), exim_log::count(received, self.count))
-        };
-        let Some((key, count)) = key.zip(count).filter(|(_, count)| *count >= 0.0) else {
-            log.silent += 1;
-            return;
-        };
-        let next = u32::try_from(log.keys.len()).unwrap_or(u32::MAX);
-        let key = match log.keys.get(key) {
-            Some(&key) => key,
-            None => *log.keys.entry(key.to_owned()).or_insert(next),
-        };
-        log.events.push(Event { at, key, count });
     }
 
     /// What the events come to, the highest peak first.
-    fn peaks(&self, mut log: Log) -> Vec<Peak> {
-        // exigrep, for one, shows message after message; and several files may
-        // come in any order.
-        log.events.sort_by_key(|event| event.at);
-        let mut keys: Vec<(String, u32)> = log.keys.into_iter().collect();
-        keys.sort_unstable_by_key(|&(_, number)| number);
+    fn peaks(&self, events: &[Event], keys: Vec<String>) -> Vec<Peak> {
         let mut peaks: Vec<Peak> = keys
             .into_iter()
-            .map(|(key, _)| Peak {
+            .map(|key| Peak {
                 key,
                 peak: 0.0,
                 at: Timestamp::default(),
@@ -195,7 +170,7 @@ impl Measure {
                 average: None,
             })
             .collect();
-        for event in &log.events {
+        for event in events {
             if let Some(peak) = peaks.get_mut(event.key as usize) {
                 peak.add(event, self.period, self.limit);
             }

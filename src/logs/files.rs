@@ -1,0 +1,304 @@
+//! Finds log files, and reads their lines in the order of time.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::fmt;
+use std::fs;
+use std::io::{self, BufRead, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use globset::GlobBuilder;
+
+use super::decompress;
+use super::stamp::Stamps;
+use crate::rate::Timestamp;
+
+/// A longer line is skipped: Exim writes none.
+const LINE_MAX: u64 = 1 << 20;
+/// How many lines are read to find the first time of a file.
+const FIRST_LINES: usize = 100;
+
+/// Why logs could not be found or read.
+#[derive(Debug)]
+pub enum LogError {
+    /// A file could not be opened or read.
+    Read {
+        /// The file, or `standard input`.
+        name: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// No file in a directory is named as Exim's main log is.
+    NoMainLog {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// No file matches, or it is no pattern.
+    Pattern {
+        /// As it was given.
+        pattern: String,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { name, error } => write!(f, "cannot read {name}: {error}"),
+            Self::NoMainLog { directory } => write!(
+                f,
+                "{}: no file here has `main` in its name, as Exim's main log has; name the files",
+                directory.display()
+            ),
+            Self::Pattern { pattern, what } => write!(f, "{pattern}: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for LogError {}
+
+/// Log files, in the order of time.
+#[derive(Debug)]
+pub struct LogFiles {
+    files: Vec<LogFile>,
+}
+
+/// A log file, or standard input.
+#[derive(Debug)]
+struct LogFile {
+    /// `None` is standard input.
+    path: Option<PathBuf>,
+    /// For messages.
+    name: String,
+    /// Its size as it is stored, in bytes.
+    size: u64,
+    stamps: Stamps,
+    first: Option<Timestamp>,
+}
+
+/// A line that has a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamped<'a> {
+    /// The whole line.
+    pub line: &'a str,
+    /// Its time.
+    pub at: Timestamp,
+    /// What follows the time.
+    pub rest: &'a str,
+}
+
+/// Lines that were skipped, as they have no time. Empty ones are not counted.
+#[derive(Debug, Default)]
+pub struct Skipped {
+    /// How many lines were read, these included.
+    pub of: usize,
+    /// How many were skipped.
+    pub lines: usize,
+    /// The first one: `FILE:LINE`, and its text.
+    pub first: Option<(String, String)>,
+}
+
+impl LogFiles {
+    /// Finds the files that arguments name: a file (`-` is standard input); of a directory,
+    /// the files with `main` in their name, as all of Exim's main logs have; or those that
+    /// match a pattern (`mainlog*`). A file that is named twice is read once.
+    ///
+    /// They are put in the order of their first times, so that rotated logs may come in any
+    /// order.
+    ///
+    /// # Errors
+    /// There is no such file, or it cannot be read.
+    pub fn find(arguments: &[PathBuf]) -> Result<Self, LogError> {
+        let mut paths = Vec::new();
+        for argument in arguments {
+            paths.extend(expand(argument)?);
+        }
+        let mut known = HashSet::new();
+        let mut files = Vec::new();
+        for path in paths {
+            let file = match path.as_os_str() == "-" {
+                true => LogFile::standard_input(),
+                false => {
+                    let name = path.display().to_string();
+                    let read = |error| LogError::Read { name: name.clone(), error };
+                    let info = fs::metadata(&path).map_err(read)?;
+                    if !known.insert((info.dev(), info.ino())) {
+                        continue;
+                    }
+                    LogFile::open(path, &info).map_err(read)?
+                }
+            };
+            files.push(file);
+        }
+        files.sort_by_key(|file| (file.first.is_none(), file.first));
+        Ok(Self { files })
+    }
+
+    /// Their size as they are stored, in bytes; 0 for standard input.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.files.iter().map(|file| file.size).sum()
+    }
+
+    /// Whether standard input is among them.
+    #[must_use]
+    pub fn has_standard_input(&self) -> bool {
+        self.files.iter().any(|file| file.path.is_none())
+    }
+
+    /// Calls `see` with each line that has a time, and now and then `progress` with how many
+    /// bytes of the files have been read.
+    ///
+    /// # Errors
+    /// A file could not be read to its end.
+    pub fn read(
+        &self,
+        mut see: impl FnMut(Stamped<'_>),
+        mut progress: impl FnMut(u64),
+    ) -> Result<Skipped, LogError> {
+        let mut skipped = Skipped::default();
+        let mut before = 0;
+        for file in &self.files {
+            let mut within = |bytes: u64| progress(before + bytes.min(file.size));
+            let read = file.read(&mut see, &mut within, &mut skipped);
+            read.map_err(|error| LogError::Read { name: file.name.clone(), error })?;
+            before += file.size;
+            progress(before);
+        }
+        Ok(skipped)
+    }
+}
+
+impl LogFile {
+    fn standard_input() -> Self {
+        let stamps = Stamps::new(jiff::Timestamp::now());
+        Self { path: None, name: "standard input".to_owned(), size: 0, stamps, first: None }
+    }
+
+    fn open(path: PathBuf, info: &fs::Metadata) -> io::Result<Self> {
+        let changed = info.modified().ok().and_then(|time| jiff::Timestamp::try_from(time).ok());
+        let name = path.display().to_string();
+        let stamps = Stamps::new(changed.unwrap_or_else(jiff::Timestamp::now));
+        let mut file = Self { path: Some(path), name, size: info.len(), stamps, first: None };
+        // What is not regular, such as a pipe, can be read once only.
+        if info.is_file() {
+            file.first = file.first_time()?;
+        }
+        Ok(file)
+    }
+
+    fn input(&self, bytes: &Rc<Cell<u64>>) -> io::Result<Box<dyn BufRead>> {
+        match &self.path {
+            Some(path) => decompress::open(path, bytes),
+            None => Ok(Box::new(io::stdin().lock())),
+        }
+    }
+
+    fn first_time(&self) -> io::Result<Option<Timestamp>> {
+        let mut input = self.input(&Rc::default())?;
+        let mut line = Vec::new();
+        for _ in 0..FIRST_LINES {
+            if !next_line(&mut *input, &mut line)? {
+                break;
+            }
+            if let Some((at, _)) = self.stamps.read(&String::from_utf8_lossy(&line)) {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
+    fn read(
+        &self,
+        see: &mut impl FnMut(Stamped<'_>),
+        progress: &mut impl FnMut(u64),
+        skipped: &mut Skipped,
+    ) -> io::Result<()> {
+        let bytes = Rc::default();
+        let mut input = self.input(&bytes)?;
+        let mut line = Vec::new();
+        let mut number = 0_u64;
+        while next_line(&mut *input, &mut line)? {
+            number += 1;
+            skipped.of += 1;
+            if number.is_multiple_of(65_536) {
+                progress(bytes.get());
+            }
+            let text = String::from_utf8_lossy(&line);
+            match self.stamps.read(&text) {
+                Some((at, rest)) => see(Stamped { line: &text, at, rest }),
+                None if text.trim().is_empty() => {}
+                None => skipped.add(&self.name, number, &text),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Skipped {
+    fn add(&mut self, name: &str, number: u64, text: &str) {
+        self.lines += 1;
+        self.first
+            .get_or_insert_with(|| (format!("{name}:{number}"), text.chars().take(120).collect()));
+    }
+}
+
+/// Reads a line, without its end; `false` at the end of the input. Of a line that is too
+/// long, only the start is kept.
+fn next_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    let mut limited = input.take(LINE_MAX);
+    if limited.read_until(b'\n', line)? == 0 {
+        return Ok(false);
+    }
+    if line.last() != Some(&b'\n') && line.len() as u64 == LINE_MAX {
+        input.skip_until(b'\n')?;
+    }
+    while line.last().is_some_and(|b| matches!(b, b'\n' | b'\r')) {
+        line.pop();
+    }
+    Ok(true)
+}
+
+/// The files that an argument names.
+fn expand(argument: &Path) -> Result<Vec<PathBuf>, LogError> {
+    if argument.is_dir() {
+        let is_main = |name: &str| name.to_ascii_lowercase().contains("main");
+        let found = inside(argument, is_main)?;
+        return match found.is_empty() {
+            true => Err(LogError::NoMainLog { directory: argument.to_path_buf() }),
+            false => Ok(found),
+        };
+    }
+    let name = argument.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if argument.exists() || !name.contains(['*', '?', '[', '{']) {
+        return Ok(vec![argument.to_path_buf()]);
+    }
+    let failed = |what: String| LogError::Pattern { pattern: argument.display().to_string(), what };
+    let glob = GlobBuilder::new(name).build().map_err(|error| failed(error.kind().to_string()))?;
+    let glob = glob.compile_matcher();
+    let directory = argument.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let found = inside(directory.unwrap_or(Path::new(".")), |name| glob.is_match(name))?;
+    match found.is_empty() {
+        true => Err(failed("no file matches".to_owned())),
+        false => Ok(found),
+    }
+}
+
+/// The files in a directory with such names, sorted by name.
+fn inside(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, LogError> {
+    let read = |error| LogError::Read { name: directory.display().to_string(), error };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(read)? {
+        let entry = entry.map_err(read)?;
+        let path = entry.path();
+        if is_wanted(&entry.file_name().to_string_lossy()) && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
