@@ -24,9 +24,9 @@ pub use scheme::{
 };
 pub use settings::{Counted, HbfSettings, Settings, WinnowSettings};
 pub use store::{
-    Access, Address, Copied, KEEP_DEFAULT, KEEP_MIN, Match, Options, Problem, Query, QueryResult,
-    QuerySummary, Repaired, TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN, Tally, Tidied, TraceError,
-    TraceStats, TraceStore, Verified, trace_directory,
+    Access, Address, Copied, ERASED, ErasedEnvelopes, KEEP_DEFAULT, KEEP_MIN, Match, Options,
+    Problem, Query, QueryResult, QuerySummary, Repaired, TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN,
+    Tally, Tidied, TraceError, TraceStats, TraceStore, Verified, trace_directory,
 };
 pub use winnow::Winnow;
 

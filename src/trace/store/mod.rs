@@ -12,6 +12,7 @@ mod best_results;
 mod cipher;
 mod codec;
 mod copy;
+mod erase;
 mod error;
 #[cfg(test)]
 mod full_tests;
@@ -59,6 +60,7 @@ use crate::sys::secure_dir::{DirError, SecureDir};
 
 pub use best_results::Tally;
 pub use copy::Copied;
+pub use erase::{ERASED, ErasedEnvelopes};
 pub use error::{Problem, TraceError};
 pub use options::{KEEP_DEFAULT, KEEP_MIN, Options, TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN};
 pub use query::{Address, Match, Query, QueryResult, QuerySummary};

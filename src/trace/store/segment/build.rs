@@ -52,9 +52,20 @@ pub(in super::super) fn build(
     let envelopes: Vec<_> = messages.into_iter().map(|(envelope, _)| envelope).collect();
     let positions = Positions::of(&sealed.order).filter(|_| sealed.order.len() == envelopes.len());
     let Some(positions) = positions else { return Ok(None) };
-    let words = Words::of(&envelopes);
+    let (head, plain) = encode(&envelopes, &positions, origin, sealed.body);
+    Ok(Some(assemble(head, &plain, key, random()?)))
+}
+
+/// The head and the rest of a segment, with these envelopes in the order of time.
+pub(super) fn encode(
+    envelopes: &[Envelope],
+    positions: &Positions,
+    origin: Origin,
+    body: Vec<u8>,
+) -> (Head, Plain) {
+    let words = Words::of(envelopes);
     let times = [envelopes.first(), envelopes.last()].map(|e| e.map_or(0, |e| e.time));
-    let rows = Messages { envelopes: &envelopes, words: &words, oldest: times[0] };
+    let rows = Messages { envelopes, words: &words, oldest: times[0] };
     let sizes = Sizes {
         addresses: words.addresses.count(),
         clients: words.fours.count() + words.sixes.count(),
@@ -82,7 +93,7 @@ pub(in super::super) fn build(
     let (first, last) = sections.split_at(SECTIONS - 2);
     let tables =
         [table(first, &counts, &WORDS, &[]), table(last, &counts, &MESSAGES, &positions.starts)];
-    let (ids, texts) = seconds(&envelopes);
+    let (ids, texts) = seconds(envelopes);
     let head = Head {
         log: origin.log,
         settings: origin.settings,
@@ -104,8 +115,7 @@ pub(in super::super) fn build(
         sections: [0; SECTIONS],
         body: 0,
     };
-    let plain = Plain { tables, sections: sections.map(|s| s.bytes), body: sealed.body };
-    Ok(Some(assemble(head, &plain, key, random()?)))
+    (head, Plain { tables, sections: sections.map(|s| s.bytes), body })
 }
 
 /// The first and the last second in Exim's ids, and the number of other ids.

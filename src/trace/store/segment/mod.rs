@@ -16,6 +16,7 @@ mod lookup;
 mod messages;
 mod positions;
 mod read;
+mod rewrite;
 #[cfg(test)]
 mod tests;
 mod words;

@@ -1,0 +1,53 @@
+//! Changing the envelopes of a segment: its digests stay as they are.
+
+use crate::trace::Envelope;
+
+use super::super::TraceError;
+use super::super::cipher::random;
+use super::super::key::Key;
+use super::Segment;
+use super::build::{Origin, assemble, encode};
+use super::head::Head;
+use super::lookup::Words;
+use super::positions::Positions;
+use super::read::{Messages, Wanted};
+
+impl Segment {
+    /// All envelopes, in order; `None` if one of them cannot be read.
+    pub(in super::super) fn envelopes(&self) -> Option<Vec<Envelope>> {
+        let (words, messages) = (Words::of(self)?, Messages::of(self)?);
+        let (mut envelopes, mut damaged) = (Vec::new(), false);
+        let unreadable = messages.read(&words, &Wanted::default(), &mut |row| {
+            damaged |= row.damaged;
+            envelopes.push(row.envelope);
+        });
+        let is_whole = unreadable.is_empty() && !damaged;
+        (is_whole && envelopes.len() == self.head.messages as usize).then_some(envelopes)
+    }
+
+    /// The file of this segment with other envelopes of the same messages, in the same
+    /// order; `None` if it is damaged.
+    ///
+    /// # Errors
+    /// There are no random numbers.
+    pub(in super::super) fn with_envelopes(
+        &self,
+        envelopes: &[Envelope],
+        key: &Key,
+    ) -> Result<Option<Vec<u8>>, TraceError> {
+        let Some((head, plain)) = self.encode_with(envelopes) else { return Ok(None) };
+        Ok(Some(assemble(head, &plain, key, random()?)))
+    }
+
+    fn encode_with(&self, envelopes: &[Envelope]) -> Option<(Head, super::Plain)> {
+        let messages = Messages::of(self)?;
+        let all: Vec<u32> = (0..self.head.messages).collect();
+        let order: Option<Vec<u32>> = messages.at_positions(&all).into_iter().collect();
+        let positions = Positions::of(&order?)?;
+        let Head { log, settings, decode, lost, folds, .. } = self.head;
+        let body = self.plain(self.parts.body.clone())?;
+        let origin = Origin { log, settings, decode, lost };
+        let (head, plain) = encode(envelopes, &positions, origin, body);
+        Some((Head { folds, ..head }, plain))
+    }
+}
