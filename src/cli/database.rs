@@ -44,6 +44,15 @@ impl Common {
         Ok(existing(&self.directory()?, trace::Access::Read)?)
     }
 
+    /// As [`Common::spool`]; `None` if there is no database yet.
+    pub(super) fn spool_if_any(&self) -> Result<Option<Spool>, Failure> {
+        match existing(&self.directory()?, trace::Access::Read) {
+            Ok(spool) => Ok(Some(spool)),
+            Err(SpoolError::Absent { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Opens the store for changing it; it must exist. Prints what opening it
     /// has repaired.
     pub(super) fn open_to_change(&self) -> Result<Box<dyn Inspect>, Failure> {

@@ -1,6 +1,7 @@
 //! How far each receiver has got: a small file for each, replaced as a whole.
 
 use std::ffi::{CStr, CString};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -77,6 +78,11 @@ impl Cursor {
     /// Whether a refusal that repeats an alert was delivered.
     pub(super) fn is_repeated(&self, at: Timestamp) -> bool {
         micros(at) <= self.repeated
+    }
+
+    /// No refusal until now is delivered as a repetition.
+    pub(super) fn skip_repeats(&mut self, now: Timestamp) {
+        self.repeated = micros(now);
     }
 
     /// Begins an attempt to deliver `id`; returns how many were begun.
@@ -198,6 +204,16 @@ impl CursorFile {
         bytes.truncate(size);
         let cursor = std::str::from_utf8(&bytes).ok().and_then(Cursor::of_text);
         Ok(cursor.map_or(Found::Damaged(info.modified), Found::Cursor))
+    }
+
+    /// Removes it, if there is one: the receiver is not in use.
+    pub(super) fn remove(&self) -> Result<(), Failure> {
+        match files::remove_at(self.dir.directory(), &self.name) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(failure(self.dir.failed("remove", &self.name)(error)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Where it is.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::alert::Alert;
 use super::cursor::{Cursor, CursorFile, Found, exclusively, micros};
 use super::program::Account;
-use super::receiver::Receiver;
+use super::receiver::{NAMES, Receiver};
 use crate::cli::database::{Common, now, require_owner};
 use crate::cli::screen::{Screen, complain, note};
 use crate::cli::{Failure, Outcome, text};
@@ -60,7 +60,11 @@ pub(super) struct Deliver {
 impl Deliver {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let directory = self.common.directory()?;
-        let mut spool = self.common.spool()?;
+        // A policy may be in use before the first check has created the database.
+        let Some(mut spool) = self.common.spool_if_any()? else {
+            remark("there is no rate database yet: nothing is sent");
+            return Ok(Outcome::Fine);
+        };
         require_owner(&directory)?;
         let owner = files::info_of(&directory).map_err(|error| {
             Failure::new(format!("cannot read {}: {error}", directory.display()))
@@ -69,10 +73,14 @@ impl Deliver {
         let all = Receiver::all(&on, &self.sendmail);
         if all.is_empty() {
             remark("the policies in use have no receiver in [on.crossing]: nothing is sent");
-            return Ok(Outcome::Fine);
         }
         let mut reports = Vec::new();
         let alone = exclusively(&directory, || {
+            // A receiver that is used again later is a new one.
+            let is_used = |name: &&str| all.iter().any(|receiver| receiver.name() == *name);
+            for name in NAMES.iter().filter(|name| !is_used(name)) {
+                CursorFile::open(&directory, name)?.remove()?;
+            }
             let account = Account::owner(owner.uid, owner.gid);
             reports = deliver_all(&mut spool, &directory, &all, on.repeat, account)?;
             Ok(())
@@ -122,13 +130,16 @@ fn deliver_all(
     repeat: Option<f64>,
     account: Account,
 ) -> Result<Vec<Report>, Failure> {
+    if receivers.is_empty() {
+        return Ok(Vec::new());
+    }
     let crossings = read(spool, EventKind::Crossings)?;
     let refusals = match repeat {
         Some(_) => read(spool, EventKind::Refusals)?,
         None => Vec::new(),
     };
     let events = Events {
-        repeats: repeats(&crossings, &refusals, repeat.unwrap_or(f64::INFINITY)),
+        repeats: repeat.map(|repeat| repeats(&crossings, &refusals, repeat)),
         crossings: crossings.iter().map(|event| (event, event.id())).collect(),
     };
     let results: Vec<_> = thread::scope(|scope| {
@@ -170,8 +181,8 @@ struct Events<'a> {
     /// All crossings, in the order of the journal.
     crossings: Vec<Event<'a>>,
     /// Refusals of keys that were still over a limit `repeat` seconds after their last
-    /// alert.
-    repeats: Vec<Event<'a>>,
+    /// alert; `None` if alerts are not repeated.
+    repeats: Option<Vec<Event<'a>>>,
 }
 
 /// The refusals that repeat an alert. They depend on the logs alone, so that each run and
@@ -224,8 +235,11 @@ fn deliver(
         Report { receiver: receiver.name(), sent: 0, given_up: 0, remaining: 0, failed: false };
     let begun = Instant::now();
     let mut delivery = Delivery { receiver, account, file, cursor, begun, report };
-    if delivery.crossings(&events.crossings)? {
-        delivery.repeats(&events.repeats)?;
+    let complete = delivery.crossings(&events.crossings)?;
+    match &events.repeats {
+        Some(repeats) if complete => delivery.repeats(repeats)?,
+        Some(_) => {}
+        None => delivery.cursor.skip_repeats(now()),
     }
     delivery.file.write(&delivery.cursor)?;
     let report = delivery.report;

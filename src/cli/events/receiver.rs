@@ -12,6 +12,9 @@ use crate::policy::model::{OnCrossing, Template};
 /// The program for `post`.
 pub(in crate::cli) const CURL: &str = "curl";
 
+/// The names of all receivers in `[on.crossing]`.
+pub(super) const NAMES: [&str; 4] = ["log", "run", "post", "mail"];
+
 /// Where alerts go.
 pub(super) enum Receiver<'a> {
     /// A line on standard output.

@@ -24,13 +24,17 @@ impl Machine {
     fn new(on: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().display().to_string();
-        let text = format!("version = 1\n[on.crossing]\n{}\n", on.replace("DIR", &dir));
-        std::fs::write(folder.path().join("policy.toml"), text).unwrap();
         let machine = Self { folder };
-        let file = machine.path("policy.toml");
-        let applied = run(machine.spool(), &["policy", "apply", file.to_str().unwrap()]);
-        assert_eq!(applied.status.code(), Some(0), "{}", stderr(&applied));
+        machine.apply(&on.replace("DIR", &dir));
         machine
+    }
+
+    /// Puts this `[on.crossing]` in use.
+    fn apply(&self, on: &str) {
+        let file = self.path("policy.toml");
+        std::fs::write(&file, format!("version = 1\n[on.crossing]\n{on}\n")).unwrap();
+        let applied = run(self.spool(), &["policy", "apply", file.to_str().unwrap()]);
+        assert_eq!(applied.status.code(), Some(0), "{}", stderr(&applied));
     }
 
     fn spool(&self) -> &Path {
@@ -181,6 +185,32 @@ fn who_stays_over_is_reported_again_after_a_while() {
 }
 
 #[test]
+fn what_happened_before_repeat_or_a_receiver_was_set_is_not_sent() {
+    let machine = Machine::new("log = true");
+    let clock = FakeClock::new();
+    let alerts = |time: &str| {
+        assert_eq!(stderr(&machine.at(&clock, time, &CROSS)), "");
+        let output = machine.at(&clock, time, &["events", "deliver"]);
+        assert_eq!(stderr(&output), "");
+        stdout(&output).lines().count()
+    };
+    assert_eq!(alerts("2026-12-01 10:00:00"), 1);
+    assert_eq!(alerts("2026-12-01 12:00:00"), 0);
+    assert_eq!(alerts("2026-12-01 14:00:00"), 0);
+    machine.apply("log = true\nrepeat = \"1h\"");
+    assert_eq!(alerts("2026-12-01 14:10:00"), 0);
+    assert_eq!(alerts("2026-12-01 15:10:00"), 1);
+    // Without a receiver for two weeks, in which bob crosses a limit.
+    machine.apply("log = false");
+    assert_eq!(alerts("2026-12-01 15:20:00"), 0);
+    let bob = ["check", "--count", "10 / 1w / strict", "--key", "bob", "--cost", "30"];
+    assert_eq!(stderr(&machine.at(&clock, "2026-12-02 10:00:00", &bob)), "");
+    machine.apply("log = true");
+    let again = machine.at(&clock, "2026-12-14 10:00:00", &["events", "deliver"]);
+    assert_eq!((stdout(&again), stderr(&again)), (String::new(), String::new()));
+}
+
+#[test]
 fn a_receiver_that_does_not_end_is_stopped() {
     let machine = Machine::new("run = [\"DIR/over\"]");
     machine.program("over", "sleep 300 & echo $! >\"${0%/*}/child\"; wait");
@@ -247,7 +277,10 @@ fn nothing_is_lost_or_sent_twice_unmarked_whoever_is_killed() {
 }
 
 #[test]
-fn without_receivers_nothing_is_sent() {
+fn without_a_database_or_receivers_nothing_is_sent() {
+    // Exim creates the database at the first check.
+    let output = Machine::new("log = true").deliver(&[]);
+    assert_eq!((code(&output), stderr(&output)), (Some(0), String::new()));
     let machine = Machine::new("log = false");
     machine.cross("alice");
     // A timer that does this every minute need not say so.
