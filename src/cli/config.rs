@@ -1,4 +1,4 @@
-//! `exirate config`: the settings of the rate database and the trace store.
+//! `exirate config`: the settings of the rate database, its event logs, and the trace store.
 
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,11 +9,12 @@ use serde::Serialize;
 
 use super::audit_log::AuditLog;
 use super::database::{Both, Common, bar, now, print_incidents, require_owner};
+use super::event_settings::{self, EventSetting, LogJson};
 use super::screen::{Screen, note, progress};
 use super::size::{bytes, parse_bytes};
 use super::trace::scheme_options;
 use super::{Failure, Outcome, confirm, keys, text};
-use crate::spool::{self, MAX_BYTES_MIN, Spool};
+use crate::spool::{self, EventKind, EventLimits, MAX_BYTES_MIN, Spool};
 use crate::sys::users;
 use crate::trace::{self, Access, KEEP_MIN, Query, TRACE_BYTES_MIN, TraceStore, trace_directory};
 
@@ -26,7 +27,7 @@ const TRACE_KEEP: &str = "trace.keep";
 /// keys there is room for is computed with it.
 const KEY_BYTES: usize = 30;
 
-/// Show the settings of the rate database and the trace store, or change them
+/// Show the settings of the rate database, its event logs and the trace store, or change them
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -43,7 +44,8 @@ Exit status: 0 shown; 2 an error.
 
 JSON: an object; `rates` is null where there is no rate database, `trace` where there is
 no trace store. Sizes are in bytes; `room_keys` is how many keys of usual length fit into
-`max_size`; `keep` is in seconds (null: for ever)."
+`max_size`; `crossings` and `refusals` are the two logs of `exirate events`; `keep` is in
+seconds (null: for ever)."
 )]
 pub(super) struct Config {
     #[command(subcommand)]
@@ -65,10 +67,18 @@ enum Command {
     exirate config set rates.max_size=2G
   Keep messages for a year, in at most 10 GiB:
     exirate config set trace.keep=52w trace.max_size=10G
+  Keep refusals for a week:
+    exirate config set refusals.keep=1w
 
 rates.max_size is the size limit of the rate database: 1 GiB unless set, at least 16 MiB.
 When a database is full, it evicts the least important records: those of keys that are
 far from their limits first, and of each kind of key separately.
+crossings.max_size and refusals.max_size are the size limits of the two logs that `exirate
+events` lists: 8 MiB and 16 MiB unless set; 1 MiB to 64 MiB. Once a log exceeds half of
+its limit, a new file is begun, and the one before the last is removed.
+crossings.keep and refusals.keep are how long these events are kept, such as 90d and 14d
+(unless set) or forever; at least 1h. Older ones are not shown, and are removed whenever
+another event is logged, and by `exirate tidy`.
 trace.max_size is the size limit of the trace store: 1 GiB unless set, at least 32 MiB.
 When it is reached, the oldest files are folded (they take half of the space then, and
 have more false results), and then removed.
@@ -77,20 +87,21 @@ trace.keep is how long messages are kept, such as 90d (unless set) or forever; a
 If a line of Exim's configuration sets keep= or max_size=, as TRACE_KEEP in exirate.conf
 does, that applies again from the next message on: change it there as well.
 
-Where records or messages would be removed at once, this asks, or fails if there is no
-terminal, unless --yes is given; nothing is changed before. Running Exim processes use new
-settings from their next connection on. A missing rate database or trace store is created.
+Where records, events or messages would be removed at once, this asks, or fails if there
+is no terminal, unless --yes is given; nothing is changed before. Running Exim processes
+use new settings of the event logs from their next check on, others from their next
+connection on. A missing rate database or trace store is created.
 Changes are logged to audit.log in the rate database's directory, and to syslog.
 
 Exit status: 0 set, or set so before; 2 an error.
 
 JSON: an object as that of `exirate config`.")]
 struct Set {
-    /// rates.max_size, trace.max_size or trace.keep, and its value
+    /// The name of a setting, such as rates.max_size, and its value
     #[arg(value_name = "NAME=VALUE", required = true, value_parser = setting)]
     settings: Vec<Setting>,
 
-    /// Do not ask, even if records or messages are removed
+    /// Do not ask, even if records, events or messages are removed
     #[arg(long, short)]
     yes: bool,
 
@@ -102,6 +113,7 @@ struct Set {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Setting {
     RatesMaxSize(u64),
+    Event(EventSetting),
     TraceMaxSize(u64),
     TraceKeep(Option<u64>),
 }
@@ -117,10 +129,15 @@ fn setting(text: &str) -> Result<Setting, String> {
         RATES_MAX_SIZE => Ok(Setting::RatesMaxSize(size(MAX_BYTES_MIN)?)),
         TRACE_MAX_SIZE => Ok(Setting::TraceMaxSize(size(TRACE_BYTES_MIN)?)),
         TRACE_KEEP => Ok(Setting::TraceKeep(keep(value)?)),
-        _ => Err(format!(
-            "there is no setting {name:?}: expected {RATES_MAX_SIZE}=SIZE, {TRACE_MAX_SIZE}=SIZE \
-             or {TRACE_KEEP}=TIME"
-        )),
+        _ => EventSetting::parse(name, value)
+            .unwrap_or_else(|| {
+                Err(format!(
+                    "there is no setting {name:?}: expected {RATES_MAX_SIZE}=SIZE, \
+                 crossings.max_size=SIZE, crossings.keep=TIME, refusals.max_size=SIZE, \
+                 refusals.keep=TIME, {TRACE_MAX_SIZE}=SIZE or {TRACE_KEEP}=TIME"
+                ))
+            })
+            .map(Setting::Event),
     }
 }
 
@@ -150,6 +167,10 @@ struct Rates {
     place: Place,
     max_size: u64,
     room_keys: u64,
+    crossings: LogJson,
+    refusals: LogJson,
+    #[serde(skip)]
+    events: EventLimits,
 }
 
 /// The trace store, in JSON.
@@ -191,11 +212,18 @@ impl std::fmt::Display for Place {
 }
 
 impl Report {
-    fn of(both: &Both) -> Result<Self, Failure> {
-        let rates = both.rates.as_ref().map(|spool| {
+    fn of(both: &mut Both) -> Result<Self, Failure> {
+        let rates = both.rates.as_mut().map(|spool| {
             let max_size = spool.max_bytes();
-            let room_keys = spool::capacity(max_size, KEY_BYTES);
-            Ok::<_, Failure>(Rates { place: Place::of(spool.directory())?, max_size, room_keys })
+            let events = spool.event_limits()?;
+            Ok::<_, Failure>(Rates {
+                place: Place::of(spool.directory())?,
+                max_size,
+                room_keys: spool::capacity(max_size, KEY_BYTES),
+                crossings: LogJson::of(events.crossings),
+                refusals: LogJson::of(events.refusals),
+                events,
+            })
         });
         let trace = both.traces.as_ref().map(|store| {
             let trace::Options { settings, keep, max_bytes } = *store.options();
@@ -210,26 +238,25 @@ impl Report {
     }
 
     fn print(&self, screen: &mut Screen<'_>) -> std::io::Result<()> {
-        let mut row = |name: &str, value: String| writeln!(screen, "{name:<14}  {value}");
+        let mut row = |name: &str, value: String| writeln!(screen, "{name:<18}  {value}");
         if let Some(rates) = &self.rates {
             row("rates", rates.place.to_string())?;
             let room = format!("room for about {} keys", rough(rates.room_keys));
             row(RATES_MAX_SIZE, format!("{}, {room}", bytes(rates.max_size)))?;
+            for kind in EventKind::ALL {
+                for (name, value) in event_settings::rows(rates.events.of(kind), kind) {
+                    row(&name, value)?;
+                }
+            }
         }
         if let Some(trace) = &self.trace {
             row("trace", trace.place.to_string())?;
             row(TRACE_MAX_SIZE, bytes(trace.max_size))?;
-            row(TRACE_KEEP, kept(trace.keep))?;
+            row(TRACE_KEEP, text::kept(trace.keep))?;
             row("trace digests", trace.digests.clone())?;
         }
         Ok(())
     }
-}
-
-/// How long messages are kept, as an argument has it.
-pub(super) fn kept(keep: Option<u64>) -> String {
-    let duration = |seconds| text::duration(seconds as f64).replace(' ', "");
-    keep.map_or_else(|| "forever".to_owned(), duration)
 }
 
 /// A large number, about.
@@ -251,7 +278,7 @@ impl Config {
 }
 
 fn show(screen: &mut Screen<'_>, common: &Common) -> Result<Outcome, Failure> {
-    let report = Report::of(&Both::open(&common.directory()?)?)?;
+    let report = Report::of(&mut Both::open(&common.directory()?)?)?;
     if common.json {
         screen.json(&report)?;
     } else {
@@ -261,9 +288,10 @@ fn show(screen: &mut Screen<'_>, common: &Common) -> Result<Outcome, Failure> {
 }
 
 /// The settings that are to be.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Wanted {
     rates_max_size: Option<u64>,
+    events: Vec<EventSetting>,
     trace_max_size: Option<u64>,
     trace_keep: Option<Option<u64>>,
 }
@@ -274,12 +302,19 @@ impl Wanted {
         for setting in settings {
             let (name, twice) = match *setting {
                 Setting::RatesMaxSize(size) => {
-                    (RATES_MAX_SIZE, wanted.rates_max_size.replace(size).is_some())
+                    (RATES_MAX_SIZE.to_owned(), wanted.rates_max_size.replace(size).is_some())
+                }
+                Setting::Event(setting) => {
+                    let twice = wanted.events.iter().any(|other| other.is_same(setting));
+                    wanted.events.push(setting);
+                    (setting.name(), twice)
                 }
                 Setting::TraceMaxSize(size) => {
-                    (TRACE_MAX_SIZE, wanted.trace_max_size.replace(size).is_some())
+                    (TRACE_MAX_SIZE.to_owned(), wanted.trace_max_size.replace(size).is_some())
                 }
-                Setting::TraceKeep(keep) => (TRACE_KEEP, wanted.trace_keep.replace(keep).is_some()),
+                Setting::TraceKeep(keep) => {
+                    (TRACE_KEEP.to_owned(), wanted.trace_keep.replace(keep).is_some())
+                }
             };
             if twice {
                 return Err(Failure::new(format!("{name} is given twice")));
@@ -295,9 +330,15 @@ impl Set {
         let directory = self.common.directory()?;
         require_owner(&directory)?;
         // Created if missing, and only if something of it is set.
-        let mut rates = match wanted.rates_max_size {
-            Some(size) => Some((Spool::open(&directory, spool::Options::default())?, size)),
-            None => None,
+        let mut rates = match (wanted.rates_max_size, wanted.events.is_empty()) {
+            (None, true) => None,
+            (size, _) => {
+                let mut spool = Spool::open(&directory, spool::Options::default())?;
+                print_incidents(&mut spool);
+                let size = size.unwrap_or(spool.max_bytes());
+                let events = event_settings::wanted(&mut spool, &wanted.events)?;
+                Some((spool, size, events))
+            }
         };
         let mut traces = match (wanted.trace_max_size, wanted.trace_keep) {
             (None, None) => None,
@@ -309,21 +350,25 @@ impl Set {
                 Some((store, trace::Options { max_bytes, keep, ..before }))
             }
         };
-        let evicts = match &mut rates {
-            Some((spool, size)) => evicted_by(spool, *size)?,
-            None => None,
+        let (evicts, forgets) = match &mut rates {
+            Some((spool, size, events)) => {
+                (evicted_by(spool, *size)?, event_settings::removed_by(spool, events)?)
+            }
+            None => (None, None),
         };
         let removes = match &traces {
             Some((store, options)) => removed_by(store, options)?,
             None => None,
         };
-        let losses: Vec<&str> = [&evicts, &removes].into_iter().flatten().map(|s| &**s).collect();
+        let losses: Vec<&str> =
+            [&evicts, &forgets, &removes].into_iter().flatten().map(|s| &**s).collect();
         if !losses.is_empty() && !confirm::losses(&losses, self.yes)? {
             return Err(Failure::new("nothing was changed"));
         }
         let mut changes = Vec::new();
-        if let Some((spool, size)) = &mut rates {
+        if let Some((spool, size, events)) = &mut rates {
             set_rates(spool, *size, evicts.is_some(), &mut changes)?;
+            event_settings::set(spool, *events, &mut changes)?;
         }
         if let Some((store, options)) = &mut traces {
             set_traces(store, *options, removes.is_some(), &mut changes)?;
@@ -335,7 +380,6 @@ impl Set {
 
 /// What a lower size limit would evict, in words.
 fn evicted_by(spool: &mut Spool, max_bytes: u64) -> Result<Option<String>, Failure> {
-    print_incidents(spool);
     if max_bytes >= spool.max_bytes() {
         return Ok(None);
     }
@@ -355,7 +399,7 @@ fn removed_by(store: &TraceStore, options: &trace::Options) -> Result<Option<Str
         let older = Query { until: Some(until), ..Query::default() };
         let older = store.query(&older, &mut bar("messages"), &mut |_| {})?.matches;
         if older > 0 {
-            losses.push(format!("{older} message(s) are older than {}", kept(Some(keep))));
+            losses.push(format!("{older} message(s) are older than {}", text::kept(Some(keep))));
         }
     }
     let disk = store.stats()?.bytes;
@@ -407,7 +451,7 @@ fn set_traces(
         changes.push(format!("{TRACE_MAX_SIZE}={} (was {})", options.max_bytes, before.max_bytes));
     }
     if options.keep != before.keep {
-        let [new, old] = [options.keep, before.keep].map(kept);
+        let [new, old] = [options.keep, before.keep].map(text::kept);
         changes.push(format!("{TRACE_KEEP}={new} (was {old})"));
     }
     if remove {

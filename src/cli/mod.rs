@@ -20,6 +20,7 @@ mod confirm;
 mod copy;
 mod database;
 mod doctor;
+mod event_settings;
 mod events;
 mod exim_config;
 mod exim_dump;

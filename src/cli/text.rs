@@ -156,6 +156,12 @@ fn zoned(at: Timestamp, form: &str) -> String {
     }
 }
 
+/// How long something is kept, in seconds (`None`: for ever), as an argument has it.
+pub(super) fn kept(keep: Option<u64>) -> String {
+    let duration = |seconds| duration(seconds as f64).replace(' ', "");
+    keep.map_or_else(|| "forever".to_owned(), duration)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -62,6 +62,8 @@ impl Spool {
                 self.database.report(format!("the copy has no overrides: {error}"));
             }
         }
+        let limits = self.with_files(|database| database.stored_event_limits())?;
+        target.set_event_limits(limits)?;
         self.with_files(|database| database.copy_events(&target))?;
         let mut copied = Copied::default();
         for number in 0..=u8::MAX {

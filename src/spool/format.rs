@@ -31,8 +31,12 @@ pub(super) const DATABASE_BYTES: usize = 44;
 /// The offset in the file `database` of the word that changes with the overrides. No
 /// checksum covers it.
 pub(super) const DATABASE_WORD: usize = 48;
-/// The size of the file `database` with that word.
-pub(super) const DATABASE_FILE_BYTES: usize = 56;
+/// The offset in the file `database` of the limits of the event logs.
+pub(super) const DATABASE_EVENTS: usize = 56;
+/// The size of these limits with their checksum, which covers nothing else.
+pub(super) const EVENT_LIMITS_BYTES: usize = 36;
+/// The size of the file `database`.
+pub(super) const DATABASE_FILE_BYTES: usize = 92;
 /// The offset of its checksum, which covers all bytes before it.
 pub(super) const DATABASE_CRC: usize = 40;
 
@@ -141,6 +145,19 @@ pub(super) struct Superblock {
     pub(super) max_bytes: u64,
 }
 
+/// The limits of the event logs in the file `database`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct StoredLimits {
+    /// The size limit of `crossings` and `crossings.1` together, in bytes.
+    pub(super) crossings_bytes: u64,
+    /// How many seconds a crossing is kept; all ones: for ever.
+    pub(super) crossings_keep: u64,
+    /// As for crossings, of the refusals.
+    pub(super) refusals_bytes: u64,
+    /// As for crossings, of the refusals.
+    pub(super) refusals_keep: u64,
+}
+
 /// The head of a record, without its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Head {
@@ -185,6 +202,9 @@ const _: () = {
     );
     assert!(HEADER_BYTES.is_multiple_of(ALIGN));
     assert!(8 + 4 + 4 + 16 + 8 == DATABASE_CRC && DATABASE_CRC + 4 == DATABASE_BYTES);
+    assert!(DATABASE_BYTES <= DATABASE_WORD && DATABASE_WORD + 8 == DATABASE_EVENTS);
+    assert!(4 * 8 + 4 == EVENT_LIMITS_BYTES);
+    assert!(DATABASE_EVENTS + EVENT_LIMITS_BYTES == DATABASE_FILE_BYTES);
     assert!(4 + 2 + 2 + 4 + 2 + 1 + 1 == HEAD_CRC && HEAD_CRC + 4 == HEAD_BYTES);
     assert!(8 + 8 + 8 + 4 + 4 + 4 + 4 + 4 + 4 == STATE_CRC && STATE_CRC + 4 == STATE_BYTES);
     assert!(STATES[0] == HEAD_BYTES && STATES[1] == STATES[0] + STATE_BYTES);
@@ -283,6 +303,18 @@ impl Superblock {
             return Err(Fault::Damaged);
         }
         Ok(superblock)
+    }
+}
+
+impl StoredLimits {
+    /// As in the file, with their checksum.
+    pub(super) fn encode(&self) -> [u8; EVENT_LIMITS_BYTES] {
+        with_checksum(encode(self))
+    }
+
+    /// Reads the limits; `None` if they are missing or damaged.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        decode(bytes).filter(|_| bytes.len() == EVENT_LIMITS_BYTES && checksum_fits(bytes))
     }
 }
 

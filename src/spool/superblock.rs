@@ -1,4 +1,5 @@
-//! The file `database`: which database this is, its version, key and size limit.
+//! The file `database`: which database this is, its version, key, size limit, and the
+//! limits of its event logs.
 //! One process chooses the key for all; a lost file is rebuilt from the shards.
 
 use std::ffi::CStr;
@@ -11,9 +12,10 @@ use crate::sys::files::{self, Access};
 
 use super::SpoolError;
 use super::database::{Database, Options, shard_name};
+use super::events::EventLimits;
 use super::format::{
-    DATABASE_BYTES, DATABASE_FILE_BYTES, DATABASE_MAGIC, DATABASE_WORD, Fault, HEADER_CRC, Header,
-    SHARDS, Superblock, VERSION, VERSIONS, Versions,
+    DATABASE_BYTES, DATABASE_EVENTS, DATABASE_FILE_BYTES, DATABASE_MAGIC, DATABASE_WORD,
+    EVENT_LIMITS_BYTES, Fault, HEADER_CRC, Header, SHARDS, Superblock, VERSION, VERSIONS, Versions,
 };
 use super::hashing::Hashing;
 use super::sizes::MAX_BYTES_DEFAULT;
@@ -100,7 +102,7 @@ impl Database {
             let incident = match (&kept, found) {
                 (None, None) => None,
                 (None, Some(_)) => Some(format!(
-                    "{} was lost and has been rebuilt; its size limit is the default again",
+                    "{} was lost and has been rebuilt; its settings are the defaults again",
                     path.display()
                 )),
                 (Some(kept), _) => Some(format!(
@@ -140,6 +142,36 @@ impl Database {
         Ok(())
     }
 
+    /// The limits of the event logs in the file `database`; the defaults where it has none
+    /// that are sound.
+    pub(super) fn stored_event_limits(&self) -> Result<EventLimits, SpoolError> {
+        let Some((file, _)) = self.open_for(Access::Read, DATABASE)? else {
+            return Ok(EventLimits::default());
+        };
+        let mut bytes = [0; DATABASE_FILE_BYTES];
+        let length = files::read_start(&file, &mut bytes)
+            .map_err(SpoolError::io("read", &self.path_of(DATABASE)))?;
+        Ok(EventLimits::decode(bytes.get(DATABASE_EVENTS..length).unwrap_or(&[])))
+    }
+
+    /// The limits of the event logs in the file `database` as it is mapped: as they were
+    /// at the latest check.
+    pub(super) fn event_limits(&self) -> EventLimits {
+        let map = self.word.as_ref().map(|word| &word.map);
+        let bytes = map.and_then(|map| map.bytes(DATABASE_EVENTS, EVENT_LIMITS_BYTES));
+        EventLimits::decode(bytes.unwrap_or(&[]))
+    }
+
+    /// Sets the limits of the event logs.
+    pub(super) fn set_event_limits(&mut self, limits: EventLimits) -> Result<(), SpoolError> {
+        {
+            let _guard = self.lock_directory()?;
+            self.write_database(&self.current_identity()?, limits)?;
+        }
+        self.map_word();
+        Ok(())
+    }
+
     /// Writes the file `database` again as it is. The caller has locked the directory.
     pub(super) fn rewrite_identity(&self) -> Result<(), SpoolError> {
         self.write_identity(&self.current_identity()?)
@@ -157,12 +189,20 @@ impl Database {
 
     /// Replaces the file `database` atomically. The caller has locked the directory.
     pub(super) fn write_identity(&self, identity: &Superblock) -> Result<(), SpoolError> {
+        self.write_database(identity, self.stored_event_limits()?)
+    }
+
+    /// As [`Database::write_identity`], with other limits of the event logs.
+    fn write_database(&self, identity: &Superblock, limits: EventLimits) -> Result<(), SpoolError> {
         self.replace_database(|word| {
             let mut bytes = [0; DATABASE_FILE_BYTES];
-            let parts = bytes.iter_mut().zip(identity.encode());
-            parts.for_each(|(place, byte)| *place = byte);
-            let parts = bytes.iter_mut().skip(DATABASE_WORD).zip(word.to_le_bytes());
-            parts.for_each(|(place, byte)| *place = byte);
+            let mut put = |offset: usize, part: &[u8]| {
+                let places = bytes.iter_mut().skip(offset).zip(part);
+                places.for_each(|(place, byte)| *place = *byte);
+            };
+            put(0, &identity.encode());
+            put(DATABASE_WORD, &word.to_le_bytes());
+            put(DATABASE_EVENTS, &limits.stored().encode());
             let file = self.create_file(DATABASE_NEW)?;
             let written = files::write_start(&file, &bytes)
                 .and_then(|()| files::sync(&file))

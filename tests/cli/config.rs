@@ -48,7 +48,7 @@ fn settings_are_shown_changed_and_logged() {
     let output = set(spool, &["rates.max_size=32M"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let said = stdout(&output);
-    assert!(said.contains("\nrates.max_size  32 MiB, room for about "), "{said}");
+    assert!(said.contains("\nrates.max_size      32 MiB, room for about "), "{said}");
     let settings = config(spool);
     assert_eq!(settings["trace"], Value::Null);
     assert_eq!(
@@ -97,8 +97,14 @@ fn wrong_settings_are_refused_with_what_would_be_right() {
         (&["trace.max_size=1M"], "trace.max_size must be at least 32 MiB"),
         (&["trace.keep=long"], "expected a time, such as 90d or 52w, or `forever`"),
         (&["trace.keep=1h"], "trace.keep must be at least 1 d"),
-        (&["size=1G"], "expected rates.max_size=SIZE, trace.max_size=SIZE or trace.keep=TIME"),
+        (
+            &["size=1G"],
+            "expected rates.max_size=SIZE, crossings.max_size=SIZE, crossings.keep=TIME,",
+        ),
         (&["trace.keep=1d", "trace.keep=2d"], "trace.keep is given twice"),
+        (&["refusals.keep=1d", "refusals.keep=2d"], "refusals.keep is given twice"),
+        (&["crossings.max_size=65M"], "must be at least 1 MiB, and at most 64 MiB"),
+        (&["crossings.keep=1m"], "crossings.keep must be at least 1 h"),
     ] {
         let output = set(spool.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

@@ -167,3 +167,73 @@ fn a_reset_key_crosses_again() {
     let numbers = objects(&exirate(&["events", "--json"]));
     assert_eq!(numbers.iter().map(|event| &event["number"]).collect::<Vec<_>>(), [1, 1]);
 }
+
+#[test]
+fn events_are_kept_as_long_as_the_settings_say() {
+    let clock = FakeClock::new();
+    clock.freeze("2026-11-20 12:00:00");
+    let spool = tempfile::tempdir().unwrap();
+    let exirate = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+        command.args(arguments).arg("--spool").arg(spool.path()).envs(clock.environment());
+        command.output().unwrap()
+    };
+    let count = |key: &str| {
+        let check = ["check", "--count", "10 / 1w / strict", "--key", key, "--cost", "30"];
+        assert_eq!(stderr(&exirate(&check)), "");
+    };
+    let shown = |more: &[&str]| -> Vec<String> {
+        let all = objects(&exirate(&[&["events", "--json"][..], more].concat()));
+        all.iter().map(|event| event["key"].as_str().unwrap().to_owned()).collect()
+    };
+    let on_disk = |key: &str| -> Vec<&str> {
+        let names = ["crossings", "crossings.1", "refusals", "refusals.1"];
+        let read = |name: &str| std::fs::read(spool.path().join("exirate").join(name));
+        let has = |name: &&str| {
+            let bytes = read(name).unwrap_or_default();
+            bytes.windows(key.len()).any(|window| window == key.as_bytes())
+        };
+        names.into_iter().filter(has).collect()
+    };
+    count("alice@example.org");
+    clock.freeze("2026-11-20 14:00:00");
+    count("bob@example.org");
+    let set = |arguments: &[&str]| exirate(&[&["config", "set"][..], arguments].concat());
+    let refused = set(&["crossings.keep=1h", "refusals.keep=3h"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = stderr(&refused);
+    assert!(said.contains("1 of the crossings are older than 1h; nothing was changed"), "{said}");
+    assert_eq!(shown(&[]).len(), 2);
+    assert_eq!(on_disk("alice@"), ["crossings", "refusals"]);
+    let done = set(&["crossings.keep=1h", "refusals.keep=3h", "--yes"]);
+    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+    assert!(stdout(&done).contains("\ncrossings.keep      1h\n"), "{}", stdout(&done));
+    let settings: Value = serde_json::from_str(&stdout(&exirate(&["config", "--json"]))).unwrap();
+    let of = |log: &str| {
+        (settings["rates"][log]["keep"].clone(), settings["rates"][log]["max_size"].clone())
+    };
+    assert_eq!(of("crossings"), (3600.into(), (8 << 20).into()));
+    assert_eq!(of("refusals"), (10_800.into(), (16 << 20).into()));
+    let log = std::fs::read_to_string(spool.path().join("exirate/audit.log")).unwrap();
+    let logged = |text: &str| log.lines().any(|line| line.ends_with(text));
+    assert!(logged("config crossings.keep=1h (was 90d)"), "{log}");
+    assert!(logged("config refusals.keep=3h (was 14d)"), "{log}");
+    assert_eq!(
+        (shown(&[]), on_disk("alice@")),
+        (vec!["bob@example.org".to_owned()], vec!["refusals"])
+    );
+    // To the second, whoever looks.
+    clock.freeze("2026-11-20 15:00:00");
+    assert_eq!((shown(&[]).len(), shown(&["--refusals"]).len()), (1, 2));
+    clock.freeze("2026-11-20 15:00:01");
+    assert_eq!((shown(&[]).len(), shown(&["--refusals"]).len()), (0, 1));
+    assert_eq!(on_disk("bob@"), ["crossings", "refusals"]);
+    assert_eq!(on_disk("alice@"), ["refusals"]);
+    assert!(exirate(&["tidy"]).status.success());
+    assert_eq!((on_disk("bob@"), on_disk("alice@")), (vec!["refusals"], vec![]));
+    // Without `tidy`: the next event removes them.
+    clock.freeze("2026-11-20 18:00:00");
+    count("carol@example.org");
+    assert_eq!(on_disk("bob@"), Vec::<&str>::new());
+    assert_eq!(shown(&["--refusals"]), ["carol@example.org"]);
+}

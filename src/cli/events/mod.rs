@@ -88,12 +88,11 @@ CLIENT, SENDER, RECIPIENT and MESSAGE are those of the event, where Exim knew th
 Empty columns are left out, and on a narrow terminal the less important ones. With
 --follow, each new event is printed as it happens, until the command is interrupted.
 
-The two logs are files in the database's directory. Their size is limited, to 8 MiB for
-crossings and 16 MiB for refusals, and so is their age: `exirate tidy`, which a timer
-runs daily, removes crossings before they are 90 days old, and refusals before they are
-14 days old. `exirate stats` shows how many events could not be written. Events that an
-override has denied are not logged. `exirate events deliver` sends crossings to a program,
-a URL or a mail address.
+The two logs are files in the database's directory, of limited size (8 MiB for crossings
+and 16 MiB for refusals, unless set) and age (90 and 14 days): see `exirate config`. Older
+events are not shown. `exirate stats` shows how many events could not be written. Events
+that an override has denied are not logged. `exirate events deliver` sends crossings to a
+program, a URL or a mail address.
 
 Exit status: 0 listed, also if nothing has happened; 1 no event matches KEY, --mode or
 --period; 2 an error.

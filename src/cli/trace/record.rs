@@ -4,10 +4,10 @@ use std::io::Write as _;
 
 use clap::Args;
 
-use super::super::config;
 use super::super::database::{Common, require_owner};
 use super::super::screen::{Screen, complain, note};
 use super::super::size::bytes;
+use super::super::text;
 use super::super::{Failure, Outcome};
 use super::mailbox::MESSAGE_MAX;
 use super::recording::{Counts, Recording, Sources};
@@ -99,7 +99,7 @@ impl Record {
                 "{} message(s) are older than messages are kept here ({}): set how long by `exirate \
                  config set trace.keep=forever`, for example",
                 counts.too_old,
-                config::kept(before.keep)
+                text::kept(before.keep)
             ));
         }
         match counts.not_recorded {

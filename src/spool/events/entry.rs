@@ -45,11 +45,18 @@ pub(in crate::spool) enum What {
     Refusal,
     /// An administrator has reset the record.
     Reset,
+    /// An entry was removed.
+    Blank,
 }
 
 impl What {
-    const ALL: [(Self, u8); 4] =
-        [(Self::Crossing, 1), (Self::Details, 2), (Self::Refusal, 3), (Self::Reset, 4)];
+    const ALL: [(Self, u8); 5] = [
+        (Self::Crossing, 1),
+        (Self::Details, 2),
+        (Self::Refusal, 3),
+        (Self::Reset, 4),
+        (Self::Blank, 5),
+    ];
 
     fn byte(self) -> u8 {
         Self::ALL.iter().find(|(what, _)| *what == self).map_or(0, |(_, byte)| *byte)
@@ -147,6 +154,11 @@ pub(in crate::spool) fn texts(name: &[u8], details: &EventDetails<'_>) -> [Vec<u
 impl Entry {
     /// The entry as bytes, with a checksum of `seed`.
     pub(in crate::spool) fn encode(&self, seed: u32) -> Vec<u8> {
+        self.encode_to(seed, 0)
+    }
+
+    /// As [`Entry::encode`], with zeros at the end up to `least` bytes.
+    pub(in crate::spool) fn encode_to(&self, seed: u32, least: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(ENTRY_BYTES_MAX);
         let micros =
             self.at.seconds.saturating_mul(1_000_000).saturating_add(self.at.micros.into());
@@ -172,6 +184,7 @@ impl Entry {
             bytes.extend((text.len() as u16).to_le_bytes());
             bytes.extend(text);
         }
+        bytes.resize(bytes.len().max(least.min(ENTRY_BYTES_MAX)), 0);
         let size = (bytes.len() as u16).to_le_bytes();
         put(&mut bytes, BYTES, &size);
         let crc = checksum(&bytes, seed).to_le_bytes();
@@ -243,7 +256,7 @@ impl Entry {
         for (text, most) in entry.texts.iter_mut().zip(TEXTS_MAX) {
             *text = reader.text().filter(|text| text.len() <= most)?.to_vec();
         }
-        reader.rest.is_empty().then_some(entry)
+        reader.rest.iter().all(|&byte| byte == 0).then_some(entry)
     }
 }
 
@@ -269,6 +282,11 @@ pub(in crate::spool) fn next_magic(bytes: &[u8]) -> usize {
         (tail..after.len()).find(begins)
     };
     1 + found.or_else(at_end).unwrap_or(after.len())
+}
+
+/// Whether another entry begins within bytes that begin one: then that one was cut.
+pub(in crate::spool) fn has_another(bytes: &[u8]) -> bool {
+    bytes.get(1..).is_some_and(|rest| rest.windows(MAGIC.len()).any(|window| window == MAGIC))
 }
 
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {

@@ -1,8 +1,7 @@
-//! Appends to the journal of crossings and to the log of refusals, and replaces files
-//! that are full or too old.
+//! Appends to the journal of crossings and to the log of refusals, and begins a new file
+//! where one is full.
 
 use std::ffi::CStr;
-use std::fs::File;
 use std::io::ErrorKind;
 
 use crate::rate::Timestamp;
@@ -11,7 +10,8 @@ use crate::sys::secure_dir::DirError;
 
 use super::super::SpoolError;
 use super::super::database::{ATTEMPTS, Database, FILE_MODE};
-use super::entry::{ENTRY_BYTES_MAX, Entry, Fault, HEAD_BYTES, next_magic};
+use super::expire::{Extent, expire, is_due};
+use super::limits::{EventKind, LogLimits};
 
 /// A file that is appended to, and its predecessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,23 +20,35 @@ pub(in crate::spool) struct EventLog {
     pub(in crate::spool) name: &'static CStr,
     /// The previous one.
     pub(in crate::spool) before: &'static CStr,
-    /// The size from which on a new file is begun. No file exceeds twice this.
-    pub(in crate::spool) bytes: u64,
-    /// How many seconds an entry is kept at most, if the database is tidied daily.
-    pub(in crate::spool) age: i64,
 }
 
 /// The journal of crossings.
 pub(in crate::spool) const CROSSINGS: EventLog =
-    EventLog { name: c"crossings", before: c"crossings.1", bytes: 4 << 20, age: 90 * 86_400 };
+    EventLog { name: c"crossings", before: c"crossings.1" };
 /// The log of refusals.
 pub(in crate::spool) const REFUSALS: EventLog =
-    EventLog { name: c"refusals", before: c"refusals.1", bytes: 8 << 20, age: 14 * 86_400 };
+    EventLog { name: c"refusals", before: c"refusals.1" };
 /// The files of both.
 pub(in crate::spool) const EVENT_FILES: [&CStr; 4] =
     [CROSSINGS.name, CROSSINGS.before, REFUSALS.name, REFUSALS.before];
 
+impl EventLog {
+    /// The log of this kind.
+    pub(super) fn of(kind: EventKind) -> Self {
+        match kind {
+            EventKind::Crossings => CROSSINGS,
+            EventKind::Refusals => REFUSALS,
+        }
+    }
+}
+
 impl Database {
+    /// The limits of a log, as they were at the latest check.
+    fn limits_of(&self, log: EventLog) -> LogLimits {
+        let limits = self.event_limits();
+        if log == CROSSINGS { limits.crossings } else { limits.refusals }
+    }
+
     /// Appends an entry in one write.
     ///
     /// # Errors
@@ -46,15 +58,17 @@ impl Database {
         log: EventLog,
         entry: &[u8],
     ) -> Result<(), SpoolError> {
+        let limits = self.limits_of(log);
+        let full = limits.file_bytes();
         for _ in 0..ATTEMPTS {
             let Some((file, info)) = self.open_for(Access::Append, log.name)? else {
                 self.begin_log(log)?;
                 continue;
             };
-            if info.size >= log.bytes && self.rotate(log, |_, size| size >= log.bytes)? {
+            if info.size >= full && self.rotate(log, full)? {
                 continue;
             }
-            let written = if info.size >= log.bytes * 2 {
+            let written = if info.size >= limits.max_bytes {
                 Err(ErrorKind::StorageFull.into())
             } else {
                 files::append(&file, info.size, entry)
@@ -82,63 +96,109 @@ impl Database {
         }
     }
 
-    /// Begins a new file, if `is_due` says so of the open file and its size. False if it
-    /// is not due, or another process has the directory locked.
+    /// Begins a new file if the current one has `full` bytes. False if it has not, or
+    /// another process has the directory locked.
     #[cold]
-    fn rotate(
-        &self,
-        log: EventLog,
-        is_due: impl FnOnce(&File, u64) -> bool,
-    ) -> Result<bool, SpoolError> {
+    fn rotate(&self, log: EventLog, full: u64) -> Result<bool, SpoolError> {
         let Some(_guard) = self.lock_directory_if(false)? else { return Ok(false) };
-        let due = self
-            .open_for(Access::Read, log.name)?
-            .is_some_and(|(file, info)| is_due(&file, info.size));
+        let current = self.open_for(Access::Read, log.name)?;
+        let due = current.is_some_and(|(_, info)| info.size >= full);
         if due {
-            files::rename_at(self.dir.directory(), log.name, log.before)
-                .map_err(SpoolError::io("rename", &self.path_of(log.name)))?;
+            self.replace_previous(log)?;
             self.begin_log(log)?;
         }
         Ok(due)
     }
 
-    /// Removes the previous file if all of its entries are older than half of the age,
-    /// and begins a new one if the first entry of the current one is. So an entry is
-    /// kept for half of the age at least, unless the size limit is reached, and not
-    /// beyond the age.
-    pub(in crate::spool) fn tidy_log(
-        &self,
-        log: EventLog,
-        now: Timestamp,
-    ) -> Result<(), SpoolError> {
-        let expired = |seconds: i64| now.seconds.saturating_sub(seconds) > log.age / 2;
-        if let Some((_, info)) = self.open_for(Access::Read, log.before)?
-            && expired(info.modified)
-        {
-            files::remove_at(self.dir.directory(), log.before)
-                .map_err(SpoolError::io("remove", &self.path_of(log.before)))?;
+    /// Makes the current file the previous one. The caller has locked the directory.
+    fn replace_previous(&self, log: EventLog) -> Result<(), SpoolError> {
+        files::rename_at(self.dir.directory(), log.name, log.before)
+            .map_err(SpoolError::io("rename", &self.path_of(log.name)))
+    }
+
+    fn remove_previous(&self, log: EventLog) -> Result<(), SpoolError> {
+        files::remove_at(self.dir.directory(), log.before)
+            .map_err(SpoolError::io("remove", &self.path_of(log.before)))
+    }
+
+    /// How many bytes the files of a log take.
+    pub(super) fn log_bytes(&self, log: EventLog) -> Result<u64, SpoolError> {
+        let mut bytes = 0;
+        for name in [log.before, log.name] {
+            bytes += self.open_for(Access::Read, name)?.map_or(0, |(_, info)| info.size);
         }
-        // While there is a previous file, renaming would lose entries too early.
-        if files::info_at(self.dir.directory(), log.before).is_err() {
-            let seed = self.hashing.seed;
-            self.rotate(log, |file, _| first_time(file, seed).is_some_and(expired))?;
+        Ok(bytes)
+    }
+
+    /// Removes some entries that are older than the log's age, if there are any: called
+    /// after an entry was appended. It waits for no lock, and what it reads is limited.
+    pub(super) fn expire_some(&self, log: EventLog, now: Timestamp) -> Result<(), SpoolError> {
+        let oldest = self.limits_of(log).oldest(now.seconds);
+        if oldest == i64::MIN {
+            return Ok(());
+        }
+        for name in [log.before, log.name] {
+            let Some((file, _)) = self.open_for(Access::Read, name)? else { continue };
+            if is_due(&file, self.hashing.seed, oldest)
+                && let Some(_guard) = self.lock_directory_if(false)?
+            {
+                self.expire_file(log, name, oldest, Extent::Some)?;
+            }
+            // The entries of the next file are younger.
+            break;
         }
         Ok(())
     }
-}
 
-/// The time of the first entry of a file.
-fn first_time(file: &File, seed: u32) -> Option<i64> {
-    let mut bytes = vec![0; ENTRY_BYTES_MAX * 4];
-    let read = files::read_start(file, &mut bytes).ok()?;
-    bytes.truncate(read);
-    let mut rest = &bytes[..];
-    while rest.len() >= HEAD_BYTES {
-        match Entry::decode(rest, seed) {
-            Ok((entry, _)) => return Some(entry.at.seconds),
-            Err(Fault::Unknown(size)) => rest = rest.get(size..)?,
-            Err(_) => rest = rest.get(next_magic(rest)..)?,
+    /// Removes what is older than the log's age, and what exceeds its size limit.
+    pub(super) fn tidy_log(
+        &self,
+        log: EventLog,
+        limits: LogLimits,
+        now: Timestamp,
+    ) -> Result<(), SpoolError> {
+        let _guard = self.lock_directory()?;
+        if self.log_bytes(log)? > limits.max_bytes {
+            // Whoever appends begins a new file.
+            if self
+                .open_for(Access::Read, log.name)?
+                .is_some_and(|(_, i)| i.size >= limits.file_bytes())
+            {
+                self.replace_previous(log)?;
+            } else {
+                self.remove_previous(log)?;
+            }
+        }
+        let oldest = limits.oldest(now.seconds);
+        if oldest == i64::MIN {
+            return Ok(());
+        }
+        for name in [log.before, log.name] {
+            self.expire_file(log, name, oldest, Extent::All)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the entries of a file that are older than `oldest`, and the file if it is
+    /// the previous one and has no other entries. The caller has locked the directory.
+    fn expire_file(
+        &self,
+        log: EventLog,
+        name: &CStr,
+        oldest: i64,
+        extent: Extent,
+    ) -> Result<(), SpoolError> {
+        let Some((file, info)) = self.open_for(Access::Write, name)? else { return Ok(()) };
+        let done = expire(&file, info.size, self.hashing.seed, oldest, extent)
+            .map_err(SpoolError::io("write", &self.path_of(name)))?;
+        match done.is_empty && info.size > 0 {
+            true if name == log.before => self.remove_previous(log),
+            // The process that writes to it may not have noticed that it was renamed: it
+            // is removed the next time.
+            true if files::info_at(self.dir.directory(), log.before).is_err() => {
+                self.replace_previous(log)
+            }
+            _ => Ok(()),
         }
     }
-    None
 }

@@ -1,4 +1,4 @@
-//! The journal of crossings and the log of refusals: two bounded files each.
+//! The journal of crossings and the log of refusals: two files of limited size each.
 //!
 //! A crossing is written under the lock of its shard, before the record's state. So none
 //! is lost to a kill, and one that is written twice has the same number: a reader returns
@@ -6,8 +6,13 @@
 //! [`Spool::describe`]; so does a refusal.
 
 pub(super) mod entry;
+mod expire;
+mod limits;
 mod log;
 mod read;
+mod retain;
+#[cfg(test)]
+mod retain_tests;
 #[cfg(test)]
 mod tests;
 
@@ -23,8 +28,11 @@ use crate::sys::lock;
 
 pub use entry::{EVENT_WINDOWS_MAX, EventDetails, EventWindow};
 use entry::{Entry, PendingEvent, RecordId, What, texts};
+pub use limits::{
+    EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EventKind, EventLimits, LogLimits,
+};
 pub(super) use log::{CROSSINGS, EVENT_FILES, REFUSALS};
-pub use read::{EventKind, EventReader, LoggedEvent};
+pub use read::{EventReader, LoggedEvent};
 #[cfg(test)]
 pub(super) use {entry::HEAD_BYTES as EVENT_BYTES, entry::WINDOW_BYTES};
 
@@ -171,6 +179,8 @@ impl Spool {
             if self.database.append_event(log, &entry.encode(seed)).is_err() {
                 self.count_lost_in(shard);
             }
+            // What cannot be removed now is removed after another event, or by `tidy`.
+            let _ = self.database.expire_some(log, entry.at);
         }
     }
 
@@ -207,11 +217,6 @@ impl Spool {
         };
         database.append_event(CROSSINGS, &entry.encode(database.hashing.seed))
     }
-
-    /// Removes what is too old.
-    pub(super) fn tidy_events(&mut self, now: crate::rate::Timestamp) -> Result<(), SpoolError> {
-        [CROSSINGS, REFUSALS].into_iter().try_for_each(|log| self.database.tidy_log(log, now))
-    }
 }
 
 impl Database {
@@ -220,8 +225,7 @@ impl Database {
         use crate::sys::files::{self, Access};
         for name in EVENT_FILES {
             let Some((file, info)) = self.open_for(Access::Read, name)? else { continue };
-            let most = CROSSINGS.bytes.max(REFUSALS.bytes) * 3;
-            let mut bytes = vec![0; usize::try_from(info.size.min(most)).unwrap_or(0)];
+            let mut bytes = vec![0; usize::try_from(info.size.min(EVENT_BYTES_MAX)).unwrap_or(0)];
             let read = files::read_start(&file, &mut bytes)
                 .map_err(SpoolError::io("read", &self.path_of(name)))?;
             bytes.truncate(read);

@@ -8,32 +8,17 @@ use crate::sys::files::{self, Access};
 
 use super::super::database::ATTEMPTS;
 use super::super::{Spool, SpoolError};
-use super::entry::{ENTRY_BYTES_MAX, Entry, EventWindow, Fault, MAGIC, RecordId, What, next_magic};
-use super::log::{CROSSINGS, EventLog, REFUSALS};
+use super::entry::{
+    ENTRY_BYTES_MAX, Entry, EventWindow, Fault, RecordId, What, has_another, next_magic,
+};
+use super::limits::{EVENT_BYTES_MAX, EventKind};
+use super::log::EventLog;
 
 /// The most bytes that are read of a file: no exirate writes a longer one.
-const READ_MAX: u64 = 64 << 20;
+const READ_MAX: u64 = EVENT_BYTES_MAX;
 /// For how many seconds a crossing may have no details because its process is about to
 /// write them.
 const DETAILS_TIMEOUT: f64 = 2.0;
-
-/// Which events are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// The journal of crossings.
-    Crossings,
-    /// The log of refusals.
-    Refusals,
-}
-
-impl EventKind {
-    fn log(self) -> EventLog {
-        match self {
-            Self::Crossings => CROSSINGS,
-            Self::Refusals => REFUSALS,
-        }
-    }
-}
 
 /// A crossing or a refusal. Texts are bytes as clients sent them.
 #[derive(Clone, Debug, PartialEq)]
@@ -213,8 +198,9 @@ impl EventReader {
         }
     }
 
-    /// The events that are complete, in order; all that were read if `all`.
-    fn take(&mut self, now: Timestamp, all: bool) -> Vec<LoggedEvent> {
+    /// The events that are complete, in order, and not older than `oldest`; all that were
+    /// read if `all`.
+    fn take(&mut self, now: Timestamp, all: bool, oldest: i64) -> Vec<LoggedEvent> {
         let is_ready = |event: &LoggedEvent| {
             event.has_details || (now.as_seconds() - event.at.as_seconds()).abs() > DETAILS_TIMEOUT
         };
@@ -225,19 +211,15 @@ impl EventReader {
         for latest in self.latest.values_mut() {
             latest.at = latest.at.and_then(|at| at.checked_sub(ready));
         }
-        self.waiting.drain(..ready).collect()
+        self.waiting.drain(..ready).filter(|event| event.at.seconds >= oldest).collect()
     }
-}
-
-/// Whether another entry begins within bytes that begin one: then that one was cut.
-fn has_another(bytes: &[u8]) -> bool {
-    bytes.get(1..).is_some_and(|rest| rest.windows(MAGIC.len()).any(|window| window == MAGIC))
 }
 
 impl Spool {
     /// Reads the events that were written since `reader` last read, in the order in
     /// which they were written; each crossing once. One that may still get its details
-    /// comes with the next call, unless `all`. Also for a database that is open for
+    /// comes with the next call, unless `all`. Those that are older than the log's age are
+    /// left out, as seen at `now`. Also for a database that is open for
     /// reading only.
     ///
     /// # Errors
@@ -248,7 +230,8 @@ impl Spool {
         now: Timestamp,
         all: bool,
     ) -> Result<Vec<LoggedEvent>, SpoolError> {
-        let log = reader.kind.log();
+        let log = EventLog::of(reader.kind);
+        let limits = self.event_limits()?;
         let files = self.with_files(|database| {
             for _ in 0..ATTEMPTS {
                 let current = database.open_for(Access::Read, log.name)?;
@@ -291,6 +274,6 @@ impl Spool {
                 None => reader.read.push((info.identity, done)),
             }
         }
-        Ok(reader.take(now, all))
+        Ok(reader.take(now, all, limits.of(reader.kind).oldest(now.seconds)))
     }
 }

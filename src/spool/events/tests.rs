@@ -407,14 +407,15 @@ fn the_files_are_bounded_and_the_latest_entries_stay() {
     assert_eq!((followed, follower.damaged()), (20_000, 0));
     let sizes = ["crossings", "crossings.1"]
         .map(|name| std::fs::metadata(path(&spool, name)).unwrap().len());
-    assert!(sizes.iter().all(|&size| size < CROSSINGS.bytes + ENTRY_BYTES_MAX as u64), "{sizes:?}");
+    let half = EventLimits::default().crossings.max_bytes / 2;
+    assert!(sizes.iter().all(|&size| size < half + ENTRY_BYTES_MAX as u64), "{sizes:?}");
     let (events, _) = all(&mut spool, EventKind::Crossings);
     assert!(events.len() > 5000);
     assert!(events.last().unwrap().stored.starts_with(b"019999 "));
     // While another process has the directory locked, the file grows, up to a point.
     let other = open(folder.path());
     let guard = other.database.lock_directory().unwrap();
-    let bytes = vec![0; CROSSINGS.bytes as usize];
+    let bytes = vec![0; half as usize];
     append(&path(&spool, "crossings"), &bytes);
     let entry = entry().encode(0);
     spool.database.append_event(CROSSINGS, &entry).unwrap();
@@ -422,27 +423,6 @@ fn the_files_are_bounded_and_the_latest_entries_stay() {
     assert!(spool.database.append_event(CROSSINGS, &entry).is_err());
     drop(guard);
     spool.database.append_event(CROSSINGS, &entry).unwrap();
-}
-
-#[test]
-fn old_entries_are_removed_by_tidying() {
-    let folder = memory_folder();
-    let mut spool = open(folder.path());
-    let (now, _) = crate::sys::clock::now();
-    decide(&mut spool, &check("old", Update::Strict, 30.0), now - 60 * 86_400);
-    spool.tidy(at(now), |_| {}).unwrap();
-    let there = |spool: &Spool, name: &str| path(spool, name).exists();
-    assert!(there(&spool, "crossings.1") && there(&spool, "crossings"));
-    assert_eq!(std::fs::metadata(path(&spool, "crossings")).unwrap().len(), 0);
-    decide(&mut spool, &check("new", Update::Strict, 30.0), now);
-    assert_eq!(crossings(&mut spool).len(), 2);
-    // Its last entry was written now, whatever its time says.
-    spool.tidy(at(now + 44 * 86_400), |_| {}).unwrap();
-    assert_eq!(crossings(&mut spool).len(), 2);
-    spool.tidy(at(now + 46 * 86_400), |_| {}).unwrap();
-    assert_eq!(crossings(&mut spool), [("new".to_owned(), 1, now)]);
-    spool.tidy(at(now + 92 * 86_400), |_| {}).unwrap();
-    assert_eq!(crossings(&mut spool), []);
 }
 
 #[test]
