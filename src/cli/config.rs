@@ -27,7 +27,7 @@ const TRACE_KEEP: &str = "trace.keep";
 /// keys there is room for is computed with it.
 const KEY_BYTES: usize = 30;
 
-/// Show the settings of the rate database, its event logs and the trace store, or change them
+/// Show or change the settings of the rate database, event logs and trace store
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
