@@ -73,8 +73,8 @@ pub use copy::Copied;
 pub use database::{FILE_MODE, Options, open_directory};
 pub use error::SpoolError;
 pub use events::{
-    EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EVENT_WINDOWS_MAX, EventDetails, EventKind,
-    EventLimits, EventReader, EventWindow, LogLimits, LoggedEvent,
+    EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EVENT_WINDOWS_MAX, ErasedEvents,
+    EventDetails, EventKind, EventLimits, EventReader, EventWindow, LogLimits, LoggedEvent,
 };
 pub use eviction::capacity;
 pub use iterate::{LeftOut, entry_bytes};

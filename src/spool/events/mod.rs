@@ -6,6 +6,9 @@
 //! [`Spool::describe`]; so does a refusal.
 
 pub(super) mod entry;
+mod erase;
+#[cfg(test)]
+mod erase_tests;
 mod expire;
 mod limits;
 mod log;
@@ -28,6 +31,7 @@ use crate::sys::lock;
 
 pub use entry::{EVENT_WINDOWS_MAX, EventDetails, EventWindow};
 use entry::{Entry, PendingEvent, RecordId, What, texts};
+pub use erase::ErasedEvents;
 pub use limits::{
     EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EventKind, EventLimits, LogLimits,
 };

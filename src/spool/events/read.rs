@@ -49,7 +49,7 @@ pub struct LoggedEvent {
 }
 
 impl LoggedEvent {
-    fn of(entry: Entry, kind: EventKind) -> Self {
+    pub(super) fn of(entry: Entry, kind: EventKind) -> Self {
         let [stored, texts @ ..] = entry.texts;
         Self {
             kind,
@@ -96,7 +96,7 @@ impl LoggedEvent {
 
     /// Whether `later` is the same crossing, which was written again because the process
     /// was killed before it could write the record's state.
-    fn is_again(&self, later: &Self) -> bool {
+    pub(super) fn is_again(&self, later: &Self) -> bool {
         let period = self.windows.first().map_or(0.0, |window| window.period);
         let since = later.at.as_seconds() - self.at.as_seconds();
         // A record that was evicted begins again, and so do its numbers.
