@@ -18,7 +18,7 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 36] = [
+const TRANSCRIPTS: [(&str, &str); 37] = [
     ("allow", include_str!("../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("compact", include_str!("../../docs/transcripts/compact.txt")),
@@ -27,6 +27,7 @@ const TRANSCRIPTS: [(&str, &str); 36] = [
     ("copy", include_str!("../../docs/transcripts/copy.txt")),
     ("deny", include_str!("../../docs/transcripts/deny.txt")),
     ("doctor", include_str!("../../docs/transcripts/doctor.txt")),
+    ("erase", include_str!("../../docs/transcripts/erase.txt")),
     ("events", include_str!("../../docs/transcripts/events.txt")),
     ("events-deliver", include_str!("../../docs/transcripts/events-deliver.txt")),
     ("export", include_str!("../../docs/transcripts/export.txt")),

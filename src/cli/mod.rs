@@ -20,6 +20,7 @@ mod confirm;
 mod copy;
 mod database;
 mod doctor;
+mod erase;
 mod event_settings;
 mod events;
 mod exim_config;
@@ -115,6 +116,7 @@ enum Command {
     Export(export::Export),
     Import(import::Import),
     Copy(copy::Copy),
+    Erase(erase::Erase),
     Trace(trace::TraceCommand),
     Measure(measure::Measure),
     Completions(completions::Completions),
@@ -147,6 +149,7 @@ impl Command {
             Self::Export(export) => export.run(screen),
             Self::Import(import) => import.run(screen),
             Self::Copy(copy) => copy.run(screen),
+            Self::Erase(erase) => erase.run(screen),
             Self::Trace(trace) => trace.run(screen),
             Self::Measure(measure) => measure.run(screen),
             Self::Completions(completions) => completions.run(screen),

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::Write as _;
+use std::ops::Range;
 
 use crate::sys::files::{self, Access};
 
@@ -28,6 +29,49 @@ impl Spool {
         let line = format!("{line}\n");
         file.write_all(line.as_bytes())
             .map_err(SpoolError::io("write", &self.database.path_of(LOG)))
+    }
+}
+
+impl Spool {
+    /// Calls `find` with each line of the log and of the previous one, and counts those in
+    /// which it finds something. With `overwrite`, the bytes that it finds are replaced by
+    /// `*`, so that lines keep their places while other processes append.
+    ///
+    /// # Errors
+    /// A log could not be read or written.
+    pub fn find_in_audit_log(
+        &mut self,
+        find: &dyn Fn(&[u8]) -> Vec<Range<usize>>,
+        overwrite: bool,
+    ) -> Result<u64, SpoolError> {
+        self.with_files(|database| {
+            if overwrite {
+                database.require_writable()?;
+            }
+            // No log is renamed meanwhile.
+            let _guard = database.lock_directory()?;
+            let access = if overwrite { Access::Write } else { Access::Read };
+            let mut lines = 0;
+            for name in [LOG_BEFORE, LOG] {
+                let Some((file, facts)) = database.open_for(access, name)? else { continue };
+                let path = database.path_of(name);
+                let mut bytes = vec![0; usize::try_from(facts.size).unwrap_or(usize::MAX)];
+                let read = files::read_at(&file, 0, &mut bytes);
+                bytes.truncate(read.map_err(SpoolError::io("read", &path))?);
+                let mut start = 0;
+                for line in bytes.split_inclusive(|b| *b == b'\n') {
+                    let found = find(line);
+                    lines += u64::from(!found.is_empty());
+                    for place in found.into_iter().filter(|_| overwrite) {
+                        let stars = vec![b'*'; place.len()];
+                        files::write_at(&file, (start + place.start) as u64, &stars)
+                            .map_err(SpoolError::io("write", &path))?;
+                    }
+                    start += line.len();
+                }
+            }
+            Ok(lines)
+        })
     }
 }
 
@@ -95,5 +139,27 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&other).unwrap(), "mine");
         let mut reader = Spool::open_existing(folder.path(), Options::default()).unwrap();
         assert!(matches!(reader.log_change("x"), Err(SpoolError::ReadOnly { .. })));
+    }
+
+    #[test]
+    fn what_is_found_in_both_logs_is_overwritten_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
+        spool.log_change(&format!("one secret{}", "x".repeat(LOG_BYTES as usize))).unwrap();
+        spool.log_change("two secret, secret").unwrap();
+        spool.log_change("three").unwrap();
+        let find = |line: &[u8]| {
+            let at = line.windows(6).enumerate().filter(|(_, part)| part == b"secret");
+            at.map(|(at, _)| at..at + 6).collect::<Vec<_>>()
+        };
+        assert_eq!(spool.find_in_audit_log(&find, false).unwrap(), 2);
+        assert_eq!(spool.find_in_audit_log(&find, true).unwrap(), 2);
+        assert_eq!(spool.find_in_audit_log(&find, true).unwrap(), 0);
+        let path = spool.directory().join("audit.log");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two ******, ******\nthree\n");
+        let before = std::fs::read_to_string(path.with_extension("log.1")).unwrap();
+        assert!(before.starts_with("one ******x"));
+        let mut reader = Spool::open_existing(folder.path(), Options::default()).unwrap();
+        assert!(matches!(reader.find_in_audit_log(&find, true), Err(SpoolError::ReadOnly { .. })));
     }
 }

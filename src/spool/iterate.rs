@@ -1,7 +1,7 @@
 //! Reads all records of the database.
 
 use crate::engine::RecordKey;
-use crate::store::Entry;
+use crate::store::{Entry, OwnedKey};
 use crate::sys::files;
 use crate::sys::lock::Kind;
 use crate::sys::mapping::Mapping;
@@ -51,6 +51,34 @@ impl Spool {
         }
         self.damaged += left_out.damaged;
         Ok(left_out)
+    }
+
+    /// The keys of all records whose name `is_wanted`, also of those that have no rate and
+    /// only remember a crossing; and why shards could not be read.
+    ///
+    /// # Errors
+    /// The database's directory cannot be used.
+    pub fn keys_named(
+        &mut self,
+        is_wanted: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<(Vec<OwnedKey>, Vec<SpoolError>), SpoolError> {
+        self.after_fork()?;
+        let (mut keys, mut unread) = (Vec::new(), Vec::new());
+        for number in 0..=u8::MAX {
+            let read = self.read_shard(number, |body| {
+                let Some(body) = body else { return Vec::new() };
+                let named = body.records().flatten().filter_map(|record| {
+                    let key = record.record_key(&body.map)?;
+                    is_wanted(key.name).then(|| OwnedKey::from(key))
+                });
+                named.collect()
+            });
+            match read {
+                Ok(named) => keys.extend(named),
+                Err(error) => unread.push(error),
+            }
+        }
+        Ok((keys, unread))
     }
 
     /// Everything that is remembered under `key`; `None` where that is no rate.

@@ -13,6 +13,7 @@ mod deliver;
 mod dependencies;
 mod doctor;
 mod dump;
+mod erase;
 mod events;
 mod export;
 mod fail2ban;

@@ -1,0 +1,267 @@
+//! `exirate erase`: remove a person from everything that is stored.
+
+mod person;
+
+use std::io::Write as _;
+use std::path::Path;
+
+use clap::Args;
+use serde::Serialize;
+
+use self::person::Person;
+use super::audit_log::AuditLog;
+use super::confirm;
+use super::database::{Both, Common, now, print_incidents};
+use super::policy::many;
+use super::screen::{Screen, note, progress};
+use super::text::printable;
+use super::{Failure, Outcome};
+use crate::policy::image::PolicyFile;
+use crate::policy::settings::settings;
+use crate::spool::Spool;
+use crate::store::{Override, OwnedKey, Target};
+use crate::trace::TraceStore;
+
+/// Remove a person from all that exirate stores
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  What is stored about alice?
+    exirate erase alice@example.org --dry-run
+  Remove it:
+    exirate erase alice@example.org --yes
+
+PERSON is an address, or a login without `@`. Whatever the case of its letters, it is looked
+for as a whole: alice@example.org is neither in malice@example.org nor in
+alice+news@example.org. It is removed from
+
+  rates      records whose name contains it are deleted
+  events     crossings and refusals of it are removed; of those of others, only its name
+  overrides  `allow` and `deny` for it alone are removed, and those whose reason names it
+  audit log  it is overwritten by `*`
+  messages   in the trace store's envelopes, [erased] takes its place
+
+What holds it only as a hash remains: unique events, and the digests of messages. Both need
+the database's key, and end by themselves. So does the rest: Exim's logs, backups, exports,
+and the policy file, which `erase` reports. Checks and recording go on meanwhile; what they
+add is found by a second run. The command itself is logged without PERSON.
+
+Exit status: 0 removed; 1 nothing was found, or something is left, which is reported; 2 an
+error.
+
+JSON: an object with how many `rates`, `crossings`, `refusals`, `mentions` (events of others),
+`overrides`, `audit_lines` and `messages` named PERSON, whether they were `erased`, and `left`,
+an array of what could not be searched or removed.")]
+pub(super) struct Erase {
+    /// The address or login to remove
+    #[arg(value_name = "PERSON")]
+    person: String,
+
+    /// Do not ask for confirmation
+    #[arg(long, short)]
+    yes: bool,
+
+    /// Change nothing: show what would be removed
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What names the person.
+#[derive(Debug, Default, Serialize)]
+struct Found {
+    rates: u64,
+    crossings: u64,
+    refusals: u64,
+    mentions: u64,
+    overrides: u64,
+    audit_lines: u64,
+    messages: u64,
+    erased: bool,
+    /// What could not be searched, or is not removed.
+    left: Vec<String>,
+}
+
+impl Erase {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let person = Person::of(&self.person).map_err(Failure::new)?;
+        let directory = self.common.directory()?;
+        let mut both = match self.dry_run {
+            true => Both::open(&directory)?,
+            false => Both::open_to_change(&directory)?,
+        };
+        let mut found = look(&person, &mut both)?;
+        if !self.dry_run {
+            let parts = found.parts().join(", ");
+            let question = format!("this removes {}: {parts}", printable(self.person.as_bytes()));
+            if found.is_any() && !confirm::losses(&[&question], self.yes)? {
+                note("nothing was removed");
+                return Ok(Outcome::Found);
+            }
+            found = Found { erased: true, ..erase(&person, &mut both)? };
+        }
+        found.left.extend(left(&person, &directory, &both)?);
+        if self.common.json {
+            screen.json(&found)?;
+        } else {
+            self.print(screen, &found)?;
+        }
+        Ok(Outcome::found_if(!found.is_any() || !found.left.is_empty()))
+    }
+
+    fn print(&self, screen: &mut Screen<'_>, found: &Found) -> Result<(), Failure> {
+        let person = printable(self.person.as_bytes());
+        if found.is_any() {
+            let how = if found.erased { "removed" } else { "would be removed" };
+            writeln!(screen, "{person}: {how}: {}", found.parts().join(", "))?;
+        } else {
+            note(format_args!("nothing is stored about {person}"));
+        }
+        for one in &found.left {
+            note(format_args!("left: {one}"));
+        }
+        Ok(())
+    }
+}
+
+impl Found {
+    /// The counts that are not 0, in words.
+    fn parts(&self) -> Vec<String> {
+        let all = [
+            (self.rates, "record", "records"),
+            (self.crossings, "crossing", "crossings"),
+            (self.refusals, "refusal", "refusals"),
+            (self.mentions, "name in an event of others", "names in events of others"),
+            (self.overrides, "override", "overrides"),
+            (self.audit_lines, "line of the audit log", "lines of the audit log"),
+            (self.messages, "recorded message", "recorded messages"),
+        ];
+        let all = all.into_iter().filter(|(count, ..)| *count > 0);
+        all.map(|(count, one, several)| many(count as usize, one, several)).collect()
+    }
+
+    fn is_any(&self) -> bool {
+        !self.parts().is_empty()
+    }
+}
+
+/// Counts what names the person.
+fn look(person: &Person, both: &mut Both) -> Result<Found, Failure> {
+    let mut found = Found::default();
+    if let Some(spool) = &mut both.rates {
+        found.rates = records(person, spool, &mut found.left)?.len() as u64;
+        let events = spool.count_events_of(&|text| person.is_in(text))?;
+        (found.crossings, found.refusals) = (events.crossings, events.refusals);
+        found.mentions = events.recipients + events.damaged;
+        let overrides = spool.overrides()?;
+        found.overrides = overrides.iter().filter(|one| concerns(person, one)).count() as u64;
+        found.audit_lines = spool.find_in_audit_log(&|line| person.places(line), false)?;
+    }
+    if let Some(traces) = &both.traces {
+        let named = traces.count_named(&|text| person.is_in(text.as_bytes()))?;
+        found.messages = named.messages;
+        found.left.extend(named.problems.iter().map(ToString::to_string));
+    }
+    Ok(found)
+}
+
+/// Removes the person. Each step may be repeated, so a second run completes one that was
+/// killed.
+fn erase(person: &Person, both: &mut Both) -> Result<Found, Failure> {
+    let mut found = Found::default();
+    if let Some(spool) = &mut both.rates {
+        erase_rates(person, spool, &mut found)?;
+    }
+    if let Some(traces) = &mut both.traces {
+        found.messages = erase_messages(person, traces, &mut found.left)?;
+    }
+    if let Some(spool) = &mut both.rates {
+        let counts = found.parts().join(", ");
+        AuditLog::new().add(spool, format_args!("erase removed: {counts}"));
+        print_incidents(spool);
+    }
+    Ok(found)
+}
+
+fn erase_rates(person: &Person, spool: &mut Spool, found: &mut Found) -> Result<(), Failure> {
+    // First, so that no check sets a record again as an override says.
+    let removed = spool.overrides()?.iter().any(|one| concerns(person, one));
+    if removed {
+        found.overrides = spool.change_overrides(|list| {
+            list.extract_if(.., |one| concerns(person, one)).count() as u64
+        })?;
+    }
+    for key in records(person, spool, &mut found.left)? {
+        spool.forget(key.key())?;
+        found.rates += 1;
+    }
+    // The names of removed records, also of earlier ones, stay in a shard until it is
+    // rebuilt.
+    let bar = progress(256, "shards");
+    spool.compact(now(), |done| bar.set_position(done as u64))?;
+    bar.finish_and_clear();
+    let events = spool.erase_events_of(&|text| person.is_in(text))?;
+    (found.crossings, found.refusals) = (events.crossings, events.refusals);
+    found.mentions = events.recipients + events.damaged;
+    found.audit_lines = spool.find_in_audit_log(&|line| person.places(line), true)?;
+    Ok(())
+}
+
+fn erase_messages(
+    person: &Person,
+    traces: &mut TraceStore,
+    left: &mut Vec<String>,
+) -> Result<u64, Failure> {
+    let erased = traces.erase(&|text| person.is_in(text.as_bytes()));
+    traces.take_incidents().iter().for_each(note);
+    let erased = erased?;
+    left.extend(erased.problems.iter().map(ToString::to_string));
+    Ok(erased.messages)
+}
+
+/// The keys of the records whose names contain the person.
+fn records(
+    person: &Person,
+    spool: &mut Spool,
+    left: &mut Vec<String>,
+) -> Result<Vec<OwnedKey>, Failure> {
+    let (keys, unread) = spool.keys_named(&|name| person.is_in(name))?;
+    left.extend(unread.iter().map(ToString::to_string));
+    Ok(keys)
+}
+
+/// Whether an override is for the person alone, or names them in its reason.
+fn concerns(person: &Person, one: &Override) -> bool {
+    let is_exact = matches!(one.target, Target::Exact { .. });
+    is_exact && person.is_in(one.argument.as_bytes()) || person.is_in(one.reason.as_bytes())
+}
+
+/// What names the person and is not removed, and what is not searched.
+fn left(person: &Person, directory: &Path, both: &Both) -> Result<Vec<String>, Failure> {
+    let mut left = Vec::new();
+    let policies = PolicyFile::open(directory);
+    if let Some(Ok(policies)) = policies.image().ok().map(|image| image.policies()) {
+        let settings = settings(&policies);
+        let named = settings.iter().filter(|(name, value)| {
+            person.is_in(name.as_bytes()) || person.is_in(value.as_bytes())
+        });
+        let named = named.count();
+        if named > 0 {
+            let settings = many(named, "setting", "settings");
+            left.push(format!(
+                "{settings} of the policies in use: remove them from the policy file, and run \
+                 `exirate policy apply`"
+            ));
+        }
+    }
+    if let Some(spool) = &both.rates {
+        for one in spool.kept_damaged()? {
+            let path = printable(one.path.as_os_str().as_encoded_bytes());
+            left.push(format!(
+                "{path} is quarantined: `exirate tidy --damaged-older-than 0s` removes it"
+            ));
+        }
+    }
+    Ok(left)
+}
