@@ -9,6 +9,8 @@
 //! - `policy`: the policy file: text → checked model → limits of an identity
 //! - [`spec`]: parses the administrator's spec into a validated check
 //! - [`stage`]: ACL stages, and how long a decision is valid
+//! - [`remote`]: the store of a library in a cluster: asks the agent, else decides
+//!   on the spool store
 //! - [`spool`]: the file-locked spool database, a [`store::Store`]
 //! - [`store`]: the interface for front ends; the memory store
 //! - [`engine`]: computes decisions and changes from checks, remembered state
@@ -29,6 +31,7 @@ pub mod logs;
 #[cfg(feature = "rates")]
 pub mod policy;
 pub mod rate;
+pub mod remote;
 pub mod spec;
 pub mod spool;
 pub mod stage;

@@ -1,0 +1,214 @@
+//! The reply to a request.
+
+use crate::engine::{Check, Decision, Details, Forced, Update};
+use crate::rate::{Average, Timestamp};
+use crate::spool::CHECKS_MAX;
+use crate::store::ByteReader;
+
+use super::{Fault, Header, REPLY_MAGIC, finish, item};
+
+/// The size of a decision.
+pub const DECISION_BYTES: usize = 48;
+
+/// The bits of `outcome`.
+mod outcome {
+    pub(super) const OVER: u32 = 1;
+    pub(super) const CROSSED: u32 = 2;
+    pub(super) const ALLOWED: u32 = 4;
+    pub(super) const DENIED: u32 = 8;
+    pub(super) const FOUND: u32 = 16;
+    pub(super) const FILTER_EXPIRED: u32 = 32;
+    pub(super) const NEW: u32 = 64;
+    pub(super) const KNOWN: u32 = 128;
+    pub(super) const COUNTED: u32 = 256;
+    pub(super) const KEPT: u32 = 512;
+}
+
+/// The status of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The checks are decided.
+    Decided,
+    /// The store cannot be used now.
+    Unavailable,
+    /// The agent has as many requests as it may have.
+    Busy,
+    /// The peer may not ask.
+    NotAllowed,
+    /// The request could not be read.
+    BadRequest,
+    /// The request has a version of the protocol that the agent does not know.
+    OtherVersion,
+}
+
+impl Status {
+    const ALL: [Self; 6] = [
+        Self::Decided,
+        Self::Unavailable,
+        Self::Busy,
+        Self::NotAllowed,
+        Self::BadRequest,
+        Self::OtherVersion,
+    ];
+
+    fn code(self) -> u16 {
+        self as u16
+    }
+
+    fn of(code: u16) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+}
+
+/// A reply, as the library reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply<'a> {
+    /// One decision for each check.
+    Decided(Vec<Decision>),
+    /// The checks are not decided: the status, and the reason.
+    Refused(Status, &'a [u8]),
+}
+
+/// Appends a reply with these decisions to `out`.
+pub fn write_decisions(out: &mut Vec<u8>, event: u128, decisions: &[Decision]) {
+    let decisions = decisions.get(..decisions.len().min(CHECKS_MAX)).unwrap_or_default();
+    let header =
+        Header { kind: Status::Decided.code(), deadline: 0, event, count: decisions.len() as u16 };
+    let start = header.write(out, REPLY_MAGIC, DECISION_BYTES as u16);
+    decisions.iter().for_each(|decision| write_decision(out, decision));
+    // So many decisions fit into a message.
+    let _ = finish(out, start);
+}
+
+/// Appends a reply to `out` that nothing is decided, with the reason, which is cut off
+/// after 1,000 bytes.
+pub fn write_refusal(out: &mut Vec<u8>, event: u128, status: Status, reason: &str) {
+    let reason = reason.as_bytes();
+    let reason = reason.get(..reason.len().min(1000)).unwrap_or_default();
+    let header = Header { kind: status.code(), deadline: 0, event, count: reason.len() as u16 };
+    let start = header.write(out, REPLY_MAGIC, 1);
+    out.extend_from_slice(reason);
+    let _ = finish(out, start);
+}
+
+fn write_decision(out: &mut Vec<u8>, decision: &Decision) {
+    let Decision { rate, over, forced, count, at, kept, crossed, crossings, details, .. } =
+        *decision;
+    let Details { found, filter_expired, seen, written } = details;
+    let flags = [
+        (over, outcome::OVER),
+        (crossed, outcome::CROSSED),
+        (forced == Some(Forced::Allow), outcome::ALLOWED),
+        (forced == Some(Forced::Deny), outcome::DENIED),
+        (found, outcome::FOUND),
+        (filter_expired, outcome::FILTER_EXPIRED),
+        (seen == Some(false), outcome::NEW),
+        (seen == Some(true), outcome::KNOWN),
+        (written, outcome::COUNTED),
+        (kept.is_some(), outcome::KEPT),
+    ];
+    let flags = flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, bit)| all | bit);
+    let kept = kept.unwrap_or(Average { at, rate: 0.0 });
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.extend_from_slice(&crossings.to_le_bytes());
+    out.extend_from_slice(&rate.to_le_bytes());
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(&micros(at).to_le_bytes());
+    out.extend_from_slice(&kept.rate.to_le_bytes());
+    out.extend_from_slice(&micros(kept.at).to_le_bytes());
+}
+
+/// Reads a whole reply to the request for `event` with these checks.
+///
+/// # Errors
+/// It is damaged, or of another version, or to another request.
+pub fn read_reply<'a>(
+    message: &'a [u8],
+    event: u128,
+    checks: &[Check<'_>],
+) -> Result<Reply<'a>, Fault> {
+    let (header, item_bytes, mut rest) = Header::read(message, REPLY_MAGIC)?;
+    if header.event != event {
+        return Err(Fault::OtherEvent);
+    }
+    let count = usize::from(header.count);
+    let status = Status::of(header.kind).ok_or(Fault::Kind(header.kind))?;
+    if status != Status::Decided {
+        return match rest.take(count) {
+            Some(reason) if rest.rest.is_empty() => Ok(Reply::Refused(status, reason)),
+            _ => Err(Fault::Field("count")),
+        };
+    }
+    if count != checks.len() {
+        return Err(Fault::Field("count"));
+    }
+    let read = |check| read_decision(&mut rest, item_bytes, check);
+    let decisions = checks.iter().map(read).collect::<Result<_, _>>()?;
+    match rest.rest {
+        [] => Ok(Reply::Decided(decisions)),
+        _ => Err(Fault::Field("bytes")),
+    }
+}
+
+fn read_decision(
+    rest: &mut ByteReader<'_>,
+    item_bytes: usize,
+    check: &Check<'_>,
+) -> Result<Decision, Fault> {
+    let fixed: [u8; DECISION_BYTES] = item(rest, item_bytes, "item_bytes")?;
+    let mut fixed = ByteReader { rest: &fixed };
+    let short = Fault::Field("bytes");
+    let (flags, crossings) = (fixed.u32().ok_or(short)?, fixed.u32().ok_or(short)?);
+    let (rate, count) = (fixed.array(), fixed.array());
+    let at = fixed.i64();
+    let (kept_rate, kept_at) = (fixed.array(), fixed.i64());
+    let (Some(rate), Some(count), Some(at), Some(kept_rate), Some(kept_at)) =
+        (rate, count, at, kept_rate, kept_at)
+    else {
+        return Err(short);
+    };
+    let has = |bit| flags & bit != 0;
+    let kept = Average { rate: f64::from_le_bytes(kept_rate), at: timestamp(kept_at) };
+    let (rate, count) = (f64::from_le_bytes(rate), f64::from_le_bytes(count));
+    if ![rate, count, kept.rate].iter().all(|number| *number >= 0.0) {
+        return Err(Fault::Field("rate"));
+    }
+    Ok(Decision {
+        rate,
+        over: has(outcome::OVER),
+        forced: match (has(outcome::ALLOWED), has(outcome::DENIED)) {
+            (true, _) => Some(Forced::Allow),
+            (_, true) => Some(Forced::Deny),
+            _ => None,
+        },
+        algorithm: check.algorithm.kind(),
+        limit: check.algorithm.limit(),
+        period: check.algorithm.period(),
+        leak: check.algorithm.leak(),
+        count,
+        next_count: if check.update == Update::ReadOnly { 1.0 } else { check.cost },
+        at: timestamp(at),
+        kept: has(outcome::KEPT).then_some(kept),
+        crossed: has(outcome::CROSSED),
+        crossings,
+        details: Details {
+            found: has(outcome::FOUND),
+            filter_expired: has(outcome::FILTER_EXPIRED),
+            seen: match (has(outcome::NEW), has(outcome::KNOWN)) {
+                (true, _) => Some(false),
+                (_, true) => Some(true),
+                _ => None,
+            },
+            written: has(outcome::COUNTED),
+        },
+    })
+}
+
+fn micros(at: Timestamp) -> i64 {
+    at.seconds.saturating_mul(1_000_000).saturating_add(i64::from(at.micros))
+}
+
+fn timestamp(micros: i64) -> Timestamp {
+    let below = u32::try_from(micros.rem_euclid(1_000_000)).unwrap_or(0);
+    Timestamp { seconds: micros.div_euclid(1_000_000), micros: below }
+}

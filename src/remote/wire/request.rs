@@ -1,0 +1,176 @@
+//! The request to decide the checks of one event.
+
+use crate::engine::{Algorithm, Check, Forced, Kind, RecordKey, Update};
+use crate::spool::CHECKS_MAX;
+use crate::store::ByteReader;
+
+use super::{Fault, Header, REQUEST_MAGIC, finish, item};
+
+/// The size of the fixed part of a check.
+pub const CHECK_BYTES: usize = 40;
+/// The kind of a request to decide.
+const DECIDE: u16 = 1;
+
+const OBSERVED: u8 = 1;
+const HAS_UNIQUE: u8 = 2;
+const ALLOWED: u8 = 4;
+const DENIED: u8 = 8;
+
+/// A request to decide the checks of one event, as the agent reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request<'a> {
+    /// The number of the event, which the reply repeats. A store counts an event with a
+    /// number that it has counted lately only once.
+    pub event: u128,
+    /// Microseconds until the sender gives up.
+    pub deadline: u32,
+    /// What is to be decided.
+    pub checks: Vec<Check<'a>>,
+}
+
+/// The number of the event of a request that may be damaged or of another version, for the
+/// reply that says so; 0 if it has none.
+#[must_use]
+pub fn event_of(message: &[u8]) -> u128 {
+    let event = message.get(16..32).and_then(|bytes| bytes.try_into().ok());
+    event.map_or(0, u128::from_le_bytes)
+}
+
+/// Appends a request to `out`.
+///
+/// # Errors
+/// The checks do not fit into a message; `out` is unchanged.
+pub fn write_request(
+    out: &mut Vec<u8>,
+    event: u128,
+    deadline: u32,
+    checks: &[Check<'_>],
+) -> Result<(), Fault> {
+    let start = out.len();
+    let written = Header { kind: DECIDE, deadline, event, count: checks.len() as u16 }.write(
+        out,
+        REQUEST_MAGIC,
+        CHECK_BYTES as u16,
+    );
+    let all = match checks.len() {
+        0..=CHECKS_MAX => checks.iter().try_for_each(|check| write_check(out, check)),
+        _ => Err(Fault::Field("count")),
+    };
+    let done = all.and_then(|()| finish(out, written));
+    if done.is_err() {
+        out.truncate(start);
+    }
+    done
+}
+
+fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), Fault> {
+    let Check { key, algorithm, cost, event, update, observed, forced } = *check;
+    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+    let short = |bytes: usize, field| u16::try_from(bytes).map_err(|_| Fault::Field(field));
+    let unique = event.unwrap_or_default();
+    let (algorithm, limit, period) = match algorithm {
+        Algorithm::MovingAverage { limit, period } => (1, limit, period),
+        Algorithm::Bucket { burst, rate } => (2, burst, rate),
+    };
+    let kind = match key.kind {
+        Kind::Spec => 1,
+        Kind::Policy => 2,
+    };
+    let update = match update {
+        Update::Leaky => 1,
+        Update::Strict => 2,
+        Update::ReadOnly => 3,
+    };
+    let flags = flag(observed, OBSERVED)
+        | flag(event.is_some(), HAS_UNIQUE)
+        | flag(forced == Some(Forced::Allow), ALLOWED)
+        | flag(forced == Some(Forced::Deny), DENIED);
+    out.extend_from_slice(&[kind, algorithm, update, flags]);
+    out.extend_from_slice(&short(key.name.len(), "name_bytes")?.to_le_bytes());
+    out.extend_from_slice(&short(key.identity_start, "identity_start")?.to_le_bytes());
+    out.extend_from_slice(&short(unique.len(), "unique_bytes")?.to_le_bytes());
+    out.extend_from_slice(&[0; 6]);
+    for number in [limit, period, cost] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out.extend_from_slice(key.name);
+    out.extend_from_slice(unique);
+    Ok(())
+}
+
+/// Reads a whole request.
+///
+/// # Errors
+/// It is damaged, or of another version, or has an impossible value.
+pub fn read_request(message: &[u8]) -> Result<Request<'_>, Fault> {
+    let (header, item_bytes, mut rest) = Header::read(message, REQUEST_MAGIC)?;
+    if header.kind != DECIDE {
+        return Err(Fault::Kind(header.kind));
+    }
+    if usize::from(header.count) > CHECKS_MAX {
+        return Err(Fault::Field("count"));
+    }
+    let mut checks = Vec::with_capacity(usize::from(header.count));
+    for _ in 0..header.count {
+        checks.push(read_check(&mut rest, item_bytes)?);
+    }
+    if !rest.rest.is_empty() {
+        return Err(Fault::Field("bytes"));
+    }
+    Ok(Request { event: header.event, deadline: header.deadline, checks })
+}
+
+fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<'a>, Fault> {
+    let fixed: [u8; CHECK_BYTES] = item(rest, item_bytes, "item_bytes")?;
+    let mut fixed = ByteReader { rest: &fixed };
+    let short = Fault::Field("bytes");
+    let [kind, algorithm, update, flags] = fixed.array().ok_or(short)?;
+    let sizes = [fixed.u16(), fixed.u16(), fixed.u16()].map(|size| size.map(usize::from));
+    let [Some(name_bytes), Some(identity_start), Some(unique_bytes)] = sizes else {
+        return Err(short);
+    };
+    fixed.take(6).ok_or(short)?;
+    let mut number = || fixed.array().map(f64::from_le_bytes).ok_or(short);
+    let (limit, period, cost) = (number()?, number()?, number()?);
+    let name = rest.take(name_bytes).ok_or(Fault::Field("name_bytes"))?;
+    let unique = rest.take(unique_bytes).ok_or(Fault::Field("unique_bytes"))?;
+    if identity_start > name_bytes {
+        return Err(Fault::Field("identity_start"));
+    }
+    let kind = match kind {
+        1 => Kind::Spec,
+        2 => Kind::Policy,
+        _ => return Err(Fault::Field("record_kind")),
+    };
+    let update = match update {
+        1 => Update::Leaky,
+        2 => Update::Strict,
+        3 => Update::ReadOnly,
+        _ => return Err(Fault::Field("update")),
+    };
+    // What a Check demands. A comparison with NaN is false.
+    let algorithm = match algorithm {
+        1 if limit >= 0.0 && period > 0.0 => Algorithm::MovingAverage { limit, period },
+        2 if limit > 0.0 && period >= 0.0 => Algorithm::Bucket { burst: limit, rate: period },
+        1 | 2 if limit >= 0.0 => return Err(Fault::Field("period")),
+        1 | 2 => return Err(Fault::Field("limit")),
+        _ => return Err(Fault::Field("algorithm")),
+    };
+    if !(cost >= 0.0 && (update != Update::ReadOnly || cost == 0.0)) {
+        return Err(Fault::Field("cost"));
+    }
+    let forced = match flags & (ALLOWED | DENIED) {
+        0 => None,
+        ALLOWED => Some(Forced::Allow),
+        DENIED => Some(Forced::Deny),
+        _ => return Err(Fault::Field("flags")),
+    };
+    let event = match flags & HAS_UNIQUE {
+        0 if unique_bytes > 0 => return Err(Fault::Field("unique_bytes")),
+        0 => None,
+        _ => Some(unique),
+    };
+    let key = RecordKey { name, identity_start, kind, algorithm: algorithm.kind() };
+    let observed = flags & OBSERVED != 0;
+    Ok(Check { key, algorithm, cost, event, update, observed, forced })
+}
