@@ -3,10 +3,12 @@
 //! The map of the source. A module uses only modules below it in this list:
 //!
 //! - `cli`: the program, one file for each command
+//! - `serve`: the daemon: the agent between the libraries and Redis
 //! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI,
 //!   variables)
 //! - [`logs`]: reads Exim's main logs
 //! - `policy`: the policy file: text → checked model → limits of an identity
+//! - `toml_file`: files in TOML that an administrator writes
 //! - [`spec`]: parses the administrator's spec into a validated check
 //! - [`stage`]: ACL stages, and how long a decision is valid
 //! - [`remote`]: the store of a library in a cluster: asks the agent, else decides
@@ -32,10 +34,14 @@ pub mod logs;
 pub mod policy;
 pub mod rate;
 pub mod remote;
+#[cfg(feature = "cli")]
+pub mod serve;
 pub mod spec;
 pub mod spool;
 pub mod stage;
 pub mod store;
 pub mod sys;
+#[cfg(feature = "rates")]
+pub mod toml_file;
 #[cfg(feature = "trace")]
 pub mod trace;

@@ -6,11 +6,11 @@
 
 use std::path::Path;
 
-use exirate::policy::diagnostic::place;
 use exirate::policy::image::{Image, build_with};
 use exirate::policy::lint::lint;
 use exirate::policy::settings::settings;
 use exirate::policy::source::{Compiled, compile};
+use exirate::toml_file::diagnostic::place;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -19,6 +19,7 @@ mod config;
 mod confirm;
 mod copy;
 mod database;
+mod diagnostics;
 mod doctor;
 mod erase;
 mod event_settings;

@@ -1,8 +1,8 @@
 //! What is sound but probably not meant.
 
-use super::diagnostic::Diagnostics;
 use super::model::{Amount, Exempt, Location, Policies, Policy, Rates, When};
 use super::word::{Action, Counting, Field, State, Unit, Verdict, Word as _};
+use crate::toml_file::diagnostic::Diagnostics;
 
 /// Adds warnings about `policies` at `now`, in seconds since 1970.
 pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
@@ -146,7 +146,7 @@ fn exempt(policy: &Policy, now: i64, diagnostics: &mut Diagnostics) {
             wider && (*other_at < at || *other_at > at && !covers(entry, other))
         });
         if let Some((_, other)) = shadow {
-            let place = super::diagnostic::place(&diagnostics.files, other.at);
+            let place = crate::toml_file::diagnostic::place(&diagnostics.files, other.at);
             diagnostics.warning(
                 entry.at,
                 format!("has no effect: the entry at {place} exempts the same and more"),

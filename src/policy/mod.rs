@@ -22,8 +22,6 @@
 
 pub mod counters;
 pub mod decide;
-#[cfg(feature = "cli")]
-pub mod diagnostic;
 pub mod event;
 pub mod fold;
 pub mod image;

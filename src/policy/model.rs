@@ -6,22 +6,7 @@ use std::path::PathBuf;
 use super::fold::Folding;
 use super::network::Cidr;
 use super::word::{Action, Counting, Field, OnError, Placeholder, State, Unit, Verdict};
-
-/// Where something is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Location {
-    /// Which of [`Policies::files`].
-    pub file: u16,
-    /// The line, from 1.
-    pub line: u32,
-    /// The column in characters, from 1.
-    pub column: u32,
-}
-
-impl Location {
-    /// The start of the policy file.
-    pub const START: Self = Self { file: 0, line: 1, column: 1 };
-}
+pub use crate::toml_file::Location;
 
 /// All that a policy file and the files it names say.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -16,12 +16,12 @@ use super::super::text::printable;
 use super::super::{Failure, Outcome};
 use super::file::{FILE, many, now, sound};
 use crate::policy::counters::{RuleName, retain};
-use crate::policy::diagnostic::{Diagnostics, place};
 use crate::policy::image::{Image, ImageError, PolicyFile, build, install};
 use crate::policy::lint::lint;
 use crate::policy::model::Policies;
 use crate::policy::settings::{Changes, changes};
 use crate::spool::{Options, Spool};
+use crate::toml_file::diagnostic::{Diagnostics, place};
 
 /// Put a policy file in use
 #[derive(Debug, Args)]

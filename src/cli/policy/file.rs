@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use super::super::Failure;
 use super::super::screen::complain;
 use super::super::text::printable;
-use crate::policy::diagnostic::place;
 use crate::policy::model::Policies;
 use crate::policy::source::{Compiled, read};
+use crate::toml_file::diagnostic::place;
 
 /// The policy file that is used where none is named.
 pub(in crate::cli) const FILE: &str = "/etc/exirate/policy.toml";

@@ -3,16 +3,16 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use anstyle::{AnsiColor, Style};
 use clap::Args;
 use serde::Serialize;
 
+use super::super::diagnostics;
 use super::super::screen::Screen;
 use super::super::text::printable;
 use super::super::{Failure, Outcome};
 use super::file::{FILE, many, now, open};
-use crate::policy::diagnostic::{Diagnostic, Severity, place};
 use crate::policy::lint::lint;
+use crate::toml_file::diagnostic::{Diagnostic, Severity};
 
 /// Check a policy file
 #[derive(Debug, Args)]
@@ -86,11 +86,7 @@ impl Lint {
                 diagnostics: list.iter().map(|one| json(&files, one)).collect(),
             })?;
         } else {
-            for one in &list {
-                let at = printable(place(&files, one.at).as_bytes());
-                let severity = screen.paint(style(one.severity), one.severity);
-                writeln!(screen, "{at}: {severity}: {}", printable(one.message.as_bytes()))?;
-            }
+            diagnostics::print(screen, &files, &list)?;
             if let Some(all) = policies {
                 let (file, count) = (self.file.display().to_string(), all.policies.len());
                 let file = printable(file.as_bytes());
@@ -101,13 +97,6 @@ impl Lint {
             }
         }
         Ok(Outcome::found_if(!list.is_empty()))
-    }
-}
-
-fn style(severity: Severity) -> Style {
-    match severity {
-        Severity::Error => AnsiColor::Red.on_default().bold(),
-        Severity::Warning => AnsiColor::Yellow.on_default(),
     }
 }
 

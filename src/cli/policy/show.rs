@@ -13,7 +13,6 @@ use super::super::table::{Column, Layout};
 use super::super::text::printable;
 use super::super::{Failure, Outcome, spool_dir, time};
 use super::file::{FILE, now, sound};
-use crate::policy::diagnostic::{place, similar};
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::limit::{Rule, Subject};
 use crate::policy::model::{Location, Policies, Policy};
@@ -21,6 +20,7 @@ use crate::policy::resolve::{Effective, resolve};
 use crate::policy::settings::condition;
 use crate::policy::word::{Field, Word as _};
 use crate::rate::Timestamp;
+use crate::toml_file::diagnostic::{place, similar};
 
 /// Show the limits that apply to a user
 #[derive(Debug, Args)]

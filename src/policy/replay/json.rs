@@ -3,10 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::event::{RECIPIENTS_MAX, Recipients, ReplayEvent, ReplayOutcome, Stage};
-use crate::policy::diagnostic::similar;
 use crate::policy::key;
 use crate::policy::word::Word;
 use crate::rate::Timestamp;
+use crate::toml_file::diagnostic::similar;
 
 /// All fields, for the error that lists them.
 const FIELDS: [&str; 17] = [

@@ -15,7 +15,6 @@ pub use event::{RECIPIENTS_MAX, Recipients, ReplayEvent, ReplayOutcome, Stage};
 use sessions::{Session, Sessions};
 
 use super::decide::{DecideError, Decided, Rules, decide};
-use super::diagnostic::similar;
 #[cfg(doc)]
 use super::event::Counted;
 use super::event::{Event, Occurrence, SessionFacts};
@@ -26,6 +25,7 @@ use crate::engine::Decision;
 use crate::rate::Timestamp;
 use crate::stage::{AclStage, Scope};
 use crate::store::Store;
+use crate::toml_file::diagnostic::similar;
 
 /// Why an event could not be decided.
 pub type ReplayError<S> = DecideError<ImageError, S>;

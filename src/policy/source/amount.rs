@@ -4,8 +4,8 @@ use super::super::fold::lower;
 use super::super::model::{DomainPattern, Piece, Template, Window};
 use super::super::network::{Cidr, NoCidr};
 use super::super::word::{Placeholder, Word as _};
-use crate::policy::diagnostic::allowed_instead;
 use crate::spec;
+use crate::toml_file::diagnostic::allowed_instead;
 
 /// What lifts a limit.
 pub(super) const UNLIMITED: &str = "unlimited";

@@ -5,7 +5,7 @@ use toml::de::{DeTable, DeValue};
 use super::super::fold::Folding;
 use super::super::model::{Exempt, Match};
 use super::amount;
-use super::reader::{Reader, Value};
+use crate::toml_file::reader::{Reader, Value};
 
 const KEYS: &[&str] = &["match", "recipients", "until", "reason"];
 

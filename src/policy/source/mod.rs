@@ -7,9 +7,7 @@
 mod amount;
 mod csv;
 mod exempt;
-mod file;
 mod policy;
-mod reader;
 mod tables;
 mod users;
 mod values;
@@ -18,12 +16,12 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::diagnostic::Diagnostics;
 use super::model::{Identity, Location, OnCrossing, Policies, Template};
 use super::word::Field;
-pub use file::Load;
-use file::load;
-use reader::{Lines, Reader, Value};
+use crate::toml_file::diagnostic::Diagnostics;
+use crate::toml_file::reader::{Reader, Value, parse};
+pub use crate::toml_file::text::Load;
+use crate::toml_file::text::load;
 use values::{networks, template};
 
 /// A policy file that was read.
@@ -49,15 +47,9 @@ pub fn read(path: &Path) -> Result<Compiled, String> {
 #[must_use]
 pub fn compile(path: &Path, text: &str, load: Load<'_>) -> Compiled {
     let mut diagnostics = Diagnostics::of(path);
-    let (document, errors) = DeTable::parse_recoverable(text);
-    if !errors.is_empty() {
-        let lines = Lines::of(text);
-        for error in errors {
-            let offset = error.span().map_or(0, |span| span.start);
-            diagnostics.error(lines.locate(0, offset), format!("not TOML: {}", error.message()));
-        }
+    let Some(document) = parse(text, &mut diagnostics) else {
         return Compiled { policies: None, diagnostics };
-    }
+    };
     let mut reader = Reader::new(text, diagnostics);
     let mut policies = read_document(&mut reader, document.get_ref(), load);
     let diagnostics = reader.diagnostics;
@@ -169,8 +161,8 @@ fn mask(reader: &mut Reader<'_>, value: Value<'_>, identity: &mut Identity) {
     let Some(table) = reader.table(value, "{ v4 = 32, v6 = 64 }") else { return };
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "v4" => identity.folding.v4 = reader.integer(value, 32).unwrap_or(32),
-            "v6" => identity.folding.v6 = reader.integer(value, 128).unwrap_or(64),
+            "v4" => identity.folding.v4 = reader.integer(value, 0..=32).unwrap_or(32),
+            "v6" => identity.folding.v6 = reader.integer(value, 0..=128).unwrap_or(64),
             _ => reader.unknown_key(key, "in mask", &["v4", "v6"]),
         }
     }

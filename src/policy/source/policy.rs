@@ -5,13 +5,13 @@ use toml::de::{DeString, DeValue};
 
 use super::super::model::{Grade, Head, Identity, Location, Policy, Rates, When};
 use super::super::word::{Action, Counting, OnError, State, Verdict, Word as _};
-use super::file::Load;
-use super::reader::{Reader, Value};
 use super::tables::{self, Packages};
 use super::values::{networks, template};
 use super::{amount, exempt, users};
-use crate::policy::diagnostic::{allowed_instead, similar};
 use crate::policy::model::DomainPattern;
+use crate::toml_file::diagnostic::{allowed_instead, similar};
+use crate::toml_file::reader::{Reader, Value};
+use crate::toml_file::text::Load;
 
 const KEYS: &[&str] = &[
     "when",

@@ -9,8 +9,8 @@ use super::super::fold::Folding;
 use super::super::model::{Amount, Bucket, Buckets, Location, Member, Policy, Rates};
 use super::super::word::{Unit, Word as _};
 use super::amount::{self, UNLIMITED};
-use super::reader::{Reader, Value};
-use crate::policy::diagnostic::similar;
+use crate::toml_file::diagnostic::similar;
+use crate::toml_file::reader::{Reader, Value};
 
 /// The packages that domains and users name; they must exist.
 #[derive(Default)]
@@ -299,7 +299,7 @@ pub(super) fn add(
 ) {
     let at = member.rates.at;
     if let Some(first) = to.get(&folded) {
-        let place = crate::policy::diagnostic::place(&reader.diagnostics.files, first.rates.at);
+        let place = crate::toml_file::diagnostic::place(&reader.diagnostics.files, first.rates.at);
         let folding =
             if written == folded { String::new() } else { format!(", folded to {folded:?},") };
         reader

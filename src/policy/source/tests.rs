@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::super::diagnostic::{Severity, place};
 use super::super::model::{Match, Piece, When};
 use super::super::network::Cidr;
 use super::super::word::{Action, Counting, Field, Placeholder, State, Unit};
 use super::{Compiled, compile};
 use crate::policy::lint::lint;
+use crate::toml_file::diagnostic::{Severity, place};
 
 /// A policy file with everything that an administrator is promised.
 const EXAMPLE: &str = include_str!("example.toml");

@@ -8,10 +8,10 @@ use super::super::model::{Amount, Location, Member, Policy};
 use super::super::word::{Unit, Word as _};
 use super::amount::{self, UNLIMITED};
 use super::csv::{Cell, row};
-use super::file::{Load, beside};
-use super::reader::{Lines, Reader, Value};
 use super::tables::{Packages, add};
-use crate::policy::diagnostic::allowed_instead;
+use crate::toml_file::diagnostic::allowed_instead;
+use crate::toml_file::reader::{Lines, Reader, Value};
+use crate::toml_file::text::{Load, beside};
 
 /// What a column says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::super::model::Template;
 use super::super::network::Cidr;
 use super::amount;
-use super::reader::{Reader, Value};
+use crate::toml_file::reader::{Reader, Value};
 
 /// Networks, one or several.
 pub(super) fn networks(reader: &mut Reader<'_>, value: Value<'_>) -> Vec<Cidr> {

@@ -1,29 +1,31 @@
 //! Typed access to the values of a TOML file; what is wrong becomes a diagnostic.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use crate::policy::diagnostic::{Diagnostics, allowed_instead};
-use crate::policy::model::Location;
-use crate::policy::word::Word;
+use super::diagnostic::{Diagnostics, allowed_instead};
+use super::{Location, Word};
 
 /// A value with its place.
-pub(super) type Value<'a> = &'a Spanned<DeValue<'a>>;
+pub(crate) type Value<'a> = &'a Spanned<DeValue<'a>>;
 
 /// The place of offsets in a text.
-pub(super) struct Lines<'a> {
+pub(crate) struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn of(text: &'a str) -> Self {
+    pub(crate) fn of(text: &'a str) -> Self {
         let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
         Self { text, starts: starts.collect() }
     }
 
     /// The line and column of the byte at `offset`, in the file `file`.
-    pub(super) fn locate(&self, file: u16, offset: usize) -> Location {
+    pub(crate) fn locate(&self, file: u16, offset: usize) -> Location {
         let line = self.starts.partition_point(|&start| start <= offset);
         let start = self.starts.get(line.wrapping_sub(1)).copied().unwrap_or(0);
         let before = self.text.as_bytes().get(start..offset).unwrap_or_default();
@@ -34,22 +36,37 @@ impl<'a> Lines<'a> {
     }
 }
 
+/// The table that `text` is; if it is no TOML, that is all that is reported, as everything
+/// else would be a guess.
+pub(crate) fn parse<'t>(
+    text: &'t str,
+    diagnostics: &mut Diagnostics,
+) -> Option<Spanned<DeTable<'t>>> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let lines = Lines::of(text);
+    for error in &errors {
+        let offset = error.span().map_or(0, |span| span.start);
+        diagnostics.error(lines.locate(0, offset), format!("not TOML: {}", error.message()));
+    }
+    errors.is_empty().then_some(document)
+}
+
 /// Reads values, and collects what is wrong with them.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     lines: Lines<'a>,
-    pub(super) diagnostics: Diagnostics,
+    pub(crate) diagnostics: Diagnostics,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(text: &'a str, diagnostics: Diagnostics) -> Self {
+    pub(crate) fn new(text: &'a str, diagnostics: Diagnostics) -> Self {
         Self { lines: Lines::of(text), diagnostics }
     }
 
-    pub(super) fn at<T>(&self, spanned: &Spanned<T>) -> Location {
+    pub(crate) fn at<T>(&self, spanned: &Spanned<T>) -> Location {
         self.lines.locate(0, spanned.span().start)
     }
 
-    pub(super) fn error<T>(&mut self, spanned: &Spanned<T>, message: impl Into<String>) {
+    pub(crate) fn error<T>(&mut self, spanned: &Spanned<T>, message: impl Into<String>) {
         let at = self.at(spanned);
         self.diagnostics.error(at, message);
     }
@@ -69,7 +86,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A key that the language does not have, `place` such as `in [identity]`.
-    pub(super) fn unknown_key<T: AsRef<str>>(
+    pub(crate) fn unknown_key<T: AsRef<str>>(
         &mut self,
         key: &Spanned<T>,
         place: &str,
@@ -80,7 +97,7 @@ impl<'a> Reader<'a> {
         self.error(key, format!("unknown key {name:?} {place}; {instead}"));
     }
 
-    pub(super) fn table<'v>(&mut self, value: Value<'v>, example: &str) -> Option<&'v DeTable<'v>> {
+    pub(crate) fn table<'v>(&mut self, value: Value<'v>, example: &str) -> Option<&'v DeTable<'v>> {
         let table = value.get_ref().as_table();
         if table.is_none() {
             self.wrong_type(value, &format!("a table such as {example}"));
@@ -88,7 +105,7 @@ impl<'a> Reader<'a> {
         table
     }
 
-    pub(super) fn boolean(&mut self, value: Value<'_>) -> Option<bool> {
+    pub(crate) fn boolean(&mut self, value: Value<'_>) -> Option<bool> {
         let boolean = value.get_ref().as_bool();
         if boolean.is_none() {
             self.wrong_type(value, "true or false");
@@ -96,7 +113,7 @@ impl<'a> Reader<'a> {
         boolean
     }
 
-    pub(super) fn string<'v>(&mut self, value: Value<'v>, example: &str) -> Option<&'v str> {
+    pub(crate) fn string<'v>(&mut self, value: Value<'v>, example: &str) -> Option<&'v str> {
         let string = value.get_ref().as_str();
         if string.is_none() {
             self.wrong_type(value, &format!("a string such as {example}"));
@@ -104,7 +121,7 @@ impl<'a> Reader<'a> {
         string
     }
 
-    pub(super) fn array<'v>(&mut self, value: Value<'v>, example: &str) -> Option<&'v DeArray<'v>> {
+    pub(crate) fn array<'v>(&mut self, value: Value<'v>, example: &str) -> Option<&'v DeArray<'v>> {
         let array = value.get_ref().as_array();
         if array.is_none() {
             self.wrong_type(value, &format!("an array such as {example}"));
@@ -113,7 +130,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One string, or an array of them: each with its place.
-    pub(super) fn strings<'v>(
+    pub(crate) fn strings<'v>(
         &mut self,
         value: Value<'v>,
         example: &str,
@@ -139,7 +156,7 @@ impl<'a> Reader<'a> {
 
     /// One string, or an array of them, each parsed; a text that `parse` refuses is
     /// left out.
-    pub(super) fn each<T>(
+    pub(crate) fn each<T>(
         &mut self,
         value: Value<'_>,
         example: &str,
@@ -155,29 +172,34 @@ impl<'a> Reader<'a> {
         Some(parsed)
     }
 
-    /// A whole number from 0 to `most`.
-    pub(super) fn integer(&mut self, value: Value<'_>, most: u8) -> Option<u8> {
+    /// A whole number of this range.
+    pub(crate) fn integer<T>(&mut self, value: Value<'_>, range: RangeInclusive<T>) -> Option<T>
+    where
+        T: TryFrom<u64> + PartialOrd + Display,
+    {
+        let wanted = format!("a number from {} to {}", range.start(), range.end());
         let Some(integer) = value.get_ref().as_integer() else {
-            self.wrong_type(value, &format!("a number from 0 to {most}"));
+            self.wrong_type(value, &wanted);
             return None;
         };
-        let number = u8::from_str_radix(integer.as_str(), integer.radix()).ok();
-        let number = number.filter(|&number| number <= most);
+        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
+        let number = number.and_then(|number| T::try_from(number).ok());
+        let number = number.filter(|number| range.contains(number));
         if number.is_none() {
-            self.error(value, format!("{} is not a number from 0 to {most}", integer.as_str()));
+            self.error(value, format!("{} is not {wanted}", integer.as_str()));
         }
         number
     }
 
     /// A word of a closed set; `what` names the set: `action`.
-    pub(super) fn word<T: Word>(&mut self, value: Value<'_>, what: &str) -> Option<T> {
+    pub(crate) fn word<T: Word>(&mut self, value: Value<'_>, what: &str) -> Option<T> {
         let example = T::ALL.first().map_or("", |word| word.word());
         let text = self.string(value, &format!("{example:?}"))?;
         self.word_of(value, text, what)
     }
 
     /// As [`Self::word`], for a text that is at `value`.
-    pub(super) fn word_of<T: Word>(
+    pub(crate) fn word_of<T: Word>(
         &mut self,
         value: Value<'_>,
         text: &str,
@@ -192,7 +214,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Words of a closed set, each at most once.
-    pub(super) fn words<T: Word + PartialEq>(
+    pub(crate) fn words<T: Word + PartialEq>(
         &mut self,
         value: Value<'_>,
         what: &str,

@@ -1,9 +1,9 @@
-//! What is wrong with a policy file, and where.
+//! What is wrong with a file, and where.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::model::Location;
+use super::Location;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

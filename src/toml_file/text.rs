@@ -10,7 +10,7 @@ const LARGEST: u64 = 256 << 20;
 pub type Load<'a> = &'a dyn Fn(&Path) -> Result<String, String>;
 
 /// The text of a file.
-pub(super) fn load(path: &Path) -> Result<String, String> {
+pub(crate) fn load(path: &Path) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let file = std::fs::File::open(path).map_err(cannot)?;
     let mut bytes = Vec::new();
@@ -26,6 +26,6 @@ pub(super) fn load(path: &Path) -> Result<String, String> {
 }
 
 /// The path of a file that a file at `path` names as `name`.
-pub(super) fn beside(path: Option<&PathBuf>, name: &str) -> PathBuf {
+pub(crate) fn beside(path: Option<&PathBuf>, name: &str) -> PathBuf {
     path.and_then(|path| path.parent()).unwrap_or(Path::new("")).join(name)
 }
