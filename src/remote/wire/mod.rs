@@ -11,7 +11,7 @@
 //! | 8 | 2 | `version` | 1 |
 //! | 10 | 2 | `kind` | of a request: 1 = decide; of a reply: its status |
 //! | 12 | 4 | `deadline` | of a request: microseconds until the sender gives up |
-//! | 16 | 16 | `event` | the number of the event; the reply repeats it |
+//! | 16 | 16 | `event` | the number of the event; the reply repeats it, or has 0 where the agent refuses the process and not the request |
 //! | 32 | 2 | `count` | the number of items that follow |
 //! | 34 | 2 | `item_bytes` | the size of the fixed part of each item |
 //!

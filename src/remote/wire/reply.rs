@@ -128,11 +128,13 @@ pub fn read_reply<'a>(
     checks: &[Check<'_>],
 ) -> Result<Reply<'a>, Fault> {
     let (header, item_bytes, mut rest) = Header::read(message, REPLY_MAGIC)?;
-    if header.event != event {
-        return Err(Fault::OtherEvent);
-    }
     let count = usize::from(header.count);
     let status = Status::of(header.kind).ok_or(Fault::Kind(header.kind))?;
+    // The agent refuses a process before it has read what it asks.
+    let unread = header.event == 0 && status != Status::Decided;
+    if header.event != event && !unread {
+        return Err(Fault::OtherEvent);
+    }
     if status != Status::Decided {
         return match rest.take(count) {
             Some(reason) if rest.rest.is_empty() => Ok(Reply::Refused(status, reason)),

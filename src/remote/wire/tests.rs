@@ -290,6 +290,14 @@ fn a_refusal_has_a_reason() {
         let reply = read_reply(&message, 7, &[]).unwrap();
         assert_eq!(reply, Reply::Refused(status, reason.as_bytes()));
     }
+    // One that refuses the process, whatever it asks; a decision is of one request.
+    message.clear();
+    write_refusal(&mut message, 0, Status::NotAllowed, "x");
+    let reply = read_reply(&message, 7, &[]).unwrap();
+    assert_eq!(reply, Reply::Refused(Status::NotAllowed, b"x"));
+    message.clear();
+    write_decisions(&mut message, 0, &[]);
+    assert_eq!(read_reply(&message, 7, &[]), Err(Fault::OtherEvent));
     message.clear();
     write_refusal(&mut message, 7, Status::BadRequest, &"long ".repeat(1000));
     assert!(matches!(read_reply(&message, 7, &[]), Ok(Reply::Refused(_, r)) if r.len() == 1000));
