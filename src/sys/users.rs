@@ -28,6 +28,29 @@ pub fn id_of(name: &OsStr) -> Option<u32> {
     .map(|(_, uid)| uid)
 }
 
+/// The id of the group with this name.
+#[must_use]
+pub fn group_id_of(name: &OsStr) -> Option<u32> {
+    let name = CString::new(name.as_bytes()).ok()?;
+    let mut buffer = vec![0; 1024];
+    loop {
+        // SAFETY: a group is made of pointers and integers, for which zero is valid.
+        let mut entry: libc::group = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        // SAFETY: all pointers are to live values, `name` ends in a zero byte, and the length
+        // is that of the buffer.
+        let status = unsafe {
+            let (text, length) = (buffer.as_mut_ptr(), buffer.len());
+            libc::getgrnam_r(name.as_ptr(), &raw mut entry, text, length, &raw mut found)
+        };
+        if status == libc::ERANGE && buffer.len() < ENTRY_MAX {
+            buffer.resize(buffer.len() * 4, 0);
+            continue;
+        }
+        return (status == 0 && !found.is_null()).then_some(entry.gr_gid);
+    }
+}
+
 /// The name and id in the entry that `look_up` finds.
 fn entry(
     look_up: impl Fn(
@@ -69,5 +92,7 @@ mod tests {
         assert_eq!(name_of(3_999_999_999), None);
         assert_eq!(id_of(OsStr::new("no such user")), None);
         assert_eq!(id_of(OsStr::from_bytes(b"a\0b")), None);
+        assert_eq!(group_id_of(OsStr::new("root")), Some(0));
+        assert_eq!(group_id_of(OsStr::new("no such group")), None);
     }
 }

@@ -1,0 +1,95 @@
+//! The processes that connect.
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::spawn_local;
+use tokio::time::{sleep, timeout};
+
+use super::connection;
+use super::decide::Agent;
+use super::link::Backend;
+use crate::remote::wire::{Status, write_refusal};
+use crate::serve::log::Level;
+
+/// After a failure to accept a connection, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long connections may take to end when the daemon stops.
+const STOP_MAX: Duration = Duration::from_secs(5);
+
+impl<B: Backend> Agent<B> {
+    /// Serves the processes that connect to `listener`, until `stop` is set: then every
+    /// request that has arrived is still replied to.
+    pub async fn serve(self: &Rc<Self>, listener: UnixListener, mut stop: watch::Receiver<bool>) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = stop.wait_for(|&stop| stop) => break,
+            };
+            match accepted {
+                Ok((stream, _)) => self.begin(stream, stop.clone()),
+                Err(error) => {
+                    let text = format_args!("cannot accept a connection: {error}");
+                    self.log.write_seldom("failures to accept", Level::Error, text);
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        let ended = async {
+            while self.connections.get() > 0 {
+                self.connections.less().await;
+            }
+        };
+        if timeout(STOP_MAX, ended).await.is_err() {
+            let left = self.connections.get();
+            let text = format_args!("{left} connections have not ended, and are closed");
+            self.log.write(Level::Warning, text);
+        }
+    }
+
+    /// Serves a new connection, if there may be one more, and its process may ask.
+    fn begin(self: &Rc<Self>, stream: UnixStream, stop: watch::Receiver<bool>) {
+        let limits = Rc::clone(&self.limits.borrow());
+        if self.connections.get() >= limits.agent.max_connections {
+            let most = limits.agent.max_connections;
+            let text = format_args!("{most} processes are connected, and no more may");
+            self.log.write_seldom("connections refused", Level::Warning, text);
+            refuse(&stream, Status::Busy, "too many processes are connected");
+            return;
+        }
+        match stream.peer_cred() {
+            Ok(peer) if limits.agent.peers.allow(peer.uid(), peer.gid()) => {}
+            Ok(peer) => {
+                let process = peer.pid().map(|pid| format!(" (process {pid})"));
+                let why = format!(
+                    "user {} with group {} may not ask: see users and groups in [agent]",
+                    peer.uid(),
+                    peer.gid()
+                );
+                let text = format!("{why}{}", process.unwrap_or_default());
+                self.log.write_seldom("users refused", Level::Warning, text);
+                refuse(&stream, Status::NotAllowed, &why);
+                return;
+            }
+            Err(error) => {
+                let text = format_args!("cannot see who has connected: {error}");
+                self.log.write_seldom("users refused", Level::Warning, text);
+                return;
+            }
+        }
+        let counted = self.connections.add(1);
+        spawn_local(connection::serve(Rc::clone(self), stream, stop, counted));
+    }
+}
+
+/// Tells a process that it is not served. Its request need not be read for that.
+fn refuse(stream: &UnixStream, status: Status, why: &str) {
+    let mut reply = Vec::new();
+    write_refusal(&mut reply, 0, status, why);
+    // A new connection has room for it.
+    let _: io::Result<usize> = stream.try_write(&reply);
+}

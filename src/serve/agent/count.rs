@@ -1,0 +1,48 @@
+//! How much there is of something of which there may be only so much.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+/// The number of what exists at the moment.
+#[derive(Debug, Default)]
+pub(super) struct Count(Rc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    number: Cell<usize>,
+    less: Notify,
+}
+
+impl Count {
+    pub(super) fn get(&self) -> usize {
+        self.0.number.get()
+    }
+
+    /// Counts `more` until the result is dropped.
+    pub(super) fn add(&self, more: usize) -> Counted {
+        self.0.number.set(self.0.number.get() + more);
+        Counted { count: Rc::clone(&self.0), number: more }
+    }
+
+    /// Waits until it is less than now.
+    pub(super) async fn less(&self) {
+        self.0.less.notified().await;
+    }
+}
+
+/// Something that is counted.
+#[derive(Debug)]
+pub(super) struct Counted {
+    count: Rc<Inner>,
+    number: usize,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let number = &self.count.number;
+        number.set(number.get().saturating_sub(self.number));
+        self.count.less.notify_one();
+    }
+}

@@ -1,0 +1,231 @@
+//! The configuration of the daemon, `/etc/exirate/exirate.toml`.
+
+mod duration;
+mod redis;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use crate::sys::{files, users};
+use crate::toml_file::Location;
+use crate::toml_file::diagnostic::Diagnostics;
+use crate::toml_file::reader::{Reader, Value, parse};
+use crate::toml_file::text::load;
+
+pub use redis::{Redis, Secret, Servers};
+pub use server::{Server, Transport};
+
+/// Where the configuration is, if no other file is named.
+pub const FILE: &str = "/etc/exirate/exirate.toml";
+/// The socket of the agent, if the configuration names no other.
+pub const AGENT_SOCKET: &str = "/run/exirate/agent.sock";
+/// Exim's spool directory on Debian: its owner may ask the agent.
+const SPOOL: &str = "/var/spool/exim4";
+/// The longest path of a unix socket.
+const SOCKET_PATH_MAX: usize = 107;
+
+/// What the file says, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// `listen.agent`: the agent's socket.
+    pub agent_socket: PathBuf,
+    /// `[redis]`
+    pub redis: Redis,
+    /// `[agent]`
+    pub agent: Agent,
+}
+
+/// `[agent]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agent {
+    /// How many requests are decided at the same time; the agent replies to more that it is
+    /// busy.
+    pub max_in_flight: usize,
+    /// How many processes may be connected at the same time.
+    pub max_connections: usize,
+    /// Who may ask.
+    pub peers: Peers,
+    /// How many mail servers share the limits.
+    pub servers: u16,
+    /// The name of this one.
+    pub server_name: String,
+}
+
+/// The users and groups whose processes may ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peers {
+    /// User ids.
+    pub users: BTreeSet<u32>,
+    /// Group ids.
+    pub groups: BTreeSet<u32>,
+}
+
+impl Peers {
+    /// Whether a process of this user, with this group, may ask.
+    #[must_use]
+    pub fn allow(&self, uid: u32, gid: u32) -> bool {
+        self.users.contains(&uid) || self.groups.contains(&gid)
+    }
+}
+
+/// A configuration file that was read.
+#[derive(Debug)]
+pub struct Checked {
+    /// The configuration; `None` if there is an error.
+    pub config: Option<Config>,
+    /// What is wrong.
+    pub diagnostics: Diagnostics,
+}
+
+/// Reads the configuration at `path`, and the files that it names.
+///
+/// # Errors
+/// Why the file cannot be read.
+pub fn read(path: &Path) -> Result<Checked, String> {
+    Ok(check(path, &load(path)?))
+}
+
+/// Checks `text`, the configuration file at `path`.
+#[must_use]
+pub fn check(path: &Path, text: &str) -> Checked {
+    let mut diagnostics = Diagnostics::of(path);
+    let Some(document) = parse(text, &mut diagnostics) else {
+        return Checked { config: None, diagnostics };
+    };
+    let mut reader = Reader::new(text, diagnostics);
+    let config = document_of(&mut reader, document.get_ref(), path);
+    let diagnostics = reader.diagnostics;
+    Checked { config: config.filter(|_| !diagnostics.has_errors()), diagnostics }
+}
+
+fn document_of(reader: &mut Reader<'_>, table: &DeTable<'_>, path: &Path) -> Option<Config> {
+    const KEYS: &[&str] = &["listen", "redis", "agent"];
+    let mut agent_socket = PathBuf::from(AGENT_SOCKET);
+    let mut agent = None;
+    let mut redis = None;
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "listen" => agent_socket = listen(reader, value).unwrap_or(agent_socket),
+            "redis" => redis = redis::read(reader, value, path),
+            "agent" => agent = agent_of(reader, value),
+            _ => reader.unknown_key(key, "at the top of the file", KEYS),
+        }
+    }
+    if !table.contains_key("redis") {
+        let message = "[redis] is missing: it names the server, such as \
+                       server = \"redis://127.0.0.1:6379\"";
+        reader.diagnostics.error(Location::START, message);
+    }
+    if !table.contains_key("agent") {
+        let message = "[agent] is missing: it says how many mail servers share the limits, \
+                       such as servers = 4";
+        reader.diagnostics.error(Location::START, message);
+    }
+    Some(Config { agent_socket, redis: redis?, agent: agent? })
+}
+
+/// `[listen]`
+fn listen(reader: &mut Reader<'_>, value: Value<'_>) -> Option<PathBuf> {
+    const KEYS: &[&str] = &["agent"];
+    let mut agent = None;
+    for (key, value) in reader.table(value, "[listen]")? {
+        match key.get_ref().as_ref() {
+            "agent" => agent = socket(reader, value),
+            _ => reader.unknown_key(key, "in [listen]", KEYS),
+        }
+    }
+    agent
+}
+
+/// The path of a unix socket.
+fn socket(reader: &mut Reader<'_>, value: Value<'_>) -> Option<PathBuf> {
+    let text = reader.string(value, &format!("{AGENT_SOCKET:?}"))?;
+    if !text.starts_with('/') || text.ends_with('/') {
+        let message =
+            format!("{text:?} is not the full path of a socket; expected such as {AGENT_SOCKET:?}");
+        reader.error(value, message);
+    } else if text.len() > SOCKET_PATH_MAX {
+        let message = format!("the path of a socket has at most {SOCKET_PATH_MAX} bytes");
+        reader.error(value, message);
+    }
+    Some(text.into())
+}
+
+/// `[agent]`
+fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
+    const KEYS: &[&str] =
+        &["servers", "server_name", "users", "groups", "max_in_flight", "max_connections"];
+    let mut agent = Agent {
+        max_in_flight: 1000,
+        max_connections: 4000,
+        peers: Peers { users: default_users(), groups: BTreeSet::new() },
+        servers: 0,
+        server_name: host_name(),
+    };
+    let table = reader.table(value, "[agent]")?;
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "servers" => agent.servers = reader.integer(value, 1..=1000).unwrap_or(1),
+            "server_name" => {
+                let Some(name) = reader.string(value, "\"mx1\"") else { continue };
+                let fits = (1..=64).contains(&name.len());
+                if !fits || !name.bytes().all(|b| b.is_ascii_graphic()) {
+                    let message = format!(
+                        "{name:?} is not a name of a server; expected up to 64 letters, digits \
+                         and signs without blanks, such as mx1"
+                    );
+                    reader.error(value, message);
+                }
+                name.clone_into(&mut agent.server_name);
+            }
+            "users" => {
+                let id = |name: &str| {
+                    users::id_of(OsStr::new(name))
+                        .ok_or_else(|| format!("there is no user {name:?} on this machine"))
+                };
+                let ids = reader.each(value, "[\"root\", \"Debian-exim\"]", id);
+                agent.peers.users = ids.unwrap_or_default().into_iter().collect();
+            }
+            "groups" => {
+                let id = |name: &str| {
+                    users::group_id_of(OsStr::new(name))
+                        .ok_or_else(|| format!("there is no group {name:?} on this machine"))
+                };
+                let ids = reader.each(value, "[\"Debian-exim\"]", id);
+                agent.peers.groups = ids.unwrap_or_default().into_iter().collect();
+            }
+            "max_in_flight" => {
+                agent.max_in_flight = reader.integer(value, 1..=100_000).unwrap_or(1);
+            }
+            "max_connections" => {
+                agent.max_connections = reader.integer(value, 1..=100_000).unwrap_or(1);
+            }
+            _ => reader.unknown_key(key, "in [agent]", KEYS),
+        }
+    }
+    if !table.contains_key("servers") {
+        let message = "servers is missing: how many mail servers share the limits, such as \
+                       servers = 4";
+        reader.error(value, message);
+    }
+    Some(agent)
+}
+
+/// Root, and Exim's user: the owner of the spool directory, or the user of Debian's Exim.
+fn default_users() -> BTreeSet<u32> {
+    let owner = files::info_of(Path::new(SPOOL)).ok().map(|info| info.uid);
+    [Some(0), owner, users::id_of(OsStr::new("Debian-exim"))].into_iter().flatten().collect()
+}
+
+/// The name of this machine.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name: String = name.trim().chars().filter(char::is_ascii_graphic).take(64).collect();
+    if name.is_empty() { "localhost".to_owned() } else { name }
+}

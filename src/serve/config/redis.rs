@@ -1,0 +1,330 @@
+//! `[redis]`: where the rates are kept.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::de::DeTable;
+
+use super::duration::duration;
+use super::server::{REDIS_PORT, SENTINEL_PORT, Server, Transport};
+use crate::sys::files::{self, FileInfo, REGULAR};
+use crate::toml_file::reader::{Reader, Value};
+
+/// The variable in which systemd names the directory of a unit's credentials.
+const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
+/// The longest password.
+const PASSWORD_MAX: usize = 4096;
+/// How long Redis may take, if the file does not say.
+const DEADLINE: Duration = Duration::from_millis(100);
+/// How long it may take at most.
+const DEADLINE_MAX: Duration = Duration::from_secs(10);
+
+/// `[redis]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Redis {
+    /// The servers.
+    pub servers: Servers,
+    /// The ACL user; `None` is the default user.
+    pub user: Option<String>,
+    /// The user's password.
+    pub password: Option<Secret>,
+    /// The certificates that a server's certificate is checked with, in PEM; `None` are
+    /// those that browsers know.
+    pub ca: Option<Vec<u8>>,
+    /// How long a reply of Redis is waited for, if the request gives no less.
+    pub deadline: Duration,
+}
+
+/// The servers, and how they belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// One server.
+    Single(Server),
+    /// A server with replicas, which Sentinel watches over.
+    Sentinel {
+        /// Its name in Sentinel.
+        master: String,
+        /// The sentinels.
+        sentinels: Vec<Server>,
+    },
+    /// Some of the nodes of a Redis Cluster.
+    Cluster(Vec<Server>),
+}
+
+impl Servers {
+    /// All that are named.
+    #[must_use]
+    pub fn all(&self) -> &[Server] {
+        match self {
+            Self::Single(server) => std::slice::from_ref(server),
+            Self::Sentinel { sentinels, .. } => sentinels,
+            Self::Cluster(nodes) => nodes,
+        }
+    }
+}
+
+impl fmt::Display for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Single(_) => {}
+            Self::Sentinel { master, .. } => write!(f, "{master} of the sentinels ")?,
+            Self::Cluster(_) => f.write_str("the cluster of ")?,
+        }
+        let names: Vec<String> = self.all().iter().map(ToString::to_string).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
+/// A text that is not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// The ways to name the servers, of which one is chosen.
+const FORMS: [&str; 3] = ["server", "sentinel", "cluster"];
+
+pub(super) fn read(reader: &mut Reader<'_>, value: Value<'_>, path: &Path) -> Option<Redis> {
+    const KEYS: &[&str] =
+        &["server", "sentinel", "cluster", "user", "password_file", "ca_file", "deadline"];
+    let table = reader.table(value, "[redis]")?;
+    let (mut servers, mut user, mut password, mut ca) = (None, None, None, None);
+    let mut limit = DEADLINE;
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "server" => {
+                let single = one(reader, value, REDIS_PORT);
+                servers = single.map(Servers::Single);
+            }
+            "sentinel" => servers = sentinel(reader, value),
+            "cluster" => {
+                let nodes = several(reader, value, REDIS_PORT);
+                servers = Some(nodes).filter(|nodes| !nodes.is_empty()).map(Servers::Cluster);
+            }
+            "user" => {
+                let name = reader.string(value, "\"exirate\"");
+                if name.is_some_and(|name| name.is_empty() || name.contains(char::is_whitespace)) {
+                    reader.error(value, "not the name of a user; expected such as exirate");
+                }
+                user = name.map(str::to_owned);
+            }
+            "password_file" => {
+                let example = "\"/etc/exirate/redis.password\"";
+                let Some(file) = reader.string(value, example) else { continue };
+                match secret(credential(&beside(path, file))) {
+                    Ok(secret) => password = Some(secret),
+                    Err(message) => reader.error(value, message),
+                }
+            }
+            "ca_file" => {
+                let example = "\"/etc/ssl/certs/ca-certificates.crt\"";
+                let Some(file) = reader.string(value, example) else { continue };
+                match certificates(&beside(path, file)) {
+                    Ok(pem) => ca = Some(pem),
+                    Err(message) => reader.error(value, message),
+                }
+            }
+            "deadline" => {
+                let read = duration(reader, value, "100ms", DEADLINE_MAX);
+                limit = read.unwrap_or(limit);
+            }
+            _ => reader.unknown_key(key, "in [redis]", KEYS),
+        }
+    }
+    one_form(reader, value, table);
+    if user.is_some() && !table.contains_key("password_file") {
+        reader.error(value, "the user has no password; add password_file = \"…\"");
+    }
+    let servers = servers?;
+    warn(reader, value, &servers, password.is_some(), ca.is_some());
+    Some(Redis { servers, user, password, ca, deadline: limit })
+}
+
+/// Reports that no form, or more than one, is chosen.
+fn one_form(reader: &mut Reader<'_>, at: Value<'_>, table: &DeTable<'_>) {
+    let mut chosen: Vec<_> =
+        table.iter().filter(|(key, _)| FORMS.contains(&key.get_ref().as_ref())).collect();
+    chosen.sort_by_key(|(key, _)| key.span().start);
+    match chosen[..] {
+        [] => reader.error(
+            at,
+            "the servers are missing; write server = \"redis://192.0.2.1:6379\", \
+             sentinel = { master = \"…\", servers = […] } or cluster = […]",
+        ),
+        [_] => {}
+        [(one, _), .., (key, _)] => {
+            let (one, other) = (one.get_ref(), key.get_ref());
+            let message = format!("{other} and {one} exclude each other; remove one of them");
+            reader.error(key, message);
+        }
+    }
+}
+
+/// What works, but is probably not meant.
+fn warn(reader: &mut Reader<'_>, at: Value<'_>, servers: &Servers, password: bool, ca: bool) {
+    let at = reader.at(at);
+    let clear: Vec<String> =
+        servers.all().iter().filter(|s| s.in_clear_text()).map(ToString::to_string).collect();
+    if password && !clear.is_empty() {
+        let message = format!(
+            "the password and all keys go to {} in clear text; use rediss:// unless the network \
+             is safe",
+            clear.join(" and ")
+        );
+        reader.diagnostics.warning(at, message);
+    }
+    if ca && !servers.all().iter().any(Server::tls) {
+        reader.diagnostics.warning(at, "ca_file has no effect without rediss:// addresses");
+    }
+}
+
+/// `sentinel = { master = "…", servers = […] }`
+fn sentinel(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Servers> {
+    const KEYS: &[&str] = &["master", "servers"];
+    let example = "{ master = \"mymaster\", servers = [\"redis://192.0.2.1:26379\"] }";
+    let (mut master, mut sentinels) = (None, Vec::new());
+    let table = reader.table(value, example)?;
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "master" => master = reader.string(value, "\"mymaster\"").map(str::to_owned),
+            "servers" => sentinels = several(reader, value, SENTINEL_PORT),
+            _ => reader.unknown_key(key, "in sentinel", KEYS),
+        }
+    }
+    for key in KEYS {
+        if !table.contains_key(*key) {
+            reader.error(value, format!("{key} is missing; expected such as {example}"));
+        }
+    }
+    Some(Servers::Sentinel { master: master?, sentinels })
+}
+
+fn one(reader: &mut Reader<'_>, value: Value<'_>, port: u16) -> Option<Server> {
+    if let Some(array) = value.get_ref().as_array() {
+        let hint =
+            if array.len() > 1 { "; for a Redis Cluster, write cluster = […]" } else { "" };
+        reader.error(value, format!("expected one address, found an array{hint}"));
+        return None;
+    }
+    let text = reader.string(value, "\"redis://192.0.2.1:6379\"")?;
+    Server::parse(text, port).map_err(|message| reader.error(value, message)).ok()
+}
+
+/// Several addresses: all encrypted or none, each with the default database.
+fn several(reader: &mut Reader<'_>, value: Value<'_>, port: u16) -> Vec<Server> {
+    let mut servers: Vec<Server> = Vec::new();
+    for (text, at) in reader.strings(value, "[\"redis://192.0.2.1\"]").unwrap_or_default() {
+        match Server::parse(text, port) {
+            Ok(server) => {
+                if let Some(fault) = odd(&server, &servers) {
+                    reader.error(at, fault);
+                }
+                servers.push(server);
+            }
+            Err(message) => reader.error(at, message),
+        }
+    }
+    servers
+}
+
+/// Why `server` cannot stand beside `others`.
+fn odd(server: &Server, others: &[Server]) -> Option<&'static str> {
+    if matches!(server.transport, Transport::Unix(_)) {
+        return Some("a unix socket is for a single server: server = \"unix:///…\"");
+    }
+    if server.database != 0 {
+        return Some("only a single server has numbered databases; remove the number");
+    }
+    let mixed = others.first().is_some_and(|first| first.tls() != server.tls());
+    mixed.then_some("some addresses have rediss:// and some redis://; use one of them for all")
+}
+
+/// A file that is named in the one at `path`.
+fn beside(path: &Path, name: &str) -> PathBuf {
+    path.parent().unwrap_or(Path::new("")).join(name)
+}
+
+/// The file at `path`; or its copy for this process, if systemd has made one: the unit has
+/// `LoadCredential=` with the name of the file. Whether it is a copy.
+fn credential(path: &Path) -> (PathBuf, bool) {
+    let folder = std::env::var_os(CREDENTIALS).filter(|folder| !folder.is_empty());
+    let copy = folder.zip(path.file_name()).map(|(folder, name)| Path::new(&folder).join(name));
+    match copy.filter(|copy| copy.exists()) {
+        Some(copy) => (copy, true),
+        None => (path.to_owned(), false),
+    }
+}
+
+/// The password in the first line of a file that only its owner can read.
+fn secret((path, is_copy): (PathBuf, bool)) -> Result<Secret, String> {
+    let path = &*path;
+    let shown = path.display();
+    let info = regular(path)?;
+    // The copy is readable by this process's user only, by an access list.
+    if info.mode & 0o077 != 0 && !is_copy {
+        let mode = info.mode;
+        return Err(format!(
+            "other users can read {shown}, which has mode {mode:03o}: chmod 600 {shown}, and change \
+             the password"
+        ));
+    }
+    let text = limited(path, PASSWORD_MAX)?;
+    let line = text.lines().next().unwrap_or_default();
+    match line {
+        "" => Err(format!("{shown} is empty; its first line is the password")),
+        line => Ok(Secret(line.to_owned())),
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<u8>, String> {
+    let text = limited(path, 4 << 20)?;
+    if !text.contains("-----BEGIN CERTIFICATE-----") {
+        return Err(format!("{} has no certificate in PEM form", path.display()));
+    }
+    Ok(text.into_bytes())
+}
+
+/// What is known of a regular file.
+fn regular(path: &Path) -> Result<FileInfo, String> {
+    let info = files::info_of(path).map_err(|error| cannot_read(path, &error))?;
+    if info.kind != REGULAR {
+        return Err(format!("{} is a {}, not a file", path.display(), info.kind));
+    }
+    Ok(info)
+}
+
+/// The text of a file of at most `most` bytes.
+fn limited(path: &Path, most: usize) -> Result<String, String> {
+    use std::io::Read as _;
+    let shown = path.display();
+    regular(path)?;
+    let file = std::fs::File::open(path).map_err(|error| cannot_read(path, &error))?;
+    let mut bytes = Vec::new();
+    let read = file.take(most as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| cannot_read(path, &error))?;
+    if bytes.len() > most {
+        return Err(format!("{shown} is larger than {most} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{shown} is not UTF-8"))
+}
+
+fn cannot_read(path: &Path, error: &std::io::Error) -> String {
+    let advice = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => "; it should belong to the user of this process",
+        _ => "",
+    };
+    format!("cannot read {}: {error}{advice}", path.display())
+}

@@ -1,0 +1,169 @@
+//! The daemon's log: one line an event, on standard error.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::Write as _;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// For so long only the first event of a subject is logged; the others are counted.
+const WINDOW: Duration = Duration::from_mins(1);
+
+/// How important a line is: the priorities of syslog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Something does not work.
+    Error = 3,
+    /// Something is wrong, and the daemon goes on without it.
+    Warning = 4,
+    /// Something that happens seldom.
+    Notice = 5,
+    /// All is well.
+    Info = 6,
+}
+
+/// Where the lines go.
+#[derive(Debug)]
+enum Sink {
+    /// The journal of systemd, which reads the priority from the start of each line.
+    Journal,
+    /// A terminal or a file.
+    Plain,
+    /// A list, for tests.
+    #[cfg(test)]
+    List(RefCell<Vec<String>>),
+}
+
+/// Events of a subject that are not logged one by one.
+#[derive(Debug)]
+struct Repeated {
+    level: Level,
+    since: Instant,
+    more: u64,
+}
+
+/// The log.
+#[derive(Debug)]
+pub struct Log {
+    sink: Sink,
+    repeated: RefCell<BTreeMap<&'static str, Repeated>>,
+}
+
+impl Log {
+    /// The log of this process on standard error.
+    #[must_use]
+    pub fn stderr() -> Self {
+        let sink = if is_journal() { Sink::Journal } else { Sink::Plain };
+        Self { sink, repeated: RefCell::default() }
+    }
+
+    /// A log that keeps its lines.
+    #[cfg(test)]
+    pub(crate) fn kept() -> Self {
+        Self { sink: Sink::List(RefCell::default()), repeated: RefCell::default() }
+    }
+
+    /// The lines that it has kept.
+    #[cfg(test)]
+    pub(crate) fn lines(&self) -> Vec<String> {
+        match &self.sink {
+            Sink::List(lines) => lines.borrow().clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Writes a line.
+    pub fn write(&self, level: Level, text: impl Display) {
+        let text = one_line(&text.to_string());
+        // If standard error cannot be written, there is nowhere to report it.
+        let _ = match &self.sink {
+            Sink::Journal => writeln!(std::io::stderr(), "<{}>{text}", level as u8),
+            Sink::Plain => writeln!(std::io::stderr(), "exirate: {text}"),
+            #[cfg(test)]
+            Sink::List(lines) => {
+                lines.borrow_mut().push(text);
+                Ok(())
+            }
+        };
+    }
+
+    /// Writes a line about `subject`, unless there was one in the last minute: then it is
+    /// counted for [`Log::summarize`].
+    pub fn write_seldom(&self, subject: &'static str, level: Level, text: impl Display) {
+        let mut repeated = self.repeated.borrow_mut();
+        if let Some(known) = repeated.get_mut(subject) {
+            known.more += 1;
+        } else {
+            repeated.insert(subject, Repeated { level, since: Instant::now(), more: 0 });
+            self.write(level, text);
+        }
+    }
+
+    /// Writes how many events of each subject were not logged in the minute that has passed.
+    pub fn summarize(&self) {
+        self.summarize_after(WINDOW);
+    }
+
+    fn summarize_after(&self, window: Duration) {
+        let mut repeated = self.repeated.borrow_mut();
+        repeated.retain(|subject, one| {
+            let passed = one.since.elapsed();
+            if passed < window {
+                return true;
+            }
+            if one.more > 0 {
+                let (more, seconds) = (one.more, passed.as_secs());
+                self.write(one.level, format_args!("{subject}: {more} more in {seconds} s"));
+                *one = Repeated { level: one.level, since: Instant::now(), more: 0 };
+                return true;
+            }
+            false
+        });
+    }
+}
+
+/// Whether standard error is a stream to the journal, as the variable says in which systemd
+/// names its device and inode.
+fn is_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    let Ok(stat) = rustix::fs::fstat(std::io::stderr().as_fd()) else { return false };
+    stream == format!("{}:{}", stat.st_dev, stat.st_ino)
+}
+
+/// `text` without characters that would begin a new line or change a terminal.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_event_is_logged_once_and_then_counted() {
+        let log = Log::kept();
+        for n in 0..5 {
+            log.write_seldom("bad requests", Level::Warning, format_args!("bad request {n}"));
+        }
+        log.summarize();
+        assert_eq!(log.lines(), ["bad request 0"]);
+        log.summarize_after(Duration::ZERO);
+        assert_eq!(log.lines()[1..], ["bad requests: 4 more in 0 s"]);
+        // After a quiet minute, the next one is logged again.
+        log.summarize_after(Duration::ZERO);
+        log.write_seldom("bad requests", Level::Warning, "bad request again");
+        assert_eq!(log.lines()[2..], ["bad request again"]);
+    }
+
+    #[test]
+    fn an_event_is_one_line() {
+        let log = Log::kept();
+        log.write(Level::Info, "a\nb\x1b[1m é");
+        assert_eq!(log.lines(), ["a\\nb\\u{1b}[1m é"]);
+    }
+}

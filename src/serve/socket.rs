@@ -1,0 +1,218 @@
+//! A unix socket that one instance of the daemon listens on.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{
+    FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use crate::sys::lock::{Kind, try_lock};
+use crate::sys::lock_holder::lock_holder;
+
+/// Why the socket cannot be used.
+#[derive(Debug)]
+pub enum SocketError {
+    /// Another instance listens on it.
+    InUse {
+        /// The socket.
+        path: PathBuf,
+        /// What is known of the other instance.
+        by: String,
+    },
+    /// There is something else at its path.
+    NoSocket(PathBuf),
+    /// A system call failed.
+    Io {
+        /// What failed: `cannot create`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for SocketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse { path, by } => write!(
+                f,
+                "{} is in use by {by}: stop that first, or set another path in [listen]",
+                path.display()
+            ),
+            Self::NoSocket(path) => write!(
+                f,
+                "{} exists and is no socket: remove it, or set another path in [listen]",
+                path.display()
+            ),
+            Self::Io { action, path, source } => {
+                write!(f, "{action} {}: {source}", path.display())?;
+                let folder = path.parent().unwrap_or(path).display();
+                match source.kind() {
+                    io::ErrorKind::NotFound => write!(f, "; the directory {folder} must exist"),
+                    io::ErrorKind::PermissionDenied => {
+                        write!(f, "; the directory {folder} must belong to the daemon's user")
+                    }
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl std::error::Error for SocketError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::InUse { .. } | Self::NoSocket(_) => None,
+        }
+    }
+}
+
+/// A socket that this process listens on. While it exists, no other instance can listen at
+/// its path; when it is dropped, the socket is removed.
+#[derive(Debug)]
+pub struct Listener {
+    path: PathBuf,
+    identity: (u64, u64),
+    listener: Option<UnixListener>,
+    // Holds the lock.
+    _lock: File,
+}
+
+impl Listener {
+    /// Listens at `path`, where every user may connect. The socket of an instance that was
+    /// killed is replaced.
+    ///
+    /// # Errors
+    /// Another instance or program listens there, or a system call failed.
+    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        let with = |suffix: &str| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        let failed = |action, path: &Path| {
+            let path = path.to_owned();
+            move |source| SocketError::Io { action, path, source }
+        };
+        let lock_path = with(".lock");
+        let lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&lock_path)
+            .map_err(failed("cannot create", &lock_path))?;
+        let guard = try_lock(&lock, Kind::Exclusive);
+        match guard.map_err(failed("cannot lock", &lock_path))? {
+            Some(guard) => guard.keep(),
+            None => {
+                let holder = lock_holder(&lock);
+                let by = holder.map_or_else(
+                    || "another process".to_owned(),
+                    |holder| format!("process {} ({})", holder.process, holder.name),
+                );
+                return Err(SocketError::InUse { path: path.to_owned(), by });
+            }
+        }
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("cannot look at", path)(error)),
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(SocketError::NoSocket(path.to_owned()));
+            }
+            // A program without our lock may listen there.
+            Ok(_) if UnixStream::connect(path).is_ok() => {
+                let by = "another program".to_owned();
+                return Err(SocketError::InUse { path: path.to_owned(), by });
+            }
+            Ok(_) => {}
+        }
+        // Clients find the old socket or the new one, and never one that refuses them.
+        let new = with(".new");
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("cannot remove", &new)(error));
+            }
+            _ => {}
+        }
+        let listener = UnixListener::bind(&new).map_err(failed("cannot create", &new))?;
+        std::fs::set_permissions(&new, Permissions::from_mode(0o666))
+            .map_err(failed("cannot change", &new))?;
+        let made = std::fs::symlink_metadata(&new).map_err(failed("cannot look at", &new))?;
+        std::fs::rename(&new, path).map_err(failed("cannot create", path))?;
+        listener.set_nonblocking(true).map_err(failed("cannot use", path))?;
+        let identity = (made.dev(), made.ino());
+        Ok(Self { path: path.to_owned(), identity, listener: Some(listener), _lock: lock })
+    }
+
+    /// The listening socket, once.
+    pub fn take(&mut self) -> Option<UnixListener> {
+        self.listener.take()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let found = std::fs::symlink_metadata(&self.path);
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == self.identity) {
+            // If it stays, the next instance replaces it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_one_in_use_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        // What an instance leaves behind that was killed.
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(UnixStream::connect(&path).is_err());
+        let first = Listener::bind(&path).unwrap();
+        UnixStream::connect(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
+        let second = Listener::bind(&path).unwrap_err().to_string();
+        let (own, socket) = (std::process::id(), path.display());
+        assert!(second.starts_with(&format!("{socket} is in use by process {own} (")), "{second}");
+        UnixStream::connect(&path).unwrap();
+        drop(first);
+        assert!(!path.exists());
+        drop(Listener::bind(&path).unwrap());
+    }
+
+    #[test]
+    fn what_is_not_ours_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        std::fs::write(&path, "precious").unwrap();
+        let error = Listener::bind(&path).unwrap_err().to_string();
+        assert!(error.contains("exists and is no socket"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_file(&path).unwrap();
+        // Another program, which does not know the lock.
+        let _other = UnixListener::bind(&path).unwrap();
+        let error = Listener::bind(&path).unwrap_err().to_string();
+        assert!(error.contains("is in use by another program"), "{error}");
+        UnixStream::connect(&path).unwrap();
+        // The socket of an instance that was replaced is not removed with the old one.
+        let path = folder.path().join("b.sock");
+        let old = Listener::bind(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let _new = UnixListener::bind(&path).unwrap();
+        drop(old);
+        UnixStream::connect(&path).unwrap();
+        let error = Listener::bind(Path::new("/nonexistent/a.sock")).unwrap_err().to_string();
+        assert!(error.contains("the directory /nonexistent must exist"), "{error}");
+    }
+}
