@@ -13,19 +13,19 @@ use super::unique::UniqueEvent;
 pub struct Pending {
     /// Before [`Pending::settle`], `kept` is what is remembered if the event is not
     /// counted.
-    decision: Decision,
+    pub(super) decision: Decision,
     /// The change to the record; before [`Pending::settle`], the change if the
     /// event is counted.
-    change: Change,
+    pub(super) change: Change,
     /// Whether the change must be written.
-    changed: bool,
+    pub(super) changed: bool,
     /// See [`Pending::is_first_over`].
-    first_over: bool,
+    pub(super) first_over: bool,
     /// The remembered state.
-    before: Option<State>,
-    update: Update,
+    pub(super) before: Option<State>,
+    pub(super) update: Update,
     /// The earlier check of this call whose record this one shares.
-    same_as: Option<usize>,
+    pub(super) same_as: Option<usize>,
 }
 
 impl Pending {
@@ -89,6 +89,19 @@ pub fn decide<'r>(
     now: Timestamp,
     pending: &mut Vec<Pending>,
 ) {
+    decide_adjusted(checks, read, |_, _, _| (), now, pending);
+}
+
+/// As above; `adjust` may change what was computed for the check with this number, before
+/// it is known which checks count.
+#[inline]
+pub(super) fn decide_adjusted<'r>(
+    checks: &[Check<'_>],
+    read: impl Fn(usize) -> (Option<Remembered<'r>>, Option<Event>),
+    adjust: impl Fn(usize, &Check<'_>, &mut Pending),
+    now: Timestamp,
+    pending: &mut Vec<Pending>,
+) {
     pending.clear();
     for (number, check) in checks.iter().enumerate() {
         let same = |earlier: &usize| {
@@ -104,7 +117,9 @@ pub fn decide<'r>(
             Some((number, first)) => repeat(check, number, first),
             None => {
                 let (remembered, event) = read(number);
-                compute(check, remembered, event, now)
+                let mut one = compute(check, remembered, event, now);
+                adjust(number, check, &mut one);
+                one
             }
         };
         pending.push(next);
@@ -242,7 +257,7 @@ fn settle(pending: &mut [Pending]) {
 impl Pending {
     /// Whether this is an over decision of a leaky or strict check: one that the
     /// rate has made. An override is not, so it never crosses.
-    fn is_over_decision(&self) -> bool {
+    pub(super) fn is_over_decision(&self) -> bool {
         self.decision.over && self.update != Update::ReadOnly && self.decision.forced.is_none()
     }
 
@@ -287,7 +302,7 @@ impl Pending {
 }
 
 /// The second of an over decision, as a state has it.
-fn second(at: Timestamp) -> u32 {
+pub(super) fn second(at: Timestamp) -> u32 {
     u32::try_from(at.seconds).unwrap_or(u32::MAX).max(1)
 }
 

@@ -15,15 +15,20 @@
 //! both. The rules are the same, except that a leaky check of a bucket stores
 //! what has leaked out also when the event is not counted.
 //!
+//! Where several servers share the limits, [`Authority`] says whether the checks are decided
+//! here, or have been decided by the cluster's store, or cannot be decided there now.
+//!
 //! An override (`Check::forced`) says whether a check is over, whatever its rate;
 //! otherwise the check is one like any other. It is never a crossing.
 
+mod authority;
 mod check;
 mod decide;
 mod decision;
 mod state;
 mod unique;
 
+pub use authority::Authority;
 pub use check::{Algorithm, AlgorithmKind, Check, Forced, Kind, RecordKey, Update};
 pub(crate) use decide::over_since;
 pub use decide::{Pending, decide, decide_one};

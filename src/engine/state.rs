@@ -25,8 +25,9 @@ pub struct State {
     /// The number of crossings: over decisions of leaky or strict checks without
     /// another one during the preceding period.
     pub crossings: u32,
-    /// The rate admitted while a cluster's store was unreachable. Stored and copied,
-    /// but not set yet.
+    /// The rate, or the level of a bucket, that this server admitted while the cluster's
+    /// store was unreachable, at the time of `average`: see
+    /// [`Authority::Share`](super::Authority::Share).
     pub apart: f32,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use crate::engine::{self, Check, Decision, Pending};
+use crate::engine::{self, Authority, Check, Decision, Pending};
 use crate::rate::Timestamp;
 use crate::rate::bloom::Event;
 use crate::store::{Candidates, Store};
@@ -52,29 +52,7 @@ impl Store for Spool {
             decisions.push(self.decide_one(check, clock)?);
             return Ok(());
         }
-        if checks.len() > CHECKS_MAX {
-            return Err(SpoolError::TooManyChecks { checks: checks.len() });
-        }
-        checks.iter().try_for_each(|check| check_length(&check.key))?;
-        let hashing = &self.database.hashing;
-        let hashed: Vec<_> = checks.iter().map(|check| HashedCheck::new(check, hashing)).collect();
-        let Some(first) = hashed.first() else { return Ok(()) };
-        let candidates = self.all_candidates(checks);
-        let mut pending = Vec::with_capacity(checks.len());
-        if hashed.iter().all(|one| one.key_slot.shard == first.key_slot.shard) {
-            self.decide_in_shard(
-                first.key_slot,
-                &hashed,
-                checks,
-                &candidates,
-                clock,
-                &mut pending,
-            )?;
-        } else {
-            self.decide_in_shards(&hashed, checks, &candidates, clock, &mut pending)?;
-        }
-        decisions.extend(pending.iter().map(Pending::decision));
-        Ok(())
+        self.decide_all(Authority::Local, checks, clock, decisions)
     }
 
     #[inline]
@@ -137,9 +115,60 @@ impl Spool {
         })
     }
 
+    /// Decides the checks of one event by this authority; otherwise as
+    /// [`Store::decide`].
+    ///
+    /// # Errors
+    /// Those of [`Store::decide`].
+    pub fn decide_as(
+        &mut self,
+        authority: Authority<'_>,
+        checks: &[Check<'_>],
+        clock: impl FnOnce() -> Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<(), SpoolError> {
+        decisions.clear();
+        self.decide_all(authority, checks, clock, decisions)
+    }
+
+    fn decide_all(
+        &mut self,
+        authority: Authority<'_>,
+        checks: &[Check<'_>],
+        clock: impl FnOnce() -> Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<(), SpoolError> {
+        if checks.len() > CHECKS_MAX {
+            return Err(SpoolError::TooManyChecks { checks: checks.len() });
+        }
+        checks.iter().try_for_each(|check| check_length(&check.key))?;
+        let hashing = &self.database.hashing;
+        let hashed: Vec<_> = checks.iter().map(|check| HashedCheck::new(check, hashing)).collect();
+        let Some(first) = hashed.first() else { return Ok(()) };
+        let candidates = self.all_candidates(checks);
+        let mut pending = Vec::with_capacity(checks.len());
+        if hashed.iter().all(|one| one.key_slot.shard == first.key_slot.shard) {
+            self.decide_in_shard(
+                authority,
+                first.key_slot,
+                &hashed,
+                checks,
+                &candidates,
+                clock,
+                &mut pending,
+            )?;
+        } else {
+            self.decide_in_shards(authority, &hashed, checks, &candidates, clock, &mut pending)?;
+        }
+        decisions.extend(pending.iter().map(Pending::decision));
+        Ok(())
+    }
+
     /// Decides checks that are all of one shard.
+    #[expect(clippy::too_many_arguments, reason = "two callers' worth of context")]
     fn decide_in_shard(
         &mut self,
+        authority: Authority<'_>,
         key_slot: KeySlot,
         hashed: &[HashedCheck<'_>],
         checks: &[Check<'_>],
@@ -157,7 +186,7 @@ impl Spool {
             };
             let now = clock();
             let checks = all_forced(checks, candidates, now);
-            engine::decide(&checks, read, now, pending);
+            authority.decide(&checks, read, now, pending);
             if pending.iter().any(Pending::is_first_over) {
                 let all = decided(&checks, hashed, &lookups, pending);
                 let mut lost = 0;
@@ -173,6 +202,7 @@ impl Spool {
     /// Decides checks of several shards, which are locked in ascending order.
     fn decide_in_shards(
         &mut self,
+        authority: Authority<'_>,
         hashed: &[HashedCheck<'_>],
         checks: &[Check<'_>],
         candidates: &[Candidates],
@@ -241,7 +271,7 @@ impl Spool {
             };
             let now = clock();
             let checks = all_forced(checks, candidates, now);
-            engine::decide(&checks, read, now, pending);
+            authority.decide(&checks, read, now, pending);
             if pending.iter().any(Pending::is_first_over) {
                 let all = decided(&checks, hashed, &lookups, pending);
                 let lost = |number| {

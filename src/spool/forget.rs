@@ -28,11 +28,15 @@ pub(super) fn forgettable(
     {
         return false;
     }
-    let average = state.average();
+    let mut average = state.average();
+    // What was admitted while apart also counts: see `engine::Authority`. A bucket's leaks
+    // more slowly, within a period.
+    average.rate += f64::from(state.apart);
+    let apart = state.apart > 0.0 && now.as_seconds() - average.at.as_seconds() < period;
     if !state.has_rate() {
         true
     } else if algorithm == BUCKET {
-        state.bucket(period).forgettable(average, epoch, now)
+        !apart && state.bucket(period).forgettable(average, epoch, now)
     } else {
         rate::forgettable(average, state.limit, epoch, period, 0.0, now)
     }
@@ -69,6 +73,16 @@ mod tests {
             assert!(!forgettable(&state, MOVING_AVERAGE, None, at(4000)), "the clock was set back");
         }
         assert!(forgettable(&State::blank(1), MOVING_AVERAGE, None, at(0)), "forgotten by hand");
+    }
+
+    #[test]
+    fn what_was_admitted_apart_is_remembered() {
+        let at = |seconds| Timestamp { seconds, micros: 0 };
+        let apart = |period| State { rate: 0.0, apart: 1.0, ..state(period) };
+        let average = |now| forgettable(&apart(10), MOVING_AVERAGE, None, at(now));
+        assert!(!average(1000 + 100) && average(1000 + 400));
+        let bucket = |now| forgettable(&apart(50.0_f32.to_bits()), BUCKET, None, at(now));
+        assert!(!bucket(1049) && bucket(1050));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, RandomState};
 use siphasher::sip128::{Hash128, SipHasher24};
 
 use crate::engine::{
-    self, AlgorithmKind, Change, Check, Decision, Filter, FilterChange, Pending, RecordKey,
-    Remembered, State,
+    self, AlgorithmKind, Authority, Change, Check, Decision, Filter, FilterChange, Pending,
+    RecordKey, Remembered, State,
 };
 use crate::rate::bloom::{self, Event};
 use crate::rate::{self, Bucket, Timestamp};
@@ -121,6 +121,35 @@ impl Memory {
         &self.changes
     }
 
+    /// Decides the checks of one event by this authority; otherwise as [`Store::decide`].
+    pub fn decide_as(
+        &mut self,
+        authority: Authority<'_>,
+        checks: &[Check<'_>],
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) {
+        let mut pending = std::mem::take(&mut self.pending);
+        let found: Vec<_> = checks
+            .iter()
+            .map(|check| self.records.get(&OwnedKey::from(check.record_key())))
+            .collect();
+        let read = |number: usize| {
+            let record = found.get(number).copied().flatten();
+            let event = checks.get(number).and_then(|check| self.event(check));
+            (record.map(Record::remembered), event)
+        };
+        authority.decide(checks, read, now, &mut pending);
+        decisions.clear();
+        for (check, one) in checks.iter().zip(&pending) {
+            if let Some(change) = one.change() {
+                self.apply(OwnedKey::from(check.record_key()), change);
+            }
+            decisions.push(one.decision());
+        }
+        self.pending = pending;
+    }
+
     /// The hash of the unique event of a check that may count it.
     fn event(&self, check: &Check<'_>) -> Option<Event> {
         check.counted_event().map(|text| self.hash(text))
@@ -159,25 +188,7 @@ impl Store for Memory {
         clock: impl FnOnce() -> Timestamp,
         decisions: &mut Vec<Decision>,
     ) -> Result<(), Infallible> {
-        let mut pending = std::mem::take(&mut self.pending);
-        let found: Vec<_> = checks
-            .iter()
-            .map(|check| self.records.get(&OwnedKey::from(check.record_key())))
-            .collect();
-        let read = |number: usize| {
-            let record = found.get(number).copied().flatten();
-            let event = checks.get(number).and_then(|check| self.event(check));
-            (record.map(Record::remembered), event)
-        };
-        engine::decide(checks, read, clock(), &mut pending);
-        decisions.clear();
-        for (check, one) in checks.iter().zip(&pending) {
-            if let Some(change) = one.change() {
-                self.apply(OwnedKey::from(check.record_key()), change);
-            }
-            decisions.push(one.decision());
-        }
-        self.pending = pending;
+        self.decide_as(Authority::Local, checks, clock(), decisions);
         Ok(())
     }
 
