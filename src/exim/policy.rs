@@ -14,7 +14,7 @@ use crate::policy::image::{Image, ImageError, PolicyFile};
 use crate::policy::outcome::{Decided, Outcome, Reason};
 use crate::policy::word::{OnError, Unit, Verdict, Word as _};
 use crate::rate::{Timestamp, Wait};
-use crate::spool::SpoolError;
+use crate::remote::RemoteError;
 use crate::stage::{AclStage, Scope};
 use crate::sys::{clock, fork};
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ enum PolicyError {
 }
 
 impl PolicyError {
-    fn of(error: DecideError<ImageError, SpoolError>) -> Self {
+    fn of(error: DecideError<ImageError, RemoteError>) -> Self {
         match error {
             DecideError::Tables(error) => Self::Image(error.to_string()),
             DecideError::Store(error) => Self::Store(CallError::Database(error)),
@@ -139,17 +139,17 @@ impl Session {
     ) -> Result<Outcome, (PolicyError, OnError)> {
         let open = OnError::FailOpen;
         self.image().map_err(|error| (error, open))?;
-        self.spool()
+        self.store()
             .map(|_| ())
             .map_err(|error| (PolicyError::Store(error), self.on_error(name)))?;
         let only_looks = self.variables.only_looks(&self.host);
-        let Self { host, variables, acls, policies, decisions, spool, .. } = self;
+        let Self { host, variables, acls, policies, decisions, store, .. } = self;
         let more = policies
             .variables
             .get_or_insert_with(|| PolicyVariables::find(&Source::new(host, acls.tables())));
         let image = policies.file.as_ref().and_then(|file| file.image().ok());
         let counters = policies.counters.as_mut();
-        let (Some(image), Some(spool), Some(counters)) = (image, spool, counters) else {
+        let (Some(image), Some(store), Some(counters)) = (image, store, counters) else {
             return Ok(Outcome::default());
         };
         let damaged = |error: ImageError| (PolicyError::Image(error.to_string()), open);
@@ -170,7 +170,7 @@ impl Session {
                 }
             };
             let now = || clock::now().into();
-            decide(&rules, event, occurrences, only_looks, decisions, spool, now, count)
+            decide(&rules, event, occurrences, only_looks, decisions, store, now, count)
                 .map_err(|error| (PolicyError::of(error), head.on_error))
         };
         let outcome = of(&event, occurrences)?;
@@ -206,8 +206,8 @@ impl Session {
                 let directory =
                     directory.map_err(|error| PolicyError::Store(CallError::Directory(error)))?;
                 self.policies.counters = Some(Counters::new(&directory));
-                let opened = match self.spool() {
-                    Ok(database) => PolicyFile::beside(database, &directory),
+                let opened = match self.store() {
+                    Ok(store) => PolicyFile::beside(store.spool(), &directory),
                     // It says what is to be done without a database.
                     Err(_) => PolicyFile::open(&directory),
                 };

@@ -13,8 +13,9 @@ use super::table::Tables;
 use super::variables::{Source, Text, Variables};
 use crate::engine::{Decision, Update};
 use crate::rate::Wait;
+use crate::remote::{RemoteError, RemoteStore};
 use crate::spec::{AclStage, Mode, Request, Spec, SpecArguments, SpecCache, SpecError, Variable};
-use crate::spool::{EventDetails, Options, Spool, SpoolError};
+use crate::spool::{EventDetails, Options};
 use crate::stage::DecisionCache;
 use crate::store::Store as _;
 use crate::sys::{clock, fork};
@@ -29,8 +30,8 @@ pub(super) enum CallError {
     Usage(Cow<'static, str>),
     /// The spec is wrong.
     Spec(SpecError),
-    /// The spool database cannot be used.
-    Database(SpoolError),
+    /// The spool database, or the shared store, cannot be used.
+    Database(RemoteError),
     /// The directory of the spool database is unknown.
     Directory(NoDirectory),
 }
@@ -86,7 +87,7 @@ pub(super) struct Session {
     recipient: Option<i64>,
     /// The process in which the cached decisions were made.
     process: u32,
-    pub(super) spool: Option<Spool>,
+    pub(super) store: Option<RemoteStore>,
 }
 
 // SAFETY: its `Rc`s never leave it, so their counts are only changed under the lock
@@ -116,7 +117,7 @@ impl boundary::Session for Session {
             decisions: DecisionCache::default(),
             recipient: None,
             process: fork::process(),
-            spool: None,
+            store: None,
             acls: Acls::new(tables),
             host,
         }
@@ -128,7 +129,7 @@ impl boundary::Session for Session {
 
     /// Closes the files and leaks the rest: Exim's variables may still point into it.
     fn abandon(mut self) {
-        let files = self.spool.take();
+        let files = self.store.take();
         std::mem::forget(self);
         drop(files);
     }
@@ -249,7 +250,7 @@ impl Session {
         let checks: Vec<_> = new.iter().map(|request| request.check()).collect();
         let mut decisions = Vec::new();
         if !checks.is_empty() {
-            self.in_store(|spool| spool.decide(&checks, || clock::now().into(), &mut decisions))?;
+            self.in_store(|store| store.decide(&checks, || clock::now().into(), &mut decisions))?;
         }
         for ((request, check), decision) in new.iter().zip(&checks).zip(&decisions) {
             // One that only looked because of another has not been decided yet.
@@ -331,15 +332,15 @@ impl Session {
     }
 
     fn decide(&mut self, request: &Request) -> Result<Decision, CallError> {
-        self.in_store(|spool| spool.decide_one(&request.check(), || clock::now().into()))
+        self.in_store(|store| store.decide_one(&request.check(), || clock::now().into()))
     }
 
     /// Calls the store, and logs and debugs what comes of it.
     fn in_store<T>(
         &mut self,
-        decide: impl FnOnce(&mut Spool) -> Result<T, SpoolError>,
+        decide: impl FnOnce(&mut RemoteStore) -> Result<T, RemoteError>,
     ) -> Result<T, CallError> {
-        let decided = self.spool().and_then(|spool| decide(spool).map_err(CallError::Database));
+        let decided = self.store().and_then(|store| decide(store).map_err(CallError::Database));
         if self.has_events() {
             self.describe_events([&[]; 3]);
         }
@@ -356,21 +357,21 @@ impl Session {
     /// Whether the latest decisions of the store have made crossings or refusals.
     #[inline]
     pub(super) fn has_events(&self) -> bool {
-        self.spool.as_ref().is_some_and(Spool::has_events)
+        self.store.as_ref().is_some_and(|store| store.spool().has_events())
     }
 
     /// Completes crossings and refusals with what Exim knows of the event, and with a
     /// policy, its rule and its unit.
     #[cold]
     pub(super) fn describe_events(&mut self, [policy, rule, unit]: [&[u8]; 3]) {
-        let Self { host, variables, acls, policies, spool, .. } = self;
-        let Some(spool) = spool else { return };
+        let Self { host, variables, acls, policies, store, .. } = self;
+        let Some(store) = store else { return };
         let more = policies
             .variables
             .get_or_insert_with(|| PolicyVariables::find(&Source::new(host, acls.tables())));
         let read = |text: &Text| text.read(host).map(Cow::into_owned).unwrap_or_default();
         let recipient = recipient(host, variables).unwrap_or_default();
-        spool.describe(&EventDetails {
+        store.spool_mut().describe(&EventDetails {
             policy,
             rule,
             unit,
@@ -384,20 +385,20 @@ impl Session {
 
     /// Logs the damage that was found and repaired.
     pub(super) fn log_damage(&mut self) {
-        let Some(spool) = &mut self.spool else { return };
-        for incident in spool.take_incidents() {
+        let Some(store) = &mut self.store else { return };
+        for incident in store.take_incidents() {
             self.host.log(&format!("exirate: {incident}"));
         }
     }
 
-    pub(super) fn spool(&mut self) -> Result<&mut Spool, CallError> {
-        match &mut self.spool {
-            Some(spool) => Ok(spool),
+    pub(super) fn store(&mut self) -> Result<&mut RemoteStore, CallError> {
+        match &mut self.store {
+            Some(store) => Ok(store),
             none => {
                 let directory = directory::spool(&self.host, &self.variables);
                 let directory = directory.map_err(CallError::Directory)?;
-                let spool = Spool::open(&directory, Options::default());
-                Ok(none.insert(spool.map_err(CallError::Database)?))
+                let store = RemoteStore::open(&directory, Options::default());
+                Ok(none.insert(store.map_err(|error| CallError::Database(error.into()))?))
             }
         }
     }

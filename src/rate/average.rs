@@ -21,6 +21,19 @@ impl Timestamp {
     pub fn as_seconds(self) -> f64 {
         self.seconds as f64 + f64::from(self.micros) / 1_000_000.0
     }
+
+    /// The time in microseconds.
+    #[must_use]
+    pub fn as_micros(self) -> i64 {
+        self.seconds.saturating_mul(1_000_000).saturating_add(i64::from(self.micros))
+    }
+
+    /// The time of so many microseconds since 1970.
+    #[must_use]
+    pub fn from_micros(micros: i64) -> Self {
+        let below = u32::try_from(micros.rem_euclid(1_000_000)).unwrap_or(0);
+        Self { seconds: micros.div_euclid(1_000_000), micros: below }
+    }
 }
 
 /// The smoothed rate of one key at one time: everything that is remembered of a

@@ -78,11 +78,6 @@ struct Simulation {
     highest: f64,
 }
 
-fn timestamp(micros: i64) -> Timestamp {
-    let below = u32::try_from(micros.rem_euclid(1_000_000)).unwrap();
-    Timestamp { seconds: micros.div_euclid(1_000_000), micros: below }
-}
-
 impl Simulation {
     fn new(seed: u64, servers: usize) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
@@ -138,9 +133,11 @@ impl Simulation {
         let repeated = server.network != Network::Up && lost(random);
         let mut reply = None;
         if arrives {
-            let decision = self.shared.decide(self.events, &check, timestamp(self.now));
+            let decision =
+                self.shared.decide(self.events, &check, Timestamp::from_micros(self.now));
             if repeated {
-                let again = self.shared.decide(self.events, &check, timestamp(self.now + 5));
+                let again =
+                    self.shared.decide(self.events, &check, Timestamp::from_micros(self.now + 5));
                 assert_eq!(again, decision);
             }
             reply = returns.then_some(decision);
@@ -152,7 +149,7 @@ impl Simulation {
             decisions => Authority::Cluster { decisions, servers },
         };
         let mut decisions = Vec::new();
-        let here = timestamp(self.now + server.ahead);
+        let here = Timestamp::from_micros(self.now + server.ahead);
         server.copies.decide_as(authority, &[check], here, &mut decisions);
         let over = decisions[0].over;
         if let Some(reply) = reply {

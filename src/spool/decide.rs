@@ -52,7 +52,9 @@ impl Store for Spool {
             decisions.push(self.decide_one(check, clock)?);
             return Ok(());
         }
-        self.decide_all(Authority::Local, checks, clock, decisions)
+        let mut clock = Some(clock);
+        let mut clock = || clock.take().map_or_else(Timestamp::default, |clock| clock());
+        self.decide_all(Authority::Local, checks, &mut clock, decisions)
     }
 
     #[inline]
@@ -115,7 +117,7 @@ impl Spool {
         })
     }
 
-    /// Decides the checks of one event by this authority; otherwise as
+    /// Decides the checks of one event by this authority at `now`; otherwise as
     /// [`Store::decide`].
     ///
     /// # Errors
@@ -124,18 +126,19 @@ impl Spool {
         &mut self,
         authority: Authority<'_>,
         checks: &[Check<'_>],
-        clock: impl FnOnce() -> Timestamp,
+        now: Timestamp,
         decisions: &mut Vec<Decision>,
     ) -> Result<(), SpoolError> {
         decisions.clear();
-        self.decide_all(authority, checks, clock, decisions)
+        self.decide_all(authority, checks, &mut || now, decisions)
     }
 
+    /// `clock` is called once.
     fn decide_all(
         &mut self,
         authority: Authority<'_>,
         checks: &[Check<'_>],
-        clock: impl FnOnce() -> Timestamp,
+        clock: &mut dyn FnMut() -> Timestamp,
         decisions: &mut Vec<Decision>,
     ) -> Result<(), SpoolError> {
         if checks.len() > CHECKS_MAX {
@@ -173,7 +176,7 @@ impl Spool {
         hashed: &[HashedCheck<'_>],
         checks: &[Check<'_>],
         candidates: &[Candidates],
-        clock: impl FnOnce() -> Timestamp,
+        clock: &mut dyn FnMut() -> Timestamp,
         pending: &mut Vec<Pending>,
     ) -> Result<(), SpoolError> {
         let grows = hashed.iter().any(|one| one.event.is_some());
@@ -206,7 +209,7 @@ impl Spool {
         hashed: &[HashedCheck<'_>],
         checks: &[Check<'_>],
         candidates: &[Candidates],
-        clock: impl FnOnce() -> Timestamp,
+        clock: &mut dyn FnMut() -> Timestamp,
         pending: &mut Vec<Pending>,
     ) -> Result<(), SpoolError> {
         self.database.require_writable()?;

@@ -126,14 +126,18 @@ impl Spool {
         Database::open(spool_directory, options, false).map(Self::new)
     }
 
-    /// Checks that `spool_directory` has a database, without opening it. The trace store
-    /// and the policy image in the same directory are no rate database.
+    /// Checks that `spool_directory` has a database, without opening it. The trace store,
+    /// the policy image and the settings of a cluster in the same directory are no rate
+    /// database.
     ///
     /// # Errors
     /// [`SpoolError::Absent`], or the directory cannot be read.
     pub fn require(spool_directory: &Path) -> Result<(), SpoolError> {
         let path = spool_directory.join("exirate");
-        let is_other = |name: &OsStr| name == "trace" || name.as_bytes().starts_with(b"policy.");
+        let is_other = |name: &OsStr| {
+            let name = name.as_bytes();
+            name == b"trace" || name.starts_with(b"policy.") || name.starts_with(b"cluster")
+        };
         match std::fs::read_dir(&path) {
             Ok(mut entries) => match entries.all(|e| e.is_ok_and(|e| is_other(&e.file_name()))) {
                 true => Err(SpoolError::Absent { path }),

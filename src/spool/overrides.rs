@@ -55,6 +55,16 @@ impl Spool {
         }
     }
 
+    /// The checks with the overrides in force at `now`, for a store that decides elsewhere.
+    pub(crate) fn with_overrides<'c, 'a>(
+        &mut self,
+        checks: &'c [Check<'a>],
+        now: Timestamp,
+    ) -> Cow<'c, [Check<'a>]> {
+        let candidates = self.all_candidates(checks);
+        all_forced(checks, &candidates, now)
+    }
+
     /// Whether there are overrides. Reads them again if they have changed.
     #[inline]
     fn has_overrides(&mut self) -> bool {

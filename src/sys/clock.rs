@@ -40,7 +40,15 @@ pub fn coarse_seconds() -> i64 {
     read(libc::CLOCK_MONOTONIC_COARSE).tv_sec
 }
 
-/// Reads one of the two clocks used here; every supported kernel has both.
+/// Microseconds of a clock that never goes back, the same in all processes until the
+/// machine is started again.
+#[must_use]
+pub fn monotonic_micros() -> u64 {
+    let time = read(libc::CLOCK_MONOTONIC);
+    time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1000
+}
+
+/// Reads one of the clocks used here; every supported kernel has both.
 fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: clock_gettime writes one timespec to the pointer it is given,

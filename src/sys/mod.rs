@@ -1,5 +1,5 @@
 //! Operating system services: locks, memory mappings, secure files, the clock,
-//! fork detection.
+//! fork detection, unix sockets.
 //!
 //! Nothing here depends on the rest of the crate, so points in time are plain
 //! numbers. Apart from `exim`, this is the only module with `unsafe`.
@@ -13,6 +13,7 @@ pub mod lock;
 pub mod lock_holder;
 pub mod mapping;
 pub mod secure_dir;
+pub mod unix_stream;
 #[cfg(feature = "cli")]
 pub mod users;
 

@@ -21,10 +21,14 @@ fn part(name: &str) -> Part {
     };
     let whole = |name: &str| single(name) || name.strip_suffix(".shard").is_some_and(shard);
     let policy = |name: &str| matches!(name, "policy.image" | "policy.counters");
-    let unfinished = |stem: &str| shard(stem) || single(stem) || is_cursor(stem) || policy(stem);
+    let cluster = |name: &str| matches!(name, "cluster" | "cluster.state");
+    let unfinished = |stem: &str| {
+        shard(stem) || single(stem) || is_cursor(stem) || policy(stem) || stem == "cluster"
+    };
     let is_log = |name: &str| matches!(name, "audit.log" | "crossings" | "refusals");
     let is_old_log = name.strip_suffix(".1").is_some_and(is_log);
-    if whole(name) || policy(name) || is_cursor(name) || is_log(name) || is_old_log {
+    if whole(name) || policy(name) || cluster(name) || is_cursor(name) || is_log(name) || is_old_log
+    {
         Part::Ours
     } else if name == "trace" {
         Part::Elsewhere
@@ -180,6 +184,10 @@ mod tests {
             ("policy.counters", Part::Ours),
             ("policy.counters.new", Part::Unfinished),
             ("policy.counters.damaged-1", Part::Quarantined),
+            ("cluster", Part::Ours),
+            ("cluster.state", Part::Ours),
+            ("cluster.new", Part::Unfinished),
+            ("cluster.old", Part::Foreign),
             ("3f.new", Part::Unfinished),
             ("3f.shard.damaged-1", Part::Quarantined),
             ("database.damaged-9", Part::Quarantined),

@@ -113,9 +113,9 @@ fn write_decision(out: &mut Vec<u8>, decision: &Decision) {
     out.extend_from_slice(&crossings.to_le_bytes());
     out.extend_from_slice(&rate.to_le_bytes());
     out.extend_from_slice(&count.to_le_bytes());
-    out.extend_from_slice(&micros(at).to_le_bytes());
+    out.extend_from_slice(&at.as_micros().to_le_bytes());
     out.extend_from_slice(&kept.rate.to_le_bytes());
-    out.extend_from_slice(&micros(kept.at).to_le_bytes());
+    out.extend_from_slice(&kept.at.as_micros().to_le_bytes());
 }
 
 /// Reads a whole reply to the request for `event` with these checks.
@@ -170,7 +170,7 @@ fn read_decision(
         return Err(short);
     };
     let has = |bit| flags & bit != 0;
-    let kept = Average { rate: f64::from_le_bytes(kept_rate), at: timestamp(kept_at) };
+    let kept = Average { rate: f64::from_le_bytes(kept_rate), at: Timestamp::from_micros(kept_at) };
     let (rate, count) = (f64::from_le_bytes(rate), f64::from_le_bytes(count));
     if ![rate, count, kept.rate].iter().all(|number| *number >= 0.0) {
         return Err(Fault::Field("rate"));
@@ -189,7 +189,7 @@ fn read_decision(
         leak: check.algorithm.leak(),
         count,
         next_count: if check.update == Update::ReadOnly { 1.0 } else { check.cost },
-        at: timestamp(at),
+        at: Timestamp::from_micros(at),
         kept: has(outcome::KEPT).then_some(kept),
         crossed: has(outcome::CROSSED),
         crossings,
@@ -204,13 +204,4 @@ fn read_decision(
             written: has(outcome::COUNTED),
         },
     })
-}
-
-fn micros(at: Timestamp) -> i64 {
-    at.seconds.saturating_mul(1_000_000).saturating_add(i64::from(at.micros))
-}
-
-fn timestamp(micros: i64) -> Timestamp {
-    let below = u32::try_from(micros.rem_euclid(1_000_000)).unwrap_or(0);
-    Timestamp { seconds: micros.div_euclid(1_000_000), micros: below }
 }

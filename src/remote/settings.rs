@@ -1,0 +1,303 @@
+//! The file `cluster` in the directory of the database: it makes a library share its
+//! limits with other servers.
+//!
+//! Each line is a name and a value. `exirate cluster join` writes the file.
+//!
+//! ```text
+//! # exirate: the limits of this server are shared.
+//! socket /run/exirate/agent.sock
+//! agent_user 997
+//! servers 4
+//! deadline 20ms
+//! away local
+//! ```
+
+use std::ffi::CStr;
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::sys::files::{self, Access};
+use crate::sys::secure_dir::{DirError, SecureDir};
+
+/// The file.
+pub const CLUSTER: &CStr = c"cluster";
+/// The socket of the agent, where the file names none.
+pub const SOCKET_DEFAULT: &str = "/run/exirate/agent.sock";
+/// How long a process waits for the agent, where the file does not say.
+pub const DEADLINE_DEFAULT: Duration = Duration::from_millis(20);
+/// The longest deadline: an SMTP client waits for it at each command.
+pub const DEADLINE_MAX: Duration = Duration::from_secs(5);
+/// The most servers that share limits.
+pub const SERVERS_MAX: u32 = 10_000;
+/// The largest file that is read.
+const BYTES_MAX: usize = 4096;
+
+/// How the limits of this server are shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterSettings {
+    /// The socket of the agent.
+    pub socket: PathBuf,
+    /// The user as which the agent runs. A process of another user that listens on the
+    /// socket is not asked; root always is.
+    pub agent_user: u32,
+    /// How many servers share the limits.
+    pub servers: u32,
+    /// How long a process waits for the agent.
+    pub deadline: Duration,
+    /// What happens while the agent, or the store behind it, cannot be reached.
+    pub away: Away,
+}
+
+/// What happens to checks while the shared store cannot be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Away {
+    /// This server admits its share of what is left of each limit.
+    #[default]
+    Local,
+    /// No limit refuses anything.
+    Open,
+    /// Checks fail, as they do without a database: Exim defers.
+    Closed,
+}
+
+impl Away {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Local, Self::Open, Self::Closed];
+
+    /// Its name in the file.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// Why the file cannot be used.
+#[derive(Debug)]
+pub enum SettingsError {
+    /// It cannot be read.
+    Directory(DirError),
+    /// A line is wrong.
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Its number, from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        fault: String,
+    },
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(error) => error.fmt(f),
+            Self::Line { path, line, fault } => write!(f, "{}:{line}: {fault}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for SettingsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Directory(error) => Some(error),
+            Self::Line { .. } => None,
+        }
+    }
+}
+
+impl ClusterSettings {
+    /// Those of the database in `directory`; `None` if its limits are its own.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line is wrong.
+    pub fn read(directory: &SecureDir) -> Result<Option<Self>, SettingsError> {
+        let file = directory.open_file(Access::Read, CLUSTER);
+        let Some((file, _)) = file.map_err(SettingsError::Directory)? else { return Ok(None) };
+        let mut bytes = vec![0; BYTES_MAX];
+        let read = files::read_start(&file, &mut bytes)
+            .map_err(directory.failed("read", CLUSTER))
+            .map_err(SettingsError::Directory)?;
+        bytes.truncate(read);
+        let path = directory.path_of(CLUSTER);
+        if read == BYTES_MAX {
+            let fault = format!("the file is larger than {BYTES_MAX} bytes");
+            return Err(SettingsError::Line { path, line: 1, fault });
+        }
+        Self::parse(&bytes).map(Some).map_err(|(line, fault)| SettingsError::Line {
+            path,
+            line,
+            fault,
+        })
+    }
+
+    /// Reads the text of the file.
+    ///
+    /// # Errors
+    /// The number of the line that is wrong, and what is wrong.
+    pub fn parse(text: &[u8]) -> Result<Self, (usize, String)> {
+        let [mut socket, mut user, mut servers, mut deadline, mut away] = [None; 5];
+        let mut lines = 0;
+        for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            lines = number + 1;
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+            let (name, value) = line.split_at(end);
+            let value = value.trim_ascii();
+            let place = match name {
+                b"socket" => &mut socket,
+                b"agent_user" => &mut user,
+                b"servers" => &mut servers,
+                b"deadline" => &mut deadline,
+                b"away" => &mut away,
+                _ => {
+                    let name = name.escape_ascii();
+                    return Err((
+                        lines,
+                        format!(
+                            "unknown name \"{name}\": the names are socket, agent_user, servers, \
+                             deadline and away"
+                        ),
+                    ));
+                }
+            };
+            let name = name.escape_ascii();
+            if value.is_empty() {
+                return Err((lines, format!("'{name}' has no value")));
+            }
+            if place.replace((lines, value)).is_some() {
+                return Err((lines, format!("'{name}' is there twice")));
+            }
+        }
+        let missing = |name| (lines, format!("'{name}' is missing"));
+        Ok(Self {
+            socket: match socket {
+                None => SOCKET_DEFAULT.into(),
+                Some((_, path)) if path.starts_with(b"/") => OsStr::from_bytes(path).into(),
+                Some((line, _)) => {
+                    return Err((line, "'socket' must be an absolute path".to_owned()));
+                }
+            },
+            agent_user: {
+                let (line, text) = user.ok_or_else(|| missing("agent_user"))?;
+                number(text)
+                    .ok_or_else(|| (line, "'agent_user' must be the number of a user".to_owned()))?
+            },
+            servers: {
+                let (line, text) = servers.ok_or_else(|| missing("servers"))?;
+                let known = number(text).filter(|servers| (1..=SERVERS_MAX).contains(servers));
+                known.ok_or_else(|| {
+                    (line, format!("'servers' must be a number from 1 to {SERVERS_MAX}"))
+                })?
+            },
+            deadline: match deadline {
+                None => DEADLINE_DEFAULT,
+                Some((line, text)) => {
+                    let micros = milliseconds(text);
+                    let known = micros
+                        .filter(|one| (Duration::from_millis(1)..=DEADLINE_MAX).contains(one));
+                    known.ok_or_else(|| {
+                        (line, "'deadline' must be from 1ms to 5000ms, such as 20ms".to_owned())
+                    })?
+                }
+            },
+            away: match away {
+                None => Away::default(),
+                Some((line, text)) => {
+                    let known = Away::ALL.into_iter().find(|away| away.word().as_bytes() == text);
+                    known
+                        .ok_or_else(|| (line, "'away' must be local, open or closed".to_owned()))?
+                }
+            },
+        })
+    }
+}
+
+impl fmt::Display for ClusterSettings {
+    /// The text of the file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { socket, agent_user, servers, deadline, away } = self;
+        writeln!(f, "# exirate: the limits of this server are shared.")?;
+        writeln!(f, "socket {}", Path::display(socket))?;
+        writeln!(f, "agent_user {agent_user}")?;
+        writeln!(f, "servers {servers}")?;
+        writeln!(f, "deadline {}ms", deadline.as_millis())?;
+        writeln!(f, "away {}", away.word())
+    }
+}
+
+fn number(text: &[u8]) -> Option<u32> {
+    let digits = text.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
+}
+
+/// A time such as `20ms`.
+fn milliseconds(text: &[u8]) -> Option<Duration> {
+    number(text.strip_suffix(b"ms")?).map(|number| Duration::from_millis(number.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = "# exirate: the limits of this server are shared.\n\
+                         socket /run/other/agent.sock\nagent_user 997\nservers 4\n\
+                         deadline 50ms\naway closed\n";
+
+    #[test]
+    fn the_text_is_read_and_written() {
+        let settings = ClusterSettings::parse(WHOLE.as_bytes()).unwrap();
+        let expected = ClusterSettings {
+            socket: "/run/other/agent.sock".into(),
+            agent_user: 997,
+            servers: 4,
+            deadline: Duration::from_millis(50),
+            away: Away::Closed,
+        };
+        assert_eq!(settings, expected);
+        assert_eq!(settings.to_string(), WHOLE);
+    }
+
+    #[test]
+    fn most_have_defaults() {
+        let settings = ClusterSettings::parse(b"\n agent_user\t0 \r\n\nservers 2").unwrap();
+        let expected = ClusterSettings {
+            socket: SOCKET_DEFAULT.into(),
+            agent_user: 0,
+            servers: 2,
+            deadline: DEADLINE_DEFAULT,
+            away: Away::Local,
+        };
+        assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        for (text, line, fault) in [
+            ("", 1, "'agent_user' is missing"),
+            ("agent_user 1\n", 2, "'servers' is missing"),
+            ("servers 1\nserver 4\n", 2, "unknown name \"server\": the names are"),
+            ("servers\n", 1, "'servers' has no value"),
+            ("servers 1\nservers 1\n", 2, "'servers' is there twice"),
+            ("agent_user root\nservers 1", 1, "'agent_user' must be the number of a user"),
+            ("agent_user 1\nservers 0", 2, "'servers' must be a number from 1 to 10000"),
+            ("agent_user 1\nservers +1", 2, "'servers' must be a number from 1 to 10000"),
+            ("agent_user 1\nservers 1\nsocket a.sock", 3, "'socket' must be an absolute path"),
+            ("agent_user 1\nservers 1\ndeadline 20", 3, "'deadline' must be from 1ms to 5000ms"),
+            ("agent_user 1\nservers 1\ndeadline 6000ms", 3, "'deadline' must be from 1ms"),
+            ("agent_user 1\nservers 1\naway maybe", 3, "'away' must be local, open or closed"),
+        ] {
+            let (found, message) = ClusterSettings::parse(text.as_bytes()).unwrap_err();
+            assert!(found == line && message.starts_with(fault), "{text}: {found}: {message}");
+        }
+    }
+}
