@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::logs::files::LogError;
 use crate::policy::image::ImageError;
+use crate::remote::SettingsError;
 use crate::spool::SpoolError;
 use crate::store::InspectError;
 use crate::sys::secure_dir::DirError;
@@ -82,6 +83,23 @@ impl From<SpoolError> for Failure {
     fn from(error: SpoolError) -> Self {
         let place = if let SpoolError::Directory(place) = &error { Some(place) } else { None };
         Self::with_advice(&error, place)
+    }
+}
+
+impl From<DirError> for Failure {
+    fn from(error: DirError) -> Self {
+        Self::with_advice(&error, Some(&error))
+    }
+}
+
+impl From<SettingsError> for Failure {
+    fn from(error: SettingsError) -> Self {
+        match error {
+            SettingsError::Directory(error) => error.into(),
+            error @ SettingsError::Line { .. } => {
+                Self::Said(format!("{error}; `exirate cluster join` writes the file again"))
+            }
+        }
     }
 }
 

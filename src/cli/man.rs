@@ -18,9 +18,13 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 37] = [
+const TRANSCRIPTS: [(&str, &str); 41] = [
     ("allow", include_str!("../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../docs/transcripts/check.txt")),
+    ("cluster", include_str!("../../docs/transcripts/cluster.txt")),
+    ("cluster-join", include_str!("../../docs/transcripts/cluster-join.txt")),
+    ("cluster-leave", include_str!("../../docs/transcripts/cluster-leave.txt")),
+    ("cluster-status", include_str!("../../docs/transcripts/cluster-status.txt")),
     ("compact", include_str!("../../docs/transcripts/compact.txt")),
     ("config", include_str!("../../docs/transcripts/config.txt")),
     ("config-set", include_str!("../../docs/transcripts/config-set.txt")),

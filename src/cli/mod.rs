@@ -12,6 +12,7 @@
 mod allow;
 mod audit_log;
 mod check;
+mod cluster;
 mod compact;
 mod complete;
 mod completions;
@@ -114,6 +115,7 @@ enum Command {
     Tidy(tidy::Tidy),
     Compact(compact::Compact),
     Config(config::Config),
+    Cluster(cluster::ClusterCommand),
     Export(export::Export),
     Import(import::Import),
     Copy(copy::Copy),
@@ -147,6 +149,7 @@ impl Command {
             Self::Tidy(tidy) => tidy.run(screen),
             Self::Compact(compact) => compact.run(screen),
             Self::Config(config) => config.run(screen),
+            Self::Cluster(cluster) => cluster.run(screen),
             Self::Export(export) => export.run(screen),
             Self::Import(import) => import.run(screen),
             Self::Copy(copy) => copy.run(screen),

@@ -23,9 +23,9 @@ pub mod wire;
 
 use std::fmt;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::engine::{self, Authority, Check, Decision, Forced};
+use crate::engine::{self, Algorithm, Authority, Check, Decision, Forced, Update};
 use crate::rate::{Average, Timestamp};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::Store;
@@ -236,6 +236,25 @@ fn redate(decision: &mut Decision, now: Timestamp) {
         Average { at: Timestamp::from_micros(now.as_micros().saturating_sub(age)), ..kept }
     });
     decision.at = now;
+}
+
+/// Asks the agent to decide a check that counts nothing. Returns how long that took.
+///
+/// # Errors
+/// There is no agent, or it cannot reach the shared store: why.
+pub fn probe(settings: &ClusterSettings) -> Result<Duration, String> {
+    let check = Check {
+        key: b"exirate cluster status".into(),
+        algorithm: Algorithm::MovingAverage { limit: 1.0, period: 1.0 },
+        cost: 0.0,
+        event: None,
+        update: Update::ReadOnly,
+        observed: false,
+        forced: None,
+    };
+    let start = Instant::now();
+    let asked = Agent::default().ask(settings, &[check], start + settings.deadline);
+    asked.map(|_| start.elapsed()).map_err(|error| error.to_string())
 }
 
 impl Store for RemoteStore {

@@ -19,11 +19,16 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::spool::FILE_MODE;
 use crate::sys::files::{self, Access};
 use crate::sys::secure_dir::{DirError, SecureDir};
 
 /// The file.
 pub const CLUSTER: &CStr = c"cluster";
+/// The file while it is written.
+const CLUSTER_NEW: &CStr = c"cluster.new";
+/// How long to wait for another process that changes files in the directory.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The socket of the agent, where the file names none.
 pub const SOCKET_DEFAULT: &str = "/run/exirate/agent.sock";
 /// How long a process waits for the agent, where the file does not say.
@@ -135,6 +140,39 @@ impl ClusterSettings {
             line,
             fault,
         })
+    }
+
+    /// Writes them for the database in `directory`. Processes that are started from now on
+    /// follow them; those that run keep what they have read.
+    ///
+    /// # Errors
+    /// They could not be written; the file, if there was one, is unchanged.
+    pub fn write(&self, directory: &SecureDir) -> Result<(), DirError> {
+        let _guard = directory.lock_directory(LOCK_TIMEOUT)?;
+        let file = directory.create_file(CLUSTER_NEW, FILE_MODE)?;
+        let written = files::write_start(&file, self.to_string().as_bytes())
+            .and_then(|()| files::sync(&file))
+            .and_then(|()| files::rename_at(directory.directory(), CLUSTER_NEW, CLUSTER));
+        if let Err(error) = written {
+            let _ = files::remove_at(directory.directory(), CLUSTER_NEW);
+            return Err(directory.failed("write", CLUSTER)(error));
+        }
+        // It has the name in any case.
+        let _ = files::sync(directory.directory());
+        Ok(())
+    }
+
+    /// Removes the file, so that the limits of the database in `directory` are its own.
+    /// Whether there was one.
+    ///
+    /// # Errors
+    /// It could not be removed.
+    pub fn remove(directory: &SecureDir) -> Result<bool, DirError> {
+        let _guard = directory.lock_directory(LOCK_TIMEOUT)?;
+        let was_there = directory.open_file(Access::Read, CLUSTER)?.is_some();
+        files::remove_at(directory.directory(), CLUSTER)
+            .map_err(directory.failed("remove", CLUSTER))?;
+        Ok(was_there)
     }
 
     /// Reads the text of the file.
@@ -265,6 +303,24 @@ mod tests {
         };
         assert_eq!(settings, expected);
         assert_eq!(settings.to_string(), WHOLE);
+    }
+
+    #[test]
+    fn the_file_is_written_and_removed() {
+        let spool = tempfile::tempdir().unwrap();
+        let directory = crate::spool::open_directory(spool.path(), true).unwrap();
+        assert_eq!(ClusterSettings::read(&directory).unwrap(), None);
+        let settings = ClusterSettings::parse(WHOLE.as_bytes()).unwrap();
+        settings.write(&directory).unwrap();
+        assert_eq!(ClusterSettings::read(&directory).unwrap(), Some(settings.clone()));
+        let other = ClusterSettings { servers: 9, ..settings };
+        other.write(&directory).unwrap();
+        assert_eq!(ClusterSettings::read(&directory).unwrap(), Some(other));
+        let names = std::fs::read_dir(directory.path()).unwrap().count();
+        assert_eq!(names, 1, "nothing else is left");
+        assert!(ClusterSettings::remove(&directory).unwrap());
+        assert!(!ClusterSettings::remove(&directory).unwrap());
+        assert_eq!(ClusterSettings::read(&directory).unwrap(), None);
     }
 
     #[test]

@@ -28,6 +28,7 @@ fn try_out(example: &str) {
         .replace("/etc/exim4/exim4.conf", "../exim.conf")
         .replace("/usr/share/", "./")
         .replace("/usr/local/share/", "./")
+        .replace("cluster join", "cluster join --agent-user daemon")
         // libfaketime and man's sandbox do not go together.
         .replace("| man -l -", "| env -u LD_PRELOAD man -l - >/dev/null");
     let setup = "mkdir -p bash-completion/completions zsh/vendor-completions \

@@ -6,6 +6,7 @@
 mod buckets;
 mod care;
 mod check;
+mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod config;
