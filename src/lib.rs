@@ -11,6 +11,7 @@
 //! - `toml_file`: files in TOML that an administrator writes
 //! - [`spec`]: parses the administrator's spec into a validated check
 //! - [`stage`]: ACL stages, and how long a decision is valid
+//! - [`redis`]: the store of several servers, in Redis: one script, run by the agent
 //! - [`remote`]: the store of a library in a cluster: asks the agent, else decides
 //!   on the spool store
 //! - [`spool`]: the file-locked spool database, a [`store::Store`]
@@ -33,6 +34,8 @@ pub mod logs;
 #[cfg(feature = "rates")]
 pub mod policy;
 pub mod rate;
+#[cfg(feature = "cli")]
+pub mod redis;
 pub mod remote;
 #[cfg(feature = "cli")]
 pub mod serve;

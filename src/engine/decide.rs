@@ -205,7 +205,12 @@ fn compute(
 /// Compares the rate computed for an earlier check of the same record with the
 /// limit of this check.
 fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
-    let decision = Decision { forced: check.forced, ..first.decision };
+    let decision = Decision {
+        forced: check.forced,
+        period: check.algorithm.period(),
+        leak: check.algorithm.leak(),
+        ..first.decision
+    };
     let decision = decision.against(check.algorithm.limit());
     Pending {
         decision: Decision { next_count: next_count(check), ..decision },

@@ -52,15 +52,21 @@ const MULTIPLES: [u64; PROBES as usize] = {
 };
 
 impl Event {
+    /// The hash of each probe: the place of its bit is this fraction of 2^64 of the filter's
+    /// bits.
+    #[inline]
+    pub(crate) fn hashes(self) -> impl Iterator<Item = u64> {
+        let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
+        MULTIPLES.into_iter().map(move |multiple| low.wrapping_add(multiple.wrapping_mul(high)))
+    }
+
     /// The bits for this event in a filter of `bytes` bytes, as (byte, mask)
     /// pairs: probe `i` is at the fraction `(low + MULTIPLES[i]·high mod 2^64)
     /// / 2^64` of the bits.
     #[inline]
     fn probes(self, bytes: usize) -> impl Iterator<Item = (usize, u8)> {
-        let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
         let bits = bytes as u64 * 8;
-        MULTIPLES.into_iter().map(move |multiple| {
-            let hash = low.wrapping_add(multiple.wrapping_mul(high));
+        self.hashes().map(move |hash| {
             let bit = ((u128::from(hash) * u128::from(bits)) >> 64) as usize;
             (bit / 8, 1 << (bit % 8))
         })

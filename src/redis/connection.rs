@@ -1,0 +1,163 @@
+//! A connection to the servers: one, a primary that Sentinel knows, or a cluster.
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _,
+    RedisConnectionInfo, RedisResult, TlsCertificates, TlsMode, Value,
+};
+
+use super::settings::{Server, Servers, Settings, Transport};
+
+/// How often the client of a cluster tries again by itself, within the deadline: after
+/// MOVED, or when a node is lost.
+const CLUSTER_RETRIES: u32 = 3;
+
+/// A connection, which many requests share.
+#[derive(Clone)]
+pub(super) enum Connection {
+    /// To one server.
+    Single(MultiplexedConnection),
+    /// To the nodes of a cluster.
+    Cluster(ClusterConnection),
+}
+
+impl Connection {
+    /// Connects.
+    pub(super) async fn open(settings: &Settings) -> RedisResult<Self> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(settings.deadline))
+            .set_response_timeout(Some(settings.deadline));
+        match &settings.servers {
+            Servers::Single(server) => {
+                let info = info(server, settings)?;
+                let client = match certificates(settings) {
+                    Some(certificates) if server.is_tls() => {
+                        Client::build_with_tls(info, certificates)?
+                    }
+                    _ => Client::open(info)?,
+                };
+                let connection = client.get_multiplexed_async_connection_with_config(&config);
+                Ok(Self::Single(connection.await?))
+            }
+            Servers::Sentinel { master, sentinels } => {
+                let mut client = sentinel(master, sentinels, settings)?.build()?;
+                let connection = client.get_async_connection_with_config(&config);
+                Ok(Self::Single(connection.await?))
+            }
+            Servers::Cluster(nodes) => {
+                let infos: RedisResult<Vec<ConnectionInfo>> =
+                    nodes.iter().map(|node| info(node, settings)).collect();
+                let mut builder = ClusterClientBuilder::new(infos?)
+                    .retries(CLUSTER_RETRIES)
+                    .min_retry_wait(1)
+                    .max_retry_wait(20)
+                    .connection_timeout(settings.deadline)
+                    .response_timeout(settings.deadline)
+                    .overall_response_timeout(Some(settings.deadline));
+                if nodes.iter().any(Server::is_tls) {
+                    builder = builder.tls(TlsMode::Secure);
+                    if let Some(certificates) = certificates(settings) {
+                        builder = builder.certs(certificates);
+                    }
+                }
+                Ok(Self::Cluster(builder.build()?.get_async_connection().await?))
+            }
+        }
+    }
+
+    /// Sends one command. An error that the server replies is an error.
+    pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::Single(connection) => connection.req_packed_command(command).await,
+            Self::Cluster(connection) => connection.req_packed_command(command).await,
+        }
+        .and_then(Value::extract_error)
+    }
+
+    /// Sends several commands without waiting for replies in between; returns the reply of
+    /// each.
+    pub(super) async fn send_all(&self, commands: &[Cmd]) -> Vec<RedisResult<Value>> {
+        let all = commands.iter().map(|command| {
+            let mut connection = self.clone();
+            Box::pin(async move { connection.send(command).await })
+        });
+        join(all.collect()).await
+    }
+}
+
+/// Runs all of `futures` at the same time; their results in order.
+async fn join<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
+    let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        let mut waits = false;
+        for (future, result) in futures.iter_mut().zip(&mut results) {
+            if result.is_none() {
+                match std::pin::Pin::new(future).poll(context) {
+                    std::task::Poll::Ready(output) => *result = Some(output),
+                    std::task::Poll::Pending => waits = true,
+                }
+            }
+        }
+        if waits { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
+    })
+    .await;
+    results.into_iter().flatten().collect()
+}
+
+fn certificates(settings: &Settings) -> Option<TlsCertificates> {
+    let root_cert = settings.ca.clone();
+    root_cert.map(|ca| TlsCertificates { client_tls: None, root_cert: Some(ca) })
+}
+
+fn address(server: &Server) -> ConnectionAddr {
+    match &server.transport {
+        Transport::Unix(path) => ConnectionAddr::Unix(path.clone()),
+        Transport::Tcp { host, port, tls: false } => ConnectionAddr::Tcp(host.clone(), *port),
+        Transport::Tcp { host, port, tls: true } => ConnectionAddr::TcpTls {
+            host: host.clone(),
+            port: *port,
+            insecure: false,
+            tls_params: None,
+        },
+    }
+}
+
+fn info(server: &Server, settings: &Settings) -> RedisResult<ConnectionInfo> {
+    let mut redis = RedisConnectionInfo::default().set_db(server.database);
+    if let Some(user) = &settings.user {
+        redis = redis.set_username(user);
+    }
+    if let Some(password) = &settings.password {
+        redis = redis.set_password(&password.0);
+    }
+    Ok(address(server).into_connection_info()?.set_redis_settings(redis))
+}
+
+fn sentinel(
+    master: &str,
+    sentinels: &[Server],
+    settings: &Settings,
+) -> RedisResult<SentinelClientBuilder> {
+    let addresses = sentinels.iter().map(address);
+    let mut builder = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?;
+    if let Some(user) = &settings.user {
+        builder = builder.set_client_to_redis_username(user);
+    }
+    if let Some(password) = &settings.password {
+        builder = builder.set_client_to_redis_password(&password.0);
+    }
+    if sentinels.iter().any(Server::is_tls) {
+        builder = builder
+            .set_client_to_redis_tls_mode(TlsMode::Secure)
+            .set_client_to_sentinel_tls_mode(TlsMode::Secure);
+        if let Some(certificates) = certificates(settings) {
+            builder = builder
+                .set_client_to_redis_certificates(certificates.clone())
+                .set_client_to_sentinel_certificates(certificates);
+        }
+    }
+    Ok(builder)
+}

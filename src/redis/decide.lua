@@ -1,0 +1,314 @@
+-- Decides the checks of one event that have one tag, in one step: what src/engine decides
+-- for a local store, with the arithmetic of src/rate.
+--
+-- KEYS: the record of each check. Checks of one record have the same key.
+-- ARGV[1]: 8 bytes, the number of the event.
+-- ARGV[n + 1]: check n, in this layout:
+--   u8 algorithm (1 = moving average, 2 = bucket), u8 update (1 = leaky, 2 = strict,
+--   3 = read-only), u8 observed, u8 forced (0, 1 = allow, 2 = deny),
+--   f64 limit, f64 period, f64 leak, f64 cost, u32 size of a new filter (0: the check has
+--   no unique event), 8 * 8 bytes: the hashes of the probes.
+-- Returns one string for each check: see `reply`.
+--
+-- A record is a string: a header of 92 bytes, then the bits of its filter.
+--   u8 version, u8 flags (1 = it has a rate), u16 zero, f64 rate, f64 its time in
+--   microseconds since 1970, f64 limit, f64 period, u32 over since, u32 last over,
+--   u32 crossings, u32 size of the filter, f64 the second in which the filter was started,
+--   4 * 8 bytes: the numbers of the latest events.
+
+local VERSION, HEAD, HAS_RATE = 1, 92, 1
+local LAYOUT = '<BBI2ddddI4I4I4I4dc32'
+local AVERAGE, BUCKET = 1, 2
+local LEAKY, STRICT, READ_ONLY = 1, 2, 3
+local ALLOW, DENY = 1, 2
+local FILTER_MAX = 2000000
+-- A rate below this vanishes when an event is added to it: see src/rate/forget.rs.
+local VANISHES = 2.220446049250313e-16 / 8
+-- No key lives longer: ten years, in seconds.
+local TTL_MAX = 315360000
+local NO_EVENTS = string.rep('\0', 32)
+
+local time = redis.call('TIME')
+local second, micros = tonumber(time[1]), tonumber(time[2])
+local now, now_micros = second + micros / 1000000, second * 1000000 + micros
+local event = ARGV[1]
+
+local function seconds(at)
+  local whole = math.floor(at / 1000000)
+  return whole + (at - whole * 1000000) / 1000000
+end
+
+-- The record of `key`, or nil; and whether there is something that is no record.
+local function read(key)
+  local head = redis.pcall('GETRANGE', key, 0, HEAD - 1)
+  if type(head) ~= 'string' then return nil, true end
+  if head == '' then return nil, false end
+  if #head ~= HEAD or string.byte(head) ~= VERSION then return nil, true end
+  local _, flags, _, rate, at, limit, period, over_since, last_over, crossings, bytes, epoch, events =
+    struct.unpack(LAYOUT, head)
+  if not (rate >= 0 and at == at and limit >= 0 and period >= 0 and bytes <= FILTER_MAX)
+    or redis.call('STRLEN', key) ~= HEAD + bytes then
+    return nil, true
+  end
+  return {
+    has_rate = flags == HAS_RATE, rate = rate, at = at, limit = limit, period = period,
+    over_since = over_since, last_over = last_over, crossings = crossings,
+    filter_bytes = bytes, epoch = epoch, events = events,
+  }, false
+end
+
+-- The number of a bit of a filter of this size, for SETBIT: the 64-bit hash times the
+-- number of bits, divided by 2^64. Redis counts the bits of a byte from the highest.
+local function bit_of(probes, number, bytes)
+  local b1, b2, b3, b4, b5, b6, b7, b8 = string.byte(probes, number * 8 - 7, number * 8)
+  local bits = bytes * 8
+  local carry = math.floor((b1 + b2 * 256 + b3 * 65536) * bits / 16777216)
+  carry = math.floor(((b4 + b5 * 256 + b6 * 65536) * bits + carry) / 16777216)
+  local bit = math.floor(((b7 + b8 * 256) * bits + carry) / 65536)
+  return HEAD * 8 + bit - bit % 8 + 7 - bit % 8
+end
+
+local function contains(key, probes, bytes)
+  for number = 1, 8 do
+    if redis.call('GETBIT', key, bit_of(probes, number, bytes)) == 0 then return false end
+  end
+  return true
+end
+
+local function insert(key, probes, bytes)
+  for number = 1, 8 do
+    redis.call('SETBIT', key, bit_of(probes, number, bytes), 1)
+  end
+end
+
+local function is_over(check, rate, count)
+  if check.algorithm == AVERAGE then return not (rate < check.limit) end
+  return not (rate <= check.limit) and not (rate <= count)
+end
+
+local function decide_over(measured, forced)
+  if forced == 0 then return measured end
+  return forced == DENY
+end
+
+-- As Average::next of src/rate.
+local function average_next(record, period, count)
+  local interval = now - seconds(record.at)
+  if interval <= 0 then interval = 1e-9 end
+  local x = interval / period
+  local a = math.exp(-x)
+  local rate = (1 - a) * count / x + a * record.rate
+  if rate < count then return count end
+  return rate
+end
+
+-- Whether this event was counted in the record already: a reply was lost.
+local function is_counted(record)
+  if not record then return false end
+  for first = 1, 25, 8 do
+    if string.sub(record.events, first, first + 7) == event then return true end
+  end
+  return false
+end
+
+local function compute(check, key, record, damaged)
+  local one = {
+    key = key, record = record, damaged = damaged, update = check.update, limit = check.limit,
+    period = check.period, forced = check.forced, check = check, filter = 'keep', count = check.cost,
+    crossings = record and record.crossings or 0, found = record ~= nil and record.has_rate,
+  }
+  if check.observed == 1 and check.update == LEAKY then one.update = STRICT end
+  one.counted = check.update ~= READ_ONLY and is_counted(record)
+  if one.counted then
+    one.count = 0
+  elseif check.filter_bytes > 0 and check.update ~= READ_ONLY then
+    local live = record and record.filter_bytes > 0
+    if live and second > record.epoch + check.period then live, one.expired = false, true end
+    one.seen = live and contains(key, check.probes, record.filter_bytes) or false
+    if one.seen then one.count = 0
+    elseif live then one.filter = 'insert'
+    else one.filter = 'renew' end
+  end
+  if one.found then one.kept_rate, one.kept_at = record.rate, record.at end
+  if check.algorithm == AVERAGE then
+    one.rate = one.found and average_next(record, check.period, one.count) or one.count
+  else
+    local level = 0
+    if one.found then
+      local leaked = math.max(now - seconds(record.at), 0) * check.leak
+      if leaked < record.rate then level = record.rate - leaked end
+      if check.update == LEAKY then one.kept_rate, one.kept_at = level, now_micros end
+    end
+    one.rate = level + one.count
+  end
+  one.measured = is_over(check, one.rate, one.count)
+  one.over = decide_over(one.measured, one.forced)
+  -- A leaky event that was counted was accepted.
+  if one.counted and one.update == LEAKY then one.over = decide_over(false, one.forced) end
+  return one
+end
+
+-- A later check of the same record: the rate of the first one against its own limit.
+local function again(check, first, number)
+  local one = {}
+  for name, value in pairs(first) do one[name] = value end
+  one.check, one.same_as, one.update, one.limit, one.forced = check, number, check.update, check.limit, check.forced
+  if check.observed == 1 and check.update == LEAKY then one.update = STRICT end
+  one.over = decide_over(is_over(check, one.rate, one.count), one.forced)
+  if one.counted and one.update == LEAKY then one.over = decide_over(false, one.forced) end
+  return one
+end
+
+local function is_over_decision(one)
+  return one.over and one.update ~= READ_ONLY and one.forced == 0
+end
+
+local function ttl(state, bucket)
+  local longest = state.period
+  if state.has_rate and state.rate > 0 then
+    if bucket then
+      longest = math.max(longest, state.rate * state.period / state.limit)
+    else
+      longest = math.max(longest, math.log(state.rate / VANISHES) * state.period)
+      if state.limit > 0 then
+        longest = math.max(longest, math.log(state.rate / state.limit) * state.period)
+      end
+    end
+  end
+  if state.filter_bytes > 0 then longest = math.max(longest, state.epoch + state.period - now) end
+  if state.last_over > 0 then longest = math.max(longest, state.last_over + state.period - now) end
+  if not (longest < TTL_MAX) then longest = TTL_MAX end
+  return math.ceil(longest * 1000) + 1000
+end
+
+-- Completes a check, and writes its record. `refused`: a leaky check of this event is over
+-- its limit; `over`: a check of this record is.
+local function settle(one, refused, over)
+  local written = one.update == STRICT or one.update == LEAKY and not refused
+  local state, record = {}, one.record
+  if record then
+    for name, value in pairs(record) do state[name] = value end
+  else
+    state = {
+      has_rate = false, rate = 0, at = 0, limit = one.limit, period = one.period, over_since = 0,
+      last_over = 0, crossings = 0, filter_bytes = 0, epoch = 0, events = NO_EVENTS,
+    }
+  end
+  one.written = written or one.counted
+  if one.counted then
+    -- Nothing is written again.
+    one.crossed = false
+    return
+  end
+  if written then
+    state.has_rate, state.rate, state.at = true, one.rate, now_micros
+    state.limit, state.period = one.limit, one.period
+    if not one.measured then state.over_since = 0
+    elseif state.over_since == 0 then state.over_since = second end
+    one.kept_rate, one.kept_at = one.rate, now_micros
+    state.events = event .. string.sub(state.events, 1, 24)
+  else
+    if one.kept_rate then state.has_rate, state.rate, state.at = true, one.kept_rate, one.kept_at end
+    one.filter = 'keep'
+  end
+  local bucket = one.check.algorithm == BUCKET
+  local changed = written or bucket and one.update == LEAKY and state.has_rate
+  if over then
+    local this = math.max(second, 1)
+    if state.last_over == 0 or this - state.last_over > one.period then
+      state.crossings = state.crossings + 1
+      one.crossed = true
+    end
+    changed = changed or state.last_over ~= this
+    state.last_over = this
+    one.crossings = state.crossings
+  end
+  if not changed then return end
+  local renew = one.filter == 'renew'
+  if renew then state.filter_bytes, state.epoch = one.check.filter_bytes, second end
+  local head = struct.pack(LAYOUT, VERSION, state.has_rate and HAS_RATE or 0, 0, state.rate, state.at,
+    state.limit, state.period, state.over_since, state.last_over, state.crossings, state.filter_bytes,
+    state.epoch, state.events)
+  local lives = ttl(state, bucket)
+  if state.filter_bytes > 0 and not renew then
+    redis.call('SETRANGE', one.key, 0, head)
+    redis.call('PEXPIRE', one.key, lives)
+  else
+    redis.call('SET', one.key, head .. string.rep('\0', state.filter_bytes), 'PX', lives)
+  end
+  if one.filter ~= 'keep' then insert(one.key, one.check.probes, state.filter_bytes) end
+end
+
+-- u32 outcome (as in the wire protocol of src/remote, and 1024 = there was something that is
+-- no record), u32 crossings, f64 rate, f64 count, f64 now, f64 kept rate, f64 its time; times
+-- are microseconds since 1970.
+local function reply(one)
+  local outcome = 0
+  local function add(set, bit) if set then outcome = outcome + bit end end
+  add(one.over, 1)
+  add(one.crossed, 2)
+  add(one.forced == ALLOW, 4)
+  add(one.forced == DENY, 8)
+  add(one.found, 16)
+  add(one.expired, 32)
+  add(one.seen == false, 64)
+  add(one.seen == true, 128)
+  add(one.written, 256)
+  add(one.kept_rate, 512)
+  add(one.damaged, 1024)
+  return struct.pack('<I4I4ddddd', outcome, one.crossings, one.rate, one.count, now_micros,
+    one.kept_rate or 0, one.kept_at or 0)
+end
+
+local all = {}
+for number, key in ipairs(KEYS) do
+  local argument = ARGV[number + 1]
+  local check = {}
+  check.algorithm, check.update, check.observed, check.forced, check.limit, check.period, check.leak,
+    check.cost, check.filter_bytes = struct.unpack('<BBBBddddI4', argument)
+  check.probes = string.sub(argument, 41)
+  local first
+  for earlier = 1, number - 1 do
+    local one = all[earlier]
+    if one.key == key and not one.same_as and one.update ~= READ_ONLY then
+      first = earlier
+      break
+    end
+  end
+  if first then
+    all[number] = again(check, all[first], first)
+  else
+    all[number] = compute(check, key, read(key))
+  end
+end
+
+local refused = false
+for _, one in ipairs(all) do
+  if one.update == LEAKY and one.over then refused = true end
+end
+-- Checks of one record share one change: the event is counted if any of them counts it, and
+-- the record is over its limit if any of them is.
+for number, one in ipairs(all) do
+  if not one.same_as then
+    local over, update = is_over_decision(one), one.update
+    local others = {}
+    for _, other in ipairs(all) do
+      if other.same_as == number then
+        others[#others + 1] = other
+        if other.update == STRICT then one.update = STRICT end
+        over = over or is_over_decision(other)
+      end
+    end
+    settle(one, refused, over)
+    local crossed = one.crossed
+    one.crossed = crossed and is_over_decision(one)
+    for _, other in ipairs(others) do
+      other.written, other.crossings = one.written, one.crossings
+      other.kept_rate, other.kept_at = one.kept_rate, one.kept_at
+      other.crossed = crossed and is_over_decision(other)
+    end
+  end
+end
+local replies = {}
+for number, one in ipairs(all) do replies[number] = reply(one) end
+return replies

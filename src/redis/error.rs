@@ -1,0 +1,104 @@
+//! Why the Redis store could not be used.
+
+use std::fmt;
+
+use redis::{ErrorKind, ServerErrorKind};
+
+/// Why checks are not decided.
+#[derive(Debug)]
+pub enum RedisError {
+    /// A server has replied with an error, or the connection is broken.
+    Server(redis::RedisError),
+    /// The reply has another form than the script gives it.
+    Reply,
+    /// There is no random number for the secret of the store.
+    Random(rand::rngs::SysError),
+    /// A key that does not belong to exirate has the name of the secret.
+    Secret,
+}
+
+impl RedisError {
+    /// Whether a new connection is needed, or the server must change before it can decide
+    /// anything; otherwise only this request has failed.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        match self {
+            Self::Server(error) => match error.kind() {
+                // The script has failed.
+                ErrorKind::Server(ServerErrorKind::ResponseError) => {
+                    // "OOM", "MISCONF" and the like concern all requests.
+                    error.code().is_some_and(|code| code != "ERR")
+                }
+                ErrorKind::Server(ServerErrorKind::CrossSlot) => false,
+                _ => true,
+            },
+            Self::Reply => false,
+            Self::Random(_) | Self::Secret => true,
+        }
+    }
+}
+
+impl fmt::Display for RedisError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = match self {
+            Self::Reply => return f.write_str("the reply of the script cannot be read"),
+            Self::Random(error) => return write!(f, "no random number: {error}"),
+            Self::Secret => {
+                return write!(
+                    f,
+                    "the key {} has another content than exirate gives it; another program uses \
+                     this database",
+                    super::SECRET
+                );
+            }
+            Self::Server(error) => error,
+        };
+        if error.is_timeout() {
+            return f.write_str("no reply in time");
+        }
+        if error.is_connection_refusal() {
+            return f.write_str("the connection is refused: nothing listens there");
+        }
+        let meaning = match (error.kind(), error.code()) {
+            (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH")) => {
+                "wrong user or password"
+            }
+            (_, Some("NOPERM")) => "the ACL user lacks a permission (see docs/cluster.md)",
+            (_, Some("LOADING")) => "it is loading its data",
+            (_, Some("READONLY")) => "it is a replica and refuses writes",
+            (_, Some("OOM")) => "its memory is full (maxmemory)",
+            (_, Some("MISCONF")) => "it cannot save its data, and refuses writes",
+            (_, Some("MASTERDOWN")) => "it is a replica without its primary",
+            (_, Some("CLUSTERDOWN")) => "the cluster is down: some slots have no primary",
+            (_, Some("TRYAGAIN")) => "slots of the cluster are being moved",
+            (_, Some("NOSCRIPT")) => "it forgets the script at once",
+            (_, Some("MOVED" | "ASK")) => {
+                "it sends requests in a circle, or is part of a cluster: \
+                                           write cluster = [...]"
+            }
+            (ErrorKind::MasterNameNotFoundBySentinel, _) => {
+                "no sentinel knows a primary of this name"
+            }
+            (ErrorKind::ClusterConnectionNotFound, _) => "no node of the cluster can be reached",
+            (ErrorKind::Io, _) => "the connection is broken",
+            _ => return write!(f, "{error}"),
+        };
+        write!(f, "{meaning} ({error})")
+    }
+}
+
+impl std::error::Error for RedisError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Server(error) => Some(error),
+            Self::Random(error) => Some(error),
+            Self::Reply | Self::Secret => None,
+        }
+    }
+}
+
+impl From<redis::RedisError> for RedisError {
+    fn from(error: redis::RedisError) -> Self {
+        Self::Server(error)
+    }
+}

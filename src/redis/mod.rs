@@ -1,0 +1,327 @@
+//! The Redis store: the rates of several servers, in Redis or Valkey. The agent uses it.
+//!
+//! All checks of an event are decided by one script (`decide.lua`), in one step and one
+//! round trip; on a cluster, those of each identity are. The time is that of the Redis server. A record is one key,
+//! which lives as long as it can change a decision:
+//!
+//! `exirate:{TAG}KIND ALGORITHM IDENTITY_START:NAME`, such as
+//! `exirate:{5f0c6a3b9d1e2f40}sm0:1h/per_rcpt/alice@example.org`
+//!
+//! `TAG` is a hash of the identity, so that all records of one identity are in one slot of
+//! a cluster. `KIND` is `s` (spec) or `p` (policy), `ALGORITHM` is `m` (moving average) or
+//! `b` (bucket), and the identity begins at byte `IDENTITY_START` of `NAME`.
+//!
+//! On a cluster, checks of several identities are sent at the same time, and each identity
+//! is decided by itself: a leaky check of one does not know whether one of another is over
+//! its limit, and counts the event where the other stores do not.
+//!
+//! Unique events and tags are hashed with the secret in the key `exirate:secret`, which
+//! the first agent creates.
+
+mod connection;
+mod error;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use rand::TryRng as _;
+use rand::rngs::SysRng;
+use redis::{Cmd, ErrorKind, Script, ServerErrorKind, Value, cmd};
+use siphasher::sip128::{Hash128, SipHasher24};
+
+use crate::engine::{AlgorithmKind, Check, Decision, Details, Forced, Kind, RecordKey, Update};
+use crate::rate::bloom::{self, Event};
+use crate::rate::{Average, Timestamp};
+use crate::store::ByteReader;
+
+use connection::Connection;
+pub use error::RedisError;
+pub use settings::{Secret, Server, Servers, Settings, Transport};
+
+/// The key of the secret.
+const SECRET: &str = "exirate:secret";
+/// A key that is written when a connection is made: it shows whether writing works.
+const PROBE: &str = "exirate:probe";
+/// The script.
+const SCRIPT: &str = include_str!("decide.lua");
+
+/// A store in Redis.
+#[derive(Clone)]
+pub struct RedisStore {
+    connection: Connection,
+    secret: [u8; 16],
+    script: Arc<Loaded>,
+    /// The time that tests give it.
+    #[cfg(test)]
+    time: Option<Arc<std::sync::Mutex<Timestamp>>>,
+}
+
+/// The script.
+struct Loaded {
+    text: Cow<'static, str>,
+    hash: String,
+}
+
+impl Loaded {
+    fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        let hash = Script::new(&text).get_hash().to_owned();
+        Self { text, hash }
+    }
+}
+
+impl std::fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisStore").finish_non_exhaustive()
+    }
+}
+
+impl RedisStore {
+    /// Connects, and makes sure that the server can be written to.
+    ///
+    /// # Errors
+    /// It cannot be reached, or does not allow what the store needs.
+    pub async fn connect(settings: &Settings) -> Result<Self, RedisError> {
+        let mut connection = Connection::open(settings).await?;
+        connection.send(cmd("SET").arg(PROBE).arg(1).arg("PX").arg(1000)).await?;
+        let mut new = [0; 16];
+        SysRng.try_fill_bytes(&mut new).map_err(RedisError::Random)?;
+        connection.send(cmd("SET").arg(SECRET).arg(&new[..]).arg("NX")).await?;
+        let Value::BulkString(secret) = connection.send(cmd("GET").arg(SECRET)).await? else {
+            return Err(RedisError::Secret);
+        };
+        let secret = secret.try_into().map_err(|_| RedisError::Secret)?;
+        Ok(Self {
+            connection,
+            secret,
+            script: Arc::new(Loaded::new(SCRIPT)),
+            #[cfg(test)]
+            time: None,
+        })
+    }
+
+    /// Decides the checks of the event with this number, by the rules of
+    /// [`crate::engine`]. An event that was counted lately is not counted again.
+    /// `decisions` is cleared and then filled with one decision for each check.
+    ///
+    /// A future that is dropped before it is ready leaves the connection in order; the
+    /// event may have been counted.
+    ///
+    /// # Errors
+    /// The checks are not decided. On a cluster, the event may have been counted for some
+    /// identities.
+    pub async fn decide(
+        &self,
+        event: u128,
+        checks: &[Check<'_>],
+        decisions: &mut Vec<Decision>,
+    ) -> Result<(), RedisError> {
+        decisions.clear();
+        let groups = match &self.connection {
+            Connection::Single(_) if checks.is_empty() => Vec::new(),
+            Connection::Single(_) => vec![(0..checks.len()).collect()],
+            Connection::Cluster(_) => groups(checks),
+        };
+        let calls: Vec<Call> = groups.iter().map(|group| self.call(event, checks, group)).collect();
+        let mut connection = self.connection.clone();
+        let replies = match &calls[..] {
+            [] => return Ok(()),
+            [call] => vec![connection.send(&call.by_hash(&self.script)).await],
+            several => {
+                let commands: Vec<Cmd> =
+                    several.iter().map(|call| call.by_hash(&self.script)).collect();
+                connection.send_all(&commands).await
+            }
+        };
+        let mut all: Vec<Option<Decision>> = vec![None; checks.len()];
+        for ((group, call), reply) in groups.iter().zip(&calls).zip(replies) {
+            let reply = match reply {
+                // A restart, a failover or FLUSH has removed the script; EVAL loads it.
+                Err(error) if is_no_script(&error) => {
+                    connection.send(&call.by_text(&self.script)).await
+                }
+                reply => reply,
+            };
+            let Value::Array(parts) = reply? else { return Err(RedisError::Reply) };
+            if parts.len() != group.len() {
+                return Err(RedisError::Reply);
+            }
+            for (&number, part) in group.iter().zip(&parts) {
+                let decided = match (part, checks.get(number)) {
+                    (Value::BulkString(bytes), Some(check)) => decision(bytes, check),
+                    _ => None,
+                };
+                if let Some(place) = all.get_mut(number) {
+                    *place = Some(decided.ok_or(RedisError::Reply)?);
+                }
+            }
+        }
+        decisions.extend(all.into_iter().flatten());
+        if decisions.len() == checks.len() { Ok(()) } else { Err(RedisError::Reply) }
+    }
+
+    /// The call of the script for the checks with these numbers.
+    fn call(&self, event: u128, checks: &[Check<'_>], group: &[usize]) -> Call {
+        let checks = group.iter().filter_map(|&number| checks.get(number));
+        let mut call = Call { keys: Vec::new(), arguments: Vec::new() };
+        // The upper half is the same for all events of a process.
+        let event = event as u64 ^ (event >> 64) as u64;
+        call.arguments.push(event.to_le_bytes().to_vec());
+        for check in checks {
+            call.keys.push(key(&check.record_key(), &self.tag(check.key.identity())));
+            call.arguments.push(self.argument(check));
+        }
+        #[cfg(test)]
+        if let Some(time) = &self.time {
+            let Timestamp { seconds, micros } = *time.lock().unwrap_or_else(|e| e.into_inner());
+            call.arguments.push(seconds.to_string().into_bytes());
+            call.arguments.push(micros.to_string().into_bytes());
+        }
+        call
+    }
+
+    /// A check, for the script.
+    fn argument(&self, check: &Check<'_>) -> Vec<u8> {
+        let algorithm = match check.algorithm.kind() {
+            AlgorithmKind::MovingAverage => 1,
+            AlgorithmKind::Bucket => 2,
+        };
+        let update = match check.update {
+            Update::Leaky => 1,
+            Update::Strict => 2,
+            Update::ReadOnly => 3,
+        };
+        let forced = match check.forced {
+            None => 0,
+            Some(Forced::Allow) => 1,
+            Some(Forced::Deny) => 2,
+        };
+        let mut argument = vec![algorithm, update, check.observed.into(), forced];
+        let numbers = [check.algorithm.limit(), check.algorithm.period(), check.algorithm.leak()];
+        for number in numbers.into_iter().chain([check.cost]) {
+            argument.extend_from_slice(&number.to_le_bytes());
+        }
+        let event = check.counted_event().map(|text| self.event(text));
+        let bytes = event.map_or(0, |_| bloom::bytes_for(check.algorithm.limit()));
+        argument.extend_from_slice(&u32::try_from(bytes).unwrap_or(0).to_le_bytes());
+        if let Some(event) = event {
+            event.hashes().for_each(|hash| argument.extend_from_slice(&hash.to_le_bytes()));
+        }
+        argument
+    }
+
+    /// The hash of the text of a unique event.
+    fn event(&self, text: &[u8]) -> Event {
+        let Hash128 { h1, h2 } = SipHasher24::new_with_key(&self.secret).hash(text);
+        Event(u128::from(h1) | u128::from(h2) << 64)
+    }
+
+    /// The part of a key that chooses the slot of a cluster. It depends on the secret, so
+    /// that nobody can choose many identities of one slot.
+    fn tag(&self, identity: &[u8]) -> String {
+        let Hash128 { h1, h2 } = SipHasher24::new_with_key(&self.secret).hash(identity);
+        format!("{:016x}", h1 ^ h2.rotate_left(1))
+    }
+}
+
+/// A call of the script.
+struct Call {
+    keys: Vec<Vec<u8>>,
+    arguments: Vec<Vec<u8>>,
+}
+
+impl Call {
+    fn by_hash(&self, script: &Loaded) -> Cmd {
+        self.command("EVALSHA", &script.hash)
+    }
+
+    fn by_text(&self, script: &Loaded) -> Cmd {
+        self.command("EVAL", &script.text)
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let mut command = cmd(name);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.arguments);
+        command
+    }
+}
+
+/// The numbers of the checks of each identity, in the order of the first of each.
+fn groups(checks: &[Check<'_>]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<(&[u8], Vec<usize>)> = Vec::new();
+    for (number, check) in checks.iter().enumerate() {
+        let identity = check.key.identity();
+        match groups.iter_mut().find(|(known, _)| *known == identity) {
+            Some((_, group)) => group.push(number),
+            None => groups.push((identity, vec![number])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// The key of a record.
+fn key(record: &RecordKey<'_>, tag: &str) -> Vec<u8> {
+    let kind = match record.kind {
+        Kind::Spec => 's',
+        Kind::Policy => 'p',
+    };
+    let algorithm = match record.algorithm {
+        AlgorithmKind::MovingAverage => 'm',
+        AlgorithmKind::Bucket => 'b',
+    };
+    let start = record.identity_start;
+    let mut key = format!("exirate:{{{tag}}}{kind}{algorithm}{start}:").into_bytes();
+    key.extend_from_slice(record.name);
+    key
+}
+
+fn is_no_script(error: &redis::RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// A decision, as the script replies it.
+fn decision(bytes: &[u8], check: &Check<'_>) -> Option<Decision> {
+    let mut reader = ByteReader { rest: bytes };
+    let (outcome, crossings) = (reader.u32()?, reader.u32()?);
+    let mut number = || reader.array().map(f64::from_le_bytes);
+    let (rate, count, at, kept_rate, kept_at) =
+        (number()?, number()?, number()?, number()?, number()?);
+    if !reader.rest.is_empty() || !(rate >= 0.0 && count >= 0.0 && kept_rate >= 0.0) {
+        return None;
+    }
+    let has = |bit: u32| outcome & bit != 0;
+    // Whole numbers below 2^53.
+    let time = |micros: f64| Timestamp::from_micros(micros as i64);
+    Some(Decision {
+        rate,
+        over: has(1),
+        forced: match (has(4), has(8)) {
+            (true, _) => Some(Forced::Allow),
+            (_, true) => Some(Forced::Deny),
+            _ => None,
+        },
+        algorithm: check.algorithm.kind(),
+        limit: check.algorithm.limit(),
+        period: check.algorithm.period(),
+        leak: check.algorithm.leak(),
+        count,
+        next_count: if check.update == Update::ReadOnly { 1.0 } else { check.cost },
+        at: time(at),
+        kept: has(512).then(|| Average { at: time(kept_at), rate: kept_rate }),
+        crossed: has(2),
+        crossings,
+        details: Details {
+            found: has(16),
+            filter_expired: has(32),
+            seen: match (has(64), has(128)) {
+                (true, _) => Some(false),
+                (_, true) => Some(true),
+                _ => None,
+            },
+            written: has(256),
+        },
+    })
+}
