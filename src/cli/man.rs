@@ -18,7 +18,7 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 41] = [
+const TRANSCRIPTS: [(&str, &str); 43] = [
     ("allow", include_str!("../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("cluster", include_str!("../../docs/transcripts/cluster.txt")),
@@ -49,6 +49,8 @@ const TRANSCRIPTS: [(&str, &str); 41] = [
     ("repair", include_str!("../../docs/transcripts/repair.txt")),
     ("reset", include_str!("../../docs/transcripts/reset.txt")),
     ("rules", include_str!("../../docs/transcripts/rules.txt")),
+    ("serve", include_str!("../../docs/transcripts/serve.txt")),
+    ("serve-agent", include_str!("../../docs/transcripts/serve-agent.txt")),
     ("set", include_str!("../../docs/transcripts/set.txt")),
     ("show", include_str!("../../docs/transcripts/show.txt")),
     ("stats", include_str!("../../docs/transcripts/stats.txt")),

@@ -47,6 +47,7 @@ mod repair;
 mod reset;
 mod rules;
 mod screen;
+mod serve;
 mod set;
 mod show;
 mod size;
@@ -121,6 +122,7 @@ enum Command {
     Copy(copy::Copy),
     Erase(erase::Erase),
     Trace(trace::TraceCommand),
+    Serve(serve::Serve),
     Measure(measure::Measure),
     Completions(completions::Completions),
     Man(man::Man),
@@ -155,6 +157,7 @@ impl Command {
             Self::Copy(copy) => copy.run(screen),
             Self::Erase(erase) => erase.run(screen),
             Self::Trace(trace) => trace.run(screen),
+            Self::Serve(serve) => serve.run(screen),
             Self::Measure(measure) => measure.run(screen),
             Self::Completions(completions) => completions.run(screen),
             Self::Man(man) => man.run(screen, Program::command()),

@@ -19,8 +19,10 @@ use super::notify::Manager;
 use super::socket::Listener;
 use crate::toml_file::diagnostic::{Severity, place};
 
-/// How often the log is summarized, and the status is sent to systemd.
+/// How often the log is summarized, and a new state of the store is sent to systemd.
 const TICK: Duration = Duration::from_secs(1);
+/// How often, in ticks, the number of decisions is sent.
+const STATUS_TICKS: u32 = 10;
 /// Files that are open besides connections.
 const OTHER_FILES: u64 = 64;
 
@@ -66,12 +68,12 @@ impl<B: Backend, F: Fn(&Config) -> B::Settings> Daemon<B, F> {
         let agent = Rc::clone(&self.agent);
         let connecting = spawn_local(async move { agent.keep_connected().await });
         let agent = Rc::clone(&self.agent);
-        let serving = spawn_local(async move { agent.serve(listener, stopped).await });
+        let mut serving = spawn_local(async move { agent.serve(listener, stopped).await });
         let path = self.config.agent_socket.display().to_string();
         self.log.write(Level::Notice, format_args!("listening on {path}"));
-        let mut status = self.agent.status();
-        self.manager.ready(&status);
-        let mut tick = every(TICK);
+        let mut store = self.agent.store_status();
+        self.manager.ready(&self.agent.status());
+        let (mut tick, mut ticks) = (every(TICK), 0);
         let mut watchdog = self.manager.watchdog_period().map(every);
         loop {
             let alive = async {
@@ -84,7 +86,7 @@ impl<B: Backend, F: Fn(&Config) -> B::Settings> Daemon<B, F> {
                 name = signals.next() => match name {
                     "SIGHUP" => {
                         self.reload();
-                        self.manager.ready(&status);
+                        self.manager.ready(&self.agent.status());
                     }
                     _ => {
                         self.log.write(Level::Notice, format_args!("{name}: stopping"));
@@ -94,11 +96,16 @@ impl<B: Backend, F: Fn(&Config) -> B::Settings> Daemon<B, F> {
                 _ = alive => self.manager.alive(),
                 _ = tick.tick() => {
                     self.log.summarize();
-                    let now = self.agent.status();
-                    if now != status {
-                        self.manager.status(&now);
-                        status = now;
+                    let now = self.agent.store_status();
+                    ticks = (ticks + 1) % STATUS_TICKS;
+                    if now != store || ticks == 0 {
+                        self.manager.status(&self.agent.status());
+                        store = now;
                     }
+                }
+                ended = &mut serving => {
+                    let why = ended.err().map_or_else(String::new, |error| error.to_string());
+                    return Err(format!("the agent has ended unexpectedly: {why}"));
                 }
             }
         }
@@ -195,6 +202,7 @@ fn raise_open_files(log: &Log, connections: usize) {
     // Without it, fewer processes can be connected.
     let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limit });
     if raised.is_err() || current < wanted {
+        let current = getrlimit(Resource::Nofile).current.unwrap_or(current);
         let text = format!(
             "may open {current} files, and max_connections = {connections} needs {wanted}: raise \
              LimitNOFILE= of the unit, or lower max_connections"

@@ -12,6 +12,9 @@ const SERVICES: [&str; 3] =
     ["exirate-stats.service", "exirate-verify.service", "exirate-deliver.service"];
 const TIMERS: [&str; 3] = ["exirate-stats.timer", "exirate-verify.timer", "exirate-deliver.timer"];
 const PATH: &str = "exirate-deliver.path";
+const AGENT: &str = "exirate-agent.service";
+const AGENT_CONFIGURATION: &str = "exirate.toml";
+const USERS: &str = "exirate.sysusers.conf";
 const CRON: &str = "exirate.cron";
 const ALERTS: &str = "exirate.rules.yml";
 const FAIL2BAN: [&str; 2] = ["exirate.filter.conf", "exirate.jail.conf"];
@@ -136,7 +139,7 @@ fn systemd_accepts_the_units() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("exirate");
     copy_program(env!("CARGO_BIN_EXE_exirate"), &program);
-    for name in SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED]) {
+    for name in SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED, AGENT]) {
         let unit = match *name {
             CONFINED => shipped(SERVICES[2]) + &confinement(),
             name => shipped(name),
@@ -149,12 +152,13 @@ fn systemd_accepts_the_units() {
         let output = analyze.args(arguments).current_dir(folder.path()).output();
         output.expect("systemd-analyze is needed: apt-get install systemd")
     };
-    let units = SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED]);
+    let units = SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED, AGENT]);
     let units: Vec<String> = units.map(|n| format!("./{n}")).collect();
     let mut verify = vec!["verify", "--man=no"];
     verify.extend(units.iter().map(String::as_str));
     quiet(&analyze(&verify));
-    for (service, threshold) in SERVICES.iter().zip([10, 10, 80]).chain([(&CONFINED, 20)]) {
+    let others = [(&CONFINED, 20), (&AGENT, 16)];
+    for (service, threshold) in SERVICES.iter().zip([10, 10, 80]).chain(others) {
         // In tenths of 10.0 (dangerous); 1.0 is not reached by accident.
         let output = analyze(&[
             "security",
@@ -260,7 +264,7 @@ fn the_documentation_installs_what_there_is() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    let units = SERVICES.into_iter().chain(TIMERS).chain([PATH]);
+    let units = SERVICES.into_iter().chain(TIMERS).chain([PATH, AGENT, AGENT_CONFIGURATION, USERS]);
     let mut known: Vec<&str> = units.chain([CRON, ALERTS]).chain(FAIL2BAN).collect();
     known.sort_unstable();
     assert_eq!(files, known);
@@ -280,4 +284,53 @@ fn the_documentation_installs_what_there_is() {
     let cron = shipped(CRON);
     let folder = cron.lines().find_map(|line| line.strip_prefix("#     ")).unwrap();
     assert!(install(folder), "{folder}");
+}
+
+#[test]
+fn the_agent_has_a_user_of_its_own() {
+    let root = tempfile::tempdir().unwrap();
+    for folder in ["etc", "usr/lib/sysusers.d"] {
+        std::fs::create_dir_all(root.path().join(folder)).unwrap();
+    }
+    std::fs::write(root.path().join("usr/lib/sysusers.d/exirate.conf"), shipped(USERS)).unwrap();
+    let mut command = Command::new("systemd-sysusers");
+    let output = command.arg("--root").arg(root.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let users = std::fs::read_to_string(root.path().join("etc/passwd")).unwrap();
+    let user = values(&shipped(AGENT), "User")[0].to_owned();
+    assert!(users.starts_with(&format!("{user}:")) && users.contains("nologin"), "{users}");
+    assert_ne!(user, USER);
+    let made = format!("systemd-sysusers\nsystemctl enable --now {user}\n");
+    assert!(include_str!("../../docs/cluster.md").contains(&made));
+}
+
+#[test]
+fn the_example_of_the_agents_configuration_is_sound_and_names_every_setting() {
+    let check = |text: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(AGENT_CONFIGURATION);
+        std::fs::write(&path, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+        command.args(["serve", "agent", "--check", "--config"]).arg(path).output().unwrap()
+    };
+    let example = shipped(AGENT_CONFIGURATION);
+    let output = check(&example);
+    assert!(output.status.success(), "{output:?}");
+    let page = include_str!("../../docs/cluster.md");
+    let block = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(check(block).status.success(), "{block}");
+    // Each setting that an error message lists.
+    for (section, prefix) in [("listen", "listen"), ("redis", "redis"), ("agent", "agent")] {
+        let output = check(&format!("[{section}]\nx = 1\n"));
+        let said = String::from_utf8(output.stdout).unwrap();
+        let list = said.split("llowed: ").nth(1).unwrap().lines().next().unwrap();
+        for setting in list.split(", ") {
+            let line = |line: &str| {
+                let line = line.strip_prefix("# ").unwrap_or(line);
+                line.starts_with(&format!("{setting} = "))
+            };
+            assert!(example.lines().any(line), "{setting}");
+            assert!(page.contains(&format!("`{prefix}.{setting}`")), "{setting}");
+        }
+    }
 }

@@ -38,6 +38,10 @@ impl<B: Backend> Agent<B> {
                 }
             }
         }
+        // Those who have connected, and were not yet accepted.
+        while let Ok(Ok((stream, _))) = timeout(Duration::ZERO, listener.accept()).await {
+            self.begin(stream, stop.clone());
+        }
         drop(listener);
         let ended = async {
             while self.connections.get() > 0 {

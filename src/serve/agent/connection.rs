@@ -4,13 +4,14 @@
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::spawn_local;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::count::Counted;
 use super::decide::{Agent, Patience};
@@ -23,6 +24,8 @@ use crate::serve::log::Level;
 const PIPELINE_MAX: usize = 64;
 /// What is read at a time.
 const CHUNK: usize = 4 << 10;
+/// How long a connection is looked at for requests that have arrived when the daemon stops.
+const LAST_LOOK: Duration = Duration::from_millis(20);
 /// A message of this size needs room among those of all connections.
 const LARGE: usize = 16 << 10;
 
@@ -162,13 +165,17 @@ impl<B: Backend> Input<B> {
 
     /// The daemon stops: takes the requests that have arrived.
     async fn rest(&mut self) -> Result<(), End> {
-        loop {
+        // Of a connection that is new, it is not yet known whether there is anything.
+        let end = Instant::now() + LAST_LOOK;
+        while let Ok(Ok(())) = timeout_at(end, self.reader.readable()).await {
             self.buffer.reserve(CHUNK);
             match self.reader.try_read_buf(&mut self.buffer) {
-                Ok(0) | Err(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(0) | Err(_) => break,
                 Ok(_) => self.take().await?,
             }
         }
+        Ok(())
     }
 
     /// Begins to decide each whole message in the buffer.

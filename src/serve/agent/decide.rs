@@ -75,7 +75,14 @@ impl<B: Backend> Agent<B> {
     #[must_use]
     pub fn status(&self) -> String {
         let (connections, decided) = (self.connections.get(), self.decided.get());
-        format!("{}; {connections} processes connected, {decided} decisions", self.link.status())
+        let store = self.store_status();
+        format!("{store}; {connections} processes connected, {decided} decisions")
+    }
+
+    /// The state of the store in words.
+    #[must_use]
+    pub fn store_status(&self) -> String {
+        self.link.status()
     }
 
     /// Keeps the store connected; never ends.

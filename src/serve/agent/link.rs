@@ -194,8 +194,8 @@ impl<B: Backend> Link<B> {
             State::Away { since, missed, .. } if missed > 0 => {
                 let seconds = since.elapsed().as_secs_f64();
                 let line = format!(
-                    "connected to {settings} after {seconds:.1} s; {missed} requests were not \
-                     decided meanwhile"
+                    "connected to {settings} after {seconds:.1} s; requests not decided \
+                     meanwhile: {missed}"
                 );
                 self.log.write(Level::Notice, line);
             }

@@ -10,6 +10,7 @@ mod connection;
 mod count;
 mod decide;
 mod link;
+mod redis;
 #[cfg(test)]
 mod tests;
 

@@ -12,19 +12,16 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use crate::redis::Settings;
+use crate::remote::{SERVERS_MAX, SOCKET_DEFAULT as AGENT_SOCKET};
 use crate::sys::{files, users};
 use crate::toml_file::Location;
 use crate::toml_file::diagnostic::Diagnostics;
 use crate::toml_file::reader::{Reader, Value, parse};
 use crate::toml_file::text::load;
 
-pub use redis::{Redis, Secret, Servers};
-pub use server::{Server, Transport};
-
 /// Where the configuration is, if no other file is named.
 pub const FILE: &str = "/etc/exirate/exirate.toml";
-/// The socket of the agent, if the configuration names no other.
-pub const AGENT_SOCKET: &str = "/run/exirate/agent.sock";
 /// Exim's spool directory on Debian: its owner may ask the agent.
 const SPOOL: &str = "/var/spool/exim4";
 /// The longest path of a unix socket.
@@ -36,7 +33,7 @@ pub struct Config {
     /// `listen.agent`: the agent's socket.
     pub agent_socket: PathBuf,
     /// `[redis]`
-    pub redis: Redis,
+    pub redis: Settings,
     /// `[agent]`
     pub agent: Agent,
 }
@@ -52,7 +49,7 @@ pub struct Agent {
     /// Who may ask.
     pub peers: Peers,
     /// How many mail servers share the limits.
-    pub servers: u16,
+    pub servers: u32,
     /// The name of this one.
     pub server_name: String,
 }
@@ -171,7 +168,7 @@ fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
     let table = reader.table(value, "[agent]")?;
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "servers" => agent.servers = reader.integer(value, 1..=1000).unwrap_or(1),
+            "servers" => agent.servers = reader.integer(value, 1..=SERVERS_MAX).unwrap_or(1),
             "server_name" => {
                 let Some(name) = reader.string(value, "\"mx1\"") else { continue };
                 let fits = (1..=64).contains(&name.len());

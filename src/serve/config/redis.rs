@@ -1,13 +1,13 @@
 //! `[redis]`: where the rates are kept.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::de::DeTable;
 
 use super::duration::duration;
-use super::server::{REDIS_PORT, SENTINEL_PORT, Server, Transport};
+use super::server::{REDIS_PORT, SENTINEL_PORT, in_clear_text, parse};
+use crate::redis::{Secret, Server, Servers, Settings, Transport};
 use crate::sys::files::{self, FileInfo, REGULAR};
 use crate::toml_file::reader::{Reader, Value};
 
@@ -20,84 +20,10 @@ const DEADLINE: Duration = Duration::from_millis(100);
 /// How long it may take at most.
 const DEADLINE_MAX: Duration = Duration::from_secs(10);
 
-/// `[redis]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Redis {
-    /// The servers.
-    pub servers: Servers,
-    /// The ACL user; `None` is the default user.
-    pub user: Option<String>,
-    /// The user's password.
-    pub password: Option<Secret>,
-    /// The certificates that a server's certificate is checked with, in PEM; `None` are
-    /// those that browsers know.
-    pub ca: Option<Vec<u8>>,
-    /// How long a reply of Redis is waited for, if the request gives no less.
-    pub deadline: Duration,
-}
-
-/// The servers, and how they belong together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Servers {
-    /// One server.
-    Single(Server),
-    /// A server with replicas, which Sentinel watches over.
-    Sentinel {
-        /// Its name in Sentinel.
-        master: String,
-        /// The sentinels.
-        sentinels: Vec<Server>,
-    },
-    /// Some of the nodes of a Redis Cluster.
-    Cluster(Vec<Server>),
-}
-
-impl Servers {
-    /// All that are named.
-    #[must_use]
-    pub fn all(&self) -> &[Server] {
-        match self {
-            Self::Single(server) => std::slice::from_ref(server),
-            Self::Sentinel { sentinels, .. } => sentinels,
-            Self::Cluster(nodes) => nodes,
-        }
-    }
-}
-
-impl fmt::Display for Servers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Single(_) => {}
-            Self::Sentinel { master, .. } => write!(f, "{master} of the sentinels ")?,
-            Self::Cluster(_) => f.write_str("the cluster of ")?,
-        }
-        let names: Vec<String> = self.all().iter().map(ToString::to_string).collect();
-        f.write_str(&names.join(", "))
-    }
-}
-
-/// A text that is not printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The text.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
-
 /// The ways to name the servers, of which one is chosen.
 const FORMS: [&str; 3] = ["server", "sentinel", "cluster"];
 
-pub(super) fn read(reader: &mut Reader<'_>, value: Value<'_>, path: &Path) -> Option<Redis> {
+pub(super) fn read(reader: &mut Reader<'_>, value: Value<'_>, path: &Path) -> Option<Settings> {
     const KEYS: &[&str] =
         &["server", "sentinel", "cluster", "user", "password_file", "ca_file", "deadline"];
     let table = reader.table(value, "[redis]")?;
@@ -150,7 +76,7 @@ pub(super) fn read(reader: &mut Reader<'_>, value: Value<'_>, path: &Path) -> Op
     }
     let servers = servers?;
     warn(reader, value, &servers, password.is_some(), ca.is_some());
-    Some(Redis { servers, user, password, ca, deadline: limit })
+    Some(Settings { servers, user, password, ca, deadline: limit })
 }
 
 /// Reports that no form, or more than one, is chosen.
@@ -176,8 +102,12 @@ fn one_form(reader: &mut Reader<'_>, at: Value<'_>, table: &DeTable<'_>) {
 /// What works, but is probably not meant.
 fn warn(reader: &mut Reader<'_>, at: Value<'_>, servers: &Servers, password: bool, ca: bool) {
     let at = reader.at(at);
-    let clear: Vec<String> =
-        servers.all().iter().filter(|s| s.in_clear_text()).map(ToString::to_string).collect();
+    let clear: Vec<String> = servers
+        .all()
+        .iter()
+        .filter(|server| in_clear_text(server))
+        .map(ToString::to_string)
+        .collect();
     if password && !clear.is_empty() {
         let message = format!(
             "the password and all keys go to {} in clear text; use rediss:// unless the network \
@@ -186,7 +116,7 @@ fn warn(reader: &mut Reader<'_>, at: Value<'_>, servers: &Servers, password: boo
         );
         reader.diagnostics.warning(at, message);
     }
-    if ca && !servers.all().iter().any(Server::tls) {
+    if ca && !servers.all().iter().any(Server::is_tls) {
         reader.diagnostics.warning(at, "ca_file has no effect without rediss:// addresses");
     }
 }
@@ -220,14 +150,14 @@ fn one(reader: &mut Reader<'_>, value: Value<'_>, port: u16) -> Option<Server> {
         return None;
     }
     let text = reader.string(value, "\"redis://192.0.2.1:6379\"")?;
-    Server::parse(text, port).map_err(|message| reader.error(value, message)).ok()
+    parse(text, port).map_err(|message| reader.error(value, message)).ok()
 }
 
 /// Several addresses: all encrypted or none, each with the default database.
 fn several(reader: &mut Reader<'_>, value: Value<'_>, port: u16) -> Vec<Server> {
     let mut servers: Vec<Server> = Vec::new();
     for (text, at) in reader.strings(value, "[\"redis://192.0.2.1\"]").unwrap_or_default() {
-        match Server::parse(text, port) {
+        match parse(text, port) {
             Ok(server) => {
                 if let Some(fault) = odd(&server, &servers) {
                     reader.error(at, fault);
@@ -248,7 +178,7 @@ fn odd(server: &Server, others: &[Server]) -> Option<&'static str> {
     if server.database != 0 {
         return Some("only a single server has numbered databases; remove the number");
     }
-    let mixed = others.first().is_some_and(|first| first.tls() != server.tls());
+    let mixed = others.first().is_some_and(|first| first.is_tls() != server.is_tls());
     mixed.then_some("some addresses have rediss:// and some redis://; use one of them for all")
 }
 

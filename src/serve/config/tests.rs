@@ -2,7 +2,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Checked, Config, Peers, Servers, check};
+use super::{Checked, Config, Peers, check};
+use crate::redis::Servers;
 use crate::toml_file::diagnostic::{Severity, place};
 
 /// A folder with the files that a configuration names.
@@ -80,7 +81,7 @@ fn everything_can_be_set() {
     let shown = "mail of the sentinels rediss://s1.example.org:26379, rediss://[2001:db8::1]:26380";
     assert_eq!(redis.servers.to_string(), shown);
     let password = redis.password.unwrap();
-    assert_eq!((redis.user.as_deref(), password.expose()), (Some("exirate"), "geheim"));
+    assert_eq!((redis.user.as_deref(), password.0.as_str()), (Some("exirate"), "geheim"));
     assert_eq!(format!("{password:?}"), "***");
     assert_eq!(redis.deadline, Duration::from_secs(2));
     let peers = Peers { users: [0].into(), groups: [0].into() };
@@ -219,7 +220,7 @@ fn every_error_says_where_and_what_would_be_right() {
         ),
         (
             "[redis]\nserver = \"redis://a\"\n[agent]\nservers = 0\n".to_owned(),
-            &["f:4:11: 0 is not a number from 1 to 1000"],
+            &["f:4:11: 0 is not a number from 1 to 10000"],
         ),
         (
             agent("server_name = \"mx 1\""),

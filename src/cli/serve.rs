@@ -1,0 +1,97 @@
+//! `exirate serve`: the daemon.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::diagnostics;
+use super::screen::Screen;
+use super::{Failure, Outcome};
+use crate::redis::RedisStore;
+use crate::serve::config::{self, FILE};
+use crate::serve::daemon::run_agent;
+use crate::toml_file::diagnostic::Severity;
+
+/// Run the daemon
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the agent's configuration be used?
+    exirate serve agent --check --config /etc/exirate/exirate.toml
+  Run the agent by systemd:
+    systemd-sysusers && systemctl enable --now exirate-agent
+
+The daemon runs in the foreground and logs to standard error; systemd starts it with a
+user of its own. docs/cluster.md describes its configuration, /etc/exirate/exirate.toml.
+
+Exit status: as the help of each command says.")]
+pub(super) struct Serve {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Agent(Agent),
+}
+
+impl Serve {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        match &self.command {
+            Command::Agent(agent) => agent.run(screen),
+        }
+    }
+}
+
+/// Run the agent, which decides for this server's Exim in a Redis that several share
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the configuration be used?
+    exirate serve agent --check --config /etc/exirate/exirate.toml
+  Run the agent by systemd, with its own user, and see what it does:
+    systemd-sysusers && systemctl enable --now exirate-agent
+    systemctl status exirate-agent
+
+Exim's processes ask the agent over the unix socket listen.agent. It connects to Redis by
+itself, at the start and whenever the connection is lost, and says so in its log.
+
+SIGTERM and SIGINT stop it when it has replied to the requests that have arrived. SIGHUP
+makes it read its configuration again; with an error there, the old one stays in use.
+
+Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
+warnings; 2 an error.")]
+struct Agent {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", default_value = FILE)]
+    config: PathBuf,
+
+    /// Check the configuration file and the files that it names, and exit
+    #[arg(long)]
+    check: bool,
+}
+
+impl Agent {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if self.check {
+            return self.check(screen);
+        }
+        run_agent::<RedisStore>(&self.config, |config| config.redis.clone())
+            .map_err(Failure::new)?;
+        Ok(Outcome::Fine)
+    }
+
+    fn check(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let checked = config::read(&self.config).map_err(Failure::new)?;
+        let files = checked.diagnostics.files.clone();
+        let list = checked.diagnostics.sorted();
+        diagnostics::print(screen, &files, &list)?;
+        if let Some(config) = checked.config {
+            let file = super::text::printable(self.config.display().to_string().as_bytes());
+            let warnings = list.iter().filter(|one| one.severity == Severity::Warning).count();
+            let warnings = super::policy::many(warnings, "warning", "warnings");
+            let (servers, redis) = (config.agent.servers, config.redis.servers);
+            writeln!(screen, "{file}: 1 of {servers} servers, {redis}; no error, {warnings}")?;
+        }
+        Ok(Outcome::found_if(!list.is_empty()))
+    }
+}

@@ -1,0 +1,206 @@
+//! Start, reload and stop; who may ask; what systemd sees.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::process::{Command, Output};
+
+use exirate::remote::wire::Status;
+use rustix::process::Signal;
+
+use crate::client::{NotDecided, fresh, request};
+use crate::process::{Machine, Manager, Process, until};
+
+fn output(command: &mut Command) -> Output {
+    command.stderr(std::process::Stdio::piped()).output().unwrap()
+}
+
+#[test]
+fn it_starts_before_redis_and_decides_when_it_is_there() {
+    let machine = Machine::new("", "");
+    let _agent = machine.start();
+    let mut client = machine.client();
+    let Err(NotDecided::Refused(Status::Unavailable, _)) = client.ask("alice") else {
+        panic!("decided without Redis");
+    };
+    machine.until_logged(" is away: ");
+    let _redis = machine.redis();
+    until("it decides", || client.ask("warm-up").is_ok());
+    assert_eq!(client.ask("alice").unwrap(), 1);
+    assert_eq!(client.ask("alice").unwrap(), 2);
+    // The same event once more.
+    let event = fresh();
+    assert_eq!(client.ask_as(event, "alice").unwrap(), 3);
+    assert_eq!(client.ask_as(event, "alice").unwrap(), 3);
+    assert_eq!(machine.client().ask("bob").unwrap(), 1);
+}
+
+#[test]
+fn it_stops_when_it_has_replied_and_leaves_no_socket() {
+    use std::io::Write as _;
+    let machine = Machine::new("deadline = \"5s\"", "");
+    let redis = machine.redis();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut agent = machine.start_deciding();
+        let mut clients: Vec<_> = (0..20).map(|_| machine.client()).collect();
+        // The requests wait for Redis while the agent is told to stop.
+        redis.process.signal(Signal::STOP);
+        for client in &mut clients {
+            client.stream.write_all(&request(fresh(), "alice")).unwrap();
+        }
+        agent.signal(signal);
+        until("it listens no more", || !machine.path("agent.sock").exists());
+        redis.process.signal(Signal::CONT);
+        for client in &mut clients {
+            client.decision().unwrap();
+            assert!(matches!(client.decision(), Err(NotDecided::Closed)));
+        }
+        assert!(agent.wait().success());
+        assert!(machine.log().ends_with("exirate: stopped\n"), "{}", machine.log());
+    }
+    let _agent = machine.start_deciding();
+    assert_eq!(machine.client().ask("alice").unwrap(), 41);
+}
+
+#[test]
+fn a_second_instance_is_refused_and_a_killed_one_is_replaced() {
+    let machine = Machine::new("", "");
+    let _redis = machine.redis();
+    let mut first = machine.start_deciding();
+    let second = output(&mut machine.command());
+    assert_eq!(second.status.code(), Some(2));
+    let said = String::from_utf8(second.stderr).unwrap();
+    let pid = first.0.id();
+    let socket = machine.path("agent.sock");
+    let expected = format!(
+        "exirate: {} is in use by process {pid} (exirate): stop that first, or set another path \
+         in [listen]\n",
+        socket.display()
+    );
+    assert_eq!(said, expected);
+    assert_eq!(machine.client().ask("alice").unwrap(), 1);
+    first.signal(Signal::KILL);
+    first.wait();
+    assert!(socket.exists());
+    let _third = machine.start_deciding();
+    assert_eq!(machine.client().ask("alice").unwrap(), 2);
+}
+
+#[test]
+fn a_reload_takes_a_sound_configuration_only() {
+    let machine = Machine::new("", "users = [\"root\"]");
+    let _redis = machine.redis();
+    let agent = machine.start_deciding();
+    let mut before = machine.client();
+    machine.configure("", "userz = [\"root\"]");
+    agent.signal(Signal::HUP);
+    machine.until_logged("cannot be used: see above; the configuration of before stays in use");
+    let wrong =
+        "exirate.toml:8:1: error: unknown key \"userz\" in [agent]; did you mean \"users\"?";
+    assert!(machine.log().contains(wrong), "{}", machine.log());
+    assert_eq!(machine.client().ask("alice").unwrap(), 1);
+    // Nobody else may ask from now on; this test runs as root.
+    machine.configure("", "users = [\"nobody\"]");
+    agent.signal(Signal::HUP);
+    machine.until_logged("exirate.toml was read again, and is in use");
+    let mut client = machine.client();
+    let Err(NotDecided::Refused(Status::NotAllowed, why)) = client.decision() else {
+        panic!("any user may ask");
+    };
+    assert!(why.starts_with("user 0 with group 0 may not ask"), "{why}");
+    assert!(matches!(client.decision(), Err(NotDecided::Closed)));
+    // Who was connected before stays so.
+    assert_eq!(before.ask("alice").unwrap(), 2);
+}
+
+#[test]
+fn a_configuration_with_errors_does_not_start() {
+    let machine = Machine::new("deadline = \"20\"", "");
+    let refused = output(&mut machine.command());
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let path = machine.path("exirate.toml");
+    let path = path.display();
+    let expected = format!(
+        "exirate: {path}:5:12: error: \"20\" is not a time; expected such as \"100ms\"\n\
+         exirate: {path} cannot be used: see above\n"
+    );
+    assert_eq!(said, expected);
+    std::fs::remove_file(machine.path("exirate.toml")).unwrap();
+    let refused = output(&mut machine.command());
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("cannot read") && said.contains("exirate.toml"), "{said}");
+}
+
+#[test]
+fn systemd_is_told_what_happens() {
+    let machine = Machine::new("", "");
+    let manager = Manager::new(&machine);
+    let _redis = machine.redis();
+    let mut command = machine.command();
+    command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", "300000");
+    let mut agent = Process(command.spawn().unwrap());
+    let ready = manager.next("READY=1\nSTATUS=");
+    assert!(ready.contains("redis.sock"), "{ready}");
+    let status = manager.next("STATUS=connected to unix://");
+    assert!(status.ends_with(" processes connected, 0 decisions"), "{status}");
+    for _ in 0..3 {
+        manager.next("WATCHDOG=1");
+    }
+    agent.signal(Signal::HUP);
+    manager.next("RELOADING=1");
+    manager.next("READY=1");
+    agent.signal(Signal::TERM);
+    manager.next("STOPPING=1");
+    assert!(agent.wait().success());
+}
+
+#[test]
+fn lines_for_the_journal_have_a_priority() {
+    let machine = Machine::new("", "");
+    let mut command = machine.command();
+    let log = std::fs::metadata(machine.path("log")).unwrap();
+    command.env("JOURNAL_STREAM", format!("{}:{}", log.dev(), log.ino()));
+    let agent = Process(command.spawn().unwrap());
+    machine.until_logged("<3>unix://");
+    agent.signal(Signal::TERM);
+    machine.until_logged("<5>SIGTERM: stopping\n");
+    machine.until_logged("<5>stopped\n");
+    assert!(machine.log().lines().all(|line| line.starts_with('<')), "{}", machine.log());
+    // Standard error that is no stream to the journal.
+    std::fs::remove_file(machine.path("log")).unwrap();
+    let mut command = machine.command();
+    command.env("JOURNAL_STREAM", "1:2");
+    let _agent = Process(command.spawn().unwrap());
+    machine.until_logged("exirate: listening on ");
+}
+
+#[test]
+fn the_password_is_that_of_the_file_or_of_the_unit() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let machine = Machine::new("user = \"exirate\"\npassword_file = \"redis.password\"", "");
+    let file = machine.path("redis.password");
+    std::fs::write(&file, "wrong\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let options = ["--user", "exirate", "on", ">right", "~*", "+@all", "--user", "default", "off"];
+    let _redis = crate::process::Redis::start(machine.folder.path(), &options);
+    let mut agent = machine.start();
+    machine.until_logged(" is away: ");
+    assert!(matches!(machine.client().ask("alice"), Err(NotDecided::Refused(..))));
+    assert!(!machine.log().contains("wrong\n"), "the password is in the log: {}", machine.log());
+    // Changed, and read again.
+    std::fs::write(&file, "right\n").unwrap();
+    agent.signal(Signal::HUP);
+    machine.until_decided();
+    agent.signal(Signal::TERM);
+    assert!(agent.wait().success());
+    // systemd hands over a copy, and the file is not readable for the agent.
+    std::fs::write(&file, "unused\n").unwrap();
+    let credentials = machine.path("credentials");
+    std::fs::create_dir(&credentials).unwrap();
+    std::fs::write(credentials.join("redis.password"), "right\n").unwrap();
+    let mut command = machine.command();
+    command.env("CREDENTIALS_DIRECTORY", &credentials);
+    let _agent = Process(command.spawn().unwrap());
+    until("it listens", || machine.path("agent.sock").exists());
+    machine.until_decided();
+}

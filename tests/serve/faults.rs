@@ -1,0 +1,177 @@
+//! Kills, floods and garbage.
+
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use exirate::remote::wire::Status;
+use rustix::process::Signal;
+
+use crate::client::{Client, NotDecided, fresh, request};
+use crate::process::{Machine, Redis, until};
+
+#[test]
+fn killed_and_restarted_while_16_threads_ask_it_loses_nothing() {
+    const THREADS: u64 = 16;
+    let machine = Machine::new("", "");
+    let _redis = machine.redis();
+    let mut agent = machine.start_deciding();
+    let (stop, counted) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (repeated, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let path = machine.path("agent.sock");
+                let mut client = None;
+                while !stop.load(Ordering::Relaxed) {
+                    // An event is asked for until it is decided.
+                    let event = fresh();
+                    let begun = Instant::now();
+                    for attempt in 0.. {
+                        assert!(begun.elapsed() < Duration::from_mins(1), "{}", machine.log());
+                        repeated.fetch_add(u64::from(attempt > 0), Ordering::Relaxed);
+                        if client.is_none() {
+                            client = Client::connect(&path).ok();
+                        }
+                        let Some(open) = &mut client else {
+                            thread::sleep(Duration::from_millis(2));
+                            continue;
+                        };
+                        match open.ask_as(event, "shared") {
+                            Ok(_) => break,
+                            Err(NotDecided::Closed) => {
+                                lost.fetch_add(1, Ordering::Relaxed);
+                                client = None;
+                            }
+                            Err(NotDecided::Refused(Status::Unavailable, _)) => {
+                                thread::sleep(Duration::from_millis(2));
+                            }
+                            Err(other) => panic!("{other:?}"),
+                        }
+                    }
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..5 {
+            let before = counted.load(Ordering::Relaxed);
+            until("they are served", || counted.load(Ordering::Relaxed) > before + 200);
+            agent.signal(Signal::KILL);
+            agent.wait();
+            agent = machine.start();
+        }
+        let before = counted.load(Ordering::Relaxed);
+        until("they are served again", || counted.load(Ordering::Relaxed) > before + 200);
+        stop.store(true, Ordering::Relaxed);
+    });
+    let counted = counted.into_inner();
+    assert!(repeated.into_inner() > 0);
+    // An event whose reply was lost may be counted again, if many others came in between.
+    let most = counted + lost.into_inner();
+    let sum = machine.client().ask("shared").unwrap() - 1;
+    assert!((counted..=most).contains(&sum), "{sum} of {counted} to {most}");
+}
+
+#[test]
+fn redis_may_be_killed_and_started_again() {
+    let machine = Machine::new("", "");
+    let mut redis = machine.redis();
+    let _agent = machine.start_deciding();
+    let mut client = machine.client();
+    for _ in 0..3 {
+        redis.process.signal(Signal::KILL);
+        redis.process.wait();
+        until("it is noticed", || {
+            matches!(client.ask("alice"), Err(NotDecided::Refused(Status::Unavailable, _)))
+        });
+        redis = Redis::start(machine.folder.path(), &[]);
+        until("it is there again", || client.ask("alice").is_ok());
+    }
+    let log = machine.log();
+    let lines = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    assert!((3..=12).contains(&lines(" is away: ")), "{log}");
+    // One more, if it was asked before it had connected at first.
+    assert!((3..=4).contains(&lines("; requests not decided meanwhile: ")), "{log}");
+}
+
+#[test]
+fn a_redis_that_stands_still_delays_no_request_beyond_its_deadline() {
+    let machine = Machine::new("deadline = \"50ms\"", "");
+    let redis = machine.redis();
+    let _agent = machine.start_deciding();
+    let mut client = machine.client();
+    redis.process.signal(Signal::STOP);
+    until("it is away", || {
+        assert!(matches!(client.ask("alice"), Err(NotDecided::Refused(Status::Unavailable, _))));
+        machine.log().contains(" is away: ")
+    });
+    redis.process.signal(Signal::CONT);
+    until("it is there again", || client.ask("alice").is_ok());
+}
+
+#[test]
+fn garbage_and_cut_requests_disturb_nobody() {
+    let machine = Machine::new("", "");
+    let _redis = machine.redis();
+    let mut agent = machine.start_deciding();
+    let mut good = machine.client();
+    let whole = request(7, "alice");
+    for n in 0..300_u64 {
+        let mut stream = UnixStream::connect(machine.path("agent.sock")).unwrap();
+        let mut bytes = whole.clone();
+        // Cut, with a wrong byte, or nothing but noise.
+        match n % 3 {
+            0 => bytes.truncate(n as usize % whole.len()),
+            1 => bytes[n as usize % whole.len()] ^= 1 << (n % 8),
+            _ => bytes.iter_mut().zip(0_u64..).for_each(|(b, i)| *b = (n * 31 + i * i) as u8),
+        }
+        // The agent may have closed the connection.
+        let _ = stream.write_all(&bytes);
+        if n % 2 == 0 {
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+        }
+        drop(stream);
+        assert_eq!(good.ask("bob").unwrap(), n + 1);
+    }
+    assert!(machine.log().contains("bad request: "), "{}", machine.log());
+    assert!(machine.log().lines().count() < 20, "{}", machine.log());
+    agent.signal(Signal::TERM);
+    assert!(agent.wait().success());
+}
+
+#[test]
+fn thousands_of_silent_connections_leave_room_for_no_more_and_disturb_nobody() {
+    let machine = Machine::new("", "max_connections = 1500");
+    let _redis = machine.redis();
+    let mut command = std::process::Command::new("sh");
+    // Few open files at first: the agent raises that to what it needs.
+    let inner = machine.command();
+    command.args(["-c", "ulimit -S -n 256 && exec \"$@\"", "sh"]).arg(inner.get_program());
+    command.args(inner.get_args());
+    let log = std::fs::File::options().append(true).open(machine.path("log")).unwrap();
+    let agent = crate::process::Process(command.stderr(log).spawn().unwrap());
+    until("it listens", || machine.path("agent.sock").exists());
+    machine.until_decided();
+    let mut good = machine.client();
+    good.ask("alice").unwrap();
+    let own = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: own.maximum, ..own };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).unwrap();
+    let mut silent = Vec::new();
+    let refused = loop {
+        assert!(silent.len() < 3000);
+        let client = machine.client();
+        if machine.log().contains("processes are connected, and no more may") {
+            break client;
+        }
+        silent.push(client);
+    };
+    assert!(silent.len() >= 1490, "{}", silent.len());
+    drop(refused);
+    assert_eq!(good.ask("alice").unwrap(), 2);
+    drop(silent);
+    until("there is room again", || machine.client().ask("alice").is_ok());
+    agent.signal(Signal::TERM);
+}

@@ -1,0 +1,177 @@
+//! The processes of a test: the agent and Redis. They end with the test.
+
+use std::fs::File;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::Client;
+
+/// How long a test waits for what must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Waits until `done`.
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A process that is killed when it is dropped.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Process {
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.0);
+        kill_process(pid, signal).unwrap();
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        until("the process ends", || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A Redis on a unix socket in a folder.
+pub(crate) struct Redis {
+    pub(crate) process: Process,
+}
+
+impl Redis {
+    pub(crate) fn start(folder: &Path, options: &[&str]) -> Self {
+        let socket = folder.join("redis.sock");
+        let child = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
+            .arg(&socket)
+            .args(options)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server is needed: apt-get install redis-server");
+        let redis = Self { process: Process(child) };
+        until("Redis listens", || UnixStream::connect(&socket).is_ok());
+        redis
+    }
+}
+
+/// A machine with an agent.
+pub(crate) struct Machine {
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl Machine {
+    /// One whose configuration has these lines in `[redis]` and `[agent]`.
+    pub(crate) fn new(redis: &str, agent: &str) -> Self {
+        let machine = Self { folder: tempfile::tempdir().unwrap() };
+        machine.configure(redis, agent);
+        machine
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn configure(&self, redis: &str, agent: &str) {
+        let text = format!(
+            "[listen]\nagent = \"{}\"\n[redis]\nserver = \"unix://{}\"\n{redis}\n[agent]\nservers = 2\n{agent}\n",
+            self.path("agent.sock").display(),
+            self.path("redis.sock").display(),
+        );
+        std::fs::write(self.path("exirate.toml"), text).unwrap();
+    }
+
+    pub(crate) fn redis(&self) -> Redis {
+        Redis::start(self.folder.path(), &[])
+    }
+
+    /// The command that starts the agent; its log is in the file `log`.
+    pub(crate) fn command(&self) -> Command {
+        let log = File::options().create(true).append(true).open(self.path("log")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+        command.args(["serve", "agent", "--config"]).arg(self.path("exirate.toml"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.env_remove("NOTIFY_SOCKET").env_remove("JOURNAL_STREAM");
+        command
+    }
+
+    /// Starts the agent, and waits until it listens.
+    pub(crate) fn start(&self) -> Process {
+        let agent = Process(self.command().spawn().unwrap());
+        let socket = self.path("agent.sock");
+        until("the agent listens", || UnixStream::connect(&socket).is_ok());
+        agent
+    }
+
+    /// Starts the agent, and waits until it decides.
+    pub(crate) fn start_deciding(&self) -> Process {
+        let agent = self.start();
+        self.until_decided();
+        agent
+    }
+
+    pub(crate) fn until_decided(&self) {
+        let mut client = self.client();
+        until("a request is decided", || client.ask("warm-up").is_ok());
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(&self.path("agent.sock")).unwrap()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.path("log")).unwrap()
+    }
+
+    pub(crate) fn until_logged(&self, text: &str) {
+        let begun = Instant::now();
+        while !self.log().contains(text) {
+            assert!(begun.elapsed() < PATIENCE, "{text} is not in\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// What systemd would receive.
+pub(crate) struct Manager {
+    socket: UnixDatagram,
+    pub(crate) path: PathBuf,
+}
+
+impl Manager {
+    pub(crate) fn new(machine: &Machine) -> Self {
+        let path = machine.path("notify.sock");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { socket, path }
+    }
+
+    /// Waits for a message that begins like this, and returns it.
+    pub(crate) fn next(&self, start: &str) -> String {
+        let mut buffer = [0; 1000];
+        loop {
+            let bytes = self.socket.recv(&mut buffer).unwrap();
+            let message = String::from_utf8_lossy(&buffer[..bytes]).into_owned();
+            if message.starts_with(start) {
+                return message;
+            }
+        }
+    }
+}
