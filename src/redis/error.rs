@@ -13,8 +13,8 @@ pub enum RedisError {
     Reply,
     /// There is no random number for the secret of the store.
     Random(rand::rngs::SysError),
-    /// A key that does not belong to exirate has the name of the secret.
-    Secret,
+    /// This key is not one of exirate's.
+    ForeignKey(&'static str),
 }
 
 impl RedisError {
@@ -33,7 +33,7 @@ impl RedisError {
                 _ => true,
             },
             Self::Reply => false,
-            Self::Random(_) | Self::Secret => true,
+            Self::Random(_) | Self::ForeignKey(_) => true,
         }
     }
 }
@@ -43,12 +43,11 @@ impl fmt::Display for RedisError {
         let error = match self {
             Self::Reply => return f.write_str("the reply of the script cannot be read"),
             Self::Random(error) => return write!(f, "no random number: {error}"),
-            Self::Secret => {
+            Self::ForeignKey(key) => {
                 return write!(
                     f,
-                    "the key {} has another content than exirate gives it; another program uses \
-                     this database",
-                    super::SECRET
+                    "the key {key} has another content than exirate gives it; another program \
+                     uses this database"
                 );
             }
             Self::Server(error) => error,
@@ -92,7 +91,7 @@ impl std::error::Error for RedisError {
         match self {
             Self::Server(error) => Some(error),
             Self::Random(error) => Some(error),
-            Self::Reply | Self::Secret => None,
+            Self::Reply | Self::ForeignKey(_) => None,
         }
     }
 }

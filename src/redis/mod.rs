@@ -91,9 +91,9 @@ impl RedisStore {
         SysRng.try_fill_bytes(&mut new).map_err(RedisError::Random)?;
         connection.send(cmd("SET").arg(SECRET).arg(&new[..]).arg("NX")).await?;
         let Value::BulkString(secret) = connection.send(cmd("GET").arg(SECRET)).await? else {
-            return Err(RedisError::Secret);
+            return Err(RedisError::ForeignKey(SECRET));
         };
-        let secret = secret.try_into().map_err(|_| RedisError::Secret)?;
+        let secret = secret.try_into().map_err(|_| RedisError::ForeignKey(SECRET))?;
         Ok(Self {
             connection,
             secret,
@@ -289,7 +289,8 @@ fn decision(bytes: &[u8], check: &Check<'_>) -> Option<Decision> {
     let mut number = || reader.array().map(f64::from_le_bytes);
     let (rate, count, at, kept_rate, kept_at) =
         (number()?, number()?, number()?, number()?, number()?);
-    if !reader.rest.is_empty() || !(rate >= 0.0 && count >= 0.0 && kept_rate >= 0.0) {
+    let is_number = |number: f64| number >= 0.0;
+    if !reader.rest.is_empty() || ![rate, count, kept_rate].into_iter().all(is_number) {
         return None;
     }
     let has = |bit: u32| outcome & bit != 0;

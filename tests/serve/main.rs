@@ -2,7 +2,7 @@
 //! Redis.
 
 #![cfg(feature = "cli")]
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod agent;
 mod client;
