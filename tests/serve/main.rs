@@ -1,10 +1,16 @@
 //! The daemon as a process: started, asked, reloaded, stopped and killed, with a real
-//! Redis.
+//! Redis; and three servers with a real Exim that share their limits through it.
 
 #![cfg(feature = "cli")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod agent;
 mod client;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../src/sys/counts.rs"]
+mod counts;
+mod exim;
 mod faults;
 mod process;
+mod stores;

@@ -89,11 +89,22 @@ impl Machine {
         self.folder.path().join(name)
     }
 
+    /// One whose Redis is another than [`Machine::redis`].
+    pub(crate) fn of(redis: &str, agent: &str) -> Self {
+        let machine = Self { folder: tempfile::tempdir().unwrap() };
+        machine.write(redis, agent);
+        machine
+    }
+
     pub(crate) fn configure(&self, redis: &str, agent: &str) {
+        let socket = self.path("redis.sock");
+        self.write(&format!("server = \"unix://{}\"\n{redis}", socket.display()), agent);
+    }
+
+    fn write(&self, redis: &str, agent: &str) {
         let text = format!(
-            "[listen]\nagent = \"{}\"\n[redis]\nserver = \"unix://{}\"\n{redis}\n[agent]\nservers = 2\n{agent}\n",
+            "[listen]\nagent = \"{}\"\n[redis]\n{redis}\n[agent]\nservers = 2\n{agent}\n",
             self.path("agent.sock").display(),
-            self.path("redis.sock").display(),
         );
         std::fs::write(self.path("exirate.toml"), text).unwrap();
     }
