@@ -5,14 +5,15 @@
 //! concurrent sessions), `first` (the first check of a new process), `spool`
 //! (the database in process, by size), `growth` (pauses during growth),
 //! `library` (size and load time), `image` (compiled policies in process: compiling,
-//! opening, searching) and `policy` (policies, compared with a check
-//! of a spec); all of them by default. `--before=FILE` also
+//! opening, searching), `policy` (policies, compared with a check
+//! of a spec) and `cluster` (checks that servers share, through the agent and Redis); all of them by default. `--before=FILE` also
 //! measures another exirate.so in `session` and `parallel`, in the same rounds.
 //! Run as a test, it makes only a few measurements, to check that it works.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod cluster;
 #[path = "../../tests/common/mod.rs"]
 mod common;
 mod exim;
@@ -82,7 +83,9 @@ fn main() {
     let before = before.map(Path::new);
     let parts: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
-    let known = ["session", "parallel", "first", "spool", "growth", "library", "image", "policy"];
+    let known = [
+        "session", "parallel", "first", "spool", "growth", "library", "image", "policy", "cluster",
+    ];
     if let Some(unknown) = parts.iter().find(|p| !known.contains(p)) {
         eprintln!("bench: unknown part {unknown:?}; the parts are {}", known.join(", "));
         std::process::exit(2);
@@ -111,5 +114,8 @@ fn main() {
     }
     if wanted("policy") {
         policy::run(effort);
+    }
+    if wanted("cluster") {
+        cluster::run(effort);
     }
 }

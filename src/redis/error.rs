@@ -11,6 +11,8 @@ pub enum RedisError {
     Server(redis::RedisError),
     /// The reply has another form than the script gives it.
     Reply,
+    /// The runtime cannot start.
+    Start(std::io::Error),
     /// There is no random number for the secret of the store.
     Random(rand::rngs::SysError),
     /// This key is not one of exirate's.
@@ -18,6 +20,15 @@ pub enum RedisError {
 }
 
 impl RedisError {
+    /// The code of an error that a server has replied, such as `NOPERM`.
+    #[must_use]
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Server(error) => error.code(),
+            _ => None,
+        }
+    }
+
     /// Whether a new connection is needed, or the server must change before it can decide
     /// anything; otherwise only this request has failed.
     #[must_use]
@@ -33,7 +44,7 @@ impl RedisError {
                 _ => true,
             },
             Self::Reply => false,
-            Self::Random(_) | Self::ForeignKey(_) => true,
+            Self::Start(_) | Self::Random(_) | Self::ForeignKey(_) => true,
         }
     }
 }
@@ -42,6 +53,7 @@ impl fmt::Display for RedisError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = match self {
             Self::Reply => return f.write_str("the reply of the script cannot be read"),
+            Self::Start(error) => return write!(f, "cannot start: {error}"),
             Self::Random(error) => return write!(f, "no random number: {error}"),
             Self::ForeignKey(key) => {
                 return write!(
@@ -90,6 +102,7 @@ impl std::error::Error for RedisError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Server(error) => Some(error),
+            Self::Start(error) => Some(error),
             Self::Random(error) => Some(error),
             Self::Reply | Self::ForeignKey(_) => None,
         }

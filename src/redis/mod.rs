@@ -21,6 +21,7 @@
 mod connection;
 mod error;
 mod settings;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +41,7 @@ use crate::store::ByteReader;
 use connection::Connection;
 pub use error::RedisError;
 pub use settings::{Secret, Server, Servers, Settings, Transport};
+pub use state::{ServerState, examine};
 
 /// The key of the secret.
 const SECRET: &str = "exirate:secret";

@@ -380,3 +380,26 @@ fn hostile_identities_stay_in_their_key() {
     let Value::Int(size) = store.send(&cmd("DBSIZE")) else { panic!() };
     assert!((14..=16).contains(&size), "{size}");
 }
+
+#[test]
+fn the_state_of_a_server_is_known() {
+    let server = RedisServer::start();
+    let mut store = server.store();
+    for eviction in ["noeviction", "allkeys-lru"] {
+        store.send(cmd("CONFIG").arg("SET").arg("maxmemory-policy").arg(eviction));
+        let states = examine(&server.settings()).unwrap();
+        let [state] = &states[..] else { panic!("{states:?}") };
+        assert!(state.version.starts_with("Redis ") && state.version.len() > 8, "{state:?}");
+        assert_eq!((&*state.eviction, &*state.port), (eviction, "0"));
+        assert!(state.ahead.abs() < 60.0, "{state:?}");
+    }
+    store.send(
+        cmd("ACL").arg("SETUSER").arg("limited").arg(&["on", "nopass", "+@all", "~*", "-info"]),
+    );
+    let limited = Settings {
+        user: Some("limited".into()),
+        password: Some(Secret("x".into())),
+        ..server.settings()
+    };
+    assert_eq!(examine(&limited).unwrap_err().code(), Some("NOPERM"));
+}

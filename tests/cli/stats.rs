@@ -47,6 +47,29 @@ fn keys_are_counted_by_their_kinds() {
     assert!(human.contains("1w      per_mail"), "{human}");
 }
 
+/// A server that shares limits has counts of them.
+#[test]
+fn shared_limits_are_counted() {
+    let spool = tempfile::tempdir().unwrap();
+    fill(spool.path());
+    let stats = |arguments: &[&str]| stdout(&run(spool.path(), &[&["stats"], arguments].concat()));
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    assert_eq!(json(&stats(&["--json"]))["cluster"], serde_json::Value::Null);
+    assert!(!stats(&["--prometheus"]).contains("exirate_cluster"));
+    run(spool.path(), &["cluster", "join", "--servers", "3", "--agent-user", "0"]);
+    let expected =
+        r#"{"servers":3,"is_away":false,"decided_shared":0,"decided_apart":0,"apart_over":0}"#;
+    assert_eq!(json(&stats(&["--json"]))["cluster"], json(expected));
+    assert!(
+        stats(&[]).contains("\nshared      by 3 servers\n  decided   0 events"),
+        "{}",
+        stats(&[])
+    );
+    let samples = check_exposition(&stats(&["--prometheus"]));
+    assert_eq!(samples["exirate_cluster_servers"], 3.0);
+    assert_eq!(samples["exirate_cluster_decided_apart_total"], 0.0);
+}
+
 #[test]
 fn what_can_be_read_is_counted_all_the_same() {
     let spool = tempfile::tempdir().unwrap();
@@ -242,6 +265,7 @@ fn the_alerts_pass_promtool_and_use_metrics_that_exist() {
 fn metrics_of_both_stores_pass_promtool_and_are_documented() {
     let machine = Prepared::new();
     count_policies(&machine.spool());
+    machine.run("exirate cluster join --servers 3 --agent-user 0");
     let metrics = stdout(&machine.run("exirate stats --prometheus"));
     assert!(metrics.contains("\nexirate_keys{period=\"1h\",mode=\"per_rcpt\"} 3\n"), "{metrics}");
     let messages = stdout(&machine.run("exirate stats --json | jq .trace.messages"));

@@ -4,12 +4,14 @@
 //! configuration limits, [`library`] the libraries it calls ([`elf`] reads their
 //! files), [`lookups`] their links where Exim looks for lookups, [`directory`] and
 //! [`files`] the database's files, [`database`] what is in them, [`policy`] the policies
-//! in use, [`alerts`] the receivers of alerts, [`trace`] the trace store, [`filesystem`]
+//! in use, [`alerts`] the receivers of alerts, [`cluster`] what is shared with other
+//! servers, [`trace`] the trace store, [`filesystem`]
 //! what they are on, [`machine`] what Exim may do. Each adds to the
 //! [`finding::Findings`]. It changes nothing: what it tries, it tries with a file of its
 //! own or with a call that Exim refuses.
 
 mod alerts;
+mod cluster;
 mod command;
 mod configuration;
 mod database;
@@ -34,6 +36,7 @@ use super::exim_config::Rules;
 use super::policy::FILE;
 use super::screen::Screen;
 use super::{Failure, Outcome};
+use crate::serve::config;
 use finding::{Findings, Level};
 
 pub(super) use configuration::ConfigurationError;
@@ -51,7 +54,8 @@ pub(super) use configuration::ConfigurationError;
 Run it as root: other users cannot read all of Exim's configuration and files. It
 checks Exim and what it can load, every call of our libraries in its configuration
 (`exirate rules` lists them), the libraries, the database and its files, that the
-policies in use are those of /etc/exirate/policy.toml, the trace store if there is one,
+policies in use are those of /etc/exirate/policy.toml, the agent and the Redis servers
+if limits are shared with other servers, the trace store if there is one,
 the file system, and the limits of Exim's daemon. It changes nothing. A problem means that mail is not limited as it should be, or is deferred;
 where commands fix it, they are shown.
 
@@ -125,6 +129,8 @@ impl Doctor {
             findings.about("The policies");
             policy::look(spool, Path::new(FILE), &mut findings);
             alerts::look(spool, &mut findings);
+            findings.about("The shared limits");
+            cluster::look(spool, Path::new(config::FILE), &mut findings);
             findings.about("The trace store");
             let who = setup.map(|setup| &setup.who);
             trace::look(spool, who, libraries.record, &mut findings);

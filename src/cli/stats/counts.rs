@@ -1,6 +1,7 @@
 //! What `exirate stats` counts.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::Serialize;
@@ -11,7 +12,9 @@ use super::super::{Failure, text};
 use crate::policy::counters::{self, RuleCounts};
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::Timestamp;
-use crate::spool::{Spool, SpoolError, entry_bytes};
+use crate::remote::{ClusterCounts, ClusterSettings, read_counts};
+use crate::spool::{Spool, SpoolError, entry_bytes, open_directory};
+use crate::sys::secure_dir::DirError;
 use crate::trace::{Query, TraceStore};
 
 /// Kinds of keys that are counted one by one; the rest are counted together. A
@@ -24,6 +27,7 @@ pub(super) struct Counts {
     #[serde(flatten)]
     pub(super) rates: Option<Rates>,
     pub(super) policies: Option<Policies>,
+    pub(super) cluster: Option<Cluster>,
     #[serde(rename = "trace")]
     pub(super) traces: Option<Traces>,
 }
@@ -83,6 +87,17 @@ pub(super) struct Rule {
     pub(super) verdicts: BTreeMap<&'static str, u64>,
 }
 
+/// How the limits that this server shares were decided.
+#[derive(Debug, Serialize)]
+pub(super) struct Cluster {
+    pub(super) servers: u32,
+    /// Whether the shared limits cannot be reached now.
+    pub(super) is_away: bool,
+    pub(super) decided_shared: u64,
+    pub(super) decided_apart: u64,
+    pub(super) apart_over: u64,
+}
+
 /// What is counted in the trace store.
 #[derive(Debug, Serialize)]
 pub(super) struct Traces {
@@ -112,9 +127,34 @@ impl Counts {
     pub(super) fn of(both: &mut Both, spool: &Path, now: Timestamp) -> Result<Self, Failure> {
         Ok(Self {
             policies: counters::read(spool).map_err(SpoolError::from)?.map(Policies::of),
+            cluster: Cluster::of(spool)?,
             rates: both.rates.as_mut().map(|spool| Rates::of(spool, now)).transpose()?,
             traces: both.traces.as_ref().map(Traces::of).transpose()?,
         })
+    }
+}
+
+impl Cluster {
+    /// `None` if this server counts alone.
+    fn of(spool: &Path) -> Result<Option<Self>, Failure> {
+        let directory = match open_directory(spool, false) {
+            Ok(directory) => directory,
+            // The trace store may be the only one.
+            Err(DirError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            Err(error) => return Err(SpoolError::from(error).into()),
+        };
+        let settings = ClusterSettings::read(&directory)?;
+        let ClusterCounts { shared, apart, apart_over, away_since } =
+            read_counts(&directory).unwrap_or_default();
+        Ok(settings.map(|settings| Self {
+            servers: settings.servers,
+            is_away: away_since.is_some(),
+            decided_shared: shared,
+            decided_apart: apart,
+            apart_over,
+        }))
     }
 }
 

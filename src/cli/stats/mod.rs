@@ -14,7 +14,7 @@ use super::size::bytes;
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, output_file, text};
 use crate::rate::Timestamp;
-use counts::{Counts, Policies, Rates, Traces};
+use counts::{Cluster, Counts, Policies, Rates, Traces};
 
 /// Permissions of the file for Prometheus, which another user reads.
 const READABLE: u32 = 0o644;
@@ -54,7 +54,10 @@ JSON: an object; `kinds` is an array with the counts for each mode and period, `
 the used part of the size limit, `over` how many keys are over their limits,
 `policies` an object, null before a policy was evaluated: `rules` is an array with the
 checks of each rule by mode and verdict, `errors` counts evaluations that failed, and
-`uncounted` checks of rules for which there was no room; `trace`
+`uncounted` checks of rules for which there was no room; `cluster` an object, null where
+this server shares no limits: `is_away` says whether the shared limits cannot be reached
+now, `decided_shared` and `decided_apart` count the events decided by the shared store and
+without it, and `apart_over` those of the latter that were over a limit; `trace`
 an object, null where there is no trace store.")]
 pub(super) struct Stats {
     /// Print metrics in Prometheus's text format, or write them to FILE
@@ -103,12 +106,27 @@ fn print(screen: &mut Screen<'_>, counts: &Counts, now: Timestamp) -> Result<(),
         }
         print_policies(screen, policies)?;
     }
-    if let Some(traces) = &counts.traces {
+    if let Some(cluster) = &counts.cluster {
         if counts.rates.is_some() || counts.policies.is_some() {
+            writeln!(screen)?;
+        }
+        print_cluster(screen, cluster)?;
+    }
+    if let Some(traces) = &counts.traces {
+        if counts.rates.is_some() || counts.policies.is_some() || counts.cluster.is_some() {
             writeln!(screen)?;
         }
         print_traces(screen, traces, now)?;
     }
+    Ok(())
+}
+
+fn print_cluster(screen: &mut Screen<'_>, cluster: &Cluster) -> Result<(), Failure> {
+    let Cluster { servers, is_away, decided_shared, decided_apart, apart_over } = cluster;
+    let now = if *is_away { ", which cannot be reached now" } else { "" };
+    writeln!(screen, "shared      by {servers} servers{now}")?;
+    writeln!(screen, "  decided   {decided_shared} events by the shared store")?;
+    writeln!(screen, "  apart     {decided_apart} without it, {apart_over} of them over a limit")?;
     Ok(())
 }
 

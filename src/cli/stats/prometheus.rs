@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use super::counts::{Counts, Kind, Policies, Rates, Traces};
+use super::counts::{Cluster, Counts, Kind, Policies, Rates, Traces};
 use crate::rate::Timestamp;
 
 /// Writes all metrics, as of `now`.
@@ -13,6 +13,9 @@ pub(super) fn write(out: &mut dyn Write, counts: &Counts, now: Timestamp) -> io:
     }
     if let Some(policies) = &counts.policies {
         write_policies(out, policies)?;
+    }
+    if let Some(cluster) = &counts.cluster {
+        write_cluster(out, cluster)?;
     }
     if let Some(traces) = &counts.traces {
         write_traces(out, traces)?;
@@ -89,6 +92,38 @@ fn write_policies(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
                 "policy_uncounted_checks_total",
                 "Checks of rules for which there was no counter.",
                 policies.uncounted,
+            ),
+        ],
+    )
+}
+
+fn write_cluster(out: &mut dyn Write, cluster: &Cluster) -> io::Result<()> {
+    write_all(
+        out,
+        "gauge",
+        &[
+            ("cluster_servers", "Servers that share the limits.", cluster.servers.into()),
+            (
+                "cluster_away",
+                "1 while the shared limits cannot be reached, else 0.",
+                cluster.is_away.into(),
+            ),
+        ],
+    )?;
+    write_all(
+        out,
+        "counter",
+        &[
+            (
+                "cluster_decided_shared_total",
+                "Events decided by the shared store.",
+                cluster.decided_shared,
+            ),
+            ("cluster_decided_apart_total", "Events decided without it.", cluster.decided_apart),
+            (
+                "cluster_apart_over_total",
+                "Events decided without it that were over a limit.",
+                cluster.apart_over,
             ),
         ],
     )
