@@ -41,7 +41,11 @@ end
 -- The record of `key`, or nil; and whether there is something that is no record.
 local function read(key)
   local head = redis.pcall('GETRANGE', key, 0, HEAD - 1)
-  if type(head) ~= 'string' then return nil, true end
+  if type(head) ~= 'string' then
+    -- A list or the like. Any other error, such as a lack of permission, is raised.
+    if string.sub(head.err, 1, 9) ~= 'WRONGTYPE' then redis.call('GETRANGE', key, 0, HEAD - 1) end
+    return nil, true
+  end
   if head == '' then return nil, false end
   if #head ~= HEAD or string.byte(head) ~= VERSION then return nil, true end
   local _, flags, _, rate, at, limit, period, over_since, last_over, crossings, bytes, epoch, events =

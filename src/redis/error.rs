@@ -38,7 +38,7 @@ impl RedisError {
                 // The script has failed.
                 ErrorKind::Server(ServerErrorKind::ResponseError) => {
                     // "OOM", "MISCONF" and the like concern all requests.
-                    error.code().is_some_and(|code| code != "ERR")
+                    lacks_permission(error) || error.code().is_some_and(|code| code != "ERR")
                 }
                 ErrorKind::Server(ServerErrorKind::CrossSlot) => false,
                 _ => true,
@@ -74,7 +74,7 @@ impl fmt::Display for RedisError {
             (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH")) => {
                 "wrong user or password"
             }
-            (_, Some("NOPERM")) => "the ACL user lacks a permission (see docs/cluster.md)",
+            _ if lacks_permission(error) => "the ACL user lacks a permission (see docs/cluster.md)",
             (_, Some("LOADING")) => "it is loading its data",
             (_, Some("READONLY")) => "it is a replica and refuses writes",
             (_, Some("OOM")) => "its memory is full (maxmemory)",
@@ -92,10 +92,19 @@ impl fmt::Display for RedisError {
             }
             (ErrorKind::ClusterConnectionNotFound, _) => "no node of the cluster can be reached",
             (ErrorKind::Io, _) => "the connection is broken",
+            (ErrorKind::Parse, _) => "what it replies cannot be read, or is cut off",
             _ => return write!(f, "{error}"),
         };
         write!(f, "{meaning} ({error})")
     }
+}
+
+/// Whether the user lacks a permission, for a command or for one that the script calls: for
+/// the latter, Redis 7.0 has no code.
+fn lacks_permission(error: &redis::RedisError) -> bool {
+    let in_script = "The user executing the script can't ";
+    error.code() == Some("NOPERM")
+        || error.detail().is_some_and(|detail| detail.starts_with(in_script))
 }
 
 impl std::error::Error for RedisError {

@@ -33,7 +33,9 @@ use rand::rngs::SysRng;
 use redis::{Cmd, ErrorKind, Script, ServerErrorKind, Value, cmd};
 use siphasher::sip128::{Hash128, SipHasher24};
 
-use crate::engine::{AlgorithmKind, Check, Decision, Details, Forced, Kind, RecordKey, Update};
+use crate::engine::{
+    Algorithm, AlgorithmKind, Check, Decision, Details, Forced, Kind, RecordKey, Update,
+};
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
 use crate::store::ByteReader;
@@ -45,7 +47,8 @@ pub use state::{ServerState, examine};
 
 /// The key of the secret.
 const SECRET: &str = "exirate:secret";
-/// A key that is written when a connection is made: it shows whether writing works.
+/// A key that the script counts an event in when a connection is made: so a server that
+/// cannot decide is found before it is asked. It expires soon.
 const PROBE: &str = "exirate:probe";
 /// The script.
 const SCRIPT: &str = include_str!("decide.lua");
@@ -82,27 +85,58 @@ impl std::fmt::Debug for RedisStore {
 }
 
 impl RedisStore {
-    /// Connects, and makes sure that the server can be written to.
+    /// Connects, and makes sure that the server decides.
     ///
     /// # Errors
     /// It cannot be reached, or does not allow what the store needs.
     pub async fn connect(settings: &Settings) -> Result<Self, RedisError> {
         let mut connection = Connection::open(settings).await?;
-        connection.send(cmd("SET").arg(PROBE).arg(1).arg("PX").arg(1000)).await?;
-        let mut new = [0; 16];
-        SysRng.try_fill_bytes(&mut new).map_err(RedisError::Random)?;
+        let new: [u8; 16] = random()?;
         connection.send(cmd("SET").arg(SECRET).arg(&new[..]).arg("NX")).await?;
         let Value::BulkString(secret) = connection.send(cmd("GET").arg(SECRET)).await? else {
             return Err(RedisError::ForeignKey(SECRET));
         };
         let secret = secret.try_into().map_err(|_| RedisError::ForeignKey(SECRET))?;
-        Ok(Self {
+        let store = Self {
             connection,
             secret,
             script: Arc::new(Loaded::new(SCRIPT)),
             #[cfg(test)]
             time: None,
-        })
+        };
+        store.probe().await?;
+        Ok(store)
+    }
+
+    /// Loads the script, and counts two events, which call all that it uses.
+    async fn probe(&self) -> Result<(), RedisError> {
+        let check = Check {
+            key: "probe".into(),
+            algorithm: Algorithm::MovingAverage { limit: 1.0, period: 1.0 },
+            cost: 1.0,
+            event: Some(b"probe"),
+            update: Update::Strict,
+            observed: false,
+            forced: None,
+        };
+        let mut connection = self.connection.clone();
+        for by_text in [true, false] {
+            let event: [u8; 8] = random()?;
+            let call = Call {
+                keys: vec![PROBE.into()],
+                arguments: vec![event.into(), self.argument(&check)],
+            };
+            let command =
+                if by_text { call.by_text(&self.script) } else { call.by_hash(&self.script) };
+            match connection.send(&command).await? {
+                Value::Array(parts) => match &parts[..] {
+                    [Value::BulkString(bytes)] if decision(bytes, &check).is_some() => {}
+                    _ => return Err(RedisError::Reply),
+                },
+                _ => return Err(RedisError::Reply),
+            }
+        }
+        Ok(())
     }
 
     /// Decides the checks of the event with this number, by the rules of
@@ -278,6 +312,12 @@ fn key(record: &RecordKey<'_>, tag: &str) -> Vec<u8> {
     let mut key = format!("exirate:{{{tag}}}{kind}{algorithm}{start}:").into_bytes();
     key.extend_from_slice(record.name);
     key
+}
+
+fn random<const BYTES: usize>() -> Result<[u8; BYTES], RedisError> {
+    let mut bytes = [0; BYTES];
+    SysRng.try_fill_bytes(&mut bytes).map_err(RedisError::Random)?;
+    Ok(bytes)
 }
 
 fn is_no_script(error: &redis::RedisError) -> bool {
