@@ -158,6 +158,11 @@ fn a_single_redis_counts_for_three_exims() {
 }
 
 #[test]
+fn a_valkey_counts_for_three_exims() {
+    the_sum_is_exact(&Store::valkey());
+}
+
+#[test]
 fn a_redis_behind_sentinel_counts_for_three_exims() {
     the_sum_is_exact(&Store::sentinel());
 }

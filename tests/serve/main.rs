@@ -13,4 +13,7 @@ mod counts;
 mod exim;
 mod faults;
 mod process;
+mod proxied;
+#[path = "../redis_common/mod.rs"]
+mod redis_common;
 mod stores;

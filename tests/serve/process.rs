@@ -3,50 +3,12 @@
 use std::fs::File;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Client;
 
-/// How long a test waits for what must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
-
-/// Waits until `done`.
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A process that is killed when it is dropped.
-pub(crate) struct Process(pub(crate) Child);
-
-impl Process {
-    pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.0);
-        kill_process(pid, signal).unwrap();
-    }
-
-    pub(crate) fn wait(&mut self) -> ExitStatus {
-        let mut status = None;
-        until("the process ends", || {
-            status = self.0.try_wait().unwrap();
-            status.is_some()
-        });
-        status.unwrap()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+pub(crate) use crate::redis_common::{PATIENCE, Process, until};
 
 /// A Redis on a unix socket in a folder.
 pub(crate) struct Redis {
