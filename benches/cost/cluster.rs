@@ -256,7 +256,7 @@ fn throughput(world: &World, seconds: f64) {
     });
     let (all, elapsed) = (decided.into_inner() as f64, begun.elapsed().as_secs_f64());
     let [agent, redis] = [&world.agent, &world.redis].map(Process::seconds);
-    let used = |after: f64, before: f64| micros((after - before) / all);
+    let used = |after: f64, before: f64| micros((after - before) / all * 1e6);
     println!(
         "({CONNECTIONS} processes: {:.0} checks a second; processor time of a check: agent {}, Redis {})",
         all / elapsed,
