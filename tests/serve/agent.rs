@@ -204,3 +204,24 @@ fn the_password_is_that_of_the_file_or_of_the_unit() {
     until("it listens", || machine.path("agent.sock").exists());
     machine.until_decided();
 }
+
+/// Not connected and lost again and again: it is known from the start that nothing can be
+/// decided.
+#[test]
+fn a_user_who_may_not_run_the_script_is_never_connected() {
+    let machine = Machine::new("", "");
+    let options = ["--user", "default", "on", "nopass", "~*", "+@all", "-time"];
+    let _redis = crate::process::Redis::start(machine.folder.path(), &options);
+    let _agent = machine.start();
+    machine.until_logged("lacks a permission");
+    let mut client = machine.client();
+    // For longer than the longest pause between two attempts.
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < std::time::Duration::from_millis(1200) {
+        let refused = client.ask("alice");
+        assert!(matches!(refused, Err(NotDecided::Refused(Status::Unavailable, _))), "{refused:?}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let log = machine.log();
+    assert!(!log.contains("connected to") && log.lines().count() <= 5, "{log}");
+}
