@@ -2,16 +2,13 @@
 //! Cluster. They end with the test.
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
-
-use rustix::process::Signal;
 
 use crate::redis_common::{Cluster, Program, RedisServer, Sentinels};
 
 /// Servers of one kind.
 pub(crate) struct Store {
     pub(crate) name: &'static str,
-    servers: Mutex<Servers>,
+    _servers: Servers,
     /// What the configuration of an agent says of them.
     pub(crate) settings: String,
     _folder: tempfile::TempDir,
@@ -23,17 +20,6 @@ enum Servers {
     Cluster(Cluster),
 }
 
-impl Servers {
-    /// The servers that keep rates.
-    fn all(&mut self) -> &mut [RedisServer] {
-        match self {
-            Self::Single(server) => std::slice::from_mut(server),
-            Self::Sentinel(sentinels) => &mut sentinels.servers,
-            Self::Cluster(cluster) => &mut cluster.nodes,
-        }
-    }
-}
-
 impl Store {
     fn new(
         name: &'static str,
@@ -43,7 +29,7 @@ impl Store {
         let folder = tempfile::tempdir().unwrap();
         let servers = start(folder.path());
         let settings = settings(&servers);
-        Self { name, servers: Mutex::new(servers), settings, _folder: folder }
+        Self { name, _servers: servers, settings, _folder: folder }
     }
 
     fn one(name: &'static str, program: Program) -> Self {
@@ -87,33 +73,6 @@ impl Store {
             }
             _ => unreachable!(),
         })
-    }
-
-    fn servers(&self) -> MutexGuard<'_, Servers> {
-        self.servers.lock().unwrap()
-    }
-
-    /// The numbers of the servers that are primaries.
-    pub(crate) fn primaries(&self) -> Vec<usize> {
-        let mut servers = self.servers();
-        let all = servers.all().iter().enumerate();
-        all.filter(|(_, server)| server.is_primary()).map(|(number, _)| number).collect()
-    }
-
-    /// Sends a signal to a server.
-    pub(crate) fn signal(&self, server: usize, signal: Signal) {
-        let mut servers = self.servers();
-        let server = &mut servers.all()[server];
-        if signal == Signal::KILL {
-            server.kill();
-        } else {
-            server.signal(signal);
-        }
-    }
-
-    /// Starts a single server again that was killed.
-    pub(crate) fn start_again(&self) {
-        self.servers().all()[0].restart();
     }
 }
 
