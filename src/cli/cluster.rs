@@ -9,17 +9,20 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::database::{Common, require_owner};
-use super::screen::Screen;
-use super::{Failure, Outcome};
+use super::screen::{Screen, note};
+use super::servers::{self, JsonServer};
+use super::{Failure, Outcome, spool_dir};
+use crate::redis::is_server_name;
 use crate::remote::{
-    self, Away, ClusterCounts, ClusterSettings, DEADLINE_MAX, SERVERS_MAX, SOCKET_DEFAULT,
+    self, Away, CONFIG_DEFAULT, ClusterCounts, ClusterSettings, DEADLINE_MAX, SERVERS_MAX,
+    SOCKET_DEFAULT,
 };
 use crate::spool::open_directory;
 use crate::sys::secure_dir::SecureDir;
 use crate::sys::users;
 
 /// The user as which the packaged agent runs.
-const AGENT_USER: &str = "exirate-agent";
+pub(super) const AGENT_USER: &str = "exirate-agent";
 
 /// Share the limits of this server with other servers
 #[derive(Debug, Args)]
@@ -29,7 +32,7 @@ const AGENT_USER: &str = "exirate-agent";
     after_help = "Examples:
   Count once over four servers; exirate-agent.service must run on each of them:
     exirate cluster join --servers 4
-  See whether the agent and the shared store reply:
+  See whether the agent and the shared store reply, and which servers share the limits:
     exirate cluster status
 
 The rates are then kept in a Redis or Valkey server, which `exirate serve agent` asks.
@@ -48,6 +51,7 @@ enum Command {
     Join(Join),
     Status(Status),
     Leave(Leave),
+    Forget(Forget),
 }
 
 impl ClusterCommand {
@@ -56,6 +60,7 @@ impl ClusterCommand {
             Command::Join(join) => join.run(screen),
             Command::Status(status) => status.run(screen),
             Command::Leave(leave) => leave.run(screen),
+            Command::Forget(forget) => forget.run(screen),
         }
     }
 }
@@ -104,17 +109,24 @@ struct Join {
           value_parser = PossibleValuesParser::new(Away::ALL.map(Away::word)))]
     away: String,
 
+    /// The configuration of the agent: with it, `list`, `reset` and the other commands connect
+    /// to the shared store
+    #[arg(long, value_name = "FILE", default_value = CONFIG_DEFAULT)]
+    config: PathBuf,
+
     #[command(flatten)]
     common: Common,
 }
 
 impl Join {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        if !self.socket.is_absolute() {
-            return Err(Failure::new(format!(
-                "--socket {}: it must be an absolute path, as Exim runs in other directories",
-                self.socket.display()
-            )));
+        for (option, path) in [("--socket", &self.socket), ("--config", &self.config)] {
+            if !path.is_absolute() {
+                return Err(Failure::new(format!(
+                    "{option} {}: it must be an absolute path, as programs run in other directories",
+                    path.display()
+                )));
+            }
         }
         let agent_user = user(&self.agent_user)?;
         let away = Away::ALL.into_iter().find(|away| away.word() == self.away);
@@ -124,12 +136,13 @@ impl Join {
             servers: self.servers,
             deadline: Duration::from_millis(self.deadline),
             away: away.unwrap_or_default(),
+            config: self.config.clone(),
         };
         let spool = self.common.directory()?;
         require_owner(&spool)?;
         let directory = open_directory(&spool, true)?;
         settings.write(&directory)?;
-        report(screen, &self.common, &directory, &settings)
+        report(screen, &self.common, &spool, &directory, &settings)
     }
 }
 
@@ -150,10 +163,23 @@ fn user(name: &str) -> Result<u32, Failure> {
   See whether the agent and the shared store reply:
     exirate cluster status
 
+SERVER lists the servers that share the limits, as their agents have published them: the
+release, when it was seen last, since when it runs, how many decisions it has made since
+then, how far its clock is ahead of that of Redis, and the start of the digest of its
+policies, which is the same where the policies are. Where this user cannot read the agent's
+configuration, they are those that the agent has seen last. The digest of this server is
+published again if it has changed.
+`exirate cluster forget` removes a server that is gone for good; one that was not seen for
+30 days is not shown.
+
 Exit status: 0 the agent replies; 1 it does not, or the limits are not shared; 2 an error.
 
 JSON: an object; `error` says why the agent has not replied, `away_since` is the second
-since 1970 since which the shared limits cannot be reached.")]
+since 1970 since which the shared limits cannot be reached. `servers_seen` is an array with
+`name`, `this` (whether it is this server) and `policy` (the digest), and if its agent was
+seen, `seen` and `started` (seconds since 1970), `seen_lately`, `release`, `decisions`,
+`clock_offset` (seconds), `servers` (how many its agent is configured for) and
+`name_conflict`; `servers_error` says why they are not known.")]
 struct Status {
     #[command(flatten)]
     common: Common,
@@ -161,9 +187,10 @@ struct Status {
 
 impl Status {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let (directory, settings) = settings(&self.common.directory()?)?;
+        let spool = self.common.directory()?;
+        let (directory, settings) = settings(&spool)?;
         match settings {
-            Some(settings) => report(screen, &self.common, &directory, &settings),
+            Some(settings) => report(screen, &self.common, &spool, &directory, &settings),
             None => {
                 writeln!(screen, "{NOT_SHARED}")?;
                 Ok(Outcome::Found)
@@ -182,7 +209,8 @@ const NOT_SHARED: &str =
     exirate cluster leave
 
 The rates in the shared store stay there until they expire. This server continues with the
-last rates that it has received.
+last rates that it has received. `exirate cluster status` of the other servers no longer
+shows it once its agent is stopped: systemctl disable --now exirate-agent
 
 Exit status: 0 done; 1 the limits were not shared; 2 an error.")]
 struct Leave {
@@ -195,11 +223,78 @@ impl Leave {
         let spool = self.common.directory()?;
         require_owner(&spool)?;
         let directory = open_directory(&spool, false)?;
+        let settings = ClusterSettings::read(&directory).ok().flatten();
         if !ClusterSettings::remove(&directory)? {
             writeln!(screen, "{NOT_SHARED}")?;
             return Ok(Outcome::Found);
         }
         writeln!(screen, "this server counts alone")?;
+        // Without a configuration, its agent has never run.
+        if let Some(settings) = settings.filter(|settings| settings.config.exists()) {
+            withdraw(&settings);
+        }
+        Ok(Outcome::Fine)
+    }
+}
+
+/// Removes what this server has published.
+fn withdraw(settings: &ClusterSettings) {
+    let removed = servers::connect(settings)
+        .and_then(|(register, name)| register.forget(&name).map_err(|e| e.to_string()));
+    if let Err(why) = removed {
+        note(format_args!("`exirate cluster status` of other servers still shows this one: {why}"));
+    } else if remote::probe(settings).is_ok() {
+        note(
+            "the agent still runs, so `exirate cluster status` of other servers shows this one \
+             again; `systemctl disable --now exirate-agent` stops it",
+        );
+    }
+}
+
+/// Remove a server that is gone for good from the servers that `exirate cluster status` shows
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  The server mx4 was switched off, and does not come back:
+    exirate cluster forget mx4
+
+Only what the server has published of itself is removed: no rate is. A server whose agent
+runs publishes it again. Run `exirate cluster join` with a smaller --servers on the others.
+
+Exit status: 0 removed; 1 nothing is known of this server, or the limits are not shared;
+2 an error.")]
+struct Forget {
+    /// The name of the server, as `exirate cluster status` shows it
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Use this spool directory of Exim; the database is DIR/exirate
+    ///
+    /// The default is what `exim -bP spool_directory` prints.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    spool: Option<PathBuf>,
+}
+
+impl Forget {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let name = super::text::printable(self.name.as_bytes());
+        if !is_server_name(&self.name) {
+            return Err(Failure::new(format!("{name} is not a name of a server")));
+        }
+        let (_, settings) = settings(&spool_dir::find(self.spool.as_deref())?)?;
+        let Some(settings) = settings else {
+            writeln!(screen, "{NOT_SHARED}")?;
+            return Ok(Outcome::Found);
+        };
+        let (register, _) = servers::connect(&settings).map_err(Failure::new)?;
+        let known = register.servers().map_err(|error| Failure::new(error.to_string()))?;
+        if !register.forget(&self.name).map_err(|error| Failure::new(error.to_string()))? {
+            writeln!(screen, "nothing is known of {name}")?;
+            return Ok(Outcome::Found);
+        }
+        writeln!(screen, "{name} is forgotten")?;
+        if known.servers.get(&self.name).is_some_and(|server| known.is_seen_lately(server)) {
+            note("it was seen a moment ago: if its agent runs, it is shown again");
+        }
         Ok(Outcome::Fine)
     }
 }
@@ -219,6 +314,7 @@ struct Report<'a> {
     servers: u32,
     deadline_ms: u128,
     away: &'static str,
+    config: String,
     /// How long the agent took to reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     reply_ms: Option<f64>,
@@ -229,18 +325,24 @@ struct Report<'a> {
     apart_over: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     away_since: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    servers_seen: Option<Vec<JsonServer>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    servers_error: Option<&'a str>,
 }
 
 fn report(
     screen: &mut Screen<'_>,
     common: &Common,
+    spool: &Path,
     directory: &SecureDir,
     settings: &ClusterSettings,
 ) -> Result<Outcome, Failure> {
     let counts = remote::read_counts(directory).unwrap_or_default();
     let ClusterCounts { shared, apart, apart_over, away_since } = counts;
     let reply = remote::probe(settings);
-    let ClusterSettings { socket, agent_user, servers, deadline, away } = settings;
+    let seen = servers::look(settings, spool, true);
+    let ClusterSettings { socket, agent_user, servers, deadline, away, config } = settings;
     let milliseconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     if common.json {
         screen.json(&Report {
@@ -249,12 +351,15 @@ fn report(
             servers: *servers,
             deadline_ms: deadline.as_millis(),
             away: away.word(),
+            config: config.display().to_string(),
             reply_ms: reply.as_ref().ok().copied().map(milliseconds),
             error: reply.as_ref().err().map(String::as_str),
             decided_shared: shared,
             decided_apart: apart,
             apart_over,
             away_since,
+            servers_seen: seen.as_ref().ok().map(servers::json),
+            servers_error: seen.as_ref().err().map(String::as_str),
         })?;
     } else {
         let user = users::name_of(*agent_user)
@@ -268,6 +373,7 @@ fn report(
         writeln!(screen, "agent      {}", socket.display())?;
         writeln!(screen, "  user     {agent_user}{user}")?;
         writeln!(screen, "  deadline {} ms", deadline.as_millis())?;
+        writeln!(screen, "  config   {}", config.display())?;
         match &reply {
             Ok(time) => writeln!(screen, "  now      replies, in {} ms", milliseconds(*time))?,
             Err(error) => writeln!(screen, "  now      does not decide: {error}")?,
@@ -280,6 +386,13 @@ fn report(
         }
         writeln!(screen, "decided    {shared} by the shared store")?;
         writeln!(screen, "  apart    {apart} without it, {apart_over} of them over a limit")?;
+        match &seen {
+            Ok(seen) => {
+                writeln!(screen)?;
+                servers::print(screen, seen)?;
+            }
+            Err(why) => writeln!(screen, "others     are not shown: {why}")?,
+        }
     }
     Ok(Outcome::found_if(reply.is_err()))
 }

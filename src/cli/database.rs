@@ -34,12 +34,7 @@ impl Common {
         spool_dir::find(self.spool.as_deref())
     }
 
-    /// Opens the store for reading only; it must exist.
-    pub(super) fn open(&self) -> Result<Box<dyn Inspect>, Failure> {
-        Ok(Box::new(self.spool()?))
-    }
-
-    /// As [`Common::open`], for what only the spool database has.
+    /// Opens the database for reading only; it must exist.
     pub(super) fn spool(&self) -> Result<Spool, Failure> {
         Ok(existing(&self.directory()?, trace::Access::Read)?)
     }
@@ -53,13 +48,8 @@ impl Common {
         }
     }
 
-    /// Opens the store for changing it; it must exist. Prints what opening it
+    /// Opens the database for changing it; it must exist. Prints what opening it
     /// has repaired.
-    pub(super) fn open_to_change(&self) -> Result<Box<dyn Inspect>, Failure> {
-        Ok(Box::new(self.spool_to_change()?))
-    }
-
-    /// As [`Common::open_to_change`], for what only the spool database has.
     pub(super) fn spool_to_change(&self) -> Result<Spool, Failure> {
         let mut spool = existing(&self.directory()?, trace::Access::Write)?;
         print_incidents(&mut spool);

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::complete;
-use super::database::{self, Common};
+use super::database;
 use super::export_format::{self, Header};
 use super::keys::{self, Narrow, Selection};
+use super::rates::Rates;
 use super::screen::{Screen, note, progress};
 use super::{Failure, Outcome, output_file};
 use crate::store::{Inspect, OwnedKey};
@@ -37,7 +38,7 @@ pub(super) struct Export {
     no_filters: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: Rates,
 }
 
 /// What the help says besides the options.

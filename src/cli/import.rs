@@ -9,12 +9,13 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::audit_log::AuditLog;
-use super::database::{Common, now, print_incidents};
+use super::database::{now, print_incidents};
 use super::export_format::{self, Header};
 use super::key_state::KeyState;
 use super::lines::{LINE_MAX, Lines};
+use super::rates::Rates;
 use super::screen::{Screen, Tally, complain};
-use super::{Failure, Outcome, exim_dump, spool_dir, text};
+use super::{Failure, Outcome, exim_dump, text};
 use crate::rate::Timestamp;
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Entry, Inspect, InspectError, Restored};
@@ -44,6 +45,9 @@ another key, rates are imported but unique events count once more; so it is with
 exim_dumpdb, which does not print filters. A dump has no limits either: they are shown
 as inf until the next check that counts. Its times are local unless --utc is given.
 
+Where limits are shared, the records become those of all servers, whose key of unique
+events stays as it is: only an export of the shared rates has the same.
+
 Overrides (`exirate allow`, `exirate deny`) are neither imported nor changed.
 
 The import is logged to audit.log in the database's directory, and to syslog (facility
@@ -68,7 +72,7 @@ pub(super) struct Import {
     utc: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: Rates,
 }
 
 /// What was done, in JSON.
@@ -96,7 +100,6 @@ enum Form {
 impl Import {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut lines = Lines::open(&self.file)?;
-        let dir = spool_dir::find(self.common.spool.as_deref())?;
         let Some(()) = lines.skip_blank()? else {
             return Err(Failure::new(format!(
                 "{} is empty: expected the output of `exirate export` or `exim_dumpdb SPOOL \
@@ -104,19 +107,20 @@ impl Import {
                 lines.name
             )));
         };
-        let (mut spool, form) = if self.exim || exim_dump::looks_like(&lines.line) {
+        let (mut store, form) = if self.exim || exim_dump::looks_like(&lines.line) {
             let zone = if self.utc { TimeZone::UTC } else { TimeZone::system() };
-            (Spool::open(&dir, Options::default())?, Form::Exim(zone))
+            let open = |dir: &Path| Ok(Spool::open(dir, Options::default())?);
+            (self.common.open_or(open)?, Form::Exim(zone))
         } else {
-            let opened = self.open_for_export(&dir, &lines)?;
+            let opened = self.open_for_export(&lines)?;
             lines.next()?;
             opened
         };
         let mut counts = Counts::default();
-        let done = import(&mut spool, &form, &mut lines, now(), &mut counts);
-        print_incidents(&mut spool);
+        let done = import(&mut *store, &form, &mut lines, now(), &mut counts);
+        print_incidents(&mut *store);
         // Also after an error: the lines before it are imported.
-        log(&mut spool, &lines.name, &counts);
+        log(&mut *store, &lines.name, &counts);
         done?;
         if self.common.json {
             screen.json(&counts)?;
@@ -133,9 +137,9 @@ impl Import {
         Ok(Outcome::Fine)
     }
 
-    /// Opens the database for an export whose first line has been read; creates
-    /// one with its key where there is none.
-    fn open_for_export(&self, dir: &Path, lines: &Lines) -> Result<(Spool, Form), Failure> {
+    /// Opens the rates for an export whose first line has been read; creates
+    /// a database with its key where there is none.
+    fn open_for_export(&self, lines: &Lines) -> Result<(Box<dyn Inspect>, Form), Failure> {
         let first = String::from_utf8_lossy(&lines.line);
         if let Some(complaint) = first.strip_prefix("** ") {
             let complaint = text::printable(complaint.as_bytes());
@@ -145,18 +149,18 @@ impl Import {
             |what: String| Failure::new(format!("{}, line {}: {what}", lines.name, lines.number));
         let header = Header::parse(&first).map_err(wrong)?;
         let key = header.key().map_err(wrong)?;
-        let spool = match (key, Spool::require(dir)) {
+        let store = self.common.open_or(|dir| match (key, Spool::require(dir)) {
             (Some(key), Err(SpoolError::Absent { .. })) => {
                 match Spool::create(dir, key, Options::default()) {
                     // Exim has created it since.
-                    Err(SpoolError::Present { .. }) => Spool::open(dir, Options::default())?,
-                    result => result?,
+                    Err(SpoolError::Present { .. }) => Ok(Spool::open(dir, Options::default())?),
+                    result => Ok(result?),
                 }
             }
-            _ => Spool::open(dir, Options::default())?,
-        };
-        let filters = key == Some(spool.key());
-        Ok((spool, Form::Export { filters }))
+            _ => Ok(Spool::open(dir, Options::default())?),
+        })?;
+        let filters = key == Some(store.filter_key());
+        Ok((store, Form::Export { filters }))
     }
 }
 

@@ -9,16 +9,17 @@ use serde::Serialize;
 use super::audit_log::AuditLog;
 use super::complete;
 use super::confirm;
-use super::database::{Common, now, print_incidents, require_owner};
+use super::database::{now, print_incidents, require_owner};
 use super::key_state::{KeyState, KeyStateJson};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
 use super::override_state::{self, OverrideJson};
+use super::rates::Rates;
 use super::reset;
 use super::screen::{Screen, complain, note};
 use super::{Failure, Outcome};
 use crate::engine::Forced;
-use crate::store::{Inspect as _, Override, Target};
+use crate::store::{Override, Target};
 
 /// Unblock keys: reset them, and end denials of them
 #[derive(Debug, Args)]
@@ -41,7 +42,7 @@ pub(super) struct Unblock {
     yes: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: Rates,
 }
 
 /// What the help says besides the options.
@@ -85,14 +86,14 @@ impl Unblock {
             targets.push(keys::override_target(key, self.exact, self.ignore_case)?);
         }
         require_owner(&self.common.directory()?)?;
-        let mut spool = self.common.spool_to_change()?;
+        let mut store = self.common.open_to_change()?;
         let narrow = Narrow::unselective(self.exact, self.ignore_case);
         let mut selection = Selection::new(&self.keys, &narrow)?;
-        let (records, unread) = selection.keys(&mut spool)?;
+        let (records, unread) = selection.keys(&mut *store)?;
         let covered = |one: &Override| targets.iter().any(|(target, _)| covers(target, one));
         let is_denial = |one: &Override| one.forced == Forced::Deny && one.is_active(now().seconds);
         let denials: Vec<Override> =
-            spool.overrides()?.into_iter().filter(|one| is_denial(one) && covered(one)).collect();
+            store.overrides()?.into_iter().filter(|one| is_denial(one) && covered(one)).collect();
         if selection.is_loose() && !(records.is_empty() && denials.is_empty()) {
             let records = records.iter().map(|key| key_text::stored(&key.name));
             let denials = denials.iter().map(override_state::sentence);
@@ -104,22 +105,22 @@ impl Unblock {
         let mut log = AuditLog::new();
         let removed = match denials.is_empty() {
             true => Vec::new(),
-            false => spool.change_overrides(|list| {
+            false => override_state::change(&mut *store, |list| {
                 list.extract_if(.., |one| is_denial(one) && covered(one)).collect::<Vec<_>>()
             })?,
         };
         for one in &removed {
             let key = override_state::key(one);
-            log.add(&mut spool, format_args!("unblock removed=deny key={key}"));
+            log.add(&mut *store, format_args!("unblock removed=deny key={key}"));
         }
         let mut reset = Vec::new();
         for key in &records {
             // It may have been dropped since.
-            let Some(entry) = spool.remove(key.key())? else { continue };
+            let Some(entry) = store.remove(key.key())? else { continue };
             reset.push(KeyState::from(entry));
         }
-        reset::log(&mut log, &mut spool, "unblock", &reset, || self.arguments());
-        print_incidents(&mut spool);
+        reset::log(&mut log, &mut *store, "unblock", &reset, || self.arguments());
+        print_incidents(&mut *store);
         if self.common.json {
             screen.json(&Report {
                 reset: reset.iter().map(|record| record.json(now())).collect(),
@@ -135,7 +136,7 @@ impl Unblock {
         }
         screen.flush()?;
         let mut failed = false;
-        let left = spool.overrides()?;
+        let left = store.overrides()?;
         for (target, argument) in &targets {
             let has_records = reset.iter().any(|record| target.applies_to(&record.record_key()));
             if !has_records && !removed.iter().any(|one| covers(target, one)) {

@@ -27,7 +27,7 @@ pub enum Authority<'d> {
         servers: u32,
     },
     /// The shared store, which has made these decisions. The rates are stored as its
-    /// copies, unless the stored ones are newer.
+    /// copies, unless the stored ones are newer, by up to a minute.
     Cluster {
         /// One decision for each check.
         decisions: &'d [Decision],
@@ -146,6 +146,11 @@ fn decide_share<'r>(
     }
 }
 
+/// A copy that is newer than a reply by up to this is that of a later event, whose reply came
+/// first. No request waits that long, so one that is dated even later was stored before the
+/// clock was set back.
+const NEWER_SECONDS: f64 = 60.0;
+
 /// Stores what the shared store has decided at `now`.
 fn take_over(
     check: &Check<'_>,
@@ -158,7 +163,8 @@ fn take_over(
     let state = before.unwrap_or(State::empty(decision.limit, decision.period));
     // The shared store's clock may be another.
     let rate = decayed(check.algorithm, decision.kept, decision.at);
-    let outdated = state.average.is_some_and(|average| average.at > now);
+    let newer = state.average.map_or(0.0, |average| average.at.as_seconds() - now.as_seconds());
+    let outdated = newer > 0.0 && newer <= NEWER_SECONDS;
     let known = check.update != Update::ReadOnly && decision.kept.is_some() && !outdated;
     let mut change = Change { state, filter: FilterChange::Keep };
     if known {

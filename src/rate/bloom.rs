@@ -8,6 +8,8 @@
 //! appears as seen before is `(1 - e^(-n/2m))^8`: 1 in 1741 at the limit, 1 in
 //! 39 at twice the limit.
 
+use siphasher::sip128::Hash128;
+
 /// Bits set for one event.
 pub const PROBES: u32 = 8;
 /// The smallest filter, in bytes.
@@ -18,6 +20,12 @@ pub const MAX_BYTES: usize = 2_000_000;
 /// The keyed 128-bit hash of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event(pub u128);
+
+impl From<Hash128> for Event {
+    fn from(Hash128 { h1, h2 }: Hash128) -> Self {
+        Self(u128::from(h1) | u128::from(h2) << 64)
+    }
+}
 
 /// The size in bytes of a new filter for `limit`: 16 bits per whole unit of
 /// limit, between [`MIN_BYTES`] and [`MAX_BYTES`].

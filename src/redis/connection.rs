@@ -3,10 +3,12 @@
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _,
-    RedisConnectionInfo, RedisResult, TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
+    IntoConnectionInfo as _, RedisConnectionInfo, RedisResult, TlsCertificates, TlsMode, Value,
+    cmd,
 };
 
 use super::settings::{Server, Servers, Settings, Transport};
@@ -23,6 +25,10 @@ pub(super) enum Connection {
     /// To the nodes of a cluster.
     Cluster(ClusterConnection),
 }
+
+/// A server that has keys; on a cluster, its name and its port.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node(Option<(String, u16)>);
 
 impl Connection {
     /// Connects.
@@ -77,6 +83,43 @@ impl Connection {
         .and_then(Value::extract_error)
     }
 
+    /// The servers that have the keys: the one, or the primaries of a cluster.
+    pub(super) async fn primaries(&self) -> RedisResult<Vec<Node>> {
+        let Self::Cluster(_) = self else { return Ok(vec![Node(None)]) };
+        let mut connection = self.clone();
+        let slots = connection.send(cmd("CLUSTER").arg("SLOTS")).await?;
+        let mut nodes = Vec::new();
+        for node in primaries(&slots).ok_or((ErrorKind::Parse, "CLUSTER SLOTS"))? {
+            if !nodes.contains(&node) {
+                nodes.push(node);
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// Sends one command to this server; else as [`Connection::send`].
+    pub(super) async fn send_to(&self, node: &Node, command: &Cmd) -> RedisResult<Value> {
+        let mut connection = self.clone();
+        match (&mut connection, &node.0) {
+            (Self::Cluster(connection), Some((host, port))) => {
+                let (host, port) = (host.clone(), *port);
+                let route = SingleNodeRoutingInfo::ByAddress { host, port };
+                let route = RoutingInfo::SingleNode(route);
+                connection.route_command(command.clone(), route).await?.extract_error()
+            }
+            (connection, _) => connection.send(command).await,
+        }
+    }
+
+    /// Sends several commands to this server; else as [`Connection::send_all`].
+    pub(super) async fn send_all_to(
+        &self,
+        node: &Node,
+        commands: &[Cmd],
+    ) -> Vec<RedisResult<Value>> {
+        join(commands.iter().map(|one| Box::pin(self.send_to(node, one))).collect()).await
+    }
+
     /// Sends several commands without waiting for replies in between; returns the reply of
     /// each.
     pub(super) async fn send_all(&self, commands: &[Cmd]) -> Vec<RedisResult<Value>> {
@@ -86,6 +129,20 @@ impl Connection {
         });
         join(all.collect()).await
     }
+}
+
+/// The primaries in a reply to CLUSTER SLOTS, which has for each range of slots its two ends,
+/// and then the nodes, the primary first.
+fn primaries(slots: &Value) -> Option<Vec<Node>> {
+    let Value::Array(ranges) = slots else { return None };
+    let primary = |range: &Value| {
+        let Value::Array(parts) = range else { return None };
+        let [_, _, Value::Array(primary), ..] = &parts[..] else { return None };
+        let [Value::BulkString(host), Value::Int(port), ..] = &primary[..] else { return None };
+        let host = String::from_utf8(host.clone()).ok()?;
+        Some(Node(Some((host, u16::try_from(*port).ok()?))))
+    };
+    ranges.iter().map(primary).collect()
 }
 
 /// Runs all of `futures` at the same time; their results in order.

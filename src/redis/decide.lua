@@ -9,28 +9,16 @@
 --   f64 limit, f64 period, f64 leak, f64 cost, u32 size of a new filter (0: the check has
 --   no unique event), 8 * 8 bytes: the hashes of the probes.
 -- Returns one string for each check: see `reply`.
---
--- A record is a string: a header of 92 bytes, then the bits of its filter.
---   u8 version, u8 flags (1 = it has a rate), u16 zero, f64 rate, f64 its time in
---   microseconds since 1970, f64 limit, f64 period, u32 over since, u32 last over,
---   u32 crossings, u32 size of the filter, f64 the second in which the filter was started,
---   4 * 8 bytes: the numbers of the latest events.
+-- record.lua stands before this.
 
-local VERSION, HEAD, HAS_RATE = 1, 92, 1
-local LAYOUT = '<BBI2ddddI4I4I4I4dc32'
 local AVERAGE, BUCKET = 1, 2
 local LEAKY, STRICT, READ_ONLY = 1, 2, 3
 local ALLOW, DENY = 1, 2
 local FILTER_MAX = 2000000
--- A rate below this vanishes when an event is added to it: see src/rate/forget.rs.
-local VANISHES = 2.220446049250313e-16 / 8
--- No key lives longer: ten years, in seconds.
-local TTL_MAX = 315360000
+-- Times are whole microseconds.
+local TIME_MAX = 2 ^ 53
 local NO_EVENTS = string.rep('\0', 32)
 
-local time = redis.call('TIME')
-local second, micros = tonumber(time[1]), tonumber(time[2])
-local now, now_micros = second + micros / 1000000, second * 1000000 + micros
 local event = ARGV[1]
 
 local function seconds(at)
@@ -38,27 +26,27 @@ local function seconds(at)
   return whole + (at - whole * 1000000) / 1000000
 end
 
--- The record of `key`, or nil; and whether there is something that is no record.
+-- The record of `key`; nil if there is none, or something else.
 local function read(key)
   local head = redis.pcall('GETRANGE', key, 0, HEAD - 1)
   if type(head) ~= 'string' then
     -- A list or the like. Any other error, such as a lack of permission, is raised.
     if string.sub(head.err, 1, 9) ~= 'WRONGTYPE' then redis.call('GETRANGE', key, 0, HEAD - 1) end
-    return nil, true
+    return nil
   end
-  if head == '' then return nil, false end
-  if #head ~= HEAD or string.byte(head) ~= VERSION then return nil, true end
-  local _, flags, _, rate, at, limit, period, over_since, last_over, crossings, bytes, epoch, events =
-    struct.unpack(LAYOUT, head)
-  if not (rate >= 0 and at == at and limit >= 0 and period >= 0 and bytes <= FILTER_MAX)
-    or redis.call('STRLEN', key) ~= HEAD + bytes then
-    return nil, true
+  if #head ~= HEAD or string.byte(head) ~= VERSION then return nil end
+  local state = read_head(head)
+  if not (state.rate >= 0 and math.abs(state.at) < TIME_MAX and state.limit >= 0 and state.period >= 0
+    and state.filter_bytes <= FILTER_MAX) or redis.call('STRLEN', key) ~= HEAD + state.filter_bytes then
+    return nil
   end
-  return {
-    has_rate = flags == HAS_RATE, rate = rate, at = at, limit = limit, period = period,
-    over_since = over_since, last_over = last_over, crossings = crossings,
-    filter_bytes = bytes, epoch = epoch, events = events,
-  }, false
+  return state
+end
+
+local function write_head(state)
+  return struct.pack(LAYOUT, VERSION, state.has_rate and HAS_RATE or 0, 0, state.rate, state.at,
+    state.limit, state.period, state.over_since, state.last_over, state.crossings, state.filter_bytes,
+    state.epoch, state.events)
 end
 
 -- The number of a bit of a filter of this size, for SETBIT: the 64-bit hash times the
@@ -115,9 +103,9 @@ local function is_counted(record)
   return false
 end
 
-local function compute(check, key, record, damaged)
+local function compute(check, key, record)
   local one = {
-    key = key, record = record, damaged = damaged, update = check.update, limit = check.limit,
+    key = key, record = record, update = check.update, limit = check.limit,
     period = check.period, forced = check.forced, check = check, filter = 'keep', count = check.cost,
     crossings = record and record.crossings or 0, found = record ~= nil and record.has_rate,
   }
@@ -167,24 +155,6 @@ local function is_over_decision(one)
   return one.over and one.update ~= READ_ONLY and one.forced == 0
 end
 
-local function ttl(state, bucket)
-  local longest = state.period
-  if state.has_rate and state.rate > 0 then
-    if bucket then
-      longest = math.max(longest, state.rate * state.period / state.limit)
-    else
-      longest = math.max(longest, math.log(state.rate / VANISHES) * state.period)
-      if state.limit > 0 then
-        longest = math.max(longest, math.log(state.rate / state.limit) * state.period)
-      end
-    end
-  end
-  if state.filter_bytes > 0 then longest = math.max(longest, state.epoch + state.period - now) end
-  if state.last_over > 0 then longest = math.max(longest, state.last_over + state.period - now) end
-  if not (longest < TTL_MAX) then longest = TTL_MAX end
-  return math.ceil(longest * 1000) + 1000
-end
-
 -- Completes a check, and writes its record. `refused`: a leaky check of this event is over
 -- its limit; `over`: a check of this record is.
 local function settle(one, refused, over)
@@ -230,9 +200,7 @@ local function settle(one, refused, over)
   if not changed then return end
   local renew = one.filter == 'renew'
   if renew then state.filter_bytes, state.epoch = one.check.filter_bytes, second end
-  local head = struct.pack(LAYOUT, VERSION, state.has_rate and HAS_RATE or 0, 0, state.rate, state.at,
-    state.limit, state.period, state.over_since, state.last_over, state.crossings, state.filter_bytes,
-    state.epoch, state.events)
+  local head = write_head(state)
   local lives = ttl(state, bucket)
   if state.filter_bytes > 0 and not renew then
     redis.call('SETRANGE', one.key, 0, head)
@@ -243,9 +211,7 @@ local function settle(one, refused, over)
   if one.filter ~= 'keep' then insert(one.key, one.check.probes, state.filter_bytes) end
 end
 
--- u32 outcome (as in the wire protocol of src/remote, and 1024 = there was something that is
--- no record), u32 crossings, f64 rate, f64 count, f64 now, f64 kept rate, f64 its time; times
--- are microseconds since 1970.
+-- In the layout of a decision in the protocol between library and agent: see src/remote/wire.
 local function reply(one)
   local outcome = 0
   local function add(set, bit) if set then outcome = outcome + bit end end
@@ -259,8 +225,7 @@ local function reply(one)
   add(one.seen == true, 128)
   add(one.written, 256)
   add(one.kept_rate, 512)
-  add(one.damaged, 1024)
-  return struct.pack('<I4I4ddddd', outcome, one.crossings, one.rate, one.count, now_micros,
+  return struct.pack('<I4I4ddi8di8', outcome, one.crossings, one.rate, one.count, now_micros,
     one.kept_rate or 0, one.kept_at or 0)
 end
 

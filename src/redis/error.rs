@@ -17,6 +17,12 @@ pub enum RedisError {
     Random(rand::rngs::SysError),
     /// This key is not one of exirate's.
     ForeignKey(&'static str),
+    /// The shared overrides cannot be read, or have no room for more: why.
+    Overrides(String),
+    /// A record changes so often that it cannot be changed by hand.
+    Busy,
+    /// A record has a number or a time that no shared record can have.
+    Range,
 }
 
 impl RedisError {
@@ -43,7 +49,7 @@ impl RedisError {
                 ErrorKind::Server(ServerErrorKind::CrossSlot) => false,
                 _ => true,
             },
-            Self::Reply => false,
+            Self::Reply | Self::Busy | Self::Range | Self::Overrides(_) => false,
             Self::Start(_) | Self::Random(_) | Self::ForeignKey(_) => true,
         }
     }
@@ -62,6 +68,15 @@ impl fmt::Display for RedisError {
                      uses this database"
                 );
             }
+            Self::Busy => {
+                return f.write_str("the record changes all the time; nothing was changed by hand");
+            }
+            Self::Range => {
+                return f.write_str(
+                    "a shared record cannot have such a time: expected one from 1685 to 2255",
+                );
+            }
+            Self::Overrides(why) => return f.write_str(why),
             Self::Server(error) => error,
         };
         if error.is_timeout() {
@@ -82,6 +97,9 @@ impl fmt::Display for RedisError {
             (_, Some("MASTERDOWN")) => "it is a replica without its primary",
             (_, Some("CLUSTERDOWN")) => "the cluster is down: some slots have no primary",
             (_, Some("TRYAGAIN")) => "slots of the cluster are being moved",
+            (_, Some("WRONGTYPE")) => {
+                "a key of exirate has another type; another program uses this database"
+            }
             (_, Some("NOSCRIPT")) => "it forgets the script at once",
             (_, Some("MOVED" | "ASK")) => {
                 "it sends requests in a circle, or is part of a cluster: \
@@ -113,7 +131,9 @@ impl std::error::Error for RedisError {
             Self::Server(error) => Some(error),
             Self::Start(error) => Some(error),
             Self::Random(error) => Some(error),
-            Self::Reply | Self::ForeignKey(_) => None,
+            Self::Reply | Self::ForeignKey(_) | Self::Overrides(_) | Self::Busy | Self::Range => {
+                None
+            }
         }
     }
 }

@@ -16,32 +16,51 @@
 //! its limit, and counts the event where the other stores do not.
 //!
 //! Unique events and tags are hashed with the secret in the key `exirate:secret`, which
-//! the first agent creates.
+//! the first agent creates. The hash `exirate:servers` has what the servers publish of
+//! themselves.
 
 mod connection;
 mod error;
+mod events;
+mod inspect;
+mod overrides;
+mod record;
+mod register;
+mod script;
+mod servers;
+mod servers_file;
 mod settings;
 mod state;
 #[cfg(test)]
 mod tests;
+mod tool;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use rand::TryRng as _;
 use rand::rngs::SysRng;
-use redis::{Cmd, ErrorKind, Script, ServerErrorKind, Value, cmd};
+use redis::{Cmd, Value, cmd};
 use siphasher::sip128::{Hash128, SipHasher24};
 
-use crate::engine::{
-    Algorithm, AlgorithmKind, Check, Decision, Details, Forced, Kind, RecordKey, Update,
-};
+use crate::engine::{Algorithm, AlgorithmKind, Check, Decision, Forced, Update};
+use crate::rate::Timestamp;
 use crate::rate::bloom::{self, Event};
-use crate::rate::{Average, Timestamp};
-use crate::store::ByteReader;
+use crate::remote::wire::read_decision;
+use crate::sys::clock;
 
 use connection::Connection;
 pub use error::RedisError;
+pub use events::{SharedEvent, SharedEvents};
+pub use inspect::SharedRates;
+use overrides::SharedOverrides;
+use record::key;
+pub use register::{Announcement, Register};
+use script::{Loaded, is_no_script};
+pub use servers::{
+    ANNOUNCED_EVERY, AgentState, KnownServer, KnownServers, PolicyState, SEEN_LATELY,
+    is_server_name,
+};
+pub use servers_file::{read_servers, servers_file, write_servers};
 pub use settings::{Secret, Server, Servers, Settings, Transport};
 pub use state::{ServerState, examine};
 
@@ -51,7 +70,7 @@ const SECRET: &str = "exirate:secret";
 /// cannot decide is found before it is asked. It expires soon.
 const PROBE: &str = "exirate:probe";
 /// The script.
-const SCRIPT: &str = include_str!("decide.lua");
+const SCRIPT: &str = concat!(include_str!("record.lua"), include_str!("decide.lua"));
 
 /// A store in Redis.
 #[derive(Clone)]
@@ -59,23 +78,10 @@ pub struct RedisStore {
     connection: Connection,
     secret: [u8; 16],
     script: Arc<Loaded>,
+    overrides: SharedOverrides,
     /// The time that tests give it.
     #[cfg(test)]
     time: Option<Arc<std::sync::Mutex<Timestamp>>>,
-}
-
-/// The script.
-struct Loaded {
-    text: Cow<'static, str>,
-    hash: String,
-}
-
-impl Loaded {
-    fn new(text: impl Into<Cow<'static, str>>) -> Self {
-        let text = text.into();
-        let hash = Script::new(&text).get_hash().to_owned();
-        Self { text, hash }
-    }
 }
 
 impl std::fmt::Debug for RedisStore {
@@ -101,6 +107,7 @@ impl RedisStore {
             connection,
             secret,
             script: Arc::new(Loaded::new(SCRIPT)),
+            overrides: SharedOverrides::default(),
             #[cfg(test)]
             time: None,
         };
@@ -156,6 +163,15 @@ impl RedisStore {
         decisions: &mut Vec<Decision>,
     ) -> Result<(), RedisError> {
         decisions.clear();
+        self.overrides.refresh(&self.connection).await;
+        let forced;
+        let checks = match self.overrides.is_empty() {
+            true => checks,
+            false => {
+                forced = self.overrides.apply(checks, self.now());
+                &forced
+            }
+        };
         let groups = match &self.connection {
             Connection::Single(_) if checks.is_empty() => Vec::new(),
             Connection::Single(_) => vec![(0..checks.len()).collect()],
@@ -197,6 +213,15 @@ impl RedisStore {
         }
         decisions.extend(all.into_iter().flatten());
         if decisions.len() == checks.len() { Ok(()) } else { Err(RedisError::Reply) }
+    }
+
+    /// The time by which overrides end.
+    fn now(&self) -> Timestamp {
+        #[cfg(test)]
+        if let Some(time) = &self.time {
+            return *time.lock().unwrap_or_else(|e| e.into_inner());
+        }
+        clock::now().into()
     }
 
     /// The call of the script for the checks with these numbers.
@@ -251,8 +276,7 @@ impl RedisStore {
 
     /// The hash of the text of a unique event.
     fn event(&self, text: &[u8]) -> Event {
-        let Hash128 { h1, h2 } = SipHasher24::new_with_key(&self.secret).hash(text);
-        Event(u128::from(h1) | u128::from(h2) << 64)
+        SipHasher24::new_with_key(&self.secret).hash(text).into()
     }
 
     /// The part of a key that chooses the slot of a cluster. It depends on the secret, so
@@ -298,73 +322,13 @@ fn groups(checks: &[Check<'_>]) -> Vec<Vec<usize>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// The key of a record.
-fn key(record: &RecordKey<'_>, tag: &str) -> Vec<u8> {
-    let kind = match record.kind {
-        Kind::Spec => 's',
-        Kind::Policy => 'p',
-    };
-    let algorithm = match record.algorithm {
-        AlgorithmKind::MovingAverage => 'm',
-        AlgorithmKind::Bucket => 'b',
-    };
-    let start = record.identity_start;
-    let mut key = format!("exirate:{{{tag}}}{kind}{algorithm}{start}:").into_bytes();
-    key.extend_from_slice(record.name);
-    key
-}
-
 fn random<const BYTES: usize>() -> Result<[u8; BYTES], RedisError> {
     let mut bytes = [0; BYTES];
     SysRng.try_fill_bytes(&mut bytes).map_err(RedisError::Random)?;
     Ok(bytes)
 }
 
-fn is_no_script(error: &redis::RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-}
-
 /// A decision, as the script replies it.
 fn decision(bytes: &[u8], check: &Check<'_>) -> Option<Decision> {
-    let mut reader = ByteReader { rest: bytes };
-    let (outcome, crossings) = (reader.u32()?, reader.u32()?);
-    let mut number = || reader.array().map(f64::from_le_bytes);
-    let (rate, count, at, kept_rate, kept_at) =
-        (number()?, number()?, number()?, number()?, number()?);
-    let is_number = |number: f64| number >= 0.0;
-    if !reader.rest.is_empty() || ![rate, count, kept_rate].into_iter().all(is_number) {
-        return None;
-    }
-    let has = |bit: u32| outcome & bit != 0;
-    // Whole numbers below 2^53.
-    let time = |micros: f64| Timestamp::from_micros(micros as i64);
-    Some(Decision {
-        rate,
-        over: has(1),
-        forced: match (has(4), has(8)) {
-            (true, _) => Some(Forced::Allow),
-            (_, true) => Some(Forced::Deny),
-            _ => None,
-        },
-        algorithm: check.algorithm.kind(),
-        limit: check.algorithm.limit(),
-        period: check.algorithm.period(),
-        leak: check.algorithm.leak(),
-        count,
-        next_count: if check.update == Update::ReadOnly { 1.0 } else { check.cost },
-        at: time(at),
-        kept: has(512).then(|| Average { at: time(kept_at), rate: kept_rate }),
-        crossed: has(2),
-        crossings,
-        details: Details {
-            found: has(16),
-            filter_expired: has(32),
-            seen: match (has(64), has(128)) {
-                (true, _) => Some(false),
-                (_, true) => Some(true),
-                _ => None,
-            },
-            written: has(256),
-        },
-    })
+    read_decision(bytes.try_into().ok()?, check).ok()
 }

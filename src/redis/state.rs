@@ -1,11 +1,11 @@
 //! What the servers say of themselves, for `exirate doctor`.
 
 use redis::{Value, cmd};
-use tokio::runtime::Builder;
 
 use super::RedisStore;
 use super::error::RedisError;
 use super::settings::Settings;
+use super::tool::{TOOL_MAX, runtime, within};
 use crate::sys::clock;
 
 /// A server of the store.
@@ -17,6 +17,8 @@ pub struct ServerState {
     pub version: String,
     /// `maxmemory-policy`: what it removes when its memory is full.
     pub eviction: String,
+    /// `maxmemory`, in bytes: what its data may take; 0 is no limit.
+    pub memory_max: u64,
     /// By how many seconds its clock is ahead of that of this machine.
     pub ahead: f64,
 }
@@ -26,8 +28,8 @@ pub struct ServerState {
 /// # Errors
 /// The store cannot be used, or the ACL user may not use `INFO`.
 pub fn examine(settings: &Settings) -> Result<Vec<ServerState>, RedisError> {
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(RedisError::Start)?;
-    runtime.block_on(async {
+    let runtime = runtime()?;
+    runtime.block_on(within(settings.deadline.max(TOOL_MAX), async {
         let store = RedisStore::connect(settings).await?;
         let mut connection = store.connection.clone();
         let reply = connection.send(&cmd("INFO")).await?;
@@ -35,8 +37,8 @@ pub fn examine(settings: &Settings) -> Result<Vec<ServerState>, RedisError> {
         let now = seconds as f64 + f64::from(micros) / 1e6;
         let mut states = Vec::new();
         read(&reply, now, &mut states);
-        Ok(states)
-    })
+        Ok::<_, RedisError>(states)
+    }))
 }
 
 /// Reads the reply of one server, or those of all nodes of a cluster.
@@ -66,6 +68,7 @@ fn state(text: &str, now: f64) -> ServerState {
             None => format!("Redis {}", field("redis_version").unwrap_or_default()),
         },
         eviction: field("maxmemory_policy").unwrap_or_default(),
+        memory_max: field("maxmemory").and_then(|text| text.parse().ok()).unwrap_or(0),
         ahead: micros.map_or(0.0, |micros| micros / 1e6 - now),
     }
 }
@@ -80,7 +83,8 @@ mod tests {
         let node = |port: u16, more: &str| {
             let text = format!(
                 "# Server\r\nredis_version:7.2.4\r\n{more}tcp_port:{port}\r\n\
-                 server_time_usec:1700000003500000\r\nmaxmemory_policy:noeviction\r\n"
+                 server_time_usec:1700000003500000\r\nmaxmemory:1000000\r\n\
+                 maxmemory_policy:noeviction\r\n"
             );
             (Value::BulkString(b"node".to_vec()), Value::BulkString(text.into_bytes()))
         };
@@ -91,6 +95,7 @@ mod tests {
             port: port.into(),
             version: version.into(),
             eviction: "noeviction".into(),
+            memory_max: 1_000_000,
             ahead: 2.5,
         };
         assert_eq!(states, [expected("7000", "Redis 7.2.4"), expected("7001", "Valkey 8.1.1")]);

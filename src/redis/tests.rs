@@ -1,53 +1,35 @@
 //! The store against a real Redis server, with a clock of the tests.
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
-use tokio::runtime::{Builder, Runtime};
+use quickcheck::{Arbitrary, Gen};
 
 use super::*;
-use crate::engine::Algorithm;
-use crate::store::{Memory, Store, conformance};
+use crate::engine::{Algorithm, Kind, RecordKey};
+use crate::store::{Inspect, Memory, Override, Store, Target, conformance};
+
+#[path = "../../tests/redis_common/mod.rs"]
+mod redis_common;
+
+use redis_common::RedisServer;
 
 /// A Redis server on a unix socket, which ends with this.
-struct RedisServer {
-    child: Child,
-    directory: tempfile::TempDir,
+struct TestServer {
+    redis: RedisServer,
+    _folder: tempfile::TempDir,
 }
 
-impl RedisServer {
+impl TestServer {
     fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        // It also ends with a test that is killed.
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "redis-server", "--port", "0", "--save", ""])
-            .args(["--appendonly", "no", "--unixsocket", "redis.sock"])
-            .current_dir(directory.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let server = Self { child, directory };
-        let started = Instant::now();
-        while std::os::unix::net::UnixStream::connect(server.socket()).is_err() {
-            assert!(started.elapsed() < Duration::from_secs(60), "redis-server does not start");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        server
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.directory.path().join("redis.sock")
+        let folder = tempfile::tempdir().unwrap();
+        Self { redis: RedisServer::start(folder.path(), "redis", &[]), _folder: folder }
     }
 
     fn settings(&self) -> Settings {
+        let transport = Transport::Unix(self.redis.socket());
         Settings {
-            servers: Servers::Single(Server {
-                transport: Transport::Unix(self.socket()),
-                database: 0,
-            }),
+            servers: Servers::Single(Server { transport, database: 0 }),
             user: None,
             password: None,
             ca: None,
@@ -56,27 +38,18 @@ impl RedisServer {
     }
 
     /// A store whose time is what the test gives it.
-    fn store(&self) -> Blocking {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let mut store = runtime.block_on(RedisStore::connect(&self.settings())).unwrap();
-        let time = Arc::new(Mutex::new(Timestamp::default()));
-        store.time = Some(Arc::clone(&time));
-        store.script = Arc::new(Loaded::new(timed_script()));
-        Blocking { runtime, store, time, events: 0 }
+    fn store(&self) -> SharedRates {
+        let mut rates = SharedRates::connect(&self.settings(), Box::new(Memory::new())).unwrap();
+        rates.store.time = Some(Arc::default());
+        rates.store.script = Arc::new(Loaded::new(timed_script()));
+        rates
     }
 
     /// An empty store.
-    fn fresh(&self) -> Blocking {
-        let mut store = self.store();
-        store.send(cmd("FLUSHALL").arg("SYNC"));
+    fn fresh(&self) -> SharedRates {
+        let store = self.store();
+        store.ask(cmd("FLUSHALL").arg("SYNC"));
         store
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -87,29 +60,30 @@ fn timed_script() -> String {
     SCRIPT.replace(asks, "local time = {ARGV[#ARGV - 1], ARGV[#ARGV]}")
 }
 
-/// The store, for one thread that waits.
-struct Blocking {
-    runtime: Runtime,
-    store: RedisStore,
-    time: Arc<Mutex<Timestamp>>,
-    events: u128,
-}
-
-impl Blocking {
-    fn send(&mut self, command: &Cmd) -> Value {
-        let mut connection = self.store.connection.clone();
-        self.runtime.block_on(connection.send(command)).unwrap()
+impl SharedRates {
+    fn ask(&self, command: &Cmd) -> Value {
+        self.send(command).unwrap()
     }
 
-    fn decide_event(&mut self, event: u128, checks: &[Check<'_>], now: Timestamp) -> Vec<Decision> {
-        *self.time.lock().unwrap() = now;
+    fn decide_at(
+        &self,
+        event: u128,
+        checks: &[Check<'_>],
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<(), RedisError> {
+        *self.store.time.as_ref().unwrap().lock().unwrap() = now;
+        self.runtime.block_on(self.store.decide(event, checks, decisions))
+    }
+
+    fn decide_event(&self, event: u128, checks: &[Check<'_>], now: Timestamp) -> Vec<Decision> {
         let mut decisions = Vec::new();
-        self.runtime.block_on(self.store.decide(event, checks, &mut decisions)).unwrap();
+        self.decide_at(event, checks, now, &mut decisions).unwrap();
         decisions
     }
 }
 
-impl Store for Blocking {
+impl Store for SharedRates {
     type Error = RedisError;
 
     fn decide(
@@ -118,9 +92,7 @@ impl Store for Blocking {
         clock: impl FnOnce() -> Timestamp,
         decisions: &mut Vec<Decision>,
     ) -> Result<(), RedisError> {
-        *self.time.lock().unwrap() = clock();
-        self.events += 1;
-        self.runtime.block_on(self.store.decide(self.events, checks, decisions))
+        self.decide_at(u128::from_le_bytes(random()?), checks, clock(), decisions)
     }
 
     fn decide_one(
@@ -136,8 +108,19 @@ impl Store for Blocking {
 
 #[test]
 fn redis_conforms() {
-    let server = RedisServer::start();
+    let server = TestServer::start();
     conformance::all(|| server.fresh());
+}
+
+#[test]
+fn redis_is_inspected_as_any_store() {
+    // Two at a time are needed.
+    let servers = [TestServer::start(), TestServer::start()];
+    let mut next = 0;
+    conformance::inspection(|| {
+        next += 1;
+        servers[next % 2].fresh()
+    });
 }
 
 const NAMES: [&str; 3] = ["1h/per_rcpt/alice", "1d/per_mail/alice", "1h/per_mail/bob"];
@@ -214,11 +197,11 @@ fn close(a: &Decision, b: &Decision) -> bool {
 
 #[test]
 fn random_events_are_decided_as_in_memory() {
-    let server = RedisServer::start();
+    let server = TestServer::start();
     let redis = Mutex::new(server.fresh());
-    fn agree(redis: &Mutex<Blocking>, events: Vec<(u32, Vec<RandomCheck>)>) -> bool {
+    fn agree(redis: &Mutex<SharedRates>, events: Vec<(u32, Vec<RandomCheck>)>) -> bool {
         let mut redis = redis.lock().unwrap();
-        redis.send(cmd("FLUSHALL").arg("SYNC"));
+        redis.ask(cmd("FLUSHALL").arg("SYNC"));
         let mut memory = Memory::with_event_key(redis.store.secret);
         let mut now = 1_700_000_000_000_000_i64;
         for (pause, checks) in events {
@@ -241,16 +224,10 @@ fn random_events_are_decided_as_in_memory() {
         }
         true
     }
-    let property = |events| agree(&redis, events);
-    let run =
-        |check: &mut dyn FnMut(u64)| check(if crate::sys::counts::is_long() { 5000 } else { 300 });
-    run(&mut |tests| {
-        let mut gen_ = Gen::new(60);
-        for _ in 0..tests {
-            assert!(property(Vec::arbitrary(&mut gen_)));
-        }
-    });
-    let _ = QuickCheck::new;
+    let mut random = Gen::new(60);
+    for _ in 0..if crate::sys::counts::is_long() { 5000 } else { 300 } {
+        assert!(agree(&redis, Vec::arbitrary(&mut random)));
+    }
 }
 
 fn strict(limit: f64) -> Check<'static> {
@@ -264,11 +241,11 @@ const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, micros: 5 };
 
 #[test]
 fn an_event_that_is_asked_again_counts_once() {
-    let server = RedisServer::start();
-    let mut store = server.fresh();
+    let server = TestServer::start();
+    let store = server.fresh();
     let leaky = Check { update: Update::Leaky, ..strict(4.0) };
     for (check, name) in [(strict(4.0), "strict"), (leaky, "leaky")] {
-        store.send(cmd("FLUSHALL").arg("SYNC"));
+        store.ask(cmd("FLUSHALL").arg("SYNC"));
         for event in 1..=3_u128 {
             let first = store.decide_event(event, &[check], NOW)[0];
             let second = store.decide_event(event, &[check], NOW)[0];
@@ -287,10 +264,10 @@ fn an_event_that_is_asked_again_counts_once() {
 
 #[test]
 fn the_script_is_loaded_again() {
-    let server = RedisServer::start();
-    let mut store = server.fresh();
+    let server = TestServer::start();
+    let store = server.fresh();
     for event in 1..=5_u8 {
-        store.send(cmd("SCRIPT").arg("FLUSH"));
+        store.ask(cmd("SCRIPT").arg("FLUSH"));
         let decision = store.decide_event(event.into(), &[strict(100.0)], NOW)[0];
         assert!((decision.rate - f64::from(event)).abs() < 0.001, "{decision:?}");
     }
@@ -299,8 +276,8 @@ fn the_script_is_loaded_again() {
 /// What another program has written there is replaced, and harms nothing.
 #[test]
 fn a_foreign_value_is_replaced() {
-    let server = RedisServer::start();
-    let mut store = server.fresh();
+    let server = TestServer::start();
+    let store = server.fresh();
     let check = Check { event: Some(b"bob@example.org"), ..strict(100.0) };
     let key = key(&check.record_key(), &store.store.tag(b"alice"));
     let value = |length: usize, start: &[u8]| [start, &vec![0xff; length][..]].concat();
@@ -315,8 +292,8 @@ fn a_foreign_value_is_replaced() {
         cmd("HSET").arg(&key).arg("x").arg("y").clone(),
     ];
     for (number, command) in commands.iter().enumerate() {
-        store.send(cmd("DEL").arg(&key));
-        store.send(command);
+        store.ask(cmd("DEL").arg(&key));
+        store.ask(command);
         for event in 1..=2_u8 {
             let number = (number * 10) as u128 + u128::from(event);
             let unique = [event];
@@ -331,24 +308,24 @@ fn a_foreign_value_is_replaced() {
 /// A key lives until it cannot change a decision any more, and not much longer.
 #[test]
 fn keys_expire() {
-    let server = RedisServer::start();
-    let mut store = server.fresh();
+    let server = TestServer::start();
+    let store = server.fresh();
     let tag = store.store.tag(b"alice");
-    let lives = |store: &mut Blocking, check: Check<'_>| {
-        store.send(cmd("FLUSHALL").arg("SYNC"));
+    let lives = |store: &SharedRates, check: Check<'_>| {
+        store.ask(cmd("FLUSHALL").arg("SYNC"));
         store.decide_event(1, &[check], NOW);
-        match store.send(cmd("PTTL").arg(key(&check.record_key(), &tag))) {
+        match store.ask(cmd("PTTL").arg(key(&check.record_key(), &tag))) {
             Value::Int(milliseconds) => milliseconds as f64 / 1000.0,
             other => panic!("{other:?}"),
         }
     };
     // 1 event an hour decays for 38 hours until nothing is left of it.
-    let plain = lives(&mut store, strict(100.0));
+    let plain = lives(&store, strict(100.0));
     assert!((plain - 38.2 * 3600.0).abs() < 3600.0, "{plain}");
     let bucket = |rate: f64| Algorithm::Bucket { burst: 10.0, rate };
-    let leaks = lives(&mut store, Check { algorithm: bucket(0.01), ..strict(1.0) });
+    let leaks = lives(&store, Check { algorithm: bucket(0.01), ..strict(1.0) });
     assert!((leaks - 1000.0).abs() < 10.0, "a period: {leaks}");
-    let never = lives(&mut store, Check { algorithm: bucket(0.0), ..strict(1.0) });
+    let never = lives(&store, Check { algorithm: bucket(0.0), ..strict(1.0) });
     assert!((never - 10.0 * 365.0 * 86400.0).abs() < 10.0, "{never}");
     // A decision is the same with the key and after it has gone.
     let mut memory = Memory::new();
@@ -362,8 +339,8 @@ fn keys_expire() {
 /// Identities are of clients: none of them reaches another key, or two slots.
 #[test]
 fn hostile_identities_stay_in_their_key() {
-    let server = RedisServer::start();
-    let mut store = server.fresh();
+    let server = TestServer::start();
+    let store = server.fresh();
     let long = vec![b'}'; 40_000];
     let names: [&[u8]; 7] = [b"", b"}", b"{", b"a}b{c", b"\0\r\n$1\r\n*", b"\xff\xfe", &long];
     for (number, name) in names.iter().enumerate() {
@@ -377,23 +354,24 @@ fn hostile_identities_stay_in_their_key() {
         assert_eq!(tag(&keys[0]).len(), "exirate:{0123456789abcdef".len());
     }
     // The secret and the probe are two more; the probe may have expired.
-    let Value::Int(size) = store.send(&cmd("DBSIZE")) else { panic!() };
+    let Value::Int(size) = store.ask(&cmd("DBSIZE")) else { panic!() };
     assert!((14..=16).contains(&size), "{size}");
 }
 
 #[test]
 fn the_state_of_a_server_is_known() {
-    let server = RedisServer::start();
-    let mut store = server.store();
+    let server = TestServer::start();
+    let store = server.store();
     for eviction in ["noeviction", "allkeys-lru"] {
-        store.send(cmd("CONFIG").arg("SET").arg("maxmemory-policy").arg(eviction));
+        store.ask(cmd("CONFIG").arg("SET").arg("maxmemory-policy").arg(eviction));
         let states = examine(&server.settings()).unwrap();
         let [state] = &states[..] else { panic!("{states:?}") };
         assert!(state.version.starts_with("Redis ") && state.version.len() > 8, "{state:?}");
-        assert_eq!((&*state.eviction, &*state.port), (eviction, "0"));
+        let port = server.redis.port.to_string();
+        assert_eq!((&*state.eviction, &state.port), (eviction, &port));
         assert!(state.ahead.abs() < 60.0, "{state:?}");
     }
-    store.send(
+    store.ask(
         cmd("ACL").arg("SETUSER").arg("limited").arg(&["on", "nopass", "+@all", "~*", "-info"]),
     );
     let limited = Settings {
@@ -402,4 +380,73 @@ fn the_state_of_a_server_is_known() {
         ..server.settings()
     };
     assert_eq!(examine(&limited).unwrap_err().code(), Some("NOPERM"));
+}
+
+fn an_override(key: &[u8], forced: Forced) -> Override {
+    Override {
+        forced,
+        target: Target::Exact { key: key.into(), ignore_case: false },
+        argument: String::from_utf8_lossy(key).into(),
+        until: NOW.seconds + 100,
+        since: NOW.seconds,
+        reason: "".into(),
+        who: "root".into(),
+    }
+}
+
+#[test]
+fn shared_overrides_decide_everywhere_a_second_later() {
+    let server = TestServer::start();
+    let [mut a, b] = [server.fresh(), server.store()];
+    let decide = |limit: f64, seconds: i64| {
+        let now = Timestamp { seconds: NOW.seconds + seconds, ..NOW };
+        let event = u128::from_le_bytes(random().unwrap());
+        b.decide_event(event, &[strict(limit)], now)[0]
+    };
+    assert!(decide(0.5, 0).over, "b has looked at the list, which is empty");
+    let mut calls = 0;
+    Inspect::change_overrides(&mut a, &mut |list| {
+        calls += 1;
+        list.push(an_override(b"alice", Forced::Allow));
+        list.push(an_override(b"bob", Forced::Deny));
+    })
+    .unwrap();
+    assert_eq!((calls, Inspect::overrides(&mut a).unwrap().len()), (1, 2));
+    std::thread::sleep(Duration::from_millis(1001));
+    let allowed = decide(0.5, 0);
+    assert!(!allowed.over && allowed.forced == Some(Forced::Allow), "{allowed:?}");
+    assert!(decide(0.5, 100).over, "it has ended");
+    // What this server has decided stays so.
+    let denied = Check { forced: Some(Forced::Deny), ..strict(100.0) };
+    assert!(b.decide_event(77, &[denied], NOW)[0].over);
+    // A list that is damaged changes nothing but the message.
+    a.ask(cmd("SET").arg("exirate:overrides").arg("x"));
+    std::thread::sleep(Duration::from_millis(1001));
+    assert!(!decide(0.5, 0).over);
+    let error = Inspect::overrides(&mut a).unwrap_err().to_string();
+    assert!(error.contains("in the key exirate:overrides is damaged: delete this key"), "{error}");
+    a.ask(cmd("DEL").arg("exirate:overrides"));
+    std::thread::sleep(Duration::from_millis(2001));
+    assert!(decide(0.5, 0).over, "it is read again, and there is none");
+}
+
+/// Changes of the list that are made at the same time are all made.
+#[test]
+fn no_change_of_the_overrides_is_lost() {
+    let server = TestServer::start();
+    server.fresh();
+    std::thread::scope(|scope| {
+        for thread in 0..8_u8 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut rates = server.store();
+                for number in 0..10_u8 {
+                    let one = an_override(&[b'a' + thread, b'0' + number], Forced::Deny);
+                    Inspect::change_overrides(&mut rates, &mut |list| list.push(one.clone()))
+                        .unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(Inspect::overrides(&mut server.store()).unwrap().len(), 80);
 }

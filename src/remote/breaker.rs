@@ -8,17 +8,21 @@
 //! |---|---|---|---|
 //! | 0 | 8 | `magic` | `EXIRCLU1` |
 //! | 8 | 8 | `until` | no process asks before this time of the monotonic clock, in microseconds; 0: all ask |
-//! | 16 | 8 | `failures` | how many attempts have failed one after the other |
-//! | 24 | 8 | `since` | the second (since 1970) in which the shared store was found to be away; 0: it is not |
-//! | 32 | 8 | `apart` | events decided without it since then |
-//! | 40 | 8 | `apart_over` | how many of these were over a limit |
-//! | 48 | 8 | `shared` | events decided by the shared store, ever |
-//! | 56 | 8 | `all_apart` | events decided without it, ever |
-//! | 64 | 8 | `all_apart_over` | how many of these were over a limit |
+//! | 16 | 8 | `absence` | whether the shared store is away, see [`Absence`] |
+//! | 24 | 8 | `apart` | events decided without it since it is away |
+//! | 32 | 8 | `apart_over` | how many of these were over a limit |
+//! | 40 | 8 | `shared` | events decided by the shared store, ever |
+//! | 48 | 8 | `all_apart` | events decided without it, ever |
+//! | 56 | 8 | `all_apart_over` | how many of these were over a limit |
+//!
+//! One process at a time tries while `until` is not 0. The first success makes all ask
+//! again; that the shared store is back is noted, and logged, later.
 
 use std::ffi::CStr;
 
+use super::absence::{Absence, Change};
 use crate::spool::FILE_MODE;
+use crate::sys::clock;
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::SecureDir;
@@ -26,25 +30,21 @@ use crate::sys::secure_dir::SecureDir;
 /// The file.
 pub const STATE: &CStr = c"cluster.state";
 /// Its size.
-const BYTES: usize = 72;
+const BYTES: usize = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"EXIRCLU1");
 const UNTIL: usize = 8;
-const FAILURES: usize = 16;
-const SINCE: usize = 24;
-const APART: usize = 32;
-const APART_OVER: usize = 40;
-const SHARED: usize = 48;
-const ALL_APART: usize = 56;
-const ALL_APART_OVER: usize = 64;
+const ABSENCE: usize = 16;
+const APART: usize = 24;
+const APART_OVER: usize = 32;
+const SHARED: usize = 40;
+const ALL_APART: usize = 48;
+const ALL_APART_OVER: usize = 56;
 
 /// The pause after a first failed attempt, in microseconds. It doubles with each further
 /// one.
-const PAUSE: u64 = 50_000;
+pub(super) const PAUSE: u64 = 50_000;
 /// The longest pause: two seconds after the shared store has come back, all ask it again.
 const PAUSE_MAX: u64 = 1_000_000;
-/// So many attempts fail one after the other before the shared store is called away: a
-/// single one may have met a busy machine.
-const FAILURES_AWAY: u64 = 2;
 
 /// A change that is to be logged, by the one process that finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) enum Changed {
     Away,
     /// It is back.
     Back {
-        /// For how many seconds it was away.
+        /// For how many seconds it was away: until the latest attempt that failed.
         seconds: u64,
         /// How many events were decided without it.
         apart: u64,
@@ -71,7 +71,8 @@ pub struct ClusterCounts {
     pub apart: u64,
     /// How many of these were over a limit.
     pub apart_over: u64,
-    /// The second (since 1970) since which the shared store is away; `None` if it is not.
+    /// The second (since 1970) since which the shared store is away, or attempts fail again
+    /// and again; `None` if none fails.
     pub away_since: Option<u64>,
 }
 
@@ -81,7 +82,7 @@ pub(super) enum Breaker {
     /// In the file.
     Shared(Mapping),
     /// Of this process alone, as the file cannot be used.
-    Own { until: u64, failures: u64 },
+    Own { until: u64, absence: Absence },
 }
 
 impl Breaker {
@@ -89,14 +90,13 @@ impl Breaker {
     pub(super) fn open(directory: &SecureDir) -> Self {
         match map(directory) {
             Some(map) => Self::Shared(map),
-            None => Self::Own { until: 0, failures: 0 },
+            None => Self::Own { until: 0, absence: Absence::default() },
         }
     }
 
     /// Whether this process is to ask at `now`, a time of the monotonic clock.
     #[inline]
     pub(super) fn may_ask(&mut self, now: u64) -> bool {
-        let pause = |failures: u64| (PAUSE << failures.min(10)).min(PAUSE_MAX);
         // A time that is too far ahead is from before the machine was started.
         let waits = |until: u64| until > now && until - now <= PAUSE_MAX;
         match self {
@@ -105,7 +105,7 @@ impl Breaker {
                 if until == 0 {
                     return true;
                 }
-                let next = now + pause(map.u64(FAILURES).unwrap_or(0));
+                let next = now + pause(Absence::of(map.u64(ABSENCE).unwrap_or(0)).failures);
                 // One process tries; the others go on without.
                 !waits(until) && map.replace_u64(UNTIL, until, next) == Some(until)
             }
@@ -116,46 +116,55 @@ impl Breaker {
     /// Notes that the shared store has decided an event.
     #[inline]
     pub(super) fn succeeded(&mut self, seconds: u64) -> Option<Changed> {
-        match self {
+        let change = match self {
             Self::Shared(map) => {
                 let _ = map.add_u64(SHARED, 1);
-                if map.u64(UNTIL) == Some(0) && map.u64(FAILURES) == Some(0) {
-                    return None;
+                if map.u64(UNTIL) != Some(0) {
+                    let _ = map.set_u64(UNTIL, 0);
                 }
-                let _ = (map.set_u64(FAILURES, 0), map.set_u64(UNTIL, 0));
-                let since = map.u64(SINCE).filter(|since| *since != 0)?;
-                if map.replace_u64(SINCE, since, 0) != Some(since) {
-                    return None;
-                }
-                let (apart, over) = (map.u64(APART)?, map.u64(APART_OVER)?);
-                let _ = (map.set_u64(APART, 0), map.set_u64(APART_OVER, 0));
-                Some(Changed::Back { seconds: seconds.saturating_sub(since), apart, over })
+                change(map, |absence| absence.succeeded(seconds)).1
             }
-            Self::Own { until, failures } => {
-                let was_away = std::mem::take(failures) >= FAILURES_AWAY;
-                *until = 0;
-                was_away.then_some(Changed::Back { seconds: 0, apart: 0, over: 0 })
+            Self::Own { until, absence } => {
+                let (next, change) = absence.succeeded(seconds);
+                (*until, *absence) = (0, next);
+                change
             }
-        }
+        };
+        Some(self.changed(change?))
     }
 
     /// Notes that the shared store was asked in vain at `now` of the monotonic clock.
     #[cold]
     pub(super) fn failed(&mut self, now: u64, seconds: u64) -> Option<Changed> {
-        match self {
+        let change = match self {
             Self::Shared(map) => {
-                let failures = map.add_u64(FAILURES, 1)?;
-                map.set_u64(UNTIL, now + (PAUSE << failures.min(10)).min(PAUSE_MAX))?;
-                let away = failures + 1 >= FAILURES_AWAY;
-                (away && map.replace_u64(SINCE, 0, seconds.max(1)) == Some(0))
-                    .then_some(Changed::Away)
+                let (absence, change) = change(map, |absence| absence.failed(seconds));
+                let _ = map.set_u64(UNTIL, now + pause(absence.failures.saturating_sub(1)));
+                change
             }
-            Self::Own { until, failures } => {
-                *until = now + (PAUSE << (*failures).min(10)).min(PAUSE_MAX);
-                *failures += 1;
-                (*failures == FAILURES_AWAY).then_some(Changed::Away)
+            Self::Own { until, absence } => {
+                let (next, change) = absence.failed(seconds);
+                (*until, *absence) = (now + pause(absence.failures), next);
+                change
             }
-        }
+        };
+        Some(self.changed(change?))
+    }
+
+    /// The change, with what was counted meanwhile.
+    #[cold]
+    fn changed(&self, change: Change) -> Changed {
+        let Change::Back { seconds } = change else { return Changed::Away };
+        let take = |word| match self {
+            Self::Shared(map) => {
+                let count = map.u64(word).unwrap_or(0);
+                // What another process adds at this moment is not lost.
+                let _ = map.add_u64(word, count.wrapping_neg());
+                count
+            }
+            Self::Own { .. } => 0,
+        };
+        Changed::Back { seconds, apart: take(APART), over: take(APART_OVER) }
     }
 
     /// Counts an event that was decided without the shared store.
@@ -163,11 +172,37 @@ impl Breaker {
     pub(super) fn count_apart(&self, over: bool) {
         let Self::Shared(map) = self else { return };
         // Before the shared store is called away, nothing is reported as apart.
-        let away = map.u64(SINCE).is_some_and(|since| since != 0);
+        let away = map.u64(ABSENCE).is_some_and(|word| Absence::of(word).is_known());
         for (word, counts) in
             [(APART, away), (APART_OVER, away && over), (ALL_APART, true), (ALL_APART_OVER, over)]
         {
             let _ = map.add_u64(word, counts.into());
+        }
+    }
+}
+
+/// How long nobody asks after so many failures and another one, in microseconds.
+fn pause(failures: u64) -> u64 {
+    (PAUSE << failures.min(10)).min(PAUSE_MAX)
+}
+
+/// Changes whether the shared store is away, in one atomic step; returns what it is now,
+/// and what has changed.
+#[inline]
+fn change(
+    map: &Mapping,
+    step: impl Fn(Absence) -> (Absence, Option<Change>),
+) -> (Absence, Option<Change>) {
+    let mut word = map.u64(ABSENCE).unwrap_or(0);
+    loop {
+        let (next, change) = step(Absence::of(word));
+        // Mostly nothing changes, and nothing is written.
+        if next.word() == word {
+            return (next, change);
+        }
+        match map.replace_u64(ABSENCE, word, next.word()) {
+            Some(found) if found != word => word = found,
+            _ => return (next, change),
         }
     }
 }
@@ -192,6 +227,11 @@ fn map(directory: &SecureDir) -> Option<Mapping> {
 /// What was counted in the database in `directory`; `None` if nothing was.
 #[must_use]
 pub fn read_counts(directory: &SecureDir) -> Option<ClusterCounts> {
+    read_counts_at(directory, u64::try_from(clock::now().0).unwrap_or(0))
+}
+
+/// As above, at this time.
+fn read_counts_at(directory: &SecureDir, now: u64) -> Option<ClusterCounts> {
     let (file, _) = directory.open_file(files::Access::Read, STATE).ok()??;
     let map = Mapping::of(&file, false).ok()?;
     (map.u64(0)? == MAGIC).then_some(())?;
@@ -199,107 +239,9 @@ pub fn read_counts(directory: &SecureDir) -> Option<ClusterCounts> {
         shared: map.u64(SHARED)?,
         apart: map.u64(ALL_APART)?,
         apart_over: map.u64(ALL_APART_OVER)?,
-        away_since: map.u64(SINCE).filter(|since| *since != 0),
+        away_since: Absence::of(map.u64(ABSENCE)?).since(now),
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spool::open_directory;
-
-    /// Two processes' breakers of one host.
-    fn two() -> (tempfile::TempDir, SecureDir, [Breaker; 2]) {
-        let spool = tempfile::tempdir().unwrap();
-        let directory = open_directory(spool.path(), true).unwrap();
-        let breakers = [Breaker::open(&directory), Breaker::open(&directory)];
-        (spool, directory, breakers)
-    }
-
-    #[test]
-    fn one_process_tries_for_all() {
-        let (_spool, _, [mut a, mut b]) = two();
-        assert!(a.may_ask(1000) && b.may_ask(1000) && a.may_ask(1000), "it is not away");
-        assert_eq!(a.failed(1000, 50), None, "a single failure is not logged");
-        assert!(!a.may_ask(1000) && !b.may_ask(50_999));
-        assert!(b.may_ask(51_000), "after a pause, one tries");
-        assert!(!a.may_ask(51_000), "and only one");
-        assert_eq!(b.failed(51_000, 51), Some(Changed::Away));
-        assert!(!a.may_ask(150_999) && a.may_ask(151_000), "the pause has doubled");
-        assert_eq!(a.failed(151_000, 52), None, "it is logged once");
-        b.count_apart(false);
-        a.count_apart(true);
-        for now in (200_000..).step_by(500_000).take(20) {
-            if a.may_ask(now) {
-                a.failed(now, 53);
-            }
-        }
-        assert!(!b.may_ask(9_800_000) && b.may_ask(10_700_001), "it is a second at the most");
-        let back = Changed::Back { seconds: 9, apart: 2, over: 1 };
-        assert_eq!(b.succeeded(60), Some(back));
-        assert!(a.may_ask(10_700_002) && a.may_ask(10_700_002), "all ask again");
-        assert_eq!(a.succeeded(60), None);
-    }
-
-    #[test]
-    fn a_time_from_before_a_reboot_does_not_wait() {
-        let (_spool, _, [mut a, mut b]) = two();
-        a.failed(1 << 40, 50);
-        assert!(b.may_ask(5));
-    }
-
-    #[test]
-    fn what_is_counted_can_be_read() {
-        let (spool, directory, [mut a, b]) = two();
-        a.succeeded(1);
-        b.count_apart(true);
-        a.count_apart(false);
-        a.failed(1, 70);
-        let counts =
-            |since| ClusterCounts { shared: 1, apart: 2, apart_over: 1, away_since: since };
-        assert_eq!(read_counts(&directory), Some(counts(None)));
-        a.failed(1, 71);
-        assert_eq!(read_counts(&directory), Some(counts(Some(71))));
-        let path = spool.path().join("exirate/cluster.state");
-        std::fs::write(&path, [7; 40]).unwrap();
-        assert_eq!(read_counts(&directory), None);
-        let mut again = Breaker::open(&directory);
-        assert!(again.may_ask(1), "a damaged file is begun again");
-        assert_eq!(read_counts(&directory), Some(ClusterCounts::default()));
-    }
-
-    #[test]
-    fn without_the_file_a_process_is_on_its_own() {
-        let mut breaker = Breaker::Own { until: 0, failures: 0 };
-        assert!(breaker.may_ask(1000));
-        assert_eq!(breaker.failed(1000, 1), None);
-        assert!(!breaker.may_ask(1000) && breaker.may_ask(51_000));
-        assert_eq!(breaker.failed(51_000, 1), Some(Changed::Away));
-        assert_eq!(breaker.failed(200_000, 1), None);
-        assert!(matches!(breaker.succeeded(1), Some(Changed::Back { .. })));
-        assert_eq!(breaker.succeeded(1), None);
-    }
-
-    #[test]
-    fn the_table_is_the_layout() {
-        let document: String = include_str!("breaker.rs")
-            .lines()
-            .filter_map(|line| line.strip_prefix("//! "))
-            .fold(String::new(), |all, line| all + line + "\n");
-        let fields = crate::spool::fields::documented(&document);
-        for (field, offset) in [
-            ("magic", 0),
-            ("until", UNTIL),
-            ("failures", FAILURES),
-            ("since", SINCE),
-            ("apart", APART),
-            ("apart_over", APART_OVER),
-            ("shared", SHARED),
-            ("all_apart", ALL_APART),
-            ("all_apart_over", ALL_APART_OVER),
-        ] {
-            assert_eq!(fields[field], (offset, 8), "{field}");
-        }
-        assert_eq!(fields.len() * 8, BYTES);
-    }
-}
+mod tests;

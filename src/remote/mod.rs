@@ -12,6 +12,7 @@
 //! A unique event is remembered by the store that decided it: one that the shared store
 //! knows is counted again by a server that is apart, once.
 
+mod absence;
 mod agent;
 #[cfg(test)]
 mod bound_tests;
@@ -33,8 +34,8 @@ use crate::sys::clock;
 
 pub use breaker::{ClusterCounts, STATE, read_counts};
 pub use settings::{
-    Away, CLUSTER, ClusterSettings, DEADLINE_DEFAULT, DEADLINE_MAX, SERVERS_MAX, SOCKET_DEFAULT,
-    SettingsError,
+    Away, CLUSTER, CONFIG_DEFAULT, ClusterSettings, DEADLINE_DEFAULT, DEADLINE_MAX, SERVERS_MAX,
+    SOCKET_DEFAULT, SettingsError,
 };
 
 use agent::{Agent, AskError};
@@ -54,6 +55,10 @@ struct Cluster {
     settings: ClusterSettings,
     agent: Agent,
     breaker: Breaker,
+    /// This process does not ask before this time of the monotonic clock, in microseconds:
+    /// it has just asked in vain. So an SMTP command with several checks waits once, even
+    /// if other processes reach the shared store meanwhile.
+    asks_from: u64,
 }
 
 /// Why a check could not be decided.
@@ -112,7 +117,7 @@ impl RemoteStore {
         });
         let cluster = settings.map(|settings| {
             let breaker = Breaker::open(spool.secure_directory());
-            Box::new(Cluster { settings, agent: Agent::default(), breaker })
+            Box::new(Cluster { settings, agent: Agent::default(), breaker, asks_from: 0 })
         });
         Ok(Self { spool, cluster, incidents })
     }
@@ -147,7 +152,12 @@ impl RemoteStore {
         decisions: &mut Vec<Decision>,
     ) -> Result<(), RemoteError> {
         let Some(cluster) = self.cluster.as_deref_mut() else {
-            return Ok(self.spool.decide_as(Authority::Local, checks, asked_at, decisions)?);
+            return Ok(self.spool.decide_as(
+                Authority::Local,
+                checks,
+                &mut || asked_at,
+                decisions,
+            )?);
         };
         decisions.clear();
         if checks.is_empty() {
@@ -158,7 +168,7 @@ impl RemoteStore {
         let servers = cluster.settings.servers;
         let monotonic = clock::monotonic_micros();
         let seconds = u64::try_from(asked_at.seconds).unwrap_or(0);
-        if cluster.breaker.may_ask(monotonic) {
+        if monotonic >= cluster.asks_from && cluster.breaker.may_ask(monotonic) {
             let deadline = Instant::now() + cluster.settings.deadline;
             let (changed, error) = match cluster.agent.ask(&cluster.settings, &checks, deadline) {
                 Ok(mut decided) => {
@@ -168,14 +178,17 @@ impl RemoteStore {
                     let authority = Authority::Cluster { decisions: &decided, servers };
                     // A copy that cannot be stored must not refuse what is decided.
                     let stored =
-                        self.spool.decide_as(authority, &checks, asked_at, &mut Vec::new());
+                        self.spool.decide_as(authority, &checks, &mut || asked_at, &mut Vec::new());
                     if let Err(error) = stored {
                         self.incidents.push(format!("the shared rates cannot be stored: {error}"));
                     }
                     *decisions = decided;
                     return Ok(());
                 }
-                Err(error) => (cluster.breaker.failed(monotonic, seconds), error),
+                Err(error) => {
+                    cluster.asks_from = clock::monotonic_micros() + breaker::PAUSE;
+                    (cluster.breaker.failed(monotonic, seconds), error)
+                }
             };
             self.incidents.extend(changed.map(|one| cluster.incident(one, Some(&error))));
         }
@@ -188,8 +201,15 @@ impl RemoteStore {
             Away::Open => checks.iter().map(allowed).collect(),
             _ => checks,
         };
+        // Other processes may have counted events while this one waited for a reply. If this
+        // event were dated before theirs, what was admitted apart would decay twice.
+        let mut now = || {
+            let waited = clock::monotonic_micros().saturating_sub(monotonic);
+            let waited = i64::try_from(waited).unwrap_or(0);
+            Timestamp::from_micros(asked_at.as_micros().saturating_add(waited))
+        };
         let share = Authority::Share { servers };
-        self.spool.decide_as(share, &checks, asked_at, decisions)?;
+        self.spool.decide_as(share, &checks, &mut now, decisions)?;
         cluster.breaker.count_apart(decisions.iter().any(|decision| decision.over));
         Ok(())
     }
@@ -232,7 +252,8 @@ fn allowed<'a>(check: &Check<'a>) -> Check<'a> {
 fn redate(decision: &mut Decision, now: Timestamp) {
     let decided = decision.at.as_micros();
     decision.kept = decision.kept.map(|kept| {
-        let age = decided.saturating_sub(kept.at.as_micros()).max(0);
+        // Negative, if the clock of the shared store was set back.
+        let age = decided.saturating_sub(kept.at.as_micros());
         Average { at: Timestamp::from_micros(now.as_micros().saturating_sub(age)), ..kept }
     });
     decision.at = now;

@@ -10,6 +10,7 @@
 //! servers 4
 //! deadline 20ms
 //! away local
+//! config /etc/exirate/exirate.toml
 //! ```
 
 use std::ffi::CStr;
@@ -31,6 +32,8 @@ const CLUSTER_NEW: &CStr = c"cluster.new";
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The socket of the agent, where the file names none.
 pub const SOCKET_DEFAULT: &str = "/run/exirate/agent.sock";
+/// The configuration of the agent, where the file names none.
+pub const CONFIG_DEFAULT: &str = "/etc/exirate/exirate.toml";
 /// How long a process waits for the agent, where the file does not say.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_millis(20);
 /// The longest deadline: an SMTP client waits for it at each command.
@@ -54,6 +57,9 @@ pub struct ClusterSettings {
     pub deadline: Duration,
     /// What happens while the agent, or the store behind it, cannot be reached.
     pub away: Away,
+    /// The configuration of the agent, which the program reads to connect to the shared
+    /// store. The library does not use it.
+    pub config: PathBuf,
 }
 
 /// What happens to checks while the shared store cannot be reached.
@@ -180,7 +186,7 @@ impl ClusterSettings {
     /// # Errors
     /// The number of the line that is wrong, and what is wrong.
     pub fn parse(text: &[u8]) -> Result<Self, (usize, String)> {
-        let [mut socket, mut user, mut servers, mut deadline, mut away] = [None; 5];
+        let [mut socket, mut user, mut servers, mut deadline, mut away, mut config] = [None; 6];
         let mut lines = 0;
         for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = line.trim_ascii();
@@ -197,13 +203,14 @@ impl ClusterSettings {
                 b"servers" => &mut servers,
                 b"deadline" => &mut deadline,
                 b"away" => &mut away,
+                b"config" => &mut config,
                 _ => {
                     let name = name.escape_ascii();
                     return Err((
                         lines,
                         format!(
                             "unknown name \"{name}\": the names are socket, agent_user, servers, \
-                             deadline and away"
+                             deadline, away and config"
                         ),
                     ));
                 }
@@ -217,14 +224,14 @@ impl ClusterSettings {
             }
         }
         let missing = |name| (lines, format!("'{name}' is missing"));
+        let path = |name, found: Option<(usize, &[u8])>, default: &str| match found {
+            None => Ok(PathBuf::from(default)),
+            Some((_, path)) if path.starts_with(b"/") => Ok(OsStr::from_bytes(path).into()),
+            Some((line, _)) => Err((line, format!("'{name}' must be an absolute path"))),
+        };
         Ok(Self {
-            socket: match socket {
-                None => SOCKET_DEFAULT.into(),
-                Some((_, path)) if path.starts_with(b"/") => OsStr::from_bytes(path).into(),
-                Some((line, _)) => {
-                    return Err((line, "'socket' must be an absolute path".to_owned()));
-                }
-            },
+            socket: path("socket", socket, SOCKET_DEFAULT)?,
+            config: path("config", config, CONFIG_DEFAULT)?,
             agent_user: {
                 let (line, text) = user.ok_or_else(|| missing("agent_user"))?;
                 number(text)
@@ -263,13 +270,14 @@ impl ClusterSettings {
 impl fmt::Display for ClusterSettings {
     /// The text of the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { socket, agent_user, servers, deadline, away } = self;
+        let Self { socket, agent_user, servers, deadline, away, config } = self;
         writeln!(f, "# exirate: the limits of this server are shared.")?;
         writeln!(f, "socket {}", Path::display(socket))?;
         writeln!(f, "agent_user {agent_user}")?;
         writeln!(f, "servers {servers}")?;
         writeln!(f, "deadline {}ms", deadline.as_millis())?;
-        writeln!(f, "away {}", away.word())
+        writeln!(f, "away {}", away.word())?;
+        writeln!(f, "config {}", Path::display(config))
     }
 }
 
@@ -289,7 +297,7 @@ mod tests {
 
     const WHOLE: &str = "# exirate: the limits of this server are shared.\n\
                          socket /run/other/agent.sock\nagent_user 997\nservers 4\n\
-                         deadline 50ms\naway closed\n";
+                         deadline 50ms\naway closed\nconfig /etc/other.toml\n";
 
     #[test]
     fn the_text_is_read_and_written() {
@@ -300,6 +308,7 @@ mod tests {
             servers: 4,
             deadline: Duration::from_millis(50),
             away: Away::Closed,
+            config: "/etc/other.toml".into(),
         };
         assert_eq!(settings, expected);
         assert_eq!(settings.to_string(), WHOLE);
@@ -332,6 +341,7 @@ mod tests {
             servers: 2,
             deadline: DEADLINE_DEFAULT,
             away: Away::Local,
+            config: CONFIG_DEFAULT.into(),
         };
         assert_eq!(settings, expected);
     }
@@ -348,6 +358,7 @@ mod tests {
             ("agent_user 1\nservers 0", 2, "'servers' must be a number from 1 to 10000"),
             ("agent_user 1\nservers +1", 2, "'servers' must be a number from 1 to 10000"),
             ("agent_user 1\nservers 1\nsocket a.sock", 3, "'socket' must be an absolute path"),
+            ("agent_user 1\nservers 1\nconfig a.toml", 3, "'config' must be an absolute path"),
             ("agent_user 1\nservers 1\ndeadline 20", 3, "'deadline' must be from 1ms to 5000ms"),
             ("agent_user 1\nservers 1\ndeadline 6000ms", 3, "'deadline' must be from 1ms"),
             ("agent_user 1\nservers 1\naway maybe", 3, "'away' must be local, open or closed"),

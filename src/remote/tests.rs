@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::*;
 use crate::engine::{Algorithm, Update};
 use crate::spool::open_directory;
-use crate::store::{Inspect as _, Memory};
+use crate::store::{Inspect as _, Memory, conformance};
 
 /// What the agent does with a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,6 +39,8 @@ struct TestAgent {
     behaviour: Arc<Mutex<Behaviour>>,
     store: Arc<Mutex<Memory>>,
     asked: Arc<AtomicU32>,
+    /// The time of its store, if that is not the clock's.
+    time: Arc<Mutex<Option<Timestamp>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -50,23 +52,26 @@ impl TestAgent {
         let behaviour = Arc::new(Mutex::new(behaviour));
         let store = Arc::new(Mutex::new(Memory::new()));
         let (asked, stop) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
-        let shared = (behaviour.clone(), store.clone(), asked.clone(), stop.clone());
+        let time = Arc::new(Mutex::new(None));
+        let shared = (behaviour.clone(), store.clone(), asked.clone(), stop.clone(), time.clone());
         let thread = std::thread::spawn(move || {
-            let (behaviour, store, asked, stop) = shared;
+            let (behaviour, store, asked, stop, time) = shared;
             for stream in listener.incoming() {
                 if stop.load(Ordering::SeqCst) {
                     break;
                 }
                 let (behaviour, store, asked) = (behaviour.clone(), store.clone(), asked.clone());
+                let time = time.clone();
                 let serve = move || {
-                    let _ = serve(stream?, &behaviour, &store, &asked);
+                    let _ = serve(stream?, &behaviour, &store, &asked, &time);
                     std::io::Result::Ok(())
                 };
                 // It ends with its connection.
                 std::thread::spawn(serve);
             }
         });
-        Self { path: path.to_owned(), behaviour, store, asked, stop, thread: Some(thread) }
+        let thread = Some(thread);
+        Self { path: path.to_owned(), behaviour, store, asked, time, stop, thread }
     }
 
     fn behaves(&self, behaviour: Behaviour) {
@@ -97,6 +102,7 @@ fn serve(
     behaviour: &Mutex<Behaviour>,
     store: &Mutex<Memory>,
     asked: &AtomicU32,
+    time: &Mutex<Option<Timestamp>>,
 ) -> std::io::Result<()> {
     let mut message = Vec::new();
     loop {
@@ -121,7 +127,8 @@ fn serve(
         let mut decisions = Vec::new();
         if !matches!(behaviour, Behaviour::IsSilent | Behaviour::Refuses(_)) {
             // Its clock is an hour ahead.
-            let (seconds, micros) = clock::now();
+            let Timestamp { seconds, micros } =
+                time.lock().unwrap().unwrap_or_else(|| clock::now().into());
             let now = Timestamp { seconds: seconds + 3600, micros };
             store.lock().unwrap().decide(&request.checks, || now, &mut decisions).unwrap();
         }
@@ -202,11 +209,11 @@ fn decide(store: &mut RemoteStore, check: &Check<'_>) -> Result<Decision, Remote
 }
 
 /// Long enough for any machine.
-const PATIENT: &str = "servers 4\ndeadline 5000ms\n";
+const LONG_DEADLINE: &str = "servers 4\ndeadline 5000ms\n";
 
 #[test]
 fn the_shared_store_decides_and_its_rate_is_stored() {
-    let host = Host::new(PATIENT);
+    let host = Host::new(LONG_DEADLINE);
     let agent = TestAgent::new(&host.socket(), Behaviour::Decides);
     let (mut a, mut b) = (host.open(), host.open());
     for expected in 1..=5_u8 {
@@ -323,7 +330,7 @@ fn every_fault_is_survived() {
 
 #[test]
 fn an_absent_agent_is_reported_once_and_its_return_too() {
-    let host = Host::new(PATIENT);
+    let host = Host::new(LONG_DEADLINE);
     let (mut a, mut b) = (host.open(), host.open());
     let started = Instant::now();
     let mut incidents = Vec::new();
@@ -351,6 +358,8 @@ fn an_absent_agent_is_reported_once_and_its_return_too() {
     assert_eq!((counts.shared, counts.apart_over), (0, 50));
     let _agent = TestAgent::new(&host.socket(), Behaviour::Decides);
     let started = Instant::now();
+    // It is back when none has failed for some time.
+    clock::shifted::by(11);
     while incidents.len() == 1 {
         decide(&mut a, &check(1e9)).unwrap();
         decide(&mut b, &check(1e9)).unwrap();
@@ -362,6 +371,31 @@ fn an_absent_agent_is_reported_once_and_its_return_too() {
     assert!(incidents[1].contains("50 of them over a limit"), "{incidents:?}");
     let counts = read_counts(a.spool().secure_directory()).unwrap();
     assert!(counts.away_since.is_none() && counts.shared > 0, "{counts:?}");
+}
+
+/// One of several checks of an SMTP command fails, and another process reaches the shared
+/// store: the next check of the command does not wait again.
+#[test]
+fn a_process_that_has_waited_does_not_wait_at_once_again() {
+    let host = Host::new("servers 4\ndeadline 200ms\n");
+    let agent = TestAgent::new(&host.socket(), Behaviour::IsSilent);
+    let mut store = host.open();
+    let mut other = Breaker::open(store.spool().secure_directory());
+    let mut shown = 0;
+    let started = Instant::now();
+    while shown < 5 {
+        std::thread::sleep(Duration::from_millis(60));
+        let asked = agent.asked();
+        decide(&mut store, &check(1e9)).unwrap();
+        let waited = Instant::now();
+        assert_eq!(other.succeeded(1), None);
+        decide(&mut store, &check(1e9)).unwrap();
+        if waited.elapsed() < Duration::from_millis(40) {
+            assert_eq!(agent.asked() - asked, 1);
+            shown += 1;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60));
+    }
 }
 
 #[test]
@@ -379,9 +413,22 @@ fn while_away_open_refuses_nothing_and_closed_decides_nothing() {
     assert!(text.ends_with("agent.sock (away = closed)"), "{text}");
 }
 
+/// Otherwise it would be dated before events that others have counted meanwhile.
+#[test]
+fn an_event_that_has_waited_is_counted_when_it_is_decided() {
+    let host = Host::new("servers 2\ndeadline 300ms\n");
+    let _agent = TestAgent::new(&host.socket(), Behaviour::IsSilent);
+    let mut store = host.open();
+    let asked_at = Timestamp::from(clock::now());
+    let decision = store.decide_one(&check(1e9), || asked_at).unwrap();
+    let waited = decision.at.as_micros() - asked_at.as_micros();
+    assert!((300_000..60_000_000).contains(&waited), "{waited}");
+    assert_eq!(decision.kept.map(|kept| kept.at), Some(decision.at));
+}
+
 #[test]
 fn an_agent_that_was_restarted_is_asked_again_at_once() {
-    let host = Host::new(PATIENT);
+    let host = Host::new(LONG_DEADLINE);
     let agent = TestAgent::new(&host.socket(), Behaviour::Decides);
     let mut store = host.open();
     decide(&mut store, &check(100.0)).unwrap();
@@ -439,7 +486,7 @@ fn an_agent_of_another_user_is_not_asked() {
 #[test]
 fn overrides_of_this_server_hold() {
     use crate::store::{FOREVER, Override, Target};
-    let host = Host::new(PATIENT);
+    let host = Host::new(LONG_DEADLINE);
     let agent = TestAgent::new(&host.socket(), Behaviour::Decides);
     let mut store = host.open();
     assert!(!decide(&mut store, &check(100.0)).unwrap().over);
@@ -456,4 +503,49 @@ fn overrides_of_this_server_hold() {
     let decision = decide(&mut store, &check(100.0)).unwrap();
     assert!(decision.over && decision.forced == Some(Forced::Deny), "{decision:?}");
     assert_eq!(agent.asked(), 2, "the shared store has counted it");
+}
+
+/// A server that shares its limits, at the times of a test.
+struct Timed {
+    store: RemoteStore,
+    agent: TestAgent,
+    _host: Host,
+}
+
+impl Timed {
+    fn fresh() -> Self {
+        let host = Host::new("servers 2\ndeadline 5000ms\n");
+        let agent = TestAgent::new(&host.socket(), Behaviour::Decides);
+        Self { store: host.open(), agent, _host: host }
+    }
+}
+
+impl Store for Timed {
+    type Error = RemoteError;
+
+    fn decide(
+        &mut self,
+        checks: &[Check<'_>],
+        clock: impl FnOnce() -> Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<(), RemoteError> {
+        let now = clock();
+        *self.agent.time.lock().unwrap() = Some(now);
+        self.store.decide(checks, || now, decisions)
+    }
+
+    fn decide_one(
+        &mut self,
+        check: &Check<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<Decision, RemoteError> {
+        let now = clock();
+        *self.agent.time.lock().unwrap() = Some(now);
+        self.store.decide_one(check, || now)
+    }
+}
+
+#[test]
+fn a_server_that_shares_its_limits_conforms() {
+    conformance::all(Timed::fresh);
 }

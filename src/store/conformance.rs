@@ -426,7 +426,9 @@ fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
                     Check {
                         key: NAMES[usize::from(one.name)].into(),
                         algorithm: match (one.bucket, f64::from(one.limit) / 4.0) {
-                            (true, burst) => Algorithm::Bucket { burst, rate: 1.0 / 512.0 },
+                            (true, burst) => {
+                                Algorithm::Bucket { burst: burst.max(0.25), rate: 1.0 / 512.0 }
+                            }
                             (false, limit) => Algorithm::MovingAverage { limit, period: 3600.0 },
                         },
                         cost: if readonly { 0.0 } else { one.cost.into() },

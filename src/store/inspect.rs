@@ -21,7 +21,7 @@ pub trait Inspect {
     /// had to be left out.
     ///
     /// # Errors
-    /// The store cannot be used; no record has been visited.
+    /// The store cannot be used; not all records have been visited.
     fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError>;
 
     /// The record of `key`; `None` if there is none, or it has no rate.
@@ -80,6 +80,19 @@ pub trait Inspect {
     /// They could not be read, or are damaged.
     fn overrides(&mut self) -> Result<Vec<Override>, InspectError> {
         Ok(Vec::new())
+    }
+
+    /// Changes the overrides in one step. `change` may be called again with the list as it is
+    /// then, if others change it at the same time.
+    ///
+    /// # Errors
+    /// They could not be read or written, or the store has none; they are unchanged.
+    fn change_overrides(
+        &mut self,
+        change: &mut dyn FnMut(&mut Vec<Override>),
+    ) -> Result<(), InspectError> {
+        let _ = change;
+        Err("this store has no overrides".into())
     }
 
     /// Takes what the administrator should know: damage that was found, and what
@@ -184,6 +197,25 @@ pub struct FilterEntry {
     /// Its bits. Which of them stand for an event depends on
     /// [`Inspect::filter_key`].
     pub bits: Vec<u8>,
+}
+
+impl FilterEntry {
+    /// The filter of a record after this change to it; `before` is the one it had.
+    #[must_use]
+    pub fn changed(before: Option<Self>, change: &FilterChange) -> Option<Self> {
+        match *change {
+            FilterChange::Keep => before,
+            FilterChange::Insert(event) => before.map(|mut filter| {
+                bloom::insert(&mut filter.bits, event);
+                filter
+            }),
+            FilterChange::Renew { bytes, epoch, event } => {
+                let mut bits = vec![0; bytes.min(bloom::MAX_BYTES)];
+                bloom::insert(&mut bits, event);
+                Some(Self { epoch, bits })
+            }
+        }
+    }
 }
 
 impl Entry {

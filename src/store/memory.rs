@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 
-use siphasher::sip128::{Hash128, SipHasher24};
+use siphasher::sip128::SipHasher24;
 
 use crate::engine::{
-    self, AlgorithmKind, Authority, Change, Check, Decision, Filter, FilterChange, Pending,
-    RecordKey, Remembered, State,
+    self, AlgorithmKind, Authority, Change, Check, Decision, Filter, Pending, RecordKey,
+    Remembered, State,
 };
 use crate::rate::bloom::{self, Event};
 use crate::rate::{self, Bucket, Timestamp};
@@ -20,7 +20,7 @@ use super::{
 
 /// A [`Store`] in this process's memory: for simulations, and as the reference
 /// that other stores are compared with.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Memory {
     records: HashMap<OwnedKey, Record>,
     filter_key: FilterKey,
@@ -29,7 +29,7 @@ pub struct Memory {
 }
 
 /// A random key for the hashes of unique events.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct FilterKey([u8; 16]);
 
 impl Default for FilterKey {
@@ -157,24 +157,12 @@ impl Memory {
 
     /// The hash of the text of a unique event.
     fn hash(&self, text: &[u8]) -> Event {
-        let Hash128 { h1, h2 } = SipHasher24::new_with_key(&self.filter_key.0).hash(text);
-        Event(u128::from(h1) | u128::from(h2) << 64)
+        SipHasher24::new_with_key(&self.filter_key.0).hash(text).into()
     }
 
     fn apply(&mut self, key: OwnedKey, change: &Change) {
         let kept = self.records.remove(&key).and_then(|record| record.filter);
-        let filter = match change.filter {
-            FilterChange::Keep => kept,
-            FilterChange::Insert(event) => kept.map(|mut filter| {
-                bloom::insert(&mut filter.bits, event);
-                filter
-            }),
-            FilterChange::Renew { bytes, epoch, event } => {
-                let mut bits = vec![0; bytes.min(bloom::MAX_BYTES)];
-                bloom::insert(&mut bits, event);
-                Some(FilterEntry { epoch, bits })
-            }
-        };
+        let filter = FilterEntry::changed(kept, &change.filter);
         self.records.insert(key, Record { state: change.state, filter });
     }
 }

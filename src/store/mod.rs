@@ -19,11 +19,9 @@ pub use inspect::{
     Edit, Edited, Entry, FilterEntry, Inspect, InspectError, OwnedKey, Restored, Statistics, Unread,
 };
 pub use memory::Memory;
-#[cfg(test)]
-pub(crate) use overrides::LIST_HEADER_BYTES;
 pub use overrides::{
-    ALTERNATIVES_MAX, Candidates, FOREVER, LIST_BYTES_MAX, ListFault, OVERRIDES_MAX, Override,
-    Overrides, TEXT_MAX, Target, compile_glob, deciding, names,
+    ALTERNATIVES_MAX, Candidates, FOREVER, LIST_BYTES_MAX, LIST_HEADER_BYTES, ListFault,
+    OVERRIDES_MAX, Override, Overrides, TEXT_MAX, Target, compile_glob, deciding, names,
 };
 
 /// A store of rates.

@@ -32,7 +32,9 @@ fn join_writes_what_the_library_reads() {
     let passwd = fs::read_to_string("/etc/passwd").unwrap();
     let daemon = passwd.lines().find(|line| line.starts_with("daemon:")).unwrap();
     assert_eq!(daemon.split(':').nth(2).unwrap(), user);
-    for line in ["servers 3", "deadline 20ms", "away local", &format!("socket {socket}")] {
+    let socket = format!("socket {socket}");
+    let config = "config /etc/exirate/exirate.toml";
+    for line in ["servers 3", "deadline 20ms", "away local", config, &*socket] {
         assert!(written.lines().any(|one| one == line), "{line}: {written}");
     }
     // A second time it is replaced.
@@ -69,6 +71,7 @@ fn what_cannot_be_is_refused_and_nothing_is_written() {
         (&["--servers", "2", "--deadline", "6000"], "6000 is not in 1..=5000"),
         (&["--servers", "2", "--away", "maybe"], "[possible values: local, open, closed]"),
         (&["--servers", "2", "--socket", "agent.sock"], "it must be an absolute path"),
+        (&["--servers", "2", "--config", "exirate.toml"], "it must be an absolute path"),
         (&["--servers", "2", "--agent-user", "no such user"], "there is no user no such user"),
     ] {
         let arguments = [&["cluster", "join"], arguments].concat();

@@ -6,7 +6,7 @@ use exirate::engine::{Algorithm, Check, Decision, RecordKey, Update};
 use exirate::redis::{RedisStore, Server, Servers, Settings, Transport};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::redis_common::PATIENCE;
+use crate::redis_common::TIMEOUT;
 
 /// How long a reply is waited for.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
@@ -109,7 +109,7 @@ impl Asker {
         loop {
             match self.ask(checks).await {
                 Ok(decisions) => return (begun.elapsed(), decisions),
-                Err(why) => assert!(begun.elapsed() < PATIENCE, "{why}"),
+                Err(why) => assert!(begun.elapsed() < TIMEOUT, "{why}"),
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

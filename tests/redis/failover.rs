@@ -11,8 +11,8 @@ use tokio::task::LocalSet;
 
 use crate::asker::{Asker, average, level, runtime, settings, tcp, unique};
 use crate::counts;
-use crate::redis_common::{Cluster, PATIENCE, Program, RedisServer, Sentinels};
-use crate::sums::{behind, nodes, patient, sums_are_exact};
+use crate::redis_common::{Cluster, Program, RedisServer, Sentinels, TIMEOUT};
+use crate::sums::{behind, nodes, sums_are_exact, with_long_deadline};
 
 /// Identities of all nodes of a cluster.
 const IDENTITIES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
@@ -55,7 +55,7 @@ fn count_while(settings: &Settings, fail: impl FnOnce(), over: impl Fn() -> bool
         let begun = Instant::now();
         let all_count = async || {
             while runs.iter().any(|run| run.get() < 20) {
-                assert!(begun.elapsed() < PATIENCE);
+                assert!(begun.elapsed() < TIMEOUT);
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -63,7 +63,7 @@ fn count_while(settings: &Settings, fail: impl FnOnce(), over: impl Fn() -> bool
         fail();
         let failed = Instant::now();
         while !over() {
-            assert!(begun.elapsed() < PATIENCE);
+            assert!(begun.elapsed() < TIMEOUT);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         runs.iter().for_each(|run| run.set(0));
@@ -82,7 +82,7 @@ fn count_while(settings: &Settings, fail: impl FnOnce(), over: impl Fn() -> bool
 /// What may be lost at a failover: what the replica had not yet received.
 fn assert_little_is_lost(settings: &Settings, what: &str, seen: &Seen, before: &mut [u64]) {
     runtime().block_on(async {
-        let mut asker = Asker::new(&patient(settings));
+        let mut asker = Asker::new(&with_long_deadline(settings));
         for (identity, before) in IDENTITIES.iter().zip(before) {
             let sum = asker.sum(level(identity)).await;
             let now = sum - *before;
@@ -165,8 +165,9 @@ fn a_failover_to_a_slower_clock_makes_no_rate_jump() {
     let replica =
         RedisServer::start_program(Program::SlowRedis, folder.path(), "replica", &follows);
     replica.until(&["info", "replication"], "master_link_status:up");
-    let to =
-        |server: &RedisServer| Asker::new(&patient(&settings(Servers::Single(tcp(server.port)))));
+    let to = |server: &RedisServer| {
+        Asker::new(&with_long_deadline(&settings(Servers::Single(tcp(server.port)))))
+    };
     let bucket =
         Check { algorithm: Algorithm::Bucket { burst: 100.0, rate: 1e-3 }, ..level("leaking") };
     let checks = [average("alice"), level("bob"), bucket, unique("campaign", "x@example.org")];

@@ -5,6 +5,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod asker;
+mod budget;
 #[path = "../../src/sys/counts.rs"]
 mod counts;
 mod failover;
@@ -12,4 +13,6 @@ mod faults;
 mod permissions;
 #[path = "../redis_common/mod.rs"]
 mod redis_common;
+mod servers;
 mod sums;
+mod tools;

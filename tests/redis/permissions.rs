@@ -1,10 +1,11 @@
 //! The permissions that docs/cluster.md gives the ACL user.
 
-use exirate::redis::{Secret, Servers, Settings};
+use exirate::redis::{RedisError, Register, Secret, Servers, Settings};
 
 use crate::asker::{Asker, level, runtime, settings, tcp, unique};
 use crate::redis_common::{Cluster, RedisServer};
-use crate::sums::{nodes, patient, sums_are_exact};
+use crate::servers::{announce, announcement};
+use crate::sums::{nodes, sums_are_exact, with_long_deadline};
 
 /// What is needed to decide.
 const COMMANDS: [&str; 11] = [
@@ -21,8 +22,11 @@ const COMMANDS: [&str; 11] = [
     "+pexpire",
 ];
 
+/// What is needed besides to show the servers to each other.
+const SHOW: [&str; 4] = ["+hset", "+hget", "+hgetall", "+hdel"];
+
 /// The permissions in the documentation: the line of the user after its password.
-fn documented() -> Vec<String> {
+pub(crate) fn documented() -> Vec<String> {
     let text = include_str!("../../docs/cluster.md");
     let start = "ACL SETUSER exirate on >PASSWORD ";
     let line = text.lines().find_map(|line| line.strip_prefix(start));
@@ -31,7 +35,7 @@ fn documented() -> Vec<String> {
 
 fn as_user(servers: Servers) -> Settings {
     let (user, password) = (Some("exirate".into()), Some(Secret("right".into())));
-    patient(&Settings { user, password, ..settings(servers) })
+    with_long_deadline(&Settings { user, password, ..settings(servers) })
 }
 
 #[test]
@@ -50,7 +54,7 @@ fn a_user_with_the_documented_permissions_may_decide_and_needs_each() {
     // Nothing but deciding.
     let mut exact = vec!["~exirate:*"];
     exact.extend(COMMANDS);
-    for one in &exact {
+    for one in exact.iter().chain(&SHOW) {
         assert!(all.contains(one), "docs/cluster.md lacks {one}");
     }
     // Nobody can load the script before, in the absence of +eval.
@@ -90,4 +94,32 @@ fn they_are_enough_on_a_cluster() {
         assert_eq!(node.ask(&command), "OK\n");
     }
     sums_are_exact(&as_user(nodes(&cluster)), "user");
+}
+
+#[test]
+fn servers_are_shown_with_the_documented_permissions_and_needs_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let documented = documented();
+    let server = RedisServer::start(folder.path(), "redis", &[]);
+    let settings = as_user(Servers::Single(tcp(server.port)));
+    let shown = |lacks: &str| {
+        server.ask(&["flushall"]);
+        let mut command = vec!["acl", "setuser", "exirate", "reset", "on", ">right"];
+        command.extend(documented.iter().map(String::as_str).filter(|one| *one != lacks));
+        assert_eq!(server.ask(&command), "OK\n");
+        announce(&settings, &announcement("mx1", 1)).map_err(|error| error.to_string())?;
+        let show = || {
+            let register = Register::open(&settings)?;
+            register.set_policy("mx1", Some(&"0".repeat(32)))?;
+            register.set_policy("mx1", None)?;
+            assert_eq!(register.servers()?.servers.len(), 1);
+            register.forget("mx1")
+        };
+        show().map_err(|error: RedisError| error.to_string())
+    };
+    assert_eq!(shown(""), Ok(true));
+    for lacks in SHOW {
+        let why = shown(lacks).expect_err(lacks);
+        assert!(why.contains("lacks a permission"), "{lacks}: {why}");
+    }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use tokio::task::LocalSet;
 
 use crate::asker::{Asker, average, level, runtime, settings, tcp, unique};
-use crate::redis_common::{Cluster, PATIENCE, Program, RedisServer, Sentinels};
+use crate::redis_common::{Cluster, Program, RedisServer, Sentinels, TIMEOUT};
 
 const CLIENTS: u64 = 8;
 const EVENTS: u64 = 50;
@@ -16,7 +16,7 @@ const EVENTS: u64 = 50;
 /// Counts from several clients at the same time, and looks at the sums of these keys, which
 /// are new.
 pub(crate) fn sums_are_exact(settings: &Settings, keys: &str) {
-    let settings = &patient(settings);
+    let settings = &with_long_deadline(settings);
     let (shared, other, each) =
         (format!("{keys}-shared"), format!("{keys}-other"), format!("{keys}-each"));
     let campaign = format!("{keys}-campaign");
@@ -108,8 +108,8 @@ fn on_a_cluster_of_six_nodes() {
 }
 
 /// With a deadline for a busy machine.
-pub(crate) fn patient(settings: &Settings) -> Settings {
-    Settings { deadline: PATIENCE, ..settings.clone() }
+pub(crate) fn with_long_deadline(settings: &Settings) -> Settings {
+    Settings { deadline: TIMEOUT, ..settings.clone() }
 }
 
 pub(crate) fn behind(sentinels: &Sentinels) -> Servers {
@@ -197,7 +197,9 @@ fn over_tls_with_the_right_certificate_only() {
     sums_are_exact(&over("127.0.0.1"), "address");
     sums_are_exact(&over("localhost"), "name");
     let refused = |settings: &Settings| {
-        runtime().block_on(Asker::new(&patient(settings)).ask(&[level("alice")])).unwrap_err()
+        runtime()
+            .block_on(Asker::new(&with_long_deadline(settings)).ask(&[level("alice")]))
+            .unwrap_err()
     };
     let ca = |name: &str| Some(std::fs::read(path(name)).unwrap());
     for (settings, expected) in [

@@ -10,7 +10,7 @@ mod sentinel;
 mod server;
 
 pub(crate) use cluster::Cluster;
-pub(crate) use process::{PATIENCE, Process, until};
+pub(crate) use process::{Process, TIMEOUT, until};
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use sentinel::Sentinels;
 pub(crate) use server::{Program, RedisServer, free_port};

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::super::policy::many;
+use super::super::servers::look as look_at_servers;
 use super::finding::{Findings, quoted};
 use crate::redis::{ServerState, examine};
 use crate::remote::{ClusterSettings, probe};
@@ -14,17 +15,20 @@ use crate::spool::open_directory;
 /// Exim's are then hard to compare.
 const CLOCK_TOLERANCE: f64 = 2.0;
 
-/// Checks what `spool` says of sharing limits, and the agent's configuration in `file`.
-pub(super) fn look(spool: &Path, file: &Path, findings: &mut Findings) {
+/// Checks what `spool` says of sharing limits, and the agent's configuration. Where no limits
+/// are shared, `usual` is the file in which that would be.
+pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
     // What is wrong with the directory itself is reported with the database.
     let Ok(directory) = open_directory(spool, false) else { return };
     let settings = match ClusterSettings::read(&directory) {
         Ok(Some(settings)) => settings,
         Ok(None) => {
-            if file.exists() {
-                let file = file.display();
+            // The file may be for the mail front ends alone.
+            let text = std::fs::read_to_string(usual);
+            if text.map_or_else(|_| usual.exists(), |text| text.contains("[redis]")) {
+                let usual = usual.display();
                 findings
-                    .note(format!("this server counts alone, although {file} is there"))
+                    .note(format!("this server counts alone, although {usual} is there"))
                     .fix("exirate cluster join --help");
             }
             return;
@@ -34,6 +38,7 @@ pub(super) fn look(spool: &Path, file: &Path, findings: &mut Findings) {
             return;
         }
     };
+    let file = &*settings.config;
     match probe(&settings) {
         Ok(_) => findings.ok(format!(
             "the agent at {} decides, for {} servers",
@@ -48,6 +53,16 @@ pub(super) fn look(spool: &Path, file: &Path, findings: &mut Findings) {
                 .fix(format!("exirate serve agent --check --config {}", quoted(file)));
         }
     }
+    // `exirate events deliver` writes this file when it first sends something.
+    if !directory.path().join("delivery.shared").exists() {
+        findings
+            .note(
+                "the other servers do not show the crossings of this one: `exirate events deliver` \
+                 must run",
+            )
+            .fix("systemctl enable --now exirate-deliver.path exirate-deliver.timer");
+    }
+    let mut usable = true;
     if let Some(config) = configuration(file, findings) {
         if config.agent.servers != settings.servers {
             let (agent, joined) = (config.agent.servers, settings.servers);
@@ -57,7 +72,15 @@ pub(super) fn look(spool: &Path, file: &Path, findings: &mut Findings) {
                  was told {joined}"
             ));
         }
-        servers(&config, findings);
+        usable = servers(&config, findings);
+    }
+    if usable {
+        match look_at_servers(&settings, spool, false) {
+            Ok(seen) => super::servers::look(&seen, &settings, CLOCK_TOLERANCE, findings),
+            Err(why) => {
+                findings.note(format!("the servers that share the limits are not known: {why}"));
+            }
+        }
     }
 }
 
@@ -83,8 +106,8 @@ fn configuration(file: &Path, findings: &mut Findings) -> Option<Config> {
     }
 }
 
-/// The servers that the agent asks.
-fn servers(config: &Config, findings: &mut Findings) {
+/// The servers that the agent asks. Whether they can be used.
+fn servers(config: &Config, findings: &mut Findings) -> bool {
     let shown = &config.redis.servers;
     let states = match examine(&config.redis) {
         Ok(states) => states,
@@ -93,11 +116,11 @@ fn servers(config: &Config, findings: &mut Findings) {
                 "{shown}: the eviction policy and the clock were not checked, as the ACL user may \
                  not use INFO: {error}"
             ));
-            return;
+            return true;
         }
         Err(error) => {
             findings.problem(format!("{shown} cannot be used: {error}"));
-            return;
+            return false;
         }
     };
     let mut sound = 0;
@@ -111,11 +134,18 @@ fn servers(config: &Config, findings: &mut Findings) {
         let versions = versions.into_iter().collect::<Vec<_>>().join(", ");
         findings.ok(format!("{shown}: {servers}, {versions}"));
     }
+    true
 }
 
 /// Whether a server keeps what it is given, by a clock like this one's.
 fn is_sound(state: &ServerState, shown: &str, findings: &mut Findings) -> bool {
-    let ServerState { port, eviction, ahead, .. } = state;
+    let ServerState { port, eviction, memory_max, ahead, .. } = state;
+    // A server without a port is reached by its socket.
+    let client = match shown.strip_prefix("unix://") {
+        Some(socket) if port == "0" => format!("redis-cli -s {}", quoted(Path::new(socket))),
+        _ => format!("redis-cli -p {port}"),
+    };
+    let limited = format!("{client} CONFIG SET maxmemory-policy volatile-ttl");
     let evicts = eviction.starts_with("allkeys-");
     if evicts {
         findings
@@ -123,7 +153,23 @@ fn is_sound(state: &ServerState, shown: &str, findings: &mut Findings) -> bool {
                 "{shown}: its maxmemory-policy is {eviction} (port {port}): when its memory is \
                  full, it forgets rates that still limit somebody"
             ))
-            .fix(format!("redis-cli -p {port} CONFIG SET maxmemory-policy volatile-ttl"));
+            .fix(limited.clone());
+    }
+    if *memory_max == 0 {
+        findings
+            .note(format!(
+                "{shown}: its memory has no limit (maxmemory, port {port}), and clients can choose \
+                 keys, such as HELO names: with volatile-ttl, it would remove those that matter least"
+            ))
+            .fix(format!("{client} CONFIG SET maxmemory 1gb"))
+            .fix(limited);
+    } else if eviction == "noeviction" {
+        findings
+            .note(format!(
+                "{shown}: its maxmemory-policy is noeviction (port {port}): when its memory is full, \
+                 as by keys that clients have chosen, the shared limits are away"
+            ))
+            .fix(limited);
     }
     let differs = ahead.abs() > CLOCK_TOLERANCE;
     if differs {
@@ -173,6 +219,7 @@ mod tests {
             servers: 3,
             deadline: Duration::from_millis(20),
             away: Away::Local,
+            config: file.clone(),
         };
         settings.write(&directory).unwrap();
         let nothing_runs = found(dir, &file);
@@ -181,6 +228,8 @@ mod tests {
         assert!(problems[0].contains("agent.sock does not decide: cannot connect"), "{problems:?}");
         assert!(problems[1].contains("2 servers share the limits"), "{problems:?}");
         assert!(problems[2].starts_with(&format!("{redis} cannot be used: ")), "{problems:?}");
+        let notes = of(Level::Note, &nothing_runs);
+        assert!(notes[0].contains("`exirate events deliver` must run"), "{notes:?}");
 
         std::fs::write(&file, "[redis]\nserver = 6379\n").unwrap();
         let wrong = found(dir, &file);
@@ -196,20 +245,23 @@ mod tests {
             port: "6379".into(),
             version: "Redis 7.0.15".into(),
             eviction: eviction.into(),
+            memory_max: 1 << 30,
             ahead,
         };
         for (state, expected) in [
-            (state("noeviction", 1.5), None),
             (state("volatile-ttl", -1.5), None),
+            (state("noeviction", 1.5), Some((Level::Note, "maxmemory-policy is noeviction"))),
+            (
+                ServerState { memory_max: 0, ..state("volatile-ttl", 0.0) },
+                Some((Level::Note, "its memory has no limit")),
+            ),
             (state("allkeys-lru", 0.0), Some((Level::Problem, "maxmemory-policy is allkeys-lru"))),
-            (state("noeviction", 9.0), Some((Level::Warning, "is 9 s ahead of this server's"))),
-            (state("noeviction", -9.0), Some((Level::Warning, "is 9 s behind this server's"))),
+            (state("volatile-ttl", 9.0), Some((Level::Warning, "is 9 s ahead of this server's"))),
+            (state("volatile-ttl", -9.0), Some((Level::Warning, "is 9 s behind this server's"))),
         ] {
             let mut findings = Findings::default();
-            assert_eq!(
-                is_sound(&state, "redis://192.0.2.1:6379", &mut findings),
-                expected.is_none()
-            );
+            let is_note = expected.is_none_or(|(level, _)| level == Level::Note);
+            assert_eq!(is_sound(&state, "redis://192.0.2.1:6379", &mut findings), is_note);
             let found = findings.list.first().map(|one| (one.level, &*one.text));
             match (found, expected) {
                 (None, None) => {}
@@ -219,6 +271,26 @@ mod tests {
                 }
                 other => panic!("{other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn the_fix_reaches_a_server_by_its_socket_or_its_port() {
+        for (port, shown, client) in [
+            ("0", "unix:///run/redis/redis.sock", "redis-cli -s /run/redis/redis.sock CONFIG"),
+            ("6380", "redis://192.0.2.1:6380", "redis-cli -p 6380 CONFIG"),
+        ] {
+            let state = ServerState {
+                port: port.into(),
+                version: "Redis 7.0.15".into(),
+                eviction: "noeviction".into(),
+                memory_max: 0,
+                ahead: 0.0,
+            };
+            let mut findings = Findings::default();
+            is_sound(&state, shown, &mut findings);
+            let fix = &findings.list[0].fix;
+            assert!(fix.len() == 2 && fix.iter().all(|line| line.starts_with(client)), "{fix:?}");
         }
     }
 }

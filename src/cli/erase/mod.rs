@@ -1,14 +1,17 @@
 //! `exirate erase`: remove a person from everything that is stored.
 
+mod found;
 mod person;
+mod shared;
 
 use std::io::Write as _;
 use std::path::Path;
 
 use clap::Args;
-use serde::Serialize;
 
+use self::found::{Found, concerns};
 use self::person::Person;
+use self::shared::Shared;
 use super::audit_log::AuditLog;
 use super::confirm;
 use super::database::{Both, Common, now, print_incidents};
@@ -19,7 +22,7 @@ use super::{Failure, Outcome};
 use crate::policy::image::PolicyFile;
 use crate::policy::settings::settings;
 use crate::spool::Spool;
-use crate::store::{Override, OwnedKey, Target};
+use crate::store::OwnedKey;
 use crate::trace::TraceStore;
 
 /// Remove a person from all that exirate stores
@@ -39,6 +42,10 @@ alice+news@example.org. It is removed from
   overrides  `allow` and `deny` for it alone are removed, and those whose reason names it
   audit log  it is overwritten by `*`
   messages   in the trace store's envelopes, [erased] takes its place
+
+Where limits are shared, it is also removed from what all servers share: its records and
+overrides, and all crossings in which it is named. Run the command on each server, for what
+only that one has.
 
 What holds it only as a hash remains: unique events, and the digests of messages. Both need
 the database's key, and end by themselves. So does the rest: Exim's logs, backups, exports,
@@ -68,21 +75,6 @@ pub(super) struct Erase {
     common: Common,
 }
 
-/// What names the person.
-#[derive(Debug, Default, Serialize)]
-struct Found {
-    rates: u64,
-    crossings: u64,
-    refusals: u64,
-    mentions: u64,
-    overrides: u64,
-    audit_lines: u64,
-    messages: u64,
-    erased: bool,
-    /// What could not be searched, or is not removed.
-    left: Vec<String>,
-}
-
 impl Erase {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let person = Person::of(&self.person).map_err(Failure::new)?;
@@ -91,7 +83,12 @@ impl Erase {
             true => Both::open(&directory)?,
             false => Both::open_to_change(&directory)?,
         };
+        let mut unsearched = Vec::new();
+        let mut shared = Shared::open(&directory, &mut unsearched);
         let mut found = look(&person, &mut both)?;
+        if let Some(shared) = &mut shared {
+            shared.search(&person, false, &mut found)?;
+        }
         if !self.dry_run {
             let parts = found.parts().join(", ");
             let question = format!("this removes {}: {parts}", printable(self.person.as_bytes()));
@@ -99,8 +96,13 @@ impl Erase {
                 note("nothing was removed");
                 return Ok(Outcome::Found);
             }
-            found = Found { erased: true, ..erase(&person, &mut both)? };
+            let mut removed = Found::default();
+            if let Some(shared) = &mut shared {
+                shared.search(&person, true, &mut removed)?;
+            }
+            found = Found { erased: true, ..erase(&person, &mut both, removed)? };
         }
+        found.left.extend(unsearched);
         found.left.extend(left(&person, &directory, &both)?);
         if self.common.json {
             screen.json(&found)?;
@@ -125,27 +127,6 @@ impl Erase {
     }
 }
 
-impl Found {
-    /// The counts that are not 0, in words.
-    fn parts(&self) -> Vec<String> {
-        let all = [
-            (self.rates, "record", "records"),
-            (self.crossings, "crossing", "crossings"),
-            (self.refusals, "refusal", "refusals"),
-            (self.mentions, "name in an event of others", "names in events of others"),
-            (self.overrides, "override", "overrides"),
-            (self.audit_lines, "line of the audit log", "lines of the audit log"),
-            (self.messages, "recorded message", "recorded messages"),
-        ];
-        let all = all.into_iter().filter(|(count, ..)| *count > 0);
-        all.map(|(count, one, several)| many(count as usize, one, several)).collect()
-    }
-
-    fn is_any(&self) -> bool {
-        !self.parts().is_empty()
-    }
-}
-
 /// Counts what names the person.
 fn look(person: &Person, both: &mut Both) -> Result<Found, Failure> {
     let mut found = Found::default();
@@ -167,9 +148,8 @@ fn look(person: &Person, both: &mut Both) -> Result<Found, Failure> {
 }
 
 /// Removes the person. Each step may be repeated, so a second run completes one that was
-/// killed.
-fn erase(person: &Person, both: &mut Both) -> Result<Found, Failure> {
-    let mut found = Found::default();
+/// killed. `found` is what was removed from what other servers share.
+fn erase(person: &Person, both: &mut Both, mut found: Found) -> Result<Found, Failure> {
     if let Some(spool) = &mut both.rates {
         erase_rates(person, spool, &mut found)?;
     }
@@ -188,7 +168,7 @@ fn erase_rates(person: &Person, spool: &mut Spool, found: &mut Found) -> Result<
     // First, so that no check sets a record again as an override says.
     let removed = spool.overrides()?.iter().any(|one| concerns(person, one));
     if removed {
-        found.overrides = spool.change_overrides(|list| {
+        found.overrides += spool.change_overrides(|list| {
             list.extract_if(.., |one| concerns(person, one)).count() as u64
         })?;
     }
@@ -202,7 +182,8 @@ fn erase_rates(person: &Person, spool: &mut Spool, found: &mut Found) -> Result<
     spool.compact(now(), |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
     let events = spool.erase_events_of(&|text| person.is_in(text))?;
-    (found.crossings, found.refusals) = (events.crossings, events.refusals);
+    found.crossings += events.crossings;
+    found.refusals = events.refusals;
     found.mentions = events.recipients + events.damaged;
     found.audit_lines = spool.find_in_audit_log(&|line| person.places(line), true)?;
     Ok(())
@@ -229,12 +210,6 @@ fn records(
     let (keys, unread) = spool.keys_named(&|name| person.is_in(name))?;
     left.extend(unread.iter().map(ToString::to_string));
     Ok(keys)
-}
-
-/// Whether an override is for the person alone, or names them in its reason.
-fn concerns(person: &Person, one: &Override) -> bool {
-    let is_exact = matches!(one.target, Target::Exact { .. });
-    is_exact && person.is_in(one.argument.as_bytes()) || person.is_in(one.reason.as_bytes())
 }
 
 /// What names the person and is not removed, and what is not searched.

@@ -58,7 +58,9 @@ mod tests;
 
 use crate::store::ByteReader;
 
-pub use reply::{DECISION_BYTES, Reply, Status, read_reply, write_decisions, write_refusal};
+pub use reply::{
+    DECISION_BYTES, Reply, Status, read_decision, read_reply, write_decisions, write_refusal,
+};
 pub use request::{CHECK_BYTES, Request, event_of, read_request, write_request};
 
 /// The version of the protocol.

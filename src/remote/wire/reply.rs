@@ -144,7 +144,7 @@ pub fn read_reply<'a>(
     if count != checks.len() {
         return Err(Fault::Field("count"));
     }
-    let read = |check| read_decision(&mut rest, item_bytes, check);
+    let read = |check| read_decision(&item(&mut rest, item_bytes, "item_bytes")?, check);
     let decisions = checks.iter().map(read).collect::<Result<_, _>>()?;
     match rest.rest {
         [] => Ok(Reply::Decided(decisions)),
@@ -152,13 +152,12 @@ pub fn read_reply<'a>(
     }
 }
 
-fn read_decision(
-    rest: &mut ByteReader<'_>,
-    item_bytes: usize,
-    check: &Check<'_>,
-) -> Result<Decision, Fault> {
-    let fixed: [u8; DECISION_BYTES] = item(rest, item_bytes, "item_bytes")?;
-    let mut fixed = ByteReader { rest: &fixed };
+/// Reads the decision of a check.
+///
+/// # Errors
+/// A number is impossible.
+pub fn read_decision(bytes: &[u8; DECISION_BYTES], check: &Check<'_>) -> Result<Decision, Fault> {
+    let mut fixed = ByteReader { rest: bytes };
     let short = Fault::Field("bytes");
     let (flags, crossings) = (fixed.u32().ok_or(short)?, fixed.u32().ok_or(short)?);
     let (rate, count) = (fixed.array(), fixed.array());

@@ -13,7 +13,7 @@ use super::target::{OVERRIDES_MAX, Override, TEXT_MAX, Target};
 const MAGIC: &[u8; 8] = b"EXIRATEO";
 const VERSION: u32 = 1;
 /// The size of the header: magic, version, number of entries, size, checksum.
-pub(crate) const HEADER_BYTES: usize = 24;
+pub const HEADER_BYTES: usize = 24;
 /// The offset of the checksum, which covers everything but itself.
 const CRC: usize = 20;
 /// The size limit of an encoded list.

@@ -13,8 +13,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
-pub(crate) use encoding::HEADER_BYTES as LIST_HEADER_BYTES;
+pub use encoding::HEADER_BYTES as LIST_HEADER_BYTES;
 pub use encoding::{LIST_BYTES_MAX, ListFault};
 pub use glob::{ALTERNATIVES_MAX, compile as compile_glob};
 pub use list::{Candidates, Overrides};

@@ -1,0 +1,330 @@
+//! The shared rates, looked at and changed by hand. The program's commands connect by
+//! themselves, as the agent does, and not through it: Exim's processes may ask the agent,
+//! and must not be able to reset a rate.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
+
+use redis::{Cmd, Value, cmd};
+use tokio::runtime::Runtime;
+
+use super::connection::Node;
+use super::error::RedisError;
+use super::overrides;
+use super::record::{self, PREFIX, Record};
+use super::script::Loaded;
+use super::settings::Settings;
+use super::tool;
+use super::{RedisStore, random};
+use crate::engine::{AlgorithmKind, RecordKey};
+use crate::rate::bloom;
+use crate::store::{
+    Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Override, Restored, Statistics, Unread,
+};
+
+/// How many keys are looked at in one step of a SCAN, and then read at the same time.
+const KEYS_AT_ONCE: u32 = 200;
+/// How often a change is tried again as the record has changed meanwhile.
+const TRIES_MAX: usize = 1000;
+/// The script that replaces a record.
+const REPLACE: &str = concat!(include_str!("record.lua"), include_str!("replace.lua"));
+
+/// The shared rates, as a store that can be inspected.
+pub struct SharedRates {
+    pub(super) runtime: Runtime,
+    pub(super) store: RedisStore,
+    /// What messages call the servers.
+    name: String,
+    replace: Loaded,
+    /// The database of this server, which has the log of changes.
+    local: Box<dyn Inspect>,
+}
+
+impl std::fmt::Debug for SharedRates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedRates").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl SharedRates {
+    /// Connects. Changes are logged in `local`.
+    ///
+    /// # Errors
+    /// The servers cannot be reached, or do not allow what the store needs.
+    pub fn connect(settings: &Settings, local: Box<dyn Inspect>) -> Result<Self, RedisError> {
+        let settings = tool::settings(settings);
+        let runtime = tool::runtime()?;
+        let store =
+            runtime.block_on(tool::within(settings.deadline, RedisStore::connect(&settings)))?;
+        let (name, replace) = (settings.to_string(), Loaded::new(REPLACE));
+        Ok(Self { runtime, store, name, replace, local })
+    }
+
+    pub(super) fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
+        let mut connection = self.store.connection.clone();
+        Ok(self.runtime.block_on(connection.send(command))?)
+    }
+
+    /// The result, whose error says which servers cannot be used.
+    fn said<T>(&self, result: Result<T, RedisError>) -> Result<T, InspectError> {
+        let name = &self.name;
+        result.map_err(|error| match error {
+            RedisError::Busy | RedisError::Range | RedisError::Overrides(_) => {
+                format!("{name}: {error}").into()
+            }
+            _ => format!("the shared rates at {name} cannot be used: {error}").into(),
+        })
+    }
+
+    /// The key of a record.
+    fn key(&self, key: &RecordKey<'_>) -> Vec<u8> {
+        record::key(key, &self.store.tag(key.identity()))
+    }
+
+    /// The value of a key, and the record that it is; empty, if there is no key.
+    fn read(&self, key: &[u8]) -> Result<(Vec<u8>, Option<Record>), RedisError> {
+        match self.send(cmd("GET").arg(key))? {
+            Value::Nil => Ok((Vec::new(), None)),
+            Value::BulkString(bytes) => {
+                let record = Record::read(&bytes);
+                Ok((bytes, record))
+            }
+            _ => Err(RedisError::Reply),
+        }
+    }
+
+    /// Changes a record in one step. `change` is given the record, and returns its result and
+    /// the new record; no new record leaves it as it is. It is called again if the record
+    /// changes meanwhile.
+    fn change<R>(
+        &self,
+        key: &RecordKey<'_>,
+        mut change: impl FnMut(Option<&Record>) -> Result<(R, Changed), RedisError>,
+    ) -> Result<R, RedisError> {
+        let stored_key = self.key(key);
+        for _ in 0..TRIES_MAX {
+            let (old, record) = self.read(&stored_key)?;
+            let (result, new) = change(record.as_ref())?;
+            let new = match new {
+                Changed::Nothing => return Ok(result),
+                Changed::Deleted => Vec::new(),
+                Changed::To(record) => {
+                    let bytes = record.write();
+                    // What cannot be read again would be lost.
+                    Record::read(&bytes).ok_or(RedisError::Range)?;
+                    bytes
+                }
+            };
+            if self.replace(&stored_key, &old, &new, key.algorithm)? {
+                return Ok(result);
+            }
+        }
+        Err(RedisError::Busy)
+    }
+
+    /// Replaces the value of a key, if it is still `old`.
+    fn replace(
+        &self,
+        key: &[u8],
+        old: &[u8],
+        new: &[u8],
+        algorithm: AlgorithmKind,
+    ) -> Result<bool, RedisError> {
+        let bucket = u8::from(algorithm == AlgorithmKind::Bucket);
+        let complete = |call: &mut Cmd| {
+            call.arg(1).arg(key).arg(Record::header(old)).arg(new).arg(bucket);
+        };
+        let mut connection = self.store.connection.clone();
+        let reply = self.runtime.block_on(self.replace.call(&mut connection, complete))?;
+        match reply {
+            Value::Int(replaced) => Ok(replaced == 1),
+            _ => Err(RedisError::Reply),
+        }
+    }
+
+    /// Calls `visit` with the keys and values on a server, and returns how many of them are
+    /// no records.
+    fn for_each_on(
+        &self,
+        node: &Node,
+        visit: &mut dyn FnMut(Entry),
+        known: &mut Known,
+    ) -> Result<u64, RedisError> {
+        let connection = &self.store.connection;
+        let mut damaged = 0;
+        let mut cursor = b"0".to_vec();
+        loop {
+            let mut scan = cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(format!("{PREFIX}*"));
+            scan.arg("COUNT").arg(KEYS_AT_ONCE);
+            let (next, keys) = scanned(self.runtime.block_on(connection.send_to(node, &scan))?)?;
+            let keys: Vec<Vec<u8>> = keys.into_iter().filter(|key| known.is_new(key)).collect();
+            let gets: Vec<Cmd> = keys.iter().map(|key| cmd("GET").arg(key).clone()).collect();
+            let values = self.runtime.block_on(connection.send_all_to(node, &gets));
+            for (key, value) in keys.iter().zip(values) {
+                match value {
+                    // It has expired since.
+                    Ok(Value::Nil) => {}
+                    Ok(Value::BulkString(bytes)) => match self.entry(key, &bytes) {
+                        Some(entry) => entry.into_iter().for_each(&mut *visit),
+                        None => damaged += 1,
+                    },
+                    Err(error) if error.code() != Some("WRONGTYPE") => return Err(error.into()),
+                    _ => damaged += 1,
+                }
+            }
+            if next == b"0" {
+                return Ok(damaged);
+            }
+            cursor = next;
+        }
+    }
+
+    /// The record of a key and a value, `None` if they are none; it may be one without a
+    /// rate.
+    fn entry(&self, key: &[u8], value: &[u8]) -> Option<Option<Entry>> {
+        let (key, tag) = record::read_key(key)?;
+        let record = Record::read(value)?;
+        let key = key.key();
+        (tag == self.store.tag(key.identity())).then(|| Entry::of(&key, record.remembered()))
+    }
+}
+
+/// What becomes of a record.
+enum Changed {
+    Nothing,
+    Deleted,
+    To(Record),
+}
+
+/// The keys that have been seen: SCAN may return a key twice. Of each, a hash is remembered.
+#[derive(Default)]
+struct Known {
+    hashes: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl Known {
+    fn is_new(&mut self, key: &[u8]) -> bool {
+        self.hashes.insert(self.hasher.hash_one(key))
+    }
+}
+
+/// The next cursor and the keys that a SCAN has returned.
+fn scanned(reply: Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), RedisError> {
+    let Value::Array(parts) = reply else { return Err(RedisError::Reply) };
+    let Ok([Value::BulkString(cursor), Value::Array(keys)]) = <[Value; 2]>::try_from(parts) else {
+        return Err(RedisError::Reply);
+    };
+    let key = |value| match value {
+        Value::BulkString(key) => Ok(key),
+        _ => Err(RedisError::Reply),
+    };
+    Ok((cursor, keys.into_iter().map(key).collect::<Result<_, _>>()?))
+}
+
+impl Inspect for SharedRates {
+    fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError> {
+        let nodes = self.runtime.block_on(self.store.connection.primaries());
+        let nodes = self.said(nodes.map_err(RedisError::from))?;
+        let mut known = Known::default();
+        let mut unread = Unread::default();
+        for node in nodes {
+            let damaged = self.for_each_on(&node, visit, &mut known);
+            unread.damaged += self.said(damaged)?;
+        }
+        Ok(unread)
+    }
+
+    fn get(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {
+        let (_, record) = self.said(self.read(&self.key(&key)))?;
+        Ok(record.and_then(|record| Entry::of(&key, record.remembered())))
+    }
+
+    fn has_event(&mut self, key: RecordKey<'_>, event: &[u8]) -> Result<bool, InspectError> {
+        let (_, record) = self.said(self.read(&self.key(&key)))?;
+        let filter = record.and_then(|record| record.filter);
+        Ok(filter.is_some_and(|filter| bloom::contains(&filter.bits, self.store.event(event))))
+    }
+
+    fn remove(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {
+        self.said(self.change(&key, |record| {
+            let Some(record) = record else { return Ok((None, Changed::Nothing)) };
+            Ok((Entry::of(&key, record.remembered()), Changed::Deleted))
+        }))
+    }
+
+    fn set(&mut self, key: RecordKey<'_>, edit: &Edit<'_>) -> Result<Option<Edited>, InspectError> {
+        let event = edit.event.map(|text| self.store.event(text));
+        self.said(self.change(&key, |record| {
+            let Some((edited, change)) = edit.apply(&key, record.map(Record::remembered), event)
+            else {
+                return Ok((None, Changed::Nothing));
+            };
+            let filter = record.and_then(|record| record.filter.clone());
+            let filter = FilterEntry::changed(filter, &change.filter);
+            let events = numbered(record)?;
+            Ok((Some(edited), Changed::To(Record { state: change.state, filter, events })))
+        }))
+    }
+
+    fn restore(&mut self, entry: &Entry) -> Result<Restored, InspectError> {
+        let key = entry.record_key();
+        self.said(self.change(&key, |record| {
+            let known = record.and_then(|record| record.state.average);
+            let restored = entry.restored_over(known);
+            if restored == Restored::Kept {
+                return Ok((restored, Changed::Nothing));
+            }
+            let filter = entry.filter_to_restore().cloned();
+            let new = Record { state: entry.state(), filter, events: numbered(record)? };
+            Ok((restored, Changed::To(new)))
+        }))
+    }
+
+    fn statistics(&mut self) -> Result<Statistics, InspectError> {
+        let mut statistics = Statistics::default();
+        self.for_each(&mut |entry| {
+            let filter = entry.filter.map_or(0, |filter| filter.bits.len());
+            statistics.records += 1;
+            statistics.bytes += (record::HEAD + entry.key.len() + filter) as u64;
+        })?;
+        Ok(statistics)
+    }
+
+    fn filter_key(&self) -> [u8; 16] {
+        self.store.secret
+    }
+
+    fn location(&self) -> String {
+        self.name.clone()
+    }
+
+    fn log_change(&mut self, line: &str) -> Result<(), InspectError> {
+        self.local.log_change(line)
+    }
+
+    fn overrides(&mut self) -> Result<Vec<Override>, InspectError> {
+        let mut connection = self.store.connection.clone();
+        self.said(self.runtime.block_on(overrides::list(&mut connection)))
+    }
+
+    fn change_overrides(
+        &mut self,
+        change: &mut dyn FnMut(&mut Vec<Override>),
+    ) -> Result<(), InspectError> {
+        let mut connection = self.store.connection.clone();
+        self.said(self.runtime.block_on(overrides::change(&mut connection, change)))
+    }
+
+    fn take_incidents(&mut self) -> Vec<String> {
+        self.local.take_incidents()
+    }
+}
+
+/// The numbers of the latest events of a record after one more: every change has one, so
+/// that another that is made at the same time notices it.
+fn numbered(record: Option<&Record>) -> Result<[[u8; 8]; 4], RedisError> {
+    let [a, b, c, _] = record.map_or([[0; 8]; 4], |record| record.events);
+    Ok([random()?, a, b, c])
+}

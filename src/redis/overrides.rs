@@ -1,0 +1,169 @@
+//! The overrides that servers share: one list, in one key, as a database has it in a file.
+//!
+//! Each agent keeps a copy, and looks at most once a second whether it has changed, before it
+//! decides. So a change is known everywhere a second later.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Value, cmd};
+
+use super::connection::Connection;
+use super::error::RedisError;
+use super::script::Loaded;
+use crate::engine::Check;
+use crate::rate::Timestamp;
+use crate::store::{LIST_HEADER_BYTES, ListFault, Override, Overrides};
+
+/// The key of the list.
+const KEY: &str = "exirate:overrides";
+/// How old a copy may be.
+const AGE_MAX: Duration = Duration::from_secs(1);
+/// The longest pause after the list could not be read: it doubles each time.
+const PAUSE_MAX: Duration = Duration::from_secs(32);
+/// How often a change is tried again as the list has changed meanwhile.
+const TRIES_MAX: usize = 100;
+/// Replaces the list, if it still has this header; it has a checksum.
+const REPLACE: &str = "
+if redis.call('GETRANGE', KEYS[1], 0, tonumber(ARGV[3]) - 1) ~= ARGV[1] then return 0 end
+if ARGV[2] == '' then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[2]) end
+return 1";
+
+/// The copy of an agent.
+#[derive(Clone, Default)]
+pub(super) struct SharedOverrides(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    /// When the list is looked at again; `None` if it never was.
+    next: Option<Instant>,
+    /// How often it could not be read, one time after the other.
+    failures: u32,
+    /// Its header then; empty if there was no list.
+    header: Vec<u8>,
+    list: Arc<Overrides>,
+}
+
+impl SharedOverrides {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Makes the copy recent enough. If the list cannot be read, the copy stays as it is: on a
+    /// cluster, other servers may well decide.
+    pub(super) async fn refresh(&self, connection: &Connection) {
+        let (known, failures) = {
+            let mut copy = self.lock();
+            let now = Instant::now();
+            if copy.next.is_some_and(|next| now < next) {
+                return;
+            }
+            // Others go on with the copy meanwhile; and if this is never completed, it has failed.
+            let failures = copy.failures;
+            copy.next = Some(now + (AGE_MAX * (1 << failures.min(5))).min(PAUSE_MAX));
+            copy.failures = failures.saturating_add(1);
+            (copy.header.clone(), failures)
+        };
+        if self.read(connection, known).await.is_ok() {
+            let mut copy = self.lock();
+            if failures > 0 {
+                copy.next = Some(Instant::now() + AGE_MAX);
+            }
+            copy.failures = 0;
+        }
+    }
+
+    /// Reads the list, if its header is not `known`.
+    async fn read(&self, connection: &Connection, known: Vec<u8>) -> Result<(), RedisError> {
+        let mut connection = connection.clone();
+        let header = cmd("GETRANGE").arg(KEY).arg(0).arg(LIST_HEADER_BYTES - 1).clone();
+        match connection.send(&header).await? {
+            Value::BulkString(header) if header == known => return Ok(()),
+            _ => {}
+        }
+        let bytes = read(&mut connection).await?;
+        let header = header_of(&bytes).to_vec();
+        let list = decode(bytes)?;
+        let mut copy = self.lock();
+        (copy.header, copy.list) = (header, Arc::new(list));
+        Ok(())
+    }
+
+    /// The checks as the list decides them at `now`; those that something else has decided
+    /// already stay so.
+    pub(super) fn apply<'a>(&self, checks: &[Check<'a>], now: Timestamp) -> Vec<Check<'a>> {
+        let list = Arc::clone(&self.lock().list);
+        let decided = |check: &Check<'a>| {
+            let forced = check.forced.or_else(|| list.find(&check.key).at(now.seconds));
+            Check { forced, ..*check }
+        };
+        checks.iter().map(decided).collect()
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().header.is_empty()
+    }
+}
+
+/// The list.
+pub(super) async fn list(connection: &mut Connection) -> Result<Vec<Override>, RedisError> {
+    Ok(decode(read(connection).await?)?.list())
+}
+
+/// Changes the list in one step; `change` is called again if it changes meanwhile.
+pub(super) async fn change(
+    connection: &mut Connection,
+    change: &mut dyn FnMut(&mut Vec<Override>),
+) -> Result<(), RedisError> {
+    let script = Loaded::new(REPLACE);
+    for _ in 0..TRIES_MAX {
+        let old = read(connection).await?;
+        let header = header_of(&old).to_vec();
+        let before = decode(old)?.list();
+        let mut list = before.clone();
+        change(&mut list);
+        if list == before {
+            return Ok(());
+        }
+        let new = match &list[..] {
+            [] => Vec::new(),
+            list => Overrides::encode(list).map_err(RedisError::Overrides)?,
+        };
+        let complete = |call: &mut Cmd| {
+            call.arg(1).arg(KEY).arg(&header).arg(&new).arg(LIST_HEADER_BYTES);
+        };
+        match script.call(connection, complete).await? {
+            Value::Int(1) => return Ok(()),
+            Value::Int(_) => {}
+            _ => return Err(RedisError::Reply),
+        }
+    }
+    Err(RedisError::Busy)
+}
+
+/// The list as it is stored; empty if there is none.
+async fn read(connection: &mut Connection) -> Result<Vec<u8>, RedisError> {
+    match connection.send(cmd("GET").arg(KEY)).await? {
+        Value::Nil => Ok(Vec::new()),
+        Value::BulkString(bytes) => Ok(bytes),
+        _ => Err(RedisError::Reply),
+    }
+}
+
+fn header_of(bytes: &[u8]) -> &[u8] {
+    bytes.get(..LIST_HEADER_BYTES).unwrap_or(bytes)
+}
+
+fn decode(bytes: Vec<u8>) -> Result<Overrides, RedisError> {
+    if bytes.is_empty() {
+        return Ok(Overrides::default());
+    }
+    Overrides::decode(bytes).map_err(|fault| match fault {
+        ListFault::Damaged => RedisError::Overrides(format!(
+            "the list of overrides in the key {KEY} is damaged: delete this key in Redis, and set \
+             them again; the audit.log of each server has what was set there"
+        )),
+        fault @ ListFault::Version(_) => RedisError::Overrides(format!("{KEY}: {fault}")),
+    })
+}

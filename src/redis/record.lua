@@ -1,0 +1,48 @@
+-- The record of a key, for the scripts of this directory.
+--
+-- A record is a string: a header of 92 bytes, then the bits of its filter.
+--   u8 version, u8 flags (1 = it has a rate), u16 zero, f64 rate, f64 its time in
+--   microseconds since 1970, f64 limit, f64 period, u32 over since, u32 last over,
+--   u32 crossings, u32 size of the filter, f64 the second in which the filter was started,
+--   4 * 8 bytes: the numbers of the latest events.
+
+local VERSION, HEAD, HAS_RATE = 1, 92, 1
+local LAYOUT = '<BBI2ddddI4I4I4I4dc32'
+-- A rate below this vanishes when an event is added to it: see src/rate/forget.rs.
+local VANISHES = 2.220446049250313e-16 / 8
+-- No key lives longer: ten years, in seconds.
+local TTL_MAX = 315360000
+
+local time = redis.call('TIME')
+local second, micros = tonumber(time[1]), tonumber(time[2])
+local now, now_micros = second + micros / 1000000, second * 1000000 + micros
+
+local function read_head(head)
+  local _, flags, _, rate, at, limit, period, over_since, last_over, crossings, bytes, epoch, events =
+    struct.unpack(LAYOUT, head)
+  return {
+    has_rate = flags == HAS_RATE, rate = rate, at = at, limit = limit, period = period,
+    over_since = over_since, last_over = last_over, crossings = crossings,
+    filter_bytes = bytes, epoch = epoch, events = events,
+  }
+end
+
+-- How many milliseconds a record can still change a decision.
+local function ttl(state, bucket)
+  local longest = state.period
+  if state.has_rate and state.rate > 0 then
+    if bucket then
+      longest = math.max(longest, state.rate * state.period / state.limit)
+    else
+      longest = math.max(longest, math.log(state.rate / VANISHES) * state.period)
+      if state.limit > 0 then
+        longest = math.max(longest, math.log(state.rate / state.limit) * state.period)
+      end
+    end
+  end
+  if state.filter_bytes > 0 then longest = math.max(longest, state.epoch + state.period - now) end
+  if state.last_over > 0 then longest = math.max(longest, state.last_over + state.period - now) end
+  if not (longest < TTL_MAX) then longest = TTL_MAX end
+  return math.ceil(longest * 1000) + 1000
+end
+
