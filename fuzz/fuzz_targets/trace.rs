@@ -150,7 +150,7 @@ fn ask(trace: &TraceStore) {
         Query { content: Some(question), ..Query::default() },
         Query { from: Some(Address::Is("sender3@example.org".into())), ..Query::default() },
         Query { to: Some(Address::Test(Box::new(|to| to.ends_with('t')))), ..Query::default() },
-        Query { id: Some(envelope(2).id), since: Some(5), ..Query::default() },
+        Query { ids: vec![envelope(2).id], since: Some(5), ..Query::default() },
     ];
     for query in &queries {
         trace.query(query, &mut |_, _| {}, &mut |_| {}).unwrap();

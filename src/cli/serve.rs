@@ -1,7 +1,7 @@
 //! `exirate serve`: the daemon.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
@@ -11,6 +11,7 @@ use super::{Failure, Outcome};
 use crate::redis::RedisStore;
 use crate::serve::config::{self, FILE};
 use crate::serve::daemon::run_agent;
+use crate::serve::mail::daemon::run_mail;
 use crate::toml_file::diagnostic::Severity;
 
 /// Run the daemon
@@ -20,9 +21,12 @@ use crate::toml_file::diagnostic::Severity;
     exirate serve agent --check --config /etc/exirate/exirate.toml
   Run the agent by systemd:
     systemd-sysusers && systemctl enable --now exirate-agent
+  Can the configuration for Postfix and Sendmail be used?
+    exirate serve mail --check --config /etc/exirate/exirate.toml
 
-The daemon runs in the foreground and logs to standard error; systemd starts it with a
-user of its own. docs/cluster.md describes its configuration, /etc/exirate/exirate.toml.
+The daemon runs in the foreground and logs to standard error; systemd starts each of its
+units with a user of its own. docs/cluster.md describes the configuration of the agent,
+docs/mail.md that of the mail front ends; both are in /etc/exirate/exirate.toml.
 
 Exit status: as the help of each command says.")]
 pub(super) struct Serve {
@@ -33,12 +37,14 @@ pub(super) struct Serve {
 #[derive(Debug, Subcommand)]
 enum Command {
     Agent(Agent),
+    Mail(Mail),
 }
 
 impl Serve {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
             Command::Agent(agent) => agent.run(screen),
+            Command::Mail(mail) => mail.run(screen),
         }
     }
 }
@@ -91,6 +97,66 @@ impl Agent {
             let warnings = super::policy::many(warnings, "warning", "warnings");
             let (servers, redis) = (config.agent.servers, config.redis.servers);
             writeln!(screen, "{file}: 1 of {servers} servers, {redis}; no error, {warnings}")?;
+        }
+        Ok(Outcome::found_if(!list.is_empty()))
+    }
+}
+
+/// Run the mail front ends, which decide for mail servers that load no library
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the configuration be used?
+    exirate serve mail --check --config /etc/exirate/exirate.toml
+  Run it by systemd, with its own user, and see what it does:
+    systemd-sysusers && systemctl enable --now exirate-mail
+    systemctl status exirate-mail
+
+Postfix's check_policy_service asks over the socket listen.policy; Postfix and Sendmail use
+listen.milter as a milter, which can also record messages for `exirate trace query`. The
+policies are those that `exirate policy apply` has put into use. docs/mail.md describes the
+configuration, and what happens when the daemon is away.
+
+SIGTERM and SIGINT stop it when it has replied to the requests that have arrived. SIGHUP
+makes it read its configuration again; with an error there, the old one stays in use.
+
+Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
+warnings; 2 an error.")]
+struct Mail {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", default_value = FILE)]
+    config: PathBuf,
+
+    /// Check the configuration file, and exit
+    #[arg(long)]
+    check: bool,
+}
+
+impl Mail {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if self.check {
+            return self.check(screen);
+        }
+        run_mail(&self.config).map_err(Failure::new)?;
+        Ok(Outcome::Fine)
+    }
+
+    fn check(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let checked = config::read_mail(&self.config).map_err(Failure::new)?;
+        let files = checked.diagnostics.files.clone();
+        let list = checked.diagnostics.sorted();
+        diagnostics::print(screen, &files, &list)?;
+        if let Some(config) = checked.config {
+            let printable =
+                |path: &Path| super::text::printable(path.display().to_string().as_bytes());
+            let (file, spool) = (printable(&self.config), printable(&config.spool));
+            let sockets = [("policy", config.policy), ("milter", config.milter)];
+            let listen: String = sockets
+                .iter()
+                .filter_map(|(name, address)| Some(format!("{name} {}, ", address.as_ref()?)))
+                .collect();
+            let warnings = list.iter().filter(|one| one.severity == Severity::Warning).count();
+            let warnings = super::policy::many(warnings, "warning", "warnings");
+            writeln!(screen, "{file}: {listen}database in {spool}; no error, {warnings}")?;
         }
         Ok(Outcome::found_if(!list.is_empty()))
     }

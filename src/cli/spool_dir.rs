@@ -1,4 +1,5 @@
-//! Finding Exim's spool directory.
+//! Finding the directory that holds the database: Exim's spool directory, or exirate's own
+//! beside another mail server.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,8 +10,9 @@ use super::Failure;
 
 /// Exim under the names it is installed as; Debian's has both.
 const PROGRAMS: [&str; 4] = ["exim4", "exim", "/usr/sbin/exim4", "/usr/sbin/exim"];
-/// The usual spool directories, for a machine without Exim.
-const USUAL: [&str; 2] = ["/var/spool/exim4", "/var/spool/exim"];
+/// Where it is on a machine without Exim: Exim's usual spool directories, and exirate's own,
+/// for `exirate serve mail` beside Postfix or Sendmail.
+const USUAL: [&str; 3] = ["/var/spool/exim4", "/var/spool/exim", "/var/lib/exirate"];
 
 /// The spool directory `given`, or else that of the Exim on this machine.
 pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
@@ -20,7 +22,7 @@ pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
         } else {
             Err(Failure::new(format!(
                 "--spool {}: no such directory; expected Exim's spool directory \
-                 (exim -bP spool_directory)",
+                 (exim -bP spool_directory), or /var/lib/exirate beside another mail server",
                 dir.display()
             )))
         };
@@ -28,13 +30,22 @@ pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
     PROGRAMS
         .iter()
         .find_map(|program| of_exim(program))
-        .or_else(|| USUAL.iter().map(PathBuf::from).find(|dir| dir.is_dir()))
+        .or_else(|| usual(&USUAL.map(Path::new)))
         .ok_or_else(|| {
-            Failure::new(
-                "cannot find Exim's spool directory: `exim -bP spool_directory` prints \
-                 none, and neither /var/spool/exim4 nor /var/spool/exim exists; use --spool DIR",
-            )
+            Failure::new(format!(
+                "cannot find the database: `exim -bP spool_directory` prints no directory, and \
+                 none of {} exists; use --spool DIR",
+                USUAL.join(", ")
+            ))
         })
+}
+
+/// The first of these directories with a database, or else the first that exists: a removed
+/// Exim leaves its own behind.
+fn usual(directories: &[&Path]) -> Option<PathBuf> {
+    let has_database = |dir: &&&Path| dir.join("exirate").is_dir();
+    let mut existing = directories.iter().filter(|dir| dir.is_dir());
+    existing.clone().find(has_database).or_else(|| existing.next()).map(|dir| dir.to_path_buf())
 }
 
 /// The directory that `program -bP spool_directory` prints.
@@ -63,6 +74,19 @@ mod tests {
         assert_eq!(parse(b"spool_directory = /a b\n"), Some(PathBuf::from("/a b")));
         assert_eq!(parse(b""), None);
         assert_eq!(parse(b"exim: permission denied\n"), None);
+    }
+
+    #[test]
+    fn a_directory_with_a_database_comes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["one", "two", "three"].map(|name| folder.path().join(name));
+        let found = || usual(&[&*paths[0], &*paths[1], &*paths[2]]);
+        assert_eq!(found(), None);
+        std::fs::create_dir_all(&paths[1]).unwrap();
+        std::fs::create_dir_all(&paths[2]).unwrap();
+        assert_eq!(found(), Some(paths[1].clone()));
+        std::fs::create_dir(paths[2].join("exirate")).unwrap();
+        assert_eq!(found(), Some(paths[2].clone()));
     }
 
     #[test]

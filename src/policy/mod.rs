@@ -37,6 +37,8 @@ pub mod replay;
 #[cfg(feature = "cli")]
 pub mod resolve;
 #[cfg(feature = "cli")]
+pub mod session;
+#[cfg(feature = "cli")]
 pub mod settings;
 #[cfg(feature = "cli")]
 pub mod source;

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::hash::Hasher as _;
+
+use siphasher::sip128::{Hash128, Hasher128 as _, SipHasher24};
 
 use super::model::{
     Amount, Buckets, DomainPattern, Match, Member, Piece, Policies, Policy, Rates, Template, When,
@@ -49,6 +52,23 @@ pub fn settings(policies: &Policies) -> BTreeMap<String, String> {
         add(&mut all, &format!("policy.{name}"), policy);
     }
     all
+}
+
+/// The same for policies that mean the same, in 32 hexadecimal digits: what shows whether two
+/// servers have the same policies. It is no protection against somebody who wants two policies
+/// with the same digest.
+#[must_use]
+pub fn digest(policies: &Policies) -> String {
+    let mut hasher = SipHasher24::new();
+    for (name, value) in settings(policies) {
+        // Neither has a byte that is 0.
+        for text in [name, value] {
+            hasher.write(text.as_bytes());
+            hasher.write(&[0]);
+        }
+    }
+    let Hash128 { h1, h2 } = hasher.finish128();
+    format!("{h1:016x}{h2:016x}")
 }
 
 /// How many settings of a part differ.
@@ -363,7 +383,9 @@ mod tests {
         // However it is spelled.
         let user = |text| read(&format!("version = 1\n[policy.a.user.x]\n{text}\n"));
         let hour = user("bytes = \"1k/1h\"");
-        assert!(changes(Some(&hour), &user("\nbytes = \"1024/60m\"")).is_empty());
+        let same = user("\nbytes = \"1024/60m\"");
+        assert!(changes(Some(&hour), &same).is_empty());
+        assert!(digest(&hour) == digest(&same) && digest(&hour).len() == 32);
         for other in [
             "bytes = \"2k/1h\"",
             "bytes = \"1k/2h\"",
@@ -372,6 +394,7 @@ mod tests {
             "bytes = \"1k/1h\"\nbucket = { burst = 1, rate = 1 }",
         ] {
             assert_eq!(changes(Some(&hour), &user(other)).len(), 1, "{other}");
+            assert_ne!(digest(&hour), digest(&user(other)), "{other}");
         }
     }
 

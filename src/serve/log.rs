@@ -40,7 +40,16 @@ enum Sink {
 struct Repeated {
     level: Level,
     since: Instant,
+    /// How many lines were written.
+    written: u32,
+    /// How many were not.
     more: u64,
+}
+
+impl Repeated {
+    fn new(level: Level) -> Self {
+        Self { level, since: Instant::now(), written: 0, more: 0 }
+    }
 }
 
 /// The log.
@@ -91,12 +100,25 @@ impl Log {
     /// Writes a line about `subject`, unless there was one in the last minute: then it is
     /// counted for [`Log::summarize`].
     pub fn write_seldom(&self, subject: &'static str, level: Level, text: impl Display) {
+        self.write_at_most(1, subject, level, text);
+    }
+
+    /// Writes a line about `subject`, unless there were `most` in the last minute: then it
+    /// is counted for [`Log::summarize`].
+    pub fn write_at_most(
+        &self,
+        most: u32,
+        subject: &'static str,
+        level: Level,
+        text: impl Display,
+    ) {
         let mut repeated = self.repeated.borrow_mut();
-        if let Some(known) = repeated.get_mut(subject) {
-            known.more += 1;
-        } else {
-            repeated.insert(subject, Repeated { level, since: Instant::now(), more: 0 });
+        let known = repeated.entry(subject).or_insert_with(|| Repeated::new(level));
+        if known.written < most {
+            known.written += 1;
             self.write(level, text);
+        } else {
+            known.more += 1;
         }
     }
 
@@ -115,7 +137,9 @@ impl Log {
             if one.more > 0 {
                 let (more, seconds) = (one.more, passed.as_secs());
                 self.write(one.level, format_args!("{subject}: {more} more in {seconds} s"));
-                *one = Repeated { level: one.level, since: Instant::now(), more: 0 };
+                // The next minute begins as this one ended.
+                let written = if one.written == 1 { 1 } else { 0 };
+                *one = Repeated { written, ..Repeated::new(one.level) };
                 return true;
             }
             false
@@ -158,6 +182,18 @@ mod tests {
         log.summarize_after(Duration::ZERO);
         log.write_seldom("bad requests", Level::Warning, "bad request again");
         assert_eq!(log.lines()[2..], ["bad request again"]);
+    }
+
+    #[test]
+    fn some_lines_a_minute_are_logged_and_the_others_counted() {
+        let log = Log::kept();
+        let write = |n: u32| log.write_at_most(3, "refusals", Level::Info, n);
+        (0..5).for_each(write);
+        assert_eq!(log.lines(), ["0", "1", "2"]);
+        log.summarize_after(Duration::ZERO);
+        assert_eq!(log.lines()[3..], ["refusals: 2 more in 0 s"]);
+        (5..10).for_each(write);
+        assert_eq!(log.lines()[4..], ["5", "6", "7"]);
     }
 
     #[test]

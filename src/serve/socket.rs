@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{
-    FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown,
 };
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -72,6 +72,20 @@ impl std::error::Error for SocketError {
     }
 }
 
+/// Who may connect to a unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The mode of the socket.
+    pub mode: u32,
+    /// Its group, if it is not that of this process.
+    pub group: Option<u32>,
+}
+
+impl Access {
+    /// Every user.
+    pub const ALL: Self = Self { mode: 0o666, group: None };
+}
+
 /// A socket that this process listens on. While it exists, no other instance can listen at
 /// its path; when it is dropped, the socket is removed.
 #[derive(Debug)]
@@ -84,12 +98,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path`, where every user may connect. The socket of an instance that was
+    /// Listens at `path`, where those who have `access` may connect. The socket of an instance that was
     /// killed is replaced.
     ///
     /// # Errors
     /// Another instance or program listens there, or a system call failed.
-    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+    pub fn bind(path: &Path, access: Access) -> Result<Self, SocketError> {
         let with = |suffix: &str| {
             let mut name = path.as_os_str().to_owned();
             name.push(suffix);
@@ -143,7 +157,10 @@ impl Listener {
             _ => {}
         }
         let listener = UnixListener::bind(&new).map_err(failed("cannot create", &new))?;
-        std::fs::set_permissions(&new, Permissions::from_mode(0o666))
+        if let Some(group) = access.group {
+            chown(&new, None, Some(group)).map_err(failed("cannot change the group of", &new))?;
+        }
+        std::fs::set_permissions(&new, Permissions::from_mode(access.mode))
             .map_err(failed("cannot change", &new))?;
         let made = std::fs::symlink_metadata(&new).map_err(failed("cannot look at", &new))?;
         std::fs::rename(&new, path).map_err(failed("cannot create", path))?;
@@ -179,16 +196,16 @@ mod tests {
         // What an instance leaves behind that was killed.
         drop(UnixListener::bind(&path).unwrap());
         assert!(UnixStream::connect(&path).is_err());
-        let first = Listener::bind(&path).unwrap();
+        let first = Listener::bind(&path, Access::ALL).unwrap();
         UnixStream::connect(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
-        let second = Listener::bind(&path).unwrap_err().to_string();
+        let second = Listener::bind(&path, Access::ALL).unwrap_err().to_string();
         let (own, socket) = (std::process::id(), path.display());
         assert!(second.starts_with(&format!("{socket} is in use by process {own} (")), "{second}");
         UnixStream::connect(&path).unwrap();
         drop(first);
         assert!(!path.exists());
-        drop(Listener::bind(&path).unwrap());
+        drop(Listener::bind(&path, Access::ALL).unwrap());
     }
 
     #[test]
@@ -196,23 +213,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
         std::fs::write(&path, "precious").unwrap();
-        let error = Listener::bind(&path).unwrap_err().to_string();
+        let error = Listener::bind(&path, Access::ALL).unwrap_err().to_string();
         assert!(error.contains("exists and is no socket"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
         std::fs::remove_file(&path).unwrap();
         // Another program, which does not know the lock.
         let _other = UnixListener::bind(&path).unwrap();
-        let error = Listener::bind(&path).unwrap_err().to_string();
+        let error = Listener::bind(&path, Access::ALL).unwrap_err().to_string();
         assert!(error.contains("is in use by another program"), "{error}");
         UnixStream::connect(&path).unwrap();
         // The socket of an instance that was replaced is not removed with the old one.
         let path = folder.path().join("b.sock");
-        let old = Listener::bind(&path).unwrap();
+        let old = Listener::bind(&path, Access::ALL).unwrap();
         std::fs::remove_file(&path).unwrap();
         let _new = UnixListener::bind(&path).unwrap();
         drop(old);
         UnixStream::connect(&path).unwrap();
-        let error = Listener::bind(Path::new("/nonexistent/a.sock")).unwrap_err().to_string();
+        let error =
+            Listener::bind(Path::new("/nonexistent/a.sock"), Access::ALL).unwrap_err().to_string();
         assert!(error.contains("the directory /nonexistent must exist"), "{error}");
     }
 }

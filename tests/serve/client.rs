@@ -51,8 +51,8 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(crate::process::PATIENCE))?;
-        stream.set_write_timeout(Some(crate::process::PATIENCE))?;
+        stream.set_read_timeout(Some(crate::process::TIMEOUT))?;
+        stream.set_write_timeout(Some(crate::process::TIMEOUT))?;
         Ok(Self { stream, buffer: Vec::new() })
     }
 

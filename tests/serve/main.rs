@@ -11,9 +11,12 @@ mod common;
 #[path = "../../src/sys/counts.rs"]
 mod counts;
 mod exim;
+mod exim_faults;
 mod faults;
+mod mail_server;
 mod process;
 mod proxied;
 #[path = "../redis_common/mod.rs"]
 mod redis_common;
+mod servers;
 mod stores;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 
-pub(crate) use crate::redis_common::{PATIENCE, Process, until};
+pub(crate) use crate::redis_common::{Process, TIMEOUT, until};
 
 /// A Redis on a unix socket in a folder.
 pub(crate) struct Redis {
@@ -116,7 +116,7 @@ impl Machine {
     pub(crate) fn until_logged(&self, text: &str) {
         let begun = Instant::now();
         while !self.log().contains(text) {
-            assert!(begun.elapsed() < PATIENCE, "{text} is not in\n{}", self.log());
+            assert!(begun.elapsed() < TIMEOUT, "{text} is not in\n{}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -132,7 +132,7 @@ impl Manager {
     pub(crate) fn new(machine: &Machine) -> Self {
         let path = machine.path("notify.sock");
         let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self { socket, path }
     }
 

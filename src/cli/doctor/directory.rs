@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use super::super::events::RECEIVERS;
 use super::files::{Files, Part, is_fit, kind, move_away};
 use super::finding::{Findings, quoted};
 use super::users::Account;
@@ -17,10 +18,11 @@ fn part(name: &str) -> Part {
     let single = |name: &str| matches!(name, "database" | "overrides");
     let is_cursor = |name: &str| {
         name.strip_prefix("delivery.")
-            .is_some_and(|receiver| matches!(receiver, "log" | "run" | "post" | "mail" | "lock"))
+            .is_some_and(|receiver| receiver == "lock" || RECEIVERS.contains(&receiver))
     };
     let whole = |name: &str| single(name) || name.strip_suffix(".shard").is_some_and(shard);
-    let policy = |name: &str| matches!(name, "policy.image" | "policy.counters");
+    let counters = |name: &str| matches!(name, "policy.counters" | "shadow.counters");
+    let policy = |name: &str| name == "policy.image" || counters(name);
     let cluster = |name: &str| matches!(name, "cluster" | "cluster.state");
     let unfinished = |stem: &str| {
         shard(stem) || single(stem) || is_cursor(stem) || policy(stem) || stem == "cluster"
@@ -35,7 +37,7 @@ fn part(name: &str) -> Part {
     } else if name.strip_suffix(".new").is_some_and(unfinished) {
         Part::Unfinished
     } else if name.split_once(".damaged-").is_some_and(|(stem, number)| {
-        (whole(stem) || stem == "policy.counters")
+        (whole(stem) || counters(stem))
             && number.len() == 1
             && number.bytes().all(|b| b.is_ascii_digit())
     }) {
@@ -91,7 +93,7 @@ pub(super) fn look(
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             findings.note(format!(
-                "no rate database at {} yet: Exim creates it at the first check",
+                "no rate database at {} yet: it is made at the first check",
                 database.display()
             ));
             return None;
@@ -174,6 +176,9 @@ mod tests {
             ("refusals.1", Part::Ours),
             ("delivery.run", Part::Ours),
             ("delivery.run.new", Part::Unfinished),
+            ("delivery.shared", Part::Ours),
+            ("delivery.shared.new", Part::Unfinished),
+            ("delivery.lock", Part::Ours),
             ("delivery.else", Part::Foreign),
             ("database.1", Part::Foreign),
             ("overrides.new", Part::Unfinished),
@@ -184,6 +189,9 @@ mod tests {
             ("policy.counters", Part::Ours),
             ("policy.counters.new", Part::Unfinished),
             ("policy.counters.damaged-1", Part::Quarantined),
+            ("shadow.counters", Part::Ours),
+            ("shadow.counters.new", Part::Unfinished),
+            ("shadow.counters.damaged-1", Part::Quarantined),
             ("cluster", Part::Ours),
             ("cluster.state", Part::Ours),
             ("cluster.new", Part::Unfinished),

@@ -1,14 +1,15 @@
-//! `exirate doctor`: check that Exim, the library and the database work together.
+//! `exirate doctor`: check that the mail server, exirate and the database work together.
 //!
-//! It checks from the outside in: [`installation`] Exim, [`configuration`] what its
+//! With Exim it checks from the outside in: [`installation`] Exim, [`configuration`] what its
 //! configuration limits, [`library`] the libraries it calls ([`elf`] reads their
 //! files), [`lookups`] their links where Exim looks for lookups, [`directory`] and
 //! [`files`] the database's files, [`database`] what is in them, [`policy`] the policies
 //! in use, [`alerts`] the receivers of alerts, [`cluster`] what is shared with other
-//! servers, [`trace`] the trace store, [`filesystem`]
+//! servers, [`servers`] those servers, [`trace`] the trace store, [`filesystem`]
 //! what they are on, [`machine`] what Exim may do. Each adds to the
 //! [`finding::Findings`]. It changes nothing: what it tries, it tries with a file of its
-//! own or with a call that Exim refuses.
+//! own or with a call that Exim refuses. Where there is no Exim, [`mail`] checks Postfix or
+//! Sendmail and the daemon in place of the first four.
 
 mod alerts;
 mod cluster;
@@ -24,7 +25,9 @@ mod installation;
 mod library;
 mod lookups;
 mod machine;
+mod mail;
 mod policy;
+mod servers;
 mod trace;
 mod users;
 
@@ -38,10 +41,14 @@ use super::screen::Screen;
 use super::{Failure, Outcome};
 use crate::serve::config;
 use finding::{Findings, Level};
+use users::Account;
 
 pub(super) use configuration::ConfigurationError;
 
-/// Check that Exim, the library and the database work together
+/// The user of `exirate serve mail`.
+const MAIL_USER: &str = "exirate-mail";
+
+/// Check that the mail server, exirate and the database work together
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Does everything work?
@@ -55,9 +62,13 @@ Run it as root: other users cannot read all of Exim's configuration and files. I
 checks Exim and what it can load, every call of our libraries in its configuration
 (`exirate rules` lists them), the libraries, the database and its files, that the
 policies in use are those of /etc/exirate/policy.toml, the agent and the Redis servers
-if limits are shared with other servers, the trace store if there is one,
-the file system, and the limits of Exim's daemon. It changes nothing. A problem means that mail is not limited as it should be, or is deferred;
-where commands fix it, they are shown.
+if limits are shared with other servers, and those servers: how many run, and whether
+their releases, policies and clocks are the same; the trace store if there is one,
+the file system, and the limits of Exim's daemon. Where there is no Exim, it checks in its place that
+Postfix or Sendmail asks `exirate serve mail`, at the right place of its lists, on the
+socket where that listens, and that mail goes on without it. It changes nothing. A problem
+means that mail is not limited as it should be, or is deferred; where commands fix it, they
+are shown.
 
 Exit status: 0 no problem; 1 there are problems; 2 an error: not everything could be
 checked.
@@ -101,6 +112,16 @@ impl Doctor {
 
     fn examine(&self) -> Result<Findings, Failure> {
         let mut findings = Findings::default();
+        if let Some(server) = self.other_server() {
+            let config = mail::look(&server, Path::new(config::FILE), &mut findings);
+            if let Some(spool) = self.spool.as_ref().or(config.as_ref()) {
+                let who = Account::named(MAIL_USER);
+                // A directory of Exim belongs to Exim's user.
+                let who = who.filter(|_| spool.starts_with("/var/lib"));
+                self.stores(spool, who.as_ref(), false, |_, _| {}, &mut findings);
+            }
+            return Ok(findings);
+        }
         findings.about("Exim");
         let exim = installation::find(self.exim.as_deref(), self.config.as_deref(), &mut findings)?;
         let installation = installation::look(exim, &mut findings)?;
@@ -118,25 +139,11 @@ impl Doctor {
         }
         let spool = self.spool.as_ref().or(setup.map(|setup| &setup.spool));
         if let Some(spool) = spool {
-            findings.about("The database");
-            let who = directory::look(spool, setup.map(|setup| &setup.who), &mut findings);
-            let contents = who.and_then(|_| database::look(spool, &mut findings));
-            let harmless = contents.as_ref().and_then(|contents| contents.harmless.as_deref());
-            // Exim uses the database of its configuration.
-            if let (None, Some(spec)) = (&self.spool, harmless) {
-                library::check_once(&installation, &libraries, spec, &mut findings);
-            }
-            findings.about("The policies");
-            policy::look(spool, Path::new(FILE), &mut findings);
-            alerts::look(spool, &mut findings);
-            findings.about("The shared limits");
-            cluster::look(spool, Path::new(config::FILE), &mut findings);
-            findings.about("The trace store");
             let who = setup.map(|setup| &setup.who);
-            trace::look(spool, who, libraries.record, &mut findings);
-            findings.about("The file system");
-            let stats = contents.as_ref().map(|contents| &contents.stats);
-            filesystem::look(spool, stats, &mut findings);
+            let check = |spec: &str, findings: &mut Findings| {
+                library::check_once(&installation, &libraries, spec, findings);
+            };
+            self.stores(spool, who, libraries.record, check, &mut findings);
         }
         findings.about("The machine");
         machine::daemon(&installation.exim, &mut findings);
@@ -144,6 +151,43 @@ impl Doctor {
             machine::confinement(spool, &libraries.usable, &mut findings);
         }
         Ok(findings)
+    }
+
+    /// The mail server of a machine without Exim.
+    fn other_server(&self) -> Option<mail::Server> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_exim = self.exim.is_some() || self.config.is_some();
+        let is_exim = is_exim || !command::installed(&path).is_empty();
+        (!is_exim).then(mail::Server::of_this_machine).flatten()
+    }
+
+    /// Checks what is kept in a directory; `check` has the mail server do a check by this spec.
+    fn stores(
+        &self,
+        spool: &Path,
+        who: Option<&Account>,
+        record: bool,
+        check: impl FnOnce(&str, &mut Findings),
+        findings: &mut Findings,
+    ) {
+        findings.about("The database");
+        let owner = directory::look(spool, who, findings);
+        let contents = owner.and_then(|_| database::look(spool, findings));
+        let harmless = contents.as_ref().and_then(|contents| contents.harmless.as_deref());
+        // Exim uses the database of its configuration.
+        if let (None, Some(spec)) = (&self.spool, harmless) {
+            check(spec, findings);
+        }
+        findings.about("The policies");
+        policy::look(spool, Path::new(FILE), findings);
+        alerts::look(spool, findings);
+        findings.about("The shared limits");
+        cluster::look(spool, Path::new(config::FILE), findings);
+        findings.about("The trace store");
+        trace::look(spool, who, record, findings);
+        findings.about("The file system");
+        let stats = contents.as_ref().map(|contents| &contents.stats);
+        filesystem::look(spool, stats, findings);
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use super::command;
 use super::finding::quoted;
+use crate::sys::users::{group_id_of, id_of};
 
 /// Exim's user and group, or other ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,12 @@ impl Account {
     /// With the names that this machine knows for them.
     pub(super) fn of(uid: u32, gid: u32) -> Self {
         Self { uid, gid, user: name("passwd", uid), group: name("group", gid) }
+    }
+
+    /// The user of this name with the group of this name; `None` if there is none.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let (uid, gid) = (id_of(name.as_ref())?, group_id_of(name.as_ref())?);
+        Some(Self { uid, gid, user: name.to_owned(), group: name.to_owned() })
     }
 
     /// `user:group`, as chown takes it.

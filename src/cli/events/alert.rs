@@ -22,7 +22,7 @@ pub(super) struct Alert<'a> {
     #[serde(flatten)]
     json: EventJson,
     #[serde(skip)]
-    event: &'a LoggedEvent,
+    pub(super) event: &'a LoggedEvent,
 }
 
 impl<'a> Alert<'a> {

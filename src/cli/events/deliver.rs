@@ -12,7 +12,8 @@ use serde::Serialize;
 use super::alert::Alert;
 use super::cursor::{Cursor, CursorFile, Found, exclusively, micros};
 use super::program::Account;
-use super::receiver::{NAMES, Receiver};
+use super::receiver::{NAMES, Receiver, Stream};
+use crate::cli::cluster;
 use crate::cli::database::{Common, now, require_owner};
 use crate::cli::screen::{Screen, complain, note};
 use crate::cli::{Failure, Outcome, text};
@@ -43,6 +44,10 @@ sends mail. Each receiver gets each crossing at least once. What fails is attemp
 by a later run, and marked. exirate-deliver.path and exirate-deliver.timer, or cron, run this
 command. Programs run as the owner of the spool directory. docs/alerts.md has the details.
 
+Where limits are shared, crossings are also sent to the store that servers share, which `shared`
+stands for in JSON. For this, run it as a user who can read the agent's configuration and the
+password, such as root.
+
 Exit status: 0 no receiver has failed, or another process is sending; 1 a receiver has
 failed, and gets the rest by a later run; 2 an error.
 
@@ -70,7 +75,10 @@ impl Deliver {
             Failure::new(format!("cannot read {}: {error}", directory.display()))
         })?;
         let on = receivers(&directory)?;
-        let all = Receiver::all(&on, &self.sendmail);
+        let mut all = Receiver::all(&on, &self.sendmail);
+        if let (_, Some(settings)) = cluster::settings(&directory)? {
+            all.push(Receiver::Shared(Stream::new(settings.config)));
+        }
         if all.is_empty() {
             remark("the policies in use have no receiver in [on.crossing]: nothing is sent");
         }
@@ -237,7 +245,7 @@ fn deliver(
     let mut delivery = Delivery { receiver, account, file, cursor, begun, report };
     let complete = delivery.crossings(&events.crossings)?;
     match &events.repeats {
-        Some(repeats) if complete => delivery.repeats(repeats)?,
+        Some(repeats) if complete && receiver.gets_repeats() => delivery.repeats(repeats)?,
         Some(_) => {}
         None => delivery.cursor.skip_repeats(now()),
     }

@@ -31,6 +31,8 @@ pub(super) fn period(event: &LoggedEvent, window: &EventWindow) -> String {
 #[derive(Serialize)]
 pub(super) struct EventJson {
     event: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
     time: String,
     key: Option<String>,
     key_hex: String,
@@ -63,6 +65,11 @@ struct WindowJson {
 }
 
 impl EventJson {
+    /// An event of this server; empty stands for the own one.
+    pub(super) fn on(server: &str, event: &LoggedEvent) -> Self {
+        Self { server: optional(server.as_bytes()), ..Self::of(event) }
+    }
+
     pub(super) fn of(event: &LoggedEvent) -> Self {
         let window = decisive(event);
         let key = key(event);
@@ -81,6 +88,7 @@ impl EventJson {
                 EventKind::Crossings => "crossing",
                 EventKind::Refusals => "refusal",
             },
+            server: None,
             time: text::iso(Timestamp { micros: 0, ..event.at }),
             key: std::str::from_utf8(key).ok().map(str::to_owned),
             key_hex: text::hex(key),

@@ -6,6 +6,7 @@ mod deliver;
 mod event;
 mod program;
 mod receiver;
+mod source;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -16,14 +17,16 @@ use anstyle::Style;
 use clap::{Args, Subcommand};
 
 use self::event::{EventJson, decisive, key, period};
-pub(super) use self::receiver::CURL;
+pub(super) use self::receiver::{CURL, NAMES as RECEIVERS};
+use self::source::{Event, Source};
 use super::complete;
-use super::database::{Common, now};
+use super::database::now;
 use super::keys::{self, Narrow, Selection};
+use super::rates::Rates;
 use super::screen::{Screen, complain, note};
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, key_text, text, time};
-use crate::spool::{EventKind, EventReader, LoggedEvent};
+use crate::spool::{EventKind, LoggedEvent};
 
 /// How often --follow looks for new events.
 const POLL: Duration = Duration::from_millis(300);
@@ -59,7 +62,7 @@ pub(super) struct Events {
     follow: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: Rates,
 }
 
 #[derive(Debug, Subcommand)]
@@ -94,6 +97,11 @@ events are not shown. `exirate stats` shows how many events could not be written
 that an override has denied are not logged. `exirate events deliver` sends crossings to a
 program, a URL or a mail address.
 
+Where limits are shared, the crossings are those of all servers, as far as `exirate events
+deliver` has sent them to the shared store, and SERVER is where they happened; --local shows
+those of this server. Refusals are always those of this server. With --follow, it ends with
+an error when the shared store can no longer be reached.
+
 Exit status: 0 listed, also if nothing has happened; 1 no event matches KEY, --mode or
 --period; 2 an error.
 
@@ -103,7 +111,7 @@ those of `exirate list`. `number` counts the crossings of the record (null: a re
 `windows` lists all that were compared, with `rate_before`, and `algorithm` (average or
 bucket). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient` and
 `message_id` are null where there is none, and escaped where they are not UTF-8. What is
-infinite is null.",
+infinite is null. `server` is there for the crossings of all servers.",
         keys::HELP
     )
 }
@@ -125,18 +133,16 @@ impl Events {
         if let Some(Command::Deliver(deliver)) = &self.command {
             return deliver.run(screen);
         }
-        let mut spool = self.common.spool()?;
         let mut selection = Selection::new(&self.keys, &self.narrow)?;
         let kind = if self.refusals { EventKind::Refusals } else { EventKind::Crossings };
-        let mut reader = EventReader::new(kind);
-        let mut events = spool.read_events(&mut reader, now(), !self.follow)?;
-        events.retain(|event| self.is_wanted(event, &mut selection));
+        let mut source = Source::open(&self.common, kind)?;
+        let mut events = source.next(!self.follow)?;
+        events.retain(|(event, _)| self.is_wanted(event, &mut selection));
         let most = self.limit.unwrap_or(usize::MAX);
         events.drain(..events.len().saturating_sub(most));
         let layout = self.print(screen, &events, None)?;
-        report_damage(&reader, 0);
         if self.follow {
-            self.follow(screen, &mut spool, &mut reader, &mut selection, layout)?;
+            self.follow(screen, &mut source, &mut selection, layout)?;
         }
         let narrowed = !self.keys.is_empty() || self.narrow.arguments().next().is_some();
         screen.flush()?;
@@ -157,18 +163,15 @@ impl Events {
     fn follow(
         &self,
         screen: &mut Screen<'_>,
-        spool: &mut crate::spool::Spool,
-        reader: &mut EventReader,
+        source: &mut Source,
         selection: &mut Selection,
         mut layout: Option<Layout<{ COLUMNS.len() }>>,
     ) -> Result<(), Failure> {
         loop {
             screen.flush()?;
             thread::sleep(POLL);
-            let damaged = reader.damaged();
-            let mut events = spool.read_events(reader, now(), false)?;
-            report_damage(reader, damaged);
-            events.retain(|event| self.is_wanted(event, selection));
+            let mut events = source.next(false)?;
+            events.retain(|(event, _)| self.is_wanted(event, selection));
             layout = self.print(screen, &events, layout)?;
         }
     }
@@ -182,11 +185,12 @@ impl Events {
     fn print(
         &self,
         screen: &mut Screen<'_>,
-        events: &[LoggedEvent],
+        events: &[Event],
         layout: Option<Layout<{ COLUMNS.len() }>>,
     ) -> Result<Option<Layout<{ COLUMNS.len() }>>, Failure> {
         if self.common.json {
-            events.iter().try_for_each(|event| screen.json(&EventJson::of(event)))?;
+            let json = |(event, server): &Event| EventJson::on(server, event);
+            events.iter().try_for_each(|event| screen.json(&json(event)))?;
             return Ok(layout);
         }
         if events.is_empty() {
@@ -207,16 +211,9 @@ impl Events {
     }
 }
 
-/// Notes bytes that were skipped, if there are more than `before`.
-fn report_damage(reader: &EventReader, before: u64) {
-    let damaged = reader.damaged() - before;
-    if damaged > 0 {
-        note(format_args!("skipped {damaged} byte(s) of the log that are no event"));
-    }
-}
-
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 12] = [
     Column::words("TIME"),
+    Column::words("SERVER").spare(2),
     Column::numbers("BEFORE").spare(3),
     Column::numbers("RATE"),
     Column::numbers("LIMIT"),
@@ -229,7 +226,7 @@ const COLUMNS: [Column; 11] = [
     Column::words("KEY"),
 ];
 
-fn cells(event: &LoggedEvent) -> [String; COLUMNS.len()] {
+fn cells((event, server): &Event) -> [String; COLUMNS.len()] {
     let window = decisive(event);
     let [_, _, _, login, client, sender, recipient, message] =
         event.texts.each_ref().map(|text| text::printable(text));
@@ -239,6 +236,7 @@ fn cells(event: &LoggedEvent) -> [String; COLUMNS.len()] {
     };
     [
         text::local(event.at),
+        text::printable(server.as_bytes()),
         before,
         format!("{:.1}", window.after),
         text::number(window.limit),

@@ -3,17 +3,21 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use super::alert::Alert;
 use super::program::{Account, TIMEOUT, run};
+use crate::cli::servers::configuration;
 use crate::policy::model::{OnCrossing, Template};
+use crate::redis::SharedEvents;
 
 /// The program for `post`.
 pub(in crate::cli) const CURL: &str = "curl";
 
-/// The names of all receivers in `[on.crossing]`.
-pub(super) const NAMES: [&str; 4] = ["log", "run", "post", "mail"];
+/// The names of all receivers: those in `[on.crossing]`, and the stream of all servers.
+pub(in crate::cli) const NAMES: [&str; 5] = ["log", "run", "post", "mail", "shared"];
 
 /// Where alerts go.
 pub(super) enum Receiver<'a> {
@@ -25,6 +29,37 @@ pub(super) enum Receiver<'a> {
     Post(&'a str),
     /// A mail address, and the program that sends mail.
     Mail(&'a str, &'a str),
+    /// The stream of the crossings of all servers.
+    Shared(Stream),
+}
+
+/// The stream of the crossings of all servers, which is connected when it is needed.
+pub(super) struct Stream {
+    /// The agent's configuration.
+    config: PathBuf,
+    /// The connection, and the name of this server.
+    open: Mutex<Option<(SharedEvents, String)>>,
+}
+
+impl Stream {
+    /// The stream to which the agent's configuration leads.
+    pub(super) fn new(config: PathBuf) -> Self {
+        Self { config, open: Mutex::new(None) }
+    }
+
+    fn append(&self, alert: &Alert<'_>) -> Result<(), String> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let (stream, server) = match &mut *open {
+            Some(open) => open,
+            closed => {
+                let config = configuration(&self.config)?;
+                let stream = SharedEvents::connect(&config.redis)
+                    .map_err(|error| format!("{} cannot be used: {error}", config.redis))?;
+                closed.insert((stream, config.agent.server_name))
+            }
+        };
+        stream.append(server, alert.id, &alert.event.encode()).map_err(|error| error.to_string())
+    }
 }
 
 impl<'a> Receiver<'a> {
@@ -44,7 +79,13 @@ impl<'a> Receiver<'a> {
             Self::Run(_) => "run",
             Self::Post(_) => "post",
             Self::Mail(..) => "mail",
+            Self::Shared(_) => "shared",
         }
+    }
+
+    /// Whether it gets alerts about keys that stay over their limits.
+    pub(super) fn gets_repeats(&self) -> bool {
+        !matches!(self, Self::Shared(_))
     }
 
     /// Sends an alert, or says why not.
@@ -83,6 +124,7 @@ impl<'a> Receiver<'a> {
                 command.args(["-oi", "-f", "<>", "--", to]);
                 run(command, account, &alert.mail(to))
             }
+            Self::Shared(stream) => stream.append(alert),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Decides events that are described, not received: those of `exirate policy check`,
 //! `exirate policy run` and simulations.
 //!
-//! A [`ReplayEvent`] → the steps of its SMTP session → [`decide`], with the
+//! A [`ReplayEvent`] → the steps of its SMTP session → [`PolicySession`], with the
 //! same count of each thing as in a real session ([`Counted`]). The time is that of the
 //! event, and the store is whatever the caller has.
 
@@ -12,18 +12,20 @@ mod sessions;
 use std::net::IpAddr;
 
 pub use event::{RECIPIENTS_MAX, Recipients, ReplayEvent, ReplayOutcome, Stage};
-use sessions::{Session, Sessions};
+use sessions::Sessions;
 
-use super::decide::{DecideError, Decided, Rules, decide};
+use super::decide::{DecideError, Decided};
 #[cfg(doc)]
 use super::event::Counted;
-use super::event::{Event, Occurrence, SessionFacts};
+use super::event::{Event, SessionFacts};
 use super::image::{Image, ImageError};
+use super::model::Head;
 use super::outcome::Outcome;
+use super::session::{PolicySession, Step, Strictest, strictest};
 use super::word::{Unit, Verdict};
 use crate::engine::Decision;
 use crate::rate::Timestamp;
-use crate::stage::{AclStage, Scope};
+use crate::stage::AclStage;
 use crate::store::Store;
 use crate::toml_file::diagnostic::similar;
 
@@ -104,7 +106,7 @@ impl<'i> Replay<'i> {
         event: &ReplayEvent,
         store: &mut S,
     ) -> Result<Decisions, ReplayError<S::Error>> {
-        let mut own = Session::default();
+        let mut own = PolicySession::default();
         let (image, names) = (self.image, &self.names);
         let session = match &event.session {
             Some(name) => self.sessions.get(name),
@@ -114,13 +116,57 @@ impl<'i> Replay<'i> {
         steps.all(store)?;
         Ok(steps.decisions)
     }
+
+    /// Decides one step of a session that the caller keeps, as of `now`, and counts it in
+    /// `store`. That a message or a command begins, and that a recipient was accepted, is
+    /// for the caller to say to the session.
+    ///
+    /// # Errors
+    /// The image is damaged, or the store could not be used.
+    pub fn step<S: Store>(
+        &self,
+        session: &mut PolicySession,
+        step: &Step<'_>,
+        now: Timestamp,
+        store: &mut S,
+    ) -> Result<Decisions, ReplayError<S::Error>> {
+        let mut decisions = Decisions::default();
+        let verdict = evaluate(self.image, &self.names, session, step, now, store, &mut decisions)?;
+        if verdict >= Verdict::Defer && step.event.recipient.is_some() {
+            decisions.refused_recipients = 1;
+        }
+        Ok(decisions)
+    }
+}
+
+/// Evaluates policies at a step until one refuses, and adds what they decide; the strictest
+/// verdict.
+fn evaluate<S: Store>(
+    image: &Image,
+    names: &[String],
+    session: &mut PolicySession,
+    step: &Step<'_>,
+    now: Timestamp,
+    store: &mut S,
+    decisions: &mut Decisions,
+) -> Result<Verdict, ReplayError<S::Error>> {
+    let Strictest { outcome, policy } = strictest(names.iter().map(String::as_str), |name| {
+        let visit = |_: &Head, decided: &Decided<'_>| decisions.add(decided);
+        session.evaluate(image, name, step, store, || now, visit)
+    })?;
+    let verdict = outcome.verdict;
+    if outcome.outweighs(&decisions.outcome) {
+        decisions.outcome = outcome;
+        decisions.policy = policy.map(str::to_owned);
+    }
+    Ok(verdict)
 }
 
 /// The steps of an event.
 struct Steps<'a> {
     image: &'a Image,
     names: &'a [String],
-    session: &'a mut Session,
+    session: &'a mut PolicySession,
     event: &'a ReplayEvent,
     decisions: Decisions,
 }
@@ -173,7 +219,7 @@ impl Steps<'_> {
         if verdict >= Verdict::Defer {
             self.decisions.refused_recipients += 1;
         } else if self.event.outcome != Some(ReplayOutcome::Rejected) {
-            self.session.accepted += 1;
+            self.session.accept_recipient();
         }
         Ok(verdict)
     }
@@ -186,73 +232,22 @@ impl Steps<'_> {
         all_recipients: &[&str],
         store: &mut S,
     ) -> Result<Verdict, ReplayError<S::Error>> {
-        self.session.new_command();
-        let mut strictest = Verdict::Accept;
-        for name in self.names {
-            let outcome = self.evaluate(name, stage, recipient, all_recipients, store)?;
-            strictest = strictest.max(outcome.verdict);
-            let refuses = outcome.verdict >= Verdict::Defer;
-            let before = &mut self.decisions.outcome;
-            if outcome.outweighs(before) {
-                *before = outcome;
-                self.decisions.policy = Some(name.clone());
-            }
-            if refuses {
-                break;
-            }
-        }
-        Ok(strictest)
-    }
-
-    /// Evaluates one policy, as the front end for Exim does.
-    fn evaluate<S: Store>(
-        &mut self,
-        name: &str,
-        stage: AclStage,
-        recipient: Option<&str>,
-        all_recipients: &[&str],
-        store: &mut S,
-    ) -> Result<Outcome, ReplayError<S::Error>> {
-        let event = self.event;
-        let Some(policy) = self.image.policy(name).map_err(DecideError::Tables)? else {
-            return Ok(Outcome::default());
-        };
-        let identity = self.image.identity().map_err(DecideError::Tables)?;
-        let rules = Rules { name, identity, head: policy.head(), tables: &policy };
-        let listed = u32::try_from(all_recipients.len()).unwrap_or(u32::MAX);
+        let Self { image, names, session, event, decisions } = self;
+        session.new_command();
         let facts = SessionFacts {
-            recipients: listed.max(event.recipients.count()).max(self.session.accepted),
+            recipients: event.recipients.count(),
             message_size: event.size.unwrap_or(0),
-            rejected_recipients: 0,
-            auth_failed: false,
             has_message: event.stage == Stage::Router,
+            ..SessionFacts::default()
         };
-        let (cache, counted) = self.session.of(name);
-        let mut occurrences = Vec::with_capacity(8);
-        counted.occurrences(stage, &facts, &mut occurrences);
-        let came_of_it = event.outcome.map(ReplayOutcome::unit);
-        for one in occurrences.iter_mut().filter(|one| Some(one.unit) == came_of_it) {
-            one.count = 1.0;
-        }
-        let wants_each_recipient = counted.wants_each_recipient(stage);
-        let policy_event = policy_event(event, recipient);
-        let (decisions, at) = (&mut self.decisions, event.time);
-        let mut of = |event: &Event<'_>, occurrences: &[Occurrence]| {
-            let visit = |decided: &Decided<'_>| decisions.add(decided);
-            decide(&rules, event, occurrences, false, cache, store, || at, visit)
+        let step = Step {
+            stage,
+            event: policy_event(event, recipient),
+            facts,
+            recipients: all_recipients,
+            is_one_of: event.outcome.map(ReplayOutcome::unit),
         };
-        let mut outcome = of(&policy_event, &occurrences)?;
-        if wants_each_recipient && outcome.verdict < Verdict::Defer {
-            let one = [Occurrence::one(Unit::UniqueRecipients, Scope::Evaluation)];
-            for address in all_recipients {
-                let event = Event { recipient: Some(address), ..policy_event };
-                let each = of(&event, &one)?;
-                if each.outweighs(&outcome) {
-                    outcome = each;
-                }
-            }
-        }
-        Ok(outcome)
+        evaluate(image, names, session, &step, event.time, store, decisions)
     }
 }
 

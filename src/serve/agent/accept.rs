@@ -38,11 +38,13 @@ impl<B: Backend> Agent<B> {
                 }
             }
         }
-        // Those who have connected, and were not yet accepted.
-        while let Ok(Ok((stream, _))) = timeout(Duration::ZERO, listener.accept()).await {
-            self.begin(stream, stop.clone());
+        // Those who have connected, and were not yet accepted: the system knows of all of
+        // them, the runtime perhaps not yet.
+        if let Ok(listener) = listener.into_std() {
+            while let Ok(stream) = rest(&listener) {
+                self.begin(stream, stop.clone());
+            }
         }
-        drop(listener);
         let ended = async {
             while self.connections.get() > 0 {
                 self.connections.less().await;
@@ -88,6 +90,13 @@ impl<B: Backend> Agent<B> {
         let counted = self.connections.add(1);
         spawn_local(connection::serve(Rc::clone(self), stream, stop, counted));
     }
+}
+
+/// The next process that has connected already.
+fn rest(listener: &std::os::unix::net::UnixListener) -> io::Result<UnixStream> {
+    let (stream, _) = listener.accept()?;
+    stream.set_nonblocking(true)?;
+    UnixStream::from_std(stream)
 }
 
 /// Tells a process that it is not served. Its request need not be read for that.

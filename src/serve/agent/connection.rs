@@ -13,10 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::count::Counted;
-use super::decide::{Agent, Patience};
+use super::decide::{Agent, Timeouts};
 use super::link::Backend;
 use crate::remote::wire::{Status, event_of, message_bytes, write_refusal};
+use crate::serve::count::Counted;
 use crate::serve::log::Level;
 
 /// How many requests of one connection may be undecided or not yet replied to. More stay
@@ -61,7 +61,7 @@ pub(super) async fn serve<B: Backend>(
     let (reader, writer) = stream.into_split();
     let (ready, replies) = mpsc::unbounded_channel();
     let log = Rc::clone(&agent.log);
-    let patience = agent.patience;
+    let timeouts = agent.timeouts;
     let input = Input {
         agent,
         reader,
@@ -70,7 +70,7 @@ pub(super) async fn serve<B: Backend>(
         buffer: Vec::new(),
         room: None,
     };
-    let mut writing = spawn_local(write(writer, replies, patience));
+    let mut writing = spawn_local(write(writer, replies, timeouts));
     let end = tokio::select! {
         end = input.read(stop) => Some(end),
         // The peer takes no replies, or its messages cannot be told apart.
@@ -107,10 +107,10 @@ struct Input<B: Backend> {
 impl<B: Backend> Input<B> {
     /// Reads requests until the connection ends.
     async fn read(mut self, mut stop: watch::Receiver<bool>) -> End {
-        let patience = self.agent.patience;
+        let timeouts = self.agent.timeouts;
         loop {
             let more = tokio::select! {
-                more = self.more(patience) => more,
+                more = self.more(timeouts) => more,
                 _ = stop.wait_for(|&stop| stop) => {
                     return self.rest().await.err().unwrap_or(End::Closed);
                 }
@@ -125,12 +125,12 @@ impl<B: Backend> Input<B> {
     }
 
     /// Waits for more bytes.
-    async fn more(&mut self, patience: Patience) -> Result<(), End> {
+    async fn more(&mut self, timeouts: Timeouts) -> Result<(), End> {
         if self.buffer.is_empty() {
             // Nothing is allocated for a connection that is silent.
             self.buffer = Vec::new();
             self.room = None;
-            match timeout(patience.idle, self.reader.readable()).await {
+            match timeout(timeouts.idle, self.reader.readable()).await {
                 Ok(ready) => ready?,
                 Err(_) => return Err(End::Closed),
             }
@@ -157,10 +157,10 @@ impl<B: Backend> Input<B> {
             }
         };
         let slow = || {
-            let seconds = patience.message.as_secs_f64();
+            let seconds = timeouts.message.as_secs_f64();
             Err(End::Fault(format!("a request was not complete after {seconds} s")))
         };
-        timeout(patience.message, whole).await.unwrap_or_else(|_| slow())
+        timeout(timeouts.message, whole).await.unwrap_or_else(|_| slow())
     }
 
     /// The daemon stops: takes the requests that have arrived.
@@ -242,7 +242,7 @@ impl<B: Backend> Input<B> {
 async fn write(
     mut writer: OwnedWriteHalf,
     mut replies: mpsc::UnboundedReceiver<Ready>,
-    patience: Patience,
+    timeouts: Timeouts,
 ) {
     let mut bytes = Vec::new();
     let mut places = Vec::new();
@@ -255,7 +255,7 @@ async fn write(
             places.push(ready._place);
             next = if last { None } else { replies.try_recv().ok() };
         }
-        let written = timeout(patience.message, writer.write_all(&bytes)).await;
+        let written = timeout(timeouts.message, writer.write_all(&bytes)).await;
         if last || !matches!(written, Ok(Ok(()))) {
             return;
         }

@@ -1,13 +1,15 @@
 //! What the agent decides, and how much of it at the same time.
 
 use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::count::{Count, Counted};
+use super::announce::{Announcer, Now};
 use super::link::{Backend, Link};
 use crate::remote::wire::{Fault, Status, event_of, read_request, write_decisions, write_refusal};
 use crate::serve::config;
+use crate::serve::count::{Count, Counted};
 use crate::serve::log::{Level, Log};
 
 /// The most memory for large messages of all connections together.
@@ -15,14 +17,14 @@ pub(super) const LARGE_BYTES_MAX: usize = 64 << 20;
 
 /// How long peers may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct Timeouts {
     /// Without any request.
     pub(super) idle: Duration,
     /// For a whole request, or to take a reply.
     pub(super) message: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         // An SMTP client may take minutes between two recipients.
         Self { idle: Duration::from_mins(15), message: Duration::from_secs(5) }
@@ -41,8 +43,9 @@ pub(super) struct Limits {
 pub struct Agent<B: Backend> {
     pub(super) limits: RefCell<Rc<Limits>>,
     link: Link<B>,
+    pub(super) announcer: Announcer,
     pub(super) log: Rc<Log>,
-    pub(super) patience: Patience,
+    pub(super) timeouts: Timeouts,
     in_flight: Count,
     pub(super) large_bytes: Count,
     pub(super) connections: Count,
@@ -56,8 +59,9 @@ impl<B: Backend> Agent<B> {
         Self {
             limits: RefCell::new(Rc::new(Limits { agent, deadline })),
             link: Link::new(store, Rc::clone(&log)),
+            announcer: Announcer::default(),
             log,
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
             in_flight: Count::default(),
             large_bytes: Count::default(),
             connections: Count::default(),
@@ -85,9 +89,19 @@ impl<B: Backend> Agent<B> {
         self.link.status()
     }
 
-    /// Keeps the store connected; never ends.
+    /// Keeps the store connected, and publishes the state of this server there; never ends.
     pub async fn keep_connected(&self) {
-        self.link.keep().await;
+        let now = || {
+            let agent = &self.limits.borrow().agent;
+            let (name, servers) = (agent.server_name.clone(), agent.servers);
+            Now { name, servers, decisions: self.decided.get() }
+        };
+        tokio::join!(self.link.keep(), self.announcer.keep(&self.link, &self.log, now));
+    }
+
+    /// Shows the state of all servers in this file from now on.
+    pub fn show_servers_in(&self, file: PathBuf) {
+        self.announcer.show_in(file);
     }
 
     /// Decides what a message asks, and appends the reply to `reply`. Whether the messages

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::engine::{Check, Decision};
+use crate::redis::{Announcement, KnownServers};
 use crate::serve::log::{Level, Log};
 
 /// The first pause between two attempts to connect.
@@ -37,6 +38,16 @@ pub trait Backend: Sized + 'static {
         checks: &[Check<'_>],
         decisions: &mut Vec<Decision>,
     ) -> impl Future<Output = Result<(), Failed>>;
+
+    /// Publishes the state of this server, for the tools of all servers. Whether another
+    /// server publishes under the same name.
+    fn announce(
+        &self,
+        announcement: &Announcement<'_>,
+    ) -> impl Future<Output = Result<bool, String>>;
+
+    /// The servers that have published their state.
+    fn servers(&self) -> impl Future<Output = Result<KnownServers, String>>;
 }
 
 /// Why a store has not decided.
@@ -67,6 +78,8 @@ pub(super) struct Link<B: Backend> {
     silent: Cell<Option<Instant>>,
     /// The state or the settings have changed: [`Link::keep`] looks at them.
     changed: Notify,
+    /// There is a new connection: the state of this server is published at once.
+    connected: Notify,
     log: Rc<Log>,
 }
 
@@ -79,6 +92,7 @@ impl<B: Backend> Link<B> {
             settings: RefCell::new(Rc::new(settings)),
             silent: Cell::new(None),
             changed: Notify::new(),
+            connected: Notify::new(),
             log,
         }
     }
@@ -145,6 +159,35 @@ impl<B: Backend> Link<B> {
         }
     }
 
+    /// Publishes the state of this server, and reads that of all servers if `read` says so:
+    /// within `limit`. `None` while the store is away.
+    ///
+    /// # Errors
+    /// Why that is not done, in words. The store is used nevertheless.
+    pub(super) async fn announce(
+        &self,
+        announcement: &Announcement<'_>,
+        read: bool,
+        limit: Duration,
+    ) -> Option<Result<(bool, Option<KnownServers>), String>> {
+        let store = match &*self.state.borrow() {
+            State::Connected(store) => Rc::clone(store),
+            State::Away { .. } => return None,
+        };
+        let both = async {
+            let conflict = store.announce(announcement).await?;
+            let servers = if read { Some(store.servers().await?) } else { None };
+            Ok((conflict, servers))
+        };
+        let done = timeout(limit, both).await;
+        Some(done.unwrap_or_else(|_| Err(format!("no reply within {} s", limit.as_secs()))))
+    }
+
+    /// Waits for a new connection, or until `time` has passed.
+    pub(super) async fn connected_or_after(&self, time: Duration) {
+        let _ = timeout(time, self.connected.notified()).await;
+    }
+
     /// `store` cannot be used any more.
     fn lost(&self, store: &Rc<B>, why: &Rc<str>) {
         let mut state = self.state.borrow_mut();
@@ -190,6 +233,7 @@ impl<B: Backend> Link<B> {
     fn connected(&self, store: B, settings: &B::Settings) {
         self.silent.set(None);
         let old = self.state.replace(State::Connected(Rc::new(store)));
+        self.connected.notify_one();
         match old {
             State::Away { since, missed, .. } if missed > 0 => {
                 let seconds = since.elapsed().as_secs_f64();

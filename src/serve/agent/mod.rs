@@ -2,12 +2,13 @@
 //! servers share.
 //!
 //! [`decide`] is what it decides and how much at the same time, [`link`] holds the connection
-//! to the store, [`accept`] and [`connection`] those to the processes that ask. Everything
-//! runs in one thread.
+//! to the store, [`announce`] publishes the state of this server there, [`accept`] and
+//! [`connection`] hold the connections to the processes that ask. Everything runs in one
+//! thread, but what [`announce`] writes to a file.
 
 mod accept;
+mod announce;
 mod connection;
-mod count;
 mod decide;
 mod link;
 mod redis;

@@ -2,7 +2,7 @@
 
 use super::link::{Backend, Failed};
 use crate::engine::{Check, Decision};
-use crate::redis::{RedisStore, Settings};
+use crate::redis::{Announcement, KnownServers, RedisStore, Settings};
 
 impl Backend for RedisStore {
     type Settings = Settings;
@@ -21,5 +21,13 @@ impl Backend for RedisStore {
             let why = error.to_string();
             if error.is_lost() { Failed::Lost(why) } else { Failed::Request(why) }
         })
+    }
+
+    async fn announce(&self, announcement: &Announcement<'_>) -> Result<bool, String> {
+        Self::announce(self, announcement).await.map_err(|error| error.to_string())
+    }
+
+    async fn servers(&self) -> Result<KnownServers, String> {
+        Self::servers(self).await.map_err(|error| error.to_string())
     }
 }

@@ -12,10 +12,11 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use super::decide::{LARGE_BYTES_MAX, Patience};
+use super::decide::{LARGE_BYTES_MAX, Timeouts};
 use super::{Agent, Backend, Failed};
 use crate::engine::{Algorithm, Check, Decision, RecordKey, Update};
 use crate::rate::Timestamp;
+use crate::redis::{Announcement, KnownServers};
 use crate::remote::wire::{
     MESSAGE_BYTES_MAX, Reply, Status, message_bytes, read_reply, write_request,
 };
@@ -38,6 +39,10 @@ struct World {
     connections: Cell<usize>,
     most_at_once: Cell<usize>,
     at_once: Cell<usize>,
+    /// The names that were published, and the numbers of decisions.
+    announced: RefCell<Vec<(String, u64)>>,
+    /// What each publication returns.
+    announces: RefCell<Option<Result<bool, String>>>,
 }
 
 /// A store in the memory of the test.
@@ -91,6 +96,20 @@ impl Backend for Stored {
         world.events.borrow_mut().insert(event, decisions.clone());
         Ok(())
     }
+
+    async fn announce(&self, announcement: &Announcement<'_>) -> Result<bool, String> {
+        let &Announcement { name, decisions, .. } = announcement;
+        self.0.announced.borrow_mut().push((name.to_owned(), decisions));
+        let replies = self.0.announces.borrow().clone();
+        match replies {
+            Some(reply) => reply,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn servers(&self) -> Result<KnownServers, String> {
+        Ok(KnownServers { now: 1000, ..KnownServers::default() })
+    }
 }
 
 /// A running agent.
@@ -113,11 +132,11 @@ fn options() -> config::Agent {
 const DEADLINE: Duration = Duration::from_secs(2);
 
 impl Running {
-    fn start(options: config::Agent, patience: Option<Patience>) -> Self {
+    fn start(options: config::Agent, timeouts: Option<Timeouts>) -> Self {
         let (world, log) = (Rc::new(World::default()), Rc::new(Log::kept()));
         let place = Place(Rc::clone(&world), "memory");
         let mut agent = Agent::<Stored>::new(options, DEADLINE, place, Rc::clone(&log));
-        agent.patience = patience.unwrap_or_default();
+        agent.timeouts = timeouts.unwrap_or_default();
         let agent = Rc::new(agent);
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("s")).unwrap();
@@ -406,8 +425,8 @@ fn too_many_requests_and_connections_are_replied_to_as_busy() {
 fn slow_and_silent_processes_are_disconnected_and_others_are_served() {
     run(async {
         let message = Duration::from_millis(200);
-        let patience = Patience { idle: Duration::from_millis(400), message };
-        let running = Running::start(options(), Some(patience));
+        let timeouts = Timeouts { idle: Duration::from_millis(400), message };
+        let running = Running::start(options(), Some(timeouts));
         running.connect_store();
         running.until("the store is connected", |r| r.logged("connected to memory")).await;
         let mut silent = running.client().await;
@@ -555,5 +574,41 @@ fn other_settings_are_connected_to_at_once() {
         running.agent.set(options(), DEADLINE, other);
         running.until("it is connected", |r| r.logged("connected to another")).await;
         assert_eq!(running.client().await.ask(2, b"alice").await, Answer::Rate(1.0));
+    });
+}
+
+/// Here the store never replies to it, or replies what is no reason to be away.
+#[test]
+fn the_state_is_published_and_no_decision_depends_on_it() {
+    run(async {
+        let running = Running::connected(options()).await;
+        let mut client = running.client().await;
+        running.until("it is published", |r| r.world.announced.borrow().len() == 1).await;
+        assert_eq!(*running.world.announced.borrow(), [("mx1".to_owned(), 0)]);
+        for n in 1..=10 {
+            assert_eq!(client.ask(n, b"alice").await, Answer::Rate(n as f64));
+        }
+        assert_eq!(running.log.lines(), ["connected to memory"]);
+
+        let running = Running::start(options(), None);
+        *running.world.announces.borrow_mut() = Some(Err("no permission".to_owned()));
+        running.agent.announcer.every.set(Duration::from_millis(5));
+        running.connect_store();
+        let mut client = running.client().await;
+        running.until("it is tried", |r| r.world.announced.borrow().len() > 3).await;
+        assert_eq!(client.ask(1, b"alice").await, Answer::Rate(1.0));
+        *running.world.announces.borrow_mut() = Some(Ok(false));
+        let count = running.world.announced.borrow().len();
+        running.until("it goes on", |r| r.world.announced.borrow().len() > count + 1).await;
+        assert_eq!(*running.world.announced.borrow().last().unwrap(), ("mx1".to_owned(), 1));
+        *running.world.announces.borrow_mut() = Some(Ok(true));
+        running.until("the other is known", |r| r.logged("another server has the name")).await;
+        let count = running.world.announced.borrow().len();
+        running.until("it goes on", |r| r.world.announced.borrow().len() > count + 3).await;
+        let lines = running.log.lines();
+        let expected = "`exirate cluster status` does not show all servers: no permission";
+        assert!(lines.len() == 3 && lines[1] == expected, "{lines:?}");
+        let connections = running.world.connections.get();
+        assert_eq!(connections, 1);
     });
 }

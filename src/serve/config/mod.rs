@@ -1,6 +1,11 @@
 //! The configuration of the daemon, `/etc/exirate/exirate.toml`.
 
+mod address;
 mod duration;
+mod keys;
+mod mail;
+#[cfg(test)]
+mod mail_tests;
 mod redis;
 mod server;
 #[cfg(test)]
@@ -12,22 +17,24 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+pub use address::Address;
+pub use mail::{EarlyStage, Mail, OnError};
+
+use super::log::{Level, Log};
 use crate::redis::Settings;
+/// Where the configuration is, if no other file is named.
+pub use crate::remote::CONFIG_DEFAULT as FILE;
 use crate::remote::{SERVERS_MAX, SOCKET_DEFAULT as AGENT_SOCKET};
 use crate::sys::{files, users};
 use crate::toml_file::Location;
-use crate::toml_file::diagnostic::Diagnostics;
+use crate::toml_file::diagnostic::{Diagnostics, Severity, place};
 use crate::toml_file::reader::{Reader, Value, parse};
 use crate::toml_file::text::load;
 
-/// Where the configuration is, if no other file is named.
-pub const FILE: &str = "/etc/exirate/exirate.toml";
 /// Exim's spool directory on Debian: its owner may ask the agent.
 const SPOOL: &str = "/var/spool/exim4";
-/// The longest path of a unix socket.
-const SOCKET_PATH_MAX: usize = 107;
 
-/// What the file says, checked.
+/// What the file says to the agent, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `listen.agent`: the agent's socket.
@@ -73,14 +80,33 @@ impl Peers {
 
 /// A configuration file that was read.
 #[derive(Debug)]
-pub struct Checked {
+pub struct Checked<T = Config> {
     /// The configuration; `None` if there is an error.
-    pub config: Option<Config>,
+    pub config: Option<T>,
     /// What is wrong.
     pub diagnostics: Diagnostics,
 }
 
-/// Reads the configuration at `path`, and the files that it names.
+impl<T> Checked<T> {
+    /// The configuration; what is wrong with the file at `path` is in the log.
+    ///
+    /// # Errors
+    /// It cannot be used, in words.
+    pub fn logged(self, path: &Path, log: &Log) -> Result<T, String> {
+        let files = self.diagnostics.files.clone();
+        for one in self.diagnostics.sorted() {
+            let level = match one.severity {
+                Severity::Error => Level::Error,
+                Severity::Warning => Level::Warning,
+            };
+            let at = place(&files, one.at);
+            log.write(level, format_args!("{at}: {}: {}", one.severity, one.message));
+        }
+        self.config.ok_or_else(|| format!("{} cannot be used: see above", path.display()))
+    }
+}
+
+/// Reads the agent's configuration at `path`, and the files that it names.
 ///
 /// # Errors
 /// Why the file cannot be read.
@@ -88,21 +114,43 @@ pub fn read(path: &Path) -> Result<Checked, String> {
     Ok(check(path, &load(path)?))
 }
 
-/// Checks `text`, the configuration file at `path`.
+/// Reads the configuration of the mail front ends at `path`.
+///
+/// # Errors
+/// Why the file cannot be read.
+pub fn read_mail(path: &Path) -> Result<Checked<Mail>, String> {
+    Ok(check_mail(path, &load(path)?))
+}
+
+/// Checks `text`, the configuration file at `path`, for the agent.
 #[must_use]
 pub fn check(path: &Path, text: &str) -> Checked {
+    checked(path, text, |reader, table| document_of(reader, table, path))
+}
+
+/// Checks `text`, the configuration file at `path`, for the mail front ends. What belongs
+/// to the agent, such as a password that only its user may read, is left alone.
+#[must_use]
+pub fn check_mail(path: &Path, text: &str) -> Checked<Mail> {
+    checked(path, text, mail::read)
+}
+
+fn checked<T>(
+    path: &Path,
+    text: &str,
+    read: impl FnOnce(&mut Reader<'_>, &DeTable<'_>) -> Option<T>,
+) -> Checked<T> {
     let mut diagnostics = Diagnostics::of(path);
     let Some(document) = parse(text, &mut diagnostics) else {
         return Checked { config: None, diagnostics };
     };
     let mut reader = Reader::new(text, diagnostics);
-    let config = document_of(&mut reader, document.get_ref(), path);
+    let config = read(&mut reader, document.get_ref());
     let diagnostics = reader.diagnostics;
     Checked { config: config.filter(|_| !diagnostics.has_errors()), diagnostics }
 }
 
 fn document_of(reader: &mut Reader<'_>, table: &DeTable<'_>, path: &Path) -> Option<Config> {
-    const KEYS: &[&str] = &["listen", "redis", "agent"];
     let mut agent_socket = PathBuf::from(AGENT_SOCKET);
     let mut agent = None;
     let mut redis = None;
@@ -111,7 +159,9 @@ fn document_of(reader: &mut Reader<'_>, table: &DeTable<'_>, path: &Path) -> Opt
             "listen" => agent_socket = listen(reader, value).unwrap_or(agent_socket),
             "redis" => redis = redis::read(reader, value, path),
             "agent" => agent = agent_of(reader, value),
-            _ => reader.unknown_key(key, "at the top of the file", KEYS),
+            // Of the mail front ends.
+            "mail" => {}
+            _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
         }
     }
     if !table.contains_key("redis") {
@@ -129,12 +179,13 @@ fn document_of(reader: &mut Reader<'_>, table: &DeTable<'_>, path: &Path) -> Opt
 
 /// `[listen]`
 fn listen(reader: &mut Reader<'_>, value: Value<'_>) -> Option<PathBuf> {
-    const KEYS: &[&str] = &["agent"];
     let mut agent = None;
     for (key, value) in reader.table(value, "[listen]")? {
         match key.get_ref().as_ref() {
             "agent" => agent = socket(reader, value),
-            _ => reader.unknown_key(key, "in [listen]", KEYS),
+            // Of the mail front ends.
+            "policy" | "milter" => {}
+            _ => reader.unknown_key(key, "in [listen]", &keys::LISTEN),
         }
     }
     agent
@@ -143,12 +194,7 @@ fn listen(reader: &mut Reader<'_>, value: Value<'_>) -> Option<PathBuf> {
 /// The path of a unix socket.
 fn socket(reader: &mut Reader<'_>, value: Value<'_>) -> Option<PathBuf> {
     let text = reader.string(value, &format!("{AGENT_SOCKET:?}"))?;
-    if !text.starts_with('/') || text.ends_with('/') {
-        let message =
-            format!("{text:?} is not the full path of a socket; expected such as {AGENT_SOCKET:?}");
-        reader.error(value, message);
-    } else if text.len() > SOCKET_PATH_MAX {
-        let message = format!("the path of a socket has at most {SOCKET_PATH_MAX} bytes");
+    if let Err(message) = address::socket_path(text, AGENT_SOCKET) {
         reader.error(value, message);
     }
     Some(text.into())
@@ -214,10 +260,12 @@ fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
     Some(agent)
 }
 
-/// Root, and Exim's user: the owner of the spool directory, or the user of Debian's Exim.
+/// Root, Exim's user (the owner of the spool directory, or the user of Debian's Exim), and
+/// that of the mail front ends.
 fn default_users() -> BTreeSet<u32> {
     let owner = files::info_of(Path::new(SPOOL)).ok().map(|info| info.uid);
-    [Some(0), owner, users::id_of(OsStr::new("Debian-exim"))].into_iter().flatten().collect()
+    let named = ["Debian-exim", "exirate-mail"].map(|name| users::id_of(OsStr::new(name)));
+    [Some(0), owner].into_iter().chain(named).flatten().collect()
 }
 
 /// The name of this machine.

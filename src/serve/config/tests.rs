@@ -61,6 +61,10 @@ fn everything_can_be_set() {
         r#"
         [listen]
         agent = "/srv/agent.sock"
+        policy = "inet:127.0.0.1:8892" # of the mail front ends, as [mail]
+        milter = "inet:127.0.0.1:8893"
+        [mail]
+        record = true
         [redis]
         sentinel = { master = "mail", servers = ["rediss://s1.example.org", "rediss://[2001:db8::1]:26380"] }
         user = "exirate"
@@ -120,7 +124,7 @@ fn every_error_says_where_and_what_would_be_right() {
         (
             agent("[lisen]\nagent = \"/x\""),
             &[
-                "f:5:2: unknown key \"lisen\" at the top of the file; did you mean \"listen\"? Allowed: listen, redis, agent",
+                "f:5:2: unknown key \"lisen\" at the top of the file; did you mean \"listen\"? Allowed: listen, redis, agent, mail",
             ],
         ),
         (

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 /// The number of what exists at the moment.
 #[derive(Debug, Default)]
-pub(super) struct Count(Rc<Inner>);
+pub(in crate::serve) struct Count(Rc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -16,25 +16,25 @@ struct Inner {
 }
 
 impl Count {
-    pub(super) fn get(&self) -> usize {
+    pub(in crate::serve) fn get(&self) -> usize {
         self.0.number.get()
     }
 
     /// Counts `more` until the result is dropped.
-    pub(super) fn add(&self, more: usize) -> Counted {
+    pub(in crate::serve) fn add(&self, more: usize) -> Counted {
         self.0.number.set(self.0.number.get() + more);
         Counted { count: Rc::clone(&self.0), number: more }
     }
 
     /// Waits until it is less than now.
-    pub(super) async fn less(&self) {
+    pub(in crate::serve) async fn less(&self) {
         self.0.less.notified().await;
     }
 }
 
 /// Something that is counted.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(in crate::serve) struct Counted {
     count: Rc<Inner>,
     number: usize,
 }

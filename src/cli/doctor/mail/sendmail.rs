@@ -1,0 +1,193 @@
+//! Whether Sendmail asks the milter, by its `sendmail.cf`.
+
+use std::path::Path;
+
+use super::super::finding::Findings;
+use crate::serve::config::Address;
+
+/// The milters in `sendmail.cf`, and what it passes on to them.
+#[derive(Debug, Default)]
+pub(in crate::cli::doctor) struct Sendmail {
+    filters: Vec<Filter>,
+    /// Those that are used, by their names.
+    used: Vec<String>,
+    /// The macros that a milter gets at MAIL.
+    macros: Option<String>,
+}
+
+/// `Xexirate, S=local:/run/exirate-mail/milter, T=C:5s`
+#[derive(Debug, Default)]
+struct Filter {
+    name: String,
+    socket: String,
+    flags: String,
+}
+
+impl Sendmail {
+    /// The Sendmail of this machine; `None` if there is none.
+    pub(super) fn of_this_machine() -> Option<Self> {
+        ["/etc/mail/sendmail.cf", "/etc/sendmail.cf"]
+            .iter()
+            .find_map(|path| std::fs::read_to_string(path).ok())
+            .map(|text| Self::new(&text))
+    }
+
+    /// From the text of `sendmail.cf`.
+    pub(super) fn new(text: &str) -> Self {
+        let mut sendmail = Self::default();
+        for line in text.lines() {
+            if let Some(filter) = line.strip_prefix('X') {
+                sendmail.filters.push(filter_of(filter));
+            } else if let Some(names) = line.strip_prefix("O InputMailFilters=") {
+                let names = names.split([',', ';']).map(|name| name.trim().to_owned());
+                sendmail.used = names.filter(|name| !name.is_empty()).collect();
+            } else if let Some(macros) = line.strip_prefix("O Milter.macros.envfrom=") {
+                sendmail.macros = Some(macros.to_owned());
+            }
+        }
+        sendmail
+    }
+}
+
+fn filter_of(text: &str) -> Filter {
+    let mut parts = text.split(',').map(str::trim);
+    let mut filter =
+        Filter { name: parts.next().unwrap_or_default().to_owned(), ..Filter::default() };
+    for part in parts {
+        match part.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
+            Some(("S", socket)) => socket.clone_into(&mut filter.socket),
+            Some(("F", flags)) => flags.clone_into(&mut filter.flags),
+            _ => {}
+        }
+    }
+    filter
+}
+
+/// Whether it is a socket as Sendmail writes it: `local:/run/x`, `inet:8893@localhost`.
+fn is(socket: &str, address: &Address) -> bool {
+    match address {
+        Address::Unix(path) => ["local:", "unix:"]
+            .iter()
+            .find_map(|kind| socket.strip_prefix(kind))
+            .is_some_and(|named| Path::new(named) == path),
+        Address::Inet(address) => {
+            let named = socket.strip_prefix("inet6:").or_else(|| socket.strip_prefix("inet:"));
+            named.and_then(|named| named.split_once('@')).is_some_and(|(port, host)| {
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                let is_host = host == address.ip().to_string()
+                    || host == "localhost" && address.ip().is_loopback();
+                port == address.port().to_string() && is_host
+            })
+        }
+    }
+}
+
+/// The line of `sendmail.mc` for a socket.
+fn line(address: &Address) -> String {
+    let socket = match address {
+        Address::Unix(path) => format!("local:{}", path.display()),
+        Address::Inet(address) => format!("inet:{}@{}", address.port(), address.ip()),
+    };
+    format!("INPUT_MAIL_FILTER(`exirate', `S={socket}, T=C:5s;S:10s;R:10s;E:1m')dnl")
+}
+
+/// What is wrong is reported; what is right, once.
+pub(super) fn look(sendmail: &Sendmail, milter: Option<&Address>, findings: &mut Findings) {
+    let Some(address) = milter else {
+        findings.problem(
+            "[listen] has no milter, which is what Sendmail can ask; such as \
+             milter = \"unix:/run/exirate-mail/milter\"",
+        );
+        return;
+    };
+    let add = format!("add to /etc/mail/sendmail.mc, above the MAILER lines: {}", line(address));
+    let Some(filter) = sendmail.filters.iter().find(|filter| is(&filter.socket, address)) else {
+        let others = sendmail.filters.iter().filter(|filter| filter.socket.contains("exirate"));
+        for other in others {
+            findings.problem(format!(
+                "the milter {} of sendmail.cf is {}, and milter in [listen] is {address}",
+                other.name, other.socket
+            ));
+        }
+        findings.problem(format!(
+            "Sendmail does not ask exirate: its mail is not limited; {add}, and run m4 \
+             /etc/mail/sendmail.mc >/etc/mail/sendmail.cf"
+        ));
+        return;
+    };
+    let before = findings.list.len();
+    if !sendmail.used.contains(&filter.name) {
+        findings.problem(format!(
+            "sendmail.cf defines the milter {}, and does not use it (O InputMailFilters): \
+             INPUT_MAIL_FILTER in sendmail.mc does both, MAIL_FILTER does not",
+            filter.name
+        ));
+    }
+    if filter.flags.contains(['T', 'R', '4']) {
+        findings.warning(format!(
+            "the milter {} has F={}: while the daemon is away, mail is refused; without F= it passes",
+            filter.name, filter.flags
+        ));
+    }
+    if sendmail.macros.as_ref().is_some_and(|macros| !macros.contains("{auth_authen}")) {
+        findings.problem(
+            "confMILTER_MACROS_ENVFROM in sendmail.mc lacks {auth_authen}: users are not known by \
+             their logins",
+        );
+    }
+    if findings.list.len() == before {
+        findings.ok("Sendmail asks exirate by the milter");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::finding::Level;
+    use super::*;
+
+    const GOOD: &str = "O InputMailFilters=other,exirate\n\
+        Xother, S=inet:11332@localhost, F=T\n\
+        Xexirate, S=local:/run/exirate-mail/milter, T=C:5s;S:10s;R:10s;E:1m\n\
+        O Milter.macros.envfrom=i, {auth_type}, {auth_authen}, {mail_addr}\n";
+
+    fn found(text: &str, address: Option<&Address>) -> Vec<(Level, String)> {
+        let mut findings = Findings::default();
+        look(&Sendmail::new(text), address, &mut findings);
+        findings.list.into_iter().map(|one| (one.level, one.text)).collect()
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        let socket = Address::Unix("/run/exirate-mail/milter".into());
+        let found = |text: &str| found(text, Some(&socket));
+        assert_eq!(found(GOOD), [(Level::Ok, "Sendmail asks exirate by the milter".into())]);
+        for (from, to, level, words) in [
+            ("Xexirate", "# exirate", Level::Problem, "add to /etc/mail/sendmail.mc, above"),
+            ("other,exirate", "other", Level::Problem, "does not use it"),
+            ("milter, T", "milter, F=T, T", Level::Warning, "while the daemon is away"),
+            ("{auth_authen}", "", Level::Problem, "lacks {auth_authen}"),
+            (
+                "-mail/milter",
+                "/milter",
+                Level::Problem,
+                "is local:/run/exirate/milter, and milter in",
+            ),
+        ] {
+            let list = found(&GOOD.replace(from, to));
+            assert_eq!(list[0].0, level, "{list:?}");
+            assert!(list[0].1.contains(words), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn the_line_of_the_document_is_the_one_to_add() {
+        let page = include_str!("../../../../docs/sendmail.md");
+        assert!(page.contains(&line(&Address::Unix("/run/exirate-mail/milter".into()))));
+        let inet = Address::Inet("127.0.0.1:8893".parse().unwrap());
+        assert!(line(&inet).contains("S=inet:8893@127.0.0.1, "), "{}", line(&inet));
+        assert!(is("inet:8893@localhost", &inet) && is("inet:8893@127.0.0.1", &inet));
+        assert!(!is("inet:8894@localhost", &inet) && !is("local:/x", &inet));
+        let list = found(GOOD, None);
+        assert!(list[0].1.contains("[listen] has no milter"), "{list:?}");
+    }
+}

@@ -1,0 +1,274 @@
+//! `[mail]`, and its sockets in `[listen]`: the mail front ends.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::de::DeTable;
+
+use super::address::{Address, parse};
+use super::duration::duration;
+use super::keys;
+use crate::serve::socket::Access;
+use crate::spec::byte_size;
+use crate::sys::users;
+use crate::toml_file::reader::{Reader, Value};
+use crate::toml_file::{Location, Word};
+
+/// Exim's usual spool directories: where there is one, its database and policies are used.
+const EXIM: [&str; 2] = ["/var/spool/exim4", "/var/spool/exim"];
+/// Where they are without Exim.
+const SPOOL: &str = "/var/lib/exirate";
+/// The longest time that a peer may be silent.
+const IDLE_MAX: Duration = Duration::from_hours(24);
+
+/// The least and the most bytes of messages that are kept.
+const SIZE_MIN: usize = 64 << 10;
+const SIZE_MAX: usize = 64 << 30;
+
+/// What to reply when exirate itself cannot decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    /// Accept.
+    Accept,
+    /// Refuse for now.
+    Tempfail,
+}
+
+impl Word for OnError {
+    const ALL: &'static [Self] = &[Self::Accept, Self::Tempfail];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Tempfail => "tempfail",
+        }
+    }
+}
+
+/// A stage before the recipients, in which the milter may decide too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlyStage {
+    /// A client has connected.
+    Connect,
+    /// HELO
+    Helo,
+    /// MAIL
+    Mail,
+}
+
+impl Word for EarlyStage {
+    const ALL: &'static [Self] = &[Self::Connect, Self::Helo, Self::Mail];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Helo => "helo",
+            Self::Mail => "mail",
+        }
+    }
+}
+
+/// What the file says to the mail front ends, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mail {
+    /// `listen.policy`: Postfix's policy delegation.
+    pub policy: Option<Address>,
+    /// `listen.milter`: the milter.
+    pub milter: Option<Address>,
+    /// The directory of the database, the policies and the trace store.
+    pub spool: PathBuf,
+    /// The policies, in this order; `None` for all of the image.
+    pub policies: Option<Vec<String>>,
+    /// What to reply when exirate itself cannot decide.
+    pub on_error: OnError,
+    /// Whether an event over the limit of a policy that only observes adds a header.
+    pub prepend: bool,
+    /// The milter decides also in these stages.
+    pub early_stages: Vec<EarlyStage>,
+    /// Whether the milter records messages.
+    pub record: bool,
+    /// The most bytes of a message that are kept for it.
+    pub max_message: usize,
+    /// The most bytes of all messages.
+    pub max_buffered: usize,
+    /// Who may connect to unix sockets.
+    pub access: Access,
+    /// How many peers may be connected at the same time.
+    pub max_connections: usize,
+    /// How many decisions may be made, or wait for it, at the same time.
+    pub max_in_flight: usize,
+    /// How many threads decide.
+    pub workers: usize,
+    /// How long a peer may be silent.
+    pub idle_timeout: Duration,
+}
+
+impl Mail {
+    fn new() -> Self {
+        let exim = EXIM.iter().map(Path::new).find(|path| path.is_dir());
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            policy: None,
+            milter: None,
+            spool: exim.unwrap_or(Path::new(SPOOL)).to_owned(),
+            policies: None,
+            on_error: OnError::Accept,
+            prepend: false,
+            early_stages: Vec::new(),
+            record: false,
+            max_message: 16 << 20,
+            max_buffered: 128 << 20,
+            access: Access { mode: 0o660, group: None },
+            max_connections: 4000,
+            max_in_flight: 1000,
+            workers: cores.clamp(2, 8),
+            idle_timeout: Duration::from_mins(10),
+        }
+    }
+}
+
+/// Reads the file; what is there for the agent alone is not looked at.
+pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Mail> {
+    let mut mail = Mail::new();
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "listen" => listen(reader, value, &mut mail),
+            "mail" => section(reader, value, &mut mail),
+            "redis" | "agent" => {}
+            _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
+        }
+    }
+    if mail.policy.is_none() && mail.milter.is_none() && !reader.diagnostics.has_errors() {
+        let message = "[listen] names no socket for mail servers, such as \
+                       policy = \"unix:/var/spool/postfix/exirate/policy\" or \
+                       milter = \"inet:127.0.0.1:8893\"";
+        reader.diagnostics.error(Location::START, message);
+    }
+    Some(mail)
+}
+
+/// `[listen]`
+fn listen(reader: &mut Reader<'_>, value: Value<'_>, mail: &mut Mail) {
+    for (key, value) in reader.table(value, "[listen]").into_iter().flatten() {
+        match key.get_ref().as_ref() {
+            "policy" => {
+                let example = "unix:/var/spool/postfix/exirate/policy";
+                mail.policy = address(reader, value, example);
+            }
+            "milter" => mail.milter = address(reader, value, "inet:127.0.0.1:8893"),
+            "agent" => {}
+            _ => reader.unknown_key(key, "in [listen]", &keys::LISTEN),
+        }
+    }
+}
+
+fn address(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<Address> {
+    let text = reader.string(value, &format!("{example:?}"))?;
+    let address = parse(text, example);
+    address.map_err(|message| reader.error(value, message)).ok()
+}
+
+/// `[mail]`
+fn section(reader: &mut Reader<'_>, value: Value<'_>, mail: &mut Mail) {
+    const KEYS: &[&str] = &[
+        "spool",
+        "policies",
+        "on_error",
+        "prepend",
+        "early_stages",
+        "record",
+        "max_message",
+        "max_buffered",
+        "socket_mode",
+        "socket_group",
+        "max_connections",
+        "max_in_flight",
+        "workers",
+        "idle_timeout",
+    ];
+    for (key, value) in reader.table(value, "[mail]").into_iter().flatten() {
+        match key.get_ref().as_ref() {
+            "spool" => {
+                let Some(text) = reader.string(value, &format!("{SPOOL:?}")) else { continue };
+                if !text.starts_with('/') {
+                    let message = format!(
+                        "{text:?} is not the full path of a directory; expected such as {SPOOL:?}"
+                    );
+                    reader.error(value, message);
+                }
+                mail.spool = text.into();
+            }
+            "policies" => {
+                let names = reader.each(value, "\"*\"", |name| Ok(name.to_owned()));
+                if names.as_ref().is_some_and(Vec::is_empty) {
+                    reader.error(
+                        value,
+                        "no policy is named, so nothing would be limited; \"*\" is all",
+                    );
+                }
+                mail.policies = names.filter(|names| *names != ["*"]);
+            }
+            "on_error" => {
+                mail.on_error = reader.word(value, "on_error").unwrap_or(mail.on_error);
+            }
+            "prepend" => mail.prepend = reader.boolean(value).unwrap_or(false),
+            "early_stages" => {
+                mail.early_stages = reader.words(value, "stage").unwrap_or_default();
+            }
+            "record" => mail.record = reader.boolean(value).unwrap_or(false),
+            "max_message" => mail.max_message = size(reader, value, "16M").unwrap_or(SIZE_MIN),
+            "max_buffered" => mail.max_buffered = size(reader, value, "128M").unwrap_or(SIZE_MIN),
+            "socket_mode" => mail.access.mode = mode(reader, value).unwrap_or(0),
+            "socket_group" => mail.access.group = group(reader, value),
+            "max_connections" => {
+                mail.max_connections = reader.integer(value, 1..=100_000).unwrap_or(1);
+            }
+            "max_in_flight" => {
+                mail.max_in_flight = reader.integer(value, 1..=100_000).unwrap_or(1);
+            }
+            "workers" => mail.workers = reader.integer(value, 1..=64).unwrap_or(1),
+            "idle_timeout" => {
+                let read = duration(reader, value, "600s", IDLE_MAX);
+                mail.idle_timeout = read.unwrap_or(mail.idle_timeout);
+            }
+            _ => reader.unknown_key(key, "in [mail]", KEYS),
+        }
+    }
+}
+
+/// A number of bytes.
+fn size(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<usize> {
+    let text = reader.string(value, &format!("{example:?}"))?;
+    let bytes = byte_size(text.as_bytes()).and_then(|bytes| usize::try_from(bytes).ok());
+    let bytes = bytes.filter(|bytes| (SIZE_MIN..=SIZE_MAX).contains(bytes));
+    if bytes.is_none() {
+        let message = format!(
+            "{text:?} is not a number of bytes from 64k to 64G, with its unit; expected such as \
+             {example:?}"
+        );
+        reader.error(value, message);
+    }
+    bytes
+}
+
+/// The mode of a socket, in octal.
+fn mode(reader: &mut Reader<'_>, value: Value<'_>) -> Option<u32> {
+    let text = reader.string(value, "\"0660\"")?;
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| (0o600..=0o777).contains(mode));
+    if mode.is_none() {
+        let message = format!("{text:?} is not the mode of a socket; expected such as \"0660\"");
+        reader.error(value, message);
+    }
+    mode
+}
+
+/// The id of a group.
+fn group(reader: &mut Reader<'_>, value: Value<'_>) -> Option<u32> {
+    let name = reader.string(value, "\"postfix\"")?;
+    let id = users::group_id_of(OsStr::new(name));
+    if id.is_none() {
+        reader.error(value, format!("there is no group {name:?} on this machine"));
+    }
+    id
+}

@@ -1,0 +1,158 @@
+//! Start, reload and stop of the mail front ends.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::timeout;
+
+use super::decider::Decider;
+use super::listen::{Acceptor, Bound, Peers};
+use super::milter::Milter;
+use super::postfix::PolicyService;
+use crate::serve::config::{self, Address, Mail};
+use crate::serve::log::{Level, Log};
+use crate::serve::notify::Manager;
+use crate::serve::supervise::{Signals, Unit, raise_open_files, until_stopped};
+
+/// Connections that are being closed for others.
+const CLOSING: usize = 256;
+/// How long connections may take to end when the daemon stops.
+const STOP_MAX: Duration = Duration::from_secs(15);
+
+/// Runs the mail front ends with the configuration at `path` until a signal stops them.
+///
+/// # Errors
+/// Why they cannot start, in words.
+pub fn run_mail(path: &Path) -> Result<(), String> {
+    let log = Rc::new(Log::stderr());
+    let mail = config::read_mail(path)?.logged(path, &log)?;
+    raise_open_files(&log, mail.max_connections.saturating_add(CLOSING));
+    let cannot = |error: io::Error| format!("cannot start: {error}");
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    // Before anybody can connect: from then on a signal stops it as it should.
+    let signals = Signals::within(&runtime).map_err(cannot)?;
+    let bind = |address: &Address| Bound::bind(address, mail.access);
+    let policy = mail.policy.as_ref().map(bind).transpose()?;
+    let milter = mail.milter.as_ref().map(bind).transpose()?;
+    let decider = Rc::new(Decider::new(&mail, Rc::clone(&log)).map_err(cannot)?);
+    let peers = Peers::new(mail.max_connections, Rc::clone(&log));
+    let service = PolicyService::new(&mail, Rc::clone(&decider), Rc::clone(&log));
+    let filter = Milter::new(&mail, Rc::clone(&decider), Rc::clone(&log));
+    let daemon = Daemon { path: path.to_owned(), mail, decider, peers, service, filter, log };
+    LocalSet::new().block_on(&runtime, daemon.run(signals, policy, milter))
+}
+
+/// The running front ends.
+struct Daemon {
+    path: PathBuf,
+    mail: Mail,
+    decider: Rc<Decider>,
+    peers: Rc<Peers>,
+    service: Rc<PolicyService>,
+    filter: Rc<Milter>,
+    log: Rc<Log>,
+}
+
+impl Daemon {
+    async fn run(
+        mut self,
+        mut signals: Signals,
+        mut policy: Option<Bound>,
+        mut milter: Option<Bound>,
+    ) -> Result<(), String> {
+        let cannot = |error: io::Error| format!("cannot start: {error}");
+        let (stop, stopped) = watch::channel(false);
+        let acceptor = |bound: &mut Option<Bound>| -> Result<Option<Acceptor>, String> {
+            bound.as_mut().map(Bound::acceptor).transpose().map_err(cannot)
+        };
+        let (policy_acceptor, milter_acceptor) = (acceptor(&mut policy)?, acceptor(&mut milter)?);
+        let (service, filter) = (Rc::clone(&self.service), Rc::clone(&self.filter));
+        let peers = Rc::clone(&self.peers);
+        let mut serving = spawn_local(async move {
+            let policy = async {
+                if let Some(acceptor) = policy_acceptor {
+                    service.serve(acceptor, Rc::clone(&peers), stopped.clone()).await;
+                }
+            };
+            let milter = async {
+                if let Some(acceptor) = milter_acceptor {
+                    filter.serve(acceptor, Rc::clone(&peers), stopped.clone()).await;
+                }
+            };
+            tokio::join!(policy, milter);
+        });
+        for bound in policy.iter().chain(&milter) {
+            self.log.write(Level::Notice, format_args!("listening on {}", bound.address()));
+        }
+        let (log, manager) = (Rc::clone(&self.log), Manager::from_environment());
+        until_stopped(&mut self, &mut signals, &manager, &log, &mut serving).await?;
+        // From now on mail servers find no socket, and another instance may start.
+        drop((policy, milter));
+        let _ = stop.send(true);
+        serving.await.map_err(|error| format!("the daemon has failed: {error}"))?;
+        let ended = async {
+            while self.peers.connected() > 0 {
+                self.peers.fewer().await;
+            }
+        };
+        if timeout(STOP_MAX, ended).await.is_err() {
+            let left = self.peers.connected();
+            let text = format_args!("{left} connections have not ended, and are closed");
+            log.write(Level::Warning, text);
+        }
+        if timeout(STOP_MAX, self.filter.recorded()).await.is_err() {
+            log.write(Level::Warning, "some messages are not recorded: it takes too long");
+        }
+        self.decider.stop().await;
+        log.write(Level::Notice, "stopped");
+        Ok(())
+    }
+}
+
+impl Unit for Daemon {
+    fn status(&self) -> String {
+        format!("{} mail servers connected, {}", self.peers.connected(), self.decider.status())
+    }
+
+    fn state(&self) -> String {
+        String::new()
+    }
+
+    fn reload(&mut self) {
+        let read = config::read_mail(&self.path);
+        let new = match read.and_then(|checked| checked.logged(&self.path, &self.log)) {
+            Ok(new) => new,
+            Err(why) => {
+                let text = format_args!("{why}; the configuration of before stays in use");
+                return self.log.write(Level::Error, text);
+            }
+        };
+        let old = &self.mail;
+        let same = [
+            ("listen.policy", old.policy == new.policy),
+            ("listen.milter", old.milter == new.milter),
+            ("spool", old.spool == new.spool),
+            ("workers", old.workers == new.workers),
+            ("socket_mode", old.access.mode == new.access.mode),
+            ("socket_group", old.access.group == new.access.group),
+        ];
+        for (key, _) in same.iter().filter(|(_, same)| !same) {
+            let text = format_args!("{key} has changed: restart to use the new value");
+            self.log.write(Level::Warning, text);
+        }
+        self.decider.set(&new);
+        self.service.set(&new);
+        self.filter.set(&new);
+        self.peers.set(new.max_connections);
+        raise_open_files(&self.log, new.max_connections.saturating_add(CLOSING));
+        let Mail { policy, milter, spool, workers, access, .. } = old.clone();
+        self.mail = Mail { policy, milter, spool, workers, access, ..new };
+        let path = self.path.display();
+        self.log.write(Level::Notice, format_args!("{path} was read again, and is in use"));
+    }
+}

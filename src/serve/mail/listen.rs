@@ -1,0 +1,341 @@
+//! The sockets that mail servers connect to, and those of them that are connected.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+use crate::serve::config::Address;
+use crate::serve::count::{Count, Counted};
+use crate::serve::log::{Level, Log};
+use crate::serve::socket::{Access, Listener};
+
+/// After a failure to accept a connection, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A socket that is bound. A unix socket is removed when it is dropped.
+pub struct Bound {
+    address: Address,
+    unix: Option<Listener>,
+    tcp: Option<std::net::TcpListener>,
+}
+
+impl Bound {
+    /// Binds `address`; `access` is for unix sockets.
+    ///
+    /// # Errors
+    /// Why it cannot be used, in words.
+    pub fn bind(address: &Address, access: Access) -> Result<Self, String> {
+        let mut bound = Self { address: address.clone(), unix: None, tcp: None };
+        match address {
+            Address::Unix(path) => {
+                let listener = Listener::bind(path, access);
+                bound.unix = Some(listener.map_err(|error| error.to_string())?);
+            }
+            Address::Inet(address) => {
+                let cannot = |error: io::Error| format!("cannot listen on inet:{address}: {error}");
+                bound.tcp = Some(listen(*address).map_err(cannot)?);
+            }
+        }
+        Ok(bound)
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The listening socket, once, within a runtime.
+    ///
+    /// # Errors
+    /// It was taken before, or a system call failed.
+    pub fn acceptor(&mut self) -> io::Result<Acceptor> {
+        if let Some(listener) = self.tcp.take() {
+            return TcpListener::from_std(listener).map(Acceptor::Tcp);
+        }
+        let listener = self.unix.as_mut().and_then(Listener::take);
+        let listener = listener.ok_or(io::ErrorKind::AddrInUse)?;
+        UnixListener::from_std(listener).map(Acceptor::Unix)
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// A listening socket.
+pub enum Acceptor {
+    /// A unix socket.
+    Unix(UnixListener),
+    /// A TCP port.
+    Tcp(TcpListener),
+}
+
+impl Acceptor {
+    async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Unix(listener) => listener.accept().await.map(|(stream, _)| Stream::Unix(stream)),
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // A reply is one small packet.
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+        }
+    }
+
+    /// Accepts those who have connected already, and listens no more. It asks the system,
+    /// not the runtime, which may not know of all of them yet.
+    fn rest(self, begin: impl FnMut(Stream)) {
+        match self {
+            Self::Unix(listener) => {
+                let Ok(listener) = listener.into_std() else { return };
+                let accept = || {
+                    let (stream, _) = listener.accept()?;
+                    stream.set_nonblocking(true)?;
+                    UnixStream::from_std(stream).map(Stream::Unix)
+                };
+                rest(accept, begin);
+            }
+            Self::Tcp(listener) => {
+                let Ok(listener) = listener.into_std() else { return };
+                let accept = || {
+                    let (stream, _) = listener.accept()?;
+                    stream.set_nonblocking(true)?;
+                    TcpStream::from_std(stream).map(Stream::Tcp)
+                };
+                rest(accept, begin);
+            }
+        }
+    }
+}
+
+/// Accepts until nobody is left.
+fn rest(accept: impl Fn() -> io::Result<Stream>, mut begin: impl FnMut(Stream)) {
+    // Nobody, or an error: there is no time to try again.
+    while let Ok(stream) = accept() {
+        begin(stream);
+    }
+}
+
+/// The connection of a peer.
+pub enum Stream {
+    /// To a unix socket.
+    Unix(UnixStream),
+    /// To a TCP port.
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    /// Waits until something can be read, or the peer has closed the connection.
+    ///
+    /// # Errors
+    /// That of the system call.
+    pub async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.readable().await,
+            Self::Tcp(stream) => stream.readable().await,
+        }
+    }
+
+    /// Reads what is there, if anything.
+    ///
+    /// # Errors
+    /// That of the system call.
+    pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.try_read(buffer),
+            Self::Tcp(stream) => stream.try_read(buffer),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+/// The peers that are connected, to all sockets together, of which there may be only so
+/// many. When there are too many, the one is closed that has been waiting for longest
+/// without a whole request; those that never sent one go first.
+pub struct Peers {
+    most: Cell<usize>,
+    connected: Count,
+    waiting: RefCell<BTreeMap<Rank, Rc<Notify>>>,
+    next: Cell<u64>,
+    log: Rc<Log>,
+}
+
+/// The order in which peers are closed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    has_asked: bool,
+    since: u64,
+}
+
+impl Peers {
+    /// At most `most`.
+    #[must_use]
+    pub fn new(most: usize, log: Rc<Log>) -> Rc<Self> {
+        let (connected, waiting, next) = (Count::default(), RefCell::default(), Cell::default());
+        Rc::new(Self { most: Cell::new(most), connected, waiting, next, log })
+    }
+
+    /// Allows another number from now on.
+    pub fn set(&self, most: usize) {
+        self.most.set(most);
+    }
+
+    /// How many are connected.
+    #[must_use]
+    pub fn connected(&self) -> usize {
+        self.connected.get()
+    }
+
+    /// Waits until there are fewer than now.
+    pub async fn fewer(&self) {
+        self.connected.less().await;
+    }
+
+    /// Accepts those that connect until `stop` is set, and begins to serve each by `begin`,
+    /// to which it hands over a [`Peer`].
+    pub async fn accept(
+        self: &Rc<Self>,
+        acceptor: Acceptor,
+        mut stop: watch::Receiver<bool>,
+        begin: impl Fn(Stream, Peer),
+    ) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = acceptor.accept() => accepted,
+                _ = stop.wait_for(|&stop| stop) => break,
+            };
+            match accepted {
+                Ok(stream) => self.begin(stream, &begin),
+                Err(error) => {
+                    let text = format_args!("cannot accept a connection: {error}");
+                    self.log.write_seldom("failures to accept", Level::Error, text);
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        // Those who have connected, and were not yet accepted.
+        acceptor.rest(|stream| self.begin(stream, &begin));
+    }
+
+    fn begin(self: &Rc<Self>, stream: Stream, begin: &impl Fn(Stream, Peer)) {
+        if self.connected.get() >= self.most.get() {
+            let most = self.most.get();
+            let first = self.waiting.borrow_mut().pop_first();
+            let (is_closed, done) = match first {
+                Some((_, peer)) => {
+                    peer.notify_one();
+                    (false, "the one that has been silent for longest is closed")
+                }
+                None => (true, "a new one is refused"),
+            };
+            let text = format_args!("{most} connections are open, and no more may: {done}");
+            self.log.write_seldom("connections closed for others", Level::Warning, text);
+            if is_closed {
+                return;
+            }
+        }
+        let counted = self.connected.add(1);
+        let close = Rc::new(Notify::new());
+        let peer = Peer { peers: Rc::clone(self), close, has_asked: false, _counted: counted };
+        begin(stream, peer);
+    }
+}
+
+/// A peer that is connected.
+pub struct Peer {
+    peers: Rc<Peers>,
+    close: Rc<Notify>,
+    /// Whether it has sent a whole request.
+    has_asked: bool,
+    _counted: Counted,
+}
+
+impl Peer {
+    /// It has sent a whole request.
+    pub fn asks(&mut self) {
+        self.has_asked = true;
+    }
+
+    /// It waits for the peer, and may be closed for another from now on, until the result is
+    /// dropped.
+    #[must_use]
+    pub fn waits(&self) -> WaitingPeer<'_> {
+        let since = self.peers.next.get();
+        self.peers.next.set(since + 1);
+        let rank = Rank { has_asked: self.has_asked, since };
+        self.peers.waiting.borrow_mut().insert(rank, Rc::clone(&self.close));
+        WaitingPeer { peer: self, rank }
+    }
+}
+
+/// A peer that may be closed for another.
+pub struct WaitingPeer<'p> {
+    peer: &'p Peer,
+    rank: Rank,
+}
+
+impl WaitingPeer<'_> {
+    /// Waits until it is to be closed.
+    pub async fn closed(&self) {
+        self.peer.close.notified().await;
+    }
+}
+
+impl Drop for WaitingPeer<'_> {
+    fn drop(&mut self) {
+        self.peer.peers.waiting.borrow_mut().remove(&self.rank);
+    }
+}

@@ -1,0 +1,511 @@
+//! The protocol without input and output: pieces of packets go in; replies, events to be
+//! decided and messages to be recorded come out.
+//!
+//! Nothing that the mail server sends is out of place enough to count what did not happen:
+//! recipients and messages count between MAIL and the end of the message, and commands
+//! elsewhere only get their replies.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use super::content::{Content, Kept};
+use super::macros::{Macros, address, text};
+use super::negotiate::{Agreed, NoAgreement, Wants, step};
+use super::packet::{self, PacketFault, Piece};
+use super::reply::Reply;
+use super::room::{Room, Share};
+use crate::policy::word::Verdict;
+use crate::serve::mail::event::{MailEvent, MailVerdict};
+use crate::stage::AclStage;
+use crate::trace::Envelope;
+
+/// How much of the recipients of a message is kept without room of all connections.
+const RECIPIENTS_FREE: usize = 4 << 10;
+/// What the text of a recipient takes besides its bytes.
+const RECIPIENT_BYTES: usize = size_of::<String>();
+
+/// Why the connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A packet that cannot be read.
+    Packet(PacketFault),
+    /// There is no agreement on the protocol.
+    NoAgreement(NoAgreement),
+    /// A command before the negotiation.
+    Early(u8),
+    /// A command that does not exist.
+    Unknown(u8),
+    /// A command without its data.
+    Malformed(u8),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Packet(fault) => fault.fmt(f),
+            Self::NoAgreement(fault) => fault.fmt(f),
+            Self::Early(code) => {
+                write!(f, "a command {:?} before the negotiation", char::from(*code))
+            }
+            Self::Unknown(code) => {
+                write!(f, "a command {:?}, which is not known", char::from(*code))
+            }
+            Self::Malformed(code) => write!(f, "a command {:?} without data", char::from(*code)),
+        }
+    }
+}
+
+impl std::error::Error for Fault {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Packet(fault) => Some(fault),
+            Self::NoAgreement(fault) => Some(fault),
+            Self::Early(_) | Self::Unknown(_) | Self::Malformed(_) => None,
+        }
+    }
+}
+
+/// The stage at which a recipient is counted that the mail server has refused: nothing of a
+/// message counts there. It is counted at once, as the message may end without another
+/// recipient.
+const REJECTED: AclStage = AclStage::Quit;
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub enum Step {
+    /// Nothing: no reply is due.
+    Nothing,
+    /// Send this.
+    Reply(Reply),
+    /// Decide this event, and hand the verdict to [`Dialogue::decided`].
+    Decide(Box<MailEvent>),
+    /// The mail server ends the connection.
+    Quit,
+}
+
+/// An accepted message to be recorded.
+#[derive(Debug)]
+pub struct Accepted {
+    /// Its envelope; the time is not known.
+    pub envelope: Envelope,
+    /// Its headers and its body.
+    pub content: Kept,
+}
+
+/// How much of messages is kept.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The most that is kept of one.
+    pub max_message: usize,
+    /// The memory that all connections share.
+    pub room: Room,
+}
+
+/// One connection of a mail server.
+#[derive(Debug)]
+pub struct Dialogue {
+    wants: Wants,
+    limits: Limits,
+    agreed: Option<Agreed>,
+    macros: Macros,
+    client: Client,
+    message: Option<Message>,
+    /// The event that is being decided.
+    deciding: Option<AclStage>,
+    begun: Begun,
+}
+
+/// What has begun since the session of the policies was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Begun {
+    /// Another SMTP connection.
+    pub connection: bool,
+    /// Another message.
+    pub message: bool,
+}
+
+/// The client of the SMTP connection.
+#[derive(Debug, Default)]
+struct Client {
+    address: Option<IpAddr>,
+    helo: Option<String>,
+    /// Handed over on this machine.
+    local: bool,
+    /// Not by SMTP.
+    submission: bool,
+    /// All of its messages are held for this reason.
+    hold: Option<String>,
+}
+
+/// A message, from MAIL on.
+#[derive(Debug)]
+struct Message {
+    sender: String,
+    /// Those that were accepted, as far as there is room for them.
+    recipients: Vec<String>,
+    recipient_bytes: usize,
+    share: Share,
+    /// The recipient that is being decided.
+    pending: Option<String>,
+    accepted: u32,
+    rejected: u32,
+    hold: Option<String>,
+    content: Content,
+    /// Recipients are not all kept.
+    partial: bool,
+}
+
+impl Dialogue {
+    /// A new connection.
+    #[must_use]
+    pub fn new(wants: Wants, limits: Limits) -> Self {
+        Self {
+            wants,
+            limits,
+            agreed: None,
+            macros: Macros::default(),
+            client: Client::default(),
+            message: None,
+            deciding: None,
+            begun: Begun::default(),
+        }
+    }
+
+    /// Takes the next piece. While an event is being decided, there must be none.
+    ///
+    /// # Errors
+    /// The connection must be closed.
+    pub fn take(&mut self, piece: Piece<'_>) -> Result<Step, Fault> {
+        match piece {
+            Piece::Whole(packet::NEGOTIATE, data) => self.negotiate(data),
+            Piece::Whole(packet::QUIT, _) => Ok(Step::Quit),
+            Piece::Whole(command, data) => {
+                let agreed = self.agreed.ok_or(Fault::Early(command))?;
+                self.command(agreed, command, data)
+            }
+            Piece::Part { command, data, last } => {
+                let agreed = self.agreed.ok_or(Fault::Early(command))?;
+                Ok(self.part(agreed, command, data, last))
+            }
+        }
+    }
+
+    /// Whether the negotiation was successful.
+    #[must_use]
+    pub fn has_agreed(&self) -> bool {
+        self.agreed.is_some()
+    }
+
+    /// Whether there is a message that has not ended.
+    #[must_use]
+    pub fn has_message(&self) -> bool {
+        self.message.is_some()
+    }
+
+    /// What has begun since the last call.
+    pub fn begun(&mut self) -> Begun {
+        std::mem::take(&mut self.begun)
+    }
+
+    /// Takes the verdict on the event of the last [`Step::Decide`]; returns the reply, and at
+    /// the end of an accepted message, the message, if it is to be recorded.
+    pub fn decided(&mut self, verdict: &MailVerdict) -> (Reply, Option<Accepted>) {
+        let Some(stage) = self.deciding.take() else { return (Reply::Continue, None) };
+        let text = verdict.text.clone();
+        let refusal = match verdict.verdict {
+            Verdict::Reject => Some(Reply::Reject(text.clone())),
+            Verdict::Defer => Some(Reply::Defer(text.clone())),
+            _ => None,
+        };
+        let hold = Some(text).filter(|_| verdict.verdict == Verdict::Hold);
+        match (stage, refusal) {
+            (AclStage::Data | AclStage::NotSmtp, Some(refusal)) => {
+                self.end_message();
+                (refusal, None)
+            }
+            (AclStage::Data | AclStage::NotSmtp, None) => self.accept(hold),
+            (AclStage::Rcpt, refusal) => {
+                self.macros.end_recipient();
+                let Some(message) = &mut self.message else { return (Reply::Continue, None) };
+                message.hold = message.hold.take().or(hold);
+                let pending = message.pending.take().unwrap_or_default();
+                if refusal.is_none() {
+                    message.add(pending);
+                }
+                (refusal.unwrap_or(Reply::Continue), None)
+            }
+            (AclStage::Mail, Some(refusal)) => {
+                self.end_message();
+                (refusal, None)
+            }
+            (AclStage::Mail, None) => {
+                if let Some(message) = &mut self.message {
+                    message.hold = hold;
+                }
+                (Reply::Continue, None)
+            }
+            // It is refused already.
+            (REJECTED, _) => (Reply::Continue, None),
+            (_, refusal) => {
+                self.client.hold = self.client.hold.take().or(hold);
+                (refusal.unwrap_or(Reply::Continue), None)
+            }
+        }
+    }
+
+    fn negotiate(&mut self, data: &[u8]) -> Result<Step, Fault> {
+        let agreed = Agreed::to(data, self.wants).map_err(Fault::NoAgreement)?;
+        self.end_connection();
+        self.agreed = Some(agreed);
+        Ok(Step::Reply(Reply::Agreed(agreed.data())))
+    }
+
+    fn command(&mut self, agreed: Agreed, command: u8, data: &[u8]) -> Result<Step, Fault> {
+        match command {
+            packet::MACRO => self.macros.take(data),
+            packet::ABORT => self.end_message(),
+            packet::NEXT => self.end_connection(),
+            packet::CONNECT => return self.connect(agreed, data),
+            packet::HELO => {
+                // As in SMTP.
+                self.end_message();
+                let name = packet::texts(data).next().map(text);
+                self.client.helo = name.filter(|name| !name.is_empty());
+                if self.wants.helo && !self.client.submission {
+                    return Ok(self.decide(AclStage::Helo));
+                }
+                return Ok(due(agreed, step::NR_HELO));
+            }
+            packet::MAIL => return self.mail(agreed, data),
+            packet::RCPT => return self.recipient(agreed, data),
+            packet::DATA => return Ok(due(agreed, step::NR_DATA)),
+            packet::UNKNOWN => return Ok(due(agreed, step::NR_UNKN)),
+            packet::END_OF_HEADERS => {
+                if let Some(message) = &mut self.message {
+                    message.content.end_headers();
+                }
+                return Ok(due(agreed, step::NR_EOH));
+            }
+            _ => return Err(Fault::Unknown(command)),
+        }
+        Ok(Step::Nothing)
+    }
+
+    fn connect(&mut self, agreed: Agreed, data: &[u8]) -> Result<Step, Fault> {
+        let malformed = Fault::Malformed(packet::CONNECT);
+        // The name of the client, a byte for the family, a port of two bytes, an address.
+        let name_end = data.iter().position(|&byte| byte == 0).ok_or(malformed)?;
+        let (&family, rest) =
+            data.get(name_end + 1..).and_then(|d| d.split_first()).ok_or(malformed)?;
+        let (port, rest) = match rest.split_first_chunk() {
+            Some((port, rest)) => (u16::from_be_bytes(*port), rest),
+            None => (0, rest),
+        };
+        let inet = matches!(family, b'4' | b'6');
+        let address = packet::texts(rest).next().filter(|_| inet).and_then(address);
+        let interface = self.macros.interface;
+        self.end_message();
+        let loopback = address.is_some_and(|address| address.is_loopback());
+        self.client = Client {
+            address,
+            local: family == b'U' || loopback || address.is_some() && address == interface,
+            // Sendmail has no address then; Postfix writes that of the local host without a
+            // port, which no SMTP client is without.
+            submission: family == b'U' || loopback && port == 0,
+            ..Client::default()
+        };
+        self.begun.connection = true;
+        if self.wants.connect && !self.client.submission {
+            return Ok(self.decide(AclStage::Connect));
+        }
+        Ok(due(agreed, step::NR_CONN))
+    }
+
+    fn mail(&mut self, agreed: Agreed, data: &[u8]) -> Result<Step, Fault> {
+        let sender = argument(data).ok_or(Fault::Malformed(packet::MAIL))?;
+        let keep = self.wants.record.then_some((&self.limits.room, self.limits.max_message));
+        self.message = Some(Message {
+            sender,
+            recipients: Vec::new(),
+            recipient_bytes: 0,
+            share: self.limits.room.share(),
+            pending: None,
+            accepted: 0,
+            rejected: 0,
+            hold: None,
+            content: Content::new(keep),
+            partial: false,
+        });
+        self.begun.message = true;
+        if self.wants.mail && !self.client.submission {
+            return Ok(self.decide(AclStage::Mail));
+        }
+        Ok(due(agreed, step::NR_MAIL))
+    }
+
+    fn recipient(&mut self, agreed: Agreed, data: &[u8]) -> Result<Step, Fault> {
+        let recipient = argument(data).ok_or(Fault::Malformed(packet::RCPT))?;
+        let refused = self.macros.is_refused && agreed.has(step::RCPT_REJ);
+        let for_now = self.macros.refused_with.as_ref().is_some_and(|code| code.starts_with('4'));
+        let Some(message) = &mut self.message else { return Ok(due(agreed, step::NR_RCPT)) };
+        if refused || self.client.submission {
+            match (refused, for_now) {
+                (false, _) => message.add(recipient),
+                (true, false) => {
+                    message.rejected = message.rejected.saturating_add(1);
+                    self.macros.end_recipient();
+                    return Ok(self.decide(REJECTED));
+                }
+                // As `$rcpt_fail_count` in Exim, which does not count these.
+                (true, true) => {}
+            }
+            self.macros.end_recipient();
+            return Ok(due(agreed, step::NR_RCPT));
+        }
+        message.pending = Some(recipient);
+        Ok(self.decide(AclStage::Rcpt))
+    }
+
+    /// Data of a header, of the body, or of the end of the message.
+    fn part(&mut self, agreed: Agreed, command: u8, data: &[u8], last: bool) -> Step {
+        let mut is_full = true;
+        if let Some(Message { content, .. }) = &mut self.message {
+            match command {
+                packet::HEADER => content.header(data, last, agreed.has(step::HDR_LEADSPC)),
+                _ if !data.is_empty() => content.body(data),
+                _ => {}
+            }
+            is_full = content.is_full();
+        }
+        if !last {
+            return Step::Nothing;
+        }
+        match command {
+            packet::HEADER => due(agreed, step::NR_HDR),
+            packet::BODY => {
+                let needed = self.wants.bytes || !is_full;
+                match due(agreed, step::NR_BODY) {
+                    Step::Reply(_) if !needed && agreed.has(step::SKIP) => Step::Reply(Reply::Skip),
+                    due => due,
+                }
+            }
+            _ => self.end(),
+        }
+    }
+
+    /// The message is complete.
+    fn end(&mut self) -> Step {
+        let Some(message) = &mut self.message else { return Step::Reply(Reply::Continue) };
+        message.content.end_headers();
+        if message.accepted == 0 {
+            self.end_message();
+            return Step::Reply(Reply::Continue);
+        }
+        self.decide(if self.client.submission { AclStage::NotSmtp } else { AclStage::Data })
+    }
+
+    /// The message was accepted.
+    fn accept(&mut self, hold: Option<String>) -> (Reply, Option<Accepted>) {
+        let queue_id = self.macros.queue_id.take();
+        let login = self.macros.login.take();
+        let message = self.message.take();
+        self.end_message();
+        let Some(message) = message else { return (Reply::Continue, None) };
+        let hold = self.client.hold.clone().or(message.hold).or(hold);
+        let reply = match hold {
+            None => Reply::Continue,
+            Some(reason) if self.agreed.is_some_and(|agreed| agreed.can_hold()) => {
+                Reply::Hold(reason)
+            }
+            // To let it pass would be less than the policy wants.
+            Some(reason) => return (Reply::Defer(reason), None),
+        };
+        let accepted = message.content.kept().map(|content| Accepted {
+            envelope: Envelope {
+                time: 0,
+                id: queue_id.unwrap_or_default(),
+                sender: message.sender,
+                recipients: message.recipients,
+                client: self.client.address.filter(|_| !self.client.submission),
+                authenticated: login.unwrap_or_default(),
+                partial: content.partial || message.partial,
+            },
+            content,
+        });
+        (reply, accepted)
+    }
+
+    /// The event that is known now.
+    fn decide(&mut self, stage: AclStage) -> Step {
+        self.deciding = Some(stage);
+        let Client { address, helo, local, .. } = &self.client;
+        let mut event = MailEvent {
+            client: *address,
+            helo: helo.clone(),
+            local: *local,
+            ..MailEvent::at(stage)
+        };
+        if let Some(message) = &self.message {
+            event.auth = self.macros.login.clone();
+            event.sender = Some(message.sender.clone());
+            event.recipient = message.pending.clone();
+            event.message_id = self.macros.queue_id.clone();
+            event.rejected_recipients = message.rejected;
+            event.recipient_count = message.accepted;
+            if matches!(stage, AclStage::Data | AclStage::NotSmtp) {
+                event.recipients = message.recipients.clone();
+                event.size = message.content.size();
+            }
+        }
+        Step::Decide(Box::new(event))
+    }
+
+    fn end_message(&mut self) {
+        self.message = None;
+        self.macros.end_message();
+    }
+
+    fn end_connection(&mut self) {
+        self.message = None;
+        self.macros = Macros::default();
+        self.client = Client::default();
+        self.begun.connection = true;
+    }
+}
+
+impl Message {
+    /// Adds an accepted recipient.
+    fn add(&mut self, recipient: String) {
+        self.accepted = self.accepted.saturating_add(1);
+        let bytes = self.recipient_bytes + recipient.len() + RECIPIENT_BYTES;
+        if bytes > RECIPIENTS_FREE && !self.share.resize(2 * bytes) {
+            self.partial = true;
+            return;
+        }
+        self.recipient_bytes = bytes;
+        self.recipients.push(recipient);
+    }
+}
+
+/// Go on, if a reply is due without this step.
+fn due(agreed: Agreed, step: u32) -> Step {
+    if agreed.has(step) { Step::Nothing } else { Step::Reply(Reply::Continue) }
+}
+
+/// The address in the first argument of MAIL or RCPT, without brackets and route.
+fn argument(data: &[u8]) -> Option<String> {
+    if data.is_empty() {
+        return None;
+    }
+    let written = packet::texts(data).next()?.trim_ascii();
+    let inner = written.strip_prefix(b"<").and_then(|path| path.strip_suffix(b">"));
+    let path = inner.unwrap_or(written);
+    let address = match path.first() {
+        Some(b'@') => path.splitn(2, |&byte| byte == b':').nth(1).unwrap_or(path),
+        _ => path,
+    };
+    Some(text(address))
+}
+
+#[cfg(test)]
+mod tests;

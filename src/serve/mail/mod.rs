@@ -1,0 +1,23 @@
+//! The mail front ends: they decide for mail servers that load no library, by the policies
+//! and in the database that Exim's processes would use.
+//!
+//! - [`event`]: what a mail server says of a step, and the verdict on it
+//! - [`decider`]: a pool of threads that decide, each with an open store
+//! - [`listen`]: the sockets
+//! - [`milter`]: Sendmail's protocol for filters, which Postfix speaks too
+//! - [`postfix`]: Postfix's policy delegation
+//! - [`daemon`]: start, reload and stop
+
+#[cfg(test)]
+mod agreement_tests;
+pub mod daemon;
+pub mod decider;
+pub mod event;
+pub mod listen;
+pub mod milter;
+pub mod postfix;
+mod queue;
+mod recorder;
+#[cfg(test)]
+mod tests;
+mod worker;

@@ -1,0 +1,104 @@
+use super::*;
+
+/// What is read of `text` when it arrives in pieces of this size.
+fn requests(text: &[u8], size: usize) -> Result<Vec<PolicyRequest>, RequestFault> {
+    let (mut parser, mut requests) = (RequestParser::default(), Vec::new());
+    for mut piece in text.chunks(size) {
+        while let Some(request) = parser.take(&mut piece)? {
+            requests.push(request);
+        }
+        assert!(piece.is_empty());
+    }
+    assert!(!parser.has_begun() || !text.ends_with(b"\n\n"));
+    Ok(requests)
+}
+
+const REQUEST: &str = "request=smtpd_access_policy\nprotocol_state=RCPT\nhelo_name=a=b\n\
+                       unknown_attribute=\nsender=\nrecipient=\u{e9}@example.net\r\nsize=12345\n\
+                       instance=1.2.3.0\nclient_address=2001:db8::1\nsasl_username=alice\n\n";
+
+#[test]
+fn requests_are_read_however_they_arrive() {
+    let text = [REQUEST, REQUEST, REQUEST].concat();
+    for size in [1, 2, 3, 7, 100, text.len()] {
+        let read = requests(text.as_bytes(), size).unwrap();
+        assert_eq!(read.len(), 3);
+        for request in read {
+            assert_eq!(request.helo_name, "a=b");
+            assert_eq!(request.recipient, "\u{e9}@example.net");
+            assert_eq!((request.size.as_str(), request.sender.as_str()), ("12345", ""));
+            let event = request.event().unwrap();
+            assert_eq!(event.stage, AclStage::Rcpt);
+            assert_eq!(event.client, Some("2001:db8::1".parse().unwrap()));
+            assert_eq!(event.sender.as_deref(), Some(""));
+            assert_eq!(event.auth.as_deref(), Some("alice"));
+            assert_eq!((event.message_id, event.local), (None, false));
+        }
+    }
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    let long = |length| format!("{REQUEST}sender={}", "x".repeat(length));
+    let lines = |number| format!("{}request=smtpd_access_policy\n\n", "a=\n".repeat(number));
+    let large = format!("{}\n", "x=".repeat(LINE_MAX / 2)).repeat(9);
+    for (text, expected) in [
+        (long(LINE_MAX - 7), Ok(1)),
+        (long(LINE_MAX - 6), Err(RequestFault::LongLine)),
+        (lines(LINES_MAX - 1), Ok(1)),
+        (lines(LINES_MAX), Err(RequestFault::ManyLines)),
+        (large, Err(RequestFault::Large)),
+        ("GET / HTTP/1.1\n\n".to_owned(), Err(RequestFault::NoAttribute)),
+        ("\n".to_owned(), Err(RequestFault::OtherRequest)),
+        ("request=other\n\n".to_owned(), Err(RequestFault::OtherRequest)),
+        ("=\n=x\n\n".to_owned(), Err(RequestFault::OtherRequest)),
+        ("request=smtpd_access_policy".to_owned(), Ok(0)),
+    ] {
+        for size in [1, 1000, text.len()] {
+            let found = requests(text.as_bytes(), size).map(|read| read.len());
+            assert_eq!(found, expected, "{} by {size}", &text[..text.len().min(40)]);
+        }
+    }
+}
+
+#[test]
+fn each_state_has_its_stage() {
+    let event = |state: &str, recipient: &str, count: &str| {
+        let [protocol_state, recipient, recipient_count] =
+            [state, recipient, count].map(str::to_owned);
+        let request = PolicyRequest {
+            protocol_state,
+            recipient,
+            recipient_count,
+            client_address: "127.0.0.1".to_owned(),
+            ..PolicyRequest::default()
+        };
+        request.event()
+    };
+    for (state, stage) in [
+        ("CONNECT", Some(AclStage::Connect)),
+        ("EHLO", Some(AclStage::Helo)),
+        ("HELO", Some(AclStage::Helo)),
+        ("MAIL", Some(AclStage::Mail)),
+        ("RCPT", Some(AclStage::Rcpt)),
+        ("DATA", Some(AclStage::Predata)),
+        ("BDAT", Some(AclStage::Predata)),
+        ("END-OF-MESSAGE", Some(AclStage::Data)),
+        ("VRFY", None),
+        ("ETRN", None),
+        ("", None),
+    ] {
+        assert_eq!(event(state, "", "0").map(|event| event.stage), stage, "{state}");
+    }
+    let sender = |state| event(state, "", "0").unwrap().sender;
+    assert_eq!([sender("CONNECT"), sender("EHLO")], [None, None]);
+    assert_eq!(sender("MAIL").as_deref(), Some(""));
+    assert!(event("RCPT", "a@b", "0").unwrap().local);
+    // Postfix names the recipient at the end only if there is one.
+    let one = event("END-OF-MESSAGE", "a@b", "1").unwrap();
+    assert_eq!((one.recipients.len(), one.recipient_count, one.recipient), (1, 1, None));
+    let several = event("END-OF-MESSAGE", "", "3").unwrap();
+    assert_eq!((several.recipients.len(), several.recipient_count), (0, 3));
+    let wrong = event("END-OF-MESSAGE", "", "-1").unwrap();
+    assert_eq!((wrong.recipient_count, wrong.size), (0, 0));
+}

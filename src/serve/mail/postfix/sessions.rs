@@ -1,0 +1,396 @@
+//! What was counted of the messages that Postfix is receiving.
+//!
+//! Postfix names each message by `instance`: the process that receives it, the time of MAIL
+//! and a number that counts the messages of the connection from 0. So it is known, whichever
+//! restriction list and connection a request comes by, that it is about the same message;
+//! and a message of the same process and client with a higher number is of the same SMTP
+//! connection. Before MAIL there is no instance: those requests belong to the connection
+//! that they come by.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
+
+use crate::policy::session::PolicySession;
+use crate::stage::AclStage;
+
+/// How many messages are remembered; the one that was asked about least recently goes
+/// first.
+const MESSAGES_MAX: usize = 20_000;
+/// How much memory they may take together, about.
+const BYTES_MAX: usize = 128 << 20;
+/// For how long a message is remembered after the last request.
+const AGE_MAX: Duration = Duration::from_hours(1);
+/// The longest instance.
+const INSTANCE_MAX: usize = 128;
+/// The longest address of a client.
+const CLIENT_MAX: usize = 64;
+/// How much memory a session without an instance may take; then it begins again.
+pub(super) const OWN_MAX: usize = 64 << 10;
+/// How many actions of a message are remembered: of each recipient.
+const ACTIONS_MAX: usize = 100_000;
+
+/// What is remembered of a message, and of its SMTP connection.
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) session: PolicySession,
+    /// The actions in replies to Postfix, by stage and recipient.
+    actions: HashMap<u64, Rc<str>>,
+    /// How long all of them are.
+    actions_bytes: usize,
+    /// A header was added.
+    pub(super) has_header: bool,
+}
+
+impl Known {
+    /// A message begins.
+    pub(super) fn new_message(&mut self) {
+        self.session.new_message();
+        self.actions = HashMap::new();
+        self.actions_bytes = 0;
+        self.has_header = false;
+    }
+
+    /// The action in the reply when Postfix asked the same before.
+    pub(super) fn action(&self, question: u64) -> Option<Rc<str>> {
+        self.actions.get(&question).map(Rc::clone)
+    }
+
+    /// Remembers the action in a reply.
+    pub(super) fn keep(&mut self, question: u64, action: &Rc<str>) {
+        if self.actions.len() < ACTIONS_MAX {
+            self.actions_bytes += 64 + action.len();
+            self.actions.insert(question, Rc::clone(action));
+        }
+    }
+
+    /// How much memory it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.session.bytes() + self.actions_bytes
+    }
+}
+
+/// Shared by those who ask about the same message at the same time.
+pub(super) type Shared = Rc<Mutex<Known>>;
+
+/// A message that has an instance.
+struct Entry {
+    known: Shared,
+    used: u64,
+    at: Instant,
+    bytes: usize,
+    /// Who sends it, if the instance says so.
+    of: Option<Source>,
+}
+
+/// The process that receives a message, and its client.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Source {
+    process: String,
+    client: String,
+}
+
+/// The latest message of a source.
+struct Latest {
+    number: u64,
+    instance: String,
+}
+
+/// What a policy connection asked about most recently.
+#[derive(Default)]
+pub(super) struct Current {
+    client: String,
+    /// What is known of it, if there was no instance.
+    own: Option<Shared>,
+    /// The same if there was one: it may be forgotten.
+    named: Weak<Mutex<Known>>,
+    /// The stage, if there was no instance.
+    latest: Option<AclStage>,
+}
+
+impl Current {
+    /// A message that has an instance.
+    fn of(client: &str, known: &Shared) -> Self {
+        let (client, named) = (client.to_owned(), Rc::downgrade(known));
+        Self { client, own: None, named, latest: None }
+    }
+
+    /// What is known, if it is of this client.
+    fn take(&mut self, client: &str) -> Option<Shared> {
+        let known = self.own.take().or_else(|| self.named.upgrade());
+        known.filter(|_| self.client == client)
+    }
+}
+
+/// The messages.
+#[derive(Default)]
+pub(super) struct Sessions {
+    hasher: RandomState,
+    entries: RefCell<HashMap<String, Entry>>,
+    /// By the time of their last request.
+    order: RefCell<BTreeMap<u64, String>>,
+    latest: RefCell<HashMap<Source, Latest>>,
+    next: Cell<u64>,
+    bytes: Cell<usize>,
+}
+
+impl Sessions {
+    /// A number for a question, which no peer can find another question for.
+    pub(super) fn question(&self, stage: AclStage, recipient: Option<&str>) -> u64 {
+        self.hasher.hash_one((stage as u8, recipient))
+    }
+
+    /// What is known of the message `instance`, or of the connection before a message.
+    /// Whether a message begins that is not known.
+    pub(super) fn find(
+        &self,
+        current: &mut Current,
+        instance: &str,
+        client: &str,
+        stage: AclStage,
+    ) -> (Shared, bool) {
+        self.forget_old();
+        if instance.is_empty() || instance.len() > INSTANCE_MAX {
+            return without_instance(current, client, stage);
+        }
+        if let Some(known) = self.touch(instance) {
+            *current = Current::of(client, &known);
+            return (known, false);
+        }
+        let of = source(instance, client);
+        // At MAIL, it had no instance.
+        let begun = current.take(client);
+        let (known, is_new) = match (begun, current.latest) {
+            (Some(known), Some(AclStage::Mail)) => (known, false),
+            (begun, _) => {
+                let same = of.as_ref().and_then(|(source, number)| self.before(source, *number));
+                let first = of.as_ref().is_none_or(|(_, number)| *number == 0);
+                // A connection that asked before its first message.
+                let begun = begun.filter(|known| first && !self.has(known));
+                (same.or(begun).unwrap_or_default(), true)
+            }
+        };
+        self.insert(instance, &known, of);
+        *current = Current::of(client, &known);
+        (known, is_new)
+    }
+
+    /// Updates how much memory a message takes.
+    pub(super) fn measure(&self, instance: &str, known: &Known) {
+        if let Some(entry) = self.entries.borrow_mut().get_mut(instance) {
+            let bytes = known.bytes() + 2 * instance.len();
+            self.bytes.set((self.bytes.get() + bytes).saturating_sub(entry.bytes));
+            entry.bytes = bytes;
+        }
+        self.make_room(BYTES_MAX, MESSAGES_MAX);
+    }
+
+    /// Forgets the oldest messages until so much is left.
+    fn make_room(&self, bytes: usize, messages: usize) {
+        while self.entries.borrow().len() > messages || self.bytes.get() > bytes {
+            if !self.remove_oldest() {
+                break;
+            }
+        }
+    }
+
+    fn touch(&self, instance: &str) -> Option<Shared> {
+        let mut entries = self.entries.borrow_mut();
+        let entry = entries.get_mut(instance)?;
+        let mut order = self.order.borrow_mut();
+        let name = order.remove(&entry.used)?;
+        entry.used = self.ticket();
+        entry.at = Instant::now();
+        order.insert(entry.used, name);
+        Some(Rc::clone(&entry.known))
+    }
+
+    fn ticket(&self) -> u64 {
+        self.next.replace(self.next.get() + 1)
+    }
+
+    /// Whether this belongs to a message that has an instance.
+    fn has(&self, known: &Shared) -> bool {
+        Rc::strong_count(known) > 1
+    }
+
+    /// What is known of the message before this one, of the same SMTP connection, which is
+    /// forgotten.
+    fn before(&self, source: &Source, number: u64) -> Option<Shared> {
+        let latest = self.latest.borrow();
+        let before = latest.get(source).filter(|latest| latest.number < number)?;
+        let instance = before.instance.clone();
+        drop(latest);
+        self.remove(&instance)
+    }
+
+    fn insert(&self, instance: &str, known: &Shared, of: Option<(Source, u64)>) {
+        self.make_room(BYTES_MAX, MESSAGES_MAX - 1);
+        let used = self.ticket();
+        let of = of.map(|(source, number)| {
+            let latest = Latest { number, instance: instance.to_owned() };
+            self.latest.borrow_mut().insert(source.clone(), latest);
+            source
+        });
+        let entry = Entry { known: Rc::clone(known), used, at: Instant::now(), bytes: 0, of };
+        self.order.borrow_mut().insert(used, instance.to_owned());
+        self.entries.borrow_mut().insert(instance.to_owned(), entry);
+    }
+
+    fn remove(&self, instance: &str) -> Option<Shared> {
+        let entry = self.entries.borrow_mut().remove(instance)?;
+        self.order.borrow_mut().remove(&entry.used);
+        self.bytes.set(self.bytes.get().saturating_sub(entry.bytes));
+        if let Some(source) = entry.of {
+            let mut latest = self.latest.borrow_mut();
+            if latest.get(&source).is_some_and(|latest| latest.instance == instance) {
+                latest.remove(&source);
+            }
+        }
+        Some(entry.known)
+    }
+
+    fn remove_oldest(&self) -> bool {
+        let oldest = self.order.borrow().first_key_value().map(|(_, name)| name.clone());
+        oldest.is_some_and(|oldest| self.remove(&oldest).is_some())
+    }
+
+    fn forget_old(&self) {
+        loop {
+            let oldest = self.order.borrow().first_key_value().map(|(_, name)| name.clone());
+            let Some(oldest) = oldest else { return };
+            let age = self.entries.borrow().get(&oldest).map(|entry| entry.at.elapsed());
+            if age.is_none_or(|age| age < AGE_MAX) || self.remove(&oldest).is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// A request without an instance, as Postfix sends before MAIL: it is about the SMTP
+/// connection that the policy connection asked about, as far as that can be known.
+fn without_instance(current: &mut Current, client: &str, stage: AclStage) -> (Shared, bool) {
+    let is_new = stage == AclStage::Mail;
+    let is_same = match stage {
+        AclStage::Mail => true,
+        // An SMTP connection says it once, as a rule.
+        AclStage::Helo => current.latest == Some(AclStage::Connect),
+        AclStage::Connect => false,
+        // It has an instance when it is Postfix that asks: nothing is remembered.
+        _ => return (Shared::default(), true),
+    };
+    let known = current.take(client).filter(|_| is_same).unwrap_or_default();
+    let (client, own) = (client.to_owned(), Some(Rc::clone(&known)));
+    *current = Current { client, own, latest: Some(stage), ..Current::default() };
+    (known, is_new)
+}
+
+/// The process of an instance such as `3039.6743a1b2.c350.1`, and the number of the message.
+fn source(instance: &str, client: &str) -> Option<(Source, u64)> {
+    let (process, rest) = instance.split_once('.')?;
+    let (_, number) = rest.rsplit_once('.')?;
+    let number = u64::from_str_radix(number, 16).ok().filter(|_| client.len() <= CLIENT_MAX)?;
+    Some((Source { process: process.to_owned(), client: client.to_owned() }, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks about a message, and says which session it is by the recipients that it has
+    /// accepted: each request accepts one.
+    fn ask(sessions: &Sessions, current: &mut Current, instance: &str, stage: AclStage) -> u32 {
+        let (known, is_new) = sessions.find(current, instance, "192.0.2.1", stage);
+        let mut known = known.try_lock().unwrap();
+        if is_new {
+            known.new_message();
+        }
+        known.session.accept_recipient();
+        sessions.measure(instance, &known);
+        known.session.accepted()
+    }
+
+    #[test]
+    fn a_message_is_known_by_whichever_connection_it_comes() {
+        let sessions = Sessions::default();
+        let [mut one, mut two] = [Current::default(), Current::default()];
+        assert_eq!(ask(&sessions, &mut one, "a1.5.6.0", AclStage::Rcpt), 1);
+        assert_eq!(ask(&sessions, &mut two, "a1.5.6.0", AclStage::Rcpt), 2);
+        assert_eq!(ask(&sessions, &mut two, "a2.5.6.0", AclStage::Rcpt), 1);
+        assert_eq!(ask(&sessions, &mut one, "a1.5.6.0", AclStage::Data), 3);
+        // The next message forgets the recipients.
+        assert_eq!(ask(&sessions, &mut one, "a1.5.9.1", AclStage::Rcpt), 1);
+        // Another form, which says nothing of the connection.
+        assert_eq!(ask(&sessions, &mut one, "abc", AclStage::Rcpt), 1);
+        assert_eq!(ask(&sessions, &mut two, "abc", AclStage::Rcpt), 2);
+    }
+
+    #[test]
+    fn messages_of_a_connection_share_its_session() {
+        let sessions = Sessions::default();
+        let mut current = Current::default();
+        let mut find = |instance: &str, client: &str, stage| {
+            sessions.find(&mut current, instance, client, stage).0
+        };
+        let first = find("a1.5.6.0", "192.0.2.1", AclStage::Rcpt);
+        let second = find("a1.7.6.1", "192.0.2.1", AclStage::Rcpt);
+        assert!(Rc::ptr_eq(&first, &second));
+        // The process serves the next connection.
+        let third = find("a1.8.6.0", "192.0.2.1", AclStage::Rcpt);
+        assert!(!Rc::ptr_eq(&second, &third));
+        let fourth = find("a1.9.6.1", "192.0.2.2", AclStage::Rcpt);
+        assert!(!Rc::ptr_eq(&third, &fourth));
+        // Before MAIL there is no instance.
+        let fifth = find("", "192.0.2.3", AclStage::Connect);
+        assert!(Rc::ptr_eq(&fifth, &find("", "192.0.2.3", AclStage::Helo)));
+        assert!(Rc::ptr_eq(&fifth, &find("", "192.0.2.3", AclStage::Mail)));
+        assert!(Rc::ptr_eq(&fifth, &find("a1.9.6.0", "192.0.2.3", AclStage::Rcpt)));
+        assert!(Rc::ptr_eq(&fifth, &find("", "192.0.2.3", AclStage::Mail)));
+        assert!(Rc::ptr_eq(&fifth, &find("a1.9.9.1", "192.0.2.3", AclStage::Rcpt)));
+        let sixth = find("", "192.0.2.3", AclStage::Connect);
+        assert!(!Rc::ptr_eq(&fifth, &sixth));
+        assert!(Rc::ptr_eq(&sixth, &find("", "192.0.2.3", AclStage::Helo)));
+        assert!(!Rc::ptr_eq(&sixth, &find("", "192.0.2.3", AclStage::Helo)));
+        // Programs other than Postfix: each request counts.
+        let [one, two] = [(); 2].map(|()| find("", "192.0.2.3", AclStage::Rcpt));
+        assert!(!Rc::ptr_eq(&one, &two));
+    }
+
+    #[test]
+    fn what_is_remembered_is_limited() {
+        let sessions = Sessions::default();
+        for n in 0..MESSAGES_MAX + 10 {
+            let mut current = Current::default();
+            ask(&sessions, &mut current, &format!("{n:x}.1.2.0"), AclStage::Rcpt);
+        }
+        assert_eq!(sessions.entries.borrow().len(), MESSAGES_MAX);
+        assert_eq!(sessions.latest.borrow().len(), MESSAGES_MAX);
+        let mut current = Current::default();
+        assert_eq!(ask(&sessions, &mut current, "9.1.2.0", AclStage::Rcpt), 1);
+        assert_eq!(ask(&sessions, &mut current, "20.1.2.0", AclStage::Rcpt), 2);
+        while sessions.remove_oldest() {}
+        assert_eq!((sessions.bytes.get(), sessions.order.borrow().len()), (0, 0));
+        assert!(sessions.latest.borrow().is_empty());
+        let mut large = Known::default();
+        let action: Rc<str> = "x".repeat(400).into();
+        (0..1000).for_each(|n| large.keep(n, &action));
+        let mut current = Current::default();
+        for n in 0..1000 {
+            let instance = format!("{n}.1.2.0");
+            sessions.find(&mut current, &instance, "", AclStage::Rcpt);
+            sessions.measure(&instance, &large);
+            assert!(sessions.bytes.get() <= BYTES_MAX);
+        }
+        assert!((200..400).contains(&sessions.entries.borrow().len()));
+        while sessions.remove_oldest() {}
+        // Too long to be remembered.
+        let long = "a".repeat(INSTANCE_MAX + 1);
+        let mut current = Current::default();
+        ask(&sessions, &mut current, &long, AclStage::Rcpt);
+        assert!(sessions.entries.borrow().is_empty());
+    }
+}

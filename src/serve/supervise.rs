@@ -1,0 +1,137 @@
+//! What every unit of the daemon does in the same way: it reports to systemd, summarizes
+//! its log, reloads, and runs until a signal stops it.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::log::{Level, Log};
+use super::notify::Manager;
+
+/// How often the log is summarized, and a new state is sent to systemd.
+const TICK: Duration = Duration::from_secs(1);
+/// How often, in ticks, the numbers are sent.
+const STATUS_TICKS: u32 = 10;
+/// Files that are open besides connections.
+const OTHER_FILES: u64 = 64;
+
+/// A unit of the daemon.
+pub(super) trait Unit {
+    /// The state in words, for `systemctl status`.
+    fn status(&self) -> String;
+
+    /// The part of it whose change is sent at once.
+    fn state(&self) -> String;
+
+    /// Reads the configuration again; one with errors changes nothing.
+    fn reload(&mut self);
+}
+
+/// Runs until a signal says to stop. An error says that `serving` has ended before.
+pub(super) async fn until_stopped(
+    unit: &mut impl Unit,
+    signals: &mut Signals,
+    manager: &Manager,
+    log: &Log,
+    serving: &mut JoinHandle<()>,
+) -> Result<(), String> {
+    let mut state = unit.state();
+    manager.ready(&unit.status());
+    let (mut tick, mut ticks) = (every(TICK), 0);
+    let mut watchdog = manager.watchdog_period().map(every);
+    loop {
+        let alive = async {
+            match &mut watchdog {
+                Some(watchdog) => watchdog.tick().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            name = signals.next() => match name {
+                "SIGHUP" => {
+                    manager.reloading();
+                    unit.reload();
+                    manager.ready(&unit.status());
+                }
+                _ => {
+                    log.write(Level::Notice, format_args!("{name}: stopping"));
+                    manager.stopping();
+                    return Ok(());
+                }
+            },
+            _ = alive => manager.alive(),
+            _ = tick.tick() => {
+                log.summarize();
+                let now = unit.state();
+                ticks = (ticks + 1) % STATUS_TICKS;
+                if now != state || ticks == 0 {
+                    manager.status(&unit.status());
+                    state = now;
+                }
+            }
+            ended = &mut *serving => {
+                let why = ended.err().map_or_else(String::new, |error| error.to_string());
+                return Err(format!("the daemon has ended unexpectedly: {why}"));
+            }
+        }
+    }
+}
+
+/// The signals of the daemon.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    reload: Signal,
+}
+
+impl Signals {
+    /// Takes them over from the system, for tasks of `runtime`.
+    pub(super) fn within(runtime: &Runtime) -> io::Result<Self> {
+        let _guard = runtime.enter();
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            reload: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for one, and returns its name.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.reload.recv() => "SIGHUP",
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+fn every(period: Duration) -> tokio::time::Interval {
+    let mut interval = interval(period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+/// Allows this process to have as many files open as it needs, if the system lets it.
+pub(super) fn raise_open_files(log: &Log, connections: usize) {
+    let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    let current = limit.maximum.map_or(wanted, |most| most.min(wanted));
+    // Without it, fewer processes can be connected.
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limit });
+    if raised.is_err() || current < wanted {
+        let current = getrlimit(Resource::Nofile).current.unwrap_or(current);
+        let text = format!(
+            "may open {current} files, and max_connections = {connections} needs {wanted}: raise \
+             LimitNOFILE= of the unit, or lower max_connections"
+        );
+        log.write(Level::Warning, text);
+    }
+}

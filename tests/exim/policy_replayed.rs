@@ -1,0 +1,218 @@
+//! The same random mail through a real Exim and through replayed events: what is refused,
+//! what the client reads, and all rates must be the same. Postfix's policy protocol and the
+//! milter are held against the same replayed events in `src/serve/mail/agreement_tests.rs`.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use crate::acl_files::login;
+use crate::common::{Client, PrivateExim, Setup};
+use crate::counts;
+use crate::policy::OVER;
+use exirate::engine::Kind;
+use exirate::policy::image::{Image, build, install};
+use exirate::policy::model::Policies;
+use exirate::policy::replay::{Recipients, Replay, ReplayEvent, Stage};
+use exirate::policy::source::compile;
+use exirate::policy::word::Verdict;
+use exirate::rate::Timestamp;
+use exirate::spool::{Options, Spool};
+use exirate::store::{Entry, Inspect, Memory};
+
+/// The periods are long, and the limits between two whole numbers, so that it does not matter
+/// how long the test takes.
+const POLICIES: &str = r#"version = 1
+[identity]
+fold = { case = true, plus = true }
+[policy.a]
+when = "authenticated"
+text = "{policy} {unit} {limit} {key} {recipient}"
+default.recipients = ["6.5/2h", "9.5/4h"]
+default.unique_recipients = "4.5/2h"
+default.messages = "5.5/2h"
+[policy.a.user."carol"]
+recipients = "unlimited"
+[policy.b]
+when = "authenticated"
+action = "observe"
+default.messages = "2.5/2h"
+[policy.c]
+when = "null_sender"
+key = ["recipient"]
+update = "strict"
+text = "bounces: {key}"
+bucket = { burst = 3.5, rate = 0.00001 }
+[policy.d]
+when = "!authenticated"
+key = ["client"]
+update = "strict"
+text = "too many {unit} for {client} {sender}"
+default.recipients = "6.5/2h"
+default.unique_senders = "2.5/2h"
+default.connections = "3.5/2h"
+"#;
+
+const LOGINS: [&str; 4] = ["", "alice", "Bob+x", "carol"];
+const SENDERS: [&str; 4] = ["", "a@a.test", "B@b.test", "c@c.test"];
+/// The mails of one Exim.
+const MESSAGES: usize = 60;
+/// How often all begins again.
+const ROUNDS: u64 = 6;
+
+/// Pseudo-random numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((u128::from(self.0 ^ self.0 >> 31) * end as u128) >> 64) as usize
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+}
+
+/// An SMTP connection to Exim, as replayed events describe it.
+struct Connection {
+    smtp: Client,
+    session: String,
+    client: Ipv4Addr,
+    login: &'static str,
+}
+
+/// What became of a message.
+#[derive(Debug, PartialEq)]
+struct Fate {
+    /// How many of its recipients were refused.
+    refused: u32,
+    /// Whether any of its steps was refused.
+    is_refused: bool,
+    /// What the client read at the first refusal.
+    text: String,
+}
+
+fn policies() -> Policies {
+    let none = |_: &Path| Err("no file".to_owned());
+    let compiled = compile(Path::new("policy.toml"), POLICIES, &none);
+    compiled.policies.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics))
+}
+
+/// Exim evaluates all policies at RCPT and at DATA.
+fn exim() -> PrivateExim {
+    let over = OVER.replace("{p}", "{*}");
+    let setup = Setup::new().library().auth();
+    let setup = setup.acl("acl_smtp_rcpt", &over).acl("acl_smtp_data", &over);
+    let mut exim = setup.build();
+    install(&exim.spool(), &build(&policies())).unwrap();
+    exim.start();
+    exim
+}
+
+/// Sends a message by SMTP.
+fn send(smtp: &mut Client, sender: &str, recipients: &[String]) -> Fate {
+    let (mut refused, mut text) = (0, None);
+    assert!(smtp.command(format!("MAIL FROM:<{sender}>")).is_ok());
+    for recipient in recipients {
+        let reply = smtp.command(format!("RCPT TO:<{recipient}>"));
+        if !reply.is_ok() {
+            assert_eq!(reply.code, 451, "{}", reply.text);
+            refused += 1;
+            text = text.or(Some(reply.text));
+        }
+    }
+    if (refused as usize) < recipients.len() {
+        let reply = smtp.data("Subject: x\n\nhello\n");
+        if !reply.is_ok() {
+            assert_eq!(reply.code, 451, "{}", reply.text);
+            text = text.or(Some(reply.text));
+        }
+    }
+    smtp.command("RSET");
+    Fate { refused, is_refused: text.is_some(), text: text.unwrap_or_default() }
+}
+
+/// The rates of all records of policies, by their names.
+fn rates(store: &mut impl Inspect) -> BTreeMap<String, f64> {
+    let mut rates = BTreeMap::new();
+    let visit = &mut |entry: Entry| {
+        if entry.kind == Kind::Policy {
+            let name = String::from_utf8_lossy(&entry.key).into_owned();
+            rates.insert(name, entry.average.rate);
+        }
+    };
+    store.for_each(visit).unwrap_or_else(|error| panic!("{error}"));
+    rates
+}
+
+#[test]
+fn exim_and_replayed_events_agree() {
+    let image = Image::from_bytes(build(&policies())).unwrap();
+    let (mut refusals, mut accepted) = (0, 0);
+    for round in 0..ROUNDS {
+        let exim = exim();
+        let mut random = Random(round + 1);
+        let mut replay = Replay::new(&image, "*").unwrap();
+        let mut store = Memory::new();
+        let mut connections: [Option<Connection>; 3] = [const { None }; 3];
+        for message in 0..MESSAGES {
+            let place = random.below(connections.len());
+            if random.below(4) == 0 {
+                connections[place] = None;
+            }
+            let connection = connections[place].get_or_insert_with(|| {
+                let client = Ipv4Addr::new(127, 0, 0, 10 + random.below(3) as u8);
+                let (mut smtp, login_name) = (exim.connect(client), random.of(&LOGINS));
+                assert_eq!(smtp.expect().code, 220);
+                assert!(smtp.command("EHLO client.test").is_ok());
+                if !login_name.is_empty() {
+                    login(&mut smtp, login_name);
+                }
+                let session = format!("{message}");
+                Connection { smtp, session, client, login: login_name }
+            });
+            let sender = random.of(&SENDERS);
+            let mut recipients: Vec<String> = (0..=random.below(4))
+                .map(|_| format!("u{}@private.test", random.below(7)))
+                .collect();
+            recipients.sort();
+            recipients.dedup();
+            let seen = send(&mut connection.smtp, sender, &recipients);
+            let event = ReplayEvent {
+                stage: Stage::Message,
+                session: Some(connection.session.clone()),
+                auth: Some(connection.login.to_owned()).filter(|login| !login.is_empty()),
+                client: Some(IpAddr::V4(connection.client)),
+                helo: Some("client.test".to_owned()),
+                sender: Some(sender.to_owned()),
+                recipients: Recipients::Addresses(recipients.clone()),
+                ..ReplayEvent::at(Timestamp { seconds: 1_800_000_000 + message as i64, micros: 0 })
+            };
+            let decided = replay.decide(&event, &mut store).unwrap();
+            let is_refused = decided.outcome.verdict >= Verdict::Defer;
+            let text = if is_refused { decided.outcome.text.clone() } else { String::new() };
+            let replayed = Fate { refused: decided.refused_recipients, is_refused, text };
+            let ends = |fate: &Fate, text: &str| fate.text.trim_end().ends_with(text.trim_end());
+            assert_eq!(
+                (seen.refused, seen.is_refused),
+                (replayed.refused, replayed.is_refused),
+                "round {round}, message {message}: {event:?}\n{seen:?}\n{replayed:?}"
+            );
+            assert!(ends(&seen, &replayed.text), "{event:?}\n{seen:?}\n{replayed:?}");
+            refusals += u64::from(seen.is_refused);
+            accepted += u64::from(!seen.is_refused);
+        }
+        let mut spool = Spool::open(&exim.spool(), Options::default()).unwrap();
+        let (real, replayed) = (rates(&mut spool), rates(&mut store));
+        let names = |rates: &BTreeMap<String, f64>| rates.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&real), names(&replayed));
+        for (name, rate) in &real {
+            assert!((rate - replayed[name]).abs() < 0.2, "{name}: {rate} {}", replayed[name]);
+        }
+        assert_eq!(exim.log("panic"), "");
+    }
+    assert!(refusals > 50 && accepted > 50, "{refusals} refused, {accepted} accepted");
+    counts::record("messages that Exim and replayed events agree on", refusals + accepted);
+}

@@ -1,0 +1,15 @@
+//! The mail front ends as a process: started, asked as mail servers ask, reloaded, stopped
+//! and killed; and peers that mean harm.
+
+#![cfg(feature = "cli")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod client;
+mod daemon;
+mod fail2ban;
+mod hostile;
+mod milter;
+mod policy;
+mod process;
+#[path = "../redis_common/mod.rs"]
+mod redis_common;

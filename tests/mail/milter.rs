@@ -1,0 +1,295 @@
+//! The milter: scripts of `miltertest` for what mail servers do, and peers that mean harm.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::daemon::{Machine, exirate};
+use crate::redis_common::{Process, TIMEOUT, until};
+
+/// Two recipients a week for each login.
+const TWO: &str = "[policy.out]
+when = \"authenticated\"
+text = \"Over {limit} {unit}: 100% of {key}\"
+default.recipients = \"2.5/1w\"
+";
+/// What newer mail servers offer: version 6, all actions, all steps.
+const OFFER: [u8; 12] = [0, 0, 0, 6, 0, 0, 1, 255, 0, 31, 255, 255];
+
+/// A machine whose milter listens, with these lines in `[mail]`.
+fn machine(policies: &str, mail: &str) -> (Machine, Process) {
+    let machine = Machine::new(policies, mail);
+    let [policy, milter] = ["policy.sock", "milter.sock"].map(|name| machine.path(name));
+    let (policy, milter) = (policy.display(), milter.display());
+    machine.write(&format!("policy = \"unix:{policy}\"\nmilter = \"unix:{milter}\""), mail);
+    let daemon = machine.start();
+    until("the milter listens", || UnixStream::connect(machine.path("milter.sock")).is_ok());
+    (machine, daemon)
+}
+
+/// Runs a script of `miltertest`.
+fn script(machine: &Machine, name: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mail/miltertest");
+    let mut command = Command::new("miltertest");
+    command.arg("-D").arg(format!("socket={}", machine.path("milter.sock").display()));
+    command.arg("-s").arg(folder.join(name));
+    let output = command.output().expect("miltertest is needed: apt-get install miltertest");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&said));
+}
+
+/// Messages in the trace store, as JSON, that this finds.
+fn found(machine: &Machine, query: &[&str]) -> Vec<serde_json::Value> {
+    let mut command = exirate(&["trace", "query", "--json", "--spool"]);
+    let output = command.arg(machine.spool()).args(query).output().unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    answer["found"].as_array().cloned().unwrap_or_default()
+}
+
+/// A mail server.
+struct Mta {
+    stream: UnixStream,
+}
+
+impl Mta {
+    fn connect(machine: &Machine) -> Self {
+        let stream = UnixStream::connect(machine.path("milter.sock")).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
+        Self { stream }
+    }
+
+    /// One that has negotiated, and whose client has connected.
+    fn begun(machine: &Machine) -> Self {
+        let mut mta = Self::connect(machine);
+        mta.say(b'O', &OFFER);
+        assert_eq!(mta.code(), Some('O'));
+        mta.say(b'C', b"client.example\x004\x9c\x40192.0.2.7\0");
+        mta.say(b'H', b"client.example\0");
+        mta
+    }
+
+    fn say(&mut self, command: u8, data: &[u8]) {
+        self.stream.write_all(&packet(command, data)).unwrap();
+    }
+
+    /// The next reply: its code and its data; `None` at the end.
+    fn reply(&mut self) -> Option<(char, Vec<u8>)> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length).ok()?;
+        let mut bytes = vec![0; u32::from_be_bytes(length) as usize];
+        self.stream.read_exact(&mut bytes).ok()?;
+        Some((char::from(bytes.remove(0)), bytes))
+    }
+
+    fn code(&mut self) -> Option<char> {
+        self.reply().map(|(code, _)| code)
+    }
+
+    /// MAIL with this login, and RCPT; the reply to that.
+    fn recipient(&mut self, login: &str, recipient: &str) -> (char, String) {
+        self.say(b'D', format!("M{{auth_authen}}\0{login}\0i\x004QUEUE\0").as_bytes());
+        self.say(b'M', format!("<{login}@example.org>\0").as_bytes());
+        self.say(b'R', format!("<{recipient}>\0").as_bytes());
+        let (code, text) = self.reply().unwrap();
+        (code, String::from_utf8(text).unwrap())
+    }
+}
+
+fn packet(command: u8, data: &[u8]) -> Vec<u8> {
+    let length = data.len() as u32 + 1;
+    [&length.to_be_bytes()[..], &[command], data].concat()
+}
+
+#[test]
+fn the_limit_bites_at_the_recipient() {
+    let (machine, _daemon) = machine(TWO, "");
+    script(&machine, "limits.lua");
+    machine.until_logged(
+        "exirate: policy out: defer [198.51.100.9]: 3.0 recipients, limit 2.5/1w, key auth:ann \
+         (default)\n",
+    );
+    assert!((machine.rate("auth:ann", "recipients") - 2.0).abs() < 0.1);
+    assert!((machine.rate("auth:bob", "recipients") - 1.0).abs() < 0.1);
+    let mut mta = Mta::begun(&machine);
+    let refused = "451 4.7.1 Over 2.5 recipients: 100%% of auth:ann\0".to_owned();
+    assert_eq!(mta.recipient("ann", "z@example.com"), ('y', refused));
+}
+
+#[test]
+fn every_command_of_every_version_is_answered() {
+    let (machine, _daemon) = machine(TWO, "");
+    script(&machine, "commands.lua");
+    machine.until_logged("the mail server speaks version 1 of the milter protocol");
+}
+
+#[test]
+fn bytes_are_counted_at_the_end_and_messages_are_held_or_refused() {
+    let policies = "[policy.out]
+key = [\"sender\"]
+when = \"always\"
+text = \"100% of the bytes\"
+default.bytes = \"4000/1w\"
+verdicts = { \"50%\" = \"hold\", \"100%\" = \"defer\" }
+";
+    let (machine, mut daemon) = machine(policies, "record = true");
+    script(&machine, "hold.lua");
+    machine.until_logged("policy out: hold [192.0.2.7]: 2");
+    machine.until_logged("policy out: defer [192.0.2.7]: 4");
+    // What was refused is not recorded.
+    until("three are recorded", || found(&machine, &["--from", "ann@example.org"]).len() == 3);
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait().success());
+    assert_eq!(found(&machine, &["--from", "ann@example.org"]).len(), 3);
+}
+
+#[test]
+fn an_accepted_message_is_found_in_the_trace_store() {
+    let (machine, _daemon) = machine(TWO, "record = true");
+    let mut mta = Mta::begun(&machine);
+    assert_eq!(mta.recipient("ann", "a@example.com").0, 'c');
+    mta.say(b'R', b"<b@example.com>\0");
+    assert_eq!(mta.code(), Some('c'));
+    mta.say(b'R', b"<c@example.com>\0");
+    assert_eq!(mta.code(), Some('y'));
+    mta.say(b'L', b"Subject\0 the figures\0");
+    mta.say(b'B', b"the margin of the northern branch fell ");
+    mta.say(b'B', b"to four percent in the third quarter\r\n");
+    mta.say(b'E', b"");
+    assert_eq!(mta.code(), Some('c'));
+    let text = ["--text", "branch fell to four percent in the third"];
+    until("it is recorded", || found(&machine, &text).len() == 1);
+    let found = &found(&machine, &text)[0];
+    let expected = serde_json::json!({
+        "id": "4QUEUE", "sender": "ann@example.org",
+        "recipients": ["a@example.com", "b@example.com"],
+        "client": "192.0.2.7", "authenticated": "ann", "partial": false,
+    });
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(&found[name], value, "{name}");
+    }
+}
+
+#[test]
+fn a_trace_store_that_cannot_be_written_delays_and_refuses_nothing() {
+    let (machine, _daemon) = machine(TWO, "record = true");
+    // A file is where its directory should be.
+    let trace = machine.spool().join("exirate/trace");
+    std::fs::write(&trace, "").unwrap();
+    let mut mta = Mta::begun(&machine);
+    assert_eq!(mta.recipient("ann", "a@example.com").0, 'c');
+    mta.say(b'B', b"text");
+    mta.say(b'E', b"");
+    assert_eq!(mta.code(), Some('c'));
+    machine.until_logged("a message is not recorded: ");
+}
+
+#[test]
+fn a_body_of_two_gigabytes_takes_bounded_memory() {
+    let (machine, daemon) = machine(TWO, "record = true\nmax_message = \"4M\"");
+    let mut mta = Mta::begun(&machine);
+    assert_eq!(mta.recipient("ann", "a@example.com").0, 'c');
+    let chunk = packet(b'B', &[b'x'; 65_535]);
+    let begun = Instant::now();
+    let mut sent = 0_u64;
+    while sent < 2 << 30 {
+        mta.stream.write_all(&chunk).unwrap();
+        sent += chunk.len() as u64;
+    }
+    mta.say(b'E', b"");
+    assert_eq!(mta.code(), Some('c'));
+    println!("2 GiB in {:?}", begun.elapsed());
+    until("it is recorded", || !found(&machine, &["--from", "ann@example.org"]).is_empty());
+    assert_eq!(found(&machine, &["--from", "ann@example.org"])[0]["partial"], true);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.0.id())).unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let most: u64 = most.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(most < 200 << 10, "{most} kB");
+}
+
+#[test]
+fn small_chunks_and_single_bytes_are_put_together() {
+    let (machine, _daemon) = machine(TWO, "record = true");
+    let text = "the margin of the northern branch fell to four percent in the third quarter";
+    let mut bytes = packet(b'O', &OFFER);
+    bytes.extend(packet(b'C', b"client.example\x004\x9c\x40192.0.2.7\0"));
+    bytes.extend(packet(b'M', b"<ann@example.org>\0"));
+    bytes.extend(packet(b'R', b"<a@example.com>\0"));
+    bytes.extend(packet(b'L', b"Subject\0 figures\0"));
+    text.bytes().for_each(|byte| bytes.extend(packet(b'B', &[byte])));
+    bytes.extend(packet(b'E', b""));
+    let mut mta = Mta::connect(&machine);
+    for byte in bytes {
+        mta.stream.write_all(&[byte]).unwrap();
+    }
+    for code in ['O', 'c', 'c'] {
+        assert_eq!(mta.code(), Some(code));
+    }
+    until("it is recorded", || found(&machine, &["--text", &text[..60]]).len() == 1);
+}
+
+#[test]
+fn lengths_that_lie_close_the_connection_and_harm_no_other() {
+    let (machine, mut daemon) = machine(TWO, "");
+    let mut other = Mta::begun(&machine);
+    let head = |length: u32, command: u8| [&length.to_be_bytes()[..], &[command]].concat();
+    for (bytes, is_fault) in [
+        (head(0, b'O'), true),
+        (head(u32::MAX, b'O'), true),
+        (head(u32::MAX, b'B'), true),
+        (head(1 << 21, b'L'), true),
+        (head(40_000, b'D'), true),
+        (packet(b'O', b"short"), true),
+        (packet(b'M', b"<a@x>\0"), true),
+        (packet(b'?', b""), true),
+        (b"GET / HTTP/1.0\r\n\r\n".to_vec(), true),
+        // More is announced than comes.
+        ([packet(b'O', &OFFER), head(1000, b'M'), b"<a@x>\0".to_vec()].concat(), false),
+    ] {
+        let mut mta = Mta::connect(&machine);
+        mta.stream.write_all(&bytes).unwrap();
+        if !is_fault {
+            assert_eq!(mta.code(), Some('O'));
+            mta.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        assert_eq!(mta.code(), None, "{bytes:?}");
+    }
+    machine.until_logged("milter: a mail server sent what cannot be read: ");
+    assert_eq!(other.recipient("ann", "a@example.com").0, 'c');
+    assert!((machine.rate("auth:ann", "recipients") - 1.0).abs() < 0.1);
+    assert!(daemon.0.try_wait().unwrap().is_none());
+}
+
+#[test]
+fn silent_connections_do_not_keep_others_from_being_served() {
+    let (machine, _daemon) = machine(TWO, "max_connections = 200");
+    let silent: Vec<Mta> = (0..1_000).map(|_| Mta::connect(&machine)).collect();
+    let mut served = Mta::begun(&machine);
+    assert_eq!(served.recipient("ann", "a@example.com").0, 'c');
+    // More come, and the one that is served stays.
+    let more: Vec<Mta> = (0..1_000).map(|_| Mta::connect(&machine)).collect();
+    served.say(b'E', b"");
+    assert_eq!(served.code(), Some('c'));
+    machine.until_logged("200 connections are open, and no more may");
+    drop((silent, more));
+}
+
+#[test]
+fn a_stop_lets_a_message_end() {
+    let (machine, mut daemon) = machine(TWO, "record = true");
+    let mut mta = Mta::begun(&machine);
+    assert_eq!(mta.recipient("ann", "a@example.com").0, 'c');
+    daemon.signal(Signal::TERM);
+    machine.until_logged("SIGTERM: stopping");
+    mta.say(b'B', b"text");
+    mta.say(b'E', b"");
+    assert_eq!(mta.code(), Some('c'));
+    assert_eq!(mta.code(), None);
+    assert!(daemon.wait().success());
+    // What was accepted is recorded before the end.
+    assert_eq!(found(&machine, &["--from", "ann@example.org"]).len(), 1);
+}
