@@ -72,7 +72,7 @@ fn unknown(name: &[u8]) -> CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Decision, Details, Forced};
+    use crate::engine::{Decision, Details, Forced, Update};
     use crate::rate::Average;
     use crate::spec::Mode;
 
@@ -100,6 +100,7 @@ mod tests {
         Latest {
             decision,
             mode: Mode::PerRcpt,
+            update: Update::Strict,
             key: b"alice@example.org".to_vec(),
             limit_text: b"5".to_vec(),
             period_text: b"1h".to_vec(),

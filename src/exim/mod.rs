@@ -8,7 +8,8 @@
 //! `${lookup ratelimit {SPEC}…}`, by [`lookup`]. All code that depends on Exim's memory
 //! layout is below here, from the outside in:
 //!
-//! - [`dlfunc`], [`dlfunc_policy`], `dlfunc_trace`: the entry points; [`lookup`]: another one
+//! - [`dlfunc`], [`dlfunc_policy`], [`dlfunc_shadow`], `dlfunc_trace`: the entry points;
+//!   [`lookup`]: another one
 //! - `dlfunc_elsewhere`: the trace store's functions, called in exirate.so by mistake
 //! - `boundary`: the one boundary, behind all of them, that catches panics
 //! - `session`: what exirate.so keeps between calls
@@ -17,6 +18,7 @@
 //! - `variables`, `rate_variables`, `table`, `program`: reading and setting
 //!   Exim's own variables
 //! - `info`, `debug`: the fields and the debug output of a decision
+//! - `shadow_state`: what the comparison with native keeps between calls
 //! - `policy`, `policy_facts`, `policy_state`: evaluating a policy, the facts it needs
 //!   of the event, and what is kept between calls
 //! - `record`, `record_options`, `record_scheme`, `wrong_options`, `recorded`:
@@ -49,6 +51,8 @@ pub mod dlfunc;
 pub mod dlfunc_elsewhere;
 #[cfg(feature = "rates")]
 pub mod dlfunc_policy;
+#[cfg(feature = "rates")]
+pub mod dlfunc_shadow;
 #[cfg(feature = "trace")]
 pub mod dlfunc_trace;
 #[cfg_attr(not(all(feature = "rates", feature = "trace")), allow(dead_code))]
@@ -82,6 +86,8 @@ mod record_scheme;
 mod recorded;
 #[cfg(feature = "rates")]
 mod session;
+#[cfg(feature = "rates")]
+mod shadow_state;
 mod table;
 #[cfg_attr(not(all(feature = "rates", feature = "trace")), allow(dead_code))]
 mod text;

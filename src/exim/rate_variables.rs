@@ -94,6 +94,21 @@ impl RateVariables {
         self.addresses.is_some_and(|[rate, ..]| unsafe { rate.read() } == self.rate.pointer())
     }
 
+    /// The values that the variables have now, to [`RateVariables::restore`] them in the
+    /// same call.
+    pub(super) fn save(&self) -> [*const Uschar; 3] {
+        let none = [std::ptr::null(); 3];
+        // SAFETY: see `write`.
+        self.addresses.map_or(none, |all| all.map(|address| unsafe { address.read() }))
+    }
+
+    /// Sets the variables to values that were saved.
+    pub(super) fn restore(&mut self, saved: [*const Uschar; 3]) {
+        for (address, text) in self.addresses.into_iter().flatten().zip(saved) {
+            write(address, text);
+        }
+    }
+
     /// Sets `$sender_rate`; `None` unsets it, as Exim does when its database
     /// is not available.
     pub(super) fn set_rate(&mut self, rate: Option<f64>) {

@@ -9,6 +9,7 @@ use super::marks::Marks;
 use super::policy_facts::{PolicyVariables, recipient};
 use super::policy_state::Policies;
 use super::rate_variables::{RateVariables, Setting};
+use super::shadow_state::Shadow;
 use super::table::Tables;
 use super::variables::{Source, Text, Variables};
 use crate::engine::{Decision, Update};
@@ -62,6 +63,7 @@ impl std::error::Error for CallError {
 pub(super) struct Latest {
     pub(super) decision: Decision,
     pub(super) mode: Mode,
+    pub(super) update: Update,
     /// The key as the administrator wrote it, or the default key.
     pub(super) key: Vec<u8>,
     pub(super) limit_text: Vec<u8>,
@@ -76,6 +78,7 @@ pub(super) struct Session {
     pub(super) host: Host,
     pub(super) latest: Option<Latest>,
     pub(super) policies: Policies,
+    pub(super) shadow: Shadow,
     specs: SpecCache,
     pub(super) variables: Variables,
     pub(super) acls: Acls,
@@ -109,6 +112,7 @@ impl boundary::Session for Session {
         Self {
             latest: None,
             policies: Policies::default(),
+            shadow: Shadow::default(),
             specs: SpecCache::default(),
             variables: Variables::find(&source),
             rate_variables,
@@ -408,12 +412,14 @@ impl Session {
         let latest = self.latest.get_or_insert_with(|| Latest {
             decision,
             mode: request.mode,
+            update: request.update,
             key: Vec::new(),
             limit_text: Vec::new(),
             period_text: Vec::new(),
         });
         latest.decision = decision;
         latest.mode = request.mode;
+        latest.update = request.update;
         latest.key.clear();
         latest.key.extend_from_slice(request.written_key());
         latest.limit_text.clear();

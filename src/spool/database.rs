@@ -140,10 +140,10 @@ impl Database {
         Ok(self.dir.lock_directory(self.options.timeout)?)
     }
 
-    /// As [`Database::lock_directory`]; unless `patient`, `None` if another process has
+    /// As [`Database::lock_directory`]; unless `waits`, `None` if another process has
     /// it locked.
-    pub(super) fn lock_directory_if(&self, patient: bool) -> Result<Option<Guard<'_>>, SpoolError> {
-        if patient {
+    pub(super) fn lock_directory_if(&self, waits: bool) -> Result<Option<Guard<'_>>, SpoolError> {
+        if waits {
             return self.lock_directory().map(Some);
         }
         lock::try_lock(self.dir.directory(), Kind::Exclusive)

@@ -117,8 +117,8 @@ impl Spool {
         })
     }
 
-    /// Decides the checks of one event by this authority at `now`; otherwise as
-    /// [`Store::decide`].
+    /// Decides the checks of one event by this authority; otherwise as [`Store::decide`].
+    /// `clock` is called once.
     ///
     /// # Errors
     /// Those of [`Store::decide`].
@@ -126,11 +126,11 @@ impl Spool {
         &mut self,
         authority: Authority<'_>,
         checks: &[Check<'_>],
-        now: Timestamp,
+        clock: &mut dyn FnMut() -> Timestamp,
         decisions: &mut Vec<Decision>,
     ) -> Result<(), SpoolError> {
         decisions.clear();
-        self.decide_all(authority, checks, &mut || now, decisions)
+        self.decide_all(authority, checks, clock, decisions)
     }
 
     /// `clock` is called once.

@@ -69,8 +69,7 @@ impl Hashing {
     /// The hash of the text of a unique event.
     #[inline]
     pub(super) fn event(&self, text: &[u8]) -> Event {
-        let Hash128 { h1, h2 } = self.events.hash(text);
-        Event(u128::from(h1) | u128::from(h2) << 64)
+        self.events.hash(text).into()
     }
 }
 

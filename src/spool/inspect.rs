@@ -61,6 +61,13 @@ impl Inspect for Spool {
         Ok(Spool::overrides(self)?)
     }
 
+    fn change_overrides(
+        &mut self,
+        change: &mut dyn FnMut(&mut Vec<Override>),
+    ) -> Result<(), InspectError> {
+        Ok(Spool::change_overrides(self, change)?)
+    }
+
     fn take_incidents(&mut self) -> Vec<String> {
         Spool::take_incidents(self)
     }

@@ -147,24 +147,24 @@ impl Spool {
         &mut self,
         body: &mut Body,
         now: Timestamp,
-        patient: bool,
+        waits: bool,
     ) -> Result<Outcome, SpoolError> {
         if live_records::is_worth_it(body, now) {
-            return self.rebuild(body, Reason::Growth, now, patient);
+            return self.rebuild(body, Reason::Growth, now, waits);
         }
         let _ = body.set_sealed(TIDIED, now.seconds.max(0).cast_unsigned());
         Ok(Outcome::Unneeded)
     }
 
-    /// Rebuilds a locked shard. Unless `patient`, growth does not wait for a lock.
+    /// Rebuilds a locked shard. Unless `waits`, growth does not wait for a lock.
     pub(super) fn rebuild(
         &mut self,
         body: &mut Body,
         reason: Reason,
         now: Timestamp,
-        patient: bool,
+        waits: bool,
     ) -> Result<Outcome, SpoolError> {
-        self.with_files(|database| rebuild::rebuild(database, body, reason, now, patient))
+        self.with_files(|database| rebuild::rebuild(database, body, reason, now, waits))
     }
 
     /// Rebuilds a locked shard if that is due. True if it did, so that the shard must be

@@ -8,6 +8,7 @@
 mod apply;
 mod audit_log;
 mod copy;
+pub mod counter_file;
 #[cfg(test)]
 mod damage_tests;
 mod database;

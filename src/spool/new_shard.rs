@@ -34,17 +34,17 @@ pub(super) struct NewShard {
 
 impl NewShard {
     /// Opens and locks the temporary file of shard `number`, and empties it. `None` if
-    /// another process has locked it, unless `patient`.
+    /// another process has locked it, unless `waits`.
     pub(super) fn claim(
         database: &Database,
         number: u8,
-        patient: bool,
+        waits: bool,
     ) -> Result<Option<Self>, SpoolError> {
         let name = shard_name_new(number);
         let path = || database.path_of(&name);
         for _ in 0..ATTEMPTS {
-            let Some(file) = open(database, &name, patient)? else { return Ok(None) };
-            if !lock_for_good(database, &file, &name, patient)? {
+            let Some(file) = open(database, &name, waits)? else { return Ok(None) };
+            if !lock_for_good(database, &file, &name, waits)? {
                 return Ok(None);
             }
             let mut new = Self { file, number, left_behind: false };
@@ -124,14 +124,14 @@ impl NewShard {
 }
 
 /// Locks the file until [`NewShard`] is dropped. False if another process has it
-/// locked, unless `patient`.
+/// locked, unless `waits`.
 fn lock_for_good(
     database: &Database,
     file: &File,
     name: &CStr,
-    patient: bool,
+    waits: bool,
 ) -> Result<bool, SpoolError> {
-    let guard = if patient {
+    let guard = if waits {
         Some(database.lock(file, Kind::Exclusive, || database.path_of(name))?)
     } else {
         lock::try_lock(file, Kind::Exclusive)
@@ -146,14 +146,14 @@ impl Drop for NewShard {
     }
 }
 
-/// Opens or creates the file. `None` if that would have to wait, unless `patient`.
-fn open(database: &Database, name: &CStr, patient: bool) -> Result<Option<File>, SpoolError> {
+/// Opens or creates the file. `None` if that would have to wait, unless `waits`.
+fn open(database: &Database, name: &CStr, waits: bool) -> Result<Option<File>, SpoolError> {
     if let Some(file) = usable(database, name)? {
         return Ok(Some(file));
     }
     // Creating it takes several steps. Other processes must see all or none of them:
     // they remove what looks like a killed process's unfinished file.
-    let Some(_guard) = database.lock_directory_if(patient)? else { return Ok(None) };
+    let Some(_guard) = database.lock_directory_if(waits)? else { return Ok(None) };
     match usable(database, name)? {
         Some(file) => Ok(Some(file)),
         None => database.create_file(name).map(Some),

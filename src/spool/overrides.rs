@@ -315,15 +315,15 @@ impl Database {
         SpoolError::Overrides { path: self.path_of(OVERRIDES), fault }
     }
 
-    /// Runs `change` on the overrides, and replaces the file; without `patient`, `None` if
+    /// Runs `change` on the overrides, and replaces the file; without `waits`, `None` if
     /// another process has the directory locked.
     fn change_overrides<T>(
         &mut self,
-        patient: bool,
+        waits: bool,
         change: impl FnOnce(&mut Vec<Override>) -> T,
     ) -> Result<Option<T>, SpoolError> {
         let (result, quarantined) = {
-            let Some(_guard) = self.lock_directory_if(patient)? else { return Ok(None) };
+            let Some(_guard) = self.lock_directory_if(waits)? else { return Ok(None) };
             let (mut list, is_damaged) = match self.read_overrides()? {
                 Ok(list) => (list.list(), false),
                 Err(ListFault::Damaged) => (Vec::new(), true),

@@ -63,7 +63,7 @@ impl Spool {
 fn is_quarantined(name: &[u8]) -> bool {
     let Some((before, [b'1'..=b'9'])) = name.split_last_chunk::<1>() else { return false };
     before.strip_suffix(b".damaged-").is_some_and(|name| {
-        matches!(name, b"database" | b"overrides" | b"policy.counters")
+        matches!(name, b"database" | b"overrides" | b"policy.counters" | b"shadow.counters")
             || name.strip_suffix(b".shard").is_some_and(|number| number.len() == 2)
     })
 }
@@ -79,6 +79,7 @@ mod tests {
             "database.damaged-9",
             "overrides.damaged-1",
             "policy.counters.damaged-1",
+            "shadow.counters.damaged-1",
         ] {
             assert!(is_quarantined(name.as_bytes()), "{name}");
         }

@@ -54,20 +54,20 @@ pub(super) fn create(database: &Database, number: u8) -> Result<(), SpoolError> 
 
 /// Rebuilds the shard of `body`, which this process has locked.
 ///
-/// If `patient` is false, growth is postponed while another process has the lock:
+/// If `waits` is false, growth is postponed while another process has the lock:
 /// it is started long before it is needed.
 pub(super) fn rebuild(
     database: &mut Database,
     body: &mut Body,
     reason: Reason,
     now: Timestamp,
-    patient: bool,
+    waits: bool,
 ) -> Result<Outcome, SpoolError> {
     let path = database.path_of(&shard_name(body.number));
     let limit_reached;
     let incident = {
-        let patient = patient || reason != Reason::Growth;
-        let Some(new) = NewShard::claim(database, body.number, patient)? else {
+        let waits = waits || reason != Reason::Growth;
+        let Some(new) = NewShard::claim(database, body.number, waits)? else {
             return Ok(Outcome::Postponed);
         };
         if !body.still_named(database).map_err(SpoolError::io("examine", &path))? {

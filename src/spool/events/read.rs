@@ -71,6 +71,51 @@ impl LoggedEvent {
         }
     }
 
+    /// The event as bytes, for other servers.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let [policy, rule, unit, login, client, sender, recipient, message] = self.texts.clone();
+        let what = match self.kind {
+            EventKind::Crossings => What::Crossing,
+            EventKind::Refusals => What::Refusal,
+        };
+        let entry = Entry {
+            what,
+            record: self.record,
+            number: self.number,
+            at: self.at,
+            sequence: self.sequence,
+            update: if self.strict { 2 } else { 1 },
+            identity_start: u16::try_from(self.identity_start).unwrap_or(u16::MAX),
+            windows: self.windows.clone(),
+            texts: [
+                self.stored.clone(),
+                policy,
+                rule,
+                unit,
+                login,
+                client,
+                sender,
+                recipient,
+                message,
+            ],
+        };
+        entry.encode(0)
+    }
+
+    /// Reads what [`LoggedEvent::encode`] has written; `None` if it is something else.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (entry, size) = Entry::decode(bytes, 0).ok()?;
+        let kind = match entry.what {
+            What::Crossing => EventKind::Crossings,
+            What::Refusal => EventKind::Refusals,
+            _ => return None,
+        };
+        let event = Self { has_details: true, ..Self::of(entry, kind) };
+        (size == bytes.len()).then_some(event)
+    }
+
     /// The key of the record. One of an unknown kind is taken for that of a spec.
     #[must_use]
     pub fn record_key(&self) -> RecordKey<'_> {
