@@ -10,6 +10,7 @@ pub mod decode;
 mod envelope;
 mod filter;
 mod hbf;
+mod likeness;
 mod scheme;
 mod settings;
 mod store;
@@ -17,6 +18,7 @@ mod winnow;
 
 pub use envelope::Envelope;
 pub use hbf::Hbf;
+pub use likeness::{Likeness, Sketch};
 use scheme::is_past;
 pub use scheme::{
     Body, ContentQuery, Damage, DigestKey, Digester, Fragment, Hit, Part, Scheme, Sealed, Search,
@@ -24,9 +26,9 @@ pub use scheme::{
 };
 pub use settings::{Counted, HbfSettings, Settings, WinnowSettings};
 pub use store::{
-    Access, Address, Copied, ERASED, ErasedEnvelopes, KEEP_DEFAULT, KEEP_MIN, Match, Options,
-    Problem, Query, QueryResult, QuerySummary, Repaired, TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN,
-    Tally, Tidied, TraceError, TraceStats, TraceStore, Verified, trace_directory,
+    Accepts, Access, Address, Copied, ERASED, ErasedEnvelopes, KEEP_DEFAULT, KEEP_MIN, Match,
+    Options, Problem, Query, QueryResult, QuerySummary, Repaired, Sample, TRACE_BYTES_DEFAULT,
+    TRACE_BYTES_MIN, Tidied, TraceError, TraceStats, TraceStore, Verified, trace_directory,
 };
 pub use winnow::Winnow;
 

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use super::likeness::Sketch;
+
 /// A piece of a decoded message, the input of a digest.
 ///
 /// An excerpt is found within one fragment, never across two.
@@ -71,6 +73,27 @@ pub trait Scheme {
     /// The shortest excerpt, in bytes of normalised text, that is always found
     /// at whatever position it begins.
     fn shortest(&self) -> usize;
+
+    /// What can be compared of a digest as [`Digester::finish`] returns it; `None` if it is
+    /// damaged, or has no text.
+    fn sketch(&self, digest: &[u8]) -> Option<Sketch>;
+
+    /// Passes what can be compared of some messages of a sealed body to `each`; `wanted` are
+    /// their numbers in the body, in order. Nothing is passed for messages without text, for
+    /// very large ones, and where a sealed body does not tell its messages apart.
+    ///
+    /// # Errors
+    /// The body is damaged; what was passed before remains valid.
+    fn sealed_sketches(
+        &self,
+        body: &Body<'_>,
+        messages: u32,
+        wanted: &[u32],
+        each: &mut dyn FnMut(u32, Sketch),
+    ) -> Result<(), Damage>;
+
+    /// Whether a sealed body tells its messages apart, so that they can be compared.
+    fn compares_sealed(&self) -> bool;
 }
 
 /// A digest being computed.
@@ -116,6 +139,11 @@ pub trait Search {
     /// reported as this hit. It takes into account how common the elements of
     /// the query are in the messages searched so far.
     fn chance(&self, hit: &Hit) -> f64;
+
+    /// How many of the messages searched so far are expected to have at least this share of
+    /// the elements by chance: the sum of their chances, each with its own size and fill.
+    /// `None` if the scheme cannot tell.
+    fn expected(&self, share: f64) -> Option<f64>;
 }
 
 /// A message that may contain the content searched for.

@@ -61,14 +61,6 @@ impl Store {
         }
     }
 
-    /// Whether a message has few of an excerpt's grams.
-    fn is_unrelated(&self, message: usize, excerpt: &str) -> bool {
-        let (text, grams) = (&self.texts[message], excerpt.as_bytes().windows(8));
-        let count = grams.len() as f64;
-        let there = grams.filter(|gram| memmem::find(text, gram).is_some()).count();
-        there as f64 <= NEAR * count
-    }
-
     /// The chance of the message that an excerpt is from, and the number of
     /// hits that are unrelated to it.
     fn ask(&self, (from, excerpt): (usize, &str)) -> (f64, u64) {
@@ -90,12 +82,20 @@ impl Store {
                 n if n % 32 == 0 => 32,
                 _ => continue,
             };
-            if self.is_unrelated(message, excerpt) {
+            if !is_related(&self.texts[message], excerpt, NEAR) {
                 unrelated += counts_for;
             }
         }
         (chance.expect("an excerpt is found"), unrelated)
     }
+}
+
+/// Whether a text has more than this share of an excerpt's grams.
+pub(crate) fn is_related(text: &[u8], excerpt: &str, share: f64) -> bool {
+    let grams = excerpt.as_bytes().windows(8);
+    let count = grams.len() as f64;
+    let there = grams.filter(|gram| memmem::find(text, gram).is_some()).count();
+    there as f64 > share * count
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod bytes;
 mod chance;
+mod expected;
 mod format;
 #[path = "../mail_common/mod.rs"]
 mod mail_common;

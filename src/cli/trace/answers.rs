@@ -11,7 +11,7 @@ use super::super::table::{Column, Layout};
 use super::super::{Failure, text};
 use super::envelope::{EnvelopeJson, moment};
 use super::probability::one_in;
-use crate::trace::{Match, QueryResult, Tally};
+use crate::trace::{Match, QueryResult};
 
 /// How many recipients of one message a table shows.
 const RECIPIENTS_SHOWN: usize = 10;
@@ -30,34 +30,19 @@ pub(super) struct First {
     sort: Sort,
     most: usize,
     answers: Vec<QueryResult>,
-    /// Those that were added.
-    tally: Tally,
-    /// How many were left out because any message is as likely.
-    pub(super) left_out: u64,
 }
 
 impl First {
     pub(super) fn new(sort: Sort, most: usize) -> Self {
-        Self { sort, most, answers: Vec::new(), tally: Tally::default(), left_out: 0 }
+        Self { sort, most, answers: Vec::new() }
     }
 
     pub(super) fn add(&mut self, answer: QueryResult) {
-        self.tally.add(answer.hit);
         self.answers.push(answer);
         // Rarely, so that it costs little for each.
         if self.answers.len() >= self.most.saturating_mul(2).saturating_add(1000) {
             self.cut();
         }
-    }
-
-    /// How many were added.
-    pub(super) fn count(&self) -> u64 {
-        self.tally.messages
-    }
-
-    /// The probability that an unrelated message is among them.
-    pub(super) fn chance(&self) -> Option<f64> {
-        self.tally.chance()
     }
 
     fn cut(&mut self) {
@@ -196,17 +181,7 @@ mod tests {
             first.add(answer(time, None));
             assert!(first.answers.len() < 1_100);
         }
-        assert_eq!((first.count(), first.chance()), (10_000, None));
         let times: Vec<i64> = first.take().iter().map(|answer| answer.envelope.time).collect();
         assert_eq!(times, [0, 1, 2]);
-    }
-
-    #[test]
-    fn the_weakest_tell_how_likely_a_false_one_is() {
-        let mut first = First::new(Sort::Best, 1);
-        for hit in [(10, 10, 1e-9), (8, 10, 2e-5), (9, 10, 1e-6), (8, 10, 4e-5)] {
-            first.add(answer(0, Some(hit)));
-        }
-        assert!((first.chance().unwrap() - 3e-5).abs() < 1e-12);
     }
 }

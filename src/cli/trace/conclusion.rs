@@ -24,14 +24,8 @@ pub(super) struct Reply {
     pub(super) narrowed: bool,
     /// The messages to show.
     pub(super) found: Vec<QueryResult>,
-    /// How many there are, shown or not.
-    pub(super) matches: u64,
     /// How many were left out as there by chance.
     pub(super) doubtful: u64,
-    /// How likely a message is there by chance.
-    pub(super) chance: Option<f64>,
-    /// How many such are to be expected among these.
-    pub(super) expected: Option<f64>,
     pub(super) summary: QuerySummary,
 }
 
@@ -66,13 +60,13 @@ impl Reply {
     pub(super) fn json(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         screen.json(&ReplyFacts {
             found: self.found.iter().map(AnswerJson::from).collect(),
-            matches: self.matches,
+            matches: self.summary.matches,
             doubtful: self.doubtful,
             searched: self.summary.messages,
             unanswered: self.summary.unanswered,
             partial: self.summary.partial,
             segments: self.summary.segments,
-            false_expected: self.expected,
+            false_expected: self.summary.expected,
             enough: self.enough(),
             shortest: self.summary.shortest,
             parts: self.parts.iter().map(PartJson::from).collect(),
@@ -87,22 +81,27 @@ impl Reply {
             answers::print(screen, &self.found, self.least < 1.0)?;
         }
         let shown = self.found.len() as u64;
-        if self.matches > shown {
-            let more = self.matches - shown;
+        let (matches, messages) = (self.summary.matches, self.summary.messages);
+        if matches > shown {
+            let more = matches - shown;
             match self.limited {
                 true => writeln!(screen, "and {more} more, without --limit")?,
-                false => writeln!(screen, "and {more} more, with --limit {}", self.matches)?,
+                false => writeln!(screen, "and {more} more, with --limit {matches}")?,
             }
         }
-        let (matches, messages) = (self.matches, self.summary.messages);
-        match self.expected {
+        match self.summary.expected {
             _ if matches == 0 => writeln!(screen, "none of {messages} message(s)")?,
+            None if !self.parts.is_empty() => writeln!(
+                screen,
+                "{matches} of {messages} message(s) may have contained it; how many of these are \
+                 false results is not known with the scheme hbf"
+            )?,
             None => writeln!(screen, "{matches} of {messages} message(s)")?,
             Some(expected) => writeln!(
                 screen,
                 "{matches} of {messages} message(s) may have contained it; expected false results: \
                  {}{}",
-                if self.narrowed { "at most " } else { "" },
+                if self.narrowed || self.least < 1.0 { "at most " } else { "" },
                 probability::expected(expected)
             )?,
         }
@@ -135,17 +134,19 @@ impl Reply {
     /// roughly; `None` if these are enough, or it is not known.
     fn enough(&self) -> Option<u64> {
         let is_file = |part: &Part| matches!(part, Part::File(_));
-        let chance = self.chance.filter(|chance| *chance < 0.999)?;
-        if self.parts.iter().any(is_file) || self.expected? <= length::RARE {
+        let QuerySummary { expected, messages, .. } = self.summary;
+        let expected = expected.filter(|expected| *expected > length::RARE)?;
+        let chance = expected / messages as f64;
+        if self.parts.iter().any(is_file) || chance >= 0.999 {
             return None;
         }
-        length::enough(self.bytes(), chance, self.summary.messages)
+        length::enough(self.bytes(), chance, messages)
     }
 
     fn print_left_out(&self) {
         let is_file = |part: &Part| matches!(part, Part::File(_));
         let is_bytes = |part: &Part| matches!(part, Part::Bytes(_));
-        if self.expected.is_some_and(|expected| expected > length::RARE)
+        if self.summary.expected.is_some_and(|expected| expected > length::RARE)
             && self.parts.iter().any(is_file)
             && !self.parts.iter().any(is_bytes)
         {
@@ -165,7 +166,7 @@ impl Reply {
         let distinctive =
             settings.and_then(|settings| length::distinctive_share(self.bytes(), settings));
         if let Some(distinctive) = distinctive.filter(|share| self.least < *share)
-            && self.matches == 0
+            && self.summary.matches == 0
             && self.summary.messages > 0
         {
             note(format_args!(

@@ -1,5 +1,6 @@
 //! `exirate trace query`: which messages may have contained this?
 
+use std::cell::Cell;
 use std::io::Write as _;
 
 use clap::Args;
@@ -14,7 +15,8 @@ use super::excerpt::Excerpts;
 use super::filters::{Name, Network};
 use super::{id, span};
 use crate::trace::{
-    self, Address, ContentQuery, Envelope, Part, QuerySummary, TraceError, TraceStore,
+    self, Accepts, Address, ContentQuery, Envelope, Part, QueryResult, QuerySummary, TraceError,
+    TraceStore,
 };
 
 /// If a share of a text is enough, messages that are false with a greater
@@ -43,9 +45,9 @@ pub(super) struct Query {
     to: Vec<Name>,
 
     /// Only the message with this id: Exim's, short or long, or the Message-ID
-    /// of one that was recorded from a file
+    /// of one that was recorded from a file; may be repeated
     #[arg(long, value_name = "ID", allow_hyphen_values = true)]
-    id: Option<String>,
+    id: Vec<String>,
 
     /// Only messages from this IP address or network, such as 192.0.2.0/24
     #[arg(long, value_name = "IP")]
@@ -142,8 +144,9 @@ were searched. `searched` is how many messages were searched; `unanswered` how m
 could not be searched for contents; `partial` how many of the others were not recorded
 whole, and may have contained it without being in `found` (at most, if envelopes are
 searched too). `false_expected` is how many messages are expected in `found` by chance
-(at most, if envelopes are searched too); with `enough` bytes it would be one in a
-hundred such queries (null: it is less already, or is not known). `shortest` is the
+(at most, if envelopes are searched too or with --at-least; null if nothing was found, or
+the scheme is hbf); with `enough` bytes it would be one in a hundred such queries (null:
+it is less already, or is not known). `shortest` is the
 length in bytes from which a text is found for certain; `parts` is what was searched
 for. {JSON_HELP}"
     )
@@ -160,17 +163,14 @@ impl Query {
         let question = (!parts.is_empty())
             .then(|| ContentQuery { parts: parts.clone(), min_share: self.at_least });
         let store = self.common.open_traces()?;
-        let (mut first, summary) = self.search(&store, question).map_err(|error| match error {
+        let left_out = Cell::new(0);
+        let found = self.search(&store, question, &left_out);
+        let (mut first, summary) = found.map_err(|error| match error {
             TraceError::TooShort(short) => conclusion::too_short(short, &parts),
             error => error.into(),
         })?;
-        let (matches, chance) = match self.is_filtered() {
-            true => (first.count(), first.chance()),
-            false => (summary.matches, summary.chance),
-        };
-        let expected = expected(chance, &summary);
         let mut found = first.take();
-        if !json && self.limit.is_none() && expected.is_some_and(|many| many >= MANY) {
+        if !json && self.limit.is_none() && summary.expected.is_some_and(|many| many >= MANY) {
             found.truncate(SHOWN);
         }
         let reply = Reply {
@@ -180,10 +180,7 @@ impl Query {
             limited: self.limit.is_some(),
             narrowed: self.asks_envelopes(),
             found,
-            matches,
-            doubtful: first.left_out,
-            chance,
-            expected,
+            doubtful: left_out.get(),
             summary,
         };
         if json {
@@ -191,18 +188,18 @@ impl Query {
         } else {
             reply.print(screen)?;
         }
-        if reply.matches == 0 {
+        if reply.summary.matches == 0 {
             self.doubt_id();
             self.doubt_addresses();
         }
         screen.flush()?;
         traces_incomplete(&reply.summary.damaged)?;
-        Ok(Outcome::found_if(reply.matches == 0))
+        Ok(Outcome::found_if(reply.summary.matches == 0))
     }
 
     /// If no message has the id, it may not be one.
     fn doubt_id(&self) {
-        if let Some(wanted) = self.id.as_deref().filter(|text| !id::is_exims(id::read(text))) {
+        for wanted in self.id.iter().filter(|text| !id::is_exims(id::read(text))) {
             let shown = text::printable(wanted.as_bytes());
             note(format_args!(
                 "{shown} does not have the form of an Exim message id, such as 1vM1aB-000000001Ab-1aBc or \
@@ -259,8 +256,10 @@ impl Query {
     /// Whether envelopes are searched.
     fn asks_envelopes(&self) -> bool {
         let Self { from, to, id, client, auth, since, until, .. } = self;
-        !(from.is_empty() && to.is_empty() && client.is_empty() && auth.is_empty())
-            || id.is_some()
+        let names = [from, to, auth];
+        names.iter().any(|names| !names.is_empty())
+            || !client.is_empty()
+            || !id.is_empty()
             || since.is_some()
             || until.is_some()
     }
@@ -271,20 +270,22 @@ impl Query {
 
     /// Searches only for the best results if no others will be printed: the
     /// envelopes of thousands that a short text finds by chance take long to read.
+    /// Counts in `left_out` the messages that match no better than any message may.
     fn search(
         &self,
         store: &TraceStore,
         content: Option<ContentQuery>,
+        left_out: &Cell<u64>,
     ) -> Result<(First, QuerySummary), TraceError> {
         let shown = self.limit.or((!self.common.json).then_some(SHOWN));
         let is_ranked = content.is_some() && self.sort == Sort::Best && !self.is_filtered();
         let best = shown.filter(|_| is_ranked);
-        let mut query = self.query(content, best);
+        let mut query = self.query(content, best, left_out);
         let (first, summary) = self.run_query(store, &query)?;
-        let are_false = || expected(summary.chance, &summary).is_some_and(|many| many >= MANY);
+        let are_false = summary.expected.is_some_and(|many| many >= MANY);
         if best.is_none_or(|best| summary.matches <= best as u64)
             || self.limit.is_some()
-            || are_false()
+            || are_false
         {
             return Ok((first, summary));
         }
@@ -293,16 +294,23 @@ impl Query {
         self.run_query(store, &query)
     }
 
-    fn query(&self, content: Option<ContentQuery>, best: Option<usize>) -> trace::Query<'_> {
+    fn query<'a>(
+        &'a self,
+        content: Option<ContentQuery>,
+        best: Option<usize>,
+        left_out: &'a Cell<u64>,
+    ) -> trace::Query<'a> {
+        let accepts = move |result: &QueryResult| self.accepts(result, left_out);
         trace::Query {
             content,
             since: self.since,
             until: self.until,
             from: addresses(&self.from),
             to: addresses(&self.to),
-            id: self.id.as_deref().map(|text| id::read(text).to_owned()),
+            ids: self.id.iter().map(|text| id::read(text).to_owned()).collect(),
             limit: None,
             best,
+            accepts: self.is_filtered().then(|| Accepts(Box::new(accepts))),
             deadline: None,
         }
     }
@@ -312,21 +320,23 @@ impl Query {
         store: &TraceStore,
         query: &trace::Query<'_>,
     ) -> Result<(First, QuerySummary), TraceError> {
-        let (graded, mut first) = (self.is_graded(), self.first());
-        let summary = store.query(query, &mut bar("messages"), &mut |answer| {
-            if !self.matches_filters(&answer.envelope) {
-                return;
-            }
-            let chance = answer.hit.map_or(0.0, |hit| hit.chance);
-            // What would be shown without --at-least is shown with it.
-            let is_whole = answer.hit.is_some_and(|hit| hit.present == hit.of);
-            if graded && !self.doubtful && !is_whole && chance > DOUBT {
-                first.left_out += 1;
-            } else {
-                first.add(answer);
-            }
-        })?;
+        let mut first = self.first();
+        let summary = store.query(query, &mut bar("messages"), &mut |result| first.add(result))?;
         Ok((first, summary))
+    }
+
+    /// Whether a result is shown. One that any message may match as well is not, and is
+    /// counted in `left_out`.
+    fn accepts(&self, result: &QueryResult, left_out: &Cell<u64>) -> bool {
+        if !self.matches_filters(&result.envelope) {
+            return false;
+        }
+        let chance = result.hit.map_or(0.0, |hit| hit.chance);
+        // What would be shown without --at-least is shown with it.
+        let is_whole = result.hit.is_some_and(|hit| hit.present == hit.of);
+        let is_doubtful = self.is_graded() && !self.doubtful && !is_whole && chance > DOUBT;
+        left_out.set(left_out.get() + u64::from(is_doubtful));
+        !is_doubtful
     }
 
     /// Whether results of the store are filtered here.
@@ -341,11 +351,6 @@ impl Query {
         (client.is_empty() || envelope.client.is_some_and(from))
             && (auth.is_empty() || auth.iter().any(|name| name.is(&envelope.authenticated)))
     }
-}
-
-/// How many messages are expected by chance.
-fn expected(chance: Option<f64>, summary: &QuerySummary) -> Option<f64> {
-    chance.map(|chance| chance * summary.messages as f64)
 }
 
 /// The addresses, for a query of the store.

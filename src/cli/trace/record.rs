@@ -40,7 +40,7 @@ X-Original-To, or else from To, Cc and Bcc. The time: from the first Received, t
 or else the Message-ID. The client: from the first Received.
 
 In an mbox, a message begins with a line `From ` that follows an empty one and has a date;
-`>From ` in a message is `From `. Of a maildir, cur and new are read, and those of all
+`>From ` in a message is `From `. A FILE that begins with such a line is read as one. Of a maildir, cur and new are read, and those of all
 folders in it. - is standard input. A message that cannot be recorded is reported, and the
 others are recorded. A message that is older than messages are kept (90 days unless set by
 `exirate config set trace.keep=`) is not recorded.

@@ -1,7 +1,7 @@
 //! Recording the messages of files, mboxes and maildirs, one after the other.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -187,22 +187,31 @@ impl<'a> Recording<'a> {
         Ok(())
     }
 
-    /// Records a file that is one message.
+    /// Records a file that is one message, or an mbox: it is called so if a mail program has
+    /// saved one message with a line `From `.
     fn file(&mut self, path: &Path) -> Result<(), Failure> {
-        let mut message = Vec::new();
-        let read = if path.as_os_str() == "-" {
-            mailbox::read(std::io::stdin().lock(), &mut message)
-        } else {
-            File::open(path).and_then(|file| mailbox::read(file, &mut message))
-        };
         let name = text::printable(path.as_os_str().as_encoded_bytes());
+        let opened: io::Result<Box<dyn BufRead>> = match path.as_os_str() == "-" {
+            true => Ok(Box::new(std::io::stdin().lock())),
+            false => {
+                File::open(path).map(|file| Box::new(BufReader::new(file)) as Box<dyn BufRead>)
+            }
+        };
+        let mut message = Vec::new();
+        let read = opened.and_then(|mut reader| {
+            if is_mbox(reader.fill_buf()?) {
+                return Ok(Err(reader));
+            }
+            mailbox::read(reader, &mut message).map(Ok)
+        });
         match read {
             Err(error) => self.lost(format!("cannot read {name}: {error}")),
-            Ok(_) if message.is_empty() => self.lost(format!("{name} is empty")),
-            Ok(_) if is_mbox(&message) => {
-                self.lost(format!("{name} is an mbox: use --mbox {name}"));
+            Ok(Err(_)) if self.sources.id.is_some() => {
+                self.lost(format!("{name} is an mbox, and --id is the id of one message"));
             }
-            Ok(cut) => {
+            Ok(Err(mbox)) => self.mbox(mbox, &name)?,
+            Ok(Ok(_)) if message.is_empty() => self.lost(format!("{name} is empty")),
+            Ok(Ok(cut)) => {
                 let time = path.metadata().ok().map(|facts| seconds(&facts));
                 self.message(&name, &message, Hint::default(), time, cut)?;
             }

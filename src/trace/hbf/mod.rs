@@ -37,7 +37,8 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use super::{ContentQuery, Damage, Digester, Scheme, Sealed, Search, TooShort};
+use super::likeness::Sketch;
+use super::{Body, ContentQuery, Damage, Digester, Scheme, Sealed, Search, TooShort};
 pub use params::Hbf;
 
 impl Scheme for Hbf {
@@ -64,5 +65,27 @@ impl Scheme for Hbf {
     /// 2·`s` - 1: wherever the excerpt begins, it contains a whole block.
     fn shortest(&self) -> usize {
         2 * usize::from(self.settings.block) - 1
+    }
+
+    fn sketch(&self, digest: &[u8]) -> Option<Sketch> {
+        let (mut hashes, files) = digest::parse(digest)?;
+        hashes.extend(files);
+        hashes.sort_unstable();
+        (!hashes.is_empty()).then_some(Sketch::Hashes(hashes))
+    }
+
+    /// One filter is for the elements of many messages.
+    fn sealed_sketches(
+        &self,
+        _: &Body<'_>,
+        _: u32,
+        _: &[u32],
+        _: &mut dyn FnMut(u32, Sketch),
+    ) -> Result<(), Damage> {
+        Ok(())
+    }
+
+    fn compares_sealed(&self) -> bool {
+        false
     }
 }

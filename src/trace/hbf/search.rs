@@ -247,6 +247,13 @@ impl Search for HbfSearch<'_> {
         Ok(())
     }
 
+    /// A filter mixes the blocks of many messages, and messages with a common phrase at one
+    /// position are far more alike than the independent elements of [`Self::chance`]. So
+    /// there is no number.
+    fn expected(&self, _share: f64) -> Option<f64> {
+        None
+    }
+
     fn chance(&self, hit: &Hit) -> f64 {
         // Hashes of 64 bits may collide as well.
         let one = f64::from(hit.fill).powi(self.hbf.settings.probes.into()).max(0.5_f64.powi(64));

@@ -27,33 +27,25 @@ fn rank(hit: Option<Match>, source: usize) -> ((u64, u64), usize) {
     (Match::rank(hit), source)
 }
 
-/// How many messages match, and how likely the weakest of them are false.
+/// How many messages match, and how much of the content they all have.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub(super) struct Tally {
     /// The number of matching messages.
-    pub messages: u64,
-    /// For the matches with the smallest share: that share, the sum of their
-    /// chances, and their number.
-    weakest: Option<(f64, f64, u64)>,
+    pub(super) messages: u64,
+    /// The smallest share of the content that one of them has; `None` if the query was about
+    /// envelopes only.
+    pub(super) share: Option<f64>,
 }
 
 impl Tally {
     /// Counts a message.
-    pub fn add(&mut self, hit: Option<Match>) {
+    pub(super) fn add(&mut self, hit: Option<Match>) {
         self.messages += 1;
-        let Some((share, chance)) = hit.map(|hit| (hit.share(), hit.chance)) else { return };
-        self.weakest = match self.weakest {
-            Some((min, ..)) if min < share => self.weakest,
-            Some((min, sum, count)) if min == share => Some((min, sum + chance, count + 1)),
-            _ => Some((share, chance, 1)),
+        let share = hit.map(|hit| hit.share());
+        self.share = match (self.share, share) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
         };
-    }
-
-    /// The mean chance of the weakest matches, with which any other message
-    /// would have been found as well; `None` if the query was about envelopes
-    /// only.
-    pub fn chance(&self) -> Option<f64> {
-        self.weakest.map(|(_, sum, count)| sum / count as f64)
     }
 }
 
@@ -169,7 +161,7 @@ mod tests {
             let query = Query { best: Some(best), ..content_query(common) };
             let (of_best, found) = ask(&trace, &query);
             assert_eq!(of_best.matches, 50);
-            let (one, other) = (of_best.chance.unwrap(), summary.chance.unwrap());
+            let (one, other) = (of_best.expected.unwrap(), summary.expected.unwrap());
             assert!((one / other - 1.0).abs() < 1e-9, "{one} {other}");
             let uncertainty =
                 |result: &QueryResult| result.hit.map_or(0.0, |hit| hit.uncertainty());
@@ -186,7 +178,7 @@ mod tests {
         let query = Query { best: Some(2), from: from(), ..Query::default() };
         let (summary, found) = ask(&trace, &query);
         assert_eq!(
-            (summary.matches, summary.chance, ids(&found)),
+            (summary.matches, summary.expected, ids(&found)),
             (7, None, vec!["id-3", "id-10"])
         );
         // A message with all of the text comes before those with a part.

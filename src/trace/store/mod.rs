@@ -36,6 +36,7 @@ mod repair;
 mod repair_tests;
 mod retain;
 mod run_query;
+mod sample;
 #[cfg(test)]
 mod sample_envelopes;
 mod seal;
@@ -58,14 +59,14 @@ use std::path::{Path, PathBuf};
 use crate::sys::fork;
 use crate::sys::secure_dir::{DirError, SecureDir};
 
-pub use best_results::Tally;
 pub use copy::Copied;
 pub use erase::{ERASED, ErasedEnvelopes};
 pub use error::{Problem, TraceError};
 pub use options::{KEEP_DEFAULT, KEEP_MIN, Options, TRACE_BYTES_DEFAULT, TRACE_BYTES_MIN};
-pub use query::{Address, Match, Query, QueryResult, QuerySummary};
+pub use query::{Accepts, Address, Match, Query, QueryResult, QuerySummary};
 pub use repair::Repaired;
 pub use retain::Tidied;
+pub use sample::Sample;
 pub use stats::TraceStats;
 pub use verify::Verified;
 

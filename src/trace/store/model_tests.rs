@@ -251,7 +251,7 @@ impl World {
         let found = self.results(&by_recipient).0;
         let has = |one: &Message| one.envelope.recipients.iter().any(|other| same(other, &to));
         assert!(found.iter().eq(self.expected(has)));
-        let by_id = Query { id: Some(id.clone()), ..Query::default() };
+        let by_id = Query { ids: vec![id.clone()], ..Query::default() };
         assert!(self.results(&by_id).0.iter().eq([id]));
         let (since, until) = (time - 50, time + self.random.below(100) as i64);
         let by_time = Query { since: Some(since), until: Some(until), ..Query::default() };

@@ -8,6 +8,15 @@ use crate::trace::{ContentQuery, Envelope, Hit, Scheme, Search, Settings, TooSho
 
 use super::error::Problem;
 
+/// Whether a result meets conditions that the store does not know.
+pub struct Accepts<'a>(pub Box<dyn Fn(&QueryResult) -> bool + 'a>);
+
+impl std::fmt::Debug for Accepts<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Accepts(..)")
+    }
+}
+
 /// A query. All given conditions must be met.
 #[derive(Debug, Default)]
 pub struct Query<'a> {
@@ -21,8 +30,8 @@ pub struct Query<'a> {
     pub from: Option<Address<'a>>,
     /// One of its recipients.
     pub to: Option<Address<'a>>,
-    /// Its id.
-    pub id: Option<String>,
+    /// Its id, one of these; any if there are none.
+    pub ids: Vec<String>,
     /// The maximum number of results. With it, the newest come first, and the
     /// query ends when there are enough. Without it, the oldest come first.
     pub limit: Option<usize>,
@@ -31,6 +40,9 @@ pub struct Query<'a> {
     /// with a chance of less than one in ten thousand, then by the time of
     /// recording. It takes much less time if there are many results.
     pub best: Option<usize>,
+    /// Further conditions on results: only those for which this is true count. Not with
+    /// [`Self::best`].
+    pub accepts: Option<Accepts<'a>>,
     /// When to stop: results of a log or segment that cannot be searched in
     /// time are left out.
     pub deadline: Option<Instant>,
@@ -115,9 +127,11 @@ pub struct QuerySummary {
     pub messages: u64,
     /// How many of them match, whether they were returned or not.
     pub matches: u64,
-    /// The probability, 0 to 1, that a message without any of the content is
-    /// among the matches: the mean for those with the smallest share.
-    pub chance: Option<f64>,
+    /// How many of the messages searched are expected to have as much of the content by
+    /// chance as the match with the least of it: the sum of the chances of them all. Of a
+    /// query that is about envelopes too, this is an upper limit. `None` if the query is not
+    /// about content, nothing matches, or the scheme cannot tell.
+    pub expected: Option<f64>,
     /// The number of segments, and of logs that are not sealed yet, that were
     /// searched.
     pub segments: u64,
@@ -171,6 +185,13 @@ impl<'a> Searches<'a> {
         self.all.get_mut(number)?.2.as_mut()?.as_mut().ok()
     }
 
+    /// How many messages are expected to have this share of the content by chance; `None` if
+    /// one of the schemes cannot tell.
+    pub(super) fn expected(&self, share: f64) -> Option<f64> {
+        let searches = self.all.iter().filter_map(|(_, _, search)| search.as_ref()?.as_ref().ok());
+        searches.map(|search| search.expected(share)).sum()
+    }
+
     /// The match of a hit.
     pub(super) fn matched(&self, number: usize, hit: &Hit) -> Match {
         let chance = match self.all.get(number) {
@@ -219,13 +240,13 @@ impl QuerySummary {
 impl Query<'_> {
     /// Whether the query is only about content.
     pub(super) fn is_content_only(&self) -> bool {
-        let Self { content, since, until, from, to, id, .. } = self;
+        let Self { content, since, until, from, to, ids, .. } = self;
         content.is_some()
             && since.is_none()
             && until.is_none()
             && from.is_none()
             && to.is_none()
-            && id.is_none()
+            && ids.is_empty()
     }
 
     /// The first and last second of the query, unless it has neither.
@@ -241,7 +262,7 @@ impl Query<'_> {
 
     /// Whether an envelope matches, except for its time.
     pub(super) fn fits(&self, envelope: &Envelope) -> bool {
-        self.id.as_ref().is_none_or(|id| *id == envelope.id)
+        (self.ids.is_empty() || self.ids.contains(&envelope.id))
             && self.from.as_ref().is_none_or(|from| from.matches(&envelope.sender))
             && (self.to.as_ref())
                 .is_none_or(|to| envelope.recipients.iter().any(|address| to.matches(address)))

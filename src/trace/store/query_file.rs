@@ -80,7 +80,7 @@ impl RunningQuery<'_, '_> {
         let [first, last] = head.times;
         if query.since.is_some_and(|since| last < since)
             || query.until.is_some_and(|until| first > until)
-            || query.id.as_ref().is_some_and(|id| !head.may_have_id(id))
+            || !query.ids.is_empty() && !query.ids.iter().any(|id| head.may_have_id(id))
         {
             return Vec::new();
         }
@@ -178,7 +178,7 @@ pub(super) fn envelopes(
         times: query.times(),
         from: from.as_deref(),
         to: to.as_deref(),
-        id: query.id.as_deref(),
+        ids: &query.ids,
         messages: hits.as_ref().map(|_| numbers.as_slice()),
     };
     let unreadable = messages.read(&words, &wanted, &mut |row| {
@@ -201,7 +201,7 @@ pub(super) fn envelopes(
 
 /// The numbers of the matching addresses; `None` if they cannot be determined
 /// because of damage.
-fn numbers_of(
+pub(super) fn numbers_of(
     address: &Address<'_>,
     words: &Words<'_>,
     damage: &mut Vec<Damage>,

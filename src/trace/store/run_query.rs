@@ -59,7 +59,7 @@ impl TraceStore {
             list.reverse();
         }
         let (mut pending, mut tally) = (Vec::new(), Tally::default());
-        let mut best = query.best.map(Best::new);
+        let mut best = query.best.filter(|_| query.accepts.is_none()).map(Best::new);
         for (_, source) in &mut list {
             if let Source::Segment(segment) = source {
                 segment.deadline = query.deadline;
@@ -104,7 +104,7 @@ impl TraceStore {
             pending.append(&mut results);
             if query.content.is_none() || pending.len() > PENDING_MAX || query.limit.is_some() {
                 let left = limit - tally.messages as usize;
-                report(&running.searches, pending.drain(..).take(left), &mut tally, found);
+                report(&running, pending.drain(..), left, &mut tally, found);
             }
             if tally.messages as usize >= limit {
                 break;
@@ -125,27 +125,35 @@ impl TraceStore {
                 summary.add_damage(self.dir.path_of(name), damage);
                 results
             });
-            report(searches, results.into_iter(), &mut tally, found);
+            report(&running, results.into_iter(), usize::MAX, &mut tally, found);
             tally = all;
         } else {
-            report(&running.searches, pending.into_iter(), &mut tally, found);
+            let left = limit - tally.messages as usize;
+            report(&running, pending.into_iter(), left, &mut tally, found);
         }
         running.summary.matches = tally.messages;
-        running.summary.chance = tally.chance();
+        running.summary.expected = tally.share.and_then(|share| running.searches.expected(share));
         Ok(running.summary)
     }
 }
 
-/// Passes results to `found`, and counts them.
+/// Passes the results that the query accepts to `found`, at most `limit`, and counts them.
 fn report(
-    searches: &Searches<'_>,
+    running: &RunningQuery<'_, '_>,
     results: impl Iterator<Item = Pending>,
+    limit: usize,
     tally: &mut Tally,
     found: &mut dyn FnMut(QueryResult),
 ) {
-    for result in results {
-        let hit = result.matched(searches);
-        tally.add(hit);
-        found(QueryResult { envelope: result.envelope, damaged: result.damaged, hit });
+    let results = results.map(|result| {
+        let hit = result.matched(&running.searches);
+        QueryResult { envelope: result.envelope, damaged: result.damaged, hit }
+    });
+    let accepts = running.query.accepts.as_ref();
+    for result in
+        results.filter(|result| accepts.is_none_or(|accepts| accepts.0(result))).take(limit)
+    {
+        tally.add(result.hit);
+        found(result);
     }
 }

@@ -196,7 +196,7 @@ impl World {
         let number = worker * OF_ONE + last;
         if last > 0 && !self.little && !self.doubtful.contains(&number) {
             assert!(is_found(&trace, number), "{number} is not found by its text, or twice");
-            let one = Query { id: Some(envelope(number).id), ..Query::default() };
+            let one = Query { ids: vec![envelope(number).id], ..Query::default() };
             assert_eq!(ask(&trace, &one).len(), 1, "{number}");
         }
     }

@@ -126,7 +126,7 @@ fn recorded_messages_are_found() {
     let time = |n: i64| Some(1_700_000_000 + n);
     let some = Query { since: time(18), until: time(20), ..Query::default() };
     assert_eq!(ids(&ask(&trace, &some)), ["id-18", "id-19", "id-20"]);
-    let one = Query { id: Some("id-33".into()), ..Query::default() };
+    let one = Query { ids: vec!["id-33".into()], ..Query::default() };
     assert_eq!(ids(&ask(&trace, &one)), ["id-33"]);
     let verified = trace.verify(&mut |_, _| {}, &mut |problem| panic!("{problem}")).unwrap();
     assert_eq!((verified.messages, trace.stats().unwrap().messages), (50, 50));

@@ -11,7 +11,9 @@ mod chance;
 #[cfg(test)]
 mod chance_tests;
 mod class;
+mod contained;
 mod digest;
+mod expected;
 mod grams;
 mod hashing;
 mod matrix;
@@ -21,7 +23,8 @@ mod sealed;
 mod search;
 mod words;
 
-use super::{ContentQuery, Damage, Digester, Scheme, Sealed, Search, TooShort};
+use super::likeness::{Bits, Sketch};
+use super::{Body, ContentQuery, Damage, Digester, Scheme, Sealed, Search, TooShort};
 pub use params::Winnow;
 
 impl Scheme for Winnow {
@@ -47,6 +50,27 @@ impl Scheme for Winnow {
 
     fn shortest(&self) -> usize {
         self.text.shortest()
+    }
+
+    fn sketch(&self, digest: &[u8]) -> Option<Sketch> {
+        let (_, filter) = digest::parse(digest)?;
+        Bits::of_bytes(filter).map(Sketch::Bits)
+    }
+
+    fn sealed_sketches(
+        &self,
+        body: &Body<'_>,
+        messages: u32,
+        wanted: &[u32],
+        each: &mut dyn FnMut(u32, Sketch),
+    ) -> Result<(), Damage> {
+        sealed::filters(body, messages, wanted, &mut |message, bits| {
+            each(message, Sketch::Bits(bits));
+        })
+    }
+
+    fn compares_sealed(&self) -> bool {
+        true
     }
 }
 

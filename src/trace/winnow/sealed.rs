@@ -17,6 +17,7 @@
 //! Folding joins the bits 2i and 2i + 1 of a filter, which halves the number of
 //! buckets.
 
+use crate::trace::likeness::Bits;
 use crate::trace::{Body, Damage, Sealed, filter};
 
 use super::class::Class;
@@ -139,6 +140,42 @@ pub(super) fn seal(digests: &[&[u8]]) -> Sealed {
         body.extend(bits);
     }
     Sealed { order, body }
+}
+
+/// Passes the filters of some messages to `each`; `wanted` are their numbers, in order.
+/// Filters of too many bits are left out.
+pub(super) fn filters(
+    body: &Body<'_>,
+    messages: u32,
+    wanted: &[u32],
+    each: &mut dyn FnMut(u32, Bits),
+) -> Result<(), Damage> {
+    let table = Table::read(body, messages)?;
+    let mut range = Range::default();
+    for octave in &table.octaves {
+        for group in &octave.groups {
+            let end = group.first.saturating_add(group.messages);
+            let from = wanted.partition_point(|&message| message < group.first);
+            let to = wanted.partition_point(|&message| message < end);
+            let these = wanted.get(from..to).unwrap_or_default();
+            let rows = octave.rows(group);
+            let Some(none) = Bits::empty(rows).filter(|_| !these.is_empty()) else { continue };
+            let mut filters = vec![none; these.len()];
+            for row in 0..rows {
+                let place = octave.place(group, row);
+                let after = place + u64::from(group.messages);
+                range.fill(body, octave.offset, place, after)?;
+                let words: Vec<u64> = range.words(place, group.messages).collect();
+                for (filter, &message) in filters.iter_mut().zip(these) {
+                    if matrix::is_set(&words, (message - group.first) as usize) {
+                        filter.set(row);
+                    }
+                }
+            }
+            these.iter().zip(filters).for_each(|(&message, bits)| each(message, bits));
+        }
+    }
+    Ok(())
 }
 
 /// A share in 255ths.

@@ -7,7 +7,9 @@ use crate::trace::{Body, ContentQuery, Damage, Hit, Part, Search, TooShort, filt
 use super::Winnow;
 use super::chance::ElementFrequencies;
 use super::class::Class;
+use super::contained::Examined;
 use super::digest;
+use super::expected::Searched;
 use super::grams::Scratch;
 use super::hashing::bit;
 use super::matrix::{self, Counts};
@@ -35,6 +37,8 @@ pub(super) struct WinnowSearch {
     /// Messages with smaller filters cannot contain enough elements.
     smallest: Class,
     frequencies: ElementFrequencies,
+    examined: Examined,
+    searched: Searched,
 }
 
 /// The candidate messages of a group during a search.
@@ -69,7 +73,15 @@ impl WinnowSearch {
         let min_share = content.min_share.clamp(0.0, 1.0);
         let smallest = digest::min_class(share_of(min_share, all.len()), winnow.centibits);
         let frequencies = ElementFrequencies::new(all.len());
-        Ok(Self { frequencies, rarest: all.clone(), elements: all, min_share, smallest })
+        Ok(Self {
+            frequencies,
+            rarest: all.clone(),
+            elements: all,
+            min_share,
+            smallest,
+            examined: Examined::default(),
+            searched: Searched::default(),
+        })
     }
 
     /// Whether messages with filters of this class may contain enough elements.
@@ -156,7 +168,8 @@ impl WinnowSearch {
                 hits.for_each(|hit| {
                     matrix::clear(&mut others, (hit.message - group.first) as usize)
                 });
-                (group, others, Counts::new(group.words()))
+                let distinct = (Counts::new(group.words()), None, 0);
+                (group, others, Counts::new(group.words()), distinct)
             })
             .collect();
         let mut range = Range::default();
@@ -165,22 +178,39 @@ impl WinnowSearch {
             let groups = sampled.iter().map(|(group, ..)| *group);
             octave.read(body, element, groups, &mut range)?;
             let mut sum = 0;
-            for (group, others, counts) in &mut sampled {
-                let place = octave.place(group, bit(element, octave.rows(group)));
-                let row = range.words(place, group.messages);
-                let row = row.zip(&*others).map(|(row, others)| row & others);
-                counts.add(row.inspect(|word| sum += u64::from(word.count_ones())));
+            for (group, others, counts, (distinct, last, of)) in &mut sampled {
+                let row = bit(element, octave.rows(group));
+                let place = octave.place(group, row);
+                if last.replace(row) != Some(row) {
+                    distinct.add(range.words(place, group.messages));
+                    *of += 1;
+                }
+                let words = range.words(place, group.messages);
+                let words = words.zip(&*others).map(|(word, others)| word & others);
+                counts.add(words.inspect(|word| sum += u64::from(word.count_ones())));
             }
             present.push(sum);
         }
-        for (group, others, counts) in &sampled {
+        for (group, others, counts, (distinct, _, of)) in &sampled {
             for (column, fill) in table.fills(body, group)?.into_iter().enumerate() {
                 if matrix::is_set(others, column) {
                     self.frequencies.add(share(fill), counts.at(column));
+                    self.examined.add(*of, distinct.at(column), share(fill));
                 }
             }
         }
         self.frequencies.add_present(present);
+        Ok(())
+    }
+
+    /// Counts the messages of an octave that were searched.
+    fn count(&mut self, body: &Body<'_>, table: &Table, octave: &Octave) -> Result<(), Damage> {
+        for group in &octave.groups {
+            if self.may_match(group.class) {
+                let (of, _) = self.required(octave.rows(group));
+                self.searched.add(of, table.fills(body, group)?.into_iter().map(share));
+            }
+        }
         Ok(())
     }
 
@@ -283,6 +313,8 @@ impl Search for WinnowSearch {
                 continue;
             }
             let (of, min) = *required.entry(class).or_insert_with(|| self.required(class.bits()));
+            let fill = filter::fill(filter);
+            self.searched.add(of, [f64::from(fill)]);
             let mut free = 0;
             let is_candidate = self.bits_of(class.bits()).all(|position| {
                 free += u32::from(!filter::is_set(filter, position as usize));
@@ -292,7 +324,6 @@ impl Search for WinnowSearch {
             if !is_candidate && !sampling {
                 continue;
             }
-            let fill = filter::fill(filter);
             let found = Hit { message, present: of - free.min(of), of, fill };
             if is_candidate && self.is_hit(&found) {
                 hit(found);
@@ -302,6 +333,9 @@ impl Search for WinnowSearch {
                     places.map(|place| u64::from(filter::is_set(filter, place as usize))).collect();
                 self.frequencies.add(f64::from(fill), present.iter().sum::<u64>() as u32);
                 self.frequencies.add_present(present);
+                let set = self.bits_of(class.bits());
+                let set = set.filter(|&bit| filter::is_set(filter, bit as usize)).count();
+                self.examined.add(of, set as u32, f64::from(fill));
             }
         }
     }
@@ -320,6 +354,7 @@ impl Search for WinnowSearch {
                 self.sample(body, &table, octave, &hits)?;
             }
             hits.into_iter().filter(|hit| self.is_hit(hit)).for_each(&mut *hit);
+            self.count(body, &table, octave)?;
         }
         if sampling {
             let mut rarest: Vec<_> =
@@ -332,5 +367,9 @@ impl Search for WinnowSearch {
 
     fn chance(&self, hit: &Hit) -> f64 {
         self.frequencies.chance(hit.present, hit.of, f64::from(hit.fill))
+    }
+
+    fn expected(&self, share: f64) -> Option<f64> {
+        Some(self.searched.expected(&self.examined.distribution(), share))
     }
 }

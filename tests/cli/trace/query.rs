@@ -248,6 +248,7 @@ fn envelopes_narrow_a_query_or_are_the_whole_query() {
     assert_eq!(ids(spool, &["--client", "192.0.2.31"]), [PLAN]);
     for id in [LUNCH, &format!("{LUNCH}-H"), &format!("<E{LUNCH}@mail.example.org>")] {
         assert_eq!(ids(spool, &["--id", id]), [LUNCH]);
+        assert_eq!(ids(spool, &["--id", id, "--id", Q3, "--id", "1vM1aB-0001Ab-1a"]), [Q3, LUNCH]);
     }
     assert_eq!(ids(spool, &["--since", "2026-11-20T11:02:33Z"]), [LUNCH, BOUNCE]);
     assert_eq!(ids(spool, &["--until", "2026-11-20T11:02:32Z"]), [Q3, LEAK, PLAN]);

@@ -39,7 +39,7 @@ pub(in super::super) struct Wanted<'a> {
     /// To one of these recipients' numbers, in order.
     pub(in super::super) to: Option<&'a [u32]>,
     /// With this id.
-    pub(in super::super) id: Option<&'a str>,
+    pub(in super::super) ids: &'a [String],
     /// Only these, in order.
     pub(in super::super) messages: Option<&'a [u32]>,
 }
@@ -214,9 +214,11 @@ impl<'a> Messages<'a> {
         let sender = |n: usize| senders.get(n).copied().unwrap_or_default();
         let last = fits.last().map_or(0, |last| last + 1);
         let rest = block.rest(times.get(..last)?)?;
-        let id = wanted.id.map(|id| (id, ids::parse(id)));
+        let ids: Vec<_> = wanted.ids.iter().map(|id| (id, ids::parse(id))).collect();
         for n in fits {
-            let fits_id = |rest: &&Rest| id.is_none_or(|(id, parsed)| rest.has_id(id, parsed));
+            let fits_id = |rest: &&Rest| {
+                ids.is_empty() || ids.iter().any(|(id, parsed)| rest.has_id(id, *parsed))
+            };
             let Some(rest) = rest.get(n).filter(fits_id) else { continue };
             let mut damaged = false;
             let mut address = |number| {

@@ -189,6 +189,7 @@ fn selected_messages_are_read() {
     let id = "1rABCD-0001x2-3Y";
     let times = (1_700_001_000, 1_700_009_000);
     let few = [3, 127, 128, 500, 699];
+    let one_id = [id.to_owned()];
     let mut seen = 0;
     for bits in 0..16 {
         let has = |bit: u32| bits >> bit & 1 == 1;
@@ -196,7 +197,7 @@ fn selected_messages_are_read() {
             times: has(0).then_some(times),
             from: None,
             to: has(1).then_some(&to),
-            id: has(2).then_some(id),
+            ids: if has(2) { &one_id } else { &[] },
             messages: has(3).then_some(&few),
         };
         let expected: Vec<_> = (0..)
