@@ -4,10 +4,12 @@
 //!
 //! - `cli`: the program, one file for each command
 //! - `serve`: the daemon: the agent between the libraries and Redis
+//! - `report`: what administrators read: crossings explained, policies simulated
 //! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI,
 //!   variables)
 //! - [`logs`]: reads Exim's main logs
 //! - `policy`: the policy file: text → checked model → limits of an identity
+//! - `shadow`: compares our answers with native ones
 //! - `toml_file`: files in TOML that an administrator writes
 //! - [`spec`]: parses the administrator's spec into a validated check
 //! - [`stage`]: ACL stages, and how long a decision is valid
@@ -38,7 +40,11 @@ pub mod rate;
 pub mod redis;
 pub mod remote;
 #[cfg(feature = "cli")]
+pub mod report;
+#[cfg(feature = "cli")]
 pub mod serve;
+#[cfg(feature = "rates")]
+pub mod shadow;
 pub mod spec;
 pub mod spool;
 pub mod stage;

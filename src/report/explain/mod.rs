@@ -1,0 +1,10 @@
+//! Why a sender went over a limit.
+//!
+//! Everything here is data, for commands and pages to show:
+//!
+//! - [`crossing`]: the messages in the window of a crossing: how many, from where, to whom,
+//!   and how alike
+//! - [`rule`]: the rule of a policy that a record is counted by
+
+pub mod crossing;
+pub mod rule;

@@ -1,0 +1,7 @@
+//! What is computed from logs and databases for administrators to read.
+//!
+//! - [`explain`]: what drove a sender over a limit, and by which rule it was counted
+//! - [`simulate`]: what policies would have refused, decided again from attempts of the past
+
+pub mod explain;
+pub mod simulate;

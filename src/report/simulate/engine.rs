@@ -1,0 +1,530 @@
+//! Decides attempts by policies.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::Rc;
+
+use super::attempt::{Attempt, InLog, Part};
+use super::retry::{Added, Retries, Retry, Schedule, Waiting};
+use crate::policy::event::SessionFacts;
+use crate::policy::image::Image;
+use crate::policy::replay::{Decisions, Replay};
+use crate::policy::session::{PolicySession, Step};
+use crate::policy::word::Verdict;
+use crate::rate::Timestamp;
+use crate::stage::AclStage;
+use crate::store::Memory;
+
+/// With so many records, those that decide nothing any more are dropped.
+const FORGET_FROM: usize = 100_000;
+/// The most records within their periods.
+const RECORDS_MAX: usize = 4_000_000;
+/// The most sessions that are open at a time; then the half that began first is forgotten.
+pub(super) const SESSIONS_MAX: usize = 100_000;
+/// Retries have sessions of their own, with these numbers.
+const RETRY_SESSION: u64 = u64::MAX;
+
+/// How attempts are decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The ACL stages at which policies are evaluated. Without one of these, an attempt at
+    /// that stage is not decided.
+    pub stages: Vec<AclStage>,
+    /// How other mail servers try again.
+    pub retry: Schedule,
+}
+
+impl Default for Settings {
+    /// As `exim/acl_policy.conf` is included.
+    fn default() -> Self {
+        let stages = vec![AclStage::Auth, AclStage::Rcpt, AclStage::Data, AclStage::NotSmtp];
+        Self { stages, retry: Schedule::default() }
+    }
+}
+
+/// Why a simulation cannot go on.
+#[derive(Debug)]
+pub enum SimulateError {
+    /// There is no such policy; the text says which there are.
+    Policy(String),
+    /// The policies could not be evaluated.
+    Decide(String),
+    /// There are too many keys within their periods to remember.
+    TooManyKeys,
+}
+
+impl fmt::Display for SimulateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(what) | Self::Decide(what) => f.write_str(what),
+            Self::TooManyKeys => write!(
+                f,
+                "more than {RECORDS_MAX} keys within their periods; simulate fewer policies at \
+                 a time (--only)"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SimulateError {}
+
+/// An attempt and what the policies make of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Decided<'a> {
+    /// The attempt; of a retry, its own time.
+    pub attempt: &'a Attempt,
+    /// What the policies make of it.
+    pub decisions: &'a Decisions,
+    /// Which modelled retry it is; 0 for what the log shows.
+    pub retry: u32,
+    /// A number for the message, the same for all its steps and its retries.
+    pub message: u64,
+}
+
+impl Decided<'_> {
+    /// Whether it is refused: `hold` is not, as the client does not notice.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.decisions.outcome.verdict >= Verdict::Defer
+    }
+
+    /// Whether it would be refused if the policy was enforced.
+    #[must_use]
+    pub fn would_be_refused(&self) -> bool {
+        let outcome = &self.decisions.outcome;
+        outcome.observed && !outcome.exempt && outcome.measured >= Verdict::Defer
+    }
+}
+
+/// What was decided so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// The first and the last time.
+    pub span: Option<(Timestamp, Timestamp)>,
+    /// Attempts of the log that were decided, by verdict.
+    pub verdicts: Verdicts,
+    /// Messages that the log shows.
+    pub messages: u64,
+    /// Recipients that the log shows.
+    pub recipients: u64,
+    /// Logins that the log shows.
+    pub logins: u64,
+    /// Attempts that a policy or a limit of exirate refused when the log was written.
+    pub limited: u64,
+    /// Attempts at a stage at which no policy is evaluated.
+    pub undecided: u64,
+    /// What came of the modelled retries.
+    pub retries: Retries,
+}
+
+/// How many attempts got each verdict, the mildest first, as
+/// [`Verdict`](crate::policy::word::Verdict) lists them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdicts([u64; 6]);
+
+impl Verdicts {
+    fn add(&mut self, verdict: Verdict) {
+        if let Some(count) = self.0.get_mut(verdict as usize) {
+            *count += 1;
+        }
+    }
+
+    /// How many got `verdict`.
+    #[must_use]
+    pub fn of(&self, verdict: Verdict) -> u64 {
+        self.0.get(verdict as usize).copied().unwrap_or(0)
+    }
+
+    /// All.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+/// Decides attempts by the policies of an image, on rates in memory.
+pub struct Simulation<'i> {
+    replay: Replay<'i>,
+    settings: Settings,
+    store: Memory,
+    forget_from: usize,
+    sessions: HashMap<u64, Session>,
+    waiting: Waiting,
+    totals: Totals,
+    messages: u64,
+    /// How many sessions have begun.
+    began: u64,
+}
+
+/// A session that is open.
+#[derive(Default)]
+struct Session {
+    policies: PolicySession,
+    message: Message,
+    /// The latest AUTH command failed, or has not succeeded yet.
+    auth_failed: bool,
+    /// When it began: how many sessions had begun.
+    since: u64,
+}
+
+/// The message of a session.
+#[derive(Default)]
+struct Message {
+    number: u64,
+    /// Its MAIL command was refused, and so all that follows.
+    is_refused: bool,
+    /// Recipients that were refused for good, by the policies or the server.
+    rejected: u32,
+    accepted: Vec<String>,
+    /// Those that are tried again.
+    deferred: Vec<String>,
+    /// Whether there were any recipients.
+    has_recipients: bool,
+    /// How many retries there were.
+    retry: u32,
+    /// When it was refused first.
+    refused: Option<Timestamp>,
+}
+
+impl<'i> Simulation<'i> {
+    /// By the policies `names`, several separated by commas, or `*` for all.
+    ///
+    /// # Errors
+    /// There is no such policy.
+    pub fn new(image: &'i Image, names: &str, settings: Settings) -> Result<Self, SimulateError> {
+        Ok(Self {
+            replay: Replay::new(image, names).map_err(SimulateError::Policy)?,
+            settings,
+            store: Memory::new(),
+            forget_from: FORGET_FROM,
+            sessions: HashMap::new(),
+            waiting: Waiting::default(),
+            totals: Totals::default(),
+            messages: 0,
+            began: 0,
+        })
+    }
+
+    /// What was decided so far.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Decides an attempt of the log, after the retries that are due before it, and calls
+    /// `visit` with each decision. Attempts come in the order of time; a time that goes back
+    /// counts as no time at all.
+    ///
+    /// # Errors
+    /// The policies could not be evaluated, or there are too many keys.
+    pub fn decide(
+        &mut self,
+        attempt: &Attempt,
+        visit: &mut impl FnMut(&Decided<'_>),
+    ) -> Result<(), SimulateError> {
+        self.retries_until(attempt.at, visit)?;
+        let (first, last) = self.totals.span.unwrap_or((attempt.at, attempt.at));
+        self.totals.span = Some((first.min(attempt.at), last.max(attempt.at)));
+        match attempt.part {
+            Part::Mail | Part::NotSmtp { .. } => self.totals.messages += 1,
+            Part::Auth => self.totals.logins += 1,
+            Part::Rcpt { .. } => self.totals.recipients += 1,
+            _ => {}
+        }
+        if let Part::NotSmtp { recipients, .. } = &attempt.part {
+            self.totals.recipients += recipients.len() as u64;
+        }
+        self.totals.limited += u64::from(attempt.in_log == InLog::Limited);
+        let verdict = self.attempt(attempt, visit)?;
+        match (verdict, &attempt.part) {
+            (Some(verdict), _) => self.totals.verdicts.add(verdict),
+            (None, Part::Incomplete | Part::Close) => {}
+            (None, _) => self.totals.undecided += 1,
+        }
+        self.forget(attempt.at)
+    }
+
+    /// The log has ended: decides the retries that are due until its last time.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide).
+    pub fn finish(&mut self, visit: &mut impl FnMut(&Decided<'_>)) -> Result<(), SimulateError> {
+        if let Some((_, last)) = self.totals.span {
+            self.retries_until(last, visit)?;
+        }
+        self.totals.retries.waiting = self.waiting.len() as u64;
+        Ok(())
+    }
+
+    /// How many sessions are open.
+    #[cfg(test)]
+    pub(super) fn open_sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Decides one attempt; `None` if no policy is evaluated.
+    fn attempt(
+        &mut self,
+        attempt: &Attempt,
+        visit: &mut impl FnMut(&Decided<'_>),
+    ) -> Result<Option<Verdict>, SimulateError> {
+        let mut session = self.take_session(attempt.session);
+        let verdict = self.in_session(&mut session, attempt, visit);
+        if attempt.part != Part::Close && !matches!(attempt.part, Part::NotSmtp { .. }) {
+            self.sessions.insert(attempt.session, session);
+        }
+        verdict
+    }
+
+    fn take_session(&mut self, number: u64) -> Session {
+        if let Some(session) = self.sessions.remove(&number) {
+            return session;
+        }
+        if self.sessions.len() >= SESSIONS_MAX {
+            let mut began: Vec<u64> = self.sessions.values().map(|open| open.since).collect();
+            began.sort_unstable();
+            let half = began.get(began.len() / 2).copied().unwrap_or(0);
+            self.sessions.retain(|_, open| open.since > half);
+        }
+        self.began += 1;
+        Session { since: self.began, ..Session::default() }
+    }
+
+    fn in_session(
+        &mut self,
+        session: &mut Session,
+        attempt: &Attempt,
+        visit: &mut impl FnMut(&Decided<'_>),
+    ) -> Result<Option<Verdict>, SimulateError> {
+        match &attempt.part {
+            Part::Connect => self.evaluate(session, attempt, AclStage::Connect, None, visit),
+            Part::Auth => {
+                // Until it has succeeded, it counts as failed.
+                session.auth_failed = true;
+                let verdict = self.evaluate(session, attempt, AclStage::Auth, None, visit)?;
+                let refused = verdict.is_some_and(|verdict| verdict >= Verdict::Defer);
+                session.auth_failed = refused || attempt.in_log != InLog::Accepted;
+                Ok(verdict)
+            }
+            Part::Mail => {
+                self.end_message(session, attempt, None);
+                self.begin_message(session);
+                let verdict = self.evaluate(session, attempt, AclStage::Mail, None, visit)?;
+                session.message.is_refused =
+                    verdict.is_some_and(|verdict| verdict >= Verdict::Defer);
+                Ok(verdict)
+            }
+            Part::Rcpt { recipient } => self.rcpt(session, attempt, recipient, visit),
+            Part::Data { size } => {
+                let verdict = self.data(session, attempt, *size, visit)?;
+                self.end_message(session, attempt, *size);
+                Ok(verdict)
+            }
+            Part::NotSmtp { recipients, size } => {
+                self.begin_message(session);
+                session.message.accepted.clone_from(recipients);
+                self.evaluate(session, attempt, AclStage::NotSmtp, *size, visit)
+            }
+            Part::Incomplete => {
+                session.message.deferred.clear();
+                session.policies.new_message();
+                session.message = Message::default();
+                Ok(None)
+            }
+            Part::Close => {
+                self.end_message(session, attempt, None);
+                self.evaluate(session, attempt, AclStage::Quit, None, visit)
+            }
+        }
+    }
+
+    fn begin_message(&mut self, session: &mut Session) {
+        self.messages += 1;
+        session.policies.new_message();
+        session.message = Message { number: self.messages, ..Message::default() };
+    }
+
+    fn rcpt(
+        &mut self,
+        session: &mut Session,
+        attempt: &Attempt,
+        recipient: &str,
+        visit: &mut impl FnMut(&Decided<'_>),
+    ) -> Result<Option<Verdict>, SimulateError> {
+        session.message.has_recipients = true;
+        if session.message.is_refused {
+            return Ok(None);
+        }
+        let verdict = self.evaluate(session, attempt, AclStage::Rcpt, None, visit)?;
+        let message = &mut session.message;
+        match verdict {
+            Some(Verdict::Reject) => message.rejected += 1,
+            Some(Verdict::Defer) if attempt.in_log == InLog::Accepted => {
+                message.deferred.push(recipient.to_owned());
+                message.refused.get_or_insert(attempt.at);
+            }
+            Some(Verdict::Defer) => {}
+            _ => match attempt.in_log {
+                InLog::Accepted | InLog::Limited => {
+                    session.policies.accept_recipient();
+                    message.accepted.push(recipient.to_owned());
+                }
+                InLog::Rejected => message.rejected += 1,
+                InLog::Deferred => {}
+            },
+        }
+        Ok(verdict)
+    }
+
+    fn data(
+        &mut self,
+        session: &mut Session,
+        attempt: &Attempt,
+        size: Option<u64>,
+        visit: &mut impl FnMut(&Decided<'_>),
+    ) -> Result<Option<Verdict>, SimulateError> {
+        let message = &session.message;
+        if message.is_refused || message.has_recipients && message.accepted.is_empty() {
+            // There is nobody left to write to.
+            return Ok(None);
+        }
+        let mut verdict = self.evaluate(session, attempt, AclStage::Predata, None, visit)?;
+        if verdict.is_none_or(|verdict| verdict < Verdict::Defer) {
+            let at_data = self.evaluate(session, attempt, AclStage::Data, size, visit)?;
+            verdict = verdict.max(at_data);
+        }
+        let message = &mut session.message;
+        if verdict == Some(Verdict::Defer) && attempt.in_log == InLog::Accepted {
+            message.deferred.append(&mut message.accepted);
+            message.refused.get_or_insert(attempt.at);
+        }
+        Ok(verdict)
+    }
+
+    /// The message ends: what was deferred is tried again.
+    fn end_message(&mut self, session: &mut Session, attempt: &Attempt, size: Option<u64>) {
+        let Message { deferred, refused, retry, .. } = std::mem::take(&mut session.message);
+        let Some(refused) = refused.filter(|_| !deferred.is_empty()) else { return };
+        let envelope = &attempt.envelope;
+        if self.settings.retry.waits().is_empty() || !envelope.is_of_a_server() {
+            return;
+        }
+        let (envelope, recipients, number) = (Rc::clone(envelope), deferred, retry + 1);
+        let again = Retry { envelope, recipients, size, number, refused };
+        let added = self.waiting.add(&self.settings.retry, attempt.at, again);
+        let retries = &mut self.totals.retries;
+        match added {
+            Added::Waits => retries.messages += u64::from(number == 1),
+            Added::GivenUp => retries.given_up += 1,
+            Added::TooMany => retries.forgotten += 1,
+        }
+    }
+
+    /// Decides the retries that are due at `now`.
+    fn retries_until(
+        &mut self,
+        now: Timestamp,
+        visit: &mut impl FnMut(&Decided<'_>),
+    ) -> Result<(), SimulateError> {
+        while let Some((at, retry)) = self.waiting.due(now) {
+            self.totals.retries.tries += 1;
+            let Retry { envelope, recipients, size, number, refused } = retry;
+            let attempt = |part| Attempt {
+                at,
+                session: RETRY_SESSION,
+                envelope: Rc::clone(&envelope),
+                part,
+                in_log: InLog::Accepted,
+            };
+            let mut session = Session::default();
+            self.begin_message(&mut session);
+            (session.message.retry, session.message.refused) = (number, Some(refused));
+            let mut rejected = false;
+            for part in [Part::Connect, Part::Mail] {
+                let stage = if part == Part::Connect { AclStage::Connect } else { AclStage::Mail };
+                self.evaluate(&mut session, &attempt(part), stage, None, visit)?;
+            }
+            for recipient in recipients {
+                let one = attempt(Part::Rcpt { recipient: recipient.clone() });
+                let verdict = self.rcpt(&mut session, &one, &recipient, visit)?;
+                rejected |= verdict == Some(Verdict::Reject);
+            }
+            let data = attempt(Part::Data { size });
+            let verdict = self.data(&mut session, &data, size, visit)?;
+            rejected |= verdict == Some(Verdict::Reject);
+            let message = &session.message;
+            let retries = &mut self.totals.retries;
+            if message.deferred.is_empty() && !rejected {
+                retries.accepted += 1;
+                let took = at.as_seconds() - refused.as_seconds();
+                retries.longest = retries.longest.max(took);
+            } else if message.deferred.is_empty() {
+                retries.given_up += 1;
+            }
+            self.end_message(&mut session, &data, size);
+        }
+        Ok(())
+    }
+
+    /// Evaluates the policies at `stage`, if they are; what they make of it.
+    fn evaluate(
+        &mut self,
+        session: &mut Session,
+        attempt: &Attempt,
+        stage: AclStage,
+        size: Option<u64>,
+        visit: &mut impl FnMut(&Decided<'_>),
+    ) -> Result<Option<Verdict>, SimulateError> {
+        if !self.settings.stages.contains(&stage) {
+            session.policies.new_command();
+            return Ok(None);
+        }
+        let message = &session.message;
+        let accepted: Vec<&str> = match stage {
+            AclStage::Data | AclStage::Predata | AclStage::NotSmtp => {
+                message.accepted.iter().map(String::as_str).filter(|to| !to.is_empty()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let recipient = match &attempt.part {
+            Part::Rcpt { recipient } => Some(recipient.as_str()).filter(|to| !to.is_empty()),
+            _ => None,
+        };
+        let step = Step {
+            stage,
+            event: attempt.envelope.event(recipient),
+            facts: SessionFacts {
+                recipients: u32::try_from(message.accepted.len()).unwrap_or(u32::MAX),
+                message_size: size.unwrap_or(0),
+                rejected_recipients: message.rejected,
+                auth_failed: session.auth_failed,
+                has_message: false,
+            },
+            recipients: &accepted,
+            is_one_of: None,
+        };
+        session.policies.new_command();
+        let decided = self.replay.step(&mut session.policies, &step, attempt.at, &mut self.store);
+        let decisions = decided.map_err(|error| SimulateError::Decide(error.to_string()))?;
+        visit(&Decided {
+            attempt,
+            decisions: &decisions,
+            retry: message.retry,
+            message: message.number,
+        });
+        Ok(Some(decisions.outcome.verdict))
+    }
+
+    /// Drops the records that decide nothing any more, now and then.
+    fn forget(&mut self, now: Timestamp) -> Result<(), SimulateError> {
+        if self.store.len() < self.forget_from {
+            return Ok(());
+        }
+        self.store.forget(now);
+        self.forget_from = FORGET_FROM.max(2 * self.store.len());
+        match self.store.len() > RECORDS_MAX {
+            true => Err(SimulateError::TooManyKeys),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What would have been refused, by limit and key.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+
+use super::attempt::Part;
+use super::engine::Decided;
+use crate::policy::outcome::Reason;
+use crate::policy::replay::Window;
+use crate::policy::word::{Unit, Verdict};
+use crate::rate::{Timestamp, Wait};
+
+/// A limit, and whom it counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitKey {
+    /// The policy.
+    pub policy: String,
+    /// The table that the limit is from.
+    pub rule: String,
+    /// What is counted.
+    pub unit: Unit,
+    /// The limit as written: `100/1h`.
+    pub window: String,
+    /// Who is counted: `auth:alice`.
+    pub key: String,
+}
+
+/// What a limit did to a key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refused {
+    /// The limit and the key.
+    pub of: LimitKey,
+    /// The policy observes: all this would have been, had it been enforced.
+    pub observed: bool,
+    /// Attempts of the log that it refused.
+    pub events: u64,
+    /// Messages with such an attempt.
+    pub messages: u64,
+    /// Recipients that it refused, those of messages refused at DATA not counted.
+    pub recipients: u64,
+    /// Of the events, those that were refused for good.
+    pub rejected: u64,
+    /// Modelled retries that it refused.
+    pub retries: u64,
+    /// The first and the last time that it refused.
+    pub refused: Option<(Timestamp, Timestamp)>,
+    /// How often the key crossed the limit.
+    pub crossings: u64,
+    /// For how long the key was over the limit, in seconds, all times together.
+    pub over: f64,
+    /// The longest time that it was over without a break, in seconds.
+    pub longest: f64,
+    /// The highest rate.
+    pub highest: f64,
+    /// The limit.
+    pub limit: f64,
+}
+
+/// Adds up what would have been refused: see [`Refusals::add`].
+#[derive(Debug, Default)]
+pub struct Refusals {
+    /// By a hash of the limit and the key.
+    all: HashMap<u64, Entry>,
+    hasher: RandomState,
+    /// Attempts of the log that were refused, and that would have been.
+    events: [u64; 2],
+}
+
+#[derive(Debug)]
+struct Entry {
+    refused: Refused,
+    /// Since when it is over, and when the next event would pass.
+    since: Option<(Timestamp, Timestamp)>,
+    /// The latest message that was refused.
+    message: u64,
+}
+
+impl Refusals {
+    /// Adds a decision.
+    pub fn add(&mut self, decided: &Decided<'_>) {
+        for window in &decided.decisions.windows {
+            self.add_window(window);
+        }
+        let (refused, would_be) = (decided.is_refused(), decided.would_be_refused());
+        if !refused && !would_be {
+            return;
+        }
+        if decided.retry == 0 {
+            self.events[usize::from(would_be)] += 1;
+        }
+        let outcome = &decided.decisions.outcome;
+        let (Some(policy), Some(reason)) = (&decided.decisions.policy, &outcome.reason) else {
+            return;
+        };
+        let hash = self.hash(policy, reason.unit, reason.window(), reason.key());
+        let entry = self.all.entry(hash).or_insert_with(|| Entry::of_reason(policy, reason));
+        entry.refused.observed = would_be;
+        if decided.retry > 0 {
+            entry.refused.retries += 1;
+            return;
+        }
+        let at = decided.attempt.at;
+        let one = &mut entry.refused;
+        one.events += 1;
+        one.recipients += u64::from(matches!(decided.attempt.part, Part::Rcpt { .. }));
+        one.rejected += u64::from(outcome.measured == Verdict::Reject);
+        if let Part::NotSmtp { recipients, .. } = &decided.attempt.part {
+            one.recipients += recipients.len() as u64;
+        }
+        if decided.message != 0 && decided.message != entry.message {
+            (one.messages, entry.message) = (one.messages + 1, decided.message);
+        }
+        one.refused = Some((one.refused.map_or(at, |(first, _)| first), at));
+    }
+
+    fn add_window(&mut self, window: &Window) {
+        let decision = &window.decision;
+        if !decision.over && self.all.is_empty() {
+            return;
+        }
+        let hash = self.hash(&window.policy, window.unit, &window.text, &window.key);
+        if !decision.over {
+            if let Some(entry) = self.all.get_mut(&hash) {
+                entry.pass(decision.at);
+            }
+            return;
+        }
+        let entry = self.all.entry(hash).or_insert_with(|| Entry::of_window(window));
+        let passes = match decision.retry_after(decision.at) {
+            Wait::Seconds(seconds) => later(decision.at, seconds),
+            Wait::Never => decision.at,
+        };
+        entry.over(decision.at, passes);
+        entry.refused.crossings += u64::from(decision.crossed);
+        entry.refused.highest = entry.refused.highest.max(decision.rate);
+        entry.refused.limit = decision.limit;
+    }
+
+    fn hash(&self, policy: &str, unit: Unit, window: &str, key: &str) -> u64 {
+        self.hasher.hash_one((policy, unit, window, key))
+    }
+
+    /// How many attempts of the log were refused.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events[0]
+    }
+
+    /// How many attempts of the log were not refused because a policy only observes.
+    #[must_use]
+    pub fn observed(&self) -> u64 {
+        self.events[1]
+    }
+
+    /// What was refused until `end`, the most events first. Keys that were over a limit
+    /// without being refused are not among it.
+    #[must_use]
+    pub fn sorted(self, end: Timestamp) -> Vec<Refused> {
+        let mut all: Vec<Refused> = self
+            .all
+            .into_values()
+            .map(|mut entry| {
+                entry.pass(end);
+                entry.refused
+            })
+            .filter(|one| one.events + one.retries > 0)
+            .collect();
+        let by = |one: &Refused| (std::cmp::Reverse(one.events), std::cmp::Reverse(one.retries));
+        all.sort_by(|a, b| by(a).cmp(&by(b)).then_with(|| a.of.key.cmp(&b.of.key)));
+        all
+    }
+}
+
+impl Entry {
+    fn new(of: LimitKey) -> Self {
+        let refused = Refused {
+            of,
+            observed: false,
+            events: 0,
+            messages: 0,
+            recipients: 0,
+            rejected: 0,
+            retries: 0,
+            refused: None,
+            crossings: 0,
+            over: 0.0,
+            longest: 0.0,
+            highest: 0.0,
+            limit: 0.0,
+        };
+        Self { refused, since: None, message: 0 }
+    }
+
+    fn of_window(window: &Window) -> Self {
+        Self::new(LimitKey {
+            policy: window.policy.clone(),
+            rule: window.rule.clone(),
+            unit: window.unit,
+            window: window.text.clone(),
+            key: window.key.clone(),
+        })
+    }
+
+    /// A limit that refused although no window was over: below 100 % in `verdicts`.
+    fn of_reason(policy: &str, reason: &Reason) -> Self {
+        let mut entry = Self::new(LimitKey {
+            policy: policy.to_owned(),
+            rule: reason.rule.clone().into_owned(),
+            unit: reason.unit,
+            window: reason.window().to_owned(),
+            key: reason.key().to_owned(),
+        });
+        (entry.refused.highest, entry.refused.limit) =
+            (reason.decision.rate, reason.decision.limit);
+        entry
+    }
+
+    /// It is over, until `passes` if nothing happens.
+    fn over(&mut self, at: Timestamp, passes: Timestamp) {
+        match &mut self.since {
+            Some((_, before)) if at <= *before => *before = passes,
+            // An event would have passed in between.
+            _ => {
+                self.pass(at);
+                self.since = Some((at, passes));
+            }
+        }
+    }
+
+    /// It is not over at `at`.
+    fn pass(&mut self, at: Timestamp) {
+        let Some((since, passes)) = self.since.take() else { return };
+        let took = passes.min(at).as_seconds() - since.as_seconds();
+        let took = took.max(0.0);
+        self.refused.over += took;
+        self.refused.longest = self.refused.longest.max(took);
+    }
+}
+
+fn later(at: Timestamp, seconds: f64) -> Timestamp {
+    let micros = u64::from(at.micros).saturating_add((seconds.max(0.0) * 1e6) as u64); // saturates
+    let whole = i64::try_from(micros / 1_000_000).unwrap_or(i64::MAX);
+    Timestamp {
+        seconds: at.seconds.saturating_add(whole),
+        micros: (micros % 1_000_000) as u32, // less than a million
+    }
+}
