@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use super::audit_log::{self, AuditLog};
 use super::complete;
-use super::database::{Common, now, print_incidents, require_owner};
+use super::database::{now, print_incidents, require_owner};
 use super::keys;
 use super::override_state::{self, OverrideJson};
+use super::rates::Rates;
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, text, time};
 use crate::engine::Forced;
@@ -59,7 +60,7 @@ struct Setting {
     ignore_case: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: Rates,
 }
 
 /// What the help says besides the options.
@@ -142,7 +143,7 @@ impl Setting {
     fn run(&self, screen: &mut Screen<'_>, forced: Forced) -> Result<Outcome, Failure> {
         let (target, argument) = keys::override_target(&self.key, self.exact, self.ignore_case)?;
         require_owner(&self.common.directory()?)?;
-        let mut spool = self.common.spool_to_change()?;
+        let mut store = self.common.open_to_change()?;
         let now = now();
         let set = Override {
             forced,
@@ -153,7 +154,7 @@ impl Setting {
             reason: self.reason.clone(),
             who: audit_log::who(),
         };
-        let (replaced, stronger) = spool.change_overrides(|list| {
+        let (replaced, stronger) = override_state::change(&mut *store, |list| {
             list.retain(|one| one.is_active(now.seconds));
             let same = list.iter().position(|one| one.has_target_of(&set));
             let replaced = same.map(|at| list.remove(at));
@@ -166,8 +167,8 @@ impl Setting {
             reason => format!(" reason={}", text::printable(reason.as_bytes())),
         };
         let word = forced.word();
-        AuditLog::new().add(&mut spool, format_args!("{word} until={until} key={key}{why}"));
-        print_incidents(&mut spool);
+        AuditLog::new().add(&mut *store, format_args!("{word} until={until} key={key}{why}"));
+        print_incidents(&mut *store);
         if self.common.json {
             let [replaced, stronger] =
                 [replaced, stronger].map(|one| one.as_ref().map(OverrideJson::of));

@@ -8,11 +8,12 @@ use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer as _};
 
 use super::complete;
-use super::database::{self, Common, now};
+use super::database::{self, now};
 use super::key_state::{self, KeyState, KeyStateJson};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
 use super::override_state::{Active, participle};
+use super::rates::Rates;
 use super::screen::{Screen, note};
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, text};
@@ -42,7 +43,7 @@ pub(super) struct List {
     limit: Option<usize>,
 
     #[command(flatten)]
-    common: Common,
+    common: Rates,
 }
 
 /// What the help says besides the options.

@@ -18,10 +18,11 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 43] = [
+const TRANSCRIPTS: [(&str, &str); 48] = [
     ("allow", include_str!("../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("cluster", include_str!("../../docs/transcripts/cluster.txt")),
+    ("cluster-forget", include_str!("../../docs/transcripts/cluster-forget.txt")),
     ("cluster-join", include_str!("../../docs/transcripts/cluster-join.txt")),
     ("cluster-leave", include_str!("../../docs/transcripts/cluster-leave.txt")),
     ("cluster-status", include_str!("../../docs/transcripts/cluster-status.txt")),
@@ -51,7 +52,11 @@ const TRANSCRIPTS: [(&str, &str); 43] = [
     ("rules", include_str!("../../docs/transcripts/rules.txt")),
     ("serve", include_str!("../../docs/transcripts/serve.txt")),
     ("serve-agent", include_str!("../../docs/transcripts/serve-agent.txt")),
+    ("serve-mail", include_str!("../../docs/transcripts/serve-mail.txt")),
     ("set", include_str!("../../docs/transcripts/set.txt")),
+    ("shadow", include_str!("../../docs/transcripts/shadow.txt")),
+    ("shadow-report", include_str!("../../docs/transcripts/shadow-report.txt")),
+    ("shadow-reset", include_str!("../../docs/transcripts/shadow-reset.txt")),
     ("show", include_str!("../../docs/transcripts/show.txt")),
     ("stats", include_str!("../../docs/transcripts/stats.txt")),
     ("tidy", include_str!("../../docs/transcripts/tidy.txt")),

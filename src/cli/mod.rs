@@ -43,12 +43,15 @@ mod output_file;
 mod override_state;
 mod overrides;
 mod policy;
+mod rates;
 mod repair;
 mod reset;
 mod rules;
 mod screen;
 mod serve;
+mod servers;
 mod set;
+mod shadow;
 mod show;
 mod size;
 mod spool_dir;
@@ -124,6 +127,7 @@ enum Command {
     Trace(trace::TraceCommand),
     Serve(serve::Serve),
     Measure(measure::Measure),
+    Shadow(shadow::ShadowCommand),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -159,6 +163,7 @@ impl Command {
             Self::Trace(trace) => trace.run(screen),
             Self::Serve(serve) => serve.run(screen),
             Self::Measure(measure) => measure.run(screen),
+            Self::Shadow(shadow) => shadow.run(screen),
             Self::Completions(completions) => completions.run(screen),
             Self::Man(man) => man.run(screen, Program::command()),
         }

@@ -92,6 +92,20 @@ impl Active {
     }
 }
 
+/// Changes the overrides of a store in one step. Returns what `change` does; it may be called
+/// again with the list as it is then, if others change it at the same time.
+///
+/// # Errors
+/// They could not be read or written; they are unchanged.
+pub(super) fn change<T>(
+    store: &mut dyn Inspect,
+    mut change: impl FnMut(&mut Vec<Override>) -> T,
+) -> Result<T, InspectError> {
+    let mut result = None;
+    store.change_overrides(&mut |list| result = Some(change(list)))?;
+    result.ok_or_else(|| "the overrides were not changed".into())
+}
+
 /// `allowed` or `denied`.
 pub(super) fn participle(forced: Forced) -> &'static str {
     match forced {

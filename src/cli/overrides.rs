@@ -7,9 +7,10 @@ use anstyle::Style;
 use clap::Args;
 
 use super::audit_log::AuditLog;
-use super::database::{Common, now, print_incidents, require_owner};
+use super::database::{now, print_incidents, require_owner};
 use super::keys;
 use super::override_state::{self, OverrideJson};
+use super::rates::Rates;
 use super::screen::{Screen, complain, note};
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, text};
@@ -49,7 +50,7 @@ pub(super) struct Overrides {
     exact: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: Rates,
 }
 
 impl Overrides {
@@ -58,11 +59,11 @@ impl Overrides {
     }
 
     fn list(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut spool = self.common.spool()?;
         let now = now();
-        let mut list = spool.overrides()?;
+        let mut list = self.common.open()?.overrides()?;
         list.retain(|one| one.is_active(now.seconds));
-        for kept in spool.kept_damaged()? {
+        let local = self.common.spool_if_any()?;
+        for kept in local.map_or_else(|| Ok(Vec::new()), |spool| spool.kept_damaged())? {
             let is_list = |name: &OsStr| name.as_encoded_bytes().starts_with(b"overrides.");
             if kept.path.file_name().is_some_and(is_list) {
                 note(format_args!(
@@ -94,9 +95,9 @@ impl Overrides {
             wanted.push((plain, folded.ok().filter(|_| !self.exact), argument));
         }
         require_owner(&self.common.directory()?)?;
-        let mut spool = self.common.spool_to_change()?;
+        let mut store = self.common.open_to_change()?;
         let now = now();
-        let removed = spool.change_overrides(|list| {
+        let removed = override_state::change(&mut *store, |list| {
             list.retain(|one| one.is_active(now.seconds));
             let is_wanted = |one: &mut Override| {
                 wanted.iter().any(|(plain, folded, _)| {
@@ -108,9 +109,9 @@ impl Overrides {
         let mut log = AuditLog::new();
         for one in &removed {
             let (word, key) = (one.forced.word(), override_state::key(one));
-            log.add(&mut spool, format_args!("overrides removed={word} key={key}"));
+            log.add(&mut *store, format_args!("overrides removed={word} key={key}"));
         }
-        print_incidents(&mut spool);
+        print_incidents(&mut *store);
         if self.common.json {
             screen.json(&removed.iter().map(OverrideJson::of).collect::<Vec<_>>())?;
         } else {

@@ -10,10 +10,11 @@ use serde::Serialize;
 use super::audit_log::AuditLog;
 use super::complete;
 use super::confirm;
-use super::database::{Common, now, print_incidents};
+use super::database::{now, print_incidents};
 use super::key_state::{KeyState, KeyStateJson};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
+use super::rates::Rates;
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, text};
 use crate::store::{Inspect, OwnedKey};
@@ -46,7 +47,7 @@ pub(super) struct Reset {
     dry_run: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: Rates,
 }
 
 /// What the help says besides the options.

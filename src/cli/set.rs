@@ -9,10 +9,11 @@ use serde::Serialize;
 
 use super::audit_log::AuditLog;
 use super::complete;
-use super::database::{self, Common, now, print_incidents};
+use super::database::{self, now, print_incidents};
 use super::key_state::{KeyState, KeyStateJson};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
+use super::rates::Rates;
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, reset, text, time};
 use crate::rate::Timestamp;
@@ -64,7 +65,7 @@ pub(super) struct Set {
     unique: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: Rates,
 }
 
 /// What the help says besides the options.

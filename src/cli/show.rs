@@ -9,12 +9,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::complete;
-use super::database::{self, Common, now};
+use super::database::{self, now};
 use super::key_state::{self, KeyState, KeyStateJson, later};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
 use super::list::OVER;
 use super::override_state::{self, Active, OverrideJson};
+use super::rates::Rates;
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, text};
 use crate::engine::{AlgorithmKind, Forced};
@@ -37,7 +38,7 @@ pub(super) struct Show {
     event: Option<OsString>,
 
     #[command(flatten)]
-    common: Common,
+    common: Rates,
 }
 
 /// What the help says besides the options.

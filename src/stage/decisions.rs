@@ -130,6 +130,12 @@ impl DecisionCache {
         self.command.clear();
     }
 
+    /// How much memory the decisions of the connection and the message take, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.connection.bytes + self.message.bytes
+    }
+
     /// The valid decision for this record, if any.
     #[must_use]
     pub fn recall(&self, scope: Scope, key: &RecordKey<'_>) -> Option<Decision> {

@@ -166,7 +166,7 @@ fn completions_offer_commands_keys_modes_and_periods() {
     }
     let spool = machine.spool().display().to_string();
     for (line, word, expected) in [
-        ("exirate sh", "sh", &["show"][..]),
+        ("exirate sh", "sh", &["show", "shadow"][..]),
         ("exirate list --so", "--so", &["--sort"]),
         ("exirate show al", "al", &["alice", "alice@example.org"]),
         // bash takes @ and : for the ends of words.

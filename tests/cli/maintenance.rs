@@ -13,6 +13,7 @@ const SERVICES: [&str; 3] =
 const TIMERS: [&str; 3] = ["exirate-stats.timer", "exirate-verify.timer", "exirate-deliver.timer"];
 const PATH: &str = "exirate-deliver.path";
 const AGENT: &str = "exirate-agent.service";
+const MAIL: &str = "exirate-mail.service";
 const AGENT_CONFIGURATION: &str = "exirate.toml";
 const USERS: &str = "exirate.sysusers.conf";
 const CRON: &str = "exirate.cron";
@@ -139,7 +140,7 @@ fn systemd_accepts_the_units() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("exirate");
     copy_program(env!("CARGO_BIN_EXE_exirate"), &program);
-    for name in SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED, AGENT]) {
+    for name in SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED, AGENT, MAIL]) {
         let unit = match *name {
             CONFINED => shipped(SERVICES[2]) + &confinement(),
             name => shipped(name),
@@ -152,12 +153,12 @@ fn systemd_accepts_the_units() {
         let output = analyze.args(arguments).current_dir(folder.path()).output();
         output.expect("systemd-analyze is needed: apt-get install systemd")
     };
-    let units = SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED, AGENT]);
+    let units = SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED, AGENT, MAIL]);
     let units: Vec<String> = units.map(|n| format!("./{n}")).collect();
     let mut verify = vec!["verify", "--man=no"];
     verify.extend(units.iter().map(String::as_str));
     quiet(&analyze(&verify));
-    let others = [(&CONFINED, 20), (&AGENT, 16)];
+    let others = [(&CONFINED, 20), (&AGENT, 16), (&MAIL, 16)];
     for (service, threshold) in SERVICES.iter().zip([10, 10, 80]).chain(others) {
         // In tenths of 10.0 (dangerous); 1.0 is not reached by accident.
         let output = analyze(&[
@@ -264,7 +265,8 @@ fn the_documentation_installs_what_there_is() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    let units = SERVICES.into_iter().chain(TIMERS).chain([PATH, AGENT, AGENT_CONFIGURATION, USERS]);
+    let units =
+        SERVICES.into_iter().chain(TIMERS).chain([PATH, AGENT, MAIL, AGENT_CONFIGURATION, USERS]);
     let mut known: Vec<&str> = units.chain([CRON, ALERTS]).chain(FAIL2BAN).collect();
     known.sort_unstable();
     assert_eq!(files, known);
@@ -287,7 +289,7 @@ fn the_documentation_installs_what_there_is() {
 }
 
 #[test]
-fn the_agent_has_a_user_of_its_own() {
+fn the_daemons_have_users_of_their_own() {
     let root = tempfile::tempdir().unwrap();
     for folder in ["etc", "usr/lib/sysusers.d"] {
         std::fs::create_dir_all(root.path().join(folder)).unwrap();
@@ -297,31 +299,38 @@ fn the_agent_has_a_user_of_its_own() {
     let output = command.arg("--root").arg(root.path()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let users = std::fs::read_to_string(root.path().join("etc/passwd")).unwrap();
-    let user = values(&shipped(AGENT), "User")[0].to_owned();
-    assert!(users.starts_with(&format!("{user}:")) && users.contains("nologin"), "{users}");
-    assert_ne!(user, USER);
-    let made = format!("systemd-sysusers\nsystemctl enable --now {user}\n");
-    assert!(include_str!("../../docs/cluster.md").contains(&made));
+    let pages = [include_str!("../../docs/cluster.md"), include_str!("../../docs/postfix.md")];
+    for (unit, page) in [AGENT, MAIL].into_iter().zip(pages) {
+        let user = values(&shipped(unit), "User")[0].to_owned();
+        let start = format!("{user}:");
+        let line = users.lines().find(|line| line.starts_with(&start)).unwrap();
+        assert!(line.contains("nologin"), "{users}");
+        assert_ne!(user, USER);
+        assert!(page.contains(&format!("systemctl enable --now {user}\n")), "{user}");
+    }
 }
 
 #[test]
 fn the_example_of_the_agents_configuration_is_sound_and_names_every_setting() {
-    let check = |text: &str| {
+    let check = |daemon: &str, text: &str| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(AGENT_CONFIGURATION);
         std::fs::write(&path, text).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
-        command.args(["serve", "agent", "--check", "--config"]).arg(path).output().unwrap()
+        command.args(["serve", daemon, "--check", "--config"]).arg(path).output().unwrap()
     };
     let example = shipped(AGENT_CONFIGURATION);
-    let output = check(&example);
+    let output = check("agent", &example);
     assert!(output.status.success(), "{output:?}");
     let page = include_str!("../../docs/cluster.md");
     let block = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    assert!(check(block).status.success(), "{block}");
+    assert!(check("agent", block).status.success(), "{block}");
     // Each setting that an error message lists.
-    for (section, prefix) in [("listen", "listen"), ("redis", "redis"), ("agent", "agent")] {
-        let output = check(&format!("[{section}]\nx = 1\n"));
+    let pages = page.to_owned() + include_str!("../../docs/mail.md");
+    for (daemon, section) in
+        [("agent", "listen"), ("agent", "redis"), ("agent", "agent"), ("mail", "mail")]
+    {
+        let output = check(daemon, &format!("[{section}]\nx = 1\n"));
         let said = String::from_utf8(output.stdout).unwrap();
         let list = said.split("llowed: ").nth(1).unwrap().lines().next().unwrap();
         for setting in list.split(", ") {
@@ -330,7 +339,7 @@ fn the_example_of_the_agents_configuration_is_sound_and_names_every_setting() {
                 line.starts_with(&format!("{setting} = "))
             };
             assert!(example.lines().any(line), "{setting}");
-            assert!(page.contains(&format!("`{prefix}.{setting}`")), "{setting}");
+            assert!(pages.contains(&format!("`{section}.{setting}`")), "{setting}");
         }
     }
 }

@@ -76,6 +76,59 @@ fn what_counts_can_be_chosen() {
     assert_eq!(row, ["2.9", "3", "1", "2026-11-20", "10:02:00", "alice@x.test"]);
 }
 
+/// A month in which most users send a few messages, and one thousands in an hour.
+fn month() -> String {
+    let mut lines = String::new();
+    let mut line = |at: String, user: &str| {
+        lines += &format!(
+            "{at} 1vM1aC-000000001Ac-1aBc <= a@x.test H=h [192.0.2.7] A=plain:{user} S=1000 for r@y.test\n"
+        );
+    };
+    for day in 1..=28 {
+        for user in 0..40 {
+            line(format!("2026-09-{day:02} 08:{:02}:00", user % 60), &format!("user{user}"));
+        }
+    }
+    for n in 0..2000 {
+        line(format!("2026-09-14 03:{:02}:{:02}", n / 60, n % 60), "stolen");
+    }
+    lines
+}
+
+#[test]
+fn a_limit_is_suggested_that_hits_only_who_stands_out() {
+    let arguments = ["1h,1d", "--by", "auth", "--suggest"];
+    let output = measure(&arguments, &month());
+    assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""));
+    let text = stdout(&output);
+    let head = "period 1h: 41 keys, 3120 events\npeaks: 50 % at most 1.0, 90 % at most 1.0, ";
+    assert!(text.starts_with(head), "{text}");
+    assert!(text.contains("\nsuggested: 1.5 / 1h / per_mail\n  1 key of 41 stands out"), "{text}");
+    assert!(text.contains("\nperiod 1d: 41 keys"), "{text}");
+    let json = measure(&[&arguments[..], &["--json"]].concat(), &month());
+    let found: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&found[0]["period"], &found[1]["period"]), (&3600.0.into(), &86400.0.into()));
+    // What the suggested limit would have hit is what --limit says.
+    for (number, period) in ["1h", "1d"].into_iter().enumerate() {
+        let limit = &found[number]["suggested"];
+        let limits = found[number]["limits"].as_array().unwrap();
+        let hit = limits.iter().find(|one| one["limit"] == *limit).unwrap();
+        let limit = limit.to_string();
+        let rows = measure(&[period, "--by", "auth", "--limit", &limit, "--json"], &month());
+        let rows: serde_json::Value = serde_json::from_slice(&rows.stdout).unwrap();
+        let over = rows.as_array().unwrap().iter().map(|row| row["over"].as_u64().unwrap());
+        let over: Vec<u64> = over.filter(|over| *over > 0).collect();
+        assert_eq!((hit["keys"].as_u64(), hit["events"].as_u64()), (Some(1), Some(over[0])));
+        assert_eq!(over.len(), 1, "{period}");
+    }
+    let both = measure(&["1h,1d", "--by", "auth", "--top", "2"], &month());
+    let rows: Vec<String> = stdout(&both).lines().map(str::to_owned).collect();
+    assert!(rows[0].contains("PERIOD") && rows[1].contains(" 1d ") && rows[2].contains(" 1h "));
+    for wrong in [&["1h,soon"][..], &["1h", "--suggest", "--limit", "5"]] {
+        assert_eq!(measure(wrong, &month()).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
 #[test]
 fn useless_options_are_reported() {
     let output = measure(&["1h"], "no log\n");

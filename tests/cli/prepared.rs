@@ -18,6 +18,8 @@ pub(crate) const NOW: &str = "2026-11-20 11:50:37";
 
 /// Where the spool directory is on a real machine.
 const USUAL_SPOOL: &str = "/var/spool/exim4";
+/// Where the library is on a real machine.
+const USUAL_LIBRARY: &str = "/usr/lib/exim4/exirate.so";
 
 /// What has happened before: when, which check, and how large the event was.
 const PAST: [(&str, &str, &str); 10] = [
@@ -121,7 +123,7 @@ impl Prepared {
         std::fs::set_permissions(&so, std::fs::Permissions::from_mode(0o644)).unwrap();
         let text = format!(
             "spool_directory = {}\nexim_user = {USER}\nexim_group = {USER}\n\
-             keep_environment =\nacl_smtp_rcpt = check\nbegin acl\ncheck:\n  \
+             keep_environment = LD_PRELOAD : ^FAKETIME : NO_FAKE_STAT\nacl_smtp_rcpt = check\nbegin acl\ncheck:\n  \
              defer condition = ${{dlfunc{{{}}}{{ratelimit}}{{100 / 1h / per_rcpt}}}}\n  accept\n",
             self.spool().display(),
             so.display()
@@ -184,6 +186,7 @@ impl Prepared {
     pub(crate) fn run(&self, line: &str) -> Output {
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.path("bin").display());
         let mut line = line.replace(USUAL_SPOOL, &self.spool().to_string_lossy());
+        line = line.replace(USUAL_LIBRARY, &self.path("exirate.so").to_string_lossy());
         for place in PLACES {
             line = line.replace(place, &self.place(place).to_string_lossy());
         }

@@ -8,6 +8,9 @@ use std::process::{Command, Stdio};
 
 use exirate::policy::counters::{Checked, Counters, RuleName};
 use exirate::policy::word::{Unit, Verdict};
+use exirate::redis::{
+    AgentState, KnownServer, KnownServers, PolicyState, servers_file, write_servers,
+};
 
 use crate::prepared::{Prepared, source};
 use crate::{json, run, stderr, stdout};
@@ -261,17 +264,48 @@ fn the_alerts_pass_promtool_and_use_metrics_that_exist() {
     }
 }
 
+/// A server, and one whose agent was never seen, with a name that must be escaped.
+fn two_servers() -> KnownServers {
+    let agent = AgentState {
+        release: "0.1.0".into(),
+        id: 1,
+        started: 1_795_171_837,
+        seen: 1_795_171_890,
+        decisions: 12_345_678_901,
+        clock: -0.000_125,
+        servers: 3,
+        conflict: false,
+    };
+    let policy = PolicyState { digest: "a".repeat(32), written: 1_795_171_900 };
+    let first = KnownServer { agent: Some(agent), policy: None };
+    let second = KnownServer { agent: None, policy: Some(policy) };
+    let servers = [("mx1".to_owned(), first), ("mx\"2".to_owned(), second)].into();
+    KnownServers { now: 1_795_171_900, servers, unreadable: 0 }
+}
+
 #[test]
 fn metrics_of_both_stores_pass_promtool_and_are_documented() {
     let machine = Prepared::new();
     count_policies(&machine.spool());
-    machine.run("exirate cluster join --servers 3 --agent-user 0");
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("agent.sock");
+    let socket = socket.to_str().unwrap();
+    write_servers(&servers_file(Path::new(socket)), &two_servers(), "mx1", 1 << 53).unwrap();
+    machine.run(&format!("exirate cluster join --servers 3 --agent-user 0 --socket {socket}"));
     let metrics = stdout(&machine.run("exirate stats --prometheus"));
     assert!(metrics.contains("\nexirate_keys{period=\"1h\",mode=\"per_rcpt\"} 3\n"), "{metrics}");
     let messages = stdout(&machine.run("exirate stats --json | jq .trace.messages"));
     assert!(messages.trim().parse::<u64>().unwrap() > 0, "{messages}");
     let line = format!("\nexirate_trace_messages {messages}");
-    assert!(metrics.contains(&line), "{metrics}");
+    for line in [
+        &line,
+        "\nexirate_cluster_server_info{server=\"mx\\\"2\",release=\"\",policy=\"aaaa\"} 1\n",
+        "\nexirate_cluster_server_seen_timestamp_seconds{server=\"mx1\"} 1795171890\n",
+        "\nexirate_cluster_server_clock_offset_seconds{server=\"mx1\"} -0.000125\n",
+        "\nexirate_cluster_server_decisions_total{server=\"mx1\"} 12345678901\n",
+    ] {
+        assert!(metrics.contains(&line.replace("aaaa", &"a".repeat(32))), "{line}: {metrics}");
+    }
 
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])

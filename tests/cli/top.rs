@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::{json, run, stderr, stdout};
 
 /// Nothing here takes that long, on whatever machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
@@ -57,7 +57,7 @@ impl Pty {
     /// Waits until it has written `text`, after what was waited for before;
     /// gives what came up to there.
     fn expect(&mut self, text: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let new = String::from_utf8_lossy(&self.seen[self.looked..]).into_owned();
             if let Some(at) = new.find(text) {

@@ -44,7 +44,11 @@ impl Client {
         socket
             .connect(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into())
             .expect("the private Exim listens");
-        let stream = TcpStream::from(socket);
+        Self::of(TcpStream::from(socket))
+    }
+
+    /// Talks over a connection.
+    pub fn of(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let (reader, writer) = (stream.try_clone().unwrap(), stream.try_clone().unwrap());

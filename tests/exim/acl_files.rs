@@ -399,7 +399,9 @@ fn who_says_what_another_said_is_logged() {
 
 #[test]
 fn every_file_is_tried_here() {
-    let tests = [include_str!("acl_files.rs"), include_str!("policy.rs")].concat();
+    let tests =
+        [include_str!("acl_files.rs"), include_str!("policy.rs"), include_str!("shadow.rs")]
+            .concat();
     for entry in std::fs::read_dir(shipped()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(

@@ -14,7 +14,6 @@ const FORGED: &str = "X-Exirate-Event-Id: 1\nTo: postmaster@private.test\nSubjec
 /// An Exim with one policy, which delivers into a file.
 fn exim(policy: &str) -> PrivateExim {
     let setup = Setup::new()
-        .main("queue_only = false")
         .router("local:\n  driver = accept\n  local_parts = postmaster\n  transport = file")
         .transport(&format!(
             "file:\n  driver = appendfile\n  file = PRIVATE/spool/delivered\n  user = {USER}"

@@ -1,8 +1,10 @@
 //! `exirate measure`: the rates that keys would have had, from a log.
 
 mod events;
+mod period;
+mod suggest;
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,10 +12,12 @@ use regex::Regex;
 use serde::Serialize;
 
 use self::events::{By, Count, Event, Events, Measured};
+use self::period::{Period, Periods};
+use self::suggest::Suggestion;
 use super::policy::many;
 use super::screen::{Screen, note, progress};
 use super::table::{Column, Layout};
-use super::{Failure, Outcome, keys, text};
+use super::{Failure, Outcome, text};
 use crate::logs::files::LogFiles;
 use crate::rate::{Average, Timestamp};
 
@@ -25,6 +29,8 @@ use crate::rate::{Average, Timestamp};
   Show the bytes a day by client address, and which a limit of 100 MB would have hit, in
   all main logs that are kept:
     exirate measure 1d /var/log/exim4 --by host --count bytes --limit 100000000
+  Which limits do the past days suggest, for an hour and for a day?
+    exirate measure 1h,1d /var/log/exim4 --by auth --count recipients --suggest
   Measure what exigrep finds:
     exigrep @example.org /var/log/exim4/mainlog | exirate measure 1h
   Measure other lines: group 1 of the expression is the key, group 2 the size:
@@ -41,13 +47,20 @@ WHEN the time it was reached (in UTC if the log has time zones), OVER how many o
 EVENTS would have been at or over --limit. Lines may be in any order. A good limit is a
 little above the highest rate of an honest user.
 
+--suggest shows how high the keys have peaked, how many keys and events some limits would
+have hit, and a limit: a little above the peaks of all keys but those few (at most 1 %)
+whose peaks are three times as high or more. Look at these before you choose it.
+
 Exit status: 0 measured; 1 no line could be used; 2 an error.
 
-JSON: an array of objects. `key` is empty where all lines count together.")]
+JSON: an array of objects. `key` is empty where all lines count together; `period`, in
+seconds, is there if several are measured. With --suggest, there is one for each period:
+`peaks` has the highest peak of each share of the keys, `limits` the keys and events that
+each limit would have hit, and `suggested` a limit, with its `reason`.")]
 pub(super) struct Measure {
-    /// The period, such as 1h, as in a spec
-    #[arg(value_name = "PERIOD", value_parser = keys::period)]
-    period: f64,
+    /// The period, such as 1h, as in a spec; several are separated by commas
+    #[arg(value_name = "PERIOD", value_parser = Periods::parse)]
+    periods: Periods,
 
     /// Read these logs, also compressed; of a directory, the main logs; - and the default
     /// are standard input
@@ -74,6 +87,11 @@ pub(super) struct Measure {
     #[arg(long, value_name = "N")]
     top: Option<usize>,
 
+    /// Show which limit the rates suggest, and how many keys and events some limits would
+    /// have hit
+    #[arg(long, conflicts_with_all = ["limit", "top"])]
+    suggest: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -83,6 +101,11 @@ pub(super) struct Measure {
 #[derive(Clone, Debug, Serialize)]
 struct Peak {
     key: String,
+    /// In seconds; of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period: Option<f64>,
+    #[serde(skip)]
+    period_text: String,
     peak: f64,
     /// Seconds since 1970.
     #[serde(skip)]
@@ -126,17 +149,47 @@ impl Measure {
                 self.missing()
             ));
         }
-        let mut peaks = self.peaks(&events, keys);
-        peaks.truncate(self.top.unwrap_or(usize::MAX));
-        let found = !peaks.is_empty();
-        if self.json {
-            screen.json(&peaks)?;
-        } else if found {
-            self.print(screen, &peaks)?;
-        } else {
+        let found = !keys.is_empty();
+        if !found && !self.json {
             note("no line was of use: expected Exim's main log");
+        } else if self.suggest {
+            self.suggest(screen, &events, keys.len())?;
+        } else {
+            let each = self.periods.0.iter().map(|period| self.peaks(&events, &keys, period));
+            let mut peaks: Vec<Peak> = each.flatten().collect();
+            peaks.sort_by(|a, b| b.peak.total_cmp(&a.peak).then_with(|| a.key.cmp(&b.key)));
+            peaks.truncate(self.top.unwrap_or(usize::MAX));
+            if self.json { screen.json(&peaks)? } else { self.print(screen, &peaks)? }
         }
         Ok(Outcome::found_if(!found))
+    }
+
+    /// Shows what the events suggest for each period.
+    fn suggest(
+        &self,
+        screen: &mut Screen<'_>,
+        events: &[Event],
+        keys: usize,
+    ) -> Result<(), Failure> {
+        let mode = match (&self.pattern, self.count) {
+            (Some(_), _) => "",
+            (None, Count::Messages) => " / per_mail",
+            (None, Count::Recipients) => " / per_rcpt",
+            (None, Count::Bytes) => " / per_byte",
+        };
+        let periods = if keys > 0 { &self.periods.0[..] } else { &[] };
+        let of = |period| Suggestion::of(events, keys, period, mode);
+        let suggestions: Vec<Suggestion> = periods.iter().map(of).collect();
+        if self.json {
+            return screen.json(&suggestions);
+        }
+        for (number, suggestion) in suggestions.iter().enumerate() {
+            if number > 0 {
+                writeln!(screen)?;
+            }
+            suggestion.print(screen)?;
+        }
+        Ok(())
     }
 
     /// What these lines lack.
@@ -156,12 +209,14 @@ impl Measure {
         }
     }
 
-    /// What the events come to, the highest peak first.
-    fn peaks(&self, events: &[Event], keys: Vec<String>) -> Vec<Peak> {
+    /// What the events come to in this period.
+    fn peaks(&self, events: &[Event], keys: &[String], period: &Period) -> Vec<Peak> {
         let mut peaks: Vec<Peak> = keys
-            .into_iter()
+            .iter()
             .map(|key| Peak {
-                key,
+                key: key.clone(),
+                period: (self.periods.0.len() > 1).then_some(period.seconds),
+                period_text: period.text.clone(),
                 peak: 0.0,
                 at: Timestamp::default(),
                 when: String::new(),
@@ -172,13 +227,12 @@ impl Measure {
             .collect();
         for event in events {
             if let Some(peak) = peaks.get_mut(event.key as usize) {
-                peak.add(event, self.period, self.limit);
+                peak.add(event, period.seconds, self.limit);
             }
         }
         for peak in &mut peaks {
             peak.when = text::iso(peak.at).replace('T', " ").replace('Z', "");
         }
-        peaks.sort_by(|a, b| b.peak.total_cmp(&a.peak).then_with(|| a.key.cmp(&b.key)));
         peaks
     }
 
@@ -187,6 +241,7 @@ impl Measure {
             Column::numbers("PEAK"),
             Column::numbers("EVENTS"),
             Column::numbers("OVER"),
+            Column::words("PERIOD"),
             Column::words("WHEN").spare(1),
             Column::words("KEY"),
         ];
@@ -196,6 +251,7 @@ impl Measure {
                     format!("{:.1}", peak.peak),
                     peak.events.to_string(),
                     peak.over.map_or_else(String::new, |over| over.to_string()),
+                    peak.period.map_or_else(String::new, |_| peak.period_text.clone()),
                     peak.when.clone(),
                     text::printable(peak.key.as_bytes()),
                 ]

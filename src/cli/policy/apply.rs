@@ -1,6 +1,7 @@
 //! `exirate policy apply`: put a policy file in use.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -9,8 +10,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::super::audit_log::AuditLog;
+use super::super::cluster;
 use super::super::database::{Common, require_owner};
 use super::super::screen::{Screen, complain, note};
+use super::super::servers;
 use super::super::size::bytes;
 use super::super::text::printable;
 use super::super::{Failure, Outcome};
@@ -19,7 +22,7 @@ use crate::policy::counters::{RuleName, retain};
 use crate::policy::image::{Image, ImageError, PolicyFile, build, install};
 use crate::policy::lint::lint;
 use crate::policy::model::Policies;
-use crate::policy::settings::{Changes, changes};
+use crate::policy::settings::{Changes, changes, digest};
 use crate::spool::{Options, Spool};
 use crate::toml_file::diagnostic::{Diagnostics, place};
 
@@ -103,6 +106,7 @@ impl Apply {
             let path = install(&spool, &image)?;
             log(&spool, &self.file)?;
             free_counters(&spool, &policies);
+            publish(&spool, &policies);
             path
         };
         let users = policies.policies.values().map(|policy| policy.users.len()).sum();
@@ -170,6 +174,22 @@ fn in_use(spool: &Path) -> Option<Policies> {
     };
     let image = file.image().map_err(unknown).ok()?;
     image.policies().map_err(|error| unknown(&error)).ok()
+}
+
+/// Publishes the digest of the policies, if this server shares limits with others and the user
+/// may read the agent's configuration. The policies are in use whether this succeeds or not.
+fn publish(spool: &Path, policies: &Policies) {
+    let settings = match cluster::settings(spool) {
+        Ok((_, Some(settings))) if File::open(&settings.config).is_ok() => settings,
+        _ => return,
+    };
+    let published = servers::connect(&settings).and_then(|(register, name)| {
+        let digest = digest(policies);
+        register.set_policy(&name, Some(&digest)).map_err(|error| error.to_string())
+    });
+    if let Err(why) = published {
+        note(format_args!("the tools of other servers do not know that these are in use: {why}"));
+    }
 }
 
 /// Frees the counters of rules that no longer exist. The policies are in use whether this

@@ -8,12 +8,16 @@ use serde::Serialize;
 
 use super::super::database::{self, Both, bar};
 use super::super::key_state::KeyState;
+use super::super::rates;
+use super::super::screen::note;
+use super::super::servers::{self, JsonServer};
 use super::super::{Failure, text};
 use crate::policy::counters::{self, RuleCounts};
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::Timestamp;
 use crate::remote::{ClusterCounts, ClusterSettings, read_counts};
 use crate::spool::{Spool, SpoolError, entry_bytes, open_directory};
+use crate::store::Memory;
 use crate::sys::secure_dir::DirError;
 use crate::trace::{Query, TraceStore};
 
@@ -96,6 +100,21 @@ pub(super) struct Cluster {
     pub(super) decided_shared: u64,
     pub(super) decided_apart: u64,
     pub(super) apart_over: u64,
+    /// The shared keys, where they were asked for and can be read.
+    #[serde(flatten)]
+    pub(super) keys: Option<SharedKeys>,
+    /// The servers that the agent shows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) servers_seen: Vec<JsonServer>,
+}
+
+/// The keys in the shared store.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct SharedKeys {
+    #[serde(rename = "shared_keys")]
+    pub(super) keys: u64,
+    #[serde(rename = "shared_over")]
+    pub(super) over: u64,
 }
 
 /// What is counted in the trace store.
@@ -123,11 +142,16 @@ pub(super) struct Traces {
 
 impl Counts {
     /// Counts in the stores that exist. Prints what cannot be read, and leaves
-    /// it out.
-    pub(super) fn of(both: &mut Both, spool: &Path, now: Timestamp) -> Result<Self, Failure> {
+    /// it out. The shared store is asked if `shared`.
+    pub(super) fn of(
+        both: &mut Both,
+        spool: &Path,
+        shared: bool,
+        now: Timestamp,
+    ) -> Result<Self, Failure> {
         Ok(Self {
             policies: counters::read(spool).map_err(SpoolError::from)?.map(Policies::of),
-            cluster: Cluster::of(spool)?,
+            cluster: Cluster::of(spool, shared.then_some(now))?,
             rates: both.rates.as_mut().map(|spool| Rates::of(spool, now)).transpose()?,
             traces: both.traces.as_ref().map(Traces::of).transpose()?,
         })
@@ -135,8 +159,8 @@ impl Counts {
 }
 
 impl Cluster {
-    /// `None` if this server counts alone.
-    fn of(spool: &Path) -> Result<Option<Self>, Failure> {
+    /// `None` if this server counts alone. The shared keys are counted at `now`.
+    fn of(spool: &Path, now: Option<Timestamp>) -> Result<Option<Self>, Failure> {
         let directory = match open_directory(spool, false) {
             Ok(directory) => directory,
             // The trace store may be the only one.
@@ -149,12 +173,38 @@ impl Cluster {
         let ClusterCounts { shared, apart, apart_over, away_since } =
             read_counts(&directory).unwrap_or_default();
         Ok(settings.map(|settings| Self {
+            keys: now.and_then(|now| SharedKeys::of(&settings, now)),
             servers: settings.servers,
             is_away: away_since.is_some(),
             decided_shared: shared,
             decided_apart: apart,
             apart_over,
+            servers_seen: servers::shown(&settings)
+                .map_or_else(|_| Vec::new(), |seen| servers::json(&seen)),
         }))
+    }
+}
+
+impl SharedKeys {
+    /// Counts them; notes why, if they cannot be read.
+    fn of(settings: &ClusterSettings, now: Timestamp) -> Option<Self> {
+        let count = || {
+            let mut rates = rates::connect(settings, Box::new(Memory::new()))?;
+            let mut counts = Self::default();
+            database::visit(&mut *rates, |entry| {
+                counts.keys += 1;
+                counts.over += u64::from(KeyState::from(entry).is_over(now));
+            })?;
+            Ok(counts)
+        };
+        match count() {
+            Ok(counts) => Some(counts),
+            Err(Failure::Said(why)) => {
+                note(why);
+                None
+            }
+            Err(Failure::Output(_)) => None,
+        }
     }
 }
 

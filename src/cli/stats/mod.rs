@@ -14,7 +14,7 @@ use super::size::bytes;
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, output_file, text};
 use crate::rate::Timestamp;
-use counts::{Cluster, Counts, Policies, Rates, Traces};
+use counts::{Cluster, Counts, Policies, Rates, SharedKeys, Traces};
 
 /// Permissions of the file for Prometheus, which another user reads.
 const READABLE: u32 = 0o644;
@@ -57,7 +57,9 @@ checks of each rule by mode and verdict, `errors` counts evaluations that failed
 `uncounted` checks of rules for which there was no room; `cluster` an object, null where
 this server shares no limits: `is_away` says whether the shared limits cannot be reached
 now, `decided_shared` and `decided_apart` count the events decided by the shared store and
-without it, and `apart_over` those of the latter that were over a limit; `trace`
+without it, and `apart_over` those of the latter that were over a limit, `shared_keys` and
+`shared_over` count the keys in the shared store, where this user can read it, and `servers_seen`
+are the servers as `exirate cluster status --json` has them, if their agents show them; `trace`
 an object, null where there is no trace store.")]
 pub(super) struct Stats {
     /// Print metrics in Prometheus's text format, or write them to FILE
@@ -80,7 +82,9 @@ impl Stats {
         let now = now();
         let spool = self.common.directory()?;
         let mut both = Both::open(&spool)?;
-        let counts = Counts::of(&mut both, &spool, now)?;
+        // The timer that writes the metrics has no access to the shared store.
+        let shared = self.prometheus.is_none();
+        let counts = Counts::of(&mut both, &spool, shared, now)?;
         match &self.prometheus {
             Some(path) if path.as_os_str() == "-" => prometheus::write(screen, &counts, now)?,
             Some(path) => output_file::replace(path, READABLE, |out| {
@@ -122,9 +126,12 @@ fn print(screen: &mut Screen<'_>, counts: &Counts, now: Timestamp) -> Result<(),
 }
 
 fn print_cluster(screen: &mut Screen<'_>, cluster: &Cluster) -> Result<(), Failure> {
-    let Cluster { servers, is_away, decided_shared, decided_apart, apart_over } = cluster;
+    let Cluster { servers, is_away, decided_shared, decided_apart, apart_over, .. } = cluster;
     let now = if *is_away { ", which cannot be reached now" } else { "" };
     writeln!(screen, "shared      by {servers} servers{now}")?;
+    if let Some(SharedKeys { keys, over }) = &cluster.keys {
+        writeln!(screen, "  keys      {keys}, {over} over the limit now")?;
+    }
     writeln!(screen, "  decided   {decided_shared} events by the shared store")?;
     writeln!(screen, "  apart     {decided_apart} without it, {apart_over} of them over a limit")?;
     Ok(())

@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 
+use super::super::servers::{JsonAgent, JsonServer};
 use super::counts::{Cluster, Counts, Kind, Policies, Rates, Traces};
 use crate::rate::Timestamp;
 
@@ -126,7 +127,56 @@ fn write_cluster(out: &mut dyn Write, cluster: &Cluster) -> io::Result<()> {
                 cluster.apart_over,
             ),
         ],
-    )
+    )?;
+    write_servers(out, &cluster.servers_seen)
+}
+
+/// The servers that share the limits, as the agent has seen them.
+fn write_servers(out: &mut dyn Write, servers: &[JsonServer]) -> io::Result<()> {
+    if servers.is_empty() {
+        return Ok(());
+    }
+    head(out, "cluster_server_info", "The release and the policies of a server.", "gauge")?;
+    for server in servers {
+        let name = label(&server.name);
+        let release = label(server.agent.as_ref().map_or("", |agent| &agent.release));
+        let policy = label(server.policy.as_deref().unwrap_or_default());
+        writeln!(
+            out,
+            "exirate_cluster_server_info{{server=\"{name}\",release=\"{release}\",\
+             policy=\"{policy}\"}} 1"
+        )?;
+    }
+    type OfAgent = fn(&JsonAgent) -> f64;
+    let of_agents: [(&str, &str, &str, OfAgent); 5] = [
+        ("seen_timestamp_seconds", "When the agent of a server was seen last.", "gauge", |agent| {
+            agent.seen as f64
+        }),
+        ("start_timestamp_seconds", "When the agent of a server started.", "gauge", |agent| {
+            agent.started as f64
+        }),
+        ("clock_offset_seconds", "The clock of a server minus that of Redis.", "gauge", |agent| {
+            agent.clock_offset
+        }),
+        ("name_conflict", "1 if several servers have this name, else 0.", "gauge", |agent| {
+            f64::from(u8::from(agent.name_conflict))
+        }),
+        (
+            "decisions_total",
+            "Requests that the agent of a server has decided.",
+            "counter",
+            |agent| agent.decisions as f64,
+        ),
+    ];
+    for (name, help, kind, value) in of_agents {
+        let name = format!("cluster_server_{name}");
+        head(out, &name, help, kind)?;
+        for (server, agent) in servers.iter().filter_map(|one| Some((one, one.agent.as_ref()?))) {
+            let (server, value) = (label(&server.name), value(agent));
+            writeln!(out, "exirate_{name}{{server=\"{server}\"}} {value}")?;
+        }
+    }
+    Ok(())
 }
 
 fn write_traces(out: &mut dyn Write, traces: &Traces) -> io::Result<()> {

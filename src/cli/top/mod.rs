@@ -11,10 +11,10 @@ use anstyle::Style;
 use clap::Args;
 
 use super::complete;
-use super::database::Common;
 use super::key_state;
 use super::keys::{self, Narrow, Selection};
 use super::list::{COLUMNS, OVER, Sort, cells};
+use super::rates::Rates;
 use super::screen::Screen;
 use super::table::Layout;
 use super::{Failure, Outcome, text};
@@ -60,7 +60,7 @@ pub(super) struct Top {
     once: bool,
 
     #[command(flatten)]
-    common: Common,
+    common: Rates,
 }
 
 /// What the help says besides the options.

@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 
-use super::super::database::{Common, now};
+use super::super::database::now;
 use super::super::key_state::KeyState;
 use super::super::keys::Selection;
 use super::super::list::{First, Listed, Sort};
 use super::super::override_state::Active;
+use super::super::rates::Rates;
 use super::super::{Failure, text};
 use crate::rate::Timestamp;
 
@@ -43,7 +44,7 @@ impl Snapshot {
     /// Reads the database. It is opened again each time, in case it was
     /// replaced.
     pub(super) fn take(
-        common: &Common,
+        common: &Rates,
         selection: &mut Selection,
         view: View,
     ) -> Result<Self, Failure> {
