@@ -7,6 +7,9 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+/// So long is waited for the end of a session: a server that is stopped does not end it.
+const END_MAX: Duration = Duration::from_secs(5);
+
 /// One reply of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
@@ -196,8 +199,17 @@ impl Client {
 }
 
 impl Drop for Client {
+    /// Ends the session, and waits until the server has ended it as well: Exim writes some
+    /// lines of its log after the reply that they are about, and closes the connection last.
     fn drop(&mut self) {
         self.writer = None;
+        if let Some(socket) = &self.socket
+            && !std::thread::panicking()
+        {
+            let _ = socket.shutdown(Shutdown::Write);
+            let _ = socket.set_read_timeout(Some(END_MAX));
+            let _ = std::io::copy(&mut self.reader, &mut std::io::sink());
+        }
         if let Some(child) = &mut self.child {
             let _ = child.wait();
         }
