@@ -1,14 +1,14 @@
 //! Decides attempts by policies.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::rc::Rc;
 
 use super::attempt::{Attempt, InLog, Part};
-use super::retry::{Added, Retries, Retry, Schedule, Waiting};
+use super::decided::{Decided, RECORDS_MAX, SimulateError, Totals};
+use super::retry::{Added, Retry, Schedule, Waiting};
 use crate::policy::event::SessionFacts;
 use crate::policy::image::Image;
-use crate::policy::replay::{Decisions, Replay};
+use crate::policy::replay::Replay;
 use crate::policy::session::{PolicySession, Step};
 use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
@@ -17,8 +17,6 @@ use crate::store::Memory;
 
 /// With so many records, those that decide nothing any more are dropped.
 const FORGET_FROM: usize = 100_000;
-/// The most records within their periods.
-const RECORDS_MAX: usize = 4_000_000;
 /// The most sessions that are open at a time; then the half that began first is forgotten.
 pub(super) const SESSIONS_MAX: usize = 100_000;
 /// Retries have sessions of their own, with these numbers.
@@ -39,106 +37,6 @@ impl Default for Settings {
     fn default() -> Self {
         let stages = vec![AclStage::Auth, AclStage::Rcpt, AclStage::Data, AclStage::NotSmtp];
         Self { stages, retry: Schedule::default() }
-    }
-}
-
-/// Why a simulation cannot go on.
-#[derive(Debug)]
-pub enum SimulateError {
-    /// There is no such policy; the text says which there are.
-    Policy(String),
-    /// The policies could not be evaluated.
-    Decide(String),
-    /// There are too many keys within their periods to remember.
-    TooManyKeys,
-}
-
-impl fmt::Display for SimulateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Policy(what) | Self::Decide(what) => f.write_str(what),
-            Self::TooManyKeys => write!(
-                f,
-                "more than {RECORDS_MAX} keys within their periods; simulate fewer policies at \
-                 a time (--only)"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SimulateError {}
-
-/// An attempt and what the policies make of it.
-#[derive(Clone, Copy, Debug)]
-pub struct Decided<'a> {
-    /// The attempt; of a retry, its own time.
-    pub attempt: &'a Attempt,
-    /// What the policies make of it.
-    pub decisions: &'a Decisions,
-    /// Which modelled retry it is; 0 for what the log shows.
-    pub retry: u32,
-    /// A number for the message, the same for all its steps and its retries.
-    pub message: u64,
-}
-
-impl Decided<'_> {
-    /// Whether it is refused: `hold` is not, as the client does not notice.
-    #[must_use]
-    pub fn is_refused(&self) -> bool {
-        self.decisions.outcome.verdict >= Verdict::Defer
-    }
-
-    /// Whether it would be refused if the policy was enforced.
-    #[must_use]
-    pub fn would_be_refused(&self) -> bool {
-        let outcome = &self.decisions.outcome;
-        outcome.observed && !outcome.exempt && outcome.measured >= Verdict::Defer
-    }
-}
-
-/// What was decided so far.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Totals {
-    /// The first and the last time.
-    pub span: Option<(Timestamp, Timestamp)>,
-    /// Attempts of the log that were decided, by verdict.
-    pub verdicts: Verdicts,
-    /// Messages that the log shows.
-    pub messages: u64,
-    /// Recipients that the log shows.
-    pub recipients: u64,
-    /// Logins that the log shows.
-    pub logins: u64,
-    /// Attempts that a policy or a limit of exirate refused when the log was written.
-    pub limited: u64,
-    /// Attempts at a stage at which no policy is evaluated.
-    pub undecided: u64,
-    /// What came of the modelled retries.
-    pub retries: Retries,
-}
-
-/// How many attempts got each verdict, the mildest first, as
-/// [`Verdict`](crate::policy::word::Verdict) lists them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verdicts([u64; 6]);
-
-impl Verdicts {
-    fn add(&mut self, verdict: Verdict) {
-        if let Some(count) = self.0.get_mut(verdict as usize) {
-            *count += 1;
-        }
-    }
-
-    /// How many got `verdict`.
-    #[must_use]
-    pub fn of(&self, verdict: Verdict) -> u64 {
-        self.0.get(verdict as usize).copied().unwrap_or(0)
-    }
-
-    /// All.
-    #[must_use]
-    pub fn all(&self) -> u64 {
-        self.0.iter().sum()
     }
 }
 

@@ -32,6 +32,7 @@
 //! - A session goes on as it did, although its AUTH command is refused now.
 
 mod attempt;
+mod decided;
 mod engine;
 mod refusals;
 mod retry;
@@ -39,6 +40,7 @@ mod retry;
 mod tests;
 
 pub use attempt::{Attempt, Envelope, InLog, Part};
-pub use engine::{Decided, Settings, SimulateError, Simulation, Totals, Verdicts};
+pub use decided::{Decided, SimulateError, Totals, Verdicts};
+pub use engine::{Settings, Simulation};
 pub use refusals::{LimitKey, Refusals, Refused};
 pub use retry::{Retries, Schedule};

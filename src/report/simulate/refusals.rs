@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::attempt::Part;
-use super::engine::Decided;
+use super::decided::Decided;
 use crate::policy::outcome::Reason;
 use crate::policy::replay::Window;
 use crate::policy::word::{Unit, Verdict};
