@@ -7,6 +7,8 @@
 /// What a line says, and of which message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
+    /// The process that wrote it: logged with `log_selector = +pid`.
+    pub pid: Option<u32>,
     /// The id of the message, if the line is about one.
     pub id: Option<&'a str>,
     /// What it says.
@@ -29,15 +31,67 @@ pub enum What<'a> {
     Completed,
     /// `rejected …`: an SMTP command or a message was refused.
     Refusal(Refusal<'a>),
-    /// Anything else.
-    Other,
+    /// `RCPT <…>: discarded by RCPT ACL`: a recipient was accepted, and is ignored.
+    Discarded(Refusal<'a>),
+    /// `plain authenticator failed for …`
+    FailedLogin(FailedLogin<'a>),
+    /// `incomplete transaction (…) from <…> for …`
+    Incomplete(Incomplete<'a>),
+    /// `SMTP connection from …`: the session begins.
+    Connect(Host<'a>),
+    /// `SMTP connection from … closed by QUIT` and other lines that end a session.
+    Close(Host<'a>),
+    /// A line that says nothing of who sends how much.
+    Known,
+    /// Anything else: perhaps what an ACL logs, what follows the id of a message.
+    Other(&'a str),
+}
+
+/// A client, as Exim writes it: `H=name (helo) [address]:port`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Host<'a> {
+    /// Its name in HELO.
+    pub helo: Option<&'a str>,
+    /// Its IP address.
+    pub address: Option<&'a str>,
+    /// Its port: logged with `log_selector = +incoming_port`.
+    pub port: Option<u16>,
+}
+
+/// A login that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailedLogin<'a> {
+    /// The client.
+    pub host: Host<'a>,
+    /// The user that was tried (`set_id=`).
+    pub user: Option<&'a str>,
+    /// The password could not be checked (435).
+    pub temporary: bool,
+}
+
+/// A message that ended without DATA: logged with `log_selector =
+/// +smtp_incomplete_transaction`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Incomplete<'a> {
+    /// The client.
+    pub host: Host<'a>,
+    /// `U=`
+    pub user: Option<&'a str>,
+    /// `A=`: the authenticated user.
+    pub auth: Option<&'a str>,
+    /// The envelope sender, without brackets.
+    pub sender: &'a str,
+    /// The recipients that had been accepted, with spaces between them.
+    pub recipients: Option<&'a str>,
 }
 
 /// How a delivery went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// `=>`, `->`, `>>`, `*>`
+    /// `=>`, `->`, `*>`
     Done,
+    /// `>>`: while it was received (cutthrough), so before the line of its arrival.
+    Passed,
     /// `==`: it is tried again.
     Deferred,
     /// `**`: for good.
@@ -49,8 +103,8 @@ pub enum Delivery {
 pub struct Arrival<'a> {
     /// The envelope sender; `<>` is that of a bounce.
     pub sender: &'a str,
-    /// `H=`: the client's IP address.
-    pub client: Option<&'a str>,
+    /// `H=`: the client.
+    pub host: Host<'a>,
     /// `U=`: the login of a local user, or what the client's host says of itself.
     pub user: Option<&'a str>,
     /// `A=`: the authenticated user.
@@ -65,52 +119,186 @@ pub struct Arrival<'a> {
 /// A command or a message that was refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusal<'a> {
-    /// `H=`: the client's IP address.
-    pub client: Option<&'a str>,
+    /// `H=`: the client.
+    pub host: Host<'a>,
     /// `F=`: the envelope sender, without brackets.
     pub sender: Option<&'a str>,
+    /// `U=`: the login of a local user, or what the client's host says of itself.
+    pub user: Option<&'a str>,
     /// `A=`: the authenticated user.
     pub auth: Option<&'a str>,
     /// Whether the client may try again.
     pub temporary: bool,
+    /// The recipient, where `what` does not name it.
+    pub recipient: Option<&'a str>,
     /// What was refused, and why: `RCPT <bob@example.org>: too much`.
     pub what: &'a str,
+    /// Why, where `what` does not say so.
+    pub reason: Option<&'a str>,
 }
 
 /// Reads a line, after its time.
 #[must_use]
 pub fn line(rest: &str) -> Line<'_> {
-    let (id, rest) = match without_pid(rest).split_once(' ') {
-        Some((id, rest)) if is_id(id) => (Some(id), rest),
-        _ => (None, without_pid(rest)),
-    };
-    Line { id, what: what(id.is_some(), rest).unwrap_or(What::Other) }
+    let (pid, rest) = pid(rest);
+    match rest.split_once(' ') {
+        Some((id, rest)) if is_id(id) => Line { pid, id: Some(id), what: of_message(rest) },
+        _ => Line { pid, id: None, what: of_session(rest) },
+    }
 }
 
-fn what(of_a_message: bool, rest: &str) -> Option<What<'_>> {
-    if !of_a_message {
-        return refusal(rest).map(What::Refusal);
-    }
-    if rest == "Completed" || rest.starts_with("Completed ") {
-        return Some(What::Completed);
-    }
-    let (flag, after) = rest.split_once(' ')?;
+/// What a line that begins with the id of a message says.
+fn of_message(rest: &str) -> What<'_> {
+    let (flag, after) = rest.split_once(' ').unwrap_or((rest, ""));
     let result = match flag {
-        "<=" | "(=" => return Some(What::Arrival(arrival(after))),
-        "=>" | "->" | ">>" | "*>" => Delivery::Done,
+        "<=" | "(=" => return What::Arrival(arrival(after)),
+        "=>" | "->" | "*>" => Delivery::Done,
+        ">>" => Delivery::Passed,
         "==" => Delivery::Deferred,
         "**" => Delivery::Failed,
-        _ => return refusal(rest).map(What::Refusal),
+        "Completed" => return What::Completed,
+        _ => return other_of_message(rest),
     };
-    Some(What::Recipient { address: recipient(after, result), result })
+    // `=> blackhole (DATA ACL discarded recipients)`: no recipient, but what became of all.
+    if flag == "=>" && after.starts_with("blackhole ") && !after.contains(" R=") {
+        return What::Known;
+    }
+    What::Recipient { address: recipient(after, result), result }
 }
 
-/// What follows `[PID]`, which is logged with `log_selector = +pid`.
-fn without_pid(rest: &str) -> &str {
+fn other_of_message(rest: &str) -> What<'_> {
+    const KNOWN: [&str; 24] = [
+        "Message is frozen",
+        "Frozen",
+        "Unfrozen",
+        "unfrozen",
+        "DKIM",
+        "SPF",
+        "removed by",
+        "cancelled by",
+        "no immediate delivery",
+        "Spool file is locked",
+        "Remote host closed",
+        "SMTP error from remote",
+        "error ignored",
+        "retry time not reached",
+        "TLS error",
+        "TLS:",
+        "[",
+        "H=",
+        "no recipients found",
+        "sender address changed",
+        "host ",
+        "Warning:",
+        "mailing list",
+        "Delivery status",
+    ];
+    match refused(rest) {
+        Some(what) => what,
+        None if KNOWN.iter().any(|start| rest.starts_with(start)) => What::Known,
+        None => What::Other(rest),
+    }
+}
+
+/// What a line of no message says: of a session, or of the daemon.
+fn of_session(rest: &str) -> What<'_> {
+    const KNOWN: [&str; 34] = [
+        "exim ",
+        "cwd=",
+        "Start queue run",
+        "End queue run",
+        "no MAIL in SMTP",
+        "no host name",
+        "no IP address",
+        "SMTP syntax error",
+        "SMTP protocol",
+        "TLS error",
+        "TLS:",
+        "H=",
+        "U=",
+        "Warning:",
+        "SIGHUP",
+        "SIGTERM",
+        "pid ",
+        "daemon: ",
+        "socket bind",
+        "listening",
+        "remote host address",
+        "host name alias",
+        "lookup of",
+        "sender verify",
+        "no data",
+        "ident ",
+        "daemon ",
+        "DNS list",
+        "dnslists",
+        "IPv6",
+        "DKIM",
+        "Node",
+        "proxy",
+        "[",
+    ];
+    const ENDS: [&str; 6] = [
+        "unexpected disconnection while reading SMTP command from ",
+        "SMTP command timeout on connection from ",
+        "SMTP command timeout on TLS connection from ",
+        "SMTP data timeout (message abandoned) on connection from ",
+        "SMTP call from ",
+        "SMTP connection lost from ",
+    ];
+    if let Some(after) = rest.strip_prefix("SMTP connection from ") {
+        return session(after);
+    }
+    if let Some(after) = ENDS.iter().find_map(|start| rest.strip_prefix(start)) {
+        return What::Close(host(after).map_or(Host::default(), |(host, _)| host));
+    }
+    match refused(rest).or_else(|| failed_login(rest)) {
+        Some(what) => what,
+        None if KNOWN.iter().any(|start| rest.starts_with(start)) => What::Known,
+        None => What::Other(rest),
+    }
+}
+
+/// `[address]:port I=… (TCP/IP connection count = 1)` and `(helo) [address]:port … closed by
+/// QUIT`, after `SMTP connection from `. Of a local user: `root`, `root closed by QUIT`.
+fn session(after: &str) -> What<'_> {
+    let (host, rest) = match host(after) {
+        Some(found) => found,
+        None => (Host::default(), after.split_once(' ').map_or("", |(_user, rest)| rest)),
+    };
+    let is_end =
+        |text: &str| ["closed by ", "lost", "closed after"].iter().any(|s| text.starts_with(s));
+    let mut rest = rest;
+    while !rest.is_empty() {
+        if is_end(rest) {
+            return What::Close(host);
+        }
+        let (field, after) = token(rest);
+        if !field.contains('=') {
+            break;
+        }
+        rest = after;
+    }
+    What::Connect(host)
+}
+
+/// `plain authenticator failed for (helo) [address]:port I=…: 535 … (set_id=user)`
+fn failed_login(rest: &str) -> Option<What<'_>> {
+    let (_name, after) = rest.split_once(" authenticator failed for ")?;
+    let (host, after) = host(after)?;
+    // The user is the last thing on the line, and may contain anything.
+    let user = after.split_once(" (set_id=").and_then(|(_, user)| user.strip_suffix(')'));
+    let code = after.split_once(": ").map_or(after, |(_, code)| code);
+    let user = user.filter(|user| !user.is_empty());
+    Some(What::FailedLogin(FailedLogin { host, user, temporary: code.starts_with('4') }))
+}
+
+/// `[PID]`, which is logged with `log_selector = +pid`, and what follows it.
+fn pid(rest: &str) -> (Option<u32>, &str) {
     let after = rest.strip_prefix('[').and_then(|rest| rest.split_once("] "));
     match after {
-        Some((pid, after)) if pid.bytes().all(|b| b.is_ascii_digit()) => after,
-        _ => rest,
+        Some((pid, after)) if pid.bytes().all(|b| b.is_ascii_digit()) => (pid.parse().ok(), after),
+        _ => (None, rest),
     }
 }
 
@@ -136,10 +324,10 @@ fn arrival(text: &str) -> Arrival<'_> {
     let mut arrival = Arrival { sender, ..Arrival::default() };
     while !rest.is_empty() {
         let (field, after) = token(rest);
-        if arrival.client.is_none()
-            && let Some((client, after)) = host(rest)
+        if arrival.host.address.is_none()
+            && let Some((host, after)) = rest.strip_prefix("H=").and_then(host)
         {
-            arrival.client = Some(client);
+            arrival.host = host;
             rest = after;
             continue;
         }
@@ -178,20 +366,24 @@ fn recipient(text: &str, result: Delivery) -> &str {
     address
 }
 
-/// `H=… F=<…> A=… [temporarily ]rejected …`
-fn refusal(text: &str) -> Option<Refusal<'_>> {
-    let mut refusal = Refusal::default();
-    let mut rest = text;
-    let is_start =
-        |text: &str| ["H=", "U=", "DS ", "rejected "].iter().any(|s| text.starts_with(s));
-    if !is_start(text) {
+/// `H=… F=<…> A=… [temporarily ]rejected …`, `… RCPT <…>: discarded by RCPT ACL`,
+/// `H=… incomplete transaction (…) …`, and the older forms that begin with what was refused.
+fn refused(text: &str) -> Option<What<'_>> {
+    const STARTS: [&str; 8] =
+        ["H=", "U=", "F=", "DS ", "rejected ", "unqualified ", "refused ", "Connection from "];
+    if !STARTS.iter().any(|start| text.starts_with(start)) {
         return None;
     }
+    if let Some(refusal) = refusal_first(text) {
+        return Some(What::Refusal(refusal));
+    }
+    let mut refusal = Refusal::default();
+    let mut rest = text;
     loop {
-        if refusal.client.is_none()
-            && let Some((client, after)) = host(rest)
+        if refusal.host.address.is_none()
+            && let Some((host, after)) = rest.strip_prefix("H=").and_then(host)
         {
-            refusal.client = Some(client);
+            refusal.host = host;
             rest = after;
             continue;
         }
@@ -200,14 +392,27 @@ fn refusal(text: &str) -> Option<Refusal<'_>> {
             Some(("F", sender)) if refusal.sender.is_none() => {
                 refusal.sender = sender.strip_prefix('<').and_then(|s| s.strip_suffix('>'));
             }
-            Some(("A", _)) if refusal.auth.is_none() => refusal.auth = user(field),
+            Some(("A", _)) if refusal.auth.is_none() => {
+                let (auth, after) = refused_user(rest)?;
+                refusal.auth = auth;
+                rest = after;
+                continue;
+            }
+            Some(("U", user)) => refusal.user = refusal.user.or(Some(user)),
             _ if field == "temporarily" => refusal.temporary = true,
             _ if field == "rejected" => {
                 refusal.what = after;
-                return Some(refusal);
+                return Some(What::Refusal(refusal));
             }
+            _ if field == "RCPT" && after.ends_with(": discarded by RCPT ACL") => {
+                refusal.what = rest;
+                return Some(What::Discarded(refusal));
+            }
+            _ if field == "incomplete" => return incomplete(after, &refusal).map(What::Incomplete),
             // Not a field, so it is another line.
-            None if !matches!(field, "DS" | "K" | "PRDR") => return None,
+            None if !matches!(field, "DS" | "K" | "PRDR" | "L" | "L-" | "L." | "L.-") => {
+                return None;
+            }
             _ => {}
         }
         if after.is_empty() {
@@ -217,26 +422,108 @@ fn refusal(text: &str) -> Option<Refusal<'_>> {
     }
 }
 
-/// `H=name (helo) [address]:port`: the address, which the client did not choose, and what
+/// The user of `A=driver:user`, who may contain spaces, before what was refused, and what
+/// follows.
+fn refused_user(rest: &str) -> Option<(Option<&str>, &str)> {
+    const ENDS: [&str; 5] =
+        [" rejected ", " temporarily rejected ", " RCPT <", " incomplete transaction ", " F=<"];
+    let end = ENDS.iter().filter_map(|end| rest.find(end)).min()?;
+    let (field, after) = rest.split_at_checked(end)?;
+    Some((user(field), after.get(1..)?))
+}
+
+/// Forms that name the client after what was refused:
+/// `rejected from <a@x> H=…: message too big`, `rejected MAIL command H=…: too many`,
+/// `unqualified recipient rejected: <x> H=…`, `refused connection from H=…`,
+/// `Connection from [address]:port refused: too many connections`.
+fn refusal_first(text: &str) -> Option<Refusal<'_>> {
+    let mut refusal = Refusal::default();
+    let rest = if let Some(after) = text.strip_prefix("rejected from ") {
+        let (sender, after) = token(after);
+        refusal.sender = sender.strip_prefix('<').and_then(|s| s.strip_suffix('>'));
+        refusal.what = "message";
+        after
+    } else if let Some(after) = text.strip_prefix("rejected MAIL command ") {
+        refusal.what = "MAIL";
+        after
+    } else if let Some(after) = text.strip_prefix("unqualified ") {
+        let (kind, after) = after.split_once(" rejected: ")?;
+        let (address, after) = token(after);
+        let address = address.strip_prefix('<').and_then(|s| s.strip_suffix('>'));
+        match kind {
+            "sender" => (refusal.what, refusal.sender) = ("MAIL", address),
+            "recipient" => (refusal.what, refusal.recipient) = ("RCPT", address),
+            _ => refusal.what = kind,
+        }
+        refusal.host = host(after.strip_prefix("H=")?)?.0;
+        return Some(refusal);
+    } else if let Some(after) = text.strip_prefix("refused connection from ") {
+        refusal.what = "connection";
+        after
+    } else if let Some(after) = text.strip_prefix("Connection from ") {
+        let (host, after) = host(after)?;
+        refusal.host = host;
+        let is_refused = after.starts_with("refused");
+        refusal.what = "connection";
+        refusal.temporary = true;
+        return is_refused.then_some(refusal);
+    } else {
+        return None;
+    };
+    let (host, after) = host(rest.strip_prefix("H=").unwrap_or(rest))?;
+    refusal.host = host;
+    refusal.reason = match after.starts_with("I=") {
+        true => after.split_once(": ").map(|(_, reason)| reason),
+        false => Some(after),
+    };
+    Some(refusal)
+}
+
+/// `transaction (RSET) from <a@x> for b@x c@x`
+fn incomplete<'a>(after: &'a str, before: &Refusal<'a>) -> Option<Incomplete<'a>> {
+    let (_how, after) = after.strip_prefix("transaction (")?.split_once(") from <")?;
+    let (sender, after) = bracketed(after)?;
+    let recipients = after.strip_prefix(" for ");
+    let Refusal { host, user, auth, .. } = *before;
+    Some(Incomplete { host, user, auth, sender, recipients })
+}
+
+/// What comes before the `>` that ends an address, and what follows it. Quoted parts of the
+/// address may contain spaces.
+pub(super) fn bracketed(text: &str) -> Option<(&str, &str)> {
+    let (first, _) = token(text);
+    let end = first.rfind('>')?;
+    Some((text.get(..end)?, text.get(end + 1..)?))
+}
+
+/// `name (helo) [address]:port`: the address, which the client did not choose, and what
 /// follows. A HELO name with `) [` in it needs `helo_accept_junk_hosts`.
-fn host(rest: &str) -> Option<(&str, &str)> {
-    let rest = rest.strip_prefix("H=")?;
+fn host(rest: &str) -> Option<(Host<'_>, &str)> {
+    let mut helo = None;
     let at = match rest.starts_with('[') {
         true => 0,
         false => {
             // Past the name in parentheses, which may be an address in brackets itself.
-            let name =
+            let open =
                 rest.find('(').filter(|open| !rest.get(..*open).is_some_and(|n| n.contains('[')));
-            let from = match name {
-                Some(_) => rest.find(") [")?,
+            let from = match open {
+                Some(open) => {
+                    let close = rest.find(") [")?;
+                    helo = rest.get(open + 1..close);
+                    close
+                }
                 None => 0,
             };
-            from + rest.get(from..)?.find(" [")? + 1
+            let at = from + rest.get(from..)?.find(" [")? + 1;
+            // Exim writes the name once if HELO has the same.
+            helo = helo.or(rest.get(..at - 1));
+            at
         }
     };
-    let (client, after) = rest.get(at + 1..)?.split_once(']')?;
-    let (_port, after) = after.split_once(' ').unwrap_or((after, ""));
-    Some((client, after))
+    let (address, after) = rest.get(at + 1..)?.split_once(']')?;
+    let (port, after) = after.split_once(' ').unwrap_or((after, ""));
+    let port = port.trim_end_matches(':').strip_prefix(':').and_then(|port| port.parse().ok());
+    Some((Host { helo, address: Some(address), port }, after))
 }
 
 /// The user of `A=driver:user`, which may contain spaces, before ` S=`.
@@ -292,163 +579,4 @@ pub fn recipients(mut list: &str) -> impl Iterator<Item = &str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ID: &str = "1tDabc-000000001Ab-AbCd";
-
-    fn arrived(line: &str) -> Arrival<'_> {
-        match super::line(line) {
-            Line { id: Some(_), what: What::Arrival(arrival) } => arrival,
-            other => panic!("{line}: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn all_fields_of_an_arrival_are_read() {
-        let line = "[4711] 1tDabc-000000001Ab-AbCd <= alice@example.org H=pc.example.org (laptop) \
-             [192.0.2.7]:4711 I=[10.0.0.1]:587 U=al P=esmtpsa L X=TLS1.3:TLS_AES_256:256 CV=no \
-             DN=\"CN=a b A=x:y\" SNI=\"mx\" A=plain:alice PRDR K S=1234 M8S=8 RT=0.1s id=x@y \
-             T=\"hello \\\" S=99 for x\" from <alice@example.org> for bob@x.test \"c d\"@x.test";
-        let all = Arrival {
-            sender: "alice@example.org",
-            client: Some("192.0.2.7"),
-            user: Some("al"),
-            auth: Some("alice"),
-            size: Some(1234),
-            recipients: Some("bob@x.test \"c d\"@x.test"),
-        };
-        assert_eq!(arrived(line), all);
-        let list = recipients(all.recipients.unwrap()).collect::<Vec<_>>();
-        assert_eq!(list, ["bob@x.test", "\"c d\"@x.test"]);
-        let local = arrived("16RdAL-0006pc-00 <= <> R=16RdAL-0006pc-01 U=Debian-exim P=local S=9");
-        assert_eq!((local.sender, local.user, local.size), ("<>", Some("Debian-exim"), Some(9)));
-        assert_eq!((local.client, local.auth, local.recipients), (None, None, None));
-    }
-
-    #[test]
-    fn clients_cannot_imitate_fields() {
-        for (sender, host, client) in [
-            ("\"a H=[198.51.100.1] A=plain:ceo S=1\"@x.org", "H=[192.0.2.7]", "192.0.2.7"),
-            ("\"a \\\" A=plain:ceo\"@x.org", "H=([198.51.100.1]) [192.0.2.7]:25", "192.0.2.7"),
-            ("a@x.org", "H=(198.51.100.1) [192.0.2.7]", "192.0.2.7"),
-            ("a@x.org", "H=(A=plain:ceo) [2001:db8::1]:99", "2001:db8::1"),
-            ("a@x.org", "H=h.example.org [192.0.2.7]:25", "192.0.2.7"),
-            ("a@x.org", "H=h.example.org ([IPv6:2001:db8::2]) [192.0.2.7]:25", "192.0.2.7"),
-        ] {
-            for subject in ["x", "A=plain:ceo H=[198.51.100.1] S=1", "\\\" from <x> for y z"] {
-                let line = format!(
-                    "{ID} <= {sender} {host} P=esmtpa A=login:bob S=77 id=\"a A=x:y\"@x \
-                     T=\"{subject}\" for r@x.test"
-                );
-                let found = arrived(&line);
-                assert_eq!((found.client, found.sender), (Some(client), sender), "{line}");
-                assert_eq!((found.auth, found.size), (Some("bob"), Some(77)), "{line}");
-                assert_eq!(found.recipients, Some("r@x.test"), "{line}");
-            }
-        }
-        // Of a quote that is not closed, nothing is lost but its field.
-        let line = format!("{ID} <= a@x H=[::1] SNI=\"x A=plain:bob S=7 for r@x");
-        let found = arrived(&line);
-        assert_eq!((found.auth, found.size, found.recipients), (Some("bob"), Some(7), Some("r@x")));
-    }
-
-    #[test]
-    fn the_user_may_contain_spaces_and_a_sender_may_follow() {
-        for (field, user) in [
-            ("A=plain:al ice", Some("al ice")),
-            ("A=plain:al ice K", Some("al ice")),
-            ("A=plain:alice PRDR PRX=192.0.2.1 K", Some("alice")),
-            ("A=plain:alice:alice@example.org", Some("alice")),
-            ("A=plain:alice@example.org", Some("alice@example.org")),
-            ("A=plain:", None),
-            ("A=plain", None),
-        ] {
-            let line = format!("{ID} <= a@x H=[::1] P=esmtpa {field} S=7");
-            assert_eq!(arrived(&line).auth, user, "{line}");
-        }
-    }
-
-    #[test]
-    fn deliveries_name_the_address_before_redirection() {
-        for (text, address, result) in [
-            (
-                "=> bob@x.test R=dnslookup T=smtp H=mx [192.0.2.1] C=\"250 <no@x>\"",
-                "bob@x.test",
-                Delivery::Done,
-            ),
-            ("-> bob <bob@x.test> F=<a@x> P=<a@x> R=local T=maildir", "bob@x.test", Delivery::Done),
-            (">> c@y.test (b@y.test) <bob@x.test> R=r T=t", "bob@x.test", Delivery::Done),
-            ("*> bob@x.test", "bob@x.test", Delivery::Done),
-            ("=> /var/mail/bob (x) <bob@x.test> R=r T=t", "bob@x.test", Delivery::Done),
-            ("=> |/bin/filter -a <no@x.test> <bob@x.test> R=r T=t", "bob@x.test", Delivery::Done),
-            ("=> :blackhole: <bob@x.test> R=r", "bob@x.test", Delivery::Done),
-            (
-                "== bob@x.test R=r T=t defer (111): Connection refused <no@x>",
-                "bob@x.test",
-                Delivery::Deferred,
-            ),
-            ("** bob@x.test: unknown user <no@x>", "bob@x.test", Delivery::Failed),
-            ("** bob@x.test <bob@x.test>: unknown mail domain", "bob@x.test", Delivery::Failed),
-            ("** \"b R=o b\"@x.test R=r T=t: 550 <no@x>", "\"b R=o b\"@x.test", Delivery::Failed),
-        ] {
-            let line = format!("{ID} {text}");
-            let what = What::Recipient { address, result };
-            assert_eq!(super::line(&line), Line { id: Some(ID), what }, "{line}");
-        }
-    }
-
-    #[test]
-    fn refusals_name_client_sender_and_command() {
-        let all = Refusal {
-            client: Some("192.0.2.7"),
-            sender: Some("a@x.org"),
-            auth: Some("bob"),
-            temporary: false,
-            what: "RCPT <r@x.test>: too much",
-        };
-        for (text, refusal) in [
-            (
-                "H=(h) [192.0.2.7]:25 X=TLS F=<a@x.org> A=plain:bob rejected RCPT <r@x.test>: too much",
-                all,
-            ),
-            (
-                "1tDabc-000000001Ab-AbCd H=(h) [192.0.2.7] F=<a@x.org> A=plain:bob temporarily rejected after DATA",
-                Refusal { temporary: true, what: "after DATA", ..all },
-            ),
-            (
-                "H=(h) [192.0.2.7] F=<\"a rejected RCPT <x>\"@x.org> A=plain:bob rejected RCPT <r@x.test>: too much",
-                Refusal { sender: Some("\"a rejected RCPT <x>\"@x.org"), ..all },
-            ),
-            (
-                "H=[192.0.2.7] U=me rejected connection in \"connect\" ACL",
-                Refusal {
-                    client: Some("192.0.2.7"),
-                    what: "connection in \"connect\" ACL",
-                    ..Refusal::default()
-                },
-            ),
-        ] {
-            assert_eq!(super::line(text).what, What::Refusal(refusal), "{text}");
-        }
-        assert_eq!(super::line("H=(h) [192.0.2.7]: SMTP timeout").what, What::Other);
-    }
-
-    #[test]
-    fn other_lines_are_no_arrivals() {
-        assert_eq!(super::line("16RdAL-0006pc-00 Completed").what, What::Completed);
-        assert_eq!(super::line(&format!("{ID} Completed QT=3s")).what, What::Completed);
-        for text in [
-            "",
-            "Start queue run: pid=12",
-            "no id <= a@b",
-            "16RdAL-0006pc-0 <= a@b",
-            "16RdAL-0006pc-00",
-            "16RdAL-0006pc-00 no immediate delivery: <= a@b",
-            "[12] [13] 16RdAL-0006pc-00 <= a@b",
-            "SMTP connection from x <= a@b",
-        ] {
-            assert_eq!(super::line(text).what, What::Other, "{text}");
-        }
-    }
-}
+mod tests;

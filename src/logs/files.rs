@@ -12,7 +12,7 @@ use std::rc::Rc;
 use globset::GlobBuilder;
 
 use super::decompress;
-use super::stamp::Stamps;
+use super::stamp::{Stamp, Stamps};
 use crate::rate::Timestamp;
 
 /// A longer line is skipped: Exim writes none.
@@ -86,8 +86,12 @@ pub struct Stamped<'a> {
     pub line: &'a str,
     /// Its time.
     pub at: Timestamp,
+    /// The program, perhaps with `[PID]`, as syslog writes it: `postfix/smtpd[712]`.
+    pub program: Option<&'a str>,
     /// What follows the time.
     pub rest: &'a str,
+    /// The file, and the number of the line in it, from 1 on.
+    pub place: (&'a str, u64),
 }
 
 /// Lines that were skipped, as they have no time. Empty ones are not counted.
@@ -204,8 +208,8 @@ impl LogFile {
             if !next_line(&mut *input, &mut line)? {
                 break;
             }
-            if let Some((at, _)) = self.stamps.read(&String::from_utf8_lossy(&line)) {
-                return Ok(Some(at));
+            if let Some(stamp) = self.stamps.read(&String::from_utf8_lossy(&line)) {
+                return Ok(Some(stamp.at));
             }
         }
         Ok(None)
@@ -229,7 +233,9 @@ impl LogFile {
             }
             let text = String::from_utf8_lossy(&line);
             match self.stamps.read(&text) {
-                Some((at, rest)) => see(Stamped { line: &text, at, rest }),
+                Some(Stamp { at, program, rest }) => {
+                    see(Stamped { line: &text, at, program, rest, place: (&self.name, number) });
+                }
                 None if text.trim().is_empty() => {}
                 None => skipped.add(&self.name, number, &text),
             }

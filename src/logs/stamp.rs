@@ -13,6 +13,17 @@ pub struct Stamps {
     latest: Jiff,
 }
 
+/// The start of a line: when it was written and by whom, and what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp<'a> {
+    /// When.
+    pub at: Timestamp,
+    /// The program, perhaps with `[PID]`, as syslog writes it: `postfix/smtpd[712]`.
+    pub program: Option<&'a str>,
+    /// What follows.
+    pub rest: &'a str,
+}
+
 /// How much later than the file's last change a time may seem: clocks and zones differ.
 const SLACK: SignedDuration = SignedDuration::from_hours(48);
 
@@ -31,18 +42,20 @@ impl Stamps {
     /// program's name follow, and perhaps Exim's own time. Times without a zone are taken
     /// as UTC.
     #[must_use]
-    pub fn read<'a>(&self, line: &'a str) -> Option<(Timestamp, &'a str)> {
-        if let Some(found) = exim(line) {
-            return Some(found);
+    pub fn read<'a>(&self, line: &'a str) -> Option<Stamp<'a>> {
+        if let Some((at, rest)) = exim(line) {
+            return Some(Stamp { at, program: None, rest });
         }
         let (at, rest) = rfc3339(line).or_else(|| self.syslog(line))?;
-        let rest = tagged(rest)?;
+        let (program, rest) = tagged(rest)?;
+        let program = Some(program);
         // Exim's own time is less exact than that of RFC 3339, but has its year.
         match exim(rest) {
             Some((own, rest)) => {
-                Some((if line.starts_with(char::is_numeric) { at } else { own }, rest))
+                let at = if line.starts_with(char::is_numeric) { at } else { own };
+                Some(Stamp { at, program, rest })
             }
-            None => Some((at, rest)),
+            None => Some(Stamp { at, program, rest }),
         }
     }
 
@@ -66,8 +79,8 @@ impl Stamps {
     }
 }
 
-/// `2026-11-20 11:50:37[.250] [+0100] `
-fn exim(line: &str) -> Option<(Timestamp, &str)> {
+/// `2026-11-20 11:50:37[.250] [+0100] `: Exim's own time, and what follows it.
+pub(super) fn exim(line: &str) -> Option<(Timestamp, &str)> {
     let (date, rest) = date(line)?;
     let (hour, minute, second, rest) = clock(rest.strip_prefix(' ')?)?;
     let (nanos, rest) = fraction(rest);
@@ -88,11 +101,11 @@ fn rfc3339(line: &str) -> Option<(Timestamp, &str)> {
     Some((timestamp(at), rest))
 }
 
-/// What follows `HOST PROGRAM[PID]: `, as syslog writes it.
-fn tagged(rest: &str) -> Option<&str> {
+/// `HOST PROGRAM[PID]: `, as syslog writes it: the program, and what follows.
+fn tagged(rest: &str) -> Option<(&str, &str)> {
     let (_host, rest) = rest.split_once(' ')?;
     let (tag, rest) = rest.split_once(' ')?;
-    tag.ends_with(':').then_some(rest)
+    Some((tag.strip_suffix(':')?, rest))
 }
 
 /// `2026-11-20`
@@ -159,7 +172,7 @@ mod tests {
 
     fn at(line: &str) -> Option<(i64, u32, &str)> {
         let stamps = Stamps::new("2026-11-21T00:00:00Z".parse().unwrap());
-        stamps.read(line).map(|(at, rest)| (at.seconds, at.micros, rest))
+        stamps.read(line).map(|Stamp { at, rest, .. }| (at.seconds, at.micros, rest))
     }
 
     const SECONDS: i64 = 1_795_175_437;

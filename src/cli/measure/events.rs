@@ -98,7 +98,7 @@ impl<'a> Events<'a> {
                 return self.push(line.at, Some(key), size.filter(|size| *size >= 0.0));
             }
         };
-        let exim::Line { id, what } = exim::line(line.rest);
+        let exim::Line { id, what, .. } = exim::line(line.rest);
         match what {
             What::Arrival(arrival)
                 if count == Count::Recipients && arrival.recipients.is_none() =>
@@ -172,7 +172,7 @@ fn key<'a>(arrival: &Arrival<'a>, by: By) -> Option<&'a str> {
     match by {
         By::All => Some(""),
         By::Sender => Some(arrival.sender),
-        By::Host => arrival.client,
+        By::Host => arrival.host.address,
         By::Auth => arrival.auth,
         By::User => arrival.user,
     }

@@ -1,0 +1,178 @@
+//! Lines, and what clients write into them.
+
+use super::*;
+
+const ID: &str = "1tDabc-000000001Ab-AbCd";
+
+fn arrived(line: &str) -> Arrival<'_> {
+    match super::line(line) {
+        Line { id: Some(_), what: What::Arrival(arrival), .. } => arrival,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn all_fields_of_an_arrival_are_read() {
+    let line = "[4711] 1tDabc-000000001Ab-AbCd <= alice@example.org H=pc.example.org (laptop) \
+         [192.0.2.7]:4711 I=[10.0.0.1]:587 U=al P=esmtpsa L X=TLS1.3:TLS_AES_256:256 CV=no \
+         DN=\"CN=a b A=x:y\" SNI=\"mx\" A=plain:alice PRDR K S=1234 M8S=8 RT=0.1s id=x@y \
+         T=\"hello \\\" S=99 for x\" from <alice@example.org> for bob@x.test \"c d\"@x.test";
+    let all = Arrival {
+        sender: "alice@example.org",
+        host: Host { helo: Some("laptop"), address: Some("192.0.2.7"), port: Some(4711) },
+        user: Some("al"),
+        auth: Some("alice"),
+        size: Some(1234),
+        recipients: Some("bob@x.test \"c d\"@x.test"),
+    };
+    assert_eq!(arrived(line), all);
+    let list = recipients(all.recipients.unwrap()).collect::<Vec<_>>();
+    assert_eq!(list, ["bob@x.test", "\"c d\"@x.test"]);
+    let local = arrived("16RdAL-0006pc-00 <= <> R=16RdAL-0006pc-01 U=Debian-exim P=local S=9");
+    assert_eq!((local.sender, local.user, local.size), ("<>", Some("Debian-exim"), Some(9)));
+    assert_eq!((local.host.address, local.auth, local.recipients), (None, None, None));
+}
+
+#[test]
+fn clients_cannot_imitate_fields() {
+    for (sender, host, client) in [
+        ("\"a H=[198.51.100.1] A=plain:ceo S=1\"@x.org", "H=[192.0.2.7]", "192.0.2.7"),
+        ("\"a \\\" A=plain:ceo\"@x.org", "H=([198.51.100.1]) [192.0.2.7]:25", "192.0.2.7"),
+        ("a@x.org", "H=(198.51.100.1) [192.0.2.7]", "192.0.2.7"),
+        ("a@x.org", "H=(A=plain:ceo) [2001:db8::1]:99", "2001:db8::1"),
+        ("a@x.org", "H=h.example.org [192.0.2.7]:25", "192.0.2.7"),
+        ("a@x.org", "H=h.example.org ([IPv6:2001:db8::2]) [192.0.2.7]:25", "192.0.2.7"),
+    ] {
+        for subject in ["x", "A=plain:ceo H=[198.51.100.1] S=1", "\\\" from <x> for y z"] {
+            let line = format!(
+                "{ID} <= {sender} {host} P=esmtpa A=login:bob S=77 id=\"a A=x:y\"@x \
+                 T=\"{subject}\" for r@x.test"
+            );
+            let found = arrived(&line);
+            assert_eq!((found.host.address, found.sender), (Some(client), sender), "{line}");
+            assert_eq!((found.auth, found.size), (Some("bob"), Some(77)), "{line}");
+            assert_eq!(found.recipients, Some("r@x.test"), "{line}");
+        }
+    }
+    // Of a quote that is not closed, nothing is lost but its field.
+    let line = format!("{ID} <= a@x H=[::1] SNI=\"x A=plain:bob S=7 for r@x");
+    let found = arrived(&line);
+    assert_eq!((found.auth, found.size, found.recipients), (Some("bob"), Some(7), Some("r@x")));
+}
+
+#[test]
+fn the_user_may_contain_spaces_and_a_sender_may_follow() {
+    for (field, user) in [
+        ("A=plain:al ice", Some("al ice")),
+        ("A=plain:al ice K", Some("al ice")),
+        ("A=plain:alice PRDR PRX=192.0.2.1 K", Some("alice")),
+        ("A=plain:alice:alice@example.org", Some("alice")),
+        ("A=plain:alice@example.org", Some("alice@example.org")),
+        ("A=plain:", None),
+        ("A=plain", None),
+    ] {
+        let line = format!("{ID} <= a@x H=[::1] P=esmtpa {field} S=7");
+        assert_eq!(arrived(&line).auth, user, "{line}");
+    }
+}
+
+#[test]
+fn deliveries_name_the_address_before_redirection() {
+    for (text, address, result) in [
+        (
+            "=> bob@x.test R=dnslookup T=smtp H=mx [192.0.2.1] C=\"250 <no@x>\"",
+            "bob@x.test",
+            Delivery::Done,
+        ),
+        ("-> bob <bob@x.test> F=<a@x> P=<a@x> R=local T=maildir", "bob@x.test", Delivery::Done),
+        (">> c@y.test (b@y.test) <bob@x.test> R=r T=t", "bob@x.test", Delivery::Passed),
+        ("*> bob@x.test", "bob@x.test", Delivery::Done),
+        ("=> /var/mail/bob (x) <bob@x.test> R=r T=t", "bob@x.test", Delivery::Done),
+        ("=> |/bin/filter -a <no@x.test> <bob@x.test> R=r T=t", "bob@x.test", Delivery::Done),
+        ("=> :blackhole: <bob@x.test> R=r", "bob@x.test", Delivery::Done),
+        (
+            "== bob@x.test R=r T=t defer (111): Connection refused <no@x>",
+            "bob@x.test",
+            Delivery::Deferred,
+        ),
+        ("** bob@x.test: unknown user <no@x>", "bob@x.test", Delivery::Failed),
+        ("** bob@x.test <bob@x.test>: unknown mail domain", "bob@x.test", Delivery::Failed),
+        ("** \"b R=o b\"@x.test R=r T=t: 550 <no@x>", "\"b R=o b\"@x.test", Delivery::Failed),
+    ] {
+        let line = format!("{ID} {text}");
+        let what = What::Recipient { address, result };
+        assert_eq!(super::line(&line), Line { pid: None, id: Some(ID), what }, "{line}");
+    }
+}
+
+#[test]
+fn refusals_name_client_sender_and_command() {
+    let host = Host { helo: Some("h"), address: Some("192.0.2.7"), port: Some(25) };
+    let all = Refusal {
+        host,
+        user: None,
+        recipient: None,
+        reason: None,
+        sender: Some("a@x.org"),
+        auth: Some("bob"),
+        temporary: false,
+        what: "RCPT <r@x.test>: too much",
+    };
+    for (text, refusal) in [
+        (
+            "H=(h) [192.0.2.7]:25 X=TLS F=<a@x.org> A=plain:bob rejected RCPT <r@x.test>: too much",
+            all,
+        ),
+        (
+            "1tDabc-000000001Ab-AbCd H=(h) [192.0.2.7] F=<a@x.org> A=plain:bob temporarily rejected after DATA",
+            Refusal {
+                host: Host { port: None, ..host },
+                temporary: true,
+                what: "after DATA",
+                ..all
+            },
+        ),
+        (
+            "H=(h) [192.0.2.7] F=<\"a rejected RCPT <x>\"@x.org> A=plain:bob rejected RCPT <r@x.test>: too much",
+            Refusal {
+                host: Host { port: None, ..host },
+                sender: Some("\"a rejected RCPT <x>\"@x.org"),
+                ..all
+            },
+        ),
+        (
+            "H=[192.0.2.7] U=me rejected connection in \"connect\" ACL",
+            Refusal {
+                host: Host { address: Some("192.0.2.7"), ..Host::default() },
+                user: Some("me"),
+                what: "connection in \"connect\" ACL",
+                ..Refusal::default()
+            },
+        ),
+    ] {
+        assert_eq!(super::line(text).what, What::Refusal(refusal), "{text}");
+    }
+    assert_eq!(super::line("H=(h) [192.0.2.7]: SMTP timeout").what, What::Known);
+}
+
+#[test]
+fn other_lines_are_no_arrivals() {
+    assert_eq!(super::line("16RdAL-0006pc-00 Completed").what, What::Completed);
+    assert_eq!(super::line(&format!("{ID} Completed QT=3s")).what, What::Completed);
+    for text in [
+        "",
+        "Start queue run: pid=12",
+        "no id <= a@b",
+        "16RdAL-0006pc-0 <= a@b",
+        "16RdAL-0006pc-00",
+        "16RdAL-0006pc-00 no immediate delivery: <= a@b",
+        "[12] [13] 16RdAL-0006pc-00 <= a@b",
+        "SMTP connection from x <= a@b",
+    ] {
+        let what = super::line(text).what;
+        assert!(
+            matches!(what, What::Other(_) | What::Known | What::Connect(_)),
+            "{text}: {what:?}"
+        );
+    }
+}

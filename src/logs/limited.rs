@@ -1,0 +1,149 @@
+//! Which refusals in Exim's log are those of a limit.
+//!
+//! exirate's policies and ACL files log a line of their own right before the refusal, and
+//! the texts of their replies are known. Of native `ratelimit`, only the usual text is known.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use crate::rate::Timestamp;
+
+/// A refusal follows its line within this time, in seconds: an ACL may wait in between.
+const WITHIN: i64 = 120;
+/// At most so many lines wait for their refusal.
+const WAITING_MAX: usize = 4096;
+
+/// How the texts of limits begin, as clients see them and `rejected …` lines have them.
+const TEXTS: [&str; 3] = ["Sender rate ", "Over the limit of ", "over the limit: "];
+
+/// Lines that announce a refusal by a limit, by client; `None` is local.
+#[derive(Debug, Default)]
+pub(super) struct Announced {
+    waiting: HashMap<(Option<IpAddr>, Option<u32>), Timestamp>,
+}
+
+impl Announced {
+    /// Whether the line announces a refusal: `policy NAME: defer [192.0.2.7]: …`, or `over the
+    /// limit: [192.0.2.7]: …`. It is the next one of this client, by this process.
+    pub(super) fn line(&mut self, at: Timestamp, pid: Option<u32>, text: &str) -> Option<bool> {
+        let client = announcement(text)?;
+        let Some(client) = client else { return Some(false) };
+        if self.waiting.len() >= WAITING_MAX {
+            self.waiting.retain(|_, since| at.seconds - since.seconds <= WITHIN);
+            if self.waiting.len() >= WAITING_MAX {
+                self.waiting.clear();
+            }
+        }
+        self.waiting.insert((client, pid), at);
+        Some(true)
+    }
+
+    /// Whether a refusal of this client, for this reason, is that of a limit.
+    pub(super) fn is_limited(
+        &mut self,
+        at: Timestamp,
+        pid: Option<u32>,
+        client: Option<IpAddr>,
+        reason: &str,
+    ) -> bool {
+        let announced = match self.waiting.is_empty() {
+            true => None,
+            false => self.waiting.remove(&(client, pid)),
+        };
+        announced.is_some_and(|since| (0..=WITHIN).contains(&(at.seconds - since.seconds)))
+            || TEXTS.iter().any(|start| reason.starts_with(start))
+            || is_of_an_account(reason)
+    }
+}
+
+/// The client whose refusal is announced; `Some(None)` for a line of a policy that refuses
+/// nothing.
+#[expect(clippy::option_option, reason = "whose refusal is announced; whether it is one")]
+fn announcement(text: &str) -> Option<Option<Option<IpAddr>>> {
+    let client = |text: &str| match text.strip_prefix("local: ") {
+        Some(_) => Some(None),
+        None => text.strip_prefix('[')?.split_once("]: ")?.0.parse().ok().map(Some),
+    };
+    if let Some(after) = text.strip_prefix("over the limit: ") {
+        return client(after).map(Some);
+    }
+    let (_name, after) = text.strip_prefix("policy ")?.split_once(": ")?;
+    let (verdict, after) = after.split_once(' ')?;
+    let client = client(after)?;
+    Some(matches!(verdict, "defer" | "reject").then_some(client))
+}
+
+/// `account www-data sent 31.0 messages / 1h`, of `acl_not_smtp.conf`.
+fn is_of_an_account(reason: &str) -> bool {
+    reason.starts_with("account ") && reason.contains(" sent ") && reason.contains(" messages / ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp { seconds, micros: 0 }
+    }
+
+    #[test]
+    fn a_line_announces_the_next_refusal_of_its_client_and_process() {
+        let client: Option<IpAddr> = Some("192.0.2.7".parse().unwrap());
+        let mut announced = Announced::default();
+        for text in [
+            "policy inbound: defer [192.0.2.7]: 1001.0 recipients, limit 1000/1h, key x (default)",
+            "policy in: reject [192.0.2.7]: 1.0 recipients",
+            "over the limit: [192.0.2.7]: 61.0 connections, limit 60 / 1m",
+        ] {
+            assert_eq!(announced.line(at(9), Some(1), text), Some(true), "{text}");
+            assert!(!announced.is_limited(at(9), Some(2), client, ""), "another process");
+            assert!(!announced.is_limited(at(9), Some(1), None, ""), "a local one");
+            assert!(announced.is_limited(at(10), Some(1), client, ""), "{text}");
+            assert!(!announced.is_limited(at(10), Some(1), client, ""), "it is one refusal");
+        }
+        announced.line(at(9), None, "policy web: defer local: 51.0 recipients");
+        assert!(announced.is_limited(at(9), None, None, "x"));
+        announced.line(at(9), None, "over the limit: [192.0.2.7]: x");
+        assert!(!announced.is_limited(at(9 + WITHIN + 1), None, client, "x"), "too late");
+    }
+
+    #[test]
+    fn other_lines_announce_nothing() {
+        let mut announced = Announced::default();
+        for (text, known) in [
+            ("policy inbound: log [192.0.2.7]: 801.0 recipients", Some(false)),
+            ("policy inbound: delay local: 801.0 recipients", Some(false)),
+            ("policy inbound: defer [x]: 801.0 recipients", None),
+            ("policy inbound: defer", None),
+            ("policy", None),
+            ("H=(policy in: defer [192.0.2.7]: ) [192.0.2.8] Warning: x", None),
+        ] {
+            assert_eq!(announced.line(at(1), None, text), known, "{text}");
+        }
+        assert!(announced.waiting.is_empty());
+    }
+
+    #[test]
+    fn the_usual_texts_are_known() {
+        let mut announced = Announced::default();
+        for (reason, limited) in [
+            ("Sender rate 12.3 / 1h", true),
+            ("Over the limit of 100 recipients in 1h; try again in 5m", true),
+            ("account www-data sent 31.0 messages / 1h", true),
+            ("no such user", false),
+            ("", false),
+        ] {
+            assert_eq!(announced.is_limited(at(1), None, None, reason), limited, "{reason}");
+        }
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut announced = Announced::default();
+        for n in 0..=u16::MAX {
+            let [a, b] = n.to_be_bytes();
+            announced.line(at(1), None, &format!("over the limit: [10.0.{a}.{b}]: x"));
+        }
+        assert!(announced.waiting.len() <= WAITING_MAX);
+    }
+}

@@ -1,0 +1,457 @@
+//! Joins the lines of logs to items: messages with their recipients, refusals, sessions.
+//!
+//! Items come in the order of their first lines. A message waits for the lines of its
+//! deliveries only if its arrival does not name its recipients; whatever follows it waits
+//! as well. What waits is bounded.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+
+use super::exim::{self, Arrival, Delivery, Host, What};
+use super::files::Stamped;
+pub use super::item::{
+    FailedLogin, Incomplete, Item, ItemKind, Message, Refusal, SessionKey, Stage,
+};
+use super::limited::Announced;
+use super::split::{Part, Parts};
+use super::stamp;
+use crate::rate::Timestamp;
+
+/// At most so many items wait, and so many bytes.
+const WAITING_MAX: usize = 65_536;
+const BYTES_MAX: usize = 64 << 20;
+/// At most so many messages were delivered (cutthrough) before their arrival.
+const EARLY_MAX: usize = 1024;
+/// What an item needs besides its texts, about.
+const ITEM_BYTES: usize = 320;
+/// So many characters of the first line that was not understood are kept.
+const EXAMPLE_MAX: usize = 200;
+
+/// What the items are for.
+#[derive(Clone, Copy, Debug)]
+pub struct JoinSettings {
+    /// Wait for the lines of deliveries where an arrival does not name its recipients.
+    pub recipients: bool,
+}
+
+impl Default for JoinSettings {
+    fn default() -> Self {
+        Self { recipients: true }
+    }
+}
+
+/// What became of the lines.
+#[derive(Clone, Debug, Default)]
+pub struct JoinCounts {
+    /// Lines of which items were made.
+    pub used: u64,
+    /// Lines that say nothing of who sends how much.
+    pub known: u64,
+    /// Lines of other programs in the same log.
+    pub of_others: u64,
+    /// Lines of another form than is known: what ACLs log, for instance.
+    pub not_understood: u64,
+    /// The first of these: `FILE:LINE`, and its start.
+    pub first_not_understood: Option<(String, String)>,
+    /// Messages that were not waited for until their end, as too much would have waited:
+    /// recipients may be missing.
+    pub given_up: u64,
+}
+
+/// Joins the lines of logs to items.
+#[derive(Debug, Default)]
+pub struct Joiner {
+    settings: JoinSettings,
+    waiting: VecDeque<Waiting>,
+    /// The number of the first that waits; each item has a number.
+    first: u64,
+    bytes: usize,
+    /// The numbers of messages that are not complete, by id.
+    open: HashMap<String, u64>,
+    /// Recipients of messages that were delivered before their arrival was logged.
+    early: HashMap<String, Vec<String>>,
+    parts: Parts,
+    announced: Announced,
+    counts: JoinCounts,
+}
+
+/// An item, and whether more lines may belong to it.
+#[derive(Debug)]
+struct Waiting {
+    item: Item,
+    open: bool,
+    bytes: usize,
+    /// The recipients, where there are many.
+    known: HashSet<String>,
+}
+
+/// What receives the items.
+pub type Visit<'a> = &'a mut dyn FnMut(Item);
+
+impl Joiner {
+    /// Of a log's lines, from its start.
+    #[must_use]
+    pub fn new(settings: JoinSettings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// Considers a line, and calls `visit` with every item that is complete.
+    pub fn line(&mut self, line: &Stamped<'_>, visit: Visit<'_>) {
+        let Some(program) = line.program else {
+            return self.exim(line.at, None, line.rest, line, visit);
+        };
+        let (name, pid) = process(program);
+        if !name.starts_with("exim") {
+            return self.counts.of_others += 1;
+        }
+        match self.parts.line(program, line.rest) {
+            Part::Whole => self.exim(line.at, pid, line.rest, line, visit),
+            Part::Waits => self.counts.known += 1,
+            Part::Joined(whole) => {
+                let rest = stamp::exim(&whole).map_or(&*whole, |(_, rest)| rest);
+                self.exim(line.at, pid, rest, line, visit);
+            }
+        }
+    }
+
+    /// The log has ended: what waits is complete.
+    pub fn finish(&mut self, visit: Visit<'_>) {
+        for one in self.waiting.drain(..) {
+            visit(one.item);
+        }
+        self.bytes = 0;
+        self.open.clear();
+        self.early.clear();
+    }
+
+    /// What became of the lines so far.
+    #[must_use]
+    pub fn counts(&self) -> &JoinCounts {
+        &self.counts
+    }
+
+    fn exim(
+        &mut self,
+        at: Timestamp,
+        syslog_pid: Option<u32>,
+        rest: &str,
+        whole: &Stamped<'_>,
+        visit: Visit<'_>,
+    ) {
+        let exim::Line { pid, id, what } = exim::line(rest);
+        let pid = pid.or(syslog_pid);
+        let item = |host: Host<'_>, what| Item { at, session: session(host, pid), what };
+        let item = match what {
+            What::Arrival(arrival) => {
+                self.counts.used += 1;
+                let session = session(arrival.host, pid);
+                return self.arrival(at, session, id.unwrap_or_default(), &arrival, visit);
+            }
+            What::Recipient { address, result } => {
+                self.counts.used += 1;
+                return self.recipient(id.unwrap_or_default(), address, result);
+            }
+            What::Completed => {
+                self.counts.used += 1;
+                return self.complete(id.unwrap_or_default(), visit);
+            }
+            What::Refusal(refusal) => {
+                let mut found = refused(&refusal, id);
+                found.limited = self.announced.is_limited(at, pid, found.client, &found.reason);
+                item(refusal.host, ItemKind::Refusal(found))
+            }
+            What::Discarded(refusal) => {
+                item(refusal.host, ItemKind::Discarded(refused(&refusal, id)))
+            }
+            What::FailedLogin(login) => {
+                let failed = FailedLogin {
+                    client: address(login.host),
+                    helo: owned(login.host.helo),
+                    user: owned(login.user),
+                    temporary: login.temporary,
+                };
+                item(login.host, ItemKind::FailedLogin(failed))
+            }
+            What::Incomplete(found) => {
+                let recipients = exim::recipients(found.recipients.unwrap_or_default());
+                let incomplete = Incomplete {
+                    sender: found.sender.to_owned(),
+                    client: address(found.host),
+                    helo: owned(found.host.helo),
+                    auth: owned(found.auth),
+                    user: owned(found.user),
+                    recipients: recipients.map(str::to_owned).collect(),
+                };
+                item(found.host, ItemKind::Incomplete(incomplete))
+            }
+            What::Connect(host) => {
+                // The line of a client without its port has the daemon's process.
+                let session = match host.address {
+                    Some(_) => session(host, None),
+                    None => session(host, pid),
+                };
+                Item { at, session, what: ItemKind::Connect { client: address(host) } }
+            }
+            What::Close(host) => item(host, ItemKind::Close { client: address(host) }),
+            What::Known => return self.counts.known += 1,
+            What::Other(text) => {
+                return match self.announced.line(at, pid, text) {
+                    Some(_) => self.counts.used += 1,
+                    None => self.counts.not_understood(whole),
+                };
+            }
+        };
+        self.counts.used += 1;
+        self.push(item, visit);
+    }
+
+    fn arrival(
+        &mut self,
+        at: Timestamp,
+        session: Option<SessionKey>,
+        id: &str,
+        arrival: &Arrival<'_>,
+        visit: Visit<'_>,
+    ) {
+        let early = match self.early.is_empty() {
+            true => None,
+            false => self.early.remove(id),
+        };
+        let mut message = Message {
+            id: id.to_owned(),
+            sender: bare(arrival.sender).to_owned(),
+            client: address(arrival.host),
+            helo: owned(arrival.host.helo),
+            auth: owned(arrival.auth),
+            user: owned(arrival.user),
+            local: arrival.host.address.is_none(),
+            size: arrival.size,
+            recipients: Vec::new(),
+            recipients_known: arrival.recipients.is_some(),
+        };
+        let mut known = HashSet::new();
+        let named = exim::recipients(arrival.recipients.unwrap_or_default());
+        for one in named.map(str::to_owned).chain(early.into_iter().flatten()) {
+            add(&mut message.recipients, &mut known, one);
+        }
+        let is_open = !message.recipients_known && self.settings.recipients;
+        let item = Item { at, session, what: ItemKind::Message(message) };
+        if !is_open {
+            return self.push(item, visit);
+        }
+        let number = self.first + self.waiting.len() as u64;
+        // An id that comes twice is that of another message: the log of another server.
+        if let Some(before) = self.open.insert(id.to_owned(), number) {
+            self.close(before);
+        }
+        self.wait(Waiting { bytes: size(&item), item, open: true, known });
+        self.release(visit);
+    }
+
+    fn recipient(&mut self, id: &str, address: &str, result: Delivery) {
+        let Some(&number) = self.open.get(id) else {
+            if result == Delivery::Passed && self.settings.recipients {
+                if self.early.len() >= EARLY_MAX {
+                    self.early.clear();
+                }
+                self.early.entry(id.to_owned()).or_default().push(address.to_owned());
+            }
+            return;
+        };
+        if let Some(one) = self.at(number)
+            && let ItemKind::Message(message) = &mut one.item.what
+            && add(&mut message.recipients, &mut one.known, address.to_owned())
+        {
+            let more = 2 * (address.len() + 48);
+            one.bytes += more;
+            self.bytes += more;
+        }
+    }
+
+    fn complete(&mut self, id: &str, visit: Visit<'_>) {
+        let Some(number) = self.open.remove(id) else { return };
+        if let Some(one) = self.at(number)
+            && let ItemKind::Message(message) = &mut one.item.what
+        {
+            message.recipients_known = !message.recipients.is_empty();
+        }
+        self.close(number);
+        self.release(visit);
+    }
+
+    fn at(&mut self, number: u64) -> Option<&mut Waiting> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.waiting.get_mut(place)
+    }
+
+    fn close(&mut self, number: u64) {
+        if let Some(one) = self.at(number) {
+            one.open = false;
+            one.known = HashSet::new();
+        }
+    }
+
+    /// Adds an item that is complete.
+    fn push(&mut self, item: Item, visit: Visit<'_>) {
+        if self.waiting.is_empty() {
+            self.first += 1;
+            return visit(item);
+        }
+        self.wait(Waiting { bytes: size(&item), item, open: false, known: HashSet::new() });
+        self.release(visit);
+    }
+
+    fn wait(&mut self, one: Waiting) {
+        self.bytes += one.bytes;
+        self.waiting.push_back(one);
+    }
+
+    /// Hands over what is complete, and what is not where too much waits.
+    fn release(&mut self, visit: Visit<'_>) {
+        loop {
+            let is_full = self.waiting.len() > WAITING_MAX || self.bytes > BYTES_MAX;
+            let is_ready = self.waiting.front().is_some_and(|first| !first.open || is_full);
+            if !is_ready {
+                return;
+            }
+            let Some(first) = self.waiting.pop_front() else { return };
+            if first.open
+                && let ItemKind::Message(message) = &first.item.what
+            {
+                self.open.remove(&message.id);
+                self.counts.given_up += 1;
+            }
+            self.first += 1;
+            self.bytes = self.bytes.saturating_sub(first.bytes);
+            visit(first.item);
+        }
+    }
+}
+
+impl JoinCounts {
+    /// Counts a line that was not understood.
+    pub(super) fn not_understood(&mut self, line: &Stamped<'_>) {
+        self.not_understood += 1;
+        self.first_not_understood.get_or_insert_with(|| {
+            let (file, number) = line.place;
+            (format!("{file}:{number}"), line.line.chars().take(EXAMPLE_MAX).collect())
+        });
+    }
+}
+
+/// Few recipients are compared one by one.
+const FEW: usize = 16;
+
+/// Adds a recipient; `false` if it is known already.
+fn add(recipients: &mut Vec<String>, known: &mut HashSet<String>, one: String) -> bool {
+    if recipients.len() < FEW {
+        if recipients.contains(&one) {
+            return false;
+        }
+    } else {
+        if known.is_empty() {
+            known.extend(recipients.iter().cloned());
+        }
+        if !known.insert(one.clone()) {
+            return false;
+        }
+    }
+    recipients.push(one);
+    true
+}
+
+/// About how much memory an item takes.
+fn size(item: &Item) -> usize {
+    ITEM_BYTES + item.text_bytes()
+}
+
+/// `exim4[712]`: the program's name and its process.
+fn process(program: &str) -> (&str, Option<u32>) {
+    match program.strip_suffix(']').and_then(|program| program.split_once('[')) {
+        Some((name, pid)) => (name, pid.parse().ok()),
+        None => (program, None),
+    }
+}
+
+fn session(host: Host<'_>, pid: Option<u32>) -> Option<SessionKey> {
+    let port = address(host).zip(host.port).map(|(client, port)| SessionKey::Port(client, port));
+    port.or(pid.map(SessionKey::Process))
+}
+
+fn address(host: Host<'_>) -> Option<std::net::IpAddr> {
+    host.address?.parse().ok()
+}
+
+fn owned(text: Option<&str>) -> Option<String> {
+    text.map(str::to_owned)
+}
+
+/// Without the brackets of a bounce's sender.
+fn bare(sender: &str) -> &str {
+    if sender == "<>" { "" } else { sender }
+}
+
+/// A refusal, as Exim's line has it.
+fn refused(found: &exim::Refusal<'_>, id: Option<&str>) -> Refusal {
+    let (stage, command) = stage(found.what);
+    let mut refusal = Refusal {
+        stage,
+        temporary: found.temporary,
+        sender: owned(found.sender),
+        client: address(found.host),
+        helo: owned(found.host.helo),
+        auth: owned(found.auth),
+        user: owned(found.user),
+        local: found.host.address.is_none(),
+        message_id: owned(id),
+        recipient: owned(found.recipient),
+        ..Refusal::default()
+    };
+    let reason = match (stage, command.strip_prefix('<')) {
+        (Stage::Rcpt | Stage::Mail, Some(after)) => {
+            let (address, reason) = exim::bracketed(after).unwrap_or((after, ""));
+            match stage {
+                Stage::Mail => refusal.sender = Some(address.to_owned()),
+                _ => refusal.recipient = Some(address.to_owned()),
+            }
+            reason
+        }
+        _ => command,
+    };
+    let reason = reason.split_once(": ").map_or("", |(_, reason)| reason);
+    refusal.reason = found.reason.unwrap_or(reason).to_owned();
+    refusal
+}
+
+/// The stage of `RCPT <r@x>: no such user`, and what follows the command.
+fn stage(what: &str) -> (Stage, &str) {
+    const STAGES: [(&str, Stage); 12] = [
+        ("RCPT", Stage::Rcpt),
+        ("MAIL", Stage::Mail),
+        ("after DATA", Stage::Data),
+        ("DATA", Stage::Data),
+        ("during MIME ACL", Stage::Data),
+        ("by non-SMTP ACL", Stage::Data),
+        ("by local_scan", Stage::Data),
+        ("message", Stage::Data),
+        ("EHLO", Stage::Helo),
+        ("HELO", Stage::Helo),
+        ("AUTH", Stage::Auth),
+        ("connection", Stage::Connect),
+    ];
+    let found = STAGES.iter().find_map(|(start, stage)| Some((*stage, what.strip_prefix(start)?)));
+    let (stage, after) = found.unwrap_or((Stage::Other, what));
+    (stage, after.strip_prefix(' ').unwrap_or(after))
+}
+
+impl fmt::Display for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(client, port) => write!(f, "[{client}]:{port}"),
+            Self::Process(pid) => write!(f, "process {pid}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Lines that Exim split for syslog: at 870 bytes, unless it was built with
+//! `SYSLOG_LONG_LINES`, and at newlines. Each part begins with `[1/3] ` or `[1\3] `.
+
+use std::collections::HashMap;
+
+/// At most so many lines wait for their other parts.
+const LINES_MAX: usize = 256;
+/// A line has at most so many parts, and so many bytes.
+const PARTS_MAX: u32 = 64;
+
+/// Lines of which not all parts have been read, by the program that writes them.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    waiting: HashMap<String, (u32, String)>,
+}
+
+/// What became of a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It is none of several.
+    Whole,
+    /// More follow; or an earlier one is missing, so that the line cannot be joined.
+    Waits,
+    /// It was the last one; this is the line.
+    Joined(String),
+}
+
+impl Parts {
+    /// Considers a line that `program` wrote by syslog.
+    pub(super) fn line(&mut self, program: &str, rest: &str) -> Part {
+        let Some((number, of, joint, text)) = part(rest) else { return Part::Whole };
+        if number == 1 {
+            if self.waiting.len() >= LINES_MAX {
+                self.waiting.clear();
+            }
+            self.waiting.insert(program.to_owned(), (1, text.to_owned()));
+        } else {
+            let Some((last, line)) = self.waiting.get_mut(program) else { return Part::Waits };
+            if *last + 1 != number {
+                self.waiting.remove(program);
+                return Part::Waits;
+            }
+            *last = number;
+            line.push_str(text);
+        }
+        if number < of {
+            // At a newline, the next part begins with what follows it.
+            if joint == '\\'
+                && let Some((_, line)) = self.waiting.get_mut(program)
+            {
+                line.push(' ');
+            }
+            return Part::Waits;
+        }
+        self.waiting.remove(program).map_or(Part::Waits, |(_, line)| Part::Joined(line))
+    }
+}
+
+/// `[1/3] text`: its number, of how many, what it was split at, and the text.
+fn part(rest: &str) -> Option<(u32, u32, char, &str)> {
+    let (head, text) = rest.strip_prefix('[')?.split_once("] ")?;
+    let joint = head.chars().find(|c| matches!(c, '/' | '\\'))?;
+    let (number, of) = head.split_once(joint)?;
+    let is_number = |text: &str| text.len() <= 2 && text.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(number) || !is_number(of) {
+        return None;
+    }
+    let (number, of) = (number.parse().ok()?, of.parse().ok()?);
+    ((1..=of).contains(&number) && (2..=PARTS_MAX).contains(&of))
+        .then_some((number, of, joint, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_joined_by_the_process_that_wrote_them() {
+        let mut parts = Parts::default();
+        assert_eq!(parts.line("exim[1]", "[1/3] 1xx <= a@"), Part::Waits);
+        assert_eq!(parts.line("exim[2]", "[1\\2] one"), Part::Waits);
+        assert_eq!(parts.line("exim[1]", "[2/3] x.test H="), Part::Waits);
+        assert_eq!(parts.line("exim[2]", "[2\\2] two"), Part::Joined("one two".into()));
+        assert_eq!(
+            parts.line("exim[1]", "[3/3] [::1]"),
+            Part::Joined("1xx <= a@x.test H=[::1]".into())
+        );
+        assert!(parts.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_line_without_one_of_its_parts_is_given_up() {
+        let mut parts = Parts::default();
+        assert_eq!(parts.line("exim[1]", "[2/2] x"), Part::Waits);
+        assert_eq!(parts.line("exim[1]", "[1/3] x"), Part::Waits);
+        assert_eq!(parts.line("exim[1]", "[3/3] x"), Part::Waits);
+        assert!(parts.waiting.is_empty());
+        for text in
+            ["[12] x", "[1/2]", "[0/2] x", "[3/2] x", "[1/1] x", "[1/999] x", "1/2 x", "[/] x"]
+        {
+            assert_eq!(parts.line("exim[1]", text), Part::Whole, "{text}");
+        }
+        for n in 0..9999 {
+            parts.line(&format!("exim[{n}]"), "[1/2] x");
+        }
+        assert!(parts.waiting.len() <= LINES_MAX);
+    }
+}
