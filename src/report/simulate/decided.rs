@@ -82,6 +82,8 @@ pub struct Totals {
     pub limited: u64,
     /// Attempts at a stage at which no policy is evaluated.
     pub undecided: u64,
+    /// Attempts whose time was more than 10 minutes before that of an earlier one.
+    pub back: u64,
     /// What came of the modelled retries.
     pub retries: Retries,
 }

@@ -19,6 +19,8 @@ use crate::store::Memory;
 const FORGET_FROM: usize = 100_000;
 /// The most sessions that are open at a time; then the half that began first is forgotten.
 pub(super) const SESSIONS_MAX: usize = 100_000;
+/// The end of a message may come so much later than another session's attempts.
+const BACK_SECONDS: i64 = 600;
 /// Retries have sessions of their own, with these numbers.
 const RETRY_SESSION: u64 = u64::MAX;
 
@@ -52,6 +54,8 @@ pub struct Simulation<'i> {
     messages: u64,
     /// How many sessions have begun.
     began: u64,
+    /// When the latest attempt was decided.
+    clock: Timestamp,
 }
 
 /// A session that is open.
@@ -100,6 +104,7 @@ impl<'i> Simulation<'i> {
             totals: Totals::default(),
             messages: 0,
             began: 0,
+            clock: Timestamp { seconds: i64::MIN, micros: 0 },
         })
     }
 
@@ -122,6 +127,8 @@ impl<'i> Simulation<'i> {
     ) -> Result<(), SimulateError> {
         self.retries_until(attempt.at, visit)?;
         let (first, last) = self.totals.span.unwrap_or((attempt.at, attempt.at));
+        let is_back = last.seconds.saturating_sub(attempt.at.seconds) > BACK_SECONDS;
+        self.totals.back += u64::from(is_back);
         self.totals.span = Some((first.min(attempt.at), last.max(attempt.at)));
         match attempt.part {
             Part::Mail | Part::NotSmtp { .. } => self.totals.messages += 1,
@@ -215,6 +222,10 @@ impl<'i> Simulation<'i> {
             Part::Rcpt { recipient } => self.rcpt(session, attempt, recipient, visit),
             Part::Data { size } => {
                 let verdict = self.data(session, attempt, *size, visit)?;
+                if attempt.in_log != InLog::Accepted {
+                    // Nobody received it: its retries are in the log, if there were any.
+                    session.message.deferred.clear();
+                }
                 self.end_message(session, attempt, *size);
                 Ok(verdict)
             }
@@ -402,7 +413,8 @@ impl<'i> Simulation<'i> {
             is_one_of: None,
         };
         session.policies.new_command();
-        let decided = self.replay.step(&mut session.policies, &step, attempt.at, &mut self.store);
+        let now = self.now(attempt.at);
+        let decided = self.replay.step(&mut session.policies, &step, now, &mut self.store);
         let decisions = decided.map_err(|error| SimulateError::Decide(error.to_string()))?;
         visit(&Decided {
             attempt,
@@ -411,6 +423,18 @@ impl<'i> Simulation<'i> {
             message: message.number,
         });
         Ok(Some(decisions.outcome.verdict))
+    }
+
+    /// The time at which an attempt is decided: no two are decided at the same time, as none
+    /// are in a mail server. The arithmetic is inexact where no time passes, and many lines
+    /// of a log have the same time, as it has no microseconds.
+    fn now(&mut self, at: Timestamp) -> Timestamp {
+        let next = match self.clock.micros {
+            999_999 => Timestamp { seconds: self.clock.seconds.saturating_add(1), micros: 0 },
+            micros => Timestamp { micros: micros + 1, ..self.clock },
+        };
+        self.clock = next.max(at);
+        self.clock
     }
 
     /// Drops the records that decide nothing any more, now and then.

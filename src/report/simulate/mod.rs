@@ -29,9 +29,12 @@
 //! - The policy is asked before the server's own reasons to refuse.
 //! - Of a message that was refused in full then, but of which a recipient is accepted now,
 //!   the size is not known; it counts no bytes.
+//! - No two attempts are decided at the same time: those that the log puts in one second or
+//!   millisecond follow each other a microsecond apart.
 //! - A session goes on as it did, although its AUTH command is refused now.
 
 mod attempt;
+mod convert;
 mod decided;
 mod engine;
 mod refusals;
@@ -40,6 +43,7 @@ mod retry;
 mod tests;
 
 pub use attempt::{Attempt, Envelope, InLog, Part};
+pub use convert::{Converter, Unshown};
 pub use decided::{Decided, SimulateError, Totals, Verdicts};
 pub use engine::{Settings, Simulation};
 pub use refusals::{LimitKey, Refusals, Refused};

@@ -1,0 +1,527 @@
+//! Turns what a log shows into attempts.
+//!
+//! A log has a line for a message when it has been received, and one for each refusal when
+//! it happens; it has none for MAIL, for a recipient that was accepted, or for a login that
+//! succeeded. So the steps of a message are put together when its end is known:
+//!
+//! 1. AUTH, if the message is the first in its session that has a login;
+//! 2. MAIL;
+//! 3. RCPT for each recipient that was accepted;
+//! 4. RCPT for each one that was refused, in the order of the log: a client that is over a
+//!    limit was below it before;
+//! 5. DATA, or the end without it.
+//!
+//! Steps 1 to 4 get the time of the first refused recipient, if there is one, and each
+//! refused recipient its own. What has not ended [`HELD_SECONDS`] later ends then.
+
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use super::attempt::{Attempt, Envelope, InLog, Part};
+use crate::logs::item::{Item, ItemKind, Message, Refusal, SessionKey, Stage};
+use crate::rate::Timestamp;
+
+/// For how long a refused recipient waits for the end of its message: as long as Exim waits
+/// for the next command.
+const HELD_SECONDS: i64 = 300;
+/// A session of which nothing was logged for so long has ended.
+const SESSION_SECONDS: i64 = 3600;
+/// The most sessions that are remembered, and the most recipients that wait.
+const SESSIONS_MAX: usize = 100_000;
+const HELD_MAX: usize = 100_000;
+
+/// What the log did not show of the attempts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unshown {
+    /// Events that the log does not assign to a session: each is taken as one.
+    pub without_session: u64,
+    /// Events that it does.
+    pub with_session: u64,
+    /// Messages whose recipients are not known; each is taken to have one.
+    pub without_recipients: u64,
+    /// Messages refused after DATA, of which no log shows the recipients; as above.
+    pub refused_after_data: u64,
+    /// Received messages whose size is not known: they count no bytes.
+    pub without_size: u64,
+}
+
+/// Turns the items of a log into attempts, in the order of the log.
+#[derive(Debug, Default)]
+pub struct Converter {
+    sessions: HashMap<SessionKey, Open>,
+    /// Sessions in which something waits, and since when.
+    waiting: VecDeque<(Timestamp, SessionKey)>,
+    held: usize,
+    numbers: u64,
+    unshown: Unshown,
+}
+
+/// A session that is open.
+#[derive(Debug)]
+struct Open {
+    number: u64,
+    latest: Timestamp,
+    /// The client, as its latest line has it.
+    who: Who,
+    login: Login,
+    /// Whether it is known to be SMTP.
+    is_smtp: bool,
+    /// Whether AUTH is among the attempts.
+    has_auth: bool,
+    /// Transactions that have ended without DATA, of which it is not known who sent them.
+    ended: Vec<Transaction>,
+    /// The one that has not ended.
+    transaction: Option<Transaction>,
+}
+
+/// Whether the client of a session has authenticated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Login {
+    #[default]
+    Unknown,
+    No,
+    Yes(String),
+}
+
+/// What the lines of an event have in common.
+#[derive(Clone, Debug, Default)]
+struct Who {
+    client: Option<std::net::IpAddr>,
+    helo: Option<String>,
+    user: Option<String>,
+    sender: Option<String>,
+}
+
+/// A message between MAIL and its end.
+#[derive(Debug, Default)]
+struct Transaction {
+    at: Timestamp,
+    who: Who,
+    accepted: Vec<String>,
+    refused: Vec<(Timestamp, String, InLog)>,
+}
+
+/// How a transaction ends.
+enum End {
+    Data { size: Option<u64>, id: Option<String>, in_log: InLog },
+    Mail { in_log: InLog },
+    Incomplete,
+}
+
+type Visit<'v> = dyn FnMut(&Attempt) + 'v;
+
+impl Converter {
+    /// What the log did not show so far.
+    #[must_use]
+    pub fn unshown(&self) -> Unshown {
+        self.unshown
+    }
+
+    /// Adds an item; `visit` gets the attempts that are complete.
+    pub fn add(&mut self, item: Item, visit: &mut Visit<'_>) {
+        let Item { at, session, what } = item;
+        self.end_what_waits(at, visit);
+        let is_event = !matches!(what, ItemKind::Connect { .. } | ItemKind::Close { .. });
+        let is_local = matches!(&what, ItemKind::Message(message) if message.local);
+        match session {
+            _ if is_local || !is_event => {}
+            Some(_) => self.unshown.with_session += 1,
+            None => self.unshown.without_session += 1,
+        }
+        let Some(key) = session else {
+            let mut open = self.open(at);
+            self.in_session(&mut open, at, what, false, visit);
+            if is_event {
+                close(&mut open, at, visit);
+            }
+            return;
+        };
+        let mut open = self.take(&key, at, &what, visit);
+        let before = open.held();
+        let is_end = matches!(what, ItemKind::Close { .. });
+        self.in_session(&mut open, at, what, true, visit);
+        if is_end {
+            close(&mut open, at, visit);
+        }
+        let after = open.held();
+        self.held = (self.held + after).saturating_sub(before);
+        if is_end {
+            return;
+        }
+        if after > 0 && before == 0 {
+            self.waiting.push_back((at, key));
+        }
+        self.sessions.insert(key, open);
+        while self.held > HELD_MAX && self.end_first(visit) {}
+    }
+
+    /// The log has ended.
+    pub fn finish(&mut self, visit: &mut Visit<'_>) {
+        while self.end_first(visit) {}
+        let mut open: Vec<Open> = self.sessions.drain().map(|(_, open)| open).collect();
+        open.sort_unstable_by_key(|open| (open.latest, open.number));
+        for mut open in open {
+            let at = open.latest;
+            close(&mut open, at, visit);
+        }
+    }
+
+    fn open(&mut self, at: Timestamp) -> Open {
+        self.numbers += 1;
+        Open {
+            number: self.numbers,
+            latest: at,
+            who: Who::default(),
+            login: Login::Unknown,
+            is_smtp: false,
+            has_auth: false,
+            ended: Vec::new(),
+            transaction: None,
+        }
+    }
+
+    /// The session of an item, which may be a new one.
+    fn take(
+        &mut self,
+        key: &SessionKey,
+        at: Timestamp,
+        what: &ItemKind,
+        visit: &mut Visit<'_>,
+    ) -> Open {
+        if let Some(mut open) = self.sessions.remove(key) {
+            let is_over = at.seconds.saturating_sub(open.latest.seconds) > SESSION_SECONDS;
+            if !is_over && !matches!(what, ItemKind::Connect { .. }) {
+                open.latest = open.latest.max(at);
+                return open;
+            }
+            self.held = self.held.saturating_sub(open.held());
+            let latest = open.latest;
+            close(&mut open, latest, visit);
+        }
+        if self.sessions.len() >= SESSIONS_MAX {
+            self.forget_half(visit);
+        }
+        self.open(at)
+    }
+
+    /// Ends the half of the sessions of which nothing was logged for the longest time.
+    fn forget_half(&mut self, visit: &mut Visit<'_>) {
+        let mut times: Vec<Timestamp> = self.sessions.values().map(|open| open.latest).collect();
+        let middle = times.len() / 2;
+        let (_, middle, _) = times.select_nth_unstable(middle);
+        let middle = *middle;
+        let old = self.sessions.extract_if(|_, open| open.latest <= middle);
+        let mut old: Vec<Open> = old.map(|(_, open)| open).collect();
+        old.sort_unstable_by_key(|open| (open.latest, open.number));
+        for mut open in old {
+            self.held = self.held.saturating_sub(open.held());
+            let latest = open.latest;
+            close(&mut open, latest, visit);
+        }
+    }
+
+    /// Ends the transactions that have waited for too long.
+    fn end_what_waits(&mut self, now: Timestamp, visit: &mut Visit<'_>) {
+        while let Some((since, _)) = self.waiting.front()
+            && now.seconds.saturating_sub(since.seconds) > HELD_SECONDS
+        {
+            self.end_first(visit);
+        }
+    }
+
+    /// Ends the transactions of the session that has waited for the longest time.
+    fn end_first(&mut self, visit: &mut Visit<'_>) -> bool {
+        let Some((_, key)) = self.waiting.pop_front() else { return false };
+        if let Some(open) = self.sessions.get_mut(&key) {
+            self.held = self.held.saturating_sub(open.held());
+            end_all(open, visit);
+        }
+        true
+    }
+
+    fn in_session(
+        &mut self,
+        open: &mut Open,
+        at: Timestamp,
+        what: ItemKind,
+        has_session: bool,
+        visit: &mut Visit<'_>,
+    ) {
+        match what {
+            ItemKind::Connect { client } => {
+                open.is_smtp = true;
+                let who = Who { client, ..Who::default() };
+                open.visit(at, &who, Part::Connect, InLog::Accepted, visit);
+            }
+            ItemKind::Close { .. } => end_all(open, visit),
+            ItemKind::FailedLogin(login) => {
+                let who = Who { client: login.client, helo: login.helo, ..Who::default() };
+                open.not_yet(visit);
+                open.visit(at, &who, Part::Auth, InLog::Rejected, visit);
+            }
+            ItemKind::Incomplete(incomplete) => {
+                open.is_smtp = true;
+                if incomplete.auth.is_some() {
+                    open.logged_in(incomplete.auth, has_session, visit);
+                }
+                let who = Who {
+                    client: incomplete.client,
+                    helo: incomplete.helo,
+                    user: incomplete.user,
+                    sender: Some(incomplete.sender),
+                };
+                let mut transaction = open.begun(at, who, visit);
+                transaction.accepted = incomplete.recipients;
+                if has_session && open.login == Login::Unknown && incomplete.client.is_some() {
+                    open.ended.push(transaction);
+                } else {
+                    open.end(transaction, at, End::Incomplete, visit);
+                }
+            }
+            ItemKind::Message(message) => {
+                self.unshown.without_recipients += u64::from(!message.recipients_known);
+                self.unshown.without_size += u64::from(message.size.is_none());
+                if message.local && !open.is_smtp {
+                    return not_smtp(open, at, message, visit);
+                }
+                open.logged_in(message.auth, has_session, visit);
+                let who = Who {
+                    client: message.client,
+                    helo: message.helo,
+                    user: message.user,
+                    sender: Some(message.sender),
+                };
+                let mut transaction = open.begun(at, who, visit);
+                transaction.accepted = message.recipients;
+                let is_accepted = |one: &(Timestamp, String, InLog)| one.2 == InLog::Accepted;
+                let is_unknown = !message.recipients_known && transaction.accepted.is_empty();
+                if is_unknown && !transaction.refused.iter().any(is_accepted) {
+                    transaction.accepted.push(String::new());
+                }
+                let id = Some(message.id);
+                let end = End::Data { size: message.size, id, in_log: InLog::Accepted };
+                open.end(transaction, at, end, visit);
+            }
+            ItemKind::Refusal(refusal) => {
+                let in_log = in_log(&refusal);
+                self.refusal(open, at, refusal, in_log, has_session, visit);
+            }
+            // For the client it was accepted.
+            ItemKind::Discarded(one) => {
+                self.refusal(open, at, one, InLog::Accepted, has_session, visit);
+            }
+        }
+    }
+
+    fn refusal(
+        &mut self,
+        open: &mut Open,
+        at: Timestamp,
+        refusal: Refusal,
+        in_log: InLog,
+        has_session: bool,
+        visit: &mut Visit<'_>,
+    ) {
+        let Refusal { stage, client, helo, user, auth, sender, recipient, local, .. } = refusal;
+        let who = Who { client, helo, user, sender };
+        if local && stage == Stage::Data && !open.is_smtp {
+            self.unshown.refused_after_data += 1;
+            let part = Part::NotSmtp { recipients: vec![String::new()], size: None };
+            open.visit(at, &who, part, in_log, visit);
+            open.who = who;
+            return;
+        }
+        open.is_smtp = true;
+        match stage {
+            Stage::Connect | Stage::Helo => {
+                end_all(open, visit);
+                if stage == Stage::Connect {
+                    open.visit(at, &who, Part::Connect, in_log, visit);
+                }
+            }
+            Stage::Auth => {
+                open.not_yet(visit);
+                open.visit(at, &who, Part::Auth, in_log, visit);
+            }
+            Stage::Mail => {
+                end_all(open, visit);
+                let transaction = Transaction { at, who, ..Transaction::default() };
+                open.end(transaction, at, End::Mail { in_log }, visit);
+            }
+            Stage::Rcpt => {
+                open.logged_in(auth, has_session, visit);
+                let mut transaction = open.begun(at, who, visit);
+                transaction.refused.push((at, recipient.unwrap_or_default(), in_log));
+                open.transaction = Some(transaction);
+            }
+            Stage::Data => {
+                self.unshown.refused_after_data += 1;
+                open.logged_in(auth, has_session, visit);
+                let mut transaction = open.begun(at, who, visit);
+                transaction.accepted = vec![String::new()];
+                open.end(transaction, at, End::Data { size: None, id: None, in_log }, visit);
+            }
+            Stage::Other => end_all(open, visit),
+        }
+    }
+}
+
+impl Open {
+    /// How many recipients and transactions wait for their end.
+    fn held(&self) -> usize {
+        let of = |one: &Transaction| 1 + one.accepted.len() + one.refused.len();
+        self.ended.iter().chain(&self.transaction).map(of).sum()
+    }
+
+    /// It is known now who the client is.
+    fn logged_in(&mut self, auth: Option<String>, has_session: bool, visit: &mut Visit<'_>) {
+        let before = std::mem::replace(
+            &mut self.login,
+            match auth {
+                Some(auth) => Login::Yes(auth),
+                None => Login::No,
+            },
+        );
+        // Without sessions, each message would be a login.
+        self.has_auth |= !has_session;
+        if before == Login::Unknown || before == self.login {
+            self.end_ended(visit);
+        }
+    }
+
+    /// The client has not authenticated until now, but may do so later.
+    fn not_yet(&mut self, visit: &mut Visit<'_>) {
+        end_all(self, visit);
+        self.login = Login::Unknown;
+    }
+
+    /// The transaction of this sender, which may have begun before.
+    fn begun(&mut self, at: Timestamp, who: Who, visit: &mut Visit<'_>) -> Transaction {
+        match self.transaction.take() {
+            Some(begun) if begun.who.sender == who.sender => Transaction { who, ..begun },
+            Some(other) => {
+                let end = other.latest();
+                self.end(other, end, End::Incomplete, visit);
+                Transaction { at, who, ..Transaction::default() }
+            }
+            None => Transaction { at, who, ..Transaction::default() },
+        }
+    }
+
+    /// Ends the transactions that had ended without its being known who sent them.
+    fn end_ended(&mut self, visit: &mut Visit<'_>) {
+        for transaction in std::mem::take(&mut self.ended) {
+            let at = transaction.latest();
+            self.end(transaction, at, End::Incomplete, visit);
+        }
+    }
+
+    fn end(&mut self, one: Transaction, at: Timestamp, end: End, visit: &mut Visit<'_>) {
+        let begun = one.at.min(at);
+        self.who.clone_from(&one.who);
+        if let Login::Yes(_) = &self.login
+            && !self.has_auth
+        {
+            self.has_auth = true;
+            let who = Who { sender: None, ..one.who.clone() };
+            let login = std::mem::take(&mut self.login);
+            self.visit(begun, &who, Part::Auth, InLog::Accepted, visit);
+            self.login = login;
+        }
+        let id = match &end {
+            End::Data { id, .. } => id.clone(),
+            _ => None,
+        };
+        let envelope = Rc::new(self.envelope(&one.who, id));
+        let session = self.number;
+        let mut step = |at, part, in_log| {
+            visit(&Attempt { at, session, envelope: Rc::clone(&envelope), part, in_log });
+        };
+        let of_mail = match end {
+            End::Mail { in_log } => in_log,
+            _ => InLog::Accepted,
+        };
+        step(begun, Part::Mail, of_mail);
+        for recipient in one.accepted {
+            step(begun, Part::Rcpt { recipient }, InLog::Accepted);
+        }
+        for (at, recipient, in_log) in one.refused {
+            step(at, Part::Rcpt { recipient }, in_log);
+        }
+        match end {
+            End::Data { size, in_log, .. } => step(at, Part::Data { size }, in_log),
+            End::Mail { .. } | End::Incomplete => step(at, Part::Incomplete, InLog::Accepted),
+        }
+    }
+
+    fn visit(&self, at: Timestamp, who: &Who, part: Part, in_log: InLog, visit: &mut Visit<'_>) {
+        let envelope = Rc::new(self.envelope(who, None));
+        visit(&Attempt { at, session: self.number, envelope, part, in_log });
+    }
+
+    fn envelope(&self, who: &Who, message_id: Option<String>) -> Envelope {
+        Envelope {
+            auth: match &self.login {
+                Login::Yes(auth) => Some(auth.clone()),
+                _ => None,
+            },
+            // What a client on the network says of its user counts for nothing.
+            local_account: who.user.clone().filter(|_| who.client.is_none()),
+            client: who.client,
+            helo: who.helo.clone(),
+            sender: who.sender.clone(),
+            message_id,
+            local: who.client.is_none_or(|client| client.is_loopback()),
+        }
+    }
+}
+
+impl Transaction {
+    fn latest(&self) -> Timestamp {
+        self.refused.last().map_or(self.at, |(at, ..)| *at)
+    }
+}
+
+/// Ends all transactions of a session.
+fn end_all(open: &mut Open, visit: &mut Visit<'_>) {
+    open.end_ended(visit);
+    if let Some(transaction) = open.transaction.take() {
+        let at = transaction.latest();
+        open.end(transaction, at, End::Incomplete, visit);
+    }
+}
+
+fn close(open: &mut Open, at: Timestamp, visit: &mut Visit<'_>) {
+    end_all(open, visit);
+    let who = Who { sender: None, ..std::mem::take(&mut open.who) };
+    open.visit(at, &who, Part::Close, InLog::Accepted, visit);
+}
+
+/// A message that was handed over without SMTP.
+fn not_smtp(open: &mut Open, at: Timestamp, message: Message, visit: &mut Visit<'_>) {
+    let who = Who {
+        client: message.client,
+        helo: None,
+        user: message.user,
+        sender: Some(message.sender),
+    };
+    let mut recipients = message.recipients;
+    if !message.recipients_known && recipients.is_empty() {
+        recipients.push(String::new());
+    }
+    let part = Part::NotSmtp { recipients, size: message.size };
+    let envelope = Rc::new(open.envelope(&who, Some(message.id)));
+    open.who = who;
+    visit(&Attempt { at, session: open.number, envelope, part, in_log: InLog::Accepted });
+}
+
+fn in_log(refusal: &Refusal) -> InLog {
+    match refusal {
+        Refusal { limited: true, .. } => InLog::Limited,
+        Refusal { temporary: true, .. } => InLog::Deferred,
+        _ => InLog::Rejected,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! Attempts from lines as a real Exim 4.96 writes them.
+
+use std::fmt::Write as _;
+
+use super::*;
+use crate::logs::files::Stamped;
+use crate::logs::messages::{JoinSettings, Joiner};
+use crate::logs::stamp::Stamps;
+
+/// The attempts of a log, one a line: session, second, part, login, result.
+fn converted(log: &str) -> (String, Unshown) {
+    let stamps = Stamps::new("2026-11-25T00:00:00Z".parse().unwrap());
+    let mut joiner = Joiner::new(JoinSettings::default());
+    let mut converter = Converter::default();
+    let mut text = String::new();
+    let mut visit = |attempt: &Attempt| {
+        let Attempt { at, session, envelope, part, in_log } = attempt;
+        let part = match part {
+            Part::Rcpt { recipient } => format!("rcpt {recipient}"),
+            Part::Data { size } => format!("data {size:?}"),
+            Part::NotSmtp { recipients, size } => format!("local {recipients:?} {size:?}"),
+            other => format!("{other:?}").to_lowercase(),
+        };
+        let who = envelope.auth.as_deref().or(envelope.local_account.as_deref()).unwrap_or("-");
+        let seconds = at.seconds % 60;
+        writeln!(text, "{session} {seconds}: {part} {who} {in_log:?}").unwrap();
+    };
+    for (number, line) in (1..).zip(log.lines()) {
+        let crate::logs::stamp::Stamp { at, rest, .. } = stamps.read(line).unwrap();
+        let stamped = Stamped { line, at, program: None, rest, place: ("mainlog", number) };
+        joiner.line(&stamped, &mut |item| converter.add(item, &mut visit));
+    }
+    joiner.finish(&mut |item| converter.add(item, &mut visit));
+    converter.finish(&mut visit);
+    let unshown = converter.unshown();
+    (text, unshown)
+}
+
+const H9: &str = "H=(s.test) [192.0.2.9]:53833 I=[192.0.2.1]:25";
+
+#[test]
+fn the_accepted_recipients_of_a_message_come_before_the_refused_ones() {
+    let log = format!(
+        "2026-11-24 05:24:01.126 [1] SMTP connection from [192.0.2.9]:53833 I=[192.0.2.1]:25 (TCP/IP connection count = 1)
+2026-11-24 05:24:02.130 [2] {H9} F=<a@x> A=plain:alice rejected RCPT <no@y>: unknown user
+2026-11-24 05:24:03.132 [2] policy a: defer [192.0.2.9]: 5.0 recipients, limit 4.5/2h, key auth:alice (default)
+2026-11-24 05:24:03.132 [2] {H9} F=<a@x> A=plain:alice temporarily rejected RCPT <r3@y>: Over the limit
+2026-11-24 05:24:04.132 [2] 1xVj0h-0005aO-0Q <= a@x {H9} P=esmtpa A=plain:alice S=184 for r1@y r2@y
+2026-11-24 05:24:05.340 [2] 1xVj0h-0005aP-15 {H9} F=<a@x> A=plain:alice temporarily rejected after DATA: bad
+2026-11-24 05:24:06.340 [2] SMTP connection from (s.test) [192.0.2.9]:53833 I=[192.0.2.1]:25 closed by QUIT
+"
+    );
+    let (attempts, unshown) = converted(&log);
+    assert_eq!(
+        attempts,
+        "1 1: connect - Accepted
+1 2: auth - Accepted
+1 2: mail alice Accepted
+1 2: rcpt r1@y alice Accepted
+1 2: rcpt r2@y alice Accepted
+1 2: rcpt no@y alice Rejected
+1 3: rcpt r3@y alice Limited
+1 4: data Some(184) alice Accepted
+1 5: mail alice Accepted
+1 5: rcpt  alice Accepted
+1 5: data None alice Deferred
+1 6: close alice Accepted
+"
+    );
+    assert_eq!((unshown.with_session, unshown.refused_after_data), (4, 1));
+}
+
+#[test]
+fn whose_a_message_without_data_was_is_known_from_what_follows() {
+    let session = |login: &str| {
+        converted(&format!(
+            "2026-11-24 05:24:01.126 [1] {H9} incomplete transaction (RSET) from <a@x> for r1@y
+2026-11-24 05:24:02.126 [1] 1xVj0h-0005aO-0Q <= a@x {H9} P=esmtp {login}S=184 for r2@y
+2026-11-24 05:24:03.126 [1] {H9} incomplete transaction (QUIT) from <a@x>
+"
+        ))
+        .0
+    };
+    assert_eq!(
+        session("A=plain:alice "),
+        "1 1: auth - Accepted
+1 1: mail alice Accepted
+1 1: rcpt r1@y alice Accepted
+1 1: incomplete alice Accepted
+1 2: mail alice Accepted
+1 2: rcpt r2@y alice Accepted
+1 2: data Some(184) alice Accepted
+1 3: mail alice Accepted
+1 3: incomplete alice Accepted
+1 3: close alice Accepted
+"
+    );
+    assert!(!session("").contains("auth") && !session("").contains("alice"));
+    // A login that fails later was not successful before.
+    let log = format!(
+        "2026-11-24 05:24:01.126 [1] {H9} incomplete transaction (RSET) from <a@x> for r1@y
+2026-11-24 05:24:02.126 [1] plain authenticator failed for (s.test) [192.0.2.9]:53833 I=[192.0.2.1]:25: 535 Incorrect authentication data (set_id=bob)
+2026-11-24 05:24:03.126 [1] {H9} temporarily rejected AUTH PLAIN: Over the limit of 3 auth_failures
+2026-11-24 05:24:04.126 [1] {H9} F=<b@x> A=plain:alice rejected RCPT <r2@y>
+"
+    );
+    assert_eq!(
+        converted(&log).0,
+        "1 1: mail - Accepted
+1 1: rcpt r1@y - Accepted
+1 1: incomplete - Accepted
+1 2: auth - Rejected
+1 3: auth - Limited
+1 4: auth - Accepted
+1 4: mail alice Accepted
+1 4: rcpt r2@y alice Rejected
+1 4: incomplete alice Accepted
+1 4: close alice Accepted
+"
+    );
+}
+
+#[test]
+fn what_does_not_end_ends_after_five_minutes() {
+    let log = format!(
+        "2026-11-24 05:24:01.126 [1] {H9} F=<a@x> rejected RCPT <r1@y>
+2026-11-24 05:24:02.126 [1] {H9} F=<b@x> rejected RCPT <r2@y>
+2026-11-24 05:30:03.126 [2] 1xVj0h-0005aO-0Q <= c@x H=[192.0.2.8]:5 P=esmtp S=1 for r3@y
+2026-11-24 05:30:04.126 [1] 1xVj0h-0005aO-0R <= b@x {H9} P=esmtp S=2 for r4@y
+"
+    );
+    assert_eq!(
+        converted(&log).0,
+        "1 1: mail - Accepted
+1 1: rcpt r1@y - Rejected
+1 1: incomplete - Accepted
+1 2: mail - Accepted
+1 2: rcpt r2@y - Rejected
+1 2: incomplete - Accepted
+2 3: mail - Accepted
+2 3: rcpt r3@y - Accepted
+2 3: data Some(1) - Accepted
+1 4: mail - Accepted
+1 4: rcpt r4@y - Accepted
+1 4: data Some(2) - Accepted
+2 3: close - Accepted
+1 4: close - Accepted
+"
+    );
+}
+
+#[test]
+fn local_mail_is_smtp_only_in_a_session() {
+    let log = "2026-11-24 05:24:01.964 [7] SMTP connection from root
+2026-11-24 05:24:02.965 [7] U=root F=<l@x> rejected RCPT <no@y>: unknown user
+2026-11-24 05:24:03.966 [7] 1xVj0h-0005aT-37 <= l@x U=root P=local-esmtp S=283 for r1@y
+2026-11-24 05:24:04.966 [7] U=root incomplete transaction (RSET) from <l@x> for r1@y
+2026-11-24 05:24:05.966 [7] SMTP connection from root closed by QUIT
+2026-11-24 05:24:06.977 [8] 1xVj0h-0005aV-39 <= z@x U=web P=local S=245 for r1@y r2@y
+2026-11-24 05:24:07.977 [9] 1xVj0h-0005aV-3A U=web F=<z@x> rejected by non-SMTP ACL: no
+";
+    assert_eq!(
+        converted(log).0,
+        "1 1: connect - Accepted
+1 2: mail root Accepted
+1 2: rcpt r1@y root Accepted
+1 2: rcpt no@y root Rejected
+1 3: data Some(283) root Accepted
+1 4: mail root Accepted
+1 4: rcpt r1@y root Accepted
+1 4: incomplete root Accepted
+1 5: close root Accepted
+2 6: local [\"r1@y\", \"r2@y\"] Some(245) web Accepted
+3 7: local [\"\"] None web Rejected
+2 6: close web Accepted
+3 7: close web Accepted
+"
+    );
+}
+
+#[test]
+fn without_sessions_each_line_is_one() {
+    let log =
+        "2026-11-24 05:24:01 H=(s.test) [192.0.2.9] F=<a@x> A=plain:alice rejected RCPT <no@y>
+2026-11-24 05:24:02 1xVj0h-0005aO-0Q <= a@x H=(s.test) [192.0.2.9] P=esmtpa A=plain:alice S=1
+2026-11-24 05:24:03 1xVj0h-0005aO-0R <= a@x H=(s.test) [192.0.2.9] P=esmtpa A=plain:alice
+2026-11-24 05:24:04 1xVj0h-0005aO-0R => r1@y R=r T=t
+2026-11-24 05:24:05 1xVj0h-0005aO-0R Completed
+";
+    let (attempts, unshown) = converted(log);
+    assert_eq!(
+        attempts,
+        "1 1: mail alice Accepted
+1 1: rcpt no@y alice Rejected
+1 1: incomplete alice Accepted
+1 1: close alice Accepted
+2 2: mail alice Accepted
+2 2: rcpt  alice Accepted
+2 2: data Some(1) alice Accepted
+2 2: close alice Accepted
+3 3: mail alice Accepted
+3 3: rcpt r1@y alice Accepted
+3 3: data None alice Accepted
+3 3: close alice Accepted
+"
+    );
+    let expected = Unshown {
+        without_session: 3,
+        without_recipients: 1,
+        without_size: 1,
+        ..Unshown::default()
+    };
+    assert_eq!(unshown, expected);
+}
+
+#[test]
+fn what_is_remembered_is_bounded() {
+    let mut converter = Converter::default();
+    let mut attempts = 0_u64;
+    let mut visit = |_: &Attempt| attempts += 1;
+    let refused = |sender: &str, port: u32| {
+        let client = std::net::Ipv4Addr::from(port / 60_000 + 0x0a00_0000).into();
+        let key = SessionKey::Port(client, (port % 60_000) as u16);
+        let refusal = Refusal {
+            stage: Stage::Rcpt,
+            sender: Some(sender.to_owned()),
+            recipient: Some("r@y".to_owned()),
+            client: Some(client),
+            ..Refusal::default()
+        };
+        let at = Timestamp { seconds: 1_795_175_437, micros: 0 };
+        Item { at, session: Some(key), what: ItemKind::Refusal(refusal) }
+    };
+    for port in 0..SESSIONS_MAX as u32 + 10 {
+        converter.add(refused("a@x", port), &mut visit);
+        assert!(converter.held <= HELD_MAX + 1 && converter.sessions.len() <= SESSIONS_MAX);
+    }
+    for _ in 0..HELD_MAX + 10 {
+        converter.add(refused("b@x", 7), &mut visit);
+    }
+    assert!(converter.held <= HELD_MAX + 1, "{}", converter.held);
+    converter.finish(&mut visit);
+    assert!(converter.sessions.is_empty() && converter.waiting.is_empty());
+    // Nothing is lost.
+    assert!(attempts > (SESSIONS_MAX + HELD_MAX) as u64, "{attempts}");
+}
