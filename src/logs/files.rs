@@ -161,6 +161,22 @@ impl LogFiles {
     pub fn read(
         &self,
         mut see: impl FnMut(Stamped<'_>),
+        progress: impl FnMut(u64),
+    ) -> Result<Skipped, LogError> {
+        let see = |line: Stamped<'_>| {
+            see(line);
+            true
+        };
+        self.read_while(see, progress)
+    }
+
+    /// As [`Self::read`], as long as `see` returns `true`.
+    ///
+    /// # Errors
+    /// A file could not be read.
+    pub fn read_while(
+        &self,
+        mut see: impl FnMut(Stamped<'_>) -> bool,
         mut progress: impl FnMut(u64),
     ) -> Result<Skipped, LogError> {
         let mut skipped = Skipped::default();
@@ -168,7 +184,10 @@ impl LogFiles {
         for file in &self.files {
             let mut within = |bytes: u64| progress(before + bytes.min(file.size));
             let read = file.read(&mut see, &mut within, &mut skipped);
-            read.map_err(|error| LogError::Read { name: file.name.clone(), error })?;
+            let read = read.map_err(|error| LogError::Read { name: file.name.clone(), error });
+            if !read? {
+                break;
+            }
             before += file.size;
             progress(before);
         }
@@ -217,10 +236,10 @@ impl LogFile {
 
     fn read(
         &self,
-        see: &mut impl FnMut(Stamped<'_>),
+        see: &mut impl FnMut(Stamped<'_>) -> bool,
         progress: &mut impl FnMut(u64),
         skipped: &mut Skipped,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let bytes = Rc::default();
         let mut input = self.input(&bytes)?;
         let mut line = Vec::new();
@@ -234,13 +253,16 @@ impl LogFile {
             let text = String::from_utf8_lossy(&line);
             match self.stamps.read(&text) {
                 Some(Stamp { at, program, rest }) => {
-                    see(Stamped { line: &text, at, program, rest, place: (&self.name, number) });
+                    let place = (&*self.name, number);
+                    if !see(Stamped { line: &text, at, program, rest, place }) {
+                        return Ok(false);
+                    }
                 }
                 None if text.trim().is_empty() => {}
                 None => skipped.add(&self.name, number, &text),
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -32,12 +32,12 @@ fn measure(folder: &Path, arguments: &[&str]) -> Output {
 /// Key, peak and number of events of each.
 fn rows(output: &Output) -> Vec<(String, f64, u64)> {
     assert_eq!(stderr(output), "");
-    let rows: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let row = |row: &serde_json::Value| {
         let key = row["key"].as_str().unwrap().to_owned();
         (key, row["peak"].as_f64().unwrap(), row["events"].as_u64().unwrap())
     };
-    rows.iter().map(row).collect()
+    found["rates"].as_array().unwrap().iter().map(row).collect()
 }
 
 /// Writes `text` to a file, compressed with this program.
@@ -227,12 +227,12 @@ fn a_real_exims_log_is_read_with_each_log_selector() {
                 .arg(&folder)
                 .output()
                 .unwrap();
-            let rows: Vec<serde_json::Value> = serde_json::from_slice(&found.stdout).unwrap();
+            let rows: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
             let of = |row: &serde_json::Value| {
                 let key = row["key"].as_str().unwrap().to_owned();
                 (key, row["peak"].as_f64().unwrap(), row["events"].as_u64().unwrap())
             };
-            rows.iter().map(of).collect::<Vec<_>>()
+            rows["rates"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
         };
         let log = exim.log("main");
         let names = |found: &[(String, f64, u64)]| {

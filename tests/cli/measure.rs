@@ -18,7 +18,7 @@ fn rows(output: &Output) -> Vec<(String, f64, u64)> {
         let key = row["key"].as_str().unwrap().to_owned();
         (key, row["peak"].as_f64().unwrap(), row["events"].as_u64().unwrap())
     };
-    rows.as_array().unwrap().iter().map(row).collect()
+    rows["rates"].as_array().unwrap().iter().map(row).collect()
 }
 
 /// A log in which alice sends `count` messages, a minute apart, and bob one.
@@ -107,16 +107,20 @@ fn a_limit_is_suggested_that_hits_only_who_stands_out() {
     assert!(text.contains("\nperiod 1d: 41 keys"), "{text}");
     let json = measure(&[&arguments[..], &["--json"]].concat(), &month());
     let found: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!((&found[0]["period"], &found[1]["period"]), (&3600.0.into(), &86400.0.into()));
+    assert_eq!(
+        (&found["periods"][0]["period"], &found["periods"][1]["period"]),
+        (&3600.0.into(), &86400.0.into())
+    );
     // What the suggested limit would have hit is what --limit says.
     for (number, period) in ["1h", "1d"].into_iter().enumerate() {
-        let limit = &found[number]["suggested"];
-        let limits = found[number]["limits"].as_array().unwrap();
+        let limit = &found["periods"][number]["suggested"];
+        let limits = found["periods"][number]["limits"].as_array().unwrap();
         let hit = limits.iter().find(|one| one["limit"] == *limit).unwrap();
         let limit = limit.to_string();
         let rows = measure(&[period, "--by", "auth", "--limit", &limit, "--json"], &month());
         let rows: serde_json::Value = serde_json::from_slice(&rows.stdout).unwrap();
-        let over = rows.as_array().unwrap().iter().map(|row| row["over"].as_u64().unwrap());
+        let over =
+            rows["rates"].as_array().unwrap().iter().map(|row| row["over"].as_u64().unwrap());
         let over: Vec<u64> = over.filter(|over| *over > 0).collect();
         assert_eq!((hit["keys"].as_u64(), hit["events"].as_u64()), (Some(1), Some(over[0])));
         assert_eq!(over.len(), 1, "{period}");
@@ -162,7 +166,88 @@ fn it_finds_what_exims_own_script_would_find_in_a_real_log() {
     command.args(["measure", "1w", "--json"]);
     let ran = crate::common::exim::run(command, exim.log("main").as_bytes());
     let rows: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((&rows[0]["key"], &rows[0]["events"]), (&"a@x.test".into(), &3.into()));
-    let peak = rows[0]["peak"].as_f64().unwrap();
+    assert_eq!(
+        (&rows["rates"][0]["key"], &rows["rates"][0]["events"]),
+        (&"a@x.test".into(), &3.into())
+    );
+    let peak = rows["rates"][0]["peak"].as_f64().unwrap();
     assert!((2.9..3.1).contains(&peak), "{peak}");
+}
+
+/// alice writes to the same two people, mallory to somebody else each time.
+fn writers() -> String {
+    let mut lines = String::new();
+    for n in 0..100 {
+        let (minute, second) = (n / 6, n % 6 * 10);
+        for (user, to) in
+            [("alice", "b@y.test c@y.test"), ("mallory", &format!("r{n}@y.test b@y.test"))]
+        {
+            lines += &format!(
+                "2026-11-20 10:{minute:02}:{second:02} 1vM1aC-000000001Ac-1aBc <= a@x.test H=h [192.0.2.7] \
+                 A=plain:{user} S=1000 for {to}\n"
+            );
+        }
+    }
+    lines
+}
+
+#[test]
+fn different_recipients_are_counted_as_per_addr_counts_them() {
+    let arguments = ["1h", "--by", "auth", "--count", "different", "--json"];
+    let found = rows(&measure(&arguments, &writers()));
+    let peak = |user: &str| found.iter().find(|row| row.0 == user).unwrap();
+    // Two people in a burst; of mallory's, the first ones have decayed a little.
+    assert_eq!((peak("alice").1.round(), peak("alice").2), (2.0, 200));
+    let expected = 3600.0 / 10.0 * (1.0 - (-990.0_f64 / 3600.0).exp());
+    assert!((peak("mallory").1 - expected).abs() < 3.0, "{} {expected}", peak("mallory").1);
+    // The filter lasts a period: with one of 5 minutes, alice's people count again.
+    let short =
+        rows(&measure(&["5m", "--by", "auth", "--count", "different", "--json"], &writers()));
+    let of = |user: &str| short.iter().find(|row| row.0 == user).unwrap().1;
+    assert!((2.0..3.5).contains(&of("alice")) && of("mallory") > 20.0, "{short:?}");
+    // A message is hit once, however many of its recipients are over the limit.
+    let arguments = ["1h", "--by", "auth", "--count", "different", "--suggest", "--json"];
+    let found: serde_json::Value =
+        serde_json::from_slice(&measure(&arguments, &writers()).stdout).unwrap();
+    let period = &found["periods"][0];
+    assert_eq!((&period["events"], &period["messages"]), (&400.into(), &200.into()));
+    for limit in period["limits"].as_array().unwrap() {
+        let (events, messages) =
+            (limit["events"].as_u64().unwrap(), limit["messages"].as_u64().unwrap());
+        assert!(messages <= events && events <= 2 * messages, "{limit}");
+    }
+    let shares = period["message_rates"].as_array().unwrap();
+    assert!((1.9..2.3).contains(&shares[0]["rate"].as_f64().unwrap()), "{shares:?}");
+    let text = stdout(&measure(&arguments[..6], &writers()));
+    assert!(
+        text.contains("MESSAGES HIT") && text.contains("\nsuggested: 100 / 1h / per_addr"),
+        "{text}"
+    );
+}
+
+#[test]
+fn lines_that_are_not_used_are_counted() {
+    let odd = log(1)
+        + "2026-11-20 10:00:31 Start queue run: pid=1\n2026-11-20 10:00:32 from an ACL: <\u{1b}[2J>\n\
+           Nov 20 10:00:33 mail dovecot: x\nno time\n";
+    let output = measure(&["1h", "--json"], &odd);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let lines = &found["lines"];
+    for (name, count) in [
+        ("read", 7),
+        ("used", 2),
+        ("of_no_use", 1),
+        ("of_other_programs", 1),
+        ("not_understood", 1),
+        ("without_time", 1),
+        ("messages_lacking", 0),
+    ] {
+        assert_eq!(lines[name], count, "{name} of {lines}");
+    }
+    let notes = stderr(&output);
+    assert!(
+        notes.contains("1 line of a form that is not known, such as what ACLs log, of 7 lines")
+    );
+    assert!(notes.contains("mainlog:5: 2026-11-20 10:00:32 from an ACL: <\\u{1b}[2J>"), "{notes}");
+    assert!(notes.contains("1 line of other programs, of 7 lines, skipped"), "{notes}");
 }

@@ -1,13 +1,22 @@
-//! The events in Exim's main log that rates are measured of.
+//! The events in logs that rates are measured of.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 
 use regex::Regex;
+use serde::Serialize;
 
-use crate::logs::exim::{self, Arrival, What};
+use super::runs::{Event, Runs};
+use crate::cli::Failure;
 use crate::logs::files::Stamped;
+use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner, Message};
 use crate::rate::Timestamp;
+
+/// At most so many keys, and so many bytes of them.
+const KEYS_MAX: usize = 4 << 20;
+const KEY_BYTES_MAX: usize = 256 << 20;
+/// Of a key, so many bytes are kept: `--match` may find the whole line.
+const KEY_MAX: usize = 4096;
 
 /// The identity that a message counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -34,6 +43,8 @@ pub(super) enum Count {
     /// Its recipients: those that log_selector = +received_recipients adds to its line,
     /// else those of its deliveries
     Recipients,
+    /// Its recipients, each once a period: different ones, as per_addr counts them
+    Different,
 }
 
 /// What of which lines counts, and for whom.
@@ -45,144 +56,227 @@ pub(super) enum Measured<'a> {
     Lines(&'a Regex),
 }
 
-/// An event of the log.
-pub(super) struct Event {
-    pub(super) at: Timestamp,
-    /// Which key, by its number.
-    pub(super) key: u32,
-    pub(super) count: f64,
+/// What became of the lines and messages.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Lines {
+    /// All lines but empty ones.
+    pub(super) read: u64,
+    /// Those that say what is measured.
+    pub(super) used: u64,
+    /// Those that say nothing of it.
+    pub(super) of_no_use: u64,
+    /// Without a time at the start.
+    pub(super) without_time: u64,
+    /// Of other programs, in syslog's file.
+    pub(super) of_other_programs: u64,
+    /// Of a form that is not known.
+    pub(super) not_understood: u64,
+    /// The first of these: `FILE:LINE`, and its start.
+    #[serde(skip)]
+    pub(super) first_not_understood: Option<(String, String)>,
+    /// Messages that lack what is measured.
+    pub(super) messages_lacking: u64,
+    /// Messages that were not waited for until their end.
+    pub(super) messages_given_up: u64,
 }
 
-/// The events of the log, in the order of its lines.
+/// The events of logs.
 pub(super) struct Events<'a> {
-    measured: Measured<'a>,
-    pub(super) all: Vec<Event>,
-    keys: HashMap<String, u32>,
-    /// Messages whose lines lack what is measured.
-    pub(super) lacking: usize,
-    /// Messages whose recipients are counted from their deliveries, by message id.
-    open: HashMap<String, Open>,
-    hasher: RandomState,
+    lines: Option<&'a Regex>,
+    joiner: Joiner,
+    found: Found,
 }
 
-/// A message whose deliveries have not all been read.
+/// The events that were found.
+struct Found {
+    by: By,
+    count: Count,
+    runs: Runs,
+    keys: Keys,
+    counts: Lines,
+    hasher: RandomState,
+    /// Why no more lines are to be read.
+    failure: Option<Failure>,
+}
+
+/// The keys, by their texts.
 #[derive(Default)]
-struct Open {
-    /// Its place in `all`, once its arrival has been read: that of a message that is passed
-    /// on while it is received (cutthrough) comes after its delivery.
-    event: Option<usize>,
-    /// Hashes of its recipients, each once.
-    recipients: Vec<u64>,
+struct Keys {
+    numbers: HashMap<String, u32>,
+    bytes: usize,
 }
 
 impl<'a> Events<'a> {
-    pub(super) fn new(measured: Measured<'a>) -> Self {
-        Self {
-            measured,
-            all: Vec::new(),
-            keys: HashMap::new(),
-            lacking: 0,
-            open: HashMap::new(),
+    pub(super) fn new(measured: &Measured<'a>) -> Self {
+        let (by, count, lines) = match *measured {
+            Measured::Arrivals(by, count) => (by, count, None),
+            Measured::Lines(pattern) => (By::All, Count::Messages, Some(pattern)),
+        };
+        let recipients = matches!(count, Count::Recipients | Count::Different);
+        let joiner = Joiner::new(JoinSettings { recipients });
+        let found = Found {
+            by,
+            count,
+            runs: Runs::new(),
+            keys: Keys::default(),
+            counts: Lines::default(),
             hasher: RandomState::new(),
-        }
+            failure: None,
+        };
+        Self { lines, joiner, found }
     }
 
-    /// Considers a line.
-    pub(super) fn add(&mut self, line: Stamped<'_>) {
-        let (by, count) = match self.measured {
-            Measured::Arrivals(by, count) => (by, count),
-            Measured::Lines(pattern) => {
-                let Some(found) = pattern.captures(line.line) else { return };
-                let key = found.get(1).map_or("", |key| key.as_str());
-                let size = found.get(2).map_or(Some(1.0), |size| size.as_str().parse().ok());
-                return self.push(line.at, Some(key), size.filter(|size| *size >= 0.0));
-            }
+    /// Considers a line. Returns whether to go on.
+    pub(super) fn add(&mut self, line: &Stamped<'_>) -> bool {
+        let Self { lines, joiner, found } = self;
+        let Some(pattern) = lines else {
+            joiner.line(line, &mut |item| found.item(item));
+            return found.failure.is_none();
         };
-        let exim::Line { id, what, .. } = exim::line(line.rest);
-        match what {
-            What::Arrival(arrival)
-                if count == Count::Recipients && arrival.recipients.is_none() =>
-            {
-                let Some(key) = key(&arrival, by) else { return self.lacking += 1 };
-                let open = self.open.entry(id.unwrap_or_default().to_owned()).or_default();
-                open.event = Some(self.all.len());
-                let known = open.recipients.len() as f64;
-                self.push(line.at, Some(key), Some(known));
-            }
-            What::Arrival(arrival) => {
-                self.push(line.at, key(&arrival, by), number(&arrival, count));
-            }
-            What::Recipient { address, .. } if count == Count::Recipients => {
-                self.add_recipient(id.unwrap_or_default(), address);
-            }
-            What::Completed => {
-                if let Some(id) = id
-                    && self.open.get(id).is_some_and(|open| open.event.is_some())
-                {
-                    self.open.remove(id);
+        match pattern.captures(line.line) {
+            None => found.counts.of_no_use += 1,
+            Some(groups) => {
+                found.counts.used += 1;
+                let key = groups.get(1).map_or("", |key| key.as_str());
+                let size = groups.get(2).map_or(Some(1.0), |size| size.as_str().parse().ok());
+                match size.filter(|size| *size >= 0.0) {
+                    Some(size) => found.push(line.at, key, size),
+                    None => found.counts.messages_lacking += 1,
                 }
             }
-            _ => {}
         }
+        found.failure.is_none()
     }
 
-    fn push(&mut self, at: Timestamp, key: Option<&str>, count: Option<f64>) {
-        let Some((key, count)) = key.zip(count) else { return self.lacking += 1 };
-        let next = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
-        let key = match self.keys.get(key) {
-            Some(&key) => key,
-            None => *self.keys.entry(key.to_owned()).or_insert(next),
-        };
-        self.all.push(Event { at, key, count });
-    }
-
-    fn add_recipient(&mut self, id: &str, address: &str) {
-        let hash = self.hasher.hash_one(address);
-        let open = match self.open.get_mut(id) {
-            Some(open) => open,
-            None => self.open.entry(id.to_owned()).or_default(),
-        };
-        if !open.recipients.contains(&hash) {
-            open.recipients.push(hash);
+    /// The events, the keys in the order of their numbers, and what became of the lines.
+    pub(super) fn finish(self) -> Result<(Runs, Vec<String>, Lines), Failure> {
+        let Self { lines, mut joiner, mut found } = self;
+        joiner.finish(&mut |item| found.item(item));
+        if let Some(failure) = found.failure {
+            return Err(failure);
         }
-        if let Some(event) = open.event.and_then(|event| self.all.get_mut(event)) {
-            event.count = open.recipients.len() as f64;
+        let mut counts = found.counts;
+        if lines.is_none() {
+            let joined = joiner.counts();
+            counts.used = joined.used;
+            counts.of_no_use = joined.known;
+            counts.of_other_programs = joined.of_others;
+            counts.not_understood = joined.not_understood;
+            counts.first_not_understood.clone_from(&joined.first_not_understood);
+            counts.messages_given_up = joined.given_up;
         }
-    }
-
-    /// The events in the order of time, and the keys in the order of their numbers.
-    pub(super) fn sorted(mut self) -> (Vec<Event>, Vec<String>, usize) {
-        if matches!(self.measured, Measured::Arrivals(_, Count::Recipients)) {
-            // Of these, no delivery was in the log.
-            let before = self.all.len();
-            self.all.retain(|event| event.count > 0.0);
-            self.lacking += before - self.all.len();
-        }
-        // exigrep, for one, shows message after message.
-        self.all.sort_by_key(|event| event.at);
-        let mut keys: Vec<(String, u32)> = self.keys.into_iter().collect();
+        let mut keys: Vec<(String, u32)> = found.keys.numbers.into_iter().collect();
         keys.sort_unstable_by_key(|&(_, number)| number);
-        let keys = keys.into_iter().map(|(key, _)| key).collect();
-        (self.all, keys, self.lacking)
+        Ok((found.runs, keys.into_iter().map(|(key, _)| key).collect(), counts))
     }
 }
 
-/// For whom a message counts; `None` where its line does not say.
-fn key<'a>(arrival: &Arrival<'a>, by: By) -> Option<&'a str> {
-    match by {
-        By::All => Some(""),
-        By::Sender => Some(arrival.sender),
-        By::Host => arrival.host.address,
-        By::Auth => arrival.auth,
-        By::User => arrival.user,
+impl Found {
+    fn item(&mut self, item: Item) {
+        let ItemKind::Message(message) = item.what else { return };
+        if !self.message(item.at, &message) {
+            self.counts.messages_lacking += 1;
+        }
+    }
+
+    /// Counts a message; `false` if it lacks what is measured.
+    fn message(&mut self, at: Timestamp, message: &Message) -> bool {
+        let client;
+        let key = match self.by {
+            By::All => Some(""),
+            By::Sender if message.sender.is_empty() => Some("<>"),
+            By::Sender => Some(&*message.sender),
+            By::Host => {
+                client = message.client.map(|client| client.to_string());
+                client.as_deref()
+            }
+            By::Auth => message.auth.as_deref(),
+            By::User => message.user.as_deref(),
+        };
+        let Some(key) = key else { return false };
+        let recipients = &message.recipients;
+        match self.count {
+            Count::Messages => self.push(at, key, 1.0),
+            Count::Bytes => match message.size {
+                Some(size) => self.push(at, key, size as f64),
+                None => return false,
+            },
+            Count::Recipients | Count::Different if recipients.is_empty() => return false,
+            Count::Recipients => self.push(at, key, recipients.len() as f64),
+            Count::Different => self.push_different(at, key, recipients),
+        }
+        true
+    }
+
+    fn push(&mut self, at: Timestamp, key: &str, count: f64) {
+        let Some(key) = self.number(key) else { return };
+        self.add(Event { at: at.as_micros(), key, is_first: true, count, unique: 0 });
+    }
+
+    fn push_different(&mut self, at: Timestamp, key: &str, recipients: &[String]) {
+        let Some(key) = self.number(key) else { return };
+        for (number, recipient) in recipients.iter().enumerate() {
+            let unique = self.hasher.hash_one((key, recipient)).max(1);
+            let is_first = number == 0;
+            self.add(Event { at: at.as_micros(), key, is_first, count: 1.0, unique });
+        }
+    }
+
+    fn add(&mut self, event: Event) {
+        if let Err(failure) = self.runs.push(event) {
+            self.failure.get_or_insert(failure);
+        }
+    }
+
+    fn number(&mut self, key: &str) -> Option<u32> {
+        let number = self.keys.number(key);
+        if number.is_none() {
+            let failure = Failure::new(format!(
+                "more than {} different keys ({} MB): measure by another identity, such as --by \
+                 host or --by auth, or fewer logs at a time",
+                self.keys.numbers.len(),
+                self.keys.bytes >> 20
+            ));
+            self.failure.get_or_insert(failure);
+        }
+        number
     }
 }
 
-/// How much a message counts; `None` where its line does not say.
-fn number(arrival: &Arrival<'_>, count: Count) -> Option<f64> {
-    match count {
-        Count::Messages => Some(1.0),
-        Count::Bytes => arrival.size.map(|size| size as f64),
-        Count::Recipients => Some(exim::recipients(arrival.recipients?).count() as f64),
+impl Keys {
+    /// The number of a key; `None` if there are too many.
+    fn number(&mut self, key: &str) -> Option<u32> {
+        let end = key.floor_char_boundary(KEY_MAX);
+        let key = key.get(..end).unwrap_or(key);
+        if let Some(number) = self.numbers.get(key) {
+            return Some(*number);
+        }
+        if self.numbers.len() >= KEYS_MAX || self.bytes + key.len() > KEY_BYTES_MAX {
+            return None;
+        }
+        let next = u32::try_from(self.numbers.len()).ok()?;
+        self.bytes += key.len();
+        self.numbers.insert(key.to_owned(), next);
+        Some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_bounded() {
+        let mut keys = Keys::default();
+        let long = |n: u32| format!("{n:06}{}", "x".repeat(9999));
+        assert_eq!((keys.number(&long(1)), keys.number(&long(2))), (Some(0), Some(1)));
+        assert_eq!((keys.number(&long(1)), keys.bytes), (Some(0), 2 * KEY_MAX));
+        for n in 3.. {
+            if keys.number(&long(n)).is_none() {
+                break;
+            }
+        }
+        assert!(keys.bytes <= KEY_BYTES_MAX);
+        assert_eq!(keys.number(&long(2)), Some(1), "known ones are still counted");
     }
 }

@@ -2,7 +2,10 @@
 
 mod events;
 mod period;
+mod rates;
+mod runs;
 mod suggest;
+mod unique;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -11,15 +14,16 @@ use clap::Args;
 use regex::Regex;
 use serde::Serialize;
 
-use self::events::{By, Count, Event, Events, Measured};
-use self::period::{Period, Periods};
+use self::events::{By, Count, Events, Lines, Measured};
+use self::period::Periods;
+use self::runs::{Event, Runs};
 use self::suggest::Suggestion;
 use super::policy::many;
 use super::screen::{Screen, note, progress};
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, text};
-use crate::logs::files::LogFiles;
-use crate::rate::{Average, Timestamp};
+use crate::logs::files::{LogFiles, Skipped};
+use crate::rate::Timestamp;
 
 /// Measure the rates in Exim's log, to choose a limit
 #[derive(Debug, Args)]
@@ -29,8 +33,8 @@ use crate::rate::{Average, Timestamp};
   Show the bytes a day by client address, and which a limit of 100 MB would have hit, in
   all main logs that are kept:
     exirate measure 1d /var/log/exim4 --by host --count bytes --limit 100000000
-  Which limits do the past days suggest, for an hour and for a day?
-    exirate measure 1h,1d /var/log/exim4 --by auth --count recipients --suggest
+  Which limits of different recipients do the past days suggest, for an hour and a day?
+    exirate measure 1h,1d /var/log/exim4 --by auth --count different --suggest
   Measure what exigrep finds:
     exigrep @example.org /var/log/exim4/mainlog | exirate measure 1h
   Measure other lines: group 1 of the expression is the key, group 2 the size:
@@ -41,22 +45,33 @@ with `main` in their name, and a pattern such as 'mainlog*' for those that match
 read in the order of time. Lines begin with Exim's time or with syslog's; those without a
 time are skipped and counted.
 
+Postfix's log, as syslog writes it, is read as well.
+
 The rates are those of a strict check of each message that came in (`<=`). Times are as
 exact as the log's: log_selector = +millisec improves them. PEAK is the highest rate,
 WHEN the time it was reached (in UTC if the log has time zones), OVER how many of the
 EVENTS would have been at or over --limit. Lines may be in any order. A good limit is a
 little above the highest rate of an honest user.
 
---suggest shows how high the keys have peaked, how many keys and events some limits would
-have hit, and a limit: a little above the peaks of all keys but those few (at most 1 %)
-whose peaks are three times as high or more. Look at these before you choose it.
+--count different counts a recipient of a key once while the limiter's filter for it
+lasts, a period; each recipient is an event then, as in `per_addr`.
+
+--suggest shows how high the keys have peaked, which rates the messages met, how many keys,
+events and messages some limits would have hit, and a limit: a little above the peaks of
+all keys but those few (at most 1 %) whose peaks are three times as high or more. Look at
+these before you choose it.
+
+Memory is bounded: of more than two million events, the others are kept in temporary files
+in $TMPDIR, 29 bytes each; there may be four million keys.
 
 Exit status: 0 measured; 1 no line could be used; 2 an error.
 
-JSON: an array of objects. `key` is empty where all lines count together; `period`, in
-seconds, is there if several are measured. With --suggest, there is one for each period:
-`peaks` has the highest peak of each share of the keys, `limits` the keys and events that
-each limit would have hit, and `suggested` a limit, with its `reason`.")]
+JSON: `lines` says what became of the lines: used, of no use, without time, not understood
+and so on; `rates` is an array of objects. `key` is empty where all lines count together;
+`period`, in seconds, is there if several are measured. With --suggest, `periods` has an
+object for each period instead: `peaks` has the highest peak of each share of the keys,
+`message_rates` the highest rate of each share of the messages, `limits` the keys, events
+and messages that each limit would have hit, and `suggested` a limit, with its `reason`.")]
 pub(super) struct Measure {
     /// The period, such as 1h, as in a spec; several are separated by commas
     #[arg(value_name = "PERIOD", value_parser = Periods::parse)]
@@ -99,22 +114,41 @@ pub(super) struct Measure {
 
 /// What was found of a key.
 #[derive(Clone, Debug, Serialize)]
-struct Peak {
-    key: String,
+struct Peak<'a> {
+    key: &'a str,
     /// In seconds; of several.
     #[serde(skip_serializing_if = "Option::is_none")]
     period: Option<f64>,
     #[serde(skip)]
-    period_text: String,
+    period_text: &'a str,
     peak: f64,
-    /// Seconds since 1970.
-    #[serde(skip)]
-    at: Timestamp,
     when: String,
     events: u64,
     over: Option<u64>,
-    #[serde(skip)]
-    average: Option<Average>,
+}
+
+/// What is known of a key so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    peak: f64,
+    /// When it peaked, in microseconds since 1970.
+    at: i64,
+    events: u64,
+    over: u64,
+}
+
+/// All rates, as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    lines: &'a Lines,
+    rates: &'a [Peak<'a>],
+}
+
+/// What is suggested, as JSON.
+#[derive(Serialize)]
+struct Suggestions<'a> {
+    lines: &'a Lines,
+    periods: &'a [Suggestion],
 }
 
 impl Measure {
@@ -129,59 +163,94 @@ impl Measure {
             Some(pattern) => Measured::Lines(pattern),
             None => Measured::Arrivals(self.by, self.count),
         };
-        let mut events = Events::new(measured);
+        let mut events = Events::new(&measured);
         let bar = progress(files.size(), "bytes");
-        let skipped = files.read(|line| events.add(line), |bytes| bar.set_position(bytes))?;
+        let skipped =
+            files.read_while(|line| events.add(&line), |bytes| bar.set_position(bytes))?;
         bar.finish_and_clear();
-        if let Some((place, line)) = &skipped.first {
-            note(format_args!(
-                "{} without a time at the start, of {}, skipped; the first is {place}: {}",
-                many(skipped.lines, "line", "lines"),
-                many(skipped.of, "line", "lines"),
-                text::printable(line.as_bytes())
-            ));
-        }
-        let (events, keys, lacking) = events.sorted();
-        if lacking > 0 {
-            note(format_args!(
-                "{} without {}: not counted",
-                many(lacking, "message", "messages"),
-                self.missing()
-            ));
-        }
+        let (mut events, keys, mut lines) = events.finish()?;
+        (lines.read, lines.without_time) = (skipped.of as u64, skipped.lines as u64);
+        self.note_lines(&lines, &skipped);
         let found = !keys.is_empty();
         if !found && !self.json {
             note("no line was of use: expected Exim's main log");
         } else if self.suggest {
-            self.suggest(screen, &events, keys.len())?;
+            self.suggest(screen, &mut events, keys.len(), &lines)?;
         } else {
-            let each = self.periods.0.iter().map(|period| self.peaks(&events, &keys, period));
-            let mut peaks: Vec<Peak> = each.flatten().collect();
-            peaks.sort_by(|a, b| b.peak.total_cmp(&a.peak).then_with(|| a.key.cmp(&b.key)));
-            peaks.truncate(self.top.unwrap_or(usize::MAX));
-            if self.json { screen.json(&peaks)? } else { self.print(screen, &peaks)? }
+            self.peaks(screen, &mut events, &keys, &lines)?;
         }
         Ok(Outcome::found_if(!found))
+    }
+
+    /// Says which lines and messages could not be used.
+    fn note_lines(&self, lines: &Lines, skipped: &Skipped) {
+        let of = many(skipped.of, "line", "lines");
+        let places = [
+            ("without a time at the start", skipped.lines as u64, &skipped.first),
+            (
+                "of a form that is not known, such as what ACLs log",
+                lines.not_understood,
+                &lines.first_not_understood,
+            ),
+        ];
+        for (what, count, first) in places {
+            if let Some((place, line)) = first {
+                note(format_args!(
+                    "{} {what}, of {of}, skipped; the first is {place}: {}",
+                    many(count as usize, "line", "lines"),
+                    text::printable(line.as_bytes())
+                ));
+            }
+        }
+        if lines.of_other_programs > 0 {
+            let count = many(lines.of_other_programs as usize, "line", "lines");
+            note(format_args!("{count} of other programs, of {of}, skipped"));
+        }
+        let messages = |count: u64| many(count as usize, "message", "messages");
+        if lines.messages_lacking > 0 {
+            let lacking = messages(lines.messages_lacking);
+            note(format_args!("{lacking} without {}: not counted", self.missing()));
+        }
+        if lines.messages_given_up > 0 {
+            note(format_args!(
+                "{} not followed until their end, as too many were not complete: recipients of \
+                 later deliveries are not counted (log_selector = +received_recipients logs them \
+                 on arrival)",
+                messages(lines.messages_given_up)
+            ));
+        }
+    }
+
+    /// Says how different recipients were told apart, if that was not exact.
+    fn note_approximate(is_approximate: bool) {
+        if is_approximate {
+            note(
+                "there are so many different recipients that they were told apart by a Bloom \
+                 filter, as a limiter does: a few may have been taken for another",
+            );
+        }
     }
 
     /// Shows what the events suggest for each period.
     fn suggest(
         &self,
         screen: &mut Screen<'_>,
-        events: &[Event],
+        events: &mut Runs,
         keys: usize,
+        lines: &Lines,
     ) -> Result<(), Failure> {
         let mode = match (&self.pattern, self.count) {
             (Some(_), _) => "",
             (None, Count::Messages) => " / per_mail",
             (None, Count::Recipients) => " / per_rcpt",
+            (None, Count::Different) => " / per_addr",
             (None, Count::Bytes) => " / per_byte",
         };
         let periods = if keys > 0 { &self.periods.0[..] } else { &[] };
-        let of = |period| Suggestion::of(events, keys, period, mode);
-        let suggestions: Vec<Suggestion> = periods.iter().map(of).collect();
+        let (suggestions, is_approximate) = Suggestion::of(events, keys, periods, mode)?;
+        Self::note_approximate(is_approximate);
         if self.json {
-            return screen.json(&suggestions);
+            return screen.json(&Suggestions { lines, periods: &suggestions });
         }
         for (number, suggestion) in suggestions.iter().enumerate() {
             if number > 0 {
@@ -199,44 +268,58 @@ impl Measure {
             (By::Host, Count::Messages) => "a client (H=)",
             (By::User, Count::Messages) => "a user (U=)",
             (By::Auth | By::Host | By::User, Count::Bytes) => "such an identity or a size (S=)",
-            (By::Auth | By::Host | By::User, Count::Recipients) => {
+            (By::Auth | By::Host | By::User, Count::Recipients | Count::Different) => {
                 "such an identity or a recipient (neither `for` nor a delivery)"
             }
-            (By::Sender | By::All, Count::Recipients) => {
+            (By::Sender | By::All, Count::Recipients | Count::Different) => {
                 "a recipient (neither `for` nor a delivery)"
             }
             (By::Sender | By::All, _) => "a size (S=)",
         }
     }
 
-    /// What the events come to in this period.
-    fn peaks(&self, events: &[Event], keys: &[String], period: &Period) -> Vec<Peak> {
-        let mut peaks: Vec<Peak> = keys
-            .iter()
-            .map(|key| Peak {
-                key: key.clone(),
-                period: (self.periods.0.len() > 1).then_some(period.seconds),
-                period_text: period.text.clone(),
-                peak: 0.0,
-                at: Timestamp::default(),
-                when: String::new(),
-                events: 0,
-                over: self.limit.map(|_| 0),
-                average: None,
-            })
-            .collect();
-        for event in events {
-            if let Some(peak) = peaks.get_mut(event.key as usize) {
-                peak.add(event, period.seconds, self.limit);
+    /// Shows what the events come to, in each period.
+    fn peaks(
+        &self,
+        screen: &mut Screen<'_>,
+        events: &mut Runs,
+        keys: &[String],
+        lines: &Lines,
+    ) -> Result<(), Failure> {
+        let periods = &self.periods.0;
+        let mut known = vec![vec![Known::default(); keys.len()]; periods.len()];
+        let is_approximate = rates::replay(events, keys.len(), periods, |period, event, rate| {
+            let of = known.get_mut(period).and_then(|keys| keys.get_mut(event.key as usize));
+            if let Some(known) = of {
+                known.add(event, rate, self.limit);
             }
+        })?;
+        Self::note_approximate(is_approximate);
+        let mut peaks = Vec::new();
+        for (period, known) in periods.iter().zip(&known) {
+            peaks.extend(keys.iter().zip(known).map(|(key, known)| (period, &**key, known)));
         }
-        for peak in &mut peaks {
-            peak.when = text::iso(peak.at).replace('T', " ").replace('Z', "");
+        peaks.sort_by(|(_, a, of_a), (_, b, of_b)| {
+            of_b.peak.total_cmp(&of_a.peak).then_with(|| a.cmp(b))
+        });
+        peaks.truncate(self.top.unwrap_or(usize::MAX));
+        let rows = peaks.into_iter().map(|(period, key, known)| Peak {
+            key,
+            period: (periods.len() > 1).then_some(period.seconds),
+            period_text: &period.text,
+            peak: known.peak,
+            when: text::iso(Timestamp::from_micros(known.at)).replace('T', " ").replace('Z', ""),
+            events: known.events,
+            over: self.limit.map(|_| known.over),
+        });
+        let rows: Vec<Peak<'_>> = rows.collect();
+        match self.json {
+            true => screen.json(&Report { lines, rates: &rows }),
+            false => Ok(Self::print(screen, &rows)?),
         }
-        peaks
     }
 
-    fn print(&self, screen: &mut Screen<'_>, peaks: &[Peak]) -> io::Result<()> {
+    fn print(screen: &mut Screen<'_>, peaks: &[Peak<'_>]) -> io::Result<()> {
         let columns = [
             Column::numbers("PEAK"),
             Column::numbers("EVENTS"),
@@ -251,7 +334,7 @@ impl Measure {
                     format!("{:.1}", peak.peak),
                     peak.events.to_string(),
                     peak.over.map_or_else(String::new, |over| over.to_string()),
-                    peak.period.map_or_else(String::new, |_| peak.period_text.clone()),
+                    peak.period.map_or_else(String::new, |_| peak.period_text.to_owned()),
                     peak.when.clone(),
                     text::printable(peak.key.as_bytes()),
                 ]
@@ -263,22 +346,13 @@ impl Measure {
     }
 }
 
-impl Peak {
-    fn add(&mut self, event: &Event, period: f64, limit: Option<f64>) {
-        let average = match self.average {
-            Some(average) => average.next(event.at, period, event.count),
-            None => Average::first(event.at, event.count),
-        };
-        self.average = Some(average);
+impl Known {
+    fn add(&mut self, event: &Event, rate: f64, limit: Option<f64>) {
         self.events += 1;
-        if self.events == 1 || average.rate > self.peak {
-            (self.peak, self.at) = (average.rate, event.at);
+        if self.events == 1 || rate > self.peak {
+            (self.peak, self.at) = (rate, event.at);
         }
-        if let Some((over, limit)) = self.over.as_mut().zip(limit)
-            && average.rate >= limit
-        {
-            *over += 1;
-        }
+        self.over += u64::from(limit.is_some_and(|limit| rate >= limit));
     }
 }
 

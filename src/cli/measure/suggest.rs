@@ -7,13 +7,14 @@ use std::io::Write as _;
 use anstyle::Style;
 use serde::Serialize;
 
-use super::events::Event;
 use super::period::Period;
+use super::rates::{Histogram, MessageRate, replay};
+use super::runs::Runs;
+use crate::cli::Failure;
 use crate::cli::policy::many;
 use crate::cli::screen::Screen;
 use crate::cli::table::{Column, Layout};
 use crate::cli::text;
-use crate::rate::Average;
 
 /// The shares of the keys for which the highest peak is shown.
 const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -39,8 +40,10 @@ pub(super) struct Suggestion {
     #[serde(skip)]
     period_text: String,
     keys: usize,
-    events: usize,
+    events: u64,
+    messages: u64,
     peaks: Vec<PeakOf>,
+    message_rates: Vec<RateOf>,
     limits: Vec<Limit>,
     suggested: f64,
     reason: String,
@@ -55,55 +58,86 @@ struct PeakOf {
     peak: f64,
 }
 
+/// At this share of the messages, the rate was at most this; to about 1 %.
+#[derive(Debug, PartialEq, Serialize)]
+struct RateOf {
+    share: f64,
+    rate: f64,
+}
+
 /// What a limit would have hit.
 #[derive(Debug, PartialEq, Serialize)]
 struct Limit {
     limit: f64,
     keys: usize,
-    events: usize,
+    events: u64,
+    messages: u64,
+}
+
+/// The events of a period, before the limits to compare are known.
+struct Measured {
+    peaks: Vec<f64>,
+    rates: Histogram,
+    message: MessageRate,
+    messages: u64,
 }
 
 impl Suggestion {
-    /// What these events, in the order of time, suggest; `mode` is that of a spec which counts
-    /// the same. There must be a key.
-    pub(super) fn of(events: &[Event], keys: usize, period: &Period, mode: &'static str) -> Self {
-        let Period { seconds: period, text } = period.clone();
-        let mut peaks = vec![0.0; keys];
-        replay(events, keys, period, |key, rate| {
-            if let Some(peak) = peaks.get_mut(key) {
+    /// What these events suggest for each period, and whether different recipients were told
+    /// apart by a filter; `mode` is that of a spec which counts the same. There must be a key
+    /// if there is a period.
+    pub(super) fn of(
+        events: &mut Runs,
+        keys: usize,
+        periods: &[Period],
+        mode: &'static str,
+    ) -> Result<(Vec<Self>, bool), Failure> {
+        let mut all: Vec<Measured> = periods.iter().map(|_| Measured::new(keys)).collect();
+        let is_approximate = replay(events, keys, periods, |number, event, rate| {
+            let Some(of) = all.get_mut(number) else { return };
+            if let Some(peak) = of.peaks.get_mut(event.key as usize) {
                 *peak = rate.max(*peak);
             }
-        });
-        peaks.sort_by(f64::total_cmp);
-        let (suggested, reason) = suggest(&peaks);
-        let mut limits: Vec<Limit> = candidates(&peaks, suggested)
-            .into_iter()
-            .map(|limit| Limit { limit, keys: 0, events: 0 })
-            .collect();
-        // Of a key that peaked at the first limit or above, all lower limits are hit.
-        for limit in &mut limits {
-            limit.keys = peaks.iter().filter(|peak| **peak >= limit.limit).count();
-        }
-        replay(events, keys, period, |_, rate| {
-            for limit in limits.iter_mut().take_while(|limit| rate >= limit.limit) {
-                limit.events += 1;
+            of.messages += u64::from(event.is_first);
+            if let Some(rate) = of.message.add(event, rate) {
+                of.rates.add(rate);
             }
+        })?;
+        let len = events.len();
+        let mut found: Vec<(Self, MessageRate)> = Vec::new();
+        for (of, period) in all.iter_mut().zip(periods) {
+            of.message.last().into_iter().for_each(|rate| of.rates.add(rate));
+            found.push((of.suggestion(keys, len, period, mode), MessageRate::default()));
+        }
+        replay(events, keys, periods, |number, event, rate| {
+            let Some((of, message)) = found.get_mut(number) else { return };
+            of.hit(rate, |limit| limit.events += 1);
+            if let Some(rate) = message.add(event, rate) {
+                of.hit(rate, |limit| limit.messages += 1);
+            }
+        })?;
+        let ended = found.into_iter().map(|(mut of, message)| {
+            let last = message.last();
+            last.into_iter().for_each(|rate| of.hit(rate, |limit| limit.messages += 1));
+            of
         });
-        let highest = |share: f64| {
-            let place = (share * keys as f64).ceil() as usize;
-            let peak = peaks.get(place.clamp(1, keys.max(1)) - 1).copied().unwrap_or(0.0);
-            PeakOf { share, peak }
-        };
-        let peaks = SHARES.into_iter().chain([1.0]).map(highest).collect();
-        let events = events.len();
-        Self { period, period_text: text, keys, events, peaks, limits, suggested, reason, mode }
+        Ok((ended.collect(), is_approximate))
+    }
+
+    /// Changes the limits that are not above the rate.
+    fn hit(&mut self, rate: f64, change: impl FnMut(&mut Limit)) {
+        self.limits.iter_mut().take_while(|limit| rate >= limit.limit).for_each(change);
     }
 
     /// Shows it.
     pub(super) fn print(&self, screen: &mut Screen<'_>) -> io::Result<()> {
         let period = &self.period_text;
         let keys = many(self.keys, "key", "keys");
-        writeln!(screen, "period {period}: {keys}, {}", many(self.events, "event", "events"))?;
+        writeln!(
+            screen,
+            "period {period}: {keys}, {}",
+            many(self.events as usize, "event", "events")
+        )?;
         let peaks: Vec<String> = self
             .peaks
             .iter()
@@ -112,12 +146,28 @@ impl Suggestion {
                 share => format!("{} % at most {:.1}", text::number(share * 100.0), of.peak),
             })
             .collect();
-        writeln!(screen, "peaks: {}\n", peaks.join(", "))?;
-        let columns =
-            [Column::numbers("LIMIT"), Column::numbers("KEYS HIT"), Column::numbers("EVENTS HIT")];
+        writeln!(screen, "peaks: {}", peaks.join(", "))?;
+        let rates: Vec<String> = self
+            .message_rates
+            .iter()
+            .map(|of| format!("{} % at most {:.1}", text::number(of.share * 100.0), of.rate))
+            .collect();
+        let messages = many(self.messages as usize, "message", "messages");
+        writeln!(screen, "rates at {messages}: {}\n", rates.join(", "))?;
+        let columns = [
+            Column::numbers("LIMIT"),
+            Column::numbers("KEYS HIT"),
+            Column::numbers("EVENTS HIT"),
+            Column::numbers("MESSAGES HIT"),
+        ];
+        // Of most counts, an event is a message.
+        let shows_messages = self.messages != self.events;
         let cells = || {
             self.limits.iter().map(|limit| {
-                [text::number(limit.limit), limit.keys.to_string(), limit.events.to_string()]
+                let messages =
+                    if shows_messages { limit.messages.to_string() } else { String::new() };
+                let limit_text = text::number(limit.limit);
+                [limit_text, limit.keys.to_string(), limit.events.to_string(), messages]
             })
         };
         let layout = Layout::of(screen, columns, cells());
@@ -129,18 +179,46 @@ impl Suggestion {
     }
 }
 
-/// Calls `visit` with the key and the rate of each event, as a strict check computes it.
-fn replay(events: &[Event], keys: usize, period: f64, mut visit: impl FnMut(usize, f64)) {
-    let mut averages: Vec<Option<Average>> = vec![None; keys];
-    for event in events {
-        let key = event.key as usize;
-        let Some(known) = averages.get_mut(key) else { continue };
-        let average = match known {
-            Some(average) => average.next(event.at, period, event.count),
-            None => Average::first(event.at, event.count),
+impl Measured {
+    fn new(keys: usize) -> Self {
+        let message = MessageRate::default();
+        Self { peaks: vec![0.0; keys], rates: Histogram::new(), message, messages: 0 }
+    }
+
+    /// What is suggested, and the limits to compare.
+    fn suggestion(
+        &mut self,
+        keys: usize,
+        events: u64,
+        period: &Period,
+        mode: &'static str,
+    ) -> Suggestion {
+        let Period { seconds: period, text } = period.clone();
+        let peaks = &mut self.peaks;
+        peaks.sort_by(f64::total_cmp);
+        let (suggested, reason) = suggest(peaks);
+        // A key that peaked at a limit or above is hit by it.
+        let hit = |limit: f64| peaks.iter().filter(|peak| **peak >= limit).count();
+        let limit = |limit| Limit { limit, keys: hit(limit), events: 0, messages: 0 };
+        let limits = candidates(peaks, suggested).into_iter().map(limit).collect();
+        let highest = |share: f64| {
+            let place = (share * keys as f64).ceil() as usize;
+            let peak = peaks.get(place.clamp(1, keys.max(1)) - 1).copied().unwrap_or(0.0);
+            PeakOf { share, peak }
         };
-        *known = Some(average);
-        visit(key, average.rate);
+        Suggestion {
+            period,
+            period_text: text,
+            keys,
+            events,
+            messages: self.messages,
+            peaks: SHARES.into_iter().chain([1.0]).map(highest).collect(),
+            message_rates: SHARES.map(|share| RateOf { share, rate: self.rates.at(share) }).into(),
+            limits,
+            suggested,
+            reason,
+            mode,
+        }
     }
 }
 
@@ -218,17 +296,26 @@ fn round_up(least: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate::Timestamp;
+    use crate::cli::measure::runs::Event;
 
     /// One event of each key, of these sizes, which are then the peaks; and two small ones of
     /// the first key.
     fn of(sizes: &[u32]) -> Suggestion {
-        let at = |seconds: i64| Timestamp { seconds: 1_700_000_000 + seconds, micros: 0 };
-        let one = |(size, key): (&u32, u32)| Event { at: at(0), key, count: f64::from(*size) };
-        let mut events: Vec<Event> = sizes.iter().zip(0..).map(one).collect();
-        events.extend([1, 2].map(|hours| Event { at: at(hours * 3600), key: 0, count: 0.25 }));
+        let one = |hours: i64, key: u32, count: f64| Event {
+            at: (1_700_000_000 + hours * 3600) * 1_000_000,
+            key,
+            is_first: true,
+            count,
+            unique: 0,
+        };
+        let mut events = Runs::new();
+        let all = sizes.iter().zip(0..).map(|(size, key)| one(0, key, f64::from(*size)));
+        for event in all.chain([one(1, 0, 0.25), one(2, 0, 0.25)]) {
+            events.push(event).unwrap_or_else(|_| panic!());
+        }
         let period = Period { seconds: 3600.0, text: "1h".into() };
-        Suggestion::of(&events, sizes.len(), &period, "")
+        let found = Suggestion::of(&mut events, sizes.len(), &[period], "");
+        found.unwrap_or_else(|_| panic!()).0.remove(0)
     }
 
     #[test]
@@ -241,8 +328,9 @@ mod tests {
         assert!(found.reason.ends_with("the highest of the others is 20.0"), "{}", found.reason);
         let hit = found.limits.iter().find(|limit| limit.limit == 30.0).unwrap();
         assert_eq!((hit.keys, hit.events, found.events), (2, 2, 204));
+        assert!(found.limits.iter().all(|limit| limit.messages == limit.events));
         let low = found.limits.first().unwrap();
-        assert!(low.limit <= 20.0 && low.keys > 2 && low.events == low.keys, "{low:?}");
+        assert!(low.limit <= 20.0 && low.keys > 2 && low.events == low.keys as u64, "{low:?}");
         let peak = |share| found.peaks.iter().find(|of| of.share == share).unwrap().peak.round();
         assert_eq!([0.5, 0.9, 0.99, 1.0].map(peak), [11.0, 19.0, 20.0, 900.0]);
     }

@@ -1,0 +1,155 @@
+//! The rates of all keys in one period, event by event, as a strict check computes them.
+
+use super::period::Period;
+use super::runs::{Event, Runs};
+use super::unique::Seen;
+use crate::cli::Failure;
+use crate::rate::Average;
+
+/// Buckets of a histogram: 64 for each doubling, from 2^-32 to 2^96.
+const PER_DOUBLING: f64 = 64.0;
+const LOWEST: f64 = -32.0;
+const BUCKETS: usize = 128 * 64;
+
+/// The rates of all keys in one period.
+pub(super) struct Rates {
+    period: f64,
+    averages: Vec<Option<Average>>,
+    seen: Seen,
+}
+
+impl Rates {
+    /// Before the first event.
+    pub(super) fn new(keys: usize, period: f64) -> Self {
+        Self { period, averages: vec![None; keys], seen: Seen::new(keys, period) }
+    }
+
+    /// The rate of the event's key with it.
+    pub(super) fn next(&mut self, event: &Event) -> f64 {
+        let at = event.time();
+        let is_repeated = event.unique != 0 && self.seen.see(event.key, event.unique, at);
+        let count = if is_repeated { 0.0 } else { event.count };
+        let Some(known) = self.averages.get_mut(event.key as usize) else { return 0.0 };
+        let average = match known {
+            Some(average) => average.next(at, self.period, count),
+            None => Average::first(at, count),
+        };
+        *known = Some(average);
+        average.rate
+    }
+
+    /// Whether different recipients were told apart by a filter.
+    pub(super) fn is_approximate(&self) -> bool {
+        self.seen.is_approximate()
+    }
+}
+
+/// Calls `visit` with the number of the period, each event, and the rate of its key then.
+/// Returns whether different recipients were told apart by a filter.
+pub(super) fn replay(
+    events: &mut Runs,
+    keys: usize,
+    periods: &[Period],
+    mut visit: impl FnMut(usize, &Event, f64),
+) -> Result<bool, Failure> {
+    let mut rates: Vec<Rates> =
+        periods.iter().map(|period| Rates::new(keys, period.seconds)).collect();
+    events.each(|event| {
+        for (number, rates) in rates.iter_mut().enumerate() {
+            visit(number, event, rates.next(event));
+        }
+    })?;
+    Ok(rates.iter().any(Rates::is_approximate))
+}
+
+/// The rates at messages: how many there were, and how many up to each rate, to about 1 %.
+pub(super) struct Histogram {
+    buckets: Vec<(u64, f64)>,
+    total: u64,
+}
+
+impl Histogram {
+    pub(super) fn new() -> Self {
+        Self { buckets: vec![(0, 0.0); BUCKETS], total: 0 }
+    }
+
+    pub(super) fn add(&mut self, rate: f64) {
+        // `as` saturates.
+        let place = ((rate.log2() - LOWEST) * PER_DOUBLING) as usize;
+        if let Some((count, highest)) = self.buckets.get_mut(place.min(BUCKETS - 1)) {
+            *count += 1;
+            *highest = rate.max(*highest);
+        }
+        self.total += 1;
+    }
+
+    /// A rate that this share of the messages did not exceed.
+    pub(super) fn at(&self, share: f64) -> f64 {
+        let wanted = (share * self.total as f64).ceil() as u64;
+        let mut sum = 0;
+        let reached = self.buckets.iter().find(|(count, _)| {
+            sum += count;
+            *count > 0 && sum >= wanted
+        });
+        reached.map_or(0.0, |(_, highest)| *highest)
+    }
+}
+
+/// The highest rate of each message; its events follow each other.
+#[derive(Clone, Copy, Default)]
+pub(super) struct MessageRate(Option<f64>);
+
+impl MessageRate {
+    /// Adds an event; returns the rate of the message before it, if that is complete.
+    pub(super) fn add(&mut self, event: &Event, rate: f64) -> Option<f64> {
+        match self.0 {
+            Some(before) if event.is_first => self.0.replace(rate).map(|_| before),
+            Some(before) => {
+                self.0 = Some(before.max(rate));
+                None
+            }
+            None => {
+                self.0 = Some(rate);
+                None
+            }
+        }
+    }
+
+    /// The rate of the last message.
+    pub(super) fn last(self) -> Option<f64> {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_messages_are_exact_to_a_hundredth() {
+        let mut histogram = Histogram::new();
+        assert_eq!(histogram.at(0.5), 0.0);
+        for n in 1..=1000 {
+            histogram.add(f64::from(n));
+        }
+        for (share, rate) in [(0.5, 500.0), (0.9, 900.0), (0.999, 999.0), (1.0, 1000.0)] {
+            let found = histogram.at(share);
+            assert!((rate..=rate * 1.011).contains(&found), "{share}: {found}");
+        }
+        for odd in [0.0, 1e-300, 1e300, f64::INFINITY] {
+            histogram.add(odd);
+        }
+        assert_eq!(histogram.at(1.0), f64::INFINITY);
+    }
+
+    #[test]
+    fn a_message_has_the_highest_rate_of_its_events() {
+        let mut rate = MessageRate::default();
+        let mut event = Event { at: 0, key: 0, is_first: true, count: 1.0, unique: 1 };
+        assert_eq!(rate.add(&event, 1.0), None);
+        event.is_first = false;
+        assert_eq!((rate.add(&event, 3.0), rate.add(&event, 2.0)), (None, None));
+        event.is_first = true;
+        assert_eq!((rate.add(&event, 2.5), rate.last()), (Some(3.0), Some(2.5)));
+    }
+}
