@@ -18,7 +18,7 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 48] = [
+const TRANSCRIPTS: [(&str, &str); 49] = [
     ("allow", include_str!("../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("cluster", include_str!("../../docs/transcripts/cluster.txt")),
@@ -58,6 +58,7 @@ const TRANSCRIPTS: [(&str, &str); 48] = [
     ("shadow-report", include_str!("../../docs/transcripts/shadow-report.txt")),
     ("shadow-reset", include_str!("../../docs/transcripts/shadow-reset.txt")),
     ("show", include_str!("../../docs/transcripts/show.txt")),
+    ("simulate", include_str!("../../docs/transcripts/simulate.txt")),
     ("stats", include_str!("../../docs/transcripts/stats.txt")),
     ("tidy", include_str!("../../docs/transcripts/tidy.txt")),
     ("top", include_str!("../../docs/transcripts/top.txt")),

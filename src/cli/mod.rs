@@ -53,6 +53,7 @@ mod servers;
 mod set;
 mod shadow;
 mod show;
+mod simulate;
 mod size;
 mod spool_dir;
 mod stats;
@@ -127,6 +128,7 @@ enum Command {
     Trace(trace::TraceCommand),
     Serve(serve::Serve),
     Measure(measure::Measure),
+    Simulate(simulate::Simulate),
     Shadow(shadow::ShadowCommand),
     Completions(completions::Completions),
     Man(man::Man),
@@ -163,6 +165,7 @@ impl Command {
             Self::Trace(trace) => trace.run(screen),
             Self::Serve(serve) => serve.run(screen),
             Self::Measure(measure) => measure.run(screen),
+            Self::Simulate(simulate) => simulate.run(screen),
             Self::Shadow(shadow) => shadow.run(screen),
             Self::Completions(completions) => completions.run(screen),
             Self::Man(man) => man.run(screen, Program::command()),

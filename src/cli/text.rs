@@ -138,6 +138,13 @@ pub(super) fn iso(at: Timestamp) -> String {
     }
 }
 
+/// As [`iso`], to the microsecond.
+pub(super) fn iso_exact(at: Timestamp) -> String {
+    let micros = i32::try_from(at.micros).unwrap_or(0);
+    let time = jiff::Timestamp::new(at.seconds, micros * 1000);
+    time.map_or_else(|_| format!("@{}", at.seconds), |time| time.to_string())
+}
+
 /// `at` in this machine's time zone: `2026-11-20 11:50:37 +01:00`.
 pub(super) fn local(at: Timestamp) -> String {
     zoned(at, "%Y-%m-%d %H:%M:%S %:z")

@@ -18,7 +18,7 @@ pub(super) fn open(path: &Path) -> Result<Compiled, Failure> {
 }
 
 /// The policies of a file without errors; else its errors are on standard error.
-pub(super) fn sound(path: &Path) -> Result<Policies, Failure> {
+pub(in crate::cli) fn sound(path: &Path) -> Result<Policies, Failure> {
     let compiled = open(path)?;
     match compiled.policies {
         Some(policies) => Ok(policies),

@@ -8,13 +8,12 @@ use serde::Serialize;
 
 use super::super::lines::{LINE_MAX, Lines};
 use super::super::screen::{Screen, Tally, complain};
-use super::super::text::printable;
+use super::super::text::{iso_exact, printable};
 use super::super::{Failure, Outcome};
 use super::decided::DecisionsJson;
 use super::file::{FILE, sound};
 use crate::policy::image::{Image, build};
 use crate::policy::replay::{Replay, ReplayEvent};
-use crate::rate::Timestamp;
 use crate::store::Memory;
 
 /// How many invalid lines are printed one by one.
@@ -95,7 +94,7 @@ impl Run {
             };
             let decided = replay.decide(&event, &mut store);
             let decisions = decided.map_err(|error| Failure::new(error.to_string()))?;
-            let (line, time) = (lines.number, iso(event.time));
+            let (line, time) = (lines.number, iso_exact(event.time));
             let decisions = DecisionsJson::of(&decisions);
             let json = serde_json::to_string(&Line { line, time, decisions });
             writeln!(screen, "{}", json.map_err(std::io::Error::from)?)?;
@@ -134,11 +133,4 @@ fn event(lines: &Lines) -> Result<ReplayEvent, String> {
     }
     let line = std::str::from_utf8(&lines.line).map_err(|_| "it is not UTF-8")?;
     ReplayEvent::from_json(line)
-}
-
-/// To the microsecond.
-fn iso(at: Timestamp) -> String {
-    let micros = i32::try_from(at.micros).unwrap_or(0);
-    let time = jiff::Timestamp::new(at.seconds, micros * 1000);
-    time.map_or_else(|_| format!("@{}", at.seconds), |time| time.to_string())
 }

@@ -1,0 +1,67 @@
+//! Reads logs, as attempts.
+
+use super::words::failed;
+use crate::cli::Failure;
+use crate::cli::policy::many;
+use crate::cli::screen::{note, progress};
+use crate::cli::text::printable;
+use crate::logs::files::LogFiles;
+use crate::logs::item::Item;
+use crate::logs::messages::{JoinCounts, JoinSettings, Joiner};
+use crate::report::simulate::{Attempt, Converter, SimulateError, Unshown};
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(super) struct Input {
+    /// What the log did not show.
+    pub(super) unshown: Unshown,
+    /// What became of the lines.
+    pub(super) counts: JoinCounts,
+}
+
+impl Input {
+    /// Calls `decide` with all attempts of the logs.
+    pub(super) fn read(
+        &mut self,
+        files: &LogFiles,
+        decide: &mut dyn FnMut(&Attempt) -> Result<(), SimulateError>,
+    ) -> Result<(), Failure> {
+        let mut joiner = Joiner::new(JoinSettings::default());
+        let mut converter = Converter::default();
+        let mut error = None;
+        let mut attempts = 0_u64;
+        let mut decide = |attempt: &Attempt| {
+            attempts += 1;
+            if error.is_none() {
+                error = decide(attempt).err();
+            }
+        };
+        let bar = progress(files.size(), "bytes");
+        let skipped = files.read(
+            |line| joiner.line(&line, &mut |item: Item| converter.add(item, &mut decide)),
+            |bytes| bar.set_position(bytes),
+        )?;
+        joiner.finish(&mut |item| converter.add(item, &mut decide));
+        converter.finish(&mut decide);
+        bar.finish_and_clear();
+        if let Some(error) = error {
+            return Err(failed(error));
+        }
+        if let Some((place, line)) = &skipped.first {
+            note(format_args!(
+                "{} without a time at the start, of {}, skipped; the first is {place}: {}",
+                many(skipped.lines, "line", "lines"),
+                many(skipped.of, "line", "lines"),
+                printable(line.as_bytes())
+            ));
+        }
+        if attempts == 0 {
+            return Err(Failure::new(
+                "no line shows mail that came in: expected Exim's main log or Postfix's syslog",
+            ));
+        }
+        self.unshown = converter.unshown();
+        self.counts = joiner.counts().clone();
+        Ok(())
+    }
+}

@@ -1,0 +1,20 @@
+//! Times, numbers and errors, in words.
+
+use crate::cli::policy::many;
+use crate::cli::{Failure, text};
+use crate::rate::Timestamp;
+use crate::report::simulate::SimulateError;
+
+pub(super) fn failed(error: SimulateError) -> Failure {
+    Failure::new(error.to_string())
+}
+
+/// `no attempt`, `1 attempt`, `5 attempts`.
+pub(super) fn number(count: u64, one: &str, several: &str) -> String {
+    many(usize::try_from(count).unwrap_or(usize::MAX), one, several)
+}
+
+/// A time as the log has it.
+pub(super) fn time(at: Timestamp) -> String {
+    text::iso(at).replace('T', " ").replace('Z', "")
+}
