@@ -21,6 +21,7 @@ mod policy_paths;
 mod policy_replayed;
 mod record;
 mod shadow;
+mod simulated;
 mod stages;
 mod taint;
 mod two_libraries;

@@ -404,10 +404,16 @@ fn login_name() -> String {
 
 /// An Exim with the shipped ACL file in its ACLs.
 pub(crate) fn with_the_shipped_acl(setup: Setup) -> PrivateExim {
-    let include = ".include PRIVATE/exim/acl_policy.conf\n  accept\n";
+    shipped_acl_before(setup, "  accept\n")
+}
+
+/// The same, with these lines after it at RCPT.
+pub(crate) fn shipped_acl_before(setup: Setup, at_rcpt: &str) -> PrivateExim {
+    let include = ".include PRIVATE/exim/acl_policy.conf\n";
     let mut setup = setup.library().auth().main(".include PRIVATE/exim/exirate.conf");
-    for option in ["acl_smtp_rcpt", "acl_smtp_data", "acl_not_smtp", "acl_smtp_auth"] {
-        setup = setup.acl(option, include);
+    setup = setup.acl("acl_smtp_rcpt", &format!("{include}{at_rcpt}"));
+    for option in ["acl_smtp_data", "acl_not_smtp", "acl_smtp_auth"] {
+        setup = setup.acl(option, &format!("{include}  accept\n"));
     }
     let exim = setup.build();
     let copy = exim.folder().join("exim");
