@@ -167,7 +167,8 @@ fn of_message(rest: &str) -> What<'_> {
 }
 
 fn other_of_message(rest: &str) -> What<'_> {
-    const KNOWN: [&str; 24] = [
+    const KNOWN: [&str; 25] = [
+        "failed to find ",
         "Message is frozen",
         "Frozen",
         "Unfrozen",
@@ -202,7 +203,8 @@ fn other_of_message(rest: &str) -> What<'_> {
 
 /// What a line of no message says: of a session, or of the daemon.
 fn of_session(rest: &str) -> What<'_> {
-    const KNOWN: [&str; 34] = [
+    const KNOWN: [&str; 35] = [
+        "failed to find ",
         "exim ",
         "cwd=",
         "Start queue run",
@@ -238,19 +240,24 @@ fn of_session(rest: &str) -> What<'_> {
         "proxy",
         "[",
     ];
-    const ENDS: [&str; 6] = [
-        "unexpected disconnection while reading SMTP command from ",
-        "SMTP command timeout on connection from ",
-        "SMTP command timeout on TLS connection from ",
-        "SMTP data timeout (message abandoned) on connection from ",
-        "SMTP call from ",
-        "SMTP connection lost from ",
+    const ENDS: [&str; 5] = [
+        "unexpected disconnection while reading SMTP command ",
+        "SMTP command timeout on ",
+        "SMTP data timeout ",
+        "SMTP call ",
+        "SMTP connection lost ",
     ];
-    if let Some(after) = rest.strip_prefix("SMTP connection from ") {
-        return session(after);
-    }
-    if let Some(after) = ENDS.iter().find_map(|start| rest.strip_prefix(start)) {
+    if ENDS.iter().any(|start| rest.starts_with(start)) {
+        let after = rest.split_once(" from ").map_or("", |(_, after)| after);
         return What::Close(host(after).map_or(Host::default(), |(host, _)| host));
+    }
+    // From 4.98 on, the connection's id may come first: `SMTP connection Ci=712 from …`.
+    if let Some(after) = rest.strip_prefix("SMTP connection ") {
+        let (id, others) = token(after);
+        let after = if id.starts_with("Ci=") { others } else { after };
+        if let Some(after) = after.strip_prefix("from ") {
+            return session(after);
+        }
     }
     match refused(rest).or_else(|| failed_login(rest)) {
         Some(what) => what,
@@ -285,7 +292,7 @@ fn session(after: &str) -> What<'_> {
 /// `plain authenticator failed for (helo) [address]:port I=…: 535 … (set_id=user)`
 fn failed_login(rest: &str) -> Option<What<'_>> {
     let (_name, after) = rest.split_once(" authenticator failed for ")?;
-    let (host, after) = host(after)?;
+    let (host, after) = host(after.strip_prefix("H=").unwrap_or(after))?;
     // The user is the last thing on the line, and may contain anything.
     let user = after.split_once(" (set_id=").and_then(|(_, user)| user.strip_suffix(')'));
     let code = after.split_once(": ").map_or(after, |(_, code)| code);

@@ -154,6 +154,27 @@ fn each_line_of_a_real_log_becomes_its_item() {
     assert_eq!((message.user.as_deref(), message.local), (Some("Debian-exim"), true));
 }
 
+/// Of 4.98 and later, with the connection's id.
+#[test]
+fn newer_exims_log_the_id_of_the_connection() {
+    let log = "2026-11-24 05:59:29.955 [8257] SMTP connection from [127.0.0.2]:40449 I=[127.0.0.1]:25 Ci=8257 (TCP/IP connection count = 1)
+2026-11-24 05:59:29.956 [8257] SMTP connection Ci=8257 from (client.test) [127.0.0.2]:40449 I=[127.0.0.1]:25 D=0.001s closed by QUIT
+2026-11-24 05:59:29.962 [8259] plain authenticator failed for H=([198.51.100.1]) [127.0.0.3]:38081 I=[127.0.0.1]:25 Ci=8259: 435 x (set_id=al (set_id=ice)
+2026-11-24 05:59:29.963 [8259] H=(h) [127.0.0.3]:38081 I=[127.0.0.1]:25 Ci=8259 F=<c@x.test> rejected RCPT <no@y.test>: no such user
+2026-11-24 05:59:29.975 [8261] SMTP connection Ci=8261 from (h) [127.0.0.5]:51635 I=[127.0.0.1]:25 lost while reading message data (after header)
+";
+    let joined = join(log);
+    let expected = [
+        "connect 127.0.0.2",
+        "close 127.0.0.2",
+        "login 127.0.0.3 al (set_id=ice",
+        "refused Rcpt 127.0.0.3 c@x.test no@y.test 5: no such user",
+        "close 127.0.0.5",
+    ];
+    assert_eq!(short(&joined), expected);
+    assert_eq!(joined.items[0].session, joined.items[1].session);
+}
+
 #[test]
 fn recipients_come_from_deliveries_where_the_arrival_has_none() {
     let log = "2026-11-24 05:19:20 1xViw4-0004kV-1t <= alice@x.test H=(cl.test) [127.0.0.1] P=esmtpa A=plain:alice S=191
