@@ -38,6 +38,7 @@ mod reset;
 mod rules;
 mod set;
 mod show;
+mod simulate;
 mod stats;
 mod top;
 mod trace;

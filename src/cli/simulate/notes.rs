@@ -1,7 +1,7 @@
 //! What a log does not show of what policies need to know.
 
 use super::input::Input;
-use crate::cli::policy::many;
+use super::words::number;
 use crate::cli::text::printable;
 use crate::policy::model::{Identity, Policies, Policy, Rates};
 use crate::policy::word::{Field, Unit, Word as _};
@@ -32,29 +32,29 @@ pub(super) fn of(policies: &Policies, only: &str, input: &Input, totals: &Totals
     if let Some((place, line)) = &lines.first_not_understood {
         notes.push(format!(
             "{} of another form than is known, of {}; the first is {place}: {}",
-            many(count(lines.not_understood), "line", "lines"),
-            many(count(lines.not_understood + lines.used + lines.known), "line", "lines"),
+            number(lines.not_understood, "line", "lines"),
+            number(lines.not_understood + lines.used + lines.known, "line", "lines"),
             printable(line.as_bytes())
         ));
     }
     if lines.of_others > 0 {
         notes.push(format!(
             "{} of other programs than a mail server",
-            many(count(lines.of_others), "line", "lines")
+            number(lines.of_others, "line", "lines")
         ));
     }
     if lines.given_up > 0 {
         notes.push(format!(
             "of {} not all recipients may be known: too much would have waited for their \
              deliveries; log_selector = +received_recipients shows them at once",
-            many(count(lines.given_up), "message", "messages")
+            number(lines.given_up, "message", "messages")
         ));
     }
     if totals.back > 0 {
         notes.push(format!(
-            "the log is not in the order of time: {} lines are more than 10 minutes earlier than \
-             others before them, and count as if no time had passed",
-            totals.back
+            "the log is not in the order of time: {} more than 10 minutes earlier than what comes \
+             before, counted as if no time had passed",
+            number(totals.back, "attempt is", "attempts are")
         ));
     }
     let in_sessions = [Unit::Connections, Unit::RejectedRecipients, Unit::AuthFailures];
@@ -73,7 +73,7 @@ pub(super) fn of(policies: &Policies, only: &str, input: &Input, totals: &Totals
         notes.push(format!(
             "of {} the log does not show the recipients: each counts as one; log_selector = \
              +received_recipients shows them",
-            many(count(unshown.without_recipients), "message", "messages")
+            number(unshown.without_recipients, "message", "messages")
         ));
     }
     let of_either = used.units(&[Unit::Recipients, Unit::UniqueRecipients, Unit::Bytes]);
@@ -81,13 +81,13 @@ pub(super) fn of(policies: &Policies, only: &str, input: &Input, totals: &Totals
         notes.push(format!(
             "of {} refused after DATA no log shows recipients and size: each counts as one \
              recipient and no bytes",
-            many(count(unshown.refused_after_data), "message", "messages")
+            number(unshown.refused_after_data, "message", "messages")
         ));
     }
     if unshown.without_size > 0 && !used.units(&[Unit::Bytes]).is_empty() {
         notes.push(format!(
             "of {} the log does not show the size: they count no bytes",
-            many(count(unshown.without_size), "message", "messages")
+            number(unshown.without_size, "message", "messages")
         ));
     }
     let by_script = used.with(|policy, chain| {
@@ -108,10 +108,6 @@ pub(super) fn of(policies: &Policies, only: &str, input: &Input, totals: &Totals
         ));
     }
     notes
-}
-
-fn count(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 impl Used<'_> {
