@@ -61,8 +61,9 @@ pub(super) fn of(policies: &Policies, only: &str, input: &Input, totals: &Totals
     let in_sessions: Vec<&str> = used.units(&in_sessions);
     if unshown.without_session > 0 && !in_sessions.is_empty() {
         notes.push(format!(
-            "{} of {} events are not assigned to a session by the log, so {} are not counted as \
-             a mail server does; log_selector = +incoming_port +smtp_connection shows sessions",
+            "{} of {} events are not assigned to a session by the log; sessions are guessed from \
+             clients and logins, so {} may differ; log_selector = +incoming_port +smtp_connection \
+             shows sessions",
             unshown.without_session,
             unshown.without_session + unshown.with_session,
             in_sessions.join(", ")

@@ -26,6 +26,8 @@ use crate::rate::Timestamp;
 const HELD_SECONDS: i64 = 300;
 /// A session of which nothing was logged for so long has ended.
 const SESSION_SECONDS: i64 = 3600;
+/// The same, where sessions are guessed from the client.
+const GUESSED_SECONDS: i64 = 300;
 /// The most sessions that are remembered, and the most recipients that wait.
 const SESSIONS_MAX: usize = 100_000;
 const HELD_MAX: usize = 100_000;
@@ -33,7 +35,8 @@ const HELD_MAX: usize = 100_000;
 /// What the log did not show of the attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unshown {
-    /// Events that the log does not assign to a session: each is taken as one.
+    /// Events that the log does not assign to a session: those of a client with the same HELO
+    /// name and login, at most 5 minutes apart, are taken as one session.
     pub without_session: u64,
     /// Events that it does.
     pub with_session: u64,
@@ -48,12 +51,21 @@ pub struct Unshown {
 /// Turns the items of a log into attempts, in the order of the log.
 #[derive(Debug, Default)]
 pub struct Converter {
-    sessions: HashMap<SessionKey, Open>,
+    sessions: HashMap<Key, Open>,
     /// Sessions in which something waits, and since when.
-    waiting: VecDeque<(Timestamp, SessionKey)>,
+    waiting: VecDeque<(Timestamp, Key)>,
     held: usize,
     numbers: u64,
     unshown: Unshown,
+}
+
+/// What tells sessions apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// The log does.
+    Logged(SessionKey),
+    /// The client and its HELO name, where the log has no more.
+    Guessed(std::net::IpAddr, Option<String>),
 }
 
 /// A session that is open.
@@ -81,6 +93,22 @@ enum Login {
     Unknown,
     No,
     Yes(String),
+}
+
+impl Login {
+    /// Whether an event shows another login than this one.
+    fn is_not_of(&self, what: &ItemKind) -> bool {
+        let shown = match what {
+            ItemKind::Message(message) => &message.auth,
+            ItemKind::Refusal(one) if matches!(one.stage, Stage::Rcpt | Stage::Data) => &one.auth,
+            _ => return false,
+        };
+        match self {
+            Self::Unknown => false,
+            Self::No => shown.is_some(),
+            Self::Yes(auth) => shown.as_ref() != Some(auth),
+        }
+    }
 }
 
 /// What the lines of an event have in common.
@@ -128,9 +156,13 @@ impl Converter {
             Some(_) => self.unshown.with_session += 1,
             None => self.unshown.without_session += 1,
         }
-        let Some(key) = session else {
+        let key = match session {
+            Some(session) => Some(Key::Logged(session)),
+            None => guessed(&what),
+        };
+        let Some(key) = key else {
             let mut open = self.open(at);
-            self.in_session(&mut open, at, what, false, visit);
+            self.in_session(&mut open, at, what, visit);
             if is_event {
                 close(&mut open, at, visit);
             }
@@ -139,7 +171,7 @@ impl Converter {
         let mut open = self.take(&key, at, &what, visit);
         let before = open.held();
         let is_end = matches!(what, ItemKind::Close { .. });
-        self.in_session(&mut open, at, what, true, visit);
+        self.in_session(&mut open, at, what, visit);
         if is_end {
             close(&mut open, at, visit);
         }
@@ -149,7 +181,7 @@ impl Converter {
             return;
         }
         if after > 0 && before == 0 {
-            self.waiting.push_back((at, key));
+            self.waiting.push_back((at, key.clone()));
         }
         self.sessions.insert(key, open);
         while self.held > HELD_MAX && self.end_first(visit) {}
@@ -181,15 +213,13 @@ impl Converter {
     }
 
     /// The session of an item, which may be a new one.
-    fn take(
-        &mut self,
-        key: &SessionKey,
-        at: Timestamp,
-        what: &ItemKind,
-        visit: &mut Visit<'_>,
-    ) -> Open {
+    fn take(&mut self, key: &Key, at: Timestamp, what: &ItemKind, visit: &mut Visit<'_>) -> Open {
         if let Some(mut open) = self.sessions.remove(key) {
-            let is_over = at.seconds.saturating_sub(open.latest.seconds) > SESSION_SECONDS;
+            let idle = at.seconds.saturating_sub(open.latest.seconds);
+            let is_over = match key {
+                Key::Logged(_) => idle > SESSION_SECONDS,
+                Key::Guessed(..) => idle > GUESSED_SECONDS || open.login.is_not_of(what),
+            };
             if !is_over && !matches!(what, ItemKind::Connect { .. }) {
                 open.latest = open.latest.max(at);
                 return open;
@@ -244,7 +274,6 @@ impl Converter {
         open: &mut Open,
         at: Timestamp,
         what: ItemKind,
-        has_session: bool,
         visit: &mut Visit<'_>,
     ) {
         match what {
@@ -262,7 +291,7 @@ impl Converter {
             ItemKind::Incomplete(incomplete) => {
                 open.is_smtp = true;
                 if incomplete.auth.is_some() {
-                    open.logged_in(incomplete.auth, has_session, visit);
+                    open.logged_in(incomplete.auth, visit);
                 }
                 let who = Who {
                     client: incomplete.client,
@@ -272,7 +301,7 @@ impl Converter {
                 };
                 let mut transaction = open.begun(at, who, visit);
                 transaction.accepted = incomplete.recipients;
-                if has_session && open.login == Login::Unknown && incomplete.client.is_some() {
+                if open.login == Login::Unknown && incomplete.client.is_some() {
                     open.ended.push(transaction);
                 } else {
                     open.end(transaction, at, End::Incomplete, visit);
@@ -284,7 +313,7 @@ impl Converter {
                 if message.local && !open.is_smtp {
                     return not_smtp(open, at, message, visit);
                 }
-                open.logged_in(message.auth, has_session, visit);
+                open.logged_in(message.auth, visit);
                 let who = Who {
                     client: message.client,
                     helo: message.helo,
@@ -304,11 +333,11 @@ impl Converter {
             }
             ItemKind::Refusal(refusal) => {
                 let in_log = in_log(&refusal);
-                self.refusal(open, at, refusal, in_log, has_session, visit);
+                self.refusal(open, at, refusal, in_log, visit);
             }
             // For the client it was accepted.
             ItemKind::Discarded(one) => {
-                self.refusal(open, at, one, InLog::Accepted, has_session, visit);
+                self.refusal(open, at, one, InLog::Accepted, visit);
             }
         }
     }
@@ -319,7 +348,6 @@ impl Converter {
         at: Timestamp,
         refusal: Refusal,
         in_log: InLog,
-        has_session: bool,
         visit: &mut Visit<'_>,
     ) {
         let Refusal { stage, client, helo, user, auth, sender, recipient, local, .. } = refusal;
@@ -349,14 +377,14 @@ impl Converter {
                 open.end(transaction, at, End::Mail { in_log }, visit);
             }
             Stage::Rcpt => {
-                open.logged_in(auth, has_session, visit);
+                open.logged_in(auth, visit);
                 let mut transaction = open.begun(at, who, visit);
                 transaction.refused.push((at, recipient.unwrap_or_default(), in_log));
                 open.transaction = Some(transaction);
             }
             Stage::Data => {
                 self.unshown.refused_after_data += 1;
-                open.logged_in(auth, has_session, visit);
+                open.logged_in(auth, visit);
                 let mut transaction = open.begun(at, who, visit);
                 transaction.accepted = vec![String::new()];
                 open.end(transaction, at, End::Data { size: None, id: None, in_log }, visit);
@@ -374,7 +402,7 @@ impl Open {
     }
 
     /// It is known now who the client is.
-    fn logged_in(&mut self, auth: Option<String>, has_session: bool, visit: &mut Visit<'_>) {
+    fn logged_in(&mut self, auth: Option<String>, visit: &mut Visit<'_>) {
         let before = std::mem::replace(
             &mut self.login,
             match auth {
@@ -382,8 +410,6 @@ impl Open {
                 None => Login::No,
             },
         );
-        // Without sessions, each message would be a login.
-        self.has_auth |= !has_session;
         if before == Login::Unknown || before == self.login {
             self.end_ended(visit);
         }
@@ -513,6 +539,19 @@ fn not_smtp(open: &mut Open, at: Timestamp, message: Message, visit: &mut Visit<
     let envelope = Rc::new(open.envelope(&who, Some(message.id)));
     open.who = who;
     visit(&Attempt { at, session: open.number, envelope, part, in_log: InLog::Accepted });
+}
+
+/// The session of an event of a client, where the log has no sessions. Connections do not
+/// begin one: their lines have no HELO name.
+fn guessed(what: &ItemKind) -> Option<Key> {
+    let (client, helo) = match what {
+        ItemKind::Message(one) => (one.client, &one.helo),
+        ItemKind::Refusal(one) | ItemKind::Discarded(one) => (one.client, &one.helo),
+        ItemKind::FailedLogin(one) => (one.client, &one.helo),
+        ItemKind::Incomplete(one) => (one.client, &one.helo),
+        ItemKind::Connect { .. } | ItemKind::Close { .. } => return None,
+    };
+    Some(Key::Guessed(client?, helo.clone()))
 }
 
 fn in_log(refusal: &Refusal) -> InLog {

@@ -128,7 +128,8 @@ impl<'i> Simulation<'i> {
         self.retries_until(attempt.at, visit)?;
         let (first, last) = self.totals.span.unwrap_or((attempt.at, attempt.at));
         let is_back = last.seconds.saturating_sub(attempt.at.seconds) > BACK_SECONDS;
-        self.totals.back += u64::from(is_back);
+        // The end of a session that is only guessed comes late.
+        self.totals.back += u64::from(is_back && attempt.part != Part::Close);
         self.totals.span = Some((first.min(attempt.at), last.max(attempt.at)));
         match attempt.part {
             Part::Mail | Part::NotSmtp { .. } => self.totals.messages += 1,

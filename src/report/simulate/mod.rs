@@ -15,6 +15,8 @@
 //! unit, window and key) and each limit that was decided, with its rate and whether it is
 //! over. [`Refusals`] is a visitor that adds them up by limit and key.
 //!
+//! [`Converter`] makes attempts of what a log shows ([`Item`](crate::logs::item::Item)).
+//!
 //! Sessions go as in Exim: a failed login and a refused recipient are counted by the next
 //! evaluation in the same session, each once; a recipient that a policy refuses with 5xx is
 //! one of the refused, one that it defers is not.

@@ -261,6 +261,41 @@ fn servers_try_again_until_they_are_accepted_or_give_up() {
 }
 
 #[test]
+fn what_was_refused_after_data_is_not_tried_again() {
+    let image = image("[policy.p]\nkey = [\"client\"]\ndefault.messages = \"1.5/1h\"\n");
+    let mut server = Dialogue::of_server(1, at(0));
+    server.message(&["a"]);
+    for in_log in [InLog::Limited, InLog::Rejected, InLog::Deferred] {
+        server.add(Part::Mail, InLog::Accepted).rcpt("b", InLog::Accepted);
+        server.add(Part::Data { size: None }, in_log);
+    }
+    let mut later = Dialogue::of_user(2, at(90_000), "x");
+    server.attempts.append(&mut later.message(&["e"]).attempts);
+    let ran = run(&image, Settings::default(), &server.attempts);
+    assert_eq!((ran.refused_events, ran.totals.retries), (3, Retries::default()));
+}
+
+#[test]
+fn events_at_the_same_time_count_in_full() {
+    // With a week's period, no time between two events would make each 1 % larger or smaller.
+    let image = image("[policy.p]\ndefault.recipients = \"1000.5/1w\"\n");
+    let mut alice = Dialogue::of_user(1, at(0), "alice");
+    let to: Vec<String> = (0..1002).map(|n| format!("r{n}")).collect();
+    alice.message(&to.iter().map(String::as_str).collect::<Vec<_>>());
+    let ran = run(&image, Settings::default(), &alice.attempts);
+    assert_eq!(ran.refused_events, 2, "{:?}", ran.refused);
+    assert!((ran.refused[0].highest - 1001.0).abs() < 0.1, "{:?}", ran.refused);
+    // A time that goes back is none.
+    let mut times = vec![at(3600), at(0), at(1)];
+    let attempts = times
+        .drain(..)
+        .flat_map(|now| Dialogue::of_user(1, now, "alice").message(&["a"]).attempts.clone());
+    let ran = run(&image, Settings::default(), &attempts.collect::<Vec<_>>());
+    assert_eq!(ran.totals.back, 6);
+    assert!(ran.lines.iter().all(|line| line.3 <= 3.0), "{:?}", ran.lines);
+}
+
+#[test]
 fn a_policy_that_observes_refuses_nothing() {
     let image = image("[policy.p]\naction = \"observe\"\ndefault.messages = \"1.5/1h\"\n");
     let mut alice = Dialogue::of_user(1, at(0), "alice");

@@ -179,33 +179,42 @@ fn local_mail_is_smtp_only_in_a_session() {
 }
 
 #[test]
-fn without_sessions_each_line_is_one() {
-    let log =
-        "2026-11-24 05:24:01 H=(s.test) [192.0.2.9] F=<a@x> A=plain:alice rejected RCPT <no@y>
-2026-11-24 05:24:02 1xVj0h-0005aO-0Q <= a@x H=(s.test) [192.0.2.9] P=esmtpa A=plain:alice S=1
-2026-11-24 05:24:03 1xVj0h-0005aO-0R <= a@x H=(s.test) [192.0.2.9] P=esmtpa A=plain:alice
-2026-11-24 05:24:04 1xVj0h-0005aO-0R => r1@y R=r T=t
-2026-11-24 05:24:05 1xVj0h-0005aO-0R Completed
+fn without_sessions_the_client_and_its_login_are_one_for_five_minutes() {
+    let log = "2026-11-24 05:24:01 plain authenticator failed for (s.test) [192.0.2.9]: 535 Incorrect authentication data (set_id=bob)
+2026-11-24 05:24:02 H=(s.test) [192.0.2.9] F=<a@x> A=plain:alice rejected RCPT <no@y>
+2026-11-24 05:24:03 1xVj0h-0005aO-0Q <= a@x H=(s.test) [192.0.2.9] P=esmtpa A=plain:alice S=1
+2026-11-24 05:24:04 1xVj0h-0005aO-0R <= a@x H=(s.test) [192.0.2.9] P=esmtpa A=plain:bob
+2026-11-24 05:24:05 1xVj0h-0005aO-0R => r1@y R=r T=t
+2026-11-24 05:24:06 1xVj0h-0005aO-0R Completed
+2026-11-24 05:30:07 1xVj0h-0005aO-0S <= a@x H=(s.test) [192.0.2.9] P=esmtpa A=plain:bob S=3 for r2@y
+2026-11-24 05:30:08 1xVj0h-0005aO-0T <= a@x U=root P=local S=4 for r3@y
 ";
     let (attempts, unshown) = converted(log);
     assert_eq!(
         attempts,
-        "1 1: mail alice Accepted
-1 1: rcpt no@y alice Rejected
-1 1: incomplete alice Accepted
-1 1: close alice Accepted
-2 2: mail alice Accepted
-2 2: rcpt  alice Accepted
-2 2: data Some(1) alice Accepted
-2 2: close alice Accepted
-3 3: mail alice Accepted
-3 3: rcpt r1@y alice Accepted
-3 3: data None alice Accepted
-3 3: close alice Accepted
+        "1 1: auth - Rejected
+1 2: auth - Accepted
+1 2: mail alice Accepted
+1 2: rcpt  alice Accepted
+1 2: rcpt no@y alice Rejected
+1 3: data Some(1) alice Accepted
+1 3: close alice Accepted
+2 4: auth - Accepted
+2 4: mail bob Accepted
+2 4: rcpt r1@y bob Accepted
+2 4: data None bob Accepted
+2 4: close bob Accepted
+3 7: auth - Accepted
+3 7: mail bob Accepted
+3 7: rcpt r2@y bob Accepted
+3 7: data Some(3) bob Accepted
+4 8: local [\"r3@y\"] Some(4) root Accepted
+4 8: close root Accepted
+3 7: close bob Accepted
 "
     );
     let expected = Unshown {
-        without_session: 3,
+        without_session: 5,
         without_recipients: 1,
         without_size: 1,
         ..Unshown::default()
@@ -243,4 +252,111 @@ fn what_is_remembered_is_bounded() {
     assert!(converter.sessions.is_empty() && converter.waiting.is_empty());
     // Nothing is lost.
     assert!(attempts > (SESSIONS_MAX + HELD_MAX) as u64, "{attempts}");
+}
+
+/// An item of a few sessions, of a log in which anything may follow anything.
+#[derive(Clone, Debug)]
+struct AnyItem(u8, u8, u8);
+
+impl quickcheck::Arbitrary for AnyItem {
+    fn arbitrary(g: &mut quickcheck::Gen) -> Self {
+        Self(u8::arbitrary(g), u8::arbitrary(g), u8::arbitrary(g))
+    }
+}
+
+impl AnyItem {
+    /// The item, and how many recipients it has.
+    fn item(&self, seconds: i64) -> (Item, usize) {
+        let client = (!self.1.is_multiple_of(3))
+            .then(|| std::net::Ipv4Addr::new(192, 0, 2, self.1 % 3).into());
+        let session = match self.1 / 64 {
+            0 => None,
+            1 => Some(SessionKey::Process(u32::from(self.1 % 3))),
+            _ => client.map(|client| SessionKey::Port(client, u16::from(self.1 % 2))),
+        };
+        let auth = (!self.2.is_multiple_of(2)).then(|| "alice".to_owned());
+        let sender = format!("s{}@x", self.2 % 3);
+        let recipients: Vec<String> = (0..self.2 % 4).map(|n| format!("r{n}@y")).collect();
+        let stages =
+            [Stage::Connect, Stage::Auth, Stage::Mail, Stage::Rcpt, Stage::Rcpt, Stage::Data];
+        let stage = stages[usize::from(self.2) % stages.len()];
+        let local = client.is_none();
+        let refusal = || Refusal {
+            stage,
+            recipient: (stage == Stage::Rcpt).then(|| "r@y".to_owned()),
+            sender: Some(sender.clone()),
+            client,
+            local,
+            auth: auth.clone(),
+            ..Refusal::default()
+        };
+        let many = recipients.len();
+        let (what, recipients) = match self.0 % 8 {
+            0 => (ItemKind::Connect { client }, 0),
+            1 => (ItemKind::Close { client }, 0),
+            2 => {
+                let login = crate::logs::item::FailedLogin { client, ..Default::default() };
+                (ItemKind::FailedLogin(login), 0)
+            }
+            3 => {
+                let one = crate::logs::item::Incomplete {
+                    sender,
+                    client,
+                    recipients,
+                    ..Default::default()
+                };
+                (ItemKind::Incomplete(one), many)
+            }
+            4 | 5 => (ItemKind::Refusal(refusal()), usize::from(stage == Stage::Rcpt)),
+            _ => {
+                let recipients_known = true;
+                let message = Message {
+                    sender,
+                    client,
+                    auth,
+                    local,
+                    recipients,
+                    recipients_known,
+                    ..Default::default()
+                };
+                (ItemKind::Message(message), many)
+            }
+        };
+        (Item { at: Timestamp { seconds, micros: 0 }, session, what }, recipients)
+    }
+}
+
+quickcheck::quickcheck! {
+    /// Each recipient is one attempt, between the MAIL and the end of its message.
+    fn nothing_is_lost_or_out_of_place(items: Vec<AnyItem>, pauses: Vec<u16>) -> bool {
+        let mut converter = Converter::default();
+        let (mut named, mut attempted) = (0, 0);
+        let mut in_message = std::collections::HashSet::new();
+        let mut is_sound = true;
+        let mut visit = |attempt: &Attempt| match &attempt.part {
+            Part::Mail => is_sound &= in_message.insert(attempt.session),
+            Part::Rcpt { recipient } => {
+                is_sound &= in_message.contains(&attempt.session);
+                attempted += usize::from(!recipient.is_empty());
+            }
+            Part::Data { .. } | Part::Incomplete => {
+                is_sound &= in_message.remove(&attempt.session);
+            }
+            Part::NotSmtp { recipients, .. } => {
+                attempted += recipients.iter().filter(|to| !to.is_empty()).count();
+            }
+            Part::Connect | Part::Auth | Part::Close => {
+                is_sound &= !in_message.contains(&attempt.session);
+            }
+        };
+        let mut seconds = 1_795_175_437;
+        for (n, one) in items.iter().enumerate() {
+            seconds += i64::from(pauses.get(n).copied().unwrap_or(0) % 400);
+            let (item, recipients) = one.item(seconds);
+            named += recipients;
+            converter.add(item, &mut visit);
+        }
+        converter.finish(&mut visit);
+        is_sound && named == attempted && in_message.is_empty() && converter.held == 0
+    }
 }
