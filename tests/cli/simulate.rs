@@ -199,6 +199,18 @@ fn what_the_log_lacks_is_noted() {
     let output = simulate(folder.path(), &[&FILES[..], &["--json"]].concat());
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(found["notes"].as_array().unwrap().len(), 3);
+    // And what a policy or an option needs that this log does not have.
+    let policy = policy.replace("default.messages", "key = [\"script\"]\ndefault.bytes = \"9G/1h\"\npackage.gold.messages = \"9/1h\"\ndefault.messages");
+    std::fs::write(folder.path().join("policy.toml"), policy).unwrap();
+    let said = stderr(&simulate(folder.path(), &[&FILES[..], &["--stages", "connect"]].concat()));
+    for part in [
+        "bytes are those of S=, about 200 more a message",
+        "the log does not show connections, so nothing is decided when a client connects",
+        "no log shows the script of a web host, by which out counts",
+        "packages that the ACL hands over ({package=NAME}) are not in a log: out has those",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }
 
 #[test]

@@ -122,8 +122,11 @@ impl Simulate {
             input.read(&files, &mut |attempt| {
                 comparison.decide(&mut simulation, &mut against, attempt)
             })?;
-            let mut notes = notes::of(&policies, &self.only, &input, simulation.totals());
-            for one in notes::of(other_policies, &self.only, &input, against.totals()) {
+            let mut notes =
+                notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals());
+            for one in
+                notes::of(other_policies, &self.only, &self.stages.0, &input, against.totals())
+            {
                 if !notes.contains(&one) {
                     notes.push(one);
                 }
@@ -136,14 +139,16 @@ impl Simulate {
             let decide = &mut |decided: &Decided<'_>| events.add(screen, decided);
             input.read(&files, &mut |attempt| simulation.decide(attempt, decide))?;
             simulation.finish(decide).map_err(failed)?;
-            notes::of(&policies, &self.only, &input, simulation.totals()).iter().for_each(note);
+            notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals())
+                .iter()
+                .for_each(note);
             return events.finish();
         }
         let mut refusals = Refusals::default();
         let decide = &mut |decided: &Decided<'_>| refusals.add(decided);
         input.read(&files, &mut |attempt| simulation.decide(attempt, decide))?;
         simulation.finish(decide).map_err(failed)?;
-        let notes = notes::of(&policies, &self.only, &input, simulation.totals());
+        let notes = notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals());
         notes.iter().for_each(note);
         let summary = Summary::of(&self.policy, simulation.totals(), refusals, &self.retry, notes);
         let outcome = Outcome::found_if(summary.is_refused());

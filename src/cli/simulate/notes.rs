@@ -6,6 +6,7 @@ use crate::cli::text::printable;
 use crate::policy::model::{Identity, Policies, Policy, Rates};
 use crate::policy::word::{Field, Unit, Word as _};
 use crate::report::simulate::Totals;
+use crate::stage::AclStage;
 
 /// What the selected policies of a file use.
 struct Used<'p> {
@@ -14,7 +15,13 @@ struct Used<'p> {
 }
 
 /// What is to be known of a simulation by the policies `only` of a file, one sentence each.
-pub(super) fn of(policies: &Policies, only: &str, input: &Input, totals: &Totals) -> Vec<String> {
+pub(super) fn of(
+    policies: &Policies,
+    only: &str,
+    stages: &[AclStage],
+    input: &Input,
+    totals: &Totals,
+) -> Vec<String> {
     let is_selected =
         |name: &str| only.trim() == "*" || only.split(',').any(|one| one.trim() == name);
     let used = Used {
@@ -90,6 +97,18 @@ pub(super) fn of(policies: &Policies, only: &str, input: &Input, totals: &Totals
             "of {} the log does not show the size: they count no bytes",
             number(unshown.without_size, "message", "messages")
         ));
+    }
+    if !used.units(&[Unit::Bytes]).is_empty() {
+        notes.push(
+            "bytes are those of S=, about 200 more a message than Exim knows at DATA".to_owned(),
+        );
+    }
+    if stages.contains(&AclStage::Connect) && unshown.connections == 0 {
+        notes.push(
+            "the log does not show connections, so nothing is decided when a client connects; \
+             log_selector = +smtp_connection shows them"
+                .to_owned(),
+        );
     }
     let by_script = used.with(|policy, chain| {
         let key = if policy.head.key.is_empty() { chain } else { &policy.head.key };

@@ -32,7 +32,7 @@ const GUESSED_SECONDS: i64 = 300;
 const SESSIONS_MAX: usize = 100_000;
 const HELD_MAX: usize = 100_000;
 
-/// What the log did not show of the attempts.
+/// What the log showed and did not show of the attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unshown {
     /// Events that the log does not assign to a session: those of a client with the same HELO
@@ -40,6 +40,8 @@ pub struct Unshown {
     pub without_session: u64,
     /// Events that it does.
     pub with_session: u64,
+    /// Connections that the log shows when they begin.
+    pub connections: u64,
     /// Messages whose recipients are not known; each is taken to have one.
     pub without_recipients: u64,
     /// Messages refused after DATA, of which no log shows the recipients; as above.
@@ -278,6 +280,7 @@ impl Converter {
     ) {
         match what {
             ItemKind::Connect { client } => {
+                self.unshown.connections += 1;
                 open.is_smtp = true;
                 let who = Who { client, ..Who::default() };
                 open.visit(at, &who, Part::Connect, InLog::Accepted, visit);

@@ -68,6 +68,7 @@ fn the_accepted_recipients_of_a_message_come_before_the_refused_ones() {
 "
     );
     assert_eq!((unshown.with_session, unshown.refused_after_data), (4, 1));
+    assert_eq!(unshown.connections, 1);
 }
 
 #[test]
