@@ -70,7 +70,8 @@ pub struct Message {
     pub local: bool,
     /// Its size in bytes.
     pub size: Option<u64>,
-    /// The recipients that were accepted, each once, in the order of the log.
+    /// The recipients that were accepted, in the order of the log: as often as the client
+    /// named them if the arrival names them, else each once.
     pub recipients: Vec<String>,
     /// Whether these are all: the log names them at the arrival, or has shown the message
     /// until its end.

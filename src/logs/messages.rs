@@ -230,8 +230,10 @@ impl Joiner {
             recipients_known: arrival.recipients.is_some(),
         };
         let mut known = HashSet::new();
+        // Exim counts a recipient as often as the client names it.
         let named = exim::recipients(arrival.recipients.unwrap_or_default());
-        for one in named.map(str::to_owned).chain(early.into_iter().flatten()) {
+        message.recipients.extend(named.map(str::to_owned));
+        for one in early.into_iter().flatten() {
             add(&mut message.recipients, &mut known, one);
         }
         let is_open = !message.recipients_known && self.settings.recipients;

@@ -73,7 +73,9 @@ fn sessions(exim: &PrivateExim) -> Vec<&'static str> {
     expected.extend([
         "all:connect 127.0.0.2",
         "refused Rcpt 127.0.0.2 client.test alice alice@x.test no@y.test 5: no such user",
-        "message 127.0.0.2 client.test alice alice@x.test [bob@y.test, two@y.test]",
+        "all:message 127.0.0.2 client.test alice alice@x.test [bob@y.test, bob@y.test, two@y.test]",
+        // From the deliveries.
+        "default:message 127.0.0.2 client.test alice alice@x.test [bob@y.test, two@y.test]",
         "message 127.0.0.2 client.test alice  [\"a b\"@y.test]",
         "all:close 127.0.0.2",
     ]);

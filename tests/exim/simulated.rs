@@ -156,8 +156,8 @@ fn message(session: &mut Session, random: &mut Random, seen: &mut Seen) {
     if is_carol {
         names = vec!["u1".to_owned()];
     }
+    // A client may name a recipient twice.
     names.sort();
-    names.dedup();
     if with_data {
         // In any order, but one that exists is the last: then DATA is accepted unless it is
         // large.

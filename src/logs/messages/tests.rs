@@ -108,7 +108,7 @@ fn each_line_of_a_real_log_becomes_its_item() {
     let expected = [
         "connect 127.0.0.1",
         "refused Rcpt 127.0.0.1 alice@x.test no@y.test 5: no such user",
-        r#"message alice@x.test 127.0.0.1 alice 202 ["bob@y.test", "two@y.test"]"#,
+        r#"message alice@x.test 127.0.0.1 alice 202 ["bob@y.test", "two@y.test", "bob@y.test"]"#,
         "close 127.0.0.1",
         "refused Connect 127.0.0.9 - - 5: bad host",
         "refused Helo 127.0.0.2 - - 5: ",
@@ -201,7 +201,10 @@ fn recipients_come_from_deliveries_where_the_arrival_has_none() {
     // Without them, nothing waits.
     let without = join_with(JoinSettings { recipients: false }, log);
     assert_eq!(short(&without)[0], "message alice@x.test 127.0.0.1 alice 191 [] ?");
-    // Each recipient once, also of many.
+    // As often as the client named them.
+    let named = "2026-11-24 05:19:20 1xViw4-0004kV-1t <= a@x U=a P=local S=1 for b@y b@y c@y\n";
+    assert_eq!(short(&join(named)), [r#"message a@x - - 1 ["b@y", "b@y", "c@y"]"#]);
+    // Of deliveries, each recipient once, also of many.
     let mut log = "2026-11-24 05:19:20 1xViw4-0004kV-1t <= a@x.test U=a P=local S=1\n".to_owned();
     for n in 0..2000 {
         log += &format!("2026-11-24 05:19:20 1xViw4-0004kV-1t => r{}@y.test R=r\n", n % 500);
