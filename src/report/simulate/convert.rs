@@ -54,8 +54,9 @@ pub struct Unshown {
 #[derive(Debug, Default)]
 pub struct Converter {
     sessions: HashMap<Key, Open>,
-    /// Sessions in which something waits, and since when.
-    waiting: VecDeque<(Timestamp, Key)>,
+    /// Sessions in which something waits, since when, and which wait of all it is.
+    waiting: VecDeque<(Timestamp, u64, Key)>,
+    waits: u64,
     held: usize,
     numbers: u64,
     unshown: Unshown,
@@ -78,6 +79,8 @@ struct Open {
     /// The client, as its latest line has it.
     who: Who,
     login: Login,
+    /// Which wait of all is the latest one of this session.
+    wait: u64,
     /// Whether it is known to be SMTP.
     is_smtp: bool,
     /// Whether AUTH is among the attempts.
@@ -183,7 +186,9 @@ impl Converter {
             return;
         }
         if after > 0 && before == 0 {
-            self.waiting.push_back((at, key.clone()));
+            self.waits += 1;
+            open.wait = self.waits;
+            self.waiting.push_back((at, self.waits, key.clone()));
         }
         self.sessions.insert(key, open);
         while self.held > HELD_MAX && self.end_first(visit) {}
@@ -207,6 +212,7 @@ impl Converter {
             latest: at,
             who: Who::default(),
             login: Login::Unknown,
+            wait: 0,
             is_smtp: false,
             has_auth: false,
             ended: Vec::new(),
@@ -254,17 +260,20 @@ impl Converter {
 
     /// Ends the transactions that have waited for too long.
     fn end_what_waits(&mut self, now: Timestamp, visit: &mut Visit<'_>) {
-        while let Some((since, _)) = self.waiting.front()
+        while let Some((since, ..)) = self.waiting.front()
             && now.seconds.saturating_sub(since.seconds) > HELD_SECONDS
         {
             self.end_first(visit);
         }
     }
 
-    /// Ends the transactions of the session that has waited for the longest time.
+    /// Ends the transactions of the session that has waited for the longest time, unless they
+    /// have ended and others wait now.
     fn end_first(&mut self, visit: &mut Visit<'_>) -> bool {
-        let Some((_, key)) = self.waiting.pop_front() else { return false };
-        if let Some(open) = self.sessions.get_mut(&key) {
+        let Some((_, wait, key)) = self.waiting.pop_front() else { return false };
+        if let Some(open) = self.sessions.get_mut(&key)
+            && open.wait == wait
+        {
             self.held = self.held.saturating_sub(open.held());
             end_all(open, visit);
         }

@@ -151,6 +151,30 @@ fn what_does_not_end_ends_after_five_minutes() {
 }
 
 #[test]
+fn a_message_does_not_end_because_an_earlier_one_would_have() {
+    let log = format!(
+        "2026-11-24 05:24:01.126 [1] {H9} F=<a@x> rejected RCPT <r1@y>
+2026-11-24 05:24:02.126 [1] 1xVj0h-0005aO-0Q <= a@x {H9} P=esmtp S=1 for r2@y
+2026-11-24 05:29:00.126 [1] {H9} F=<a@x> rejected RCPT <r3@y>
+2026-11-24 05:29:20.126 [1] 1xVj0h-0005aO-0Q <= a@x {H9} P=esmtp S=2 for r4@y
+"
+    );
+    assert_eq!(
+        converted(&log).0,
+        "1 1: mail - Accepted
+1 1: rcpt r2@y - Accepted
+1 1: rcpt r1@y - Rejected
+1 2: data Some(1) - Accepted
+1 0: mail - Accepted
+1 0: rcpt r4@y - Accepted
+1 0: rcpt r3@y - Rejected
+1 20: data Some(2) - Accepted
+1 20: close - Accepted
+"
+    );
+}
+
+#[test]
 fn local_mail_is_smtp_only_in_a_session() {
     let log = "2026-11-24 05:24:01.964 [7] SMTP connection from root
 2026-11-24 05:24:02.965 [7] U=root F=<l@x> rejected RCPT <no@y>: unknown user
