@@ -56,6 +56,14 @@ impl Announced {
     }
 }
 
+/// Whether a reply of Postfix is that of a limit: `450 4.7.1 <r@x>: Recipient address rejected:
+/// Over the limit of …`.
+pub(super) fn mentions(reply: &str) -> bool {
+    reply
+        .split(": ")
+        .any(|part| TEXTS.iter().any(|start| part.starts_with(start.trim_end_matches(": "))))
+}
+
 /// The client whose refusal is announced; `Some(None)` for a line of a policy that refuses
 /// nothing.
 #[expect(clippy::option_option, reason = "whose refusal is announced; whether it is one")]

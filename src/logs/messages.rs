@@ -7,15 +7,19 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
+use self::postfix_lines::Begun;
 use super::exim::{self, Arrival, Delivery, Host, What};
 use super::files::Stamped;
 pub use super::item::{
     FailedLogin, Incomplete, Item, ItemKind, Message, Refusal, SessionKey, Stage,
 };
 use super::limited::Announced;
+use super::postfix;
 use super::split::{Part, Parts};
 use super::stamp;
 use crate::rate::Timestamp;
+
+mod postfix_lines;
 
 /// At most so many items wait, and so many bytes.
 const WAITING_MAX: usize = 65_536;
@@ -70,6 +74,8 @@ pub struct Joiner {
     open: HashMap<String, u64>,
     /// Recipients of messages that were delivered before their arrival was logged.
     early: HashMap<String, Vec<String>>,
+    /// Messages of Postfix that have not been received yet.
+    begun: HashMap<String, Begun>,
     parts: Parts,
     announced: Announced,
     counts: JoinCounts,
@@ -83,6 +89,18 @@ struct Waiting {
     bytes: usize,
     /// The recipients, where there are many.
     known: HashSet<String>,
+    /// Of Postfix: the recipients after aliases that have been seen, of how many.
+    delivered: HashSet<String>,
+    expected: usize,
+}
+
+impl Waiting {
+    /// One that is complete.
+    fn of(item: Item, size: fn(&Item) -> usize) -> Self {
+        let bytes = size(&item);
+        let (known, delivered) = (HashSet::new(), HashSet::new());
+        Self { item, open: false, bytes, known, delivered, expected: 0 }
+    }
 }
 
 /// What receives the items.
@@ -101,6 +119,9 @@ impl Joiner {
             return self.exim(line.at, None, line.rest, line, visit);
         };
         let (name, pid) = process(program);
+        if let Some(daemon) = postfix::daemon(name) {
+            return self.postfix(daemon, pid, line, visit);
+        }
         if !name.starts_with("exim") {
             return self.counts.of_others += 1;
         }
@@ -122,6 +143,7 @@ impl Joiner {
         self.bytes = 0;
         self.open.clear();
         self.early.clear();
+        self.begun.clear();
     }
 
     /// What became of the lines so far.
@@ -246,7 +268,9 @@ impl Joiner {
         if let Some(before) = self.open.insert(id.to_owned(), number) {
             self.close(before);
         }
-        self.wait(Waiting { bytes: size(&item), item, open: true, known });
+        let mut one = Waiting::of(item, size);
+        (one.open, one.known) = (true, known);
+        self.wait(one);
         self.release(visit);
     }
 
@@ -289,7 +313,7 @@ impl Joiner {
     fn close(&mut self, number: u64) {
         if let Some(one) = self.at(number) {
             one.open = false;
-            one.known = HashSet::new();
+            (one.known, one.delivered) = (HashSet::new(), HashSet::new());
         }
     }
 
@@ -299,7 +323,7 @@ impl Joiner {
             self.first += 1;
             return visit(item);
         }
-        self.wait(Waiting { bytes: size(&item), item, open: false, known: HashSet::new() });
+        self.wait(Waiting::of(item, size));
         self.release(visit);
     }
 

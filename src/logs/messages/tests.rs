@@ -265,3 +265,58 @@ fn lines_that_are_not_understood_are_counted_with_their_place() {
     let first = ("mainlog:2".to_owned(), "2026-11-24 05:19:20 something new".to_owned());
     assert_eq!(counts.first_not_understood, Some(first));
 }
+
+/// Postfix 3.10.
+const POSTFIX: &str = r#"Nov 24 06:04:03 mail postfix/smtpd[194]: connect from localhost[127.0.0.1]
+Nov 24 06:04:03 mail postfix/smtpd[194]: 4jYXLq5nnzz1V: client=localhost[127.0.0.1], sasl_method=PLAIN, sasl_username=alice
+Nov 24 06:04:03 mail postfix/smtpd[194]: 4jYXLq5nnzz1V: reject: RCPT from localhost[127.0.0.1]: 554 5.7.1 <no@y.test>: Recipient address rejected: nope; from=<alice@x.test> to=<no@y.test> proto=ESMTP helo=<client.test>
+Nov 24 06:04:04 mail postfix/smtpd[194]: 4jYXLq5nnzz1V: reject: RCPT from localhost[127.0.0.1]: 450 4.7.1 <later@y.test>: Recipient address rejected: Over the limit of 100 recipients in 1h; from=<alice@x.test> to=<later@y.test> proto=ESMTP helo=<client.test>
+Nov 24 06:04:04 mail postfix/cleanup[200]: 4jYXLq5nnzz1V: message-id=<a b to=<z>, x@y>
+Nov 24 06:04:04 mail postfix/qmgr[190]: 4jYXLq5nnzz1V: from=<alice@x.test>, size=260, nrcpt=3 (queue active)
+Nov 24 06:04:04 mail postfix/discard[206]: 4jYXLq5nnzz1V: to=<bob@y.test>, relay=none, delay=0.97, delays=0.95/0.02/0/0, dsn=2.0.0, status=sent (y.test)
+Nov 24 06:04:04 mail postfix/discard[206]: 4jYXLq5nnzz1V: to=<one@y.test>, orig_to=<two@y.test>, relay=none, delay=0.97, dsn=2.0.0, status=sent (y.test)
+Nov 24 06:04:04 mail postfix/discard[206]: 4jYXLq5nnzz1V: to=<other@y.test>, orig_to=<two@y.test>, relay=none, delay=0.97, dsn=2.0.0, status=deferred (y.test)
+Nov 24 06:04:04 mail postfix/smtpd[194]: NOQUEUE: reject: MAIL from localhost[127.0.0.1]: 554 5.7.1 <bad@x.test>: Sender address rejected: bad; from=<bad@x.test> proto=ESMTP helo=<client.test>
+Nov 24 06:04:05 mail postfix/smtpd[194]: 4jYXLs0Hmpz1X: client=localhost[127.0.0.1]
+Nov 24 06:04:05 mail postfix/cleanup[200]: 4jYXLs0Hmpz1X: removed (canceled)
+Nov 24 06:04:05 mail postfix/smtpd[194]: warning: Message delivery request rate limit exceeded: 5 from localhost[127.0.0.1] for service smtp
+Nov 24 06:04:06 mail postfix/smtpd[194]: disconnect from localhost[127.0.0.1] ehlo=1 mail=3/7 rcpt=4/7 data=2 rset=1 quit=1 unknown=0/1 commands=12/20
+Nov 24 06:04:07 mail postfix/smtpd[194]: NOQUEUE: lost connection after RCPT from localhost[127.0.0.1]
+Nov 24 06:04:07 mail postfix/pickup[189]: 4jYXLv59CPz1b: uid=33 from=<root@x.test>
+Nov 24 06:04:07 mail postfix/cleanup[200]: 4jYXLv59CPz1b: message-id=<4jYXLv59CPz1b@mail.test>
+Nov 24 06:04:07 mail postfix/qmgr[190]: 4jYXLv59CPz1b: from=<root@x.test>, size=238, nrcpt=2 (queue active)
+Nov 24 06:04:07 mail postfix/discard[206]: 4jYXLv59CPz1b: to=<bob@y.test>, relay=none, delay=0, dsn=2.0.0, status=sent (y.test)
+Nov 24 06:04:07 mail postfix/qmgr[190]: 4jYXLv59CPz1b: removed
+Nov 24 06:04:08 mail postfix-out/cleanup[200]: 4jYXLv59CPz1b: message-id=<x>
+Nov 24 06:04:08 mail postfix-out/qmgr[190]: 4jYXLv59CPz1b: from=<>, size=9, nrcpt=1 (queue active)
+Nov 24 06:04:08 mail postfix-out/smtp[1]: 4jYXLv59CPz1b: to=<z@y.test>, relay=none, status=sent (x)
+Nov 24 06:04:09 mail postfix/qmgr[190]: 4jYXLq5nnzz1V: from=<alice@x.test>, size=260, nrcpt=1 (queue active)
+"#;
+
+#[test]
+fn postfixs_lines_become_the_same_items() {
+    let joined = join(POSTFIX);
+    let expected = [
+        "connect 127.0.0.1",
+        "refused Rcpt 127.0.0.1 alice@x.test no@y.test 5: 554 5.7.1 <no@y.test>: Recipient address rejected: nope",
+        "refused Rcpt 127.0.0.1 alice@x.test later@y.test 4 limited: 450 4.7.1 <later@y.test>: \
+         Recipient address rejected: Over the limit of 100 recipients in 1h",
+        r#"message alice@x.test 127.0.0.1 alice 260 ["bob@y.test", "two@y.test"]"#,
+        "refused Mail 127.0.0.1 bad@x.test - 5: 554 5.7.1 <bad@x.test>: Sender address rejected: bad",
+        "refused Mail 127.0.0.1 - - 4 limited: Message delivery request rate limit exceeded: 5 from localhost[127.0.0.1] for service smtp",
+        "close 127.0.0.1",
+        r#"message root@x.test - - 238 ["bob@y.test"]"#,
+        r#"message  - - 9 ["z@y.test"]"#,
+    ];
+    assert_eq!(short(&joined), expected);
+    let session = Some(SessionKey::Process(194));
+    assert!(joined.items[..7].iter().all(|item| item.session == session));
+    assert_eq!(joined.items[7].session, None);
+    let ItemKind::Message(message) = &joined.items[7].what else { panic!() };
+    assert_eq!((message.user.as_deref(), message.local), (Some("33"), true));
+    assert_eq!(joined.counts.first_not_understood, None);
+    // The same with RFC 3339 stamps.
+    let rfc =
+        POSTFIX.replace("Nov 24 ", "2026-11-24T").replace(" mail postfix", ".5+00:00 mail postfix");
+    assert_eq!(short(&join(&rfc)), expected);
+}
