@@ -250,3 +250,37 @@ fn text_of_clients_stays_text() {
     assert_eq!(key, format!("auth:{}", hostile.to_lowercase()).as_str());
     assert!(!stdout(&output).contains('\u{1b}'));
 }
+
+/// Alice logs in twice, and a recipient of hers is refused, which Postfix logs without her login.
+const POSTFIX: &str = "\
+2026-11-20T10:00:00.000000+00:00 mx postfix/smtpd[101]: connect from h.test[192.0.2.7]
+2026-11-20T10:00:01.000000+00:00 mx postfix/smtpd[101]: 4XyZ1a2b3cz1: client=h.test[192.0.2.7], sasl_method=PLAIN, sasl_username=alice
+2026-11-20T10:00:01.100000+00:00 mx postfix/cleanup[102]: 4XyZ1a2b3cz1: message-id=<x@y>
+2026-11-20T10:00:01.200000+00:00 mx postfix/qmgr[103]: 4XyZ1a2b3cz1: from=<alice@x.test>, size=1000, nrcpt=2 (queue active)
+2026-11-20T10:00:01.300000+00:00 mx postfix/smtp[104]: 4XyZ1a2b3cz1: to=<a@y.test>, relay=mx[192.0.2.1]:25, delay=0.1, delays=0/0/0/0.1, dsn=2.0.0, status=sent (250 ok)
+2026-11-20T10:00:01.400000+00:00 mx postfix/smtp[104]: 4XyZ1a2b3cz1: to=<b@y.test>, relay=mx[192.0.2.1]:25, delay=0.1, delays=0/0/0/0.1, dsn=2.0.0, status=sent (250 ok)
+2026-11-20T10:00:01.500000+00:00 mx postfix/qmgr[103]: 4XyZ1a2b3cz1: removed
+2026-11-20T10:00:02.000000+00:00 mx postfix/smtpd[101]: NOQUEUE: reject: RCPT from h.test[192.0.2.7]: 550 5.1.1 <no@y.test>: Recipient address rejected: User unknown; from=<alice@x.test> to=<no@y.test> proto=ESMTP helo=<h.test>
+2026-11-20T10:00:03.000000+00:00 mx postfix/smtpd[101]: disconnect from h.test[192.0.2.7] ehlo=1 auth=1 mail=2 rcpt=2/3 data=1 quit=1 commands=8/9
+2026-11-20T10:01:00.000000+00:00 mx postfix/smtpd[105]: connect from h.test[192.0.2.7]
+2026-11-20T10:01:01.000000+00:00 mx postfix/smtpd[105]: 4XyZ1a2b3cz2: client=h.test[192.0.2.7], sasl_method=PLAIN, sasl_username=alice
+2026-11-20T10:01:01.100000+00:00 mx postfix/cleanup[102]: 4XyZ1a2b3cz2: message-id=<x@y>
+2026-11-20T10:01:01.200000+00:00 mx postfix/qmgr[103]: 4XyZ1a2b3cz2: from=<alice@x.test>, size=1000, nrcpt=1 (queue active)
+2026-11-20T10:01:01.300000+00:00 mx postfix/smtp[104]: 4XyZ1a2b3cz2: to=<c@y.test>, relay=mx[192.0.2.1]:25, delay=0.1, delays=0/0/0/0.1, dsn=2.0.0, status=sent (250 ok)
+2026-11-20T10:01:01.500000+00:00 mx postfix/qmgr[103]: 4XyZ1a2b3cz2: removed
+2026-11-20T10:01:03.000000+00:00 mx postfix/smtpd[105]: disconnect from h.test[192.0.2.7]
+";
+
+#[test]
+fn postfixs_log_is_simulated_as_well() {
+    let policy =
+        "version = 1\n[policy.out]\nwhen = \"authenticated\"\ndefault.recipients = \"3.5/1h\"\n";
+    let folder = folder(policy, POSTFIX);
+    let output = simulate(folder.path(), &[&FILES[..], &["--events"]].concat());
+    assert_eq!((output.status.code(), stderr(&output)), (Some(1), String::new()));
+    assert_eq!(
+        stdout(&output),
+        "2026-11-20 10:01:01 defer rcpt [192.0.2.7] auth=<alice> from=<alice@x.test> for=<c@y.test>: \
+         policy out: 3.9 recipients, limit 3.5/1h, key auth:alice (default)\n"
+    );
+}

@@ -415,13 +415,13 @@ impl Open {
 
     /// It is known now who the client is.
     fn logged_in(&mut self, auth: Option<String>, visit: &mut Visit<'_>) {
-        let before = std::mem::replace(
-            &mut self.login,
-            match auth {
-                Some(auth) => Login::Yes(auth),
-                None => Login::No,
-            },
-        );
+        let login = match (auth, &self.login) {
+            (Some(auth), _) => Login::Yes(auth),
+            // Nobody logs out, but Postfix's refusals do not show the login.
+            (None, Login::Yes(_)) => return,
+            (None, _) => Login::No,
+        };
+        let before = std::mem::replace(&mut self.login, login);
         if before == Login::Unknown || before == self.login {
             self.end_ended(visit);
         }
