@@ -7,7 +7,6 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
-use self::postfix_lines::Begun;
 use super::exim::{self, Arrival, Delivery, Host, What};
 use super::files::Stamped;
 pub use super::item::{
@@ -79,6 +78,15 @@ pub struct Joiner {
     parts: Parts,
     announced: Announced,
     counts: JoinCounts,
+}
+
+/// What is known of a message that is not active yet.
+#[derive(Clone, Debug, Default)]
+struct Begun {
+    session: Option<SessionKey>,
+    client: Option<std::net::IpAddr>,
+    auth: Option<String>,
+    user: Option<String>,
 }
 
 /// An item, and whether more lines may belong to it.

@@ -6,7 +6,7 @@
 
 use super::super::postfix::{self, Begin, What};
 use super::{
-    Item, ItemKind, Joiner, Message, Refusal, SessionKey, Stage, Visit, Waiting, add, size,
+    Begun, Item, ItemKind, Joiner, Message, Refusal, SessionKey, Stage, Visit, Waiting, add, size,
 };
 use crate::logs::files::Stamped;
 use crate::logs::item::FailedLogin;
@@ -14,15 +14,6 @@ use crate::logs::limited;
 
 /// At most so many messages have begun and are not active yet.
 const BEGUN_MAX: usize = 65_536;
-
-/// What is known of a message that is not active yet.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Begun {
-    session: Option<SessionKey>,
-    client: Option<std::net::IpAddr>,
-    auth: Option<String>,
-    user: Option<String>,
-}
 
 impl Joiner {
     /// Considers a line of this daemon of Postfix.
