@@ -275,6 +275,14 @@ fn simulated(log: &Path, image: &Image) -> Vec<Event> {
     events
 }
 
+/// The panic log, without what exim4-daemon-mod 4.100 writes to it with `log_selector = +all`
+/// (which has `spf_verbose` in it) where the package with its SPF module is not installed.
+fn panics(exim: &PrivateExim) -> Vec<String> {
+    let log = exim.log("panic");
+    let is_spf = |line: &&str| line.contains("failed to find spf module for spf_result: ");
+    log.lines().filter(|line| !is_spf(line)).map(str::to_owned).collect()
+}
+
 /// A round through an Exim with this log selector: what happened, and what the simulation
 /// makes of its log.
 fn round(image: &Image, selector: &str, seed: u64) -> (Seen, Vec<Event>, String) {
@@ -283,7 +291,7 @@ fn round(image: &Image, selector: &str, seed: u64) -> (Seen, Vec<Event>, String)
     exim.start();
     let mut seen = sessions(&exim, &mut Random(seed));
     exim.stop();
-    assert_eq!(exim.log("panic"), "");
+    assert_eq!(panics(&exim), [""; 0]);
     let mut found = simulated(&exim.folder().join("log/mainlog"), image);
     seen.shown.sort();
     found.sort();
