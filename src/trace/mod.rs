@@ -8,6 +8,7 @@
 
 pub mod decode;
 mod envelope;
+mod file_hash;
 mod filter;
 mod hbf;
 mod likeness;
@@ -17,6 +18,7 @@ mod store;
 mod winnow;
 
 pub use envelope::Envelope;
+pub use file_hash::{FileHash, file_hash};
 pub use hbf::Hbf;
 pub use likeness::{Likeness, Sketch};
 use scheme::is_past;

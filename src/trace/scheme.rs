@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::file_hash::FileHash;
 use super::likeness::Sketch;
 
 /// A piece of a decoded message, the input of a digest.
@@ -36,6 +37,8 @@ pub enum Part {
     Text(String),
     /// A whole attachment.
     File(Vec<u8>),
+    /// A whole attachment of which only the SHA-256 is known. It has the same digest.
+    FileHash(FileHash),
     /// An excerpt of an attachment's bytes.
     Bytes(Vec<u8>),
 }

@@ -133,7 +133,7 @@ impl Reply {
     /// With how many bytes one such query in a hundred would have a false result,
     /// roughly; `None` if these are enough, or it is not known.
     fn enough(&self) -> Option<u64> {
-        let is_file = |part: &Part| matches!(part, Part::File(_));
+        let is_file = |part: &Part| matches!(part, Part::File(_) | Part::FileHash(_));
         let QuerySummary { expected, messages, .. } = self.summary;
         let expected = expected.filter(|expected| *expected > length::RARE)?;
         let chance = expected / messages as f64;
@@ -144,7 +144,7 @@ impl Reply {
     }
 
     fn print_left_out(&self) {
-        let is_file = |part: &Part| matches!(part, Part::File(_));
+        let is_file = |part: &Part| matches!(part, Part::File(_) | Part::FileHash(_));
         let is_bytes = |part: &Part| matches!(part, Part::Bytes(_));
         if self.summary.expected.is_some_and(|expected| expected > length::RARE)
             && self.parts.iter().any(is_file)
@@ -224,6 +224,7 @@ pub(super) fn explain(screen: &mut Screen<'_>, parts: &[Part]) -> Result<(), Fai
             Part::File(bytes) => {
                 writeln!(screen, "part {number}: an attachment of {} bytes", bytes.len())?;
             }
+            Part::FileHash(_) => writeln!(screen, "part {number}: an attachment's SHA-256")?,
             Part::Bytes(bytes) => {
                 writeln!(screen, "part {number}: {} bytes of an attachment", bytes.len())?;
             }
@@ -254,7 +255,7 @@ impl<'a> From<&'a Part> for PartJson<'a> {
     fn from(part: &'a Part) -> Self {
         let (kind, text) = match part {
             Part::Text(text) => ("text", Some(text.as_str())),
-            Part::File(_) => ("attachment", None),
+            Part::File(_) | Part::FileHash(_) => ("attachment", None),
             Part::Bytes(_) => ("bytes", None),
         };
         Self { kind, bytes: length::of(part), text }

@@ -10,6 +10,7 @@ pub(super) fn of(part: &Part) -> usize {
     match part {
         Part::Text(text) => text.len(),
         Part::File(bytes) | Part::Bytes(bytes) => bytes.len(),
+        Part::FileHash(hash) => hash.len(),
     }
 }
 

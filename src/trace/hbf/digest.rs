@@ -3,7 +3,7 @@
 //! Numbers are little-endian: the number of blocks (4 bytes), the hash of each
 //! block (8), the hash of each whole attachment (8).
 
-use crate::trace::{Digester, Fragment};
+use crate::trace::{Digester, Fragment, file_hash};
 
 use super::Hbf;
 
@@ -49,7 +49,7 @@ impl Digester for HbfDigester<'_> {
             Fragment::Text(text) => self.add_bytes(text.as_bytes()),
             Fragment::Bytes(bytes) => self.add_bytes(bytes),
             Fragment::File(content) if self.files.len() < FILES_MAX => {
-                self.files.push(self.hbf.hashing.file(content));
+                self.files.push(self.hbf.hashing.file(&file_hash(content)));
             }
             Fragment::File(_) => {}
         }

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13 as SipHasher128, SipHasher24};
 
-use crate::trace::DigestKey;
+use crate::trace::{DigestKey, FileHash};
 
 /// The maximum number of hash functions.
 const PROBES_MAX: usize = 16;
@@ -71,8 +71,8 @@ impl Hashing {
     }
 
     /// The hash of a whole attachment.
-    pub(super) fn file(&self, content: &[u8]) -> u64 {
-        self.file.hash(content)
+    pub(super) fn file(&self, hash: &FileHash) -> u64 {
+        self.file.hash(hash)
     }
 
     /// The paper's "(content offset)": the hash of a group, and its number at

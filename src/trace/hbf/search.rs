@@ -1,6 +1,6 @@
 //! Searching digests and bodies.
 
-use crate::trace::{Body, ContentQuery, Damage, Hit, Part, Search, TooShort, filter};
+use crate::trace::{Body, ContentQuery, Damage, Hit, Part, Search, TooShort, file_hash, filter};
 
 use super::excerpt::Excerpt;
 use super::hashing::Element;
@@ -50,7 +50,11 @@ impl<'a> HbfSearch<'a> {
                 Part::Text(text) => (0, text.as_bytes()),
                 Part::Bytes(bytes) => (1, bytes.as_slice()),
                 Part::File(content) => {
-                    files.push(hbf.hashing.file(content));
+                    files.push(hbf.hashing.file(&file_hash(content)));
+                    continue;
+                }
+                Part::FileHash(hash) => {
+                    files.push(hbf.hashing.file(hash));
                     continue;
                 }
             };

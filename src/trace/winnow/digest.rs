@@ -12,7 +12,7 @@
 //! emptier than most anyway, and a few repeated bytes would otherwise make it
 //! as large as any.
 
-use crate::trace::{Digester, Fragment, filter};
+use crate::trace::{Digester, Fragment, file_hash, filter};
 
 use super::Winnow;
 use super::class::Class;
@@ -60,7 +60,7 @@ impl Digester for WinnowDigester<'_> {
                 winnow.bytes_elements(bytes, scratch, |new| elements.add(new));
             }
             Fragment::File(content) => {
-                winnow.hashing.file(content).for_each(|new| elements.add(new))
+                winnow.hashing.file(&file_hash(content)).for_each(|new| elements.add(new))
             }
         }
     }

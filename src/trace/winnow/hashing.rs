@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13 as SipHasher128, SipHasher24};
 
-use crate::trace::DigestKey;
+use crate::trace::{DigestKey, FileHash};
 
 use super::words;
 
@@ -50,8 +50,8 @@ impl Hashing {
     }
 
     /// The elements of a whole attachment.
-    pub(super) fn file(&self, content: &[u8]) -> impl Iterator<Item = u64> {
-        let Hash128 { h1, h2 } = self.file.hash(content);
+    pub(super) fn file(&self, hash: &FileHash) -> impl Iterator<Item = u64> {
+        let Hash128 { h1, h2 } = self.file.hash(hash);
         (0..FILE_ELEMENTS).map(move |number| {
             let mut hasher = self.file_element;
             hasher.write_u64(h1);
@@ -159,7 +159,7 @@ mod tests {
         let hashes = [&hashing.text, &hashing.bytes, &other.text, &other.bytes];
         let hashes: BTreeSet<u64> = hashes.iter().map(|grams| grams.hash(b"abcdefgh")).collect();
         assert_eq!(hashes.len(), 4);
-        let files: BTreeSet<u64> = hashing.file(b"").chain(hashing.file(b"a")).collect();
+        let files: BTreeSet<u64> = hashing.file(&[0; 32]).chain(hashing.file(&[1; 32])).collect();
         assert_eq!(files.len() as u64, 2 * FILE_ELEMENTS);
         assert_ne!(hashing.order, other.order);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::trace::{Body, ContentQuery, Damage, Hit, Part, Search, TooShort, filter};
+use crate::trace::{Body, ContentQuery, Damage, Hit, Part, Search, TooShort, file_hash, filter};
 
 use super::Winnow;
 use super::chance::ElementFrequencies;
@@ -299,7 +299,8 @@ fn elements(winnow: &Winnow, number: usize, part: &Part) -> Result<Vec<u64>, Too
             long_enough(bytes.len(), winnow.bytes.shortest())?;
             winnow.bytes_elements(bytes, &mut Scratch::default(), |element| elements.push(element));
         }
-        Part::File(content) => elements.extend(winnow.hashing.file(content)),
+        Part::File(content) => elements.extend(winnow.hashing.file(&file_hash(content))),
+        Part::FileHash(hash) => elements.extend(winnow.hashing.file(hash)),
     }
     Ok(elements)
 }

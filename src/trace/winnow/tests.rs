@@ -3,7 +3,7 @@
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
 use super::*;
-use crate::trace::{Body, Fragment, Hit, Part};
+use crate::trace::{Body, Fragment, Hit, Part, file_hash};
 use crate::trace::{DigestKey, WinnowSettings};
 
 pub(super) const KEY: DigestKey = [7; 32];
@@ -248,6 +248,7 @@ fn each_kind_of_fragment_matches_only_its_own_kind() {
     assert_eq!(found(Part::Text(text[20..120].to_owned())), [0]);
     assert_eq!(found(Part::Bytes(text.as_bytes()[20..1500].to_vec())), [1]);
     assert_eq!(found(Part::File(text.as_bytes().to_vec())), [2]);
+    assert_eq!(found(Part::FileHash(file_hash(text.as_bytes()))), [2]);
     assert!(found(Part::File(text.as_bytes()[1..].to_vec())).is_empty());
 }
 
