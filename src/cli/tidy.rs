@@ -24,9 +24,10 @@ use crate::trace::TraceStore;
 On a server that is in use, this is never needed. Checks tidy the rate database every six
 hours, shard by shard. A record is dropped only when that cannot change a decision any
 more, and a shard is rebuilt only if that frees a quarter of it; `exirate compact`
-rebuilds all. The trace store is tidied whenever a log is full: the log is sealed, and
-messages are removed as `exirate config` says. Where nothing is recorded any more,
-nothing is removed either: run this there.
+rebuilds all. The trace store is tidied whenever a log is full: the log is sealed, small
+segments are merged, and messages are removed as `exirate config` says. This seals a log
+that is not full as well, and merges all segments that fit into one. Where nothing is
+recorded any more, nothing is removed either: run this there.
 
 Exit status: 0 done, also if there was nothing to do; 2 an error.
 

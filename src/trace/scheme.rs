@@ -56,6 +56,10 @@ pub trait Scheme {
     /// Lays out the digests of a segment for fast queries.
     fn seal(&self, digests: &[&[u8]]) -> Sealed;
 
+    /// The digests that were sealed in a body, in its order; `None` if it does not keep them
+    /// apart, was folded, or is damaged.
+    fn unseal(&self, body: &[u8]) -> Option<Vec<Vec<u8>>>;
+
     /// Reduces a sealed body to about half its size, with more false hits;
     /// `None` if it cannot be smaller, or is damaged.
     fn fold(&self, body: &[u8]) -> Option<Vec<u8>>;

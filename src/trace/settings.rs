@@ -66,6 +66,12 @@ impl Settings {
         }
     }
 
+    /// Whether a sealed body keeps the digests of messages apart, so that segments can be
+    /// merged.
+    pub(super) fn keeps_messages_apart(&self) -> bool {
+        matches!(self, Self::Winnow(_))
+    }
+
     /// Encodes the scheme, its parameters in the order of their declaration
     /// without gaps, and zeros; numbers are little-endian.
     pub fn encode(&self) -> [u8; BYTES] {

@@ -230,7 +230,7 @@ pub(crate) fn settle_key(spool: &Path) {
     // As src/trace/store/FORMAT.md has it: twice the same.
     let mut copy = [0; 512];
     copy[..8].copy_from_slice(b"EXIRATEK");
-    copy[8] = 1;
+    copy[8] = 2;
     copy[16..48].copy_from_slice(b"a key that everybody knows: 2026");
     let crc = crc32fast::hash(&copy[..48]);
     copy[48..52].copy_from_slice(&crc.to_le_bytes());

@@ -50,6 +50,10 @@ impl Scheme for Hbf {
         sealed::seal(self, digests)
     }
 
+    fn unseal(&self, _body: &[u8]) -> Option<Vec<Vec<u8>>> {
+        None
+    }
+
     fn fold(&self, body: &[u8]) -> Option<Vec<u8>> {
         sealed::fold(self, body)
     }

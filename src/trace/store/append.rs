@@ -15,9 +15,11 @@ use super::{LOCK_TIMEOUT, TraceError, TraceStore, VERSION, record, wire};
 /// How often a message is digested again because the settings have changed in
 /// the meantime.
 const ATTEMPTS: u32 = 3;
-/// A log is full after this fraction of the retention time: all of its messages
-/// are removed together, when the last one has expired.
-const KEEP_PARTS: u64 = 16;
+/// A log is full after this fraction of the retention time, and a segment spans no more: all
+/// of its messages are removed together, when the last one has expired.
+pub(super) const KEEP_PARTS: u64 = 16;
+/// A log is full after so many seconds: a day.
+const AGE_MAX: u64 = 86_400;
 
 /// The result of appending a record.
 enum Appended {
@@ -57,8 +59,8 @@ impl TraceStore {
     /// Records a message whose header and body are `message`, as received or
     /// sent, with either kind of line ends.
     ///
-    /// About once in 16,384 messages, a log is full. Then it is also sealed,
-    /// and expired messages are removed. Errors of that are returned by
+    /// About once in 256 messages, a log is full. Then it is also sealed, small segments are
+    /// merged, and expired messages are removed. Errors of that are returned by
     /// [`TraceStore::take_incidents`].
     ///
     /// It does not wait for the disk: after a power failure, the messages of
@@ -199,13 +201,12 @@ impl TraceStore {
 
     /// Whether another record can be appended to a log at the time `now`.
     pub(super) fn has_room(&self, log: &Log, status: Status, now: i64) -> bool {
-        let span = self.options.keep.map_or(i64::MAX, |keep| (keep / KEEP_PARTS) as i64);
+        let span = self.options.keep.map_or(AGE_MAX, |keep| AGE_MAX.min(keep / KEEP_PARTS));
         let age = now.saturating_sub(log.head.created);
         log.is_sound()
             && log.head.decode == decode::VERSION
-            && status.messages < self.limits.messages
-            && status.end < self.limits.bytes
-            && age < span
+            && !self.limits.reached(status, &log.settings)
+            && age < span as i64
     }
 
     /// Renames the open log to its number, after which nothing is appended to

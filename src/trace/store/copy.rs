@@ -1,6 +1,6 @@
 //! Copying the store while it is in use.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::sys::secure_dir::SecureDir;
 use super::error::Problem;
 use super::key::{KEY, KEY_MODE};
 use super::log::{Log, RECORDS};
-use super::names::{self, OPEN};
+use super::names::{self, Numbered, OPEN};
 use super::options::SETTINGS;
 use super::verify::Verified;
 use super::{Access, FILE_MODE, LOCK_TIMEOUT, TraceError, TraceStore, trace_directory};
@@ -41,8 +41,8 @@ impl TraceStore {
     ///
     /// The copy contains every message that was recorded before the call.
     /// Recording continues during the copy: segments and full logs never
-    /// change, and recording waits only while the open log, which is small, is
-    /// copied. Damaged files are copied as they are; files quarantined by
+    /// change, but are replaced by others, which are copied again. Recording
+    /// waits only while the open log, which is small, is copied. Damaged files are copied as they are; files quarantined by
     /// [`TraceStore::repair`] are left out.
     ///
     /// `progress` is called with the number of bytes copied so far.
@@ -63,17 +63,21 @@ impl TraceStore {
         }
         let mut copy = Copying { from: &self.dir, to: target, files: 0, bytes: 0, progress };
         copy.file(SETTINGS, FILE_MODE)?;
-        let mut done = HashSet::new();
+        let mut done = HashMap::new();
         loop {
             copy.numbered(&mut done)?;
             // No file gets a number while the directory is locked. But a full
             // log may become a segment, and a listing at that moment may
             // contain neither, so it is listed twice.
             let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
-            let mut left = names::list(&self.dir)?;
-            left.extend(names::list(&self.dir)?);
-            if left.iter().all(|numbered| done.contains(&numbered.name())) {
+            let mut left: HashSet<CString> = HashSet::new();
+            for _ in 0..2 {
+                left.extend(names::list(&self.dir)?.into_iter().map(Numbered::name));
+            }
+            if left.iter().all(|name| done.get(name) == Some(&copy.identity(name))) {
                 copy.open_log(self)?;
+                // What was sealed or merged meanwhile is in another file.
+                done.keys().filter(|name| !left.contains(*name)).try_for_each(|n| copy.undo(n))?;
                 break;
             }
         }
@@ -87,6 +91,9 @@ impl TraceStore {
     }
 }
 
+/// Device and inode; `None` if the file does not exist.
+type Identity = Option<(u64, u64)>;
+
 /// A copy in progress.
 struct Copying<'a> {
     from: &'a SecureDir,
@@ -97,14 +104,16 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    /// Copies all full logs and segments that are not in `done`.
-    fn numbered(&mut self, done: &mut HashSet<CString>) -> Result<(), TraceError> {
+    /// Copies all full logs and segments that are not in `done`, or are other files than
+    /// those.
+    fn numbered(&mut self, done: &mut HashMap<CString, Identity>) -> Result<(), TraceError> {
         loop {
             let mut found = false;
             for numbered in names::list(self.from)? {
                 let name = numbered.name();
-                if done.insert(name.clone()) {
-                    self.file(&name, FILE_MODE)?;
+                if done.get(&name) != Some(&self.identity(&name)) {
+                    let copied = self.file(&name, FILE_MODE)?;
+                    done.insert(name, copied);
                     found = true;
                 }
             }
@@ -129,12 +138,24 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies a whole file, if it exists.
-    fn file(&mut self, name: &CStr, mode: u32) -> Result<(), TraceError> {
-        match self.from.open_file(FileAccess::Read, name)? {
-            Some((file, info)) => self.bytes(name, &file, info.size, mode),
-            None => Ok(()),
-        }
+    /// Identifies a file of the store.
+    fn identity(&self, name: &CStr) -> Identity {
+        files::info_at(self.from.directory(), name).ok().map(|info| info.identity)
+    }
+
+    /// Copies a whole file, if it exists; returns which one.
+    fn file(&mut self, name: &CStr, mode: u32) -> Result<Identity, TraceError> {
+        let Some((file, info)) = self.from.open_file(FileAccess::Read, name)? else {
+            return Ok(None);
+        };
+        self.bytes(name, &file, info.size, mode)?;
+        Ok(Some(info.identity))
+    }
+
+    /// Removes a file from the copy.
+    fn undo(&self, name: &CStr) -> Result<(), TraceError> {
+        let removed = files::remove_at(self.to.directory(), name);
+        Ok(removed.map_err(self.to.failed("remove", name))?)
     }
 
     fn bytes(&mut self, name: &CStr, from: &File, size: u64, mode: u32) -> Result<(), TraceError> {

@@ -61,6 +61,7 @@ impl TraceStore {
             self.seal()?;
         }
         self.sealing(LOCK_TIMEOUT, |trace| {
+            trace.remove_replaced(usize::MAX)?;
             let mut messages = 0;
             for numbered in names::list(&trace.dir)? {
                 if numbered.kind == Kind::Segment {

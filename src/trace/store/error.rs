@@ -57,7 +57,7 @@ pub enum TraceError {
         /// What is damaged, and how to repair it.
         what: &'static str,
     },
-    /// The file was written by a later version of exirate.
+    /// The file was written by a later version of exirate, or one before the first release.
     Version {
         /// The file.
         path: PathBuf,
@@ -131,6 +131,12 @@ impl fmt::Display for TraceError {
                 path.display()
             ),
             Self::Damaged { path, what } => write!(f, "cannot read {}: {what}", path.display()),
+            Self::Version { path, found, known } if found < known => write!(
+                f,
+                "{} has the format version {found}, which no release has written; this exirate \
+                 supports version {known}: remove the directory, and record the mail again",
+                path.display()
+            ),
             Self::Version { path, found, known } => write!(
                 f,
                 "{} was written by a later exirate: its format is version {found}, this exirate \

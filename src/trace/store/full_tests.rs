@@ -14,11 +14,12 @@ fn with_room(operation: Operation, trace: &mut TraceStore, bytes: u64) -> Option
     failpoint::limit_disk(Some(bytes));
     let n = operation.before();
     let done = match operation {
-        Operation::Record | Operation::RecordBeyond => {
+        Operation::Record | Operation::RecordBeyond | Operation::Merge => {
             trace.record(&envelope(n), text(n).as_bytes())
         }
         Operation::Seal => trace.seal(),
         Operation::Fold => {
+            trace.limits.merged = 1;
             trace.options.max_bytes = trace.stats().unwrap().bytes - 1;
             trace.tidy_with_options(envelope(0).time).map(drop)
         }

@@ -38,6 +38,8 @@ pub(super) enum Operation {
     Record,
     /// A message is recorded when the log is full, which is then sealed.
     RecordBeyond,
+    /// A message is recorded when the log is full, which is then sealed and merged.
+    Merge,
     /// All messages are sealed.
     Seal,
     /// Segments are folded because the store is too large.
@@ -48,9 +50,10 @@ pub(super) enum Operation {
     Choose,
 }
 
-pub(super) const OPERATIONS: [Operation; 6] = [
+pub(super) const OPERATIONS: [Operation; 7] = [
     Operation::Record,
     Operation::RecordBeyond,
+    Operation::Merge,
     Operation::Seal,
     Operation::Fold,
     Operation::Forget,
@@ -58,27 +61,35 @@ pub(super) const OPERATIONS: [Operation; 6] = [
 ];
 
 impl Operation {
-    /// Prepares a store: two segments, a full log and an open one.
+    /// Prepares a store: two or three segments, and an open log, which may be full.
     pub(super) fn prepare(self, folder: &Path) {
         let mut trace = open_small(folder, FULL);
-        (0..2 * FULL).for_each(|n| record(&mut trace, n));
+        let sealed = if self == Self::Merge { 3 * FULL } else { 2 * FULL };
+        (0..sealed).for_each(|n| record(&mut trace, n));
         trace.seal().unwrap();
-        let full = if self == Self::RecordBeyond { FULL - BEFORE % FULL } else { 0 };
-        (2 * FULL..BEFORE + full).for_each(|n| record(&mut trace, n));
+        (sealed..self.before()).for_each(|n| record(&mut trace, n));
+        if self == Self::Fold {
+            trace.seal().unwrap();
+        }
     }
 
     /// The number of messages before it.
     pub(super) fn before(self) -> u32 {
-        if self == Self::RecordBeyond { BEFORE.next_multiple_of(FULL) } else { BEFORE }
+        match self {
+            Self::RecordBeyond => BEFORE.next_multiple_of(FULL),
+            Self::Merge => 4 * FULL,
+            _ => BEFORE,
+        }
     }
 
     /// Runs it.
     pub(super) fn run(self, trace: &mut TraceStore) {
         trace.limits.messages = FULL;
         match self {
-            Self::Record | Self::RecordBeyond => record(trace, self.before()),
+            Self::Record | Self::RecordBeyond | Self::Merge => record(trace, self.before()),
             Self::Seal => trace.seal().unwrap(),
             Self::Fold => {
+                trace.limits.merged = 1;
                 trace.options.max_bytes = trace.stats().unwrap().bytes - 1;
                 assert!(
                     trace.tidy_with_options(super::tests::envelope(0).time).unwrap().folded > 0
@@ -103,7 +114,9 @@ impl Operation {
         let all: Vec<_> = (0..self.before()).collect();
         let more: Vec<_> = (0..=self.before()).collect();
         match self {
-            Self::Record | Self::RecordBeyond | Self::Choose => found == all || found == more,
+            Self::Record | Self::RecordBeyond | Self::Merge | Self::Choose => {
+                found == all || found == more
+            }
             Self::Seal | Self::Fold => found == all,
             Self::Forget => found == all || found == &all[FULL as usize..],
         }

@@ -36,27 +36,42 @@ pub(super) const STATUS_BYTES: usize = 40;
 /// The offset of the first record.
 pub(super) const RECORDS: usize = 3 * SECOND;
 
-/// A log with so many messages is full.
+/// A segment has at most so many messages.
 pub(super) const MESSAGES_MAX: u32 = 16_384;
-/// A log of so many bytes is full.
-pub(super) const LOG_BYTES_MAX: u64 = 8 << 20;
+/// Segments are not merged to more than so many bytes.
+pub(super) const SEGMENT_BYTES_MAX: u64 = 8 << 20;
 /// How often an invalid status is read again.
 const ATTEMPTS: u32 = 3;
 /// The maximum number of bytes read of a log.
-const READ_MAX: u64 = LOG_BYTES_MAX + 2 * PAYLOAD_BYTES_MAX as u64;
+const READ_MAX: u64 = SEGMENT_BYTES_MAX + 2 * PAYLOAD_BYTES_MAX as u64;
 /// The number of bytes read at once if there is a deadline.
 const READ_CHUNK: usize = 256 << 10;
 
-/// When a log is full.
+/// When a log is full, and how large segments become.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
+    /// A log with so many messages is full.
     pub(super) messages: u32,
+    /// A log of so many bytes is full.
     pub(super) bytes: u64,
+    /// Segments are merged up to so many messages.
+    pub(super) merged: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { messages: MESSAGES_MAX, bytes: LOG_BYTES_MAX }
+        Self { messages: 256, bytes: 512 << 10, merged: MESSAGES_MAX }
+    }
+}
+
+impl Limits {
+    /// Whether a log is full. One whose segments cannot be merged is as large as they become.
+    pub(super) fn reached(&self, status: Status, settings: &Settings) -> bool {
+        let Status { end, messages } = status;
+        match settings.keeps_messages_apart() {
+            true => messages >= self.messages || end >= self.bytes,
+            false => messages >= self.merged || end >= SEGMENT_BYTES_MAX,
+        }
     }
 }
 
@@ -118,7 +133,7 @@ pub(super) struct Log {
     /// The size of the file.
     pub(super) size: u64,
     /// Device and inode.
-    identity: (u64, u64),
+    pub(super) identity: (u64, u64),
     /// Whether both copies of the head are equal, and unused bytes are zero.
     pub(super) whole: bool,
 }

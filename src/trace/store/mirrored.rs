@@ -11,6 +11,8 @@ use crate::sys::secure_dir::SecureDir;
 use super::codec::{checksum_fits, decode, encode, set_checksum};
 use super::{TraceError, VERSION};
 
+/// A version that was never released: such a store is not damaged, and cannot be used.
+const UNRELEASED: u32 = 1;
 /// The offset of the second copy, in its own sector.
 pub(super) const SECOND: usize = 512;
 
@@ -44,7 +46,7 @@ pub(super) enum Found<T> {
 /// Reads the file `name`.
 ///
 /// # Errors
-/// It cannot be read, or was written by a later version of exirate.
+/// It cannot be read, or was written by a version of exirate with another format.
 pub(super) fn read<T: Mirrored>(dir: &SecureDir, name: &CStr) -> Result<Found<T>, TraceError> {
     let Some((file, _)) = dir.open_file(Access::Read, name)? else { return Ok(Found::Nothing) };
     let mut bytes = [0; 2 * SECOND];
@@ -60,7 +62,7 @@ pub(super) fn read<T: Mirrored>(dir: &SecureDir, name: &CStr) -> Result<Found<T>
             (VERSION, Some(value)) => {
                 return Ok(Found::Sound(value, copies[0] == copies[1]));
             }
-            (found, _) if found > VERSION => {
+            (found, _) if found > VERSION || found == UNRELEASED => {
                 return Err(TraceError::Version { path: dir.path_of(name), found, known: VERSION });
             }
             // No version of exirate has written this.

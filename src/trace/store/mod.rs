@@ -23,6 +23,7 @@ mod key;
 mod kill_tests;
 mod layout;
 mod log;
+mod merge;
 mod mirrored;
 #[cfg(test)]
 mod model_tests;

@@ -7,13 +7,15 @@ use std::collections::BTreeSet;
 use crate::sys::simulated_disk::memory_folder;
 use crate::trace::{HbfSettings, Settings, WinnowSettings};
 
+use super::log::Limits;
 use super::sample_envelopes::{Random, Site};
+use super::sources::Source;
 use super::tests::{ask, assert_sound, for_ever};
 use super::*;
 use crate::trace::{ContentQuery, Envelope, Part};
 
-/// The number of messages in a full log.
-const FULL: usize = 9;
+/// Small logs and segments.
+const LIMITS: Limits = Limits { messages: 9, bytes: u64::MAX, merged: 40 };
 /// Operations in each run.
 const OPERATIONS: u32 = 60;
 const RUNS: u64 = 2;
@@ -32,10 +34,8 @@ struct World {
     trace: TraceStore,
     site: Site,
     random: Random,
-    /// The messages in full and sealed logs, oldest first.
-    full: Vec<Vec<Message>>,
-    open: Vec<Message>,
-    settings: Settings,
+    /// The messages in the order of recording.
+    all: Vec<Message>,
     summary: u64,
     falsely: u64,
 }
@@ -70,10 +70,9 @@ impl World {
         let mut trace = TraceStore::open(&trace_directory(folder.path()), Access::Write).unwrap();
         let options = Options { settings: SETTINGS[0], ..for_ever() };
         trace.set_options(options).unwrap();
-        trace.limits.messages = FULL as u32;
+        trace.limits = LIMITS;
         let (site, random) = (Site::new(seed), Random(seed));
-        let (full, open, settings) = (Vec::new(), Vec::new(), SETTINGS[0]);
-        Self { folder, trace, site, random, full, open, settings, summary: 0, falsely: 0 }
+        Self { folder, trace, site, random, all: Vec::new(), summary: 0, falsely: 0 }
     }
 
     /// A text of few words that all texts share, sometimes with a part of
@@ -93,15 +92,8 @@ impl World {
 
     /// A random message in the store.
     fn any(&mut self) -> Option<Message> {
-        let count = self.all().count() as u64;
-        (count > 0)
-            .then(|| self.random.below(count))
-            .and_then(|n| self.all().nth(n as usize))
-            .cloned()
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Message> {
-        self.full.iter().flatten().chain(&self.open)
+        let count = self.all.len() as u64;
+        (count > 0).then(|| self.random.below(count)).map(|n| self.all[n as usize].clone())
     }
 
     fn record(&mut self) {
@@ -112,48 +104,32 @@ impl World {
         let text = text.get(..20_000).unwrap_or(&text).to_owned();
         let message = format!("Subject: a subject of no matter\n\n{text}\n");
         self.trace.record(&envelope, message.as_bytes()).unwrap();
-        if self.open.len() == FULL || self.trace.options.settings != self.settings {
-            self.settings = self.trace.options.settings;
-            if !self.open.is_empty() {
-                self.full.push(std::mem::take(&mut self.open));
-            }
-        }
-        self.open.push(Message { envelope, text: decode::normalise(&text) });
-    }
-
-    fn seal(&mut self) {
-        self.trace.seal().unwrap();
-        if !self.open.is_empty() {
-            self.full.push(std::mem::take(&mut self.open));
-        }
-    }
-
-    /// As `tidy` does with a full log.
-    fn rotate(&mut self) {
-        if self.open.len() == FULL {
-            self.full.push(std::mem::take(&mut self.open));
-        }
+        self.all.push(Message { envelope, text: decode::normalise(&text) });
     }
 
     /// Lets time pass.
     fn grow_old(&mut self) {
-        let times: Vec<_> = self.all().map(|one| one.envelope.time).collect();
+        let times: Vec<_> = self.all.iter().map(|one| one.envelope.time).collect();
         let (Some(first), Some(last)) = (times.iter().min(), times.iter().max()) else { return };
         let oldest = first + (last - first) * self.random.below(30) as i64 / 100;
         self.trace.options.keep = Some(1000);
         let tidied = self.trace.tidy_with_options(oldest + 1000).unwrap();
         self.trace.options.keep = None;
-        self.rotate();
-        let before = self.full.len();
-        let newest = |log: &Vec<Message>| log.iter().map(|one| one.envelope.time).max();
-        self.full.retain(|log| newest(log) >= Some(oldest));
-        assert_eq!(tidied.forgotten, (before - self.full.len()) as u64);
+        // Each segment as a whole, when its last message has expired.
+        for (_, source) in self.trace.sources().unwrap().list {
+            let Source::Segment(segment) = source else { panic!("a log is left") };
+            assert!(segment.head.times[1] >= oldest);
+        }
+        let left = self.results(&Query::default()).0;
+        let removed = self.all.extract_if(.., |one| !left.contains(&one.envelope.id));
+        let removed: Vec<_> = removed.collect();
+        assert_eq!(removed.len() as u64, tidied.messages);
+        assert!(removed.iter().all(|one| one.envelope.time < oldest));
     }
 
     /// Reduces the size limit.
     fn squeeze(&mut self) {
         self.trace.tidy_with_options(0).unwrap();
-        self.rotate();
         let before = self.trace.stats().unwrap();
         let sizes = std::fs::read_dir(self.trace.directory()).unwrap();
         let largest = sizes.map(|entry| entry.unwrap().metadata().unwrap().len()).max().unwrap();
@@ -166,8 +142,8 @@ impl World {
         // No more than necessary was removed.
         let done = tidied.folded + tidied.forgotten;
         assert!(done == 0 || after.bytes + largest > budget, "{before:?} {after:?} {budget}");
-        // The oldest files first, each as a whole.
-        self.full.drain(..tidied.forgotten as usize);
+        // The oldest messages first.
+        self.all.drain(..tidied.messages as usize);
     }
 
     fn choose(&mut self) {
@@ -179,19 +155,19 @@ impl World {
     fn reopen(&mut self) {
         let directory = trace_directory(self.folder.path());
         self.trace = TraceStore::open(&directory, Access::Write).unwrap();
-        self.trace.limits.messages = FULL as u32;
+        self.trace.limits = LIMITS;
     }
 
     /// The ids of matching messages in the model.
     fn expected(&self, fits: impl Fn(&Message) -> bool) -> BTreeSet<&str> {
-        self.all().filter(|one| fits(one)).map(|one| one.envelope.id.as_str()).collect()
+        self.all.iter().filter(|one| fits(one)).map(|one| one.envelope.id.as_str()).collect()
     }
 
     fn check(&mut self) {
         assert_sound(&self.trace, "by the model");
         let results = ask(&self.trace, &Query::default());
         let mut found: Vec<_> = results.into_iter().map(|result| result.envelope).collect();
-        let mut all: Vec<_> = self.all().map(|one| one.envelope.clone()).collect();
+        let mut all: Vec<_> = self.all.iter().map(|one| one.envelope.clone()).collect();
         for list in [&mut found, &mut all] {
             list.sort_by(|a, b| a.id.cmp(&b.id));
         }
@@ -232,7 +208,7 @@ impl World {
         assert!(missing.is_empty(), "{missing:?} of {expected:?} by {parts:?}");
         let carry_all = |one: &Message| parts.iter().all(|part| one.text.contains(part.as_str()));
         let falsely = found.iter().filter(|id| !self.expected(carry_all).contains(id.as_str()));
-        let (falsely, summary) = (falsely.count() as u64, self.all().count() as u64);
+        let (falsely, summary) = (falsely.count() as u64, self.all.len() as u64);
         self.falsely += falsely;
         self.summary += summary;
     }
@@ -286,7 +262,7 @@ fn all_remaining_messages_are_found() {
                     (0..count).for_each(|_| world.record());
                     recorded += count;
                 }
-                10..12 => world.seal(),
+                10..12 => world.trace.seal().unwrap(),
                 12 | 13 => world.grow_old(),
                 14 | 15 => world.squeeze(),
                 16 => world.choose(),
@@ -296,7 +272,7 @@ fn all_remaining_messages_are_found() {
             folded += u64::from(world.trace.stats().unwrap().folded > 0);
         }
         assert_eq!(world.trace.take_incidents(), Vec::<String>::new());
-        forgotten += recorded - world.all().count() as u64;
+        forgotten += recorded - world.all.len() as u64;
         summary += world.summary;
         falsely += world.falsely;
     }

@@ -62,6 +62,7 @@ impl TraceStore {
             }
             trace.key_file = super::key::identity(&trace.dir);
             trace.options = Options::read(&trace.dir)?;
+            trace.remove_replaced(usize::MAX)?;
             trace.seal_full(usize::MAX)?;
             for numbered in names::list(&trace.dir)? {
                 trace.repair_numbered(numbered, &mut done)?;

@@ -5,6 +5,7 @@ use crate::sys::secure_dir::DirError;
 
 use super::super::decode;
 use super::log::{Fault, Log};
+use super::merge::Merging;
 use super::names::{self, Kind, Numbered, OPEN};
 use super::options::Options;
 use super::segment::Segment;
@@ -36,10 +37,10 @@ struct Kept {
 }
 
 impl TraceStore {
-    /// Seals full logs, removes files that killed processes left, and removes
-    /// expired messages. `now` is in seconds since 1970.
+    /// Seals all messages recorded so far, merges small segments, removes files that killed
+    /// processes left, and removes expired messages. `now` is in seconds since 1970.
     ///
-    /// Recording does the same; this is for stores in which nothing is
+    /// Recording does the same from time to time; this is for stores in which little is
     /// recorded.
     ///
     /// # Errors
@@ -54,31 +55,50 @@ impl TraceStore {
     }
 
     pub(super) fn tidy_with_options(&mut self, now: i64) -> Result<Tidied, TraceError> {
-        self.rotate_old(now)?;
+        self.rotate_own()?;
         self.sealing(LOCK_TIMEOUT, |trace| {
             let mut tidied = Tidied::default();
             trace.remove_unfinished()?;
             // A full disk may have room for a segment afterwards.
-            let sealed = trace.seal_full(usize::MAX);
+            let sealed = trace.remove_replaced(usize::MAX).and_then(|()| {
+                let sealed = trace.seal_full(usize::MAX)?;
+                while trace.merge(Merging::All)? {}
+                Ok(sealed)
+            });
             trace.retain(now, usize::MAX, &mut tidied)?;
             tidied.sealed = sealed?;
             Ok(tidied)
         })
     }
 
-    /// Renames the open log to its number if nothing more should be appended to
-    /// it.
-    fn rotate_old(&self, now: i64) -> Result<(), TraceError> {
+    /// Renames the open log to its number, unless it is of a later version, which is left to
+    /// that version.
+    fn rotate_own(&self) -> Result<(), TraceError> {
         let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
-        let full = match Log::open(&self.dir, &self.key, OPEN, Access::Read)? {
-            None => false,
-            // The log of a later version is left to that version.
-            Some(Err(Fault::Version(_))) => false,
-            Some(Ok(log)) if log.head.decode > decode::VERSION => false,
-            Some(Ok(log)) => log.status.is_none_or(|status| !self.has_room(&log, status, now)),
-            Some(Err(Fault::Damaged | Fault::OtherKey)) => true,
-        };
-        if full { self.rotate() } else { Ok(()) }
+        match Log::open(&self.dir, &self.key, OPEN, Access::Read)? {
+            None | Some(Err(Fault::Version(_))) => Ok(()),
+            Some(Ok(log)) if log.head.decode > decode::VERSION => Ok(()),
+            Some(Ok(_) | Err(Fault::Damaged | Fault::OtherKey)) => self.rotate(),
+        }
+    }
+
+    /// Whether the oldest file has expired at the time `now`, or the store is too large. Opens
+    /// one file only, as a recording process asks this often.
+    pub(super) fn exceeds_limits(&self, now: i64) -> Result<bool, TraceError> {
+        let all = names::list_all(&self.dir)?;
+        let files = all.iter().map(|one| one.name());
+        let sizes = files
+            .chain([OPEN.to_owned()])
+            .filter_map(|name| Some(files::info_at(self.dir.directory(), &name).ok()?.size));
+        if sizes.sum::<u64>() > self.options.max_bytes {
+            return Ok(true);
+        }
+        let oldest = all.first().and_then(|&numbered| self.kept_one(numbered));
+        Ok(oldest.is_some_and(|oldest| self.has_expired(&oldest, now)))
+    }
+
+    fn has_expired(&self, one: &Kept, now: i64) -> bool {
+        self.options.keep.is_some_and(|keep| one.newest < now.saturating_sub_unsigned(keep))
     }
 
     /// Removes expired messages at the time `now`; then folds and removes
@@ -91,12 +111,8 @@ impl TraceStore {
         tidied: &mut Tidied,
     ) -> Result<(), TraceError> {
         let mut all = self.kept()?;
-        if let Some(keep) = self.options.keep {
-            let oldest = now.saturating_sub_unsigned(keep);
-            let (old, rest) = all.into_iter().partition(|one| one.newest < oldest);
-            all = rest;
-            self.forget(&old, tidied)?;
-        }
+        let old: Vec<Kept> = all.extract_if(.., |one| self.has_expired(one, now)).collect();
+        self.forget(&old, tidied)?;
         let open = files::info_at(self.dir.directory(), OPEN).map_or(0, |info| info.size);
         let budget = self.options.max_bytes.saturating_sub(open);
         loop {
@@ -134,28 +150,29 @@ impl TraceStore {
 
     /// All full logs and segments, oldest first, including quarantined ones.
     fn kept(&self) -> Result<Vec<Kept>, TraceError> {
-        let mut all = Vec::new();
-        for numbered in names::list_all(&self.dir)? {
-            let name = numbered.name();
-            let Ok(info) = files::info_at(self.dir.directory(), &name) else { continue };
-            if info.kind != files::REGULAR {
-                continue;
-            }
-            // For unreadable files, the time of the last write is used.
-            let newest = info.modified;
-            let mut kept = Kept { numbered, bytes: info.size, newest, messages: 0, folds: None };
-            if numbered.kind == Kind::Segment
-                && let Ok(Some(Ok(segment))) = Segment::open(&self.dir, &self.key, &name)
-            {
-                let head = &segment.head;
-                // A message may have a time in the future.
-                kept.newest = head.times[1].min(info.modified);
-                kept.messages = head.messages.into();
-                kept.folds = Some(head.folds);
-            }
-            all.push(kept);
+        Ok(names::list_all(&self.dir)?.into_iter().filter_map(|one| self.kept_one(one)).collect())
+    }
+
+    /// One of them; `None` if it is not a regular file.
+    fn kept_one(&self, numbered: Numbered) -> Option<Kept> {
+        let name = numbered.name();
+        let info = files::info_at(self.dir.directory(), &name).ok()?;
+        if info.kind != files::REGULAR {
+            return None;
         }
-        Ok(all)
+        // For unreadable files, the time of the last write is used.
+        let newest = info.modified;
+        let mut kept = Kept { numbered, bytes: info.size, newest, messages: 0, folds: None };
+        if numbered.kind == Kind::Segment
+            && let Ok(Some(Ok(segment))) = Segment::open(&self.dir, &self.key, &name)
+        {
+            let head = &segment.head;
+            // A message may have a time in the future.
+            kept.newest = head.times[1].min(info.modified);
+            kept.messages = head.messages.into();
+            kept.folds = Some(head.folds);
+        }
+        Some(kept)
     }
 
     fn forget(&self, old: &[Kept], tidied: &mut Tidied) -> Result<(), TraceError> {

@@ -13,6 +13,7 @@ use crate::sys::lock::Kind as LockKind;
 use crate::sys::secure_dir::DirError;
 
 use super::log::{Fault, Log, MESSAGES_MAX};
+use super::merge::{Merging, NEWEST};
 use super::names::{self, Kind, Numbered, OPEN};
 use super::options::Options;
 use super::record::Records;
@@ -57,16 +58,20 @@ impl TraceStore {
         self.sealing(LOCK_TIMEOUT, |trace| trace.seal_full(usize::MAX).map(drop))
     }
 
-    /// Runs after a log became full: seals it, and removes expired messages,
-    /// unless another process does so. Errors become incidents: the message
+    /// Runs after a log became full: seals it, merges small segments, and removes expired
+    /// messages, unless another process does so. Errors become incidents: the message
     /// itself has been recorded.
     pub(super) fn seal_after_recording(&mut self) {
         let settled = self.sealing(Duration::ZERO, |trace| {
-            // A full disk may have room for a segment afterwards.
-            let sealed = trace.seal_full(FEW);
             // They may have changed since the store was opened.
             trace.options = Options::read(&trace.dir)?;
-            trace.retain(clock::now().0, FEW, &mut Tidied::default())?;
+            trace.remove_replaced(NEWEST)?;
+            // A full disk may have room for a segment afterwards.
+            let sealed = trace.seal_full(FEW).and_then(|_| trace.merge(Merging::Some));
+            let now = clock::now().0;
+            if trace.exceeds_limits(now)? {
+                trace.retain(now, FEW, &mut Tidied::default())?;
+            }
             sealed.map(drop)
         });
         match settled {
@@ -156,7 +161,8 @@ impl TraceStore {
             return Ok(Sealed::Removed);
         }
         let (id, settings, decode) = (log.head.id, log.head.settings, log.head.decode);
-        let origin = Origin { log: id, settings, decode, lost };
+        let number = numbered.number;
+        let origin = Origin { number, first: number, log: id, settings, decode, lost };
         let scheme = log.settings.scheme(&self.key.digest);
         match build(messages, origin, scheme.as_ref(), &self.key)? {
             Some(bytes) => self.write_segment(&bytes, &segment)?,

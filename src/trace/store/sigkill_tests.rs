@@ -46,7 +46,7 @@ const KILLS_A_ROUND: u64 = 24;
 /// Exim's user.
 const EXIM: u32 = 65_534;
 /// The size limit of a small store.
-const LITTLE: u64 = 160 << 10;
+const LITTLE: u64 = 80 << 10;
 /// A worker that has not started by then never will.
 const BEGIN: Duration = Duration::from_secs(60);
 /// How many messages are searched for by their text after each round; all of

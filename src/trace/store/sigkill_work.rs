@@ -77,6 +77,7 @@ pub(super) fn work(folder: &Path, worker: u32, little: bool) -> ! {
     let mut notes = Notes::of(folder);
     let mut trace = TraceStore::open(&trace_directory(folder), Access::Write).unwrap();
     trace.limits.messages = FULL;
+    trace.limits.merged = 4 * FULL;
     loop {
         let n = notes.get(worker, BEGUN) as u32 + 1;
         while u64::from(n) > notes.get(worker, MAY) {

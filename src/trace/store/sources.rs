@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{CStr, CString};
+use std::ops::Range;
 use std::time::Instant;
 
-use crate::sys::files::Access;
+use crate::sys::files::{self, Access};
 use crate::sys::secure_dir::DirError;
 use crate::trace::{Settings, decode, is_past};
 
@@ -85,35 +86,56 @@ pub(super) struct Sources {
 impl TraceStore {
     /// Opens all logs and segments.
     ///
-    /// The open log is opened first, so that it is not missed if it is renamed
-    /// to its number in the meantime. A log that is found under two names, or
-    /// that is sealed but not removed yet, is used once.
+    /// The open log is opened first, so that it is not missed if it is renamed to its number in
+    /// the meantime. A log that is found under two names, or that is sealed but not removed
+    /// yet, is used once; so is what is merged into another segment but not removed yet.
     ///
-    /// A listing made while a file is renamed may contain neither name, so the
-    /// directory is listed again until there is no new file.
+    /// A listing made while files are renamed, sealed or merged may contain neither the old nor
+    /// the new name, so the directory is listed again until all files are those that were
+    /// opened.
     pub(super) fn sources(&self) -> Result<Sources, TraceError> {
         self.sources_until(None)
     }
 
     /// The same, but only those that can be opened before the deadline.
     pub(super) fn sources_until(&self, deadline: Option<Instant>) -> Result<Sources, TraceError> {
-        let newest = Log::open(&self.dir, &self.key, OPEN, Access::Read);
+        let identity =
+            |name: &CStr| files::info_at(self.dir.directory(), name).ok().map(|info| info.identity);
         let mut opened = BTreeMap::new();
+        let mut newest = Ok(None);
         for _ in 0..ATTEMPTS {
-            let before = opened.len();
-            for numbered in names::list(&self.dir)? {
+            let open_log = identity(OPEN);
+            newest = Log::open(&self.dir, &self.key, OPEN, Access::Read);
+            let listed = names::list(&self.dir)?;
+            let known = opened.len();
+            opened.retain(|numbered, _| listed.binary_search(numbered).is_ok());
+            let mut same = opened.len() == known;
+            for numbered in listed {
                 if is_past(deadline) {
                     break;
                 }
-                opened.entry(numbered).or_insert_with(|| self.open_source(numbered));
+                let found = identity(&numbered.name());
+                if !opened.get(&numbered).is_some_and(|(known, _)| *known == found) {
+                    opened.insert(numbered, (found, self.open_source(numbered)));
+                    same = false;
+                }
             }
-            if opened.len() == before {
+            if same && open_log == identity(OPEN) || is_past(deadline) {
                 break;
             }
         }
+        let replaced: Vec<Range<u64>> = opened
+            .iter()
+            .filter_map(|(&numbered, (_, opened))| match opened {
+                Ok(Some(Ok(Source::Segment(segment)))) => segment.replaces(numbered),
+                _ => None,
+            })
+            .collect();
         let mut sources = Sources { late: is_past(deadline), ..Sources::default() };
-        for (numbered, opened) in opened {
-            self.add_source(&mut sources, &numbered.name(), opened);
+        for (numbered, (_, opened)) in opened {
+            if !replaced.iter().any(|range| range.contains(&numbered.number)) {
+                self.add_source(&mut sources, &numbered.name(), opened);
+            }
         }
         self.add_source(&mut sources, OPEN, log(newest));
         Ok(sources)

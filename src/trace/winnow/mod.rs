@@ -36,6 +36,10 @@ impl Scheme for Winnow {
         sealed::seal(digests)
     }
 
+    fn unseal(&self, body: &[u8]) -> Option<Vec<Vec<u8>>> {
+        sealed::unseal(body)
+    }
+
     fn fold(&self, body: &[u8]) -> Option<Vec<u8>> {
         sealed::fold(body)
     }

@@ -142,6 +142,40 @@ pub(super) fn seal(digests: &[&[u8]]) -> Sealed {
     Sealed { order, body }
 }
 
+/// The digests of a body, in its order; `None` if it is folded or damaged.
+pub(super) fn unseal(body: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let plain = Body::plain(body);
+    let messages = messages(body)?;
+    let table = Table::read(&plain, messages).ok().filter(|table| table.folds == 0)?;
+    let mut digests = vec![vec![Class::EMPTY.number()]; messages as usize];
+    let mut range = Range::default();
+    for octave in &table.octaves {
+        for group in &octave.groups {
+            let end = group.first.checked_add(group.messages)?;
+            let these = digests.get_mut(group.first as usize..end as usize)?;
+            for digest in &mut *these {
+                *digest = vec![0; 1 + group.class.bytes()];
+                *digest.first_mut()? = group.class.number();
+            }
+            let mut rows = Vec::new();
+            for row in 0..octave.rows(group) {
+                let place = octave.place(group, row);
+                range.fill(&plain, octave.offset, place, place + u64::from(group.messages)).ok()?;
+                let words = range.words(place, group.messages);
+                rows.push(words.flat_map(u64::to_le_bytes).collect::<Vec<u8>>());
+            }
+            let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+            matrix::transpose(&rows, group.messages, |message, first, word| {
+                let digest = these.get_mut(message as usize);
+                let filter = digest.and_then(|digest| digest.get_mut(1 + first / 8..));
+                let filter = filter.unwrap_or_default();
+                filter.iter_mut().zip(word.to_le_bytes()).for_each(|(to, from)| *to = from);
+            });
+        }
+    }
+    Some(digests)
+}
+
 /// Passes the filters of some messages to `each`; `wanted` are their numbers, in order.
 /// Filters of too many bits are left out.
 pub(super) fn filters(

@@ -103,7 +103,7 @@ fn a_key_that_others_may_read_is_reported() {
 /// The offset of the version in each copy of the start of a file.
 fn starts(name: &str, bytes: &[u8]) -> [usize; 2] {
     // The second head of a segment, and the checksum after it.
-    let last = 196 + 4;
+    let last = 212 + 4;
     [8, if name.ends_with("segment") { bytes.len() - last + 8 } else { 512 + 8 }]
 }
 
@@ -117,7 +117,7 @@ fn a_file_of_a_later_version_does_not_change() {
         }
         image.with(name, later.clone()).lay_out(folder.path());
         let found = observe(folder.path(), name);
-        let text = "it was written by a later exirate: its format is version 7, this exirate supports version 1";
+        let text = "it was written by a later exirate: its format is version 7, this exirate supports version 2";
         assert_eq!(found.reported, [format!("{}: {text}", path(folder.path(), name).display())]);
         let missing: Vec<_> = all().into_iter().filter(|n| !found.listed.contains(n)).collect();
         assert_eq!(missing, messages.collect::<Vec<_>>(), "{name}");
@@ -139,21 +139,25 @@ fn a_file_of_a_later_version_does_not_change() {
 }
 
 #[test]
-fn a_key_or_settings_of_a_later_version_are_not_used() {
+fn a_key_or_settings_of_another_version_are_not_used() {
     let (image, folder) = (Image::sound(), memory_folder());
-    for name in ["key", "settings"] {
+    let (later, early) = (
+        "was written by a later exirate: its format is version 3, this exirate supports version 2",
+        "has the format version 1, which no release has written; this exirate supports version 2: \
+         remove the directory, and record the mail again",
+    );
+    for (name, version, what) in
+        [("key", 3, later), ("settings", 3, later), ("key", 1, early), ("settings", 1, early)]
+    {
         let mut later = image.get(name).to_vec();
         for at in [0, 512] {
-            later[at + 8] = 2;
+            later[at + 8] = version;
             let crc = crc32fast::hash(&later[at..at + 48]);
             later[at + 48..at + 52].copy_from_slice(&crc.to_le_bytes());
         }
         image.with(name, later.clone()).lay_out(folder.path());
         for error in [read(folder.path()), open(folder.path())].map(Result::unwrap_err) {
-            let text = format!(
-                "{} was written by a later exirate: its format is version 2, this exirate supports version 1",
-                path(folder.path(), name).display()
-            );
+            let text = format!("{} {what}", path(folder.path(), name).display());
             assert_eq!(error.to_string(), text);
         }
         assert_eq!(std::fs::read(path(folder.path(), name)).unwrap(), later);

@@ -16,6 +16,8 @@ use exirate::trace::{
 
 /// More than a block of positions has.
 const MESSAGES: u32 = 1_500;
+/// Fewer than a log is full with.
+const IN_LOG: u32 = 200;
 
 #[test]
 fn tables_have_no_gaps() {
@@ -27,7 +29,7 @@ fn tables_have_no_gaps() {
         ("log", 48, 88),
         ("status", 0, 40),
         ("record", 0, 36),
-        ("segment", 48, 196),
+        ("segment", 48, 212),
     ];
     let mut fields = 0;
     for (name, start, size) in sizes {
@@ -45,8 +47,8 @@ fn tables_have_no_gaps() {
     // Facts that are stated in prose.
     let document = DOCUMENT.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
-        "| head | 196 |",
-        "| second copy of the head | 196 |",
+        "| head | 212 |",
+        "| second copy of the head | 212 |",
         "A head at 0 and an identical copy at 512; the status at 1,024; records from 1,536 on.",
         "Let `K(nonce)` be the first 32 bytes of the XChaCha20 keystream",
         "makes the size of the record a multiple of 8.",
@@ -93,21 +95,22 @@ fn envelope(n: u32) -> Envelope {
     }
 }
 
-fn store(folder: &std::path::Path) -> Result<TraceStore, TraceError> {
+fn store(folder: &std::path::Path, messages: u32) -> Result<TraceStore, TraceError> {
     let mut trace = TraceStore::open(&trace_directory(folder), Access::Write)?;
     trace.set_options(Options { keep: None, ..Options::default() })?;
-    for n in 0..MESSAGES {
-        let text =
-            format!("Subject: {n}\n\n{}\n", format!("words of {n}, ").repeat(1 + n as usize % 50));
-        trace.record(&envelope(n), text.as_bytes())?;
-    }
+    (0..messages).try_for_each(|n| record(&mut trace, n))?;
     Ok(trace)
+}
+
+fn record(trace: &mut TraceStore, n: u32) -> Result<(), TraceError> {
+    let words = format!("words of {n}, ").repeat(1 + n as usize % 50);
+    trace.record(&envelope(n), format!("Subject: {n}\n\n{words}\n").as_bytes())
 }
 
 #[test]
 fn a_store_reads_as_documented() {
     let folder = tempfile::tempdir().unwrap();
-    let mut trace = store(folder.path()).unwrap();
+    let mut trace = store(folder.path(), IN_LOG).unwrap();
     let file = |name: &str| std::fs::read(trace_directory(folder.path()).join(name)).unwrap();
     let key = Key::of(&file("key"));
     let settings = file("settings");
@@ -119,23 +122,34 @@ fn a_store_reads_as_documented() {
     let log = Log::read(&file("open.log"), &key);
     assert_eq!(field(&log.head, "log.settings"), field(&settings, "settings.settings"));
     assert_eq!(value(&log.head, "log.decode"), u64::from(exirate::trace::decode::VERSION));
-    let recorded: Vec<_> = (0..MESSAGES).map(envelope).collect();
+    let recorded: Vec<_> = (0..IN_LOG).map(envelope).collect();
     // Files written according to the document can be read.
     std::fs::write(trace_directory(folder.path()).join("open.log"), log.write(&key)).unwrap();
-    assert_eq!(trace.stats().unwrap().messages, u64::from(MESSAGES));
+    assert_eq!(trace.stats().unwrap().messages, u64::from(IN_LOG));
     let read: Vec<_> = log.records.iter().map(|(bytes, _)| envelopes::of_log(bytes)).collect();
     assert_eq!(read, recorded);
 
     trace.seal().unwrap();
     assert!(!trace_directory(folder.path()).join("open.log").exists());
-    let bytes = file("00000001.segment");
+    let sealed = Segment::read(&file("00000001.segment"), &key);
+    assert_eq!(field(&sealed.head, "segment.log"), field(&log.head, "log.id"));
+    // Merged, the messages of all logs are in one.
+    (IN_LOG..MESSAGES).for_each(|n| record(&mut trace, n).unwrap());
+    trace.tidy(0).unwrap();
+    let recorded: Vec<_> = (0..MESSAGES).map(envelope).collect();
+    let segments = std::fs::read_dir(trace_directory(folder.path())).unwrap();
+    let names = segments.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: Vec<_> = names.filter(|name| name.ends_with(".segment")).collect();
+    let [name] = &names[..] else { panic!("{names:?}") };
+    let bytes = file(name);
     let segment = Segment::read(&bytes, &key);
-    for same in ["id", "settings", "decode"] {
-        let of =
-            |name: &str| if same == "id" && name == "segment" { "log" } else { same }.to_owned();
-        let there = field(&segment.head, &format!("segment.{}", of("segment"))).to_vec();
+    for same in ["settings", "decode"] {
+        let there = field(&segment.head, &format!("segment.{same}"));
         assert_eq!(there, field(&log.head, &format!("log.{same}")), "{same}");
     }
+    let of_name = name.strip_suffix(".segment").unwrap().parse::<u64>().unwrap();
+    let numbers = ["segment.number", "segment.first"].map(|name| value(&segment.head, name));
+    assert!(numbers == [of_name, 1] && of_name > 4, "{numbers:?} {name}");
     let number = |name| value(&segment.head, name);
     assert_eq!((number("segment.folds"), number("segment.lost")), (0, 0));
     assert_eq!(number("segment.messages"), u64::from(MESSAGES));
@@ -164,11 +178,11 @@ fn ask(trace: &TraceStore) -> [QuerySummary; 2] {
 #[test]
 fn messages_of_another_decoder_are_found_by_envelope_only() {
     let folder = tempfile::tempdir().unwrap();
-    let mut trace = store(folder.path()).unwrap();
+    let mut trace = store(folder.path(), IN_LOG).unwrap();
     let path = |name: &str| trace_directory(folder.path()).join(name);
     let key = Key::of(&std::fs::read(path("key")).unwrap());
-    let all = u64::from(MESSAGES);
-    let partial = (0..MESSAGES).filter(|&n| envelope(n).partial).count() as u64;
+    let all = u64::from(IN_LOG);
+    let partial = (0..IN_LOG).filter(|&n| envelope(n).partial).count() as u64;
     let check = |trace: &TraceStore, is_other: bool| {
         let [text, envelopes] = ask(trace);
         let unanswered = if is_other { all } else { 0 };

@@ -26,7 +26,11 @@ pub(super) struct Plain {
 /// The properties that a segment takes over from its log.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Origin {
-    /// The id of the log.
+    /// The number of the log.
+    pub(in super::super) number: u64,
+    /// The number of the first log, if there are several.
+    pub(in super::super) first: u64,
+    /// The id of the last log.
     pub(in super::super) log: u64,
     pub(in super::super) settings: [u8; 16],
     pub(in super::super) decode: u16,
@@ -95,6 +99,8 @@ pub(super) fn encode(
         [table(first, &counts, &WORDS, &[]), table(last, &counts, &MESSAGES, &positions.starts)];
     let (ids, texts) = seconds(envelopes);
     let head = Head {
+        number: origin.number,
+        first: origin.first,
         log: origin.log,
         settings: origin.settings,
         decode: origin.decode,

@@ -15,14 +15,18 @@ use super::ids::{self, Form};
 /// The magic of a segment.
 pub(in super::super) const SEGMENT_MAGIC: [u8; 8] = *b"EXIRATEG";
 /// The size of a head, including its checksum.
-pub(in super::super) const HEAD_BYTES: usize = 196;
+pub(in super::super) const HEAD_BYTES: usize = 212;
 /// The number of sections made of blocks.
 pub(super) const SECTIONS: usize = 7;
 
 /// The head of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(in super::super) struct Head {
-    /// The id of the log it was made from.
+    /// The number in the name of the file.
+    pub(in super::super) number: u64,
+    /// It contains the messages of all files from this number on.
+    pub(in super::super) first: u64,
+    /// The id of the log it was made from, or of the last of them.
     pub(in super::super) log: u64,
     /// The digest settings of its messages.
     pub(in super::super) settings: [u8; 16],
@@ -159,6 +163,6 @@ impl Head {
 
 const _: () = {
     let counts = 4 + 6 * 4 + 2 * 4 + 4 * SECTIONS + 8;
-    let fields = 8 + 16 + 2 + 2 + 4 + 4 + 4 + 2 * 8 + 2 * 8 + counts;
+    let fields = 3 * 8 + 16 + 2 + 2 + 4 + 4 + 4 + 2 * 8 + 2 * 8 + counts;
     assert!(START_BYTES + fields + CRC_BYTES == HEAD_BYTES);
 };

@@ -35,6 +35,7 @@ use super::cipher::{Nonce, Stream, random};
 use super::codec::{CRC_BYTES, checksum_fits, set_checksum};
 use super::key::Key;
 use super::log::{Fault, worse};
+use super::names::Numbered;
 pub(super) use build::{Origin, build};
 use build::{Plain, assemble};
 pub(super) use head::HEAD_BYTES;
@@ -88,6 +89,12 @@ impl Segment {
         let whole = whole && parts.bytes == map.len();
         let stream = key.stream(&nonce);
         Ok(Self { head, settings, nonce, stream, parts, whole, map, deadline: None })
+    }
+
+    /// The numbers of other files whose messages it contains, if this is its name.
+    pub(super) fn replaces(&self, name: Numbered) -> Option<Range<u64>> {
+        let Head { number, first, .. } = self.head;
+        (number == name.number && first < number).then_some(first..number)
     }
 
     /// The size of the file.

@@ -1,6 +1,6 @@
 //! Changing the envelopes of a segment: its digests stay as they are.
 
-use crate::trace::Envelope;
+use crate::trace::{Envelope, Scheme};
 
 use super::super::TraceError;
 use super::super::cipher::random;
@@ -25,6 +25,26 @@ impl Segment {
         (is_whole && envelopes.len() == self.head.messages as usize).then_some(envelopes)
     }
 
+    /// All envelopes with their digests, in order; `None` if one of them cannot be read, or
+    /// the digests were folded.
+    pub(in super::super) fn messages(
+        &self,
+        scheme: &dyn Scheme,
+    ) -> Option<Vec<(Envelope, Vec<u8>)>> {
+        if !self.is_sound() {
+            return None;
+        }
+        let envelopes = self.envelopes()?;
+        let mut digests = scheme.unseal(&self.plain(self.parts.body.clone())?)?;
+        let all: Vec<u32> = (0..self.head.messages).collect();
+        let order = Messages::of(self)?.at_positions(&all);
+        let mut messages: Vec<_> = envelopes.into_iter().map(|one| (one, Vec::new())).collect();
+        for (message, digest) in order.into_iter().zip(&mut digests) {
+            messages.get_mut(message? as usize)?.1 = std::mem::take(digest);
+        }
+        Some(messages)
+    }
+
     /// The file of this segment with other envelopes of the same messages, in the same
     /// order; `None` if it is damaged.
     ///
@@ -44,9 +64,9 @@ impl Segment {
         let all: Vec<u32> = (0..self.head.messages).collect();
         let order: Option<Vec<u32>> = messages.at_positions(&all).into_iter().collect();
         let positions = Positions::of(&order?)?;
-        let Head { log, settings, decode, lost, folds, .. } = self.head;
+        let Head { number, first, log, settings, decode, lost, folds, .. } = self.head;
         let body = self.plain(self.parts.body.clone())?;
-        let origin = Origin { log, settings, decode, lost };
+        let origin = Origin { number, first, log, settings, decode, lost };
         let (head, plain) = encode(envelopes, &positions, origin, body);
         Some((Head { folds, ..head }, plain))
     }

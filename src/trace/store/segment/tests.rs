@@ -101,7 +101,7 @@ impl World {
         let digests = digests.iter().map(Vec::as_slice);
         let messages = envelopes.iter().cloned().zip(digests).collect();
         let settings = Settings::default().encode();
-        let origin = Origin { log: 7, settings, decode: 1, lost: 3 };
+        let origin = Origin { number: 1, first: 1, log: 7, settings, decode: 1, lost: 3 };
         build(messages, origin, scheme.as_ref(), &self.key).unwrap().unwrap()
     }
 
@@ -263,11 +263,11 @@ fn another_key_and_a_later_version_are_reported() {
     assert_eq!(other.open(&bytes).unwrap_err(), Fault::OtherKey);
     let mut later = bytes.clone();
     let second = later.len() - HEAD_BYTES - CRC_BYTES;
-    later[8] = 2;
+    later[8] = 3;
     // One copy may be damaged.
     assert!(!world.open(&later).unwrap().whole);
-    later[second + 8] = 2;
-    assert_eq!(world.open(&later).unwrap_err(), Fault::Version(2));
+    later[second + 8] = 3;
+    assert_eq!(world.open(&later).unwrap_err(), Fault::Version(3));
     for length in [0, 1, 47, 48, HEAD_BYTES - 1] {
         assert_eq!(world.open(&bytes[..length]).unwrap_err(), Fault::Damaged);
     }
