@@ -89,6 +89,9 @@ pub struct EventWindow {
     pub before: f64,
     /// The rate or level with the event.
     pub after: f64,
+    /// What the event counts; 0 if it counts nothing, or was logged by an exirate that did
+    /// not log this.
+    pub count: f32,
     /// Whether it is a leaky bucket.
     pub bucket: bool,
     /// Whether it was over.
@@ -177,7 +180,8 @@ impl Entry {
             for number in [window.limit, window.period, window.before, window.after] {
                 bytes.extend(number.to_le_bytes());
             }
-            bytes.extend([u8::from(window.bucket), u8::from(window.over), 0, 0, 0, 0, 0, 0]);
+            bytes.extend([u8::from(window.bucket), u8::from(window.over), 0, 0]);
+            bytes.extend(window.count.to_le_bytes());
         }
         for (text, most) in self.texts.iter().zip(TEXTS_MAX) {
             let text = text.get(..most).unwrap_or(text);
@@ -249,9 +253,10 @@ impl Entry {
         for _ in 0..windows {
             let mut number = || reader.array().map(f64::from_le_bytes);
             let [limit, period, before, after] = [number()?, number()?, number()?, number()?];
-            let [bucket, over, ..]: [u8; 8] = reader.array()?;
+            let [bucket, over, _, _]: [u8; 4] = reader.array()?;
+            let count = reader.array().map(f32::from_le_bytes)?;
             let (bucket, over) = (bucket != 0, over != 0);
-            entry.windows.push(EventWindow { limit, period, before, after, bucket, over });
+            entry.windows.push(EventWindow { limit, period, before, after, count, bucket, over });
         }
         for (text, most) in entry.texts.iter_mut().zip(TEXTS_MAX) {
             *text = reader.text().filter(|text| text.len() <= most)?.to_vec();

@@ -72,6 +72,7 @@ impl Decided<'_> {
             period: decision.period,
             before: self.pending.before().map_or(0.0, crate::engine::State::rate),
             after: decision.rate,
+            count: decision.count as f32,
             bucket: decision.algorithm == AlgorithmKind::Bucket,
             over: decision.over,
         }

@@ -63,6 +63,7 @@ fn entry() -> Entry {
                 period: 2.0,
                 before: 3.0,
                 after: 4.0,
+                count: 0.5,
                 bucket: true,
                 over: false
             };
@@ -180,6 +181,7 @@ fn the_windows_of_one_event_are_in_one_refusal() {
     spool.describe(&EventDetails::default());
     let (refusals, _) = all(&mut spool, EventKind::Refusals);
     let [refusal] = &refusals[..] else { panic!("{refusals:?}") };
+    assert!(refusal.windows.iter().all(|window| window.count == 6.0));
     let limits = refusal.windows.iter().map(|window| (window.limit, window.over, window.before));
     assert_eq!(
         limits.collect::<Vec<_>>(),
