@@ -23,6 +23,7 @@
 pub mod counters;
 pub mod decide;
 pub mod event;
+pub mod explain;
 pub mod fold;
 pub mod image;
 pub mod key;

@@ -4,7 +4,9 @@
 //!
 //! - [`crossing`]: the messages in the window of a crossing: how many, from where, to whom,
 //!   and how alike
+//! - [`past`]: what a logged event did to each limit, and when it would have passed
 //! - [`rule`]: the rule of a policy that a record is counted by
 
 pub mod crossing;
+pub mod past;
 pub mod rule;

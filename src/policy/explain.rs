@@ -1,0 +1,226 @@
+//! An event against a limit, in words: for the program and for Exim's functions alike.
+
+use std::fmt;
+
+use super::outcome::duration;
+use crate::engine::{AlgorithmKind, Decision, Forced};
+use crate::rate::{Bucket, Timestamp, Wait};
+
+/// One limit, and what an event makes of its rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured<'w> {
+    /// The limit as written: `100/1h`.
+    pub window: &'w str,
+    /// Whether it is a leaky bucket.
+    pub bucket: bool,
+    /// The rate, or the level of the bucket, right before the event; `None` if that is
+    /// not known.
+    pub before: Option<f64>,
+    /// The same with the event.
+    pub after: f64,
+    /// The limit; of a bucket, the burst.
+    pub limit: f64,
+    /// What the event counts; `None` if that is not known.
+    pub count: Option<f64>,
+    /// Whether it is over.
+    pub over: bool,
+}
+
+impl<'w> Measured<'w> {
+    /// What was decided, whatever an override says.
+    #[must_use]
+    pub fn of(decision: &Decision, window: &'w str) -> Self {
+        let Decision { rate, limit, count, period, at, kept, algorithm, leak, .. } = *decision;
+        let bucket = algorithm == AlgorithmKind::Bucket;
+        // A rate that includes the event does not say what it was before.
+        let before = match (bucket, decision.details.written) {
+            (true, true) => Some((rate - count).max(0.0)),
+            (true, false) => Some(Bucket { burst: limit, rate: leak }.level(kept, at)),
+            (false, true) => None,
+            (false, false) => Some(kept.map_or(0.0, |kept| kept.next(at, period, 0.0).rate)),
+        };
+        let over = algorithm.over(rate, limit, count);
+        Self { window, bucket, before, after: rate, limit, count: Some(count), over }
+    }
+
+    /// The smallest whole limit, or burst, that would let the event pass.
+    #[must_use]
+    pub fn least_limit(&self) -> f64 {
+        // A bucket may be exactly full; a rate must stay below its limit.
+        if self.bucket { self.after.ceil() } else { self.after.floor() + 1.0 }
+    }
+
+    /// A rate with as many decimals as it takes to be on its side of the limit.
+    fn figure(&self, rate: f64) -> String {
+        let side = |rate: f64| rate.partial_cmp(&self.limit);
+        let is_right = |text: &String| text.parse().is_ok_and(|shown| side(shown) == side(rate));
+        let mut all = (1..7).map(|decimals| format!("{rate:.decimals$}"));
+        all.clone().find(is_right).or_else(|| all.next_back()).unwrap_or_default()
+    }
+}
+
+/// `100/1h: rate 99.4 before, 100.4 with this event, which counts 1: over the limit`.
+impl fmt::Display for Measured<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.bucket { "level" } else { "rate" };
+        write!(f, "{}: {what} ", self.window)?;
+        if let Some(before) = self.before {
+            write!(f, "{} before, ", self.figure(before))?;
+        }
+        write!(f, "{} with this event", self.figure(self.after))?;
+        match self.count {
+            Some(count) => write!(f, ", which counts {count}: ")?,
+            None => f.write_str(": ")?,
+        }
+        match (self.over, self.bucket) {
+            (true, false) if self.after == self.limit => f.write_str("at the limit, which is over"),
+            (true, false) => f.write_str("over the limit"),
+            (true, true) => write!(f, "over the burst of {}", self.limit),
+            (false, false) => f.write_str("under the limit"),
+            (false, true) => write!(f, "within the burst of {}", self.limit),
+        }
+    }
+}
+
+/// A decision in one line: `window` is the limit as written, and `what` is counted.
+#[must_use]
+pub fn decided(decision: &Decision, window: &str, what: &str, now: Timestamp) -> String {
+    let measured = Measured::of(decision, window);
+    let next = match (decision.forced, decision.retry_after(now)) {
+        (Some(Forced::Allow), _) => "an override allows it".to_owned(),
+        (Some(Forced::Deny), _) => "an override denies it".to_owned(),
+        (None, Wait::Seconds(seconds)) if seconds > 0.0 => {
+            format!("one more would pass in {}", duration(seconds))
+        }
+        (None, Wait::Never) => "one more would never pass".to_owned(),
+        (None, Wait::Seconds(_)) => format!("{:.0} more would pass", decision.remaining(now)),
+    };
+    format!("{what}, {measured}; {next}")
+}
+
+/// What would let an event pass, one a line: `limits` are all that it was compared with,
+/// `key` is what overrides take, `passes` is when it would pass by itself.
+#[must_use]
+pub fn remedies(
+    limits: &[Measured<'_>],
+    key: &str,
+    is_policy: bool,
+    passes: Option<&str>,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(when) = passes {
+        lines.push(format!("wait: it would pass {when}"));
+    }
+    for limit in limits.iter().filter(|limit| limit.over) {
+        let what = if limit.bucket { "a burst" } else { "a limit" };
+        lines.push(format!("{what} of at least {} in {}", limit.least_limit(), limit.window));
+    }
+    lines.push(format!("`exirate allow {key}`: no limit holds for a day"));
+    if is_policy {
+        lines.push("an entry of exempt in the policy: no limit of it holds".to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OVER: Measured<'static> = Measured {
+        window: "100/1h",
+        bucket: false,
+        before: Some(99.4),
+        after: 100.4,
+        limit: 100.0,
+        count: Some(1.0),
+        over: true,
+    };
+
+    #[test]
+    fn a_window_is_a_sentence() {
+        let bucket = Measured { window: "5, 1/1h", bucket: true, limit: 5.0, ..OVER };
+        for (measured, text) in [
+            (
+                OVER,
+                "100/1h: rate 99.4 before, 100.4 with this event, which counts 1: over the limit",
+            ),
+            (
+                Measured { before: None, after: 100.0, count: None, ..OVER },
+                "100/1h: rate 100.0 with this event: at the limit, which is over",
+            ),
+            (
+                Measured { before: Some(98.97), after: 99.97, over: false, ..OVER },
+                "100/1h: rate 99.0 before, 99.97 with this event, which counts 1: under the limit",
+            ),
+            (
+                Measured { before: Some(4.5), after: 5.5, ..bucket },
+                "5, 1/1h: level 4.5 before, 5.5 with this event, which counts 1: over the burst of 5",
+            ),
+            (
+                Measured { before: Some(4.0), after: 5.0, over: false, ..bucket },
+                "5, 1/1h: level 4.0 before, 5.0 with this event, which counts 1: within the burst of 5",
+            ),
+        ] {
+            assert_eq!(measured.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn the_least_limit_is_the_first_that_is_not_over() {
+        let bucket = |after| Measured { bucket: true, after, ..OVER }.least_limit();
+        let average = |after| Measured { after, ..OVER }.least_limit();
+        assert_eq!((average(100.0), average(100.4), average(0.5)), (101.0, 101.0, 1.0));
+        assert_eq!((bucket(5.0), bucket(5.4)), (5.0, 6.0));
+    }
+
+    #[test]
+    fn a_decision_is_a_line() {
+        let now = Timestamp { seconds: 1_795_171_837, micros: 0 };
+        let kept = Some(crate::rate::Average { at: now, rate: 2.5 });
+        let decision = Decision {
+            rate: 3.5,
+            over: true,
+            forced: None,
+            algorithm: AlgorithmKind::MovingAverage,
+            limit: 3.0,
+            period: 3600.0,
+            leak: 0.0,
+            count: 1.0,
+            next_count: 1.0,
+            at: now,
+            kept,
+            crossed: true,
+            crossings: 1,
+            details: crate::engine::Details::default(),
+        };
+        let line = |decision: Decision| decided(&decision, "3/1h", "recipients of alice", now);
+        let start = "recipients of alice, 3/1h: rate 2.5 before, 3.5 with this event, which counts \
+                     1: over the limit; ";
+        assert_eq!(line(decision), format!("{start}one more would pass in 11m"));
+        let deny = Decision { forced: Some(Forced::Deny), ..decision };
+        assert_eq!(line(deny), format!("{start}an override denies it"));
+        let written = crate::engine::Details { written: true, ..decision.details };
+        let passed = Decision { rate: 1.0, over: false, details: written, ..decision };
+        let kept = Some(crate::rate::Average { at: now, rate: 1.0 });
+        assert_eq!(
+            line(Decision { kept, ..passed }),
+            "recipients of alice, 3/1h: rate 1.0 with this event, which counts 1: under the limit; \
+             2 more would pass"
+        );
+    }
+
+    #[test]
+    fn remedies_are_of_what_was_over() {
+        let under = Measured { window: "500/1d", over: false, ..OVER };
+        assert_eq!(
+            remedies(&[OVER, under], "auth:alice", true, Some("in 26m")),
+            [
+                "wait: it would pass in 26m",
+                "a limit of at least 101 in 100/1h",
+                "`exirate allow auth:alice`: no limit holds for a day",
+                "an entry of exempt in the policy: no limit of it holds",
+            ]
+        );
+        assert_eq!(remedies(&[under], "alice", false, None).len(), 1);
+    }
+}
