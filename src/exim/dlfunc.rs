@@ -107,6 +107,7 @@ fn check(session: &mut Session, _: &mut Buffer, arguments: &[&[u8]]) -> Result<R
 /// | `count` | what the event counted as |
 /// | `remaining` | how many more events would pass right now, or `unlimited` |
 /// | `retry_after` | whole seconds until one more would pass, or `never` |
+/// | `explain` | all that in a line for people; tainted |
 ///
 /// # Safety
 /// As for [`ratelimit`].
@@ -159,6 +160,7 @@ pub(super) fn present(
     field: &Field<'_>,
 ) -> Result<Reply, CallError> {
     match *field {
+        Field::Made(ref text) => return present(host, buffer, &Field::Unchecked(text.as_bytes())),
         Field::Rate(rate) => buffer.keep_rate(rate),
         Field::Whole(number) => buffer.keep_some(&format!("{number:.0}")),
         Field::Size(number) => buffer.keep_some(&number.to_string()),

@@ -92,6 +92,7 @@ pub unsafe extern "C" fn policy_over(
 /// | `crossed` | `yes` if a record was over its limit for the first time in a period |
 /// | `observed`, `exempt` | whether the event was only measured; whether an exemption is why |
 /// | `measured` | the verdict without exemptions, of a policy that is enforced |
+/// | `explain` | the verdict and its reason in a line for people; tainted |
 /// | `error` | why the policy could not be evaluated; empty if it could |
 ///
 /// # Safety

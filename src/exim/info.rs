@@ -1,11 +1,12 @@
 //! `ratelimit_info{FIELD}`: the latest decision of this process.
 
 use super::session::{CallError, Latest};
+use crate::policy::explain;
 use crate::rate::{Timestamp, Wait};
 
 /// All fields, for the error that lists them.
 const FIELDS: &str = "rate, limit, period, key, mode, over, crossed, override, count, remaining, \
-                      retry_after";
+                      retry_after, explain";
 
 /// What a field holds.
 #[derive(Debug, PartialEq)]
@@ -16,6 +17,8 @@ pub(super) enum Field<'a> {
     Checked(&'a [u8]),
     /// Any text: the key.
     Unchecked(&'a [u8]),
+    /// A text that is made for the call; tainted.
+    Made(String),
     /// Whole events or seconds.
     Whole(f64),
     /// A size, in its shortest form.
@@ -49,6 +52,7 @@ pub(super) fn field<'a>(
         b"crossed" => Field::Checked(if decision.crossed { b"yes" } else { b"no" }),
         b"override" => Field::Checked(decision.forced.map_or(b"", |one| one.word().as_bytes())),
         b"count" => Field::Size(decision.count),
+        b"explain" => Field::Made(explanation(latest, now)),
         b"remaining" if decision.remaining(now).is_infinite() => Field::Checked(b"unlimited"),
         b"remaining" => Field::Whole(decision.remaining(now)),
         b"retry_after" => match decision.retry_after(now) {
@@ -57,6 +61,15 @@ pub(super) fn field<'a>(
         },
         _ => return known(name).and(Err(unknown(name))),
     })
+}
+
+/// The decision in a line.
+#[cold]
+fn explanation(latest: &Latest, now: Timestamp) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let window = format!("{}/{}", text(&latest.limit_text), text(&latest.period_text));
+    let what = format!("{} of {}", latest.mode.word(), text(&latest.key).escape_debug());
+    explain::decided(&latest.decision, &window, &what, now)
 }
 
 fn known(name: &[u8]) -> Result<(), CallError> {
@@ -162,7 +175,7 @@ mod tests {
         assert_eq!(
             unknown,
             "ratelimit_info: unknown field \"ra\\nte\" (one of: rate, limit, period, key, mode, \
-             over, crossed, override, count, remaining, retry_after)"
+             over, crossed, override, count, remaining, retry_after, explain)"
         );
         assert!(error(None, b"rates").contains("unknown field \"rates\""));
         assert!(error(None, b"rate").contains("no rate has been computed in this process yet"));

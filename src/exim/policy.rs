@@ -10,6 +10,7 @@ use super::variables::Source;
 use crate::policy::counters::Counters;
 use crate::policy::decide::{DecideError, Rules, decide};
 use crate::policy::event::{Event, Occurrence};
+use crate::policy::explain;
 use crate::policy::image::{Image, ImageError, PolicyFile};
 use crate::policy::outcome::{Decided, Outcome, Reason};
 use crate::policy::word::{OnError, Unit, Verdict, Word as _};
@@ -283,9 +284,27 @@ fn debug_line(latest: &Latest) -> String {
     }
 }
 
+/// A verdict and its reason in a line.
+#[cold]
+fn explanation(policy: &str, outcome: &Outcome, now: Timestamp) -> String {
+    let verdict = outcome.verdict.word();
+    let Some(reason) = outcome.reason.as_deref() else {
+        return format!("{verdict} by policy {policy}: no limit applies");
+    };
+    let why = match (outcome.exempt, outcome.observed) {
+        (true, _) => format!(" (exempt, else {})", outcome.measured.word()),
+        (false, true) => format!(" (observed, else {})", outcome.measured.word()),
+        (false, false) => String::new(),
+    };
+    let what = format!("{} of {}", reason.unit.word().replace('_', " "), reason.key());
+    let decided = explain::decided(&reason.decision, reason.window(), &what, now);
+    let line = format!("{verdict}{why} by policy {policy}, rule {}: {decided}", reason.rule);
+    line.escape_debug().collect()
+}
+
 /// All fields of `policy_info`, for the error that lists them.
 const FIELDS: &str = "verdict, text, policy, rule, window, unit, key, rate, limit, remaining, \
-                      retry_after, delay, score, crossed, observed, exempt, measured, error";
+                      retry_after, delay, score, crossed, observed, exempt, measured, explain, error";
 
 /// A field of the latest call of `policy`, as of `now`.
 pub(super) fn field<'a>(
@@ -334,6 +353,7 @@ pub(super) fn field<'a>(
             Some(Wait::Never) => Field::Checked(b"never"),
             None => Field::Whole(0.0),
         },
+        b"explain" => Field::Made(explanation(policy, outcome, now)),
         b"delay" => Field::Whole(outcome.delay.ceil()),
         b"score" => Field::Score(reason.map_or(0.0, Reason::score)),
         b"crossed" => yes(outcome.crossed),

@@ -135,7 +135,7 @@ fn a_wrong_call_says_what_would_be_right() {
     for (text, wanted) in [
         (
             info("rats"),
-            "unknown field \"rats\" (one of: rate, limit, period, key, mode, over, crossed, override, count, remaining, retry_after)",
+            "unknown field \"rats\" (one of: rate, limit, period, key, mode, over, crossed, override, count, remaining, retry_after, explain)",
         ),
         (info("rate"), "no rate has been computed in this process yet"),
         (

@@ -53,6 +53,7 @@ fn a_key_is_tainted() {
     assert_tainted("a@client.test", KEYED, &info("key"));
     // Also where it could do no harm.
     assert_tainted("a@client.test", "1.5 / 1h / per_cmd / k", &info("key"));
+    assert_tainted("a@client.test", KEYED, &info("explain"));
 }
 
 #[test]
