@@ -18,7 +18,7 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 49] = [
+const TRANSCRIPTS: [(&str, &str); 50] = [
     ("allow", include_str!("../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("cluster", include_str!("../../docs/transcripts/cluster.txt")),
@@ -35,6 +35,7 @@ const TRANSCRIPTS: [(&str, &str); 49] = [
     ("erase", include_str!("../../docs/transcripts/erase.txt")),
     ("events", include_str!("../../docs/transcripts/events.txt")),
     ("events-deliver", include_str!("../../docs/transcripts/events-deliver.txt")),
+    ("explain", include_str!("../../docs/transcripts/explain.txt")),
     ("export", include_str!("../../docs/transcripts/export.txt")),
     ("import", include_str!("../../docs/transcripts/import.txt")),
     ("list", include_str!("../../docs/transcripts/list.txt")),

@@ -27,6 +27,7 @@ mod event_settings;
 mod events;
 mod exim_config;
 mod exim_dump;
+mod explain;
 mod export;
 mod export_format;
 mod failure;
@@ -108,6 +109,7 @@ enum Command {
     Show(show::Show),
     Top(top::Top),
     Events(events::Events),
+    Explain(explain::Explain),
     Allow(allow::Allow),
     Deny(allow::Deny),
     Overrides(overrides::Overrides),
@@ -145,6 +147,7 @@ impl Command {
             Self::Show(show) => show.run(screen),
             Self::Top(top) => top.run(screen),
             Self::Events(events) => events.run(screen),
+            Self::Explain(explain) => explain.run(screen),
             Self::Allow(allow) => allow.run(screen),
             Self::Deny(deny) => deny.run(screen),
             Self::Overrides(overrides) => overrides.run(screen),

@@ -16,6 +16,7 @@ mod doctor;
 mod dump;
 mod erase;
 mod events;
+mod explain;
 mod export;
 mod fail2ban;
 mod help;

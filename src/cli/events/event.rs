@@ -8,13 +8,13 @@ use crate::spec::StoredKey;
 use crate::spool::{EventKind, EventWindow, LoggedEvent};
 
 /// The first limit that was over.
-pub(super) fn decisive(event: &LoggedEvent) -> EventWindow {
+pub(in crate::cli) fn decisive(event: &LoggedEvent) -> EventWindow {
     let over = event.windows.iter().find(|window| window.over);
     over.or(event.windows.first()).copied().unwrap_or_default()
 }
 
 /// Who was counted.
-pub(super) fn key(event: &LoggedEvent) -> &[u8] {
+pub(in crate::cli) fn key(event: &LoggedEvent) -> &[u8] {
     key_text::key_of(&event.record_key())
 }
 
@@ -29,7 +29,7 @@ pub(super) fn period(event: &LoggedEvent, window: &EventWindow) -> String {
 
 /// An event in JSON.
 #[derive(Serialize)]
-pub(super) struct EventJson {
+pub(in crate::cli) struct EventJson {
     event: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
@@ -66,7 +66,7 @@ struct WindowJson {
 
 impl EventJson {
     /// An event of this server; empty stands for the own one.
-    pub(super) fn on(server: &str, event: &LoggedEvent) -> Self {
+    pub(in crate::cli) fn on(server: &str, event: &LoggedEvent) -> Self {
         Self { server: optional(server.as_bytes()), ..Self::of(event) }
     }
 

@@ -16,9 +16,10 @@ use std::time::Duration;
 use anstyle::Style;
 use clap::{Args, Subcommand};
 
-use self::event::{EventJson, decisive, key, period};
+use self::event::period;
+pub(super) use self::event::{EventJson, decisive, key};
 pub(super) use self::receiver::{CURL, NAMES as RECEIVERS};
-use self::source::{Event, Source};
+pub(super) use self::source::{Event, Source};
 use super::complete;
 use super::database::now;
 use super::keys::{self, Narrow, Selection};
@@ -117,7 +118,7 @@ infinite is null. `server` is there for the crossings of all servers.",
 }
 
 /// A time, or how long ago.
-fn since(text: &str) -> Result<i64, String> {
+pub(super) fn since(text: &str) -> Result<i64, String> {
     match keys::period(text) {
         Ok(period) => Ok(now().seconds.saturating_sub(period.ceil() as i64)),
         Err(_) => time::parse(text).map(|at| at.seconds).map_err(|_| {

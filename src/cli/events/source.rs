@@ -11,10 +11,10 @@ use crate::redis::SharedEvents;
 use crate::spool::{EventKind, EventReader, LoggedEvent, Spool};
 
 /// An event, and the server on which it has happened; empty where that is this one.
-pub(super) type Event = (LoggedEvent, String);
+pub(in crate::cli) type Event = (LoggedEvent, String);
 
 /// Where events are read from.
-pub(super) enum Source {
+pub(in crate::cli) enum Source {
     /// The log of this server.
     Own(Box<Spool>, EventReader),
     /// The crossings of all servers.
@@ -32,7 +32,7 @@ pub(super) enum Source {
 impl Source {
     /// Opens the log of these events; that of crossings is the stream, where this server shares
     /// its limits.
-    pub(super) fn open(rates: &Rates, kind: EventKind) -> Result<Self, Failure> {
+    pub(in crate::cli) fn open(rates: &Rates, kind: EventKind) -> Result<Self, Failure> {
         let shared = if kind == EventKind::Crossings { rates.shared()? } else { None };
         let Some(settings) = shared else {
             return Ok(Self::Own(Box::new(rates.spool()?), EventReader::new(kind)));
@@ -51,7 +51,7 @@ impl Source {
 
     /// The events since the last call, of the log also those that may still get details if
     /// `all`. Notes what had to be left out.
-    pub(super) fn next(&mut self, all: bool) -> Result<Vec<Event>, Failure> {
+    pub(in crate::cli) fn next(&mut self, all: bool) -> Result<Vec<Event>, Failure> {
         match self {
             Self::Own(spool, reader) => {
                 let before = reader.damaged();

@@ -73,6 +73,14 @@ impl Narrow {
         Self { mode: None, period: None, exact, ignore_case }
     }
 
+    /// What a KEY means as that of an override.
+    ///
+    /// # Errors
+    /// It cannot be that of one.
+    pub(super) fn override_target(&self, argument: &OsStr) -> Result<Target, Failure> {
+        Ok(override_target(argument, self.exact, self.ignore_case)?.0)
+    }
+
     /// As arguments, for messages and logs.
     pub(super) fn arguments(&self) -> impl Iterator<Item = String> {
         let mode = self.mode.map(|mode| format!("--mode {mode}"));
@@ -110,7 +118,7 @@ pub(super) fn override_target(
 }
 
 /// A period as an argument has it.
-fn written(seconds: f64) -> String {
+pub(super) fn written(seconds: f64) -> String {
     let short = text::duration(seconds).replace(" min", "m").replace(' ', "");
     // A duration is rounded to its two largest units.
     if period(&short) == Ok(seconds) { short } else { seconds.to_string() }

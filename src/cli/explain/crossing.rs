@@ -1,0 +1,123 @@
+//! The messages that drove a sender over a limit.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::cli::database::open_traces;
+use crate::cli::events::{EventJson, decisive, key};
+use crate::cli::list::OVER;
+use crate::cli::screen::{Screen, note};
+use crate::cli::{Failure, key_text, text};
+use crate::rate::Timestamp;
+use crate::report::explain::crossing::{Crossing, Sender, Tally};
+use crate::spool::LoggedEvent;
+use crate::trace::Access;
+
+use super::event::window_as_text;
+
+/// What drove a sender over, as JSON has it.
+#[derive(Serialize)]
+struct Json {
+    event: EventJson,
+    sender: Option<String>,
+    judgement: Option<String>,
+    crossing: Option<Crossing>,
+}
+
+/// Explains a crossing; returns whether messages are recorded of it.
+pub(super) fn explain(
+    screen: &mut Screen<'_>,
+    directory: &Path,
+    event: &LoggedEvent,
+    server: &str,
+    json: bool,
+) -> Result<bool, Failure> {
+    let window = decisive(event);
+    let until = event.at.seconds;
+    let since = until.saturating_sub(window.period.min(1e12).ceil() as i64);
+    let sender = Sender::of_event(event);
+    let store = open_traces(directory, Access::Read)?;
+    let crossing = match (&store, &sender) {
+        (Some(store), Some(sender)) => Some(Crossing::read(store, sender, since, until)?),
+        _ => None,
+    };
+    let known = crossing.as_ref().is_some_and(|crossing| crossing.messages > 0);
+    let judgement = crossing.as_ref().map(Crossing::judgement);
+    let words = sender.as_ref().map(Sender::words);
+    if json {
+        let event = EventJson::on(server, event);
+        screen.json(&Json { event, sender: words, judgement, crossing })?;
+        return Ok(known);
+    }
+    let verdict = match (&judgement, &sender) {
+        (Some(judgement), _) => judgement.clone(),
+        (None, None) => "its key names no sender, so its messages are not known".to_owned(),
+        (None, Some(_)) => "no messages are recorded here".to_owned(),
+    };
+    let shown = format!("{}: {}", key_text::title(key(event)), text::printable(verdict.as_bytes()));
+    writeln!(screen, "{}", screen.paint(OVER.bold(), shown))?;
+    let limit = window_as_text(window.limit, window.period, window.bucket);
+    let mut lines = vec![(
+        "crossing",
+        format!("{}, {limit}, rate {:.1} with the event", text::local(event.at), window.after),
+    )];
+    if let Some(words) = words {
+        let since = text::local(Timestamp { seconds: since, micros: 0 });
+        lines.push(("sender", format!("{}, since {since}", text::printable(words.as_bytes()))));
+    }
+    if let Some(crossing) = crossing.as_ref().filter(|_| known) {
+        lines.extend(figures(crossing));
+    }
+    for (name, value) in &lines {
+        writeln!(screen, "  {name:<10}  {value}")?;
+    }
+    if store.is_none() {
+        note(
+            "there is no trace store: let Exim record messages, by the function record in the ACL \
+             for DATA, to know the next time: see docs/recording.md and man exirate-functions",
+        );
+    } else if !known && sender.is_some() {
+        note(
+            "the trace store has no message of this sender in that time: are all messages recorded, \
+             and kept as long? See `exirate stats` and docs/recording.md",
+        );
+    }
+    Ok(known)
+}
+
+fn figures(crossing: &Crossing) -> Vec<(&'static str, String)> {
+    let Crossing { messages, recipients, different_recipients, recipient_domains, .. } = crossing;
+    let mut lines = vec![
+        ("messages", messages.to_string()),
+        ("recipients", format!("{recipients}, {different_recipients} different")),
+        ("domains", format!("{recipient_domains}: {}", listed(&crossing.domains))),
+        ("clients", format!("{}: {}", crossing.client_networks, listed(&crossing.networks))),
+        ("senders", format!("{}: {}", crossing.different_senders, listed(&crossing.senders))),
+    ];
+    if let Some(alike) = &crossing.alike {
+        let percent = |part: f64| text::percent(part);
+        lines.push((
+            "alike",
+            format!(
+                "{} on average, of {} compared; {} different texts, the most frequent in {}",
+                percent(alike.likeness),
+                alike.compared,
+                alike.texts,
+                percent(alike.largest)
+            ),
+        ));
+    }
+    lines.extend(crossing.unknown.iter().map(|why| ("not known", why.clone())));
+    lines
+}
+
+/// `example.net 40, example.com 3`, each with its messages.
+fn listed(tallies: &[Tally]) -> String {
+    let one = |tally: &Tally| {
+        let name = if tally.name.is_empty() { "<>" } else { &tally.name };
+        format!("{} ({})", text::printable(name.as_bytes()), tally.messages)
+    };
+    tallies.iter().map(one).collect::<Vec<_>>().join(", ")
+}
