@@ -18,7 +18,7 @@ use super::{Failure, Outcome};
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 50] = [
+const TRANSCRIPTS: [(&str, &str); 51] = [
     ("allow", include_str!("../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("cluster", include_str!("../../docs/transcripts/cluster.txt")),
@@ -49,6 +49,7 @@ const TRANSCRIPTS: [(&str, &str); 50] = [
     ("policy-run", include_str!("../../docs/transcripts/policy-run.txt")),
     ("policy-show", include_str!("../../docs/transcripts/policy-show.txt")),
     ("repair", include_str!("../../docs/transcripts/repair.txt")),
+    ("report", include_str!("../../docs/transcripts/report.txt")),
     ("reset", include_str!("../../docs/transcripts/reset.txt")),
     ("rules", include_str!("../../docs/transcripts/rules.txt")),
     ("serve", include_str!("../../docs/transcripts/serve.txt")),

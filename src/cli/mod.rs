@@ -46,6 +46,7 @@ mod overrides;
 mod policy;
 mod rates;
 mod repair;
+mod report;
 mod reset;
 mod rules;
 mod screen;
@@ -131,6 +132,7 @@ enum Command {
     Serve(serve::Serve),
     Measure(measure::Measure),
     Simulate(simulate::Simulate),
+    Report(report::Report),
     Shadow(shadow::ShadowCommand),
     Completions(completions::Completions),
     Man(man::Man),
@@ -169,6 +171,7 @@ impl Command {
             Self::Serve(serve) => serve.run(screen),
             Self::Measure(measure) => measure.run(screen),
             Self::Simulate(simulate) => simulate.run(screen),
+            Self::Report(report) => report.run(screen),
             Self::Shadow(shadow) => shadow.run(screen),
             Self::Completions(completions) => completions.run(screen),
             Self::Man(man) => man.run(screen, Program::command()),

@@ -19,7 +19,7 @@ pub(in crate::cli) fn key(event: &LoggedEvent) -> &[u8] {
 }
 
 /// The period, as the spec has it.
-pub(super) fn period(event: &LoggedEvent, window: &EventWindow) -> String {
+pub(in crate::cli) fn period(event: &LoggedEvent, window: &EventWindow) -> String {
     let is_same = |parts: &StoredKey<'_>| parts.period_seconds() == Some(window.period);
     match key_text::parts(&event.record_key()).filter(is_same) {
         Some(parts) => text::printable(parts.period),

@@ -16,8 +16,7 @@ use std::time::Duration;
 use anstyle::Style;
 use clap::{Args, Subcommand};
 
-use self::event::period;
-pub(super) use self::event::{EventJson, decisive, key};
+pub(super) use self::event::{EventJson, decisive, key, period};
 pub(super) use self::receiver::{CURL, NAMES as RECEIVERS};
 pub(super) use self::source::{Event, Source};
 use super::complete;

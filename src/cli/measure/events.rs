@@ -20,7 +20,7 @@ const KEY_MAX: usize = 4096;
 
 /// The identity that a message counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum By {
+pub(in crate::cli) enum By {
     /// The envelope sender
     Sender,
     /// The client's IP address
@@ -35,7 +35,7 @@ pub(super) enum By {
 
 /// What of a message counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Count {
+pub(in crate::cli) enum Count {
     /// Each one once
     Messages,
     /// Its size (S=)
@@ -49,7 +49,7 @@ pub(super) enum Count {
 
 /// What of which lines counts, and for whom.
 #[derive(Debug)]
-pub(super) enum Measured<'a> {
+pub(in crate::cli) enum Measured<'a> {
     /// Messages that came in.
     Arrivals(By, Count),
     /// Lines that match: group 1 is the key, group 2 the size.
@@ -58,30 +58,30 @@ pub(super) enum Measured<'a> {
 
 /// What became of the lines and messages.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Lines {
+pub(in crate::cli) struct Lines {
     /// All lines but empty ones.
-    pub(super) read: u64,
+    pub(in crate::cli) read: u64,
     /// Those that say what is measured.
-    pub(super) used: u64,
+    pub(in crate::cli) used: u64,
     /// Those that say nothing of it.
-    pub(super) of_no_use: u64,
+    pub(in crate::cli) of_no_use: u64,
     /// Without a time at the start.
-    pub(super) without_time: u64,
+    pub(in crate::cli) without_time: u64,
     /// Of other programs, in syslog's file.
-    pub(super) of_other_programs: u64,
+    pub(in crate::cli) of_other_programs: u64,
     /// Of a form that is not known.
-    pub(super) not_understood: u64,
+    pub(in crate::cli) not_understood: u64,
     /// The first of these: `FILE:LINE`, and its start.
     #[serde(skip)]
-    pub(super) first_not_understood: Option<(String, String)>,
+    pub(in crate::cli) first_not_understood: Option<(String, String)>,
     /// Messages that lack what is measured.
-    pub(super) messages_lacking: u64,
+    pub(in crate::cli) messages_lacking: u64,
     /// Messages that were not waited for until their end.
-    pub(super) messages_given_up: u64,
+    pub(in crate::cli) messages_given_up: u64,
 }
 
 /// The events of logs.
-pub(super) struct Events<'a> {
+pub(in crate::cli) struct Events<'a> {
     lines: Option<&'a Regex>,
     joiner: Joiner,
     found: Found,
@@ -107,7 +107,7 @@ struct Keys {
 }
 
 impl<'a> Events<'a> {
-    pub(super) fn new(measured: &Measured<'a>) -> Self {
+    pub(in crate::cli) fn new(measured: &Measured<'a>) -> Self {
         let (by, count, lines) = match *measured {
             Measured::Arrivals(by, count) => (by, count, None),
             Measured::Lines(pattern) => (By::All, Count::Messages, Some(pattern)),
@@ -127,7 +127,7 @@ impl<'a> Events<'a> {
     }
 
     /// Considers a line. Returns whether to go on.
-    pub(super) fn add(&mut self, line: &Stamped<'_>) -> bool {
+    pub(in crate::cli) fn add(&mut self, line: &Stamped<'_>) -> bool {
         let Self { lines, joiner, found } = self;
         let Some(pattern) = lines else {
             joiner.line(line, &mut |item| found.item(item));
@@ -149,7 +149,7 @@ impl<'a> Events<'a> {
     }
 
     /// The events, the keys in the order of their numbers, and what became of the lines.
-    pub(super) fn finish(self) -> Result<(Runs, Vec<String>, Lines), Failure> {
+    pub(in crate::cli) fn finish(self) -> Result<(Runs, Vec<String>, Lines), Failure> {
         let Self { lines, mut joiner, mut found } = self;
         joiner.finish(&mut |item| found.item(item));
         if let Some(failure) = found.failure {

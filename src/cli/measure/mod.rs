@@ -14,9 +14,11 @@ use clap::Args;
 use regex::Regex;
 use serde::Serialize;
 
-use self::events::{By, Count, Events, Lines, Measured};
-use self::period::Periods;
-use self::runs::{Event, Runs};
+use self::events::Lines;
+pub(super) use self::events::{By, Count, Events, Measured};
+pub(super) use self::period::{Period, Periods};
+pub(super) use self::rates::{Histogram, MessageRate, Rates};
+pub(super) use self::runs::{Event, Runs};
 use self::suggest::Suggestion;
 use super::policy::many;
 use super::screen::{Screen, note, progress};

@@ -12,7 +12,7 @@ const LOWEST: f64 = -32.0;
 const BUCKETS: usize = 128 * 64;
 
 /// The rates of all keys in one period.
-pub(super) struct Rates {
+pub(in crate::cli) struct Rates {
     period: f64,
     averages: Vec<Option<Average>>,
     seen: Seen,
@@ -20,12 +20,12 @@ pub(super) struct Rates {
 
 impl Rates {
     /// Before the first event.
-    pub(super) fn new(keys: usize, period: f64) -> Self {
+    pub(in crate::cli) fn new(keys: usize, period: f64) -> Self {
         Self { period, averages: vec![None; keys], seen: Seen::new(keys, period) }
     }
 
     /// The rate of the event's key with it.
-    pub(super) fn next(&mut self, event: &Event) -> f64 {
+    pub(in crate::cli) fn next(&mut self, event: &Event) -> f64 {
         let at = event.time();
         let is_repeated = event.unique != 0 && self.seen.see(event.key, event.unique, at);
         let count = if is_repeated { 0.0 } else { event.count };
@@ -39,14 +39,14 @@ impl Rates {
     }
 
     /// Whether different recipients were told apart by a filter.
-    pub(super) fn is_approximate(&self) -> bool {
+    pub(in crate::cli) fn is_approximate(&self) -> bool {
         self.seen.is_approximate()
     }
 }
 
 /// Calls `visit` with the number of the period, each event, and the rate of its key then.
 /// Returns whether different recipients were told apart by a filter.
-pub(super) fn replay(
+pub(in crate::cli) fn replay(
     events: &mut Runs,
     keys: usize,
     periods: &[Period],
@@ -63,17 +63,17 @@ pub(super) fn replay(
 }
 
 /// The rates at messages: how many there were, and how many up to each rate, to about 1 %.
-pub(super) struct Histogram {
+pub(in crate::cli) struct Histogram {
     buckets: Vec<(u64, f64)>,
     total: u64,
 }
 
 impl Histogram {
-    pub(super) fn new() -> Self {
+    pub(in crate::cli) fn new() -> Self {
         Self { buckets: vec![(0, 0.0); BUCKETS], total: 0 }
     }
 
-    pub(super) fn add(&mut self, rate: f64) {
+    pub(in crate::cli) fn add(&mut self, rate: f64) {
         // `as` saturates.
         let place = ((rate.log2() - LOWEST) * PER_DOUBLING) as usize;
         if let Some((count, highest)) = self.buckets.get_mut(place.min(BUCKETS - 1)) {
@@ -83,8 +83,14 @@ impl Histogram {
         self.total += 1;
     }
 
+    /// The rates, ascending, and how many messages met each.
+    pub(in crate::cli) fn pairs(&self) -> impl Iterator<Item = (f64, u64)> {
+        let met = self.buckets.iter().filter(|(count, _)| *count > 0);
+        met.map(|&(count, highest)| (highest, count))
+    }
+
     /// A rate that this share of the messages did not exceed.
-    pub(super) fn at(&self, share: f64) -> f64 {
+    pub(in crate::cli) fn at(&self, share: f64) -> f64 {
         let wanted = (share * self.total as f64).ceil() as u64;
         let mut sum = 0;
         let reached = self.buckets.iter().find(|(count, _)| {
@@ -97,11 +103,11 @@ impl Histogram {
 
 /// The highest rate of each message; its events follow each other.
 #[derive(Clone, Copy, Default)]
-pub(super) struct MessageRate(Option<f64>);
+pub(in crate::cli) struct MessageRate(Option<f64>);
 
 impl MessageRate {
     /// Adds an event; returns the rate of the message before it, if that is complete.
-    pub(super) fn add(&mut self, event: &Event, rate: f64) -> Option<f64> {
+    pub(in crate::cli) fn add(&mut self, event: &Event, rate: f64) -> Option<f64> {
         match self.0 {
             Some(before) if event.is_first => self.0.replace(rate).map(|_| before),
             Some(before) => {
@@ -116,7 +122,7 @@ impl MessageRate {
     }
 
     /// The rate of the last message.
-    pub(super) fn last(self) -> Option<f64> {
+    pub(in crate::cli) fn last(self) -> Option<f64> {
         self.0
     }
 }

@@ -20,21 +20,21 @@ const BUFFER: usize = 128 << 10;
 
 /// An event of a log.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Event {
+pub(in crate::cli) struct Event {
     /// When, in microseconds since 1970.
-    pub(super) at: i64,
+    pub(in crate::cli) at: i64,
     /// Which key, by its number.
-    pub(super) key: u32,
+    pub(in crate::cli) key: u32,
     /// The first one of its message. The others follow it.
-    pub(super) is_first: bool,
+    pub(in crate::cli) is_first: bool,
     /// How much it counts.
-    pub(super) count: f64,
+    pub(in crate::cli) count: f64,
     /// The hash of what counts once a period, or 0.
-    pub(super) unique: u64,
+    pub(in crate::cli) unique: u64,
 }
 
 /// Events, to be read in the order of time, as often as needed.
-pub(super) struct Runs {
+pub(in crate::cli) struct Runs {
     /// Those that were added last; sorted once all are known.
     recent: Vec<Event>,
     files: Vec<File>,
@@ -75,13 +75,13 @@ impl Event {
     }
 
     /// When.
-    pub(super) fn time(&self) -> Timestamp {
+    pub(in crate::cli) fn time(&self) -> Timestamp {
         Timestamp::from_micros(self.at)
     }
 }
 
 impl Runs {
-    pub(super) fn new() -> Self {
+    pub(in crate::cli) fn new() -> Self {
         Self::with_memory(EVENTS_MAX)
     }
 
@@ -90,12 +90,12 @@ impl Runs {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::cli) fn len(&self) -> u64 {
         self.len
     }
 
     /// Adds an event. Of those at the same time, the order is kept.
-    pub(super) fn push(&mut self, event: Event) -> Result<(), Failure> {
+    pub(in crate::cli) fn push(&mut self, event: Event) -> Result<(), Failure> {
         if self.recent.len() >= self.recent_max {
             self.spill().map_err(|error| no_space(&error))?;
         }
@@ -106,7 +106,7 @@ impl Runs {
     }
 
     /// Calls `visit` with each event in the order of time.
-    pub(super) fn each(&mut self, mut visit: impl FnMut(&Event)) -> Result<(), Failure> {
+    pub(in crate::cli) fn each(&mut self, mut visit: impl FnMut(&Event)) -> Result<(), Failure> {
         self.sort();
         if self.files.is_empty() {
             self.recent.iter().for_each(visit);

@@ -5,25 +5,26 @@ use crate::cli::Failure;
 use crate::cli::policy::many;
 use crate::cli::screen::{note, progress};
 use crate::cli::text::printable;
-use crate::logs::files::LogFiles;
+use crate::logs::files::{LogFiles, Stamped};
 use crate::logs::item::Item;
 use crate::logs::messages::{JoinCounts, JoinSettings, Joiner};
 use crate::report::simulate::{Attempt, Converter, SimulateError, Unshown};
 
 /// What was read.
 #[derive(Debug, Default)]
-pub(super) struct Input {
+pub(in crate::cli) struct Input {
     /// What the log did not show.
-    pub(super) unshown: Unshown,
+    pub(in crate::cli) unshown: Unshown,
     /// What became of the lines.
-    pub(super) counts: JoinCounts,
+    pub(in crate::cli) counts: JoinCounts,
 }
 
 impl Input {
-    /// Calls `decide` with all attempts of the logs.
-    pub(super) fn read(
+    /// Calls `see` with each line of the logs that has a time, and `decide` with all attempts.
+    pub(in crate::cli) fn read(
         &mut self,
         files: &LogFiles,
+        see: &mut dyn FnMut(&Stamped<'_>),
         decide: &mut dyn FnMut(&Attempt) -> Result<(), SimulateError>,
     ) -> Result<(), Failure> {
         let mut joiner = Joiner::new(JoinSettings::default());
@@ -38,7 +39,10 @@ impl Input {
         };
         let bar = progress(files.size(), "bytes");
         let skipped = files.read(
-            |line| joiner.line(&line, &mut |item: Item| converter.add(item, &mut decide)),
+            |line| {
+                see(&line);
+                joiner.line(&line, &mut |item: Item| converter.add(item, &mut decide));
+            },
             |bytes| bar.set_position(bytes),
         )?;
         joiner.finish(&mut |item| converter.add(item, &mut decide));

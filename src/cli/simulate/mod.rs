@@ -15,7 +15,7 @@ use clap::Args;
 
 use self::compare::Comparison;
 use self::events::Events;
-use self::input::Input;
+pub(super) use self::input::Input;
 use self::settings::{Retry, Stages};
 use self::totals::Summary;
 use self::words::failed;
@@ -119,7 +119,7 @@ impl Simulate {
         if let Some((path, other_policies, image)) = &other {
             let mut against = self.simulation(path, image)?;
             let mut comparison = Comparison::new(&self.policy, path);
-            input.read(&files, &mut |attempt| {
+            input.read(&files, &mut |_| {}, &mut |attempt| {
                 comparison.decide(&mut simulation, &mut against, attempt)
             })?;
             let mut notes =
@@ -137,7 +137,7 @@ impl Simulate {
         if self.events {
             let mut events = Events::new(self.json);
             let decide = &mut |decided: &Decided<'_>| events.add(screen, decided);
-            input.read(&files, &mut |attempt| simulation.decide(attempt, decide))?;
+            input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
             simulation.finish(decide).map_err(failed)?;
             notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals())
                 .iter()
@@ -146,7 +146,7 @@ impl Simulate {
         }
         let mut refusals = Refusals::default();
         let decide = &mut |decided: &Decided<'_>| refusals.add(decided);
-        input.read(&files, &mut |attempt| simulation.decide(attempt, decide))?;
+        input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
         simulation.finish(decide).map_err(failed)?;
         let notes = notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals());
         notes.iter().for_each(note);
