@@ -115,7 +115,7 @@ impl TraceStore {
                     break;
                 }
                 let found = identity(&numbered.name());
-                if !opened.get(&numbered).is_some_and(|(known, _)| *known == found) {
+                if opened.get(&numbered).is_none_or(|(known, _)| *known != found) {
                     opened.insert(numbered, (found, self.open_source(numbered)));
                     same = false;
                 }
