@@ -24,7 +24,7 @@ use crate::report::page::Page;
 /// The page has addresses of people: it is readable by its owner only.
 const PRIVATE: u32 = 0o600;
 
-/// Write a page for the browser: rates over time, limits to choose from, what policies refuse
+/// Write a page for the browser: rates, limits and refusals
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Who sent how fast last month, and which limit would have hit whom?
