@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn times_of_the_past_are_the_latest_such() {
-        let now = "2026-11-24T12:00:00+01:00[Europe/Berlin]"; // a Tuesday
+        let now = "2026-11-24T12:00:00+01:00[+01:00]"; // a Tuesday
         let of = |text| past(text, now.parse().unwrap()).map(|(at, long)| (at.seconds, long));
         let at = |text: &str| text.parse::<jiff::Timestamp>().unwrap().as_second();
         for (text, when, long) in [
