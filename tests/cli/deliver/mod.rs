@@ -217,13 +217,18 @@ fn a_receiver_that_does_not_end_is_stopped() {
     machine.cross("alice");
     let begun = Instant::now();
     let output = machine.deliver(&[]);
-    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert!(begun.elapsed() < Duration::from_secs(100));
     assert_eq!(code(&output), Some(1));
     assert!(stderr(&output).contains("over did not end within 10 s"), "{}", stderr(&output));
     // With what it has started.
     let child = machine.lines("child").remove(0);
-    let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-    assert!(state.is_empty() || state.contains(") Z "), "{state}");
+    let state = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+    let is_gone = |state: &str| state.is_empty() || state.contains(") Z ");
+    // A busy machine takes its time to end what was killed.
+    while !is_gone(&state()) {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{}", state());
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Numbers that are the same in each run.
