@@ -27,7 +27,7 @@ const PRIVATE: u32 = 0o600;
 /// Write a page for the browser: rates, limits and refusals
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Who sent how fast last month, and which limit would have hit whom?
+  Who sent how fast last month, and who would a limit have hit?
     exirate report /var/log/exim4 --output report.html
   What would a policy file have refused, and when?
     exirate report /var/log/exim4/mainlog --policy policy.toml --output report.html
