@@ -13,6 +13,7 @@ mod common;
 mod counts;
 mod end_to_end;
 mod events;
+mod explain;
 mod logs;
 mod native;
 mod overrides;
