@@ -11,6 +11,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+use crate::common::library::without_test_variables;
 use crate::common::write_script;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -18,8 +19,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// Runs `scripts/install ARGUMENTS` with `root` as DESTDIR.
 fn run(root: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(Path::new(ROOT).join("scripts/install"));
-    // Set for the tests and their timing only; with it, Cargo would build all again.
-    command.env_remove("RUSTC_BOOTSTRAP");
+    without_test_variables(&mut command);
     command.args(arguments).env("DESTDIR", root).output().unwrap()
 }
 

@@ -30,13 +30,26 @@ fn given(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from)
 }
 
+/// Removes from the environment of `command` what is set for the tests only.
+///
+/// The build scripts of some crates (ring, proc-macro2) run again when these
+/// variables change, and then Cargo compiles again everything that depends on them.
+pub fn without_test_variables(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        let of_cargo = text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_");
+        if of_cargo || text == "RUSTC_BOOTSTRAP" {
+            command.env_remove(&name);
+        }
+    }
+}
+
 /// The library of one feature, with additional compiler flags, in a target folder
 /// of that name.
 pub fn build(folder: &str, feature: &str, flags: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name(folder);
     let mut command = Command::new(env!("CARGO"));
-    // Set for the tests and their timing only; a build must not depend on it.
-    command.env_remove("RUSTC_BOOTSTRAP");
+    without_test_variables(&mut command);
     if !flags.is_empty() {
         command.env("RUSTFLAGS", flags);
         // This build is not measured.
