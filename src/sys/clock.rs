@@ -48,7 +48,15 @@ pub fn monotonic_micros() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1000
 }
 
-/// Reads one of the clocks used here; every supported kernel has both.
+/// The processor time that this thread has used. Unlike the time that has passed, it
+/// does not depend on what else runs on the machine.
+#[cfg(test)]
+pub(crate) fn thread_time() -> std::time::Duration {
+    let time = read(libc::CLOCK_THREAD_CPUTIME_ID);
+    std::time::Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+}
+
+/// Reads one of the clocks used here; every supported kernel has them.
 fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: clock_gettime writes one timespec to the pointer it is given,
