@@ -399,7 +399,8 @@ fn removed_by(store: &TraceStore, options: &trace::Options) -> Result<Option<Str
         let older = Query { until: Some(until), ..Query::default() };
         let older = store.query(&older, &mut bar("messages"), &mut |_| {})?.matches;
         if older > 0 {
-            losses.push(format!("{older} message(s) are older than {}", text::kept(Some(keep))));
+            let messages = text::counted(older, "message is", "messages are");
+            losses.push(format!("{messages} older than {}", text::kept(Some(keep))));
         }
     }
     let disk = store.stats()?.bytes;

@@ -7,7 +7,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use super::screen::{Tally, complain, note, progress};
-use super::{Failure, spool_dir};
+use super::{Failure, spool_dir, text};
 use crate::rate::Timestamp;
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Entry, Inspect};
@@ -194,8 +194,8 @@ pub(super) fn traces_incomplete(damaged: &[trace::Problem]) -> Result<(), Failur
     match damaged.len() {
         0 => Ok(()),
         count => Err(Failure::new(format!(
-            "the result is incomplete: {count} file(s) of the store could not be read; see \
-             `exirate verify`"
+            "the result is incomplete: {} of the store could not be read; see `exirate verify`",
+            text::counted(count as u64, "file", "files")
         ))),
     }
 }

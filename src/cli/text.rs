@@ -119,6 +119,12 @@ pub(super) fn number(value: f64) -> String {
     format!("{value}")
 }
 
+/// A number of things: `1 message`, `2 messages`. The words may go on: `1 file is`.
+pub(super) fn counted(number: impl Into<u64>, one: &str, many: &str) -> String {
+    let number = number.into();
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 /// A part of a whole in per cent: `85%`. Only what is the whole or more is shown
 /// as 100 %.
 pub(super) fn percent(part: f64) -> String {

@@ -128,12 +128,11 @@ impl TracesTidied {
     fn print(&self, screen: &mut Screen<'_>) -> std::io::Result<()> {
         writeln!(
             screen,
-            "sealed {} log(s), folded {} segment(s), removed {} message(s) in {} file(s); the \
-             trace store takes {} of disk, {} before",
-            self.sealed,
-            self.folded,
-            self.messages_removed,
-            self.files_removed,
+            "sealed {}, folded {}, removed {} in {}; the trace store takes {} of disk, {} before",
+            text::counted(self.sealed, "log", "logs"),
+            text::counted(self.folded, "segment", "segments"),
+            text::counted(self.messages_removed, "message", "messages"),
+            text::counted(self.files_removed, "file", "files"),
             bytes(self.disk_after),
             bytes(self.disk_before)
         )

@@ -121,10 +121,10 @@ fn print(screen: &mut Screen<'_>, findings: &Findings, rates: bool) -> std::io::
     };
     let rates =
         rates.then(|| format!("{} records in {} shards", findings.records, findings.shards));
-    let traces = findings
-        .trace
-        .as_ref()
-        .map(|trace| format!("{} messages in {} trace file(s)", trace.messages, trace.files));
+    let traces = findings.trace.as_ref().map(|trace| {
+        let messages = text::counted(trace.messages, "message", "messages");
+        format!("{messages} in {}", text::counted(trace.files, "trace file", "trace files"))
+    });
     let checked: Vec<String> = rates.into_iter().chain(traces).collect();
     writeln!(screen, "{verdict}: {}", checked.join(", "))
 }

@@ -252,7 +252,8 @@ fn print_traces(screen: &mut Screen<'_>, traces: &Traces, now: Timestamp) -> Res
     let folded = Some(traces.folded_segments).filter(|&n| n > 0).map(|n| format!(" ({n} folded)"));
     let lost = Some(traces.lost_parts)
         .filter(|&n| n > 0)
-        .map(|n| format!(", and {n} part(s) of logs that were sealed since"));
+        .map(|n| text::counted(n, "part", "parts"))
+        .map(|parts| format!(", and {parts} of logs that were sealed since"));
     let rows = [
         ("messages", format!("{} in the trace store", traces.messages)),
         ("oldest", time(traces.times.map(|(oldest, _)| oldest))),
@@ -264,14 +265,17 @@ fn print_traces(screen: &mut Screen<'_>, traces: &Traces, now: Timestamp) -> Res
         (
             "files",
             format!(
-                "{} segment(s){}, {} log(s)",
-                traces.segments,
+                "{}{}, {}",
+                text::counted(traces.segments, "segment", "segments"),
                 folded.unwrap_or_default(),
-                traces.logs
+                text::counted(traces.logs, "log", "logs")
             ),
         ),
-        ("damaged", format!("{} file(s){}", traces.damaged_files, lost.unwrap_or_default())),
-        ("other key", format!("{} file(s)", traces.other_key_files)),
+        (
+            "damaged",
+            text::counted(traces.damaged_files, "file", "files") + &lost.unwrap_or_default(),
+        ),
+        ("other key", text::counted(traces.other_key_files, "file", "files")),
         ("shortest", format!("{} bytes of text are found for certain", traces.shortest)),
     ];
     print_rows(screen, &rows)
@@ -295,8 +299,8 @@ fn damaged(rates: &Rates) -> String {
     }
     if rates.damaged_files > 0 {
         text += &format!(
-            "; {} file(s) quarantined, {}",
-            rates.damaged_files,
+            "; {} quarantined, {}",
+            text::counted(rates.damaged_files, "file", "files"),
             bytes(rates.damaged_files_bytes)
         );
     }

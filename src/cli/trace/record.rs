@@ -89,23 +89,24 @@ impl Record {
         done?;
         if counts.nameless > 0 {
             note(format_args!(
-                "{} message(s) have no sender, no recipient and no id; if they are messages, set \
-                 --from, --to and --id",
-                counts.nameless
+                "{} no sender, no recipient and no id; if they are messages, set --from, --to and \
+                 --id",
+                text::counted(counts.nameless, "message has", "messages have")
             ));
         }
         if counts.too_old > 0 {
             complain(format_args!(
-                "{} message(s) are older than messages are kept here ({}): set how long by `exirate \
-                 config set trace.keep=forever`, for example",
-                counts.too_old,
+                "{} older than messages are kept here ({}): set how long by `exirate config set \
+                 trace.keep=forever`, for example",
+                text::counted(counts.too_old, "message is", "messages are"),
                 text::kept(before.keep)
             ));
         }
         match counts.not_recorded {
             0 => Ok(Outcome::Fine),
             lost => Err(Failure::new(format!(
-                "{lost} message(s) could not be recorded; all others are"
+                "{} could not be recorded; all others are",
+                text::counted(lost, "message", "messages")
             ))),
         }
     }
@@ -127,7 +128,8 @@ impl Record {
 }
 
 fn print(screen: &mut Screen<'_>, counts: &Counts) -> Result<(), Failure> {
-    writeln!(screen, "recorded {} message(s), {}", counts.recorded, bytes(counts.bytes))?;
+    let messages = text::counted(counts.recorded, "message", "messages");
+    writeln!(screen, "recorded {messages}, {}", bytes(counts.bytes))?;
     if counts.cut > 0 {
         writeln!(screen, "of {} of them, only the first {} MiB", counts.cut, MESSAGE_MAX >> 20)?;
     }

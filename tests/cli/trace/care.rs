@@ -35,7 +35,7 @@ fn the_store_is_counted() {
     assert_eq!(each * 5.0, stats["disk_bytes"].as_f64().unwrap());
     let said = stdout(&run(spool.path(), &["stats"]));
     for line in
-        ["messages    5 in the trace store\n", "oldest      2026-11-18", "damaged     0 file(s)\n"]
+        ["messages    5 in the trace store\n", "oldest      2026-11-18", "damaged     0 files\n"]
     {
         assert!(said.contains(line), "{line}: {said}");
     }

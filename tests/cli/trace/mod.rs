@@ -19,7 +19,7 @@ use crate::{exirate, json, run, stderr, stdout};
 fn empty() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let output = trace(folder.path(), &["record", "--mbox", "/dev/null"]);
-    assert_eq!(stdout(&output), "recorded 0 message(s), 0 B\n", "{}", stderr(&output));
+    assert_eq!(stdout(&output), "recorded 0 messages, 0 B\n", "{}", stderr(&output));
     mail::settle_key(folder.path());
     // The mail has a date, and the clock of the machine any other.
     let output = run(folder.path(), &["config", "set", "trace.keep=forever"]);

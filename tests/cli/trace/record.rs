@@ -109,11 +109,11 @@ fn one_that_cannot_be_recorded_keeps_no_other_back() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     let all = 2 + mail::archived().len();
     assert!(
-        stdout(&output).starts_with(&format!("recorded {all} message(s), ")),
+        stdout(&output).starts_with(&format!("recorded {all} messages, ")),
         "{}",
         stdout(&output)
     );
-    for words in ["cur/2: No such file", "cur/3 is empty", "2 message(s) could not"] {
+    for words in ["cur/2: No such file", "cur/3 is empty", "2 messages could not"] {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert_eq!(ids(spool.path(), &["--since", "@0"]).len(), all);
@@ -137,7 +137,7 @@ fn a_message_without_headers_is_recorded_and_reported() {
     let output = pipe(spool.path(), &["record", "-"], b"%PDF-1.7 is no message");
     assert_eq!(output.status.code(), Some(0));
     let said = stderr(&output);
-    assert!(said.contains("note: 1 message(s) have no sender, no recipient and no id"), "{said}");
+    assert!(said.contains("note: 1 message has no sender, no recipient and no id"), "{said}");
     let output = pipe(spool.path(), &["record", "-", "--from", "a@b.test"], b"text");
     assert_eq!(stderr(&output), "");
 }
@@ -150,7 +150,7 @@ fn a_new_key_is_reported() {
     let said = stderr(&output);
     assert!(said.contains("key is missing, and a new key is created"), "{said}");
     let output = trace(spool.path(), &["query", "--from", "*"]);
-    assert!(stdout(&output).ends_with("1 of 1 message(s)\n"), "{}", stdout(&output));
+    assert!(stdout(&output).ends_with("1 of 1 message\n"), "{}", stdout(&output));
     assert!(stderr(&output).contains("of another key were not searched"), "{}", stderr(&output));
 }
 
@@ -164,11 +164,11 @@ fn mail_older_than_the_retention_time_is_reported_together() {
     };
     let output = record(&[]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(stdout(&output), "recorded 0 message(s), 0 B\n");
+    assert_eq!(stdout(&output), "recorded 0 messages, 0 B\n");
     assert_eq!(
         stderr(&output),
-        "exirate: 30 message(s) are older than messages are kept here (90d): set how long by \
-         `exirate config set trace.keep=forever`, for example\nexirate: 30 message(s) could not be \
+        "exirate: 30 messages are older than messages are kept here (90d): set how long by \
+         `exirate config set trace.keep=forever`, for example\nexirate: 30 messages could not be \
          recorded; all others are\n"
     );
     let output = run(spool, &["config", "set", "trace.keep=forever"]);
