@@ -153,6 +153,22 @@ impl Sketch {
     }
 }
 
+/// Groups messages with the same text: for each, the number of the first one of its group.
+#[must_use]
+pub fn grouped(sketches: &[&Sketch]) -> Vec<usize> {
+    let mut firsts: Vec<(usize, &Sketch)> = Vec::new();
+    let mut groups = Vec::with_capacity(sketches.len());
+    for (number, &sketch) in sketches.iter().enumerate() {
+        let is_like = |first: &Sketch| first.likeness(sketch).is_some_and(|l| l.is_same_text());
+        let first = firsts.iter().find(|(_, first)| is_like(first)).map(|(first, _)| *first);
+        if first.is_none() {
+            firsts.push((number, sketch));
+        }
+        groups.push(first.unwrap_or(number));
+    }
+    groups
+}
+
 /// How many numbers two sorted lists have in common, with repetitions.
 fn common(one: &[u64], other: &[u64]) -> usize {
     let (mut a, mut b, mut count) = (one.iter().peekable(), other.iter().peekable(), 0);
@@ -224,6 +240,14 @@ mod tests {
             let apart = longer.likeness(&filter(smaller, all..all + part)).unwrap();
             assert!(apart.share.abs() < 5.0 * apart.spread, "{apart:?}");
         }
+    }
+
+    #[test]
+    fn messages_with_the_same_text_are_one_group() {
+        let merge = |n: u64| filter(4096, (0..3000).chain(10_000 * n..10_000 * n + 100));
+        let other = filter(4096, 500_000..503_000);
+        let all = [merge(1), other.clone(), merge(2), Sketch::Hashes(vec![1]), merge(3), other];
+        assert_eq!(grouped(&all.iter().collect::<Vec<_>>()), [0, 1, 0, 3, 0, 1]);
     }
 
     #[test]

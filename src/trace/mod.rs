@@ -20,11 +20,11 @@ mod winnow;
 pub use envelope::Envelope;
 pub use file_hash::{FileHash, file_hash};
 pub use hbf::Hbf;
-pub use likeness::{Likeness, Sketch};
+pub use likeness::{Likeness, Sketch, grouped};
 use scheme::is_past;
 pub use scheme::{
-    Body, ContentQuery, Damage, DigestKey, Digester, Fragment, Hit, Part, Scheme, Sealed, Search,
-    TooShort,
+    Body, ContentQuery, Damage, DigestKey, Digester, Fragment, Hit, Part, Passage, Scheme, Sealed,
+    Search, TooShort,
 };
 pub use settings::{Counted, HbfSettings, Settings, WinnowSettings};
 pub use store::{

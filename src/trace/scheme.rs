@@ -25,8 +25,9 @@ pub struct ContentQuery {
     /// The content: all of it, and in this order if the scheme can tell (`S0 S1
     /// * S3` has two parts).
     pub parts: Vec<Part>,
-    /// The minimum share, above 0 and up to 1, of the elements of all parts
-    /// that must be present: below 1 for edited text.
+    /// The minimum share, up to 1, of the elements of all parts that must be present: below 1
+    /// for edited text. 0 is as many as unrelated messages hardly ever have: the scheme
+    /// chooses how many that are, for each message. [`Part::Passage`] does not need it.
     pub min_share: f64,
 }
 
@@ -35,6 +36,9 @@ pub struct ContentQuery {
 pub enum Part {
     /// Normalised text.
     Text(String),
+    /// Normalised text of which a message may contain any passage that is long enough. A scheme
+    /// that cannot find passages searches for all of it.
+    Passage(String),
     /// A whole attachment.
     File(Vec<u8>),
     /// A whole attachment of which only the SHA-256 is known. It has the same digest.
@@ -149,7 +153,7 @@ pub trait Search {
 
     /// How many of the messages searched so far are expected to have at least this share of
     /// the elements by chance: the sum of their chances, each with its own size and fill.
-    /// `None` if the scheme cannot tell.
+    /// `None` if the scheme cannot tell. It never can for passages, and for a share that it chose.
     fn expected(&self, share: f64) -> Option<f64>;
 }
 
@@ -164,6 +168,20 @@ pub struct Hit {
     pub of: u32,
     /// The share of its digest's bits that are set, 0 to 1.
     pub fill: f32,
+    /// The longest passage that is present, if the query asked for passages. Then `present` is
+    /// that of the passage, and `of` that of its part.
+    pub passage: Option<Passage>,
+}
+
+/// A passage of a [`Part::Passage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The index of the part, from 0.
+    pub part: u32,
+    /// Where in the part's text it begins, in bytes: perhaps not at the beginning of a letter.
+    pub start: u32,
+    /// Where it ends.
+    pub end: u32,
 }
 
 /// The body of a sealed segment, decrypted as it is read.

@@ -102,7 +102,7 @@ fn share(hit: &Hit) -> f64 {
 }
 
 /// The texts of a message, with zeros between them.
-fn decoded(raw: &[u8], each: &mut dyn FnMut(Fragment<'_>)) -> Vec<u8> {
+pub(crate) fn decoded(raw: &[u8], each: &mut dyn FnMut(Fragment<'_>)) -> Vec<u8> {
     let mut all = Vec::new();
     decode::decode(raw, &Limits::default(), &mut |piece| {
         each(piece);
@@ -115,7 +115,7 @@ fn decoded(raw: &[u8], each: &mut dyn FnMut(Fragment<'_>)) -> Vec<u8> {
 }
 
 /// An excerpt of a message that is not in the store.
-fn excerpt(world: &World, length: usize, random: &mut Random) -> String {
+pub(crate) fn excerpt(world: &World, length: usize, random: &mut Random) -> String {
     loop {
         let text = decoded(&world.mail(random.below(5000) as u64).raw, &mut |_| {});
         if text.len() <= length {

@@ -1,6 +1,7 @@
 //! The messages that were found.
 
 use std::collections::HashSet;
+use std::io::Write as _;
 
 use anstyle::Style;
 use clap::ValueEnum;
@@ -11,7 +12,7 @@ use super::super::table::{Column, Layout};
 use super::super::{Failure, text};
 use super::envelope::{EnvelopeJson, moment};
 use super::probability::one_in;
-use crate::trace::{Match, QueryResult};
+use crate::trace::{Match, Part, Passage, QueryResult};
 
 /// How many recipients of one message a table shows.
 const RECIPIENTS_SHOWN: usize = 10;
@@ -19,7 +20,7 @@ const RECIPIENTS_SHOWN: usize = 10;
 /// Sort order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Sort {
-    /// Largest share first, then lowest probability of being false, then earliest
+    /// All of the text first, then the lowest probability of being false, then the earliest
     Best,
     /// The earliest
     Time,
@@ -80,45 +81,125 @@ pub(super) struct AnswerJson<'a> {
     chance: Option<f64>,
     present: Option<u32>,
     of: Option<u32>,
+    passage: Option<PassageJson<'a>>,
+    alike: Option<u64>,
 }
 
-impl<'a> From<&'a QueryResult> for AnswerJson<'a> {
-    fn from(answer: &'a QueryResult) -> Self {
+/// The longest passage that a message contains, in JSON.
+#[derive(Serialize)]
+struct PassageJson<'a> {
+    /// The number of the part, from 1.
+    part: u32,
+    /// Where it begins in the part's text, in bytes.
+    start: usize,
+    bytes: usize,
+    text: &'a str,
+}
+
+impl<'a> AnswerJson<'a> {
+    pub(super) fn of(answer: &'a QueryResult, parts: &'a [Part], alike: Option<u64>) -> Self {
         Self {
             envelope: EnvelopeJson::of(&answer.envelope),
             chance: chance(answer),
             present: answer.hit.map(|hit| hit.present),
             of: answer.hit.map(|hit| hit.of),
+            passage: passage(answer, parts),
+            alike,
         }
     }
 }
 
+/// The longest passage of a text that a message contains, if passages were searched for.
+fn passage<'a>(answer: &QueryResult, parts: &'a [Part]) -> Option<PassageJson<'a>> {
+    let Passage { part, start, end } = answer.hit?.passage?;
+    let Some(Part::Passage(text)) = parts.get(part as usize) else { return None };
+    // Elements may begin and end within a letter.
+    let (start, end) =
+        (text.floor_char_boundary(start as usize), text.ceil_char_boundary(end as usize));
+    let passage = text.get(start..end)?;
+    Some(PassageJson { part: part + 1, start, bytes: passage.len(), text: passage })
+}
+
+/// The heads of [`csv_line`].
+pub(super) const CSV_HEAD: &str = "chance,present,of,passage_start,passage_bytes";
+
+/// How well a message matches, as comma-separated values; empty if only envelopes were searched.
+pub(super) fn csv_line(answer: &QueryResult, parts: &[Part]) -> String {
+    let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+    let (hit, passage) = (answer.hit, passage(answer, parts));
+    [
+        chance(answer).map(|chance| format!("{chance:e}")).unwrap_or_default(),
+        number(hit.map(|hit| hit.present.into())),
+        number(hit.map(|hit| hit.of.into())),
+        number(passage.as_ref().map(|passage| passage.start as u64)),
+        number(passage.as_ref().map(|passage| passage.bytes as u64)),
+    ]
+    .join(",")
+}
+
+/// Of a longer passage, so many letters of its beginning and its end are printed.
+const PASSAGE_SHOWN: usize = 40;
+
+/// Prints which passages of the texts the messages may have contained, the longest of each.
+pub(super) fn print_passages(
+    screen: &mut Screen<'_>,
+    answers: &[QueryResult],
+    parts: &[Part],
+) -> Result<(), Failure> {
+    let found = || answers.iter().filter_map(|answer| Some((answer, passage(answer, parts)?)));
+    if found().next().is_none() {
+        return Ok(());
+    }
+    writeln!(screen, "\nThe longest passage in each:")?;
+    for (answer, PassageJson { start, bytes, text, .. }) in found() {
+        let id = text::printable(answer.envelope.id.as_bytes());
+        writeln!(screen, "{id}: {bytes} bytes from byte {start}: {}", shortened(text))?;
+    }
+    writeln!(screen)?;
+    Ok(())
+}
+
+/// The beginning and the end of a text.
+fn shortened(text: &str) -> String {
+    let letters = text.chars().count();
+    if letters <= 2 * PASSAGE_SHOWN + 5 {
+        return text::printable(text.as_bytes());
+    }
+    let first: String = text.chars().take(PASSAGE_SHOWN).collect();
+    let last: String = text.chars().skip(letters - PASSAGE_SHOWN).collect();
+    let [first, last] = [first, last].map(|text| text::printable(text.trim().as_bytes()));
+    format!("{first} … {last}")
+}
+
 /// The columns of [`cells`].
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     Column::words("TIME"),
     Column::words("ID"),
     Column::words("FALSE"),
     Column::numbers("THERE"),
+    Column::numbers("ALIKE"),
     Column::words("CLIENT").spare(2),
     Column::words("AUTH").spare(1),
     Column::words("SENDER"),
     Column::words("RECIPIENTS"),
 ];
 
-/// Prints results as a table.
+/// Prints results as a table; `alike` is how many near-identical messages each stands for.
 pub(super) fn print(
     screen: &mut Screen<'_>,
     answers: &[QueryResult],
     graded: bool,
+    alike: Option<&[u64]>,
 ) -> Result<(), Failure> {
-    let rows = || answers.iter().map(|answer| cells(answer, graded));
+    let alike = |number: usize| alike.and_then(|alike| alike.get(number)).copied();
+    let rows = || (0..).zip(answers).map(|(n, answer)| cells(answer, graded, alike(n)));
     let layout = Layout::of(screen, COLUMNS, rows());
     layout.head(screen)?;
     layout.write(screen, Style::new(), rows(), None)?;
     Ok(())
 }
 
-fn cells(answer: &QueryResult, graded: bool) -> [String; 8] {
+fn cells(answer: &QueryResult, graded: bool, alike: Option<u64>) -> [String; 9] {
     let envelope = &answer.envelope;
     let word = |text: &str| text::printable(text.as_bytes());
     // Exim lists a recipient twice that a client named twice.
@@ -136,6 +217,7 @@ fn cells(answer: &QueryResult, graded: bool) -> [String; 8] {
         word(&envelope.id),
         chance(answer).map(one_in).unwrap_or_default(),
         there.unwrap_or_default(),
+        alike.map(|alike| alike.to_string()).unwrap_or_default(),
         envelope.client.map(|client| client.to_string()).unwrap_or_default(),
         word(&envelope.authenticated),
         if envelope.sender.is_empty() { "<>".to_owned() } else { word(&envelope.sender) },
@@ -149,7 +231,7 @@ mod tests {
     use crate::trace::{Envelope, Match};
 
     fn answer(time: i64, hit: Option<(u32, u32, f64)>) -> QueryResult {
-        let hit = hit.map(|(present, of, chance)| Match { present, of, chance });
+        let hit = hit.map(|(present, of, chance)| Match { present, of, chance, passage: None });
         QueryResult { envelope: Envelope { time, ..Envelope::default() }, damaged: false, hit }
     }
 
@@ -169,7 +251,7 @@ mod tests {
             answer(6, Some((10, 10, 1e-4))),
             answer(1, Some((8, 10, 1e-12))),
         ];
-        assert_eq!(times(Sort::Best, 9, &answers), [3, 4, 6, 2, 5, 1]);
+        assert_eq!(times(Sort::Best, 9, &answers), [3, 4, 6, 2, 1, 5]);
         assert_eq!(times(Sort::Best, 2, &answers), [3, 4]);
         assert_eq!(times(Sort::Time, 9, &answers), [1, 2, 3, 4, 5, 6]);
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::super::screen::{Screen, note};
 use super::super::{Failure, text};
 use super::answers::{self, AnswerJson};
+use super::envelope::{self, CSV_HEAD, Format};
 use super::{length, probability};
 use crate::trace::{Part, QueryResult, QuerySummary, Settings, TooShort};
 
@@ -14,7 +15,7 @@ use crate::trace::{Part, QueryResult, QuerySummary, Settings, TooShort};
 pub(super) struct Reply {
     /// What was searched for.
     pub(super) parts: Vec<Part>,
-    /// The share of it that was enough.
+    /// The share of it that was enough, or 0 if it was chosen for each message.
     pub(super) least: f64,
     /// How messages are digested now.
     pub(super) settings: Settings,
@@ -24,6 +25,8 @@ pub(super) struct Reply {
     pub(super) narrowed: bool,
     /// The messages to show.
     pub(super) found: Vec<QueryResult>,
+    /// If near-identical messages are shown once: how many there are of each of `found`.
+    pub(super) alike: Option<Vec<u64>>,
     /// How many were left out as there by chance.
     pub(super) doubtful: u64,
     pub(super) summary: QuerySummary,
@@ -58,8 +61,17 @@ struct PartJson<'a> {
 impl Reply {
     /// Writes it as JSON.
     pub(super) fn json(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
-        screen.json(&ReplyFacts {
-            found: self.found.iter().map(AnswerJson::from).collect(),
+        screen.json(&self.facts())
+    }
+
+    /// Writes several as a JSON array.
+    pub(super) fn json_of_all(all: &[Self], screen: &mut Screen<'_>) -> Result<(), Failure> {
+        screen.json(&all.iter().map(Self::facts).collect::<Vec<_>>())
+    }
+
+    fn facts(&self) -> ReplyFacts<'_> {
+        ReplyFacts {
+            found: self.answers().collect(),
             matches: self.summary.matches,
             doubtful: self.doubtful,
             searched: self.summary.messages,
@@ -72,15 +84,76 @@ impl Reply {
             parts: self.parts.iter().map(PartJson::from).collect(),
             damaged: self.summary.damaged.iter().map(ToString::to_string).collect(),
             other_key: self.summary.other_key,
+        }
+    }
+
+    /// This result, of a search for bytes, with that of a search for the same as text.
+    pub(super) fn or_as_text(mut self, other: Self) -> Self {
+        let (as_bytes, as_text) = (self.summary.matches, other.summary.matches);
+        note(format_args!(
+            "the excerpt of an attachment is text: {} it as text, and {as_bytes} as bytes",
+            text::counted(as_text, "message matches", "messages match")
+        ));
+        if as_bytes == 0 {
+            return other;
+        }
+        let has =
+            |answer: &QueryResult| self.found.iter().any(|one| one.envelope == answer.envelope);
+        let (both, new): (Vec<_>, Vec<_>) = other.found.into_iter().partition(has);
+        self.found.extend(new);
+        if let Some(alike) = &mut self.alike {
+            alike.resize(self.found.len(), 1);
+        }
+        self.summary.matches += as_text.saturating_sub(both.len() as u64);
+        let sum = |(one, other): (f64, f64)| one + other;
+        self.summary.expected = match as_text {
+            0 => self.summary.expected,
+            _ => self.summary.expected.zip(other.summary.expected).map(sum),
+        };
+        self
+    }
+
+    /// Writes the messages as lines.
+    pub(super) fn lines(&self, format: Format, screen: &mut Screen<'_>) -> Result<(), Failure> {
+        if format == Format::Jsonl {
+            for answer in self.answers() {
+                let line = serde_json::to_string(&answer).map_err(std::io::Error::from)?;
+                writeln!(screen, "{line}")?;
+            }
+            return Ok(());
+        }
+        writeln!(screen, "{CSV_HEAD},{}", answers::CSV_HEAD)?;
+        for answer in &self.found {
+            let evidence = answers::csv_line(answer, &self.parts);
+            writeln!(screen, "{},{evidence}", envelope::csv_line(&answer.envelope))?;
+        }
+        Ok(())
+    }
+
+    /// The messages found, in JSON.
+    pub(super) fn answers(&self) -> impl Iterator<Item = AnswerJson<'_>> {
+        (0..).zip(&self.found).map(|(number, answer)| {
+            let alike = self.alike.as_ref().and_then(|alike: &Vec<u64>| alike.get(number));
+            AnswerJson::of(answer, &self.parts, alike.copied())
         })
+    }
+
+    /// Whether messages were searched for passages.
+    fn asks_passages(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Passage(_)))
     }
 
     /// Writes it for people.
     pub(super) fn print(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         if !self.found.is_empty() {
-            answers::print(screen, &self.found, self.least < 1.0)?;
+            let graded = self.least < 1.0 || self.asks_passages();
+            answers::print(screen, &self.found, graded, self.alike.as_deref())?;
+            answers::print_passages(screen, &self.found, &self.parts)?;
         }
-        let shown = self.found.len() as u64;
+        let shown = match &self.alike {
+            Some(alike) => alike.iter().sum(),
+            None => self.found.len() as u64,
+        };
         let (matches, messages) = (self.summary.matches, self.summary.messages);
         if matches > shown {
             let more = matches - shown;
@@ -89,18 +162,28 @@ impl Reply {
                 false => writeln!(screen, "and {more} more, with --limit {matches}")?,
             }
         }
+        let messages = text::counted(messages, "message", "messages");
         match self.summary.expected {
-            _ if matches == 0 => writeln!(screen, "none of {messages} message(s)")?,
+            _ if matches == 0 => writeln!(screen, "none of {messages}")?,
+            None if self.asks_passages() => writeln!(
+                screen,
+                "{matches} of {messages} may have contained it, or a passage of it; FALSE is the \
+                 probability for a message that shares nothing with it"
+            )?,
+            None if self.least <= 0.0 => writeln!(
+                screen,
+                "{matches} of {messages} may have contained it, or an edited version of it; FALSE is \
+                 the probability for a message that is not related to it"
+            )?,
             None if !self.parts.is_empty() => writeln!(
                 screen,
-                "{matches} of {messages} message(s) may have contained it; how many of these are \
-                 false results is not known with the scheme hbf"
+                "{matches} of {messages} may have contained it; how many of these are false \
+                 results is not known with the scheme hbf"
             )?,
-            None => writeln!(screen, "{matches} of {messages} message(s)")?,
+            None => writeln!(screen, "{matches} of {messages}")?,
             Some(expected) => writeln!(
                 screen,
-                "{matches} of {messages} message(s) may have contained it; expected false results: \
-                 {}{}",
+                "{matches} of {messages} may have contained it; expected false results: {}{}",
                 if self.narrowed || self.least < 1.0 { "at most " } else { "" },
                 probability::expected(expected)
             )?,
@@ -112,7 +195,8 @@ impl Reply {
 
     /// Prints how long the text is, how long it must be, and how long it should be.
     fn print_length(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
-        let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
+        let is_text =
+            self.parts.iter().all(|part| matches!(part, Part::Text(_) | Part::Passage(_)));
         if self.parts.is_empty() || !is_text || self.summary.messages == 0 {
             return Ok(());
         }
@@ -157,15 +241,16 @@ impl Reply {
         }
         if self.doubtful > 0 {
             note(format_args!(
-                "{} message(s) that may match by chance were left out; --doubtful shows them",
-                self.doubtful
+                "{} that may match by chance left out; --doubtful shows them",
+                text::counted(self.doubtful, "message was", "messages were")
             ));
         }
         let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
         let settings = Some(self.settings).filter(|_| is_text && !self.parts.is_empty());
         let distinctive =
             settings.and_then(|settings| length::distinctive_share(self.bytes(), settings));
-        if let Some(distinctive) = distinctive.filter(|share| self.least < *share)
+        if let Some(distinctive) =
+            distinctive.filter(|share| self.least > 0.0 && self.least < *share)
             && self.summary.matches == 0
             && self.summary.messages > 0
         {
@@ -181,34 +266,44 @@ impl Reply {
         let too_short = unanswered.saturating_sub(decoded_otherwise);
         if too_short > 0 {
             note(format_args!(
-                "{too_short} message(s) were not searched: with the settings they were digested with, \
-                 a text needs {shortest} bytes"
+                "{} not searched: with the settings they were digested with, a text needs {shortest} \
+                 bytes",
+                text::counted(too_short, "message was", "messages were")
             ));
         }
         if decoded_otherwise > 0 {
             note(format_args!(
-                "{decoded_otherwise} message(s) were not searched for content: another version of \
-                 exirate decoded them, perhaps differently"
+                "{} not searched for content: another version of exirate decoded them, perhaps \
+                 differently",
+                text::counted(decoded_otherwise, "message was", "messages were")
             ));
         }
         if other_key > 0 {
-            note(format_args!("{other_key} file(s) of another key were not searched"));
+            let files =
+                text::counted(other_key, "file of another key was", "files of another key were");
+            note(format_args!("{files} not searched"));
         }
         let shown = self.found.iter().filter(|answer| answer.envelope.partial).count() as u64;
         if shown > 0 {
-            note(format_args!("{shown} of these message(s) were too large to be recorded whole"));
+            let were = if shown == 1 { "was" } else { "were" };
+            note(format_args!("{shown} of these messages {were} not recorded whole"));
         }
         let others = partial.saturating_sub(shown);
         if others > 0 {
             let most = if self.narrowed { "at most " } else { "" };
             note(format_args!(
-                "{most}{others} message(s) that are not listed were not recorded whole, and may \
-                 have contained it too"
+                "{most}{} not recorded whole, and may have contained it too",
+                text::counted(
+                    others,
+                    "message that is not listed was",
+                    "messages that are not listed were"
+                )
             ));
         }
         let damaged = self.found.iter().filter(|answer| answer.damaged).count();
         if damaged > 0 {
-            note(format_args!("{damaged} of these message(s) have a damaged envelope"));
+            let have = if damaged == 1 { "has" } else { "have" };
+            note(format_args!("{damaged} of these messages {have} a damaged envelope"));
         }
     }
 }
@@ -220,6 +315,11 @@ pub(super) fn explain(screen: &mut Screen<'_>, parts: &[Part]) -> Result<(), Fai
             Part::Text(text) => {
                 let shown = text::printable(text.as_bytes());
                 writeln!(screen, "part {number}, {} bytes of text: {shown}", text.len())?;
+            }
+            Part::Passage(text) => {
+                let shown = text::printable(text.as_bytes());
+                let bytes = text.len();
+                writeln!(screen, "part {number}, any passage of {bytes} bytes of text: {shown}")?;
             }
             Part::File(bytes) => {
                 writeln!(screen, "part {number}: an attachment of {} bytes", bytes.len())?;
@@ -239,7 +339,7 @@ pub(super) fn too_short(short: TooShort, parts: &[Part]) -> Failure {
     let TooShort { part, bytes, needed } = short;
     let which = if parts.len() > 1 { format!("part {} is", part + 1) } else { "it is".to_owned() };
     let what = match parts.get(part) {
-        Some(Part::Text(text)) => {
+        Some(Part::Text(text) | Part::Passage(text)) => {
             let text: String = text.chars().take(60).collect();
             format!(
                 "{which} {bytes} bytes as text is compared (\"{}\")",
@@ -255,6 +355,7 @@ impl<'a> From<&'a Part> for PartJson<'a> {
     fn from(part: &'a Part) -> Self {
         let (kind, text) = match part {
             Part::Text(text) => ("text", Some(text.as_str())),
+            Part::Passage(text) => ("passage", Some(text.as_str())),
             Part::File(_) | Part::FileHash(_) => ("attachment", None),
             Part::Bytes(_) => ("bytes", None),
         };

@@ -1,5 +1,6 @@
 //! Printed envelopes.
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use super::super::text;
@@ -52,4 +53,58 @@ pub(super) fn moment(seconds: i64) -> String {
 /// Seconds since 1970 as a moment.
 pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp { seconds, micros: 0 }
+}
+
+/// The form of lines for other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A line of JSON each
+    Jsonl,
+    /// Comma-separated values with a line of heads
+    Csv,
+}
+
+/// The heads of [`csv_line`].
+pub(super) const CSV_HEAD: &str = "time,id,sender,recipients,client,authenticated,partial";
+
+/// An envelope as comma-separated values.
+pub(super) fn csv_line(envelope: &Envelope) -> String {
+    let client = envelope.client.map(|client| client.to_string()).unwrap_or_default();
+    let (time, recipients) = (iso(envelope.time), envelope.recipients.join(" "));
+    let fields = [
+        &*time,
+        &*envelope.id,
+        &*envelope.sender,
+        &*recipients,
+        &*client,
+        &*envelope.authenticated,
+        if envelope.partial { "yes" } else { "no" },
+    ];
+    fields.map(csv).join(",")
+}
+
+/// A field of CSV (RFC 4180).
+fn csv(field: &str) -> String {
+    if field.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_quoted_where_they_must_be() {
+        for (field, text) in [
+            ("alice@example.org", "alice@example.org"),
+            ("", ""),
+            ("\"a,b\"@c.test", "\"\"\"a,b\"\"@c.test\""),
+            ("a\nb", "\"a\nb\""),
+        ] {
+            assert_eq!(csv(field), text);
+        }
+    }
 }

@@ -8,18 +8,19 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use super::super::{Failure, input, text};
 use super::mailbox::{self, MESSAGE_MAX};
 use crate::trace::decode::{self, Charset, Limits};
-use crate::trace::{Fragment, Part};
+use crate::trace::{FileHash, Fragment, Part};
 
 /// The options for what the message contained.
 #[derive(Debug, Args)]
 struct Options {
-    /// A text of the message; * stands for anything between two parts, and \* for
-    /// an asterisk
+    /// A text of the message; at * it is split into parts, which a message must all
+    /// contain, in any order and place; \* is an asterisk
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     text: Vec<OsString>,
 
     /// Read the text from a file, as one part in which * is an asterisk; - is
-    /// standard input
+    /// standard input. Of a text of a page or more, any passage is found, unless
+    /// --at-least is given
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
 
@@ -31,10 +32,29 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     attachment: Vec<PathBuf>,
 
+    /// An attached file of which only the SHA-256 is known, in hexadecimal
+    #[arg(long, value_name = "HEX", value_parser = sha256)]
+    attachment_sha256: Vec<FileHash>,
+
     /// An excerpt of an attachment that is not text
     #[arg(long, value_name = "FILE")]
     bytes: Vec<PathBuf>,
 }
+
+/// Of which texts a passage is enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passages {
+    /// All of each text is required.
+    None,
+    /// Of long texts in files.
+    OfFiles,
+    /// Of all texts.
+    OfAll,
+}
+
+/// From so many bytes on, a passage of a text is enough evidence by itself: a shorter one would
+/// have to be there as a whole anyway.
+const PASSAGES_FROM: usize = 300;
 
 /// Where an excerpt comes from.
 #[derive(Clone, Debug)]
@@ -42,6 +62,7 @@ enum Source {
     Text(OsString),
     File(PathBuf),
     Attachment(PathBuf),
+    Hash(FileHash),
     Bytes(PathBuf),
 }
 
@@ -72,6 +93,8 @@ impl FromArgMatches for Excerpts {
         add("text", options.text.into_iter().map(Source::Text).collect());
         add("file", options.file.into_iter().map(Source::File).collect());
         add("attachment", options.attachment.into_iter().map(Source::Attachment).collect());
+        let hashes = options.attachment_sha256.into_iter();
+        add("attachment_sha256", hashes.map(Source::Hash).collect());
         add("bytes", options.bytes.into_iter().map(Source::Bytes).collect());
         // A scheme may know the order of the parts in the message.
         sources.sort_by_key(|(at, _)| *at);
@@ -86,13 +109,14 @@ impl FromArgMatches for Excerpts {
 }
 
 impl Excerpts {
-    /// Reads them; `graded` is whether shares of them are enough.
+    /// Reads them; `graded` is whether shares of them are enough, and `passages` of which of
+    /// them passages are.
     ///
     /// # Errors
     /// One cannot be read, is not text although it should be, or is empty.
-    pub(super) fn parts(&self, graded: bool) -> Result<Vec<Part>, Failure> {
+    pub(super) fn parts(&self, graded: bool, passages: Passages) -> Result<Vec<Part>, Failure> {
         let files = self.sources.iter().filter_map(|source| match source {
-            Source::Text(_) => None,
+            Source::Text(_) | Source::Hash(_) => None,
             Source::File(path) | Source::Attachment(path) | Source::Bytes(path) => Some(path),
         });
         if files.filter(|path| path.as_os_str() == "-").count() > 1 {
@@ -101,8 +125,14 @@ impl Excerpts {
         let mut parts = Vec::new();
         for source in &self.sources {
             match source {
-                Source::Text(text) => parts.extend(typed(text)?),
-                Source::File(path) => parts.push(self.file(path)?),
+                Source::Text(text) => {
+                    let texts = typed(text)?.into_iter();
+                    parts.extend(texts.map(|part| in_passages(part, passages == Passages::OfAll)));
+                }
+                Source::File(path) => {
+                    parts.push(in_passages(self.file(path)?, passages != Passages::None));
+                }
+                Source::Hash(hash) => parts.push(Part::FileHash(*hash)),
                 Source::Attachment(path) => {
                     let bytes = whole(path, "--attachment")?;
                     if graded || bytes.len() > Limits::default().attachments {
@@ -143,6 +173,64 @@ impl Excerpts {
             Failure::new(format!("{name} contains nothing that can be searched for"))
         })
     }
+}
+
+/// The lines of a file, each with its parts; empty lines are left out.
+pub(super) fn questions(
+    path: &Path,
+    passages: Passages,
+) -> Result<Vec<(String, Vec<Part>)>, Failure> {
+    let bytes = whole(path, "--questions")?;
+    let text = utf(&bytes).ok_or_else(|| Failure::new(format!("{} is not UTF-8", name(path))))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let question = |line: &str| {
+        let parts = typed(&OsString::from(line))?.into_iter();
+        let parts = parts.map(|part| in_passages(part, passages == Passages::OfAll));
+        Ok((line.to_owned(), parts.collect()))
+    };
+    lines.map(question).collect()
+}
+
+/// The parts with excerpts of bytes as text, if all of these are text; an excerpt may begin and
+/// end within a letter.
+pub(super) fn bytes_as_text(parts: &[Part]) -> Option<Vec<Part>> {
+    let mut any = false;
+    let mut text = |bytes: &[u8]| {
+        any = true;
+        let start = bytes.iter().take(4).position(|byte| byte & 0xc0 != 0x80)?;
+        let mut chunks = bytes.get(start..)?.utf8_chunks();
+        let chunk = chunks.next()?;
+        let is_text = chunks.next().is_none() && chunk.invalid().len() < 4;
+        normalised(chunk.valid()).filter(|_| is_text && !chunk.valid().contains('\0'))
+    };
+    let texts: Option<Vec<Part>> = parts
+        .iter()
+        .map(|part| match part {
+            Part::Bytes(bytes) => text(bytes),
+            part => Some(part.clone()),
+        })
+        .collect();
+    texts.filter(|_| any)
+}
+
+/// The part, or any passage of it if that is `enough` and it is long.
+fn in_passages(part: Part, enough: bool) -> Part {
+    match part {
+        Part::Text(text) if enough && text.len() >= PASSAGES_FROM => Part::Passage(text),
+        part => part,
+    }
+}
+
+/// A SHA-256 in hexadecimal.
+fn sha256(hex: &str) -> Result<FileHash, String> {
+    let mut hash = FileHash::default();
+    let digits: Option<Vec<u8>> =
+        hex.trim().chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
+    let digits = digits.filter(|digits| digits.len() == 2 * hash.len());
+    let digits = digits.ok_or("it takes a SHA-256: 64 hexadecimal digits")?;
+    let (pairs, _) = digits.as_chunks::<2>();
+    hash.iter_mut().zip(pairs).for_each(|(byte, [high, low])| *byte = high << 4 | low);
+    Ok(hash)
 }
 
 /// The pieces of an attachment, as messages are digested, of which some may be
@@ -258,6 +346,35 @@ mod tests {
         assert_eq!(parts, expected.map(|part| Part::Text(part.to_owned())));
         let Err(Failure::Said(why)) = typed(&" * \n".into()) else { panic!() };
         assert_eq!(why, r#"--text " * \n" contains nothing that can be searched for"#);
+    }
+
+    #[test]
+    fn of_a_long_text_a_passage_is_enough() {
+        let text = |bytes| Part::Text("x".repeat(bytes));
+        assert_eq!(in_passages(text(400), true), Part::Passage("x".repeat(400)));
+        assert_eq!(in_passages(text(400), false), text(400));
+        assert_eq!(in_passages(text(200), true), text(200));
+    }
+
+    #[test]
+    fn bytes_that_are_text_are_text_as_well() {
+        let as_text = |bytes: &[u8]| bytes_as_text(&[Part::Bytes(bytes.to_vec())]);
+        let text = |text: &str| Some(vec![Part::Text(text.to_owned())]);
+        assert_eq!(as_text(b"1;Kuppel;M\xc3\xbcnchen"), text("1;kuppel;münchen"));
+        assert_eq!(as_text(b"\xbcnchen;2;M\xc3"), text("nchen;2;m"));
+        assert_eq!(as_text(b"%PDF-1.4\n\xff\xfe\xfd and more"), None);
+        assert_eq!(as_text(b"a\0b"), None);
+        assert_eq!(as_text(b""), None);
+        assert_eq!(bytes_as_text(&[Part::Text("a".to_owned())]), None);
+    }
+
+    #[test]
+    fn hashes_are_64_hexadecimal_digits() {
+        let hex = "BA7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256(hex), Ok(crate::trace::file_hash(b"abc")));
+        for text in ["", &hex[1..], &format!("{hex}00"), &hex.replace('f', "g")] {
+            assert!(sha256(text).is_err(), "{text}");
+        }
     }
 
     #[test]

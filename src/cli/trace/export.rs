@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::super::database::{Common, traces_incomplete};
 use super::super::screen::{Screen, note, progress};
 use super::super::{Failure, Outcome, output_file};
-use super::envelope::{EnvelopeJson, JSON_HELP, iso};
-use super::span;
-use crate::trace::{Envelope, Query, QuerySummary, TraceStore};
+use super::envelope::{CSV_HEAD, EnvelopeJson, Format, JSON_HELP, csv_line};
+use super::filters::Filters;
+use crate::trace::{Envelope, QuerySummary, TraceStore};
 
 /// Permissions of the file: it contains senders and recipients.
 const SECRET: u32 = 0o600;
@@ -28,25 +28,11 @@ pub(super) struct Export {
     #[arg(long, value_name = "FORM", default_value = "jsonl")]
     format: Format,
 
-    /// Only messages from this moment on; 7d is seven days ago
-    #[arg(long, value_name = "TIME", value_parser = span::since)]
-    since: Option<i64>,
-
-    /// Only messages up to this moment; of a date, to its end
-    #[arg(long, value_name = "TIME", value_parser = span::until)]
-    until: Option<i64>,
+    #[command(flatten)]
+    filters: Filters,
 
     #[command(flatten)]
     common: Common,
-}
-
-/// The form of the lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A line of JSON each
-    Jsonl,
-    /// Comma-separated values with a line of heads
-    Csv,
 }
 
 /// The help after the options.
@@ -104,12 +90,12 @@ impl Export {
         out: &mut dyn Write,
     ) -> Result<(u64, QuerySummary), Failure> {
         if self.format == Format::Csv {
-            writeln!(out, "time,id,sender,recipients,client,authenticated,partial")?;
+            writeln!(out, "{CSV_HEAD}")?;
         }
         let mut bar = None;
         let (mut written, mut failed) = (0, None);
         let summary = trace.query(
-            &Query { since: self.since, until: self.until, ..Query::default() },
+            &self.filters.query(),
             &mut |done, of| {
                 // The lines would be drawn over on a terminal.
                 if self.output.is_some() {
@@ -138,43 +124,6 @@ impl Export {
                 serde_json::to_string(&EnvelopeJson::of(envelope)).map_err(std::io::Error::from)?;
             return writeln!(out, "{line}");
         }
-        let client = envelope.client.map(|client| client.to_string()).unwrap_or_default();
-        let (time, recipients) = (iso(envelope.time), envelope.recipients.join(" "));
-        let fields = [
-            &*time,
-            &*envelope.id,
-            &*envelope.sender,
-            &*recipients,
-            &*client,
-            &*envelope.authenticated,
-            if envelope.partial { "yes" } else { "no" },
-        ];
-        writeln!(out, "{}", fields.map(csv).join(","))
-    }
-}
-
-/// A field of CSV (RFC 4180).
-fn csv(field: &str) -> String {
-    if field.contains(['"', ',', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_are_quoted_where_they_must_be() {
-        for (field, text) in [
-            ("alice@example.org", "alice@example.org"),
-            ("", ""),
-            ("\"a,b\"@c.test", "\"\"\"a,b\"\"@c.test\""),
-            ("a\nb", "\"a\nb\""),
-        ] {
-            assert_eq!(csv(field), text);
-        }
+        writeln!(out, "{}", csv_line(envelope))
     }
 }

@@ -1,9 +1,110 @@
-//! Which envelopes are meant: `--from`, `--to`, `--client`, `--auth`.
+//! Which envelopes are meant: `--from`, `--to`, `--id`, `--client`, `--auth`, `--since`,
+//! `--until`, `--partial`.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
+
+use super::{id, span};
+use crate::trace::{Accepts, Address, Envelope, Query, QueryResult};
+
+/// The options that select messages by their envelopes. A message must match all options of
+/// different names, and one of those of one name.
+#[derive(Debug, Args)]
+pub(super) struct Filters {
+    /// Only messages of this sender: an address, a glob such as
+    /// '*@example.org', or <> for bounces
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) from: Vec<Name>,
+
+    /// Only messages to this recipient, an address or a glob
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) to: Vec<Name>,
+
+    /// Only the message with this id: Exim's, short or long, or the Message-ID
+    /// of one that was recorded from a file; may be repeated
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    pub(super) id: Vec<String>,
+
+    /// Only messages from this IP address or network, such as 192.0.2.0/24
+    #[arg(long, value_name = "IP")]
+    client: Vec<Network>,
+
+    /// Only messages of clients authenticated as this, a name or a glob
+    #[arg(long, value_name = "NAME")]
+    auth: Vec<Name>,
+
+    /// Only messages from this moment on; 7d is seven days ago
+    #[arg(long, value_name = "TIME", value_parser = span::since)]
+    since: Option<i64>,
+
+    /// Only messages up to this moment; of a date, to its end
+    #[arg(long, value_name = "TIME", value_parser = span::until)]
+    until: Option<i64>,
+
+    /// Only messages that were not recorded whole
+    #[arg(long)]
+    partial: bool,
+}
+
+impl Filters {
+    /// Whether one is given.
+    pub(super) fn any(&self) -> bool {
+        let Self { from, to, id, client, auth, since, until, partial } = self;
+        let names = [from, to, auth];
+        names.iter().any(|names| !names.is_empty())
+            || !client.is_empty()
+            || !id.is_empty()
+            || since.is_some()
+            || until.is_some()
+            || *partial
+    }
+
+    /// Whether no message can be between the times.
+    pub(super) fn contradict(&self) -> bool {
+        self.since.zip(self.until).is_some_and(|(since, until)| since > until)
+    }
+
+    /// Whether some must be tested by [`Self::accept`], as the store does not know them.
+    pub(super) fn need_tests(&self) -> bool {
+        !self.client.is_empty() || !self.auth.is_empty() || self.partial
+    }
+
+    /// Whether an envelope matches the options that the store does not know.
+    pub(super) fn accept(&self, envelope: &Envelope) -> bool {
+        let Self { client, auth, .. } = self;
+        let from = |ip| client.iter().any(|network| network.contains(ip));
+        (client.is_empty() || envelope.client.is_some_and(from))
+            && (auth.is_empty() || auth.iter().any(|name| name.is(&envelope.authenticated)))
+            && (!self.partial || envelope.partial)
+    }
+
+    /// A query for the messages that they select.
+    pub(super) fn query(&self) -> Query<'_> {
+        let accepts = |result: &QueryResult| self.accept(&result.envelope);
+        Query {
+            since: self.since,
+            until: self.until,
+            from: addresses(&self.from),
+            to: addresses(&self.to),
+            ids: self.id.iter().map(|text| id::read(text).to_owned()).collect(),
+            accepts: self.need_tests().then(|| Accepts(Box::new(accepts))),
+            ..Query::default()
+        }
+    }
+}
+
+/// The addresses, for a query of the store.
+fn addresses(names: &[Name]) -> Option<Address<'_>> {
+    match names {
+        [] => None,
+        // The store has a list of these.
+        [Name::Exact(name)] if name.is_ascii() => Some(Address::Is(name.clone())),
+        _ => Some(Address::Test(Box::new(|address| names.iter().any(|name| name.is(address))))),
+    }
+}
 
 /// Addresses as people write them: one, or a glob, in any case of letters.
 /// `<>` is the sender of bounces.

@@ -8,7 +8,7 @@ pub(super) const RARE: f64 = 0.01;
 /// The length of a part in bytes.
 pub(super) fn of(part: &Part) -> usize {
     match part {
-        Part::Text(text) => text.len(),
+        Part::Text(text) | Part::Passage(text) => text.len(),
         Part::File(bytes) | Part::Bytes(bytes) => bytes.len(),
         Part::FileHash(hash) => hash.len(),
     }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -10,13 +11,12 @@ use super::super::screen::{Screen, note};
 use super::super::{Failure, Outcome, text};
 use super::answers::{First, Sort};
 use super::conclusion::{self, Reply};
-use super::envelope::JSON_HELP;
-use super::excerpt::Excerpts;
-use super::filters::{Name, Network};
-use super::{id, span};
+use super::envelope::{Format, JSON_HELP};
+use super::excerpt::{self, Excerpts, Passages};
+use super::filters::{Filters, Name};
+use super::id;
 use crate::trace::{
-    self, Accepts, Address, ContentQuery, Envelope, Part, QueryResult, QuerySummary, TraceError,
-    TraceStore,
+    self, Accepts, ContentQuery, Part, QueryResult, QuerySummary, TraceError, TraceStore,
 };
 
 /// If a share of a text is enough, messages that are false with a greater
@@ -28,6 +28,9 @@ const DOUBT: f64 = 0.01;
 const MANY: f64 = 10.0;
 const SHOWN: usize = 100;
 
+/// So many messages are compared with each other.
+const GROUPED: usize = 1000;
+
 /// Find the messages that may have contained a text or a file
 #[derive(Debug, Args)]
 #[command(after_help = help())]
@@ -35,40 +38,19 @@ pub(super) struct Query {
     #[command(flatten)]
     excerpts: Excerpts,
 
-    /// Only messages of this sender: an address, a glob such as
-    /// '*@example.org', or <> for bounces
-    #[arg(long, value_name = "ADDRESS")]
-    from: Vec<Name>,
-
-    /// Only messages to this recipient, an address or a glob
-    #[arg(long, value_name = "ADDRESS")]
-    to: Vec<Name>,
-
-    /// Only the message with this id: Exim's, short or long, or the Message-ID
-    /// of one that was recorded from a file; may be repeated
-    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
-    id: Vec<String>,
-
-    /// Only messages from this IP address or network, such as 192.0.2.0/24
-    #[arg(long, value_name = "IP")]
-    client: Vec<Network>,
-
-    /// Only messages of clients authenticated as this, a name or a glob
-    #[arg(long, value_name = "NAME")]
-    auth: Vec<Name>,
-
-    /// Only messages from this moment on; 7d is seven days ago
-    #[arg(long, value_name = "TIME", value_parser = span::since)]
-    since: Option<i64>,
-
-    /// Only messages up to this moment; of a date, to its end
-    #[arg(long, value_name = "TIME", value_parser = span::until)]
-    until: Option<i64>,
+    #[command(flatten)]
+    filters: Filters,
 
     /// For a text that was edited: also messages that contain at least this share
-    /// of it, such as 70%
-    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "100%", hide_default_value = true)]
-    at_least: f64,
+    /// of it, such as 70%; auto chooses the share for each message, as much as
+    /// unrelated ones hardly ever have
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    at_least: Option<f64>,
+
+    /// Of each text of 300 bytes or more, a passage is enough; the default for
+    /// --file without --at-least
+    #[arg(long, conflicts_with = "at_least")]
+    any_passage: bool,
 
     /// With --at-least, also messages that may match by chance: those that one
     /// unrelated message in a hundred would match
@@ -88,6 +70,25 @@ pub(super) struct Query {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     limit: Option<usize>,
 
+    /// Show near-identical messages once, the first of them, and how many there are;
+    /// of more than 1000 messages, of the first 1000
+    #[arg(long, conflicts_with = "count")]
+    group: bool,
+
+    /// Search for each line of a file by itself, as by --text, in one run; - is
+    /// standard input
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["text", "file", "attachment", "attachment_sha256", "bytes", "format"])]
+    questions: Option<PathBuf>,
+
+    /// Print only how many messages match
+    #[arg(long, conflicts_with_all = ["json", "format", "limit", "explain"])]
+    count: bool,
+
+    /// Print the messages as lines of JSON or CSV, and nothing else
+    #[arg(long, value_name = "FORM", conflicts_with_all = ["json", "explain"])]
+    format: Option<Format>,
+
     #[command(flatten)]
     common: Common,
 }
@@ -98,10 +99,12 @@ fn help() -> String {
         "Examples:
   Who sent this text, and who received it?
     exirate trace query --text 'the margin of the northern branch fell to four percent'
-  Two sentences of one message, with anything between them:
+  Two sentences that one message contains, wherever in it:
     exirate trace query --text 'the margin of the northern branch * keep this among us'
-  A page that was copied into a file and may have been edited:
-    exirate trace query --file page.txt --at-least 60%
+  A document, of which any passage may have been copied into a message:
+    exirate trace query --file page.txt
+  A page that was copied and edited:
+    exirate trace query --file page.txt --at-least auto
   Who received this file, or a part of it, since the first of November?
     exirate trace query --attachment plan.pdf --since 2026-11-01
   What did alice send to other domains, whatever was in it?
@@ -121,69 +124,77 @@ is given more than once, such as --from, it must match one. Text is compared wit
 case, line ends and runs of white space, marks of quotation at the beginning of lines,
 forms of quotes and dashes, and invisible characters; --explain shows what remains.
 An excerpt is found within one text: a body, an attachment, the subject, a name. If it
-is too short, an error says how long it must be. In --text, * stands for anything
-between two parts and \\* for an asterisk; in files, an asterisk is an asterisk.
+is too short, an error says how long it must be. At an asterisk, --text is split into parts
+that are searched for separately. A message must contain them all, but a digest does not know
+where: they may be in any order, and in different texts of the message. \\* is an asterisk; in
+files, an asterisk is an asterisk.
+
+With --file, a message is also found if it contains only a passage of the text: in most
+stores, of 250 bytes or more. The list after the table shows the longest passage in each
+message; a few bytes at its ends may be there by chance. THERE is its share of the text, and
+FALSE is the probability that a message which shares nothing with the text has so long a
+passage of it. --any-passage does the same for --text, and --at-least 100% requires all.
 
 --attachment searches for the whole file, byte for byte; with --at-least, for parts of it.
---bytes searches for an excerpt of an attachment that is not text. TIME is local time,
-as in Exim's log. Addresses are compared without regard to case.
+--bytes searches for an excerpt of an attachment. If the excerpt is text, it is searched for
+as text as well, since attachments such as CSV, JSON and RTF are digested as text; a note
+says which matched. TIME is local time, as in Exim's log. Addresses are compared without
+regard to case.
 
 THERE is the share of the text that a message contains. Some six tenths of any text are
 in a digest by chance, and messages with no more than that are left out: of an edited
-text of 150 bytes about 90% must be there, of 500 bytes 80%, of 2000 bytes 70%.
+text of 150 bytes about 90% must be there, of 500 bytes 80%, of 2000 bytes 70%. With
+--at-least auto, what must be there depends on the length of the text and on how full each
+message's digest is: as much as one unrelated message in a thousand has.
 
-The best come first: those with the largest share, of these those with a probability
-below one in ten thousand, and of these the earliest.
+The best come first: those with all of the text, of these those with a probability below
+one in ten thousand, and of these the earliest; then the others, those with the smallest
+probability first.
 
 Exit status: 0 found; 1 nothing was found; 2 an error, or not all could be searched.
 
 JSON: an object. `found` is an array of messages, `matches` how many there are
 without --limit; `chance` is that of a message that carried nothing to be among them,
 `present` how many of `of` elements are there; all three are null if only envelopes
-were searched. `searched` is how many messages were searched; `unanswered` how many of them
+were searched. `passage` is the longest passage, null if passages were not searched for: it
+begins at byte `start` of the part with the number `part` and has these `bytes` and this
+`text`. `doubtful` is how many messages were left out as matching by chance. `searched` is
+how many messages were searched, in so many `segments`; `unanswered` how many of them
 could not be searched for contents; `partial` how many of the others were not recorded
 whole, and may have contained it without being in `found` (at most, if envelopes are
-searched too). `false_expected` is how many messages are expected in `found` by chance
-(at most, if envelopes are searched too or with --at-least; null if nothing was found, or
-the scheme is hbf); with `enough` bytes it would be one in a hundred such queries (null:
-it is less already, or is not known). `shortest` is the
-length in bytes from which a text is found for certain; `parts` is what was searched
-for. {JSON_HELP}"
+searched too). `false_expected` is how many messages are expected in `found` by chance (at
+most, if envelopes are searched too or with --at-least; null if nothing was found, for
+passages, for --at-least auto, and with the scheme hbf); with `enough` bytes it would be one
+in a hundred such queries (null: it is less already, or is not known). `shortest` is the
+length in bytes from which a text is found for certain; `parts` is what was searched for.
+`damaged` is what could not be read, `other_key` how many files have another key. With
+--group, `alike` is how many near-identical messages one stands for; else it is null. With
+--questions, an array of such objects.
+--format jsonl writes each message of `found` as a line. {JSON_HELP}"
     )
 }
 
 impl Query {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let parts = self.excerpts.parts(self.is_graded())?;
+        if let Some(path) = &self.questions {
+            return self.run_all(path, screen);
+        }
+        let parts = self.excerpts.parts(self.is_graded(), self.passages())?;
         self.check(&parts)?;
         let json = self.common.json;
         if self.explain && !json && !parts.is_empty() {
             conclusion::explain(screen, &parts)?;
         }
-        let question = (!parts.is_empty())
-            .then(|| ContentQuery { parts: parts.clone(), min_share: self.at_least });
         let store = self.common.open_traces()?;
-        let left_out = Cell::new(0);
-        let found = self.search(&store, question, &left_out);
-        let (mut first, summary) = found.map_err(|error| match error {
-            TraceError::TooShort(short) => conclusion::too_short(short, &parts),
-            error => error.into(),
-        })?;
-        let mut found = first.take();
-        if !json && self.limit.is_none() && summary.expected.is_some_and(|many| many >= MANY) {
-            found.truncate(SHOWN);
+        let mut reply = self.reply(&store, parts)?;
+        if let Some(texts) = excerpt::bytes_as_text(&reply.parts) {
+            reply = reply.or_as_text(self.reply(&store, texts)?);
         }
-        let reply = Reply {
-            parts,
-            least: self.at_least,
-            settings: store.options().settings,
-            limited: self.limit.is_some(),
-            narrowed: self.asks_envelopes(),
-            found,
-            doubtful: left_out.get(),
-            summary,
-        };
-        if json {
+        if self.count {
+            writeln!(screen, "{}", reply.summary.matches)?;
+        } else if let Some(format) = self.format {
+            reply.lines(format, screen)?;
+        } else if json {
             reply.json(screen)?;
         } else {
             reply.print(screen)?;
@@ -197,9 +208,69 @@ impl Query {
         Ok(Outcome::found_if(reply.summary.matches == 0))
     }
 
+    /// Searches for each line of a file.
+    fn run_all(&self, path: &Path, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let questions = excerpt::questions(path, self.passages())?;
+        questions.iter().try_for_each(|(_, parts)| self.check(parts))?;
+        let store = self.common.open_traces()?;
+        let (mut none, mut damaged, mut replies) = (true, Vec::new(), Vec::new());
+        for (question, parts) in questions {
+            let reply = self.reply(&store, parts)?;
+            none &= reply.summary.matches == 0;
+            if damaged.is_empty() {
+                damaged.clone_from(&reply.summary.damaged);
+            }
+            let shown = text::printable(question.as_bytes());
+            if self.common.json {
+                replies.push(reply);
+            } else if self.count {
+                writeln!(screen, "{}\t{shown}", reply.summary.matches)?;
+            } else {
+                writeln!(screen, "> {shown}")?;
+                reply.print(screen)?;
+                writeln!(screen)?;
+            }
+        }
+        if self.common.json {
+            Reply::json_of_all(&replies, screen)?;
+        }
+        screen.flush()?;
+        traces_incomplete(&damaged)?;
+        Ok(Outcome::found_if(none))
+    }
+
+    /// Searches for these parts.
+    fn reply(&self, store: &TraceStore, parts: Vec<Part>) -> Result<Reply, Failure> {
+        let question = (!parts.is_empty())
+            .then(|| ContentQuery { parts: parts.clone(), min_share: self.least() });
+        let left_out = Cell::new(0);
+        let found = self.search(store, question, &left_out);
+        let (mut first, summary) = found.map_err(|error| match error {
+            TraceError::TooShort(short) => conclusion::too_short(short, &parts),
+            error => error.into(),
+        })?;
+        let mut found = first.take();
+        let all = self.common.json || self.format.is_some();
+        if !all && self.limit.is_none() && summary.expected.is_some_and(|many| many >= MANY) {
+            found.truncate(SHOWN);
+        }
+        let alike = if self.group { Some(group(store, &mut found)?) } else { None };
+        Ok(Reply {
+            alike,
+            parts,
+            least: self.least(),
+            settings: store.options().settings,
+            limited: self.limit.is_some(),
+            narrowed: self.filters.any(),
+            found,
+            doubtful: left_out.get(),
+            summary,
+        })
+    }
+
     /// If no message has the id, it may not be one.
     fn doubt_id(&self) {
-        for wanted in self.id.iter().filter(|text| !id::is_exims(id::read(text))) {
+        for wanted in self.filters.id.iter().filter(|text| !id::is_exims(id::read(text))) {
             let shown = text::printable(wanted.as_bytes());
             note(format_args!(
                 "{shown} does not have the form of an Exim message id, such as 1vM1aB-000000001Ab-1aBc or \
@@ -210,7 +281,7 @@ impl Query {
 
     /// If no message is from or to an address, it may not be one.
     fn doubt_addresses(&self) {
-        for name in self.from.iter().chain(&self.to) {
+        for name in self.filters.from.iter().chain(&self.filters.to) {
             if let Name::Exact(name) = name
                 && !name.is_empty()
                 && !name.contains('@')
@@ -226,7 +297,7 @@ impl Query {
 
     /// Refuses options that cannot work together.
     fn check(&self, parts: &[Part]) -> Result<(), Failure> {
-        if parts.is_empty() && !self.asks_envelopes() {
+        if parts.is_empty() && !self.filters.any() {
             return Err(Failure::new(
                 "nothing to search for: use --text, --file or --attachment, or select messages by \
                  --from, --to, --id and so on; `exirate trace export` writes all envelopes",
@@ -237,12 +308,15 @@ impl Query {
                 "--at-least is a share of a text or a file: use --text, --file or --attachment too",
             ));
         }
+        if parts.is_empty() && self.any_passage {
+            return Err(Failure::new("--any-passage is one of a text: use --text or --file too"));
+        }
         if self.doubtful && !self.is_graded() {
             return Err(Failure::new(
                 "--doubtful needs --at-least: without it, all matching messages are shown anyway",
             ));
         }
-        if self.since.zip(self.until).is_some_and(|(since, until)| since > until) {
+        if self.filters.contradict() {
             return Err(Failure::new("--since is later than --until: no message is between them"));
         }
         Ok(())
@@ -250,18 +324,21 @@ impl Query {
 
     /// Whether a share of the excerpts is enough.
     fn is_graded(&self) -> bool {
-        self.at_least < 1.0
+        self.least() < 1.0
     }
 
-    /// Whether envelopes are searched.
-    fn asks_envelopes(&self) -> bool {
-        let Self { from, to, id, client, auth, since, until, .. } = self;
-        let names = [from, to, auth];
-        names.iter().any(|names| !names.is_empty())
-            || !client.is_empty()
-            || !id.is_empty()
-            || since.is_some()
-            || until.is_some()
+    /// The share of the excerpts that is enough; 0 if it is chosen for each message.
+    fn least(&self) -> f64 {
+        self.at_least.unwrap_or(1.0)
+    }
+
+    /// Of which texts a passage is enough.
+    fn passages(&self) -> Passages {
+        match self.at_least {
+            _ if self.any_passage => Passages::OfAll,
+            None => Passages::OfFiles,
+            Some(_) => Passages::None,
+        }
     }
 
     fn first(&self) -> First {
@@ -277,7 +354,8 @@ impl Query {
         content: Option<ContentQuery>,
         left_out: &Cell<u64>,
     ) -> Result<(First, QuerySummary), TraceError> {
-        let shown = self.limit.or((!self.common.json).then_some(SHOWN));
+        let all = self.common.json || self.format.is_some();
+        let shown = self.limit.or((!all).then_some(SHOWN)).or(self.count.then_some(0));
         let is_ranked = content.is_some() && self.sort == Sort::Best && !self.is_filtered();
         let best = shown.filter(|_| is_ranked);
         let mut query = self.query(content, best, left_out);
@@ -303,15 +381,9 @@ impl Query {
         let accepts = move |result: &QueryResult| self.accepts(result, left_out);
         trace::Query {
             content,
-            since: self.since,
-            until: self.until,
-            from: addresses(&self.from),
-            to: addresses(&self.to),
-            ids: self.id.iter().map(|text| id::read(text).to_owned()).collect(),
-            limit: None,
             best,
             accepts: self.is_filtered().then(|| Accepts(Box::new(accepts))),
-            deadline: None,
+            ..self.filters.query()
         }
     }
 
@@ -328,7 +400,7 @@ impl Query {
     /// Whether a result is shown. One that any message may match as well is not, and is
     /// counted in `left_out`.
     fn accepts(&self, result: &QueryResult, left_out: &Cell<u64>) -> bool {
-        if !self.matches_filters(&result.envelope) {
+        if !self.filters.accept(&result.envelope) {
             return false;
         }
         let chance = result.hit.map_or(0.0, |hit| hit.chance);
@@ -341,36 +413,62 @@ impl Query {
 
     /// Whether results of the store are filtered here.
     fn is_filtered(&self) -> bool {
-        self.is_graded() || !self.client.is_empty() || !self.auth.is_empty()
-    }
-
-    /// Whether an envelope matches the options that the store does not know.
-    fn matches_filters(&self, envelope: &Envelope) -> bool {
-        let Self { client, auth, .. } = self;
-        let from = |ip| client.iter().any(|network| network.contains(ip));
-        (client.is_empty() || envelope.client.is_some_and(from))
-            && (auth.is_empty() || auth.iter().any(|name| name.is(&envelope.authenticated)))
+        self.is_graded() || self.filters.need_tests()
     }
 }
 
-/// The addresses, for a query of the store.
-fn addresses(names: &[Name]) -> Option<Address<'_>> {
-    match names {
-        [] => None,
-        // The store has a list of these.
-        [Name::Exact(name)] if name.is_ascii() => Some(Address::Is(name.clone())),
-        _ => Some(Address::Test(Box::new(|address| names.iter().any(|name| name.is(address))))),
+/// Keeps one of near-identical messages; returns how many there are of each.
+fn group(store: &TraceStore, found: &mut Vec<QueryResult>) -> Result<Vec<u64>, TraceError> {
+    let some = found.iter().take(GROUPED);
+    let query = trace::Query {
+        ids: some.map(|answer| answer.envelope.id.clone()).collect(),
+        ..trace::Query::default()
+    };
+    let sample = if found.is_empty() {
+        trace::Sample::default()
+    } else {
+        store.sample(&query, usize::MAX, GROUPED)?
+    };
+    // In the order of the results, so that the best of a group is shown.
+    let sketch_of = |answer: &QueryResult| {
+        let is_it = |(at, _): &&(usize, trace::Sketch)| {
+            sample.messages.get(*at).is_some_and(|message| *message == answer.envelope)
+        };
+        sample.sketches.iter().find(is_it).map(|(_, sketch)| sketch)
+    };
+    let compared: Vec<(usize, &trace::Sketch)> = (0..)
+        .zip(found.iter().take(GROUPED))
+        .filter_map(|(number, answer)| Some((number, sketch_of(answer)?)))
+        .collect();
+    let sketches: Vec<&trace::Sketch> = compared.iter().map(|(_, sketch)| *sketch).collect();
+    let mut alike = vec![1_u64; found.len()];
+    for (this, first) in trace::grouped(&sketches).into_iter().enumerate() {
+        let (Some((this, _)), Some((first, _))) = (compared.get(this), compared.get(first)) else {
+            continue;
+        };
+        if this != first {
+            alike.get_mut(*first).into_iter().for_each(|count| *count += 1);
+            alike.get_mut(*this).into_iter().for_each(|count| *count = 0);
+        }
     }
+    let mut counts = alike.iter();
+    found.retain(|_| counts.next().is_some_and(|count| *count > 0));
+    alike.retain(|count| *count > 0);
+    Ok(alike)
 }
 
-/// A share: `70%` or `0.7`.
+/// A share: `70%` or `0.7`; 0 for `auto`.
 fn share(text: &str) -> Result<f64, String> {
+    if text == "auto" {
+        return Ok(0.0);
+    }
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse().map(|percent: f64| percent / 100.0),
         None => text.parse(),
     };
     number.ok().filter(|share| *share > 0.0 && *share <= 1.0).ok_or_else(|| {
-        "it takes a share of the text, such as 70% or 0.7, above 0 and up to 100%".to_owned()
+        "it takes a share of the text, such as 70% or 0.7, above 0 and up to 100%, or auto"
+            .to_owned()
     })
 }
 
@@ -380,7 +478,8 @@ mod tests {
 
     #[test]
     fn shares_are_parts_or_percentages() {
-        for (text, value) in [("70%", 0.7), ("0.7", 0.7), ("100%", 1.0), ("1", 1.0), ("5 %", 0.05)]
+        for (text, value) in
+            [("70%", 0.7), ("0.7", 0.7), ("100%", 1.0), ("1", 1.0), ("5 %", 0.05), ("auto", 0.0)]
         {
             assert_eq!(share(text), Ok(value));
         }

@@ -12,6 +12,9 @@ use super::{Hbf, digest};
 /// number of blocks that a filter may have.
 const OFFSETS_MAX: usize = 4_096;
 
+/// The share of an edited text that must be present if the query does not say.
+const EDITED_SHARE: f64 = 0.7;
+
 /// A search in progress.
 pub(super) struct HbfSearch<'a> {
     hbf: &'a Hbf,
@@ -47,7 +50,7 @@ impl<'a> HbfSearch<'a> {
         let (mut chains, mut files) = ([Vec::new(), Vec::new()], Vec::new());
         for (part, content) in content.parts.iter().enumerate() {
             let (chain, bytes) = match content {
-                Part::Text(text) => (0, text.as_bytes()),
+                Part::Text(text) | Part::Passage(text) => (0, text.as_bytes()),
                 Part::Bytes(bytes) => (1, bytes.as_slice()),
                 Part::File(content) => {
                     files.push(hbf.hashing.file(&file_hash(content)));
@@ -67,7 +70,10 @@ impl<'a> HbfSearch<'a> {
                 chain.push(PreparedPart { excerpt, firsts });
             }
         }
-        let min_share = content.min_share.clamp(0.0, 1.0);
+        let min_share = match content.min_share {
+            0.0 => EDITED_SHARE,
+            share => share.clamp(0.0, 1.0),
+        };
         Ok(Self { hbf, chains, files, min_share, searched: 0, offsets: 0 })
     }
 
@@ -206,7 +212,7 @@ impl Search for HbfSearch<'_> {
             };
             let found = self.find(count, |_, _, _| true, has, |file| files.contains(&file));
             if let Some((present, of)) = found {
-                hit(Hit { message, present, of, fill: 0.0 });
+                hit(Hit { message, present, of, fill: 0.0, passage: None });
             }
         }
     }
@@ -245,7 +251,7 @@ impl Search for HbfSearch<'_> {
                 found = own.map(|own| (own, filter::fill(&bytes))).or(found);
             }
             if let Some(((present, of), fill)) = found {
-                hit(Hit { message: number as u32, present, of, fill });
+                hit(Hit { message: number as u32, present, of, fill, passage: None });
             }
         }
         Ok(())

@@ -23,7 +23,7 @@ enum Found {
 }
 
 /// The sort key: the best match first, then the earlier log or segment.
-fn rank(hit: Option<Match>, source: usize) -> ((u64, u64), usize) {
+fn rank(hit: Option<Match>, source: usize) -> ((bool, u64, u64), usize) {
     (Match::rank(hit), source)
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::trace::{ContentQuery, Envelope, Hit, Scheme, Search, Settings, TooShort};
+use crate::trace::{ContentQuery, Envelope, Hit, Passage, Scheme, Search, Settings, TooShort};
 
 use super::error::Problem;
 
@@ -36,9 +36,8 @@ pub struct Query<'a> {
     /// query ends when there are enough. Without it, the oldest come first.
     pub limit: Option<usize>,
     /// The maximum number of best results; all others are only counted. They
-    /// are sorted: first by the share of the text that is present, then those
-    /// with a chance of less than one in ten thousand, then by the time of
-    /// recording. It takes much less time if there are many results.
+    /// are sorted as by [`Match::rank`], then by the time of recording. It takes much less
+    /// time if there are many results.
     pub best: Option<usize>,
     /// Further conditions on results: only those for which this is true count. Not with
     /// [`Self::best`].
@@ -97,6 +96,8 @@ pub struct Match {
     /// The probability, 0 to 1, that a message without this content looks like
     /// this.
     pub chance: f64,
+    /// The longest passage that is present, if the query asked for passages.
+    pub passage: Option<Passage>,
 }
 
 impl Match {
@@ -111,12 +112,18 @@ impl Match {
         if self.chance >= 1e-4 { self.chance } else { 0.0 }
     }
 
-    /// The sort key: the largest share first, then the smallest uncertainty. A
-    /// match by envelope alone ranks with the best.
-    pub fn rank(hit: Option<Self>) -> (u64, u64) {
+    /// The sort key: those with all of the content first, those with the smallest uncertainty
+    /// of them first; then the others, by what is evidence for them: the smallest chance first,
+    /// and the largest share where that is too small to be told apart. A match by envelope
+    /// alone ranks with the best.
+    pub fn rank(hit: Option<Self>) -> (bool, u64, u64) {
         // For numbers from 0 on, the bits have the same order.
         let bits = |number: f64| number.max(0.0).to_bits();
-        hit.map_or((0, 0), |hit| (bits(1.0 - hit.share()), bits(hit.uncertainty())))
+        match hit {
+            None => (false, 0, 0),
+            Some(hit) if hit.present == hit.of => (false, bits(hit.uncertainty()), 0),
+            Some(hit) => (true, bits(hit.chance), bits(1.0 - hit.share())),
+        }
     }
 }
 
@@ -198,7 +205,7 @@ impl<'a> Searches<'a> {
             Some((_, _, Some(Ok(search)))) => search.chance(hit),
             _ => 1.0,
         };
-        Match { present: hit.present, of: hit.of, chance }
+        Match { present: hit.present, of: hit.of, chance, passage: hit.passage }
     }
 }
 

@@ -179,6 +179,15 @@ impl ElementFrequencies {
     }
 }
 
+impl ElementFrequencies {
+    /// The probability that at least `present` of the `of` distinct bits of the elements are set
+    /// in one filter of this fill.
+    pub(super) fn chance_in(&self, present: u32, of: u32, fill: f64) -> f64 {
+        let shares: Vec<f64> = self.shares().collect();
+        chance_at(fill.min(FILL_MAX), &shares, self.covariance(), present.min(of), of)
+    }
+}
+
 /// The load of a filter: insertions per bit, some on the same bit.
 fn load(fill: f64) -> f64 {
     -(1.0 - fill.min(FILL_MAX)).ln()

@@ -91,7 +91,13 @@ fn computed_chances_match_the_observed_rates() {
             // The chance that each message would be assigned as a hit.
             for (_, filter) in digests.iter().filter_map(|digest| digest::parse(digest)) {
                 let free = (1.0 - filter::fill(filter)).powi(1 << folds);
-                expected += search.chance(&Hit { message: 0, present: of, of, fill: 1.0 - free });
+                expected += search.chance(&Hit {
+                    message: 0,
+                    present: of,
+                    of,
+                    fill: 1.0 - free,
+                    passage: None,
+                });
             }
         }
         rates.push(f64::from(found) / f64::from(pairs));

@@ -155,7 +155,7 @@ impl LnFactorials {
     }
 
     /// The probability that at least `min` of `n` draws succeed.
-    fn tail(&self, n: u32, min: u32, p: f64) -> f64 {
+    pub(super) fn tail(&self, n: u32, min: u32, p: f64) -> f64 {
         if min == 0 {
             return 1.0;
         }

@@ -123,10 +123,29 @@ fn counted(elements: u64, distinct: u64) -> u64 {
     elements.min(distinct.saturating_mul(4).max(ELEMENTS_MAX as u64))
 }
 
-/// The smallest possible class of messages with so many distinct elements,
-/// regardless of the error of the estimate.
-pub(super) fn min_class(elements: u32, centibits: u16) -> Class {
-    Class::of(u64::from(elements.min(ELEMENTS_MAX as u32 / 2)) / 2, centibits)
+/// The smallest possible class of messages with at least `needed` of these distinct elements.
+///
+/// It is exact, not an estimate of the estimate: a filter is sized by the number of elements of
+/// its message, and by the cells that these set in [`distinct`]. Elements that are known set
+/// cells that are known, and others can only add to them.
+pub(super) fn min_class(elements: &[u64], needed: u32, centibits: u16) -> Class {
+    let others = (elements.len() as u64).saturating_sub(needed.into());
+    let needed = u64::from(needed);
+    // The number of cells depends on the number of elements, so all numbers of cells count.
+    let sizes = std::iter::successors(Some(CELLS_MIN), |size| Some(size * 2));
+    let sizes = sizes.take_while(|size| *size <= cells(ELEMENTS_MAX));
+    let counted = sizes.filter_map(|size| {
+        let fewest = if size == CELLS_MIN { 0 } else { u64::from(size) / 8 + 1 };
+        let (fewest, most) = (needed.max(fewest), u64::from(size) / 4);
+        let places = elements.iter().map(|&element| bit(element, size) as usize);
+        let set = filter::count(places, size as usize).saturating_sub(others);
+        let distinct = estimate(set, size.into()).min(fewest);
+        (fewest <= most).then(|| (fewest + distinct).div_ceil(2))
+    });
+    // Filters of messages with more elements than are kept in memory are folded to a size that
+    // may be too small by the square root of two; [`counted`] bounds how small.
+    let large = ELEMENTS_MAX as u64 / 4;
+    Class::of(counted.min().unwrap_or(large).min(large), centibits)
 }
 
 /// The class and the filter of a digest; `None` if it is damaged.
@@ -144,9 +163,17 @@ fn insert(elements: &[u64], filter: &mut [u8]) {
 /// Estimates the number of distinct elements, mostly within 2 %. An exact count
 /// would take several times as long.
 fn distinct(elements: &[u64]) -> u64 {
-    let cells = (4 * elements.len()).next_power_of_two().max(1024) as u32;
+    let cells = cells(elements.len());
     let bits = elements.iter().map(|&element| bit(element, cells) as usize);
     estimate(filter::count(bits, cells as usize), cells.into()).min(elements.len() as u64)
+}
+
+/// The minimum number of [`cells`].
+const CELLS_MIN: u32 = 1024;
+
+/// How many cells are used to count so many elements.
+fn cells(elements: usize) -> u32 {
+    ((4 * elements).next_power_of_two() as u32).max(CELLS_MIN)
 }
 
 /// Estimates the number of distinct elements in a filter.
@@ -208,9 +235,42 @@ mod tests {
                 let counted = (counted(elements, distinct) + distinct).div_ceil(2);
                 let wanted = f64::from(Class::of(counted, centibits).bits());
                 // The nearest of the sizes to which the large filter folds.
-                let min = min_class(u32::MAX, centibits);
+                let many: Vec<u64> = (0..100_000).map(hash).collect();
+                let min = min_class(&many, 100_000, centibits);
                 assert!(f64::from(min.bits()) < wanted / 2_f64.sqrt());
             }
+        }
+    }
+
+    #[test]
+    fn messages_that_are_too_small_for_a_text_are_known_by_their_size() {
+        for needed in [1, 5, 14, 57, 100, 256, 257, 400, 5000] {
+            let elements: Vec<u64> = (0..needed).map(hash).collect();
+            let min = min_class(&elements, needed as u32, 106);
+            // No smaller than necessary.
+            assert!(min >= Class::of(needed * 9 / 10, 106), "{needed}");
+            // With all of them, however many others and repetitions there are.
+            for others in (0..64).chain([250, 1000, 2_000, 40_000]) {
+                for times in [1, 2] {
+                    let mut message = Elements::default();
+                    for _ in 0..times {
+                        (0..needed + others).for_each(|n| message.add(hash(n)));
+                    }
+                    assert!(message.filter(106).0 >= min, "{needed} {others} {times}");
+                }
+            }
+        }
+    }
+
+    quickcheck! {
+        fn no_message_with_enough_elements_is_too_small(elements: Vec<u64>, others: u8, needed: u8) -> bool {
+            let distinct: Vec<u64> = BTreeSet::from_iter(elements.iter().copied().map(hash)).into_iter().collect();
+            let needed = usize::from(needed) % (distinct.len() + 1);
+            let min = min_class(&distinct, needed as u32, 106);
+            let mut message = Elements::default();
+            distinct.iter().rev().take(needed).for_each(|&element| message.add(element));
+            (0..u64::from(others)).for_each(|n| message.add(hash(n + 1_000_000)));
+            message.filter(106).0 >= min
         }
     }
 
@@ -238,7 +298,8 @@ mod tests {
             let max = if count > ELEMENTS_MAX as u64 { 1.42 } else { 1.3 };
             assert!(count == 0 || (1.0 / max..max).contains(&ratio), "{count} {distinct}: {ratio}");
             assert!(class.bytes() == filter.len());
-            assert!(class >= min_class(distinct.min(count) as u32, 106));
+            let all: Vec<u64> = (0..distinct.min(count)).map(hash).collect();
+            assert!(class >= min_class(&all, all.len() as u32, 106), "{count} {distinct}");
             assert!(
                 hashes(count, distinct)
                     .all(|hash| filter::is_set(&filter, bit(hash, class.bits()) as usize))

@@ -139,12 +139,89 @@ impl Counts {
     }
 }
 
+/// For each column, whether it has had a run of set bits as long as required, of rows that are
+/// added one after the other. Each column has its own length. The counters are stored as bit
+/// planes: one that reaches its length overflows.
+pub(super) struct LongRuns {
+    planes: Vec<Vec<u64>>,
+    /// What the counters are set to by a bit that is not set.
+    starts: Vec<Vec<u64>>,
+    carry: Vec<u64>,
+    row: Vec<u64>,
+    reached: Vec<u64>,
+}
+
+impl LongRuns {
+    /// Columns that must have runs of these lengths, each at least 1.
+    pub(super) fn new(lengths: &[u32]) -> Self {
+        let words = lengths.len().div_ceil(64);
+        let bits = u32::BITS - lengths.iter().copied().max().unwrap_or(0).leading_zeros();
+        let starts: Vec<Vec<u64>> = (0..bits)
+            .map(|plane| {
+                let mut start = vec![0; words];
+                for (column, length) in lengths.iter().enumerate() {
+                    let value = (1_u64 << bits) - u64::from(*length);
+                    if let Some(word) = start.get_mut(column / 64) {
+                        *word |= (value >> plane & 1) << (column % 64);
+                    }
+                }
+                start
+            })
+            .collect();
+        let zeros = vec![0; words];
+        let (carry, row, reached) = (zeros.clone(), zeros.clone(), zeros);
+        Self { planes: starts.clone(), starts, carry, row, reached }
+    }
+
+    /// Adds a row.
+    pub(super) fn add(&mut self, row: impl Iterator<Item = u64>) {
+        let Self { planes, starts, carry, row: words, reached } = self;
+        words.iter_mut().zip(row).for_each(|(to, from)| *to = from);
+        carry.copy_from_slice(words);
+        for (plane, start) in planes.iter_mut().zip(starts) {
+            let words = plane.iter_mut().zip(&*start).zip(&mut *carry).zip(&*words);
+            for (((count, start), carry), row) in words {
+                let sum = *count ^ *carry;
+                *carry &= *count;
+                *count = sum & row | start & !row;
+            }
+        }
+        reached.iter_mut().zip(carry).for_each(|(reached, carry)| *reached |= *carry);
+    }
+
+    /// The columns that have had a run of their length.
+    pub(super) fn reached(&self) -> &[u64] {
+        &self.reached
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use quickcheck::quickcheck;
 
     quickcheck! {
+        fn runs_are_those_of_each_column(rows: Vec<Vec<bool>>, lengths: Vec<u8>, dense: bool) -> bool {
+            let lengths: Vec<u32> = lengths.into_iter().map(|length| u32::from(length % 9) + 1).collect();
+            let is_set = |row: &Vec<bool>, column: usize| {
+                row.get(column % row.len().max(1)).is_some_and(|set| *set) || dense && !column.is_multiple_of(3)
+            };
+            let mut runs = LongRuns::new(&lengths);
+            for row in &rows {
+                let mut words = vec![0_u64; lengths.len().div_ceil(64)];
+                for column in (0..lengths.len()).filter(|&column| is_set(row, column)) {
+                    words[column / 64] |= 1 << (column % 64);
+                }
+                runs.add(words.into_iter());
+            }
+            let reached: Vec<usize> = ones(runs.reached().iter().copied()).collect();
+            let plain = (0..lengths.len()).filter(|&column| {
+                let column_of: Vec<bool> = rows.iter().map(|row| is_set(row, column)).collect();
+                column_of.chunk_by(|a, b| a == b).any(|run| run[0] && run.len() as u32 >= lengths[column])
+            });
+            reached == plain.collect::<Vec<_>>()
+        }
+
         fn columns_are_transposed_to_rows(columns: Vec<u64>, copies: u8, bytes_of_each: u8) -> bool {
             let bytes_of_each = usize::from(bytes_of_each % 40);
             let count = columns.len() * usize::from(copies % 8);

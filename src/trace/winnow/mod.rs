@@ -7,6 +7,7 @@
 //! filters of one size are stored transposed, so that one bit of all of them is
 //! read at once ([`sealed`]).
 
+mod candidates;
 mod chance;
 #[cfg(test)]
 mod chance_tests;
@@ -19,6 +20,8 @@ mod hashing;
 mod matrix;
 mod octave;
 mod params;
+mod passage;
+mod passage_hits;
 mod sealed;
 mod search;
 mod words;

@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use crate::trace::{Body, ContentQuery, Damage, Hit, Part, Search, TooShort, file_hash, filter};
 
 use super::Winnow;
+use super::candidates::Candidates;
 use super::chance::ElementFrequencies;
 use super::class::Class;
-use super::contained::Examined;
+use super::contained::{Examined, LnFactorials};
 use super::digest;
 use super::expected::Searched;
 use super::grams::Scratch;
 use super::hashing::bit;
 use super::matrix::{self, Counts};
-use super::octave::{Group, Octave, Range};
+use super::octave::{Octave, Range};
+use super::passage::Passages;
+use super::passage_hits::{AllPassages, longer};
 use super::sealed::Table;
 
 /// The maximum number of elements that are searched: of a longer query a
@@ -22,18 +25,22 @@ const ELEMENTS_MAX: usize = 512;
 /// If not all elements must be present, a message is a hit only if fewer than
 /// one in so many messages has as many by chance.
 const CHANCE_HITS: f64 = 10_000.0;
-/// After how many elements it is checked whether any message can still be a
-/// hit.
-const CHECK_INTERVAL: u32 = 16;
-
+/// If the scheme chooses how many elements must be present, a message is a hit only if fewer than
+/// one in so many have as many by chance in a filter as full as its own: an edited text of a
+/// page is hardly ever less evident.
+const CHANCE_EDITED: f64 = 1_000.0;
+/// A message with less than this share of the elements is not an edited version of the text.
+const EDITED_SHARE: f64 = 0.25;
 /// A search in progress.
 pub(super) struct WinnowSearch {
     /// In ascending order.
     elements: Vec<u64>,
     /// The same elements, the rarest first once that is known.
     rarest: Vec<u64>,
-    /// The minimum share of elements that must be present.
+    /// The minimum share of elements that must be present; 0 if it is chosen for each message.
     min_share: f64,
+    passages: AllPassages,
+    factorials: LnFactorials,
     /// Messages with smaller filters cannot contain enough elements.
     smallest: Class,
     frequencies: ElementFrequencies,
@@ -41,43 +48,43 @@ pub(super) struct WinnowSearch {
     searched: Searched,
 }
 
-/// The candidate messages of a group during a search.
-struct Candidates<'t> {
-    group: &'t Group,
-    /// The remaining candidates, if all elements must be present.
-    all: Vec<u64>,
-    /// How many elements are present, if not all must be.
-    counts: Counts,
-    /// The number of distinct bits of the elements, and how many of them must
-    /// be set.
-    of: u32,
-    min: u32,
-    /// The number of bits looked up, and the last of them.
-    looked_up: u32,
-    last: Option<u32>,
-}
-
 impl WinnowSearch {
     pub(super) fn new(winnow: &Winnow, content: &ContentQuery) -> Result<Self, TooShort> {
-        let mut all = Vec::new();
+        let (mut all, mut passages) = (Vec::new(), Vec::new());
+        // All elements, not only those that are selected.
+        let mut every = Vec::new();
         for (number, part) in content.parts.iter().enumerate() {
             let mut elements = elements(winnow, number, part)?;
+            if let Part::Passage(text) = part {
+                passages.push(Passages::new(winnow, number as u32, text));
+                continue;
+            }
             // Sorted by other bits than those that determine the position, to
             // select at random.
             elements.sort_unstable_by_key(|&element| element.rotate_left(32));
             elements.dedup();
+            every.extend_from_slice(&elements);
             all.extend(elements.into_iter().take((ELEMENTS_MAX / content.parts.len()).max(1)));
         }
         all.sort_unstable();
         all.dedup();
         let min_share = content.min_share.clamp(0.0, 1.0);
-        let smallest = digest::min_class(share_of(min_share, all.len()), winnow.centibits);
+        every.sort_unstable();
+        every.dedup();
+        let smallest = if min_share >= 1.0 {
+            digest::min_class(&every, every.len() as u32, winnow.centibits)
+        } else {
+            let share = if min_share > 0.0 { min_share } else { EDITED_SHARE };
+            digest::min_class(&all, share_of(share, all.len()), winnow.centibits)
+        };
         let frequencies = ElementFrequencies::new(all.len());
         Ok(Self {
             frequencies,
             rarest: all.clone(),
             elements: all,
             min_share,
+            passages: AllPassages(passages),
+            factorials: LnFactorials::up_to(ELEMENTS_MAX as u32 + content.parts.len() as u32),
             smallest,
             examined: Examined::default(),
             searched: Searched::default(),
@@ -92,6 +99,11 @@ impl WinnowSearch {
     /// Whether all elements must be present.
     fn strict(&self) -> bool {
         self.min_share >= 1.0
+    }
+
+    /// Whether it is chosen for each message how many must be.
+    fn chooses(&self) -> bool {
+        self.min_share <= 0.0
     }
 
     /// The distinct bits of the elements in a filter of this size.
@@ -109,24 +121,43 @@ impl WinnowSearch {
 
     /// Whether all elements are present, or more than by chance.
     fn is_hit(&self, hit: &Hit) -> bool {
-        hit.present == hit.of || self.chance(hit) < 1.0 / CHANCE_HITS
+        let least = if self.chooses() { CHANCE_EDITED } else { CHANCE_HITS };
+        hit.present == hit.of || self.chance(hit) < 1.0 / least
+    }
+
+    /// How many of `of` bits must be set in a filter of this fill for a message to be a hit, at
+    /// least, if that is chosen.
+    fn evident(&self, of: u32, fill: f64) -> u32 {
+        let fill = fill.clamp(1e-3, 1.0 - 1e-3);
+        let is_common = |min| self.factorials.tail(of, min, fill) >= 1.0 / CHANCE_EDITED;
+        let (mut common, mut rare) = (0, of);
+        while common + 1 < rare {
+            let min = common.midpoint(rare);
+            *(if is_common(min) { &mut common } else { &mut rare }) = min;
+        }
+        rare
     }
 
     /// Looks up the elements in an octave until no candidate is left.
     fn candidates<'t>(
         &self,
         body: &Body<'_>,
+        table: &Table,
         octave: &'t Octave,
     ) -> Result<Vec<Candidates<'t>>, Damage> {
         let groups = octave.groups.iter().filter(|group| self.may_match(group.class));
         let mut remaining: Vec<Candidates<'_>> = groups
             .map(|group| {
                 // Not needed if all must be set.
-                let (of, min) =
+                let (of, mut min) =
                     if self.strict() { (0, 0) } else { self.required(octave.rows(group)) };
-                Candidates::new(group, of, min)
+                if self.chooses() {
+                    let least = table.fills(body, group)?.into_iter().min().unwrap_or(0);
+                    min = self.evident(of, share(least));
+                }
+                Ok(Candidates::new(group, of, min))
             })
-            .collect();
+            .collect::<Result<_, Damage>>()?;
         let mut range = Range::default();
         // If all must be set, the rarest elements exclude most candidates. If
         // they are counted, elements on one bit must be adjacent.
@@ -222,7 +253,7 @@ impl WinnowSearch {
         octave: &Octave,
     ) -> Result<Vec<Hit>, Damage> {
         let mut hits = Vec::new();
-        for Candidates { group, all, counts, min, .. } in self.candidates(body, octave)? {
+        for Candidates { group, all, counts, min, .. } in self.candidates(body, table, octave)? {
             let (of, _) = self.required(octave.rows(group));
             let columns = if self.strict() { all } else { counts.at_least(min) };
             if columns.iter().all(|&word| word == 0) {
@@ -235,40 +266,11 @@ impl WinnowSearch {
                 let message = group.first + column as u32;
                 let present = if self.strict() { of } else { counts.at(column) };
                 let fill = share(fill) as f32;
-                hits.push(Hit { message, present, of, fill });
+                hits.push(Hit { message, present, of, fill, passage: None });
             }
         }
         hits.retain(|hit| self.is_hit(hit));
         Ok(hits)
-    }
-}
-
-impl<'t> Candidates<'t> {
-    fn new(group: &'t Group, of: u32, min: u32) -> Self {
-        let words = group.words();
-        let (all, counts) = (vec![u64::MAX; words], Counts::new(words));
-        Self { group, all, counts, of, min, looked_up: 0, last: None }
-    }
-
-    /// Applies a bit that must be set. Returns whether any candidate is left.
-    fn require(&mut self, row: impl Iterator<Item = u64>) -> bool {
-        let mut any = 0;
-        for (all, row) in self.all.iter_mut().zip(row) {
-            *all &= row;
-            any |= *all;
-        }
-        any != 0
-    }
-
-    /// Counts a bit that may be set. Returns whether any message can still be a
-    /// hit.
-    fn count(&mut self, row: impl Iterator<Item = u64>) -> bool {
-        self.counts.add(row);
-        self.looked_up += 1;
-        let needed = self.min.saturating_sub(self.of - self.looked_up.min(self.of));
-        needed == 0
-            || !self.looked_up.is_multiple_of(CHECK_INTERVAL)
-            || self.counts.at_least(needed).iter().any(|&word| word != 0)
     }
 }
 
@@ -289,7 +291,7 @@ fn elements(winnow: &Winnow, number: usize, part: &Part) -> Result<Vec<u64>, Too
         if bytes < needed { Err(TooShort { part: number, bytes, needed }) } else { Ok(()) }
     };
     match part {
-        Part::Text(text) => {
+        Part::Text(text) | Part::Passage(text) => {
             long_enough(text.len(), winnow.text.shortest())?;
             winnow.text_elements(text.as_bytes(), &mut Scratch::default(), |element| {
                 elements.push(element)
@@ -307,14 +309,24 @@ fn elements(winnow: &Winnow, number: usize, part: &Part) -> Result<Vec<u64>, Too
 
 impl Search for WinnowSearch {
     fn digests(&mut self, digests: &[&[u8]], hit: &mut dyn FnMut(Hit)) {
-        let mut required = BTreeMap::new();
+        let (mut required, mut evident) = (BTreeMap::new(), BTreeMap::new());
         for (message, digest) in (0..).zip(digests) {
             let Some((class, filter)) = digest::parse(digest) else { continue };
+            if self.elements.is_empty() {
+                self.passages.in_digest(message, class, filter).into_iter().for_each(&mut *hit);
+                continue;
+            }
             if !self.may_match(class) {
                 continue;
             }
-            let (of, min) = *required.entry(class).or_insert_with(|| self.required(class.bits()));
+            let (of, mut min) =
+                *required.entry(class).or_insert_with(|| self.required(class.bits()));
             let fill = filter::fill(filter);
+            if self.chooses() {
+                let level = (fill * 255.0) as u8;
+                let least = evident.entry((of, level));
+                min = *least.or_insert_with(|| self.evident(of, share(level)));
+            }
             self.searched.add(of, [f64::from(fill)]);
             let mut free = 0;
             let is_candidate = self.bits_of(class.bits()).all(|position| {
@@ -325,9 +337,14 @@ impl Search for WinnowSearch {
             if !is_candidate && !sampling {
                 continue;
             }
-            let found = Hit { message, present: of - free.min(of), of, fill };
+            let present = of - free.min(of);
+            let found = Hit { message, present, of, fill, passage: None };
             if is_candidate && self.is_hit(&found) {
-                hit(found);
+                if self.passages.is_empty() {
+                    hit(found);
+                } else if let Some(passage) = self.passages.in_digest(message, class, filter) {
+                    hit(longer(found, passage));
+                }
             } else if sampling {
                 let places = self.elements.iter().map(|&element| bit(element, class.bits()));
                 let present: Vec<u64> =
@@ -350,12 +367,17 @@ impl Search for WinnowSearch {
         let table = Table::read(body, messages)?;
         let sampling = self.frequencies.needs_more();
         for octave in &table.octaves {
-            let hits = self.octave(body, &table, octave)?;
-            if sampling {
-                self.sample(body, &table, octave, &hits)?;
+            let mut hits = None;
+            if !self.elements.is_empty() {
+                let mut found = self.octave(body, &table, octave)?;
+                if sampling {
+                    self.sample(body, &table, octave, &found)?;
+                }
+                found.retain(|hit| self.is_hit(hit));
+                self.count(body, &table, octave)?;
+                hits = Some(found);
             }
-            hits.into_iter().filter(|hit| self.is_hit(hit)).for_each(&mut *hit);
-            self.count(body, &table, octave)?;
+            self.passages.in_octave(body, &table, octave, hits)?.into_iter().for_each(&mut *hit);
         }
         if sampling {
             let mut rarest: Vec<_> =
@@ -367,10 +389,17 @@ impl Search for WinnowSearch {
     }
 
     fn chance(&self, hit: &Hit) -> f64 {
-        self.frequencies.chance(hit.present, hit.of, f64::from(hit.fill))
+        let fill = f64::from(hit.fill);
+        let of_passage = hit.passage.and_then(|passage| self.passages.of_part(passage.part));
+        match of_passage {
+            Some(passages) => passages.chance(hit.present, fill),
+            None if self.chooses() => self.frequencies.chance_in(hit.present, hit.of, fill),
+            None => self.frequencies.chance(hit.present, hit.of, fill),
+        }
     }
 
     fn expected(&self, share: f64) -> Option<f64> {
-        Some(self.searched.expected(&self.examined.distribution(), share))
+        let is_known = self.passages.is_empty() && !self.chooses();
+        is_known.then(|| self.searched.expected(&self.examined.distribution(), share))
     }
 }
