@@ -3,7 +3,7 @@
 use super::{BOUNCE, LEAK, LUNCH, PLAN, Q3, answer, busy, ids, passed, pipe, trace};
 use serde_json::Value;
 
-use crate::{mail, stderr, stdout};
+use crate::{json, mail, stderr, stdout};
 
 #[test]
 fn a_text_is_found_in_every_message_that_carried_it() {
@@ -256,7 +256,7 @@ fn envelopes_narrow_a_query_or_are_the_whole_query() {
     assert_eq!(ids(spool, &["--since", "2027-01-01"]), none);
     let output = trace(spool, &["query", "--from", "alice@example.org"]);
     let said = stdout(&output);
-    assert!(said.ends_with("\n2 of 5 message(s)\n") && !said.contains("FALSE"), "{said}");
+    assert!(said.ends_with("\n2 of 5 messages\n") && !said.contains("FALSE"), "{said}");
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn only_the_first_are_shown_if_that_is_wanted() {
     let said = stdout(&output);
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines[1].contains(Q3) && lines[2].contains(LEAK), "{said}");
-    assert_eq!(lines[3..], ["and 3 more, without --limit", "5 of 5 message(s)"], "{said}");
+    assert_eq!(lines[3..], ["and 3 more, without --limit", "5 of 5 messages"], "{said}");
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn what_was_not_recorded_whole_may_have_carried_it_too() {
     pipe(spool, &["record", "--id", id, "-"], message.as_bytes());
     let said = |arguments: &[&str]| stderr(&trace(spool, &[&["query"], arguments].concat()));
     let whole =
-        "1 message(s) that are not listed were not recorded whole, and may have contained it too";
+        "1 message that is not listed was not recorded whole, and may have contained it too";
     assert_eq!(said(&["--text", text]), format!("exirate: note: {whole}\n"));
     let answer = answer(spool, &["--text", text]);
     assert_eq!((&answer["matches"], &answer["partial"]), (&0.into(), &1.into()), "{answer}");
@@ -318,5 +318,195 @@ fn what_was_not_recorded_whole_may_have_carried_it_too() {
     let found = said(&["--text", "the minutes of the meeting", "--id", id]);
     assert!(!found.contains("not shown"), "{found}");
     let found = said(&["--id", id]);
-    assert_eq!(found, "exirate: note: 1 of these message(s) were too large to be recorded whole\n");
+    assert_eq!(found, "exirate: note: 1 of these messages was not recorded whole\n");
+}
+
+/// A document of other text in which `passage` is.
+fn document(passage: &str) -> String {
+    let other = |from: u64| -> String {
+        (from..from + 90).map(|n| format!("paragraph {} of the annex; ", n * 7919 % 1000)).collect()
+    };
+    format!("{}{passage}{}", other(0), other(500))
+}
+
+#[test]
+fn a_passage_of_a_document_is_found_and_shown() {
+    let spool = busy();
+    let spool = spool.path();
+    let passage = "here are the figures you asked for. As we feared, the margin of the northern \
+                   branch fell to four percent in the third quarter, while the southern one has \
+                   held its ground. Please keep this among us until the board has met in December.";
+    let file = spool.join("document.txt");
+    std::fs::write(&file, document(passage)).unwrap();
+    let file = file.to_str().unwrap();
+    let answer = answer(spool, &["--file", file]);
+    let found = answer["found"].as_array().unwrap();
+    let mut ids: Vec<&str> = found.iter().map(|found| found["id"].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [Q3, LEAK], "{answer}");
+    for found in found {
+        let text = found["passage"]["text"].as_str().unwrap();
+        assert!(text.contains("margin of the northern branch fell to four"), "{text}");
+        assert!(text.len() < passage.len() + 60, "{text}");
+        assert_eq!(found["passage"]["part"], 1);
+        assert!(found["chance"].as_f64().unwrap() < 1e-6, "{found}");
+    }
+    assert_eq!(answer["false_expected"], Value::Null);
+    assert_eq!(answer["parts"][0]["kind"], "passage");
+    // The whole document is in none.
+    let none: [&str; 0] = [];
+    assert_eq!(super::ids(spool, &["--file", file, "--at-least", "100%"]), none);
+    let output = trace(spool, &["query", "--text", &document(passage), "--any-passage"]);
+    let said = stdout(&output);
+    assert!(said.contains("The longest passage in each:") && said.contains(Q3), "{said}");
+    let output = trace(spool, &["query", "--file", file, "--format", "csv"]);
+    let lines = stdout(&output);
+    let columns = |line: &str| line.split(',').count();
+    assert!(lines.lines().all(|line| columns(line) == 12), "{lines}");
+    assert_eq!(lines.lines().count(), 3);
+    // Without the passage, nothing is found.
+    let output = trace(spool, &["query", "--text", &document(""), "--any-passage", "--count"]);
+    assert_eq!(stdout(&output), "0\n");
+}
+
+#[test]
+fn how_much_of_an_edited_text_is_evidence_can_be_left_to_the_program() {
+    let spool = busy();
+    let text = "here are the figures you asked for. As we fear, the margin of the southern \
+                branch fell to roughly 4.2 % in the third quarter, while the northern one has \
+                held its ground. Please keep that among us until the board has met in December.";
+    let answer = answer(spool.path(), &["--text", text, "--at-least", "auto"]);
+    let mut first: Vec<&str> = answer["found"].as_array().unwrap()[..2]
+        .iter()
+        .map(|found| found["id"].as_str().unwrap())
+        .collect();
+    first.sort_unstable();
+    assert_eq!(first, [Q3, LEAK], "{answer}");
+    assert_eq!(answer["false_expected"], Value::Null);
+}
+
+#[test]
+fn results_are_counted_and_written_as_lines() {
+    let spool = passed();
+    let spool = spool.path();
+    let out = |arguments: &[&str]| stdout(&trace(spool, &[&["query"], arguments].concat()));
+    assert_eq!(out(&["--from", "alice@example.org", "--count"]), "2\n");
+    assert_eq!(out(&["--text", "until the board has met", "--count"]), "2\n");
+    assert_eq!(out(&["--from", "nobody@example.org", "--count"]), "0\n");
+    let lines = out(&["--from", "alice@example.org", "--format", "jsonl"]);
+    let ids: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].clone())
+        .collect();
+    assert_eq!(ids, [Q3, LUNCH]);
+    let lines = out(&["--id", Q3, "--format", "csv"]);
+    assert_eq!(
+        lines,
+        format!(
+            "time,id,sender,recipients,client,authenticated,partial,chance,present,of,\
+             passage_start,passage_bytes\n2026-11-18T09:12:04Z,{Q3},alice@example.org,\
+             bob@example.org,192.0.2.7,,no,,,,,\n"
+        )
+    );
+    let out = |arguments: &[&str]| stdout(&trace(spool, &[&["export"], arguments].concat()));
+    assert_eq!(out(&["--from", "alice@example.org"]).lines().count(), 2);
+    assert_eq!(out(&["--client", "192.0.2.31"]).lines().count(), 1);
+    assert_eq!(out(&["--partial"]), "");
+}
+
+#[test]
+fn an_attachment_is_found_by_its_hash() {
+    let spool = busy();
+    let hash: String =
+        exirate::trace::file_hash(&mail::plan()).iter().map(|byte| format!("{byte:02X}")).collect();
+    assert_eq!(ids(spool.path(), &["--attachment-sha256", &hash]), [PLAN]);
+    let other = hash.replace(&hash[..1], if hash.starts_with('0') { "1" } else { "0" });
+    let none: [&str; 0] = [];
+    assert_eq!(ids(spool.path(), &["--attachment-sha256", &other]), none);
+    let output = trace(spool.path(), &["query", "--attachment-sha256", &hash[1..]]);
+    assert!(stderr(&output).contains("64 hexadecimal digits"), "{}", stderr(&output));
+}
+
+#[test]
+fn an_excerpt_of_an_attachment_that_is_text_is_found_as_text() {
+    let spool = passed();
+    let spool = spool.path();
+    let rows: String = (0..60).map(|n| format!("{n};part {};{}.50\n", n * n, n * 31)).collect();
+    let message = format!(
+        "Subject: the list\nContent-Type: text/csv; name=list.csv\n\
+         Content-Disposition: attachment\n\n{rows}"
+    );
+    let id = "1vM1aB-000000001Ab-1aBc";
+    pipe(spool, &["record", "--id", id, "-"], message.as_bytes());
+    let file = spool.join("piece");
+    std::fs::write(&file, &rows[100..700]).unwrap();
+    let output = trace(spool, &["query", "--bytes", file.to_str().unwrap()]);
+    assert!(stdout(&output).contains(id), "{}", stderr(&output));
+    assert!(stderr(&output).contains("1 message matches it as text, and 0 as bytes"));
+}
+
+#[test]
+fn every_field_of_json_is_documented() {
+    let spool = busy();
+    let manual = crate::prepared::source("docs/trace.md");
+    let passage = "As we feared, the margin of the northern branch fell to four percent in the \
+                   third quarter, while the southern one has held its ground. Please keep this \
+                   among us until the board has met in December.";
+    let text = document(&format!("here are the figures you asked for. {passage}"));
+    let answer = answer(spool.path(), &["--text", &text, "--any-passage"]);
+    let found = answer["found"][0].as_object().unwrap();
+    for field in answer.as_object().unwrap().keys().chain(found.keys()) {
+        assert!(manual.contains(&format!("\n| `{field}` | ")), "{field} is not in docs/trace.md");
+    }
+    let parts = [&answer["parts"][0], &found["passage"]];
+    for field in parts.iter().flat_map(|part| part.as_object().unwrap().keys()) {
+        assert!(manual.contains(&format!("`{field}`")), "{field} is not in docs/trace.md");
+    }
+}
+
+#[test]
+fn near_identical_messages_are_shown_once() {
+    let spool = passed();
+    let spool = spool.path();
+    let letter = |name: &str| {
+        format!(
+            "Subject: your ticket\n\nDear {name}, the concert of the northern choir that you have \
+             a ticket for begins an hour later than printed, for the bridge is closed on that \
+             evening. The doors are open from seven on, and coats can be left at the entrance.\n"
+        )
+    };
+    for (n, name) in ["Ada", "Berthold", "Cleo"].into_iter().enumerate() {
+        let id = format!("1vM1aB-00000000{n}Ab-1aBc");
+        pipe(spool, &["record", "--id", &id, "-"], letter(name).as_bytes());
+    }
+    let text = "begins an hour later than printed, for the bridge is closed on that evening";
+    let all = answer(spool, &["--text", text]);
+    assert_eq!((&all["matches"], &all["found"][0]["alike"]), (&3.into(), &Value::Null));
+    let grouped = answer(spool, &["--text", text, "--group"]);
+    assert_eq!(grouped["found"].as_array().unwrap().len(), 1);
+    assert_eq!((&grouped["matches"], &grouped["found"][0]["alike"]), (&3.into(), &3.into()));
+    let said = stdout(&trace(spool, &["query", "--since", "@0", "--group"]));
+    assert!(said.contains("ALIKE") && said.ends_with("8 of 8 messages\n"), "{said}");
+}
+
+#[test]
+fn many_questions_are_answered_in_one_run() {
+    let spool = passed();
+    let lines = "until the board has met\n\nnobody has ever written this line here\n";
+    let output = pipe(spool.path(), &["query", "--questions", "-", "--count"], lines.as_bytes());
+    assert_eq!(
+        stdout(&output),
+        "2\tuntil the board has met\n0\tnobody has ever written this line here\n"
+    );
+    let output = pipe(spool.path(), &["query", "--questions", "-", "--json"], lines.as_bytes());
+    let answers = json(&output);
+    assert_eq!((&answers[0]["matches"], &answers[1]["matches"]), (&2.into(), &0.into()));
+    let output = pipe(spool.path(), &["query", "--questions", "-"], lines.as_bytes());
+    let said = stdout(&output);
+    assert!(
+        said.contains("> until the board has met\nTIME") && said.contains("none of 5"),
+        "{said}"
+    );
+    let output = pipe(spool.path(), &["query", "--questions", "-"], b"too short\n");
+    assert_eq!(output.status.code(), Some(2));
 }
