@@ -108,36 +108,11 @@ impl Passages {
     pub(super) fn in_digest(&self, class: Class, set: &[u8]) -> Option<Run> {
         let level = (filter::fill(set) * 255.0).round() as u8;
         let bits = class.bits();
-        let places = self.elements.iter().map(|element| bit(element.hash, bits) as usize);
-        let present: Vec<bool> = places.map(|place| filter::is_set(set, place)).collect();
-        self.longest(&present, bits, level)
-    }
-
-    /// The longest run among the elements that are present in a filter of `bits` bits, if it is
-    /// a hit.
-    fn longest(&self, present: &[bool], bits: u32, level: u8) -> Option<Run> {
-        let needed = self.needed_at(level);
-        let whole = present.iter().all(|present| *present);
-        let mut first = 0;
-        let mut best: Option<Run> = None;
-        for run in present.chunk_by(|a, b| a == b) {
-            let elements = self.elements.get(first..first + run.len()).unwrap_or_default();
-            first += run.len();
-            if !run.first().is_some_and(|present| *present) || (run.len() as u32) < needed {
-                continue;
-            }
-            // Several elements may have one bit.
-            let places: BTreeSet<u32> =
-                elements.iter().map(|element| bit(element.hash, bits)).collect();
-            let present = places.len() as u32;
-            if (present >= needed || whole)
-                && best.as_ref().is_none_or(|best| best.present < present)
-                && let (Some(first), Some(last)) = (elements.first(), elements.last())
-            {
-                best = Some(Run { present, bytes: first.bytes.start..last.bytes.end });
-            }
+        let mut longest = Longest::new(self.needed_at(level), bits);
+        for element in &self.elements {
+            longest.add(self, filter::is_set(set, bit(element.hash, bits) as usize));
         }
-        best
+        longest.end(self)
     }
 
     /// The messages of an octave that have a long run, with their fills in 255ths.
@@ -166,7 +141,8 @@ impl Passages {
         for (group, fills, runs) in &searched {
             for column in matrix::ones(runs.reached().iter().copied()) {
                 let level = fills.get(column).copied().unwrap_or(u8::MAX);
-                reached.push((*group, column, level, Vec::with_capacity(self.elements.len())));
+                let longest = Longest::new(self.needed_at(level), octave.rows(group));
+                reached.push((*group, column, level, longest));
             }
         }
         if reached.is_empty() {
@@ -175,17 +151,70 @@ impl Passages {
         for element in &self.elements {
             let groups = reached.iter().map(|(group, ..)| *group);
             octave.read(body, element.hash, groups, &mut range)?;
-            for (group, column, _, present) in &mut reached {
+            for (group, column, _, longest) in &mut reached {
                 let mut words = row(octave, group, element, &range);
                 let word = words.nth(*column / 64).unwrap_or(0);
-                present.push(matrix::is_set(&[word], *column % 64));
+                longest.add(self, matrix::is_set(&[word], *column % 64));
             }
         }
-        let found = reached.into_iter().filter_map(|(group, column, level, present)| {
-            let run = self.longest(&present, octave.rows(group), level)?;
-            Some((group.first + column as u32, level, run))
+        let found = reached.into_iter().filter_map(|(group, column, level, longest)| {
+            Some((group.first + column as u32, level, longest.end(self)?))
         });
         Ok(found.collect())
+    }
+}
+
+/// Follows the elements in one filter to find the longest run that is a hit.
+struct Longest {
+    /// How many distinct bits a run must have, unless it is all of the text.
+    needed: u32,
+    /// The size of the filter.
+    bits: u32,
+    /// The elements of the present run.
+    run: Span<usize>,
+    best: Option<Run>,
+}
+
+impl Longest {
+    fn new(needed: u32, bits: u32) -> Self {
+        Self { needed, bits, run: 0..0, best: None }
+    }
+
+    /// Adds the next element: whether it is present.
+    fn add(&mut self, passages: &Passages, present: bool) {
+        if !present {
+            self.close(passages);
+        }
+        self.run.end += 1;
+        if !present {
+            self.run.start = self.run.end;
+        }
+    }
+
+    /// The longest run, after the last element.
+    fn end(mut self, passages: &Passages) -> Option<Run> {
+        self.close(passages);
+        self.best
+    }
+
+    /// Compares the run that ends with the best one.
+    fn close(&mut self, passages: &Passages) {
+        let needed = self.needed;
+        let elements = passages.elements.get(self.run.clone()).unwrap_or_default();
+        let (Some(first), Some(last)) = (elements.first(), elements.last()) else { return };
+        if (elements.len() as u32) < needed {
+            return;
+        }
+        // Several elements may have one bit.
+        let places: BTreeSet<u32> =
+            elements.iter().map(|element| bit(element.hash, self.bits)).collect();
+        let present = places.len() as u32;
+        let is_whole = elements.len() == passages.elements.len();
+        if (present >= needed || is_whole)
+            && self.best.as_ref().is_none_or(|best| best.present < present)
+        {
+            self.best = Some(Run { present, bytes: first.bytes.start..last.bytes.end });
+        }
     }
 }
 
