@@ -143,3 +143,25 @@ fn edited_text_is_found_by_a_share_of_its_elements() {
     assert!(asked > 150 && found == asked, "{found} of {asked}");
     assert!(wrong < 5, "{wrong} of {}", asked * texts.len());
 }
+
+/// By chance, it has a part of the others. It is not left out as too small.
+#[test]
+fn a_short_message_with_less_than_seven_tenths_of_a_text_may_have_them() {
+    let mut random = Random(3);
+    let (texts, _) = mail(&mut random, 400, 0, 0);
+    let winnow = Winnow::new(WinnowSettings::default(), &KEY);
+    let (_, Sealed { order, body }) = sealed(&winnow, &texts);
+    let (mut asked, mut found) = (0, 0);
+    for (number, text) in
+        texts.iter().enumerate().filter(|(_, text)| (800..1200).contains(&text.len()))
+    {
+        let mut other = random.text(text.len() / 4);
+        other.truncate(text.len() * 6 / 11);
+        let parts = vec![Part::Text(format!("{text}{other}"))];
+        let mut search = winnow.search(&ContentQuery { parts, min_share: 0.7 }).unwrap();
+        let hits = hits(&mut *search, &body, order.len() as u32);
+        asked += 1;
+        found += u32::from(hits.iter().any(|hit| order[hit.message as usize] as usize == number));
+    }
+    assert!(asked > 20 && found > asked / 4, "{found} of {asked}");
+}

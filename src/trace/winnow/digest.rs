@@ -200,7 +200,7 @@ mod tests {
     /// A number distributed like a hash.
     fn hash(n: u64) -> u64 {
         let mix = |n: u64| (n ^ n >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mix(mix(mix(n + 1)))
+        mix(mix(mix(n.wrapping_add(1))))
     }
 
     /// Hashes with duplicates.

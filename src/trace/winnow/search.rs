@@ -31,6 +31,7 @@ const CHANCE_HITS: f64 = 10_000.0;
 const CHANCE_EDITED: f64 = 1_000.0;
 /// A message with less than this share of the elements is not an edited version of the text.
 const EDITED_SHARE: f64 = 0.25;
+
 /// A search in progress.
 pub(super) struct WinnowSearch {
     /// In ascending order.
@@ -74,7 +75,8 @@ impl WinnowSearch {
         let smallest = if min_share >= 1.0 {
             digest::min_class(&every, every.len() as u32, winnow.centibits)
         } else {
-            let share = if min_share > 0.0 { min_share } else { EDITED_SHARE };
+            // Many of the elements that count are there by chance.
+            let share = if min_share > 0.0 { min_share.min(EDITED_SHARE) } else { EDITED_SHARE };
             digest::min_class(&all, share_of(share, all.len()), winnow.centibits)
         };
         let frequencies = ElementFrequencies::new(all.len());

@@ -99,7 +99,8 @@ quickcheck! {
         }
         let digests: Vec<Vec<u8>> = messages.iter().map(|message| message.digest(&winnow)).collect();
         let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
-        let question = ContentQuery { parts, min_share: (f64::from(min) + 1.0) / 256.0 };
+        // In half of the cases, all of it is required.
+        let question = ContentQuery { parts, min_share: ((f64::from(min) + 1.0) / 128.0).min(1.0) };
         let mut search = winnow.search(&question).unwrap();
         let number = (which % messages.len()) as u32;
         let mut found = false;
