@@ -87,8 +87,9 @@ impl Reply {
         }
     }
 
-    /// This result, of a search for bytes, with that of a search for the same as text.
-    pub(super) fn or_as_text(mut self, other: Self) -> Self {
+    /// This result, of a search for bytes, with that of a search for the same as text: at most
+    /// `limit` messages of both.
+    pub(super) fn or_as_text(mut self, other: Self, limit: Option<usize>) -> Self {
         let (as_bytes, as_text) = (self.summary.matches, other.summary.matches);
         note(format_args!(
             "the excerpt of an attachment is text: {} it as text, and {as_bytes} as bytes",
@@ -101,9 +102,7 @@ impl Reply {
             |answer: &QueryResult| self.found.iter().any(|one| one.envelope == answer.envelope);
         let (both, new): (Vec<_>, Vec<_>) = other.found.into_iter().partition(has);
         self.found.extend(new);
-        if let Some(alike) = &mut self.alike {
-            alike.resize(self.found.len(), 1);
-        }
+        self.found.truncate(limit.unwrap_or(usize::MAX));
         self.summary.matches += as_text.saturating_sub(both.len() as u64);
         let sum = |(one, other): (f64, f64)| one + other;
         self.summary.expected = match as_text {

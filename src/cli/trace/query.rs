@@ -78,7 +78,7 @@ pub(super) struct Query {
     /// Search for each line of a file by itself, as by --text, in one run; - is
     /// standard input
     #[arg(long, value_name = "FILE",
-          conflicts_with_all = ["text", "file", "attachment", "attachment_sha256", "bytes", "format"])]
+          conflicts_with_all = ["text", "file", "attachment", "attachment_sha256", "bytes", "format", "explain"])]
     questions: Option<PathBuf>,
 
     /// Print only how many messages match
@@ -188,8 +188,9 @@ impl Query {
         let store = self.common.open_traces()?;
         let mut reply = self.reply(&store, parts)?;
         if let Some(texts) = excerpt::bytes_as_text(&reply.parts) {
-            reply = reply.or_as_text(self.reply(&store, texts)?);
+            reply = reply.or_as_text(self.reply(&store, texts)?, self.limit);
         }
+        self.group(&store, &mut reply)?;
         if self.count {
             writeln!(screen, "{}", reply.summary.matches)?;
         } else if let Some(format) = self.format {
@@ -215,7 +216,8 @@ impl Query {
         let store = self.common.open_traces()?;
         let (mut none, mut damaged, mut replies) = (true, Vec::new(), Vec::new());
         for (question, parts) in questions {
-            let reply = self.reply(&store, parts)?;
+            let mut reply = self.reply(&store, parts)?;
+            self.group(&store, &mut reply)?;
             none &= reply.summary.matches == 0;
             if damaged.is_empty() {
                 damaged.clone_from(&reply.summary.damaged);
@@ -254,9 +256,8 @@ impl Query {
         if !all && self.limit.is_none() && summary.expected.is_some_and(|many| many >= MANY) {
             found.truncate(SHOWN);
         }
-        let alike = if self.group { Some(group(store, &mut found)?) } else { None };
         Ok(Reply {
-            alike,
+            alike: None,
             parts,
             least: self.least(),
             settings: store.options().settings,
@@ -266,6 +267,14 @@ impl Query {
             doubtful: left_out.get(),
             summary,
         })
+    }
+
+    /// Shows near-identical messages once, if that is wanted.
+    fn group(&self, store: &TraceStore, reply: &mut Reply) -> Result<(), Failure> {
+        if self.group {
+            reply.alike = Some(group(store, &mut reply.found)?);
+        }
+        Ok(())
     }
 
     /// If no message has the id, it may not be one.
@@ -316,6 +325,11 @@ impl Query {
                 "--doubtful needs --at-least: without it, all matching messages are shown anyway",
             ));
         }
+        if self.doubtful && self.least() <= 0.0 {
+            return Err(Failure::new(
+                "--doubtful needs a share, such as --at-least 70%: auto chooses what is doubtful",
+            ));
+        }
         if self.filters.contradict() {
             return Err(Failure::new("--since is later than --until: no message is between them"));
         }
@@ -342,7 +356,8 @@ impl Query {
     }
 
     fn first(&self) -> First {
-        First::new(self.sort, self.limit.unwrap_or(usize::MAX))
+        let most = if self.count { 0 } else { self.limit.unwrap_or(usize::MAX) };
+        First::new(self.sort, most)
     }
 
     /// Searches only for the best results if no others will be printed: the
@@ -355,7 +370,7 @@ impl Query {
         left_out: &Cell<u64>,
     ) -> Result<(First, QuerySummary), TraceError> {
         let all = self.common.json || self.format.is_some();
-        let shown = self.limit.or((!all).then_some(SHOWN)).or(self.count.then_some(0));
+        let shown = if self.count { Some(0) } else { self.limit.or((!all).then_some(SHOWN)) };
         let is_ranked = content.is_some() && self.sort == Sort::Best && !self.is_filtered();
         let best = shown.filter(|_| is_ranked);
         let mut query = self.query(content, best, left_out);
@@ -363,6 +378,7 @@ impl Query {
         let are_false = summary.expected.is_some_and(|many| many >= MANY);
         if best.is_none_or(|best| summary.matches <= best as u64)
             || self.limit.is_some()
+            || self.count
             || are_false
         {
             return Ok((first, summary));
