@@ -321,6 +321,9 @@ fn what_was_not_recorded_whole_may_have_carried_it_too() {
     assert_eq!(found, "exirate: note: 1 of these messages was not recorded whole\n");
 }
 
+/// A sentence of two messages.
+const KEPT: &str = "please keep this among us until the board has met in december";
+
 /// A document of other text in which `passage` is.
 fn document(passage: &str) -> String {
     let other = |from: u64| -> String {
@@ -372,8 +375,8 @@ fn a_passage_of_a_document_is_found_and_shown() {
 #[test]
 fn how_much_of_an_edited_text_is_evidence_can_be_left_to_the_program() {
     let spool = busy();
-    let text = "here are the figures you asked for. As we fear, the margin of the southern \
-                branch fell to roughly 4.2 % in the third quarter, while the northern one has \
+    let text = "here are the figures you asked for. As we feared, the margin of the northern \
+                branch fell to roughly 4.2 % in the third quarter, while the southern one has \
                 held its ground. Please keep that among us until the board has met in December.";
     let answer = answer(spool.path(), &["--text", text, "--at-least", "auto"]);
     let mut first: Vec<&str> = answer["found"].as_array().unwrap()[..2]
@@ -391,7 +394,7 @@ fn results_are_counted_and_written_as_lines() {
     let spool = spool.path();
     let out = |arguments: &[&str]| stdout(&trace(spool, &[&["query"], arguments].concat()));
     assert_eq!(out(&["--from", "alice@example.org", "--count"]), "2\n");
-    assert_eq!(out(&["--text", "until the board has met", "--count"]), "2\n");
+    assert_eq!(out(&["--text", KEPT, "--count"]), "2\n");
     assert_eq!(out(&["--from", "nobody@example.org", "--count"]), "0\n");
     let lines = out(&["--from", "alice@example.org", "--format", "jsonl"]);
     let ids: Vec<Value> = lines
@@ -431,7 +434,7 @@ fn an_attachment_is_found_by_its_hash() {
 fn an_excerpt_of_an_attachment_that_is_text_is_found_as_text() {
     let spool = passed();
     let spool = spool.path();
-    let rows: String = (0..60).map(|n| format!("{n};part {};{}.50\n", n * n, n * 31)).collect();
+    let rows: String = (0..400).map(|n| format!("{n};part {};{}.50\n", n * n, n * 31)).collect();
     let message = format!(
         "Subject: the list\nContent-Type: text/csv; name=list.csv\n\
          Content-Disposition: attachment\n\n{rows}"
@@ -439,10 +442,11 @@ fn an_excerpt_of_an_attachment_that_is_text_is_found_as_text() {
     let id = "1vM1aB-000000001Ab-1aBc";
     pipe(spool, &["record", "--id", id, "-"], message.as_bytes());
     let file = spool.join("piece");
-    std::fs::write(&file, &rows[100..700]).unwrap();
+    std::fs::write(&file, &rows[100..5000]).unwrap();
     let output = trace(spool, &["query", "--bytes", file.to_str().unwrap()]);
     assert!(stdout(&output).contains(id), "{}", stderr(&output));
-    assert!(stderr(&output).contains("1 message matches it as text, and 0 as bytes"));
+    let said = stderr(&output);
+    assert!(said.contains("1 message matches it as text, and 0 as bytes"), "{said}");
 }
 
 #[test]
@@ -472,7 +476,8 @@ fn near_identical_messages_are_shown_once() {
         format!(
             "Subject: your ticket\n\nDear {name}, the concert of the northern choir that you have \
              a ticket for begins an hour later than printed, for the bridge is closed on that \
-             evening. The doors are open from seven on, and coats can be left at the entrance.\n"
+             evening. The doors are open from seven on, and coats can be left at the entrance.\n\n{}\n",
+            document("")
         )
     };
     for (n, name) in ["Ada", "Berthold", "Cleo"].into_iter().enumerate() {
@@ -492,21 +497,18 @@ fn near_identical_messages_are_shown_once() {
 #[test]
 fn many_questions_are_answered_in_one_run() {
     let spool = passed();
-    let lines = "until the board has met\n\nnobody has ever written this line here\n";
+    let lines = format!("{KEPT}\n\nnobody has ever written this line here, and nobody will\n");
     let output = pipe(spool.path(), &["query", "--questions", "-", "--count"], lines.as_bytes());
     assert_eq!(
         stdout(&output),
-        "2\tuntil the board has met\n0\tnobody has ever written this line here\n"
+        format!("2\t{KEPT}\n0\tnobody has ever written this line here, and nobody will\n")
     );
     let output = pipe(spool.path(), &["query", "--questions", "-", "--json"], lines.as_bytes());
     let answers = json(&output);
     assert_eq!((&answers[0]["matches"], &answers[1]["matches"]), (&2.into(), &0.into()));
     let output = pipe(spool.path(), &["query", "--questions", "-"], lines.as_bytes());
     let said = stdout(&output);
-    assert!(
-        said.contains("> until the board has met\nTIME") && said.contains("none of 5"),
-        "{said}"
-    );
+    assert!(said.contains(&format!("> {KEPT}\nTIME")) && said.contains("none of 5"), "{said}");
     let output = pipe(spool.path(), &["query", "--questions", "-"], b"too short\n");
     assert_eq!(output.status.code(), Some(2));
 }

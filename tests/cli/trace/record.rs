@@ -151,7 +151,7 @@ fn a_new_key_is_reported() {
     assert!(said.contains("key is missing, and a new key is created"), "{said}");
     let output = trace(spool.path(), &["query", "--from", "*"]);
     assert!(stdout(&output).ends_with("1 of 1 message\n"), "{}", stdout(&output));
-    assert!(stderr(&output).contains("of another key were not searched"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("of another key was not searched"), "{}", stderr(&output));
 }
 
 #[test]
