@@ -58,14 +58,14 @@ impl Record {
 impl Record {
     /// Whether it can be dropped at `now`. The latest over decision must be at least a
     /// period ago, since the next one is then a crossing in any case.
-    fn is_forgettable(&self, algorithm: AlgorithmKind, now: Timestamp) -> bool {
+    fn is_forgettable(&self, algorithm: AlgorithmKind, least: f64, now: Timestamp) -> bool {
         let State { average, limit, period, last_over, .. } = self.state;
         let epoch = self.filter.as_ref().map(|filter| filter.epoch);
         let quiet = last_over == 0 || now.seconds as f64 - f64::from(last_over) > period;
         quiet
             && average.is_none_or(|average| match algorithm {
                 AlgorithmKind::MovingAverage => {
-                    rate::forgettable(average, limit, epoch, period, 0.0, now)
+                    rate::forgettable(average, limit, epoch, period, least, now)
                 }
                 AlgorithmKind::Bucket => {
                     let bucket = Bucket { burst: limit, rate: limit / period };
@@ -97,10 +97,10 @@ impl Memory {
         self.records.insert(key, Record { state, filter });
     }
 
-    /// Drops the records without which no decision at `now` or later would be another:
-    /// see [`rate::forgettable`].
-    pub fn forget(&mut self, now: Timestamp) {
-        self.records.retain(|key, record| !record.is_forgettable(key.algorithm, now));
+    /// Drops the records without which no decision at `now` or later would be another, where
+    /// an event that is counted costs at least `least`: see [`rate::forgettable`].
+    pub fn forget(&mut self, now: Timestamp, least: f64) {
+        self.records.retain(|key, record| !record.is_forgettable(key.algorithm, least, now));
     }
 
     /// How many records there are.

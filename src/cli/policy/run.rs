@@ -100,7 +100,8 @@ impl Run {
             writeln!(screen, "{}", json.map_err(std::io::Error::from)?)?;
             tally.add();
             if store.len() >= forget_from {
-                store.forget(event.time);
+                // What is left of a rate is printed, however small.
+                store.forget(event.time, 0.0);
                 forget_from = FORGET_FROM.max(2 * store.len());
                 if store.len() > RECORDS_MAX {
                     return Err(Failure::new(format!(

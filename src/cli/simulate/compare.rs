@@ -16,6 +16,9 @@ use crate::policy::word::Word as _;
 use crate::rate::Timestamp;
 use crate::report::simulate::{Attempt, Decided, SimulateError, Simulation};
 
+/// So many keys are remembered; the refusals of further ones are only counted.
+const KEYS_MAX: usize = 500_000;
+
 /// How many attempts each of the two files refuses, as they are written in tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
@@ -42,6 +45,8 @@ pub(super) struct Comparison<'a> {
     counts: Counts,
     /// Keys of which only one file refuses an attempt.
     rows: HashMap<String, Row>,
+    /// Attempts that no row is of.
+    omitted: u64,
 }
 
 /// A refusal: who was counted, and by which limit.
@@ -52,7 +57,17 @@ struct By {
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(policy: &'a Path, against: &'a Path) -> Self {
-        Self { names: [policy, against], counts: Counts::default(), rows: HashMap::new() }
+        Self {
+            names: [policy, against],
+            counts: Counts::default(),
+            rows: HashMap::new(),
+            omitted: 0,
+        }
+    }
+
+    /// How many refused attempts are in no row, as there are too many keys.
+    pub(super) fn omitted(&self) -> u64 {
+        self.omitted
     }
 
     /// Decides an attempt by both.
@@ -69,19 +84,18 @@ impl<'a> Comparison<'a> {
             (Some(by), _) | (None, Some(by)) => by.key.clone(),
             (None, None) => return Ok(()),
         };
+        self.counts.add(one.is_some(), other.is_some());
+        if self.rows.len() >= KEYS_MAX && !self.rows.contains_key(&key) {
+            self.omitted += 1;
+            return Ok(());
+        }
         let row = self.rows.entry(key).or_insert_with_key(|key| Row {
             key: key.clone(),
             counts: Counts::default(),
             first: None,
             limits: [None, None],
         });
-        for counts in [&mut self.counts, &mut row.counts] {
-            match (&one, &other) {
-                (Some(_), Some(_)) => counts.both += 1,
-                (Some(_), None) => counts.only_policy += 1,
-                (None, _) => counts.only_against += 1,
-            }
-        }
+        row.counts.add(one.is_some(), other.is_some());
         if one.is_some() != other.is_some() {
             row.first.get_or_insert(attempt.at);
         }
@@ -150,6 +164,15 @@ impl<'a> Comparison<'a> {
 }
 
 impl Counts {
+    /// Adds an attempt that at least one of the files refuses.
+    fn add(&mut self, policy: bool, against: bool) {
+        match (policy, against) {
+            (true, true) => self.both += 1,
+            (true, false) => self.only_policy += 1,
+            (false, _) => self.only_against += 1,
+        }
+    }
+
     fn differ(&self) -> u64 {
         self.only_policy + self.only_against
     }

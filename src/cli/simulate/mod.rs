@@ -131,6 +131,7 @@ impl Simulate {
                     notes.push(one);
                 }
             }
+            notes.extend(notes::omitted(comparison.omitted()));
             notes.iter().for_each(note);
             return comparison.print(screen, self.top, self.json, notes);
         }
@@ -148,7 +149,9 @@ impl Simulate {
         let decide = &mut |decided: &Decided<'_>| refusals.add(decided);
         input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
         simulation.finish(decide).map_err(failed)?;
-        let notes = notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals());
+        let mut notes =
+            notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals());
+        notes.extend(notes::omitted(refusals.omitted()));
         notes.iter().for_each(note);
         let summary = Summary::of(&self.policy, simulation.totals(), refusals, &self.retry, notes);
         let outcome = Outcome::found_if(summary.is_refused());

@@ -130,6 +130,17 @@ pub(super) fn of(
     notes
 }
 
+/// That there are more limits and keys than are remembered.
+pub(super) fn omitted(attempts: u64) -> Option<String> {
+    (attempts > 0).then(|| {
+        format!(
+            "{} refused by limits and keys that are not listed, as there are too many; they are in \
+             the totals",
+            number(attempts, "more attempt is", "more attempts are")
+        )
+    })
+}
+
 impl Used<'_> {
     /// Those of these units that a policy counts.
     fn units(&self, units: &[Unit]) -> Vec<&'static str> {

@@ -29,6 +29,10 @@ use crate::stage::AclStage;
 use crate::store::Store;
 use crate::toml_file::diagnostic::similar;
 
+/// The least that a policy counts: a message, a recipient, a byte. What would count nothing
+/// only looks at a rate: for [`Memory::forget`](crate::store::Memory::forget).
+pub const LEAST_COUNT: f64 = 1.0;
+
 /// Why an event could not be decided.
 pub type ReplayError<S> = DecideError<ImageError, S>;
 

@@ -389,7 +389,7 @@ fn memory_forgets_what_decides_nothing() {
             let event = ReplayEvent { time: Timestamp { seconds, micros: 0 }, ..event };
             all.push(replay.decide(&event, &mut store).unwrap().outcome.verdict);
             if forget {
-                store.forget(event.time);
+                store.forget(event.time, LEAST_COUNT);
             }
         }
         (all, store.len())
@@ -400,8 +400,11 @@ fn memory_forgets_what_decides_nothing() {
     let image_of_one = |seconds| Timestamp { seconds, micros: 0 };
     let (mut replay, mut store) = (Replay::new(&image, "*").unwrap(), Memory::new());
     replay.decide(&message(&["a@x.test"]), &mut store).unwrap();
-    store.forget(image_of_one(START + 60));
+    store.forget(image_of_one(START + 60), LEAST_COUNT);
     assert!(!store.is_empty());
-    store.forget(image_of_one(START + 1_000_000));
+    // Sooner where all that is counted is at least one.
+    store.forget(image_of_one(START + 7_200), 0.0);
+    assert!(!store.is_empty());
+    store.forget(image_of_one(START + 7_200), LEAST_COUNT);
     assert!(store.is_empty());
 }

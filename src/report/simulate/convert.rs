@@ -28,6 +28,8 @@ const HELD_SECONDS: i64 = 300;
 const SESSION_SECONDS: i64 = 3600;
 /// The same, where sessions are guessed from the client.
 const GUESSED_SECONDS: i64 = 300;
+/// So often, in seconds of the log, those sessions are ended.
+const IDLE_SECONDS: i64 = 300;
 /// The most sessions that are remembered, and the most recipients that wait.
 const SESSIONS_MAX: usize = 100_000;
 const HELD_MAX: usize = 100_000;
@@ -59,6 +61,8 @@ pub struct Converter {
     waits: u64,
     held: usize,
     numbers: u64,
+    /// The second in which idle sessions were ended last.
+    ended_idle: i64,
     unshown: Unshown,
 }
 
@@ -69,6 +73,17 @@ enum Key {
     Logged(SessionKey),
     /// The client and its HELO name, where the log has no more.
     Guessed(std::net::IpAddr, Option<String>),
+}
+
+impl Key {
+    /// Whether the session has ended at `now`, as nothing was logged of it for so long.
+    fn is_over(&self, open: &Open, now: Timestamp) -> bool {
+        let most = match self {
+            Self::Logged(_) => SESSION_SECONDS,
+            Self::Guessed(..) => GUESSED_SECONDS,
+        };
+        now.seconds.saturating_sub(open.latest.seconds) > most
+    }
 }
 
 /// A session that is open.
@@ -154,6 +169,7 @@ impl Converter {
     pub fn add(&mut self, item: Item, visit: &mut Visit<'_>) {
         let Item { at, session, what } = item;
         self.end_what_waits(at, visit);
+        self.end_idle(at, visit);
         let is_event = !matches!(what, ItemKind::Connect { .. } | ItemKind::Close { .. });
         let is_local = matches!(&what, ItemKind::Message(message) if message.local);
         match session {
@@ -223,11 +239,8 @@ impl Converter {
     /// The session of an item, which may be a new one.
     fn take(&mut self, key: &Key, at: Timestamp, what: &ItemKind, visit: &mut Visit<'_>) -> Open {
         if let Some(mut open) = self.sessions.remove(key) {
-            let idle = at.seconds.saturating_sub(open.latest.seconds);
-            let is_over = match key {
-                Key::Logged(_) => idle > SESSION_SECONDS,
-                Key::Guessed(..) => idle > GUESSED_SECONDS || open.login.is_not_of(what),
-            };
+            let is_other = matches!(key, Key::Guessed(..)) && open.login.is_not_of(what);
+            let is_over = is_other || key.is_over(&open, at);
             if !is_over && !matches!(what, ItemKind::Connect { .. }) {
                 open.latest = open.latest.max(at);
                 return open;
@@ -248,7 +261,20 @@ impl Converter {
         let middle = times.len() / 2;
         let (_, middle, _) = times.select_nth_unstable(middle);
         let middle = *middle;
-        let old = self.sessions.extract_if(|_, open| open.latest <= middle);
+        self.end_sessions(|_, open| open.latest <= middle, visit);
+    }
+
+    /// Ends the sessions of which nothing was logged for so long that they are over.
+    fn end_idle(&mut self, now: Timestamp, visit: &mut Visit<'_>) {
+        if now.seconds.saturating_sub(self.ended_idle) >= IDLE_SECONDS {
+            self.ended_idle = now.seconds;
+            self.end_sessions(|key, open| key.is_over(open, now), visit);
+        }
+    }
+
+    /// Ends the sessions for which `is_over` returns true.
+    fn end_sessions(&mut self, is_over: impl Fn(&Key, &Open) -> bool, visit: &mut Visit<'_>) {
+        let old = self.sessions.extract_if(|key, open| is_over(key, open));
         let mut old: Vec<Open> = old.map(|(_, open)| open).collect();
         old.sort_unstable_by_key(|open| (open.latest, open.number));
         for mut open in old {

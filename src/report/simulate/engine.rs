@@ -8,7 +8,7 @@ use super::decided::{Decided, RECORDS_MAX, SimulateError, Totals};
 use super::retry::{Added, Retry, Schedule, Waiting};
 use crate::policy::event::SessionFacts;
 use crate::policy::image::Image;
-use crate::policy::replay::Replay;
+use crate::policy::replay::{LEAST_COUNT, Replay};
 use crate::policy::session::{PolicySession, Step};
 use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
@@ -16,7 +16,7 @@ use crate::stage::AclStage;
 use crate::store::Memory;
 
 /// With so many records, those that decide nothing any more are dropped.
-const FORGET_FROM: usize = 100_000;
+const FORGET_FROM: usize = 50_000;
 /// The most sessions that are open at a time; then the half that began first is forgotten.
 pub(super) const SESSIONS_MAX: usize = 100_000;
 /// The end of a message may come so much later than another session's attempts.
@@ -443,9 +443,10 @@ impl<'i> Simulation<'i> {
         if self.store.len() < self.forget_from {
             return Ok(());
         }
-        self.store.forget(now);
-        self.forget_from = FORGET_FROM.max(2 * self.store.len());
-        match self.store.len() > RECORDS_MAX {
+        self.store.forget(now, LEAST_COUNT);
+        let kept = self.store.len();
+        self.forget_from = FORGET_FROM.max(kept + kept.min(RECORDS_MAX / 4));
+        match kept > RECORDS_MAX {
             true => Err(SimulateError::TooManyKeys),
             false => Ok(()),
         }

@@ -1,14 +1,17 @@
 //! What would have been refused, by limit and key.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::attempt::Part;
 use super::decided::Decided;
 use crate::policy::outcome::Reason;
 use crate::policy::replay::Window;
-use crate::policy::word::{Unit, Verdict};
+use crate::policy::word::{Unit, Verdict, Word as _};
 use crate::rate::{Timestamp, Wait};
+
+/// So many limits and keys are remembered; the refusals of further ones are only counted.
+const ROWS_MAX: usize = 500_000;
 
 /// A limit, and whom it counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,13 @@ pub struct LimitKey {
     pub window: String,
     /// Who is counted: `auth:alice`.
     pub key: String,
+}
+
+impl LimitKey {
+    /// Orders those with as many refusals.
+    fn order(&self) -> (&str, &str, &str, &str) {
+        (&self.key, &self.policy, self.unit.word(), &self.window)
+    }
 }
 
 /// What a limit did to a key.
@@ -57,13 +67,17 @@ pub struct Refused {
 }
 
 /// Adds up what would have been refused: see [`Refusals::add`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Refusals {
     /// By a hash of the limit and the key.
     all: HashMap<u64, Entry>,
     hasher: RandomState,
+    /// The most entries.
+    most: usize,
     /// Attempts of the log that were refused, and that would have been.
     events: [u64; 2],
+    /// Of both, those that no row is of.
+    omitted: u64,
 }
 
 #[derive(Debug)]
@@ -75,7 +89,24 @@ struct Entry {
     message: u64,
 }
 
+impl Default for Refusals {
+    fn default() -> Self {
+        Self::of_at_most(ROWS_MAX)
+    }
+}
+
 impl Refusals {
+    /// Nothing yet; at most so many limits and keys will be remembered.
+    pub(super) fn of_at_most(rows: usize) -> Self {
+        Self {
+            all: HashMap::new(),
+            hasher: RandomState::new(),
+            most: rows,
+            events: [0; 2],
+            omitted: 0,
+        }
+    }
+
     /// Adds a decision.
     pub fn add(&mut self, decided: &Decided<'_>) {
         for window in &decided.decisions.windows {
@@ -93,7 +124,10 @@ impl Refusals {
             return;
         };
         let hash = self.hash(policy, reason.unit, reason.window(), reason.key());
-        let entry = self.all.entry(hash).or_insert_with(|| Entry::of_reason(policy, reason));
+        let Some(entry) = self.entry(hash, || Entry::of_reason(policy, reason)) else {
+            self.omitted += u64::from(decided.retry == 0);
+            return;
+        };
         entry.refused.observed = would_be;
         if decided.retry > 0 {
             entry.refused.retries += 1;
@@ -125,7 +159,7 @@ impl Refusals {
             }
             return;
         }
-        let entry = self.all.entry(hash).or_insert_with(|| Entry::of_window(window));
+        let Some(entry) = self.entry(hash, || Entry::of_window(window)) else { return };
         let passes = match decision.retry_after(decision.at) {
             Wait::Seconds(seconds) => later(decision.at, seconds),
             Wait::Never => decision.at,
@@ -134,6 +168,16 @@ impl Refusals {
         entry.refused.crossings += u64::from(decision.crossed);
         entry.refused.highest = entry.refused.highest.max(decision.rate);
         entry.refused.limit = decision.limit;
+    }
+
+    /// The entry of a limit and key; `None` if it is new and there are too many.
+    fn entry(&mut self, hash: u64, new: impl FnOnce() -> Entry) -> Option<&mut Entry> {
+        let is_full = self.all.len() >= self.most;
+        match self.all.entry(hash) {
+            hash_map::Entry::Occupied(known) => Some(known.into_mut()),
+            hash_map::Entry::Vacant(_) if is_full => None,
+            hash_map::Entry::Vacant(place) => Some(place.insert(new())),
+        }
     }
 
     fn hash(&self, policy: &str, unit: Unit, window: &str, key: &str) -> u64 {
@@ -152,6 +196,13 @@ impl Refusals {
         self.events[1]
     }
 
+    /// How many of both [`sorted`](Self::sorted) does not show, as there are too many limits
+    /// and keys.
+    #[must_use]
+    pub fn omitted(&self) -> u64 {
+        self.omitted
+    }
+
     /// What was refused until `end`, the most events first. Keys that were over a limit
     /// without being refused are not among it.
     #[must_use]
@@ -166,7 +217,7 @@ impl Refusals {
             .filter(|one| one.events + one.retries > 0)
             .collect();
         let by = |one: &Refused| (std::cmp::Reverse(one.events), std::cmp::Reverse(one.retries));
-        all.sort_by(|a, b| by(a).cmp(&by(b)).then_with(|| a.of.key.cmp(&b.of.key)));
+        all.sort_by(|a, b| by(a).cmp(&by(b)).then_with(|| a.of.order().cmp(&b.of.order())));
         all
     }
 }

@@ -345,6 +345,24 @@ fn sessions_that_are_never_closed_are_forgotten() {
     assert!(simulation.open_sessions() >= engine::SESSIONS_MAX / 2);
 }
 
+#[test]
+fn refusals_of_too_many_keys_are_only_counted() {
+    let image = image(REAL);
+    let mut simulation = Simulation::new(&image, "*", Settings::default()).unwrap();
+    let mut refusals = Refusals::of_at_most(2);
+    for (session, login) in (0..).zip(["alice", "bob", "carol"]) {
+        let mut client = Dialogue::of_user(session, at(60 * session as i64), login);
+        client.message(&["a", "b", "c", "d", "e"]);
+        for attempt in &client.attempts {
+            simulation.decide(attempt, &mut |decided| refusals.add(decided)).unwrap();
+        }
+    }
+    // Of each, the fifth recipient is over the limit of four.
+    assert_eq!((refusals.events(), refusals.omitted()), (3, 1));
+    let keys: Vec<String> = refusals.sorted(at(600)).into_iter().map(|one| one.of.key).collect();
+    assert_eq!(keys, ["auth:alice", "auth:bob"]);
+}
+
 quickcheck! {
     /// Messages by the steps of their sessions get what whole messages get.
     fn steps_decide_as_whole_messages_do(mails: Vec<(u8, u8, u16)>) -> bool {

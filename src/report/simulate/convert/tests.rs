@@ -385,3 +385,29 @@ quickcheck::quickcheck! {
         is_sound && named == attempted && in_message.is_empty() && converter.held == 0
     }
 }
+
+#[test]
+fn sessions_that_are_over_are_not_remembered() {
+    let stamps = Stamps::new("2026-11-25T00:00:00Z".parse().unwrap());
+    let mut joiner = Joiner::new(JoinSettings::default());
+    let mut converter = Converter::default();
+    let (mut closed, mut most) = (0, 0);
+    let mut visit = |attempt: &Attempt| closed += u32::from(attempt.part == Part::Close);
+    // A client a minute comes and is not seen to leave.
+    for minute in 0..600 {
+        let (hour, host) = (minute / 60, minute % 250);
+        let line = format!(
+            "2026-11-24 {hour:02}:{:02}:01 1xVj0h-0005aO-0Q <= a@x H=(s{minute}) [192.0.2.{host}] \
+             P=esmtp S=184 for r@y",
+            minute % 60
+        );
+        let crate::logs::stamp::Stamp { at, rest, .. } = stamps.read(&line).unwrap();
+        let stamped = Stamped { line: &line, at, program: None, rest, place: ("mainlog", 1) };
+        joiner.line(&stamped, &mut |item| converter.add(item, &mut visit));
+        most = most.max(converter.sessions.len());
+    }
+    converter.finish(&mut visit);
+    assert_eq!(closed, 600);
+    let minutes = usize::try_from(GUESSED_SECONDS + IDLE_SECONDS).unwrap() / 60;
+    assert!(most <= minutes + 1, "{most}");
+}
