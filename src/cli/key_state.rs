@@ -135,8 +135,7 @@ impl KeyState {
 
     /// The period as it was written, for people.
     pub(super) fn period_text(&self) -> Option<String> {
-        let of_policy = || self.policy().map(|policy| policy.window);
-        self.parts().map(|parts| parts.period).or_else(of_policy).map(text::printable)
+        key_text::period(&self.record_key()).map(text::printable)
     }
 
     /// The mode the key is stored with, for people; of a policy, its name and the unit.

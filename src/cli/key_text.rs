@@ -88,6 +88,12 @@ pub(super) fn policy<'a>(key: &RecordKey<'a>) -> Option<PolicyKey<'a>> {
     Some(PolicyKey { counted: prefix.get(..second)?, window: prefix.get(second + 1..)? })
 }
 
+/// The period that the name of a record has, as it was written; of a policy's bucket, its rate.
+pub(super) fn period<'a>(key: &RecordKey<'a>) -> Option<&'a [u8]> {
+    let of_policy = || policy(key).map(|policy| policy.window);
+    parts(key).map(|parts| parts.period).or_else(of_policy)
+}
+
 /// What the administrator calls the key of a record.
 pub(super) fn key_of<'a>(key: &RecordKey<'a>) -> &'a [u8] {
     match key.kind {

@@ -142,7 +142,7 @@ fn a_glob_explains_the_latest_event_of_each_key() {
     let found = place.shows(0, "", &["*@example.org"]);
     has(&found, &["alice@example.org: refused", "bob@example.org: refused"]);
     let one =
-        place.shows(0, "exirate: note: left out 1 more keys: see --limit", &["*", "--limit", "1"]);
+        place.shows(0, "exirate: note: left out 1 more key: see --limit", &["*", "--limit", "1"]);
     assert_eq!(one.matches(": refused at ").count(), 1, "{one}");
 }
 

@@ -193,6 +193,9 @@ fn crossings_are_shared(site: &mut Site) {
         text.lines().map(event).collect::<Vec<_>>()
     };
     assert_eq!(shown(site, "mx1", &["--local"]), ["eve eve -"]);
+    // What has not been sent to the others yet is explained as well.
+    let unsent = site.run("mx1", &["explain", "eve", "--crossing"]);
+    assert!(unsent.stdout.starts_with(b"eve: no messages are recorded here\n"), "{unsent:?}");
     // Both have the name of this machine; a second run sends nothing again.
     for server in ["mx1", "mx2", "mx1"] {
         site.output(server, &["events", "deliver"]);
@@ -205,7 +208,7 @@ fn crossings_are_shared(site: &mut Site) {
     let table = site.output("mx2", &["events"]);
     assert!(table.contains("SERVER") && table.contains(host), "{table}");
 
-    site.count("eve", None);
+    explanations_are_of_all_servers(site, host);
     site.output("mx1", &["deny", "eve"]);
     let found = site.output("mx2", &["erase", "eve", "--dry-run"]);
     assert!(found.contains("would be removed: 1 record, 1 crossing, 1 override"), "{found}");
@@ -214,6 +217,44 @@ fn crossings_are_shared(site: &mut Site) {
     assert_eq!(shown(site, "mx2", &[]), both[1..]);
     assert_eq!(site.run("mx2", &["list", "eve"]).status.code(), Some(1));
     assert_eq!(site.run("mx2", &["overrides"]).stdout, b"");
+}
+
+/// Each server explains the crossings of all and the shared rates, and names the server that
+/// knows more. `eve` has crossed a limit on the server `host`, which both are called.
+fn explanations_are_of_all_servers(site: &mut Site, host: &str) {
+    site.count("eve", None);
+    let explain = |site: &Site, server: &str, more: &[&str]| {
+        let output = site.run(server, &[&["explain", "eve"], more].concat());
+        let [out, noted] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.code(), out, noted)
+    };
+    let now = "now, eve, per_rcpt\n  next      100/1d: rate 1.0 before, 2.0 with this event";
+    let (code, out, noted) = explain(site, "mx1", &["--since", "1d", "--limit", "9"]);
+    assert_eq!((code, noted.as_str()), (Some(0), ""));
+    assert!(out.starts_with("eve: refused at ") && out.contains(now), "{out}");
+    assert_eq!(out.matches("eve: ").count(), 1, "it is the same event in both logs: {out}");
+    let (_, out, _) = explain(site, "mx2", &[]);
+    assert!(out.starts_with("eve: over its limit, no refusal is logged, at "), "{out}");
+    assert!(out.contains(&format!("server {host}\n")) && out.contains(now), "{out}");
+
+    // A server of another name.
+    let config = site.folder.path().join("exirate.toml");
+    let before = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{before}server_name = \"mx9\"\n")).unwrap();
+    let (code, out, _) = explain(site, "mx2", &[]);
+    assert_eq!(code, Some(0));
+    assert!(out.starts_with("eve: over its limit at ") && out.contains(now), "{out}");
+    assert!(out.contains("whether it was refused is logged on that server"), "{out}");
+    let (code, _, noted) = explain(site, "mx2", &["--crossing"]);
+    assert_eq!(code, Some(1));
+    let there = format!("run exirate explain --crossing on {host}\n");
+    assert!(noted.ends_with(&there), "{noted}");
+    fs::write(&config, before).unwrap();
+
+    let (code, _, noted) = explain(site, "mx2", &["--local"]);
+    assert_eq!(code, Some(1));
+    assert!(noted.contains("no refusal or crossing of eve is logged"), "{noted}");
 }
 
 fn overrides_are_shared(site: &mut Site) {

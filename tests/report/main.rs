@@ -189,6 +189,16 @@ fn hostile_texts_stay_texts(browser: &mut Browser) {
 fn a_database_is_shown(browser: &mut Browser) {
     let folder = tempfile::tempdir().unwrap();
     let spool = folder.path().to_str().unwrap();
+    // Two of one text came before the crossing.
+    let words: Vec<String> = (0..60).map(|n| format!("word{}", n * 7919 % 1000)).collect();
+    let message = format!("From: a@x.test\nSubject: x\n\n{}\n", words.join(" "));
+    for name in ["one", "other"] {
+        std::fs::write(folder.path().join(name), &message).unwrap();
+    }
+    let envelope = ["--auth", "alice<b>", "--client", "192.0.2.7", "--to", "a@x.test,b@y.test"];
+    let record = [&["trace", "record", "one", "other", "--spool", spool][..], &envelope].concat();
+    let recorded = exirate(folder.path(), &record);
+    assert_eq!(recorded.status.code(), Some(0), "{recorded:?}");
     for (key, cost) in [("alice<b>", "130"), ("bob", "85"), ("carol", "5")] {
         let check =
             ["check", "--count", "100 / 1w / per_rcpt / strict", "--key", key, "--cost", cost];
@@ -208,6 +218,8 @@ fn a_database_is_shown(browser: &mut Browser) {
     assert!(over.contains("alice<b>") && over.contains("130 %"), "{over}");
     assert!(close.contains("bob") && close.contains("85 %"), "{close}");
     assert!(crossings.contains("alice<b>") && crossings.contains("100 in 1w"), "{crossings}");
+    let judgement = "one text, sent again and again: 2 messages, to 2 recipients in 2 domains";
+    assert!(crossings.contains(judgement), "{crossings}");
     assert!(!tables.concat().contains("carol"), "{tables:?}");
     assert_eq!(browser.complaints(&page), Vec::<String>::new());
 }

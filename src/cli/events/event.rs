@@ -2,9 +2,8 @@
 
 use serde::Serialize;
 
-use crate::cli::{key_text, text};
+use crate::cli::{key_text, keys, text};
 use crate::rate::Timestamp;
-use crate::spec::StoredKey;
 use crate::spool::{EventKind, EventWindow, LoggedEvent};
 
 /// The first limit that was over.
@@ -18,12 +17,12 @@ pub(in crate::cli) fn key(event: &LoggedEvent) -> &[u8] {
     key_text::key_of(&event.record_key())
 }
 
-/// The period, as the spec has it.
+/// The period, as the spec or the policy has it.
 pub(in crate::cli) fn period(event: &LoggedEvent, window: &EventWindow) -> String {
-    let is_same = |parts: &StoredKey<'_>| parts.period_seconds() == Some(window.period);
-    match key_text::parts(&event.record_key()).filter(is_same) {
-        Some(parts) => text::printable(parts.period),
-        None => text::duration(window.period),
+    let key = event.record_key();
+    match key_text::period(&key) {
+        Some(text) if keys::period_of(&key) == Some(window.period) => text::printable(text),
+        _ => keys::written(window.period),
     }
 }
 

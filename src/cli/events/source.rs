@@ -22,6 +22,8 @@ pub(in crate::cli) enum Source {
         stream: Box<SharedEvents>,
         /// What messages call the servers of the stream.
         name: String,
+        /// What this server is called in the stream.
+        own: String,
         /// How far it has been read.
         place: Option<String>,
         /// The events that were read, by server and id: one may be in the stream twice.
@@ -34,9 +36,7 @@ impl Source {
     /// its limits.
     pub(in crate::cli) fn open(rates: &Rates, kind: EventKind) -> Result<Self, Failure> {
         let shared = if kind == EventKind::Crossings { rates.shared()? } else { None };
-        let Some(settings) = shared else {
-            return Ok(Self::Own(Box::new(rates.spool()?), EventReader::new(kind)));
-        };
+        let Some(settings) = shared else { return Ok(Self::own(rates.spool()?, kind)) };
         let said = |why| Failure::new(format!("{why}; --local shows the crossings of this server"));
         let config = servers::configuration(&settings.config).map_err(said)?;
         let name = config.redis.to_string();
@@ -46,7 +46,21 @@ impl Source {
                  those of this server"
             ))
         })?;
-        Ok(Self::Shared { stream: Box::new(stream), name, place: None, known: HashSet::new() })
+        let own = config.agent.server_name;
+        Ok(Self::Shared { stream: Box::new(stream), name, own, place: None, known: HashSet::new() })
+    }
+
+    /// The log of these events of this server.
+    pub(in crate::cli) fn own(spool: Spool, kind: EventKind) -> Self {
+        Self::Own(Box::new(spool), EventReader::new(kind))
+    }
+
+    /// What this server is called in the stream of all servers, if that is read.
+    pub(in crate::cli) fn own_server(&self) -> Option<&str> {
+        match self {
+            Self::Own(..) => None,
+            Self::Shared { own, .. } => Some(own),
+        }
     }
 
     /// The events since the last call, of the log also those that may still get details if
@@ -59,7 +73,7 @@ impl Source {
                 report_damage(reader, before);
                 Ok(events.into_iter().map(|event| (event, String::new())).collect())
             }
-            Self::Shared { stream, name, place, known } => {
+            Self::Shared { stream, name, place, known, .. } => {
                 let read = stream.read(place.as_deref()).map_err(|error| {
                     Failure::new(format!("{name}: the crossings cannot be read: {error}"))
                 })?;

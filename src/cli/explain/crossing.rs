@@ -11,11 +11,11 @@ use crate::cli::list::OVER;
 use crate::cli::screen::{Screen, note};
 use crate::cli::{Failure, key_text, text};
 use crate::rate::Timestamp;
-use crate::report::explain::crossing::{Crossing, Sender, Tally};
+use crate::report::explain::crossing::{Crossing, Sender, Tally, span};
 use crate::spool::LoggedEvent;
 use crate::trace::Access;
 
-use super::event::window_as_text;
+use super::event::limit_text;
 
 /// What drove a sender over, as JSON has it.
 #[derive(Serialize)]
@@ -31,16 +31,14 @@ pub(super) fn explain(
     screen: &mut Screen<'_>,
     directory: &Path,
     event: &LoggedEvent,
-    server: &str,
+    (server, elsewhere): (&str, Option<&str>),
     json: bool,
 ) -> Result<bool, Failure> {
     let window = decisive(event);
-    let until = event.at.seconds;
-    let since = until.saturating_sub(window.period.min(1e12).ceil() as i64);
     let sender = Sender::of_event(event);
     let store = open_traces(directory, Access::Read)?;
     let crossing = match (&store, &sender) {
-        (Some(store), Some(sender)) => Some(Crossing::read(store, sender, since, until)?),
+        (Some(store), Some(sender)) => Some(Crossing::of_event(store, sender, event, &window)?),
         _ => None,
     };
     let known = crossing.as_ref().is_some_and(|crossing| crossing.messages > 0);
@@ -58,12 +56,13 @@ pub(super) fn explain(
     };
     let shown = format!("{}: {}", key_text::title(key(event)), text::printable(verdict.as_bytes()));
     writeln!(screen, "{}", screen.paint(OVER.bold(), shown))?;
-    let limit = window_as_text(window.limit, window.period, window.bucket);
+    let limit = limit_text(event, &window);
     let mut lines = vec![(
         "crossing",
         format!("{}, {limit}, rate {:.1} with the event", text::local(event.at), window.after),
     )];
     if let Some(words) = words {
+        let (since, _) = span(event, &window);
         let since = text::local(Timestamp { seconds: since, micros: 0 });
         lines.push(("sender", format!("{}, since {since}", text::printable(words.as_bytes()))));
     }
@@ -73,7 +72,12 @@ pub(super) fn explain(
     for (name, value) in &lines {
         writeln!(screen, "  {name:<10}  {value}")?;
     }
-    if store.is_none() {
+    if !known && let Some(other) = elsewhere {
+        note(format_args!(
+            "messages are recorded where they pass: run exirate explain --crossing on {}",
+            text::printable(other.as_bytes())
+        ));
+    } else if store.is_none() {
         note(
             "there is no trace store: let Exim record messages, by the function record in the ACL \
              for DATA, to know the next time: see docs/recording.md and man exirate-functions",
@@ -97,16 +101,17 @@ fn figures(crossing: &Crossing) -> Vec<(&'static str, String)> {
         ("senders", format!("{}: {}", crossing.different_senders, listed(&crossing.senders))),
     ];
     if let Some(alike) = &crossing.alike {
-        let percent = |part: f64| text::percent(part);
+        let texts = match alike.texts {
+            1 => "one text".to_owned(),
+            texts => format!(
+                "{texts} different texts, the most frequent in {}",
+                text::percent(alike.largest)
+            ),
+        };
+        let likeness = text::percent(alike.likeness);
         lines.push((
             "alike",
-            format!(
-                "{} on average, of {} compared; {} different texts, the most frequent in {}",
-                percent(alike.likeness),
-                alike.compared,
-                alike.texts,
-                percent(alike.largest)
-            ),
+            format!("{likeness} on average, of {} compared; {texts}", alike.compared),
         ));
     }
     lines.extend(crossing.unknown.iter().map(|why| ("not known", why.clone())));

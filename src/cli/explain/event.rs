@@ -5,22 +5,17 @@ use std::io::Write as _;
 use serde::Serialize;
 
 use crate::cli::database::now;
-use crate::cli::events::{decisive, key};
+use crate::cli::events::{decisive, key, period};
 use crate::cli::key_state::later;
 use crate::cli::list::OVER;
 use crate::cli::screen::Screen;
-use crate::cli::{Failure, key_text, keys, text};
+use crate::cli::{Failure, key_text, text};
 use crate::engine::Kind;
 use crate::policy::explain::{Measured, remedies};
 use crate::rate::Timestamp;
 use crate::report::explain::past::{PastWindow, longest_wait};
 use crate::report::explain::rule;
-use crate::spool::LoggedEvent;
-
-/// Which key an event is of, for telling keys apart.
-pub(super) fn distinct_key(event: &LoggedEvent) -> Vec<u8> {
-    key(event).to_vec()
-}
+use crate::spool::{EventWindow, LoggedEvent};
 
 /// An event that was logged, explained, as JSON has it.
 #[derive(Serialize)]
@@ -45,10 +40,21 @@ struct WindowJson {
     least_limit: f64,
 }
 
+/// Whether an event was refused, as far as the logs here say.
+#[derive(Clone, Copy)]
+pub(super) enum WasRefused {
+    /// It was.
+    Yes,
+    /// No refusal is logged.
+    NotLogged,
+    /// It was on another server, and so is the log.
+    Elsewhere,
+}
+
 impl EventExplanation {
     pub(super) fn of(event: &LoggedEvent) -> Self {
         let past = PastWindow::all(event);
-        let texts: Vec<String> = past.iter().map(window_text).collect();
+        let texts: Vec<String> = past.iter().map(|past| limit_text(event, &past.logged)).collect();
         let measured: Vec<Measured<'_>> =
             past.iter().zip(&texts).map(|(one, text)| measured(one, text)).collect();
         let wait = longest_wait(&past).and_then(text::whole_seconds);
@@ -84,11 +90,15 @@ impl EventExplanation {
         screen: &mut Screen<'_>,
         event: &LoggedEvent,
         server: &str,
-        refused: bool,
+        refused: WasRefused,
     ) -> Result<(), Failure> {
         let shown = key_text::title(key(event));
         let (at, age) = (text::local(event.at), text::age(event.at, now()));
-        let what = if refused { "refused" } else { "over its limit, no refusal is logged," };
+        let what = match refused {
+            WasRefused::Yes => "refused",
+            WasRefused::NotLogged => "over its limit, no refusal is logged,",
+            WasRefused::Elsewhere => "over its limit",
+        };
         let line = format_args!("{shown}: {what} at {at} ({age})");
         writeln!(screen, "{}", screen.paint(OVER.bold(), line))?;
         let mut line = |name: &str, value: &str| writeln!(screen, "  {name:<8}  {value}");
@@ -114,10 +124,18 @@ impl EventExplanation {
         for (n, text) in self.text.iter().enumerate() {
             line(if n == 0 { "limits" } else { "" }, text)?;
         }
-        if !refused {
-            let why = "it was only observed or counted, the key is exempt, or the log of refusals of \
-                       that server does not go back so far";
-            line("why", why)?;
+        match refused {
+            WasRefused::Yes => {}
+            WasRefused::NotLogged => {
+                let why = "it was only observed or counted, the key is exempt, or the log of \
+                           refusals does not go back so far";
+                line("why", why)?;
+            }
+            WasRefused::Elsewhere => {
+                let why =
+                    "whether it was refused is logged on that server: run exirate explain there";
+                line("why", why)?;
+            }
         }
         for (n, text) in self.remedies.iter().enumerate() {
             line(if n == 0 { "to pass" } else { "or" }, text)?;
@@ -140,19 +158,19 @@ fn by(event: &LoggedEvent) -> String {
     let mode = key_text::parts(&record).map(|parts| text::printable(parts.mode));
     let window = decisive(event);
     let limit = text::number(window.limit);
-    let period = keys::written(window.period);
+    let period = period(event, &window);
     let mode = mode.map(|mode| format!(" / {mode}")).unwrap_or_default();
     format!("a ratelimit line: {limit} / {period}{mode} / {update}")
 }
 
-/// `100/1h`; of a bucket, its burst and in which time it leaks.
-fn window_text(past: &PastWindow) -> String {
-    window_as_text(past.logged.limit, past.logged.period, past.logged.bucket)
+/// A limit of an event: see [`window_text`].
+pub(super) fn limit_text(event: &LoggedEvent, window: &EventWindow) -> String {
+    window_text(window.limit, &period(event, window), window.bucket)
 }
 
-/// A limit as text.
-pub(super) fn window_as_text(limit: f64, period: f64, bucket: bool) -> String {
-    let (limit, period) = (text::number(limit), keys::written(period));
+/// `100/1h`; of a bucket, its burst and in which time it leaks.
+pub(super) fn window_text(limit: f64, period: &str, bucket: bool) -> String {
+    let limit = text::number(limit);
     if bucket { format!("burst {limit}, leaking in {period}") } else { format!("{limit}/{period}") }
 }
 

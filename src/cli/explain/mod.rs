@@ -11,10 +11,11 @@ use std::io::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use self::event::{EventExplanation, distinct_key};
+use self::event::{EventExplanation, WasRefused};
 use self::now::NowExplanation;
-use super::events::{self, Event, Source};
+use super::events::{self, Event, Source, key};
 use super::keys::{self, Narrow, Selection};
+use super::policy::many;
 use super::rates::Rates;
 use super::screen::{Screen, complain, note};
 use super::{Failure, Outcome, complete, database, key_text, text, time};
@@ -80,17 +81,21 @@ fn help() -> String {
     exirate explain --id 1xVl91-0000000001x-0a2b
   Would the next one pass?
     exirate explain alice@example.org --now
-  What was she sending: a newsletter, or phishing?
+  What did she send before that: a newsletter, or phishing?
     exirate explain alice@example.org --crossing
 
 {}
 
 Events are read from the log of refusals and the journal of crossings, as `exirate events`
 shows them. A crossing that is not in the log of refusals was not refused: the
-policy observes, the key is exempt, or the limit only counts; or it is older than that log. Of what was accepted and
-crossed nothing, nothing is logged: of it only the rates of now are known. The same is
-true of what an override has denied, of what is older than the logs keep, and of all but
-the first refusal of a key in each second.
+policy observes, the key is exempt, or the limit only counts; or it is older than that log.
+Of what was accepted and crossed nothing, nothing is logged: of it only the rates of now are
+known. The same is true of what an override has denied, of what is older than the logs keep,
+and of all but the first refusal of a key in each second.
+
+Where servers share limits, the crossings are those of all servers, and the rates of now are
+the shared ones. Refusals and messages are those of this server: of a crossing on another one,
+which is named, ask there. --local looks at this server only.
 
 For each limit, the rates right before and with the event follow from what was logged, and
 so does when an event of the same size would have passed, if nothing else was counted. For
@@ -98,7 +103,8 @@ now, the rates are those of `exirate show`: the next event counts 1. For a messa
 is described in full, see `exirate policy check`.
 
 With --crossing, the messages in the period before the crossing are read from the trace
-store, if messages are recorded: how many, from where, to whom, and how alike they are.
+store of this server, if messages are recorded: how many, from which clients, to which
+recipients, and how alike they are.
 The latest crossing of KEY is taken, or the one that is the nearest to --at.
 
 Exit status: 0 explained; 1 nothing is logged or known of it; 2 an error.
@@ -136,7 +142,7 @@ impl Explain {
         if self.now {
             return self.explain_now(screen, &mut selection);
         }
-        let (mut found, refused) = self.events(&mut selection)?;
+        let (mut found, logs) = self.events(&mut selection)?;
         let logged = found.len();
         self.choose(&mut found);
         if found.is_empty() {
@@ -146,14 +152,21 @@ impl Explain {
             let directory = self.common.directory()?;
             let mut known = false;
             for (event, server) in &found {
-                known |= crossing::explain(screen, &directory, event, server, self.common.json)?;
+                let elsewhere = logs.is_elsewhere(server).then_some(server.as_str());
+                known |= crossing::explain(
+                    screen,
+                    &directory,
+                    event,
+                    (server, elsewhere),
+                    self.common.json,
+                )?;
             }
             screen.flush()?;
             return Ok(Outcome::found_if(!known));
         }
         let mut store = self.common.open()?;
         let policies = self.policies();
-        let wanted: HashSet<Vec<u8>> = found.iter().map(|(event, _)| distinct_key(event)).collect();
+        let wanted: HashSet<Vec<u8>> = found.iter().map(|(event, _)| key(event).to_vec()).collect();
         let mut records = Vec::new();
         let unread = store.for_each(&mut |entry| {
             if wanted.contains(key_text::key_of(&entry.record_key())) {
@@ -163,8 +176,7 @@ impl Explain {
         unread.parts.iter().for_each(complain);
         for (n, (event, server)) in found.iter().enumerate() {
             let explained = EventExplanation::of(event);
-            let key = distinct_key(event);
-            let own = records.iter().filter(|record| key_text::key_of(&record.key()) == key);
+            let own = records.iter().filter(|record| key_text::key_of(&record.key()) == key(event));
             let own: Vec<OwnedKey> = own.cloned().collect();
             let now = NowExplanation::of(&mut *store, &own, policies.as_ref())?;
             if self.common.json {
@@ -175,7 +187,7 @@ impl Explain {
             if n > 0 {
                 writeln!(screen)?;
             }
-            explained.print(screen, event, server, refused.contains(&event.at.as_micros()))?;
+            explained.print(screen, event, server, logs.was_refused(event, server))?;
             now::print(screen, &now)?;
         }
         screen.flush()?;
@@ -183,29 +195,42 @@ impl Explain {
         Ok(Outcome::Fine)
     }
 
-    /// The events that match, in order, and when something was refused: a crossing of then
-    /// is of an event that was refused, perhaps by the limit of another key.
-    fn events(&self, selection: &mut Selection) -> Result<(Vec<Event>, HashSet<i64>), Failure> {
-        let mut found = Vec::new();
-        let kinds: &[EventKind] = match self.crossing {
-            true => &[EventKind::Crossings],
-            false => &[EventKind::Refusals, EventKind::Crossings],
+    /// The events that match, in order, and what the logs say of others.
+    fn events(&self, selection: &mut Selection) -> Result<(Vec<Event>, Logs), Failure> {
+        let mut crossings = Source::open(&self.common, EventKind::Crossings)?;
+        let own = crossings.own_server().map(str::to_owned);
+        let mut found = crossings.next(true)?;
+        // A server that shares its limits may have no database of its own yet.
+        let spool = || match own {
+            Some(_) => self.common.spool_if_any(),
+            None => self.common.spool().map(Some),
         };
-        for &kind in kinds {
-            found.extend(Source::open(&self.common, kind)?.next(true)?);
+        if own.is_some()
+            && let Some(spool) = spool()?
+        {
+            // Its crossings that have not been sent to the others yet.
+            let is_own = |server: &String| Some(server) == own.as_ref();
+            let sent: HashSet<String> =
+                found.iter().filter(|one| is_own(&one.1)).map(|one| one.0.id()).collect();
+            let mut all = Source::own(spool, EventKind::Crossings).next(true)?;
+            all.retain(|(event, _)| !sent.contains(&event.id()));
+            found.extend(all);
         }
-        let refused = found
-            .iter()
-            .filter(|(event, _)| event.kind == EventKind::Refusals)
-            .map(|(event, _)| event.at.as_micros())
-            .collect();
+        let mut refused = HashSet::new();
+        if !self.crossing
+            && let Some(spool) = spool()?
+        {
+            let refusals = Source::own(spool, EventKind::Refusals).next(true)?;
+            refused.extend(refusals.iter().map(|(event, _)| event.at.as_micros()));
+            found.extend(refusals);
+        }
         found.retain(|(event, _)| match &self.id {
             Some(id) => event.texts.last().is_some_and(|text| text == id.trim().as_bytes()),
             None => selection.contains(&event.record_key()),
         });
         // A refusal may be a crossing as well, and says more.
         let is_refusal = |event: &LoggedEvent| event.kind == EventKind::Refusals;
-        let id = |event: &LoggedEvent| (event.at.as_micros(), distinct_key(event));
+        let id = |event: &LoggedEvent| (event.at.as_micros(), key(event).to_vec());
         let refusals: HashSet<_> = found
             .iter()
             .filter(|(event, _)| is_refusal(event))
@@ -213,7 +238,7 @@ impl Explain {
             .collect();
         found.retain(|(event, _)| is_refusal(event) || !refusals.contains(&id(event)));
         found.sort_by_key(|(event, _)| event.at);
-        Ok((found, refused))
+        Ok((found, Logs { refused, own }))
     }
 
     /// Keeps the events that are to be explained.
@@ -247,8 +272,11 @@ impl Explain {
         }
         if found.len() > self.limit {
             let left_out = found.len() - self.limit;
-            let what = if self.since.is_some() || self.id.is_some() { "events" } else { "keys" };
-            note(format_args!("left out {left_out} more {what}: see --limit"));
+            let (one, several) = match self.since.is_some() || self.id.is_some() {
+                true => ("more event", "more events"),
+                false => ("more key", "more keys"),
+            };
+            note(format_args!("left out {}: see --limit", many(left_out, one, several)));
             found.drain(..left_out);
         }
     }
@@ -319,8 +347,33 @@ impl Explain {
     }
 }
 
+/// What the logs say besides the events that are explained.
+struct Logs {
+    /// When something was refused on this server: a crossing of then is of an event that was
+    /// refused, perhaps by the limit of another key.
+    refused: HashSet<i64>,
+    /// The name of this server, if it shares its limits.
+    own: Option<String>,
+}
+
+impl Logs {
+    /// Whether an event is of another server.
+    fn is_elsewhere(&self, server: &str) -> bool {
+        !server.is_empty() && self.own.as_deref() != Some(server)
+    }
+
+    fn was_refused(&self, event: &LoggedEvent, server: &str) -> WasRefused {
+        match () {
+            () if event.kind == EventKind::Refusals => WasRefused::Yes,
+            () if self.is_elsewhere(server) => WasRefused::Elsewhere,
+            () if self.refused.contains(&event.at.as_micros()) => WasRefused::Yes,
+            () => WasRefused::NotLogged,
+        }
+    }
+}
+
 /// Keeps the first event of each key.
 fn keep_first_of_each_key(found: &mut Vec<Event>) {
     let mut known = HashSet::new();
-    found.retain(|(event, _)| known.insert(distinct_key(event)));
+    found.retain(|(event, _)| known.insert(key(event).to_vec()));
 }

@@ -5,13 +5,12 @@ use std::io::Write as _;
 
 use serde::Serialize;
 
-use super::event::window_as_text;
+use super::event::window_text;
 use crate::cli::database::now;
 use crate::cli::key_state::{KeyState, KeyStateJson, later};
-use crate::cli::keys::Narrow;
 use crate::cli::override_state::{Active, OverrideJson, sentence};
 use crate::cli::screen::Screen;
-use crate::cli::{Failure, key_text, text};
+use crate::cli::{Failure, key_text, keys, text};
 use crate::engine::{AlgorithmKind, Forced, Kind};
 use crate::policy::explain::{Measured, remedies};
 use crate::policy::model::Policies;
@@ -62,7 +61,9 @@ impl NowExplanation {
     ) -> Self {
         let key = record.record_key();
         let bucket = record.algorithm == AlgorithmKind::Bucket;
-        let window = window_as_text(record.limit, record.period().unwrap_or(f64::NAN), bucket);
+        let as_written = record.period_text().filter(|_| !bucket);
+        let period = as_written.or_else(|| record.period().map(keys::written));
+        let window = window_text(record.limit, period.as_deref().unwrap_or("?"), bucket);
         let measured = Measured {
             window: &window,
             bucket,
@@ -149,7 +150,7 @@ pub(super) fn print_overrides(
     screen: &mut Screen<'_>,
     store: &mut dyn Inspect,
     keys: &[OsString],
-    narrow: &Narrow,
+    narrow: &keys::Narrow,
 ) -> Result<(), Failure> {
     let second = now().seconds;
     let active = store.overrides()?;

@@ -117,8 +117,15 @@ pub(super) fn override_target(
     pattern.map_err(Failure::new)
 }
 
-/// A period as an argument has it.
+/// A period as an argument has it, in the largest units: `1w`, `1d12h`.
 pub(super) fn written(seconds: f64) -> String {
+    const WEEK: f64 = 604_800.0;
+    if !seconds.is_finite() {
+        return text::duration(seconds);
+    }
+    if seconds >= WEEK && seconds % WEEK == 0.0 {
+        return format!("{}w", seconds / WEEK);
+    }
     let short = text::duration(seconds).replace(" min", "m").replace(' ', "");
     // A duration is rounded to its two largest units.
     if period(&short) == Ok(seconds) { short } else { seconds.to_string() }
@@ -298,5 +305,27 @@ impl Search<'_> {
             format!("similar: {}", similar.join(", "))
         };
         complain(format_args!("no key matches {shown}; {advice}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_written_in_the_largest_units() {
+        for (seconds, text) in [
+            (604_800.0, "1w"),
+            (1_814_400.0, "3w"),
+            (691_200.0, "8d"),
+            (129_600.0, "1d12h"),
+            (3_600.0, "1h"),
+            (90.0, "1m30s"),
+            (93_784.0, "93784"),
+        ] {
+            assert_eq!(written(seconds), text);
+            assert_eq!(period(text), Ok(seconds), "{text}");
+        }
+        assert_eq!(written(f64::INFINITY), "for ever");
     }
 }

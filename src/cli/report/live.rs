@@ -120,8 +120,7 @@ fn of_crossing(event: &LoggedEvent, traces: Option<&TraceStore>) -> Result<LiveC
     let window = decisive(event);
     let judgement = match (traces, Sender::of_event(event)) {
         (Some(traces), Some(sender)) => {
-            let since = event.at.as_seconds() - window.period.min(1e10);
-            Crossing::read(traces, &sender, since as i64, event.at.seconds)?.judgement()
+            Crossing::of_event(traces, &sender, event, &window)?.judgement()
         }
         _ => String::new(),
     };

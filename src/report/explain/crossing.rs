@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::rule;
 use crate::policy::network::Cidr;
 use crate::spec::StoredKey;
-use crate::spool::LoggedEvent;
+use crate::spool::{EventWindow, LoggedEvent};
 use crate::trace::{
     Accepts, Address, Envelope, Query, QueryResult, Sample, TraceError, TraceStore,
 };
@@ -131,7 +131,30 @@ pub struct Crossing {
     pub unknown: Vec<String>,
 }
 
+/// When the messages came that drove a sender over the limit `window`: the first and the last
+/// second of the period before `event`.
+#[must_use]
+pub fn span(event: &LoggedEvent, window: &EventWindow) -> (i64, i64) {
+    let until = event.at.seconds;
+    (until.saturating_sub(window.period.ceil() as i64), until) // saturates
+}
+
 impl Crossing {
+    /// The messages of `sender` in the period of the limit `window` that `event` has crossed:
+    /// see [`span`].
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn of_event(
+        store: &TraceStore,
+        sender: &Sender,
+        event: &LoggedEvent,
+        window: &EventWindow,
+    ) -> Result<Self, TraceError> {
+        let (since, until) = span(event, window);
+        Self::read(store, sender, since, until)
+    }
+
     /// The messages of `sender` from `since` up to `until`, in seconds since 1970.
     ///
     /// At most [`MESSAGES_MAX`] envelopes are read, and the digests of [`COMPARED_MAX`] messages
