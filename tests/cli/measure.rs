@@ -133,6 +133,54 @@ fn a_limit_is_suggested_that_hits_only_who_stands_out() {
     }
 }
 
+/// Each count of several is what it is alone.
+#[test]
+fn several_counts_are_measured_in_one_pass() {
+    let all = ["messages", "recipients", "different", "bytes"];
+    let arguments = ["1h,1d", "--by", "user", "--json", "--count"];
+    // Of one message the size is not known, of another no recipient.
+    let more = "2026-11-20 11:00:00 1vM1aE-000000001Ac-1aBc <= c@x.test U=carl P=local for r@y.test\n\
+                2026-11-20 11:00:30 1vM1aF-000000001Ac-1aBc <= bob@x.test U=bob S=7\n";
+    let log = log(3) + more;
+    let run = |counts: &str, more: &[&str]| {
+        let output = measure(&[&arguments[..], &[counts], more].concat(), &log);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (json, stderr(&output))
+    };
+    let (together, notes) = run(&all.join(","), &[]);
+    // Of four without U=.
+    assert_eq!(together["lines"]["messages_lacking"], 5, "{notes}");
+    for lacking in
+        ["3 messages without a user (U=): not counted as messages", "not counted as bytes"]
+    {
+        assert!(notes.contains(lacking), "{notes}");
+    }
+    let of = |all: &serde_json::Value, name: &str, count: &str| -> Vec<serde_json::Value> {
+        let rows = all[name].as_array().unwrap().iter().cloned();
+        let rows = rows.filter(|row| row["count"] == count).map(|mut row| {
+            row.as_object_mut().unwrap().remove("count");
+            row
+        });
+        rows.collect()
+    };
+    let (suggested, _) = run(&all.join(","), &["--suggest"]);
+    for count in all {
+        let rows = of(&together, "rates", count);
+        assert!(rows.len() >= 2, "{count}: {rows:?}");
+        assert_eq!(run(count, &[]).0["rates"], serde_json::Value::from(rows), "{count}");
+        let periods = of(&suggested, "periods", count);
+        assert_eq!(periods.len(), 2, "{count}");
+        let alone = run(count, &["--suggest"]).0;
+        assert_eq!(alone["periods"], serde_json::Value::from(periods), "{count}");
+    }
+    let rows = stdout(&measure(&["1h", "--count", "messages,bytes", "--top", "1"], &log));
+    let rows: Vec<Vec<&str>> = rows.lines().map(|row| row.split_whitespace().collect()).collect();
+    assert_eq!(rows[0][2], "COUNT");
+    assert_eq!([rows[1][2], rows[2][2]], ["messages", "bytes"], "{rows:?}");
+    let text = stdout(&measure(&["1h", "--count", "messages,bytes", "--suggest"], &log));
+    assert!(text.starts_with("messages, period 1h: ") && text.contains("\nbytes, period 1h: "));
+}
+
 #[test]
 fn useless_options_are_reported() {
     let output = measure(&["1h"], "no log\n");
@@ -144,6 +192,7 @@ fn useless_options_are_reported() {
         (&["soon"][..], "expected a period"),
         (&["1h", "--match", "("], "unclosed group"),
         (&["1h", "--match", "(a)(b)(c)"], "it has 3 groups"),
+        (&["1h", "--count", "bytes,messages", "--limit", "5"], "--limit needs one --count"),
     ] {
         let output = measure(arguments, "");
         assert_eq!(output.status.code(), Some(2));

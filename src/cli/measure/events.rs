@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::runs::{Event, Runs};
 use crate::cli::Failure;
 use crate::logs::files::Stamped;
-use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner, Message};
+use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner};
 use crate::rate::Timestamp;
 
 /// At most so many keys, and so many bytes of them.
@@ -34,7 +34,8 @@ pub(in crate::cli) enum By {
 }
 
 /// What of a message counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(in crate::cli) enum Count {
     /// Each one once
     Messages,
@@ -47,11 +48,23 @@ pub(in crate::cli) enum Count {
     Different,
 }
 
+impl Count {
+    /// The word that stands for it in arguments and tables.
+    pub(in crate::cli) fn word(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Bytes => "bytes",
+            Self::Recipients => "recipients",
+            Self::Different => "different",
+        }
+    }
+}
+
 /// What of which lines counts, and for whom.
 #[derive(Debug)]
 pub(in crate::cli) enum Measured<'a> {
-    /// Messages that came in.
-    Arrivals(By, Count),
+    /// Messages that came in, counted in each of these ways.
+    Arrivals(By, Vec<Count>),
     /// Lines that match: group 1 is the key, group 2 the size.
     Lines(&'a Regex),
 }
@@ -74,7 +87,7 @@ pub(in crate::cli) struct Lines {
     /// The first of these: `FILE:LINE`, and its start.
     #[serde(skip)]
     pub(in crate::cli) first_not_understood: Option<(String, String)>,
-    /// Messages that lack what is measured.
+    /// Messages that lack something of what is measured.
     pub(in crate::cli) messages_lacking: u64,
     /// Messages that were not waited for until their end.
     pub(in crate::cli) messages_given_up: u64,
@@ -90,13 +103,20 @@ pub(in crate::cli) struct Events<'a> {
 /// The events that were found.
 struct Found {
     by: By,
-    count: Count,
-    runs: Runs,
+    counted: Vec<CountedEvents>,
     keys: Keys,
     counts: Lines,
     hasher: RandomState,
     /// Why no more lines are to be read.
     failure: Option<Failure>,
+}
+
+/// The events of what is counted in one way.
+pub(in crate::cli) struct CountedEvents {
+    pub(in crate::cli) count: Count,
+    pub(in crate::cli) runs: Runs,
+    /// Messages that lack it.
+    pub(in crate::cli) lacking: u64,
 }
 
 /// The keys, by their texts.
@@ -108,16 +128,17 @@ struct Keys {
 
 impl<'a> Events<'a> {
     pub(in crate::cli) fn new(measured: &Measured<'a>) -> Self {
-        let (by, count, lines) = match *measured {
-            Measured::Arrivals(by, count) => (by, count, None),
-            Measured::Lines(pattern) => (By::All, Count::Messages, Some(pattern)),
+        let (by, counts, lines) = match measured {
+            Measured::Arrivals(by, counts) => (*by, &counts[..], None),
+            Measured::Lines(pattern) => (By::All, &[Count::Messages][..], Some(*pattern)),
         };
-        let recipients = matches!(count, Count::Recipients | Count::Different);
+        let recipients =
+            counts.iter().any(|count| matches!(count, Count::Recipients | Count::Different));
+        let one = |&count| CountedEvents { count, runs: Runs::one_of(counts.len()), lacking: 0 };
         let joiner = Joiner::new(JoinSettings { recipients });
         let found = Found {
             by,
-            count,
-            runs: Runs::new(),
+            counted: counts.iter().map(one).collect(),
             keys: Keys::default(),
             counts: Lines::default(),
             hasher: RandomState::new(),
@@ -139,17 +160,17 @@ impl<'a> Events<'a> {
                 found.counts.used += 1;
                 let key = groups.get(1).map_or("", |key| key.as_str());
                 let size = groups.get(2).map_or(Some(1.0), |size| size.as_str().parse().ok());
-                match size.filter(|size| *size >= 0.0) {
-                    Some(size) => found.push(line.at, key, size),
-                    None => found.counts.messages_lacking += 1,
-                }
+                let size = size.filter(|size| *size >= 0.0);
+                found.count(line.at, Some(key), |_| size, &[]);
             }
         }
         found.failure.is_none()
     }
 
     /// The events, the keys in the order of their numbers, and what became of the lines.
-    pub(in crate::cli) fn finish(self) -> Result<(Runs, Vec<String>, Lines), Failure> {
+    pub(in crate::cli) fn finish(
+        self,
+    ) -> Result<(Vec<CountedEvents>, Vec<String>, Lines), Failure> {
         let Self { lines, mut joiner, mut found } = self;
         joiner.finish(&mut |item| found.item(item));
         if let Some(failure) = found.failure {
@@ -167,20 +188,13 @@ impl<'a> Events<'a> {
         }
         let mut keys: Vec<(String, u32)> = found.keys.numbers.into_iter().collect();
         keys.sort_unstable_by_key(|&(_, number)| number);
-        Ok((found.runs, keys.into_iter().map(|(key, _)| key).collect(), counts))
+        Ok((found.counted, keys.into_iter().map(|(key, _)| key).collect(), counts))
     }
 }
 
 impl Found {
     fn item(&mut self, item: Item) {
         let ItemKind::Message(message) = item.what else { return };
-        if !self.message(item.at, &message) {
-            self.counts.messages_lacking += 1;
-        }
-    }
-
-    /// Counts a message; `false` if it lacks what is measured.
-    fn message(&mut self, at: Timestamp, message: &Message) -> bool {
         let client;
         let key = match self.by {
             By::All => Some(""),
@@ -193,57 +207,64 @@ impl Found {
             By::Auth => message.auth.as_deref(),
             By::User => message.user.as_deref(),
         };
-        let Some(key) = key else { return false };
         let recipients = &message.recipients;
-        match self.count {
-            Count::Messages => self.push(at, key, 1.0),
-            Count::Bytes => match message.size {
-                Some(size) => self.push(at, key, size as f64),
-                None => return false,
-            },
-            Count::Recipients | Count::Different if recipients.is_empty() => return false,
-            Count::Recipients => self.push(at, key, recipients.len() as f64),
-            Count::Different => self.push_different(at, key, recipients),
-        }
-        true
+        let size = |count| match count {
+            Count::Messages => Some(1.0),
+            Count::Bytes => message.size.map(|size| size as f64),
+            Count::Recipients | Count::Different => {
+                (!recipients.is_empty()).then_some(recipients.len() as f64)
+            }
+        };
+        self.count(item.at, key, size, recipients);
     }
 
-    fn push(&mut self, at: Timestamp, key: &str, count: f64) {
-        let Some(key) = self.number(key) else { return };
-        self.add(Event { at: at.as_micros(), key, is_first: true, count, unique: 0 });
-    }
-
-    fn push_different(&mut self, at: Timestamp, key: &str, recipients: &[String]) {
-        let Some(key) = self.number(key) else { return };
-        for (number, recipient) in recipients.iter().enumerate() {
-            let unique = self.hasher.hash_one((key, recipient)).max(1);
-            let is_first = number == 0;
-            self.add(Event { at: at.as_micros(), key, is_first, count: 1.0, unique });
+    /// Counts an event in each way, of the size that `size` returns for it, if it has one.
+    fn count(
+        &mut self,
+        at: Timestamp,
+        key: Option<&str>,
+        size: impl Fn(Count) -> Option<f64>,
+        recipients: &[String],
+    ) {
+        let Self { counted, keys, hasher, counts, failure, .. } = self;
+        let mut lacks = false;
+        for CountedEvents { count, runs, lacking } in counted {
+            let (Some(key), Some(size)) = (key, size(*count)) else {
+                (lacks, *lacking) = (true, *lacking + 1);
+                continue;
+            };
+            let pushed = keys.required(key).and_then(|key| {
+                let event =
+                    Event { at: at.as_micros(), key, is_first: true, count: size, unique: 0 };
+                if *count != Count::Different {
+                    return runs.push(event);
+                }
+                recipients.iter().enumerate().try_for_each(|(place, recipient)| {
+                    let unique = hasher.hash_one((key, recipient)).max(1);
+                    runs.push(Event { is_first: place == 0, count: 1.0, unique, ..event })
+                })
+            });
+            if let Err(why) = pushed {
+                failure.get_or_insert(why);
+            }
         }
-    }
-
-    fn add(&mut self, event: Event) {
-        if let Err(failure) = self.runs.push(event) {
-            self.failure.get_or_insert(failure);
-        }
-    }
-
-    fn number(&mut self, key: &str) -> Option<u32> {
-        let number = self.keys.number(key);
-        if number.is_none() {
-            let failure = Failure::new(format!(
-                "more than {} different keys ({} MB): measure by another identity, such as --by \
-                 host or --by auth, or fewer logs at a time",
-                self.keys.numbers.len(),
-                self.keys.bytes >> 20
-            ));
-            self.failure.get_or_insert(failure);
-        }
-        number
+        counts.messages_lacking += u64::from(lacks);
     }
 }
 
 impl Keys {
+    /// The number of a key.
+    fn required(&mut self, key: &str) -> Result<u32, Failure> {
+        self.number(key).ok_or_else(|| {
+            Failure::new(format!(
+                "more than {} different keys ({} MB): measure by another identity, such as --by \
+                 host or --by auth, or fewer logs at a time",
+                self.numbers.len(),
+                self.bytes >> 20
+            ))
+        })
+    }
+
     /// The number of a key; `None` if there are too many.
     fn number(&mut self, key: &str) -> Option<u32> {
         let end = key.floor_char_boundary(KEY_MAX);

@@ -15,11 +15,11 @@ use regex::Regex;
 use serde::Serialize;
 
 use self::events::Lines;
-pub(super) use self::events::{By, Count, Events, Measured};
+pub(super) use self::events::{By, Count, CountedEvents, Events, Measured};
 pub(super) use self::period::{Period, Periods};
 pub(super) use self::rates::{Histogram, MessageRate, Rates};
 pub(super) use self::runs::{Event, Runs};
-use self::suggest::Suggestion;
+use self::suggest::{CountMode, Suggestion};
 use super::policy::many;
 use super::screen::{Screen, note, progress};
 use super::table::{Column, Layout};
@@ -37,6 +37,8 @@ use crate::rate::Timestamp;
     exirate measure 1d /var/log/exim4 --by host --count bytes --limit 100000000
   Which limits of different recipients do the past days suggest, for an hour and a day?
     exirate measure 1h,1d /var/log/exim4 --by auth --count different --suggest
+  The same of all that can be counted, in one pass:
+    exirate measure 1h,1d /var/log/exim4 --count messages,recipients,different,bytes --suggest
   Measure what exigrep finds:
     exigrep @example.org /var/log/exim4/mainlog | exirate measure 1h
   Measure other lines: group 1 of the expression is the key, group 2 the size:
@@ -56,7 +58,8 @@ EVENTS would have been at or over --limit. Lines may be in any order. A good lim
 little above the highest rate of an honest user.
 
 --count different counts a recipient of a key once while the limiter's filter for it
-lasts, a period; each recipient is an event then, as in `per_addr`.
+lasts, a period; each recipient is an event then, as in `per_addr`. With several counts,
+COUNT says what was counted, and --limit cannot be used.
 
 --suggest shows how high the keys have peaked, which rates the messages met, how many keys,
 events and messages some limits would have hit, and a limit: a little above the peaks of
@@ -70,8 +73,8 @@ Exit status: 0 measured; 1 no line could be used; 2 an error.
 
 JSON: `lines` says what became of the lines: used, of no use, without time, not understood
 and so on; `rates` is an array of objects. `key` is empty where all lines count together;
-`period`, in seconds, is there if several are measured. With --suggest, `periods` has an
-object for each period instead: `peaks` has the highest peak of each share of the keys,
+`count` and `period`, in seconds, are there if several are measured. With --suggest, `periods`
+has an object for each count and period instead: `peaks` has the highest peak of each share of the keys,
 `message_rates` the highest rate of each share of the messages, `limits` the keys, events
 and messages that each limit would have hit, and `suggested` a limit, with its `reason`.")]
 pub(super) struct Measure {
@@ -88,9 +91,15 @@ pub(super) struct Measure {
     #[arg(long, value_name = "WHO", default_value = "sender", conflicts_with = "pattern")]
     by: By,
 
-    /// Count this
-    #[arg(long, value_name = "WHAT", default_value = "messages", conflicts_with = "pattern")]
-    count: Count,
+    /// Count this; several are separated by commas
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "messages",
+        value_delimiter = ',',
+        conflicts_with = "pattern"
+    )]
+    count: Vec<Count>,
 
     /// Use the lines that match: group 1 is the key, group 2 the size
     #[arg(long = "match", value_name = "REGEX", value_parser = pattern)]
@@ -100,7 +109,7 @@ pub(super) struct Measure {
     #[arg(long, value_name = "M")]
     limit: Option<f64>,
 
-    /// Show only the first N
+    /// Show only the first N, of several counts the first N of each
     #[arg(long, value_name = "N")]
     top: Option<usize>,
 
@@ -118,6 +127,9 @@ pub(super) struct Measure {
 #[derive(Clone, Debug, Serialize)]
 struct Peak<'a> {
     key: &'a str,
+    /// Of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<Count>,
     /// In seconds; of several.
     #[serde(skip_serializing_if = "Option::is_none")]
     period: Option<f64>,
@@ -155,6 +167,10 @@ struct Suggestions<'a> {
 
 impl Measure {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let counts = self.counts();
+        if counts.len() > 1 && self.limit.is_some() {
+            return Err(Failure::new("--limit needs one --count: which is it a limit of?"));
+        }
         let stdin = [PathBuf::from("-")];
         let files = if self.files.is_empty() { &stdin[..] } else { &self.files };
         let files = LogFiles::find(files)?;
@@ -163,29 +179,40 @@ impl Measure {
         }
         let measured = match &self.pattern {
             Some(pattern) => Measured::Lines(pattern),
-            None => Measured::Arrivals(self.by, self.count),
+            None => Measured::Arrivals(self.by, counts),
         };
         let mut events = Events::new(&measured);
         let bar = progress(files.size(), "bytes");
         let skipped =
             files.read_while(|line| events.add(&line), |bytes| bar.set_position(bytes))?;
         bar.finish_and_clear();
-        let (mut events, keys, mut lines) = events.finish()?;
+        let (mut counted, keys, mut lines) = events.finish()?;
         (lines.read, lines.without_time) = (skipped.of as u64, skipped.lines as u64);
-        self.note_lines(&lines, &skipped);
+        self.note_lines(&lines, &counted, &skipped);
         let found = !keys.is_empty();
         if !found && !self.json {
             note("no line was of use: expected Exim's main log");
         } else if self.suggest {
-            self.suggest(screen, &mut events, keys.len(), &lines)?;
+            self.suggest(screen, &mut counted, keys.len(), &lines)?;
         } else {
-            self.peaks(screen, &mut events, &keys, &lines)?;
+            self.peaks(screen, &mut counted, &keys, &lines)?;
         }
         Ok(Outcome::found_if(!found))
     }
 
+    /// What is counted, each once.
+    fn counts(&self) -> Vec<Count> {
+        let mut counts = Vec::new();
+        self.count.iter().for_each(|count| {
+            if !counts.contains(count) {
+                counts.push(*count);
+            }
+        });
+        counts
+    }
+
     /// Says which lines and messages could not be used.
-    fn note_lines(&self, lines: &Lines, skipped: &Skipped) {
+    fn note_lines(&self, lines: &Lines, counted: &[CountedEvents], skipped: &Skipped) {
         let of = many(skipped.of, "line", "lines");
         let places = [
             ("without a time at the start", skipped.lines as u64, &skipped.first),
@@ -209,9 +236,11 @@ impl Measure {
             note(format_args!("{count} of other programs, of {of}, skipped"));
         }
         let messages = |count: u64| many(count as usize, "message", "messages");
-        if lines.messages_lacking > 0 {
-            let lacking = messages(lines.messages_lacking);
-            note(format_args!("{lacking} without {}: not counted", self.missing()));
+        for CountedEvents { count, lacking, .. } in counted.iter().filter(|one| one.lacking > 0) {
+            let what =
+                if counted.len() > 1 { format!(" as {}", count.word()) } else { String::new() };
+            let lacking = messages(*lacking);
+            note(format_args!("{lacking} without {}: not counted{what}", self.missing(*count)));
         }
         if lines.messages_given_up > 0 {
             note(format_args!(
@@ -237,20 +266,26 @@ impl Measure {
     fn suggest(
         &self,
         screen: &mut Screen<'_>,
-        events: &mut Runs,
+        counted: &mut [CountedEvents],
         keys: usize,
         lines: &Lines,
     ) -> Result<(), Failure> {
-        let mode = match (&self.pattern, self.count) {
-            (Some(_), _) => "",
-            (None, Count::Messages) => " / per_mail",
-            (None, Count::Recipients) => " / per_rcpt",
-            (None, Count::Different) => " / per_addr",
-            (None, Count::Bytes) => " / per_byte",
-        };
-        let periods = if keys > 0 { &self.periods.0[..] } else { &[] };
-        let (suggestions, is_approximate) = Suggestion::of(events, keys, periods, mode)?;
-        Self::note_approximate(is_approximate);
+        let is_one_of_several = counted.len() > 1;
+        let mut suggestions = Vec::new();
+        for CountedEvents { count, runs, .. } in counted.iter_mut().filter(|one| one.runs.len() > 0)
+        {
+            let mode = match (&self.pattern, &count) {
+                (Some(_), _) => "",
+                (None, Count::Messages) => " / per_mail",
+                (None, Count::Recipients) => " / per_rcpt",
+                (None, Count::Different) => " / per_addr",
+                (None, Count::Bytes) => " / per_byte",
+            };
+            let what = CountMode { count: is_one_of_several.then_some(*count), mode };
+            let (of, is_approximate) = Suggestion::of(runs, keys, &self.periods.0, what)?;
+            Self::note_approximate(is_approximate);
+            suggestions.extend(of);
+        }
         if self.json {
             return screen.json(&Suggestions { lines, periods: &suggestions });
         }
@@ -263,9 +298,9 @@ impl Measure {
         Ok(())
     }
 
-    /// What these lines lack.
-    fn missing(&self) -> &'static str {
-        match (self.by, self.count) {
+    /// What messages lack that are not counted.
+    fn missing(&self, count: Count) -> &'static str {
+        match (self.by, count) {
             (By::Auth, Count::Messages) => "an authenticated user (A=)",
             (By::Host, Count::Messages) => "a client (H=)",
             (By::User, Count::Messages) => "a user (U=)",
@@ -280,14 +315,33 @@ impl Measure {
         }
     }
 
-    /// Shows what the events come to, in each period.
+    /// Shows what the events come to, of each count and in each period.
     fn peaks(
         &self,
         screen: &mut Screen<'_>,
-        events: &mut Runs,
+        counted: &mut [CountedEvents],
         keys: &[String],
         lines: &Lines,
     ) -> Result<(), Failure> {
+        let is_one_of_several = counted.len() > 1;
+        let mut rows = Vec::new();
+        for CountedEvents { count, runs, .. } in counted {
+            let count = is_one_of_several.then_some(*count);
+            rows.extend(self.peaks_of(runs, keys, count)?);
+        }
+        match self.json {
+            true => screen.json(&Report { lines, rates: &rows }),
+            false => Ok(Self::print(screen, &rows)?),
+        }
+    }
+
+    /// What these events come to, in each period, the highest peak first.
+    fn peaks_of<'a>(
+        &'a self,
+        events: &mut Runs,
+        keys: &'a [String],
+        count: Option<Count>,
+    ) -> Result<Vec<Peak<'a>>, Failure> {
         let periods = &self.periods.0;
         let mut known = vec![vec![Known::default(); keys.len()]; periods.len()];
         let is_approximate = rates::replay(events, keys.len(), periods, |period, event, rate| {
@@ -299,7 +353,8 @@ impl Measure {
         Self::note_approximate(is_approximate);
         let mut peaks = Vec::new();
         for (period, known) in periods.iter().zip(&known) {
-            peaks.extend(keys.iter().zip(known).map(|(key, known)| (period, &**key, known)));
+            let seen = keys.iter().zip(known).filter(|(_, known)| known.events > 0);
+            peaks.extend(seen.map(|(key, known)| (period, &**key, known)));
         }
         peaks.sort_by(|(_, a, of_a), (_, b, of_b)| {
             of_b.peak.total_cmp(&of_a.peak).then_with(|| a.cmp(b))
@@ -307,6 +362,7 @@ impl Measure {
         peaks.truncate(self.top.unwrap_or(usize::MAX));
         let rows = peaks.into_iter().map(|(period, key, known)| Peak {
             key,
+            count,
             period: (periods.len() > 1).then_some(period.seconds),
             period_text: &period.text,
             peak: known.peak,
@@ -314,11 +370,7 @@ impl Measure {
             events: known.events,
             over: self.limit.map(|_| known.over),
         });
-        let rows: Vec<Peak<'_>> = rows.collect();
-        match self.json {
-            true => screen.json(&Report { lines, rates: &rows }),
-            false => Ok(Self::print(screen, &rows)?),
-        }
+        Ok(rows.collect())
     }
 
     fn print(screen: &mut Screen<'_>, peaks: &[Peak<'_>]) -> io::Result<()> {
@@ -326,6 +378,7 @@ impl Measure {
             Column::numbers("PEAK"),
             Column::numbers("EVENTS"),
             Column::numbers("OVER"),
+            Column::words("COUNT"),
             Column::words("PERIOD"),
             Column::words("WHEN").spare(1),
             Column::words("KEY"),
@@ -336,6 +389,7 @@ impl Measure {
                     format!("{:.1}", peak.peak),
                     peak.events.to_string(),
                     peak.over.map_or_else(String::new, |over| over.to_string()),
+                    peak.count.map_or_else(String::new, |count| count.word().to_owned()),
                     peak.period.map_or_else(String::new, |_| peak.period_text.to_owned()),
                     peak.when.clone(),
                     text::printable(peak.key.as_bytes()),

@@ -81,8 +81,9 @@ impl Event {
 }
 
 impl Runs {
-    pub(in crate::cli) fn new() -> Self {
-        Self::with_memory(EVENTS_MAX)
+    /// One of so many that share the memory.
+    pub(in crate::cli) fn one_of(number: usize) -> Self {
+        Self::with_memory(EVENTS_MAX / number.max(1))
     }
 
     fn with_memory(recent_max: usize) -> Self {

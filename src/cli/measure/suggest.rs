@@ -7,6 +7,7 @@ use std::io::Write as _;
 use anstyle::Style;
 use serde::Serialize;
 
+use super::events::Count;
 use super::period::Period;
 use super::rates::{Histogram, MessageRate, replay};
 use super::runs::Runs;
@@ -32,9 +33,20 @@ const STANDS_OUT: (f64, f64) = (3.0, 0.01);
 /// Of fewer keys, none stands out.
 const KEYS_MIN: usize = 10;
 
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CountMode {
+    /// How, if there are several.
+    pub(super) count: Option<Count>,
+    /// The mode of a spec which counts the same, with a slash.
+    pub(super) mode: &'static str,
+}
+
 /// What the events of a log suggest for a period.
 #[derive(Debug, Serialize)]
 pub(super) struct Suggestion {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<Count>,
     /// In seconds.
     period: f64,
     #[serde(skip)]
@@ -84,13 +96,13 @@ struct Measured {
 
 impl Suggestion {
     /// What these events suggest for each period, and whether different recipients were told
-    /// apart by a filter; `mode` is that of a spec which counts the same. There must be a key
-    /// if there is a period.
+    /// apart by a filter. There must be an event if there is a period. Keys without one do not
+    /// matter.
     pub(super) fn of(
         events: &mut Runs,
         keys: usize,
         periods: &[Period],
-        mode: &'static str,
+        what: CountMode,
     ) -> Result<(Vec<Self>, bool), Failure> {
         let mut all: Vec<Measured> = periods.iter().map(|_| Measured::new(keys)).collect();
         let is_approximate = replay(events, keys, periods, |number, event, rate| {
@@ -107,7 +119,7 @@ impl Suggestion {
         let mut found: Vec<(Self, MessageRate)> = Vec::new();
         for (of, period) in all.iter_mut().zip(periods) {
             of.message.last().into_iter().for_each(|rate| of.rates.add(rate));
-            found.push((of.suggestion(keys, len, period, mode), MessageRate::default()));
+            found.push((of.suggestion(len, period, what), MessageRate::default()));
         }
         replay(events, keys, periods, |number, event, rate| {
             let Some((of, message)) = found.get_mut(number) else { return };
@@ -133,11 +145,9 @@ impl Suggestion {
     pub(super) fn print(&self, screen: &mut Screen<'_>) -> io::Result<()> {
         let period = &self.period_text;
         let keys = many(self.keys, "key", "keys");
-        writeln!(
-            screen,
-            "period {period}: {keys}, {}",
-            many(self.events as usize, "event", "events")
-        )?;
+        let events = many(self.events as usize, "event", "events");
+        let count = self.count.map(|count| format!("{}, ", count.word())).unwrap_or_default();
+        writeln!(screen, "{count}period {period}: {keys}, {events}")?;
         let peaks: Vec<String> = self
             .peaks
             .iter()
@@ -182,19 +192,17 @@ impl Suggestion {
 impl Measured {
     fn new(keys: usize) -> Self {
         let message = MessageRate::default();
-        Self { peaks: vec![0.0; keys], rates: Histogram::new(), message, messages: 0 }
+        // No rate is below zero: keys that stay there have no events.
+        Self { peaks: vec![-1.0; keys], rates: Histogram::new(), message, messages: 0 }
     }
 
     /// What is suggested, and the limits to compare.
-    fn suggestion(
-        &mut self,
-        keys: usize,
-        events: u64,
-        period: &Period,
-        mode: &'static str,
-    ) -> Suggestion {
+    fn suggestion(&mut self, events: u64, period: &Period, what: CountMode) -> Suggestion {
         let Period { seconds: period, text } = period.clone();
+        let CountMode { count, mode } = what;
         let peaks = &mut self.peaks;
+        peaks.retain(|peak| *peak >= 0.0);
+        let keys = peaks.len();
         peaks.sort_by(f64::total_cmp);
         let (suggested, reason) = suggest(peaks);
         // A key that peaked at a limit or above is hit by it.
@@ -207,6 +215,7 @@ impl Measured {
             PeakOf { share, peak }
         };
         Suggestion {
+            count,
             period,
             period_text: text,
             keys,
@@ -298,8 +307,8 @@ mod tests {
     use super::*;
     use crate::cli::measure::runs::Event;
 
-    /// One event of each key, of these sizes, which are then the peaks; and two small ones of
-    /// the first key.
+    /// One event of each key, of these sizes, which are then the peaks; two small ones of the
+    /// first key; and a key without events.
     fn of(sizes: &[u32]) -> Suggestion {
         let one = |hours: i64, key: u32, count: f64| Event {
             at: (1_700_000_000 + hours * 3600) * 1_000_000,
@@ -308,13 +317,13 @@ mod tests {
             count,
             unique: 0,
         };
-        let mut events = Runs::new();
+        let mut events = Runs::one_of(1);
         let all = sizes.iter().zip(0..).map(|(size, key)| one(0, key, f64::from(*size)));
         for event in all.chain([one(1, 0, 0.25), one(2, 0, 0.25)]) {
             events.push(event).unwrap_or_else(|_| panic!());
         }
         let period = Period { seconds: 3600.0, text: "1h".into() };
-        let found = Suggestion::of(&mut events, sizes.len(), &[period], "");
+        let found = Suggestion::of(&mut events, sizes.len() + 1, &[period], CountMode::default());
         found.unwrap_or_else(|_| panic!()).0.remove(0)
     }
 

@@ -36,7 +36,7 @@ struct Known {
 
 impl RatesOfLog {
     pub(super) fn new(by: By, count: Count, period: Period) -> Self {
-        let events = Events::new(&Measured::Arrivals(by, count));
+        let events = Events::new(&Measured::Arrivals(by, vec![count]));
         Self { by, count, period, events, goes_on: true }
     }
 
@@ -53,7 +53,9 @@ impl RatesOfLog {
         limit: Option<f64>,
         notes: &mut Vec<String>,
     ) -> Result<Log, Failure> {
-        let (mut runs, names, lines) = self.events.finish()?;
+        let (counted, names, lines) = self.events.finish()?;
+        let mut counted = counted.into_iter();
+        let mut runs = counted.next().map_or_else(|| Runs::one_of(1), |counted| counted.runs);
         let (who, one) = match self.by {
             By::Auth => ("logins", "Login"),
             By::Sender => ("senders", "Sender"),
