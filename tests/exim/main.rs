@@ -11,10 +11,17 @@ mod build;
 mod common;
 #[path = "../../src/sys/counts.rs"]
 mod counts;
+#[path = "../mail/daemon.rs"]
+#[allow(dead_code)]
+mod daemon;
 mod end_to_end;
 mod events;
 mod explain;
 mod logs;
+mod mail_front_ends;
+#[path = "../mail/mta.rs"]
+#[allow(dead_code)]
+mod mta;
 mod native;
 mod overrides;
 mod policy;
@@ -22,8 +29,13 @@ mod policy_examples;
 mod policy_paths;
 mod policy_replayed;
 mod record;
+#[path = "../redis_common/mod.rs"]
+mod redis_common;
 mod shadow;
 mod simulated;
+#[path = "../mail/client.rs"]
+#[allow(dead_code)]
+mod smtp_policy;
 mod stages;
 mod taint;
 mod two_libraries;

@@ -1,14 +1,17 @@
-//! The same random mail through a real Exim and through replayed events: what is refused,
-//! what the client reads, and all rates must be the same. Postfix's policy protocol and the
-//! milter are held against the same replayed events in `src/serve/mail/agreement_tests.rs`.
+//! The same random mail through all front ends: a real Exim, the daemon's policy service as
+//! Postfix asks it, and its milter. What is refused, what the client reads, and all rates must
+//! be the same, and what replayed events come to. `src/serve/mail/agreement_tests.rs` has what
+//! these policies do not count: bytes, other verdicts, and recipients that are asked about
+//! twice.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use crate::acl_files::login;
-use crate::common::{Client, PrivateExim, Setup};
+use crate::common::{Client, PrivateExim, Reply, Setup};
 use crate::counts;
+use crate::mail_front_ends::{Daemon, Postfix, Sendmail};
 use crate::policy::OVER;
 use exirate::engine::Kind;
 use exirate::policy::image::{Image, build, install};
@@ -22,7 +25,7 @@ use exirate::store::{Entry, Inspect, Memory};
 
 /// The periods are long, and the limits between two whole numbers, so that it does not matter
 /// how long the test takes.
-const POLICIES: &str = r#"version = 1
+const POLICIES: &str = r#"
 [identity]
 fold = { case = true, plus = true }
 [policy.a]
@@ -75,28 +78,42 @@ impl Random {
     }
 }
 
-/// An SMTP connection to Exim, as replayed events describe it.
+/// An SMTP connection to all servers, as replayed events describe it.
 struct Connection {
     smtp: Client,
+    postfix: Postfix,
+    sendmail: Sendmail,
     session: String,
     client: Ipv4Addr,
     login: &'static str,
 }
 
 /// What became of a message.
-#[derive(Debug, PartialEq)]
-struct Fate {
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Fate {
     /// How many of its recipients were refused.
-    refused: u32,
-    /// Whether any of its steps was refused.
-    is_refused: bool,
-    /// What the client read at the first refusal.
-    text: String,
+    pub(crate) refused: u32,
+    /// What the client read at the first refusal of a step.
+    text: Option<String>,
+}
+
+impl Fate {
+    /// Adds what the client read at a recipient that was refused.
+    pub(crate) fn recipient(&mut self, refused: Option<String>) {
+        self.refused += u32::from(refused.is_some());
+        self.end(refused);
+    }
+
+    /// Adds what the client read if the message was refused.
+    pub(crate) fn end(&mut self, refused: Option<String>) {
+        self.text = self.text.take().or(refused);
+    }
 }
 
 fn policies() -> Policies {
     let none = |_: &Path| Err("no file".to_owned());
-    let compiled = compile(Path::new("policy.toml"), POLICIES, &none);
+    let text = format!("version = 1\n{POLICIES}");
+    let compiled = compile(Path::new("policy.toml"), &text, &none);
     compiled.policies.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics))
 }
 
@@ -113,25 +130,21 @@ fn exim() -> PrivateExim {
 
 /// Sends a message by SMTP.
 fn send(smtp: &mut Client, sender: &str, recipients: &[String]) -> Fate {
-    let (mut refused, mut text) = (0, None);
+    let deferred = |reply: Reply| {
+        let is_ok = reply.is_ok();
+        assert!(is_ok || reply.code == 451, "{}", reply.text);
+        (!is_ok).then_some(reply.text)
+    };
+    let mut fate = Fate::default();
     assert!(smtp.command(format!("MAIL FROM:<{sender}>")).is_ok());
     for recipient in recipients {
-        let reply = smtp.command(format!("RCPT TO:<{recipient}>"));
-        if !reply.is_ok() {
-            assert_eq!(reply.code, 451, "{}", reply.text);
-            refused += 1;
-            text = text.or(Some(reply.text));
-        }
+        fate.recipient(deferred(smtp.command(format!("RCPT TO:<{recipient}>"))));
     }
-    if (refused as usize) < recipients.len() {
-        let reply = smtp.data("Subject: x\n\nhello\n");
-        if !reply.is_ok() {
-            assert_eq!(reply.code, 451, "{}", reply.text);
-            text = text.or(Some(reply.text));
-        }
+    if (fate.refused as usize) < recipients.len() {
+        fate.end(deferred(smtp.data("Subject: x\n\nhello\n")));
     }
     smtp.command("RSET");
-    Fate { refused, is_refused: text.is_some(), text: text.unwrap_or_default() }
+    fate
 }
 
 /// The rates of all records of policies, by their names.
@@ -148,11 +161,11 @@ fn rates(store: &mut impl Inspect) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn exim_and_replayed_events_agree() {
+fn all_front_ends_and_replayed_events_agree() {
     let image = Image::from_bytes(build(&policies())).unwrap();
     let (mut refusals, mut accepted) = (0, 0);
     for round in 0..ROUNDS {
-        let exim = exim();
+        let (exim, daemons) = (exim(), [(); 2].map(|()| Daemon::start(POLICIES)));
         let mut random = Random(round + 1);
         let mut replay = Replay::new(&image, "*").unwrap();
         let mut store = Memory::new();
@@ -171,7 +184,9 @@ fn exim_and_replayed_events_agree() {
                     login(&mut smtp, login_name);
                 }
                 let session = format!("{message}");
-                Connection { smtp, session, client, login: login_name }
+                let postfix = Postfix::connect(&daemons[0], client, login_name);
+                let sendmail = Sendmail::connect(&daemons[1], client, login_name);
+                Connection { smtp, postfix, sendmail, session, client, login: login_name }
             });
             let sender = random.of(&SENDERS);
             let mut recipients: Vec<String> = (0..=random.below(4))
@@ -179,7 +194,11 @@ fn exim_and_replayed_events_agree() {
                 .collect();
             recipients.sort();
             recipients.dedup();
-            let seen = send(&mut connection.smtp, sender, &recipients);
+            let seen = [
+                send(&mut connection.smtp, sender, &recipients),
+                connection.postfix.send(sender, &recipients),
+                connection.sendmail.send(sender, &recipients),
+            ];
             let event = ReplayEvent {
                 stage: Stage::Message,
                 session: Some(connection.session.clone()),
@@ -192,27 +211,33 @@ fn exim_and_replayed_events_agree() {
             };
             let decided = replay.decide(&event, &mut store).unwrap();
             let is_refused = decided.outcome.verdict >= Verdict::Defer;
-            let text = if is_refused { decided.outcome.text.clone() } else { String::new() };
-            let replayed = Fate { refused: decided.refused_recipients, is_refused, text };
-            let ends = |fate: &Fate, text: &str| fate.text.trim_end().ends_with(text.trim_end());
-            assert_eq!(
-                (seen.refused, seen.is_refused),
-                (replayed.refused, replayed.is_refused),
-                "round {round}, message {message}: {event:?}\n{seen:?}\n{replayed:?}"
-            );
-            assert!(ends(&seen, &replayed.text), "{event:?}\n{seen:?}\n{replayed:?}");
-            refusals += u64::from(seen.is_refused);
-            accepted += u64::from(!seen.is_refused);
+            let text = is_refused.then(|| decided.outcome.text.trim_end());
+            for (fate, front_end) in seen.iter().zip(["Exim", "policy service", "milter"]) {
+                // Exim writes its code before the text.
+                let same_text = match (&fate.text, text) {
+                    (Some(seen), Some(text)) => seen.trim_end().ends_with(text),
+                    (seen, text) => seen.is_none() && text.is_none(),
+                };
+                assert!(
+                    fate.refused == decided.refused_recipients && same_text,
+                    "round {round}, message {message}, {front_end}: {event:?}\n{fate:?}\n{decided:?}"
+                );
+            }
+            refusals += u64::from(is_refused);
+            accepted += u64::from(!is_refused);
         }
-        let mut spool = Spool::open(&exim.spool(), Options::default()).unwrap();
-        let (real, replayed) = (rates(&mut spool), rates(&mut store));
-        let names = |rates: &BTreeMap<String, f64>| rates.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&real), names(&replayed));
-        for (name, rate) in &real {
-            assert!((rate - replayed[name]).abs() < 0.2, "{name}: {rate} {}", replayed[name]);
+        let replayed = rates(&mut store);
+        let [postfix, sendmail] = &daemons;
+        for spool in [exim.spool(), postfix.machine.spool(), sendmail.machine.spool()] {
+            let real = rates(&mut Spool::open(&spool, Options::default()).unwrap());
+            let names = |rates: &BTreeMap<String, f64>| rates.keys().cloned().collect::<Vec<_>>();
+            assert_eq!(names(&real), names(&replayed));
+            for (name, rate) in &real {
+                assert!((rate - replayed[name]).abs() < 0.2, "{name}: {rate} {}", replayed[name]);
+            }
         }
         assert_eq!(exim.log("panic"), "");
     }
     assert!(refusals > 50 && accepted > 50, "{refusals} refused, {accepted} accepted");
-    counts::record("messages that Exim and replayed events agree on", refusals + accepted);
+    counts::record("messages that all front ends agree on", refusals + accepted);
 }

@@ -37,6 +37,17 @@ impl Machine {
         machine
     }
 
+    /// One whose milter listens too, at `milter.sock`, and its daemon.
+    pub(crate) fn with_milter(policies: &str, mail: &str) -> (Self, Process) {
+        let machine = Self::new(policies, mail);
+        let [policy, milter] = ["policy.sock", "milter.sock"].map(|name| machine.path(name));
+        let (policy, milter) = (policy.display(), milter.display());
+        machine.write(&format!("policy = \"unix:{policy}\"\nmilter = \"unix:{milter}\""), mail);
+        let daemon = machine.start();
+        until("the milter listens", || UnixStream::connect(machine.path("milter.sock")).is_ok());
+        (machine, daemon)
+    }
+
     /// A file in its folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)

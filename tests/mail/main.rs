@@ -9,6 +9,7 @@ mod daemon;
 mod fail2ban;
 mod hostile;
 mod milter;
+mod mta;
 mod policy;
 mod process;
 #[path = "../redis_common/mod.rs"]

@@ -1,7 +1,6 @@
 //! The milter: scripts of `miltertest` for what mail servers do, and peers that mean harm.
 
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -9,7 +8,8 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use crate::daemon::{Machine, exirate};
-use crate::redis_common::{Process, TIMEOUT, until};
+use crate::mta::{Mta, OFFER, packet};
+use crate::redis_common::until;
 
 /// Two recipients a week for each login.
 const TWO: &str = "[policy.out]
@@ -17,19 +17,6 @@ when = \"authenticated\"
 text = \"Over {limit} {unit}: 100% of {key}\"
 default.recipients = \"2.5/1w\"
 ";
-/// What newer mail servers offer: version 6, all actions, all steps.
-const OFFER: [u8; 12] = [0, 0, 0, 6, 0, 0, 1, 255, 0, 31, 255, 255];
-
-/// A machine whose milter listens, with these lines in `[mail]`.
-fn machine(policies: &str, mail: &str) -> (Machine, Process) {
-    let machine = Machine::new(policies, mail);
-    let [policy, milter] = ["policy.sock", "milter.sock"].map(|name| machine.path(name));
-    let (policy, milter) = (policy.display(), milter.display());
-    machine.write(&format!("policy = \"unix:{policy}\"\nmilter = \"unix:{milter}\""), mail);
-    let daemon = machine.start();
-    until("the milter listens", || UnixStream::connect(machine.path("milter.sock")).is_ok());
-    (machine, daemon)
-}
 
 /// Runs a script of `miltertest`.
 fn script(machine: &Machine, name: &str) {
@@ -50,64 +37,9 @@ fn found(machine: &Machine, query: &[&str]) -> Vec<serde_json::Value> {
     answer["found"].as_array().cloned().unwrap_or_default()
 }
 
-/// A mail server.
-struct Mta {
-    stream: UnixStream,
-}
-
-impl Mta {
-    fn connect(machine: &Machine) -> Self {
-        let stream = UnixStream::connect(machine.path("milter.sock")).unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
-        Self { stream }
-    }
-
-    /// One that has negotiated, and whose client has connected.
-    fn begun(machine: &Machine) -> Self {
-        let mut mta = Self::connect(machine);
-        mta.say(b'O', &OFFER);
-        assert_eq!(mta.code(), Some('O'));
-        mta.say(b'C', b"client.example\x004\x9c\x40192.0.2.7\0");
-        mta.say(b'H', b"client.example\0");
-        mta
-    }
-
-    fn say(&mut self, command: u8, data: &[u8]) {
-        self.stream.write_all(&packet(command, data)).unwrap();
-    }
-
-    /// The next reply: its code and its data; `None` at the end.
-    fn reply(&mut self) -> Option<(char, Vec<u8>)> {
-        let mut length = [0; 4];
-        self.stream.read_exact(&mut length).ok()?;
-        let mut bytes = vec![0; u32::from_be_bytes(length) as usize];
-        self.stream.read_exact(&mut bytes).ok()?;
-        Some((char::from(bytes.remove(0)), bytes))
-    }
-
-    fn code(&mut self) -> Option<char> {
-        self.reply().map(|(code, _)| code)
-    }
-
-    /// MAIL with this login, and RCPT; the reply to that.
-    fn recipient(&mut self, login: &str, recipient: &str) -> (char, String) {
-        self.say(b'D', format!("M{{auth_authen}}\0{login}\0i\x004QUEUE\0").as_bytes());
-        self.say(b'M', format!("<{login}@example.org>\0").as_bytes());
-        self.say(b'R', format!("<{recipient}>\0").as_bytes());
-        let (code, text) = self.reply().unwrap();
-        (code, String::from_utf8(text).unwrap())
-    }
-}
-
-fn packet(command: u8, data: &[u8]) -> Vec<u8> {
-    let length = data.len() as u32 + 1;
-    [&length.to_be_bytes()[..], &[command], data].concat()
-}
-
 #[test]
 fn the_limit_bites_at_the_recipient() {
-    let (machine, _daemon) = machine(TWO, "");
+    let (machine, _daemon) = Machine::with_milter(TWO, "");
     script(&machine, "limits.lua");
     machine.until_logged(
         "exirate: policy out: defer [198.51.100.9]: 3.0 recipients, limit 2.5/1w, key auth:ann \
@@ -122,7 +54,7 @@ fn the_limit_bites_at_the_recipient() {
 
 #[test]
 fn every_command_of_every_version_is_answered() {
-    let (machine, _daemon) = machine(TWO, "");
+    let (machine, _daemon) = Machine::with_milter(TWO, "");
     script(&machine, "commands.lua");
     machine.until_logged("the mail server speaks version 1 of the milter protocol");
 }
@@ -136,7 +68,7 @@ text = \"100% of the bytes\"
 default.bytes = \"4000/1w\"
 verdicts = { \"50%\" = \"hold\", \"100%\" = \"defer\" }
 ";
-    let (machine, mut daemon) = machine(policies, "record = true");
+    let (machine, mut daemon) = Machine::with_milter(policies, "record = true");
     script(&machine, "hold.lua");
     machine.until_logged("policy out: hold [192.0.2.7]: 2");
     machine.until_logged("policy out: defer [192.0.2.7]: 4");
@@ -149,7 +81,7 @@ verdicts = { \"50%\" = \"hold\", \"100%\" = \"defer\" }
 
 #[test]
 fn an_accepted_message_is_found_in_the_trace_store() {
-    let (machine, _daemon) = machine(TWO, "record = true");
+    let (machine, _daemon) = Machine::with_milter(TWO, "record = true");
     let mut mta = Mta::begun(&machine);
     assert_eq!(mta.recipient("ann", "a@example.com").0, 'c');
     mta.say(b'R', b"<b@example.com>\0");
@@ -176,7 +108,7 @@ fn an_accepted_message_is_found_in_the_trace_store() {
 
 #[test]
 fn a_trace_store_that_cannot_be_written_delays_and_refuses_nothing() {
-    let (machine, _daemon) = machine(TWO, "record = true");
+    let (machine, _daemon) = Machine::with_milter(TWO, "record = true");
     // A file is where its directory should be.
     let trace = machine.spool().join("exirate/trace");
     std::fs::write(&trace, "").unwrap();
@@ -190,7 +122,7 @@ fn a_trace_store_that_cannot_be_written_delays_and_refuses_nothing() {
 
 #[test]
 fn a_body_of_two_gigabytes_takes_bounded_memory() {
-    let (machine, daemon) = machine(TWO, "record = true\nmax_message = \"4M\"");
+    let (machine, daemon) = Machine::with_milter(TWO, "record = true\nmax_message = \"4M\"");
     let mut mta = Mta::begun(&machine);
     assert_eq!(mta.recipient("ann", "a@example.com").0, 'c');
     let chunk = packet(b'B', &[b'x'; 65_535]);
@@ -213,7 +145,7 @@ fn a_body_of_two_gigabytes_takes_bounded_memory() {
 
 #[test]
 fn small_chunks_and_single_bytes_are_put_together() {
-    let (machine, _daemon) = machine(TWO, "record = true");
+    let (machine, _daemon) = Machine::with_milter(TWO, "record = true");
     let text = "the margin of the northern branch fell to four percent in the third quarter";
     let mut bytes = packet(b'O', &OFFER);
     bytes.extend(packet(b'C', b"client.example\x004\x9c\x40192.0.2.7\0"));
@@ -234,7 +166,7 @@ fn small_chunks_and_single_bytes_are_put_together() {
 
 #[test]
 fn lengths_that_lie_close_the_connection_and_harm_no_other() {
-    let (machine, mut daemon) = machine(TWO, "");
+    let (machine, mut daemon) = Machine::with_milter(TWO, "");
     let mut other = Mta::begun(&machine);
     let head = |length: u32, command: u8| [&length.to_be_bytes()[..], &[command]].concat();
     for (bytes, is_fault) in [
@@ -266,7 +198,7 @@ fn lengths_that_lie_close_the_connection_and_harm_no_other() {
 
 #[test]
 fn silent_connections_do_not_keep_others_from_being_served() {
-    let (machine, _daemon) = machine(TWO, "max_connections = 200");
+    let (machine, _daemon) = Machine::with_milter(TWO, "max_connections = 200");
     let silent: Vec<Mta> = (0..1_000).map(|_| Mta::connect(&machine)).collect();
     let mut served = Mta::begun(&machine);
     assert_eq!(served.recipient("ann", "a@example.com").0, 'c');
@@ -280,7 +212,7 @@ fn silent_connections_do_not_keep_others_from_being_served() {
 
 #[test]
 fn a_stop_lets_a_message_end() {
-    let (machine, mut daemon) = machine(TWO, "record = true");
+    let (machine, mut daemon) = Machine::with_milter(TWO, "record = true");
     let mut mta = Mta::begun(&machine);
     assert_eq!(mta.recipient("ann", "a@example.com").0, 'c');
     daemon.signal(Signal::TERM);

@@ -1,7 +1,7 @@
-//! The same random mail through several front ends: replayed events, which a real Exim agrees
-//! with (`tests/exim/policy_replayed.rs`), and Postfix's policy delegation and the milter over
-//! real sockets. What is
-//! accepted, what the client reads, and all rates that are counted must be the same.
+//! The same random mail through several front ends: replayed events, Postfix's policy
+//! delegation and the milter over real sockets. What is accepted, what the client reads, and
+//! all rates that are counted must be the same. `tests/exim/policy_replayed.rs` sends simpler
+//! mail through all of them and a real Exim.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
