@@ -24,10 +24,11 @@ use crate::serve::count::Count;
 use crate::serve::log::{Level, Log};
 use crate::trace::Envelope;
 
-/// How long a decision may take, with the time that it waits for a thread.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// How long a decision may take, with the time that it waits for a thread: mail servers wait
+/// 10 seconds for a reply.
+const DEADLINE: Duration = Duration::from_secs(5);
 /// How many messages may wait to be recorded.
-const RECORD_MAX: usize = 1000;
+pub(super) const RECORD_MAX: usize = 1000;
 /// How many lines a minute are logged of each verdict.
 const LINES_MAX: u32 = 1000;
 /// How long the threads may take to end when the daemon stops.

@@ -23,6 +23,7 @@ use crate::policy::session::PolicySession;
 use crate::policy::word::Verdict;
 use crate::serve::count::Count;
 use crate::serve::log::{Level, Log};
+use crate::serve::mail::decider::RECORD_MAX;
 use crate::serve::mail::event::{MailEvent, MailVerdict};
 use crate::serve::mail::listen::Peer;
 use crate::stage::AclStage;
@@ -46,8 +47,6 @@ const DELAY_MAX: Duration = Duration::from_secs(8);
 const END_DELAY_MAX: Duration = Duration::from_mins(1);
 /// How often the mail server then gets a message that the reply comes later.
 const PROGRESS: Duration = Duration::from_secs(5);
-/// How many messages may wait to be recorded.
-const RECORDING_MAX: usize = 1000;
 /// How long the messages that have begun may take to end when the daemon stops.
 const STOP_MAX: Duration = Duration::from_secs(4);
 
@@ -115,7 +114,7 @@ impl<D: Decide> Shared<D> {
     /// Records an accepted message, when there is time.
     fn record(self: &Rc<Self>, accepted: Accepted) {
         let waiting = self.recording.get();
-        if waiting >= RECORDING_MAX {
+        if waiting >= RECORD_MAX {
             let text = format_args!("not recorded: {waiting} messages wait to be recorded");
             return self.log.write_seldom("messages not recorded", Level::Warning, text);
         }

@@ -206,7 +206,7 @@ fn recording_delays_no_reply_and_never_takes_more_than_its_room() {
         assert_eq!(recorded.iter().filter(|(envelope, _)| !envelope.partial).count(), 2);
         world.until("all is given back", |world| world.shared.room.used() == 0).await;
         // Too many wait.
-        let _waiting = world.shared.recording.add(RECORDING_MAX);
+        let _waiting = world.shared.recording.add(RECORD_MAX);
         let mut client = world.client();
         client.message(b"text").await;
         client.say(packet::END, b"").await;
