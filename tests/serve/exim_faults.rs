@@ -131,14 +131,16 @@ impl Bench {
     }
 
     /// Sends mail while `begin` makes a fault, and until it is over after `end`. The name of
-    /// each recipient depends on the session and its number.
+    /// each recipient depends on the session and its number. Returns how many lines of each
+    /// kind were logged, and whether the machine was so busy that checks may have failed without
+    /// the fault.
     fn fault(
         &self,
         what: &str,
         names: impl Fn(usize, usize) -> String + Sync,
         begin: impl FnOnce(),
         end: impl FnOnce(),
-    ) -> [usize; 2] {
+    ) -> ([usize; 2], bool) {
         let longest = Longest::default();
         let [away, back] = self.lines();
         let mut last = Duration::ZERO;
@@ -186,7 +188,7 @@ impl Bench {
         assert!(last <= BACK + 3 * control, "{what}: {last:?}, control {control:?}");
         assert_eq!(self.server.exim.log("panic"), "");
         let lines = self.lines();
-        [lines[0] - away, lines[1] - back]
+        ([lines[0] - away, lines[1] - back], control > DEADLINE / 4)
     }
 
     /// A fault that concerns all recipients, and is logged once. It lasts for some time.
@@ -199,8 +201,9 @@ impl Bench {
 
     /// A fault that concerns all recipients, and is logged once.
     fn fault_of_all(&self, what: &str, begin: impl FnOnce(), end: impl FnOnce()) {
-        let lines = self.fault(what, |_, _| ONE.to_owned(), begin, end);
-        assert_eq!(lines, [1, 1], "{what}:\n{}", self.server.exim.log("main"));
+        let ([away, back], is_busy) = self.fault(what, |_, _| ONE.to_owned(), begin, end);
+        let is_one = away == back && (away == 1 || away > 1 && is_busy);
+        assert!(is_one, "{what}: {away} {back}:\n{}", self.server.exim.log("main"));
     }
 }
 
@@ -242,8 +245,9 @@ fn a_replica_takes_over_from_the_primary_of_some_recipients() {
     };
     primaries(&store, |what, begin, end| {
         let what = format!("{what}, of some recipients");
-        let [away, back] = bench.fault(&what, names, begin, end);
-        assert!(away == back && away <= 1, "{away} {back}:\n{}", bench.server.exim.log("main"));
+        let ([away, back], is_busy) = bench.fault(&what, names, begin, end);
+        let is_one = away == back && (away <= 1 || is_busy);
+        assert!(is_one, "{away} {back}:\n{}", bench.server.exim.log("main"));
     });
 }
 

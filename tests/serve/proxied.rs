@@ -7,11 +7,13 @@ use exirate::remote::wire::Status;
 use crate::client::NotDecided;
 use crate::counts;
 use crate::process::{Machine, until};
-use crate::redis_common::{Fault, Proxy, RedisServer};
+use crate::redis_common::{Fault, Proxy, RedisServer, TIMEOUT};
 
 const DEADLINE: Duration = Duration::from_millis(100);
 /// What a request may take beyond its deadline: this machine may be busy.
 const MARGIN: Duration = Duration::from_secs(2);
+/// So soon the agent mostly knows what is wrong.
+const NOTICED: Duration = Duration::from_millis(700);
 
 #[test]
 fn no_fault_of_redis_delays_a_request_or_stays() {
@@ -30,8 +32,14 @@ fn no_fault_of_redis_delays_a_request_or_stays() {
         let lines = machine.log().lines().count();
         proxy.set(fault);
         let begun = Instant::now();
-        // It is noticed, and does not end by itself.
-        while begun.elapsed() < Duration::from_millis(700) {
+        let log = || machine.log().lines().skip(lines).map(str::to_owned).collect::<Vec<_>>();
+        // It is noticed, and does not end by itself. On a busy machine, deadlines may pass
+        // before the reason is known.
+        let is_said = || log().iter().any(|line| line.contains(expected));
+        let is_early = || begun.elapsed() < NOTICED;
+        let mut is_busy = false;
+        while is_early() || !is_said() && begun.elapsed() < TIMEOUT {
+            is_busy |= !is_early();
             let asked = Instant::now();
             match client.ask("alice") {
                 Err(NotDecided::Refused(Status::Unavailable, _)) => undecided += 1,
@@ -48,11 +56,10 @@ fn no_fault_of_redis_delays_a_request_or_stays() {
             ok
         });
         away = away.max(ended.elapsed());
-        let log = machine.log();
-        let said: Vec<&str> = log.lines().skip(lines).collect();
-        assert!(said.iter().any(|line| line.contains(expected)), "{fault:?}: {said:#?}");
+        let said = log();
+        assert!(is_said(), "{fault:?}: {said:#?}");
         // Lost, another reason or two, and back.
-        assert!((2..=5).contains(&said.len()), "{fault:?}: {said:#?}");
+        assert!(said.len() >= 2 && (said.len() <= 5 || is_busy), "{fault:?}: {said:#?}");
     }
     let sum = client.ask("alice").unwrap() - 1;
     let range = decided..=decided + undecided;
