@@ -23,6 +23,7 @@ fn script(machine: &Machine, name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mail/miltertest");
     let mut command = Command::new("miltertest");
     command.arg("-D").arg(format!("socket={}", machine.path("milter.sock").display()));
+    command.arg("-D").arg(format!("helpers={}", folder.join("helpers.lua").display()));
     command.arg("-s").arg(folder.join(name));
     let output = command.output().expect("miltertest is needed: apt-get install miltertest");
     let said = [output.stdout, output.stderr].concat();

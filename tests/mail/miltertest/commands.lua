@@ -1,17 +1,7 @@
 -- Every command, by the newest version and by the oldest: what is not needed is not asked
 -- for, and what is sent all the same gets its reply.
 
-local function check(is, what)
-  if not is then
-    mt.echo(what)
-    error(what, 2)
-  end
-end
-
--- Sends what the milter has not asked to be left out.
-local function sent(conn, option, send, ...)
-  return mt.test_option(conn, option) or send(conn, ...) == nil
-end
+dofile(helpers)
 
 local function all(version, steps)
   local conn = mt.connect("unix:" .. socket)

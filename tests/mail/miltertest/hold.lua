@@ -1,16 +1,6 @@
 -- The second message of a sender is held, and the fourth is refused at its end.
 
-local function check(is, what)
-  if not is then
-    mt.echo(what)
-    error(what, 2)
-  end
-end
-
--- Sends what the milter has not asked to be left out.
-local function sent(conn, option, send, ...)
-  return mt.test_option(conn, option) or send(conn, ...) == nil
-end
+dofile(helpers)
 
 local conn = mt.connect("unix:" .. socket)
 check(conn, "cannot connect")

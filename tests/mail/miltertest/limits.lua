@@ -1,17 +1,7 @@
 -- Two recipients an hour for each login: the third is refused, whichever message and
 -- connection it is in, and only for that login.
 
-local function check(is, what)
-  if not is then
-    mt.echo(what)
-    error(what, 2)
-  end
-end
-
--- Sends what the milter has not asked to be left out.
-local function sent(conn, option, send, ...)
-  return mt.test_option(conn, option) or send(conn, ...) == nil
-end
+dofile(helpers)
 
 local function begun(ip)
   local conn = mt.connect("unix:" .. socket)
