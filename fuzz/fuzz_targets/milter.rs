@@ -3,24 +3,28 @@
 //! each event, keeps no more than its room, and gives all of it back.
 #![no_main]
 
+use std::error::Error as _;
+
 use arbitrary::Arbitrary;
 use exirate::policy::word::Verdict;
 use exirate::serve::mail::event::{MailEvent, MailVerdict};
-use exirate::serve::mail::milter::dialogue::{Dialogue, Limits, Step};
+use exirate::serve::mail::milter::dialogue::{Dialogue, Fault, Limits, Step};
 use exirate::serve::mail::milter::negotiate::Wants;
-use exirate::serve::mail::milter::packet::{self, Packets, write};
+use exirate::serve::mail::milter::packet::{self, Packets, Piece, write};
 use exirate::serve::mail::milter::reply::Reply;
 use exirate::serve::mail::milter::room::Room;
 use exirate::stage::AclStage;
 use libfuzzer_sys::fuzz_target;
 
-/// The room, and the most of a message.
+/// The largest room, and the most of a message.
 const ROOM: usize = 10_000;
 const MESSAGE: usize = 5_000;
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
     wants: u8,
+    /// How much smaller the room is, and what is kept of a message.
+    less: [u16; 2],
     /// The verdicts on events, one after the other.
     verdicts: &'a [u8],
     /// The lengths in which bytes arrive.
@@ -35,8 +39,8 @@ struct Input<'a> {
 enum Sent<'a> {
     /// A packet of a command that there is.
     Command(u8, &'a [u8]),
-    /// An ordinary one.
-    Usual(u8),
+    /// An ordinary one, so often.
+    Usual(u8, u8),
     /// Anything.
     Bytes(&'a [u8]),
 }
@@ -45,8 +49,14 @@ const COMMANDS: &[u8] = b"ABCDEHKLMNOQRTU";
 const USUAL: &[(u8, &[u8])] = &[
     (packet::CONNECT, b"host\x004\x01\x02192.0.2.7\0"),
     (packet::CONNECT, b"localhost\0U"),
+    (packet::CONNECT, b"localhost\x004\0\0127.0.0.1\0"),
+    (packet::CONNECT, b"host\x006\x01\x02IPv6:2001:db8::7\0"),
+    (packet::CONNECT, b"host\x006\x01\x02[2001:db8::25%eth0]\0"),
+    (packet::CONNECT, b"host\x004\x01\x02\xff\0"),
+    (packet::MACRO, b"C{if_addr}\x002001:db8::25\0"),
     (packet::MACRO, b"M{auth_authen}\0ann\0i\0id\0"),
     (packet::MACRO, b"R{rcpt_mailer}\0error\0{rcpt_host}\x005.1.1\0"),
+    (packet::MACRO, b"R{rcpt_mailer}\0error\0{rcpt_host}\x004.2.1\0"),
     (packet::HELO, b"name\0"),
     (packet::MAIL, b"<a@x>\0"),
     (packet::RCPT, b"<b@x>\0"),
@@ -60,8 +70,10 @@ const USUAL: &[(u8, &[u8])] = &[
 ];
 
 fuzz_target!(|input: Input<'_>| {
-    let room = Room::new(ROOM);
-    let limits = Limits { max_message: MESSAGE, room: room.clone() };
+    let [room_max, max_message] = [(ROOM, input.less[0]), (MESSAGE, input.less[1])]
+        .map(|(most, less)| most - usize::from(less) % most);
+    let room = Room::new(room_max);
+    let limits = Limits { max_message, room: room.clone() };
     let has = |bit: u8| input.wants >> bit & 1 == 1;
     let wants = Wants {
         record: has(0),
@@ -73,6 +85,7 @@ fuzz_target!(|input: Input<'_>| {
     };
     let mut talk = Talk {
         dialogue: Dialogue::new(wants, limits),
+        max_message,
         verdicts: input.verdicts.iter().copied().cycle(),
         replies: Vec::new(),
     };
@@ -87,21 +100,25 @@ fuzz_target!(|input: Input<'_>| {
         loop {
             match packets.next(&mut now) {
                 Err(fault) => {
-                    assert!(!fault.to_string().is_empty());
+                    let fault = Fault::Packet(fault);
+                    assert!(!fault.to_string().is_empty() && fault.source().is_some());
                     return talk.end(&room);
                 }
                 Ok(None) => break,
                 Ok(Some(piece)) => {
                     let had_agreed = talk.dialogue.has_agreed();
+                    let is_last =
+                        matches!(piece, Piece::Whole(..) | Piece::Part { last: true, .. });
                     if !talk.take(piece) {
                         return talk.end(&room);
                     }
                     assert!(had_agreed || talk.dialogue.has_agreed());
+                    assert_eq!(packets.is_within(), !is_last);
                 }
             }
         }
         assert!(now.is_empty());
-        assert!(room.used() <= ROOM);
+        assert!(room.used() <= room_max);
         assert!(packets.held() <= 2 * packet::DATA_MAX);
     }
     talk.end(&room);
@@ -110,7 +127,9 @@ fuzz_target!(|input: Input<'_>| {
 fn stream(input: &Input<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(version) = input.version {
-        let mut offer = vec![0, 0, 0, version % 8, 0, 0, 1, 255];
+        // All actions, or none.
+        let mut offer = vec![0, 0, 0, version % 8, 0, 0];
+        offer.extend_from_slice(if version & 8 == 0 { &[1, 255] } else { &[0, 0] });
         offer.extend_from_slice(&if version < 128 { [0, 31, 255, 255] } else { [0, 0, 4, 127] });
         write(&mut bytes, packet::NEGOTIATE, &offer);
     }
@@ -120,9 +139,9 @@ fn stream(input: &Input<'_>) -> Vec<u8> {
                 let command = COMMANDS[usize::from(*command) % COMMANDS.len()];
                 write(&mut bytes, command, data);
             }
-            Sent::Usual(which) => {
+            Sent::Usual(which, times) => {
                 let (command, data) = USUAL[usize::from(*which) % USUAL.len()];
-                write(&mut bytes, command, data);
+                (0..=*times).for_each(|_| write(&mut bytes, command, data));
             }
             Sent::Bytes(more) => bytes.extend_from_slice(more),
         }
@@ -132,16 +151,19 @@ fn stream(input: &Input<'_>) -> Vec<u8> {
 
 struct Talk<V> {
     dialogue: Dialogue,
+    max_message: usize,
     verdicts: V,
     replies: Vec<u8>,
 }
 
 impl<V: Iterator<Item = u8>> Talk<V> {
     /// Whether the connection goes on.
-    fn take(&mut self, piece: packet::Piece<'_>) -> bool {
+    fn take(&mut self, piece: Piece<'_>) -> bool {
         match self.dialogue.take(piece) {
             Err(fault) => {
                 assert!(!fault.to_string().is_empty());
+                let cause = fault.source().map(ToString::to_string);
+                assert!(cause.is_none_or(|cause| cause == fault.to_string()));
                 return false;
             }
             Ok(Step::Quit) => return false,
@@ -153,14 +175,14 @@ impl<V: Iterator<Item = u8>> Talk<V> {
     }
 
     fn decide(&mut self, event: &MailEvent) {
-        let of_message = matches!(
-            event.stage,
-            AclStage::Mail | AclStage::Rcpt | AclStage::Data | AclStage::NotSmtp
-        );
+        // A recipient that the mail server has refused is counted as if at QUIT, and gets no
+        // other reply.
+        use AclStage as S;
+        let of_message = matches!(event.stage, S::Mail | S::Rcpt | S::Data | S::NotSmtp | S::Quit);
         assert_eq!(of_message, self.dialogue.has_message());
-        assert_eq!(event.recipient.is_some(), event.stage == AclStage::Rcpt);
+        assert_eq!(event.recipient.is_some(), event.stage == S::Rcpt);
         assert_eq!(event.sender.is_some(), of_message);
-        let complete = matches!(event.stage, AclStage::Data | AclStage::NotSmtp);
+        let complete = matches!(event.stage, S::Data | S::NotSmtp);
         assert!(!complete || event.recipient_count > 0);
         assert!(event.recipients.len() <= event.recipient_count as usize);
         let _ = self.dialogue.begun();
@@ -169,13 +191,17 @@ impl<V: Iterator<Item = u8>> Talk<V> {
         let all = [V::Accept, V::Log, V::Delay, V::Hold, V::Defer, V::Reject];
         let verdict = all[usize::from(self.verdicts.next().unwrap_or(0)) % all.len()];
         let text = "100% \r\n\u{e9}".to_owned();
+        if verdict == V::Delay {
+            self.reply(&Reply::Progress);
+        }
         let verdict = MailVerdict { verdict, text, ..MailVerdict::default() };
         let (reply, accepted) = self.dialogue.decided(&verdict);
-        let refused = verdict.verdict >= V::Defer;
+        let refused = verdict.verdict >= V::Defer && event.stage != S::Quit;
         assert_eq!(matches!(reply, Reply::Defer(_) | Reply::Reject(_)), refused || held(&reply));
         if let Some(accepted) = accepted {
             assert!(complete && !refused);
-            assert!(accepted.content.bytes.len() <= MESSAGE);
+            let (bytes, _share) = accepted.content.parts();
+            assert!(bytes.len() <= self.max_message);
             assert!(!accepted.envelope.recipients.is_empty() || accepted.envelope.partial);
         }
         assert!(!complete || !self.dialogue.has_message());
@@ -188,7 +214,7 @@ impl<V: Iterator<Item = u8>> Talk<V> {
         let mut rest = self.replies.as_slice();
         let mut packets = Packets::default();
         let mut number = 0;
-        while let Some(packet::Piece::Whole(code, data)) = packets.next(&mut rest).unwrap() {
+        while let Some(Piece::Whole(code, data)) = packets.next(&mut rest).unwrap() {
             assert!(b"cOpqsy".contains(&code));
             if code == b'y' {
                 let text = data.strip_suffix(b"\0").unwrap();

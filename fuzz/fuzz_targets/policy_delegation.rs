@@ -33,6 +33,7 @@ fuzz_target!(|input: Input<'_>| {
     let pieces = pieces(&bytes, &input.pieces);
     assert_eq!(read(pieces.into_iter()), whole);
     assert_eq!(plain(&bytes), whole);
+    assert!(whole.1.is_none_or(|fault| !fault.to_string().is_empty()));
     let verdicts = [
         Verdict::Accept,
         Verdict::Log,
@@ -71,15 +72,21 @@ fn pieces<'b>(bytes: &'b [u8], sizes: &[u8]) -> Vec<&'b [u8]> {
 
 fn read<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> Read {
     let (mut parser, mut requests) = (RequestParser::default(), Vec::new());
+    let mut has_begun = false;
     for mut piece in pieces {
         loop {
+            has_begun |= !piece.is_empty();
             match parser.take(&mut piece) {
-                Ok(Some(request)) => requests.push(request),
+                Ok(Some(request)) => {
+                    requests.push(request);
+                    has_begun = false;
+                }
                 Ok(None) => break,
                 Err(fault) => return (requests, Some(fault)),
             }
         }
         assert!(piece.is_empty());
+        assert_eq!(parser.has_begun(), has_begun);
     }
     (requests, None)
 }
