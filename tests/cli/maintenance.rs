@@ -24,6 +24,26 @@ fn shipped(name: &str) -> String {
     std::fs::read_to_string(Path::new(FOLDER).join(name)).unwrap()
 }
 
+const POSTFIX_PAGE: &str = include_str!("../../docs/postfix.md");
+
+/// The blocks of a page that are settings of systemd.
+fn settings(page: &str) -> impl Iterator<Item = &str> {
+    page.split("```ini\n").skip(1).map(|block| block.split("```").next().unwrap())
+}
+
+/// The values of an option in a unit, and in a drop-in file for it: an empty one removes
+/// those before it.
+fn values_with<'a>(unit: &'a str, drop_in: &'a str, option: &str) -> Vec<&'a str> {
+    let mut values = values(unit, option);
+    for value in self::values(drop_in, option) {
+        match value {
+            "" => values.clear(),
+            value => values.push(value),
+        }
+    }
+    values
+}
+
 /// The values of an option in a unit.
 fn values<'a>(unit: &'a str, option: &str) -> Vec<&'a str> {
     unit.lines().filter_map(|line| line.strip_prefix(option)?.strip_prefix('=')).collect()
@@ -102,6 +122,26 @@ impl Machine {
         outputs
     }
 
+    /// Runs the program as root, on a spool directory.
+    fn exirate(&self, spool: &Path, arguments: &[&str]) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+        let output = command.args(arguments).arg("--spool").arg(spool).output().unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    }
+
+    /// Puts policies in use that send crossings to the log.
+    fn log_crossings(&self, spool: &Path) {
+        let policy = self.exim.folder().join("policy.toml");
+        std::fs::write(&policy, "version = 1\n[on.crossing]\nlog = true\n").unwrap();
+        self.exirate(spool, &["policy", "apply", policy.to_str().unwrap()]);
+    }
+
+    /// A key crosses its limit.
+    fn cross(&self, spool: &Path, key: &str) {
+        self.exirate(spool, &["check", "--count", "1 / 1h / strict", "--key", key]);
+        assert!(spool.join("exirate/crossings").exists());
+    }
+
     fn figures(&self) -> PathBuf {
         self.exim.folder().join("lib/exirate.prom")
     }
@@ -128,8 +168,7 @@ fn quiet(output: &Output) {
 const CONFINED: &str = "exirate-confined.service";
 
 fn confinement() -> String {
-    let page = include_str!("../../docs/alerts.md");
-    let mut blocks = page.split("```ini\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let mut blocks = settings(include_str!("../../docs/alerts.md"));
     let block = blocks.next().unwrap();
     assert!(block.starts_with("[Service]\n") && blocks.next().is_none());
     block.to_owned()
@@ -178,6 +217,64 @@ fn systemd_accepts_the_units() {
 }
 
 #[test]
+fn beside_postfix_the_units_use_the_daemons_directory() {
+    let machine = Machine::new();
+    machine.prepare();
+    let spool = machine.exim.folder().join("lib");
+    machine.log_crossings(&spool);
+    machine.cross(&spool, "bob");
+    let drop_ins = settings(POSTFIX_PAGE).map(|block| {
+        let path = block.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap();
+        let unit = path.strip_prefix("/etc/systemd/system/").unwrap();
+        (unit.strip_suffix(".d/override.conf").unwrap(), block)
+    });
+    let drop_ins: Vec<(&str, &str)> = drop_ins.collect();
+    let units: Vec<&str> = drop_ins.iter().map(|(unit, _)| *unit).collect();
+    assert_eq!(units, [SERVICES[0], SERVICES[1], SERVICES[2], PATH]);
+    let enabled =
+        format!("systemctl enable --now {} {} {PATH} {}\n", TIMERS[0], TIMERS[1], TIMERS[2]);
+    assert!(POSTFIX_PAGE.contains(&enabled));
+
+    // systemd accepts them.
+    let folder = tempfile::tempdir().unwrap();
+    let local = |text: &str| machine.local(&text.replace("/usr/bin/", "/usr/local/bin/"));
+    for (unit, drop_in) in &drop_ins {
+        let of_unit = folder.path().join(format!("{unit}.d"));
+        std::fs::create_dir(&of_unit).unwrap();
+        std::fs::write(folder.path().join(unit), local(&shipped(unit))).unwrap();
+        std::fs::write(of_unit.join("override.conf"), local(drop_in)).unwrap();
+    }
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["verify", "--man=no"]).args(units.iter().map(|unit| format!("./{unit}")));
+    quiet(&analyze.current_dir(folder.path()).output().unwrap());
+
+    // What they watch is there, nothing of Exim's is left, and the commands work.
+    let mut outputs = Vec::new();
+    for (unit, drop_in) in &drop_ins {
+        let shipped = shipped(unit);
+        let values = |option| values_with(&shipped, drop_in, option);
+        for option in ["ConditionPathIsDirectory", "ConditionPathExists", "PathChanged"] {
+            for path in values(option) {
+                assert!(path.starts_with("/var/lib/exirate/"), "{unit}: {path}");
+                assert!(Path::new(&local(path)).exists(), "{unit}: {path}");
+            }
+        }
+        for command in values("ExecStart") {
+            let user = values("User").pop();
+            assert_eq!((user, values("Group").pop()), (Some("exirate-mail"), user));
+            outputs.push(machine.run(USER, &local(command)));
+        }
+    }
+    let [stats, verify, deliver] = &outputs[..] else { panic!("{outputs:?}") };
+    quiet(stats);
+    let figures = std::fs::read_to_string(machine.figures()).unwrap();
+    assert!(figures.contains("# TYPE exirate_"), "{figures}");
+    assert!(verify.status.success(), "{verify:?}");
+    let sent = String::from_utf8_lossy(&deliver.stdout);
+    assert!(deliver.status.success() && sent.contains(" bob is over the limit: "), "{deliver:?}");
+}
+
+#[test]
 fn each_timer_has_its_service_and_exims_user() {
     for (service, timer) in SERVICES.iter().zip(TIMERS) {
         assert_eq!(service.strip_suffix(".service"), timer.strip_suffix(".timer"));
@@ -222,27 +319,16 @@ fn damage_makes_the_service_fail_and_cron_write() {
 fn alerts_are_sent_by_the_service_and_by_cron() {
     let machine = Machine::new();
     machine.prepare();
-    let exirate = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
-        command.args(arguments).arg("--spool").arg(machine.exim.spool());
-        let output = command.output().unwrap();
-        assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
-    };
-    let policy = machine.exim.folder().join("policy.toml");
-    std::fs::write(&policy, "version = 1\n[on.crossing]\nlog = true\n").unwrap();
-    exirate(&["policy", "apply", policy.to_str().unwrap()]);
-    let watched = machine.exim.spool().join("exirate/crossings");
+    let spool = machine.exim.spool();
+    machine.log_crossings(&spool);
+    let watched = spool.join("exirate/crossings");
     assert_eq!(machine.local(values(&shipped(PATH), "PathChanged")[0]), watched.to_str().unwrap());
-    let cross = |key: &str| {
-        exirate(&["check", "--count", "1 / 1h / strict", "--key", key]);
-        assert!(watched.exists());
-    };
-    cross("bob");
+    machine.cross(&spool, "bob");
     let sent = machine.start("exirate-deliver.service");
     assert!(sent.status.success() && sent.stderr.is_empty(), "{sent:?}");
     assert!(String::from_utf8_lossy(&sent.stdout).contains(" bob is over the limit: "), "{sent:?}");
     quiet(&machine.start("exirate-deliver.service"));
-    cross("carl");
+    machine.cross(&spool, "carl");
     // Its lines go to the system's log.
     machine.cron().iter().for_each(quiet);
     quiet(&machine.start("exirate-deliver.service"));
@@ -299,7 +385,7 @@ fn the_daemons_have_users_of_their_own() {
     let output = command.arg("--root").arg(root.path()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let users = std::fs::read_to_string(root.path().join("etc/passwd")).unwrap();
-    let pages = [include_str!("../../docs/cluster.md"), include_str!("../../docs/postfix.md")];
+    let pages = [include_str!("../../docs/cluster.md"), POSTFIX_PAGE];
     for (unit, page) in [AGENT, MAIL].into_iter().zip(pages) {
         let user = values(&shipped(unit), "User")[0].to_owned();
         let start = format!("{user}:");
