@@ -14,6 +14,8 @@ pub(crate) struct Store {
     pub(crate) spool: PathBuf,
     /// The size of all its files except the fixed ones: key, settings, locks.
     pub(crate) bytes: u64,
+    /// The same, as it was after the last message: not tidied.
+    pub(crate) as_recorded: u64,
 }
 
 /// A time after all messages: 2033.
@@ -49,11 +51,12 @@ pub(crate) fn fill(corpus: &Corpus, messages: usize, settings: Settings, spool: 
         }
     });
     let mut trace = open(spool, settings);
+    let as_recorded = trace.stats().unwrap().bytes;
     trace.seal().unwrap();
     trace.tidy(LATER).unwrap();
     let stats = trace.stats().unwrap();
     assert_eq!(stats.messages, messages as u64, "messages are missing: {stats:?}");
-    Store { spool: spool.to_path_buf(), bytes: stats.bytes }
+    Store { spool: spool.to_path_buf(), bytes: stats.bytes, as_recorded }
 }
 
 /// Opens it for queries.

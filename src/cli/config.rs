@@ -80,8 +80,7 @@ crossings.keep and refusals.keep are how long these events are kept, such as 90d
 (unless set) or forever; at least 1h. Older ones are not shown, and are removed whenever
 another event is logged, and by `exirate tidy`.
 trace.max_size is the size limit of the trace store: 1 GiB unless set, at least 32 MiB.
-When it is reached, the oldest files are folded (they take half of the space then, and
-have more false results), and then removed.
+When it is reached, the oldest files are removed.
 trace.keep is how long messages are kept, such as 90d (unless set) or forever; at least
 1d. They are removed a file at a time, once the last message of the file is older.
 If a line of Exim's configuration sets keep= or max_size=, as TRACE_KEEP in exirate.conf
@@ -406,7 +405,7 @@ fn removed_by(store: &TraceStore, options: &trace::Options) -> Result<Option<Str
     let disk = store.stats()?.bytes;
     if options.max_bytes < before.max_bytes && disk > options.max_bytes {
         losses.push(format!(
-            "the trace store takes {}, and would be folded or cut down to {}",
+            "the trace store takes {}, and would be cut down to {}",
             bytes(disk),
             bytes(options.max_bytes)
         ));

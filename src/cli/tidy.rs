@@ -65,7 +65,6 @@ pub(super) struct RatesTidied {
 #[derive(Serialize)]
 struct TracesTidied {
     sealed: u64,
-    folded: u64,
     files_removed: u64,
     messages_removed: u64,
     disk_before: u64,
@@ -117,7 +116,6 @@ impl TracesTidied {
         let tidied = tidied?;
         Ok(Self {
             sealed: tidied.sealed,
-            folded: tidied.folded,
             files_removed: tidied.forgotten,
             messages_removed: tidied.messages,
             disk_before,
@@ -128,9 +126,8 @@ impl TracesTidied {
     fn print(&self, screen: &mut Screen<'_>) -> std::io::Result<()> {
         writeln!(
             screen,
-            "sealed {}, folded {}, removed {} in {}; the trace store takes {} of disk, {} before",
+            "sealed {}, removed {} in {}; the trace store takes {} of disk, {} before",
             text::counted(self.sealed, "log", "logs"),
-            text::counted(self.folded, "segment", "segments"),
             text::counted(self.messages_removed, "message", "messages"),
             text::counted(self.files_removed, "file", "files"),
             bytes(self.disk_after),

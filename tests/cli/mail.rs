@@ -228,14 +228,14 @@ pub(crate) fn mbox(letters: &[Letter]) -> String {
 /// its false answers are the same each time. Its directory is there already.
 pub(crate) fn settle_key(spool: &Path) {
     // As src/trace/store/FORMAT.md has it: twice the same.
+    let key = spool.join("exirate/trace/key");
+    let old = fs::read(&key).unwrap();
+    assert_eq!(old.len(), 1024);
     let mut copy = [0; 512];
-    copy[..8].copy_from_slice(b"EXIRATEK");
-    copy[8] = 2;
+    copy[..16].copy_from_slice(&old[..16]);
     copy[16..48].copy_from_slice(b"a key that everybody knows: 2026");
     let crc = crc32fast::hash(&copy[..48]);
     copy[48..52].copy_from_slice(&crc.to_le_bytes());
-    let key = spool.join("exirate/trace/key");
-    assert_eq!(fs::read(&key).unwrap().len(), 1024);
     // In place, so that its owner and mode stay.
     fs::write(&key, [copy, copy].concat()).unwrap();
 }

@@ -56,7 +56,7 @@ impl Key {
     /// Of the content of the file `key`.
     pub(crate) fn of(file: &[u8]) -> Self {
         assert_eq!(field(file, "key.magic"), b"EXIRATEK");
-        assert_eq!(value(file, "key.version"), 2);
+        assert_eq!(value(file, "key.version"), 3);
         assert_eq!(file.len(), 1024);
         assert_eq!(file[..52], file[512..564]);
         assert!(file[52..512].iter().chain(&file[564..]).all(|&byte| byte == 0));
@@ -101,7 +101,7 @@ impl Segment {
     /// Deciphers a sound one.
     pub(crate) fn read(bytes: &[u8], key: &Key) -> Self {
         assert_eq!(field(bytes, "start.magic"), b"EXIRATEG");
-        assert_eq!(value(bytes, "start.version"), 2);
+        assert_eq!(value(bytes, "start.version"), 3);
         assert_eq!(value(bytes, "start.key"), key.number);
         let (rest, expected) = bytes.split_at(bytes.len() - 4);
         assert_eq!(number(expected), crc(rest));

@@ -9,11 +9,11 @@ use super::super::size::bytes;
 use super::super::text;
 use super::directory::{owner_and_mode, unreadable};
 use super::files::{Files, Part, kind, move_away};
-use super::finding::{Findings, counted, quoted};
+use super::finding::{Findings, counted};
 use super::users::Account;
 use crate::rate::Timestamp;
 use crate::sys::secure_dir::DirError;
-use crate::trace::{Access, Query, TraceError, TraceStats, TraceStore, trace_directory};
+use crate::trace::{Access, Query, TraceError, TraceStore, trace_directory};
 
 /// How many of its problems are listed; `exirate verify` lists all.
 const PROBLEMS_MAX: usize = 5;
@@ -75,7 +75,7 @@ pub(super) fn look(spool: &Path, exim: Option<&Account>, record: bool, findings:
             who.both()
         ));
     }
-    if let Err(error) = contents(spool, &directory, record, findings) {
+    if let Err(error) = contents(&directory, record, findings) {
         cannot_read(&error, findings);
     }
 }
@@ -97,12 +97,7 @@ fn cannot_read(error: &TraceError, findings: &mut Findings) {
 }
 
 /// Checks the contents of the store.
-fn contents(
-    spool: &Path,
-    directory: &Path,
-    record: bool,
-    findings: &mut Findings,
-) -> Result<(), TraceError> {
+fn contents(directory: &Path, record: bool, findings: &mut Findings) -> Result<(), TraceError> {
     let store = TraceStore::open(directory, Access::Read)?;
     let mut problems = Vec::new();
     store.verify(&mut |_, _| {}, &mut |problem| {
@@ -127,7 +122,6 @@ fn contents(
         ));
     }
     report_age(newest(&store)?, record, now(), findings);
-    report_limits(&stats, store.options().max_bytes, spool, findings);
     Ok(())
 }
 
@@ -150,23 +144,6 @@ fn report_age(newest: Option<i64>, record: bool, now: Timestamp, findings: &mut 
         ));
     } else {
         findings.ok(latest);
-    }
-}
-
-/// Reports segments that were folded.
-fn report_limits(stats: &TraceStats, max_bytes: u64, spool: &Path, findings: &mut Findings) {
-    if stats.folded > 0 {
-        findings.note(format!(
-            "{} were folded because the size limit of {} was reached: the oldest messages have more \
-             false results",
-            counted(usize::try_from(stats.folded).unwrap_or(usize::MAX), "segment"),
-            bytes(max_bytes)
-        ));
-        findings.fix(format!(
-            "exirate config set --spool {} trace.max_size={}M",
-            quoted(spool),
-            max_bytes.saturating_mul(2) >> 20
-        ));
     }
 }
 
@@ -206,15 +183,5 @@ mod tests {
         assert_eq!(fresh, [(Level::Ok, "the latest message was recorded 1 min ago".into())]);
         assert_eq!(age(Some(0), false)[0].0, Level::Ok, "an archive that was recorded by hand");
         assert_eq!(age(Some(0), true)[0].0, Level::Note);
-    }
-
-    #[test]
-    fn what_was_folded_can_be_kept_from_it() {
-        let stats = TraceStats { folded: 2, ..TraceStats::default() };
-        let notes = reported(|f| report_limits(&stats, 1 << 30, Path::new("/spool"), f));
-        assert!(notes[0].1.starts_with("2 segments were folded"), "{notes:?}");
-        let (_, fix) = notes[0].1.split_once("exirate ").unwrap();
-        assert_eq!(fix, "config set --spool /spool trace.max_size=2048M");
-        assert_eq!(reported(|f| report_limits(&TraceStats::default(), 1, Path::new("/"), f)), []);
     }
 }

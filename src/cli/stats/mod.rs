@@ -40,7 +40,6 @@ what the verdicts were; in the mode observe, what they would have been. A rule i
 it counts and the period, for all users together.
 
 Messages are appended to logs; a full log is sealed into a segment, which is smaller.
-Folded segments are older: they take half of the space, and have more false results.
 Files of another key cannot be queried and are removed when they are too old.
 
 The metrics of --prometheus begin with exirate_, those of the trace store with
@@ -249,7 +248,6 @@ fn print_traces(screen: &mut Screen<'_>, traces: &Traces, now: Timestamp) -> Res
         }
     };
     let each = traces.bytes_per_message.map(|each| format!(", {} a message", bytes(each as u64)));
-    let folded = Some(traces.folded_segments).filter(|&n| n > 0).map(|n| format!(" ({n} folded)"));
     let lost = Some(traces.lost_parts)
         .filter(|&n| n > 0)
         .map(|n| text::counted(n, "part", "parts"))
@@ -265,9 +263,8 @@ fn print_traces(screen: &mut Screen<'_>, traces: &Traces, now: Timestamp) -> Res
         (
             "files",
             format!(
-                "{}{}, {}",
+                "{}, {}",
                 text::counted(traces.segments, "segment", "segments"),
-                folded.unwrap_or_default(),
                 text::counted(traces.logs, "log", "logs")
             ),
         ),

@@ -186,7 +186,6 @@ fn write_traces(out: &mut dyn Write, traces: &Traces) -> io::Result<()> {
         &[
             ("trace_messages", "Messages in the trace store.", traces.messages),
             ("trace_segments", "Segments of the trace store.", traces.segments),
-            ("trace_folded_segments", "Segments that were folded.", traces.folded_segments),
             ("trace_logs", "Logs of the trace store.", traces.logs),
             ("trace_disk_bytes", "Bytes of all segments and logs.", traces.disk_bytes),
             ("trace_max_bytes", "Size limit of the trace store.", traces.max_bytes),

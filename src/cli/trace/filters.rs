@@ -69,15 +69,13 @@ impl Filters {
 
     /// Whether some must be tested by [`Self::accept`], as the store does not know them.
     pub(super) fn need_tests(&self) -> bool {
-        !self.client.is_empty() || !self.auth.is_empty() || self.partial
+        !self.client.is_empty() || self.partial
     }
 
     /// Whether an envelope matches the options that the store does not know.
     pub(super) fn accept(&self, envelope: &Envelope) -> bool {
-        let Self { client, auth, .. } = self;
-        let from = |ip| client.iter().any(|network| network.contains(ip));
-        (client.is_empty() || envelope.client.is_some_and(from))
-            && (auth.is_empty() || auth.iter().any(|name| name.is(&envelope.authenticated)))
+        let from = |ip| self.client.iter().any(|network| network.contains(ip));
+        (self.client.is_empty() || envelope.client.is_some_and(from))
             && (!self.partial || envelope.partial)
     }
 
@@ -89,6 +87,7 @@ impl Filters {
             until: self.until,
             from: addresses(&self.from),
             to: addresses(&self.to),
+            auth: addresses(&self.auth),
             ids: self.id.iter().map(|text| id::read(text).to_owned()).collect(),
             accepts: self.need_tests().then(|| Accepts(Box::new(accepts))),
             ..Query::default()

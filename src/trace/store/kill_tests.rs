@@ -42,8 +42,8 @@ pub(super) enum Operation {
     Merge,
     /// All messages are sealed.
     Seal,
-    /// Segments are folded because the store is too large.
-    Fold,
+    /// The oldest segment is removed because the store is too large.
+    Shrink,
     /// The oldest segment is removed because it has expired.
     Forget,
     /// The settings are changed, and a message is recorded.
@@ -55,7 +55,7 @@ pub(super) const OPERATIONS: [Operation; 7] = [
     Operation::RecordBeyond,
     Operation::Merge,
     Operation::Seal,
-    Operation::Fold,
+    Operation::Shrink,
     Operation::Forget,
     Operation::Choose,
 ];
@@ -68,7 +68,7 @@ impl Operation {
         (0..sealed).for_each(|n| record(&mut trace, n));
         trace.seal().unwrap();
         (sealed..self.before()).for_each(|n| record(&mut trace, n));
-        if self == Self::Fold {
+        if self == Self::Shrink {
             trace.seal().unwrap();
         }
     }
@@ -88,12 +88,11 @@ impl Operation {
         match self {
             Self::Record | Self::RecordBeyond | Self::Merge => record(trace, self.before()),
             Self::Seal => trace.seal().unwrap(),
-            Self::Fold => {
+            Self::Shrink => {
                 trace.limits.merged = 1;
                 trace.options.max_bytes = trace.stats().unwrap().bytes - 1;
-                assert!(
-                    trace.tidy_with_options(super::tests::envelope(0).time).unwrap().folded > 0
-                );
+                let tidied = trace.tidy_with_options(super::tests::envelope(0).time).unwrap();
+                assert_eq!(tidied.forgotten, 1);
             }
             Self::Forget => {
                 let first = super::tests::envelope(FULL).time;
@@ -117,8 +116,8 @@ impl Operation {
             Self::Record | Self::RecordBeyond | Self::Merge | Self::Choose => {
                 found == all || found == more
             }
-            Self::Seal | Self::Fold => found == all,
-            Self::Forget => found == all || found == &all[FULL as usize..],
+            Self::Seal => found == all,
+            Self::Forget | Self::Shrink => found == all || found == &all[FULL as usize..],
         }
     }
 }

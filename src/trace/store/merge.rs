@@ -153,7 +153,7 @@ impl TraceStore {
                 (newer.head.settings, newer.head.decode)
                     == (segment.head.settings, segment.head.decode)
             });
-            if !alike || !segment.settings.keeps_messages_apart() || segment.head.folds > 0 {
+            if !alike || !segment.settings.keeps_messages_apart() {
                 break;
             }
             found.push((numbered, segment));

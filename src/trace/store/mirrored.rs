@@ -2,6 +2,7 @@
 //! loses nothing. They are replaced atomically.
 
 use std::ffi::CStr;
+use std::ops::RangeInclusive;
 
 use bincode::{Decode, Encode};
 
@@ -11,8 +12,8 @@ use crate::sys::secure_dir::SecureDir;
 use super::codec::{checksum_fits, decode, encode, set_checksum};
 use super::{TraceError, VERSION};
 
-/// A version that was never released: such a store is not damaged, and cannot be used.
-const UNRELEASED: u32 = 1;
+/// Versions that were never released: such a store is not damaged, and cannot be used.
+const UNRELEASED: RangeInclusive<u32> = 1..=2;
 /// The offset of the second copy, in its own sector.
 pub(super) const SECOND: usize = 512;
 
@@ -62,7 +63,7 @@ pub(super) fn read<T: Mirrored>(dir: &SecureDir, name: &CStr) -> Result<Found<T>
             (VERSION, Some(value)) => {
                 return Ok(Found::Sound(value, copies[0] == copies[1]));
             }
-            (found, _) if found > VERSION || found == UNRELEASED => {
+            (found, _) if found > VERSION || UNRELEASED.contains(&found) => {
                 return Err(TraceError::Version { path: dir.path_of(name), found, known: VERSION });
             }
             // No version of exirate has written this.

@@ -30,6 +30,8 @@ pub struct Query<'a> {
     pub from: Option<Address<'a>>,
     /// One of its recipients.
     pub to: Option<Address<'a>>,
+    /// The authenticated id with which it was sent.
+    pub auth: Option<Address<'a>>,
     /// Its id, one of these; any if there are none.
     pub ids: Vec<String>,
     /// The maximum number of results. With it, the newest come first, and the
@@ -67,7 +69,7 @@ impl std::fmt::Debug for Address<'_> {
 
 impl Address<'_> {
     /// Whether the address is selected.
-    fn matches(&self, address: &str) -> bool {
+    pub(super) fn matches(&self, address: &str) -> bool {
         match self {
             Self::Is(wanted) => wanted.eq_ignore_ascii_case(address),
             Self::Test(test) => test(address),
@@ -247,12 +249,13 @@ impl QuerySummary {
 impl Query<'_> {
     /// Whether the query is only about content.
     pub(super) fn is_content_only(&self) -> bool {
-        let Self { content, since, until, from, to, ids, .. } = self;
+        let Self { content, since, until, from, to, auth, ids, .. } = self;
         content.is_some()
             && since.is_none()
             && until.is_none()
             && from.is_none()
             && to.is_none()
+            && auth.is_none()
             && ids.is_empty()
     }
 
@@ -271,6 +274,7 @@ impl Query<'_> {
     pub(super) fn fits(&self, envelope: &Envelope) -> bool {
         (self.ids.is_empty() || self.ids.contains(&envelope.id))
             && self.from.as_ref().is_none_or(|from| from.matches(&envelope.sender))
+            && self.auth.as_ref().is_none_or(|auth| auth.matches(&envelope.authenticated))
             && (self.to.as_ref())
                 .is_none_or(|to| envelope.recipients.iter().any(|address| to.matches(address)))
     }

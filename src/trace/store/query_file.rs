@@ -7,7 +7,7 @@ use crate::trace::{Envelope, Hit, decode, is_past};
 use super::log::Log;
 use super::query::{Address, Pending, Query, RunningQuery};
 use super::record::{Record, Records};
-use super::segment::{Messages, Segment, Wanted, Words};
+use super::segment::{Authenticated, Messages, Segment, Wanted, Words};
 use super::{TraceStore, wire};
 
 /// The number of messages of a log that are searched between two checks of the
@@ -142,6 +142,7 @@ pub(super) fn envelopes(
     // If damage prevents a lookup, each address is compared.
     let from = query.from.as_ref().and_then(|from| numbers_of(from, &words, damage));
     let to = query.to.as_ref().and_then(|to| numbers_of(to, &words, damage));
+    let auth = query.auth.as_ref().and_then(|auth| authenticated_as(auth, &words, damage));
     if [&from, &to].into_iter().flatten().any(Vec::is_empty) {
         return results;
     }
@@ -151,6 +152,7 @@ pub(super) fn envelopes(
     };
     if from.as_ref().is_some_and(|numbers| !messages.has_sender(numbers))
         || to.as_ref().is_some_and(|numbers| !messages.has_recipient(numbers))
+        || auth.as_ref().is_some_and(|auth| !messages.has_name(auth))
     {
         return results;
     }
@@ -178,6 +180,7 @@ pub(super) fn envelopes(
         times: query.times(),
         from: from.as_deref(),
         to: to.as_deref(),
+        auth: auth.as_ref(),
         ids: &query.ids,
         messages: hits.as_ref().map(|_| numbers.as_slice()),
     };
@@ -210,6 +213,19 @@ pub(super) fn numbers_of(
         Address::Is(address) => words.find(address),
         Address::Test(test) => words.matching(test),
     };
+    if found.is_none() {
+        damage.push("some of its addresses are damaged".into());
+    }
+    found
+}
+
+/// The matching authenticated ids; `None` if they cannot be determined because of damage.
+pub(super) fn authenticated_as(
+    auth: &Address<'_>,
+    words: &Words<'_>,
+    damage: &mut Vec<Damage>,
+) -> Option<Authenticated> {
+    let found = words.authenticated(&|name| auth.matches(name));
     if found.is_none() {
         damage.push("some of its addresses are damaged".into());
     }

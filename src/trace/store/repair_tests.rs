@@ -137,9 +137,9 @@ fn unreadable_files_are_quarantined_and_removed_when_expired() {
         let next = trace_directory(folder.path()).join("00000004.segment");
         assert_eq!(next.exists(), name == "open.log");
         trace.options.keep = Some(1);
-        trace.retain(crate::sys::clock::now().0 - 10, usize::MAX, &mut Tidied::default()).unwrap();
+        trace.retain(crate::sys::clock::now().0 - 10, &mut Tidied::default()).unwrap();
         assert!(path.exists());
-        trace.retain(crate::sys::clock::now().0 + 10, usize::MAX, &mut Tidied::default()).unwrap();
+        trace.retain(crate::sys::clock::now().0 + 10, &mut Tidied::default()).unwrap();
         assert!(!path.exists());
     }
 }

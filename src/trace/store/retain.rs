@@ -1,7 +1,6 @@
-//! Removing messages by age and by size; before removal, segments are folded.
+//! Removing messages by age and by size.
 
 use crate::sys::files::{self, Access};
-use crate::sys::secure_dir::DirError;
 
 use super::super::decode;
 use super::log::{Fault, Log};
@@ -16,8 +15,6 @@ use super::{LOCK_TIMEOUT, TraceError, TraceStore};
 pub struct Tidied {
     /// Logs that were sealed.
     pub sealed: u64,
-    /// Segments that were folded.
-    pub folded: u64,
     /// Segments and logs that were removed.
     pub forgotten: u64,
     /// Messages in these, as far as known.
@@ -32,8 +29,6 @@ struct Kept {
     /// The time of its last message, as far as known.
     newest: i64,
     messages: u64,
-    /// How often it was folded; `None` if it cannot be folded.
-    folds: Option<u16>,
 }
 
 impl TraceStore {
@@ -65,7 +60,7 @@ impl TraceStore {
                 while trace.merge(Merging::All)? {}
                 Ok(sealed)
             });
-            trace.retain(now, usize::MAX, &mut tidied)?;
+            trace.retain(now, &mut tidied)?;
             tidied.sealed = sealed?;
             Ok(tidied)
         })
@@ -101,51 +96,22 @@ impl TraceStore {
         self.options.keep.is_some_and(|keep| one.newest < now.saturating_sub_unsigned(keep))
     }
 
-    /// Removes expired messages at the time `now`; then folds and removes
-    /// segments until the store is within its limit, folding at most `folds`
-    /// segments.
-    pub(super) fn retain(
-        &mut self,
-        now: i64,
-        mut folds: usize,
-        tidied: &mut Tidied,
-    ) -> Result<(), TraceError> {
+    /// Removes expired messages at the time `now`; then the oldest files until the store is
+    /// within its limit.
+    pub(super) fn retain(&self, now: i64, tidied: &mut Tidied) -> Result<(), TraceError> {
         let mut all = self.kept()?;
         let old: Vec<Kept> = all.extract_if(.., |one| self.has_expired(one, now)).collect();
         self.forget(&old, tidied)?;
         let open = files::info_at(self.dir.directory(), OPEN).map_or(0, |info| info.size);
         let budget = self.options.max_bytes.saturating_sub(open);
-        loop {
-            let total: u64 = all.iter().map(|one| one.bytes).sum();
-            if total <= budget {
-                return Ok(());
-            }
-            let folded = all.iter().filter(|one| one.folds.is_some_and(|folds| folds > 0));
-            let folded: u64 = folded.map(|one| one.bytes).sum();
-            let may_fold = folded < self.options.max_bytes / 2;
-            if let Some(one) = all.iter_mut().find(|one| may_fold && one.folds == Some(0)) {
-                let Some(left) = folds.checked_sub(1) else { return Ok(()) };
-                folds = left;
-                match self.fold(one.numbered) {
-                    Ok(Some(bytes)) => {
-                        tidied.folded += 1;
-                        (one.bytes, one.folds) = (bytes, Some(1));
-                    }
-                    Ok(None) => one.folds = None,
-                    // A full disk has no room for the smaller file: then the
-                    // oldest are removed.
-                    Err(error @ TraceError::Directory(DirError::Io { .. })) => {
-                        self.report(error.to_string());
-                        one.folds = None;
-                    }
-                    Err(error) => return Err(error),
-                }
-            } else if all.is_empty() {
-                return Ok(());
-            } else {
-                self.forget(&[all.remove(0)], tidied)?;
-            }
-        }
+        let mut total: u64 = all.iter().map(|one| one.bytes).sum();
+        let enough = |one: &&Kept| {
+            let exceeds = total > budget;
+            total -= one.bytes;
+            exceeds
+        };
+        let oldest = all.iter().take_while(enough).count();
+        self.forget(all.get(..oldest).unwrap_or_default(), tidied)
     }
 
     /// All full logs and segments, oldest first, including quarantined ones.
@@ -162,7 +128,7 @@ impl TraceStore {
         }
         // For unreadable files, the time of the last write is used.
         let newest = info.modified;
-        let mut kept = Kept { numbered, bytes: info.size, newest, messages: 0, folds: None };
+        let mut kept = Kept { numbered, bytes: info.size, newest, messages: 0 };
         if numbered.kind == Kind::Segment
             && let Ok(Some(Ok(segment))) = Segment::open(&self.dir, &self.key, &name)
         {
@@ -170,7 +136,6 @@ impl TraceStore {
             // A message may have a time in the future.
             kept.newest = head.times[1].min(info.modified);
             kept.messages = head.messages.into();
-            kept.folds = Some(head.folds);
         }
         Some(kept)
     }
@@ -182,18 +147,5 @@ impl TraceStore {
             tidied.messages += one.messages;
         }
         Ok(())
-    }
-
-    /// Folds a segment; returns its new size, or `None` if it cannot be
-    /// smaller, or is damaged.
-    fn fold(&self, numbered: Numbered) -> Result<Option<u64>, TraceError> {
-        let name = numbered.name();
-        let Some(Ok(segment)) = Segment::open(&self.dir, &self.key, &name)? else {
-            return Ok(None);
-        };
-        let scheme = segment.settings.scheme(&self.key.digest);
-        let Some(bytes) = segment.fold(scheme.as_ref(), &self.key)? else { return Ok(None) };
-        self.write_segment(&bytes, &name)?;
-        Ok(Some(bytes.len() as u64))
     }
 }

@@ -6,7 +6,7 @@ use crate::trace::{Envelope, Scheme, Settings, Sketch};
 
 use super::error::Problem;
 use super::query::{Accepts, Query, QueryResult, QuerySummary};
-use super::query_file::numbers_of;
+use super::query_file::{authenticated_as, numbers_of};
 use super::record::Records;
 use super::segment::{Messages, Segment, Wanted, Words};
 use super::sources::Source;
@@ -170,10 +170,12 @@ fn in_segment(
     };
     let from = query.from.as_ref().and_then(|from| numbers_of(from, &words, damage));
     let to = query.to.as_ref().and_then(|to| numbers_of(to, &words, damage));
+    let auth = query.auth.as_ref().and_then(|auth| authenticated_as(auth, &words, damage));
     let wanted = Wanted {
         times: query.times(),
         from: from.as_deref(),
         to: to.as_deref(),
+        auth: auth.as_ref(),
         ids: &query.ids,
         messages: None,
     };

@@ -1,6 +1,6 @@
 //! Sealing: a full log becomes a segment.
 //!
-//! The process that seals, folds or removes holds the lock on `sealing`.
+//! The process that seals, merges or removes holds the lock on `sealing`.
 //! Recording only tries to take it: its current holder handles what is left, or
 //! a later one does.
 
@@ -20,12 +20,11 @@ use super::record::Records;
 use super::segment::{Origin, Segment, build};
 use super::{FILE_MODE, LOCK_TIMEOUT, Tidied, TraceError, TraceStore, wire};
 
-/// The file that is locked while sealing, folding or removing.
+/// The file that is locked while sealing, merging or removing.
 pub(super) const SEALING: &CStr = c"sealing";
 /// A segment while it is being written.
 pub(super) const SEGMENT_NEW: &CStr = c"segment.new";
-/// How many logs a recording process seals, and how many segments it folds:
-/// more than one, so that a backlog shrinks.
+/// How many logs a recording process seals: more than one, so that a backlog shrinks.
 const FEW: usize = 2;
 
 /// The result of sealing a full log.
@@ -70,7 +69,7 @@ impl TraceStore {
             let sealed = trace.seal_full(FEW).and_then(|_| trace.merge(Merging::Some));
             let now = clock::now().0;
             if trace.exceeds_limits(now)? {
-                trace.retain(now, FEW, &mut Tidied::default())?;
+                trace.retain(now, &mut Tidied::default())?;
             }
             sealed.map(drop)
         });
@@ -80,7 +79,7 @@ impl TraceStore {
         }
     }
 
-    /// Runs `work` while no other process seals, folds or removes.
+    /// Runs `work` while no other process seals, merges or removes.
     pub(super) fn sealing<T>(
         &mut self,
         timeout: Duration,

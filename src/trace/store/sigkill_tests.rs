@@ -2,7 +2,7 @@
 //!
 //! Several workers record into one store whose logs are full after a few
 //! messages, so that they seal all the time. Some stores are so small that
-//! segments are folded and removed as well; in the others the settings change.
+//! segments are removed as well; in the others the settings change.
 //! After each kill the store is queried while the other workers continue; after
 //! each round, in which all are killed, every message is searched for.
 //! (`kill_tests.rs` covers every single step; here there are real processes,
@@ -74,7 +74,6 @@ struct Totals {
     recording: u64,
     other: u64,
     unfinished: u64,
-    folded: u64,
     forgotten: u64,
     summary: u64,
 }
@@ -82,7 +81,7 @@ struct Totals {
 impl Totals {
     /// Whether everything that the test is about has happened.
     fn all_hit(&self) -> bool {
-        [self.other, self.folded, self.forgotten, self.summary].iter().all(|&count| count > 0)
+        [self.other, self.forgotten, self.summary].iter().all(|&count| count > 0)
     }
 }
 
@@ -208,7 +207,6 @@ impl World {
         assert_sound(&trace, "after a round");
         let stats = trace.stats().unwrap();
         assert_eq!((stats.damaged, stats.lost, stats.other_key), (0, 0, 0));
-        totals.folded += u64::from(stats.folded > 0);
         let forgotten = totals.forgotten;
         let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for result in ask(&trace, &Query::default()) {

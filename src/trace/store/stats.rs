@@ -10,8 +10,6 @@ pub struct TraceStats {
     pub messages: u64,
     /// Sealed segments.
     pub segments: u64,
-    /// How many of them were folded: half as large, with more false results.
-    pub folded: u64,
     /// Logs: the open one, and those to be sealed.
     pub logs: u64,
     /// Bytes of all logs and segments.
@@ -61,7 +59,6 @@ impl TraceStore {
                 Source::Log(_) => stats.logs += 1,
                 Source::Segment(segment) => {
                     stats.segments += 1;
-                    stats.folded += u64::from(segment.head.folds > 0);
                     stats.lost += u64::from(segment.head.lost);
                     stats.sealed += source.messages();
                     stats.sealed_bytes += source.bytes();

@@ -117,7 +117,7 @@ fn a_file_of_a_later_version_does_not_change() {
         }
         image.with(name, later.clone()).lay_out(folder.path());
         let found = observe(folder.path(), name);
-        let text = "it was written by a later exirate: its format is version 7, this exirate supports version 2";
+        let text = "it was written by a later exirate: its format is version 7, this exirate supports version 3";
         assert_eq!(found.reported, [format!("{}: {text}", path(folder.path(), name).display())]);
         let missing: Vec<_> = all().into_iter().filter(|n| !found.listed.contains(n)).collect();
         assert_eq!(missing, messages.collect::<Vec<_>>(), "{name}");
@@ -141,14 +141,21 @@ fn a_file_of_a_later_version_does_not_change() {
 #[test]
 fn a_key_or_settings_of_another_version_are_not_used() {
     let (image, folder) = (Image::sound(), memory_folder());
-    let (later, early) = (
-        "was written by a later exirate: its format is version 3, this exirate supports version 2",
-        "has the format version 1, which no release has written; this exirate supports version 2: \
-         remove the directory, and record the mail again",
-    );
-    for (name, version, what) in
-        [("key", 3, later), ("settings", 3, later), ("key", 1, early), ("settings", 1, early)]
-    {
+    let later =
+        "was written by a later exirate: its format is version 4, this exirate supports version 3";
+    let early = |version| {
+        format!(
+            "has the format version {version}, which no release has written; this exirate supports \
+             version 3: remove the directory, and record the mail again"
+        )
+    };
+    for (name, version, what) in [
+        ("key", 4, later.to_owned()),
+        ("settings", 4, later.to_owned()),
+        ("key", 1, early(1)),
+        ("key", 2, early(2)),
+        ("settings", 2, early(2)),
+    ] {
         let mut later = image.get(name).to_vec();
         for at in [0, 512] {
             later[at + 8] = version;

@@ -213,9 +213,9 @@ pub(crate) fn of_segment(segment: &Segment) -> Vec<Envelope> {
     let first = values(&segment.head, "segment.times", 8)[0];
     let mut found = Vec::new();
     for (mut block, messages) in table.blocks {
-        let sizes = [size(&mut block), size(&mut block), size(&mut block)];
+        let sizes = [(); 4].map(|()| size(&mut block));
         let columns = sizes.map(|size| take(&mut block, size));
-        let [mut times, mut senders, mut recipients] = columns.map(Bits::of);
+        let [mut times, mut senders, mut recipients, mut names] = columns.map(Bits::of);
         let mut rest = Bits::of(block);
         let (mut now, mut process, mut before) = (first, 0_i64, Vec::new());
         for _ in 0..messages {
@@ -244,7 +244,7 @@ pub(crate) fn of_segment(segment: &Segment) -> Vec<Envelope> {
                 0 => None,
                 n => Some(words.clients[n as usize - 1]),
             };
-            let authenticated = match name.symbol(&mut rest) {
+            let authenticated = match name.symbol(&mut names) {
                 0 => String::new(),
                 1 => sender.clone(),
                 2 => sender.rsplit_once('@').map_or(&*sender, |(local, _)| local).to_owned(),
@@ -253,7 +253,7 @@ pub(crate) fn of_segment(segment: &Segment) -> Vec<Envelope> {
             let (time, partial) = (now.cast_signed(), kind >= 4);
             found.push(Envelope { time, id, sender, recipients, client, authenticated, partial });
         }
-        [times, senders, recipients, rest].into_iter().for_each(Bits::end);
+        [times, senders, recipients, names, rest].into_iter().for_each(Bits::end);
     }
     found
 }

@@ -151,7 +151,7 @@ fn a_store_reads_as_documented() {
     let numbers = ["segment.number", "segment.first"].map(|name| value(&segment.head, name));
     assert!(numbers == [of_name, 1] && of_name > 4, "{numbers:?} {name}");
     let number = |name| value(&segment.head, name);
-    assert_eq!((number("segment.folds"), number("segment.lost")), (0, 0));
+    assert_eq!((number("segment.reserved"), number("segment.lost")), (0, 0));
     assert_eq!(number("segment.messages"), u64::from(MESSAGES));
     let partial = recorded.iter().filter(|envelope| envelope.partial).count() as u64;
     assert!(partial > 0);

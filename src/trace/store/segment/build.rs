@@ -104,7 +104,7 @@ pub(super) fn encode(
         log: origin.log,
         settings: origin.settings,
         decode: origin.decode,
-        folds: 0,
+        reserved: 0,
         messages: envelopes.len() as u32,
         partial: envelopes.iter().filter(|envelope| envelope.partial).count() as u32,
         lost: origin.lost,

@@ -32,8 +32,7 @@ pub(in super::super) struct Head {
     pub(in super::super) settings: [u8; 16],
     /// The decoder version of its messages.
     pub(in super::super) decode: u16,
-    /// How often it was folded.
-    pub(in super::super) folds: u16,
+    pub(in super::super) reserved: u16,
     pub(in super::super) messages: u32,
     /// How many of them are partial, that is, not completely digested.
     pub(in super::super) partial: u32,

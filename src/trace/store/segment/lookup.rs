@@ -8,10 +8,11 @@ use std::rc::Rc;
 
 use super::super::codec::checksum;
 use super::Segment;
+use super::authenticated::Authenticated;
 use super::bits::BitReader;
 use super::blocks::Table;
 use super::codes::{Decoders, Reader, WORDS, What};
-use super::words::{EACH, SHORTCUTS, TEXT, join, local_part, split};
+use super::words::{EACH, SENDER, SHORTCUTS, TEXT, join, local_part, split};
 
 /// The sections, in order.
 const DOMAINS: usize = 0;
@@ -244,7 +245,7 @@ impl<'a> Words<'a> {
         let Some(number) = number.checked_sub(SHORTCUTS) else {
             let name = match number {
                 0 => "",
-                1 => sender,
+                SENDER => sender,
                 _ => local_part(sender),
             };
             return Some(name.to_owned());
@@ -300,6 +301,31 @@ impl<'a> Words<'a> {
             }
         }
         Some(())
+    }
+
+    /// The authenticated ids for which `test` is true; `None` if some are damaged.
+    pub(in super::super) fn authenticated(
+        &self,
+        test: &dyn Fn(&str) -> bool,
+    ) -> Option<Authenticated> {
+        let mut found = Authenticated::default();
+        found.names.extend(test("").then_some(0));
+        for number in 0..self.segment.head.names {
+            let number = number.checked_add(SHORTCUTS)?;
+            if test(&self.name(number, "")?) {
+                found.names.push(number);
+            }
+        }
+        for number in 0..self.segment.head.addresses {
+            let address = self.address(number)?;
+            if test(&address) {
+                found.senders.push(number);
+            }
+            if test(local_part(&address)) {
+                found.locals.push(number);
+            }
+        }
+        Some(found)
     }
 
     /// The numbers of all addresses for which `test` is true, in order; `None`

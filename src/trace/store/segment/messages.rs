@@ -1,8 +1,8 @@
 //! The envelopes, ordered by time, in blocks that can be read separately.
 //!
-//! A block has four columns, so that a search for an address need not read the
-//! rest: times, senders, recipients, and everything else. It begins with the
-//! lengths of the first three in bytes, each in groups of 7 bits, the lowest
+//! A block has five columns, so that a search for an address need not read the
+//! rest: times, senders, recipients, authenticated ids, and everything else. It begins with
+//! the lengths of the first four in bytes, each in groups of 7 bits, the lowest
 //! first; the highest bit of a byte is set if another group follows.
 
 use std::ops::Range;
@@ -21,7 +21,7 @@ const ID: [What; 3] = [What::IdByte, What::IdShared, What::IdRest];
 /// Added to the number of an id's form if the message is partial.
 const PARTIAL: u32 = 4;
 /// The number of columns.
-const COLUMNS: usize = 4;
+const COLUMNS: usize = 5;
 
 /// The envelopes of a segment being built.
 #[derive(Debug)]
@@ -59,6 +59,12 @@ impl Messages<'_> {
         }
     }
 
+    fn put_names(&self, envelopes: &[Envelope], sink: &mut dyn Sink) {
+        for envelope in envelopes {
+            sink.symbol(What::Authenticated, self.words.name(envelope));
+        }
+    }
+
     fn put_rest(&self, envelopes: &[Envelope], sink: &mut dyn Sink) {
         let (mut process, mut text) = (0, "");
         for envelope in envelopes {
@@ -78,7 +84,6 @@ impl Messages<'_> {
                 }
             }
             sink.symbol(What::Client, self.words.client(envelope.client));
-            sink.symbol(What::Authenticated, self.words.name(envelope));
         }
     }
 }
@@ -95,14 +100,20 @@ impl BlockItems for Messages<'_> {
         self.put_times(envelopes, sink);
         self.put_senders(envelopes, sink);
         self.put_recipients(envelopes, sink);
+        self.put_names(envelopes, sink);
         self.put_rest(envelopes, sink);
     }
 
     fn write(&self, codes: &Codes) -> Section {
         let mut section = Section::default();
         for envelopes in self.envelopes.chunks(EACH) {
-            let puts: [Put<Self>; COLUMNS] =
-                [Self::put_times, Self::put_senders, Self::put_recipients, Self::put_rest];
+            let puts: [Put<Self>; COLUMNS] = [
+                Self::put_times,
+                Self::put_senders,
+                Self::put_recipients,
+                Self::put_names,
+                Self::put_rest,
+            ];
             let columns = puts.map(|put| {
                 let mut writer = Writer::new(codes);
                 put(self, envelopes, &mut writer);
@@ -159,7 +170,6 @@ pub(super) struct Rest {
     text: String,
     pub(super) partial: bool,
     pub(super) client: u32,
-    pub(super) name: u32,
 }
 
 impl Rest {
@@ -228,12 +238,22 @@ impl<'a> Block<'a> {
 
     /// The sender of each message.
     pub(super) fn senders(&self) -> Option<Vec<u32>> {
-        let mut reader = self.column(1);
-        let mut senders = Vec::with_capacity(self.count);
+        self.symbols(1, What::From)
+    }
+
+    /// The authenticated id of each message.
+    pub(super) fn names(&self) -> Option<Vec<u32>> {
+        self.symbols(3, What::Authenticated)
+    }
+
+    /// A column that has one symbol for each message.
+    fn symbols(&self, column: usize, what: What) -> Option<Vec<u32>> {
+        let mut reader = self.column(column);
+        let mut symbols = Vec::with_capacity(self.count);
         for _ in 0..self.count {
-            senders.push(reader.symbol(What::From)?);
+            symbols.push(reader.symbol(what)?);
         }
-        Some(senders)
+        Some(symbols)
     }
 
     /// The recipients of each message.
@@ -259,7 +279,7 @@ impl<'a> Block<'a> {
 
     /// Everything else, for the first messages, which have these times.
     pub(super) fn rest(&self, times: &[i64]) -> Option<Vec<Rest>> {
-        let mut reader = self.column(3);
+        let mut reader = self.column(4);
         let (mut process, mut text) = (0_i64, Vec::new());
         (times.iter().take(self.count))
             .map(|&time| {
@@ -280,8 +300,7 @@ impl<'a> Block<'a> {
                 let text = if form == Form::Text { text.clone() } else { Vec::new() };
                 let text = String::from_utf8(text).ok()?;
                 let client = reader.symbol(What::Client)?;
-                let name = reader.symbol(What::Authenticated)?;
-                Some(Rest { form, numbers, text, partial, client, name })
+                Some(Rest { form, numbers, text, partial, client })
             })
             .collect()
     }

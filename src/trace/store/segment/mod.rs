@@ -5,6 +5,7 @@
 //! everything else depends. Everything except the first bytes of a head is
 //! encrypted by its offset, so that any part can be read separately.
 
+mod authenticated;
 mod bits;
 mod blocks;
 mod build;
@@ -30,12 +31,12 @@ use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::{DirError, SecureDir};
 use crate::trace::{Body, Scheme, Settings, is_past};
 
-use super::TraceError;
-use super::cipher::{Nonce, Stream, random};
+use super::cipher::{Nonce, Stream};
 use super::codec::{CRC_BYTES, checksum_fits, set_checksum};
 use super::key::Key;
 use super::log::{Fault, worse};
 use super::names::Numbered;
+pub(super) use authenticated::Authenticated;
 pub(super) use build::{Origin, build};
 use build::{Plain, assemble};
 pub(super) use head::HEAD_BYTES;
@@ -164,24 +165,6 @@ impl Segment {
         scheme.check(&body, self.head.messages).map_err(|damage| damage.0)
     }
 
-    /// The file of this segment folded once more; `None` if that is not
-    /// smaller, or the segment is damaged.
-    ///
-    /// # Errors
-    /// There are no random numbers.
-    pub(super) fn fold(
-        &self,
-        scheme: &dyn Scheme,
-        key: &Key,
-    ) -> Result<Option<Vec<u8>>, TraceError> {
-        if !self.is_sound() {
-            return Ok(None);
-        }
-        let Some((head, plain)) = self.folded(scheme) else { return Ok(None) };
-        let bytes = assemble(head, &plain, key, random()?);
-        Ok((bytes.len() < self.map.len()).then_some(bytes))
-    }
-
     /// The file as it was written, if only copies of heads and tables are
     /// damaged, which its last checksum shows; `None` otherwise.
     pub(super) fn restored(&self, key: &Key) -> Option<Vec<u8>> {
@@ -209,16 +192,5 @@ impl Segment {
             *section = self.plain(range.clone())?;
         }
         Some(sections)
-    }
-
-    fn folded(&self, scheme: &dyn Scheme) -> Option<(Head, Plain)> {
-        let body = self.plain(self.parts.body.clone())?;
-        scheme.check(&body, self.head.messages).ok()?;
-        let body = scheme.fold(&body)?;
-        let [words, messages] = self.parts.tables.each_ref().map(|[first, _]| first.clone());
-        let tables = [self.plain(words)?, self.plain(messages)?];
-        let sections = self.plain_sections()?;
-        let folds = self.head.folds.checked_add(1)?;
-        Some((Head { folds, ..self.head }, Plain { tables, sections, body }))
     }
 }

@@ -6,6 +6,7 @@ use crate::trace::Envelope;
 
 use super::super::codec::checksum;
 use super::Segment;
+use super::authenticated::Authenticated;
 use super::bits::BitReader;
 use super::blocks::Table;
 use super::codes::{Decoders, MESSAGES, What};
@@ -13,6 +14,7 @@ use super::ids;
 use super::lookup::Words;
 use super::messages::{Block, EACH, Rest};
 use super::positions;
+use super::words::{LOCAL_PART, SENDER};
 
 /// The numbers of the sections of envelopes and of positions.
 const ENVELOPES: usize = 5;
@@ -36,6 +38,8 @@ pub(in super::super) struct Wanted<'a> {
     pub(in super::super) times: Option<(i64, i64)>,
     /// From one of these senders' numbers, in order.
     pub(in super::super) from: Option<&'a [u32]>,
+    /// Authenticated as one of these.
+    pub(in super::super) auth: Option<&'a Authenticated>,
     /// To one of these recipients' numbers, in order.
     pub(in super::super) to: Option<&'a [u32]>,
     /// With this id.
@@ -130,6 +134,14 @@ impl<'a> Messages<'a> {
         numbers.iter().any(|&number| self.decoders.has(What::From, number))
     }
 
+    /// Whether any message may have one of these authenticated ids.
+    pub(in super::super) fn has_name(&self, auth: &Authenticated) -> bool {
+        let has = |number: u32| self.decoders.has(What::Authenticated, number);
+        auth.names.iter().any(|&number| has(number))
+            || has(SENDER) && self.has_sender(&auth.senders)
+            || has(LOCAL_PART) && self.has_sender(&auth.locals)
+    }
+
     /// Whether any message has one of these recipients.
     pub(in super::super) fn has_recipient(&self, numbers: &[u32]) -> bool {
         numbers.iter().any(|&number| self.decoders.has(What::To, number))
@@ -189,10 +201,20 @@ impl<'a> Messages<'a> {
         if fits.is_empty() {
             return Some(());
         }
-        let mut senders = Vec::new();
-        if let Some(from) = wanted.from {
+        let (mut senders, mut names) = (Vec::new(), Vec::new());
+        if wanted.from.is_some() || wanted.auth.is_some() {
             senders = block.senders()?;
+        }
+        if let Some(from) = wanted.from {
             fits.retain(|&n| senders.get(n).is_some_and(|one| from.binary_search(one).is_ok()));
+        }
+        if fits.is_empty() {
+            return Some(());
+        }
+        if let Some(auth) = wanted.auth {
+            names = block.names()?;
+            let has = |n: usize| Some(auth.has(*names.get(n)?, *senders.get(n)?));
+            fits.retain(|&n| has(n) == Some(true));
         }
         if fits.is_empty() {
             return Some(());
@@ -207,11 +229,14 @@ impl<'a> Messages<'a> {
         if wanted.times.is_none() {
             times = block.times(oldest)?;
         }
-        if wanted.from.is_none() {
+        if wanted.from.is_none() && wanted.auth.is_none() {
             senders = block.senders()?;
         }
+        if wanted.auth.is_none() {
+            names = block.names()?;
+        }
         let time = |n: usize| times.get(n).copied().unwrap_or_default();
-        let sender = |n: usize| senders.get(n).copied().unwrap_or_default();
+        let number = |of: &[u32], n: usize| of.get(n).copied().unwrap_or_default();
         let last = fits.last().map_or(0, |last| last + 1);
         let rest = block.rest(times.get(..last)?)?;
         let ids: Vec<_> = wanted.ids.iter().map(|id| (id, ids::parse(id))).collect();
@@ -227,9 +252,10 @@ impl<'a> Messages<'a> {
                     String::new()
                 })
             };
-            let sender = address(sender(n));
+            let sender = address(number(&senders, n));
             let recipients = recipients.of(n).iter().map(|&number| address(number)).collect();
-            let (client, name) = (words.client(rest.client), words.name(rest.name, &sender));
+            let (client, name) =
+                (words.client(rest.client), words.name(number(&names, n), &sender));
             damaged |= client.is_none() || name.is_none();
             let envelope = Envelope {
                 time: time(n),

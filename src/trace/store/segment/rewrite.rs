@@ -25,8 +25,7 @@ impl Segment {
         (is_whole && envelopes.len() == self.head.messages as usize).then_some(envelopes)
     }
 
-    /// All envelopes with their digests, in order; `None` if one of them cannot be read, or
-    /// the digests were folded.
+    /// All envelopes with their digests, in order; `None` if one of them cannot be read.
     pub(in super::super) fn messages(
         &self,
         scheme: &dyn Scheme,
@@ -64,10 +63,9 @@ impl Segment {
         let all: Vec<u32> = (0..self.head.messages).collect();
         let order: Option<Vec<u32>> = messages.at_positions(&all).into_iter().collect();
         let positions = Positions::of(&order?)?;
-        let Head { number, first, log, settings, decode, lost, folds, .. } = self.head;
+        let Head { number, first, log, settings, decode, lost, .. } = self.head;
         let body = self.plain(self.parts.body.clone())?;
         let origin = Origin { number, first, log, settings, decode, lost };
-        let (head, plain) = encode(envelopes, &positions, origin, body);
-        Some((Head { folds, ..head }, plain))
+        Some(encode(envelopes, &positions, origin, body))
     }
 }

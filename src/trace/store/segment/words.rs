@@ -137,6 +137,10 @@ impl Words {
 /// The number of authenticated ids that need not be stored: none, the sender,
 /// the sender's local part.
 pub(super) const SHORTCUTS: u32 = 3;
+/// The number of the sender among them.
+pub(super) const SENDER: u32 = 1;
+/// The number of the sender's local part.
+pub(super) const LOCAL_PART: u32 = 2;
 
 /// The number of an authenticated id that need not be stored.
 fn shortcut(envelope: &Envelope) -> Option<u32> {
@@ -144,9 +148,9 @@ fn shortcut(envelope: &Envelope) -> Option<u32> {
     if name.is_empty() {
         Some(0)
     } else if name == sender {
-        Some(1)
+        Some(SENDER)
     } else {
-        (name == local_part(sender)).then_some(2)
+        (name == local_part(sender)).then_some(LOCAL_PART)
     }
 }
 
