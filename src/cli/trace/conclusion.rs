@@ -65,8 +65,12 @@ impl Reply {
     }
 
     /// Writes several as a JSON array.
-    pub(super) fn json_of_all(all: &[Self], screen: &mut Screen<'_>) -> Result<(), Failure> {
-        screen.json(&all.iter().map(Self::facts).collect::<Vec<_>>())
+    pub(super) fn json_of_all(
+        all: &[Result<Self, Failure>],
+        screen: &mut Screen<'_>,
+    ) -> Result<(), Failure> {
+        let facts = all.iter().map(|reply| reply.as_ref().ok().map(Self::facts));
+        screen.json(&facts.collect::<Vec<_>>())
     }
 
     fn facts(&self) -> ReplyFacts<'_> {

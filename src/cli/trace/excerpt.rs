@@ -188,7 +188,11 @@ pub(super) fn questions(
         let parts = parts.map(|part| in_passages(part, passages == Passages::OfAll));
         Ok((line.to_owned(), parts.collect()))
     };
-    lines.map(question).collect()
+    let questions: Vec<_> = lines.map(question).collect::<Result<_, Failure>>()?;
+    if questions.is_empty() {
+        return Err(Failure::new(format!("{} has no line to search for", name(path))));
+    }
+    Ok(questions)
 }
 
 /// The parts with excerpts of bytes as text, if all of these are text; an excerpt may begin and

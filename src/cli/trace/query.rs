@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::super::database::{Common, bar, traces_incomplete};
-use super::super::screen::{Screen, note};
+use super::super::screen::{Screen, complain, note};
 use super::super::{Failure, Outcome, text};
 use super::answers::{First, Sort};
 use super::conclusion::{self, Reply};
@@ -16,7 +16,7 @@ use super::excerpt::{self, Excerpts, Passages};
 use super::filters::{Filters, Name};
 use super::id;
 use crate::trace::{
-    self, Accepts, ContentQuery, Part, QueryResult, QuerySummary, TraceError, TraceStore,
+    self, Accepts, ContentQuery, Part, QueryResult, QuerySummary, TooShort, TraceError, TraceStore,
 };
 
 /// If a share of a text is enough, messages that are false with a greater
@@ -30,6 +30,9 @@ const SHOWN: usize = 100;
 
 /// So many messages are compared with each other.
 const GROUPED: usize = 1000;
+
+/// The results of a query, or that its content is too short.
+type Found = Result<(First, QuerySummary), TooShort>;
 
 /// Find the messages that may have contained a text or a file
 #[derive(Debug, Args)]
@@ -75,8 +78,8 @@ pub(super) struct Query {
     #[arg(long, conflicts_with = "count")]
     group: bool,
 
-    /// Search for each line of a file by itself, as by --text, in one run; - is
-    /// standard input
+    /// Search for each line of a file by itself, as by --text, all in one pass over
+    /// the store; - is standard input
     #[arg(long, value_name = "FILE",
           conflicts_with_all = ["text", "file", "attachment", "attachment_sha256", "bytes", "format", "explain"])]
     questions: Option<PathBuf>,
@@ -169,7 +172,7 @@ in a hundred such queries (null: it is less already, or is not known). `shortest
 length in bytes from which a text is found for certain; `parts` is what was searched for.
 `damaged` is what could not be read, `other_key` how many files have another key. With
 --group, `alike` is how many near-identical messages one stands for; else it is null. With
---questions, an array of such objects.
+--questions, an array of such objects, or null for a line that is too short.
 --format jsonl writes each message of `found` as a line. {JSON_HELP}"
     )
 }
@@ -209,64 +212,94 @@ impl Query {
         Ok(Outcome::found_if(reply.summary.matches == 0))
     }
 
-    /// Searches for each line of a file.
+    /// Searches for each line of a file, in one pass.
     fn run_all(&self, path: &Path, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let questions = excerpt::questions(path, self.passages())?;
-        questions.iter().try_for_each(|(_, parts)| self.check(parts))?;
+        let (lines, questions): (Vec<String>, Vec<Vec<Part>>) =
+            excerpt::questions(path, self.passages())?.into_iter().unzip();
+        questions.iter().try_for_each(|parts| self.check(parts))?;
         let store = self.common.open_traces()?;
-        let (mut none, mut damaged, mut replies) = (true, Vec::new(), Vec::new());
-        for (question, parts) in questions {
-            let mut reply = self.reply(&store, parts)?;
-            self.group(&store, &mut reply)?;
-            none &= reply.summary.matches == 0;
-            if damaged.is_empty() {
-                damaged.clone_from(&reply.summary.damaged);
-            }
-            let shown = text::printable(question.as_bytes());
-            if self.common.json {
-                replies.push(reply);
-            } else if self.count {
-                writeln!(screen, "{}\t{shown}", reply.summary.matches)?;
-            } else {
-                writeln!(screen, "> {shown}")?;
-                reply.print(screen)?;
-                writeln!(screen)?;
+        let mut replies = self.replies(&store, questions)?;
+        for reply in replies.iter_mut().flatten() {
+            self.group(&store, reply)?;
+        }
+        let mut too_short = 0_u64;
+        for reply in &replies {
+            if let Err(Failure::Said(short)) = reply {
+                complain(short);
+                too_short += 1;
             }
         }
+        let answered = || {
+            replies
+                .iter()
+                .zip(&lines)
+                .filter_map(|(reply, line)| Some((reply.as_ref().ok()?, line)))
+        };
         if self.common.json {
             Reply::json_of_all(&replies, screen)?;
+        } else {
+            for (reply, line) in answered() {
+                let line = text::printable(line.as_bytes());
+                if self.count {
+                    writeln!(screen, "{}\t{line}", reply.summary.matches)?;
+                } else {
+                    writeln!(screen, "> {line}")?;
+                    reply.print(screen)?;
+                    writeln!(screen)?;
+                }
+            }
         }
         screen.flush()?;
-        traces_incomplete(&damaged)?;
-        Ok(Outcome::found_if(none))
+        // All searched the same files.
+        let damaged = answered().next().map(|(reply, _)| reply.summary.damaged.as_slice());
+        traces_incomplete(damaged.unwrap_or_default())?;
+        if too_short > 0 {
+            let lines = text::counted(too_short, "line was", "lines were");
+            return Err(Failure::new(format!("{lines} not searched for")));
+        }
+        Ok(Outcome::found_if(answered().all(|(reply, _)| reply.summary.matches == 0)))
     }
 
     /// Searches for these parts.
     fn reply(&self, store: &TraceStore, parts: Vec<Part>) -> Result<Reply, Failure> {
-        let question = (!parts.is_empty())
-            .then(|| ContentQuery { parts: parts.clone(), min_share: self.least() });
-        let left_out = Cell::new(0);
-        let found = self.search(store, question, &left_out);
-        let (mut first, summary) = found.map_err(|error| match error {
-            TraceError::TooShort(short) => conclusion::too_short(short, &parts),
-            error => error.into(),
-        })?;
-        let mut found = first.take();
-        let all = self.common.json || self.format.is_some();
-        if !all && self.limit.is_none() && summary.expected.is_some_and(|many| many >= MANY) {
-            found.truncate(SHOWN);
-        }
-        Ok(Reply {
-            alike: None,
-            parts,
-            least: self.least(),
-            settings: store.options().settings,
-            limited: self.limit.is_some(),
-            narrowed: self.filters.any(),
-            found,
-            doubtful: left_out.get(),
-            summary,
-        })
+        let replies = self.replies(store, vec![parts])?;
+        replies.into_iter().next().unwrap_or_else(|| Err(Failure::new("nothing to search for")))
+    }
+
+    /// Searches for each of these in one pass. A failure is that it is too short.
+    fn replies(
+        &self,
+        store: &TraceStore,
+        questions: Vec<Vec<Part>>,
+    ) -> Result<Vec<Result<Reply, Failure>>, Failure> {
+        let left_out = vec![Cell::new(0); questions.len()];
+        let contents = questions.iter().map(|parts| {
+            (!parts.is_empty())
+                .then(|| ContentQuery { parts: parts.clone(), min_share: self.least() })
+        });
+        let found = self.search(store, contents.zip(&left_out))?;
+        let replies = found.into_iter().zip(questions).zip(&left_out);
+        let replies = replies.map(|((found, parts), left_out)| {
+            let (mut first, summary) =
+                found.map_err(|short| conclusion::too_short(short, &parts))?;
+            let mut found = first.take();
+            let all = self.common.json || self.format.is_some();
+            if !all && self.limit.is_none() && summary.expected.is_some_and(|many| many >= MANY) {
+                found.truncate(SHOWN);
+            }
+            Ok(Reply {
+                alike: None,
+                parts,
+                least: self.least(),
+                settings: store.options().settings,
+                limited: self.limit.is_some(),
+                narrowed: self.filters.any(),
+                found,
+                doubtful: left_out.get(),
+                summary,
+            })
+        });
+        Ok(replies.collect())
     }
 
     /// Shows near-identical messages once, if that is wanted.
@@ -362,30 +395,40 @@ impl Query {
 
     /// Searches only for the best results if no others will be printed: the
     /// envelopes of thousands that a short text finds by chance take long to read.
-    /// Counts in `left_out` the messages that match no better than any message may.
-    fn search(
-        &self,
+    /// Counts in the cells the messages that match no better than any message may.
+    fn search<'a>(
+        &'a self,
         store: &TraceStore,
-        content: Option<ContentQuery>,
-        left_out: &Cell<u64>,
-    ) -> Result<(First, QuerySummary), TraceError> {
+        questions: impl Iterator<Item = (Option<ContentQuery>, &'a Cell<u64>)>,
+    ) -> Result<Vec<Found>, TraceError> {
         let all = self.common.json || self.format.is_some();
         let shown = if self.count { Some(0) } else { self.limit.or((!all).then_some(SHOWN)) };
-        let is_ranked = content.is_some() && self.sort == Sort::Best && !self.is_filtered();
-        let best = shown.filter(|_| is_ranked);
-        let mut query = self.query(content, best, left_out);
-        let (first, summary) = self.run_query(store, &query)?;
-        let are_false = summary.expected.is_some_and(|many| many >= MANY);
-        if best.is_none_or(|best| summary.matches <= best as u64)
-            || self.limit.is_some()
-            || self.count
-            || are_false
-        {
-            return Ok((first, summary));
-        }
+        let mut queries: Vec<trace::Query<'_>> = questions
+            .map(|(content, left_out)| {
+                let is_ranked = content.is_some() && self.sort == Sort::Best && !self.is_filtered();
+                self.query(content, shown.filter(|_| is_ranked), left_out)
+            })
+            .collect();
+        let mut found = self.run_queries(store, &queries)?;
         // Many, and few of them false: all are printed.
-        query.best = None;
-        self.run_query(store, &query)
+        let are_cut = |(query, found): &(&mut trace::Query<'_>, &mut Found)| {
+            let Ok((_, summary)) = found else { return false };
+            self.limit.is_none()
+                && !self.count
+                && query.best.is_some_and(|best| summary.matches > best as u64)
+                && summary.expected.is_none_or(|many| many < MANY)
+        };
+        let (again, cut): (Vec<_>, Vec<_>) = queries
+            .iter_mut()
+            .zip(&mut found)
+            .filter(are_cut)
+            .map(|(query, found)| (trace::Query { best: None, ..std::mem::take(query) }, found))
+            .unzip();
+        if !again.is_empty() {
+            let all = self.run_queries(store, &again)?;
+            cut.into_iter().zip(all).for_each(|(cut, all)| *cut = all);
+        }
+        Ok(found)
     }
 
     fn query<'a>(
@@ -403,14 +446,19 @@ impl Query {
         }
     }
 
-    fn run_query(
+    fn run_queries(
         &self,
         store: &TraceStore,
-        query: &trace::Query<'_>,
-    ) -> Result<(First, QuerySummary), TraceError> {
-        let mut first = self.first();
-        let summary = store.query(query, &mut bar("messages"), &mut |result| first.add(result))?;
-        Ok((first, summary))
+        queries: &[trace::Query<'_>],
+    ) -> Result<Vec<Found>, TraceError> {
+        let mut firsts: Vec<First> = queries.iter().map(|_| self.first()).collect();
+        let summaries = store.query_all(queries, &mut bar("messages"), &mut |query, result| {
+            if let Some(first) = firsts.get_mut(query) {
+                first.add(result);
+            }
+        })?;
+        let found = firsts.into_iter().zip(summaries);
+        Ok(found.map(|(first, summary)| Ok((first, summary?))).collect())
     }
 
     /// Whether a result is shown. One that any message may match as well is not, and is

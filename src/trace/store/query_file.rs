@@ -1,6 +1,6 @@
 //! Running a query on one log or segment.
 
-use std::io;
+use std::time::Instant;
 
 use crate::trace::{Envelope, Hit, decode, is_past};
 
@@ -8,7 +8,7 @@ use super::log::Log;
 use super::query::{Address, Pending, Query, RunningQuery};
 use super::record::{Record, Records};
 use super::segment::{Authenticated, Messages, Segment, Wanted, Words};
-use super::{TraceStore, wire};
+use super::wire;
 
 /// The number of messages of a log that are searched between two checks of the
 /// deadline.
@@ -17,18 +17,18 @@ const DIGESTS_AT_ONCE: usize = 256;
 /// A description of damage.
 type Damage = String;
 
-impl TraceStore {
+impl RunningQuery<'_, '_> {
     /// Searches the messages of a log.
-    pub(super) fn query_log(
-        &self,
+    pub(super) fn log(
+        &mut self,
         log: &Log,
-        running: &mut RunningQuery<'_, '_>,
-    ) -> io::Result<Vec<Pending>> {
-        let query = running.query;
-        let records = Records::of(log.read_until(query.deadline)?, &self.key);
-        running.summary.damaged.extend(log.damage(&records));
+        records: &Records,
+        deadline: Option<Instant>,
+    ) -> Vec<Pending> {
+        let query = self.query;
+        self.summary.damaged.extend(log.damage(records));
         let messages = records.sound.len();
-        running.summary.messages += messages as u64;
+        self.summary.messages += messages as u64;
         let mut results = Vec::new();
         let mut candidate = |message: usize, hit| {
             let bytes = records.sound.get(message).map_or(&[][..], |r| records.envelope(r));
@@ -43,22 +43,22 @@ impl TraceStore {
         };
         if query.content.is_none() {
             (0..messages).for_each(|message| candidate(message, None));
-            return Ok(results);
+            return results;
         }
         if log.head.decode != decode::VERSION {
-            running.summary.add_other_decoder(messages as u64);
-            return Ok(results);
+            self.summary.add_other_decoder(messages as u64);
+            return results;
         }
-        let number = running.searches.number(log.settings);
-        let Some(search) = running.searches.search(number) else {
-            running.summary.unanswered += messages as u64;
-            return Ok(results);
+        let number = self.searches.number(log.settings);
+        let Some(search) = self.searches.search(number) else {
+            self.summary.unanswered += messages as u64;
+            return results;
         };
         let is_partial = |record: &&Record| wire::is_partial(records.envelope(record));
-        running.summary.partial += records.sound.iter().filter(is_partial).count() as u64;
+        self.summary.partial += records.sound.iter().filter(is_partial).count() as u64;
         let digests: Vec<_> = records.sound.iter().map(|record| records.digest(record)).collect();
         for (chunk, digests) in digests.chunks(DIGESTS_AT_ONCE).enumerate() {
-            if is_past(query.deadline) {
+            if is_past(deadline) {
                 break;
             }
             let before = (chunk * DIGESTS_AT_ONCE) as u32;
@@ -67,11 +67,9 @@ impl TraceStore {
                 candidate(hit.message as usize, Some((number, hit)));
             });
         }
-        Ok(results)
+        results
     }
-}
 
-impl RunningQuery<'_, '_> {
     /// Searches the messages of a segment. Damaged parts do not prevent results
     /// from the rest.
     pub(super) fn segment(&mut self, segment: &Segment, damage: &mut Vec<Damage>) -> Vec<Pending> {

@@ -1,11 +1,17 @@
 //! Running a query over all logs and segments.
 
-use crate::trace::is_past;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::trace::{Scheme, Settings, TooShort, is_past};
 
 use super::best_results::{Best, Tally};
+use super::log::Log;
 use super::query::{Pending, Query, QueryResult, QuerySummary, RunningQuery, Searches};
 use super::query_file::envelopes;
-use super::sources::Source;
+use super::record::Records;
+use super::segment::Segment;
+use super::sources::{Source, Sources};
 use super::{TraceError, TraceStore};
 
 /// The maximum number of results held back until all files have been searched:
@@ -27,7 +33,27 @@ impl TraceStore {
         progress: &mut dyn FnMut(u64, u64),
         found: &mut dyn FnMut(QueryResult),
     ) -> Result<QuerySummary, TraceError> {
-        let sources = self.sources_until(query.deadline)?;
+        let queries = std::slice::from_ref(query);
+        let summaries = self.query_all(queries, progress, &mut |_, result| found(result))?;
+        let summary = summaries.into_iter().next().unwrap_or_else(|| Ok(QuerySummary::default()));
+        summary.map_err(TraceError::TooShort)
+    }
+
+    /// Runs several queries in one pass, so that each file is opened once, and each log is read
+    /// once. `found` is called with the number of the query, too. Returns the summary of each,
+    /// or that its content is too short. If one of them has a limit, the newest messages come
+    /// first in all; the earliest deadline counts.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn query_all(
+        &self,
+        queries: &[Query<'_>],
+        progress: &mut dyn FnMut(u64, u64),
+        found: &mut dyn FnMut(usize, QueryResult),
+    ) -> Result<Vec<Result<QuerySummary, TooShort>>, TraceError> {
+        let deadline = queries.iter().filter_map(|query| query.deadline).min();
+        let mut sources = self.sources_until(deadline)?;
         let mut settings = vec![self.options.settings];
         for (_, source) in &sources.list {
             if source.has_current_decoder() && !settings.contains(&source.settings()) {
@@ -38,102 +64,197 @@ impl TraceStore {
             .into_iter()
             .map(|settings| (settings, settings.scheme(&self.key.digest)))
             .collect();
-        let searches = Searches::new(&schemes, query.content.as_ref());
+        if queries.iter().any(|query| query.limit.is_some()) {
+            sources.list.reverse();
+        }
+        for (_, source) in &mut sources.list {
+            if let Source::Segment(segment) = source {
+                segment.deadline = deadline;
+            }
+        }
+        let mut runs: Vec<_> =
+            queries.iter().map(|query| Run::new(query, &schemes, &sources)).collect();
+        let of = sources.list.iter().map(|(_, source)| source.messages()).sum();
+        for (number, (name, source)) in sources.list.iter().enumerate() {
+            let mut going = Vec::new();
+            for (query, run) in runs.iter_mut().enumerate() {
+                going.extend(run.as_mut().ok().filter(|run| !run.is_done).map(|run| (query, run)));
+            }
+            if going.is_empty() {
+                break;
+            }
+            let file = match source {
+                Source::Segment(segment) => File::Segment(segment),
+                Source::Log(log) => {
+                    let bytes = log.read_until(deadline).map_err(|error| error.to_string());
+                    File::Log(log, bytes.map(|bytes| Records::of(bytes, &self.key)))
+                }
+            };
+            let mut done = 0;
+            for (query, run) in going {
+                run.file(number, &file, deadline, || self.dir.path_of(name), &mut |result| {
+                    found(query, result);
+                });
+                done = done.max(run.running.summary.messages);
+            }
+            if !is_past(deadline) {
+                progress(done, of);
+            }
+        }
+        let finished = runs.into_iter().enumerate().map(|(query, run)| {
+            Ok(run?.finish(self, &sources, deadline, &mut |result| found(query, result)))
+        });
+        Ok(finished.collect())
+    }
+}
+
+/// A log or segment that is searched.
+enum File<'s> {
+    Segment(&'s Segment),
+    /// With its records, or why it cannot be read.
+    Log(&'s Log, Result<Records, String>),
+}
+
+/// A query with its results so far.
+struct Run<'a, 'q> {
+    running: RunningQuery<'a, 'q>,
+    /// The best results, if only these are wanted.
+    best: Option<Best>,
+    /// Results that have not been reported.
+    pending: Vec<Pending>,
+    /// The results that have been.
+    tally: Tally,
+    /// Whether it needs no more files.
+    is_done: bool,
+}
+
+impl<'a, 'q> Run<'a, 'q> {
+    /// Prepares it; an error if the content is too short for all messages.
+    fn new(
+        query: &'a Query<'q>,
+        schemes: &'a [(Settings, Box<dyn Scheme>)],
+        sources: &Sources,
+    ) -> Result<Self, TooShort> {
+        let searches = Searches::new(schemes, query.content.as_ref());
         if let Some((_, _, Some(Err(short)))) = searches.all.first()
             && searches.all.iter().all(|(_, _, search)| matches!(search, Some(Err(_))))
         {
-            return Err(TraceError::TooShort(*short));
+            return Err(*short);
         }
         let summary = QuerySummary {
             shortest: searches.all.iter().map(|(_, shortest, _)| *shortest).max().unwrap_or(0),
-            damaged: sources.problems,
+            damaged: sources.problems.clone(),
             other_key: sources.other_key,
             late: sources.late,
             ..QuerySummary::default()
         };
-        let mut running = RunningQuery { query, searches, summary };
-        let of = sources.list.iter().map(|(_, source)| source.messages()).sum();
-        let limit = query.limit.unwrap_or(usize::MAX);
-        let mut list = sources.list;
+        Ok(Self {
+            best: query.best.filter(|_| query.accepts.is_none()).map(Best::new),
+            pending: Vec::new(),
+            tally: Tally::default(),
+            is_done: summary.late,
+            running: RunningQuery { query, searches, summary },
+        })
+    }
+
+    fn limit(&self) -> usize {
+        self.running.query.limit.unwrap_or(usize::MAX)
+    }
+
+    /// Searches a log or segment, which has this number and path.
+    fn file(
+        &mut self,
+        number: usize,
+        file: &File<'_>,
+        deadline: Option<Instant>,
+        path: impl Fn() -> PathBuf,
+        found: &mut dyn FnMut(QueryResult),
+    ) {
+        let query = self.running.query;
+        let running = &mut self.running;
+        if is_past(deadline) {
+            running.summary.late = true;
+            self.is_done = true;
+            return;
+        }
+        let mut damage = Vec::new();
+        let mut results = match (file, &mut self.best) {
+            (File::Segment(segment), Some(best)) if query.is_content_only() => {
+                running.summary.messages += u64::from(segment.head.messages);
+                let hits = running.hits(segment, &mut damage).unwrap_or_default();
+                best.hits(number, hits, &running.searches);
+                Vec::new()
+            }
+            (File::Segment(segment), _) => running.segment(segment, &mut damage),
+            (File::Log(log, Ok(records)), _) => running.log(log, records, deadline),
+            (File::Log(_, Err(error)), _) => {
+                damage.push(format!("it cannot be read: {error}"));
+                Vec::new()
+            }
+        };
+        if is_past(deadline) {
+            // Parts that could not be read in time look damaged.
+            running.summary.late = true;
+            self.is_done = true;
+            return;
+        }
+        if !damage.is_empty() {
+            running.summary.add_damage(path(), damage);
+        }
+        running.summary.segments += 1;
+        if let Some(best) = &mut self.best {
+            best.results(number, results, &running.searches);
+            return;
+        }
         if query.limit.is_some() {
-            list.reverse();
+            results.reverse();
         }
-        let (mut pending, mut tally) = (Vec::new(), Tally::default());
-        let mut best = query.best.filter(|_| query.accepts.is_none()).map(Best::new);
-        for (_, source) in &mut list {
-            if let Source::Segment(segment) = source {
-                segment.deadline = query.deadline;
-            }
+        self.pending.append(&mut results);
+        if query.content.is_none() || self.pending.len() > PENDING_MAX || query.limit.is_some() {
+            self.report(found);
         }
-        for (number, (name, source)) in list.iter().enumerate() {
-            if running.summary.late || is_past(query.deadline) {
-                running.summary.late = true;
-                break;
-            }
-            let mut damage = Vec::new();
-            let mut results = match (source, &mut best) {
-                (Source::Segment(segment), Some(best)) if query.is_content_only() => {
-                    running.summary.messages += u64::from(segment.head.messages);
-                    let hits = running.hits(segment, &mut damage).unwrap_or_default();
-                    best.hits(number, hits, &running.searches);
-                    Vec::new()
-                }
-                (Source::Segment(segment), _) => running.segment(segment, &mut damage),
-                (Source::Log(log), _) => {
-                    self.query_log(log, &mut running).unwrap_or_else(|error| {
-                        damage.push(format!("it cannot be read: {error}"));
-                        Vec::new()
-                    })
-                }
-            };
-            if is_past(query.deadline) {
-                // Parts that could not be read in time look damaged.
-                running.summary.late = true;
-                break;
-            }
-            running.summary.add_damage(self.dir.path_of(name), damage);
-            running.summary.segments += 1;
-            progress(running.summary.messages, of);
-            if let Some(best) = &mut best {
-                best.results(number, results, &running.searches);
-                continue;
-            }
-            if query.limit.is_some() {
-                results.reverse();
-            }
-            pending.append(&mut results);
-            if query.content.is_none() || pending.len() > PENDING_MAX || query.limit.is_some() {
-                let left = limit - tally.messages as usize;
-                report(&running, pending.drain(..), left, &mut tally, found);
-            }
-            if tally.messages as usize >= limit {
-                break;
-            }
-        }
-        if let Some(best) = best {
-            let RunningQuery { query, searches, summary } = &mut running;
+        self.is_done = self.tally.messages as usize >= self.limit();
+    }
+
+    /// Reports the pending results.
+    fn report(&mut self, found: &mut dyn FnMut(QueryResult)) {
+        let left = self.limit() - self.tally.messages as usize;
+        report(&self.running, self.pending.drain(..), left, &mut self.tally, found);
+    }
+
+    /// Reports the remaining results; returns the summary.
+    fn finish(
+        mut self,
+        store: &TraceStore,
+        sources: &Sources,
+        deadline: Option<Instant>,
+        found: &mut dyn FnMut(QueryResult),
+    ) -> QuerySummary {
+        if let Some(best) = self.best.take() {
+            let RunningQuery { query, searches, summary } = &mut self.running;
             let (results, all) = best.take(searches, |number, hits| {
-                let Some((name, Source::Segment(segment))) = list.get(number) else {
+                let Some((name, Source::Segment(segment))) = sources.list.get(number) else {
                     return Vec::new();
                 };
                 let mut damage = Vec::new();
                 let results = envelopes(segment, query, Some(hits), &mut damage);
-                if is_past(query.deadline) {
+                if is_past(deadline) {
                     summary.late = true;
                     return Vec::new();
                 }
-                summary.add_damage(self.dir.path_of(name), damage);
+                summary.add_damage(store.dir.path_of(name), damage);
                 results
             });
-            report(&running, results.into_iter(), usize::MAX, &mut tally, found);
-            tally = all;
+            self.pending = results;
+            report(&self.running, self.pending.drain(..), usize::MAX, &mut self.tally, found);
+            self.tally = all;
         } else {
-            let left = limit - tally.messages as usize;
-            report(&running, pending.into_iter(), left, &mut tally, found);
+            self.report(found);
         }
-        running.summary.matches = tally.messages;
-        running.summary.expected = tally.share.and_then(|share| running.searches.expected(share));
-        Ok(running.summary)
+        let Self { running: RunningQuery { searches, mut summary, .. }, tally, .. } = self;
+        summary.matches = tally.messages;
+        summary.expected = tally.share.and_then(|share| searches.expected(share));
+        summary
     }
 }
 

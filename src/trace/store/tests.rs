@@ -133,6 +133,37 @@ fn recorded_messages_are_found() {
 }
 
 #[test]
+fn several_queries_in_one_pass_have_the_results_of_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = open(folder.path());
+    record_fifty(&mut trace);
+    let all = "all of them begin with this line";
+    let queries = [
+        content_query(&secret(7)),
+        content_query(&secret(50)),
+        content_query(all),
+        Query { best: Some(2), ..content_query(all) },
+        Query { ids: vec!["id-33".into()], ..Query::default() },
+        content_query("too short"),
+    ];
+    let mut found = vec![Vec::new(); queries.len()];
+    let summaries = trace
+        .query_all(&queries, &mut |_, _| {}, &mut |query, result| found[query].push(result))
+        .unwrap();
+    assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 50, 2, 1, 0]);
+    for ((query, found), summary) in queries.iter().zip(found).zip(summaries) {
+        let mut alone = Vec::new();
+        let one = trace.query(query, &mut |_, _| {}, &mut |result| alone.push(result));
+        assert_eq!(found, alone);
+        match (summary, one) {
+            (Ok(summary), Ok(one)) => assert_eq!(summary, one),
+            (Err(short), Err(TraceError::TooShort(one))) => assert_eq!(short, one),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_deadline_that_passed_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = open(folder.path());

@@ -509,6 +509,17 @@ fn many_questions_are_answered_in_one_run() {
     let output = pipe(spool.path(), &["query", "--questions", "-"], lines.as_bytes());
     let said = stdout(&output);
     assert!(said.contains(&format!("> {KEPT}\nTIME")) && said.contains("none of 5"), "{said}");
-    let output = pipe(spool.path(), &["query", "--questions", "-"], b"too short\n");
+    // The others are answered.
+    let lines = format!("too short\n{KEPT}\n");
+    let output = pipe(spool.path(), &["query", "--questions", "-", "--count"], lines.as_bytes());
     assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stdout(&output), format!("2\t{KEPT}\n"));
+    let said = stderr(&output);
+    assert!(said.contains("(\"too short\"), and the minimum is 15"), "{said}");
+    assert!(said.ends_with("exirate: 1 line was not searched for\n"), "{said}");
+    let output = pipe(spool.path(), &["query", "--questions", "-", "--json"], lines.as_bytes());
+    let answers: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&answers[0], &answers[1]["matches"]), (&Value::Null, &2.into()));
+    let output = pipe(spool.path(), &["query", "--questions", "-"], b" \n");
+    assert!(stderr(&output).contains("has no line to search for"), "{}", stderr(&output));
 }
