@@ -248,11 +248,11 @@ pub struct Pair {
     latest: i64,
 }
 
-/// How far the clock is set back at most, in seconds, from its latest time. What
-/// has decayed to nothing by then may be forgotten, and native never forgets: a
-/// record with a period of 30 minutes, after 38 periods. One that can be seen again
-/// after this much is younger than that.
-const BACK_MAX: i64 = 50_021;
+/// How far the clock is set back at most, in seconds, from its latest time. Records that
+/// decide nothing any more, after three periods of the shortest, 30 minutes, may be
+/// forgotten, and native never forgets: were the clock set back by more than a part of
+/// them, native's record and its filter would be of use again.
+const BACK_MAX: i64 = 1_013;
 
 impl Pair {
     pub fn new(first: PrivateExim, second: PrivateExim) -> Self {
