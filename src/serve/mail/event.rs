@@ -10,8 +10,9 @@ use crate::policy::session::Strictest;
 use crate::policy::word::{Verdict, Word as _};
 use crate::stage::AclStage;
 
-/// The longest that a reply is delayed: the lines in docs/postfix.md wait 10 s for it.
-const DELAY_MAX: Duration = Duration::from_secs(8);
+/// The longest that a decision and its delay take, but at the end of a message: Sendmail, and
+/// the lines in docs/postfix.md, wait 10 s for a reply.
+pub(super) const REPLY_MAX: Duration = Duration::from_secs(8);
 
 /// A step of an SMTP session, as the client sent it. What is missing is not known.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,11 +119,15 @@ impl MailVerdict {
         Self { verdict, unavailable: true, text: text.to_owned(), ..Self::default() }
     }
 
-    /// How long to wait before the reply.
+    /// How long to wait before the reply, which is to be sent within `most`, if the decision
+    /// took so long.
     #[must_use]
-    pub fn wait(&self) -> Duration {
-        let wait = Duration::try_from_secs_f64(self.delay.max(0.0)).unwrap_or(DELAY_MAX);
-        if self.verdict == Verdict::Delay { wait.min(DELAY_MAX) } else { Duration::ZERO }
+    pub fn wait(&self, decision: Duration, most: Duration) -> Duration {
+        if self.verdict != Verdict::Delay {
+            return Duration::ZERO;
+        }
+        let wait = Duration::try_from_secs_f64(self.delay.max(0.0)).unwrap_or(most);
+        wait.min(most.saturating_sub(decision))
     }
 }
 

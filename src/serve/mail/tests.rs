@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::decider::Decider;
-use super::event::{MailEvent, MailVerdict};
+use super::event::{MailEvent, MailVerdict, REPLY_MAX};
 use crate::policy::image::{build, install};
 use crate::policy::session::PolicySession;
 use crate::policy::source::compile;
@@ -79,12 +80,24 @@ fn policies_decide_in_the_order_that_is_set() {
         }
         let verdict = decide(&decider, rcpt("a")).await;
         assert_eq!(verdict.verdict, Verdict::Delay);
-        assert!((0.0..=10.0).contains(&verdict.wait().as_secs_f64()));
+        assert!((0.0..=10.0).contains(&verdict.delay));
         decider.stop().await;
         // No thread takes a job any more.
         let verdict = decide(&decider, rcpt("a")).await;
         assert!(verdict.unavailable && verdict.verdict == Verdict::Accept);
     });
+}
+
+#[test]
+fn a_late_decision_shortens_its_delay() {
+    let verdict = |verdict, delay| MailVerdict { verdict, delay, ..MailVerdict::default() };
+    for (delay, decision, wait) in
+        [(1.5, 0, 1.5), (1e9, 0, 8.0), (7.0, 5, 3.0), (1.0, 5, 1.0), (7.0, 9, 0.0), (-1.0, 0, 0.0)]
+    {
+        let waits = verdict(Verdict::Delay, delay).wait(Duration::from_secs(decision), REPLY_MAX);
+        assert_eq!(waits.as_secs_f64(), wait, "{delay} {decision}");
+    }
+    assert!(verdict(Verdict::Hold, 5.0).wait(Duration::ZERO, REPLY_MAX).is_zero());
 }
 
 #[test]

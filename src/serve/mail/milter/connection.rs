@@ -20,11 +20,10 @@ use super::packet::{Packets, Piece};
 use super::reply::Reply;
 use super::room::Room;
 use crate::policy::session::PolicySession;
-use crate::policy::word::Verdict;
 use crate::serve::count::Count;
 use crate::serve::log::{Level, Log};
 use crate::serve::mail::decider::RECORD_MAX;
-use crate::serve::mail::event::{MailEvent, MailVerdict};
+use crate::serve::mail::event::{MailEvent, MailVerdict, REPLY_MAX};
 use crate::serve::mail::listen::Peer;
 use crate::stage::AclStage;
 use crate::sys::clock;
@@ -41,10 +40,8 @@ const SESSION_FREE: usize = 16 << 10;
 const SESSION_IDLE: Duration = Duration::from_secs(7210);
 /// How long the rest of a packet may take, or the mail server to read a reply.
 const PACKET_TIMEOUT: Duration = Duration::from_mins(1);
-/// The longest delay before the end of a message: Sendmail waits 10 seconds for a reply.
-const DELAY_MAX: Duration = Duration::from_secs(8);
-/// The longest delay at the end of a message.
-const END_DELAY_MAX: Duration = Duration::from_mins(1);
+/// The longest that a decision and its delay take at the end of a message.
+const END_REPLY_MAX: Duration = Duration::from_mins(1);
 /// How often the mail server then gets a message that the reply comes later.
 const PROGRESS: Duration = Duration::from_secs(5);
 /// How long the messages that have begun may take to end when the daemon stops.
@@ -271,10 +268,10 @@ impl<D: Decide, S: AsyncRead + AsyncWrite + Unpin> Connection<D, S> {
             session.new_message();
         }
         let at_end = matches!(event.stage, AclStage::Data | AclStage::NotSmtp);
+        let asked = Instant::now();
         let (session, verdict) = self.shared.decider.decide(session, event).await;
-        if verdict.verdict == Verdict::Delay {
-            self.delay(verdict.delay, at_end).await?;
-        }
+        let most = if at_end { END_REPLY_MAX } else { REPLY_MAX };
+        self.delay(verdict.wait(asked.elapsed(), most), at_end).await?;
         let (reply, accepted) = self.dialogue.decided(&verdict);
         reply.write(&mut self.output);
         if let Some(accepted) = accepted {
@@ -285,10 +282,11 @@ impl<D: Decide, S: AsyncRead + AsyncWrite + Unpin> Connection<D, S> {
         Ok(session)
     }
 
-    /// Waits so many seconds, unless the daemon stops.
-    async fn delay(&mut self, seconds: f64, at_end: bool) -> Result<(), End> {
-        let most = if at_end { END_DELAY_MAX } else { DELAY_MAX };
-        let delay = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO).min(most);
+    /// Waits so long, unless the daemon stops.
+    async fn delay(&mut self, delay: Duration, at_end: bool) -> Result<(), End> {
+        if delay.is_zero() {
+            return Ok(());
+        }
         let end = Instant::now() + delay;
         loop {
             let next = end.min(Instant::now() + PROGRESS);

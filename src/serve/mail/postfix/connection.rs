@@ -17,6 +17,7 @@ use crate::policy::word::Verdict;
 use crate::serve::config::Mail;
 use crate::serve::log::{Level, Log};
 use crate::serve::mail::decider::Decider;
+use crate::serve::mail::event::REPLY_MAX;
 use crate::serve::mail::listen::{Acceptor, Peer, Peers, Stream};
 
 /// How long a request may take from its first byte to its last, and a reply to be taken.
@@ -96,6 +97,7 @@ impl PolicyService {
         stop: &mut watch::Receiver<bool>,
     ) -> Rc<str> {
         let Some(event) = request.event() else { return DUNNO.into() };
+        let asked = Instant::now();
         let (stage, instance) = (event.stage, request.instance.as_str());
         let question = self.sessions.question(stage, event.recipient.as_deref());
         let (known, is_new) = {
@@ -124,7 +126,7 @@ impl PolicyService {
         }
         self.sessions.measure(instance, &known);
         drop(known);
-        let wait = verdict.wait();
+        let wait = verdict.wait(asked.elapsed(), REPLY_MAX);
         if !wait.is_zero() {
             tokio::select! {
                 () = sleep(wait) => {}
