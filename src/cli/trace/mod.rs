@@ -11,6 +11,7 @@ mod envelope;
 mod excerpt;
 mod export;
 mod filters;
+mod group;
 mod headers;
 mod id;
 mod length;

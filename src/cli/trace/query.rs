@@ -14,6 +14,7 @@ use super::conclusion::{self, Reply};
 use super::envelope::{Format, JSON_HELP};
 use super::excerpt::{self, Excerpts, Passages};
 use super::filters::{Filters, Name};
+use super::group::group;
 use super::id;
 use crate::trace::{
     self, Accepts, ContentQuery, Part, QueryResult, QuerySummary, TooShort, TraceError, TraceStore,
@@ -27,9 +28,6 @@ const DOUBT: f64 = 0.01;
 /// --limit is given.
 const MANY: f64 = 10.0;
 const SHOWN: usize = 100;
-
-/// So many messages are compared with each other.
-const GROUPED: usize = 1000;
 
 /// The results of a query, or that its content is too short.
 type Found = Result<(First, QuerySummary), TooShort>;
@@ -479,46 +477,6 @@ impl Query {
     fn is_filtered(&self) -> bool {
         self.is_graded() || self.filters.need_tests()
     }
-}
-
-/// Keeps one of near-identical messages; returns how many there are of each.
-fn group(store: &TraceStore, found: &mut Vec<QueryResult>) -> Result<Vec<u64>, TraceError> {
-    let some = found.iter().take(GROUPED);
-    let query = trace::Query {
-        ids: some.map(|answer| answer.envelope.id.clone()).collect(),
-        ..trace::Query::default()
-    };
-    let sample = if found.is_empty() {
-        trace::Sample::default()
-    } else {
-        store.sample(&query, usize::MAX, GROUPED)?
-    };
-    // In the order of the results, so that the best of a group is shown.
-    let sketch_of = |answer: &QueryResult| {
-        let is_it = |(at, _): &&(usize, trace::Sketch)| {
-            sample.messages.get(*at).is_some_and(|message| *message == answer.envelope)
-        };
-        sample.sketches.iter().find(is_it).map(|(_, sketch)| sketch)
-    };
-    let compared: Vec<(usize, &trace::Sketch)> = (0..)
-        .zip(found.iter().take(GROUPED))
-        .filter_map(|(number, answer)| Some((number, sketch_of(answer)?)))
-        .collect();
-    let sketches: Vec<&trace::Sketch> = compared.iter().map(|(_, sketch)| *sketch).collect();
-    let mut alike = vec![1_u64; found.len()];
-    for (this, first) in trace::grouped(&sketches).into_iter().enumerate() {
-        let (Some((this, _)), Some((first, _))) = (compared.get(this), compared.get(first)) else {
-            continue;
-        };
-        if this != first {
-            alike.get_mut(*first).into_iter().for_each(|count| *count += 1);
-            alike.get_mut(*this).into_iter().for_each(|count| *count = 0);
-        }
-    }
-    let mut counts = alike.iter();
-    found.retain(|_| counts.next().is_some_and(|count| *count > 0));
-    alike.retain(|count| *count > 0);
-    Ok(alike)
 }
 
 /// A share: `70%` or `0.7`; 0 for `auto`.
