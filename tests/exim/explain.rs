@@ -29,7 +29,7 @@ fn a_refusal_is_explained_by_key_time_and_message() {
     let clock = FakeClock::new();
     clock.freeze("2026-11-24 14:05:12");
     let mut exim = with_the_shipped_acl(Setup::new().clock(&clock).main("timezone = UTC"));
-    let policy = "[policy.out]\ndefault.recipients = [\"3.5/1h\", \"100/1d\"]\n\
+    let policy = "[policy.out]\ndefault.recipients = [\"3.5/1h\", \"100/1w\"]\n\
                   default.bytes = \"2k/1d\"\n";
     apply(&exim, policy);
     exim.start();
@@ -52,7 +52,7 @@ fn a_refusal_is_explained_by_key_time_and_message() {
         "policy out, which counts recipients; rule: default\n",
         "login alice, client 127.0.0.1, from alice@client.test, to r3@y.test\n",
         "3.5/1h: rate 3.0 before, 4.0 with this event, which counts 1: over the limit\n",
-        "100/1d: rate 3.0 before, 4.0 with this event, which counts 1: under the limit\n",
+        "100/1w: rate 3.0 before, 4.0 with this event, which counts 1: under the limit\n",
         "a limit of at least 5 in 3.5/1h\n",
         "`exirate allow auth:alice`",
         "an entry of exempt",
@@ -165,17 +165,25 @@ fn a_newsletter_and_phishing_are_told_apart() {
             assert_eq!(reply.is_ok(), n < 5, "{name} {n}: {}", reply.text);
         }
     }
-    for (name, pattern, start) in [
+    for (name, pattern, start, alike) in [
         (
             "news",
             "same_text",
             "auth:news: one text, sent again and again: 5 messages, to 5 recipients",
+            "100% on average, of 5 compared; one text\n",
         ),
-        ("stolen", "different_texts", "auth:stolen: different texts: 5 messages, "),
+        (
+            "stolen",
+            "different_texts",
+            "auth:stolen: different texts: 5 messages, ",
+            " compared; 5 different texts, the most frequent in 20%\n",
+        ),
     ] {
         let found = text(&explain(&exim, &clock, &[name, "--crossing"]));
         assert!(found.starts_with(start), "{found}");
-        assert!(found.contains("127.0.0.0/24 (5)") && found.contains("d4.test (1)"), "{found}");
+        for part in ["127.0.0.0/24 (5)", "d4.test (1)", "5.5/1h, rate 6.0", alike] {
+            assert!(found.contains(part), "{part:?} is not in:\n{found}");
+        }
         let json = object(&explain(&exim, &clock, &[name, "--crossing", "--json"]));
         assert_eq!(json["crossing"]["pattern"], pattern);
         assert_eq!(json["sender"], format!("the login {name}"));

@@ -396,7 +396,7 @@ impl Alike {
                 sum += likeness.share;
                 pairs += 1;
                 shares.push((n, m, likeness.share));
-                if likeness.is_same_text() {
+                if likeness.is_same_text(sketches.len()) {
                     let (a, b) = (root(&groups, n), root(&groups, m));
                     if let Some(group) = groups.get_mut(a.max(b)) {
                         *group = a.min(b);
