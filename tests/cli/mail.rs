@@ -97,6 +97,125 @@ This message was created automatically by mail delivery software.
 A message that you sent could not be delivered to one of its recipients.
 ";
 
+/// A document that lies there, of which a page was passed on.
+const CONTRACT: &str = "\
+1. The supplier delivers the machines that the first annex lists to the warehouse of the
+customer, on working days between seven and four, and tells the hour two days before.
+
+2. The customer examines each machine within ten working days. What is not reported by then
+is taken as accepted, unless the fault could not be seen in an ordinary examination.
+
+3. The price of a machine is 41,800 for the first ten, 39,200 for the next fifteen, and
+37,500 for every further one until the end of the second year. The supplier grants three
+percent if an invoice is paid within fourteen days. These prices are given to no other
+customer in the region, and neither side tells them to anybody outside its own company, its
+auditors and its bank. Whoever breaks this pays half of the price of the last order, and the
+other side may end the contract within a month.
+
+4. The supplier repairs faults for three years. A technician comes within two working days;
+if the machine cannot be used for longer than a week, the supplier lends another one.
+
+5. Changes need the written form. If a clause is void, the others remain in force.
+";
+
+/// A page of [`CONTRACT`], sent to somebody who must not have it.
+fn leaked_page() -> String {
+    let clause = CONTRACT.split("\n\n").nth(2).unwrap();
+    format!(
+        "\
+Received: from [198.51.100.23] (helo=[10.0.0.5])
+\tby mail.example.org with esmtpsa (Exim 4.96)
+\tid 1vLpQe-000000008Ab-2cCd
+\tfor sales@rival.example.net;
+\tFri, 20 Nov 2026 09:31:12 +0000
+From: Bob <bob@example.org>
+To: sales@rival.example.net
+Subject: what they pay
+Date: Fri, 20 Nov 2026 09:31:10 +0000
+Message-ID: <prices@example.org>
+
+As we said on the phone, and you have it from nobody:
+
+{clause}
+
+Call me.
+"
+    )
+}
+
+/// A mail merge: the same to each recipient, but for the name and a number.
+fn mail_merge() -> impl Iterator<Item = Letter> {
+    const NAMES: [&str; 6] = ["anna", "boris", "chiara", "david", "edith", "farid"];
+    NAMES.into_iter().enumerate().map(|(n, name)| {
+        let (second, number) = (10 + 3 * n, 4711 + 97 * n);
+        let text = format!(
+            "\
+Received: from [203.0.113.77] (helo=pc)
+\tby mail.example.org with esmtpsa (Exim 4.96)
+\tid 1vLq1{n}-00000000Q0{n}-9zZz
+\tfor {name}@example.com;
+\tFri, 20 Nov 2026 10:20:{second} +0000
+From: Helpdesk <carol@example.org>
+To: {name}@example.com
+Subject: Your mailbox is almost full, {name}
+Date: Fri, 20 Nov 2026 10:20:{second} +0000
+Message-ID: <full{n}@example.org>
+
+Dear {name},
+
+your mailbox has reached 98 percent of its size, and new mail will be returned to its senders
+from tomorrow on. This happens to many of our users these weeks, since we have moved to new
+machines, on which the old messages take more space than before. You have done nothing wrong.
+
+Confirm your account within a day, so that we can enlarge it without a charge:
+
+http://mailbox.example.net/confirm?case={number}
+
+Enter the name and the password with which you read your mail, then close all windows and
+wait for an hour. If you do not confirm it, the account is closed on Friday, {name}, and its
+messages are deleted. They cannot be restored afterwards, not even by the administrators.
+
+With kind regards
+The Helpdesk
+"
+        );
+        letter(&format!("From carol@example.org Fri Nov 20 10:20:{second} 2026"), &text)
+    })
+}
+
+/// A message that contains another one, which contains another one, deeper than is decoded.
+fn nested() -> String {
+    let headers = "\
+Received: from [203.0.113.9] (helo=mx.example.net)
+\tby mail.example.org with esmtp (Exim 4.96)
+\tid 1vLr7T-00000000B5x-7hHh
+\tfor alice@example.org;
+\tFri, 20 Nov 2026 11:15:44 +0000
+From: Emil <emil@example.net>
+To: alice@example.org
+Subject: Fwd: Fwd: Fwd: the offer
+Date: Fri, 20 Nov 2026 11:15:40 +0000
+Message-ID: <offer@example.net>
+MIME-Version: 1.0
+";
+    let inner = "Content-Type: message/rfc822\n\nSubject: the offer\nMIME-Version: 1.0\n";
+    format!("{headers}{}\nSee below.\n", inner.repeat(70))
+}
+
+/// What passed later, and is in the store only if somebody records it.
+fn later() -> Vec<Letter> {
+    let leaked = letter("From bob@example.org Fri Nov 20 09:31:12 2026", &leaked_page());
+    let nested = letter("From emil@example.net Fri Nov 20 11:15:44 2026", &nested());
+    [leaked].into_iter().chain(mail_merge()).chain([nested]).collect()
+}
+
+/// Texts to ask for, one a line.
+const QUESTIONS: &str = "\
+confirm your account within a day, so that we can enlarge it
+these prices are given to no other customer in the region
+the cheaper one can begin in the second week of december
+";
+
 /// A message with a file attached to it.
 pub(crate) fn with_attachment() -> String {
     let file = STANDARD.encode(plan());
@@ -244,6 +363,9 @@ pub(crate) fn settle_key(spool: &Path) {
 /// `mail`.
 pub(crate) fn put(work: &Path, mail: &Path) {
     fs::write(work.join("passed.mbox"), mbox(&others()) + &mbox(&passed())).unwrap();
+    fs::write(work.join("later.mbox"), mbox(&later())).unwrap();
+    fs::write(work.join("contract.txt"), CONTRACT).unwrap();
+    fs::write(work.join("questions.txt"), QUESTIONS).unwrap();
     let archive = work.join("archive.mbox");
     fs::write(&archive, mbox(&archived())).unwrap();
     let packed = Command::new("gzip").args(["-kn"]).arg(&archive).stdin(Stdio::null()).status();

@@ -16,8 +16,8 @@
 //! WRITE_TRANSCRIPTS=1 cargo test --test cli transcripts
 //! ```
 //!
-//! Blocks of the README and of docs/alerts.md that are marked `console` are compared with
-//! a machine in the same way.
+//! Blocks of the README, docs/alerts.md and docs/trace.md that are marked `console` are
+//! compared with a machine in the same way: one for each page.
 //!
 //! A new command needs a file there and a line in `src/cli/man.rs`.
 
@@ -33,8 +33,7 @@ fn inputs(transcript: &str) -> Vec<&str> {
 }
 
 /// The transcript of a session that has these commands.
-fn session(inputs: &[&str]) -> String {
-    let machine = Prepared::new();
+fn session(machine: &Prepared, inputs: &[&str]) -> String {
     let parts: Vec<String> =
         inputs.iter().map(|input| format!("$ {input}\n{}", machine.show(input))).collect();
     parts.join("\n")
@@ -91,7 +90,7 @@ fn a_session_is_as_the_manual_shows_it() {
         let inputs = inputs(&shown);
         let own = inputs.iter().filter(|input| input.contains(&format!("exirate {command}")));
         assert!(own.count() > 0, "{} does not show exirate {command}", path_of(command));
-        let real = session(&inputs);
+        let real = session(&Prepared::new(), &inputs);
         if std::env::var_os("WRITE_TRANSCRIPTS").is_some() {
             std::fs::write(path_of(command), real).unwrap();
         } else {
@@ -108,7 +107,7 @@ fn a_session_is_as_the_manual_shows_it() {
 
 #[test]
 fn a_session_is_as_the_readme_and_the_documentation_show_it() {
-    for page in ["README.md", "docs/alerts.md"] {
+    for page in ["README.md", "docs/alerts.md", "docs/trace.md"] {
         let mut text = source(page);
         let blocks: Vec<String> = text
             .split("\n```console\n")
@@ -116,8 +115,9 @@ fn a_session_is_as_the_readme_and_the_documentation_show_it() {
             .map(|block| block.split("```").next().unwrap().to_owned())
             .collect();
         assert!(!blocks.is_empty(), "{page}");
+        let machine = Prepared::new();
         for shown in blocks {
-            let real = session(&inputs(&shown));
+            let real = session(&machine, &inputs(&shown));
             if std::env::var_os("WRITE_TRANSCRIPTS").is_some() {
                 text = text.replace(&shown, &real);
                 std::fs::write(page, &text).unwrap();
