@@ -14,11 +14,13 @@
 //! Steps 1 to 4 get the time of the first refused recipient, if there is one, and each
 //! refused recipient its own. What has not ended [`HELD_SECONDS`] later ends then.
 
-use std::collections::{HashMap, VecDeque};
-use std::rc::Rc;
+mod session;
 
-use super::attempt::{Attempt, Envelope, InLog, Part};
-use crate::logs::item::{Item, ItemKind, Message, Refusal, SessionKey, Stage};
+use std::collections::{HashMap, VecDeque};
+
+use self::session::{End, Login, Open, Transaction, Visit, Who, close, end_all, not_smtp};
+use super::attempt::{InLog, Part};
+use crate::logs::item::{Item, ItemKind, Refusal, SessionKey, Stage};
 use crate::rate::Timestamp;
 
 /// For how long a refused recipient waits for the end of its message: as long as Exim waits
@@ -86,78 +88,6 @@ impl Key {
     }
 }
 
-/// A session that is open.
-#[derive(Debug)]
-struct Open {
-    number: u64,
-    latest: Timestamp,
-    /// The client, as its latest line has it.
-    who: Who,
-    login: Login,
-    /// Which wait of all is the latest one of this session.
-    wait: u64,
-    /// Whether it is known to be SMTP.
-    is_smtp: bool,
-    /// Whether AUTH is among the attempts.
-    has_auth: bool,
-    /// Transactions that have ended without DATA, of which it is not known who sent them.
-    ended: Vec<Transaction>,
-    /// The one that has not ended.
-    transaction: Option<Transaction>,
-}
-
-/// Whether the client of a session has authenticated.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Login {
-    #[default]
-    Unknown,
-    No,
-    Yes(String),
-}
-
-impl Login {
-    /// Whether an event shows another login than this one.
-    fn is_not_of(&self, what: &ItemKind) -> bool {
-        let shown = match what {
-            ItemKind::Message(message) => &message.auth,
-            ItemKind::Refusal(one) if matches!(one.stage, Stage::Rcpt | Stage::Data) => &one.auth,
-            _ => return false,
-        };
-        match self {
-            Self::Unknown => false,
-            Self::No => shown.is_some(),
-            Self::Yes(auth) => shown.as_ref() != Some(auth),
-        }
-    }
-}
-
-/// What the lines of an event have in common.
-#[derive(Clone, Debug, Default)]
-struct Who {
-    client: Option<std::net::IpAddr>,
-    helo: Option<String>,
-    user: Option<String>,
-    sender: Option<String>,
-}
-
-/// A message between MAIL and its end.
-#[derive(Debug, Default)]
-struct Transaction {
-    at: Timestamp,
-    who: Who,
-    accepted: Vec<String>,
-    refused: Vec<(Timestamp, String, InLog)>,
-}
-
-/// How a transaction ends.
-enum End {
-    Data { size: Option<u64>, id: Option<String>, in_log: InLog },
-    Mail { in_log: InLog },
-    Incomplete,
-}
-
-type Visit<'v> = dyn FnMut(&Attempt) + 'v;
-
 impl Converter {
     /// What the log did not show so far.
     #[must_use]
@@ -223,17 +153,7 @@ impl Converter {
 
     fn open(&mut self, at: Timestamp) -> Open {
         self.numbers += 1;
-        Open {
-            number: self.numbers,
-            latest: at,
-            who: Who::default(),
-            login: Login::Unknown,
-            wait: 0,
-            is_smtp: false,
-            has_auth: false,
-            ended: Vec::new(),
-            transaction: None,
-        }
+        Open::new(self.numbers, at)
     }
 
     /// The session of an item, which may be a new one.
@@ -430,153 +350,6 @@ impl Converter {
             Stage::Other => end_all(open, visit),
         }
     }
-}
-
-impl Open {
-    /// How many recipients and transactions wait for their end.
-    fn held(&self) -> usize {
-        let of = |one: &Transaction| 1 + one.accepted.len() + one.refused.len();
-        self.ended.iter().chain(&self.transaction).map(of).sum()
-    }
-
-    /// It is known now who the client is.
-    fn logged_in(&mut self, auth: Option<String>, visit: &mut Visit<'_>) {
-        let login = match (auth, &self.login) {
-            (Some(auth), _) => Login::Yes(auth),
-            // Nobody logs out, but Postfix's refusals do not show the login.
-            (None, Login::Yes(_)) => return,
-            (None, _) => Login::No,
-        };
-        let before = std::mem::replace(&mut self.login, login);
-        if before == Login::Unknown || before == self.login {
-            self.end_ended(visit);
-        }
-    }
-
-    /// The client has not authenticated until now, but may do so later.
-    fn not_yet(&mut self, visit: &mut Visit<'_>) {
-        end_all(self, visit);
-        self.login = Login::Unknown;
-    }
-
-    /// The transaction of this sender, which may have begun before.
-    fn begun(&mut self, at: Timestamp, who: Who, visit: &mut Visit<'_>) -> Transaction {
-        match self.transaction.take() {
-            Some(begun) if begun.who.sender == who.sender => Transaction { who, ..begun },
-            Some(other) => {
-                let end = other.latest();
-                self.end(other, end, End::Incomplete, visit);
-                Transaction { at, who, ..Transaction::default() }
-            }
-            None => Transaction { at, who, ..Transaction::default() },
-        }
-    }
-
-    /// Ends the transactions that had ended without its being known who sent them.
-    fn end_ended(&mut self, visit: &mut Visit<'_>) {
-        for transaction in std::mem::take(&mut self.ended) {
-            let at = transaction.latest();
-            self.end(transaction, at, End::Incomplete, visit);
-        }
-    }
-
-    fn end(&mut self, one: Transaction, at: Timestamp, end: End, visit: &mut Visit<'_>) {
-        let begun = one.at.min(at);
-        self.who.clone_from(&one.who);
-        if let Login::Yes(_) = &self.login
-            && !self.has_auth
-        {
-            self.has_auth = true;
-            let who = Who { sender: None, ..one.who.clone() };
-            let login = std::mem::take(&mut self.login);
-            self.visit(begun, &who, Part::Auth, InLog::Accepted, visit);
-            self.login = login;
-        }
-        let id = match &end {
-            End::Data { id, .. } => id.clone(),
-            _ => None,
-        };
-        let envelope = Rc::new(self.envelope(&one.who, id));
-        let session = self.number;
-        let mut step = |at, part, in_log| {
-            visit(&Attempt { at, session, envelope: Rc::clone(&envelope), part, in_log });
-        };
-        let of_mail = match end {
-            End::Mail { in_log } => in_log,
-            _ => InLog::Accepted,
-        };
-        step(begun, Part::Mail, of_mail);
-        for recipient in one.accepted {
-            step(begun, Part::Rcpt { recipient }, InLog::Accepted);
-        }
-        for (at, recipient, in_log) in one.refused {
-            step(at, Part::Rcpt { recipient }, in_log);
-        }
-        match end {
-            End::Data { size, in_log, .. } => step(at, Part::Data { size }, in_log),
-            End::Mail { .. } | End::Incomplete => step(at, Part::Incomplete, InLog::Accepted),
-        }
-    }
-
-    fn visit(&self, at: Timestamp, who: &Who, part: Part, in_log: InLog, visit: &mut Visit<'_>) {
-        let envelope = Rc::new(self.envelope(who, None));
-        visit(&Attempt { at, session: self.number, envelope, part, in_log });
-    }
-
-    fn envelope(&self, who: &Who, message_id: Option<String>) -> Envelope {
-        Envelope {
-            auth: match &self.login {
-                Login::Yes(auth) => Some(auth.clone()),
-                _ => None,
-            },
-            // What a client on the network says of its user counts for nothing.
-            local_account: who.user.clone().filter(|_| who.client.is_none()),
-            client: who.client,
-            helo: who.helo.clone(),
-            sender: who.sender.clone(),
-            message_id,
-            local: who.client.is_none_or(|client| client.is_loopback()),
-        }
-    }
-}
-
-impl Transaction {
-    fn latest(&self) -> Timestamp {
-        self.refused.last().map_or(self.at, |(at, ..)| *at)
-    }
-}
-
-/// Ends all transactions of a session.
-fn end_all(open: &mut Open, visit: &mut Visit<'_>) {
-    open.end_ended(visit);
-    if let Some(transaction) = open.transaction.take() {
-        let at = transaction.latest();
-        open.end(transaction, at, End::Incomplete, visit);
-    }
-}
-
-fn close(open: &mut Open, at: Timestamp, visit: &mut Visit<'_>) {
-    end_all(open, visit);
-    let who = Who { sender: None, ..std::mem::take(&mut open.who) };
-    open.visit(at, &who, Part::Close, InLog::Accepted, visit);
-}
-
-/// A message that was handed over without SMTP.
-fn not_smtp(open: &mut Open, at: Timestamp, message: Message, visit: &mut Visit<'_>) {
-    let who = Who {
-        client: message.client,
-        helo: None,
-        user: message.user,
-        sender: Some(message.sender),
-    };
-    let mut recipients = message.recipients;
-    if !message.recipients_known && recipients.is_empty() {
-        recipients.push(String::new());
-    }
-    let part = Part::NotSmtp { recipients, size: message.size };
-    let envelope = Rc::new(open.envelope(&who, Some(message.id)));
-    open.who = who;
-    visit(&Attempt { at, session: open.number, envelope, part, in_log: InLog::Accepted });
 }
 
 /// The session of an event of a client, where the log has no sessions. Connections do not

@@ -6,6 +6,7 @@ use super::*;
 use crate::logs::files::Stamped;
 use crate::logs::messages::{JoinSettings, Joiner};
 use crate::logs::stamp::Stamps;
+use crate::report::simulate::Attempt;
 
 /// The attempts of a log, one a line: session, second, part, login, result.
 fn converted(log: &str) -> (String, Unshown) {

@@ -1,0 +1,250 @@
+//! A session of which a log shows what came of it: who it is of, its transactions, and the
+//! attempts that these are.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use super::super::attempt::{Attempt, Envelope, InLog, Part};
+use crate::logs::item::{ItemKind, Message, Stage};
+use crate::rate::Timestamp;
+
+/// A session that is open.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) number: u64,
+    pub(super) latest: Timestamp,
+    /// The client, as its latest line has it.
+    pub(super) who: Who,
+    pub(super) login: Login,
+    /// Which wait of all is the latest one of this session.
+    pub(super) wait: u64,
+    /// Whether it is known to be SMTP.
+    pub(super) is_smtp: bool,
+    /// Whether AUTH is among the attempts.
+    has_auth: bool,
+    /// Transactions that have ended without DATA, of which it is not known who sent them.
+    pub(super) ended: Vec<Transaction>,
+    /// The one that has not ended.
+    pub(super) transaction: Option<Transaction>,
+}
+
+/// Whether the client of a session has authenticated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Login {
+    #[default]
+    Unknown,
+    No,
+    Yes(String),
+}
+
+impl Login {
+    /// Whether an event shows another login than this one.
+    pub(super) fn is_not_of(&self, what: &ItemKind) -> bool {
+        let shown = match what {
+            ItemKind::Message(message) => &message.auth,
+            ItemKind::Refusal(one) if matches!(one.stage, Stage::Rcpt | Stage::Data) => &one.auth,
+            _ => return false,
+        };
+        match self {
+            Self::Unknown => false,
+            Self::No => shown.is_some(),
+            Self::Yes(auth) => shown.as_ref() != Some(auth),
+        }
+    }
+}
+
+/// What the lines of an event have in common.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Who {
+    pub(super) client: Option<IpAddr>,
+    pub(super) helo: Option<String>,
+    pub(super) user: Option<String>,
+    pub(super) sender: Option<String>,
+}
+
+/// A message between MAIL and its end.
+#[derive(Debug, Default)]
+pub(super) struct Transaction {
+    pub(super) at: Timestamp,
+    pub(super) who: Who,
+    pub(super) accepted: Vec<String>,
+    pub(super) refused: Vec<(Timestamp, String, InLog)>,
+}
+
+/// How a transaction ends.
+pub(super) enum End {
+    Data { size: Option<u64>, id: Option<String>, in_log: InLog },
+    Mail { in_log: InLog },
+    Incomplete,
+}
+
+pub(super) type Visit<'v> = dyn FnMut(&Attempt) + 'v;
+
+impl Open {
+    /// The session with this number, of which something is logged at `at` first.
+    pub(super) fn new(number: u64, at: Timestamp) -> Self {
+        Self {
+            number,
+            latest: at,
+            who: Who::default(),
+            login: Login::Unknown,
+            wait: 0,
+            is_smtp: false,
+            has_auth: false,
+            ended: Vec::new(),
+            transaction: None,
+        }
+    }
+
+    /// How many recipients and transactions wait for their end.
+    pub(super) fn held(&self) -> usize {
+        let of = |one: &Transaction| 1 + one.accepted.len() + one.refused.len();
+        self.ended.iter().chain(&self.transaction).map(of).sum()
+    }
+
+    /// It is known now who the client is.
+    pub(super) fn logged_in(&mut self, auth: Option<String>, visit: &mut Visit<'_>) {
+        let login = match (auth, &self.login) {
+            (Some(auth), _) => Login::Yes(auth),
+            // Nobody logs out, but Postfix's refusals do not show the login.
+            (None, Login::Yes(_)) => return,
+            (None, _) => Login::No,
+        };
+        let before = std::mem::replace(&mut self.login, login);
+        if before == Login::Unknown || before == self.login {
+            self.end_ended(visit);
+        }
+    }
+
+    /// The client has not authenticated until now, but may do so later.
+    pub(super) fn not_yet(&mut self, visit: &mut Visit<'_>) {
+        end_all(self, visit);
+        self.login = Login::Unknown;
+    }
+
+    /// The transaction of this sender, which may have begun before.
+    pub(super) fn begun(&mut self, at: Timestamp, who: Who, visit: &mut Visit<'_>) -> Transaction {
+        match self.transaction.take() {
+            Some(begun) if begun.who.sender == who.sender => Transaction { who, ..begun },
+            Some(other) => {
+                let end = other.latest();
+                self.end(other, end, End::Incomplete, visit);
+                Transaction { at, who, ..Transaction::default() }
+            }
+            None => Transaction { at, who, ..Transaction::default() },
+        }
+    }
+
+    /// Ends the transactions that had ended without its being known who sent them.
+    fn end_ended(&mut self, visit: &mut Visit<'_>) {
+        for transaction in std::mem::take(&mut self.ended) {
+            let at = transaction.latest();
+            self.end(transaction, at, End::Incomplete, visit);
+        }
+    }
+
+    pub(super) fn end(&mut self, one: Transaction, at: Timestamp, end: End, visit: &mut Visit<'_>) {
+        let begun = one.at.min(at);
+        self.who.clone_from(&one.who);
+        if let Login::Yes(_) = &self.login
+            && !self.has_auth
+        {
+            self.has_auth = true;
+            let who = Who { sender: None, ..one.who.clone() };
+            let login = std::mem::take(&mut self.login);
+            self.visit(begun, &who, Part::Auth, InLog::Accepted, visit);
+            self.login = login;
+        }
+        let id = match &end {
+            End::Data { id, .. } => id.clone(),
+            _ => None,
+        };
+        let envelope = Rc::new(self.envelope(&one.who, id));
+        let session = self.number;
+        let mut step = |at, part, in_log| {
+            visit(&Attempt { at, session, envelope: Rc::clone(&envelope), part, in_log });
+        };
+        let of_mail = match end {
+            End::Mail { in_log } => in_log,
+            _ => InLog::Accepted,
+        };
+        step(begun, Part::Mail, of_mail);
+        for recipient in one.accepted {
+            step(begun, Part::Rcpt { recipient }, InLog::Accepted);
+        }
+        for (at, recipient, in_log) in one.refused {
+            step(at, Part::Rcpt { recipient }, in_log);
+        }
+        match end {
+            End::Data { size, in_log, .. } => step(at, Part::Data { size }, in_log),
+            End::Mail { .. } | End::Incomplete => step(at, Part::Incomplete, InLog::Accepted),
+        }
+    }
+
+    pub(super) fn visit(
+        &self,
+        at: Timestamp,
+        who: &Who,
+        part: Part,
+        in_log: InLog,
+        visit: &mut Visit<'_>,
+    ) {
+        let envelope = Rc::new(self.envelope(who, None));
+        visit(&Attempt { at, session: self.number, envelope, part, in_log });
+    }
+
+    fn envelope(&self, who: &Who, message_id: Option<String>) -> Envelope {
+        Envelope {
+            auth: match &self.login {
+                Login::Yes(auth) => Some(auth.clone()),
+                _ => None,
+            },
+            // What a client on the network says of its user counts for nothing.
+            local_account: who.user.clone().filter(|_| who.client.is_none()),
+            client: who.client,
+            helo: who.helo.clone(),
+            sender: who.sender.clone(),
+            message_id,
+            local: who.client.is_none_or(|client| client.is_loopback()),
+        }
+    }
+}
+
+impl Transaction {
+    fn latest(&self) -> Timestamp {
+        self.refused.last().map_or(self.at, |(at, ..)| *at)
+    }
+}
+
+/// Ends all transactions of a session.
+pub(super) fn end_all(open: &mut Open, visit: &mut Visit<'_>) {
+    open.end_ended(visit);
+    if let Some(transaction) = open.transaction.take() {
+        let at = transaction.latest();
+        open.end(transaction, at, End::Incomplete, visit);
+    }
+}
+
+pub(super) fn close(open: &mut Open, at: Timestamp, visit: &mut Visit<'_>) {
+    end_all(open, visit);
+    let who = Who { sender: None, ..std::mem::take(&mut open.who) };
+    open.visit(at, &who, Part::Close, InLog::Accepted, visit);
+}
+
+/// A message that was handed over without SMTP.
+pub(super) fn not_smtp(open: &mut Open, at: Timestamp, message: Message, visit: &mut Visit<'_>) {
+    let who = Who {
+        client: message.client,
+        helo: None,
+        user: message.user,
+        sender: Some(message.sender),
+    };
+    let mut recipients = message.recipients;
+    if !message.recipients_known && recipients.is_empty() {
+        recipients.push(String::new());
+    }
+    let part = Part::NotSmtp { recipients, size: message.size };
+    let envelope = Rc::new(open.envelope(&who, Some(message.id)));
+    open.who = who;
+    visit(&Attempt { at, session: open.number, envelope, part, in_log: InLog::Accepted });
+}
