@@ -151,8 +151,9 @@ fn damage(summary: &QuerySummary) -> Option<String> {
         return Some(format!("{problem} ({more} more like it): see `exirate verify`"));
     }
     (summary.other_key > 0).then(|| {
+        let files = if summary.other_key == 1 { "file" } else { "files" };
         format!(
-            "{} file(s) of another key cannot be searched: see `exirate stats`",
+            "{} {files} of another key cannot be searched: see `exirate stats`",
             summary.other_key
         )
     })

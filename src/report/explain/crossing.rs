@@ -200,7 +200,8 @@ impl Crossing {
                 own.iter().map(|address| domain_of(address)).collect();
             own_domains.into_iter().for_each(|domain| add(&mut domains, domain.to_owned()));
             recipients.extend(own);
-            add(&mut networks, envelope.client.map_or_else(|| "local".to_owned(), network_of));
+            let network = envelope.client.map(|client| network_text(network_of(client)));
+            add(&mut networks, network.unwrap_or_else(|| "local".to_owned()));
             add(&mut senders, envelope.sender.to_lowercase());
         }
         let alike = Alike::of(sample);
@@ -233,14 +234,14 @@ impl Crossing {
         }
         if sample.other_key > 0 {
             unknown.push(format!(
-                "{} file(s) of the trace store were written with another key",
-                sample.other_key
+                "{} of the trace store not searched: written with another key",
+                many(sample.other_key, "file")
             ));
         }
         if !sample.damaged.is_empty() {
             unknown.push(format!(
-                "{} file(s) of the trace store are damaged: see `exirate verify`",
-                sample.damaged.len()
+                "{} in the trace store: see `exirate verify`",
+                many(sample.damaged.len() as u64, "damaged file")
             ));
         }
         let different: BTreeSet<&str> =
@@ -471,10 +472,15 @@ fn domain_of(address: &str) -> &str {
     address.rsplit('@').next().unwrap_or_default()
 }
 
-/// `192.0.2.0/24`.
-fn network_of(client: IpAddr) -> String {
+/// The network that a client is counted in.
+#[must_use]
+pub fn network_of(client: IpAddr) -> Cidr {
     let bits = if client.to_canonical().is_ipv4() { V4_BITS } else { V6_BITS };
-    let network = Cidr::around(client, bits);
+    Cidr::around(client, bits)
+}
+
+/// `192.0.2.0/24`.
+fn network_text(network: Cidr) -> String {
     format!("{}/{}", network.address(), network.bits())
 }
 
