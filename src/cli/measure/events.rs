@@ -1,7 +1,9 @@
 //! The events in logs that rates are measured of.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
 
 use regex::Regex;
 use serde::Serialize;
@@ -31,6 +33,38 @@ pub(in crate::cli) enum By {
     User,
     /// All messages together
     All,
+}
+
+/// What a log shows of where a message is from.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::cli) struct Origin<'a> {
+    /// The envelope sender; empty for a bounce.
+    pub(in crate::cli) sender: Option<&'a str>,
+    pub(in crate::cli) client: Option<IpAddr>,
+    /// The login.
+    pub(in crate::cli) auth: Option<&'a str>,
+    /// The local user, or the ident of a client.
+    pub(in crate::cli) user: Option<&'a str>,
+}
+
+impl By {
+    /// The identity that mail from there counts for, if it has one.
+    pub(in crate::cli) fn identity<'a>(self, origin: &Origin<'a>) -> Option<Cow<'a, str>> {
+        match self {
+            Self::All => Some(Cow::Borrowed("")),
+            Self::Sender if origin.sender == Some("") => Some(Cow::Borrowed("<>")),
+            Self::Sender => origin.sender.map(Cow::Borrowed),
+            Self::Host => origin.client.map(|client| Cow::Owned(client.to_string())),
+            Self::Auth => origin.auth.map(Cow::Borrowed),
+            Self::User => origin.user.map(Cow::Borrowed),
+        }
+    }
+}
+
+/// What is kept of a key.
+pub(in crate::cli) fn cut(key: &str) -> &str {
+    let end = key.floor_char_boundary(KEY_MAX);
+    key.get(..end).unwrap_or(key)
 }
 
 /// What of a message counts.
@@ -195,18 +229,12 @@ impl<'a> Events<'a> {
 impl Found {
     fn item(&mut self, item: Item) {
         let ItemKind::Message(message) = item.what else { return };
-        let client;
-        let key = match self.by {
-            By::All => Some(""),
-            By::Sender if message.sender.is_empty() => Some("<>"),
-            By::Sender => Some(&*message.sender),
-            By::Host => {
-                client = message.client.map(|client| client.to_string());
-                client.as_deref()
-            }
-            By::Auth => message.auth.as_deref(),
-            By::User => message.user.as_deref(),
-        };
+        let key = self.by.identity(&Origin {
+            sender: Some(&message.sender),
+            client: message.client,
+            auth: message.auth.as_deref(),
+            user: message.user.as_deref(),
+        });
         let recipients = &message.recipients;
         let size = |count| match count {
             Count::Messages => Some(1.0),
@@ -215,7 +243,7 @@ impl Found {
                 (!recipients.is_empty()).then_some(recipients.len() as f64)
             }
         };
-        self.count(item.at, key, size, recipients);
+        self.count(item.at, key.as_deref(), size, recipients);
     }
 
     /// Counts an event in each way, of the size that `size` returns for it, if it has one.
@@ -267,8 +295,7 @@ impl Keys {
 
     /// The number of a key; `None` if there are too many.
     fn number(&mut self, key: &str) -> Option<u32> {
-        let end = key.floor_char_boundary(KEY_MAX);
-        let key = key.get(..end).unwrap_or(key);
+        let key = cut(key);
         if let Some(number) = self.numbers.get(key) {
             return Some(*number);
         }

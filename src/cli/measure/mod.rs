@@ -15,7 +15,7 @@ use regex::Regex;
 use serde::Serialize;
 
 use self::events::Lines;
-pub(super) use self::events::{By, Count, CountedEvents, Events, Measured};
+pub(super) use self::events::{By, Count, CountedEvents, Events, Measured, Origin, cut};
 pub(super) use self::period::{Period, Periods};
 pub(super) use self::rates::{Histogram, MessageRate, Rates};
 pub(super) use self::runs::{Event, Runs};
