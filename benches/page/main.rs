@@ -21,7 +21,7 @@ use browser::Browser;
 /// The page is opened so often; the median counts.
 const ROUNDS: usize = 5;
 /// What is done on the page, and how it is called.
-const DEEDS: [(&str, &str); 3] = [
+const DEEDS: [(&str, &str); 4] = [
     (
         "search",
         "{ const box = document.querySelector('#identities input[type=search]');
@@ -31,7 +31,12 @@ const DEEDS: [(&str, &str); 3] = [
     (
         "move the slider",
         "{ const slider = document.getElementById('slider');
-           slider.value = 500; slider.dispatchEvent(new Event('input')); }",
+           slider.value = Math.floor(slider.max / 2); slider.dispatchEvent(new Event('input')); }",
+    ),
+    (
+        "open and close details",
+        "document.querySelector('#identities td button').click();
+         document.getElementById('detail').close()",
     ),
 ];
 

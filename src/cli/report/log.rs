@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::cli::Failure;
 use crate::cli::measure::{
     By, Count, Event, Events, Histogram, Measured, MessageRate, Period, Rates, Runs,
 };
+use crate::cli::{Failure, text};
 use crate::logs::files::Stamped;
 use crate::report::page::{Log, Series};
 
@@ -14,6 +14,9 @@ const SERIES_MAX: usize = 60;
 /// The highest rate of each of so many parts of the time is shown.
 const POINTS: i64 = 400;
 const DAY: i64 = 86_400;
+/// So long before and after a peak, the rates are shown more exactly: of each step the highest.
+const AROUND: i64 = DAY / 2;
+const NEAR_STEP: i64 = 300;
 
 /// Reads the lines of a log.
 pub(super) struct RatesOfLog {
@@ -71,8 +74,8 @@ impl RatesOfLog {
         };
         if lines.messages_lacking > 0 {
             notes.push(format!(
-                "{} messages without a {} or without what is counted are not among them.",
-                lines.messages_lacking,
+                "Not among them: {} without a {} or without what is counted.",
+                text::counted(lines.messages_lacking, "message", "messages"),
                 one.to_lowercase()
             ));
         }
@@ -124,7 +127,7 @@ fn first_pass(log: &mut Log, runs: &mut Runs, keys: usize, period: f64) -> Resul
     message.last().into_iter().for_each(|rate| histogram.add(rate));
     log.span = span.unwrap_or_default();
     log.rates = histogram.pairs().map(|(rate, count)| (short(rate), count)).collect();
-    log.peaks = known.iter().map(|known| short(known.peak)).collect();
+    log.peaks = known.iter().map(|known| finite(known.peak)).collect();
     log.when = known.iter().map(|known| known.at).collect();
     log.messages = known.iter().map(|known| known.messages).collect();
     log.counts = known.iter().map(|known| short(known.count)).collect();
@@ -141,36 +144,63 @@ fn second_pass(log: &mut Log, runs: &mut Runs, period: f64) -> Result<(), Failur
         busiest.iter().enumerate().map(|(place, &number)| (number, place)).collect();
     let (from, to) = log.span;
     let step = ((to - from) / POINTS).max(1);
-    let mut tracks: Vec<Track> = busiest.iter().map(|_| Track::new(step, period)).collect();
+    let when = |number: usize| log.when.get(number).copied().unwrap_or(from);
+    let mut tracks: Vec<[Track; 2]> = busiest
+        .iter()
+        .map(|&number| {
+            let (since, until) = (when(number) - AROUND, when(number) + AROUND);
+            let near = Track::of(since.max(from), until.min(to), NEAR_STEP, period);
+            [Track::of(from, to, step, period), near]
+        })
+        .collect();
     let mut rates = Rates::new(log.peaks.len(), period);
     runs.each(|event: &Event| {
         let rate = rates.next(event);
         let place = places.get(&(event.key as usize));
-        if let Some(track) = place.and_then(|&place| tracks.get_mut(place)) {
+        for track in place.and_then(|&place| tracks.get_mut(place)).into_iter().flatten() {
             track.add(event.time().seconds, rate);
         }
     })?;
     let series = busiest.into_iter().zip(tracks);
-    log.series = series.map(|(id, track)| Series { id, points: track.finish(to) }).collect();
+    log.series = series
+        .map(|(id, [whole, near])| Series {
+            id,
+            points: whole.finish(),
+            around: (near.from, near.to),
+            near: near.finish(),
+        })
+        .collect();
     Ok(())
 }
 
-/// The highest rate of an identity in each part of the time.
+/// The highest rate of an identity in each part of a time.
 struct Track {
+    from: i64,
+    to: i64,
     step: i64,
     period: f64,
     points: Vec<(i64, f64)>,
     /// When the part began, and the highest one of it so far.
     part: Option<(i64, (i64, f64))>,
+    /// The latest rate before the time.
+    before: Option<(i64, f64)>,
     latest: Option<(i64, f64)>,
 }
 
 impl Track {
-    fn new(step: i64, period: f64) -> Self {
-        Self { step, period, points: Vec::new(), part: None, latest: None }
+    fn of(from: i64, to: i64, step: i64, period: f64) -> Self {
+        Self { from, to, step, period, points: Vec::new(), part: None, before: None, latest: None }
     }
 
     fn add(&mut self, at: i64, rate: f64) {
+        if at > self.to {
+            return;
+        }
+        if at < self.from {
+            self.before = Some((at, rate));
+            return;
+        }
+        self.begin();
         match &mut self.part {
             Some((since, highest)) if at - *since < self.step => {
                 if rate > highest.1 {
@@ -186,10 +216,18 @@ impl Track {
         self.latest = Some((at, rate));
     }
 
+    /// Begins with what is left of what was before.
+    fn begin(&mut self) {
+        let Some((at, rate)) = self.before.take() else { return };
+        let left = short(rate * (-((self.from - at) as f64) / self.period).exp());
+        self.points.push((self.from, left));
+        self.latest = Some((self.from, left));
+    }
+
     /// Keeps the highest rate of the part that ends.
     fn close(&mut self) {
         if let Some((_, (at, rate))) = self.part.take() {
-            self.points.push((at, short(rate)));
+            self.points.push((at, finite(rate)));
         }
     }
 
@@ -210,14 +248,20 @@ impl Track {
         self.points.push((until, short(rate * (-gap / self.period).exp())));
     }
 
-    fn finish(mut self, end: i64) -> Vec<(i64, f64)> {
+    fn finish(mut self) -> Vec<(i64, f64)> {
+        self.begin();
         self.close();
-        self.decay(end);
+        self.decay(self.to);
         self.points
     }
 }
 
-/// A number with four significant digits: a page is for the eye.
+/// A number that JSON can have.
+fn finite(number: f64) -> f64 {
+    if number.is_finite() { number } else { f64::MAX }
+}
+
+/// A number with four significant digits, for what nothing is compared with.
 fn short(number: f64) -> f64 {
     if !number.is_finite() || number == 0.0 {
         return if number.is_finite() { 0.0 } else { f64::MAX };
@@ -233,11 +277,11 @@ mod tests {
 
     #[test]
     fn a_track_keeps_highest_rates_and_shows_the_decay() {
-        let mut track = Track::new(10, 100.0);
+        let mut track = Track::of(0, 405, 10, 100.0);
         for (at, rate) in [(0, 1.0), (3, 2.0), (5, 1.5), (400, 1.1)] {
             track.add(at, rate);
         }
-        let points = track.finish(405);
+        let points = track.finish();
         assert_eq!(points.first(), Some(&(3, 2.0)));
         assert_eq!(points.last(), Some(&(400, 1.1)));
         // Between them, what 1.5 at 5 decays to.
@@ -247,11 +291,25 @@ mod tests {
 
     #[test]
     fn a_slow_rise_is_seen_as_it_rises() {
-        let mut track = Track::new(10, 100.0);
+        let mut track = Track::of(0, 100, 10, 100.0);
         (0..100).for_each(|at| track.add(at, at as f64));
         let expected: Vec<(i64, f64)> =
             (0..10).map(|n| (10 * n + 9, 10.0 * n as f64 + 9.0)).collect();
-        assert_eq!(track.finish(100), expected);
+        assert_eq!(track.finish(), expected);
+    }
+
+    #[test]
+    fn a_part_of_the_time_begins_with_what_is_left() {
+        let mut track = Track::of(100, 200, 10, 100.0);
+        for (at, rate) in [(0, 1.0), (50, 2.0), (190, 3.0), (201, 9.0)] {
+            track.add(at, rate);
+        }
+        let expected = [(100, 1.213), (125, 0.9447), (150, 0.7357), (190, 0.4932), (190, 3.0)];
+        assert_eq!(track.finish(), expected);
+        // Nothing was counted in it.
+        let mut quiet = Track::of(100, 110, 10, 100.0);
+        quiet.add(0, 1.0);
+        assert_eq!(quiet.finish(), [(100, 0.3679)]);
     }
 
     #[test]

@@ -2,27 +2,37 @@
 
 mod live;
 mod log;
+mod networks;
 mod policy;
+mod who;
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
 
 use self::log::RatesOfLog;
-use self::policy::{Evaluation, Refused};
+use self::networks::Networks;
+use self::policy::Evaluation;
+use self::who::Who;
 use super::database::now;
 use super::measure::{By, Count, Period, Periods};
 use super::policy::FILE;
 use super::rates::Rates;
 use super::screen::{Screen, note};
 use super::simulate::Input;
+use super::text::counted;
 use super::{Failure, Outcome, output_file, size, text};
 use crate::logs::files::LogFiles;
-use crate::report::page::Page;
+use crate::report::page::{self, Log, Page};
 
 /// The page has addresses of people: it is readable by its owner only.
 const PRIVATE: u32 = 0o600;
+/// Of so many identities with the highest peaks, and so many with the most refusals, the page
+/// has the networks of their clients.
+const DETAILS_MAX: usize = 1000;
 
 /// Write a page for the browser: rates, limits and refusals
 #[derive(Debug, Args)]
@@ -84,6 +94,17 @@ pub(super) struct Report {
     common: Rates,
 }
 
+/// The numbers of the identities with the highest peaks, and of those with the most refusals.
+fn shown_in_detail(log: &Log, policy: Option<&page::Policy>) -> BTreeSet<usize> {
+    let mut numbers: Vec<usize> = (0..log.names.len()).collect();
+    numbers.sort_by(|&a, &b| log.peaks[b].total_cmp(&log.peaks[a]).then(a.cmp(&b)));
+    let busiest = numbers.iter().copied().take(DETAILS_MAX).collect::<Vec<_>>();
+    let refused = |number: usize| policy.and_then(|policy| *policy.of.get(number)?).unwrap_or(0);
+    numbers.sort_by_key(|&number| Reverse(refused(number)));
+    let refused = numbers.into_iter().filter(|&number| refused(number) > 0).take(DETAILS_MAX);
+    busiest.into_iter().chain(refused).collect()
+}
+
 /// One period.
 fn period(text: &str) -> Result<Period, String> {
     let mut periods = Periods::parse(text)?.0;
@@ -123,8 +144,9 @@ impl Report {
             usual.exists().then_some(usual)
         });
         let image = file.as_deref().map(policy::image).transpose()?;
+        let who = Who::new(self.by);
         let mut evaluation = match (&image, &file) {
-            (Some(image), Some(file)) => Some(Evaluation::new(image, file)?),
+            (Some(image), Some(file)) => Some(Evaluation::new(image, file, who.clone())?),
             _ => None,
         };
         let files = LogFiles::find(&self.logs)?;
@@ -132,14 +154,15 @@ impl Report {
             note("reading what is typed; Ctrl-D ends it");
         }
         let mut rates = RatesOfLog::new(self.by, self.count, self.period.clone());
-        let mut refused = Refused::default();
+        // A client's own network says nothing more of it.
+        let mut networks = (self.by != By::Host).then(|| Networks::new(who));
         Input::default().read(&files, &mut |line| rates.add(line), &mut |attempt| {
-            match &mut evaluation {
-                Some(evaluation) => evaluation.decide(attempt, &mut refused),
-                None => Ok(()),
+            if let Some(networks) = &mut networks {
+                networks.add(attempt);
             }
+            evaluation.as_mut().map_or(Ok(()), |evaluation| evaluation.decide(attempt))
         })?;
-        let log = rates.finish(self.limit, &mut page.notes)?;
+        let mut log = rates.finish(self.limit, &mut page.notes)?;
         if log.names.is_empty() {
             return Err(Failure::new(format!(
                 "the log shows no {}: give another --by (sender, host, auth, user or all) or \
@@ -148,11 +171,21 @@ impl Report {
             )));
         }
         if let Some(evaluation) = evaluation {
-            page.policy = Some(evaluation.finish(refused)?);
+            page.policy = Some(evaluation.finish(&log.names)?);
         } else {
             page.notes.push(format!(
                 "No policy was evaluated: {FILE} is not there, and --policy was not given."
             ));
+        }
+        if let Some(networks) = networks {
+            if networks.omitted() > 0 {
+                page.notes.push(format!(
+                    "{} are not counted by their clients, as there are too many.",
+                    counted(networks.omitted(), "message", "messages")
+                ));
+            }
+            let of = shown_in_detail(&log, page.policy.as_ref());
+            log.networks = networks.of(of.iter().map(|&id| (id, &*log.names[id])));
         }
         page.log = Some(log);
         Ok(())

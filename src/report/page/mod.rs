@@ -10,7 +10,20 @@ use sha2::{Digest as _, Sha256};
 
 const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
+/// One script of several files, each about one subject, in the order in which they need each
+/// other.
+const SCRIPT: &str = concat!(
+    "\"use strict\";\n(() => {\n",
+    include_str!("script/base.js"),
+    include_str!("script/table.js"),
+    include_str!("script/chart.js"),
+    include_str!("script/rates.js"),
+    include_str!("script/refused.js"),
+    include_str!("script/detail.js"),
+    include_str!("script/live.js"),
+    include_str!("script/main.js"),
+    "})();\n",
+);
 
 /// What the page shows. Times are in seconds since 1970, on the clock of the log; texts of
 /// times are those of this machine.
@@ -51,7 +64,7 @@ pub struct Log {
     pub total: u64,
     /// The identities.
     pub names: Vec<String>,
-    /// Their highest rates.
+    /// Their highest rates, exactly: limits are compared with them.
     pub peaks: Vec<f64>,
     /// When these were reached.
     pub when: Vec<i64>,
@@ -65,6 +78,8 @@ pub struct Log {
     pub heat: [[u64; 24]; 7],
     /// The rates of the busiest over time, the highest peak first.
     pub series: Vec<Series>,
+    /// From which networks the mail of the busiest, and of those who were refused, came.
+    pub networks: Vec<NetworksOf>,
 }
 
 /// The rate of an identity over time.
@@ -74,6 +89,35 @@ pub struct Series {
     pub id: usize,
     /// When, and the rate then.
     pub points: Vec<(i64, f64)>,
+    /// From when until when [`near`](Self::near) shows the rate: half a day before and after
+    /// the peak.
+    pub around: (i64, i64),
+    /// When, and the rate then, more exactly in time.
+    pub near: Vec<(i64, f64)>,
+}
+
+/// From which networks the mail of an identity came.
+#[derive(Debug, Default, Serialize)]
+pub struct NetworksOf {
+    /// The number of the identity.
+    pub id: usize,
+    /// How many networks there are.
+    pub count: usize,
+    /// Those with the most messages, these first.
+    pub busiest: Vec<Network>,
+}
+
+/// A network, and the messages of an identity from it.
+#[derive(Debug, Default, Serialize)]
+pub struct Network {
+    /// `192.0.2.0/24`; a single client by its address.
+    pub name: String,
+    /// How many messages.
+    pub messages: u32,
+    /// When the first one was received.
+    pub first: i64,
+    /// When the last one was.
+    pub last: i64,
 }
 
 /// What policies would have refused.
@@ -87,10 +131,19 @@ pub struct Policy {
     pub refused: u64,
     /// Each limit and key that refused something, the most first.
     pub limits: Vec<RefusingLimit>,
-    /// Single refusals: the number of the limit, when, the rate, from when on one more would
-    /// have passed (`None`: never), and the recipient.
-    pub refusals: Vec<(usize, i64, f64, Option<i64>, String)>,
+    /// How many of the refused attempts were of the n-th identity of the log; `None` if that
+    /// is not known.
+    pub of: Vec<Option<u64>>,
+    /// Whose attempts a limit refused: the number of the limit, that of the identity, and how
+    /// many. What is missing in a limit's sum is of nobody that the log's rates are of.
+    pub shares: Vec<(usize, usize, u64)>,
+    /// Single refusals, of each limit the first ones.
+    pub refusals: Vec<Refusal>,
 }
+
+/// A single refusal: the number of the limit, when, the rate, from when on one more would
+/// have passed (`None`: never), the recipient, and the number of the identity, if it is known.
+pub type Refusal = (usize, i64, f64, Option<i64>, String, Option<usize>);
 
 /// A limit, and the key that it refused.
 #[derive(Debug, Default, Serialize)]

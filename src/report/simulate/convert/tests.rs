@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::*;
 use crate::logs::files::Stamped;
+use crate::logs::item::Message;
 use crate::logs::messages::{JoinSettings, Joiner};
 use crate::logs::stamp::Stamps;
 use crate::report::simulate::Attempt;

@@ -1,0 +1,84 @@
+// Elements, numbers and times. All that comes from logs is put into the page as text
+// (textContent), never as markup.
+const data = JSON.parse(document.getElementById("data").textContent);
+const main = document.getElementById("main");
+const sections = document.getElementById("sections");
+const WEEKDAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+const DAY = 86400;
+const NAME = 120;
+
+function element(name, content, attributes) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) made.setAttribute(key, value);
+  for (const part of [content].flat()) {
+    if (part !== undefined && part !== null) made.append(part);
+  }
+  return made;
+}
+function section(id, title, about) {
+  const made = element("section", [element("h2", title, { id: id + "-title" })], { id, "aria-labelledby": id + "-title" });
+  if (about) made.append(element("p", about, { class: "about" }));
+  main.append(made);
+  sections.append(element("li", element("a", title, { href: "#" + id })));
+  return made;
+}
+
+// Control characters, and those that change the direction of text, are shown as escapes.
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+function visible(text, most) {
+  const safe = text.replace(HIDDEN, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
+  if (!most || safe.length <= most) return safe;
+  return safe.slice(0, most) + "… (" + whole(text.length) + " characters)";
+}
+// Lines end after the parts of an address, if they can.
+const name = (text) => element("bdi", visible(text === "" ? "(empty)" : text, NAME)
+  .split(/(?<=[@.])/).flatMap((part, n) => (n ? [element("wbr"), part] : [part])));
+
+const decimals = (most) => (n) => n.toLocaleString("en-US", { maximumFractionDigits: most });
+const whole = decimals(0);
+// A limit, as it was given.
+const exactly = decimals(6);
+// A rate that is below a limit is not shown as if it had reached it: it is rounded down.
+function rate(n) {
+  if (n === null || n === undefined) return "none";
+  return decimals(1)(n >= 10000 ? Math.floor(n) : Math.floor(n * 10) / 10);
+}
+const many = (n, one, several) => `${whole(n)} ${n === 1 ? one : several}`;
+function share(part, all) {
+  const percent = all > 0 ? (100 * part) / all : 0;
+  return (part > 0 && percent < 0.1 ? "less than 0.1" : decimals(1)(percent)) + "\u00a0%";
+}
+const weekday = (t) => WEEKDAYS[new Date(t * 1000).getUTCDay()];
+const clock = (t) => new Date(t * 1000).toISOString().slice(0, 19).replace("T", "\u00a0");
+const time = (t) => `${weekday(t)} ${clock(t)}`;
+// The same in a cell: a line ends after the day, if at all.
+const moment = (t) => element("time", [element("span", `${weekday(t)} ${clock(t).slice(0, 10)}`), " ", element("span", clock(t).slice(11))]);
+// Rounded up, in the two largest units.
+function duration(seconds) {
+  if (seconds < 60) return Math.ceil(seconds) + "\u00a0s";
+  const minutes = Math.ceil(seconds / 60);
+  if (minutes < 60) return minutes + "\u00a0min";
+  const hours = minutes < 1440 ? Math.floor(minutes / 60) : Math.ceil(minutes / 60);
+  const [large, small, names] = minutes < 1440 ? [hours, minutes % 60, ["h", "min"]] : [Math.floor(hours / 24), hours % 24, ["d", "h"]];
+  return `${large}\u00a0${names[0]}` + (small ? ` ${small}\u00a0${names[1]}` : "");
+}
+
+// How many of the sorted values are below.
+function below(sorted, value) {
+  let low = 0, high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < value) low = middle + 1; else high = middle;
+  }
+  return low;
+}
+
+// On paper all is shown that fits: what is on the screen comes back afterwards.
+let printing = false;
+const onPrint = [];
+function print(now) {
+  printing = now;
+  for (const one of onPrint) one();
+}
+window.addEventListener("beforeprint", () => print(true));
+window.addEventListener("afterprint", () => print(false));

@@ -1,0 +1,145 @@
+// Charts. They are drawn for the width that there is, so that their texts are as large as
+// others at every width.
+const SVG = "http://www.w3.org/2000/svg";
+const PAPER = { whole: 680, half: 320 };
+
+function drawn(name, attributes, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+// Draws a chart in a figure that is in the document, and again when its width changes;
+// returns what draws it again.
+const redraws = new WeakMap();
+const widths = new ResizeObserver((entries) => {
+  for (const { target } of entries) redraws.get(target)(false);
+});
+function plot(figure, draw) {
+  const box = element("div", [], { class: "plot" });
+  let before = 0;
+  function redraw(always) {
+    const paper = figure.closest(".charts") ? PAPER.half : PAPER.whole;
+    const width = printing ? paper : Math.max(240, Math.floor(box.clientWidth));
+    if (!always && width === before) return;
+    before = width;
+    box.replaceChildren(draw(width));
+  }
+  figure.append(box);
+  redraws.set(box, redraw);
+  redraw(true);
+  widths.observe(box);
+  return () => redraw(true);
+}
+onPrint.push(() => {
+  for (const box of document.querySelectorAll(".plot")) redraws.get(box)(true);
+});
+
+function canvas(width, height, title) {
+  const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
+  svg.append(drawn("title", {}, title));
+  return svg;
+}
+
+// Moments for an axis of time, and their texts; each text takes 72 of the width.
+function moments(from, to, width) {
+  const most = Math.max(2, Math.floor(width / 72));
+  const step = [1, 2, 3, 6, 12, 24, 48, 168, 336].map((hours) => hours * 3600).find((s) => (to - from) / s <= most) ||
+    DAY * Math.ceil((to - from) / DAY / most);
+  const all = [];
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+    all.push([at, `${weekday(at)} ${step < DAY ? clock(at).slice(11, 16) : clock(at).slice(5, 10)}`]);
+  }
+  return all.length ? all : [[from, `${weekday(from)} ${clock(from).slice(11, 16)}`]];
+}
+
+// Round values for an axis from 0 to top.
+function ticks(top) {
+  if (!(top > 0)) return [0];
+  const step = 10 ** Math.floor(Math.log10(top / 2));
+  const wide = [1, 2, 5, 10].map((n) => n * step).find((s) => top / s <= 5) || step;
+  const all = [];
+  for (let at = 0; at <= top * 1.0001; at += wide) all.push(at);
+  return all;
+}
+
+// A rate over time, with the limit and the moments when it was reached.
+// shown: {points, from, to, title}
+function drawRate(W, shown, limit) {
+  const H = 190, B = 30, T = 18, R = 10;
+  const { points, from } = shown;
+  const to = Math.max(shown.to, from + 1);
+  const top = Math.max(...points.map(([, value]) => value), limit || 0, 1) * 1.08;
+  const values = ticks(top);
+  const L = 14 + 7 * Math.max(...values.map((value) => exactly(value).length), 3);
+  const x = (t) => L + ((t - from) / (to - from)) * (W - L - R);
+  const y = (value) => H - B - (value / top) * (H - B - T);
+  const bites = points.filter(([, value]) => limit !== null && value >= limit);
+  const svg = canvas(W, H, shown.title + (limit === null ? "" : `, ${bites.length ? "at or over" : "always below"} the limit of ${exactly(limit)}`));
+  for (const value of values) {
+    svg.append(drawn("line", { x1: L, x2: W - R, y1: y(value), y2: y(value), class: "axis" }),
+      drawn("text", { x: L - 6, y: y(value) + 4, "text-anchor": "end" }, exactly(value)));
+  }
+  const line = points.map(([t, value], n) => (n ? "L" : "M") + x(t).toFixed(1) + " " + y(value).toFixed(1)).join("");
+  svg.append(drawn("path", { d: line, class: "data" }));
+  for (const [t, value] of bites) {
+    const bit = drawn("circle", { cx: x(t).toFixed(1), cy: y(value).toFixed(1), r: 2.6, class: "bit" });
+    bit.append(drawn("title", {}, `${time(t)}: ${rate(value)}`));
+    svg.append(bit);
+  }
+  if (limit !== null && limit <= top) {
+    svg.append(drawn("line", { x1: L, x2: W - R, y1: y(limit), y2: y(limit), class: "limit" }),
+      drawn("text", { x: W - R, y: y(limit) - 4, class: "limit-text", "text-anchor": "end" }, `limit ${exactly(limit)}`));
+  }
+  for (const [t, text] of moments(from, to, W - L - R)) {
+    const anchor = x(t) > W - 32 ? "end" : "middle";
+    svg.append(drawn("line", { x1: x(t), x2: x(t), y1: H - B, y2: H - B + 4, class: "axis" }),
+      drawn("text", { x: x(t), y: H - 8, "text-anchor": anchor }, text));
+  }
+  return svg;
+}
+
+// How many identities have peaked how high, on a logarithmic scale. peaks: ascending. A bar
+// ends at the limit, and another begins there: none has both who is hit and who is not.
+function drawPeaks(W, peaks, limit, who, what) {
+  const H = 236, L = 56, B = 40, T = 34, R = 10;
+  const lowest = Math.max(0.5, peaks[0] || 0.5);
+  const highest = Math.max(lowest * 2, (peaks[peaks.length - 1] || 1) * 1.1);
+  const count = Math.min(50, Math.max(12, Math.floor((W - L - R) / 17)));
+  const part = (value) => Math.min(1, Math.max(0, Math.log(value / lowest) / Math.log(highest / lowest)));
+  const x = (value) => L + part(value) * (W - L - R);
+  const inner = Array.from({ length: count - 1 }, (_, n) => lowest * (highest / lowest) ** ((n + 1) / count));
+  const edges = [0, ...inner, limit, Infinity].sort((a, b) => a - b);
+  const bars = edges.slice(1).map((to, n) => ({ from: edges[n], to, count: below(peaks, to) - below(peaks, edges[n]) }))
+    .filter((bar) => bar.count > 0);
+  const top = Math.max(...bars.map((bar) => bar.count), 1);
+  // One identity is visible beside thousands.
+  const y = (n) => (0.06 + 0.94 * Math.log1p(n) / Math.log1p(top)) * (H - B - T);
+  const svg = canvas(W, H, `How high the rates of ${whole(peaks.length)} ${who} peaked; both axes are logarithmic`);
+  for (const bar of bars) {
+    const isHit = bar.from >= limit, [left, right] = [x(bar.from), x(bar.to)];
+    const width = Math.max(2, right - left - 2);
+    const box = drawn("rect", {
+      x: bar.to === limit ? right - 1 - width : left + 1, y: H - B - y(bar.count), width, height: y(bar.count), class: isHit ? "bar hit" : "bar",
+    });
+    box.append(drawn("title", {}, `${whole(bar.count)} peaked at ${rate(Math.max(bar.from, lowest))} to ${rate(Math.min(bar.to, highest))}: ` +
+      (isHit ? "hit by the limit" : "not hit by the limit")));
+    svg.append(box);
+  }
+  svg.append(drawn("line", { x1: L, x2: W - R, y1: H - B, y2: H - B, class: "axis" }));
+  for (let power = Math.ceil(Math.log10(lowest)); 10 ** power <= highest; power += 1) {
+    const at = x(10 ** power);
+    svg.append(drawn("line", { x1: at, x2: at, y1: H - B, y2: H - B + 4, class: "axis" }),
+      drawn("text", { x: at, y: H - B + 18, "text-anchor": at > W - 50 ? "end" : "middle" }, whole(10 ** power)));
+  }
+  for (const n of [1, 10, 100, 1000, 10000, 100000].filter((n) => n <= top)) {
+    svg.append(drawn("text", { x: L - 6, y: H - B - y(n) + 4, "text-anchor": "end" }, whole(n)));
+  }
+  svg.append(drawn("text", { x: W - R, y: H - 6, "text-anchor": "end" }, `highest rate, ${what} (logarithmic)`));
+  svg.append(drawn("text", { x: 4, y: 12 }, who + " (logarithmic)"));
+  const at = x(limit), isRight = at > W / 2;
+  svg.append(drawn("line", { x1: at, x2: at, y1: T - 14, y2: H - B, class: "limit" }),
+    drawn("text", { x: isRight ? at - 6 : at + 6, y: T - 4, class: "limit-text", "text-anchor": isRight ? "end" : "start" }, `limit ${exactly(limit)}`));
+  return svg;
+}

@@ -1,0 +1,56 @@
+// What policies would have refused, and of whom.
+const policy = data.policy;
+const refusedOf = (i) => (policy.of[i] === null ? "not known" : whole(policy.of[i]));
+
+// The limits that refused an identity, and the identities that a limit refused, with how
+// many attempts: the most first.
+let shares = null;
+function sharesOf(kind, number) {
+  if (!shares) {
+    shares = { identity: new Map(), limit: new Map() };
+    const add = (map, key, entry) => (map.has(key) ? map.get(key).push(entry) : map.set(key, [entry]));
+    for (const [limit, identity, count] of policy.shares) {
+      add(shares.identity, identity, [limit, count]);
+      add(shares.limit, limit, [identity, count]);
+    }
+  }
+  return shares[kind].get(number) || [];
+}
+const sum = (entries) => entries.reduce((all, [, count]) => all + count, 0);
+
+// A key of one field without the field's name: `auth:alice` is `alice`.
+function keyText(key) {
+  const isOne = !key.replaceAll(",,", "").includes(",");
+  return isOne ? key.slice(key.indexOf(":") + 1).replaceAll(",,", ",") : key;
+}
+
+function showPolicy() {
+  const made = section("refused", "What the policies would have refused",
+    `The policies of ${visible(policy.file, 200)}, evaluated on the log's own times. Rates start at zero where the log begins. ` +
+    "Each attempt is decided by itself: a login, a recipient, or a message.");
+  made.append(element("ul", [
+    element("li", [element("b", whole(policy.decided)), "attempts decided"]),
+    element("li", [element("b", whole(policy.refused)), "of them refused"]),
+    element("li", [element("b", share(policy.refused, policy.decided)), "of the attempts"]),
+  ], { class: "facts" }));
+  if (!policy.limits.length) {
+    made.append(element("p", "No limit would have refused anything."));
+    return;
+  }
+  const of = (field) => (i) => policy.limits[i][field];
+  const columns = [
+    { title: "Key", value: of("key"), node: pickKey },
+    { title: "Refused", number: true, value: of("refused"), text: (i) => whole(policy.limits[i].refused) },
+    { title: "First", value: of("first"), cell: (i) => moment(policy.limits[i].first) },
+    { title: "Limit", value: (i) => policy.limits[i].unit + policy.limits[i].window, text: (i) => `${policy.limits[i].unit} ${policy.limits[i].window}` },
+    { title: "Highest rate", number: true, value: of("peak"), text: (i) => rate(policy.limits[i].peak), over: () => true },
+    { title: "Times over", number: true, value: of("times"), text: (i) => whole(policy.limits[i].times) },
+    { title: "Time over", number: true, value: of("over"), text: (i) => duration(policy.limits[i].over) },
+    { title: "Policy", value: of("policy"), node: (i) => name(policy.limits[i].policy) },
+    { title: "Rule", value: of("rule"), node: (i) => name(policy.limits[i].rule) },
+  ];
+  made.append(grid(columns, policy.limits.length, {
+    sorted: 1, label: "Search", search: (i) => policy.limits[i].key + " " + policy.limits[i].policy,
+    caption: "A row for each limit and each key that is counted: how many attempts it refused, how often the rate went over the limit, and for how long it was over, all times together.",
+  }));
+}

@@ -1,0 +1,120 @@
+// Tables.
+const PAGE = 50;
+const FEW = 10;
+const PRINTED = 500;
+let captions = 0;
+
+// A table with its caption above it. Where it is wider than the window, it can be scrolled,
+// by keys as well, and a hint says so.
+function framed(table, text) {
+  const id = `caption-${captions += 1}`;
+  const caption = element("p", text, { id, class: "caption" });
+  const hint = element("p", "There are more columns: scroll to the side.", { class: "hint" });
+  const scroll = element("div", table, { class: "scroll" });
+  table.setAttribute("aria-labelledby", id);
+  hint.hidden = true;
+  function look() {
+    const hidden = scroll.scrollWidth - scroll.clientWidth;
+    hint.hidden = hidden <= 1;
+    scroll.classList.toggle("more", scroll.scrollLeft < hidden - 1);
+    if (hidden > 1) scroll.setAttribute("tabindex", "0"); else scroll.removeAttribute("tabindex");
+  }
+  scroll.setAttribute("role", "group");
+  scroll.setAttribute("aria-labelledby", id);
+  scroll.addEventListener("scroll", look, { passive: true });
+  const watcher = new ResizeObserver(look);
+  watcher.observe(scroll);
+  watcher.observe(table);
+  return element("div", [caption, hint, scroll]);
+}
+
+// A table of few rows: titles and cells as text or nodes; a title that begins with # is of
+// numbers.
+function plain(titles, rows, caption) {
+  const attributes = titles.map((title) => (title[0] === "#" ? { class: "n" } : {}));
+  const head = element("tr", titles.map((title, k) => element("th", title.replace("#", ""), { scope: "col", ...attributes[k] })));
+  const body = rows.map((cells) => element("tr", cells.map((cell, k) => element("td", cell, attributes[k]))));
+  return framed(element("table", [element("thead", head), element("tbody", body)]), caption);
+}
+
+// A table with sortable, searchable rows of which one page is in the document.
+// columns: [{title, value(i), number}] with node(i), which is of any length, or cell(i) or
+// text(i), which are short; rows are numbers 0..count-1.
+function grid(columns, count, options) {
+  let order = [];
+  let sorted = options.sorted, down = true, page = 0, wanted = "";
+  const head = element("tr");
+  const body = element("tbody");
+  const status = element("p", "", { role: "status", class: "quiet" });
+  const buttons = columns.map((column, number) => {
+    const button = element("button", column.title, { type: "button" });
+    button.addEventListener("click", () => {
+      down = sorted === number ? !down : !!column.number;
+      sorted = number;
+      arrange();
+    });
+    head.append(element("th", button, { scope: "col", class: column.number ? "n" : "" }));
+    return button;
+  });
+  // At the end they stay where they are, so that the focus is not lost.
+  function step(title, by) {
+    const button = element("button", title, { type: "button" });
+    button.addEventListener("click", () => {
+      if (button.getAttribute("aria-disabled") === "true") return;
+      page += by;
+      show();
+    });
+    return button;
+  }
+  const back = step("Previous", -1), next = step("Next", 1);
+  function arrange() {
+    const key = columns[sorted].value;
+    order = Array.from({ length: count }, (_, i) => i);
+    if (wanted) order = order.filter((i) => options.search(i).toLowerCase().includes(wanted));
+    const values = new Map(order.map((i) => [i, key(i)]));
+    order.sort((a, b) => {
+      const [x, y] = [values.get(a), values.get(b)];
+      const less = x < y ? -1 : x > y ? 1 : a - b;
+      return down ? -less : less;
+    });
+    page = 0;
+    show();
+  }
+  function show() {
+    const size = printing ? PRINTED : PAGE;
+    const last = Math.max(0, Math.ceil(order.length / size) - 1);
+    page = Math.min(Math.max(page, 0), last);
+    const from = printing ? 0 : page * size;
+    const shown = order.slice(from, from + size);
+    body.replaceChildren(...shown.map((i) => element("tr", columns.map((column) => {
+      const content = (column.node || column.cell || column.text)(i);
+      const over = column.over && column.over(i) ? " over" : "";
+      return element("td", content, { class: (column.number ? "n" : column.node ? "name" : "") + over });
+    }))));
+    for (const [number, cell] of [...head.children].entries()) {
+      if (number === sorted) cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+      else cell.removeAttribute("aria-sort");
+      buttons[number].textContent = columns[number].title + (number === sorted ? (down ? "\u00a0▼" : "\u00a0▲") : "");
+    }
+    const found = wanted ? ` with “${visible(wanted, 60)}”, of ${whole(count)} in all` : "";
+    if (!order.length) status.textContent = `Nothing found${found}`;
+    else if (order.length <= size) status.textContent = (wanted ? `${whole(order.length)} found` : `All ${whole(count)}`) + found;
+    else status.textContent = `${whole(from + 1)} to ${whole(from + shown.length)} of ${whole(order.length)}${found}`;
+    back.setAttribute("aria-disabled", page === 0);
+    next.setAttribute("aria-disabled", page >= last);
+    for (const button of [back, next]) button.hidden = last === 0;
+  }
+  const controls = element("div", [], { class: "controls" });
+  if (options.search) {
+    const input = element("input", [], { type: "search", autocomplete: "off", spellcheck: "false" });
+    input.addEventListener("input", () => { wanted = input.value.trim().toLowerCase(); arrange(); });
+    controls.append(element("label", [options.label, input]));
+  }
+  controls.append(back, next, status);
+  controls.hidden = count <= FEW;
+  const table = element("table", [element("thead", head), element("tbody")]);
+  table.lastChild.replaceWith(body);
+  arrange();
+  onPrint.push(show);
+  return element("div", [controls, framed(table, options.caption)]);
+}
