@@ -131,7 +131,7 @@ function drawPeaks(W, peaks, limit, who, what) {
   for (let power = Math.ceil(Math.log10(lowest)); 10 ** power <= highest; power += 1) {
     const at = x(10 ** power);
     svg.append(drawn("line", { x1: at, x2: at, y1: H - B, y2: H - B + 4, class: "axis" }),
-      drawn("text", { x: at, y: H - B + 18, "text-anchor": at > W - 50 ? "end" : "middle" }, whole(10 ** power)));
+      drawn("text", { x: at, y: H - B + 18, "text-anchor": at > W - 24 ? "end" : "middle" }, whole(10 ** power)));
   }
   for (const n of [1, 10, 100, 1000, 10000, 100000].filter((n) => n <= top)) {
     svg.append(drawn("text", { x: L - 6, y: H - B - y(n) + 4, "text-anchor": "end" }, whole(n)));

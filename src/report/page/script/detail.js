@@ -93,7 +93,8 @@ function key(n) {
   refusals(n, null, one.refused);
 }
 
-// What a limit refused: of one identity, or in all.
+// What a limit refused: of one identity, or in all. Its rates may be lower than those of the
+// log: most limits do not count what they refuse.
 function refusals(n, i, count) {
   const one = policy.limits[n];
   const isShared = i !== null && count < one.refused;
@@ -103,7 +104,7 @@ function refusals(n, i, count) {
     ? [`${many(count, "attempt", "attempts")} of this one refused; ${whole(one.refused)} of all that are counted together by the key `, key, "."]
     : [`${many(count, "attempt", "attempts")} refused, counted by the key `, key, "."]));
   const often = one.times === 0 ? "The rate did not reach the limit" : `The rate went over the limit ${one.times === 1 ? "once" : whole(one.times) + " times"}`;
-  say(`First on ${time(one.first)}, last on ${time(one.last)}. The limit is ${exactly(one.limit)}, the highest rate was ${rate(one.peak)}. ` +
+  say(`First on ${time(one.first)}, last on ${time(one.last)}. The limit is ${exactly(one.limit)}, the highest rate by its own count was ${rate(one.peak)}. ` +
     often + (one.over > 0 ? `, and was over it for ${duration(one.over)}${one.times > 1 ? " in all" : ""}.` : "."));
   const of = policy.refusals.filter((row) => row[0] === n), rows = of.filter((row) => !isShared || row[5] === i);
   if (!rows.length) {
