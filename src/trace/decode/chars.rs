@@ -1,8 +1,8 @@
 //! Maps single characters to their normalised form.
 //!
 //! A character becomes the lower case of its compatibility decomposition
-//! (NFKD), with plain quotation marks and dashes, and without invisible
-//! characters. That depends on the character alone; only the composition (NFC)
+//! (NFKD), with `ss` for `ß`, whose upper case that is, with plain quotation
+//! marks and dashes, and without invisible characters. That depends on the character alone; only the composition (NFC)
 //! that follows depends on adjacent characters.
 
 use std::iter;
@@ -40,7 +40,7 @@ pub(super) fn becomes(c: char) -> Becomes {
     if let (Some(one), None) = (lower.next(), lower.next())
         && is_nfkc_quick(iter::once(one)) == IsNormalized::Yes
         && canonical_combining_class(one) == 0
-        && one != 'ς'
+        && !matches!(one, 'ς' | 'ß')
     {
         return Becomes::One(one);
     }
@@ -53,6 +53,11 @@ pub(super) fn becomes(c: char) -> Becomes {
     }
 }
 
+/// The same, but [`Becomes::Several`] for all but usual characters.
+pub(super) fn becomes_usual(c: char) -> Becomes {
+    common(c).map_or(Becomes::Several, Becomes::One)
+}
+
 /// Passes the decomposed form of `c` to `give`.
 pub(super) fn spread(c: char, give: &mut impl FnMut(char)) {
     if let Some(plain) = plain(c) {
@@ -62,7 +67,11 @@ pub(super) fn spread(c: char, give: &mut impl FnMut(char)) {
             if let Some(plain) = plain(part) {
                 give(plain);
             } else if !is_invisible(part) {
-                part.to_lowercase().for_each(|part| give(if part == 'ς' { 'σ' } else { part }));
+                part.to_lowercase().for_each(|part| match part {
+                    'ς' => give('σ'),
+                    'ß' => ['s', 's'].into_iter().for_each(&mut *give),
+                    _ => give(part),
+                });
             }
         });
     }
@@ -111,10 +120,10 @@ const fn low(code: u16) -> u16 {
         // ASCII
         0x41..=0x5a => code + 0x20,
         0x20..=0x7e => code,
-        // Western Europe: À to Þ, ß to ÿ
-        0xd7 | 0xf7 => 0,
+        // Western Europe: À to Þ, à to ÿ
+        0xd7 | 0xdf | 0xf7 => 0,
         0xc0..=0xde => code + 0x20,
-        0xdf..=0xff => code,
+        0xe0..=0xff => code,
         // The rest of Europe, and Vietnamese: pairs of upper and lower case
         0x100..=0x12f | 0x134..=0x137 | 0x14a..=0x177 | 0x1a0..=0x1a1 => code | 1,
         0x139..=0x13e | 0x141..=0x148 | 0x179..=0x17e | 0x1af..=0x1b0 => (code + 1) & !1,

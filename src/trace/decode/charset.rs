@@ -20,8 +20,8 @@ impl Charset {
     #[must_use]
     pub fn of(label: &str) -> Option<Self> {
         let label = label.trim_matches(|c: char| c.is_whitespace() || "\"'".contains(c)).as_bytes();
-        (Encoding::for_label_no_replacement(label).map(Self::Standard))
-            .or_else(|| charset_decoder(label).map(Self::Mail))
+        let known = Encoding::for_label_no_replacement(label).map(Self::Standard);
+        known.or_else(|| charset_decoder(label).map(Self::Mail)).or_else(|| of_font(label))
     }
 
     /// Decodes `bytes`. Invalid sequences become U+FFFD.
@@ -38,13 +38,41 @@ impl Charset {
     }
 }
 
+/// The charset of a font, by the name of its constant in Windows: some programs
+/// use these as labels.
+fn of_font(label: &[u8]) -> Option<Charset> {
+    let label = std::str::from_utf8(label).ok()?.to_ascii_lowercase();
+    let label = match label.strip_suffix("_charset").unwrap_or(&label) {
+        "ansi" => "windows-1252",
+        "arabic" => "windows-1256",
+        "baltic" => "windows-1257",
+        "chinesebig5" => "big5",
+        "easteurope" => "windows-1250",
+        "gb2312" => "gbk",
+        "greek" => "windows-1253",
+        "hangeul" | "hangul" => "euc-kr",
+        "hebrew" => "windows-1255",
+        "russian" => "windows-1251",
+        "shiftjis" => "shift_jis",
+        "thai" => "windows-874",
+        "turkish" => "windows-1254",
+        "vietnamese" => "windows-1258",
+        _ => return None,
+    };
+    Encoding::for_label(label.as_bytes()).map(Charset::Standard)
+}
+
 /// Decodes `bytes` in the charset with this label. Invalid sequences become
 /// U+FFFD.
+///
+/// Valid UTF-8 labelled ISO-8859-1 or Windows-1252 is decoded as UTF-8: that it
+/// is valid by chance is much less likely than that the label is wrong.
 ///
 /// Without a label, or with one that is unknown or means US-ASCII, the bytes are
 /// decoded as UTF-8 if they are valid UTF-8, and as Windows-1252 otherwise.
 pub(super) fn to_utf8<'a>(bytes: &'a [u8], label: Option<&str>) -> Cow<'a, str> {
     match label.filter(|label| !is_ascii_label(label)).and_then(Charset::of) {
+        Some(Charset::Standard(encoding)) if encoding == WINDOWS_1252 => to_utf8(bytes, None),
         Some(charset) => charset.decode(bytes),
         None => match std::str::from_utf8(bytes) {
             Ok(text) => Cow::Borrowed(text),
@@ -121,6 +149,12 @@ mod tests {
             (None, b"caf\xe9", "café"),
             (Some("us-ascii"), "café".as_bytes(), "café"),
             (Some("us-ascii"), b"caf\xe9", "café"),
+            (Some("iso-8859-1"), "café".as_bytes(), "café"),
+            (Some("windows-1252"), "Ã©".as_bytes(), "Ã©"),
+            (Some("GB2312_CHARSET"), b"\xc4\xe3\xba\xc3", "你好"),
+            (Some("CHINESEBIG5"), b"\xa7A\xa6n", "你好"),
+            (Some("RUSSIAN_CHARSET"), b"\xcf\xf0\xe8\xe2\xe5\xf2", "Привет"),
+            (Some("DEFAULT_CHARSET"), "café".as_bytes(), "café"),
             (Some("x-unknown"), "café".as_bytes(), "café"),
             (Some("x-unknown"), b"\x93caf\xe9\x94", "“café”"),
             (Some(""), b"caf\xe9", "café"),

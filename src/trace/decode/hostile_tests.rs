@@ -307,7 +307,7 @@ fn random_messages_are_decoded() {
     QuickCheck::new().tests(10_000).quickcheck(
         (|Message(message)| {
             let (_, is_whole) = super::tests::decoded(&message, &Limits::default());
-            let small = Limits { depth: 2, parts: 3, text: 20, attachments: 10 };
+            let small = Limits { depth: 2, parts: 3, text: 20, attachments: 10, composed: 30 };
             super::tests::decoded(&message, &small);
             is_whole
         }) as fn(Message) -> bool,

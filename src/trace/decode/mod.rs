@@ -43,7 +43,7 @@ use std::borrow::Cow;
 
 /// The version of the decoder. Digests are queried with text decoded by the
 /// same version.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Decodes a message, header and body, with lines that end in LF or CRLF, and
 /// passes its fragments to `sink`. Returns whether the message was within the

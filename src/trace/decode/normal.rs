@@ -6,7 +6,7 @@
 //!   quotation marks and dashes are plain, and invisible characters are
 //!   dropped: see [`chars`];
 //! - white space is one space, and dropped at the ends;
-//! - `>` after white space is white space: quote marks of a reply are dropped,
+//! - `>` and `|` after white space are white space: quote marks of a reply are dropped,
 //!   however lines are wrapped and wherever an excerpt begins;
 //! - of a run of one character three are kept.
 //!
@@ -28,7 +28,7 @@ pub(super) const RUN: usize = 3;
 /// The normal form of `text`.
 #[must_use]
 pub fn normalise(text: &str) -> String {
-    normalise_up_to(text, usize::MAX).0
+    normalise_up_to(text, usize::MAX, usize::MAX).out
 }
 
 /// The normal form of an excerpt that may have been cut anywhere, without the
@@ -52,11 +52,24 @@ pub fn excerpt(text: &str) -> String {
     normalise(letters.as_str())
 }
 
-/// The normal form of `text`, or about the first `limit` bytes of it, and
-/// whether it is complete: some characters expand to many.
-pub(super) fn normalise_up_to(text: &str, limit: usize) -> (String, bool) {
+/// A normal form.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Normalised {
+    pub(super) out: String,
+    /// Whether it is that of the whole text.
+    pub(super) is_whole: bool,
+    /// How many characters were decomposed to, to be composed again.
+    pub(super) composed: usize,
+}
+
+/// The normal form of `text`, or about the first `limit` bytes of it: some
+/// characters expand to many. After about `compose` characters to be composed,
+/// which takes much longer than anything else, all but the usual characters are
+/// left out.
+pub(super) fn normalise_up_to(text: &str, limit: usize, compose: usize) -> Normalised {
     let bytes = text.as_bytes();
-    let mut normal = Normal { out: Vec::with_capacity(text.len()), parts: Vec::new() };
+    let mut normal =
+        Normal { out: Vec::with_capacity(text.len()), parts: Vec::new(), compose, is_whole: true };
     let mut at = 0;
     while at < bytes.len() && normal.out.len() <= limit {
         let end = at + ascii_length(&bytes[at..]);
@@ -74,12 +87,12 @@ pub(super) fn normalise_up_to(text: &str, limit: usize) -> (String, bool) {
     if normal.out.last() == Some(&b' ') {
         normal.out.pop();
     }
-    let whole = at == bytes.len();
-    match String::from_utf8(normal.out) {
-        Ok(out) => (out, whole),
-        // Unreachable: only whole characters are appended.
-        Err(error) => (String::from_utf8_lossy(error.as_bytes()).into_owned(), whole),
-    }
+    let is_whole = normal.is_whole && at == bytes.len();
+    let composed = compose - normal.compose;
+    // Only whole characters are appended, so that the other case is unreachable.
+    let out = String::from_utf8(normal.out)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    Normalised { out, is_whole, composed }
 }
 
 /// The number of ASCII characters at the start of `bytes`.
@@ -114,6 +127,10 @@ struct Normal {
     out: Vec<u8>,
     /// A letter and what combines with it; reused to save allocations.
     parts: Vec<char>,
+    /// How many more characters may be composed.
+    compose: usize,
+    /// Whether none was left out for that.
+    is_whole: bool,
 }
 
 impl Normal {
@@ -145,7 +162,7 @@ impl Normal {
             let (mut kept, mut count) = ([0; BLOCK], 0);
             for &byte in bytes {
                 let new = ASCII[usize::from(byte & 0x7f)];
-                let is_space = (a == b' ') & ((new == b' ') | (new == b'>'));
+                let is_space = (a == b' ') & ((new == b' ') | (new == b'>') | (new == b'|'));
                 let is_run = (new == a) & (a == b) & (b == c);
                 let is_kept = !((new == 0) | is_space | is_run);
                 kept[count % BLOCK] = new;
@@ -158,25 +175,30 @@ impl Normal {
 
     /// Appends characters from the start of `text`, up to the first ASCII
     /// character that is followed by another one or by the end, or until the
-    /// output exceeds `limit` bytes. Returns how many bytes of `text` were
-    /// consumed.
+    /// output exceeds `limit` bytes, or no more characters may be composed. Returns how many
+    /// bytes of `text` were consumed.
     fn others(&mut self, text: &str, limit: usize) -> usize {
-        let mut rest = text.char_indices().map(|(at, c)| (at, c, chars::becomes(c)));
+        let is_over = self.compose == 0;
+        let becomes = if is_over { chars::becomes_usual } else { chars::becomes };
+        let mut rest = text.char_indices().map(|(at, c)| (at, c, becomes(c)));
         let mut next = rest.next();
         while let Some((at, c, becomes)) = next {
             next = rest.next();
             let is_end = c.is_ascii() && next.is_none_or(|(_, c, _)| c.is_ascii());
-            if at > 0 && (is_end || self.out.len() > limit) {
+            if at > 0 && (is_end || self.out.len() > limit || is_over != (self.compose == 0)) {
                 return at;
             }
             let is_alone = !matches!(next, Some((_, _, Becomes::Joined | Becomes::Nothing)));
             match becomes {
                 Becomes::One(one) if is_alone => self.add(one),
                 Becomes::Nothing if is_alone => {}
+                _ if is_over => self.is_whole = false,
                 _ => {
                     let parts = &mut self.parts;
                     chars::spread(c, &mut |part| parts.push(part));
-                    while let Some((_, c, Becomes::Joined | Becomes::Nothing)) = next {
+                    while let Some((_, c, Becomes::Joined | Becomes::Nothing)) = next
+                        && parts.len() < self.compose
+                    {
                         chars::spread(c, &mut |part| parts.push(part));
                         next = rest.next();
                     }
@@ -190,6 +212,7 @@ impl Normal {
     /// Appends the collected parts, composed.
     fn compose(&mut self) {
         let mut parts = std::mem::take(&mut self.parts);
+        self.compose = self.compose.saturating_sub(parts.len());
         if is_nfc_quick(parts.iter().copied()) == IsNormalized::Yes {
             parts.drain(..).for_each(|part| self.add(part));
         } else {
@@ -213,7 +236,7 @@ impl Normal {
     #[inline]
     fn add_bytes<const N: usize>(&mut self, c: [u8; N]) {
         let is_left_out = match c.as_slice() {
-            b" " | b">" if matches!(self.out.last(), None | Some(b' ')) => true,
+            b" " | b">" | b"|" if matches!(self.out.last(), None | Some(b' ')) => true,
             _ if self.out.last_chunk() != Some(&c) => false,
             _ => {
                 self.out.as_rchunks().1.iter().rev().take(RUN).filter(|&&one| one == c).count()
@@ -237,7 +260,8 @@ fn usual(window: &[u8; RUN + BLOCK]) -> Option<[u8; BLOCK]> {
     // After a dropped character, the preceding ones in `window` are not those
     // in the output.
     for &byte in window {
-        is_odd |= ((byte < b' ') & !is_space(byte)) | (byte == b'>') | (byte == 0x7f);
+        is_odd |=
+            ((byte < b' ') & !is_space(byte)) | (byte == b'>') | (byte == b'|') | (byte == 0x7f);
     }
     let mut block = [0; BLOCK];
     for (at, to) in block.iter_mut().enumerate() {

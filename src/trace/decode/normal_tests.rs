@@ -24,6 +24,7 @@ const PARTS: &[&str] = &[
     ">",
     ">",
     "> ",
+    "|",
     "<",
     "=",
     "-",
@@ -130,7 +131,7 @@ fn step_by_step(text: &str) -> String {
     text.chars().for_each(|c| chars::spread(c, &mut |part| spread.push(part)));
     let mut spaced = String::new();
     for c in spread.nfc() {
-        if !(matches!(c, ' ' | '>') && (spaced.is_empty() || spaced.ends_with(' '))) {
+        if !(matches!(c, ' ' | '>' | '|') && (spaced.is_empty() || spaced.ends_with(' '))) {
             spaced.push(c);
         }
     }
@@ -247,11 +248,54 @@ fn an_excerpt_drops_uncertain_characters() {
 
 #[test]
 fn growth_beyond_the_limit_is_cut_off() {
-    let (out, whole) = normalise_up_to(&"\u{fdfa}".repeat(1000), 1000);
-    assert!(!whole);
+    let Normalised { out, is_whole, .. } =
+        normalise_up_to(&"\u{fdfa}".repeat(1000), 1000, usize::MAX);
+    assert!(!is_whole);
     assert!((1001..1100).contains(&out.len()));
     assert!(normalise("\u{fdfa}\u{fdfa}").starts_with(&out[..33]));
-    assert_eq!(normalise_up_to("abc", 3), (String::from("abc"), true));
+    let whole = Normalised { out: String::from("abc"), is_whole: true, composed: 0 };
+    assert_eq!(normalise_up_to("abc", 3, 1), whole);
+}
+
+#[test]
+fn the_work_of_composing_is_limited() {
+    // The last is one letter with all the accents.
+    for text in ["\u{fdfa}", "e\u{301}", "e\u{301}\u{200b}x", "\u{301}"] {
+        let text = text.repeat(1000);
+        let all = normalise_up_to(&text, usize::MAX, usize::MAX);
+        assert!(all.is_whole && all.composed >= 1000, "{}", all.composed);
+        let some = normalise_up_to(&text, usize::MAX, 500);
+        assert!(!some.is_whole);
+        assert_eq!(some.composed, 500);
+        // Usual text is not left out.
+        let some = some.out.replace('x', "");
+        assert!(all.out.replace('x', "").starts_with(some.trim_end_matches('e')), "{some}");
+        let after = normalise_up_to(&(text + "Usual text."), usize::MAX, 500);
+        assert!(after.out.ends_with("usual text."), "{}", after.out);
+    }
+    // What needs no composition is not work.
+    for text in ["Some text.", "Über", "Привет", "你好", "안녕"] {
+        assert_eq!(normalise_up_to(&text.repeat(100), usize::MAX, 1).composed, 0);
+    }
+}
+
+#[test]
+fn upper_and_lower_case_are_equal() {
+    for (upper, lower) in [("STRASSE", "Straße"), ("STRAẞE", "straße"), ("ΟΔΟΣ", "οδος")]
+    {
+        assert_eq!(normalise(upper), normalise(lower));
+    }
+}
+
+#[test]
+fn quote_marks_are_dropped() {
+    let plain = normalise("one two three four");
+    for quoted in
+        ["> one two\n> three four", "| one two\n| three four", ">|> one\n>|>two three four"]
+    {
+        assert_eq!(normalise(quoted), plain);
+    }
+    assert_eq!(normalise("a|b c>d"), "a|b c>d");
 }
 
 #[test]
@@ -281,5 +325,5 @@ fn the_version_matches_the_character_tables() {
     for c in blocks.into_iter().flatten() {
         sum.update(normalise(&format!("x{c}x")).as_bytes());
     }
-    assert_eq!((super::VERSION, sum.finalize()), (2, 136_342_581));
+    assert_eq!((super::VERSION, sum.finalize()), (3, 1_509_038_776));
 }

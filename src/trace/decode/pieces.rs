@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::fields::{Media, Visible};
 use super::file::canonical_file;
 use super::html::Page;
-use super::normal::normalise_up_to;
+use super::normal::{Normalised, normalise_up_to};
 use super::{charset, flowed};
 use crate::trace::Fragment;
 
@@ -20,11 +20,14 @@ pub struct Limits {
     pub text: usize,
     /// Total number of decoded bytes of attachments.
     pub attachments: usize,
+    /// Total number of characters of text that are decomposed and composed
+    /// again, which takes much longer than all else: of most texts none.
+    pub composed: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { depth: 64, parts: 10_000, text: 32 << 20, attachments: 64 << 20 }
+        Self { depth: 64, parts: 10_000, text: 32 << 20, attachments: 64 << 20, composed: 4 << 20 }
     }
 }
 
@@ -186,8 +189,11 @@ impl<'s> Pieces<'s> {
     /// Adds a text that has been counted; what it gains by normalisation is
     /// counted here.
     fn text(&mut self, text: &str) {
-        let (normal, is_whole) = normalise_up_to(text, text.len().saturating_add(self.left.text));
+        let limit = text.len().saturating_add(self.left.text);
+        let normalised = normalise_up_to(text, limit, self.left.composed);
+        let Normalised { out: normal, is_whole, composed } = normalised;
         self.is_whole &= is_whole;
+        self.left.composed = self.left.composed.saturating_sub(composed);
         let grown = normal.len().saturating_sub(text.len());
         self.left.text = self.left.text.saturating_sub(grown);
         if !normal.is_empty() {

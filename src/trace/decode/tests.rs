@@ -86,16 +86,16 @@ fn encoded_words() {
 fn transfer_encodings_and_charsets() {
     for (header, body, text) in [
         ("", "Gr=C3=BC=DFe =3D", "gr=c3=bc=dfe =3d"),
-        ("Content-Transfer-Encoding: quoted-printable\n", "Gr=C3=BC=\n=C3=9Fe", "grüße"),
+        ("Content-Transfer-Encoding: quoted-printable\n", "Gr=C3=BC=\n=C3=9Fe", "grüsse"),
         (
             "Content-Type: text/plain; charset=iso-8859-1\nContent-Transfer-Encoding: Quoted-Printable\n",
             "Gr=FC=DFe, a very long line that was bro=\nken",
-            "grüße, a very long line that was broken",
+            "grüsse, a very long line that was broken",
         ),
         (
             "Content-Type: text/plain; charset=\"utf-8\"\nContent-Transfer-Encoding: base64\n",
             "R3LD\nvMOf\nZQ==\n",
-            "grüße",
+            "grüsse",
         ),
         (
             "Content-Type: text/plain; charset=shift_jis\nContent-Transfer-Encoding: base64\n",
@@ -107,7 +107,7 @@ fn transfer_encodings_and_charsets() {
         assert_pieces(&format!("{header}\n{body}"), &[&format!("T {text}")]);
     }
     let (latin, _) = decoded(b"\nGr\xfc\xdfe", &Limits::default());
-    assert_eq!(latin, ["T grüße"]);
+    assert_eq!(latin, ["T grüsse"]);
 }
 
 #[test]
@@ -134,6 +134,7 @@ fn both_alternatives_are_decoded() {
             "T a red car",
             "T https://example.org/offer?a=1&b=2",
             "T https://example.org/pixel.gif",
+            "T sent by nobody.",
         ],
     );
 }
@@ -227,6 +228,7 @@ fn messages_within_messages() {
             "T inner",
             "T eve",
             "T inner text",
+            "T behind",
             &format!("F {file}"),
             "T see above",
         ],
@@ -256,6 +258,39 @@ fn parts_of_parts() {
     );
 }
 
+/// Mail programs do not show it, but it reaches the recipient.
+#[test]
+fn text_outside_of_parts_is_text() {
+    assert_pieces(
+        "Content-Type: multipart/mixed; boundary=b\n\nthe secret before\n--b\n\none\n--b--\nand\nbehind\n",
+        &["T the secret before", "T one", "T and behind"],
+    );
+    assert_pieces(
+        "Content-Type: multipart/mixed; boundary=b\n\n\
+         This is a multi-part message in MIME format.\n\n--b\n\none\n--b--\n\n",
+        &["T one"],
+    );
+}
+
+/// A limited number of characters is composed in a message; other text is kept.
+#[test]
+fn the_work_on_characters_is_limited() {
+    let limits = Limits { composed: 100, ..Limits::default() };
+    let accents = "e\u{301}x".repeat(30);
+    let of = |count: usize| {
+        let parts: String = (0..count).map(|_| format!("--b\n\n{accents}\n")).collect();
+        let message =
+            format!("Content-Type: multipart/mixed; boundary=b\n\n{parts}--b\n\nthe rest\n--b--\n");
+        decoded(message.as_bytes(), &limits)
+    };
+    let (pieces, is_whole) = of(1);
+    assert!(is_whole && pieces.len() == 2, "{pieces:?}");
+    let (pieces, is_whole) = of(9);
+    assert!(!is_whole);
+    assert_eq!(pieces.iter().map(|piece| piece.matches('é').count()).sum::<usize>(), 50);
+    assert_eq!(pieces.last().map(String::as_str), Some("T the rest"));
+}
+
 #[test]
 fn broken_structure_is_still_decoded() {
     for (message, expected) in [
@@ -274,11 +309,11 @@ fn broken_structure_is_still_decoded() {
              --i\n\none\n--o\n\ntwo\n--o--\n",
             &["T one", "T two"],
         ),
-        // A closed part stays closed.
+        // A closed part stays closed: what follows is text outside of parts.
         (
             "Content-Type: multipart/mixed; boundary=o\n\n--o\nContent-Type: multipart/mixed; boundary=i\n\n\
              --i\n\none\n--i--\n--i\n\nnobody sees this\n--o\n\ntwo\n--o--\n--o\n\nnor this\n",
-            &["T one", "T two"],
+            &["T one", "T --i nobody sees this", "T two", "T --o nor this"],
         ),
         // One boundary is a prefix of the other, and some lines resemble a
         // boundary.
@@ -365,7 +400,7 @@ fn the_excess_over_the_limits_is_left_out() {
                  --b\nContent-Type: multipart/mixed; boundary=c\n\n--c\n\nfour\n--c--\n--b\n\nfive\n--b--\n";
     let all = ["T one two", "T x", "F \\x01\\x00three", "B \\x01\\x00three", "T four", "T five"];
     let limited = |limits: Limits| decoded(parts.as_bytes(), &limits);
-    let limits = Limits { depth: 2, parts: 6, text: 100, attachments: 7 };
+    let limits = Limits { depth: 2, parts: 6, text: 100, attachments: 7, ..Limits::default() };
     assert_eq!(limited(limits), (all.map(String::from).to_vec(), true));
 
     let (pieces, is_whole) = limited(Limits { depth: 1, ..limits });

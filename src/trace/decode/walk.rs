@@ -69,10 +69,12 @@ pub(super) fn walk(bytes: &[u8], depth: usize, pieces: &mut Pieces<'_>) {
                 walk.multiparts += 1;
                 let end = walk.next_delimiter();
                 let level = walk.open.len() - 1;
-                // Without parts, mail programs show the text itself.
-                if !end.as_ref().is_some_and(|end| end.level == level && !end.is_last) {
-                    let plain = Media { kind: String::from("text/plain"), ..Media::default() };
-                    pieces.body(&plain, walk.body(body, &end), walk.depth + walk.open.len());
+                // Without parts, mail programs show the text itself. With parts they
+                // hide it, but it reaches the recipient.
+                let text = walk.body(body, &end);
+                let has_parts = end.as_ref().is_some_and(|end| end.level == level && !end.is_last);
+                if !(has_parts && is_usual_preamble(text)) {
+                    walk.outside(text, pieces);
                 }
                 end
             }
@@ -187,6 +189,14 @@ impl<'a> Walk<'a> {
         })
     }
 
+    /// Adds the text of a multipart body that is in none of its parts.
+    fn outside(&self, text: &[u8], pieces: &mut Pieces<'_>) {
+        if !text.trim_ascii().is_empty() {
+            let plain = Media { kind: String::from("text/plain"), ..Media::default() };
+            pieces.body(&plain, text, self.depth + self.open.len());
+        }
+    }
+
     /// The body that begins at `start`. The line end before a delimiter is part
     /// of the delimiter.
     fn body(&self, start: usize, end: &Option<Delimiter>) -> &'a [u8] {
@@ -211,11 +221,31 @@ impl<'a> Walk<'a> {
             match end {
                 None => return false,
                 Some(Delimiter { is_last: false, .. }) => return true,
-                // The text after a closing delimiter is ignored.
-                Some(_) => end = self.next_delimiter(),
+                // The text after a closing delimiter is as that before the first one.
+                Some(_) => {
+                    let start = self.at;
+                    end = self.next_delimiter();
+                    self.outside(self.body(start, &end), pieces);
+                }
             }
         }
     }
+}
+
+/// Whether a text before the first part is what programs write there for readers
+/// without MIME: it says nothing, and is not worth its space.
+fn is_usual_preamble(text: &[u8]) -> bool {
+    let text = text.trim_ascii().strip_suffix(b".").unwrap_or(text.trim_ascii());
+    [
+        "This is a multi-part message in MIME format",
+        "This is a multipart message in MIME format",
+        "This is a MIME-encapsulated message",
+        "This is a cryptographically signed message in MIME format",
+        "This is an OpenPGP/MIME signed message (RFC 4880 and 3156)",
+        "This is an OpenPGP/MIME encrypted message (RFC 4880 and 3156)",
+    ]
+    .iter()
+    .any(|usual| text.eq_ignore_ascii_case(usual.as_bytes()))
 }
 
 /// The line that begins at `start`, without its end, and the offset of the next
