@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use exirate::trace::WinnowSettings;
 
 /// The lengths of excerpts, in bytes of normalised text.
-pub(crate) const LENGTHS: [usize; 8] = [50, 64, 96, 128, 200, 256, 512, 1_000];
+pub(crate) const LENGTHS: [usize; 8] = [32, 64, 96, 128, 200, 256, 512, 1_000];
 
 const PARTS: [&str; 7] = ["size", "hits", "fold", "hbf", "record", "million", "exim"];
 
@@ -135,5 +135,6 @@ fn settings(text: &str) -> Result<WinnowSettings, String> {
         bytes_gram: byte(bytes_gram)?,
         bytes_window: byte(bytes_window)?,
         centibits,
+        ..WinnowSettings::default()
     })
 }

@@ -1,17 +1,22 @@
 //! The schemes and settings that are compared.
 
-use exirate::trace::{Settings, WinnowSettings};
+use exirate::trace::{GramOrder, Settings, WinnowSettings};
 
 /// The measured settings and their names: the default, and `others` or the
 /// usual others.
 pub(crate) fn winnows(others: &[WinnowSettings]) -> Vec<(String, Settings)> {
     let default = WinnowSettings::default();
+    let random = |centibits| WinnowSettings { order: GramOrder::Random, centibits, ..default };
     let usual = [
+        // The same space in a random order, and both in two thirds and in half as much again.
+        random(105),
+        random(70),
+        WinnowSettings { centibits: 85, ..default },
+        random(158),
+        WinnowSettings { centibits: 191, ..default },
         WinnowSettings { gram: 6, ..default },
         WinnowSettings { window: 12, ..default },
         WinnowSettings { bytes_window: 64, ..default },
-        WinnowSettings { centibits: default.centibits * 2 / 3, ..default },
-        WinnowSettings { centibits: default.centibits * 3 / 2, ..default },
     ];
     let others = if others.is_empty() { &usual[..] } else { others };
     let all = std::iter::once(&default).chain(others);
@@ -19,8 +24,10 @@ pub(crate) fn winnows(others: &[WinnowSettings]) -> Vec<(String, Settings)> {
 }
 
 fn name(settings: WinnowSettings) -> String {
-    let WinnowSettings { gram, window, bytes_gram, bytes_window, centibits } = settings;
+    let WinnowSettings { gram, window, bytes_gram, bytes_window, centibits, order } = settings;
     let bits = f64::from(centibits) / 100.0;
     let default = if settings == WinnowSettings::default() { ", the default" } else { "" };
-    format!("winnow {gram}/{window}, {bytes_gram}/{bytes_window}, {bits:.2} bits{default}")
+    format!(
+        "winnow {gram}/{window}, {bytes_gram}/{bytes_window}, {bits:.2} bits, {order:?}{default}"
+    )
 }

@@ -106,6 +106,7 @@ mod tests {
             bytes_gram: 20,
             bytes_window: 128,
             centibits: 250,
+            ..WinnowSettings::default()
         };
         let all = "gram=6/window=16/bytes_gram=20/bytes_window=128/bits=2.5/keep=1d";
         assert_eq!(settings(all), Settings::Winnow(winnow));

@@ -26,7 +26,7 @@ pub use scheme::{
     Body, ContentQuery, Damage, DigestKey, Digester, Fragment, Hit, Part, Passage, Scheme, Sealed,
     Search, TooShort,
 };
-pub use settings::{Counted, HbfSettings, Settings, WinnowSettings};
+pub use settings::{Counted, GramOrder, HbfSettings, Settings, WinnowSettings};
 pub use store::{
     Accepts, Access, Address, Copied, ERASED, ErasedEnvelopes, KEEP_DEFAULT, KEEP_MIN, Match,
     Options, Problem, Query, QueryResult, QuerySummary, Repaired, Sample, TRACE_BYTES_DEFAULT,

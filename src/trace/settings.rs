@@ -23,6 +23,18 @@ pub struct WinnowSettings {
     /// The size of a filter, in hundredths of a bit for each kept gram;
     /// repeated grams of a message count half: 25 to 3,200.
     pub centibits: u16,
+    /// The order of the grams of text.
+    pub order: GramOrder,
+}
+
+/// The order of grams, of which the first of each window is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GramOrder {
+    /// A random order: about 2 of `window + 1` grams are kept.
+    Random,
+    /// A random order in which open syncmers come first and closed ones second: fewer grams are
+    /// kept, and the shortest excerpt that is always found is the same.
+    OpenClosed,
 }
 
 /// The parameters of the scheme `hbf`, named as in the paper (see
@@ -82,6 +94,7 @@ impl Settings {
             Self::Winnow(s) => {
                 put(&[WINNOW, s.gram, s.window, s.bytes_gram, s.bytes_window]);
                 put(&s.centibits.to_le_bytes());
+                put(&[s.order as u8]);
             }
             Self::Hbf(s) => {
                 put(&[HBF]);
@@ -99,9 +112,15 @@ impl Settings {
     /// including parameters out of range.
     pub fn decode(bytes: &[u8; BYTES]) -> Option<Self> {
         let settings = match *bytes {
-            [WINNOW, gram, window, bytes_gram, bytes_window, c0, c1, ..] => {
-                let centibits = u16::from_le_bytes([c0, c1]);
-                Self::Winnow(WinnowSettings { gram, window, bytes_gram, bytes_window, centibits })
+            [WINNOW, gram, window, bytes_gram, bytes_window, c0, c1, order, ..] => {
+                Self::Winnow(WinnowSettings {
+                    gram,
+                    window,
+                    bytes_gram,
+                    bytes_window,
+                    centibits: u16::from_le_bytes([c0, c1]),
+                    order: if order == 0 { GramOrder::Random } else { GramOrder::OpenClosed },
+                })
             }
             [HBF, s0, s1, m0, m1, m2, m3, probes, n0, n1, n2, n3, counted, ..] => {
                 Self::Hbf(HbfSettings {
@@ -127,6 +146,7 @@ impl WinnowSettings {
             bytes_gram: self.bytes_gram.clamp(4, 32),
             bytes_window: self.bytes_window.max(1),
             centibits: self.centibits.clamp(25, 3200),
+            order: self.order,
         }
     }
 }
@@ -153,7 +173,14 @@ impl Default for Settings {
 
 impl Default for WinnowSettings {
     fn default() -> Self {
-        Self { gram: 8, window: 8, bytes_gram: 16, bytes_window: 255, centibits: 105 }
+        Self {
+            gram: 8,
+            window: 8,
+            bytes_gram: 16,
+            bytes_window: 255,
+            centibits: 127,
+            order: GramOrder::OpenClosed,
+        }
     }
 }
 
@@ -172,7 +199,7 @@ mod tests {
     #[test]
     fn layout() {
         let bytes = Settings::default().encode();
-        assert_eq!(bytes, [1, 8, 8, 16, 255, 105, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes, [1, 8, 8, 16, 255, 127, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         let hbf = HbfSettings { counted: Counted::Blocks, ..HbfSettings::default() };
         let bytes = Settings::Hbf(hbf).encode();
         assert_eq!(bytes, [2, 32, 0, 0, 0, 1, 0, 4, 0x11, 0x11, 0, 0, 1, 0, 0, 0]);
@@ -184,6 +211,7 @@ mod tests {
             let winnow = WinnowSettings {
                 gram, window, bytes_gram, bytes_window,
                 centibits: u16::from_le_bytes([c0, c1]),
+                order: if a >> 63 == 0 { GramOrder::Random } else { GramOrder::OpenClosed },
             };
             let hbf = HbfSettings {
                 block: a as u16,
@@ -208,7 +236,7 @@ mod tests {
             bytes[8..].copy_from_slice(&b.to_le_bytes());
             if known {
                 bytes[0] = 1 + bytes[0] % 2;
-                bytes[7..].fill(0);
+                bytes[8..].fill(0);
             }
             Settings::decode(&bytes).is_none_or(|settings| settings.encode() == bytes)
         }

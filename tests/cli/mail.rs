@@ -211,7 +211,7 @@ fn later() -> Vec<Letter> {
 
 /// Texts to ask for, one a line.
 const QUESTIONS: &str = "\
-confirm your account within a day, so that we can enlarge it
+you have done nothing wrong. Confirm your account within a day, so that we can enlarge it
 these prices are given to no other customer in the region
 the cheaper one can begin in the second week of december
 ";

@@ -48,7 +48,7 @@ pub(super) struct Scheme {
     bytes_window: Option<u8>,
 
     /// winnow: bits of a filter for each gram that is kept, 0.25 to 32
-    /// [first: 1.05]; hbf: bits of a filter (m) [first: 65536]
+    /// [first: 1.27]; hbf: bits of a filter (m) [first: 65536]
     #[arg(long, value_name = "BITS")]
     bits: Option<f64>,
 
@@ -112,6 +112,7 @@ impl Scheme {
             bytes_gram: self.bytes_gram.unwrap_or(before.bytes_gram),
             bytes_window: self.bytes_window.unwrap_or(before.bytes_window),
             centibits: centibits.unwrap_or(before.centibits),
+            order: before.order,
         }))
     }
 
@@ -209,7 +210,7 @@ mod tests {
             assert!(why.contains("the nearest are --scheme winnow --gram 8"), "{why}");
         }
         assert!(error_of(&Scheme { gram: Some(200), ..Scheme::default() }, winnow).ends_with(
-            "--scheme winnow --gram 32 --window 8 --bytes-gram 16 --bytes-window 255 --bits 1.05"
+            "--scheme winnow --gram 32 --window 8 --bytes-gram 16 --bytes-window 255 --bits 1.27"
         ));
     }
     #[test]

@@ -41,8 +41,8 @@ pub use pieces::Limits;
 use super::Fragment;
 use std::borrow::Cow;
 
-/// The version of the decoder. Digests are queried with text decoded by the
-/// same version.
+/// The version of the decoder, raised as well when the same settings digest a text in another
+/// way. Messages of another version are found by their envelopes only.
 pub const VERSION: u16 = 3;
 
 /// Decodes a message, header and body, with lines that end in LF or CRLF, and

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::sys::simulated_disk::memory_folder;
-use crate::trace::{HbfSettings, Settings, WinnowSettings};
+use crate::trace::{GramOrder, HbfSettings, Settings, WinnowSettings};
 
 use super::log::Limits;
 use super::sample_envelopes::{Random, Site};
@@ -46,7 +46,8 @@ const SETTINGS: [Settings; 3] = [
         window: 8,
         bytes_gram: 16,
         bytes_window: 255,
-        centibits: 105,
+        centibits: 127,
+        order: GramOrder::OpenClosed,
     }),
     Settings::Winnow(WinnowSettings {
         gram: 6,
@@ -54,6 +55,7 @@ const SETTINGS: [Settings; 3] = [
         bytes_gram: 16,
         bytes_window: 64,
         centibits: 400,
+        order: GramOrder::Random,
     }),
     Settings::Hbf(HbfSettings {
         block: 16,

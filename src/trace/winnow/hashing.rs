@@ -23,7 +23,7 @@ pub(super) struct Hashing {
     file: SipHasher128,
     file_element: SipHasher13,
     /// Multipliers for the order of grams.
-    pub(super) order: [u64; 4],
+    pub(super) order: [u64; 5],
 }
 
 impl Hashing {

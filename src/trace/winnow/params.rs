@@ -1,7 +1,7 @@
 //! The parameters of the scheme, and its keyed hashes.
 
 use super::super::DigestKey;
-use super::super::settings::WinnowSettings;
+use super::super::settings::{GramOrder, WinnowSettings};
 use super::grams::{Scratch, Winnower};
 use super::hashing::Hashing;
 
@@ -20,8 +20,14 @@ impl Winnow {
         let settings = settings.nearest();
         let hashing = Hashing::new(key);
         Self {
-            text: Winnower::new(settings.gram, settings.window, hashing.order),
-            bytes: Winnower::new(settings.bytes_gram, settings.bytes_window, hashing.order),
+            text: Winnower::new(settings.gram, settings.window, settings.order, hashing.order),
+            // Windows much wider than a gram gain next to nothing by another order.
+            bytes: Winnower::new(
+                settings.bytes_gram,
+                settings.bytes_window,
+                GramOrder::Random,
+                hashing.order,
+            ),
             centibits: settings.centibits,
             hashing,
         }

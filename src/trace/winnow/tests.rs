@@ -4,7 +4,7 @@ use quickcheck::{Arbitrary, Gen, quickcheck};
 
 use super::*;
 use crate::trace::{Body, Fragment, Hit, Part, file_hash};
-use crate::trace::{DigestKey, WinnowSettings};
+use crate::trace::{DigestKey, GramOrder, WinnowSettings};
 
 pub(super) const KEY: DigestKey = [7; 32];
 
@@ -20,7 +20,8 @@ impl Arbitrary for Any {
         let (gram, window, bytes_gram, bytes_window) =
             (byte(4, 32), byte(1, 64), byte(4, 32), byte(1, 255));
         let centibits = 25 + u16::arbitrary(g) % 3176;
-        Self(WinnowSettings { gram, window, bytes_gram, bytes_window, centibits })
+        let order = *g.choose(&[GramOrder::Random, GramOrder::OpenClosed]).unwrap();
+        Self(WinnowSettings { gram, window, bytes_gram, bytes_window, centibits, order })
     }
 }
 

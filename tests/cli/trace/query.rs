@@ -53,15 +53,18 @@ fn the_probability_of_a_false_result_is_shown() {
     assert!(chance(&long) > 0.0 && chance(&long) < 1e-4, "{long}");
     let expected = long["false_expected"].as_f64().unwrap();
     assert!(expected > 0.0 && expected < 0.02, "{long}");
-    // A shorter text gives a less certain result.
-    let short = answer(spool.path(), &["--text", &text[..40]]);
-    assert!(chance(&short) > 100.0 * chance(&long), "{short}");
-    let found = short["found"].as_array().unwrap();
-    let ours = found.iter().filter(|message| [Q3, LEAK].contains(&message["id"].as_str().unwrap()));
-    assert_eq!(ours.count(), 2, "none is missed");
-    let false_ones = found.len() as f64 - 2.0;
-    let expected = short["false_expected"].as_f64().unwrap();
-    assert!(false_ones > expected / 4.0 && false_ones < 4.0 * expected, "{expected} {short}");
+    // Shorter texts give less certain results.
+    let (mut seen, mut said) = (0.0, 0.0);
+    for start in [0, 20, 50, 80, 110, 140] {
+        let short = answer(spool.path(), &["--text", &text[start..start + 40]]);
+        assert!(chance(&short) > 100.0 * chance(&long), "{short}");
+        let found = short["found"].as_array().unwrap();
+        let is_ours = |message: &&Value| [Q3, LEAK].contains(&message["id"].as_str().unwrap());
+        assert_eq!(found.iter().filter(is_ours).count(), 2, "none is missed");
+        seen += found.len() as f64 - 2.0;
+        said += short["false_expected"].as_f64().unwrap();
+    }
+    assert!(seen > said / 4.0 && seen < 4.0 * said, "{seen} {said}");
 }
 
 #[test]
@@ -150,8 +153,10 @@ fn parts_must_all_have_been_carried() {
     let other = "The new place by the river has a table for three at half past twelve.";
     assert_eq!(ids(spool, &["--text", &format!("{one} * {other}")]), none);
     assert_eq!(ids(spool, &["--text", one, "--text", other]), none);
-    let starred = pipe(spool, &["query", "--file", "-"], format!("{one} * {two}").as_bytes());
-    assert_eq!(starred.status.code(), Some(1), "in a file it is an asterisk");
+    // In a file it is an asterisk.
+    let file = format!("{one} * {two}");
+    let parts = &json(&pipe(spool, &["query", "--json", "--file", "-"], file.as_bytes()))["parts"];
+    assert_eq!((parts.as_array().unwrap().len(), &parts[0]["text"]), (1, &file.into()));
 }
 
 #[test]
@@ -160,7 +165,9 @@ fn a_text_may_come_from_files() {
     let spool = spool.path();
     let file = spool.join("page.txt");
     std::fs::write(&file, "As we feared, the margin of\r\nthe northern branch\r\n").unwrap();
-    assert_eq!(ids(spool, &["--file", file.to_str().unwrap()]), [Q3, LEAK]);
+    let mut found = ids(spool, &["--file", file.to_str().unwrap()]);
+    found.sort();
+    assert_eq!(found, [Q3, LEAK]);
     let output = pipe(spool, &["query", "--file", "-"], b"> here are\n> the figures you asked for");
     let said = stdout(&output);
     assert!(said.contains(Q3) && said.contains(LEAK), "{said}");
@@ -196,7 +203,7 @@ fn an_attachment_is_found_whole_in_part_and_by_name() {
     assert_eq!(ids(spool, &["--bytes", path]), none);
     assert_eq!(ids(spool, &["--attachment", path, "--at-least", "75%"]), [PLAN]);
     let text = "Here is the plan of the second floor, as it was approved.";
-    assert_eq!(ids(spool, &["--text", text]), [PLAN]);
+    assert!(ids(spool, &["--text", text]).contains(&PLAN.to_owned()));
 }
 
 #[test]
@@ -204,8 +211,8 @@ fn edited_text_is_found_by_what_is_left_of_it() {
     let spool = busy();
     let spool = spool.path();
     let text = "here are the figures you asked for. As we feared, the margin of the northern \
-                branch fell to roughly 4.2 % in the third quarter, while the southern one has \
-                held its ground. Please keep this among us until the board has met in December.";
+                branch fell to 4.2 percent in the third quarter, while the southern one has held its \
+                ground. Please keep this among us until the board has met in December.";
     let none: [&str; 0] = [];
     assert_eq!(ids(spool, &["--text", text]), none);
     // Which of them has more of it depends on what is there by chance.
