@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use exirate::trace::QueryResult;
+use exirate::trace::{QueryResult, Settings};
 
 use crate::corpus::Corpus;
 use crate::exact;
 use crate::excerpts::{Excerpt, Excerpts};
+use crate::goals::Goals;
 use crate::options::{LENGTHS, Options};
 use crate::report::{calibration, exact_size, hits, size_head, size_row};
 use crate::schemes::winnows;
@@ -151,7 +152,13 @@ pub(crate) fn numbers(corpus: &Corpus, results: Vec<QueryResult>) -> Vec<Reporte
 }
 
 /// The settings of winnow, each with its own store.
-pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folder: &Path) {
+pub(crate) fn run(
+    corpus: &Corpus,
+    excerpts: &Excerpts,
+    options: &Options,
+    goals: &mut Goals,
+    folder: &Path,
+) {
     let mut sizes = vec![size_head()];
     let mut results = Vec::new();
     sizes.push(exact_size(corpus));
@@ -159,10 +166,19 @@ pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folde
         let spool = folder.join(format!("winnow{n}"));
         let store = stores::fill(corpus, corpus.texts.len(), settings, &spool);
         sizes.push(size_row(corpus, &name, settings, &store, corpus.texts.len()));
+        if settings == Settings::default() {
+            let sealed = corpus.volume.shown as f64 / store.bytes as f64;
+            goals.at_least("shown text : stored, sealed", 28.0, sealed, " : 1");
+        }
         if options.wanted("hits") {
             results.push((name, ask_store(corpus, excerpts, &store)));
         }
         std::fs::remove_dir_all(&spool).unwrap();
+    }
+    let (after, least) = stores::fullest(corpus, &folder.join("moments"));
+    if let Some(after) = after {
+        goals.at_least("shown text : stored, at any moment", 15.0, least, " : 1");
+        println!("\n(at any moment: least after {after} messages, of those after the first 1,000)");
     }
     head("Bytes stored, envelopes included");
     println!("(winnow: gram/window of text, of attachments' bytes, bits of filter a kept gram)");
@@ -171,6 +187,10 @@ pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folde
         hits(&results);
         if let Some((_, tallies)) = results.first() {
             calibration(tallies);
+            let (found, there) =
+                tallies.iter().fold((0, 0), |sum, t| (sum.0 + t.found, sum.1 + t.there));
+            let share = found as f64 / there.max(1) as f64 * 100.0;
+            goals.at_least("recall, by the digest", 100.0, share, " %");
         }
     }
 }

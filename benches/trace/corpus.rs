@@ -6,8 +6,10 @@ use exirate::trace::decode::{self, Limits};
 use exirate::trace::{Envelope, Fragment};
 
 use crate::directory;
-use crate::mail_common::World;
+use crate::mail_common::{SHARES, World};
 use crate::options::Options;
+use crate::shown;
+use crate::table;
 
 /// The seed of the generated mail.
 const SEED: u64 = 20_260_101;
@@ -50,6 +52,8 @@ pub(crate) struct Volume {
     pub(crate) text: u64,
     /// Of attachments that are not text.
     pub(crate) files: u64,
+    /// Of the text that mail programs show; 0 if it was not measured.
+    pub(crate) shown: u64,
 }
 
 /// The separator of fragments.
@@ -112,6 +116,7 @@ impl Corpus {
         for n in 0..messages {
             source.with(n, &mut |envelope, raw| {
                 texts.add(raw, volume);
+                volume.shown += shown::bytes(&shown::shown(raw));
                 volumes.push(*volume);
                 numbers.insert(envelope.id.clone(), n as u32);
             });
@@ -134,22 +139,58 @@ impl Corpus {
         self.numbers = HashMap::new();
     }
 
+    /// Prints the kinds of generated mail.
+    fn describe_made(&self, world: &World) {
+        let head = ["kind of mail", "messages", "raw", "decoded text", "median", "shown text"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for &(kind, _) in SHARES {
+            let (mut of, mut before) = (Volume::default(), Volume::default());
+            let mut lengths = Vec::new();
+            for (n, after) in self.volumes.iter().enumerate() {
+                if world.kind(n as u64) == kind {
+                    of.messages += 1;
+                    of.raw += after.raw - before.raw;
+                    of.text += after.text - before.text;
+                    of.shown += after.shown - before.shown;
+                    lengths.push(after.text - before.text);
+                }
+                before = *after;
+            }
+            lengths.sort_unstable();
+            let share = |part: u64, all: u64| format!("{:.1} %", part as f64 * 100.0 / all as f64);
+            rows.push(vec![
+                format!("{kind:?}"),
+                share(of.messages as u64, self.volume.messages as u64),
+                share(of.raw, self.volume.raw),
+                share(of.text, self.volume.text),
+                format!("{} bytes", lengths.get(lengths.len() / 2).unwrap_or(&0)),
+                share(of.shown, self.volume.shown),
+            ]);
+        }
+        table::print(&rows);
+    }
+
     /// Prints a description of the mail.
     pub(crate) fn describe(&self, options: &Options) {
-        let Volume { messages, raw, text, files } = self.volume;
+        let Volume { messages, raw, text, files, shown } = self.volume;
         let kb = |bytes: u64| bytes as f64 / messages as f64 / 1_000.0;
         let what = match &options.corpus {
             None => "generated mail (tests/mail_common)".to_owned(),
             Some(directory) => format!("mail of {}", directory.display()),
         };
         println!(
-            "{messages} messages of {what}: {:.1} KB raw each, {:.2} KB of decoded text, {:.1} KB \
-             of attachments that are no text; excerpts that are absent from {} others",
+            "{messages} messages of {what}: {:.1} KB raw each, {:.2} KB of decoded text, {:.2} KB \
+             of text that mail programs show, {:.1} KB of attachments that are no text; excerpts \
+             that are absent from {} others",
             kb(raw),
             kb(text),
+            kb(shown),
             kb(files),
             self.held_out.len(),
         );
+        if let Source::Made(world) = &self.source {
+            self.describe_made(world);
+        }
     }
 }
 

@@ -28,7 +28,8 @@ impl Excerpts {
         exact::check();
         let mut random = Random::new(99);
         let cut = |of: &Texts, count: usize, random: &mut Random| -> Vec<Vec<String>> {
-            LENGTHS.map(|length| pick(of, length, count, random)).into()
+            (LENGTHS.map(|length| pick(of, length, Options::excerpts(length, count), random)))
+                .into()
         };
         let present = cut(&corpus.texts, options.present, &mut random);
         let absent = cut(&corpus.held_out, options.absent, &mut random);

@@ -1,7 +1,7 @@
 //! The size, accuracy and cost of the trace store: `scripts/bench trace`.
 //!
 //! `cargo bench --bench trace -- [OPTION]... [PART]...` with the parts `size`,
-//! `hits`, `fold`, `hbf`, `record`, `million` and `exim`; all of them by
+//! `hits`, `curves`, `read`, `fold`, `hbf`, `record`, `million` and `exim`; all of them by
 //! default. Options: `--corpus DIR` for real mail instead of generated mail,
 //! `--messages N` for the number of messages that are searched for excerpts,
 //! `--million N` for the number of messages of the timed queries, `--settings
@@ -16,11 +16,13 @@ mod accuracy;
 #[path = "../../tests/common/mod.rs"]
 mod common;
 mod corpus;
+mod curves;
 mod directory;
 mod exact;
 mod excerpts;
 mod exim;
 mod fold;
+mod goals;
 mod hbf;
 #[path = "../../tests/mail_common/mod.rs"]
 mod mail_common;
@@ -29,6 +31,8 @@ mod options;
 mod recording;
 mod report;
 mod schemes;
+mod segment;
+mod shown;
 mod stores;
 #[path = "../cost/table.rs"]
 #[allow(dead_code)] // the other benchmark needs more of it
@@ -36,6 +40,7 @@ mod table;
 
 use corpus::Corpus;
 use excerpts::Excerpts;
+use goals::Goals;
 
 fn main() {
     let options = options::Options::parse(std::env::args().skip(1)).unwrap_or_else(|problem| {
@@ -45,10 +50,17 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let mut corpus = Corpus::load(&options);
     corpus.describe(&options);
+    let mut goals = Goals::default();
     let excerpts = Excerpts::cut(&corpus, &options);
     excerpts.describe(&corpus);
     if options.wanted("size") || options.wanted("hits") {
-        accuracy::run(&corpus, &excerpts, &options, folder.path());
+        accuracy::run(&corpus, &excerpts, &options, &mut goals, folder.path());
+    }
+    if options.wanted("curves") {
+        curves::run(&corpus, &excerpts);
+    }
+    if options.wanted("read") {
+        shown::run(&corpus, &options, &mut goals);
     }
     if options.wanted("fold") {
         fold::run(&corpus, &excerpts);
@@ -57,16 +69,18 @@ fn main() {
         hbf::run(&corpus, &excerpts, &options, folder.path());
     }
     if options.wanted("record") {
-        recording::run(&corpus, &options, folder.path());
+        recording::run(&corpus, &options, &mut goals, folder.path());
     }
     if options.wanted("million") {
         // The reference data is no longer needed, and large.
         let absent = excerpts.absent_texts();
-        let plain = exact::plain_search(&corpus.texts, &absent[3]);
+        let plain: Vec<f64> =
+            absent.iter().map(|absent| exact::plain_search(&corpus.texts, absent)).collect();
         corpus.forget();
-        million::run(&corpus, &absent, plain, &options, folder.path());
+        million::run(&corpus, &absent, &plain, &options, &mut goals, folder.path());
     }
     if options.wanted("exim") {
-        exim::run(&options);
+        exim::run(&options, &mut goals);
     }
+    goals.print();
 }

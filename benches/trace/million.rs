@@ -4,23 +4,25 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use exirate::trace::{Fragment, Query, Settings};
+use exirate::trace::{Address, Envelope, Fragment, Query, Settings};
 
 use crate::corpus::{Corpus, Source, pieces};
+use crate::goals::Goals;
 use crate::mail_common::random::Random;
 use crate::options::{LENGTHS, Options};
-use crate::stores;
-use crate::table::{head, print};
+use crate::stores::{self, processor_time};
+use crate::table::{head, middle, print};
 
 /// The number of best results that are returned; the others are only counted.
 const BEST: usize = 100;
 
-/// `plain` is the time of a plain search for one byte of text, in seconds.
+/// `plain` is the time of a plain search for one byte of text, in seconds, by length.
 pub(crate) fn run(
     corpus: &Corpus,
     absent: &[Vec<String>],
-    plain: f64,
+    plain: &[f64],
     options: &Options,
+    goals: &mut Goals,
     folder: &Path,
 ) {
     let messages = match &corpus.source {
@@ -31,6 +33,7 @@ pub(crate) fn run(
     let start = Instant::now();
     let store = stores::fill(corpus, messages, Settings::default(), &spool);
     let filling = start.elapsed();
+    let text = corpus.volume.text as f64 / corpus.volume.messages as f64 * messages as f64;
     let mut random = Random::new(5);
     let mut rows = vec![
         [
@@ -41,6 +44,8 @@ pub(crate) fn run(
             "worst",
             "as a process: median",
             "worst",
+            "plain search",
+            "query : plain search",
         ]
         .map(str::to_owned)
         .to_vec(),
@@ -50,18 +55,35 @@ pub(crate) fn run(
             (0..options.timed).filter_map(|_| cut(corpus, messages, length, &mut random)).collect();
         let absent = &absent[n][..options.timed.min(absent[n].len())];
         let mut row = vec![format!("{length} bytes")];
+        let mut all = Vec::new();
         for (excerpts, expected) in [(&present[..], true), (absent, false)] {
             let mut times = Vec::new();
             for excerpt in excerpts {
-                let start = Instant::now();
+                let start = processor_time();
                 let matches = matches(&spool, excerpt);
-                times.push(start.elapsed());
+                times.push(processor_time() - start);
                 assert!(!expected || matches > 0, "{excerpt:?} is not found");
             }
+            all.extend(times.iter().copied());
             row.extend(cells(times));
         }
         let excerpts = present.iter().chain(absent).step_by(2);
         row.extend(cells(excerpts.map(|excerpt| process(&spool, excerpt)).collect()));
+        if !all.is_empty() {
+            let plain = plain[n] * text;
+            let query = middle(all).as_secs_f64();
+            row.push(format!("{:.0} ms", plain * 1_000.0));
+            row.push(format!("1 : {:.1}", plain / query));
+            let goal = match length {
+                ..32 => None,
+                32..64 => Some(4.0),
+                _ => Some(12.0),
+            };
+            if let Some(goal) = goal {
+                let what = format!("plain search : query of {length} bytes");
+                goals.at_least(&what, goal, plain / query, "");
+            }
+        }
         rows.push(row);
     }
     head(&format!(
@@ -71,13 +93,60 @@ pub(crate) fn run(
         filling.as_secs_f64(),
     ));
     print(&rows);
-    let text = corpus.volume.text as f64 / corpus.volume.messages as f64 * messages as f64;
     println!(
-        "(a plain search through all {:.1} GB of decoded text in memory, extrapolated: {:.0} ms)",
+        "(plain search: through all {:.1} GB of decoded text in memory, extrapolated from {:.0} MB)",
         text / 1e9,
-        text * plain * 1_000.0,
+        corpus.volume.text as f64 / 1e6,
     );
+    envelopes(corpus, messages, &spool, options, goals);
     std::fs::remove_dir_all(&spool).unwrap();
+}
+
+/// The time of queries about envelopes only, which print no more than [`BEST`] results.
+fn envelopes(corpus: &Corpus, messages: usize, spool: &Path, options: &Options, goals: &mut Goals) {
+    type Ask = fn(&Envelope) -> Query<'static>;
+    let since: Ask = |of| Query {
+        since: Some(of.time - 1_800),
+        until: Some(of.time + 1_800),
+        ..Query::default()
+    };
+    let from: Ask = |of| Query { from: Some(Address::Is(of.sender.clone())), ..Query::default() };
+    let auth: Ask =
+        |of| Query { auth: Some(Address::Is(of.authenticated.clone())), ..Query::default() };
+    let mut rows = vec![["", "median", "worst", "median of results"].map(str::to_owned).to_vec()];
+    let mut medians = Vec::new();
+    for (name, ask) in [("--since, --until: an hour", since), ("--from", from), ("--auth", auth)] {
+        let mut random = Random::new(6);
+        let (mut times, mut counts) = (Vec::new(), Vec::new());
+        for _ in 0..options.timed * 40 {
+            let n = random.below(messages);
+            corpus.source.with(n, &mut |envelope, _| {
+                let is_known = !envelope.sender.is_empty() && !envelope.authenticated.is_empty();
+                if times.len() < options.timed && is_known {
+                    let query = Query { best: Some(BEST), ..ask(envelope) };
+                    let start = processor_time();
+                    let summary =
+                        stores::reader(spool).query(&query, &mut |_, _| {}, &mut |_| {}).unwrap();
+                    times.push(processor_time() - start);
+                    counts.push(summary.matches);
+                    assert!(summary.matches > 0, "{query:?}");
+                }
+            });
+        }
+        if times.is_empty() {
+            return;
+        }
+        counts.sort_unstable();
+        medians.push(middle(times.clone()).as_secs_f64());
+        let mut row = vec![name.to_owned()];
+        row.extend(cells(times));
+        row.push(counts[counts.len() / 2].to_string());
+        rows.push(row);
+    }
+    head("Queries about envelopes only, opening the store and returning the best results");
+    print(&rows);
+    goals.at_most("--from : --since", 1.0, medians[1] / medians[0], "");
+    goals.at_most("--auth : --since", 1.0, medians[2] / medians[0], "");
 }
 
 /// Opens the store and queries it: the number of messages that may contain an

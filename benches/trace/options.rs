@@ -5,9 +5,13 @@ use std::path::PathBuf;
 use exirate::trace::WinnowSettings;
 
 /// The lengths of excerpts, in bytes of normalised text.
-pub(crate) const LENGTHS: [usize; 8] = [32, 64, 96, 128, 200, 256, 512, 1_000];
+pub(crate) const LENGTHS: [usize; 9] = [20, 32, 48, 64, 96, 128, 256, 512, 1_000];
 
-const PARTS: [&str; 7] = ["size", "hits", "fold", "hbf", "record", "million", "exim"];
+/// Excerpts shorter than this have so many false hits that fewer of them are measured.
+const SHORT: usize = 48;
+
+const PARTS: [&str; 9] =
+    ["size", "hits", "curves", "read", "fold", "hbf", "record", "million", "exim"];
 
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -21,6 +25,8 @@ pub(crate) struct Options {
     pub(crate) absent: usize,
     /// Excerpts of each length that some message contains.
     pub(crate) present: usize,
+    /// Messages of which excerpts of what a reader sees are searched for.
+    pub(crate) read: usize,
     /// Messages for the hierarchical Bloom filters, which are slow.
     pub(crate) hbf: usize,
     /// Seconds for their queries, for each length and each reading.
@@ -43,6 +49,7 @@ const FULL: Options = Options {
     million: 1_000_000,
     absent: 2_500,
     present: 500,
+    read: 10_000,
     hbf: 16_000,
     hbf_seconds: 3.0,
     rounds: 5,
@@ -56,6 +63,7 @@ const QUICK: Options = Options {
     million: 30_000,
     absent: 500,
     present: 100,
+    read: 1_000,
     hbf: 2_000,
     hbf_seconds: 0.3,
     rounds: 3,
@@ -70,6 +78,7 @@ const SMOKE: Options = Options {
     million: 200,
     absent: 5,
     present: 5,
+    read: 20,
     hbf: 50,
     hbf_seconds: 0.01,
     rounds: 1,
@@ -113,6 +122,11 @@ impl Options {
         }
         options.hbf = options.hbf.min(options.messages);
         Ok(options)
+    }
+
+    /// How many excerpts of some length, where there are `count` of most.
+    pub(crate) fn excerpts(length: usize, count: usize) -> usize {
+        if length < SHORT { count.div_ceil(8) } else { count }
     }
 
     pub(crate) fn wanted(&self, part: &str) -> bool {

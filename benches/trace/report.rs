@@ -4,8 +4,8 @@ use exirate::trace::Settings;
 
 use crate::accuracy::Tally;
 use crate::corpus::Corpus;
-use crate::fold::SEGMENT;
 use crate::options::LENGTHS;
+use crate::segment::SEGMENT;
 use crate::stores::{self, Store};
 use crate::table::{head, print};
 
@@ -14,6 +14,7 @@ pub(crate) fn size_head() -> Vec<String> {
         "",
         "a KB of decoded text",
         "decoded text : stored",
+        "shown text : stored",
         "before it is tidied",
         "a KB of raw mail",
         "a message",
@@ -29,6 +30,7 @@ pub(crate) fn exact_size(corpus: &Corpus) -> Vec<String> {
         "exact: all decoded text kept".to_owned(),
         "1,000 bytes".to_owned(),
         "1 : 1".to_owned(),
+        "-".to_owned(),
         "-".to_owned(),
         format!("{:.0} bytes", per(volume.raw) * 1_000.0),
         format!("{:.0} bytes", per(volume.messages as u64)),
@@ -52,7 +54,8 @@ pub(crate) fn size_row(
         name.to_owned(),
         format!("{:.1} bytes", store.bytes as f64 / volume.text as f64 * 1_000.0),
         format!("{:.1} : 1", volume.text as f64 / store.bytes as f64),
-        format!("{:.1} : 1", volume.text as f64 / store.as_recorded as f64),
+        format!("{:.1} : 1", volume.shown as f64 / store.bytes as f64),
+        format!("{:.1} : 1", volume.shown as f64 / store.as_recorded as f64),
         format!("{:.1} bytes", store.bytes as f64 / volume.raw as f64 * 1_000.0),
         format!("{each:.0} bytes"),
         format!("{:.0} bytes", (each - digest).max(0.0)),
@@ -68,7 +71,7 @@ pub(crate) fn rate(count: u64, of: u64) -> String {
     }
 }
 
-fn lengths_head(what: &str) -> Vec<String> {
+pub(crate) fn lengths_head(what: &str) -> Vec<String> {
     let mut row = vec![what.to_owned()];
     row.extend(LENGTHS.iter().map(|length| format!("{length} bytes")));
     row

@@ -6,13 +6,10 @@ use exirate::trace::{GramOrder, Settings, WinnowSettings};
 /// usual others.
 pub(crate) fn winnows(others: &[WinnowSettings]) -> Vec<(String, Settings)> {
     let default = WinnowSettings::default();
-    let random = |centibits| WinnowSettings { order: GramOrder::Random, centibits, ..default };
     let usual = [
-        // The same space in a random order, and both in two thirds and in half as much again.
-        random(105),
-        random(70),
+        // The same space in a random order; `curves` compares more of them.
+        WinnowSettings { order: GramOrder::Random, centibits: 105, ..default },
         WinnowSettings { centibits: 85, ..default },
-        random(158),
         WinnowSettings { centibits: 191, ..default },
         WinnowSettings { gram: 6, ..default },
         WinnowSettings { window: 12, ..default },

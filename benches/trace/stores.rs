@@ -1,6 +1,7 @@
 //! Stores on disk, filled with mail.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use exirate::trace::{
     Access, ContentQuery, Options, Part, Query, QueryResult, Sealed, Settings, TraceStore,
@@ -16,6 +17,12 @@ pub(crate) struct Store {
     pub(crate) bytes: u64,
     /// The same, as it was after the last message: not tidied.
     pub(crate) as_recorded: u64,
+}
+
+/// The processor time of this thread, which other load hardly affects.
+pub(crate) fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// A time after all messages: 2033.
@@ -57,6 +64,35 @@ pub(crate) fn fill(corpus: &Corpus, messages: usize, settings: Settings, spool: 
     let stats = trace.stats().unwrap();
     assert_eq!(stats.messages, messages as u64, "messages are missing: {stats:?}");
     Store { spool: spool.to_path_buf(), bytes: stats.bytes, as_recorded }
+}
+
+/// From so many messages on, a store is measured at any moment.
+const MOMENTS_FROM: usize = 1_000;
+/// The last moment, and the number of messages between two.
+const MOMENTS_TO: usize = 12_000;
+const MOMENTS_EVERY: usize = 15;
+
+/// Of a store to which messages are added one by one, the least that it has of shown text for
+/// a byte stored, and after how many messages that is; `None` if there are too few.
+pub(crate) fn fullest(corpus: &Corpus, spool: &Path) -> (Option<usize>, f64) {
+    let mut trace = open(spool, Settings::default());
+    let mut least = (None, f64::INFINITY);
+    for n in 0..corpus.texts.len().min(MOMENTS_TO) {
+        corpus.source.with(n, &mut |envelope, raw| {
+            trace.record(envelope, raw).unwrap();
+        });
+        let messages = n + 1;
+        if messages >= MOMENTS_FROM && messages % MOMENTS_EVERY == 0 {
+            let bytes = trace.stats().unwrap().bytes as f64;
+            let ratio = corpus.volume_of(messages).shown as f64 / bytes;
+            if ratio < least.1 {
+                least = (Some(messages), ratio);
+            }
+        }
+    }
+    drop(trace);
+    std::fs::remove_dir_all(spool).unwrap();
+    least
 }
 
 /// Opens it for queries.

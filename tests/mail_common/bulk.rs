@@ -217,7 +217,7 @@ fn value(world: &World, shared: &mut Random, random: &mut Random, to: &mut Vec<u
     }
 }
 
-fn draft(
+pub(crate) fn draft(
     world: &World,
     sender: Person,
     reader: Person,

@@ -36,6 +36,8 @@ pub(crate) enum Charset {
 pub(crate) enum Transfer {
     Plain,
     Quoted,
+    /// Quoted-printable as programs write it that do not quite know it.
+    Malformed,
     Base64,
 }
 
@@ -172,6 +174,10 @@ impl Transfer {
             Transfer::Quoted => {
                 put(to, &["Content-Transfer-Encoding: quoted-printable\n\n"]);
                 mime::quoted_printable(bytes, to);
+            }
+            Transfer::Malformed => {
+                put(to, &["Content-Transfer-Encoding: quoted-printable\n\n"]);
+                mime::malformed(bytes, to);
             }
             Transfer::Base64 => {
                 put(to, &["Content-Transfer-Encoding: base64\n\n"]);

@@ -1,7 +1,7 @@
 //! Attachments.
 
 use super::World;
-use super::entity::Entity;
+use super::entity::{Entity, put};
 use super::people::base62;
 use super::prose::{self, Topic, number};
 use super::random::{Random, mix};
@@ -31,7 +31,7 @@ pub(crate) fn large(bytes: usize) -> Entity {
     Entity::File { name: "large.pdf".to_owned(), media: "application/pdf", bytes, inline: false }
 }
 
-/// An attachment of some kind; half have more than 45 KB.
+/// An attachment of some kind; half of those that are no text have more than 45 KB.
 pub(crate) fn attachment(world: &World, random: &mut Random, topic: Topic) -> Entity {
     let bytes = random.spread(45_000.0, 1.1).clamp(1_000, 4_000_000);
     let mut name = Vec::new();
@@ -41,7 +41,10 @@ pub(crate) fn attachment(world: &World, random: &mut Random, topic: Topic) -> En
         0..7 => (".pdf", "application/pdf", pdf(random, bytes)),
         7..12 => (".docx", DOCX, docx(random, bytes)),
         12..16 => (".jpg", "image/jpeg", jpeg(random, bytes)),
-        16..18 => (".csv", "text/csv", csv(world, random, topic, bytes / 4)),
+        16 => (".csv", "text/csv", csv(world, random, topic, bytes / 4)),
+        17 => (".json", "application/json", json(world, random, topic, bytes / 4)),
+        18 if random.chance(50) => (".xml", "text/xml", xml(world, random, topic, bytes / 4)),
+        18 => (".rtf", "application/rtf", rtf(world, random, topic, bytes / 4)),
         _ => {
             let mut text = Vec::new();
             prose::paragraphs(&world.words, random, topic, bytes / 4, &mut text);
@@ -87,6 +90,45 @@ fn jpeg(random: &mut Random, length: usize) -> Vec<u8> {
     compressed(random, length, &mut bytes);
     bytes.extend_from_slice(b"\xff\xd9");
     bytes
+}
+
+/// A list of records.
+fn json(world: &World, random: &mut Random, topic: Topic, length: usize) -> Vec<u8> {
+    let mut text = b"[".to_vec();
+    while text.len() < length {
+        let between = if text.len() > 1 { ",\n" } else { "\n" };
+        put(&mut text, &[between, "  {\"id\": "]);
+        number(random.next() % 1_000_000, &mut text);
+        put(&mut text, &[", \"name\": \""]);
+        prose::title(&world.words, random, topic, &mut text);
+        put(&mut text, &["\", \"active\": ", random.pick(&["true", "false"]), "}"]);
+    }
+    put(&mut text, &["\n]\n"]);
+    text
+}
+
+fn xml(world: &World, random: &mut Random, topic: Topic, length: usize) -> Vec<u8> {
+    let mut text = b"<?xml version=\"1.0\"?>\n<items>\n".to_vec();
+    while text.len() < length {
+        put(&mut text, &["  <item id=\""]);
+        number(random.next() % 1_000_000, &mut text);
+        put(&mut text, &["\">"]);
+        prose::title(&world.words, random, topic, &mut text);
+        put(&mut text, &["</item>\n"]);
+    }
+    put(&mut text, &["</items>\n"]);
+    text
+}
+
+fn rtf(world: &World, random: &mut Random, topic: Topic, length: usize) -> Vec<u8> {
+    let mut text = b"{\\rtf1\\ansi\\deff0 {\\fonttbl {\\f0 Arial;}}\n".to_vec();
+    while text.len() < length {
+        put(&mut text, &["\\pard\\f0\\fs24 "]);
+        prose::sentence(&world.words, random, topic, &mut text);
+        put(&mut text, &["\\par\n"]);
+    }
+    put(&mut text, &["}\n"]);
+    text
 }
 
 fn csv(world: &World, random: &mut Random, topic: Topic, length: usize) -> Vec<u8> {

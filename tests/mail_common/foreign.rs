@@ -8,7 +8,7 @@ use super::{Draft, World};
 
 /// A language and its encodings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tongue {
+pub(crate) enum Tongue {
     German,
     French,
     Russian,
@@ -44,10 +44,7 @@ pub(crate) fn draft(world: &World, n: u64) -> Draft {
     let thread = thread(world, n);
     let mut text = Vec::new();
     for _ in 0..random.within(1, 6) {
-        for _ in 0..random.within(1, 5) {
-            sentence(world, &mut random, tongue, thread.topic, &mut text);
-        }
-        put(&mut text, &["\n\n"]);
+        paragraph(world, &mut random, tongue, thread.topic, &mut text);
     }
     let mut subject = Vec::new();
     sentence(world, &mut random, tongue, thread.topic, &mut subject);
@@ -64,6 +61,20 @@ pub(crate) fn draft(world: &World, n: u64) -> Draft {
         headers: String::new(),
         entity: Entity::Text { text, subtype: "plain", charset, transfer },
     }
+}
+
+/// Writes some sentences, and an empty line.
+pub(crate) fn paragraph(
+    world: &World,
+    random: &mut Random,
+    tongue: Tongue,
+    topic: u64,
+    to: &mut Vec<u8>,
+) {
+    for _ in 0..random.within(1, 5) {
+        sentence(world, random, tongue, topic, to);
+    }
+    put(to, &["\n\n"]);
 }
 
 fn sentence(world: &World, random: &mut Random, tongue: Tongue, topic: u64, to: &mut Vec<u8>) {

@@ -73,6 +73,34 @@ pub(crate) fn quoted_printable(text: &[u8], to: &mut Vec<u8>) {
     }
 }
 
+/// Writes text in what resembles quoted-printable: digits in lower case, spaces after the `=`
+/// that joins lines, and `=` for itself.
+pub(crate) fn malformed(text: &[u8], to: &mut Vec<u8>) {
+    let mut correct = Vec::with_capacity(text.len() * 2);
+    quoted_printable(text, &mut correct);
+    let mut rest = &correct[..];
+    while let Some(at) = memchr::memchr(b'=', rest) {
+        to.extend_from_slice(&rest[..at]);
+        rest = &rest[at..];
+        let taken = match rest {
+            [b'=', b'\n', ..] => {
+                to.extend_from_slice(b"=  \n");
+                2
+            }
+            [b'=', b'3', b'D', b' ', ..] => {
+                to.push(b'=');
+                3
+            }
+            _ => {
+                to.extend(rest[..3].to_ascii_lowercase());
+                3
+            }
+        };
+        rest = &rest[taken..];
+    }
+    to.extend_from_slice(rest);
+}
+
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~' | b'\t') && byte != b'='
 }
