@@ -21,7 +21,7 @@ const ALL_MAX: usize = 20_000;
 /// So many limits and keys are in the page, and so many pairs of these and an identity.
 const LIMITS_MAX: usize = 20_000;
 const SHARES_MAX: usize = 60_000;
-/// So many pairs of a limit and key, and an identity, are remembered, in 20 MB.
+/// So many pairs of a limit and key, and an identity, are remembered, in 25 MB.
 const PAIRS_MAX: usize = 500_000;
 
 /// The policies of a file, as an image.
