@@ -1,6 +1,6 @@
-//! Any bytes as a log or a segment of the trace store, with correct checksums
-//! and encrypted according to the document, so that they pass the detection of
-//! damage. Then the store is verified, queried and used.
+//! Any bytes as a log or a segment of the trace store, with correct checksums and
+//! tags, and encrypted according to the document, so that they pass the detection
+//! of damage. Then the store is verified, queried and used.
 #![no_main]
 
 #[path = "../../tests/trace_common/format.rs"]
@@ -63,7 +63,7 @@ static GROUND: LazyLock<Ground> = LazyLock::new(|| {
     let spool = std::env::temp_dir().join(format!("trace-{}", std::process::id()));
     let directory = trace_directory(&spool);
     std::fs::create_dir_all(&directory).unwrap();
-    let mut key = [b"EXIRATEK", &[3, 0, 0, 0, 0, 0, 0, 0][..], &[7; 32]].concat();
+    let mut key = [b"EXIRATEK", &[4, 0, 0, 0, 0, 0, 0, 0][..], &[7; 32]].concat();
     key.extend(crc32fast::hash(&key).to_le_bytes());
     key.resize(512, 0);
     let key = [&key[..], &key].concat();
@@ -102,7 +102,11 @@ fn segment(changes: &[(u8, Patch)]) -> Vec<u8> {
             // Except the magic, the version and the key.
             0 => change_within(&mut segment.head[24..], patch),
             n @ 1..3 => change(&mut segment.tables[usize::from(n) - 1], patch),
-            n @ 3..10 => change(&mut segment.sections[usize::from(n) - 3], patch),
+            // All of them have one block.
+            n @ 3..10 => {
+                let section = &mut segment.sections[usize::from(n) - 3];
+                section.first_mut().map_or((), |block| change(block, patch));
+            }
             _ => change(&mut segment.body, patch),
         }
     }
@@ -110,19 +114,18 @@ fn segment(changes: &[(u8, Patch)]) -> Vec<u8> {
     segment.write(&GROUND.key)
 }
 
-/// Sets the size and checksum of the only block of each section.
+/// Sets the size of the only block of each section.
 fn fix_blocks(segment: &mut Segment) {
     for (table, sections) in [(0, 0..5), (1, 5..7)] {
         let mut at = 0;
-        for section in &segment.sections[sections] {
+        for block in segment.sections[sections].iter().flatten() {
             let table = &mut segment.tables[table];
-            if section.is_empty() || table.len() < at + 8 + 4 {
+            if table.len() < at + 4 {
                 continue;
             }
             // The highest byte first, as in all sequences of bits.
-            table[at..at + 4].copy_from_slice(&(section.len() as u32).to_be_bytes());
-            table[at + 4..at + 8].copy_from_slice(&crc32fast::hash(section).to_be_bytes());
-            at += 8;
+            table[at..at + 4].copy_from_slice(&(block.len() as u32).to_be_bytes());
+            at += 4;
         }
     }
 }

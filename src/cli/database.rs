@@ -1,6 +1,7 @@
 //! The two stores below the spool directory: the rate database, which most
 //! commands are about, and the trace store.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -191,10 +192,12 @@ pub(super) fn incomplete(unread: usize) -> Result<(), Failure> {
 /// any: for the end, after what could be read has been printed.
 pub(super) fn traces_incomplete(damaged: &[trace::Problem]) -> Result<(), Failure> {
     damaged.iter().for_each(complain);
-    match damaged.len() {
+    let files: BTreeSet<&Path> = damaged.iter().map(|problem| problem.path.as_path()).collect();
+    match files.len() {
         0 => Ok(()),
         count => Err(Failure::new(format!(
-            "the result is incomplete: {} of the store could not be read; see `exirate verify`",
+            "the result is incomplete: {} of the store could not be read, or not all of it; see \
+             `exirate verify`",
             text::counted(count as u64, "file", "files")
         ))),
     }

@@ -1,6 +1,7 @@
 //! `exirate verify`: checks the rate database and the trace store.
 
 use std::io::Write as _;
+use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
@@ -9,7 +10,7 @@ use super::database::{Both, Common, bar};
 use super::screen::{Screen, progress};
 use super::{Failure, Outcome, text};
 use crate::spool::{Report, Spool};
-use crate::trace::TraceStore;
+use crate::trace::{Access, TraceError, TraceStore, Verified, trace_directory};
 
 /// Check the rate database and the trace store for damage
 #[derive(Debug, Args)]
@@ -23,6 +24,10 @@ Every byte that can be checked is checked, and so are the owner and the mode of 
 file. Nothing is changed: `exirate repair` repairs what is found. Exim may run
 meanwhile; each shard is locked while it is read. A damaged record affects no other
 key, and a damaged message no other message.
+
+Everything in the trace store has a tag that only someone with its key can make, so a
+change on purpose is found as well. Where the key is missing, only damage in segments
+is found, by their checksums.
 
 Exit status: 0 no problem was found; 1 there are problems, one a line; 2 an error.
 
@@ -43,6 +48,9 @@ pub(super) struct Findings {
     dead_bytes: u64,
     trace: Option<TraceFindings>,
     pub(super) problems: Vec<String>,
+    /// Whether there is a rate database.
+    #[serde(skip)]
+    has_rates: bool,
 }
 
 /// What was found in the trace store, in JSON.
@@ -62,8 +70,25 @@ impl Findings {
             findings.add_rates(rates)?;
         }
         if let Some(traces) = &both.traces {
-            findings.add_traces(traces)?;
+            let problems = &mut findings.problems;
+            let found = traces
+                .verify(&mut bar("messages"), &mut |problem| problems.push(problem.to_string()))?;
+            findings.trace = Some(found.into());
         }
+        Ok(findings)
+    }
+
+    /// Checks the rate database, if there is one, and a trace store without its key.
+    fn without_key(rates: Option<Spool>, traces: &Path) -> Result<Self, Failure> {
+        let mut findings = Self::default();
+        if let Some(mut rates) = rates {
+            findings.add_rates(&mut rates)?;
+        }
+        let problems = &mut findings.problems;
+        let found = TraceStore::verify_without_key(traces, &mut |problem| {
+            problems.push(problem.to_string());
+        })?;
+        findings.trace = Some(found.into());
         Ok(findings)
     }
 
@@ -80,37 +105,37 @@ impl Findings {
         self.disk_bytes = sum(|shard| shard.disk);
         self.dead_bytes = sum(|shard| shard.dead);
         self.problems.extend(report.problems());
+        self.has_rates = true;
         Ok(())
     }
+}
 
-    fn add_traces(&mut self, store: &TraceStore) -> Result<(), Failure> {
-        let problems = &mut self.problems;
-        let found = store
-            .verify(&mut bar("messages"), &mut |problem| problems.push(problem.to_string()))?;
-        self.trace = Some(TraceFindings {
-            files: found.files,
-            messages: found.messages,
-            bytes: found.bytes,
-            problems: found.problems,
-        });
-        Ok(())
+impl From<Verified> for TraceFindings {
+    fn from(Verified { files, messages, bytes, problems }: Verified) -> Self {
+        Self { files, messages, bytes, problems }
     }
 }
 
 impl Verify {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut both = Both::open(&self.common.directory()?)?;
-        let findings = Findings::of(&mut both)?;
+        let directory = self.common.directory()?;
+        let traces = trace_directory(&directory);
+        let findings = match TraceStore::open(&traces, Access::Read) {
+            Err(TraceError::NoKey { .. }) => {
+                Findings::without_key(self.common.spool_if_any()?, &traces)?
+            }
+            _ => Findings::of(&mut Both::open(&directory)?)?,
+        };
         if self.common.json {
             screen.json(&findings)?;
         } else {
-            print(screen, &findings, both.rates.is_some())?;
+            print(screen, &findings)?;
         }
         Ok(Outcome::found_if(!findings.problems.is_empty()))
     }
 }
 
-fn print(screen: &mut Screen<'_>, findings: &Findings, rates: bool) -> std::io::Result<()> {
+fn print(screen: &mut Screen<'_>, findings: &Findings) -> std::io::Result<()> {
     for problem in &findings.problems {
         writeln!(screen, "{}", text::printable(problem.as_bytes()))?;
     }
@@ -119,8 +144,9 @@ fn print(screen: &mut Screen<'_>, findings: &Findings, rates: bool) -> std::io::
         1 => "1 problem; `exirate repair` repairs it if possible".to_owned(),
         n => format!("{n} problems; `exirate repair` repairs what it can"),
     };
-    let rates =
-        rates.then(|| format!("{} records in {} shards", findings.records, findings.shards));
+    let rates = findings
+        .has_rates
+        .then(|| format!("{} records in {} shards", findings.records, findings.shards));
     let traces = findings.trace.as_ref().map(|trace| {
         let messages = text::counted(trace.messages, "message", "messages");
         format!("{messages} in {}", text::counted(trace.files, "trace file", "trace files"))

@@ -24,7 +24,7 @@ pub use likeness::{Likeness, Sketch, grouped};
 use scheme::is_past;
 pub use scheme::{
     Body, ContentQuery, Damage, DigestKey, Digester, Fragment, Hit, Part, Passage, Scheme, Sealed,
-    Search, TooShort,
+    Search, TooShort, Unsearched,
 };
 pub use settings::{Counted, GramOrder, HbfSettings, Settings, WinnowSettings};
 pub use store::{

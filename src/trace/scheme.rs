@@ -138,13 +138,13 @@ pub trait Search {
     /// Searches a sealed body of `messages` messages.
     ///
     /// # Errors
-    /// The body is damaged; hits reported before remain valid.
+    /// The body is damaged; all messages that this does not affect were searched.
     fn sealed(
         &mut self,
         body: &Body<'_>,
         messages: u32,
         hit: &mut dyn FnMut(Hit),
-    ) -> Result<(), Damage>;
+    ) -> Result<(), Unsearched>;
 
     /// The probability, 0 to 1, that a message without any of the content is
     /// reported as this hit. It takes into account how common the elements of
@@ -184,25 +184,32 @@ pub struct Passage {
     pub end: u32,
 }
 
-/// The body of a sealed segment, decrypted as it is read.
+/// The body of a sealed segment, checked and decrypted as it is read.
 pub struct Body<'a> {
-    bytes: &'a [u8],
-    decrypt: Option<&'a Decrypt<'a>>,
+    source: Source<'a>,
     deadline: Option<Instant>,
 }
 
-/// Decrypts bytes read at an offset of a body.
-type Decrypt<'a> = dyn Fn(u64, &mut [u8]) + 'a;
+/// Where a body is.
+enum Source<'a> {
+    /// In memory.
+    Plain(&'a [u8]),
+    /// Elsewhere; its length, and how it is read.
+    Stored(usize, &'a Read<'a>),
+}
+
+/// Reads a part of a body at an offset.
+type Read<'a> = dyn Fn(usize, &mut [u8]) -> Result<(), Damage> + 'a;
 
 impl<'a> Body<'a> {
     /// A body that is not encrypted.
     pub fn plain(bytes: &'a [u8]) -> Self {
-        Self { bytes, decrypt: None, deadline: None }
+        Self { source: Source::Plain(bytes), deadline: None }
     }
 
-    /// A body that `decrypt` decrypts, given an offset and the bytes at it.
-    pub fn encrypted(bytes: &'a [u8], decrypt: &'a Decrypt<'a>) -> Self {
-        Self { bytes, decrypt: Some(decrypt), deadline: None }
+    /// A body of so many bytes that `read` reads.
+    pub fn stored(length: usize, read: &'a Read<'a>) -> Self {
+        Self { source: Source::Stored(length, read), deadline: None }
     }
 
     /// The same body, which cannot be read after `deadline`.
@@ -213,28 +220,33 @@ impl<'a> Body<'a> {
 
     /// Its length in bytes.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        match self.source {
+            Source::Plain(bytes) => bytes.len(),
+            Source::Stored(length, _) => length,
+        }
     }
 
     /// Whether its length is 0.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.len() == 0
     }
 
     /// Reads at `offset`.
     ///
     /// # Errors
-    /// The body ends before that, or the deadline has passed; a caller that set
-    /// one distinguishes them by the time.
+    /// The body ends before that or is damaged there, or the deadline has passed; a caller that
+    /// set one distinguishes them by the time.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Damage> {
         if is_past(self.deadline) {
             return Err(Damage("the deadline passed while it was read"));
         }
-        let end = offset.checked_add(into.len());
-        let found = end.and_then(|end| self.bytes.get(offset..end));
-        into.copy_from_slice(found.ok_or(Damage("an offset is beyond its end"))?);
-        if let Some(decrypt) = self.decrypt {
-            decrypt(offset as u64, into);
+        let end = offset.checked_add(into.len()).filter(|&end| end <= self.len());
+        let end = end.ok_or(Damage("an offset is beyond its end"))?;
+        match self.source {
+            Source::Stored(_, read) => read(offset, into)?,
+            Source::Plain(bytes) => {
+                into.copy_from_slice(bytes.get(offset..end).unwrap_or_default());
+            }
         }
         Ok(())
     }
@@ -248,6 +260,23 @@ pub(super) fn is_past(deadline: Option<Instant>) -> bool {
 /// What is wrong with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage(pub &'static str);
+
+/// Messages of a body that could not be searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsearched {
+    /// How many.
+    pub messages: u32,
+    /// What is wrong with the body.
+    pub damage: Damage,
+}
+
+impl Unsearched {
+    /// Adds messages to those that were not searched before.
+    pub(super) fn add(before: &mut Option<Self>, messages: u32, damage: Damage) {
+        let more = before.map_or(0, |before| before.messages);
+        *before = Some(Self { messages: messages.saturating_add(more), damage });
+    }
+}
 
 /// A part of a query is too short for any digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -226,6 +226,20 @@ fn verify_checks_the_trace_store_as_well() {
     let traces = machine.run("exirate verify");
     assert_eq!(traces.status.code(), Some(0), "{}", stderr(&traces));
     assert!(stderr(&traces).starts_with("exirate: note: no rate database"), "{traces:?}");
+    // Without its key, not all can be checked, and that is said.
+    assert_eq!(machine.run("exirate tidy").status.code(), Some(0));
+    std::fs::remove_file(machine.spool().join("exirate/trace/key")).unwrap();
+    let keyless = machine.run("exirate verify");
+    assert_eq!(keyless.status.code(), Some(1), "{keyless:?}");
+    let said = stdout(&keyless);
+    assert!(said.contains("it is missing: without it, only damage in 1 segment(s)"), "{said}");
+    assert!(said.contains("1 problem") && !said.contains("checksum"), "{said}");
+    let segment = std::fs::read_dir(machine.spool().join("exirate/trace")).unwrap();
+    let segment = segment.map(|file| file.unwrap().path());
+    let segment = segment.into_iter().find(|path| path.extension() == Some("segment".as_ref()));
+    flip(&segment.unwrap(), 300);
+    let said = stdout(&machine.run("exirate verify"));
+    assert!(said.contains(".segment: its checksum is wrong"), "{said}");
 }
 
 /// Gives a file another format version, with the checksum of its header at `crc`.

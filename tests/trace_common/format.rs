@@ -6,10 +6,12 @@
 mod fields;
 
 use std::collections::BTreeMap;
+use std::hash::Hasher as _;
 use std::sync::LazyLock;
 
 use chacha20::XChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 pub(crate) const DOCUMENT: &str = include_str!("../../src/trace/FORMAT.md");
 
@@ -49,6 +51,7 @@ pub(crate) fn crc(bytes: &[u8]) -> u64 {
 /// What follows from the key.
 pub(crate) struct Key {
     pub(crate) cipher: [u8; 32],
+    pub(crate) tagger: [u8; 16],
     pub(crate) number: u64,
 }
 
@@ -56,7 +59,7 @@ impl Key {
     /// Of the content of the file `key`.
     pub(crate) fn of(file: &[u8]) -> Self {
         assert_eq!(field(file, "key.magic"), b"EXIRATEK");
-        assert_eq!(value(file, "key.version"), 3);
+        assert_eq!(value(file, "key.version"), 4);
         assert_eq!(file.len(), 1024);
         assert_eq!(file[..52], file[512..564]);
         assert!(file[52..512].iter().chain(&file[564..]).all(|&byte| byte == 0));
@@ -70,6 +73,7 @@ impl Key {
         };
         Self {
             cipher: k(b"exirate trace cipher key"),
+            tagger: k(b"exirate trace tagger key")[..16].try_into().unwrap(),
             number: number(&k(b"exirate trace key number")[..8]),
         }
     }
@@ -81,53 +85,113 @@ impl Key {
         cipher.seek(at);
         cipher.apply_keystream(bytes);
     }
+
+    /// The tag of bytes at an offset of the file with a nonce.
+    fn tag(&self, nonce: &[u8], at: usize, bytes: &[u8]) -> [u8; TAG] {
+        let mut hasher = SipHasher24::new_with_key(&self.tagger);
+        hasher.write(&[nonce, &(at as u64).to_le_bytes(), bytes].concat());
+        hasher.finish128().as_bytes()
+    }
+
+    /// Bytes that end with their tag, which must be right, without it.
+    fn untagged<'a>(&self, nonce: &[u8], at: usize, bytes: &'a [u8]) -> &'a [u8] {
+        let (bytes, tag) = bytes.split_at(bytes.len() - TAG);
+        assert_eq!(tag, self.tag(nonce, at, bytes), "the tag of the bytes at {at}");
+        bytes
+    }
+
+    /// Enciphers a part of a segment and appends it to its file, with its tag.
+    fn push(&self, nonce: &[u8], plain: &[u8], file: &mut Vec<u8>) {
+        let at = file.len();
+        file.extend(plain);
+        self.apply(nonce, at as u64, &mut file[at..]);
+        let tag = self.tag(nonce, at, &file[at..]);
+        file.extend(tag);
+    }
 }
 
 /// The size of a segment's head.
-pub(crate) const HEAD: usize = 212;
+pub(crate) const HEAD: usize = 224;
 /// The size of what of it is in plain.
 pub(crate) const START: usize = 48;
+/// The size of a tag.
+pub(crate) const TAG: usize = 16;
+/// The size of a block of a body.
+const BLOCK: usize = 1024;
 
-/// A segment, deciphered.
+/// A segment, deciphered. Nothing of it has tags.
 #[derive(Clone)]
 pub(crate) struct Segment {
     pub(crate) head: Vec<u8>,
     pub(crate) tables: [Vec<u8>; 2],
-    pub(crate) sections: Vec<Vec<u8>>,
+    /// The blocks of each section.
+    pub(crate) sections: Vec<Vec<Vec<u8>>>,
     pub(crate) body: Vec<u8>,
+}
+
+/// The numbers of blocks of the sections that a table is about, from the counts in the head.
+fn blocks(head: &[u8], table: usize) -> Vec<u64> {
+    let kinds: &[(&str, u64)] = match table {
+        0 => &[("domains", 64), ("addresses", 64), ("names", 64), ("fours", 64), ("sixes", 64)],
+        _ => &[("messages", 128), ("messages", 1024)],
+    };
+    let count =
+        |(name, each): &(&str, u64)| value(head, &format!("segment.{name}")).div_ceil(*each);
+    kinds.iter().map(count).collect()
 }
 
 impl Segment {
     /// Deciphers a sound one.
     pub(crate) fn read(bytes: &[u8], key: &Key) -> Self {
         assert_eq!(field(bytes, "start.magic"), b"EXIRATEG");
-        assert_eq!(value(bytes, "start.version"), 3);
+        assert_eq!(value(bytes, "start.version"), 4);
         assert_eq!(value(bytes, "start.key"), key.number);
         let (rest, expected) = bytes.split_at(bytes.len() - 4);
         assert_eq!(number(expected), crc(rest));
         let nonce = field(bytes, "start.nonce");
         let second = rest.len() - HEAD;
-        let mut plain = rest.to_vec();
-        key.apply(nonce, START as u64, &mut plain[START..second]);
-        key.apply(nonce, (second + START) as u64, &mut plain[second + START..]);
-        let head = plain[..HEAD].to_vec();
-        assert_eq!(head, plain[second..], "the second head");
-        assert_eq!(value(&head, "segment.crc"), crc(&head[..HEAD - 4]));
+        let head = |at: usize| {
+            let mut head = key.untagged(nonce, at, &rest[at..at + HEAD]).to_vec();
+            key.apply(nonce, (at + START) as u64, &mut head[START..]);
+            head
+        };
+        let (head, copy) = (head(0), head(second));
+        assert_eq!(head, copy, "the second head");
         let mut at = HEAD;
+        // The next part, whose size includes its tag.
         let mut next = |size: u64| {
+            let start = at;
             at += size as usize;
-            plain[at - size as usize..at].to_vec()
+            let mut plain = key.untagged(nonce, start, &rest[start..at]).to_vec();
+            key.apply(nonce, start as u64, &mut plain);
+            plain
         };
         let sizes = values(&head, "segment.tables", 4);
         let tables = [next(sizes[0]), next(sizes[1])];
-        let sections = values(&head, "segment.sections", 4).into_iter().map(&mut next).collect();
-        let body = next(value(&head, "segment.body"));
+        let mut sections = Vec::new();
+        for (number, table) in tables.iter().enumerate() {
+            // The highest byte first, as in all sequences of bits.
+            let mut sizes = table
+                .chunks(4)
+                .map(|size| size.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte)));
+            for count in blocks(&head, number) {
+                let sizes = sizes.by_ref().take(count as usize);
+                sections.push(sizes.map(|size| next(size + TAG as u64)).collect::<Vec<_>>());
+            }
+        }
+        assert_eq!(section_sizes(&sections), values(&head, "segment.sections", 4));
+        let mut body = Vec::new();
+        let size = value(&head, "segment.body") as usize;
+        while body.len() < size {
+            let block = (size - body.len()).min(BLOCK) + TAG;
+            body.extend(next(block as u64));
+        }
         assert_eq!([next(sizes[0]), next(sizes[1])], tables, "the second tables");
         assert_eq!(at, second);
         Self { head, tables, sections, body }
     }
 
-    /// The same as a file, with sizes and checksums that fit.
+    /// The same as a file, with sizes, tags and a checksum that fit.
     pub(crate) fn write(&self, key: &Key) -> Vec<u8> {
         let mut head = self.head.clone();
         let mut set = |name: &str, values: &[u64], each: usize| {
@@ -137,44 +201,44 @@ impl Segment {
                 head[at..at + each].copy_from_slice(&value.to_le_bytes()[..each]);
             }
         };
-        let sizes = |parts: &[Vec<u8>]| parts.iter().map(|p| p.len() as u64).collect::<Vec<_>>();
-        set("segment.tables", &sizes(&self.tables), 4);
-        set("segment.sections", &sizes(&self.sections), 4);
+        let tables: Vec<u64> = self.tables.iter().map(|table| (table.len() + TAG) as u64).collect();
+        set("segment.tables", &tables, 4);
+        set("segment.sections", &section_sizes(&self.sections), 4);
         set("segment.body", &[self.body.len() as u64], 8);
-        let crc = crc32fast::hash(&head[..HEAD - 4]);
-        head[HEAD - 4..].copy_from_slice(&crc.to_le_bytes());
-        let mut tables = self.tables.clone();
-        for table in &mut tables {
-            if let Some(end) = table.len().checked_sub(4) {
-                let crc = crc32fast::hash(&table[..end]);
-                table[end..].copy_from_slice(&crc.to_le_bytes());
-            }
-        }
-        let sections = self.sections.concat();
-        let tables = tables.concat();
-        let mut file = [&head[..], &tables, &sections, &self.body, &tables, &head].concat();
-        let (nonce, second) = (field(&head, "start.nonce").to_vec(), file.len() - HEAD);
-        key.apply(&nonce, START as u64, &mut file[START..second]);
-        key.apply(&nonce, (second + START) as u64, &mut file[second + START..]);
+        let nonce = field(&head, "start.nonce").to_vec();
+        let enciphered = |at: usize| {
+            let mut head = head.clone();
+            key.apply(&nonce, (at + START) as u64, &mut head[START..]);
+            let tag = key.tag(&nonce, at, &head);
+            [&head[..], &tag].concat()
+        };
+        let mut file = enciphered(0);
+        let blocks = self.sections.iter().flatten().map(Vec::as_slice);
+        let tables = || self.tables.iter().map(Vec::as_slice);
+        let parts = tables().chain(blocks).chain(self.body.chunks(BLOCK)).chain(tables());
+        parts.for_each(|part| key.push(&nonce, part, &mut file));
+        file.extend(enciphered(file.len()));
         let crc = crc32fast::hash(&file);
         file.extend(crc.to_le_bytes());
         file
     }
 }
 
-/// A record of these parts, with sizes and checksums that fit.
-pub(crate) fn record(envelope: &[u8], digest: &[u8], nonce: [u8; 24], key: &Key) -> Vec<u8> {
+/// The sizes of sections with the tags of their blocks.
+fn section_sizes(sections: &[Vec<Vec<u8>>]) -> Vec<u64> {
+    let size = |blocks: &Vec<Vec<u8>>| blocks.iter().map(|block| (block.len() + TAG) as u64).sum();
+    sections.iter().map(size).collect()
+}
+
+/// A record of these parts, with sizes and a checksum that fit, and without a tag.
+fn record(envelope: &[u8], digest: &[u8], nonce: [u8; 24], key: &Key) -> Vec<u8> {
     let mut bytes = nonce.to_vec();
     bytes.extend((envelope.len() as u32).to_le_bytes());
     bytes.extend((digest.len() as u32).to_le_bytes());
     bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
     bytes.extend(envelope);
     bytes.extend(digest);
-    bytes.resize((bytes.len() + 4).next_multiple_of(8) - 4, 0);
-    let before = number(&bytes[32..36]) as u32;
-    let mut crc = crc32fast::Hasher::new_with_initial(before);
-    crc.update(&bytes[36..]);
-    bytes.extend(crc.finalize().to_le_bytes());
+    bytes.resize((bytes.len() + TAG).next_multiple_of(8) - TAG, 0);
     key.apply(&nonce, 0, &mut bytes[24..]);
     bytes
 }
@@ -186,29 +250,34 @@ pub(crate) struct Log {
 }
 
 /// The size of a log's head.
-pub(crate) const LOG_HEAD: usize = 88;
+pub(crate) const LOG_HEAD: usize = 100;
 /// Where its status and its first record are.
 pub(crate) const STATUS: usize = 1024;
+const STATUS_BYTES: usize = 52;
 pub(crate) const RECORDS: usize = 1536;
 
 impl Log {
     /// Deciphers a sound one.
     pub(crate) fn read(bytes: &[u8], key: &Key) -> Self {
-        assert_eq!(bytes[..LOG_HEAD], bytes[512..512 + LOG_HEAD]);
-        let mut head = bytes[..LOG_HEAD].to_vec();
+        let of_file = field(bytes, "start.nonce");
+        let [mut head, copy] =
+            [0, 512].map(|at| key.untagged(of_file, at, &bytes[at..at + LOG_HEAD]).to_vec());
+        assert_eq!(head, copy, "the second head");
         assert_eq!(field(&head, "start.magic"), b"EXIRATEL");
+        assert_eq!(value(&head, "start.version"), 4);
         assert_eq!(value(&head, "start.key"), key.number);
-        let nonce = field(&head, "start.nonce").to_vec();
-        key.apply(&nonce, 48, &mut head[48..]);
-        assert_eq!(value(&head, "log.crc"), crc(&head[..84]));
-        let zeros =
-            [&bytes[LOG_HEAD..512], &bytes[512 + LOG_HEAD..STATUS], &bytes[STATUS + 40..RECORDS]];
+        key.apply(of_file, 48, &mut head[48..]);
+        let zeros = [
+            &bytes[LOG_HEAD..512],
+            &bytes[512 + LOG_HEAD..STATUS],
+            &bytes[STATUS + STATUS_BYTES..RECORDS],
+        ];
         assert!(zeros.concat().iter().all(|&byte| byte == 0));
 
-        let mut status = bytes[STATUS..STATUS + 40].to_vec();
+        let status = &bytes[STATUS..STATUS + STATUS_BYTES];
+        let mut status = key.untagged(of_file, STATUS, status).to_vec();
         let nonce = field(&status, "status.nonce").to_vec();
         key.apply(&nonce, 0, &mut status[24..]);
-        assert_eq!(value(&status, "status.crc"), crc(&status[..36]));
         let end = value(&status, "status.end") as usize;
         let (mut records, mut at) = (Vec::new(), RECORDS);
         while at < end {
@@ -219,12 +288,9 @@ impl Log {
             let sizes =
                 ["record.envelope", "record.digest"].map(|name| value(&record, name) as usize);
             let payload = 36 + sizes[0] + sizes[1];
-            let whole = (payload + 4).next_multiple_of(8);
-            assert!(record[payload..whole - 4].iter().all(|&byte| byte == 0));
-            // Going on from that of the head.
-            let mut crc = crc32fast::Hasher::new_with_initial(value(&record, "record.crc") as u32);
-            crc.update(&record[36..whole - 4]);
-            assert_eq!(number(&record[whole - 4..whole]), u64::from(crc.finalize()));
+            let whole = (payload + TAG).next_multiple_of(8);
+            assert!(record[payload..whole - TAG].iter().all(|&byte| byte == 0));
+            key.untagged(of_file, at, &bytes[at..at + whole]);
             let (envelope, digest) = record[36..payload].split_at(sizes[0]);
             records.push((envelope.to_vec(), digest.to_vec()));
             at += whole;
@@ -233,28 +299,29 @@ impl Log {
         Self { head, records }
     }
 
-    /// The same as a file, with sizes and checksums that fit.
+    /// The same as a file, with sizes, checksums and tags that fit.
     pub(crate) fn write(&self, key: &Key) -> Vec<u8> {
         let mut head = self.head.clone();
-        let crc = crc32fast::hash(&head[..LOG_HEAD - 4]);
-        head[LOG_HEAD - 4..].copy_from_slice(&crc.to_le_bytes());
-        let nonce = field(&head, "start.nonce").to_vec();
-        key.apply(&nonce, START as u64, &mut head[START..]);
+        let of_file = field(&head, "start.nonce").to_vec();
+        key.apply(&of_file, START as u64, &mut head[START..]);
         let mut file = vec![0; RECORDS];
         for at in [0, 512] {
-            file[at..at + LOG_HEAD].copy_from_slice(&head);
+            let tag = key.tag(&of_file, at, &head);
+            file[at..at + LOG_HEAD].copy_from_slice(&[&head[..], &tag].concat());
         }
         for (n, (envelope, digest)) in (0_u32..).zip(&self.records) {
             let mut nonce = [0; 24];
             nonce[..4].copy_from_slice(&n.to_le_bytes());
-            file.extend(record(envelope, digest, nonce, key));
+            let record = record(envelope, digest, nonce, key);
+            let tag = key.tag(&of_file, file.len(), &record);
+            file.extend([&record[..], &tag].concat());
         }
         let mut status = vec![0xFF; 24];
         status.extend((file.len() as u64).to_le_bytes());
         status.extend((self.records.len() as u32).to_le_bytes());
-        status.extend(crc32fast::hash(&status).to_le_bytes());
         key.apply(&[0xFF; 24], 0, &mut status[24..]);
-        file[STATUS..STATUS + 40].copy_from_slice(&status);
+        status.extend(key.tag(&of_file, STATUS, &status));
+        file[STATUS..STATUS + STATUS_BYTES].copy_from_slice(&status);
         file
     }
 }

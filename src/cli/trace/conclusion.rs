@@ -40,6 +40,7 @@ struct ReplyFacts<'a> {
     doubtful: u64,
     searched: u64,
     unanswered: u64,
+    unreadable: u64,
     partial: u64,
     segments: u64,
     false_expected: Option<f64>,
@@ -80,6 +81,7 @@ impl Reply {
             doubtful: self.doubtful,
             searched: self.summary.messages,
             unanswered: self.summary.unanswered,
+            unreadable: self.summary.unreadable,
             partial: self.summary.partial,
             segments: self.summary.segments,
             false_expected: self.summary.expected,
@@ -264,8 +266,21 @@ impl Reply {
                 text::percent(distinctive)
             ));
         }
-        let QuerySummary { unanswered, decoded_otherwise, partial, other_key, shortest, .. } =
-            self.summary;
+        let QuerySummary {
+            unanswered,
+            unreadable,
+            decoded_otherwise,
+            partial,
+            other_key,
+            shortest,
+            ..
+        } = self.summary;
+        if unreadable > 0 {
+            note(format_args!(
+                "{} not searched, because of damage",
+                text::counted(unreadable, "message was", "messages were")
+            ));
+        }
         let too_short = unanswered.saturating_sub(decoded_otherwise);
         if too_short > 0 {
             note(format_args!(

@@ -17,7 +17,8 @@ use super::filters::{Filters, Name};
 use super::group::group;
 use super::id;
 use crate::trace::{
-    self, Accepts, ContentQuery, Part, QueryResult, QuerySummary, TooShort, TraceError, TraceStore,
+    self, Accepts, ContentQuery, Part, Problem, QueryResult, QuerySummary, TooShort, TraceError,
+    TraceStore,
 };
 
 /// If a share of a text is enough, messages that are false with a greater
@@ -248,9 +249,14 @@ impl Query {
             }
         }
         screen.flush()?;
-        // All searched the same files.
-        let damaged = answered().next().map(|(reply, _)| reply.summary.damaged.as_slice());
-        traces_incomplete(damaged.unwrap_or_default())?;
+        // All searched the same files, but not the same parts of them.
+        let mut damaged: Vec<Problem> = Vec::new();
+        for problem in answered().flat_map(|(reply, _)| &reply.summary.damaged) {
+            if !damaged.contains(problem) {
+                damaged.push(problem.clone());
+            }
+        }
+        traces_incomplete(&damaged)?;
         if too_short > 0 {
             let lines = text::counted(too_short, "line was", "lines were");
             return Err(Failure::new(format!("{lines} not searched for")));

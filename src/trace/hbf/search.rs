@@ -1,6 +1,8 @@
 //! Searching digests and bodies.
 
-use crate::trace::{Body, ContentQuery, Damage, Hit, Part, Search, TooShort, file_hash, filter};
+use crate::trace::{
+    Body, ContentQuery, Damage, Hit, Part, Search, TooShort, Unsearched, file_hash, filter,
+};
 
 use super::excerpt::Excerpt;
 use super::hashing::Element;
@@ -193,6 +195,53 @@ impl<'a> HbfSearch<'a> {
         let found = self.search_filter(&bytes, table.bits, blocks);
         Ok(Some(FilterResult { filter, found, fill: filter::fill(&bytes) }))
     }
+
+    /// Searches one message of a body.
+    fn sealed_one(
+        &mut self,
+        body: &Body<'_>,
+        table: &Table,
+        number: usize,
+        LastFilter { bytes, result }: &mut LastFilter,
+    ) -> Result<Option<Hit>, Damage> {
+        let position = table.messages.get(number);
+        let Some(position) = position else { return Ok(None) };
+        let Some((first, last)) = position.filters(&self.hbf.settings) else { return Ok(None) };
+        let of = |result: &Option<FilterResult>, filter: u64| {
+            let result = result.filter(|result| result.filter == filter)?;
+            Some((result.found?, result.fill))
+        };
+        let mut found = of(result, first);
+        if result.is_none_or(|result| result.filter != last) {
+            // If the message begins in another filter, the messages that
+            // are entirely in its last one follow it.
+            let next = number + usize::from(first < last);
+            *result = self.result_of(body, table, next, last)?;
+            found = found.or_else(|| of(result, last));
+        }
+        if first < last {
+            table.read_filters(body, (first, last), bytes)?;
+            self.prepare(position.blocks.into());
+            let own = self.search_filters(position, bytes, first, table.bits);
+            found = own.map(|own| (own, filter::fill(bytes))).or(found);
+        }
+        let hit = |((present, of), fill)| Hit {
+            message: number as u32,
+            present,
+            of,
+            fill,
+            passage: None,
+        };
+        Ok(found.map(hit))
+    }
+}
+
+/// What is kept from one message of a body to the next.
+#[derive(Default)]
+struct LastFilter {
+    bytes: Vec<u8>,
+    /// The result of the last filter.
+    result: Option<FilterResult>,
 }
 
 impl Search for HbfSearch<'_> {
@@ -222,39 +271,20 @@ impl Search for HbfSearch<'_> {
         body: &Body<'_>,
         messages: u32,
         hit: &mut dyn FnMut(Hit),
-    ) -> Result<(), Damage> {
-        let table = Table::read(self.hbf, body, messages)?;
+    ) -> Result<(), Unsearched> {
+        let table = Table::read(self.hbf, body, messages)
+            .map_err(|damage| Unsearched { messages, damage })?;
         if self.is_empty() {
             return Ok(());
         }
-        let mut bytes = Vec::new();
-        // The result of the last filter.
-        let mut result: Option<FilterResult> = None;
-        for (number, position) in table.messages.iter().enumerate() {
-            let Some((first, last)) = position.filters(&self.hbf.settings) else { continue };
-            let of = |result: &Option<FilterResult>, filter: u64| {
-                let result = result.filter(|result| result.filter == filter)?;
-                Some((result.found?, result.fill))
-            };
-            let mut found = of(&result, first);
-            if result.is_none_or(|result| result.filter != last) {
-                // If the message begins in another filter, the messages that
-                // are entirely in its last one follow it.
-                let next = number + usize::from(first < last);
-                result = self.result_of(body, &table, next, last)?;
-                found = found.or_else(|| of(&result, last));
-            }
-            if first < last {
-                table.read_filters(body, (first, last), &mut bytes)?;
-                self.prepare(position.blocks.into());
-                let own = self.search_filters(position, &bytes, first, table.bits);
-                found = own.map(|own| (own, filter::fill(&bytes))).or(found);
-            }
-            if let Some(((present, of), fill)) = found {
-                hit(Hit { message: number as u32, present, of, fill, passage: None });
+        let (mut state, mut unsearched) = (LastFilter::default(), None);
+        for number in 0..table.messages.len() {
+            match self.sealed_one(body, &table, number, &mut state) {
+                Ok(found) => found.into_iter().for_each(&mut *hit),
+                Err(damage) => Unsearched::add(&mut unsearched, 1, damage),
             }
         }
-        Ok(())
+        unsearched.map_or(Ok(()), Err)
     }
 
     /// A filter mixes the blocks of many messages, and messages with a common phrase at one

@@ -4,7 +4,7 @@ use quickcheck::{Arbitrary, Gen, quickcheck};
 
 use super::*;
 use crate::trace::settings::Counted;
-use crate::trace::{Body, Fragment, Hit, Part, file_hash, filter};
+use crate::trace::{Body, Fragment, Hit, Part, Unsearched, file_hash, filter};
 use crate::trace::{DigestKey, HbfSettings};
 
 const KEY: DigestKey = [7; 32];
@@ -165,6 +165,45 @@ quickcheck! {
         let sound = hbf.check(&body, messages);
         let asked = search.sealed(&Body::plain(&body), messages, &mut |_| {});
         hbf.fold(&body).is_none_or(|folded| folded.len() <= body.len()) && sound.is_err() == asked.is_err()
+    }
+
+    fn damaged_parts_lose_only_what_needs_them(settings: Any, messages: Vec<Message>, which: usize, choices: Vec<(u16, u8, bool)>, from: u16, length: u8) -> bool {
+        let hbf = Hbf::new(settings.0, &KEY);
+        let Some(message) = messages.get(which % messages.len().max(1)) else { return true };
+        let parts = message.parts(&hbf, &choices);
+        if parts.is_empty() {
+            return true;
+        }
+        let digests = digests(&hbf, &messages);
+        let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
+        let Sealed { order, body } = hbf.seal(&digests);
+        let question = ContentQuery { parts, min_share: 1.0 };
+        let from = usize::from(from) % body.len();
+        let unreadable = from..from + 1 + usize::from(length);
+        let read = |offset: usize, into: &mut [u8]| {
+            let end = offset + into.len();
+            if offset < unreadable.end && unreadable.start < end {
+                return Err(Damage("it cannot be read"));
+            }
+            into.copy_from_slice(&body[offset..end]);
+            Ok(())
+        };
+        let ask = |body: &Body<'_>| {
+            let mut hits = Vec::new();
+            let mut search = hbf.search(&question).unwrap();
+            let searched = search.sealed(body, order.len() as u32, &mut |hit| hits.push(hit.message));
+            (hits, searched)
+        };
+        let (all, sound) = ask(&Body::plain(&body));
+        let (hits, searched) = ask(&Body::stored(body.len(), &read));
+        let lost = all.iter().filter(|hit| !hits.contains(hit)).count();
+        assert!(sound.is_ok() && hits.iter().all(|hit| all.contains(hit)));
+        match searched {
+            Ok(()) => lost == 0,
+            Err(Unsearched { messages, .. }) => {
+                messages > 0 && messages as usize <= order.len() && lost <= messages as usize
+            }
+        }
     }
 
     fn random_bytes_are_harmless(body: Vec<u8>, messages: u8, digests: Vec<Vec<u8>>) -> bool {

@@ -134,7 +134,7 @@ impl TraceStore {
     ) -> Result<(Appended, Option<Log>), TraceError> {
         // One system call for both.
         let [nonce, status_nonce] = two_nonces()?;
-        let record = record::make(&self.key, nonce, envelope, digest)?;
+        let mut record = record::make(&self.key, nonce, envelope, digest)?;
         let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
         let (log, status, rotated) = match self.usable_log(before)? {
             Usable::Log(log, status) => (log, status, false),
@@ -151,7 +151,8 @@ impl TraceStore {
         };
         let end = status.end.saturating_add(record.len() as u64);
         let after = Status { end, messages: status.messages.saturating_add(1) };
-        let after = write_status(&after, &self.key, status_nonce);
+        let after = write_status(&after, &self.key, &log.tagger, status_nonce);
+        log.tagger.set(status.end, &mut record);
         files::write_at(&log.file, status.end, &record)
             .and_then(|()| files::write_at(&log.file, STATUS as u64, &after))
             .map_err(self.dir.failed("write", OPEN))?;

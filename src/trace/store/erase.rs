@@ -8,7 +8,6 @@ use crate::trace::Envelope;
 
 use super::error::Problem;
 use super::names::{self, Kind, Numbered};
-use super::record::Records;
 use super::segment::Segment;
 use super::sources::Source;
 use super::{LOCK_TIMEOUT, TraceError, TraceStore, wire};
@@ -109,7 +108,7 @@ impl TraceStore {
                 },
                 Source::Log(log) => {
                     let bytes = log.read().map_err(self.dir.failed("read", name))?;
-                    let records = Records::of(bytes, &self.key);
+                    let records = log.records(bytes, &self.key);
                     if records.damaged > 0 {
                         problem("a part of its envelopes is damaged");
                     }

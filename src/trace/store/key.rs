@@ -9,7 +9,7 @@ use crate::sys::files;
 use crate::sys::secure_dir::SecureDir;
 
 use super::super::DigestKey;
-use super::cipher::{Nonce, Stream, random};
+use super::cipher::{Nonce, Stream, Tagger, random};
 use super::mirrored::{self, Found, Mirrored};
 use super::{LOCK_TIMEOUT, TraceError, VERSION};
 
@@ -24,6 +24,8 @@ pub(super) const KEY_MODE: u32 = 0o600;
 const DIGEST: &Nonce = b"exirate trace digest key";
 /// As above.
 const CIPHER: &Nonce = b"exirate trace cipher key";
+/// As above.
+const TAGGER: &Nonce = b"exirate trace tagger key";
 /// As above.
 const NUMBER: &Nonce = b"exirate trace key number";
 
@@ -48,6 +50,8 @@ pub(super) struct Key {
     pub(super) digest: DigestKey,
     /// The key that encrypts files.
     cipher: [u8; 32],
+    /// The key of tags.
+    tagger: [u8; 16],
     /// Identifies this key, and reveals nothing else about it.
     pub(super) number: u64,
 }
@@ -71,12 +75,18 @@ impl Key {
             bytes
         };
         let number = derive(NUMBER).first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        Self { digest: derive(DIGEST), cipher: derive(CIPHER), number }
+        let tagger = derive(TAGGER).first_chunk().copied().unwrap_or_default();
+        Self { digest: derive(DIGEST), cipher: derive(CIPHER), tagger, number }
     }
 
     /// The keystream for a nonce.
     pub(super) fn stream(&self, nonce: &Nonce) -> Stream {
         Stream::new(&self.cipher, nonce)
+    }
+
+    /// The tags of the file with a nonce.
+    pub(super) fn tagger(&self, nonce: &Nonce) -> Tagger {
+        Tagger::new(&self.tagger, nonce)
     }
 
     /// Reads the key; creates one if there is none and `make`.

@@ -14,8 +14,8 @@ use bincode::{Decode, Encode};
 use crate::sys::files::{self, Access, FileInfo};
 use crate::sys::secure_dir::{DirError, SecureDir};
 
-use super::cipher::{NONCE_BYTES, Nonce, random};
-use super::codec::{CRC_BYTES, checksum_fits, decode, encode, set_checksum};
+use super::cipher::{NONCE_BYTES, Nonce, TAG_BYTES, Tagger, random};
+use super::codec::{decode, encode};
 use super::error::Problem;
 use super::key::Key;
 use super::mirrored::SECOND;
@@ -27,12 +27,12 @@ use crate::trace::{Settings, is_past};
 pub(super) const LOG_MAGIC: [u8; 8] = *b"EXIRATEL";
 /// The size of the unencrypted start of a log or segment.
 pub(super) const START_BYTES: usize = 48;
-/// The size of a log's head, including its checksum.
-pub(super) const HEAD_BYTES: usize = 88;
+/// The size of a log's head, including its tag.
+pub(super) const HEAD_BYTES: usize = 100;
 /// The offset of the status.
 pub(super) const STATUS: usize = 2 * SECOND;
-/// The size of a status, including its nonce and checksum.
-pub(super) const STATUS_BYTES: usize = 40;
+/// The size of a status, including its nonce and tag.
+pub(super) const STATUS_BYTES: usize = 52;
 /// The offset of the first record.
 pub(super) const RECORDS: usize = 3 * SECOND;
 
@@ -128,6 +128,8 @@ pub(super) struct Log {
     path: PathBuf,
     pub(super) head: Head,
     pub(super) settings: Settings,
+    /// Of its head's nonce.
+    pub(super) tagger: Tagger,
     /// `None` if it is damaged.
     pub(super) status: Option<Status>,
     /// The size of the file.
@@ -136,6 +138,31 @@ pub(super) struct Log {
     pub(super) identity: (u64, u64),
     /// Whether both copies of the head are equal, and unused bytes are zero.
     pub(super) whole: bool,
+}
+
+/// What is before the records of a log.
+struct Beginning {
+    head: Head,
+    settings: Settings,
+    tagger: Tagger,
+    status: Option<Status>,
+    whole: bool,
+}
+
+impl Beginning {
+    fn read(bytes: &[u8; RECORDS], key: &Key) -> Result<Self, Fault> {
+        let copies = [0, SECOND].map(|at| read_head(bytes.get(at..).unwrap_or(&[]), key, at));
+        let zeros = |range| bytes.get::<std::ops::Range<_>>(range).is_some_and(is_zero);
+        let whole = copies.iter().all(Result::is_ok)
+            && zeros(HEAD_BYTES..SECOND)
+            && zeros(SECOND + HEAD_BYTES..STATUS)
+            && zeros(STATUS + STATUS_BYTES..RECORDS);
+        let (head, nonce) = either(copies)?;
+        let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
+        let tagger = key.tagger(&nonce);
+        let status = read_status(bytes.get(STATUS..).unwrap_or(&[]), key, &tagger);
+        Ok(Self { head, settings, tagger, status, whole })
+    }
 }
 
 impl Log {
@@ -147,17 +174,22 @@ impl Log {
         access: Access,
     ) -> Result<Option<Result<Self, Fault>>, DirError> {
         let Some((file, _)) = dir.open_file(access, name)? else { return Ok(None) };
-        let mut bytes = [0; RECORDS];
+        let read = || {
+            let mut bytes = [0; RECORDS];
+            files::read_start(&file, &mut bytes)?;
+            Ok(Beginning::read(&bytes, key))
+        };
+        let mut found = read().map_err(dir.failed("read", name))?;
         // Queries hold no lock, and may read a status while it is written.
-        for _ in 0..ATTEMPTS {
-            files::read_start(&file, &mut bytes).map_err(dir.failed("read", name))?;
-            if read_status(bytes.get(STATUS..).unwrap_or(&[]), key).is_some() {
+        for _ in 1..ATTEMPTS {
+            if found.as_ref().is_ok_and(|found| found.status.is_some()) {
                 break;
             }
+            found = read().map_err(dir.failed("read", name))?;
         }
         // Only now: the file may have grown since it was opened.
         let info = files::info(&file).map_err(dir.failed("read", name))?;
-        Ok(Some(Self::of((file, dir.path_of(name)), &info, &bytes, key)))
+        Ok(Some(found.map(|found| Self::of((file, dir.path_of(name)), &info, found))))
     }
 
     /// Reads the status of the same log again; `None` if `name` is another file
@@ -167,26 +199,14 @@ impl Log {
         let mut bytes = [0; STATUS_BYTES];
         let read = files::read_at(&self.file, STATUS as u64, &mut bytes).ok()?;
         let is_same = info.identity == self.identity && read == STATUS_BYTES;
-        let status = read_status(&bytes, key);
+        let status = read_status(&bytes, key, &self.tagger);
         is_same.then_some(Self { status, size: info.size, ..self })
     }
 
-    fn of(
-        (file, path): (File, PathBuf),
-        info: &FileInfo,
-        bytes: &[u8; RECORDS],
-        key: &Key,
-    ) -> Result<Self, Fault> {
-        let copies = [0, SECOND].map(|at| read_head(bytes.get(at..).unwrap_or(&[]), key));
-        let zeros = |range| bytes.get::<std::ops::Range<_>>(range).is_some_and(is_zero);
-        let whole = bytes.get(..SECOND) == bytes.get(SECOND..2 * SECOND)
-            && zeros(HEAD_BYTES..SECOND)
-            && zeros(STATUS + STATUS_BYTES..RECORDS);
-        let head = copies[0].or(copies[1]).map_err(|fault| worse(fault, copies[1]))?;
-        let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
-        let status = read_status(bytes.get(STATUS..).unwrap_or(&[]), key);
+    fn of((file, path): (File, PathBuf), info: &FileInfo, found: Beginning) -> Self {
+        let Beginning { head, settings, tagger, status, whole } = found;
         let FileInfo { size, identity, .. } = *info;
-        Ok(Self { file, path, head, settings, status, size, identity, whole })
+        Self { file, path, head, settings, tagger, status, size, identity, whole }
     }
 
     /// Creates an empty log with the name `new`.
@@ -208,20 +228,19 @@ impl Log {
         };
         let status = Status { end: RECORDS as u64, messages: 0 };
         let mut bytes = [0; RECORDS];
-        let copy = write_head(&head, key, nonce);
         for at in [0, SECOND] {
-            put(&mut bytes, at, &copy);
+            put(&mut bytes, at, &write_head(&head, key, nonce, at));
         }
-        put(&mut bytes, STATUS, &write_status(&status, key, random()?));
+        let tagger = key.tagger(&nonce);
+        put(&mut bytes, STATUS, &write_status(&status, key, &tagger, random()?));
         let file = dir.create_file(new, super::FILE_MODE)?;
         // Without its head, nothing of a log could be read after a power
         // failure.
         let written = files::write_start(&file, &bytes).and_then(|()| files::sync(&file));
         written.map_err(dir.failed("write", new))?;
         let info = files::info(&file).map_err(dir.failed("read", new))?;
-        let (FileInfo { size, identity, .. }, path) = (info, dir.path_of(new));
-        let status = Some(status);
-        Ok(Self { file, path, head, settings, status, size, identity, whole: true })
+        let found = Beginning { head, settings, tagger, status: Some(status), whole: true };
+        Ok(Self::of((file, dir.path_of(new)), &info, found))
     }
 
     /// Reads all records as they are on disk; up to the end of the file if the
@@ -249,6 +268,11 @@ impl Log {
         }
         bytes.truncate(done);
         Ok(bytes)
+    }
+
+    /// The records in what was read.
+    pub(super) fn records(&self, bytes: Vec<u8>, key: &Key) -> Records {
+        Records::of(bytes, RECORDS as u64, key, &self.tagger)
     }
 
     /// Whether the status is sound and the file has the length in it.
@@ -281,10 +305,14 @@ fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
     to.iter_mut().skip(at).zip(bytes).for_each(|(to, from)| *to = *from);
 }
 
-/// Combines the faults of two copies: in one of them, a damaged byte may look
-/// like another key or version.
-pub(super) fn worse<T>(one: Fault, other: Result<T, Fault>) -> Fault {
-    if other.err() == Some(one) { one } else { Fault::Damaged }
+/// What two copies say. In one of them, a damaged byte may look like another key or version. If
+/// both are sound and differ, one is that of another file.
+pub(super) fn either<T: PartialEq>(copies: [Result<T, Fault>; 2]) -> Result<T, Fault> {
+    match copies {
+        [Ok(one), Ok(other)] => (one == other).then_some(one).ok_or(Fault::Damaged),
+        [Ok(one), Err(_)] | [Err(_), Ok(one)] => Ok(one),
+        [Err(one), Err(other)] => Err(if one == other { one } else { Fault::Damaged }),
+    }
 }
 
 /// Reads the start of a log or segment.
@@ -300,46 +328,52 @@ pub(super) fn read_start(bytes: &[u8], magic: [u8; 8], key: &Key) -> Result<Star
     }
 }
 
-/// Encodes a copy of a head.
-fn write_head(head: &Head, key: &Key, nonce: Nonce) -> [u8; HEAD_BYTES] {
+/// Encodes the copy of a head at `offset`.
+fn write_head(head: &Head, key: &Key, nonce: Nonce, offset: usize) -> [u8; HEAD_BYTES] {
     let start = Start { magic: LOG_MAGIC, version: VERSION, reserved: 0, key: key.number, nonce };
     let mut bytes: [u8; HEAD_BYTES] = encode(&(start, *head));
-    set_checksum(&mut bytes);
-    key.stream(&nonce).apply(START_BYTES as u64, bytes.get_mut(START_BYTES..).unwrap_or(&mut []));
+    let encrypted = bytes.get_mut(START_BYTES..HEAD_BYTES - TAG_BYTES).unwrap_or(&mut []);
+    key.stream(&nonce).apply(START_BYTES as u64, encrypted);
+    key.tagger(&nonce).set(offset as u64, &mut bytes);
     bytes
 }
 
-/// Decodes a copy of a head.
-fn read_head(bytes: &[u8], key: &Key) -> Result<Head, Fault> {
+/// Decodes the copy of a head at `offset`.
+fn read_head(bytes: &[u8], key: &Key, offset: usize) -> Result<(Head, Nonce), Fault> {
     let start = read_start(bytes, LOG_MAGIC, key)?;
-    let mut bytes = *bytes.first_chunk::<HEAD_BYTES>().ok_or(Fault::Damaged)?;
-    let encrypted = bytes.get_mut(START_BYTES..).unwrap_or(&mut []);
-    key.stream(&start.nonce).apply(START_BYTES as u64, encrypted);
-    if !checksum_fits(&bytes) {
-        return Err(Fault::Damaged);
-    }
-    decode(bytes.get(START_BYTES..).unwrap_or(&[])).ok_or(Fault::Damaged)
+    let bytes = bytes.get(..HEAD_BYTES).ok_or(Fault::Damaged)?;
+    let head = key.tagger(&start.nonce).check(offset as u64, bytes).ok_or(Fault::Damaged)?;
+    let mut encrypted = head.get(START_BYTES..).unwrap_or(&[]).to_vec();
+    key.stream(&start.nonce).apply(START_BYTES as u64, &mut encrypted);
+    Ok((decode(&encrypted).ok_or(Fault::Damaged)?, start.nonce))
 }
 
 /// Encodes a status. The nonce must not be used for anything else.
-pub(super) fn write_status(status: &Status, key: &Key, nonce: Nonce) -> [u8; STATUS_BYTES] {
+pub(super) fn write_status(
+    status: &Status,
+    key: &Key,
+    tagger: &Tagger,
+    nonce: Nonce,
+) -> [u8; STATUS_BYTES] {
     let mut bytes: [u8; STATUS_BYTES] = encode(&(nonce, *status));
-    set_checksum(&mut bytes);
-    key.stream(&nonce).apply(0, bytes.get_mut(NONCE_BYTES..).unwrap_or(&mut []));
+    let encrypted = bytes.get_mut(NONCE_BYTES..STATUS_BYTES - TAG_BYTES).unwrap_or(&mut []);
+    key.stream(&nonce).apply(0, encrypted);
+    tagger.set(STATUS as u64, &mut bytes);
     bytes
 }
 
 /// Decodes a status; `None` if it is damaged.
-pub(super) fn read_status(bytes: &[u8], key: &Key) -> Option<Status> {
-    let mut bytes = *bytes.first_chunk::<STATUS_BYTES>()?;
-    let (nonce, encrypted) = bytes.split_first_chunk_mut::<NONCE_BYTES>()?;
-    key.stream(nonce).apply(0, encrypted);
-    checksum_fits(&bytes).then(|| decode(bytes.get(NONCE_BYTES..)?)).flatten()
+fn read_status(bytes: &[u8], key: &Key, tagger: &Tagger) -> Option<Status> {
+    let bytes = tagger.check(STATUS as u64, bytes.get(..STATUS_BYTES)?)?;
+    let (nonce, encrypted) = bytes.split_first_chunk::<NONCE_BYTES>()?;
+    let mut plain = *encrypted.first_chunk::<{ STATUS_BYTES - NONCE_BYTES - TAG_BYTES }>()?;
+    key.stream(nonce).apply(0, &mut plain);
+    decode(&plain)
 }
 
 const _: () = {
     assert!(HEAD_BYTES <= SECOND && STATUS + STATUS_BYTES <= RECORDS);
     assert!(8 + 4 + 4 + 8 + NONCE_BYTES == START_BYTES);
-    assert!(START_BYTES + 8 + 8 + 16 + 2 + 2 + CRC_BYTES == HEAD_BYTES);
-    assert!(NONCE_BYTES + 8 + 4 + CRC_BYTES == STATUS_BYTES);
+    assert!(START_BYTES + 8 + 8 + 16 + 2 + 2 + TAG_BYTES == HEAD_BYTES);
+    assert!(NONCE_BYTES + 8 + 4 + TAG_BYTES == STATUS_BYTES);
 };

@@ -19,6 +19,7 @@ mod full_tests;
 #[cfg(test)]
 mod image_tests;
 mod key;
+mod keyless;
 #[cfg(test)]
 mod kill_tests;
 mod layout;
@@ -123,6 +124,16 @@ impl TraceStore {
     /// The directory, the key or the settings cannot be used.
     pub fn open(directory: &Path, access: Access) -> Result<Self, TraceError> {
         let writable = access == Access::Write;
+        let dir = Self::open_directory(directory, writable)?;
+        let key = Key::open(&dir, writable)?;
+        let key_file = key::identity(&dir);
+        let options = Options::read(&dir)?;
+        let process = fork::process();
+        let (limits, open_log, incidents) = (Limits::default(), None, Vec::new());
+        Ok(Self { dir, key, key_file, options, writable, process, limits, open_log, incidents })
+    }
+
+    fn open_directory(directory: &Path, writable: bool) -> Result<SecureDir, TraceError> {
         let absent = || TraceError::Absent { path: directory.to_path_buf() };
         let above = directory.parent().ok_or_else(absent)?;
         let spool = match above.parent().ok_or_else(absent)? {
@@ -133,17 +144,11 @@ impl TraceStore {
         let [Some(above), Some(name)] = names else { return Err(absent()) };
         let names = [above, name].map(|name| CString::new(name).unwrap_or_default());
         let names = names.each_ref().map(|name| name.as_c_str());
-        let dir = SecureDir::open(spool, &names, writable).map_err(|error| match error {
+        SecureDir::open(spool, &names, writable).map_err(|error| match error {
             // It may be the directory above that is missing.
             DirError::Absent { .. } => absent(),
             error => error.into(),
-        })?;
-        let key = Key::open(&dir, writable)?;
-        let key_file = key::identity(&dir);
-        let options = Options::read(&dir)?;
-        let process = fork::process();
-        let (limits, open_log, incidents) = (Limits::default(), None, Vec::new());
-        Ok(Self { dir, key, key_file, options, writable, process, limits, open_log, incidents })
+        })
     }
 
     /// The store's directory.

@@ -155,6 +155,8 @@ pub struct QuerySummary {
     /// contain it even if they do not match. If the query is also about
     /// envelopes, this includes some that those exclude.
     pub partial: u64,
+    /// Messages that could not be searched because of damage, as far as known.
+    pub unreadable: u64,
     /// The shortest excerpt, in bytes of normalised text, that is always found
     /// in all of them.
     pub shortest: usize,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::trace::{Envelope, Hit, decode, is_past};
+use crate::trace::{Envelope, Hit, Unsearched, decode, is_past};
 
 use super::log::Log;
 use super::query::{Address, Pending, Query, RunningQuery};
@@ -29,6 +29,8 @@ impl RunningQuery<'_, '_> {
         self.summary.damaged.extend(log.damage(records));
         let messages = records.sound.len();
         self.summary.messages += messages as u64;
+        let recorded = log.status.map_or(0, |status| u64::from(status.messages));
+        self.summary.unreadable += recorded.saturating_sub(messages as u64);
         let mut results = Vec::new();
         let mut candidate = |message: usize, hit| {
             let bytes = records.sound.get(message).map_or(&[][..], |r| records.envelope(r));
@@ -83,7 +85,9 @@ impl RunningQuery<'_, '_> {
             return Vec::new();
         }
         let hits = self.hits(segment, damage);
-        envelopes(segment, query, hits, damage)
+        let (results, unreadable) = envelopes(segment, query, hits, damage);
+        self.summary.unreadable += unreadable;
+        results
     }
 
     /// The hits in the body of a segment, in order of their positions; `None`
@@ -108,8 +112,17 @@ impl RunningQuery<'_, '_> {
         self.summary.partial += u64::from(segment.head.partial);
         let searched = segment
             .with_body(|body| search.sealed(body, messages, &mut |hit| hits.push((number, hit))));
-        if let Err(fault) = searched {
-            damage.push(format!("its digests are damaged: {}", fault.0));
+        let wrong = segment.take_wrong_block();
+        // What was not read in time is not damaged.
+        if let Err(Unsearched { messages, damage: fault }) = searched
+            && !is_past(segment.deadline)
+        {
+            self.summary.unreadable += u64::from(messages);
+            let what = match wrong {
+                Some(offset) => format!("its block at byte {offset} is damaged"),
+                None => format!("its digests are damaged ({})", fault.0),
+            };
+            damage.push(format!("{what}, so {messages} of its messages were not searched"));
         }
         hits.sort_by_key(|(_, hit)| hit.message);
         Some(hits)
@@ -117,22 +130,24 @@ impl RunningQuery<'_, '_> {
 }
 
 /// The messages of a segment that match a query, among those with a hit if
-/// `hits` is given, which is in order of positions.
+/// `hits` is given, which is in order of positions; and how many of all could not be read.
 pub(super) fn envelopes(
     segment: &Segment,
     query: &Query<'_>,
     hits: Option<Vec<(usize, Hit)>>,
     damage: &mut Vec<Damage>,
-) -> Vec<Pending> {
+) -> (Vec<Pending>, u64) {
     let first = segment.head.times[0];
     let mut results = Vec::new();
     if hits.as_ref().is_some_and(Vec::is_empty) {
-        return results;
+        return (results, 0);
     }
     let unreadable = |hits: Option<Vec<(usize, Hit)>>, damage: &mut Vec<Damage>| {
         damage.push("both copies of a table are damaged: its envelopes cannot be read".into());
+        // Hits are results all the same.
+        let unreadable = if hits.is_some() { 0 } else { u64::from(segment.head.messages) };
         let unread = hits.unwrap_or_default().into_iter();
-        unread.map(|hit| Pending::unread(first, Some(hit))).collect()
+        (unread.map(|hit| Pending::unread(first, Some(hit))).collect(), unreadable)
     };
     let Some(words) = Words::of(segment) else {
         return unreadable(hits, damage);
@@ -142,7 +157,7 @@ pub(super) fn envelopes(
     let to = query.to.as_ref().and_then(|to| numbers_of(to, &words, damage));
     let auth = query.auth.as_ref().and_then(|auth| authenticated_as(auth, &words, damage));
     if [&from, &to].into_iter().flatten().any(Vec::is_empty) {
-        return results;
+        return (results, 0);
     }
     let mut numbers = Vec::new();
     let Some(messages) = Messages::of(segment) else {
@@ -152,7 +167,7 @@ pub(super) fn envelopes(
         || to.as_ref().is_some_and(|numbers| !messages.has_recipient(numbers))
         || auth.as_ref().is_some_and(|auth| !messages.has_name(auth))
     {
-        return results;
+        return (results, 0);
     }
     // The hit of each message that has one.
     let mut found: Vec<(u32, (usize, Hit))> = Vec::new();
@@ -188,16 +203,20 @@ pub(super) fn envelopes(
             results.push(Pending { envelope: row.envelope, damaged: row.damaged, hit });
         }
     });
+    let mut unread = 0;
     for range in unreadable {
         let (start, end) = (range.start, range.end);
         damage.push(format!("the envelopes of its messages {start} to {end} are damaged"));
+        if hits.is_none() {
+            unread += u64::from(end - start);
+        }
         results.extend(range.filter_map(hit_of).map(|hit| Pending::unread(first, Some(hit))));
     }
     if words.is_damaged() {
         damage.push("some of its addresses are damaged".into());
     }
     damage.dedup();
-    results
+    (results, unread)
 }
 
 /// The numbers of the matching addresses; `None` if they cannot be determined

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::TraceError;
-use super::cipher::{NONCE_BYTES, Nonce};
+use super::cipher::{NONCE_BYTES, Nonce, TAG_BYTES, Tagger};
 use super::codec::{CRC_BYTES, checksum, decode, encode};
 use super::key::Key;
 
@@ -15,12 +15,13 @@ pub(super) const ALIGN: usize = 8;
 pub(super) const HEAD_BYTES: usize = NONCE_BYTES + 4 + 4 + CRC_BYTES;
 
 /// The size of a record with a payload of so many bytes: its head, the payload,
-/// zeros, the checksum.
+/// zeros, the tag.
 const fn whole(payload: usize) -> usize {
-    (HEAD_BYTES + payload + CRC_BYTES).next_multiple_of(ALIGN)
+    (HEAD_BYTES + payload + TAG_BYTES).next_multiple_of(ALIGN)
 }
 
-/// Encodes a record. The nonce must not be used for anything else.
+/// Encodes a record, without its tag: that depends on where it is written. The nonce must not be
+/// used for anything else.
 ///
 /// # Errors
 /// It would be too large.
@@ -44,10 +45,10 @@ pub(super) fn make(
     bytes.extend(crc.to_le_bytes());
     bytes.extend(envelope);
     bytes.extend(digest);
-    bytes.resize(whole(payload) - CRC_BYTES, 0);
-    let crc = checksum(crc, bytes.get(HEAD_BYTES..).unwrap_or(&[]));
-    bytes.extend(crc.to_le_bytes());
-    key.stream(&nonce).apply(0, bytes.get_mut(NONCE_BYTES..).unwrap_or(&mut []));
+    let end = whole(payload);
+    bytes.resize(end, 0);
+    let encrypted = bytes.get_mut(NONCE_BYTES..end - TAG_BYTES).unwrap_or(&mut []);
+    key.stream(&nonce).apply(0, encrypted);
     Ok(bytes)
 }
 
@@ -71,14 +72,14 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Decrypts the bytes from the first record on. After a damaged record, the
+    /// Decrypts the bytes of a log from the first record on, which is at `first`. After a damaged record, the
     /// next one is searched for; the time is at most quadratic in the number of
     /// 8-byte steps.
-    pub(super) fn of(mut bytes: Vec<u8>, key: &Key) -> Self {
+    pub(super) fn of(mut bytes: Vec<u8>, first: u64, key: &Key, tagger: &Tagger) -> Self {
         let (mut sound, mut damaged, mut torn) = (Vec::new(), 0, false);
         let mut at = 0;
         while at < bytes.len() {
-            match decrypt(&mut bytes, at, key) {
+            match decrypt(&mut bytes, at, first, key, tagger) {
                 Some((record, end)) => {
                     damaged += u32::from(std::mem::take(&mut torn));
                     sound.push(record);
@@ -106,28 +107,30 @@ impl Records {
 
 /// Decrypts the record at `at`; returns it, and its end. If there is none, the
 /// bytes do not change.
-fn decrypt(bytes: &mut [u8], at: usize, key: &Key) -> Option<(Record, usize)> {
+fn decrypt(
+    bytes: &mut [u8],
+    at: usize,
+    first: u64,
+    key: &Key,
+    tagger: &Tagger,
+) -> Option<(Record, usize)> {
     let rest = bytes.get_mut(at..)?;
     let mut head = *rest.first_chunk::<HEAD_BYTES>()?;
     let (nonce, encrypted) = head.split_first_chunk_mut::<NONCE_BYTES>()?;
     let stream = key.stream(nonce);
     stream.apply(0, encrypted);
+    // Its size is needed to find its tag. If it is wrong, so is the tag.
     let (covered, crc) = head.split_last_chunk::<CRC_BYTES>()?;
-    let crc = u32::from_le_bytes(*crc);
-    if checksum(0, covered) != crc {
+    if checksum(0, covered) != u32::from_le_bytes(*crc) {
         return None;
     }
     let (envelope, digest): (u32, u32) = decode(covered.get(NONCE_BYTES..)?)?;
     let (envelope, digest) = (envelope as usize, digest as usize);
     let payload = envelope.checked_add(digest).filter(|&all| all <= PAYLOAD_BYTES_MAX)?;
-    let record = rest.get_mut(..whole(payload))?.get_mut(HEAD_BYTES..)?;
-    let offset = (HEAD_BYTES - NONCE_BYTES) as u64;
-    stream.apply(offset, record);
-    let (covered, after) = record.split_last_chunk::<CRC_BYTES>()?;
-    if checksum(crc, covered) != u32::from_le_bytes(*after) {
-        stream.apply(offset, record);
-        return None;
-    }
+    let record = rest.get_mut(..whole(payload))?;
+    tagger.check(first + at as u64, record)?;
+    let encrypted = record.get_mut(HEAD_BYTES..whole(payload) - TAG_BYTES)?;
+    stream.apply((HEAD_BYTES - NONCE_BYTES) as u64, encrypted);
     let start = at + HEAD_BYTES;
     let record =
         Record { envelope: start..start + envelope, digest: start + envelope..start + payload };

@@ -12,7 +12,6 @@ use super::log::{Fault, Log};
 use super::mirrored::{self, Found};
 use super::names::{self, Kind, Numbered, OPEN};
 use super::options::{Options, OptionsFile, SETTINGS, SETTINGS_NEW};
-use super::record::Records;
 use super::segment::Segment;
 use super::{FILE_MODE, LOCK_TIMEOUT, TraceError, TraceStore, decode};
 
@@ -130,7 +129,7 @@ impl TraceStore {
             Some(Ok(log)) if log.head.decode > decode::VERSION => false,
             Some(Ok(log)) => {
                 let bytes = log.read().map_err(self.dir.failed("read", OPEN))?;
-                !log.whole || log.damage(&Records::of(bytes, &self.key)).is_some()
+                !log.whole || log.damage(&log.records(bytes, &self.key)).is_some()
             }
         };
         if damaged {

@@ -63,6 +63,8 @@ fn damaged_copies_are_rewritten() {
         (segment, 195 + tables, "copies in it were damaged"),
         (segment, -5, "copies in it were damaged"),
         (segment, -5 - 196, "copies in it were damaged"),
+        // The checksum itself.
+        (segment, -1, "copies in it were damaged"),
         ("key", 20, "one of its two copies was damaged"),
         ("key", 530, "one of its two copies was damaged"),
         ("settings", 530, "one of its two copies was damaged"),
@@ -99,6 +101,7 @@ fn irreparable_damage_is_left_and_reported() {
     let Repaired { done, left } = repair(folder.path());
     assert_eq!(done, []);
     assert!(left[0].what.contains("its checksum is wrong"), "{left:?}");
+    assert!(left[1].what.contains("1 of its "), "{left:?}");
     // All other messages are found, and this file's envelopes.
     let trace = TraceStore::open(&trace_directory(folder.path()), Access::Read).unwrap();
     assert_eq!(super::tests::ask(&trace, &Query::default()).len(), 50);

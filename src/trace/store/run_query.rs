@@ -87,7 +87,7 @@ impl TraceStore {
                 Source::Segment(segment) => File::Segment(segment),
                 Source::Log(log) => {
                     let bytes = log.read_until(deadline).map_err(|error| error.to_string());
-                    File::Log(log, bytes.map(|bytes| Records::of(bytes, &self.key)))
+                    File::Log(log, bytes.map(|bytes| log.records(bytes, &self.key)))
                 }
             };
             let mut done = 0;
@@ -237,7 +237,7 @@ impl<'a, 'q> Run<'a, 'q> {
                     return Vec::new();
                 };
                 let mut damage = Vec::new();
-                let results = envelopes(segment, query, Some(hits), &mut damage);
+                let (results, _) = envelopes(segment, query, Some(hits), &mut damage);
                 if is_past(deadline) {
                     summary.late = true;
                     return Vec::new();

@@ -7,7 +7,6 @@ use crate::trace::{Envelope, Scheme, Settings, Sketch};
 use super::error::Problem;
 use super::query::{Accepts, Query, QueryResult, QuerySummary};
 use super::query_file::{authenticated_as, numbers_of};
-use super::record::Records;
 use super::segment::{Messages, Segment, Wanted, Words};
 use super::sources::Source;
 use super::{TraceError, TraceStore, wire};
@@ -100,7 +99,7 @@ impl TraceStore {
             match file {
                 Source::Log(log) => {
                     let Ok(bytes) = log.read() else { continue };
-                    let records = Records::of(bytes, &self.key);
+                    let records = log.records(bytes, &self.key);
                     let digest = |number: usize| Some(records.digest(records.sound.get(number)?));
                     let sketch = |number| scheme.sketch(digest(number)?);
                     let sketches = wanted.iter().filter_map(|&(n, at)| Some((at, sketch(n)?)));
@@ -123,7 +122,7 @@ impl TraceStore {
         sample: &mut Sample,
     ) -> Vec<(Envelope, usize)> {
         let Ok(bytes) = log.read() else { return Vec::new() };
-        let records = Records::of(bytes, &self.key);
+        let records = log.records(bytes, &self.key);
         sample.damaged.extend(log.damage(&records));
         let each = records.sound.iter().enumerate();
         let fitting = each.filter_map(|(number, record)| {

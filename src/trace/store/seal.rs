@@ -16,7 +16,6 @@ use super::log::{Fault, Log, MESSAGES_MAX};
 use super::merge::{Merging, NEWEST};
 use super::names::{self, Kind, Numbered, OPEN};
 use super::options::Options;
-use super::record::Records;
 use super::segment::{Origin, Segment, build};
 use super::{FILE_MODE, LOCK_TIMEOUT, Tidied, TraceError, TraceStore, wire};
 
@@ -135,7 +134,7 @@ impl TraceStore {
             }
         }
         let bytes = log.read().map_err(self.dir.failed("read", &name))?;
-        let records = Records::of(bytes, &self.key);
+        let records = log.records(bytes, &self.key);
         let mut lost = records.damaged + u32::from(records.torn && log.is_sound());
         let mut messages = Vec::with_capacity(records.sound.len());
         for record in &records.sound {

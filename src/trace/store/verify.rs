@@ -7,7 +7,6 @@ use super::key::{KEY, KeyFile};
 use super::log::Log;
 use super::mirrored::{self, Found};
 use super::options::{OptionsFile, SETTINGS};
-use super::record::Records;
 use super::segment::{Messages, Segment, Wanted, Words};
 use super::sources::Source;
 use super::{TraceError, TraceStore, wire};
@@ -101,7 +100,7 @@ impl TraceStore {
             say("one of the copies of its head is damaged".to_owned());
         }
         let records = match log.read() {
-            Ok(bytes) => Records::of(bytes, &self.key),
+            Ok(bytes) => log.records(bytes, &self.key),
             Err(error) => {
                 say(format!("it cannot be read: {error}"));
                 return 0;
@@ -121,8 +120,11 @@ impl TraceStore {
 
     /// Checks a segment; returns the number of readable messages.
     fn check_segment(&self, segment: &Segment, say: &mut dyn FnMut(String)) -> u64 {
-        if !segment.is_sound() {
+        let has_right_checksum = segment.has_right_checksum();
+        if !has_right_checksum {
             say("its checksum is wrong".to_owned());
+        } else if !segment.is_sound() {
+            say("its checksum is right, but tags in it are wrong: it was changed on purpose".into());
         }
         if !segment.whole {
             say("one of the copies of its head is damaged, or its length is wrong".to_owned());
@@ -131,7 +133,13 @@ impl TraceStore {
             say("one of the copies of its tables is damaged".to_owned());
         }
         let scheme = segment.settings.scheme(&self.key.digest);
-        if let Err(what) = segment.check_body(scheme.as_ref()) {
+        let wrong = segment.wrong_blocks();
+        if let Some(first) = wrong.first() {
+            let (wrong, all) = (wrong.len(), segment.body_blocks());
+            say(format!(
+                "{wrong} of its {all} blocks of digests are damaged, the first at byte {first}"
+            ));
+        } else if let Err(what) = segment.check_body(scheme.as_ref()) {
             say(format!("its digests are damaged: {what}"));
         }
         let (Some(words), Some(messages)) = (Words::of(segment), Messages::of(segment)) else {

@@ -90,6 +90,11 @@ impl Octave {
         u64::from(self.buckets) * self.bucket % 8
     }
 
+    /// The number of its messages.
+    pub(super) fn messages(&self) -> u32 {
+        self.groups.iter().map(|group| group.messages).sum()
+    }
+
     /// The number of rows of a group: the current number of bits of its
     /// filters.
     pub(super) fn rows(&self, group: &Group) -> u32 {

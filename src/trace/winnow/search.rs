@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::trace::{Body, ContentQuery, Damage, Hit, Part, Search, TooShort, file_hash, filter};
+use crate::trace::{
+    Body, ContentQuery, Damage, Hit, Part, Search, TooShort, Unsearched, file_hash, filter,
+};
 
 use super::Winnow;
 use super::candidates::Candidates;
@@ -247,6 +249,27 @@ impl WinnowSearch {
         Ok(())
     }
 
+    /// The hits in an octave, also of passages.
+    fn all_of_octave(
+        &mut self,
+        body: &Body<'_>,
+        table: &Table,
+        octave: &Octave,
+        sampling: bool,
+    ) -> Result<Vec<Hit>, Damage> {
+        let mut hits = None;
+        if !self.elements.is_empty() {
+            let mut found = self.octave(body, table, octave)?;
+            if sampling {
+                self.sample(body, table, octave, &found)?;
+            }
+            found.retain(|hit| self.is_hit(hit));
+            self.count(body, table, octave)?;
+            hits = Some(found);
+        }
+        self.passages.in_octave(body, table, octave, hits)
+    }
+
     /// Searches the messages of an octave.
     fn octave(
         &mut self,
@@ -365,21 +388,16 @@ impl Search for WinnowSearch {
         body: &Body<'_>,
         messages: u32,
         hit: &mut dyn FnMut(Hit),
-    ) -> Result<(), Damage> {
-        let table = Table::read(body, messages)?;
+    ) -> Result<(), Unsearched> {
+        let table =
+            Table::read(body, messages).map_err(|damage| Unsearched { messages, damage })?;
         let sampling = self.frequencies.needs_more();
+        let mut unsearched = None;
         for octave in &table.octaves {
-            let mut hits = None;
-            if !self.elements.is_empty() {
-                let mut found = self.octave(body, &table, octave)?;
-                if sampling {
-                    self.sample(body, &table, octave, &found)?;
-                }
-                found.retain(|hit| self.is_hit(hit));
-                self.count(body, &table, octave)?;
-                hits = Some(found);
+            match self.all_of_octave(body, &table, octave, sampling) {
+                Ok(found) => found.into_iter().for_each(&mut *hit),
+                Err(damage) => Unsearched::add(&mut unsearched, octave.messages(), damage),
             }
-            self.passages.in_octave(body, &table, octave, hits)?.into_iter().for_each(&mut *hit);
         }
         if sampling {
             let mut rarest: Vec<_> =
@@ -387,7 +405,7 @@ impl Search for WinnowSearch {
             rarest.sort_unstable();
             self.rarest = rarest.into_iter().map(|(_, element)| *element).collect();
         }
-        Ok(())
+        unsearched.map_or(Ok(()), Err)
     }
 
     fn chance(&self, hit: &Hit) -> f64 {

@@ -3,7 +3,7 @@
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
 use super::*;
-use crate::trace::{Body, Fragment, Hit, Part, file_hash};
+use crate::trace::{Body, Fragment, Hit, Part, Unsearched, file_hash};
 use crate::trace::{DigestKey, GramOrder, WinnowSettings};
 
 pub(super) const KEY: DigestKey = [7; 32];
@@ -159,12 +159,14 @@ quickcheck! {
         strict(&mut of_digests);
         strict(&mut of_body);
         // The same through a cipher.
-        let enciphered: Vec<u8> = (0_u64..).zip(&body).map(|(at, byte)| byte ^ key ^ at as u8).collect();
-        let decipher = |offset: u64, bytes: &mut [u8]| {
-            (offset..).zip(bytes).for_each(|(at, byte)| *byte ^= key ^ at as u8);
+        let enciphered: Vec<u8> = (0_usize..).zip(&body).map(|(at, byte)| byte ^ key ^ at as u8).collect();
+        let decipher = |offset: usize, bytes: &mut [u8]| {
+            let part = (offset..).zip(&enciphered[offset..]);
+            bytes.iter_mut().zip(part).for_each(|(to, (at, byte))| *to = byte ^ key ^ at as u8);
+            Ok(())
         };
         let mut read = Vec::new();
-        let enciphered = Body::encrypted(&enciphered, &decipher);
+        let enciphered = Body::stored(enciphered.len(), &decipher);
         winnow.search(&question).unwrap().sealed(&enciphered, order.len() as u32, &mut |hit| read.push(hit)).unwrap();
         strict(&mut read);
         read == of_body && differences(&of_digests, &of_body, &order).is_empty()
@@ -200,6 +202,45 @@ quickcheck! {
         let asked = search.sealed(&Body::plain(&body), messages, &mut |_| {});
         assert!(sound.is_err() || asked.is_ok());
         winnow.fold(&body).is_none_or(|folded| folded.len() < body.len() && winnow.check(&folded, messages).is_ok() == asked.is_ok())
+    }
+
+    fn damaged_parts_lose_only_what_needs_them(settings: Any, messages: Vec<Message>, which: usize, part: [usize; 4], from: u16, length: u8) -> bool {
+        let winnow = Winnow::new(settings.0, &KEY);
+        let Some(message) = messages.get(which % messages.len().max(1)) else { return true };
+        let parts: Vec<Part> = message.part(&winnow, part).into_iter().collect();
+        if parts.is_empty() {
+            return true;
+        }
+        let digests: Vec<Vec<u8>> = messages.iter().map(|message| message.digest(&winnow)).collect();
+        let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
+        let Sealed { order, body } = winnow.seal(&digests);
+        let question = ContentQuery { parts, min_share: 1.0 };
+        let from = usize::from(from) % body.len();
+        let unreadable = from..from + 1 + usize::from(length);
+        let read = |offset: usize, into: &mut [u8]| {
+            let end = offset + into.len();
+            if offset < unreadable.end && unreadable.start < end {
+                return Err(Damage("it cannot be read"));
+            }
+            into.copy_from_slice(&body[offset..end]);
+            Ok(())
+        };
+        let ask = |body: &Body<'_>| {
+            let mut hits = Vec::new();
+            let mut search = winnow.search(&question).unwrap();
+            let searched = search.sealed(body, order.len() as u32, &mut |hit| hits.push(hit.message));
+            (hits, searched)
+        };
+        let (all, sound) = ask(&Body::plain(&body));
+        let (hits, searched) = ask(&Body::stored(body.len(), &read));
+        let lost = all.iter().filter(|hit| !hits.contains(hit)).count();
+        assert!(sound.is_ok() && hits.iter().all(|hit| all.contains(hit)));
+        match searched {
+            Ok(()) => lost == 0,
+            Err(Unsearched { messages, .. }) => {
+                messages > 0 && messages as usize <= order.len() && lost <= messages as usize
+            }
+        }
     }
 
     fn random_bytes_are_harmless(body: Vec<u8>, messages: u8, digests: Vec<Vec<u8>>) -> bool {

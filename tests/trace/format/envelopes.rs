@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use exirate::trace::Envelope;
 
 use super::codes::{Bits, Code, text};
-use super::document::{Segment, crc, number, value, values};
+use super::document::{Segment, number, value, values};
 
 /// Takes so many bytes.
 fn take<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
@@ -38,29 +38,17 @@ pub(crate) fn of_log(mut bytes: &[u8]) -> Envelope {
 
 /// The blocks of a section with so many items, according to its table.
 fn blocks<'a>(
-    section: &'a [u8],
+    section: &'a [Vec<u8>],
     count: u64,
     each: u64,
     table: &mut Bits<'_>,
 ) -> Vec<(&'a [u8], u64)> {
-    let mut rest = section;
-    let blocks = (0..count.div_ceil(each))
-        .map(|block| {
-            let (length, expected) = (table.take(32), table.take(32));
-            let bytes = take(&mut rest, length as usize);
-            assert_eq!(crc(bytes), expected);
-            (bytes, each.min(count - block * each))
-        })
-        .collect();
-    assert!(rest.is_empty());
-    blocks
-}
-
-/// A table without its checksum.
-fn table(bytes: &[u8]) -> Bits<'_> {
-    let (table, expected) = bytes.split_at(bytes.len() - 4);
-    assert_eq!(number(expected), crc(table));
-    Bits::of(table)
+    assert_eq!(section.len() as u64, count.div_ceil(each));
+    let sized = (0..).zip(section).map(|(block, bytes)| {
+        assert_eq!(table.take(32), bytes.len() as u64);
+        (bytes.as_slice(), each.min(count - block * each))
+    });
+    sized.collect()
 }
 
 #[derive(Default)]
@@ -78,7 +66,7 @@ fn in_order(a: &[u8], b: &[u8]) -> bool {
 fn words(segment: &Segment) -> Words {
     let count = |name: &str| value(&segment.head, &format!("segment.{name}"));
     let counts = ["domains", "addresses", "names", "fours", "sixes"].map(count);
-    let mut bits = table(&segment.tables[0]);
+    let mut bits = Bits::of(&segment.tables[0]);
     let mut sections = Vec::new();
     for (section, count) in segment.sections.iter().zip(counts) {
         sections.push(blocks(section, count, 64, &mut bits));
@@ -151,7 +139,7 @@ struct Messages<'a> {
 
 fn messages(segment: &Segment) -> Messages<'_> {
     let count = |name: &str| value(&segment.head, &format!("segment.{name}"));
-    let mut bits = table(&segment.tables[1]);
+    let mut bits = Bits::of(&segment.tables[1]);
     let blocks_of = blocks(&segment.sections[5], count("messages"), 128, &mut bits);
     let places = blocks(&segment.sections[6], count("messages"), 1024, &mut bits);
     let starts = (0..count("runs")).map(|_| bits.take(32)).collect();

@@ -1,34 +1,42 @@
-//! Sections made of blocks, each read and checked separately, so that damage
-//! loses one block only.
+//! Sections made of blocks, each with a tag, so that it is read and checked separately, and
+//! damage loses one block only.
 
 use std::ops::Range;
 
-use super::super::codec::checksum;
+use super::super::cipher::TAG_BYTES;
+use super::Segment;
 use super::bits::{BitReader, BitWriter};
 use super::codes::{Codes, Counts, Sink, Writer};
 
 /// A section being built.
 #[derive(Debug, Default)]
 pub(super) struct Section {
-    pub(super) bytes: Vec<u8>,
-    /// The size of each block, and its checksum.
-    table: Vec<(u32, u32)>,
+    bytes: Vec<u8>,
+    /// The size of each block.
+    table: Vec<u32>,
 }
 
 impl Section {
     /// Appends a block.
     pub(super) fn push(&mut self, block: &[u8]) {
         // A block is never larger than the log it is made from.
-        self.table.push((block.len() as u32, checksum(0, block)));
+        self.table.push(block.len() as u32);
         self.bytes.extend(block);
     }
 
     /// Writes the table of the blocks.
     pub(super) fn write_table(&self, bits: &mut BitWriter) {
-        for &(length, crc) in &self.table {
-            bits.put(length.into(), 32);
-            bits.put(crc.into(), 32);
-        }
+        self.table.iter().for_each(|&length| bits.put(length.into(), 32));
+    }
+
+    /// The blocks, without tags.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.bytes.as_slice();
+        self.table.iter().map(move |&length| {
+            let (block, after) = rest.split_at_checked(length as usize).unwrap_or((rest, &[]));
+            rest = after;
+            block
+        })
     }
 }
 
@@ -68,8 +76,8 @@ pub(super) trait BlockItems {
 /// The positions of the blocks of a section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Table {
-    /// The range of each block in the section, and its checksum.
-    blocks: Vec<(Range<usize>, u32)>,
+    /// The range of each block in the section, with its tag.
+    blocks: Vec<Range<usize>>,
 }
 
 impl Table {
@@ -78,8 +86,8 @@ impl Table {
         let (mut blocks, mut start) = (Vec::new(), 0_usize);
         // It stops at the end of the bits, whatever the count.
         for _ in 0..(count as usize).div_ceil(each) {
-            let end = start.checked_add(bits.take(32)? as usize)?;
-            blocks.push((start..end, bits.take(32)? as u32));
+            let end = start.checked_add(bits.take(32)? as usize)?.checked_add(TAG_BYTES)?;
+            blocks.push(start..end);
             start = end;
         }
         Some(Self { blocks })
@@ -90,8 +98,13 @@ impl Table {
         self.blocks.len()
     }
 
-    /// The range of a block, and its checksum.
-    pub(super) fn block(&self, number: usize) -> Option<(Range<usize>, u32)> {
+    /// Whether the tags of all blocks of a section, which has this table, are right.
+    pub(super) fn is_authentic(&self, segment: &Segment, section: usize) -> bool {
+        self.blocks.iter().all(|range| segment.block(section, range.clone()).is_some())
+    }
+
+    /// The range of a block, with its tag.
+    pub(super) fn block(&self, number: usize) -> Option<Range<usize>> {
         self.blocks.get(number).cloned()
     }
 }

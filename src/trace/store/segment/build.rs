@@ -3,13 +3,14 @@
 use crate::trace::{Envelope, Scheme};
 
 use super::super::TraceError;
-use super::super::cipher::{Nonce, random};
-use super::super::codec::{CRC_BYTES, checksum, set_checksum};
+use super::super::cipher::{Nonce, Stream, TAG_BYTES, Tagger, random};
+use super::super::codec::{CRC_BYTES, set_checksum};
 use super::super::key::Key;
 use super::bits::BitWriter;
 use super::blocks::{BlockItems, Section};
+use super::body;
 use super::codes::{Counts, MESSAGES, Sizes, WORDS, What};
-use super::head::{Head, SECTIONS};
+use super::head::{HEAD_BYTES, Head, SECTIONS};
 use super::ids::{self, Form};
 use super::messages::Messages;
 use super::positions::Positions;
@@ -19,7 +20,7 @@ use super::words::Words;
 #[derive(Debug)]
 pub(super) struct Plain {
     pub(super) tables: [Vec<u8>; 2],
-    pub(super) sections: [Vec<u8>; SECTIONS],
+    pub(super) sections: [Section; SECTIONS],
     pub(super) body: Vec<u8>,
 }
 
@@ -121,7 +122,7 @@ pub(super) fn encode(
         sections: [0; SECTIONS],
         body: 0,
     };
-    (head, Plain { tables, sections: sections.map(|s| s.bytes), body })
+    (head, Plain { tables, sections, body })
 }
 
 /// The first and the last second in Exim's ids, and the number of other ids.
@@ -146,28 +147,54 @@ fn table(sections: &[Section], counts: &Counts, which: &[What], starts: &[u32]) 
     sections.iter().for_each(|section| section.write_table(&mut bits));
     starts.iter().for_each(|&start| bits.put(start.into(), 32));
     counts.write(which, &mut bits);
-    let mut bytes = bits.finish();
-    bytes.extend([0; CRC_BYTES]);
-    set_checksum(&mut bytes);
-    bytes
+    bits.finish()
+}
+
+/// A file being written.
+struct Writing {
+    stream: Stream,
+    tagger: Tagger,
+    bytes: Vec<u8>,
+}
+
+impl Writing {
+    /// Appends a part, encrypted, and its tag. Returns their size.
+    fn push(&mut self, plain: &[u8]) -> u32 {
+        let (start, length) = (self.bytes.len(), plain.len() + TAG_BYTES);
+        self.bytes.extend_from_slice(plain);
+        let part = self.bytes.get_mut(start..).unwrap_or(&mut []);
+        self.stream.apply(start as u64, part);
+        self.bytes.resize(start + length, 0);
+        let part = self.bytes.get_mut(start..).unwrap_or(&mut []);
+        self.tagger.set(start as u64, part);
+        // The contents of a log are far below 4 GiB.
+        length as u32
+    }
 }
 
 /// Assembles a file and encrypts it with `nonce`, which must not be used for
 /// anything else.
 pub(super) fn assemble(mut head: Head, plain: &Plain, key: &Key, nonce: Nonce) -> Vec<u8> {
-    // The contents of a log are far below 4 GiB.
-    head.tables = plain.tables.each_ref().map(|table| table.len() as u32);
-    head.sections = plain.sections.each_ref().map(|section| section.len() as u32);
+    let mut file = Writing {
+        stream: key.stream(&nonce),
+        tagger: key.tagger(&nonce),
+        bytes: vec![0; HEAD_BYTES],
+    };
+    head.tables = plain.tables.each_ref().map(|table| file.push(table));
+    head.sections = plain
+        .sections
+        .each_ref()
+        .map(|section| section.blocks().map(|block| file.push(block)).sum());
     head.body = plain.body.len() as u64;
-    let mut bytes = Vec::new();
-    bytes.extend(head.write(key, nonce, 0));
-    let start = bytes.len();
-    plain.tables.iter().for_each(|table| bytes.extend(table));
-    plain.sections.iter().for_each(|section| bytes.extend(section));
-    bytes.extend(&plain.body);
-    plain.tables.iter().for_each(|table| bytes.extend(table));
-    key.stream(&nonce).apply(start as u64, bytes.get_mut(start..).unwrap_or(&mut []));
+    for part in plain.body.chunks(body::BLOCK).chain(plain.tables.iter().map(Vec::as_slice)) {
+        file.push(part);
+    }
+    let mut bytes = file.bytes;
+    if let Some(first) = bytes.first_chunk_mut() {
+        *first = head.write(key, nonce, 0);
+    }
     bytes.extend(head.write(key, nonce, bytes.len() as u64));
-    bytes.extend(checksum(0, &bytes).to_le_bytes());
+    bytes.extend([0; CRC_BYTES]);
+    set_checksum(&mut bytes);
     bytes
 }

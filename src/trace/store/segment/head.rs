@@ -5,17 +5,18 @@ use std::ops::Range;
 use bincode::{Decode, Encode};
 
 use super::super::VERSION;
-use super::super::cipher::Nonce;
-use super::super::codec::{CRC_BYTES, checksum_fits, decode, encode, set_checksum};
+use super::super::cipher::{Nonce, TAG_BYTES};
+use super::super::codec::{CRC_BYTES, decode, encode};
 use super::super::key::Key;
 use super::super::log::{Fault, MESSAGES_MAX, START_BYTES, Start, read_start};
+use super::body;
 use super::codes::Sizes;
 use super::ids::{self, Form};
 
 /// The magic of a segment.
 pub(in super::super) const SEGMENT_MAGIC: [u8; 8] = *b"EXIRATEG";
-/// The size of a head, including its checksum.
-pub(in super::super) const HEAD_BYTES: usize = 212;
+/// The size of a head, including its tag.
+pub(in super::super) const HEAD_BYTES: usize = 224;
 /// The number of sections made of blocks.
 pub(super) const SECTIONS: usize = 7;
 
@@ -50,11 +51,12 @@ pub(in super::super) struct Head {
     pub(super) fours: u32,
     pub(super) sixes: u32,
     pub(super) runs: u32,
-    /// The sizes of the tables: of words, and of messages.
+    /// The sizes of the tables: of words, and of messages. These and those of the sections
+    /// include tags.
     pub(super) tables: [u32; 2],
     /// The sizes of the sections.
     pub(super) sections: [u32; SECTIONS],
-    /// The size of the body.
+    /// The size of the body, without tags.
     pub(in super::super) body: u64,
 }
 
@@ -86,7 +88,7 @@ impl Head {
         for (section, bytes) in sections.iter_mut().zip(self.sections) {
             *section = next(bytes.into())?;
         }
-        let body = next(self.body)?;
+        let body = next(body::with_tags(self.body)?)?;
         let [again_words, again_messages] = [next(words)?, next(messages)?];
         let [first_words, first_messages] = first;
         let second = next(HEAD_BYTES as u64)?.start;
@@ -135,9 +137,9 @@ impl Head {
         let start =
             Start { magic: SEGMENT_MAGIC, version: VERSION, reserved: 0, key: key.number, nonce };
         let mut bytes: [u8; HEAD_BYTES] = encode(&(start, *self));
-        set_checksum(&mut bytes);
-        let encrypted = bytes.get_mut(START_BYTES..).unwrap_or(&mut []);
+        let encrypted = bytes.get_mut(START_BYTES..HEAD_BYTES - TAG_BYTES).unwrap_or(&mut []);
         key.stream(&nonce).apply(offset + START_BYTES as u64, encrypted);
+        key.tagger(&nonce).set(offset, &mut bytes);
         bytes
     }
 
@@ -149,13 +151,11 @@ impl Head {
         size: u64,
     ) -> Result<(Self, Nonce), Fault> {
         let start = read_start(bytes, SEGMENT_MAGIC, key)?;
-        let mut bytes = *bytes.first_chunk::<HEAD_BYTES>().ok_or(Fault::Damaged)?;
-        let encrypted = bytes.get_mut(START_BYTES..).unwrap_or(&mut []);
-        key.stream(&start.nonce).apply(offset.saturating_add(START_BYTES as u64), encrypted);
-        if !checksum_fits(&bytes) {
-            return Err(Fault::Damaged);
-        }
-        let head: Self = decode(bytes.get(START_BYTES..).unwrap_or(&[])).ok_or(Fault::Damaged)?;
+        let bytes = bytes.get(..HEAD_BYTES).ok_or(Fault::Damaged)?;
+        let head = key.tagger(&start.nonce).check(offset, bytes).ok_or(Fault::Damaged)?;
+        let mut plain = head.get(START_BYTES..).unwrap_or(&[]).to_vec();
+        key.stream(&start.nonce).apply(offset.saturating_add(START_BYTES as u64), &mut plain);
+        let head: Self = decode(&plain).ok_or(Fault::Damaged)?;
         if head.is_possible(size) { Ok((head, start.nonce)) } else { Err(Fault::Damaged) }
     }
 }
@@ -163,5 +163,5 @@ impl Head {
 const _: () = {
     let counts = 4 + 6 * 4 + 2 * 4 + 4 * SECTIONS + 8;
     let fields = 3 * 8 + 16 + 2 + 2 + 4 + 4 + 4 + 2 * 8 + 2 * 8 + counts;
-    assert!(START_BYTES + fields + CRC_BYTES == HEAD_BYTES);
+    assert!(START_BYTES + fields + TAG_BYTES == HEAD_BYTES);
 };

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use super::super::codec::checksum;
 use super::Segment;
 use super::authenticated::Authenticated;
 use super::bits::BitReader;
@@ -145,11 +144,16 @@ impl<'a> Words<'a> {
     fn sound_block(&self, section: usize, number: usize) -> Option<(Vec<u8>, usize)> {
         let head = &self.segment.head;
         let counts = [head.domains, head.addresses, head.names, head.fours, head.sixes];
-        let (range, crc) = self.tables.get(section)?.block(number)?;
-        let bytes = self.segment.section(section, range)?;
+        let bytes = self.segment.block(section, self.tables.get(section)?.block(number)?)?;
         let before = number.checked_mul(EACH)?;
         let count = (*counts.get(section)? as usize).checked_sub(before)?.min(EACH);
-        (checksum(0, &bytes) == crc).then_some((bytes, count))
+        Some((bytes, count))
+    }
+
+    /// Whether the tags of all blocks are right.
+    pub(super) fn is_authentic(&self) -> bool {
+        let mut sections = (0..).zip(&self.tables);
+        sections.all(|(section, table)| table.is_authentic(self.segment, section))
     }
 
     /// The texts of a block of domains or names, up to `limit`.

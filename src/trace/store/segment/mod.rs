@@ -3,11 +3,13 @@
 //! It consists of a head, tables, words, envelopes, positions, the body with
 //! the digests, and second copies of the tables and the head, on which
 //! everything else depends. Everything except the first bytes of a head is
-//! encrypted by its offset, so that any part can be read separately.
+//! encrypted by its offset, and every part has a tag, so that any of them can be
+//! read separately, and nothing is read that was changed.
 
 mod authenticated;
 mod bits;
 mod blocks;
+mod body;
 mod build;
 mod codes;
 mod head;
@@ -18,6 +20,7 @@ mod messages;
 mod positions;
 mod read;
 mod rewrite;
+mod sound;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -29,19 +32,19 @@ use std::time::Instant;
 use crate::sys::files::Access;
 use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::{DirError, SecureDir};
-use crate::trace::{Body, Scheme, Settings, is_past};
+use crate::trace::{Body, Settings, is_past};
 
-use super::cipher::{Nonce, Stream};
-use super::codec::{CRC_BYTES, checksum_fits, set_checksum};
+use super::cipher::{Nonce, Stream, Tagger};
+use super::codec::CRC_BYTES;
 use super::key::Key;
-use super::log::{Fault, worse};
+use super::log::{Fault, either};
 use super::names::Numbered;
 pub(super) use authenticated::Authenticated;
+use body::BodyBlocks;
 pub(super) use build::{Origin, build};
-use build::{Plain, assemble};
-pub(super) use head::HEAD_BYTES;
 use head::Head;
 use head::Parts;
+pub(super) use head::{HEAD_BYTES, SEGMENT_MAGIC};
 pub(super) use lookup::Words;
 pub(super) use read::{Messages, Wanted};
 
@@ -53,7 +56,9 @@ pub(super) struct Segment {
     pub(super) settings: Settings,
     nonce: Nonce,
     stream: Stream,
+    tagger: Tagger,
     parts: Parts,
+    body: BodyBlocks,
     /// Whether both copies of the head are sound.
     pub(super) whole: bool,
     /// After this time, nothing of it can be read.
@@ -83,13 +88,16 @@ impl Segment {
         };
         let second = map.len().saturating_sub(HEAD_BYTES + CRC_BYTES);
         let copies = [copy(0), copy(second)];
-        let whole = matches!(copies, [Ok(one), Ok(other)] if one == other);
-        let (head, nonce) = copies[0].or(copies[1]).map_err(|fault| worse(fault, copies[1]))?;
+        let whole = copies.iter().all(Result::is_ok);
+        let (head, nonce) = either(copies)?;
         let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
         let parts = head.parts().ok_or(Fault::Damaged)?;
         let whole = whole && parts.bytes == map.len();
-        let stream = key.stream(&nonce);
-        Ok(Self { head, settings, nonce, stream, parts, whole, map, deadline: None })
+        let (stream, tagger) = (key.stream(&nonce), key.tagger(&nonce));
+        let bytes = usize::try_from(head.body).map_err(|_| Fault::Damaged)?;
+        let body = BodyBlocks::new(&parts.body, bytes, stream.clone(), tagger.clone());
+        let deadline = None;
+        Ok(Self { head, settings, nonce, stream, tagger, parts, body, whole, map, deadline })
     }
 
     /// The numbers of other files whose messages it contains, if this is its name.
@@ -103,20 +111,21 @@ impl Segment {
         self.map.len() as u64
     }
 
-    /// A decrypted range; `None` if it is beyond the end of the file, or the
-    /// deadline has passed.
+    /// A range that ends with its tag, decrypted and without the tag; `None` if that is wrong,
+    /// if it is beyond the end of the file, or the deadline has passed.
     fn plain(&self, range: Range<usize>) -> Option<Vec<u8>> {
         if is_past(self.deadline) {
             return None;
         }
         let length = range.end.checked_sub(range.start)?;
-        let mut bytes = self.map.bytes(range.start, length)?.to_vec();
-        self.stream.apply(range.start as u64, &mut bytes);
-        Some(bytes)
+        let bytes = self.map.bytes(range.start, length)?;
+        let mut plain = self.tagger.check(range.start as u64, bytes)?.to_vec();
+        self.stream.apply(range.start as u64, &mut plain);
+        Some(plain)
     }
 
-    /// A decrypted range of a section.
-    fn section(&self, number: usize, range: Range<usize>) -> Option<Vec<u8>> {
+    /// A block of a section, decrypted; its range includes its tag.
+    fn block(&self, number: usize, range: Range<usize>) -> Option<Vec<u8>> {
         let section = self.parts.sections.get(number)?;
         let start = section.start.checked_add(range.start)?;
         let end = section.start.checked_add(range.end)?;
@@ -126,71 +135,39 @@ impl Segment {
         self.plain(start..end)
     }
 
-    /// The first sound copy of a table, without its checksum.
+    /// The first sound copy of a table.
     fn table(&self, number: usize) -> Option<Vec<u8>> {
-        self.parts.tables.get(number)?.iter().find_map(|range| {
-            let mut bytes = self.plain(range.clone())?;
-            checksum_fits(&bytes).then(|| bytes.truncate(bytes.len() - CRC_BYTES))?;
-            Some(bytes)
-        })
-    }
-
-    /// Whether both copies of the tables are sound.
-    pub(super) fn tables_are_whole(&self) -> bool {
-        let sound =
-            |range: &Range<usize>| self.plain(range.clone()).is_some_and(|b| checksum_fits(&b));
-        self.parts.tables.as_flattened().iter().all(sound)
+        self.parts.tables.get(number)?.iter().find_map(|range| self.plain(range.clone()))
     }
 
     /// Lets `work` read the body.
     pub(super) fn with_body<T>(&self, work: impl FnOnce(&Body<'_>) -> T) -> T {
-        let Range { start, end } = self.parts.body;
-        // The part that is in the file.
-        let end = end.min(self.map.len());
-        let bytes = self.map.bytes(start, end.saturating_sub(start)).unwrap_or(&[]);
-        let decrypt = |offset: u64, bytes: &mut [u8]| {
-            self.stream.apply((start as u64).saturating_add(offset), bytes);
-        };
-        work(&Body::encrypted(bytes, &decrypt).until(self.deadline))
+        let read = |offset: usize, into: &mut [u8]| self.body.read(&self.map, offset, into);
+        work(&Body::stored(self.body.bytes(), &read).until(self.deadline))
     }
 
-    /// Whether the file is exactly as it was written.
-    pub(super) fn is_sound(&self) -> bool {
-        self.whole && self.map.bytes(0, self.map.len()).is_some_and(checksum_fits)
+    /// All of the body, decrypted; `None` if a block of it is damaged.
+    fn plain_body(&self) -> Option<Vec<u8>> {
+        // Of a file that ends earlier, no memory is needed.
+        let bytes = Some(self.body.bytes()).filter(|&bytes| bytes <= self.map.len())?;
+        let mut body = vec![0; bytes];
+        self.body.read(&self.map, 0, &mut body).ok()?;
+        Some(body)
     }
 
-    /// Checks the body with the scheme.
-    pub(super) fn check_body(&self, scheme: &dyn Scheme) -> Result<(), &'static str> {
-        let body = self.plain(self.parts.body.clone()).ok_or("the file is too short for them")?;
-        scheme.check(&body, self.head.messages).map_err(|damage| damage.0)
+    /// The offset in the file of the block at which reading the body failed, if it did since
+    /// this was last asked.
+    pub(super) fn take_wrong_block(&self) -> Option<usize> {
+        self.body.take_wrong()
     }
 
-    /// The file as it was written, if only copies of heads and tables are
-    /// damaged, which its last checksum shows; `None` otherwise.
-    pub(super) fn restored(&self, key: &Key) -> Option<Vec<u8>> {
-        let mut tables = [const { Vec::new() }; 2];
-        for (number, table) in tables.iter_mut().enumerate() {
-            *table = self.table(number)?;
-            table.extend([0; CRC_BYTES]);
-            set_checksum(table);
-        }
-        let plain = Plain {
-            tables,
-            sections: self.plain_sections()?,
-            body: self.plain(self.parts.body.clone())?,
-        };
-        // With the same nonce: the same bytes are encrypted again.
-        let bytes = assemble(self.head, &plain, key, self.nonce);
-        let written = self.map.bytes(self.parts.bytes.checked_sub(CRC_BYTES)?, CRC_BYTES)?;
-        bytes.ends_with(written).then_some(bytes)
+    /// The offsets in the file of the blocks of the body that cannot be read.
+    pub(super) fn wrong_blocks(&self) -> Vec<usize> {
+        self.body.all_wrong(&self.map)
     }
 
-    /// All sections, decrypted.
-    fn plain_sections(&self) -> Option<[Vec<u8>; head::SECTIONS]> {
-        let mut sections = [const { Vec::new() }; head::SECTIONS];
-        for (section, range) in sections.iter_mut().zip(&self.parts.sections) {
-            *section = self.plain(range.clone())?;
-        }
-        Some(sections)
+    /// The number of blocks of the body.
+    pub(super) fn body_blocks(&self) -> usize {
+        self.body.count()
     }
 }

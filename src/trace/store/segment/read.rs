@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use crate::trace::Envelope;
 
-use super::super::codec::checksum;
 use super::Segment;
 use super::authenticated::Authenticated;
 use super::bits::BitReader;
@@ -80,11 +79,16 @@ impl<'a> Messages<'a> {
         number: usize,
         each: usize,
     ) -> Option<(Vec<u8>, Range<usize>)> {
-        let (range, crc) = table.block(number)?;
-        let bytes = self.segment.section(section, range)?;
+        let bytes = self.segment.block(section, table.block(number)?)?;
         let start = number.checked_mul(each)?;
         let end = (self.segment.head.messages as usize).min(start.checked_add(each)?);
-        (checksum(0, &bytes) == crc).then_some((bytes, start..end))
+        Some((bytes, start..end))
+    }
+
+    /// Whether the tags of all blocks are right.
+    pub(super) fn is_authentic(&self) -> bool {
+        let sections = [(ENVELOPES, &self.envelopes), (POSITIONS, &self.positions)];
+        sections.iter().all(|(section, table)| table.is_authentic(self.segment, *section))
     }
 
     /// The messages at these positions of the body, which are in order; `None`

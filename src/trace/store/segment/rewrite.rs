@@ -6,7 +6,7 @@ use super::super::TraceError;
 use super::super::cipher::random;
 use super::super::key::Key;
 use super::Segment;
-use super::build::{Origin, assemble, encode};
+use super::build::{Origin, Plain, assemble, encode};
 use super::head::Head;
 use super::lookup::Words;
 use super::positions::Positions;
@@ -34,7 +34,7 @@ impl Segment {
             return None;
         }
         let envelopes = self.envelopes()?;
-        let mut digests = scheme.unseal(&self.plain(self.parts.body.clone())?)?;
+        let mut digests = scheme.unseal(&self.plain_body()?)?;
         let all: Vec<u32> = (0..self.head.messages).collect();
         let order = Messages::of(self)?.at_positions(&all);
         let mut messages: Vec<_> = envelopes.into_iter().map(|one| (one, Vec::new())).collect();
@@ -58,13 +58,13 @@ impl Segment {
         Ok(Some(assemble(head, &plain, key, random()?)))
     }
 
-    fn encode_with(&self, envelopes: &[Envelope]) -> Option<(Head, super::Plain)> {
+    fn encode_with(&self, envelopes: &[Envelope]) -> Option<(Head, Plain)> {
         let messages = Messages::of(self)?;
         let all: Vec<u32> = (0..self.head.messages).collect();
         let order: Option<Vec<u32>> = messages.at_positions(&all).into_iter().collect();
         let positions = Positions::of(&order?)?;
         let Head { number, first, log, settings, decode, lost, .. } = self.head;
-        let body = self.plain(self.parts.body.clone())?;
+        let body = self.plain_body()?;
         let origin = Origin { number, first, log, settings, decode, lost };
         Some(encode(envelopes, &positions, origin, body))
     }
