@@ -44,7 +44,6 @@ enum Stale {
 /// normalised, into a buffer that doubles. Measured, in addition to the process
 /// itself and including the message: 13 times its length for 2 MiB of U+FDFA,
 /// which grows elevenfold, 5 for 10 MiB and 4 for 45; 6, 4 and 3 for HTML.
-/// eleven times as long, 5 for 10 MiB and 4 for 45; 6, 4 and 3 for HTML.
 fn require_memory(bytes: usize) -> Result<(), TraceError> {
     let growth = bytes.saturating_mul(12).min(3 * decode::Limits::default().text);
     let wanted = bytes.saturating_mul(4).saturating_add(growth);
@@ -68,7 +67,6 @@ impl TraceStore {
     ///
     /// # Errors
     /// The store cannot be used, or there is not enough memory; nothing was
-    /// recorded.
     /// recorded.
     pub fn record(&mut self, envelope: &Envelope, message: &[u8]) -> Result<(), TraceError> {
         require_memory(message.len())?;
