@@ -34,7 +34,11 @@ fn excerpts(text: &str) {
 
 fuzz_target!(|data: &[u8]| {
     assert!(decode(data, &Limits::default(), &mut check));
-    decode(data, &Limits { depth: 2, parts: 3, text: 50, attachments: 50, composed: 50 }, &mut check);
+    decode(
+        data,
+        &Limits { depth: 2, parts: 3, text: 50, attachments: 50, composed: 50 },
+        &mut check,
+    );
     assert!(decode_file(data, &Limits::default(), &mut check));
     let text = String::from_utf8_lossy(data);
     assert_eq!(normalise(&normalise(&text)), normalise(&text));
