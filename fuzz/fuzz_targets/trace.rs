@@ -105,7 +105,9 @@ fn segment(changes: &[(u8, Patch)]) -> Vec<u8> {
             // All of them have one block.
             n @ 3..10 => {
                 let section = &mut segment.sections[usize::from(n) - 3];
-                section.first_mut().map_or((), |block| change(block, patch));
+                if let Some(block) = section.first_mut() {
+                    change(block, patch);
+                }
             }
             _ => change(&mut segment.body, patch),
         }
