@@ -6,6 +6,8 @@
 //! [`ContentQuery`] is decoded into the same kind of fragments, so that a
 //! digest shows whether its message may have contained them.
 
+#[cfg(test)]
+mod damage_tests;
 pub mod decode;
 mod envelope;
 mod file_hash;

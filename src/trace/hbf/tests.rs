@@ -3,8 +3,9 @@
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
 use super::*;
+use crate::trace::damage_tests::loses_only_what_it_says;
 use crate::trace::settings::Counted;
-use crate::trace::{Body, Fragment, Hit, Part, Unsearched, file_hash, filter};
+use crate::trace::{Body, Fragment, Hit, Part, file_hash, filter};
 use crate::trace::{DigestKey, HbfSettings};
 
 const KEY: DigestKey = [7; 32];
@@ -175,35 +176,7 @@ quickcheck! {
             return true;
         }
         let digests = digests(&hbf, &messages);
-        let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();
-        let Sealed { order, body } = hbf.seal(&digests);
-        let question = ContentQuery { parts, min_share: 1.0 };
-        let from = usize::from(from) % body.len();
-        let unreadable = from..from + 1 + usize::from(length);
-        let read = |offset: usize, into: &mut [u8]| {
-            let end = offset + into.len();
-            if offset < unreadable.end && unreadable.start < end {
-                return Err(Damage("it cannot be read"));
-            }
-            into.copy_from_slice(&body[offset..end]);
-            Ok(())
-        };
-        let ask = |body: &Body<'_>| {
-            let mut hits = Vec::new();
-            let mut search = hbf.search(&question).unwrap();
-            let searched = search.sealed(body, order.len() as u32, &mut |hit| hits.push(hit.message));
-            (hits, searched)
-        };
-        let (all, sound) = ask(&Body::plain(&body));
-        let (hits, searched) = ask(&Body::stored(body.len(), &read));
-        let lost = all.iter().filter(|hit| !hits.contains(hit)).count();
-        assert!(sound.is_ok() && hits.iter().all(|hit| all.contains(hit)));
-        match searched {
-            Ok(()) => lost == 0,
-            Err(Unsearched { messages, .. }) => {
-                messages > 0 && messages as usize <= order.len() && lost <= messages as usize
-            }
-        }
+        loses_only_what_it_says(&hbf, &digests, parts, from, length)
     }
 
     fn random_bytes_are_harmless(body: Vec<u8>, messages: u8, digests: Vec<Vec<u8>>) -> bool {
