@@ -199,7 +199,7 @@ impl<'i> Evaluation<'i> {
         self.simulation.decide(attempt, &mut |decided| self.refused.add(decided))
     }
 
-    /// What was refused, of whom of the identities with these names.
+    /// What was refused, and of which of the identities with these names.
     pub(super) fn finish(mut self, names: &[String]) -> Result<Policy, Failure> {
         let refused = &mut self.refused;
         let finished = self.simulation.finish(&mut |decided: &Decided<'_>| refused.add(decided));

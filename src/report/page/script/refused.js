@@ -1,4 +1,4 @@
-// What policies would have refused, and of whom.
+// What policies would have refused, and of which identities.
 const policy = data.policy;
 const refusedOf = (i) => (policy.of[i] === null ? "not known" : whole(policy.of[i]));
 
