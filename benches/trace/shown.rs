@@ -47,7 +47,8 @@ fn readable(source: &Source, n: usize, raw: &[u8]) -> Vec<String> {
         let message = MessageParser::default().parse(raw);
         return message.map_or_else(Vec::new, |message| {
             let plain = message.text_bodies().filter_map(|part| match &part.body {
-                PartType::Text(text) => Some(text.to_string()),
+                // Shown as it was sent, where it could not be decoded.
+                PartType::Text(text) if !part.is_encoding_problem => Some(text.to_string()),
                 _ => None,
             });
             plain.chain(message.subject().map(str::to_owned)).collect()

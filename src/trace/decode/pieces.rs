@@ -96,6 +96,7 @@ impl<'s> Pieces<'s> {
         if is_text && !is_file {
             self.left.text -= bytes.len();
             self.written(media, &bytes);
+            self.appended(media.encoding.appended(body));
             return;
         }
         self.left.attachments -= bytes.len();
@@ -103,6 +104,16 @@ impl<'s> Pieces<'s> {
             self.message(bytes, is_whole, depth);
         } else {
             self.attachment(media, &bytes, is_text, is_whole);
+        }
+    }
+
+    /// Adds plain text that was appended to an encoded body, up to the limit.
+    fn appended(&mut self, bytes: &[u8]) {
+        let some = &bytes[..bytes.len().min(self.left.text)];
+        self.is_whole &= some.len() == bytes.len();
+        self.left.text -= some.len();
+        if !some.is_empty() {
+            self.written(&Media::default(), some);
         }
     }
 

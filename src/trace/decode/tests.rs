@@ -111,6 +111,18 @@ fn transfer_encodings_and_charsets() {
 }
 
 #[test]
+fn plain_text_after_base64_is_a_text() {
+    // As a mailing list appends it: mail programs decode it as base64 too, or show it.
+    let all = pieces(
+        "Content-Type: text/html\nContent-Transfer-Encoding: base64\n\n\
+         PGI+b2ZmZXI8L2I+\n\n\
+         -----\nThis list is sponsored by nobody.\n",
+    );
+    assert!(all[0].starts_with("T offer"), "{all:?}");
+    assert_eq!(all[1..], ["T --- this list is sponsored by nobody."]);
+}
+
+#[test]
 fn both_alternatives_are_decoded() {
     assert_pieces(
         "Subject: Offer\nMIME-Version: 1.0\n\

@@ -39,6 +39,24 @@ impl Encoding {
         debug_assert!(decoded.len() <= limit);
         (decoded, whole)
     }
+
+    /// The plain text after an encoded one: the lines from the first one that is not base64.
+    /// Mailing lists append their footer so.
+    pub(super) fn appended(self, bytes: &[u8]) -> &[u8] {
+        if self != Self::Base64 {
+            return &[];
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
+            let (line, after) = rest.split_at(end);
+            if line.trim_ascii().iter().any(|&byte| DIGITS[usize::from(byte)] == OTHER) {
+                break;
+            }
+            rest = after;
+        }
+        rest
+    }
 }
 
 fn owned((decoded, whole): (Vec<u8>, bool)) -> (Cow<'static, [u8]>, bool) {
@@ -219,6 +237,17 @@ mod tests {
         ] {
             assert_eq!(decoded(Encoding::Base64, encoded), expected, "{encoded}");
         }
+    }
+
+    #[test]
+    fn text_appended_to_base64() {
+        let encoded = "SGVsbG8g\r\nd29ybGQ=\r\n";
+        for appended in ["", "-----\r\nSent to all\r\n", "Sent to all", "To all\nSGVsbG8g\n"] {
+            let bytes = format!("{encoded}{appended}");
+            assert_eq!(Encoding::Base64.appended(bytes.as_bytes()), appended.as_bytes());
+            assert_eq!(Encoding::None.appended(bytes.as_bytes()), b"");
+        }
+        assert_eq!(Encoding::Base64.appended(b" SGVsbG8g \n"), b"");
     }
 
     #[test]
