@@ -7,15 +7,13 @@
 
 use std::ops::Range;
 
-use crate::trace::Envelope;
-
 use super::log::SEGMENT_BYTES_MAX;
 use super::names::{self, Kind, Numbered};
 use super::segment::{Origin, Segment, build};
 use super::{TraceError, TraceStore};
 
 /// So many segments of about the same size are merged.
-const FANOUT: u32 = 4;
+const FANOUT: u32 = 8;
 /// Only so many of the newest files are considered by a recording process. There are fewer
 /// that are small, unless something keeps them from being merged.
 pub(super) const NEWEST: usize = 64;
@@ -168,10 +166,13 @@ impl TraceStore {
             return Ok(None);
         };
         let scheme = last.settings.scheme(&self.key.digest);
-        let mut messages: Vec<(Envelope, Vec<u8>)> = Vec::new();
+        let (mut envelopes, mut digests) = (Vec::new(), Vec::new());
         for (at, (_, segment)) in sources.iter().enumerate() {
             match segment.messages(scheme.as_ref()) {
-                Some(mut these) => messages.append(&mut these),
+                Some(these) => {
+                    envelopes.extend(these.0);
+                    digests.extend(these.1);
+                }
                 None => return Ok(Some(at)),
             }
         }
@@ -183,7 +184,7 @@ impl TraceStore {
             decode: last.head.decode,
             lost: sources.iter().fold(0, |sum, (_, one)| sum.saturating_add(one.head.lost)),
         };
-        let messages = messages.iter().map(|(envelope, digest)| (envelope.clone(), &**digest));
+        let messages = envelopes.into_iter().zip(digests.iter().map(Vec::as_slice));
         let built = build(messages.collect(), origin, scheme.as_ref(), &self.key)?;
         let Some(bytes) = built else { return Ok(Some(sources.len() - 1)) };
         self.write_segment(&bytes, &numbered.name())?;
