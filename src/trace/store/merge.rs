@@ -123,7 +123,7 @@ impl TraceStore {
     /// Merges the newest segments; returns whether there may be more to merge. The lock on
     /// `sealing` is held.
     pub(super) fn merge(&mut self, merging: Merging) -> Result<bool, TraceError> {
-        let mut segments = self.mergeable()?;
+        let mut segments = self.mergeable(merging)?;
         let span = self.options.keep.map_or(u64::MAX, |keep| keep / super::append::KEEP_PARTS);
         let most = Most { messages: self.limits.merged, bytes: SEGMENT_BYTES_MAX, span };
         loop {
@@ -139,7 +139,7 @@ impl TraceStore {
     }
 
     /// The newest segments that can be merged with each other, oldest first.
-    fn mergeable(&self) -> Result<Vec<(Numbered, Segment)>, TraceError> {
+    fn mergeable(&self, merging: Merging) -> Result<Vec<(Numbered, Segment)>, TraceError> {
         let mut found: Vec<(Numbered, Segment)> = Vec::new();
         for numbered in names::list_all(&self.dir)?.into_iter().rev().take(NEWEST) {
             if numbered.kind != Kind::Segment {
@@ -147,6 +147,10 @@ impl TraceStore {
             }
             let opened = Segment::open(&self.dir, &self.key, &numbered.name());
             let Ok(Some(Ok(segment))) = opened else { break };
+            if merging == Merging::Some && segment.head.messages >= self.limits.merged {
+                // What is older is as large, or does not fit together.
+                break;
+            }
             let alike = found.last().is_none_or(|(_, newer)| {
                 (newer.head.settings, newer.head.decode)
                     == (segment.head.settings, segment.head.decode)
@@ -198,12 +202,15 @@ impl TraceStore {
     /// another segment, among so many of the newest files. The lock on `sealing` is held.
     pub(super) fn remove_replaced(&self, newest: usize) -> Result<(), TraceError> {
         let mut before = None;
-        for numbered in names::list(&self.dir)?.into_iter().rev().take(newest) {
+        let mut files = names::list(&self.dir)?.into_iter().rev().take(newest).peekable();
+        while let Some(numbered) = files.next() {
             if before.as_ref().is_some_and(|range: &Range<u64>| range.contains(&numbered.number)) {
                 self.remove(&numbered.name())?;
             } else if numbered.kind == Kind::Segment
                 && let Ok(Some(Ok(segment))) = Segment::open(&self.dir, &self.key, &numbered.name())
                 && let Some(range) = segment.replaces(numbered)
+                // To check that all of it is sound takes much longer than to open it.
+                && files.peek().is_some_and(|older| range.contains(&older.number))
                 && segment.is_sound()
             {
                 before = Some(range);
