@@ -16,12 +16,15 @@ pub(super) fn set(filter: &mut [u8], bit: usize) {
 pub(super) fn with(bits: impl Iterator<Item = usize>, bytes: usize) -> Vec<u8> {
     let marks = marks(bits, bytes * 8);
     let (words, _) = marks.as_chunks::<8>();
-    // The product moves bit 0 of byte n to bit n of its highest byte.
-    let packed = words.iter().map(|word| u64::from_le_bytes(*word).wrapping_mul(PACKING) >> 56);
-    packed.map(|byte| byte as u8).collect()
+    words.iter().map(packed).collect()
 }
 
-const PACKING: u64 = 0x0102_0408_1020_4080;
+/// Bit n is the lowest bit of byte n; all other bits of these bytes must be zero.
+#[inline]
+pub(super) fn packed(bytes: &[u8; 8]) -> u8 {
+    // The product moves bit 0 of byte n to bit n of its highest byte.
+    (u64::from_le_bytes(*bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
+}
 
 /// The number of distinct bits below `of` among these.
 pub(super) fn count(bits: impl Iterator<Item = usize>, of: usize) -> u64 {

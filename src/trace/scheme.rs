@@ -53,7 +53,7 @@ pub type DigestKey = [u8; 32];
 /// A digest scheme, with its parameters and key.
 ///
 /// Equal fragments give equal digests.
-pub trait Scheme {
+pub trait Scheme: Send + Sync {
     /// Starts the digest of a message.
     fn digester(&self) -> Box<dyn Digester + '_>;
 

@@ -21,6 +21,7 @@
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use super::chars::{self, Becomes};
+use crate::trace::filter::packed;
 
 /// How many of a run of one character are kept.
 pub(super) const RUN: usize = 3;
@@ -136,16 +137,42 @@ struct Normal {
 impl Normal {
     /// Appends ASCII characters that nothing combines with.
     fn ascii(&mut self, bytes: &[u8]) {
-        let mut at = RUN.min(bytes.len());
+        let (mut at, mut block) = (RUN.min(bytes.len()), [0; BLOCK]);
         self.ascii_slowly(&bytes[..at]);
         while let Some(window) = bytes[at - RUN.min(at)..].first_chunk() {
-            match usual(window) {
-                Some(block) => self.out.extend_from_slice(&block),
-                None => self.ascii_slowly(&window[RUN..]),
+            match usual(window, &mut block) {
+                Usual::Kept => self.out.extend_from_slice(&block),
+                Usual::Spaced => self.spaced(&block),
+                Usual::Odd => self.ascii_slowly(&window[RUN..]),
             }
             at += BLOCK;
         }
         self.ascii_slowly(&bytes[at..]);
+    }
+
+    /// Appends a block of which only white space and quote marks may be dropped.
+    fn spaced(&mut self, block: &[u8; BLOCK]) {
+        let (mut spaces, mut both) = ([0; BLOCK], [0; BLOCK]);
+        for ((&byte, space), either) in block.iter().zip(&mut spaces).zip(&mut both) {
+            *space = u8::from(byte == b' ');
+            *either = u8::from((byte == b' ') | (byte == b'>') | (byte == b'|'));
+        }
+        let [spaces, both] = [spaces, both].map(|marks| {
+            let (eights, _) = marks.as_chunks::<8>();
+            eights.iter().rev().fold(0_u32, |bits, eight| bits << 8 | u32::from(packed(eight)))
+        });
+        // As an addition carries: a space sets the carry, a quote mark keeps it, and whatever is
+        // one of them is dropped where it is set.
+        let is_after_space = matches!(self.out.last(), None | Some(b' '));
+        let after_space = (both + spaces + u32::from(is_after_space)) ^ both ^ spaces;
+        let mut dropped = both & after_space;
+        let (mut kept, mut count) = ([0; BLOCK], 0);
+        for &byte in block {
+            kept[count % BLOCK] = byte;
+            count += (dropped & 1 ^ 1) as usize;
+            dropped >>= 1;
+        }
+        self.out.extend_from_slice(&kept[..count]);
     }
 
     /// The same for each byte, as [`Self::add_bytes`] does, but branch-free:
@@ -249,29 +276,42 @@ impl Normal {
     }
 }
 
-/// The normal form of a block of ASCII characters, if none of them is dropped.
-/// `window` begins with the characters before the block, some of which may have
-/// been dropped. `None` also if the block needs a closer look.
+/// What a block of ASCII characters becomes.
+enum Usual {
+    /// All of them are kept.
+    Kept,
+    /// Only what follows white space may be dropped.
+    Spaced,
+    /// It needs a closer look.
+    Odd,
+}
+
+/// The normal form of each of a block of ASCII characters. `window` begins with the characters
+/// before the block, some of which may have been dropped.
 ///
 /// Uses only steps that vectorise.
-fn usual(window: &[u8; RUN + BLOCK]) -> Option<[u8; BLOCK]> {
+fn usual(window: &[u8; RUN + BLOCK], block: &mut [u8; BLOCK]) -> Usual {
     let is_space = |byte: u8| (byte == b' ') | (byte.wrapping_sub(b'\t') < 5);
     let mut is_odd = false;
-    // After a dropped character, the preceding ones in `window` are not those
-    // in the output.
+    // After such a character, the preceding ones in `window` are not those in the output. What is
+    // dropped after white space makes no difference: a run does not continue there.
     for &byte in window {
-        is_odd |=
-            ((byte < b' ') & !is_space(byte)) | (byte == b'>') | (byte == b'|') | (byte == 0x7f);
+        is_odd |= ((byte < b' ') & !is_space(byte)) | (byte == 0x7f);
     }
-    let mut block = [0; BLOCK];
+    let mut is_spaced = false;
     for (at, to) in block.iter_mut().enumerate() {
         let [c, b, a, byte] = [window[at], window[at + 1], window[at + 2], window[at + 3]];
-        is_odd |= is_space(a) & is_space(byte);
+        let is_quote = |byte: u8| (byte == b'>') | (byte == b'|');
+        is_spaced |= (is_space(a) | is_quote(a)) & is_space(byte) | is_quote(byte);
         // Lower case, for letters.
         let [c, b, a, low] = [c | 0x20, b | 0x20, a | 0x20, byte | 0x20];
         is_odd |= (low == a) & (a == b) & (b == c);
         let byte = if byte.is_ascii_uppercase() { low } else { byte };
         *to = if is_space(byte) { b' ' } else { byte };
     }
-    if is_odd { None } else { Some(block) }
+    match (is_odd, is_spaced) {
+        (true, _) => Usual::Odd,
+        (_, true) => Usual::Spaced,
+        _ => Usual::Kept,
+    }
 }

@@ -6,6 +6,8 @@
 //! boundaries are missing, and it frees nested messages recursively, so that
 //! three megabytes of them overflow the stack.
 
+use memchr::memmem::Finder;
+
 use super::fields::{Head, Media};
 use super::pieces::Pieces;
 
@@ -41,11 +43,14 @@ struct Walk<'a> {
     /// The nesting depth of this message in others that were encoded as a
     /// whole.
     depth: usize,
+    /// Finds lines that begin as a delimiter does.
+    dashes: Finder<'static>,
 }
 
 /// Decodes the contents of a message.
 pub(super) fn walk(bytes: &[u8], depth: usize, pieces: &mut Pieces<'_>) {
-    let mut walk = Walk { bytes, at: 0, open: Vec::new(), multiparts: 0, depth };
+    let dashes = Finder::new(b"\n--");
+    let mut walk = Walk { bytes, at: 0, open: Vec::new(), multiparts: 0, depth, dashes };
     let mut is_message = true;
     while pieces.is_room_for_part() {
         let head = walk.head(is_message, pieces);
@@ -162,12 +167,14 @@ impl<'a> Walk<'a> {
     fn next_delimiter(&mut self) -> Option<Delimiter> {
         // Most messages have no parts.
         while self.multiparts > 0 && self.at < self.bytes.len() {
-            let start = self.at;
+            let mut start = self.at;
+            if !self.bytes[start..].starts_with(b"--") {
+                let Some(by) = self.dashes.find(&self.bytes[start..]) else { break };
+                start += by + 1;
+            }
             let (line, next) = line(self.bytes, start);
             self.at = next;
-            if line.starts_with(b"--")
-                && let Some((level, is_last)) = self.delimiter(line)
-            {
+            if let Some((level, is_last)) = self.delimiter(line) {
                 return Some(Delimiter { end: start, level, is_last });
             }
         }

@@ -7,7 +7,7 @@ use super::super::decode;
 use super::super::{Envelope, Settings};
 use super::cipher::{NONCE_BYTES, Nonce, random};
 use super::key::{self, Key};
-use super::log::{Fault, Log, STATUS, Status, write_status};
+use super::log::{Fault, Log, Status};
 use super::names::{self, Kind, Numbered, OPEN, OPEN_NEW};
 use super::options::Options;
 use super::{LOCK_TIMEOUT, TraceError, TraceStore, VERSION, record, wire};
@@ -72,9 +72,8 @@ impl TraceStore {
         require_memory(message.len())?;
         for _ in 0..ATTEMPTS {
             let (digest, whole) = self.digest(message);
-            let partial = envelope.partial || !whole;
-            let envelope = Envelope { partial, ..envelope.clone() };
-            if self.append(&envelope, &digest)? {
+            let partial = (!whole).then(|| Envelope { partial: true, ..envelope.clone() });
+            if self.append(partial.as_ref().unwrap_or(envelope), &digest)? {
                 return Ok(());
             }
         }
@@ -132,9 +131,9 @@ impl TraceStore {
     ) -> Result<(Appended, Option<Log>), TraceError> {
         // One system call for both.
         let [nonce, status_nonce] = two_nonces()?;
-        let mut record = record::make(&self.key, nonce, envelope, digest)?;
+        let record = record::make(&self.key, nonce, envelope, digest)?;
         let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
-        let (log, status, rotated) = match self.usable_log(before)? {
+        let (mut log, status, rotated) = match self.usable_log(before)? {
             Usable::Log(log, status) => (log, status, false),
             Usable::Stale(stale) => return Ok((Appended::Stale(stale), None)),
             Usable::None { rotated } => {
@@ -147,12 +146,7 @@ impl TraceStore {
                 (log, status, rotated)
             }
         };
-        let end = status.end.saturating_add(record.len() as u64);
-        let after = Status { end, messages: status.messages.saturating_add(1) };
-        let after = write_status(&after, &self.key, &log.tagger, status_nonce);
-        log.tagger.set(status.end, &mut record);
-        files::write_at(&log.file, status.end, &record)
-            .and_then(|()| files::write_at(&log.file, STATUS as u64, &after))
+        log.append(status, record, &self.key, status_nonce)
             .map_err(self.dir.failed("write", OPEN))?;
         Ok((Appended::Done { rotated }, Some(log)))
     }

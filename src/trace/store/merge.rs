@@ -7,15 +7,13 @@
 
 use std::ops::Range;
 
-use crate::trace::Envelope;
-
 use super::log::SEGMENT_BYTES_MAX;
 use super::names::{self, Kind, Numbered};
 use super::segment::{Origin, Segment, build};
 use super::{TraceError, TraceStore};
 
 /// So many segments of about the same size are merged.
-const FANOUT: u32 = 4;
+const FANOUT: u32 = 8;
 /// Only so many of the newest files are considered by a recording process. There are fewer
 /// that are small, unless something keeps them from being merged.
 pub(super) const NEWEST: usize = 64;
@@ -125,7 +123,7 @@ impl TraceStore {
     /// Merges the newest segments; returns whether there may be more to merge. The lock on
     /// `sealing` is held.
     pub(super) fn merge(&mut self, merging: Merging) -> Result<bool, TraceError> {
-        let mut segments = self.mergeable()?;
+        let mut segments = self.mergeable(merging)?;
         let span = self.options.keep.map_or(u64::MAX, |keep| keep / super::append::KEEP_PARTS);
         let most = Most { messages: self.limits.merged, bytes: SEGMENT_BYTES_MAX, span };
         loop {
@@ -141,7 +139,7 @@ impl TraceStore {
     }
 
     /// The newest segments that can be merged with each other, oldest first.
-    fn mergeable(&self) -> Result<Vec<(Numbered, Segment)>, TraceError> {
+    fn mergeable(&self, merging: Merging) -> Result<Vec<(Numbered, Segment)>, TraceError> {
         let mut found: Vec<(Numbered, Segment)> = Vec::new();
         for numbered in names::list_all(&self.dir)?.into_iter().rev().take(NEWEST) {
             if numbered.kind != Kind::Segment {
@@ -149,6 +147,10 @@ impl TraceStore {
             }
             let opened = Segment::open(&self.dir, &self.key, &numbered.name());
             let Ok(Some(Ok(segment))) = opened else { break };
+            if merging == Merging::Some && segment.head.messages >= self.limits.merged {
+                // What is older is as large, or does not fit together.
+                break;
+            }
             let alike = found.last().is_none_or(|(_, newer)| {
                 (newer.head.settings, newer.head.decode)
                     == (segment.head.settings, segment.head.decode)
@@ -168,10 +170,13 @@ impl TraceStore {
             return Ok(None);
         };
         let scheme = last.settings.scheme(&self.key.digest);
-        let mut messages: Vec<(Envelope, Vec<u8>)> = Vec::new();
+        let (mut envelopes, mut digests) = (Vec::new(), Vec::new());
         for (at, (_, segment)) in sources.iter().enumerate() {
             match segment.messages(scheme.as_ref()) {
-                Some(mut these) => messages.append(&mut these),
+                Some(these) => {
+                    envelopes.extend(these.0);
+                    digests.extend(these.1);
+                }
                 None => return Ok(Some(at)),
             }
         }
@@ -183,7 +188,7 @@ impl TraceStore {
             decode: last.head.decode,
             lost: sources.iter().fold(0, |sum, (_, one)| sum.saturating_add(one.head.lost)),
         };
-        let messages = messages.iter().map(|(envelope, digest)| (envelope.clone(), &**digest));
+        let messages = envelopes.into_iter().zip(digests.iter().map(Vec::as_slice));
         let built = build(messages.collect(), origin, scheme.as_ref(), &self.key)?;
         let Some(bytes) = built else { return Ok(Some(sources.len() - 1)) };
         self.write_segment(&bytes, &numbered.name())?;
@@ -197,12 +202,15 @@ impl TraceStore {
     /// another segment, among so many of the newest files. The lock on `sealing` is held.
     pub(super) fn remove_replaced(&self, newest: usize) -> Result<(), TraceError> {
         let mut before = None;
-        for numbered in names::list(&self.dir)?.into_iter().rev().take(newest) {
+        let mut files = names::list(&self.dir)?.into_iter().rev().take(newest).peekable();
+        while let Some(numbered) = files.next() {
             if before.as_ref().is_some_and(|range: &Range<u64>| range.contains(&numbered.number)) {
                 self.remove(&numbered.name())?;
             } else if numbered.kind == Kind::Segment
                 && let Ok(Some(Ok(segment))) = Segment::open(&self.dir, &self.key, &numbered.name())
                 && let Some(range) = segment.replaces(numbered)
+                // To check that all of it is sound takes much longer than to open it.
+                && files.peek().is_some_and(|older| range.contains(&older.number))
                 && segment.is_sound()
             {
                 before = Some(range);

@@ -72,7 +72,7 @@ pub use sample::Sample;
 pub use stats::TraceStats;
 pub use verify::Verified;
 
-use super::decode;
+use super::{DigestKey, Scheme, Settings, decode};
 use key::Key;
 use layout::{FILE_MODE, LOCK_TIMEOUT, VERSION};
 use log::Limits;
@@ -105,6 +105,8 @@ pub struct TraceStore {
     limits: Limits,
     /// The log of the last record, which usually takes the next one too.
     open_log: Option<log::Log>,
+    /// What digested the last message.
+    digesting: Option<Digesting>,
     /// Messages for the administrator.
     incidents: Vec<String>,
 }
@@ -129,8 +131,19 @@ impl TraceStore {
         let key_file = key::identity(&dir);
         let options = Options::read(&dir)?;
         let process = fork::process();
-        let (limits, open_log, incidents) = (Limits::default(), None, Vec::new());
-        Ok(Self { dir, key, key_file, options, writable, process, limits, open_log, incidents })
+        let (limits, open_log, digesting, incidents) = (Limits::default(), None, None, Vec::new());
+        Ok(Self {
+            dir,
+            key,
+            key_file,
+            options,
+            writable,
+            process,
+            limits,
+            open_log,
+            digesting,
+            incidents,
+        })
     }
 
     fn open_directory(directory: &Path, writable: bool) -> Result<SecureDir, TraceError> {
@@ -197,12 +210,37 @@ impl TraceStore {
     }
 
     /// The digest of a message, and whether it is complete.
-    fn digest(&self, message: &[u8]) -> (Vec<u8>, bool) {
-        let scheme = self.options.settings.scheme(&self.key.digest);
-        let mut digester = scheme.digester();
+    fn digest(&mut self, message: &[u8]) -> (Vec<u8>, bool) {
+        let digesting = self.digesting.take().filter(|digesting| {
+            (digesting.settings, digesting.key) == (self.options.settings, self.key.digest)
+        });
+        let digesting =
+            digesting.unwrap_or_else(|| Digesting::new(self.options.settings, self.key.digest));
+        let mut digester = digesting.scheme.digester();
         let whole =
             decode::decode(message, &decode::Limits::default(), &mut |piece| digester.add(piece));
-        (digester.finish(), whole)
+        let digest = digester.finish();
+        self.digesting = Some(digesting);
+        (digest, whole)
+    }
+}
+
+/// A scheme, which is prepared once for many messages.
+struct Digesting {
+    settings: Settings,
+    key: DigestKey,
+    scheme: Box<dyn Scheme>,
+}
+
+impl Digesting {
+    fn new(settings: Settings, key: DigestKey) -> Self {
+        Self { settings, key, scheme: settings.scheme(&key) }
+    }
+}
+
+impl std::fmt::Debug for Digesting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Digesting {{ settings: {:?}, .. }}", self.settings)
     }
 }
 

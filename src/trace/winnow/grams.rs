@@ -21,9 +21,13 @@
 //! the rest is hardly ever selected.
 
 use crate::trace::GramOrder;
+use crate::trace::filter::packed;
 
 /// How many grams are processed at once.
 const CHUNK: usize = 2048;
+
+/// How many of them are processed as the bits of one number.
+const BITS: usize = 64;
 
 /// The number of grams from which a window counts as wide.
 const WIDE: usize = 32;
@@ -187,21 +191,26 @@ pub(super) struct Scratch {
     one: Vec<i16>,
     other: Vec<i16>,
     around: Vec<i16>,
+    /// Whether each order is smallest in some window: 1 or 0.
+    least: Vec<u8>,
 }
 
 impl Scratch {
     /// Makes room for chunks of `count` grams, for the pairs in them, and for an
     /// edge on both sides.
     fn make_room(&mut self, count: usize, gram: usize, window: usize) {
+        let mut pairs = count + gram - PAIR;
         if self.orders.len() < count {
-            self.orders.resize(count, 0);
-            self.selected.resize(count, 0);
+            // For any later text: most messages have a short text first.
+            self.orders.resize(CHUNK, 0);
+            self.selected.resize(CHUNK, 0);
+            self.least.resize(CHUNK.next_multiple_of(BITS), 0);
+            pairs = CHUNK + gram - PAIR;
         }
-        let pairs = count + gram - PAIR;
         if self.pairs.len() < pairs {
             self.pairs.resize(pairs, 0);
         }
-        let room = (count + 2 * (window - 1)).max(pairs);
+        let room = (self.orders.len() + 2 * (window - 1)).max(pairs);
         if self.one.len() < room {
             for numbers in [&mut self.one, &mut self.other, &mut self.around] {
                 numbers.resize(room, 0);
@@ -244,7 +253,7 @@ impl Scratch {
     /// largest of the minima of the windows around it. This is branch-free, and
     /// the compiler vectorises most of it.
     fn minima_of_narrow(&mut self, count: usize, window: usize) -> usize {
-        let Self { orders, selected, one, other, around, .. } = self;
+        let Self { orders, selected, one, other, around, least, .. } = self;
         let orders = &orders[..count];
         one[..count].copy_from_slice(orders);
         let minima = slide(&mut one[..count], other, window, i16::min);
@@ -254,14 +263,24 @@ impl Scratch {
         around[edge..end].copy_from_slice(minima);
         around[end..end + edge].fill(i16::MIN);
         let around = slide(&mut around[..end + edge], one, window, i16::max);
-        for (around, order) in around.iter_mut().zip(orders) {
-            *around = i16::from(around == order);
+        for ((least, around), order) in least.iter_mut().zip(&*around).zip(orders) {
+            *least = u8::from(around == order);
         }
+        let blocks = count.next_multiple_of(BITS);
+        least[count..blocks].fill(0);
         let mut found = 0;
-        for (is_least, at) in around.iter().zip(0..) {
-            // There are never more than `count`.
-            selected[found.min(count - 1)] = at;
-            found += *is_least as usize;
+        for (block, first) in least[..blocks].as_chunks::<BITS>().0.iter().zip((0..).step_by(BITS))
+        {
+            // As bits: a step for each order would take several times as long.
+            let (eights, _) = block.as_chunks::<8>();
+            let mut bits =
+                eights.iter().rev().fold(0_u64, |bits, eight| bits << 8 | u64::from(packed(eight)));
+            while bits != 0 {
+                // There are never more than `count`.
+                selected[found] = first + bits.trailing_zeros() as u16;
+                bits &= bits - 1;
+                found += 1;
+            }
         }
         found
     }

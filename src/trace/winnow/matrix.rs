@@ -27,11 +27,54 @@ fn word_at(bytes: &[u8], at: usize) -> u64 {
     )
 }
 
+/// The reverse of [`transpose`]: reads rows, which begin at these bits, of `columns` bits each.
+/// Calls `part` with parts of columns: the column, the first row, and the bits of 64 rows from
+/// there.
+pub(super) fn untranspose(
+    bits: &[u8],
+    rows: &[u64],
+    columns: usize,
+    mut part: impl FnMut(usize, usize, u64),
+) {
+    for first_column in (0..columns).step_by(64) {
+        let count = (columns - first_column).min(64);
+        for (block, rows) in rows.chunks(64).enumerate() {
+            let mut words = [0; 64];
+            for (word, row) in words.iter_mut().zip(rows) {
+                *word = take(bits, row + first_column as u64);
+            }
+            // The bits of other rows that follow come out as columns that are not passed on.
+            transpose_block(&mut words);
+            for (column, word) in words.into_iter().take(count).enumerate() {
+                part(first_column + column, block * 64, word);
+            }
+        }
+    }
+}
+
+/// The 64 bits from bit `place` on, zero beyond the end.
+fn take(bits: &[u8], place: u64) -> u64 {
+    let (at, shift) = ((place / 8) as usize, place % 8);
+    let bytes = bits.get(at..).unwrap_or_default();
+    match bytes.first_chunk::<9>() {
+        Some([low @ .., high]) => {
+            u64::from_le_bytes(*low) >> shift | u64::from(*high) << 1 << (63 - shift)
+        }
+        None => word_at(bytes, 0) >> shift,
+    }
+}
+
 /// Sets the bits of a word, the lowest at bit `place`.
 pub(super) fn put(bits: &mut [u8], place: u64, word: u64) {
-    let wide = u128::from(word) << (place % 8);
-    let bytes = bits.get_mut((place / 8) as usize..).unwrap_or_default();
-    bytes.iter_mut().zip(wide.to_le_bytes()).take(9).for_each(|(to, from)| *to |= from);
+    let (at, shift) = ((place / 8) as usize, place % 8);
+    let bytes = bits.get_mut(at..).unwrap_or_default();
+    if let Some([low @ .., high]) = bytes.first_chunk_mut::<9>() {
+        *low = (u64::from_le_bytes(*low) | word << shift).to_le_bytes();
+        *high |= (word >> 1 >> (63 - shift)) as u8;
+        return;
+    }
+    let wide = u128::from(word) << shift;
+    bytes.iter_mut().zip(wide.to_le_bytes()).for_each(|(to, from)| *to |= from);
 }
 
 /// Transposes 64 times 64 bits (Warren, "Hacker's Delight", 7-3): swaps the
@@ -40,12 +83,13 @@ fn transpose_block(words: &mut [u64; 64]) {
     let mut width = 32;
     let mut mask = u64::MAX >> 32;
     while width > 0 {
-        let mut i = 0;
-        while i < 64 {
-            let swapped = (words[i] >> width ^ words[i + width]) & mask;
-            words[i] ^= swapped << width;
-            words[i + width] ^= swapped;
-            i = (i + width + 1) & !width;
+        for pair in words.chunks_exact_mut(2 * width) {
+            let (ones, others) = pair.split_at_mut(width);
+            for (one, other) in ones.iter_mut().zip(others) {
+                let swapped = (*one >> width ^ *other) & mask;
+                *one ^= swapped << width;
+                *other ^= swapped;
+            }
         }
         width /= 2;
         mask ^= mask << width;
@@ -236,7 +280,12 @@ mod tests {
             transpose(&columns, rows as u32, |row, column, word| {
                 put(&mut bits, (row as usize * (count + 1) + column) as u64, word);
             });
-            (0..rows * (count + 1)).all(|bit| {
+            let places: Vec<u64> = (0..rows).map(|row| (row * (count + 1)) as u64).collect();
+            let mut back = vec![vec![0; bytes_of_each]; count];
+            untranspose(&bits, &places, count, |column, row, word| {
+                back[column][row / 8..].iter_mut().zip(word.to_le_bytes()).for_each(|(to, from)| *to = from);
+            });
+            back == columns && (0..rows * (count + 1)).all(|bit| {
                 let (row, column) = (bit / (count + 1), bit % (count + 1));
                 let set = bits[bit / 8] >> (bit % 8) & 1 == 1;
                 set == columns.get(column).is_some_and(|column| column[row / 8] >> (row % 8) & 1 == 1)

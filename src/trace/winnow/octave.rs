@@ -108,6 +108,13 @@ impl Octave {
         u64::from(row / units) * self.bucket + start
     }
 
+    /// The bit offsets of all rows of a group, in order.
+    pub(super) fn places<'g>(&self, group: &'g Group) -> impl Iterator<Item = u64> + use<'g> {
+        let (buckets, bucket) = (u64::from(self.buckets), self.bucket);
+        (0..buckets)
+            .flat_map(move |number| group.starts.iter().map(move |start| number * bucket + start))
+    }
+
     /// Reads the rows of an element for some of the groups. Returns the error
     /// if they are beyond the body.
     pub(super) fn read<'g>(

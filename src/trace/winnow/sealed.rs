@@ -131,10 +131,12 @@ pub(super) fn seal(digests: &[&[u8]]) -> Sealed {
     for octave in &octaves {
         let mut bits = vec![0; octave.bytes() as usize];
         for group in &octave.groups {
-            let (first, rows) = (group.first as usize, octave.rows(group));
+            let first = group.first as usize;
             let columns = filters.get(first..first + group.messages as usize).unwrap_or_default();
-            matrix::transpose(columns, rows, |row, column, word| {
-                matrix::put(&mut bits, octave.place(group, row) + column as u64, word);
+            let places: Vec<u64> = octave.places(group).collect();
+            matrix::transpose(columns, places.len() as u32, |row, column, word| {
+                let place = places.get(row as usize).copied().unwrap_or(0);
+                matrix::put(&mut bits, place + column as u64, word);
             });
         }
         body.extend(bits);
@@ -147,9 +149,9 @@ pub(super) fn unseal(body: &[u8]) -> Option<Vec<Vec<u8>>> {
     let plain = Body::plain(body);
     let messages = messages(body)?;
     let table = Table::read(&plain, messages).ok().filter(|table| table.folds == 0)?;
-    let mut digests = vec![vec![Class::EMPTY.number()]; messages as usize];
-    let mut range = Range::default();
+    let mut digests = vec![Vec::new(); messages as usize];
     for octave in &table.octaves {
+        let bits = body.get(octave.offset..)?;
         for group in &octave.groups {
             let end = group.first.checked_add(group.messages)?;
             let these = digests.get_mut(group.first as usize..end as usize)?;
@@ -157,22 +159,24 @@ pub(super) fn unseal(body: &[u8]) -> Option<Vec<Vec<u8>>> {
                 *digest = vec![0; 1 + group.class.bytes()];
                 *digest.first_mut()? = group.class.number();
             }
-            let mut rows = Vec::new();
-            for row in 0..octave.rows(group) {
-                let place = octave.place(group, row);
-                range.fill(&plain, octave.offset, place, place + u64::from(group.messages)).ok()?;
-                let words = range.words(place, group.messages);
-                rows.push(words.flat_map(u64::to_le_bytes).collect::<Vec<u8>>());
-            }
-            let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-            matrix::transpose(&rows, group.messages, |message, first, word| {
-                let digest = these.get_mut(message as usize);
+            let places: Vec<u64> = octave.places(group).collect();
+            matrix::untranspose(bits, &places, these.len(), |message, first, word| {
+                let digest = these.get_mut(message);
                 let filter = digest.and_then(|digest| digest.get_mut(1 + first / 8..));
                 let filter = filter.unwrap_or_default();
-                filter.iter_mut().zip(word.to_le_bytes()).for_each(|(to, from)| *to = from);
+                match filter.first_chunk_mut() {
+                    Some(eight) => *eight = word.to_le_bytes(),
+                    None => {
+                        filter.iter_mut().zip(word.to_le_bytes()).for_each(|(to, from)| *to = from)
+                    }
+                }
             });
         }
     }
+    // Those without a filter.
+    digests.iter_mut().filter(|digest| digest.is_empty()).for_each(|digest| {
+        digest.push(Class::EMPTY.number());
+    });
     Some(digests)
 }
 

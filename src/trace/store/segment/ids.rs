@@ -64,42 +64,65 @@ pub(super) fn parse(id: &str) -> (Form, Id) {
         23 => Form::Long,
         _ => return (Form::Text, Id::default()),
     };
-    let mut parts = id.split('-').zip(form.widths()).map(|(part, width)| number(part, width));
-    let mut next = || parts.next().flatten();
-    let (Some(time), Some(process), Some(fraction)) = (next(), next(), next()) else {
-        return (Form::Text, Id::default());
+    let [a, b, c] = form.widths();
+    let part = |start: usize, width: usize| {
+        let is_apart = start == 0 || id.as_bytes().get(start - 1) == Some(&b'-');
+        number(id.as_bytes().get(start..start + width).filter(|_| is_apart)?)
     };
-    let found = Id { time: time.cast_signed(), process: process.cast_signed(), fraction };
-    // An id that does not round-trip is stored as text.
-    if write(form, found) == id { (form, found) } else { (Form::Text, Id::default()) }
+    // As many digits as an id has are those of one number only, so it is written as it was.
+    match (part(0, a), part(a + 1, b), part(a + b + 2, c)) {
+        (Some(time), Some(process), Some(fraction)) => {
+            let [time, process] = [time, process].map(u64::cast_signed);
+            (form, Id { time, process, fraction })
+        }
+        _ => (Form::Text, Id::default()),
+    }
 }
 
 /// The id with these numbers.
 pub(super) fn write(form: Form, id: Id) -> String {
     let [a, b, c] = form.widths();
-    let part = |number: u64, width| digits(number, width);
-    let (time, process) = (id.time.cast_unsigned(), id.process.cast_unsigned());
-    format!("{}-{}-{}", part(time, a), part(process, b), part(id.fraction, c))
+    let mut text = String::with_capacity(a + b + c + 2);
+    put(id.time.cast_unsigned(), a, &mut text);
+    text.push('-');
+    put(id.process.cast_unsigned(), b, &mut text);
+    text.push('-');
+    put(id.fraction, c, &mut text);
+    text
 }
 
-fn number(part: &str, width: usize) -> Option<u64> {
-    if part.len() != width {
-        return None;
+/// The value of each digit; [`NONE`] for other bytes.
+static VALUES: [u8; 256] = {
+    let mut values = [NONE; 256];
+    let mut value = 0;
+    while value < DIGITS.len() {
+        values[DIGITS[value] as usize] = value as u8;
+        value += 1;
     }
-    part.bytes().try_fold(0_u64, |sum, byte| {
-        let digit = DIGITS.iter().position(|&digit| digit == byte)?;
-        sum.checked_mul(62)?.checked_add(digit as u64)
+    values
+};
+const NONE: u8 = 255;
+
+fn number(part: &[u8]) -> Option<u64> {
+    part.iter().try_fold(0_u64, |sum, &byte| {
+        let value = VALUES.get(usize::from(byte)).copied().filter(|&value| value != NONE)?;
+        sum.checked_mul(62)?.checked_add(value.into())
     })
 }
 
-fn digits(mut number: u64, width: usize) -> String {
-    let mut text = vec![b'0'; width];
-    for digit in text.iter_mut().rev() {
+/// Appends a number in so many digits, at most [`WIDTH_MAX`].
+fn put(mut number: u64, width: usize, text: &mut String) {
+    let mut digits = [b'0'; WIDTH_MAX];
+    let digits = digits.get_mut(..width).unwrap_or_default();
+    for digit in digits.iter_mut().rev() {
         *digit = DIGITS.get((number % 62) as usize).copied().unwrap_or(b'0');
         number /= 62;
     }
-    text.into_iter().map(char::from).collect()
+    text.extend(digits.iter().copied().map(char::from));
 }
+
+/// The number of digits of the longest number.
+const WIDTH_MAX: usize = 11;
 
 #[cfg(test)]
 mod tests {

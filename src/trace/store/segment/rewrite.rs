@@ -25,23 +25,23 @@ impl Segment {
         (is_whole && envelopes.len() == self.head.messages as usize).then_some(envelopes)
     }
 
-    /// All envelopes with their digests, in order; `None` if one of them cannot be read.
+    /// All envelopes and their digests, in order; `None` if one of them cannot be read.
     pub(in super::super) fn messages(
         &self,
         scheme: &dyn Scheme,
-    ) -> Option<Vec<(Envelope, Vec<u8>)>> {
+    ) -> Option<(Vec<Envelope>, Vec<Vec<u8>>)> {
         if !self.is_sound() {
             return None;
         }
         let envelopes = self.envelopes()?;
-        let mut digests = scheme.unseal(&self.plain_body()?)?;
+        let sealed = scheme.unseal(&self.plain_body()?)?;
         let all: Vec<u32> = (0..self.head.messages).collect();
         let order = Messages::of(self)?.at_positions(&all);
-        let mut messages: Vec<_> = envelopes.into_iter().map(|one| (one, Vec::new())).collect();
-        for (message, digest) in order.into_iter().zip(&mut digests) {
-            messages.get_mut(message? as usize)?.1 = std::mem::take(digest);
+        let mut digests = vec![Vec::new(); envelopes.len()];
+        for (message, digest) in order.into_iter().zip(sealed) {
+            *digests.get_mut(message? as usize)? = digest;
         }
-        Some(messages)
+        Some((envelopes, digests))
     }
 
     /// The file of this segment with other envelopes of the same messages, in the same

@@ -1,7 +1,7 @@
 //! Addresses, clients and authenticated ids, each stored once, in an order in
 //! which consecutive words have long common prefixes and can be looked up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -63,23 +63,27 @@ pub(super) struct Words {
     pub(super) fours: Fours,
     pub(super) sixes: Sixes,
     /// The number of each address.
-    numbers: BTreeMap<String, u32>,
+    numbers: HashMap<String, u32>,
 }
 
 impl Words {
     pub(super) fn of(envelopes: &[Envelope]) -> Self {
-        let texts: BTreeSet<&str> = envelopes
+        let texts: HashSet<&str> = envelopes
             .iter()
             .flat_map(|envelope| envelope.recipients.iter().chain([&envelope.sender]))
             .map(String::as_str)
             .collect();
         let parts: Vec<_> = texts.iter().map(|text| (*text, split(text))).collect();
-        let domains: BTreeSet<_> = parts.iter().map(|(_, (_, domain))| word(domain)).collect();
-        let domains: Vec<_> = domains.into_iter().collect();
-        let number = |domain: &[u8]| domains.binary_search(&word(domain)).unwrap_or_default();
+        let domains: HashSet<&[u8]> =
+            parts.iter().map(|(_, (_, domain))| domain.as_slice()).collect();
+        let mut domains: Vec<Word> = domains.into_iter().map(word).collect();
+        domains.sort_unstable();
+        let numbers: HashMap<&[u8], u32> =
+            domains.iter().zip(0..).map(|((_, domain), n)| (domain.as_slice(), n)).collect();
+        let number = |domain: &[u8]| numbers.get(domain).copied().unwrap_or_default();
         let mut addresses: Vec<_> = parts
             .iter()
-            .map(|(text, (local, domain))| (number(domain) as u32, word(local), *text))
+            .map(|(text, (local, domain))| (number(domain), word(local), *text))
             .collect();
         addresses.sort_unstable();
         let numbers = addresses.iter().zip(0..).map(|((_, _, text), n)| ((*text).to_owned(), n));
