@@ -50,12 +50,16 @@ pub(super) fn is_set(filter: &[u8], bit: usize) -> bool {
     filter.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
 }
 
-/// The share of bits that are set; 0 for an empty filter.
-pub(super) fn fill(filter: &[u8]) -> f32 {
+/// The number of bits that are set.
+pub(super) fn ones(filter: &[u8]) -> u64 {
     let (words, rest) = filter.as_chunks::<8>();
     let words: u64 = words.iter().map(|w| u64::from(u64::from_ne_bytes(*w).count_ones())).sum();
-    let ones = words + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
-    (ones as f64 / (filter.len().max(1) as f64 * 8.0)) as f32
+    words + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
+}
+
+/// The share of bits that are set; 0 for an empty filter.
+pub(super) fn fill(filter: &[u8]) -> f32 {
+    (ones(filter) as f64 / (filter.len().max(1) as f64 * 8.0)) as f32
 }
 
 /// A filter of half the size: bits 2i and 2i + 1 are joined. An odd last byte
