@@ -29,9 +29,13 @@ pub(crate) fn run(
         Source::Made(_) => options.million,
         Source::Real(_) => corpus.volume.messages,
     };
-    let spool = folder.join("million");
+    let spool = options.store.clone().unwrap_or_else(|| folder.join("million"));
     let start = Instant::now();
-    let store = stores::fill(corpus, messages, Settings::default(), &spool);
+    let store = if spool.exists() {
+        stores::filled(messages, Settings::default(), &spool)
+    } else {
+        stores::fill(corpus, messages, Settings::default(), &spool)
+    };
     let filling = start.elapsed();
     let text = corpus.volume.text as f64 / corpus.volume.messages as f64 * messages as f64;
     let mut random = Random::new(5);
@@ -99,7 +103,9 @@ pub(crate) fn run(
         corpus.volume.text as f64 / 1e6,
     );
     envelopes(corpus, messages, &spool, options, goals);
-    std::fs::remove_dir_all(&spool).unwrap();
+    if options.store.is_none() {
+        std::fs::remove_dir_all(&spool).unwrap();
+    }
 }
 
 /// The time of queries about envelopes only, which print no more than [`BEST`] results.
