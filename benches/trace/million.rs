@@ -72,7 +72,7 @@ pub(crate) fn run(
             row.extend(cells(times));
         }
         let excerpts = present.iter().chain(absent).step_by(2);
-        row.extend(cells(excerpts.map(|excerpt| process(&spool, excerpt)).collect()));
+        row.extend(cells(excerpts.filter_map(|excerpt| process(&spool, excerpt)).collect()));
         if !all.is_empty() {
             let plain = plain[n] * text;
             let query = middle(all).as_secs_f64();
@@ -188,12 +188,16 @@ fn cut(corpus: &Corpus, messages: usize, length: usize, random: &mut Random) -> 
     None
 }
 
-/// The time that the program takes for a query.
-fn process(spool: &Path, excerpt: &str) -> Duration {
+/// The time that the program takes for a query; `None` if only the library was built.
+fn process(spool: &Path, excerpt: &str) -> Option<Duration> {
+    let program = Path::new(env!("CARGO_BIN_EXE_exirate"));
+    if !program.exists() {
+        return None;
+    }
     // In a file, an asterisk is literal.
     let file = spool.join("excerpt.txt");
     std::fs::write(&file, excerpt).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+    let mut command = Command::new(program);
     command.args(["trace", "query", "--file"]).arg(file).arg("--spool").arg(spool).env_clear();
     let start = Instant::now();
     let output = command.output().unwrap();
@@ -201,7 +205,7 @@ fn process(spool: &Path, excerpt: &str) -> Duration {
     let said = String::from_utf8_lossy(&output.stderr);
     let code = output.status.code();
     assert!(matches!(code, Some(0 | 1)), "{code:?}: {said}");
-    taken
+    Some(taken)
 }
 
 /// Median and maximum.
