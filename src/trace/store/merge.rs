@@ -9,11 +9,12 @@ use std::ops::Range;
 
 use crate::trace::Envelope;
 
-use super::log::SEGMENT_BYTES_MAX;
 use super::names::{self, Kind, Numbered};
 use super::segment::{Origin, Segment, build};
 use super::{TraceError, TraceStore};
 
+/// Segments are not merged to more than so many bytes.
+const MERGED_BYTES_MAX: u64 = 32 << 20;
 /// So many segments of about the same size are merged.
 const FANOUT: u32 = 4;
 /// Only so many of the newest files are considered by a recording process. There are fewer
@@ -127,7 +128,8 @@ impl TraceStore {
     pub(super) fn merge(&mut self, merging: Merging) -> Result<bool, TraceError> {
         let mut segments = self.mergeable()?;
         let span = self.options.keep.map_or(u64::MAX, |keep| keep / super::append::KEEP_PARTS);
-        let most = Most { messages: self.limits.merged, bytes: SEGMENT_BYTES_MAX, span };
+        let bytes = MERGED_BYTES_MAX.min(self.options.max_bytes / super::append::KEEP_PARTS);
+        let most = Most { messages: self.limits.merged, bytes, span };
         loop {
             let sizes: Vec<Size> = segments.iter().map(|(_, segment)| size_of(segment)).collect();
             let Some(range) = most.plan(&sizes, merging) else { return Ok(false) };

@@ -65,6 +65,25 @@ pub(super) struct Segment {
     pub(super) deadline: Option<Instant>,
 }
 
+/// A block whose tag is right, and of which any part can be decrypted.
+#[derive(Clone, Copy, Debug)]
+struct SealedBlock<'a> {
+    stream: &'a Stream,
+    /// The offset in the file.
+    start: u64,
+    bytes: &'a [u8],
+}
+
+impl SealedBlock<'_> {
+    /// A part of it, decrypted.
+    fn plain(&self, range: Range<usize>) -> Option<Vec<u8>> {
+        let start = range.start as u64;
+        let mut plain = self.bytes.get(range)?.to_vec();
+        self.stream.apply(self.start.checked_add(start)?, &mut plain);
+        Some(plain)
+    }
+}
+
 impl Segment {
     /// Opens the segment `name`; `None` if it does not exist.
     pub(super) fn open(
@@ -126,13 +145,21 @@ impl Segment {
 
     /// A block of a section, decrypted; its range includes its tag.
     fn block(&self, number: usize, range: Range<usize>) -> Option<Vec<u8>> {
+        let block = self.sealed_block(number, range)?;
+        block.plain(0..block.bytes.len())
+    }
+
+    /// A block of a section whose tag is right.
+    fn sealed_block(&self, number: usize, range: Range<usize>) -> Option<SealedBlock<'_>> {
         let section = self.parts.sections.get(number)?;
         let start = section.start.checked_add(range.start)?;
         let end = section.start.checked_add(range.end)?;
-        if end > section.end {
+        if end > section.end || is_past(self.deadline) {
             return None;
         }
-        self.plain(start..end)
+        let bytes = self.map.bytes(start, end.checked_sub(start)?)?;
+        let bytes = self.tagger.check(start as u64, bytes)?;
+        Some(SealedBlock { stream: &self.stream, start: start as u64, bytes })
     }
 
     /// The first sound copy of a table.
