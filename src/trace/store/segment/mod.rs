@@ -26,6 +26,7 @@ mod tests;
 mod words;
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -52,6 +53,8 @@ pub(super) use read::{Messages, Wanted};
 #[derive(Debug)]
 pub(super) struct Segment {
     map: Mapping,
+    /// The same file. If it is open, the body is read from it.
+    file: Option<File>,
     pub(super) head: Head,
     pub(super) settings: Settings,
     nonce: Nonce,
@@ -91,12 +94,34 @@ impl Segment {
         key: &Key,
         name: &CStr,
     ) -> Result<Option<Result<Self, Fault>>, DirError> {
+        Ok(Self::open_file(dir, key, name)?.map(|(opened, _)| opened))
+    }
+
+    /// The same, to search it: the file stays open, so that a little can be read of many places
+    /// of its body.
+    pub(super) fn open_to_search(
+        dir: &SecureDir,
+        key: &Key,
+        name: &CStr,
+    ) -> Result<Option<Result<Self, Fault>>, DirError> {
+        let opened = Self::open_file(dir, key, name)?;
+        let with = |(opened, file): (Result<Self, Fault>, File)| {
+            opened.map(|segment| Self { file: Some(file), ..segment })
+        };
+        Ok(opened.map(with))
+    }
+
+    fn open_file(
+        dir: &SecureDir,
+        key: &Key,
+        name: &CStr,
+    ) -> Result<Option<(Result<Self, Fault>, File)>, DirError> {
         let Some((file, info)) = dir.open_file(Access::Read, name)? else { return Ok(None) };
         if info.size < HEAD_BYTES as u64 {
-            return Ok(Some(Err(Fault::Damaged)));
+            return Ok(Some((Err(Fault::Damaged), file)));
         }
         let map = Mapping::of(&file, false).map_err(dir.failed("read", name))?;
-        Ok(Some(Self::of(map, key)))
+        Ok(Some((Self::of(map, key), file)))
     }
 
     fn of(map: Mapping, key: &Key) -> Result<Self, Fault> {
@@ -115,8 +140,8 @@ impl Segment {
         let (stream, tagger) = (key.stream(&nonce), key.tagger(&nonce));
         let bytes = usize::try_from(head.body).map_err(|_| Fault::Damaged)?;
         let body = BodyBlocks::new(&parts.body, bytes, stream.clone(), tagger.clone());
-        let deadline = None;
-        Ok(Self { head, settings, nonce, stream, tagger, parts, body, whole, map, deadline })
+        let (deadline, file) = (None, None);
+        Ok(Self { file, head, settings, nonce, stream, tagger, parts, body, whole, map, deadline })
     }
 
     /// The numbers of other files whose messages it contains, if this is its name.
@@ -169,7 +194,9 @@ impl Segment {
 
     /// Lets `work` read the body.
     pub(super) fn with_body<T>(&self, work: impl FnOnce(&Body<'_>) -> T) -> T {
-        let read = |offset: usize, into: &mut [u8]| self.body.read(&self.map, offset, into);
+        let read = |offset: usize, into: &mut [u8]| {
+            self.body.read(&self.map, self.file.as_ref(), offset, into)
+        };
         work(&Body::stored(self.body.bytes(), &read).until(self.deadline))
     }
 
@@ -178,7 +205,7 @@ impl Segment {
         // Of a file that ends earlier, no memory is needed.
         let bytes = Some(self.body.bytes()).filter(|&bytes| bytes <= self.map.len())?;
         let mut body = vec![0; bytes];
-        self.body.read(&self.map, 0, &mut body).ok()?;
+        self.body.read(&self.map, None, 0, &mut body).ok()?;
         Some(body)
     }
 
