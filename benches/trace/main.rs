@@ -4,7 +4,8 @@
 //! `hits`, `curves`, `read`, `fold`, `hbf`, `record`, `million` and `exim`; all of them by
 //! default. Options: `--corpus DIR` for real mail instead of generated mail,
 //! `--messages N` for the number of messages that are searched for excerpts,
-//! `--million N` for the number of messages of the timed queries, `--settings
+//! `--million N` for the number of messages of the timed queries, `--store DIR`
+//! to keep the store of these, or to use the one that is there, `--settings
 //! G,W,G,W,C` (repeatable) to compare the default with these settings of
 //! winnow, `--quick` for a run of less than a minute. Run as a test, it
 //! measures next to nothing and only checks that it works.

@@ -29,9 +29,13 @@ pub(crate) fn run(
         Source::Made(_) => options.million,
         Source::Real(_) => corpus.volume.messages,
     };
-    let spool = folder.join("million");
+    let spool = options.store.clone().unwrap_or_else(|| folder.join("million"));
     let start = Instant::now();
-    let store = stores::fill(corpus, messages, Settings::default(), &spool);
+    let store = if spool.exists() {
+        stores::filled(messages, Settings::default(), &spool)
+    } else {
+        stores::fill(corpus, messages, Settings::default(), &spool)
+    };
     let filling = start.elapsed();
     let text = corpus.volume.text as f64 / corpus.volume.messages as f64 * messages as f64;
     let mut random = Random::new(5);
@@ -68,7 +72,7 @@ pub(crate) fn run(
             row.extend(cells(times));
         }
         let excerpts = present.iter().chain(absent).step_by(2);
-        row.extend(cells(excerpts.map(|excerpt| process(&spool, excerpt)).collect()));
+        row.extend(cells(excerpts.filter_map(|excerpt| process(&spool, excerpt)).collect()));
         if !all.is_empty() {
             let plain = plain[n] * text;
             let query = middle(all).as_secs_f64();
@@ -99,7 +103,9 @@ pub(crate) fn run(
         corpus.volume.text as f64 / 1e6,
     );
     envelopes(corpus, messages, &spool, options, goals);
-    std::fs::remove_dir_all(&spool).unwrap();
+    if options.store.is_none() {
+        std::fs::remove_dir_all(&spool).unwrap();
+    }
 }
 
 /// The time of queries about envelopes only, which print no more than [`BEST`] results.
@@ -182,12 +188,16 @@ fn cut(corpus: &Corpus, messages: usize, length: usize, random: &mut Random) -> 
     None
 }
 
-/// The time that the program takes for a query.
-fn process(spool: &Path, excerpt: &str) -> Duration {
+/// The time that the program takes for a query; `None` if only the library was built.
+fn process(spool: &Path, excerpt: &str) -> Option<Duration> {
+    let program = Path::new(env!("CARGO_BIN_EXE_exirate"));
+    if !program.exists() {
+        return None;
+    }
     // In a file, an asterisk is literal.
     let file = spool.join("excerpt.txt");
     std::fs::write(&file, excerpt).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+    let mut command = Command::new(program);
     command.args(["trace", "query", "--file"]).arg(file).arg("--spool").arg(spool).env_clear();
     let start = Instant::now();
     let output = command.output().unwrap();
@@ -195,7 +205,7 @@ fn process(spool: &Path, excerpt: &str) -> Duration {
     let said = String::from_utf8_lossy(&output.stderr);
     let code = output.status.code();
     assert!(matches!(code, Some(0 | 1)), "{code:?}: {said}");
-    taken
+    Some(taken)
 }
 
 /// Median and maximum.

@@ -21,6 +21,8 @@ pub(crate) struct Options {
     pub(crate) messages: usize,
     /// Messages of the timed queries.
     pub(crate) million: usize,
+    /// The spool directory of a store for them, which is filled if it does not exist, and kept.
+    pub(crate) store: Option<PathBuf>,
     /// Excerpts of each length that no message contains.
     pub(crate) absent: usize,
     /// Excerpts of each length that some message contains.
@@ -47,6 +49,7 @@ const FULL: Options = Options {
     corpus: None,
     messages: 50_000,
     million: 1_000_000,
+    store: None,
     absent: 2_500,
     present: 500,
     read: 10_000,
@@ -61,6 +64,7 @@ const FULL: Options = Options {
 const QUICK: Options = Options {
     messages: 6_000,
     million: 30_000,
+    store: None,
     absent: 500,
     present: 100,
     read: 1_000,
@@ -76,6 +80,7 @@ const QUICK: Options = Options {
 const SMOKE: Options = Options {
     messages: 150,
     million: 200,
+    store: None,
     absent: 5,
     present: 5,
     read: 20,
@@ -109,6 +114,7 @@ impl Options {
                 "--corpus" => options.corpus = Some(value()?.into()),
                 "--messages" => options.messages = number(value()?)?,
                 "--million" => options.million = number(value()?)?,
+                "--store" => options.store = Some(value()?.into()),
                 "--settings" => options.settings.push(settings(value()?)?),
                 "--bench" | "--quick" => {}
                 part if PARTS.contains(&part) => options.parts.push(part.to_owned()),

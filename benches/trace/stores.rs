@@ -57,6 +57,11 @@ pub(crate) fn fill(corpus: &Corpus, messages: usize, settings: Settings, spool: 
             });
         }
     });
+    filled(messages, settings, spool)
+}
+
+/// A store that is filled: its logs are sealed, and its segments merged.
+pub(crate) fn filled(messages: usize, settings: Settings, spool: &Path) -> Store {
     let mut trace = open(spool, settings);
     let as_recorded = trace.stats().unwrap().bytes;
     trace.seal().unwrap();

@@ -65,13 +65,21 @@ impl Best {
         self.add(source, found, searches);
     }
 
-    /// Adds results.
+    /// How many more results are wanted, if all are equally good.
+    pub(super) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.found.len())
+    }
+
+    /// Adds results, and counts others that are no better: all that are about envelopes only are
+    /// equally good.
     pub(super) fn results(
         &mut self,
         source: usize,
         results: impl IntoIterator<Item = Pending>,
+        others: u64,
         searches: &Searches<'_>,
     ) {
+        self.rest.messages += others;
         self.add(source, results.into_iter().map(Found::Pending), searches);
     }
 

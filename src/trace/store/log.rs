@@ -36,14 +36,17 @@ pub(super) const STATUS_BYTES: usize = 52;
 /// The offset of the first record.
 pub(super) const RECORDS: usize = 3 * SECOND;
 
-/// A segment has at most so many messages.
+/// A log has at most so many messages.
 pub(super) const MESSAGES_MAX: u32 = 16_384;
-/// Segments are not merged to more than so many bytes.
-pub(super) const SEGMENT_BYTES_MAX: u64 = 8 << 20;
+/// One to which no more is added has at least so many bytes.
+pub(super) const LOG_BYTES_MAX: u64 = 8 << 20;
+/// A segment has at most so many messages: a query takes about as long for each segment, whatever
+/// its size, until it has some ten thousand messages.
+pub(super) const MERGED_MAX: u32 = 65_536;
 /// How often an invalid status is read again.
 const ATTEMPTS: u32 = 3;
 /// The maximum number of bytes read of a log.
-const READ_MAX: u64 = SEGMENT_BYTES_MAX + 2 * PAYLOAD_BYTES_MAX as u64;
+const READ_MAX: u64 = LOG_BYTES_MAX + 2 * PAYLOAD_BYTES_MAX as u64;
 /// The number of bytes read at once if there is a deadline.
 const READ_CHUNK: usize = 256 << 10;
 
@@ -60,17 +63,17 @@ pub(super) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { messages: 256, bytes: 512 << 10, merged: MESSAGES_MAX }
+        Self { messages: 256, bytes: 512 << 10, merged: MERGED_MAX }
     }
 }
 
 impl Limits {
-    /// Whether a log is full. One whose segments cannot be merged is as large as they become.
+    /// Whether a log is full. One whose segments cannot be merged becomes larger.
     pub(super) fn reached(&self, status: Status, settings: &Settings) -> bool {
         let Status { end, messages } = status;
         match settings.keeps_messages_apart() {
             true => messages >= self.messages || end >= self.bytes,
-            false => messages >= self.merged || end >= SEGMENT_BYTES_MAX,
+            false => messages >= self.merged.min(MESSAGES_MAX) || end >= LOG_BYTES_MAX,
         }
     }
 }

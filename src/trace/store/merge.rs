@@ -7,11 +7,12 @@
 
 use std::ops::Range;
 
-use super::log::SEGMENT_BYTES_MAX;
 use super::names::{self, Kind, Numbered};
 use super::segment::{Origin, Segment, build};
 use super::{TraceError, TraceStore};
 
+/// Segments are not merged to more than so many bytes.
+const MERGED_BYTES_MAX: u64 = 32 << 20;
 /// So many segments of about the same size are merged.
 const FANOUT: u32 = 8;
 /// Only so many of the newest files are considered by a recording process. There are fewer
@@ -125,7 +126,8 @@ impl TraceStore {
     pub(super) fn merge(&mut self, merging: Merging) -> Result<bool, TraceError> {
         let mut segments = self.mergeable(merging)?;
         let span = self.options.keep.map_or(u64::MAX, |keep| keep / super::append::KEEP_PARTS);
-        let most = Most { messages: self.limits.merged, bytes: SEGMENT_BYTES_MAX, span };
+        let bytes = MERGED_BYTES_MAX.min(self.options.max_bytes / super::append::KEEP_PARTS);
+        let most = Most { messages: self.limits.merged, bytes, span };
         loop {
             let sizes: Vec<Size> = segments.iter().map(|(_, segment)| size_of(segment)).collect();
             let Some(range) = most.plan(&sizes, merging) else { return Ok(false) };

@@ -74,7 +74,15 @@ impl RunningQuery<'_, '_> {
 
     /// Searches the messages of a segment. Damaged parts do not prevent results
     /// from the rest.
-    pub(super) fn segment(&mut self, segment: &Segment, damage: &mut Vec<Damage>) -> Vec<Pending> {
+    ///
+    /// If the query is not about content, only the first `first` results have to be returned;
+    /// the others may be counted, and their number is returned.
+    pub(super) fn segment(
+        &mut self,
+        segment: &Segment,
+        limit: Option<usize>,
+        damage: &mut Vec<Damage>,
+    ) -> (Vec<Pending>, u64) {
         let (query, head) = (self.query, &segment.head);
         self.summary.messages += u64::from(head.messages);
         let [first, last] = head.times;
@@ -82,12 +90,12 @@ impl RunningQuery<'_, '_> {
             || query.until.is_some_and(|until| first > until)
             || !query.ids.is_empty() && !query.ids.iter().any(|id| head.may_have_id(id))
         {
-            return Vec::new();
+            return (Vec::new(), 0);
         }
         let hits = self.hits(segment, damage);
-        let (results, unreadable) = envelopes(segment, query, hits, damage);
-        self.summary.unreadable += unreadable;
-        results
+        let found = envelopes(segment, query, hits, limit, damage);
+        self.summary.unreadable += found.unreadable;
+        (found.results, found.others)
     }
 
     /// The hits in the body of a segment, in order of their positions; `None`
@@ -129,25 +137,37 @@ impl RunningQuery<'_, '_> {
     }
 }
 
+/// The messages of a segment that match a query.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) results: Vec<Pending>,
+    /// How many others match.
+    pub(super) others: u64,
+    /// How many of all messages could not be read.
+    unreadable: u64,
+}
+
 /// The messages of a segment that match a query, among those with a hit if
-/// `hits` is given, which is in order of positions; and how many of all could not be read.
+/// `hits` is given, which is in order of positions. If it is not, at least the first `limit`.
 pub(super) fn envelopes(
     segment: &Segment,
     query: &Query<'_>,
     hits: Option<Vec<(usize, Hit)>>,
+    limit: Option<usize>,
     damage: &mut Vec<Damage>,
-) -> (Vec<Pending>, u64) {
+) -> Found {
     let first = segment.head.times[0];
     let mut results = Vec::new();
     if hits.as_ref().is_some_and(Vec::is_empty) {
-        return (results, 0);
+        return Found::default();
     }
     let unreadable = |hits: Option<Vec<(usize, Hit)>>, damage: &mut Vec<Damage>| {
         damage.push("both copies of a table are damaged: its envelopes cannot be read".into());
         // Hits are results all the same.
         let unreadable = if hits.is_some() { 0 } else { u64::from(segment.head.messages) };
         let unread = hits.unwrap_or_default().into_iter();
-        (unread.map(|hit| Pending::unread(first, Some(hit))).collect(), unreadable)
+        let results = unread.map(|hit| Pending::unread(first, Some(hit))).collect();
+        Found { results, others: 0, unreadable }
     };
     let Some(words) = Words::of(segment) else {
         return unreadable(hits, damage);
@@ -156,8 +176,12 @@ pub(super) fn envelopes(
     let from = query.from.as_ref().and_then(|from| numbers_of(from, &words, damage));
     let to = query.to.as_ref().and_then(|to| numbers_of(to, &words, damage));
     let auth = query.auth.as_ref().and_then(|auth| authenticated_as(auth, &words, damage));
+    // Otherwise, some of those that are read do not match.
+    let all_known = query.from.is_some() == from.is_some()
+        && query.to.is_some() == to.is_some()
+        && query.auth.is_some() == auth.is_some();
     if [&from, &to].into_iter().flatten().any(Vec::is_empty) {
-        return (results, 0);
+        return Found::default();
     }
     let mut numbers = Vec::new();
     let Some(messages) = Messages::of(segment) else {
@@ -167,7 +191,7 @@ pub(super) fn envelopes(
         || to.as_ref().is_some_and(|numbers| !messages.has_recipient(numbers))
         || auth.as_ref().is_some_and(|auth| !messages.has_name(auth))
     {
-        return (results, 0);
+        return Found::default();
     }
     // The hit of each message that has one.
     let mut found: Vec<(u32, (usize, Hit))> = Vec::new();
@@ -196,19 +220,20 @@ pub(super) fn envelopes(
         auth: auth.as_ref(),
         ids: &query.ids,
         messages: hits.as_ref().map(|_| numbers.as_slice()),
+        first: limit.filter(|_| all_known && hits.is_none()),
     };
-    let unreadable = messages.read(&words, &wanted, &mut |row| {
+    let unread = messages.read(&words, &wanted, &mut |row| {
         let hit = hit_of(row.message);
         if row.damaged || query.fits(&row.envelope) {
             results.push(Pending { envelope: row.envelope, damaged: row.damaged, hit });
         }
     });
-    let mut unread = 0;
-    for range in unreadable {
+    let mut unreadable = 0;
+    for range in unread.damaged {
         let (start, end) = (range.start, range.end);
         damage.push(format!("the envelopes of its messages {start} to {end} are damaged"));
         if hits.is_none() {
-            unread += u64::from(end - start);
+            unreadable += u64::from(end - start);
         }
         results.extend(range.filter_map(hit_of).map(|hit| Pending::unread(first, Some(hit))));
     }
@@ -216,7 +241,7 @@ pub(super) fn envelopes(
         damage.push("some of its addresses are damaged".into());
     }
     damage.dedup();
-    (results, unread)
+    Found { results, others: unread.others, unreadable }
 }
 
 /// The numbers of the matching addresses; `None` if they cannot be determined
@@ -237,12 +262,12 @@ pub(super) fn numbers_of(
 }
 
 /// The matching authenticated ids; `None` if they cannot be determined because of damage.
-pub(super) fn authenticated_as(
-    auth: &Address<'_>,
-    words: &Words<'_>,
+pub(super) fn authenticated_as<'a>(
+    auth: &'a Address<'a>,
+    words: &'a Words<'a>,
     damage: &mut Vec<Damage>,
-) -> Option<Authenticated> {
-    let found = words.authenticated(&|name| auth.matches(name));
+) -> Option<Authenticated<'a>> {
+    let found = Authenticated::of(words, auth);
     if found.is_none() {
         damage.push("some of its addresses are damaged".into());
     }

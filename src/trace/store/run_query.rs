@@ -178,6 +178,7 @@ impl<'a, 'q> Run<'a, 'q> {
             return;
         }
         let mut damage = Vec::new();
+        let mut others = 0;
         let mut results = match (file, &mut self.best) {
             (File::Segment(segment), Some(best)) if query.is_content_only() => {
                 running.summary.messages += u64::from(segment.head.messages);
@@ -185,7 +186,12 @@ impl<'a, 'q> Run<'a, 'q> {
                 best.hits(number, hits, &running.searches);
                 Vec::new()
             }
-            (File::Segment(segment), _) => running.segment(segment, &mut damage),
+            (File::Segment(segment), best) => {
+                let room = best.as_ref().map(Best::room);
+                let (results, more) = running.segment(segment, room, &mut damage);
+                others = more;
+                results
+            }
             (File::Log(log, Ok(records)), _) => running.log(log, records, deadline),
             (File::Log(_, Err(error)), _) => {
                 damage.push(format!("it cannot be read: {error}"));
@@ -203,7 +209,7 @@ impl<'a, 'q> Run<'a, 'q> {
         }
         running.summary.segments += 1;
         if let Some(best) = &mut self.best {
-            best.results(number, results, &running.searches);
+            best.results(number, results, others, &running.searches);
             return;
         }
         if query.limit.is_some() {
@@ -237,13 +243,13 @@ impl<'a, 'q> Run<'a, 'q> {
                     return Vec::new();
                 };
                 let mut damage = Vec::new();
-                let (results, _) = envelopes(segment, query, Some(hits), &mut damage);
+                let found = envelopes(segment, query, Some(hits), None, &mut damage);
                 if is_past(deadline) {
                     summary.late = true;
                     return Vec::new();
                 }
                 summary.add_damage(store.dir.path_of(name), damage);
-                results
+                found.results
             });
             self.pending = results;
             report(&self.running, self.pending.drain(..), usize::MAX, &mut self.tally, found);

@@ -177,13 +177,14 @@ fn in_segment(
         auth: auth.as_ref(),
         ids: &query.ids,
         messages: None,
+        first: None,
     };
-    let unreadable = messages.read(&words, &wanted, &mut |row| {
+    let unread = messages.read(&words, &wanted, &mut |row| {
         if query.fits(&row.envelope) {
             found.push((row.envelope, row.message as usize));
         }
     });
-    for range in unreadable {
+    for range in unread.damaged {
         let (start, end) = (range.start, range.end);
         damage.push(format!("the envelopes of its messages {start} to {end} are damaged"));
     }

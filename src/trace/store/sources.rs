@@ -17,6 +17,8 @@ use super::{TraceError, TraceStore, VERSION};
 
 /// How often the directory is listed if there are new files each time.
 const ATTEMPTS: u32 = 10;
+/// So many files stay open to be searched faster: a process can have only some.
+const OPEN_MAX: usize = 64;
 
 /// A file with messages.
 #[derive(Debug)]
@@ -116,7 +118,8 @@ impl TraceStore {
                 }
                 let found = identity(&numbered.name());
                 if opened.get(&numbered).is_none_or(|(known, _)| *known != found) {
-                    opened.insert(numbered, (found, self.open_source(numbered)));
+                    let source = self.open_source(numbered, opened.len() < OPEN_MAX);
+                    opened.insert(numbered, (found, source));
                     same = false;
                 }
             }
@@ -141,14 +144,17 @@ impl TraceStore {
         Ok(sources)
     }
 
-    fn open_source(&self, numbered: Numbered) -> Opened<Source> {
+    fn open_source(&self, numbered: Numbered, stays_open: bool) -> Opened<Source> {
         let name = numbered.name();
         match numbered.kind {
             Kind::Log | Kind::QuarantinedLog => {
                 log(Log::open(&self.dir, &self.key, &name, Access::Read))
             }
-            Kind::Segment | Kind::QuarantinedSegment => Segment::open(&self.dir, &self.key, &name)
-                .map(|found| found.map(|found| found.map(|s| Source::Segment(Box::new(s))))),
+            Kind::Segment | Kind::QuarantinedSegment => {
+                let open = if stays_open { Segment::open_to_search } else { Segment::open };
+                open(&self.dir, &self.key, &name)
+                    .map(|found| found.map(|found| found.map(|s| Source::Segment(Box::new(s)))))
+            }
         }
     }
 

@@ -154,13 +154,13 @@ impl TraceStore {
         }
         let [first, last] = segment.head.times;
         let (mut readable, mut before, mut wrong) = (0, first, 0_u64);
-        let unreadable = messages.read(&words, &Wanted::default(), &mut |row| {
+        let unread = messages.read(&words, &Wanted::default(), &mut |row| {
             readable += 1;
             let time = row.envelope.time;
             wrong += u64::from(row.damaged || !(before..=last).contains(&time));
             before = time;
         });
-        for range in unreadable {
+        for range in unread.damaged {
             say(format!(
                 "the envelopes of its messages {} to {} are damaged",
                 range.start, range.end

@@ -38,7 +38,7 @@ use std::collections::BTreeMap;
 
 /// How many messages are examined: then the share of an element is accurate to
 /// a hundredth.
-const SAMPLE: u64 = 4096;
+pub(super) const SAMPLE: u64 = 4096;
 /// Until enough messages are examined, elements are assumed to be as common and
 /// as dependent as in typical mail…
 const TYPICAL_SHARE: f64 = 0.05;

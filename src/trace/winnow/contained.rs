@@ -25,55 +25,115 @@ const TYPICAL_WEIGHT: f64 = 32.0;
 /// The maximum fill: fuller filters contain no information.
 const FILL_MAX: f64 = 0.999;
 
-/// What was seen in the messages examined: how many there are by the number of distinct bits of
-/// the elements in their filters, the number that is set, and the fill in 255ths.
+/// The number of fills that are distinguished.
+const FILLS: f64 = 32.0;
+/// How much less likely a share is than the likeliest to be left out, for numbers that are so
+/// small that processors take long for them.
+const LIKELY_MIN: f64 = 1e-14;
+/// So many sums are made at once.
+const LANES: usize = 8;
+
+/// What was seen in the messages examined, of which those that are about alike are taken
+/// together: by the number of distinct bits of the elements in their filters, by how many more
+/// of them are set than there would be by chance, and by the fill.
 #[derive(Default)]
-pub(super) struct Examined(BTreeMap<(u32, u32, u8), u32>);
+pub(super) struct Examined(BTreeMap<(u32, i32, u8), Alike>);
+
+/// Messages that are about alike: their number, and the sums of what was seen.
+#[derive(Clone, Copy, Default)]
+struct Alike {
+    messages: u32,
+    of: u32,
+    present: u32,
+    fills: f64,
+}
 
 impl Examined {
     /// Adds a message, of which `present` of `of` bits are set.
     pub(super) fn add(&mut self, of: u32, present: u32, fill: f64) {
-        *self.0.entry((of, present, (fill * 255.0).round() as u8)).or_default() += 1;
+        // About the standard deviation of the number that is set by chance.
+        let step = (f64::from(of).sqrt() / 2.0).max(1.0);
+        let more = (f64::from(present) - f64::from(of) * fill) / step;
+        let about = of / (of.next_power_of_two() / 16).max(1);
+        let key = (about, more.round() as i32, (fill * FILLS) as u8);
+        let alike = self.0.entry(key).or_default();
+        alike.messages += 1;
+        alike.of += of;
+        alike.present += present;
+        alike.fills += fill;
     }
 
     /// The distribution of the share of the elements that messages contain.
     pub(super) fn distribution(&self) -> Contained {
-        let most = self.0.keys().map(|(of, ..)| *of).max().unwrap_or(0);
-        let typical = typical();
-        let factorials = LnFactorials::up_to(most);
-        let seen: Vec<(f64, [f64; SHARES])> = self
+        let most = self.0.values().map(|alike| alike.of / alike.messages.max(1) + 1).max();
+        let factorials = LnFactorials::up_to(most.unwrap_or(0));
+        let shares = shares();
+        let seen: Vec<(f32, Shares)> = self
             .0
-            .iter()
-            .map(|(&(of, present, fill), &messages)| {
-                let fill = (f64::from(fill) / 255.0).clamp(1.0 - FILL_MAX, FILL_MAX);
-                let likely = shares().map(|share| {
+            .values()
+            .map(|alike| {
+                let messages = f64::from(alike.messages);
+                let mean = |sum: u32| (f64::from(sum) / messages).round() as u32;
+                let (of, present) = (mean(alike.of), mean(alike.present));
+                let fill = (alike.fills / messages).clamp(1.0 - FILL_MAX, FILL_MAX);
+                let lns = [fill.ln(), (1.0 - fill).ln()];
+                let likely = shares.map(|share| {
                     let contained = (share * f64::from(of)).round() as u32;
                     match present.checked_sub(contained) {
-                        Some(set) => factorials.binomial(of - contained, set, fill),
-                        None => 0.0,
+                        Some(set) => factorials.ln_binomial(of - contained, set, lns),
+                        None => f64::NEG_INFINITY,
                     }
                 });
-                (f64::from(messages), likely)
+                let most = likely.into_iter().fold(f64::NEG_INFINITY, f64::max);
+                let likely = likely.map(|ln| (ln - most).exp());
+                (
+                    messages as f32,
+                    lanes(&likely.map(|one| if one < LIKELY_MIN { 0.0 } else { one })),
+                )
             })
             .collect();
-        let messages: f64 = seen.iter().map(|(messages, _)| messages).sum();
+        let messages: f32 = seen.iter().map(|(messages, _)| messages).sum();
+        let typical = lanes(&typical());
         let mut weights = typical;
         for _ in 0..ITERATIONS {
-            let mut next = typical.map(|weight| weight * TYPICAL_WEIGHT);
+            let mut next = typical.map(|lane| lane.map(|weight| weight * TYPICAL_WEIGHT as f32));
             for (messages, likely) in &seen {
-                let parts: [f64; SHARES] = std::array::from_fn(|at| {
-                    likely.get(at).zip(weights.get(at)).map_or(0.0, |(a, b)| a * b)
-                });
-                let sum: f64 = parts.iter().sum();
+                let (mut parts, mut sums) = (*likely, [0.0; LANES]);
+                for (parts, weights) in parts.iter_mut().zip(&weights) {
+                    for ((part, weight), sum) in parts.iter_mut().zip(weights).zip(&mut sums) {
+                        *part *= weight;
+                        *sum += *part;
+                    }
+                }
+                let sum: f32 = sums.iter().sum();
                 // So unlikely that it cannot be computed: it says nothing.
                 let scale = if sum > 0.0 { messages / sum } else { 0.0 };
-                next.iter_mut().zip(parts).for_each(|(next, part)| *next += part * scale);
+                for (next, parts) in next.iter_mut().zip(&parts) {
+                    for (next, part) in next.iter_mut().zip(parts) {
+                        *next += part * scale;
+                    }
+                }
             }
-            weights = next.map(|weight| weight / (messages + TYPICAL_WEIGHT));
+            weights =
+                next.map(|lane| lane.map(|weight| weight / (messages + TYPICAL_WEIGHT as f32)));
         }
-        Contained { weights }
+        let mut all = [0.0; SHARES];
+        all.iter_mut().zip(weights.as_flattened()).for_each(|(to, from)| *to = f64::from(*from));
+        Contained { weights: all }
     }
 }
+
+/// A number for each share, [`LANES`] of which are computed at once.
+type Shares = [[f32; LANES]; SHARES / LANES];
+
+/// The same numbers in that form.
+fn lanes(numbers: &[f64; SHARES]) -> Shares {
+    let mut all = Shares::default();
+    all.as_flattened_mut().iter_mut().zip(numbers).for_each(|(to, from)| *to = *from as f32);
+    all
+}
+
+const _: () = assert!(SHARES.is_multiple_of(LANES));
 
 /// The distribution of the share of a query's elements that messages contain.
 pub(super) struct Contained {
@@ -147,11 +207,16 @@ impl LnFactorials {
     /// The probability that exactly `k` of `n` draws succeed, each with the probability `p`
     /// between 0 and 1.
     fn binomial(&self, n: u32, k: u32, p: f64) -> f64 {
+        self.ln_binomial(n, k, [p.ln(), (1.0 - p).ln()]).exp()
+    }
+
+    /// The logarithm of the same, with those of `p` and `1 - p`.
+    fn ln_binomial(&self, n: u32, k: u32, [ln, ln_rest]: [f64; 2]) -> f64 {
         if k > n {
-            return 0.0;
+            return f64::NEG_INFINITY;
         }
         let ways = self.of(n) - self.of(k) - self.of(n - k);
-        (ways + f64::from(k) * p.ln() + f64::from(n - k) * (1.0 - p).ln()).exp()
+        ways + f64::from(k) * ln + f64::from(n - k) * ln_rest
     }
 
     /// The probability that at least `min` of `n` draws succeed.

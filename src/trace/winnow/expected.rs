@@ -8,23 +8,21 @@ use std::collections::BTreeMap;
 
 use super::contained::{Contained, LnFactorials};
 
-/// Into how many levels fills are sorted.
-const LEVELS: usize = 64;
+/// How many fills, in 255ths, are treated as equal.
+const LIKE: usize = 4;
 
 /// The messages searched, by the number of distinct bits of the query's elements in their
-/// filters and by their fills: how many there are, and the sum of the fills.
+/// filters: how many of them have each fill, in 255ths.
 #[derive(Default)]
-pub(super) struct Searched(BTreeMap<u32, [(u32, f64); LEVELS]>);
+pub(super) struct Searched(BTreeMap<u32, Vec<u32>>);
 
 impl Searched {
-    /// Adds messages with filters of these fills, in which the elements have `of` bits.
-    pub(super) fn add(&mut self, of: u32, fills: impl IntoIterator<Item = f64>) {
-        let levels = self.0.entry(of).or_insert([(0, 0.0); LEVELS]);
-        for fill in fills {
-            let level = ((fill * LEVELS as f64) as usize).min(LEVELS - 1);
-            if let Some((messages, sum)) = levels.get_mut(level) {
+    /// Adds messages with filters of these fills, in 255ths, in which the elements have `of` bits.
+    pub(super) fn add(&mut self, of: u32, fills: &[u8]) {
+        let levels = self.0.entry(of).or_insert_with(|| vec![0; 256]);
+        for &fill in fills {
+            if let Some(messages) = levels.get_mut(usize::from(fill)) {
                 *messages = messages.saturating_add(1);
-                *sum += fill;
             }
         }
     }
@@ -37,9 +35,13 @@ impl Searched {
         let mut sum = 0.0;
         for (&of, levels) in &self.0 {
             let present = (share * f64::from(of)).ceil().max(1.0) as u32;
-            for (messages, fills) in levels.iter().filter(|(messages, _)| *messages > 0) {
-                let messages = f64::from(*messages);
-                sum += messages * contained.chance(fills / messages, present, of, &factorials);
+            for (first, levels) in (0..).step_by(LIKE).zip(levels.chunks(LIKE)) {
+                let messages: f64 = levels.iter().map(|&messages| f64::from(messages)).sum();
+                let fills = (first..).zip(levels).map(|(fill, &n)| f64::from(fill) * f64::from(n));
+                let fill = fills.sum::<f64>() / 255.0 / messages;
+                if messages > 0.0 {
+                    sum += messages * contained.chance(fill, present, of, &factorials);
+                }
             }
         }
         sum

@@ -22,6 +22,7 @@ mod octave;
 mod params;
 mod passage;
 mod passage_hits;
+mod sampling;
 mod sealed;
 mod search;
 mod words;

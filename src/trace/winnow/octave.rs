@@ -170,8 +170,8 @@ impl Range {
         let (chunks, _) = rest.as_chunks::<8>();
         let pairs = chunks.iter().zip(chunks.get(1..).unwrap_or_default());
         pairs.zip((0..bits).step_by(64)).map(move |((low, high), done)| {
-            let [low, high] = [low, high].map(|word| u128::from(u64::from_le_bytes(*word)));
-            let word = ((high << 64 | low) >> (skipped % 8)) as u64;
+            let (low, high) = (u64::from_le_bytes(*low), u64::from_le_bytes(*high));
+            let word = low >> (skipped % 8) | high << 1 << (63 - skipped % 8);
             match bits - done {
                 left @ ..64 => word & ((1 << left) - 1),
                 _ => word,

@@ -99,12 +99,35 @@ impl Table {
         Ok(Self { folds, octaves, fills, end })
     }
 
+    /// The share of set bits in the filter of each message of an octave, in 255ths.
+    pub(super) fn fills_of(&self, body: &Body<'_>, octave: &Octave) -> Result<Fills, Damage> {
+        let first = octave.groups.first().map_or(0, |group| group.first);
+        let mut levels = vec![0; octave.messages() as usize];
+        body.read(self.fills + first as usize, &mut levels)?;
+        Ok(Fills { first, levels })
+    }
+
     /// The share of set bits in the filter of each message of a group, in
     /// 255ths.
     pub(super) fn fills(&self, body: &Body<'_>, group: &Group) -> Result<Vec<u8>, Damage> {
         let mut fills = vec![0; group.messages as usize];
         body.read(self.fills + group.first as usize, &mut fills)?;
         Ok(fills)
+    }
+}
+
+/// The share of set bits in the filters of an octave, in 255ths.
+pub(super) struct Fills {
+    /// The number of its first message.
+    first: u32,
+    levels: Vec<u8>,
+}
+
+impl Fills {
+    /// Those of a group.
+    pub(super) fn of(&self, group: &Group) -> &[u8] {
+        let start = (group.first - self.first) as usize;
+        self.levels.get(start..start + group.messages as usize).unwrap_or_default()
     }
 }
 

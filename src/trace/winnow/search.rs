@@ -1,5 +1,6 @@
 //! Searching digests and bodies.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::trace::{
@@ -15,11 +16,12 @@ use super::digest;
 use super::expected::Searched;
 use super::grams::Scratch;
 use super::hashing::bit;
-use super::matrix::{self, Counts};
-use super::octave::{Octave, Range};
+use super::matrix;
+use super::octave::{Group, Octave, Range};
 use super::passage::Passages;
 use super::passage_hits::{AllPassages, longer};
-use super::sealed::Table;
+use super::sampling::{Sampled, Selection};
+use super::sealed::{Fills, Table};
 
 /// The maximum number of elements that are searched: of a longer query a
 /// selection, equally many of each part. So many are never present by chance.
@@ -49,6 +51,8 @@ pub(super) struct WinnowSearch {
     frequencies: ElementFrequencies,
     examined: Examined,
     searched: Searched,
+    /// How many distinct bits the elements have in filters of so many bits.
+    distinct: RefCell<BTreeMap<u32, u32>>,
 }
 
 impl WinnowSearch {
@@ -92,6 +96,7 @@ impl WinnowSearch {
             smallest,
             examined: Examined::default(),
             searched: Searched::default(),
+            distinct: RefCell::default(),
         })
     }
 
@@ -119,8 +124,9 @@ impl WinnowSearch {
 
     /// The number of distinct bits, and how many of them must be set.
     fn required(&self, bits: u32) -> (u32, u32) {
-        let of = self.bits_of(bits).count();
-        (of as u32, share_of(self.min_share, of))
+        let mut distinct = self.distinct.borrow_mut();
+        let of = *distinct.entry(bits).or_insert_with(|| self.bits_of(bits).count() as u32);
+        (of, share_of(self.min_share, of as usize))
     }
 
     /// Whether all elements are present, or more than by chance.
@@ -146,7 +152,7 @@ impl WinnowSearch {
     fn candidates<'t>(
         &self,
         body: &Body<'_>,
-        table: &Table,
+        fills: &Fills,
         octave: &'t Octave,
     ) -> Result<Vec<Candidates<'t>>, Damage> {
         let groups = octave.groups.iter().filter(|group| self.may_match(group.class));
@@ -156,12 +162,12 @@ impl WinnowSearch {
                 let (of, mut min) =
                     if self.strict() { (0, 0) } else { self.required(octave.rows(group)) };
                 if self.chooses() {
-                    let least = table.fills(body, group)?.into_iter().min().unwrap_or(0);
+                    let least = fills.of(group).iter().min().copied().unwrap_or(0);
                     min = self.evident(of, share(least));
                 }
-                Ok(Candidates::new(group, of, min))
+                Candidates::new(group, of, min)
             })
-            .collect::<Result<_, Damage>>()?;
+            .collect();
         let mut range = Range::default();
         // If all must be set, the rarest elements exclude most candidates. If
         // they are counted, elements on one bit must be adjacent.
@@ -185,67 +191,41 @@ impl WinnowSearch {
         Ok(remaining)
     }
 
-    /// Counts which elements are present in the messages of an octave that may
-    /// match, without hits.
+    /// Counts which elements are present in some messages of an octave that may match, without
+    /// hits.
     fn sample(
         &mut self,
         body: &Body<'_>,
-        table: &Table,
+        fills: &Fills,
         octave: &Octave,
         hits: &[Hit],
+        selection: &mut Selection,
     ) -> Result<(), Damage> {
         let groups = octave.groups.iter().filter(|group| self.may_match(group.class));
-        let mut sampled: Vec<_> = groups
-            .map(|group| {
-                let mut others = vec![u64::MAX; group.words()];
-                let messages = group.first..group.first + group.messages;
-                let hits = hits.iter().filter(|hit| messages.contains(&hit.message));
-                hits.for_each(|hit| {
-                    matrix::clear(&mut others, (hit.message - group.first) as usize)
-                });
-                let distinct = (Counts::new(group.words()), None, 0);
-                (group, others, Counts::new(group.words()), distinct)
-            })
-            .collect();
+        let mut sampled: Vec<Sampled<'_>> =
+            groups.filter_map(|group| Sampled::new(group, selection, hits)).collect();
+        if sampled.is_empty() {
+            return Ok(());
+        }
         let mut range = Range::default();
         let mut present = Vec::with_capacity(self.elements.len());
         for &element in &self.elements {
-            let groups = sampled.iter().map(|(group, ..)| *group);
-            octave.read(body, element, groups, &mut range)?;
+            octave.read(body, element, sampled.iter().map(|one| one.group), &mut range)?;
             let mut sum = 0;
-            for (group, others, counts, (distinct, last, of)) in &mut sampled {
-                let row = bit(element, octave.rows(group));
-                let place = octave.place(group, row);
-                if last.replace(row) != Some(row) {
-                    distinct.add(range.words(place, group.messages));
-                    *of += 1;
-                }
-                let words = range.words(place, group.messages);
-                let words = words.zip(&*others).map(|(word, others)| word & others);
-                counts.add(words.inspect(|word| sum += u64::from(word.count_ones())));
+            for one in &mut sampled {
+                let row = bit(element, octave.rows(one.group));
+                let words = range.words(octave.place(one.group, row), one.group.messages);
+                sum += one.add(row, words);
             }
             present.push(sum);
         }
-        for (group, others, counts, (distinct, _, of)) in &sampled {
-            for (column, fill) in table.fills(body, group)?.into_iter().enumerate() {
-                if matrix::is_set(others, column) {
-                    self.frequencies.add(share(fill), counts.at(column));
-                    self.examined.add(*of, distinct.at(column), share(fill));
-                }
-            }
+        for one in &sampled {
+            one.each(fills.of(one.group), |fill, elements, bits| {
+                self.frequencies.add(share(fill), elements);
+                self.examined.add(one.of, bits, share(fill));
+            });
         }
         self.frequencies.add_present(present);
-        Ok(())
-    }
-
-    /// Counts the messages of an octave that were searched.
-    fn count(&mut self, body: &Body<'_>, table: &Table, octave: &Octave) -> Result<(), Damage> {
-        for group in &octave.groups {
-            if self.may_match(group.class) {
-                let (of, _) = self.required(octave.rows(group));
-                self.searched.add(of, table.fills(body, group)?.into_iter().map(share));
-            }
-        }
         Ok(())
     }
 
@@ -255,37 +235,40 @@ impl WinnowSearch {
         body: &Body<'_>,
         table: &Table,
         octave: &Octave,
-        sampling: bool,
+        selection: Option<&mut Selection>,
     ) -> Result<Vec<Hit>, Damage> {
         let mut hits = None;
         if !self.elements.is_empty() {
-            let mut found = self.octave(body, table, octave)?;
-            if sampling {
-                self.sample(body, table, octave, &found)?;
+            let may_match = octave.groups.iter().any(|group| self.may_match(group.class));
+            let mut found = Vec::new();
+            if may_match {
+                // All of them: that takes no longer than decrypting one.
+                let fills = table.fills_of(body, octave)?;
+                found = self.octave(body, &fills, octave)?;
+                if let Some(selection) = selection {
+                    self.sample(body, &fills, octave, &found, selection)?;
+                }
+                found.retain(|hit| self.is_hit(hit));
+                for group in &octave.groups {
+                    if !self.may_match(group.class) {
+                        continue;
+                    }
+                    let (of, _) = self.required(octave.rows(group));
+                    self.searched.add(of, fills.of(group));
+                }
             }
-            found.retain(|hit| self.is_hit(hit));
-            self.count(body, table, octave)?;
             hits = Some(found);
         }
         self.passages.in_octave(body, table, octave, hits)
     }
 
     /// Searches the messages of an octave.
-    fn octave(
-        &mut self,
-        body: &Body<'_>,
-        table: &Table,
-        octave: &Octave,
-    ) -> Result<Vec<Hit>, Damage> {
+    fn octave(&self, body: &Body<'_>, fills: &Fills, octave: &Octave) -> Result<Vec<Hit>, Damage> {
         let mut hits = Vec::new();
-        for Candidates { group, all, counts, min, .. } in self.candidates(body, table, octave)? {
+        for Candidates { group, all, counts, min, .. } in self.candidates(body, fills, octave)? {
             let (of, _) = self.required(octave.rows(group));
             let columns = if self.strict() { all } else { counts.at_least(min) };
-            if columns.iter().all(|&word| word == 0) {
-                continue;
-            }
-            // All of them: that takes no longer than decrypting one.
-            let fills = table.fills(body, group)?;
+            let fills = fills.of(group);
             for (column, &fill) in matrix::ones(columns).filter_map(|at| Some((at, fills.get(at)?)))
             {
                 let message = group.first + column as u32;
@@ -352,7 +335,7 @@ impl Search for WinnowSearch {
                 let least = evident.entry((of, level));
                 min = *least.or_insert_with(|| self.evident(of, share(level)));
             }
-            self.searched.add(of, [f64::from(fill)]);
+            self.searched.add(of, &[(fill * 255.0).round() as u8]);
             let mut free = 0;
             let is_candidate = self.bits_of(class.bits()).all(|position| {
                 free += u32::from(!filter::is_set(filter, position as usize));
@@ -392,9 +375,13 @@ impl Search for WinnowSearch {
         let table =
             Table::read(body, messages).map_err(|damage| Unsearched { messages, damage })?;
         let sampling = self.frequencies.needs_more();
+        let groups = table.octaves.iter().flat_map(|octave| &octave.groups);
+        let groups = groups.filter(|group| self.may_match(group.class));
+        let words = groups.map(Group::words).sum();
+        let mut selection = sampling.then(|| Selection::of(words));
         let mut unsearched = None;
         for octave in &table.octaves {
-            match self.all_of_octave(body, &table, octave, sampling) {
+            match self.all_of_octave(body, &table, octave, selection.as_mut()) {
                 Ok(found) => found.into_iter().for_each(&mut *hit),
                 Err(damage) => Unsearched::add(&mut unsearched, octave.messages(), damage),
             }

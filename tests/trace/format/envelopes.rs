@@ -253,9 +253,11 @@ pub(crate) fn check_positions(segment: &Segment) {
     let mut counts = vec![0; table.starts.len()];
     let mut places = Vec::new();
     assert!(table.places.len() > 1 && table.starts.len() > 2);
+    let messages = value(&segment.head, "segment.messages");
+    let width = u64::from(u64::BITS - messages.leading_zeros());
     for (bytes, messages) in table.places {
         let mut bits = Bits::of(bytes);
-        let earlier: Vec<_> = counts.iter().map(|_| bits.take(15)).collect();
+        let earlier: Vec<_> = counts.iter().map(|_| bits.take(width)).collect();
         assert_eq!(earlier, counts);
         for _ in 0..messages {
             let run = run_code.symbol(&mut bits) as usize;
@@ -265,5 +267,5 @@ pub(crate) fn check_positions(segment: &Segment) {
         bits.end();
     }
     places.sort_unstable();
-    assert!(places.into_iter().eq(0..value(&segment.head, "segment.messages")));
+    assert!(places.into_iter().eq(0..messages));
 }

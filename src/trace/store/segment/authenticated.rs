@@ -1,27 +1,65 @@
 //! Selecting messages by authenticated ids: most are not stored, but are the sender or its
 //! local part.
 
-use super::words::{LOCAL_PART, SENDER};
+use std::cell::RefCell;
 
-/// The authenticated ids that a query is about, by numbers, each in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Authenticated {
-    /// The ids themselves, or none.
-    pub(in super::super) names: Vec<u32>,
-    /// The senders whose address is one.
-    pub(in super::super) senders: Vec<u32>,
-    /// The senders whose local part is one.
-    pub(in super::super) locals: Vec<u32>,
+use super::super::query::Address;
+use super::lookup::Words;
+use super::words::{LOCAL_PART, SENDER, local_part};
+
+/// The authenticated ids that a query is about.
+#[derive(Debug)]
+pub(in super::super) struct Authenticated<'a> {
+    words: &'a Words<'a>,
+    wanted: &'a Address<'a>,
+    /// The numbers of those that are stored, or of none, in order.
+    names: Vec<u32>,
+    /// For each sender that was looked up, whether its address and its local part are selected.
+    senders: RefCell<Vec<Option<[bool; 2]>>>,
 }
 
-impl Authenticated {
-    /// Whether this is the name of one of them, for this sender.
+impl<'a> Authenticated<'a> {
+    /// Those that are wanted; `None` if some of those that are stored are damaged.
+    pub(in super::super) fn of(words: &'a Words<'a>, wanted: &'a Address<'a>) -> Option<Self> {
+        let names = words.matching_names(&|name| wanted.matches(name))?;
+        let senders = RefCell::new(vec![None; words.addresses_count()]);
+        Some(Self { words, wanted, names, senders })
+    }
+
+    /// The numbers of those that are stored, or of none, in order.
+    pub(super) fn names(&self) -> &[u32] {
+        &self.names
+    }
+
+    /// Whether this is the name of one of them, for some sender.
+    pub(super) fn may_have(&self, name: u32) -> bool {
+        [SENDER, LOCAL_PART].contains(&name) || self.names.binary_search(&name).is_ok()
+    }
+
+    /// Whether this is the name of one of them, for this sender. So it is if the sender is
+    /// damaged.
     pub(super) fn has(&self, name: u32, sender: u32) -> bool {
-        let senders = match name {
-            SENDER => &self.senders,
-            LOCAL_PART => &self.locals,
-            _ => return self.names.binary_search(&name).is_ok(),
+        if ![SENDER, LOCAL_PART].contains(&name) {
+            return self.names.binary_search(&name).is_ok();
+        }
+        let mut senders = self.senders.borrow_mut();
+        let Some(known) = senders.get_mut(sender as usize) else { return true };
+        let [address, local] = *known.get_or_insert_with(|| self.look_up(sender));
+        if name == SENDER { address } else { local }
+    }
+
+    /// Whether a sender and its local part are selected; both if it is damaged.
+    fn look_up(&self, sender: u32) -> [bool; 2] {
+        // Most addresses do not begin with the one that is wanted.
+        if let Address::Is(wanted) = self.wanted
+            && self.words.has_local_part(sender, local_part(wanted)) == Some(false)
+            && self.words.has_local_part(sender, wanted) == Some(false)
+        {
+            return [false; 2];
+        }
+        let both = |address: String| {
+            [self.wanted.matches(&address), self.wanted.matches(local_part(&address))]
         };
-        senders.binary_search(&sender).is_ok()
+        self.words.address(sender).map_or([true; 2], both)
     }
 }

@@ -4,7 +4,9 @@
 //! it touches is checked once; only the bytes that it wants are decrypted.
 
 use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 
 use crate::sys::mapping::Mapping;
 use crate::trace::Damage;
@@ -32,13 +34,15 @@ pub(super) struct BodyBlocks {
     sound: RefCell<Vec<u64>>,
     /// The last block whose tag was wrong, since it was asked for.
     wrong: Cell<Option<usize>>,
+    /// What was read from the file.
+    buffer: RefCell<Vec<u8>>,
 }
 
 impl BodyBlocks {
     /// Those of a body of so many bytes, without tags, in this range of the file, with tags.
     pub(super) fn new(range: &Range<usize>, bytes: usize, stream: Stream, tagger: Tagger) -> Self {
-        let (sound, wrong) = Default::default();
-        Self { start: range.start, bytes, stream, tagger, sound, wrong }
+        let (sound, wrong, buffer) = Default::default();
+        Self { start: range.start, bytes, stream, tagger, sound, wrong, buffer }
     }
 
     /// The size of the body, without tags.
@@ -72,43 +76,65 @@ impl BodyBlocks {
         Some(start..start.checked_add(length)?)
     }
 
-    /// A sound block, encrypted, and its offset in the file.
-    fn block<'a>(&self, map: &'a Mapping, number: usize) -> Result<(&'a [u8], usize), Damage> {
-        let range = self.range(number).ok_or(Damage("an offset is beyond its end"))?;
-        let bytes = map.bytes(range.start, range.len() + TAG_BYTES);
-        let bytes = bytes.ok_or(Damage("the file ends before it does"))?;
+    /// Checks a block that was read, with its tag, from this offset of the file, unless that was
+    /// done before; returns it without its tag, encrypted.
+    fn checked<'a>(
+        &self,
+        number: usize,
+        start: usize,
+        bytes: &'a [u8],
+    ) -> Result<&'a [u8], Damage> {
         if self.is_known(number) {
-            return Ok((bytes.get(..range.len()).unwrap_or_default(), range.start));
+            return Ok(bytes.split_last_chunk::<TAG_BYTES>().map_or(&[], |(block, _)| block));
         }
-        let Some(block) = self.tagger.check(range.start as u64, bytes) else {
-            self.wrong.set(Some(range.start));
+        let Some(block) = self.tagger.check(start as u64, bytes) else {
+            self.wrong.set(Some(start));
             return Err(Damage("the tag of a block is wrong"));
         };
         self.set_known(number);
-        Ok((block, range.start))
+        Ok(block)
     }
 
-    /// Reads at an offset of the body.
+    /// Reads at an offset of the body: from the file if it is given. To read a little at many
+    /// places, that is faster than from memory, of which the kernel would map sixteen pages at
+    /// each.
     pub(super) fn read(
         &self,
         map: &Mapping,
-        mut offset: usize,
-        mut into: &mut [u8],
+        file: Option<&File>,
+        offset: usize,
+        into: &mut [u8],
     ) -> Result<(), Damage> {
-        while !into.is_empty() {
-            let (block, start) = self.block(map, offset / BLOCK)?;
-            let within = offset % BLOCK;
-            let found = block.get(within..).unwrap_or_default();
-            let length = found.len().min(into.len());
-            if length == 0 {
-                return Err(Damage("an offset is beyond its end"));
+        let Some(last) = offset.checked_add(into.len()).and_then(|end| end.checked_sub(1)) else {
+            return Ok(());
+        };
+        let beyond = Damage("an offset is beyond its end");
+        let (first, last) = (offset / BLOCK, last / BLOCK);
+        let start = self.range(first).ok_or(beyond)?.start;
+        let end = self.range(last).ok_or(beyond)?.end + TAG_BYTES;
+        let short = Damage("the file ends before it does");
+        let mut buffer = self.buffer.borrow_mut();
+        let bytes = match file {
+            None => map.bytes(start, end - start).ok_or(short)?,
+            Some(file) => {
+                buffer.resize(end - start, 0);
+                file.read_exact_at(&mut buffer, start as u64).map_err(|_| short)?;
+                &buffer
             }
-            let (part, rest) = into.split_at_mut(length);
-            part.copy_from_slice(found.get(..length).unwrap_or_default());
+        };
+        let (mut within, mut into) = (offset % BLOCK, into);
+        let blocks = bytes.chunks(BLOCK + TAG_BYTES);
+        for ((number, start), bytes) in
+            (first..).zip((start..).step_by(BLOCK + TAG_BYTES)).zip(blocks)
+        {
+            let block = self.checked(number, start, bytes)?;
+            let found = block.get(within..).unwrap_or_default();
+            let (part, rest) = into.split_at_mut(found.len().min(into.len()));
+            part.copy_from_slice(found.get(..part.len()).unwrap_or_default());
             self.stream.apply((start + within) as u64, part);
-            (offset, into) = (offset + length, rest);
+            (within, into) = (0, rest);
         }
-        Ok(())
+        if into.is_empty() { Ok(()) } else { Err(beyond) }
     }
 
     /// The offset in the file of the block at which reading failed, if it did since this was
@@ -121,7 +147,11 @@ impl BodyBlocks {
     pub(super) fn all_wrong(&self, map: &Mapping) -> Vec<usize> {
         // A file that ends earlier has no more.
         let count = self.count().min(map.len().div_ceil(BLOCK));
-        let wrong = (0..count).filter(|&number| self.block(map, number).is_err());
-        wrong.filter_map(|number| Some(self.range(number)?.start)).collect()
+        let ranges = (0..count).filter_map(|number| Some((number, self.range(number)?)));
+        let wrong = ranges.filter(|(number, range)| {
+            let bytes = map.bytes(range.start, range.len() + TAG_BYTES);
+            bytes.is_none_or(|bytes| self.checked(*number, range.start, bytes).is_err())
+        });
+        wrong.map(|(_, range)| range.start).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! The codes of a segment, one for each kind of symbol.
 
+use std::cell::OnceCell;
+
 use super::super::wire::TEXT_BYTES_MAX;
 use super::bits::{BitReader, BitWriter};
 use super::huffman::{Code, Decoder};
@@ -216,27 +218,38 @@ impl Sink for Writer<'_> {
 pub(super) struct Decoders {
     /// One decoder for each kind. They are on the heap because Exim may have
     /// little stack left.
-    decoders: Vec<Option<Decoder>>,
+    decoders: Vec<Option<Lazy>>,
+}
+
+/// A code that was read. Its decoder is made when it is needed: many queries need a few.
+#[derive(Debug)]
+struct Lazy {
+    lengths: Vec<u8>,
+    decoder: OnceCell<Option<Decoder>>,
 }
 
 impl Decoders {
     /// Reads some codes; `None` if they are invalid.
     pub(super) fn read(which: &[What], sizes: &Sizes, reader: &mut BitReader<'_>) -> Option<Self> {
-        let mut decoders = vec![None; KINDS];
+        let mut decoders: Vec<Option<Lazy>> = Vec::new();
+        decoders.resize_with(KINDS, || None);
         for &what in which {
-            *decoders.get_mut(what as usize)? = Some(Decoder::read(what.symbols(sizes), reader)?);
+            let lengths = Decoder::read_lengths(what.symbols(sizes), reader)?;
+            *decoders.get_mut(what as usize)? = Some(Lazy { lengths, decoder: OnceCell::new() });
         }
         Some(Self { decoders })
     }
 
     /// Whether a symbol occurs.
     pub(super) fn has(&self, what: What, symbol: u32) -> bool {
-        self.get(what).is_some_and(|decoder| decoder.has(symbol))
+        let code = self.decoders.get(what as usize).and_then(Option::as_ref);
+        code.and_then(|code| code.lengths.get(symbol as usize)).is_some_and(|&length| length > 0)
     }
 
     #[inline]
     fn get(&self, what: What) -> Option<&Decoder> {
-        self.decoders.get(what as usize)?.as_ref()
+        let code = self.decoders.get(what as usize)?.as_ref()?;
+        code.decoder.get_or_init(|| Decoder::of(&code.lengths)).as_ref()
     }
 }
 
@@ -256,6 +269,16 @@ impl<'a> Reader<'a> {
     #[inline]
     pub(super) fn symbol(&mut self, what: What) -> Option<u32> {
         self.decoders.get(what)?.take(&mut self.bits)
+    }
+
+    /// Reads so many symbols.
+    pub(super) fn symbols(&mut self, what: What, count: usize) -> Option<Vec<u32>> {
+        let decoder = self.decoders.get(what)?;
+        let mut symbols = Vec::with_capacity(count);
+        for _ in 0..count {
+            symbols.push(decoder.take(&mut self.bits)?);
+        }
+        Some(symbols)
     }
 
     /// Reads a number.

@@ -8,7 +8,7 @@ use super::super::VERSION;
 use super::super::cipher::{Nonce, TAG_BYTES};
 use super::super::codec::{CRC_BYTES, decode, encode};
 use super::super::key::Key;
-use super::super::log::{Fault, MESSAGES_MAX, START_BYTES, Start, read_start};
+use super::super::log::{Fault, MERGED_MAX, START_BYTES, Start, read_start};
 use super::body;
 use super::codes::Sizes;
 use super::ids::{self, Form};
@@ -126,7 +126,7 @@ impl Head {
     fn is_possible(&self, bytes: u64) -> bool {
         let max = bytes.saturating_mul(8);
         let words = [self.domains, self.addresses, self.names, self.fours, self.sixes];
-        self.messages <= MESSAGES_MAX
+        self.messages <= MERGED_MAX
             && self.partial <= self.messages
             && self.runs <= self.messages
             && words.iter().all(|&count| u64::from(count) <= max)

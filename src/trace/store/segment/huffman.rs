@@ -155,6 +155,8 @@ pub(super) struct Decoder {
 
 /// The maximum number of bits for a table lookup.
 const QUICK_BITS: u32 = 10;
+/// The same for a code of many symbols, most of which have longer words.
+const QUICK_BITS_MANY: u32 = 12;
 /// From this number of symbols on, a table that decodes several at once is
 /// worthwhile.
 const MANY: usize = 2048;
@@ -171,13 +173,14 @@ struct Several {
 }
 
 impl Decoder {
-    /// Reads a code with so many symbols; `None` if it is invalid.
-    pub(super) fn read(symbols: usize, reader: &mut BitReader<'_>) -> Option<Self> {
+    /// Reads the lengths of the words of a code with so many symbols; `None` if they are
+    /// invalid.
+    pub(super) fn read_lengths(symbols: usize, reader: &mut BitReader<'_>) -> Option<Vec<u8>> {
         let mut outer = [0; OUTER];
         for length in &mut outer {
             *length = reader.take(OUTER_BITS)? as u8;
         }
-        Self::of(&Self::of(&outer)?.take_all(symbols, reader)?)
+        Self::of(&outer)?.take_all(symbols, reader)
     }
 
     /// Reads so many symbols, each of which fits a byte; several at a time if
@@ -221,7 +224,7 @@ impl Decoder {
 
     /// The code with these lengths; `None` if the lengths are not those of a
     /// prefix code.
-    fn of(lengths: &[u8]) -> Option<Self> {
+    pub(super) fn of(lengths: &[u8]) -> Option<Self> {
         let mut counts = [0_u32; OUTER];
         for &length in lengths {
             *counts.get_mut(usize::from(length))? += 1;
@@ -244,7 +247,8 @@ impl Decoder {
                 longest = length;
             }
         }
-        let quick_bits = longest.min(QUICK_BITS);
+        let quick_bits =
+            longest.min(if index as usize >= MANY { QUICK_BITS_MANY } else { QUICK_BITS });
         let mut quick = vec![0; 1 << quick_bits];
         let mut symbols = vec![0; index as usize];
         for (&length, symbol) in lengths.iter().zip(0..).filter(|(length, _)| **length > 0) {
@@ -261,11 +265,6 @@ impl Decoder {
             *index += 1;
         }
         Some(Self { quick, quick_bits, ends, firsts, symbols })
-    }
-
-    /// Whether this symbol occurs.
-    pub(super) fn has(&self, symbol: u32) -> bool {
-        self.symbols.contains(&symbol)
     }
 
     /// Reads a symbol; `None` if there is none.
@@ -295,7 +294,9 @@ impl Decoder {
 
     /// As [`Decoder::take`], for a word that is too long for the table.
     fn take_long(&self, word: u32, reader: &mut BitReader<'_>) -> Option<u32> {
-        let length = self.ends.iter().position(|&end| word < end)?;
+        // All shorter words are in the table.
+        let first = self.quick_bits as usize + 1;
+        let length = first + self.ends.iter().skip(first).position(|&end| word < end)?;
         let (first, index) = *self.firsts.get(length)?;
         reader.skip(length as u64)?;
         let number = (word - first) >> (LENGTH_MAX as usize - length);
@@ -316,11 +317,12 @@ mod tests {
         let bits = writer.len() - start;
         let bytes = writer.finish();
         let mut reader = BitReader::new(&bytes);
-        let decoder = Decoder::read(counts.len(), &mut reader).unwrap();
+        let lengths = Decoder::read_lengths(counts.len(), &mut reader).unwrap();
+        let decoder = Decoder::of(&lengths).unwrap();
         assert_eq!(reader.at(), start);
         for &symbol in text {
             assert_eq!(decoder.take(&mut reader), Some(symbol));
-            assert!(decoder.has(symbol));
+            assert!(lengths[symbol as usize] > 0);
         }
         assert_eq!(reader.at(), start + bits);
         bits
@@ -367,7 +369,8 @@ mod tests {
     fn random_bytes_do_not_panic() {
         fn holds(bytes: Vec<u8>, symbols: u16) -> bool {
             let mut reader = BitReader::new(&bytes);
-            if let Some(decoder) = Decoder::read(symbols.into(), &mut reader) {
+            let lengths = Decoder::read_lengths(symbols.into(), &mut reader);
+            if let Some(decoder) = lengths.and_then(|lengths| Decoder::of(&lengths)) {
                 for _ in 0..100 {
                     decoder.take(&mut reader);
                 }

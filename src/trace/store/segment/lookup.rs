@@ -7,7 +7,6 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use super::Segment;
-use super::authenticated::Authenticated;
 use super::bits::BitReader;
 use super::blocks::Table;
 use super::codes::{Decoders, Reader, WORDS, What};
@@ -233,6 +232,15 @@ impl<'a> Words<'a> {
         join(addresses.locals.get(number % EACH)?, domains.get(domain % EACH)?)
     }
 
+    /// Whether the address with this number has this local part, ignoring case; `None` if it is
+    /// damaged.
+    pub(super) fn has_local_part(&self, number: u32, wanted: &str) -> Option<bool> {
+        let number = number as usize;
+        let addresses = self.addresses(number / EACH)?;
+        let local = addresses.locals.get(number % EACH)?;
+        Some(local.eq_ignore_ascii_case(wanted.as_bytes()))
+    }
+
     /// The client with this number, 0 for none; `None` if it is damaged.
     pub(super) fn client(&self, number: u32) -> Option<Option<IpAddr>> {
         let Some(number) = (number as usize).checked_sub(1) else { return Some(None) };
@@ -307,26 +315,20 @@ impl<'a> Words<'a> {
         Some(())
     }
 
-    /// The authenticated ids for which `test` is true; `None` if some are damaged.
-    pub(in super::super) fn authenticated(
-        &self,
-        test: &dyn Fn(&str) -> bool,
-    ) -> Option<Authenticated> {
-        let mut found = Authenticated::default();
-        found.names.extend(test("").then_some(0));
+    /// The number of addresses.
+    pub(super) fn addresses_count(&self) -> usize {
+        self.segment.head.addresses as usize
+    }
+
+    /// The numbers of the authenticated ids for which `test` is true, or of none, in order;
+    /// `None` if some are damaged. Those that are the sender or its local part are not stored.
+    pub(super) fn matching_names(&self, test: &dyn Fn(&str) -> bool) -> Option<Vec<u32>> {
+        let mut found = Vec::new();
+        found.extend(test("").then_some(0));
         for number in 0..self.segment.head.names {
             let number = number.checked_add(SHORTCUTS)?;
             if test(&self.name(number, "")?) {
-                found.names.push(number);
-            }
-        }
-        for number in 0..self.segment.head.addresses {
-            let address = self.address(number)?;
-            if test(&address) {
-                found.senders.push(number);
-            }
-            if test(local_part(&address)) {
-                found.locals.push(number);
+                found.push(number);
             }
         }
         Some(found)

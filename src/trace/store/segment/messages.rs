@@ -5,10 +5,12 @@
 //! the lengths of the first four in bytes, each in groups of 7 bits, the lowest
 //! first; the highest bit of a byte is set if another group follows.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::trace::Envelope;
 
+use super::SealedBlock;
 use super::blocks::{BlockItems, Section};
 use super::codes::{Codes, Decoders, Reader, Sink, What, Writer};
 use super::ids::{self, Form, Id};
@@ -22,6 +24,9 @@ const ID: [What; 3] = [What::IdByte, What::IdShared, What::IdRest];
 const PARTIAL: u32 = 4;
 /// The number of columns.
 const COLUMNS: usize = 5;
+
+/// So many bytes of a block are decrypted at once: the lengths of the columns take at most 20.
+const FIRST: usize = 256;
 
 /// The envelopes of a segment being built.
 #[derive(Debug)]
@@ -157,7 +162,11 @@ fn take_length(block: &mut &[u8]) -> Option<usize> {
 #[derive(Clone, Debug)]
 pub(super) struct Block<'a> {
     decoders: &'a Decoders,
-    columns: [&'a [u8]; COLUMNS],
+    bytes: SealedBlock<'a>,
+    /// Its first bytes, decrypted: mostly as far as the senders.
+    first: Vec<u8>,
+    /// Where each column is.
+    columns: [Range<usize>; COLUMNS],
     /// Only this many messages are read, from the first on.
     count: usize,
 }
@@ -208,26 +217,37 @@ impl Recipients {
 impl<'a> Block<'a> {
     /// The first `count` messages of the block with these bytes; `None` if they
     /// are invalid.
-    pub(super) fn of(decoders: &'a Decoders, mut bytes: &'a [u8], count: usize) -> Option<Self> {
-        let mut lengths = [0; COLUMNS - 1];
+    pub(super) fn of(decoders: &'a Decoders, bytes: SealedBlock<'a>, count: usize) -> Option<Self> {
+        let all = bytes.bytes.len();
+        let first = bytes.plain(0..all.min(FIRST))?;
+        let (mut rest, mut lengths) = (first.as_slice(), [0; COLUMNS - 1]);
         for length in &mut lengths {
-            *length = take_length(&mut bytes)?;
+            *length = take_length(&mut rest)?;
         }
-        let mut columns = [&[][..]; COLUMNS];
+        let mut start = first.len() - rest.len();
+        let mut columns = [const { 0..0 }; COLUMNS];
         for (column, length) in columns.iter_mut().zip(lengths) {
-            (*column, bytes) = bytes.split_at_checked(length)?;
+            let end = start.checked_add(length).filter(|&end| end <= all)?;
+            *column = start..end;
+            start = end;
         }
-        *columns.last_mut()? = bytes;
-        Some(Self { decoders, columns, count })
+        *columns.last_mut()? = start..all;
+        Some(Self { decoders, bytes, first, columns, count })
     }
 
-    fn column(&self, number: usize) -> Reader<'a> {
-        Reader::new(self.decoders, self.columns.get(number).unwrap_or(&&[][..]))
+    /// A column, decrypted.
+    fn column(&self, number: usize) -> Option<Cow<'_, [u8]>> {
+        let range = self.columns.get(number)?.clone();
+        match self.first.get(range.clone()) {
+            Some(column) => Some(Cow::Borrowed(column)),
+            None => self.bytes.plain(range).map(Cow::Owned),
+        }
     }
 
     /// The time of each message.
     pub(super) fn times(&self, oldest: i64) -> Option<Vec<i64>> {
-        let mut reader = self.column(0);
+        let column = self.column(0)?;
+        let mut reader = Reader::new(self.decoders, &column);
         let (mut time, mut times) = (oldest, Vec::with_capacity(self.count));
         for _ in 0..self.count {
             time = time.wrapping_add(reader.number(What::Time)?.cast_signed());
@@ -248,17 +268,13 @@ impl<'a> Block<'a> {
 
     /// A column that has one symbol for each message.
     fn symbols(&self, column: usize, what: What) -> Option<Vec<u32>> {
-        let mut reader = self.column(column);
-        let mut symbols = Vec::with_capacity(self.count);
-        for _ in 0..self.count {
-            symbols.push(reader.symbol(what)?);
-        }
-        Some(symbols)
+        Reader::new(self.decoders, &self.column(column)?).symbols(what, self.count)
     }
 
     /// The recipients of each message.
     pub(super) fn recipients(&self) -> Option<Recipients> {
-        let mut reader = self.column(2);
+        let column = self.column(2)?;
+        let mut reader = Reader::new(self.decoders, &column);
         // A code with one symbol takes no bits, so the number is limited by
         // what a log can contain.
         let mut left = super::super::record::PAYLOAD_BYTES_MAX as u64 / 2;
@@ -279,7 +295,8 @@ impl<'a> Block<'a> {
 
     /// Everything else, for the first messages, which have these times.
     pub(super) fn rest(&self, times: &[i64]) -> Option<Vec<Rest>> {
-        let mut reader = self.column(4);
+        let column = self.column(4)?;
+        let mut reader = Reader::new(self.decoders, &column);
         let (mut process, mut text) = (0_i64, Vec::new());
         (times.iter().take(self.count))
             .map(|&time| {

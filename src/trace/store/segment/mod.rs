@@ -26,6 +26,7 @@ mod tests;
 mod words;
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -52,6 +53,8 @@ pub(super) use read::{Messages, Wanted};
 #[derive(Debug)]
 pub(super) struct Segment {
     map: Mapping,
+    /// The same file. If it is open, the body is read from it.
+    file: Option<File>,
     pub(super) head: Head,
     pub(super) settings: Settings,
     nonce: Nonce,
@@ -65,6 +68,25 @@ pub(super) struct Segment {
     pub(super) deadline: Option<Instant>,
 }
 
+/// A block whose tag is right, and of which any part can be decrypted.
+#[derive(Clone, Copy, Debug)]
+struct SealedBlock<'a> {
+    stream: &'a Stream,
+    /// The offset in the file.
+    start: u64,
+    bytes: &'a [u8],
+}
+
+impl SealedBlock<'_> {
+    /// A part of it, decrypted.
+    fn plain(&self, range: Range<usize>) -> Option<Vec<u8>> {
+        let start = range.start as u64;
+        let mut plain = self.bytes.get(range)?.to_vec();
+        self.stream.apply(self.start.checked_add(start)?, &mut plain);
+        Some(plain)
+    }
+}
+
 impl Segment {
     /// Opens the segment `name`; `None` if it does not exist.
     pub(super) fn open(
@@ -72,12 +94,34 @@ impl Segment {
         key: &Key,
         name: &CStr,
     ) -> Result<Option<Result<Self, Fault>>, DirError> {
+        Ok(Self::open_file(dir, key, name)?.map(|(opened, _)| opened))
+    }
+
+    /// The same, to search it: the file stays open, so that a little can be read of many places
+    /// of its body.
+    pub(super) fn open_to_search(
+        dir: &SecureDir,
+        key: &Key,
+        name: &CStr,
+    ) -> Result<Option<Result<Self, Fault>>, DirError> {
+        let opened = Self::open_file(dir, key, name)?;
+        let with = |(opened, file): (Result<Self, Fault>, File)| {
+            opened.map(|segment| Self { file: Some(file), ..segment })
+        };
+        Ok(opened.map(with))
+    }
+
+    fn open_file(
+        dir: &SecureDir,
+        key: &Key,
+        name: &CStr,
+    ) -> Result<Option<(Result<Self, Fault>, File)>, DirError> {
         let Some((file, info)) = dir.open_file(Access::Read, name)? else { return Ok(None) };
         if info.size < HEAD_BYTES as u64 {
-            return Ok(Some(Err(Fault::Damaged)));
+            return Ok(Some((Err(Fault::Damaged), file)));
         }
         let map = Mapping::of(&file, false).map_err(dir.failed("read", name))?;
-        Ok(Some(Self::of(map, key)))
+        Ok(Some((Self::of(map, key), file)))
     }
 
     fn of(map: Mapping, key: &Key) -> Result<Self, Fault> {
@@ -96,8 +140,8 @@ impl Segment {
         let (stream, tagger) = (key.stream(&nonce), key.tagger(&nonce));
         let bytes = usize::try_from(head.body).map_err(|_| Fault::Damaged)?;
         let body = BodyBlocks::new(&parts.body, bytes, stream.clone(), tagger.clone());
-        let deadline = None;
-        Ok(Self { head, settings, nonce, stream, tagger, parts, body, whole, map, deadline })
+        let (deadline, file) = (None, None);
+        Ok(Self { file, head, settings, nonce, stream, tagger, parts, body, whole, map, deadline })
     }
 
     /// The numbers of other files whose messages it contains, if this is its name.
@@ -126,13 +170,21 @@ impl Segment {
 
     /// A block of a section, decrypted; its range includes its tag.
     fn block(&self, number: usize, range: Range<usize>) -> Option<Vec<u8>> {
+        let block = self.sealed_block(number, range)?;
+        block.plain(0..block.bytes.len())
+    }
+
+    /// A block of a section whose tag is right.
+    fn sealed_block(&self, number: usize, range: Range<usize>) -> Option<SealedBlock<'_>> {
         let section = self.parts.sections.get(number)?;
         let start = section.start.checked_add(range.start)?;
         let end = section.start.checked_add(range.end)?;
-        if end > section.end {
+        if end > section.end || is_past(self.deadline) {
             return None;
         }
-        self.plain(start..end)
+        let bytes = self.map.bytes(start, end.checked_sub(start)?)?;
+        let bytes = self.tagger.check(start as u64, bytes)?;
+        Some(SealedBlock { stream: &self.stream, start: start as u64, bytes })
     }
 
     /// The first sound copy of a table.
@@ -142,7 +194,9 @@ impl Segment {
 
     /// Lets `work` read the body.
     pub(super) fn with_body<T>(&self, work: impl FnOnce(&Body<'_>) -> T) -> T {
-        let read = |offset: usize, into: &mut [u8]| self.body.read(&self.map, offset, into);
+        let read = |offset: usize, into: &mut [u8]| {
+            self.body.read(&self.map, self.file.as_ref(), offset, into)
+        };
         work(&Body::stored(self.body.bytes(), &read).until(self.deadline))
     }
 
@@ -151,7 +205,7 @@ impl Segment {
         // Of a file that ends earlier, no memory is needed.
         let bytes = Some(self.body.bytes()).filter(|&bytes| bytes <= self.map.len())?;
         let mut body = vec![0; bytes];
-        self.body.read(&self.map, 0, &mut body).ok()?;
+        self.body.read(&self.map, None, 0, &mut body).ok()?;
         Some(body)
     }
 

@@ -11,8 +11,11 @@ use super::codes::{Decoders, Reader, Sink, What};
 
 /// The number of messages in a block.
 pub(super) const EACH: usize = 1024;
-/// The number of bits of a count of messages.
-pub(super) const BITS: u32 = 15;
+
+/// The number of bits of a count of messages, in a segment of so many.
+pub(super) fn bits(messages: usize) -> u32 {
+    usize::BITS - messages.leading_zeros()
+}
 
 /// The positions of a segment being built.
 #[derive(Debug, Default)]
@@ -63,7 +66,8 @@ impl BlockItems for Positions {
     }
 
     fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
-        self.counts(range.start).iter().for_each(|&count| sink.bits(count.into(), BITS));
+        let bits = bits(self.runs.len());
+        self.counts(range.start).iter().for_each(|&count| sink.bits(count.into(), bits));
         for &run in self.runs.get(range).unwrap_or(&[]) {
             sink.symbol(What::Run, run);
         }
@@ -79,10 +83,16 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// The block with these bytes; `None` if they are invalid.
-    pub(super) fn of(decoders: &'a Decoders, bytes: &'a [u8], starts: &[u32]) -> Option<Self> {
+    /// The block with these bytes, of a segment of so many messages; `None` if they are invalid.
+    pub(super) fn of(
+        decoders: &'a Decoders,
+        bytes: &'a [u8],
+        starts: &[u32],
+        messages: u32,
+    ) -> Option<Self> {
         let mut runs = Reader::new(decoders, bytes);
-        let next = |&start: &u32| start.checked_add(runs.bits.take(BITS)? as u32);
+        let bits = bits(messages as usize);
+        let next = |&start: &u32| start.checked_add(runs.bits.take(bits)? as u32);
         let next = starts.iter().map(next).collect::<Option<_>>()?;
         Some(Self { next, runs })
     }

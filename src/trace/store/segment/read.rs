@@ -11,7 +11,7 @@ use super::blocks::Table;
 use super::codes::{Decoders, MESSAGES, What};
 use super::ids;
 use super::lookup::Words;
-use super::messages::{Block, EACH, Rest};
+use super::messages::{Block, EACH, Recipients, Rest};
 use super::positions;
 use super::words::{LOCAL_PART, SENDER};
 
@@ -38,13 +38,24 @@ pub(in super::super) struct Wanted<'a> {
     /// From one of these senders' numbers, in order.
     pub(in super::super) from: Option<&'a [u32]>,
     /// Authenticated as one of these.
-    pub(in super::super) auth: Option<&'a Authenticated>,
+    pub(in super::super) auth: Option<&'a Authenticated<'a>>,
     /// To one of these recipients' numbers, in order.
     pub(in super::super) to: Option<&'a [u32]>,
     /// With this id.
     pub(in super::super) ids: &'a [String],
     /// Only these, in order.
     pub(in super::super) messages: Option<&'a [u32]>,
+    /// Only the first so many; the others are counted, unless ids are given.
+    pub(in super::super) first: Option<usize>,
+}
+
+/// What was not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Unread {
+    /// The numbers of those that cannot be read.
+    pub(in super::super) damaged: Vec<Range<u32>>,
+    /// How many others there are that were wanted.
+    pub(in super::super) others: u64,
 }
 
 /// A message that was read.
@@ -80,9 +91,14 @@ impl<'a> Messages<'a> {
         each: usize,
     ) -> Option<(Vec<u8>, Range<usize>)> {
         let bytes = self.segment.block(section, table.block(number)?)?;
+        Some((bytes, self.range_of(number, each)?))
+    }
+
+    /// The numbers of the messages that a block should contain.
+    fn range_of(&self, number: usize, each: usize) -> Option<Range<usize>> {
         let start = number.checked_mul(each)?;
         let end = (self.segment.head.messages as usize).min(start.checked_add(each)?);
-        Some((bytes, start..end))
+        Some(start..end)
     }
 
     /// Whether the tags of all blocks are right.
@@ -100,7 +116,12 @@ impl<'a> Messages<'a> {
             .collect();
         let blocks = bytes.iter().map(|bytes| {
             let (bytes, range) = bytes.as_ref()?;
-            let block = positions::Block::of(&self.decoders, bytes, &self.starts)?;
+            let block = positions::Block::of(
+                &self.decoders,
+                bytes,
+                &self.starts,
+                self.segment.head.messages,
+            )?;
             Some((block, range.clone()))
         });
         let mut blocks = blocks.peekable();
@@ -139,11 +160,9 @@ impl<'a> Messages<'a> {
     }
 
     /// Whether any message may have one of these authenticated ids.
-    pub(in super::super) fn has_name(&self, auth: &Authenticated) -> bool {
+    pub(in super::super) fn has_name(&self, auth: &Authenticated<'_>) -> bool {
         let has = |number: u32| self.decoders.has(What::Authenticated, number);
-        auth.names.iter().any(|&number| has(number))
-            || has(SENDER) && self.has_sender(&auth.senders)
-            || has(LOCAL_PART) && self.has_sender(&auth.locals)
+        auth.names().iter().any(|&number| has(number)) || has(SENDER) || has(LOCAL_PART)
     }
 
     /// Whether any message has one of these recipients.
@@ -151,15 +170,15 @@ impl<'a> Messages<'a> {
         numbers.iter().any(|&number| self.decoders.has(What::To, number))
     }
 
-    /// Passes the selected messages to `row`, in order; returns the numbers of
-    /// those that cannot be read.
+    /// Passes the selected messages to `row`, in order; returns which it did not.
     pub(in super::super) fn read(
         &self,
         words: &Words<'_>,
         wanted: &Wanted<'_>,
         row: &mut dyn FnMut(Row),
-    ) -> Vec<Range<u32>> {
-        let mut unreadable = Vec::new();
+    ) -> Unread {
+        let mut unread = Unread::default();
+        let mut left = wanted.first.filter(|_| wanted.ids.is_empty()).unwrap_or(usize::MAX);
         for number in 0..self.envelopes.len() {
             let start = (number * EACH) as u32;
             let end = self.segment.head.messages.min(start.saturating_add(EACH as u32));
@@ -169,22 +188,26 @@ impl<'a> Messages<'a> {
                     continue;
                 }
             }
-            if self.read_block(number, words, wanted, row).is_none() {
-                unreadable.push(start..end);
+            match self.read_block(number, words, wanted, &mut left, row) {
+                Some(others) => unread.others += others as u64,
+                None => unread.damaged.push(start..end),
             }
         }
-        unreadable
+        unread
     }
 
-    /// As [`Messages::read`], for one block; `None` if it is damaged.
+    /// As [`Messages::read`], for one block, and at most `left` messages; returns how many
+    /// others there are, or `None` if it is damaged.
     fn read_block(
         &self,
         number: usize,
         words: &Words<'_>,
         wanted: &Wanted<'_>,
+        left: &mut usize,
         row: &mut dyn FnMut(Row),
-    ) -> Option<()> {
-        let (bytes, range) = self.block(ENVELOPES, &self.envelopes, number, EACH)?;
+    ) -> Option<usize> {
+        let bytes = self.segment.sealed_block(ENVELOPES, self.envelopes.block(number)?)?;
+        let range = self.range_of(number, EACH)?;
         let oldest = self.segment.head.times[0];
         let number_of = |n: usize| (range.start + n) as u32;
         let mut fits: Vec<usize> = match wanted.messages {
@@ -196,16 +219,23 @@ impl<'a> Messages<'a> {
             }
         };
         // Messages after the last selected one need not be read.
-        let block = Block::of(&self.decoders, &bytes, fits.last().map_or(0, |last| last + 1))?;
+        let block = Block::of(&self.decoders, bytes, fits.last().map_or(0, |last| last + 1))?;
         let mut times = Vec::new();
         if let Some((since, until)) = wanted.times {
             times = block.times(oldest)?;
             fits.retain(|&n| times.get(n).is_some_and(|time| (since..=until).contains(time)));
         }
         if fits.is_empty() {
-            return Some(());
+            return Some(0);
         }
         let (mut senders, mut names) = (Vec::new(), Vec::new());
+        if let Some(auth) = wanted.auth {
+            names = block.names()?;
+            fits.retain(|&n| names.get(n).is_some_and(|&name| auth.may_have(name)));
+            if fits.is_empty() {
+                return Some(0);
+            }
+        }
         if wanted.from.is_some() || wanted.auth.is_some() {
             senders = block.senders()?;
         }
@@ -213,22 +243,28 @@ impl<'a> Messages<'a> {
             fits.retain(|&n| senders.get(n).is_some_and(|one| from.binary_search(one).is_ok()));
         }
         if fits.is_empty() {
-            return Some(());
+            return Some(0);
         }
         if let Some(auth) = wanted.auth {
-            names = block.names()?;
             let has = |n: usize| Some(auth.has(*names.get(n)?, *senders.get(n)?));
             fits.retain(|&n| has(n) == Some(true));
         }
         if fits.is_empty() {
-            return Some(());
+            return Some(0);
         }
-        let recipients = block.recipients()?;
+        let mut recipients = Recipients::default();
         if let Some(to) = wanted.to {
+            recipients = block.recipients()?;
             fits.retain(|&n| recipients.of(n).iter().any(|one| to.binary_search(one).is_ok()));
         }
+        let others = fits.len().saturating_sub(*left);
+        fits.truncate(*left);
         if fits.is_empty() {
-            return Some(());
+            return Some(others);
+        }
+        *left -= fits.len();
+        if wanted.to.is_none() {
+            recipients = block.recipients()?;
         }
         if wanted.times.is_none() {
             times = block.times(oldest)?;
@@ -272,6 +308,6 @@ impl<'a> Messages<'a> {
             };
             row(Row { message: number_of(n), envelope, damaged });
         }
-        Some(())
+        Some(others)
     }
 }

@@ -17,11 +17,11 @@ impl Segment {
     pub(in super::super) fn envelopes(&self) -> Option<Vec<Envelope>> {
         let (words, messages) = (Words::of(self)?, Messages::of(self)?);
         let (mut envelopes, mut damaged) = (Vec::new(), false);
-        let unreadable = messages.read(&words, &Wanted::default(), &mut |row| {
+        let unread = messages.read(&words, &Wanted::default(), &mut |row| {
             damaged |= row.damaged;
             envelopes.push(row.envelope);
         });
-        let is_whole = unreadable.is_empty() && !damaged;
+        let is_whole = unread.damaged.is_empty() && !damaged;
         (is_whole && envelopes.len() == self.head.messages as usize).then_some(envelopes)
     }
 
