@@ -1,4 +1,8 @@
 //! The speed of recording.
+//!
+//! All of it is measured by the processor time of the one thread that records, so it is the speed
+//! of a core, however busy the others are. The goal is in bytes of decoded text, for mail without
+//! attachments.
 
 use std::path::Path;
 
@@ -101,7 +105,7 @@ pub(crate) fn run(corpus: &Corpus, options: &Options, goals: &mut Goals, folder:
     ];
     for (name, settings, rounds) in schemes {
         let scheme = settings.scheme(&stores::KEY);
-        row(&format!("{name}: decoding, digesting"), rounds, &mut |mail| {
+        let digesting = row(&format!("{name}: decoding, digesting"), rounds, &mut |mail| {
             for (_, raw) in mail {
                 let mut digester = scheme.digester();
                 pieces(raw, &mut |piece| digester.add(piece));
@@ -119,7 +123,12 @@ pub(crate) fn run(corpus: &Corpus, options: &Options, goals: &mut Goals, folder:
             std::fs::remove_dir_all(&spool).unwrap();
         });
         if settings == Settings::default() {
-            goals.at_least("recording, all of it", 150.0, speed, " MB/s");
+            for (what, speed) in [
+                ("recording: decoding and digesting", digesting),
+                ("recording: all of it, with appending and sealing", speed),
+            ] {
+                goals.at_least(what, 150.0, speed, " MB/s");
+            }
         }
     }
     print(&rows);

@@ -137,12 +137,12 @@ struct Normal {
 impl Normal {
     /// Appends ASCII characters that nothing combines with.
     fn ascii(&mut self, bytes: &[u8]) {
-        let mut at = RUN.min(bytes.len());
+        let (mut at, mut block) = (RUN.min(bytes.len()), [0; BLOCK]);
         self.ascii_slowly(&bytes[..at]);
         while let Some(window) = bytes[at - RUN.min(at)..].first_chunk() {
-            match usual(window) {
-                Usual::Kept(block) => self.out.extend_from_slice(&block),
-                Usual::Spaced(block) => self.spaced(&block),
+            match usual(window, &mut block) {
+                Usual::Kept => self.out.extend_from_slice(&block),
+                Usual::Spaced => self.spaced(&block),
                 Usual::Odd => self.ascii_slowly(&window[RUN..]),
             }
             at += BLOCK;
@@ -278,19 +278,19 @@ impl Normal {
 
 /// What a block of ASCII characters becomes.
 enum Usual {
-    /// These characters, all of which are kept.
-    Kept([u8; BLOCK]),
-    /// These, without what follows white space and is dropped then.
-    Spaced([u8; BLOCK]),
+    /// All of them are kept.
+    Kept,
+    /// Only what follows white space may be dropped.
+    Spaced,
     /// It needs a closer look.
     Odd,
 }
 
-/// The normal form of a block of ASCII characters. `window` begins with the characters before the
-/// block, some of which may have been dropped.
+/// The normal form of each of a block of ASCII characters. `window` begins with the characters
+/// before the block, some of which may have been dropped.
 ///
 /// Uses only steps that vectorise.
-fn usual(window: &[u8; RUN + BLOCK]) -> Usual {
+fn usual(window: &[u8; RUN + BLOCK], block: &mut [u8; BLOCK]) -> Usual {
     let is_space = |byte: u8| (byte == b' ') | (byte.wrapping_sub(b'\t') < 5);
     let mut is_odd = false;
     // After such a character, the preceding ones in `window` are not those in the output. What is
@@ -298,7 +298,7 @@ fn usual(window: &[u8; RUN + BLOCK]) -> Usual {
     for &byte in window {
         is_odd |= ((byte < b' ') & !is_space(byte)) | (byte == 0x7f);
     }
-    let (mut block, mut is_spaced) = ([0; BLOCK], false);
+    let mut is_spaced = false;
     for (at, to) in block.iter_mut().enumerate() {
         let [c, b, a, byte] = [window[at], window[at + 1], window[at + 2], window[at + 3]];
         let is_quote = |byte: u8| (byte == b'>') | (byte == b'|');
@@ -311,7 +311,7 @@ fn usual(window: &[u8; RUN + BLOCK]) -> Usual {
     }
     match (is_odd, is_spaced) {
         (true, _) => Usual::Odd,
-        (_, true) => Usual::Spaced(block),
-        _ => Usual::Kept(block),
+        (_, true) => Usual::Spaced,
+        _ => Usual::Kept,
     }
 }

@@ -170,10 +170,23 @@ fn quoted_line(mut line: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(line);
 }
 
+/// The value of each hexadecimal digit; 255 for other bytes.
+static HEX: [u8; 256] = {
+    let mut table = [u8::MAX; 256];
+    let mut value = 0;
+    while value < 16 {
+        table[b"0123456789abcdef"[value] as usize] = value as u8;
+        table[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
+    }
+    table
+};
+
 /// The byte of two hexadecimal digits.
 fn hex([high, low]: [u8; 2]) -> Option<u8> {
-    let digit = |byte| char::from(byte).to_digit(16);
-    Some((digit(high)? << 4 | digit(low)?) as u8)
+    let [high, low] = [high, low].map(|byte| HEX[usize::from(byte)]);
+    // The value of another byte has all bits set.
+    ((high | low) < 16).then_some(high << 4 | low)
 }
 
 #[cfg(test)]

@@ -72,9 +72,8 @@ impl TraceStore {
         require_memory(message.len())?;
         for _ in 0..ATTEMPTS {
             let (digest, whole) = self.digest(message);
-            let partial = envelope.partial || !whole;
-            let envelope = Envelope { partial, ..envelope.clone() };
-            if self.append(&envelope, &digest)? {
+            let partial = (!whole).then(|| Envelope { partial: true, ..envelope.clone() });
+            if self.append(partial.as_ref().unwrap_or(envelope), &digest)? {
                 return Ok(());
             }
         }
