@@ -105,6 +105,7 @@ impl TraceStore {
             |name: &CStr| files::info_at(self.dir.directory(), name).ok().map(|info| info.identity);
         let mut opened = BTreeMap::new();
         let mut newest = Ok(None);
+        let mut is_full = false;
         for _ in 0..ATTEMPTS {
             let open_log = identity(OPEN);
             newest = Log::open(&self.dir, &self.key, OPEN, Access::Read);
@@ -118,7 +119,14 @@ impl TraceStore {
                 }
                 let found = identity(&numbered.name());
                 if opened.get(&numbered).is_none_or(|(known, _)| *known != found) {
-                    let source = self.open_source(numbered, opened.len() < OPEN_MAX);
+                    let stays_open = !is_full && opened.len() < OPEN_MAX;
+                    let mut source = self.open_source(numbered, stays_open);
+                    if source.is_err() && !is_full {
+                        // Perhaps there are too many.
+                        is_full = true;
+                        opened.values_mut().for_each(|(_, source)| close(source));
+                        source = self.open_source(numbered, false);
+                    }
                     opened.insert(numbered, (found, source));
                     same = false;
                 }
@@ -182,6 +190,13 @@ impl TraceStore {
 
 /// The result of opening a file.
 type Opened<T> = Result<Option<Result<T, Fault>>, DirError>;
+
+/// Closes the file of a segment that stayed open to be searched faster.
+fn close(opened: &mut Opened<Source>) {
+    if let Ok(Some(Ok(Source::Segment(segment)))) = opened {
+        segment.close();
+    }
+}
 
 fn log(opened: Opened<Log>) -> Opened<Source> {
     opened.map(|found| found.map(|found| found.map(Source::Log)))

@@ -169,13 +169,12 @@ impl Range {
         let rest = self.bytes.get((skipped / 8) as usize..).unwrap_or_default();
         let (chunks, _) = rest.as_chunks::<8>();
         let pairs = chunks.iter().zip(chunks.get(1..).unwrap_or_default());
-        pairs.zip((0..bits).step_by(64)).map(move |((low, high), done)| {
+        let count = bits.div_ceil(64) as usize;
+        let mask = u64::MAX >> (count as u64 * 64 - u64::from(bits));
+        pairs.take(count).enumerate().map(move |(number, (low, high))| {
             let (low, high) = (u64::from_le_bytes(*low), u64::from_le_bytes(*high));
             let word = low >> (skipped % 8) | high << 1 << (63 - skipped % 8);
-            match bits - done {
-                left @ ..64 => word & ((1 << left) - 1),
-                _ => word,
-            }
+            if number + 1 == count { word & mask } else { word }
         })
     }
 }

@@ -17,6 +17,8 @@
 //! Folding joins the bits 2i and 2i + 1 of a filter, which halves the number of
 //! buckets.
 
+use std::cell::OnceCell;
+
 use crate::trace::likeness::Bits;
 use crate::trace::{Body, Damage, Sealed, filter};
 
@@ -100,11 +102,10 @@ impl Table {
     }
 
     /// The share of set bits in the filter of each message of an octave, in 255ths.
-    pub(super) fn fills_of(&self, body: &Body<'_>, octave: &Octave) -> Result<Fills, Damage> {
+    pub(super) fn fills_of<'a>(&self, body: &'a Body<'a>, octave: &Octave) -> Fills<'a> {
         let first = octave.groups.first().map_or(0, |group| group.first);
-        let mut levels = vec![0; octave.messages() as usize];
-        body.read(self.fills + first as usize, &mut levels)?;
-        Ok(Fills { first, levels })
+        let offset = self.fills + first as usize;
+        Fills { body, offset, first, messages: octave.messages(), levels: OnceCell::new() }
     }
 
     /// The share of set bits in the filter of each message of a group, in
@@ -116,18 +117,29 @@ impl Table {
     }
 }
 
-/// The share of set bits in the filters of an octave, in 255ths.
-pub(super) struct Fills {
+/// The share of set bits in the filters of an octave, in 255ths. They are read when they are
+/// needed, all of them: that takes no longer than decrypting one.
+pub(super) struct Fills<'a> {
+    body: &'a Body<'a>,
+    offset: usize,
     /// The number of its first message.
     first: u32,
-    levels: Vec<u8>,
+    messages: u32,
+    levels: OnceCell<Vec<u8>>,
 }
 
-impl Fills {
+impl Fills<'_> {
     /// Those of a group.
-    pub(super) fn of(&self, group: &Group) -> &[u8] {
+    pub(super) fn of(&self, group: &Group) -> Result<&[u8], Damage> {
+        if self.levels.get().is_none() {
+            let mut levels = vec![0; self.messages as usize];
+            self.body.read(self.offset, &mut levels)?;
+            // There are none, so this cannot fail.
+            let _ = self.levels.set(levels);
+        }
         let start = (group.first - self.first) as usize;
-        self.levels.get(start..start + group.messages as usize).unwrap_or_default()
+        let levels = self.levels.get().and_then(|all| all.get(start..));
+        Ok(levels.and_then(|all| all.get(..group.messages as usize)).unwrap_or_default())
     }
 }
 

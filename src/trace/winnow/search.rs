@@ -152,7 +152,7 @@ impl WinnowSearch {
     fn candidates<'t>(
         &self,
         body: &Body<'_>,
-        fills: &Fills,
+        fills: &Fills<'_>,
         octave: &'t Octave,
     ) -> Result<Vec<Candidates<'t>>, Damage> {
         let groups = octave.groups.iter().filter(|group| self.may_match(group.class));
@@ -162,12 +162,12 @@ impl WinnowSearch {
                 let (of, mut min) =
                     if self.strict() { (0, 0) } else { self.required(octave.rows(group)) };
                 if self.chooses() {
-                    let least = fills.of(group).iter().min().copied().unwrap_or(0);
+                    let least = fills.of(group)?.iter().min().copied().unwrap_or(0);
                     min = self.evident(of, share(least));
                 }
-                Candidates::new(group, of, min)
+                Ok(Candidates::new(group, of, min))
             })
-            .collect();
+            .collect::<Result<_, Damage>>()?;
         let mut range = Range::default();
         // If all must be set, the rarest elements exclude most candidates. If
         // they are counted, elements on one bit must be adjacent.
@@ -196,7 +196,7 @@ impl WinnowSearch {
     fn sample(
         &mut self,
         body: &Body<'_>,
-        fills: &Fills,
+        fills: &Fills<'_>,
         octave: &Octave,
         hits: &[Hit],
         selection: &mut Selection,
@@ -220,7 +220,7 @@ impl WinnowSearch {
             present.push(sum);
         }
         for one in &sampled {
-            one.each(fills.of(one.group), |fill, elements, bits| {
+            one.each(fills.of(one.group)?, |fill, elements, bits| {
                 self.frequencies.add(share(fill), elements);
                 self.examined.add(one.of, bits, share(fill));
             });
@@ -242,8 +242,7 @@ impl WinnowSearch {
             let may_match = octave.groups.iter().any(|group| self.may_match(group.class));
             let mut found = Vec::new();
             if may_match {
-                // All of them: that takes no longer than decrypting one.
-                let fills = table.fills_of(body, octave)?;
+                let fills = table.fills_of(body, octave);
                 found = self.octave(body, &fills, octave)?;
                 if let Some(selection) = selection {
                     self.sample(body, &fills, octave, &found, selection)?;
@@ -253,8 +252,10 @@ impl WinnowSearch {
                     if !self.may_match(group.class) {
                         continue;
                     }
-                    let (of, _) = self.required(octave.rows(group));
-                    self.searched.add(of, fills.of(group));
+                    let rows = octave.rows(group);
+                    let (of, _) = self.required(rows);
+                    let kind = (group.class, rows, group.messages);
+                    self.searched.add_group(of, kind, || fills.of(group))?;
                 }
             }
             hits = Some(found);
@@ -263,12 +264,20 @@ impl WinnowSearch {
     }
 
     /// Searches the messages of an octave.
-    fn octave(&self, body: &Body<'_>, fills: &Fills, octave: &Octave) -> Result<Vec<Hit>, Damage> {
+    fn octave(
+        &self,
+        body: &Body<'_>,
+        fills: &Fills<'_>,
+        octave: &Octave,
+    ) -> Result<Vec<Hit>, Damage> {
         let mut hits = Vec::new();
         for Candidates { group, all, counts, min, .. } in self.candidates(body, fills, octave)? {
             let (of, _) = self.required(octave.rows(group));
             let columns = if self.strict() { all } else { counts.at_least(min) };
-            let fills = fills.of(group);
+            if columns.iter().all(|&word| word == 0) {
+                continue;
+            }
+            let fills = fills.of(group)?;
             for (column, &fill) in matrix::ones(columns).filter_map(|at| Some((at, fills.get(at)?)))
             {
                 let message = group.first + column as u32;
@@ -335,7 +344,7 @@ impl Search for WinnowSearch {
                 let least = evident.entry((of, level));
                 min = *least.or_insert_with(|| self.evident(of, share(level)));
             }
-            self.searched.add(of, &[(fill * 255.0).round() as u8]);
+            self.searched.add(of, (fill * 255.0).round() as u8);
             let mut free = 0;
             let is_candidate = self.bits_of(class.bits()).all(|position| {
                 free += u32::from(!filter::is_set(filter, position as usize));

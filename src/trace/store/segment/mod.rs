@@ -111,6 +111,11 @@ impl Segment {
         Ok(opened.map(with))
     }
 
+    /// Closes the file that stayed open. The body is then read from memory.
+    pub(super) fn close(&mut self) {
+        self.file = None;
+    }
+
     fn open_file(
         dir: &SecureDir,
         key: &Key,

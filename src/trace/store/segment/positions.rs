@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::bits::BitReader;
 use super::blocks::BlockItems;
 use super::codes::{Decoders, Reader, Sink, What};
 
@@ -80,6 +81,14 @@ pub(super) struct Block<'a> {
     /// For each run, the position of its next message.
     next: Vec<u32>,
     runs: Reader<'a>,
+}
+
+/// The position of the next message of a run, which begins at `start`, from the block with these
+/// bytes on, of a segment of so many messages.
+pub(super) fn next_of(bytes: &[u8], run: usize, start: u32, messages: u32) -> Option<u32> {
+    let (bits, mut reader) = (bits(messages as usize), BitReader::new(bytes));
+    reader.skip(u64::from(bits).checked_mul(run as u64)?)?;
+    start.checked_add(reader.take(bits)? as u32)
 }
 
 impl<'a> Block<'a> {

@@ -1,6 +1,9 @@
 //! Reading the envelopes of a segment.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
+use std::rc::Rc;
 
 use crate::trace::Envelope;
 
@@ -18,6 +21,8 @@ use super::words::{LOCAL_PART, SENDER};
 /// The numbers of the sections of envelopes and of positions.
 const ENVELOPES: usize = 5;
 const POSITIONS: usize = 6;
+/// If fewer positions are wanted than one of so many blocks, each is searched for.
+const FEW_OF: usize = 4;
 
 /// The envelopes of a segment.
 #[derive(Debug)]
@@ -110,6 +115,10 @@ impl<'a> Messages<'a> {
     /// The messages at these positions of the body, which are in order; `None`
     /// for a position that is unknown because of damage.
     pub(in super::super) fn at_positions(&self, wanted: &[u32]) -> Vec<Option<u32>> {
+        let are_few = wanted.len() < self.positions.len() / FEW_OF;
+        if let Some(found) = are_few.then(|| self.at_few_positions(wanted)).flatten() {
+            return found;
+        }
         let mut found = vec![None; wanted.len()];
         let bytes: Vec<_> = (0..self.positions.len())
             .map(|number| self.block(POSITIONS, &self.positions, number, positions::EACH))
@@ -146,6 +155,42 @@ impl<'a> Messages<'a> {
             }
         }
         found
+    }
+
+    /// The same for a few positions, each of which is searched for; `None` if a block that this
+    /// reads is damaged.
+    fn at_few_positions(&self, wanted: &[u32]) -> Option<Vec<Option<u32>>> {
+        let mut blocks: BTreeMap<usize, Rc<(Vec<u8>, Range<usize>)>> = BTreeMap::new();
+        let mut block = |number: usize| {
+            if let Entry::Vacant(vacant) = blocks.entry(number) {
+                let block = self.block(POSITIONS, &self.positions, number, positions::EACH)?;
+                vacant.insert(Rc::new(block));
+            }
+            blocks.get(&number).map(Rc::clone)
+        };
+        let messages = self.segment.head.messages;
+        let mut read: Option<(usize, Vec<u32>)> = None;
+        let mut found = Vec::with_capacity(wanted.len());
+        for &position in wanted {
+            let run = self.starts.partition_point(|&start| start <= position).checked_sub(1)?;
+            let start = *self.starts.get(run)?;
+            // The last block from which on the next message of the run is not after it.
+            let (mut low, mut high) = (0, self.positions.len());
+            while low + 1 < high {
+                let middle = low.midpoint(high);
+                let next = positions::next_of(&block(middle)?.0, run, start, messages)?;
+                *(if next <= position { &mut low } else { &mut high }) = middle;
+            }
+            let block = block(low)?;
+            let (bytes, range) = &*block;
+            if read.as_ref().is_none_or(|(number, _)| *number != low) {
+                let block = positions::Block::of(&self.decoders, bytes, &self.starts, messages)?;
+                read = Some((low, block.positions(range.len())?));
+            }
+            let at = read.as_ref()?.1.iter().position(|&one| one == position)?;
+            found.push(Some((range.start + at) as u32));
+        }
+        Some(found)
     }
 
     /// Reads all positions; returns whether each message has one.

@@ -244,6 +244,25 @@ fn positions_are_those_of_the_body() {
 }
 
 #[test]
+fn a_few_positions_are_those_of_all() {
+    let all: Vec<_> = (0..20_000)
+        .map(|n| Envelope { time: n, id: n.to_string(), ..Envelope::default() })
+        .collect();
+    let world = World::new();
+    let segment = world.open(&world.build(&all)).unwrap();
+    let messages = Messages::of(&segment).unwrap();
+    let positions: Vec<_> = (0..20_000).collect();
+    let found = messages.at_positions(&positions);
+    for start in 0..100 {
+        let few: Vec<u32> = (0..4).map(|n| start + n * 6_600).collect();
+        let expected: Vec<_> = few.iter().map(|&one| found[one as usize]).collect();
+        assert_eq!(messages.at_positions(&few), expected);
+    }
+    assert!(found.iter().all(Option::is_some));
+    assert_eq!(messages.at_positions(&[20_000]), [None]);
+}
+
+#[test]
 fn another_key_and_a_later_version_are_reported() {
     let world = World::new();
     let bytes = world.build(&[Envelope::default()]);
