@@ -80,7 +80,8 @@ fn envelope(n: usize, raw: &[u8]) -> Envelope {
     }
     Envelope {
         time,
-        id: exim_id(1_767_225_600 + n as i64, random.below(1_000_000) as u32, &mut random),
+        // Exim takes both from one clock.
+        id: exim_id(time.max(0), random.below(1_000_000) as u32, &mut random),
         sender,
         recipients,
         client: Some(IpAddr::from((0x0b00_0000 + random.zipf(100_000) as u32).to_be_bytes())),

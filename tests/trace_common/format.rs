@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use chacha20::XChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
-use siphasher::sip128::{Hasher128 as _, SipHasher24};
+use siphasher::sip::SipHasher24;
 
 pub(crate) const DOCUMENT: &str = include_str!("../../src/trace/FORMAT.md");
 
@@ -90,7 +90,7 @@ impl Key {
     fn tag(&self, nonce: &[u8], at: usize, bytes: &[u8]) -> [u8; TAG] {
         let mut hasher = SipHasher24::new_with_key(&self.tagger);
         hasher.write(&[nonce, &(at as u64).to_le_bytes(), bytes].concat());
-        hasher.finish128().as_bytes()
+        hasher.finish().to_le_bytes()
     }
 
     /// Bytes that end with their tag, which must be right, without it.
@@ -111,11 +111,11 @@ impl Key {
 }
 
 /// The size of a segment's head.
-pub(crate) const HEAD: usize = 224;
+pub(crate) const HEAD: usize = 216;
 /// The size of what of it is in plain.
 pub(crate) const START: usize = 48;
 /// The size of a tag.
-pub(crate) const TAG: usize = 16;
+pub(crate) const TAG: usize = 8;
 /// The size of a block of a body.
 const BLOCK: usize = 1024;
 
@@ -132,7 +132,9 @@ pub(crate) struct Segment {
 /// The numbers of blocks of the sections that a table is about, from the counts in the head.
 fn blocks(head: &[u8], table: usize) -> Vec<u64> {
     let kinds: &[(&str, u64)] = match table {
-        0 => &[("domains", 64), ("addresses", 64), ("names", 64), ("fours", 64), ("sixes", 64)],
+        0 => {
+            &[("domains", 128), ("addresses", 128), ("names", 128), ("fours", 128), ("sixes", 128)]
+        }
         _ => &[("messages", 128), ("messages", 1024)],
     };
     let count =
@@ -250,10 +252,10 @@ pub(crate) struct Log {
 }
 
 /// The size of a log's head.
-pub(crate) const LOG_HEAD: usize = 100;
+pub(crate) const LOG_HEAD: usize = 92;
 /// Where its status and its first record are.
 pub(crate) const STATUS: usize = 1024;
-const STATUS_BYTES: usize = 52;
+const STATUS_BYTES: usize = 44;
 pub(crate) const RECORDS: usize = 1536;
 
 impl Log {

@@ -28,11 +28,11 @@ pub(super) const LOG_MAGIC: [u8; 8] = *b"EXIRATEL";
 /// The size of the unencrypted start of a log or segment.
 pub(super) const START_BYTES: usize = 48;
 /// The size of a log's head, including its tag.
-pub(super) const HEAD_BYTES: usize = 100;
+pub(super) const HEAD_BYTES: usize = 92;
 /// The offset of the status.
 pub(super) const STATUS: usize = 2 * SECOND;
 /// The size of a status, including its nonce and tag.
-pub(super) const STATUS_BYTES: usize = 52;
+pub(super) const STATUS_BYTES: usize = 44;
 /// The offset of the first record.
 pub(super) const RECORDS: usize = 3 * SECOND;
 

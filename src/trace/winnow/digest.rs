@@ -3,10 +3,11 @@
 //! A digest is the number of its [`Class`] followed by the filter; bit 0 is the
 //! lowest bit of the first byte.
 //!
-//! The size depends on the number of distinct elements ([`Class::of`]). Repeated elements do
-//! not count: if they did, repetitive mail, such as a text that is sent both plain and as HTML,
-//! would have emptier filters than other mail and take more space. Before, they counted half; at
-//! equal numbers of false hits, the store was then a tenth larger.
+//! The size depends on the number of distinct elements ([`Class::of`]); repeated elements count a
+//! quarter. If they counted in full, repetitive mail, such as a text that is sent both plain and
+//! as HTML, would have filters larger than necessary; when they counted half, the store was a
+//! tenth larger at equal numbers of false hits. If they did not count, it would be no smaller at
+//! equal numbers, but such mail would cause most of them.
 
 use crate::trace::{Digester, Fragment, file_hash, filter};
 
@@ -22,7 +23,7 @@ const ELEMENTS_MAX: usize = 1 << 16;
 /// A message with more elements than that gets a filter for at least so many distinct ones. Without
 /// this minimum, the smallest of the few sizes of such filters would have to be searched for every
 /// short text.
-const LARGE_DISTINCT_MIN: u64 = ELEMENTS_MAX as u64 / 4;
+const LARGE_COUNTED_MIN: u64 = ELEMENTS_MAX as u64 / 4;
 
 /// A message being digested.
 pub(super) struct WinnowDigester<'a> {
@@ -98,7 +99,8 @@ impl Elements {
         if self.large.is_some() {
             let mut filter = std::mem::take(self.flush());
             let distinct = in_filter(&filter).min(self.before);
-            let wanted = Class::folded(distinct.max(LARGE_DISTINCT_MIN), centibits);
+            let counted = counted(self.before, distinct).max(LARGE_COUNTED_MIN);
+            let wanted = Class::folded(counted, centibits);
             let mut class = Class::LARGEST;
             while let Some(half) = class.half().filter(|half| *half >= wanted) {
                 class = half;
@@ -106,10 +108,18 @@ impl Elements {
             }
             return (class, filter);
         }
-        let class = Class::of(distinct(&self.recent), centibits);
+        let counted = counted(self.recent.len() as u64, distinct(&self.recent));
+        let class = Class::of(counted, centibits);
         let bits = self.recent.iter().map(|&element| bit(element, class.bits()) as usize);
         (class, filter::with(bits, class.bytes()))
     }
+}
+
+/// How many distinct elements count as much as so many elements, of which so many are distinct.
+/// In a message of few elements that are repeated very often, repetitions count as much as if each
+/// were there four times.
+fn counted(elements: u64, distinct: u64) -> u64 {
+    distinct + (elements.min(distinct.saturating_mul(4)).saturating_sub(distinct)) / 4
 }
 
 /// The smallest possible class of messages with at least `needed` of these distinct elements.
@@ -132,7 +142,7 @@ pub(super) fn min_class(elements: &[u64], needed: u32, centibits: u16) -> Class 
         let fewest = if size == CELLS_MIN { 0 } else { u64::from(size) / 8 + 1 };
         let (fewest, most) = (needed.max(fewest), u64::from(size) / 4);
         let possible = fewest <= most;
-        possible.then(|| Class::of(estimated(size).min(fewest), centibits))
+        possible.then(|| Class::of(counted(fewest, estimated(size).min(fewest)), centibits))
     });
     // Messages with more elements than are kept in memory are counted in the largest filter.
     let largest = Class::LARGEST.bits();
@@ -142,7 +152,8 @@ pub(super) fn min_class(elements: &[u64], needed: u32, centibits: u16) -> Class 
     let set = (places.len() as u64).saturating_sub(others);
     let fewest = needed.max(ELEMENTS_MAX as u64 + 1);
     let distinct = estimate(set, largest.into()).min(fewest);
-    let large = Class::folded(distinct.max(LARGE_DISTINCT_MIN), centibits);
+    let counted = counted(fewest, distinct).max(LARGE_COUNTED_MIN);
+    let large = Class::folded(counted, centibits);
     small.min().map_or(large, |small| small.min(large))
 }
 
@@ -288,7 +299,8 @@ mod tests {
             hashes(count, distinct).for_each(|hash| elements.add(hash));
             let (class, filter) = elements.filter(106);
             let is_large = count > ELEMENTS_MAX as u64;
-            let wanted = distinct.min(count).max(if is_large { LARGE_DISTINCT_MIN } else { 0 });
+            let wanted = counted(count, distinct.min(count));
+            let wanted = wanted.max(if is_large { LARGE_COUNTED_MIN } else { 0 });
             let wanted = wanted as f64;
             let wanted = wanted * 1.06 / (wanted / 256.0).powf(1.0 / 16.0) + 12.0;
             let ratio = filter.len() as f64 * 8.0 / wanted;

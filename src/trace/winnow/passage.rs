@@ -23,7 +23,7 @@ use super::grams::Scratch;
 use super::hashing::bit;
 use super::matrix::{self, LongRuns};
 use super::octave::{Group, Octave, Range};
-use super::sealed::Table;
+use super::sealed::Fills;
 
 /// A run is a hit only if fewer than one in so many messages that share nothing with the text
 /// have one as long by chance; but a message that has all of the text always is.
@@ -119,12 +119,12 @@ impl Passages {
     pub(super) fn in_octave(
         &self,
         body: &Body<'_>,
-        table: &Table,
         octave: &Octave,
     ) -> Result<Vec<(u32, u8, Run)>, Damage> {
+        let all = Fills::new(body, &octave.groups);
         let mut searched = Vec::new();
         for group in &octave.groups {
-            let fills = table.fills(body, group)?;
+            let fills = all.of(group)?;
             // A run needs its length in distinct bits, unless it is all of the text.
             let lengths: Vec<u32> = fills.iter().map(|&level| self.needed_at(level)).collect();
             searched.push((group, fills, LongRuns::new(&lengths)));

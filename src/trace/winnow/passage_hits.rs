@@ -7,7 +7,6 @@ use crate::trace::{Body, Damage, Hit, Passage, filter};
 use super::class::Class;
 use super::octave::Octave;
 use super::passage::{Passages, Run};
-use super::sealed::Table;
 
 /// The texts of which passages are searched for, each by itself.
 #[derive(Default)]
@@ -28,7 +27,6 @@ impl AllPassages {
     pub(super) fn in_octave(
         &self,
         body: &Body<'_>,
-        table: &Table,
         octave: &Octave,
         mut others: Option<Vec<Hit>>,
     ) -> Result<Vec<Hit>, Damage> {
@@ -36,7 +34,7 @@ impl AllPassages {
             if others.as_ref().is_some_and(Vec::is_empty) {
                 break;
             }
-            let runs = passages.in_octave(body, table, octave)?;
+            let runs = passages.in_octave(body, octave)?;
             let hits = runs.into_iter().map(|(message, fill, run)| {
                 (message, hit_of(passages, message, f32::from(fill) / 255.0, &run))
             });

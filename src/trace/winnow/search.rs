@@ -233,7 +233,6 @@ impl WinnowSearch {
     fn all_of_octave(
         &mut self,
         body: &Body<'_>,
-        table: &Table,
         octave: &Octave,
         selection: Option<&mut Selection>,
     ) -> Result<Vec<Hit>, Damage> {
@@ -242,7 +241,7 @@ impl WinnowSearch {
             let may_match = octave.groups.iter().any(|group| self.may_match(group.class));
             let mut found = Vec::new();
             if may_match {
-                let fills = table.fills_of(body, octave);
+                let fills = Fills::new(body, &octave.groups);
                 found = self.octave(body, &fills, octave)?;
                 if let Some(selection) = selection {
                     self.sample(body, &fills, octave, &found, selection)?;
@@ -260,7 +259,7 @@ impl WinnowSearch {
             }
             hits = Some(found);
         }
-        self.passages.in_octave(body, table, octave, hits)
+        self.passages.in_octave(body, octave, hits)
     }
 
     /// Searches the messages of an octave.
@@ -390,7 +389,7 @@ impl Search for WinnowSearch {
         let mut selection = sampling.then(|| Selection::of(words));
         let mut unsearched = None;
         for octave in &table.octaves {
-            match self.all_of_octave(body, &table, octave, selection.as_mut()) {
+            match self.all_of_octave(body, octave, selection.as_mut()) {
                 Ok(found) => found.into_iter().for_each(&mut *hit),
                 Err(damage) => Unsearched::add(&mut unsearched, octave.messages(), damage),
             }

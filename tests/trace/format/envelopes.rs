@@ -69,7 +69,7 @@ fn words(segment: &Segment) -> Words {
     let mut bits = Bits::of(&segment.tables[0]);
     let mut sections = Vec::new();
     for (section, count) in segment.sections.iter().zip(counts) {
-        sections.push(blocks(section, count, 64, &mut bits));
+        sections.push(blocks(section, count, 128, &mut bits));
     }
     let [byte, shared, rest, domain, four, six, low] =
         [256, 65, 65, 65, 65, 65, 65].map(|symbols| Code::read(symbols, &mut bits));

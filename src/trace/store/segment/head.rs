@@ -16,7 +16,7 @@ use super::ids::{self, Form};
 /// The magic of a segment.
 pub(in super::super) const SEGMENT_MAGIC: [u8; 8] = *b"EXIRATEG";
 /// The size of a head, including its tag.
-pub(in super::super) const HEAD_BYTES: usize = 224;
+pub(in super::super) const HEAD_BYTES: usize = 216;
 /// The number of sections made of blocks.
 pub(super) const SECTIONS: usize = 7;
 

@@ -11,7 +11,7 @@ use super::blocks::BlockItems;
 use super::codes::{Sink, What};
 
 /// The number of words in a block.
-pub(super) const EACH: usize = 64;
+pub(super) const EACH: usize = 128;
 /// The kinds of symbols of a text in these sections.
 pub(super) const TEXT: [What; 3] = [What::Byte, What::Shared, What::Rest];
 
