@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The version of the format.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 /// The mode of the files, except the key.
 pub(super) const FILE_MODE: u32 = 0o640;
 /// How long to wait for another process's lock.

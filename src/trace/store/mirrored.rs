@@ -13,7 +13,7 @@ use super::codec::{checksum_fits, decode, encode, set_checksum};
 use super::{TraceError, VERSION};
 
 /// Versions that were never released: such a store is not damaged, and cannot be used.
-const UNRELEASED: RangeInclusive<u32> = 1..=3;
+const UNRELEASED: RangeInclusive<u32> = 1..=4;
 /// The offset of the second copy, in its own sector.
 pub(super) const SECOND: usize = 512;
 

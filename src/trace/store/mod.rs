@@ -201,7 +201,10 @@ impl TraceStore {
         let scheme = self.options.settings.scheme(&self.key.digest);
         let mut digester = scheme.digester();
         let whole =
-            decode::decode(message, &decode::Limits::default(), &mut |piece| digester.add(piece));
+            decode::decode_parts(message, &decode::Limits::default(), &mut |part, piece| {
+                digester.begin(part);
+                digester.add(piece);
+            });
         (digester.finish(), whole)
     }
 }

@@ -11,6 +11,8 @@
 //! the number of messages (4), not 0 |
 //! | 1 each | for each message: the share of set bits in its filter, in 255ths
 //! |
+//! | ½ each | for each message: the number of its [`Composition`]; the first of two messages in
+//! the lower half of the byte |
 //! | … | the filters of each [`Octave`] |
 //!
 //! An octave begins at a byte boundary; unused bits of its last byte are zero.
@@ -21,7 +23,8 @@ use crate::trace::likeness::Bits;
 use crate::trace::{Body, Damage, Sealed, filter};
 
 use super::class::Class;
-use super::digest;
+use super::digest::{self, Parsed};
+use super::marks::Composition;
 use super::matrix::{self, Counts};
 use super::octave::{Group, Octave, Range};
 
@@ -30,6 +33,8 @@ use super::octave::{Group, Octave, Range};
 const FOLDS_MAX: u8 = 3;
 const HEAD: usize = 2;
 const ENTRY: usize = 5;
+/// Where the filter of a digest begins.
+const FILTER: usize = 2;
 
 /// The structure of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +42,7 @@ pub(super) struct Table {
     folds: u8,
     pub(super) octaves: Vec<Octave>,
     fills: usize,
+    compositions: usize,
     /// The offset after the last octave.
     end: u64,
 }
@@ -86,7 +92,8 @@ impl Table {
             return Err(wrong);
         }
         let fills = HEAD + groups.len() * ENTRY;
-        let mut end = fills as u64 + u64::from(messages);
+        let compositions = fills + messages as usize;
+        let mut end = compositions as u64 + u64::from(messages.div_ceil(2));
         let mut octaves = Vec::new();
         let filters = groups.iter().position(|group| group.class > Class::EMPTY);
         let groups = filters.and_then(|first| groups.get(first..)).unwrap_or_default();
@@ -96,7 +103,16 @@ impl Table {
             end = end.checked_add(octave.bytes()).ok_or(wrong)?;
             octaves.push(octave);
         }
-        Ok(Self { folds, octaves, fills, end })
+        Ok(Self { folds, octaves, fills, compositions, end })
+    }
+
+    /// Which parts a message has.
+    pub(super) fn composition(&self, body: &Body<'_>, message: u32) -> Result<Composition, Damage> {
+        let mut both = [0];
+        body.read(self.compositions + message as usize / 2, &mut both)?;
+        let [both] = both;
+        let number = if message.is_multiple_of(2) { both & 15 } else { both >> 4 };
+        Composition::numbered(number).ok_or(Damage("the parts of a message are invalid"))
     }
 
     /// The share of set bits in the filter of each message of a group, in
@@ -110,14 +126,14 @@ impl Table {
 
 /// Lays out digests; damaged ones are treated as those of empty messages.
 pub(super) fn seal(digests: &[&[u8]]) -> Sealed {
-    let parsed = digests.iter().map(|digest| digest::parse(digest).unwrap_or((Class::EMPTY, &[])));
-    let mut messages: Vec<(u32, Class, &[u8])> =
-        (0..).zip(parsed).map(|(number, (class, filter))| (number, class, filter)).collect();
-    messages.sort_by_key(|(_, class, _)| *class);
-    let order: Vec<u32> = messages.iter().map(|(number, _, _)| *number).collect();
-    let filters: Vec<&[u8]> = messages.iter().map(|(_, _, filter)| *filter).collect();
-    let groups = messages.chunk_by(|(_, a, _), (_, b, _)| a == b);
-    let sizes = groups.filter_map(|group| Some((group.first()?.1, group.len() as u32)));
+    let empty = Parsed { class: Class::EMPTY, composition: Composition::default(), filter: &[] };
+    let parsed = digests.iter().map(|digest| digest::parse(digest).unwrap_or(empty));
+    let mut messages: Vec<(u32, Parsed<'_>)> = (0..).zip(parsed).collect();
+    messages.sort_by_key(|(_, message)| message.class);
+    let order: Vec<u32> = messages.iter().map(|(number, _)| *number).collect();
+    let filters: Vec<&[u8]> = messages.iter().map(|(_, message)| message.filter).collect();
+    let groups = messages.chunk_by(|(_, a), (_, b)| a.class == b.class);
+    let sizes = groups.filter_map(|group| Some((group.first()?.1.class, group.len() as u32)));
     let sizes: Vec<(Class, u32)> = sizes.collect();
     // There are fewer classes than fit a byte.
     let mut body = vec![0, sizes.len() as u8];
@@ -126,6 +142,10 @@ pub(super) fn seal(digests: &[&[u8]]) -> Sealed {
         body.extend(count.to_le_bytes());
     }
     body.extend(filters.iter().map(|filter| level(filter::fill(filter))));
+    body.extend(messages.chunks(2).map(|two| {
+        let numbers = two.iter().map(|(_, message)| message.composition.number());
+        numbers.rev().fold(0, |byte, number| byte << 4 | number)
+    }));
     // The sizes are sorted and counted correctly, so this cannot fail.
     let octaves = Table::of(&sizes, 0).map_or_else(|_| Vec::new(), |table| table.octaves);
     for octave in &octaves {
@@ -147,14 +167,18 @@ pub(super) fn unseal(body: &[u8]) -> Option<Vec<Vec<u8>>> {
     let plain = Body::plain(body);
     let messages = messages(body)?;
     let table = Table::read(&plain, messages).ok().filter(|table| table.folds == 0)?;
-    let mut digests = vec![vec![Class::EMPTY.number()]; messages as usize];
+    let mut digests = Vec::new();
+    for message in 0..messages {
+        let composition = table.composition(&plain, message).ok()?;
+        digests.push(vec![Class::EMPTY.number(), composition.number()]);
+    }
     let mut range = Range::default();
     for octave in &table.octaves {
         for group in &octave.groups {
             let end = group.first.checked_add(group.messages)?;
             let these = digests.get_mut(group.first as usize..end as usize)?;
             for digest in &mut *these {
-                *digest = vec![0; 1 + group.class.bytes()];
+                digest.resize(FILTER + group.class.bytes(), 0);
                 *digest.first_mut()? = group.class.number();
             }
             let mut rows = Vec::new();
@@ -167,7 +191,7 @@ pub(super) fn unseal(body: &[u8]) -> Option<Vec<Vec<u8>>> {
             let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
             matrix::transpose(&rows, group.messages, |message, first, word| {
                 let digest = these.get_mut(message as usize);
-                let filter = digest.and_then(|digest| digest.get_mut(1 + first / 8..));
+                let filter = digest.and_then(|digest| digest.get_mut(FILTER + first / 8..));
                 let filter = filter.unwrap_or_default();
                 filter.iter_mut().zip(word.to_le_bytes()).for_each(|(to, from)| *to = from);
             });
@@ -269,6 +293,10 @@ fn messages(body: &[u8]) -> Option<u32> {
 /// Checks that a body is well formed.
 pub(super) fn check(body: &[u8], messages: u32) -> Result<(), Damage> {
     let table = Table::read(&Body::plain(body), messages)?;
+    let last = table.compositions + messages as usize / 2;
+    if !messages.is_multiple_of(2) && body.get(last).is_some_and(|byte| byte >> 4 != 0) {
+        return Err(Damage("there is a set bit after the parts of its messages"));
+    }
     for octave in table.octaves.iter().filter(|octave| octave.rest() > 0) {
         let last = octave.offset + octave.bytes() as usize - 1;
         if body.get(last).is_some_and(|byte| byte >> octave.rest() != 0) {

@@ -117,7 +117,7 @@ fn a_file_of_a_later_version_does_not_change() {
         }
         image.with(name, later.clone()).lay_out(folder.path());
         let found = observe(folder.path(), name);
-        let text = "it was written by a later exirate: its format is version 7, this exirate supports version 4";
+        let text = "it was written by a later exirate: its format is version 7, this exirate supports version 5";
         assert_eq!(found.reported, [format!("{}: {text}", path(folder.path(), name).display())]);
         let missing: Vec<_> = all().into_iter().filter(|n| !found.listed.contains(n)).collect();
         assert_eq!(missing, messages.collect::<Vec<_>>(), "{name}");
@@ -142,19 +142,20 @@ fn a_file_of_a_later_version_does_not_change() {
 fn a_key_or_settings_of_another_version_are_not_used() {
     let (image, folder) = (Image::sound(), memory_folder());
     let later =
-        "was written by a later exirate: its format is version 5, this exirate supports version 4";
+        "was written by a later exirate: its format is version 6, this exirate supports version 5";
     let early = |version| {
         format!(
             "has the format version {version}, which no release has written; this exirate supports \
-             version 4: remove the directory, and record the mail again"
+             version 5: remove the directory, and record the mail again"
         )
     };
     for (name, version, what) in [
-        ("key", 5, later.to_owned()),
-        ("settings", 5, later.to_owned()),
+        ("key", 6, later.to_owned()),
+        ("settings", 6, later.to_owned()),
         ("key", 1, early(1)),
         ("key", 2, early(2)),
         ("key", 3, early(3)),
+        ("key", 4, early(4)),
         ("settings", 2, early(2)),
     ] {
         let mut later = image.get(name).to_vec();
