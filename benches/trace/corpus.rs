@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use exirate::trace::decode::{self, Limits};
-use exirate::trace::{Envelope, Fragment};
+use exirate::trace::{Envelope, Fragment, Scheme};
 
 use crate::directory;
 use crate::mail_common::{SHARES, World};
@@ -95,6 +95,16 @@ impl Texts {
 /// The fragments of a message, as the store digests them.
 pub(crate) fn pieces(raw: &[u8], sink: &mut dyn FnMut(Fragment<'_>)) {
     decode::decode(raw, &Limits::default(), sink);
+}
+
+/// The digest of a message.
+pub(crate) fn digest(scheme: &dyn Scheme, raw: &[u8]) -> Vec<u8> {
+    let mut digester = scheme.digester();
+    decode::decode_parts(raw, &Limits::default(), &mut |part, piece| {
+        digester.begin(part);
+        digester.add(piece);
+    });
+    digester.finish()
 }
 
 impl Corpus {

@@ -8,7 +8,7 @@ use exirate::trace::{
     trace_directory,
 };
 
-use crate::corpus::{Corpus, pieces};
+use crate::corpus::{Corpus, digest};
 
 /// A store, and its size.
 pub(crate) struct Store {
@@ -127,9 +127,7 @@ pub(crate) fn sealed(corpus: &Corpus, settings: Settings, messages: usize) -> Se
     let mut digests = Vec::new();
     for n in 0..messages {
         corpus.source.with(n, &mut |_, raw| {
-            let mut digester = scheme.digester();
-            pieces(raw, &mut |piece| digester.add(piece));
-            digests.push(digester.finish());
+            digests.push(digest(scheme.as_ref(), raw));
         });
     }
     let digests: Vec<&[u8]> = digests.iter().map(Vec::as_slice).collect();

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 /// The envelope of a message.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Envelope {
     /// When it was received, in seconds since 1970.
     pub time: i64,

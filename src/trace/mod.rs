@@ -14,6 +14,7 @@ mod file_hash;
 mod filter;
 mod hbf;
 mod likeness;
+mod message_part;
 mod scheme;
 mod settings;
 mod store;
@@ -23,6 +24,7 @@ pub use envelope::Envelope;
 pub use file_hash::{FileHash, file_hash};
 pub use hbf::Hbf;
 pub use likeness::{Likeness, Sketch, grouped};
+pub use message_part::{MessagePart, MessageParts};
 use scheme::is_past;
 pub use scheme::{
     Body, ContentQuery, Damage, DigestKey, Digester, Fragment, Hit, Part, Passage, Scheme, Sealed,

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::file_hash::FileHash;
 use super::likeness::Sketch;
+use super::message_part::{MessagePart, MessageParts};
 
 /// A piece of a decoded message, the input of a digest.
 ///
@@ -109,6 +110,10 @@ pub trait Scheme: Send + Sync {
 
 /// A digest being computed.
 pub trait Digester {
+    /// The part of the message to which the fragments belong that are added next; before the
+    /// first call, a plain text. A scheme that does not tell parts apart ignores it.
+    fn begin(&mut self, _part: MessagePart) {}
+
     /// Adds a fragment.
     fn add(&mut self, piece: Fragment<'_>);
 
@@ -130,6 +135,10 @@ pub struct Sealed {
 /// The methods may report false hits, but never miss a message that contains
 /// all parts.
 pub trait Search {
+    /// Finds out for the hits that follow in which parts of their messages they are, if the
+    /// scheme can tell.
+    fn locate(&mut self) {}
+
     /// Searches digests as [`Digester::finish`] returns them, in the order in
     /// which they were made. Damaged ones are not hits. The numbers in hits
     /// start at 0.
@@ -171,6 +180,10 @@ pub struct Hit {
     /// The longest passage that is present, if the query asked for passages. Then `present` is
     /// that of the passage, and `of` that of its part.
     pub passage: Option<Passage>,
+    /// The parts of the message in one of which each part of the query is, if it is in any;
+    /// `None` if that is not known, or was not wanted ([`Search::locate`]). A display name is
+    /// taken for a text.
+    pub within: Option<MessageParts>,
 }
 
 /// A passage of a [`Part::Passage`].

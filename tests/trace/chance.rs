@@ -28,13 +28,18 @@ impl Store {
         let (mut digests, mut texts) = (Vec::new(), Vec::new());
         for n in 0..MESSAGES {
             let (mut digester, mut all) = (scheme.digester(), Vec::new());
-            decode::decode(&world.mail(n as u64).raw, &Limits::default(), &mut |piece| {
-                digester.add(piece);
-                if let Fragment::Text(text) = piece {
-                    all.extend_from_slice(text.as_bytes());
-                    all.push(0);
-                }
-            });
+            decode::decode_parts(
+                &world.mail(n as u64).raw,
+                &Limits::default(),
+                &mut |part, piece| {
+                    digester.begin(part);
+                    digester.add(piece);
+                    if let Fragment::Text(text) = piece {
+                        all.extend_from_slice(text.as_bytes());
+                        all.push(0);
+                    }
+                },
+            );
             digests.push(digester.finish());
             texts.push(all);
         }

@@ -6,7 +6,8 @@ use crate::mail_common::World;
 use crate::mail_common::random::Random;
 use exirate::trace::decode::{self, Limits};
 use exirate::trace::{
-    Body, ContentQuery, Fragment, HbfSettings, Hit, Part, Scheme, Sealed, Search, Settings,
+    Body, ContentQuery, Fragment, HbfSettings, Hit, MessagePart, Part, Scheme, Sealed, Search,
+    Settings,
 };
 use memchr::memmem;
 
@@ -35,7 +36,10 @@ impl Store {
         let (mut digests, mut texts) = (Vec::new(), Vec::new());
         for n in 0..SEGMENT * FOLDS.len() {
             let mut digester = scheme.digester();
-            let text = decoded(&world.mail(n as u64).raw, &mut |piece| digester.add(piece));
+            let text = decoded(&world.mail(n as u64).raw, &mut |part, piece| {
+                digester.begin(part);
+                digester.add(piece);
+            });
             digests.push(digester.finish());
             texts.push(text);
         }
@@ -102,10 +106,10 @@ fn share(hit: &Hit) -> f64 {
 }
 
 /// The texts of a message, with zeros between them.
-pub(crate) fn decoded(raw: &[u8], each: &mut dyn FnMut(Fragment<'_>)) -> Vec<u8> {
+pub(crate) fn decoded(raw: &[u8], each: &mut dyn FnMut(MessagePart, Fragment<'_>)) -> Vec<u8> {
     let mut all = Vec::new();
-    decode::decode(raw, &Limits::default(), &mut |piece| {
-        each(piece);
+    decode::decode_parts(raw, &Limits::default(), &mut |part, piece| {
+        each(part, piece);
         if let Fragment::Text(text) = piece {
             all.extend_from_slice(text.as_bytes());
             all.push(0);
@@ -117,7 +121,7 @@ pub(crate) fn decoded(raw: &[u8], each: &mut dyn FnMut(Fragment<'_>)) -> Vec<u8>
 /// An excerpt of a message that is not in the store.
 pub(crate) fn excerpt(world: &World, length: usize, random: &mut Random) -> String {
     loop {
-        let text = decoded(&world.mail(random.below(5000) as u64).raw, &mut |_| {});
+        let text = decoded(&world.mail(random.below(5000) as u64).raw, &mut |_, _| {});
         if text.len() <= length {
             continue;
         }

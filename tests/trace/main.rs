@@ -11,6 +11,7 @@ mod format;
 #[path = "../mail_common/mod.rs"]
 mod mail_common;
 mod mail_generator;
+mod parts;
 mod passages;
 #[path = "../spool_common/mod.rs"]
 mod spool_common;

@@ -27,7 +27,10 @@ impl Store {
         let (mut digests, mut texts) = (Vec::new(), Vec::new());
         for n in 0..MESSAGES {
             let mut digester = scheme.digester();
-            let text = decoded(&world.mail(n as u64).raw, &mut |piece| digester.add(piece));
+            let text = decoded(&world.mail(n as u64).raw, &mut |part, piece| {
+                digester.begin(part);
+                digester.add(piece);
+            });
             digests.push(digester.finish());
             texts.push(String::from_utf8(text).unwrap());
         }

@@ -12,7 +12,7 @@ use super::super::table::{Column, Layout};
 use super::super::{Failure, text};
 use super::envelope::{EnvelopeJson, moment};
 use super::probability::one_in;
-use crate::trace::{Match, Part, Passage, QueryResult};
+use crate::trace::{Match, MessagePart, MessageParts, Part, Passage, QueryResult};
 
 /// How many recipients of one message a table shows.
 const RECIPIENTS_SHOWN: usize = 10;
@@ -82,6 +82,7 @@ pub(super) struct AnswerJson<'a> {
     present: Option<u32>,
     of: Option<u32>,
     passage: Option<PassageJson<'a>>,
+    r#in: Option<Vec<String>>,
     alike: Option<u64>,
 }
 
@@ -104,9 +105,34 @@ impl<'a> AnswerJson<'a> {
             present: answer.hit.map(|hit| hit.present),
             of: answer.hit.map(|hit| hit.of),
             passage: passage(answer, parts),
+            r#in: within(answer).map(|parts| names(parts).collect()),
             alike,
         }
     }
+}
+
+/// In which parts of the message the content is.
+fn within(answer: &QueryResult) -> Option<MessageParts> {
+    answer.hit?.within
+}
+
+fn names(parts: MessageParts) -> impl Iterator<Item = String> {
+    parts.iter().map(|part| part.to_string())
+}
+
+/// If it may be in more attachments than these, they are not named.
+const ATTACHMENTS_NAMED: usize = 3;
+
+/// In which parts of the message the content is, in words.
+fn within_words(parts: MessageParts) -> String {
+    let is_attachment = |part: &MessagePart| matches!(part, MessagePart::Attachment(_));
+    let mut all: Vec<String> = names(parts).collect();
+    let attachments = parts.iter().filter(is_attachment).count();
+    if attachments > ATTACHMENTS_NAMED {
+        all.truncate(all.len() - attachments);
+        all.push("an attachment".to_owned());
+    }
+    all.join(" or ")
 }
 
 /// The longest passage of a text that a message contains, if passages were searched for.
@@ -121,7 +147,7 @@ fn passage<'a>(answer: &QueryResult, parts: &'a [Part]) -> Option<PassageJson<'a
 }
 
 /// The heads of [`csv_line`].
-pub(super) const CSV_HEAD: &str = "chance,present,of,passage_start,passage_bytes";
+pub(super) const CSV_HEAD: &str = "chance,present,of,passage_start,passage_bytes,in";
 
 /// How well a message matches, as comma-separated values; empty if only envelopes were searched.
 pub(super) fn csv_line(answer: &QueryResult, parts: &[Part]) -> String {
@@ -133,6 +159,7 @@ pub(super) fn csv_line(answer: &QueryResult, parts: &[Part]) -> String {
         number(hit.map(|hit| hit.of.into())),
         number(passage.as_ref().map(|passage| passage.start as u64)),
         number(passage.as_ref().map(|passage| passage.bytes as u64)),
+        within(answer).map(|parts| names(parts).collect::<Vec<_>>().join("|")).unwrap_or_default(),
     ]
     .join(",")
 }
@@ -172,11 +199,12 @@ fn shortened(text: &str) -> String {
 }
 
 /// The columns of [`cells`].
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 10] = [
     Column::words("TIME"),
     Column::words("ID"),
     Column::words("FALSE"),
     Column::numbers("THERE"),
+    Column::words("IN").spare(3),
     Column::numbers("ALIKE"),
     Column::words("CLIENT").spare(2),
     Column::words("AUTH").spare(1),
@@ -199,7 +227,7 @@ pub(super) fn print(
     Ok(())
 }
 
-fn cells(answer: &QueryResult, graded: bool, alike: Option<u64>) -> [String; 9] {
+fn cells(answer: &QueryResult, graded: bool, alike: Option<u64>) -> [String; 10] {
     let envelope = &answer.envelope;
     let word = |text: &str| text::printable(text.as_bytes());
     // Exim lists a recipient twice that a client named twice.
@@ -217,6 +245,7 @@ fn cells(answer: &QueryResult, graded: bool, alike: Option<u64>) -> [String; 9] 
         word(&envelope.id),
         chance(answer).map(one_in).unwrap_or_default(),
         there.unwrap_or_default(),
+        within(answer).map(within_words).unwrap_or_default(),
         alike.map(|alike| alike.to_string()).unwrap_or_default(),
         envelope.client.map(|client| client.to_string()).unwrap_or_default(),
         word(&envelope.authenticated),
@@ -231,7 +260,13 @@ mod tests {
     use crate::trace::{Envelope, Match};
 
     fn answer(time: i64, hit: Option<(u32, u32, f64)>) -> QueryResult {
-        let hit = hit.map(|(present, of, chance)| Match { present, of, chance, passage: None });
+        let hit = hit.map(|(present, of, chance)| Match {
+            present,
+            of,
+            chance,
+            passage: None,
+            within: None,
+        });
         QueryResult { envelope: Envelope { time, ..Envelope::default() }, damaged: false, hit }
     }
 

@@ -93,9 +93,19 @@ impl Reply {
         }
     }
 
+    /// Whether all messages that match are there.
+    pub(super) fn is_whole(&self) -> bool {
+        self.found.len() as u64 == self.summary.matches
+    }
+
     /// This result, of a search for bytes, with that of a search for the same as text: at most
-    /// `limit` messages of both.
-    pub(super) fn or_as_text(mut self, other: Self, limit: Option<usize>) -> Self {
+    /// `limit` messages of both. `matches` is how many there are of both together, if it is known.
+    pub(super) fn or_as_text(
+        mut self,
+        other: Self,
+        matches: Option<u64>,
+        limit: Option<usize>,
+    ) -> Self {
         let (as_bytes, as_text) = (self.summary.matches, other.summary.matches);
         note(format_args!(
             "the excerpt of an attachment is text: {} it as text, and {as_bytes} as bytes",
@@ -109,7 +119,8 @@ impl Reply {
         let (both, new): (Vec<_>, Vec<_>) = other.found.into_iter().partition(has);
         self.found.extend(new);
         self.found.truncate(limit.unwrap_or(usize::MAX));
-        self.summary.matches += as_text.saturating_sub(both.len() as u64);
+        let sum = as_bytes + as_text.saturating_sub(both.len() as u64);
+        self.summary.matches = matches.unwrap_or(sum);
         let sum = |(one, other): (f64, f64)| one + other;
         self.summary.expected = match as_text {
             0 => self.summary.expected,

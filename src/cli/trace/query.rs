@@ -1,6 +1,8 @@
 //! `exirate trace query`: which messages may have contained this?
 
 use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -137,6 +139,10 @@ message; a few bytes at its ends may be there by chance. THERE is its share of t
 FALSE is the probability that a message which shares nothing with the text has so long a
 passage of it. --any-passage does the same for --text, and --at-least 100% requires all.
 
+IN is the part of the message that contains the text, as far as the digest knows; if several
+are named, it is in one of them at least. A plain text and its copy in HTML are not told apart,
+and display names count as text.
+
 --attachment searches for the whole file, byte for byte; with --at-least, for parts of it.
 --bytes searches for an excerpt of an attachment. If the excerpt is text, it is searched for
 as text as well, since attachments such as CSV, JSON and RTF are digested as text; a note
@@ -158,7 +164,8 @@ Exit status: 0 found; 1 nothing was found; 2 an error, or not all could be searc
 JSON: an object. `found` is an array of messages, `matches` how many there are
 without --limit; `chance` is that of a message that carried nothing to be among them,
 `present` how many of `of` elements are there; all three are null if only envelopes
-were searched. `passage` is the longest passage, null if passages were not searched for: it
+were searched. `in` are the parts of the message in one of which it is: \"subject\", \"text\",
+\"HTML\", \"attachment 1\" and so on (null if that is not known). `passage` is the longest passage, null if passages were not searched for: it
 begins at byte `start` of the part with the number `part` and has these `bytes` and this
 `text`. `doubtful` is how many messages were left out as matching by chance. `searched` is
 how many messages were searched, in so many `segments`; `unanswered` how many of them
@@ -190,7 +197,13 @@ impl Query {
         let store = self.common.open_traces()?;
         let mut reply = self.reply(&store, parts)?;
         if let Some(texts) = excerpt::bytes_as_text(&reply.parts) {
-            reply = reply.or_as_text(self.reply(&store, texts)?, self.limit);
+            let other = self.reply(&store, texts)?;
+            let are_whole = reply.is_whole() && other.is_whole();
+            let matches = match are_whole || reply.summary.matches == 0 {
+                true => None,
+                false => Some(self.count_either(&store, [&reply.parts, &other.parts])?),
+            };
+            reply = reply.or_as_text(other, matches, self.limit);
         }
         self.group(&store, &mut reply)?;
         if self.count {
@@ -445,9 +458,29 @@ impl Query {
         trace::Query {
             content,
             best,
+            locate: !self.count,
             accepts: self.is_filtered().then(|| Accepts(Box::new(accepts))),
             ..self.filters.query()
         }
+    }
+
+    /// How many messages match one of two queries.
+    fn count_either(&self, store: &TraceStore, parts: [&[Part]; 2]) -> Result<u64, TraceError> {
+        let left_out = Cell::new(0);
+        let queries = parts.map(|parts| {
+            let content = ContentQuery { parts: parts.to_vec(), min_share: self.least() };
+            trace::Query { locate: false, ..self.query(Some(content), None, &left_out) }
+        });
+        // Of messages with the same envelope, it is not known which are the same.
+        let mut matches: HashMap<u64, [u64; 2]> = HashMap::new();
+        let hashing = RandomState::new();
+        store.query_all(&queries, &mut bar("messages"), &mut |query, result| {
+            let of_envelope = matches.entry(hashing.hash_one(&result.envelope)).or_default();
+            if let Some(matches) = of_envelope.get_mut(query) {
+                *matches += 1;
+            }
+        })?;
+        Ok(matches.into_values().map(|[one, other]| one.max(other)).sum())
     }
 
     fn run_queries(

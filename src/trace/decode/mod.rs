@@ -38,7 +38,7 @@ pub use file::canonical_file;
 pub use normal::{excerpt, normalise};
 pub use pieces::Limits;
 
-use super::Fragment;
+use super::{Fragment, MessagePart};
 use std::borrow::Cow;
 
 /// The version of the decoder, raised as well when the same settings digest a text in another
@@ -59,10 +59,20 @@ pub const VERSION: u16 = 3;
 /// targets of links; of each attachment the whole file, and its text if it is
 /// text, else its bytes.
 pub fn decode(message: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<'_>)) -> bool {
+    decode_parts(message, limits, &mut |_, piece| sink(piece))
+}
+
+/// The same, with the part of the message that each fragment belongs to.
+pub fn decode_parts(
+    message: &[u8],
+    limits: &Limits,
+    sink: &mut dyn FnMut(MessagePart, Fragment<'_>),
+) -> bool {
     let mut pieces = pieces::Pieces::new(*limits, sink);
     walk::walk(message, 0, &mut pieces);
-    while let Some((message, depth)) = pieces.messages.pop() {
-        walk::walk(&message, depth, &mut pieces);
+    while let Some(encoded) = pieces.messages.pop() {
+        pieces.attachment = Some(encoded.attachment);
+        walk::walk(&encoded.bytes, encoded.depth, &mut pieces);
     }
     pieces.is_whole()
 }
@@ -77,7 +87,8 @@ pub fn text(bytes: &[u8]) -> Cow<'_, str> {
 /// Decodes a file as if it were attached to a message, into the fragments by
 /// which it is found. Returns whether it was within the limits.
 pub fn decode_file(bytes: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<'_>)) -> bool {
-    let mut pieces = pieces::Pieces::new(*limits, sink);
+    let mut sink = |_, piece: Fragment<'_>| sink(piece);
+    let mut pieces = pieces::Pieces::new(*limits, &mut sink);
     pieces.lone_file(bytes);
     pieces.is_whole()
 }

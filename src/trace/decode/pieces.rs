@@ -7,7 +7,7 @@ use super::file::canonical_file;
 use super::html::Page;
 use super::normal::{Normalised, normalise_up_to};
 use super::{charset, flowed};
-use crate::trace::Fragment;
+use crate::trace::{Fragment, MessagePart};
 
 /// The limits of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,18 +33,57 @@ impl Default for Limits {
 
 /// Receives bodies and fields, passes fragments to the sink, and counts.
 pub(super) struct Pieces<'s> {
-    sink: &'s mut dyn FnMut(Fragment<'_>),
+    sink: &'s mut dyn FnMut(MessagePart, Fragment<'_>),
+    /// The part of the message that is decoded now.
+    part: MessagePart,
+    /// The number of attachments of the message so far.
+    attachments: u32,
+    /// The number of the attached message that is decoded now, if it is one: all in it belongs
+    /// to that attachment.
+    pub(super) attachment: Option<u32>,
     /// The remaining limits.
     left: Limits,
     /// Whether nothing was left out.
     is_whole: bool,
-    /// Messages that were encoded as a whole, and their nesting depth.
-    pub(super) messages: Vec<(Vec<u8>, usize)>,
+    /// Messages that were encoded as a whole.
+    pub(super) messages: Vec<Encoded>,
+}
+
+/// An attached message that was encoded as a whole.
+pub(super) struct Encoded {
+    pub(super) bytes: Vec<u8>,
+    /// Its nesting depth.
+    pub(super) depth: usize,
+    /// The number of the attachment.
+    pub(super) attachment: u32,
 }
 
 impl<'s> Pieces<'s> {
-    pub(super) fn new(limits: Limits, sink: &'s mut dyn FnMut(Fragment<'_>)) -> Self {
-        Self { sink, left: limits, is_whole: true, messages: Vec::new() }
+    pub(super) fn new(limits: Limits, sink: &'s mut dyn FnMut(MessagePart, Fragment<'_>)) -> Self {
+        let (part, messages) = (MessagePart::Text, Vec::new());
+        Self {
+            sink,
+            part,
+            attachments: 0,
+            attachment: None,
+            left: limits,
+            is_whole: true,
+            messages,
+        }
+    }
+
+    /// Begins a part: within an attached message, that attachment.
+    fn begin(&mut self, part: MessagePart) {
+        self.part = self.attachment.map_or(part, MessagePart::Attachment);
+    }
+
+    /// Begins another attachment, and returns its number: within an attached message, that of
+    /// the message.
+    fn begin_attachment(&mut self) -> u32 {
+        self.attachments += u32::from(self.attachment.is_none());
+        let number = self.attachment.unwrap_or(self.attachments);
+        self.part = MessagePart::Attachment(number);
+        number
     }
 
     pub(super) fn limits(&self) -> &Limits {
@@ -70,13 +109,17 @@ impl<'s> Pieces<'s> {
 
     /// Adds the subject, or display names.
     pub(super) fn visible(&mut self, field: Visible<'_>) {
+        self.begin(match field {
+            Visible::Subject(_) => MessagePart::Subject,
+            Visible::People(_) => MessagePart::Name,
+        });
         if self.take_text(field.len()) {
             field.names(&mut |name| self.text(name));
         }
     }
 
     /// Adds the names of an attachment.
-    pub(super) fn names(&mut self, media: &Media) {
+    fn names(&mut self, media: &Media) {
         let (named, filename) = (media.named.as_deref(), media.filename.as_deref());
         for name in filename.into_iter().chain(named.filter(|_| named != filename)) {
             if self.take_text(name.len()) {
@@ -87,9 +130,14 @@ impl<'s> Pieces<'s> {
 
     /// Adds a body that is not multipart.
     pub(super) fn body(&mut self, media: &Media, body: &[u8], depth: usize) {
-        self.names(media);
         let is_file = media.is_attached || media.named.is_some() || media.filename.is_some();
         let is_text = is_text(media);
+        if is_text && !is_file {
+            self.begin(if is_html(media) { MessagePart::Html } else { MessagePart::Text });
+        } else {
+            self.begin_attachment();
+        }
+        self.names(media);
         let limit = if is_text && !is_file { self.left.text } else { self.left.attachments };
         let (bytes, is_whole) = media.encoding.decode(body, limit);
         self.is_whole &= is_whole;
@@ -123,14 +171,28 @@ impl<'s> Pieces<'s> {
             self.whole_file(&bytes);
         }
         if depth + 1 < self.left.depth {
-            self.messages.push((bytes.into_owned(), depth + 1));
+            let attachment = self.attachment.unwrap_or(self.attachments);
+            let bytes = bytes.into_owned();
+            self.messages.push(Encoded { bytes, depth: depth + 1, attachment });
         } else {
             self.leave_out();
         }
     }
 
-    /// Adds a whole file, if the limits permit it.
-    pub(super) fn file(&mut self, bytes: &[u8]) {
+    /// Begins an attached message; returns whether it is not within another one.
+    pub(super) fn begin_message(&mut self, media: &Media) -> bool {
+        let is_outermost = self.attachment.is_none();
+        self.attachment = Some(self.begin_attachment());
+        self.names(media);
+        is_outermost
+    }
+
+    /// Adds an attached message that ends, as a whole file, if the limits permit it.
+    pub(super) fn end_message(&mut self, bytes: &[u8], is_outermost: bool) {
+        self.begin_attachment();
+        if is_outermost {
+            self.attachment = None;
+        }
         if bytes.len() > self.left.attachments {
             return self.leave_out();
         }
@@ -141,7 +203,7 @@ impl<'s> Pieces<'s> {
     fn whole_file(&mut self, bytes: &[u8]) {
         let file = canonical_file(bytes);
         if !file.is_empty() {
-            (self.sink)(Fragment::File(&file));
+            (self.sink)(self.part, Fragment::File(&file));
         }
     }
 
@@ -150,6 +212,7 @@ impl<'s> Pieces<'s> {
         let some = &bytes[..bytes.len().min(self.left.attachments)];
         self.is_whole &= some.len() == bytes.len();
         self.left.attachments -= some.len();
+        self.begin_attachment();
         self.attachment(&Media::default(), some, false, some.len() == bytes.len());
     }
 
@@ -174,7 +237,7 @@ impl<'s> Pieces<'s> {
                 self.left.text -= end;
                 self.shown(&text[..end], is_html, media.is_joined);
             }
-            None if !bytes.is_empty() => (self.sink)(Fragment::Bytes(bytes)),
+            None if !bytes.is_empty() => (self.sink)(self.part, Fragment::Bytes(bytes)),
             None => {}
         }
     }
@@ -208,7 +271,7 @@ impl<'s> Pieces<'s> {
         let grown = normal.len().saturating_sub(text.len());
         self.left.text = self.left.text.saturating_sub(grown);
         if !normal.is_empty() {
-            (self.sink)(Fragment::Text(&normal));
+            (self.sink)(self.part, Fragment::Text(&normal));
         }
     }
 

@@ -445,3 +445,58 @@ fn a_file_has_the_fragments_of_an_attachment() {
     assert!(!decode_file(b"PK\0", &limits, &mut |piece| pieces.push(named(piece))));
     assert_eq!(pieces, ["T pk"]);
 }
+
+#[test]
+fn each_fragment_belongs_to_a_part() {
+    let inner = "Subject: inner\n\nwithin\n";
+    let mixed = format!(
+        "From: Jane <j@example.org>\nSubject: outer\nContent-Type: multipart/mixed; boundary=b\n\n\
+         --b\nContent-Type: multipart/alternative; boundary=c\n\n--c\n\nplain\n\
+         --c\nContent-Type: text/html\n\n<p>web</p>\n--c--\n\
+         --b\nContent-Type: image/png\n\n\u{1}\0one\n\
+         --b\nContent-Type: message/rfc822; name=mail\n\nSubject: second\n\
+         Content-Type: multipart/mixed; boundary=d\n\n--d\n\ntext\n\
+         --d\nContent-Type: text/x-log; name=log\n\nlines\n\
+         --d\nContent-Type: message/rfc822\n\n{inner}--d--\n\
+         --b\nContent-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n\
+         U3ViamVjdDogZW5jb2RlZAoKZGVlcAo=\n\
+         --b\nContent-Disposition: attachment; filename=a.csv\n\nrows\n--b--\nlast\n"
+    );
+    let mut found = Vec::new();
+    decode_parts(mixed.as_bytes(), &Limits::default(), &mut |part, piece| {
+        let piece = named(piece);
+        if let Some(text) = piece.strip_prefix("T ") {
+            found.push(format!("{part}: {text}"));
+        } else {
+            found.push(format!("{part}: {}", &piece[..1]));
+        }
+    });
+    assert_eq!(
+        found,
+        [
+            "name: jane",
+            "subject: outer",
+            "text: plain",
+            "HTML: web",
+            "attachment 1: F",
+            "attachment 1: B",
+            "attachment 2: mail",
+            "attachment 2: second",
+            "attachment 2: text",
+            "attachment 2: log",
+            "attachment 2: F",
+            "attachment 2: lines",
+            "attachment 2: inner",
+            "attachment 2: within",
+            "attachment 2: F",
+            "attachment 2: F",
+            "attachment 3: F",
+            "attachment 4: a.csv",
+            "attachment 4: F",
+            "attachment 4: rows",
+            "text: last",
+            "attachment 3: encoded",
+            "attachment 3: deep",
+        ]
+    );
+}

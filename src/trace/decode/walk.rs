@@ -19,8 +19,13 @@ enum Open {
         /// Whether parts are messages by default.
         is_digest: bool,
     },
-    /// A message within a message, and where it began.
-    Message(usize),
+    /// A message within a message.
+    Message {
+        /// Where it began.
+        start: usize,
+        /// Whether it is not within another one.
+        is_outermost: bool,
+    },
 }
 
 /// A line that ends a part.
@@ -64,8 +69,8 @@ pub(super) fn walk(bytes: &[u8], depth: usize, pieces: &mut Pieces<'_>) {
                 walk.next_delimiter()
             }
             Follows::Message => {
-                pieces.names(&media);
-                walk.open.push(Open::Message(body));
+                let is_outermost = pieces.begin_message(&media);
+                walk.open.push(Open::Message { start: body, is_outermost });
                 is_message = true;
                 continue;
             }
@@ -220,7 +225,9 @@ impl<'a> Walk<'a> {
             let keep = end.as_ref().map_or(0, |end| end.level + usize::from(!end.is_last));
             while self.open.len() > keep {
                 match self.open.pop() {
-                    Some(Open::Message(start)) => pieces.file(self.body(start, &end)),
+                    Some(Open::Message { start, is_outermost }) => {
+                        pieces.end_message(self.body(start, &end), is_outermost);
+                    }
                     Some(Open::Parts { .. }) => self.multiparts -= 1,
                     None => {}
                 }

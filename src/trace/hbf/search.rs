@@ -231,6 +231,7 @@ impl<'a> HbfSearch<'a> {
             of,
             fill,
             passage: None,
+            within: None,
         };
         Ok(found.map(hit))
     }
@@ -261,7 +262,7 @@ impl Search for HbfSearch<'_> {
             };
             let found = self.find(count, |_, _, _| true, has, |file| files.contains(&file));
             if let Some((present, of)) = found {
-                hit(Hit { message, present, of, fill: 0.0, passage: None });
+                hit(Hit { message, present, of, fill: 0.0, passage: None, within: None });
             }
         }
     }

@@ -331,8 +331,15 @@ fn computed_chances_match_the_observed_rates() {
             let question = ContentQuery { parts: vec![Part::Text(text(length))], min_share: 1.0 };
             let mut search = hbf.search(&question).unwrap();
             search.sealed(&Body::plain(&body), 600, &mut |_| found += 1.0).unwrap();
-            expected +=
-                600.0 * search.chance(&Hit { message: 0, present: 1, of: 1, fill, passage: None });
+            expected += 600.0
+                * search.chance(&Hit {
+                    message: 0,
+                    present: 1,
+                    of: 1,
+                    fill,
+                    passage: None,
+                    within: None,
+                });
         }
         let ratio: f64 = expected / found;
         assert!((0.4..2.5).contains(&ratio), "{length}: {found} found, {expected} expected");

@@ -218,7 +218,10 @@ impl TraceStore {
             digesting.unwrap_or_else(|| Digesting::new(self.options.settings, self.key.digest));
         let mut digester = digesting.scheme.digester();
         let whole =
-            decode::decode(message, &decode::Limits::default(), &mut |piece| digester.add(piece));
+            decode::decode_parts(message, &decode::Limits::default(), &mut |part, piece| {
+                digester.begin(part);
+                digester.add(piece);
+            });
         let digest = digester.finish();
         self.digesting = Some(digesting);
         (digest, whole)

@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::trace::{ContentQuery, Envelope, Hit, Passage, Scheme, Search, Settings, TooShort};
+use crate::trace::{
+    ContentQuery, Envelope, Hit, MessageParts, Passage, Scheme, Search, Settings, TooShort,
+};
 
 use super::error::Problem;
 
@@ -41,6 +43,8 @@ pub struct Query<'a> {
     /// are sorted as by [`Match::rank`], then by the time of recording. It takes much less
     /// time if there are many results.
     pub best: Option<usize>,
+    /// Whether to find out in which parts of their messages the content is.
+    pub locate: bool,
     /// Further conditions on results: only those for which this is true count. Not with
     /// [`Self::best`].
     pub accepts: Option<Accepts<'a>>,
@@ -100,6 +104,10 @@ pub struct Match {
     pub chance: f64,
     /// The longest passage that is present, if the query asked for passages.
     pub passage: Option<Passage>,
+    /// The parts of the message in one of which each part of the content is, if it is in any;
+    /// `None` if that is not known, or was not wanted ([`Query::locate`]). A display name is
+    /// taken for a text.
+    pub within: Option<MessageParts>,
 }
 
 impl Match {
@@ -180,9 +188,14 @@ impl<'a> Searches<'a> {
     pub(super) fn new(
         schemes: &'a [(Settings, Box<dyn Scheme>)],
         content: Option<&ContentQuery>,
+        locate: bool,
     ) -> Self {
         let prepare = |(settings, scheme): &'a (Settings, Box<dyn Scheme>)| {
-            (*settings, scheme.shortest(), content.map(|content| scheme.search(content)))
+            let mut search = content.map(|content| scheme.search(content));
+            if let Some(Ok(search)) = search.as_mut().filter(|_| locate) {
+                search.locate();
+            }
+            (*settings, scheme.shortest(), search)
         };
         Self { all: schemes.iter().map(prepare).collect() }
     }
@@ -209,7 +222,8 @@ impl<'a> Searches<'a> {
             Some((_, _, Some(Ok(search)))) => search.chance(hit),
             _ => 1.0,
         };
-        Match { present: hit.present, of: hit.of, chance, passage: hit.passage }
+        let Hit { present, of, passage, within, .. } = *hit;
+        Match { present, of, chance, passage, within }
     }
 }
 

@@ -135,7 +135,7 @@ impl<'a, 'q> Run<'a, 'q> {
         schemes: &'a [(Settings, Box<dyn Scheme>)],
         sources: &Sources,
     ) -> Result<Self, TooShort> {
-        let searches = Searches::new(schemes, query.content.as_ref());
+        let searches = Searches::new(schemes, query.content.as_ref(), query.locate);
         if let Some((_, _, Some(Err(short)))) = searches.all.first()
             && searches.all.iter().all(|(_, _, search)| matches!(search, Some(Err(_))))
         {

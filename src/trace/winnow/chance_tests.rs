@@ -89,14 +89,15 @@ fn computed_chances_match_the_observed_rates() {
             pairs += order.len() as u32;
             let of = hits.iter().map(|hit| hit.of).max().unwrap_or(10);
             // The chance that each message would be assigned as a hit.
-            for (_, filter) in digests.iter().filter_map(|digest| digest::parse(digest)) {
-                let free = (1.0 - filter::fill(filter)).powi(1 << folds);
+            for digest in digests.iter().filter_map(|digest| digest::parse(digest)) {
+                let free = (1.0 - filter::fill(digest.filter)).powi(1 << folds);
                 expected += search.chance(&Hit {
                     message: 0,
                     present: of,
                     of,
                     fill: 1.0 - free,
                     passage: None,
+                    within: None,
                 });
             }
         }

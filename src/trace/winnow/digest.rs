@@ -1,7 +1,7 @@
 //! The digest of a message: one filter of a suitable size.
 //!
-//! A digest is the number of its [`Class`] followed by the filter; bit 0 is the
-//! lowest bit of the first byte.
+//! A digest is the number of its [`Class`], that of its [`Composition`], and the filter; bit 0
+//! is the lowest bit of the first byte.
 //!
 //! The size depends on the number of distinct elements ([`Class::of`]); repeated elements count a
 //! quarter. If they counted in full, repetitive mail, such as a text that is sent both plain and
@@ -9,12 +9,13 @@
 //! tenth larger at equal numbers of false hits. If they did not count, it would be no smaller at
 //! equal numbers, but such mail would cause most of them.
 
-use crate::trace::{Digester, Fragment, file_hash, filter};
+use crate::trace::{Digester, Fragment, MessagePart, file_hash, filter};
 
 use super::Winnow;
 use super::class::Class;
 use super::grams::Scratch;
 use super::hashing::bit;
+use super::marks::{Composition, Material};
 
 /// The maximum number of elements kept in memory: half a mebibyte. A message of
 /// more than 300 KB of text or 8 MB of attachments has more.
@@ -30,6 +31,9 @@ pub(super) struct WinnowDigester<'a> {
     winnow: &'a Winnow,
     elements: Elements,
     scratch: Scratch,
+    composition: Composition,
+    /// The part that the next fragment belongs to.
+    part: MessagePart,
 }
 
 /// The elements of a message.
@@ -47,30 +51,40 @@ impl<'a> WinnowDigester<'a> {
     pub(super) fn new(winnow: &'a Winnow) -> Self {
         // Enough for most messages.
         let elements = Elements { recent: Vec::with_capacity(1024), ..Elements::default() };
-        Self { winnow, elements, scratch: Scratch::default() }
+        let (scratch, composition) = (Scratch::default(), Composition::default());
+        Self { winnow, elements, scratch, composition, part: MessagePart::Text }
     }
 }
 
 impl Digester for WinnowDigester<'_> {
+    fn begin(&mut self, part: MessagePart) {
+        self.part = part;
+    }
+
     fn add(&mut self, piece: Fragment<'_>) {
-        let Self { winnow, elements, scratch } = self;
+        let Self { winnow, elements, scratch, composition, part } = self;
+        composition.add(*part);
+        let material = match piece {
+            Fragment::Text(_) => Material::Text,
+            Fragment::Bytes(_) | Fragment::File(_) => Material::Bytes,
+        };
+        let marker = winnow.marker(*part, material);
+        let add = |new| {
+            elements.add(new);
+            if let Some(mark) = marker.and_then(|marker| marker.mark(new)) {
+                elements.add(mark);
+            }
+        };
         match piece {
-            Fragment::Text(text) => {
-                winnow.text_elements(text.as_bytes(), scratch, |new| elements.add(new));
-            }
-            Fragment::Bytes(bytes) => {
-                winnow.bytes_elements(bytes, scratch, |new| elements.add(new));
-            }
-            Fragment::File(content) => {
-                winnow.hashing.file(&file_hash(content)).for_each(|new| elements.add(new))
-            }
+            Fragment::Text(text) => winnow.text_elements(text.as_bytes(), scratch, add),
+            Fragment::Bytes(bytes) => winnow.bytes_elements(bytes, scratch, add),
+            Fragment::File(content) => winnow.hashing.file(&file_hash(content)).for_each(add),
         }
     }
 
     fn finish(mut self: Box<Self>) -> Vec<u8> {
         let (class, filter) = self.elements.filter(self.winnow.centibits);
-        let mut digest = Vec::with_capacity(1 + filter.len());
-        digest.push(class.number());
+        let mut digest = vec![class.number(), self.composition.number()];
         digest.extend(filter);
         digest
     }
@@ -157,11 +171,19 @@ pub(super) fn min_class(elements: &[u64], needed: u32, centibits: u16) -> Class 
     small.min().map_or(large, |small| small.min(large))
 }
 
-/// The class and the filter of a digest; `None` if it is damaged.
-pub(super) fn parse(digest: &[u8]) -> Option<(Class, &[u8])> {
-    let (&class, filter) = digest.split_first()?;
-    let class = Class::numbered(class)?;
-    (filter.len() == class.bytes()).then_some((class, filter))
+/// A digest.
+#[derive(Clone, Copy)]
+pub(super) struct Parsed<'a> {
+    pub(super) class: Class,
+    pub(super) composition: Composition,
+    pub(super) filter: &'a [u8],
+}
+
+/// The contents of a digest; `None` if it is damaged.
+pub(super) fn parse(digest: &[u8]) -> Option<Parsed<'_>> {
+    let (&[class, composition], filter) = digest.split_first_chunk()?;
+    let (class, composition) = (Class::numbered(class)?, Composition::numbered(composition)?);
+    (filter.len() == class.bytes()).then_some(Parsed { class, composition, filter })
 }
 
 fn insert(elements: &[u64], filter: &mut [u8]) {

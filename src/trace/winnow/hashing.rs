@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13 as SipHasher128, SipHasher24};
 
-use crate::trace::{DigestKey, FileHash};
+use crate::trace::{DigestKey, FileHash, MessagePart};
 
 use super::words;
 
@@ -22,6 +22,8 @@ pub(super) struct Hashing {
     pub(super) bytes: Grams,
     file: SipHasher128,
     file_element: SipHasher13,
+    /// For the marks of the parts of a message.
+    marks: [(u64, u64); MessagePart::NUMBERS],
     /// Multipliers for the order of grams.
     pub(super) order: [u64; 5],
 }
@@ -45,8 +47,14 @@ impl Hashing {
             bytes: Grams(std::array::from_fn(|n| derived(b"winnow bytes", n as u64))),
             file: SipHasher128::new_with_keys(f0, f1),
             file_element: SipHasher13::new_with_keys(e0, e1),
+            marks: std::array::from_fn(|n| derived(b"winnow mark", n as u64)),
             order: std::array::from_fn(|n| derived(b"winnow order", n as u64).0),
         }
+    }
+
+    /// The numbers from which the marks of a part of a message are made.
+    pub(super) fn marks_of(&self, part: MessagePart) -> (u64, u64) {
+        self.marks.get(part.number() as usize).copied().unwrap_or_default()
     }
 
     /// The elements of a whole attachment.
@@ -93,7 +101,7 @@ impl Grams {
 
 /// A product of 128 bits, with its halves combined.
 #[inline]
-fn folded(word: u64, (add, multiplier): &(u64, u64)) -> u64 {
+pub(super) fn folded(word: u64, (add, multiplier): &(u64, u64)) -> u64 {
     let product = u128::from(word ^ add) * u128::from(multiplier | 1);
     product as u64 ^ (product >> 64) as u64
 }

@@ -17,6 +17,10 @@ mod digest;
 mod expected;
 mod grams;
 mod hashing;
+mod located;
+#[cfg(test)]
+mod located_tests;
+mod marks;
 mod matrix;
 mod octave;
 mod params;
@@ -61,8 +65,7 @@ impl Scheme for Winnow {
     }
 
     fn sketch(&self, digest: &[u8]) -> Option<Sketch> {
-        let (_, filter) = digest::parse(digest)?;
-        Bits::of_bytes(filter).map(Sketch::Bits)
+        Bits::of_bytes(digest::parse(digest)?.filter).map(Sketch::Bits)
     }
 
     fn sealed_sketches(

@@ -1,9 +1,10 @@
 //! The parameters of the scheme, and its keyed hashes.
 
-use super::super::DigestKey;
 use super::super::settings::{GramOrder, WinnowSettings};
+use super::super::{DigestKey, MessagePart};
 use super::grams::{Scratch, Winnower};
 use super::hashing::Hashing;
+use super::marks::{Marker, Material};
 
 /// The scheme `winnow` with its parameters and key.
 #[derive(Clone, Debug)]
@@ -31,6 +32,11 @@ impl Winnow {
             centibits: settings.centibits,
             hashing,
         }
+    }
+
+    /// Makes the marks of a part; `None` if it has none.
+    pub(super) fn marker(&self, part: MessagePart, material: Material) -> Option<Marker> {
+        Marker::of(part, material, |part| self.hashing.marks_of(part))
     }
 
     /// Passes the elements of a text to `element`, with duplicates.

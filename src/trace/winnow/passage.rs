@@ -80,6 +80,14 @@ impl Passages {
         self.elements.len() as u32
     }
 
+    /// The hashes of the elements within these bytes of the text.
+    pub(super) fn within(&self, bytes: &Span<u32>) -> Vec<u64> {
+        let within = |element: &&Element| {
+            bytes.start <= element.bytes.start && element.bytes.end <= bytes.end
+        };
+        self.elements.iter().filter(within).map(|element| element.hash).collect()
+    }
+
     /// The probability that a message of this fill which shares nothing with the text has a run
     /// of so many bits.
     pub(super) fn chance(&self, present: u32, fill: f64) -> f64 {

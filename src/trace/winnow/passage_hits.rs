@@ -67,7 +67,14 @@ impl AllPassages {
 /// The hit of a message with a passage.
 fn hit_of(passages: &Passages, message: u32, fill: f32, run: &Run) -> Hit {
     let passage = Passage { part: passages.part, start: run.bytes.start, end: run.bytes.end };
-    Hit { message, present: run.present, of: passages.of(), fill, passage: Some(passage) }
+    Hit {
+        message,
+        present: run.present,
+        of: passages.of(),
+        fill,
+        passage: Some(passage),
+        within: None,
+    }
 }
 
 /// The hit with the longer passage, if one has any.

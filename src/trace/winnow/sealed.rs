@@ -11,6 +11,7 @@
 //! messages (4), not 0, and the lowest fill of their filters (1) and the step (1) |
 //! | ½ each | for each size, and each of its messages: how many steps its fill is above the
 //! lowest one, in 4 bits, the lower ones of a byte first |
+//! | ½ each | for each message: the number of its [`Composition`], in 4 bits in the same way |
 //! | … | the filters of each [`Octave`] |
 //!
 //! A fill is the share of set bits in 255ths. Those of a size differ little, so that four bits
@@ -26,7 +27,8 @@ use crate::trace::likeness::Bits;
 use crate::trace::{Body, Damage, Sealed, filter};
 
 use super::class::Class;
-use super::digest;
+use super::digest::{self, Parsed};
+use super::marks::Composition;
 use super::matrix::{self, Counts};
 use super::octave::{Group, Levels, Octave, Range};
 
@@ -35,12 +37,15 @@ use super::octave::{Group, Levels, Octave, Range};
 const FOLDS_MAX: u8 = 3;
 const HEAD: usize = 2;
 const ENTRY: usize = 7;
+/// Where the filter of a digest begins.
+const FILTER: usize = 2;
 
 /// The structure of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     folds: u8,
     pub(super) octaves: Vec<Octave>,
+    compositions: usize,
     /// The offset after the last octave.
     end: u64,
 }
@@ -96,6 +101,8 @@ impl Table {
         if !groups.is_sorted_by(|a, b| a.class < b.class) {
             return Err(wrong);
         }
+        let compositions = usize::try_from(end).map_err(|_| Damage("it is too large"))?;
+        end += u64::from(messages.div_ceil(2));
         let mut octaves = Vec::new();
         let filters = groups.iter().position(|group| group.class > Class::EMPTY);
         let groups = filters.and_then(|first| groups.get(first..)).unwrap_or_default();
@@ -105,7 +112,16 @@ impl Table {
             end = end.checked_add(octave.bytes()).ok_or(wrong)?;
             octaves.push(octave);
         }
-        Ok(Self { folds, octaves, end })
+        Ok(Self { folds, octaves, compositions, end })
+    }
+
+    /// Which parts a message has.
+    pub(super) fn composition(&self, body: &Body<'_>, message: u32) -> Result<Composition, Damage> {
+        let mut both = [0];
+        body.read(self.compositions + message as usize / 2, &mut both)?;
+        let [both] = both;
+        let number = if message.is_multiple_of(2) { both & 15 } else { both >> 4 };
+        Composition::numbered(number).ok_or(Damage("the parts of a message are invalid"))
     }
 }
 
@@ -163,20 +179,21 @@ struct Size {
 
 /// Lays out digests; damaged ones are treated as those of empty messages.
 pub(super) fn seal(digests: &[&[u8]]) -> Sealed {
-    let parsed = digests.iter().map(|digest| digest::parse(digest).unwrap_or((Class::EMPTY, &[])));
-    let mut messages: Vec<(u32, Class, &[u8])> =
-        (0..).zip(parsed).map(|(number, (class, filter))| (number, class, filter)).collect();
-    messages.sort_by_key(|(_, class, _)| *class);
-    let order: Vec<u32> = messages.iter().map(|(number, _, _)| *number).collect();
-    let filters: Vec<&[u8]> = messages.iter().map(|(_, _, filter)| *filter).collect();
+    let empty = Parsed { class: Class::EMPTY, composition: Composition::default(), filter: &[] };
+    let parsed = digests.iter().map(|digest| digest::parse(digest).unwrap_or(empty));
+    let mut messages: Vec<(u32, Parsed<'_>)> = (0..).zip(parsed).collect();
+    messages.sort_by_key(|(_, message)| message.class);
+    let order: Vec<u32> = messages.iter().map(|(number, _)| *number).collect();
+    let filters: Vec<&[u8]> = messages.iter().map(|(_, message)| message.filter).collect();
     let (mut sizes, mut fills) = (Vec::new(), Vec::new());
-    for group in messages.chunk_by(|(_, a, _), (_, b, _)| a == b) {
-        let Some(&(_, class, _)) = group.first() else { continue };
-        let all: Vec<u8> = group.iter().map(|(_, _, filter)| level(filter::fill(filter))).collect();
+    for group in messages.chunk_by(|(_, a), (_, b)| a.class == b.class) {
+        let Some((_, Parsed { class, .. })) = group.first() else { continue };
+        let all: Vec<u8> =
+            group.iter().map(|(_, message)| level(filter::fill(message.filter))).collect();
         let levels = Levels::of(&all);
         fills.extend(all.chunks(2).map(|pair| levels.pack(pair)));
         let Levels { low, step, .. } = levels;
-        sizes.push(Size { class, messages: group.len() as u32, low, step });
+        sizes.push(Size { class: *class, messages: group.len() as u32, low, step });
     }
     // There are fewer classes than fit a byte.
     let mut body = vec![0, sizes.len() as u8];
@@ -186,6 +203,10 @@ pub(super) fn seal(digests: &[&[u8]]) -> Sealed {
         body.extend([*low, *step]);
     }
     body.extend(fills);
+    body.extend(messages.chunks(2).map(|two| {
+        let numbers = two.iter().map(|(_, message)| message.composition.number());
+        numbers.rev().fold(0, |byte, number| byte << 4 | number)
+    }));
     // The sizes are sorted and counted correctly, so this cannot fail.
     let octaves = Table::of(&sizes, 0).map_or_else(|_| Vec::new(), |table| table.octaves);
     for octave in &octaves {
@@ -209,20 +230,24 @@ pub(super) fn unseal(body: &[u8]) -> Option<Vec<Vec<u8>>> {
     let plain = Body::plain(body);
     let messages = messages(body)?;
     let table = Table::read(&plain, messages).ok().filter(|table| table.folds == 0)?;
-    let mut digests = vec![Vec::new(); messages as usize];
+    let mut digests = Vec::new();
+    for message in 0..messages {
+        let composition = table.composition(&plain, message).ok()?;
+        digests.push(vec![Class::EMPTY.number(), composition.number()]);
+    }
     for octave in &table.octaves {
         let bits = body.get(octave.offset..)?;
         for group in &octave.groups {
             let end = group.first.checked_add(group.messages)?;
             let these = digests.get_mut(group.first as usize..end as usize)?;
             for digest in &mut *these {
-                *digest = vec![0; 1 + group.class.bytes()];
+                digest.resize(FILTER + group.class.bytes(), 0);
                 *digest.first_mut()? = group.class.number();
             }
             let places: Vec<u64> = octave.places(group).collect();
             matrix::untranspose(bits, &places, these.len(), |message, first, word| {
                 let digest = these.get_mut(message);
-                let filter = digest.and_then(|digest| digest.get_mut(1 + first / 8..));
+                let filter = digest.and_then(|digest| digest.get_mut(FILTER + first / 8..));
                 let filter = filter.unwrap_or_default();
                 match filter.first_chunk_mut() {
                     Some(eight) => *eight = word.to_le_bytes(),
@@ -233,10 +258,6 @@ pub(super) fn unseal(body: &[u8]) -> Option<Vec<Vec<u8>>> {
             });
         }
     }
-    // Those without a filter.
-    digests.iter_mut().filter(|digest| digest.is_empty()).for_each(|digest| {
-        digest.push(Class::EMPTY.number());
-    });
     Some(digests)
 }
 
@@ -339,6 +360,10 @@ fn messages(body: &[u8]) -> Option<u32> {
 /// Checks that a body is well formed.
 pub(super) fn check(body: &[u8], messages: u32) -> Result<(), Damage> {
     let table = Table::read(&Body::plain(body), messages)?;
+    let last = table.compositions + messages as usize / 2;
+    if !messages.is_multiple_of(2) && body.get(last).is_some_and(|byte| byte >> 4 != 0) {
+        return Err(Damage("there is a set bit after the parts of its messages"));
+    }
     for octave in table.octaves.iter().filter(|octave| octave.rest() > 0) {
         let last = octave.offset + octave.bytes() as usize - 1;
         if body.get(last).is_some_and(|byte| byte >> octave.rest() != 0) {

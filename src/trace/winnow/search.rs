@@ -16,6 +16,8 @@ use super::digest;
 use super::expected::Searched;
 use super::grams::Scratch;
 use super::hashing::bit;
+use super::located::{Elements, Locator};
+use super::marks::Material;
 use super::matrix;
 use super::octave::{Group, Octave, Range};
 use super::passage::Passages;
@@ -53,11 +55,17 @@ pub(super) struct WinnowSearch {
     searched: Searched,
     /// How many distinct bits the elements have in filters of so many bits.
     distinct: RefCell<BTreeMap<u32, u32>>,
+    /// Finds out in which parts of their messages hits are.
+    locator: Locator,
+    /// The elements of each part by itself.
+    of_parts: Vec<Elements>,
+    /// Whether that is wanted.
+    locates: bool,
 }
 
 impl WinnowSearch {
     pub(super) fn new(winnow: &Winnow, content: &ContentQuery) -> Result<Self, TooShort> {
-        let (mut all, mut passages) = (Vec::new(), Vec::new());
+        let (mut all, mut passages, mut of_parts) = (Vec::new(), Vec::new(), Vec::new());
         // All elements, not only those that are selected.
         let mut every = Vec::new();
         for (number, part) in content.parts.iter().enumerate() {
@@ -71,7 +79,11 @@ impl WinnowSearch {
             elements.sort_unstable_by_key(|&element| element.rotate_left(32));
             elements.dedup();
             every.extend_from_slice(&elements);
-            all.extend(elements.into_iter().take((ELEMENTS_MAX / content.parts.len()).max(1)));
+            elements.truncate((ELEMENTS_MAX / content.parts.len()).max(1));
+            all.extend_from_slice(&elements);
+            let material =
+                if matches!(part, Part::Text(_)) { Material::Text } else { Material::Bytes };
+            of_parts.push(Elements { material, all: elements });
         }
         all.sort_unstable();
         all.dedup();
@@ -97,6 +109,9 @@ impl WinnowSearch {
             examined: Examined::default(),
             searched: Searched::default(),
             distinct: RefCell::default(),
+            locator: Locator::new(winnow, min_share >= 1.0),
+            of_parts,
+            locates: false,
         })
     }
 
@@ -229,6 +244,30 @@ impl WinnowSearch {
         Ok(())
     }
 
+    /// Finds out in which parts of their messages the hits in an octave are, if that is wanted.
+    fn locate_in_octave(
+        &self,
+        body: &Body<'_>,
+        table: &Table,
+        octave: &Octave,
+        hits: &mut [Hit],
+    ) -> Result<(), Damage> {
+        if !self.locates || hits.is_empty() {
+            return Ok(());
+        }
+        let passages = |part| self.passages.of_part(part);
+        self.locator.in_octave((&self.of_parts, &passages), (body, table, octave), hits)
+    }
+
+    /// The same for the hit of a digest.
+    fn located(&self, hit: Hit, digest: &digest::Parsed<'_>) -> Hit {
+        if !self.locates {
+            return hit;
+        }
+        let passages = hit.passage.and_then(|passage| self.passages.of_part(passage.part));
+        self.locator.in_digest((&self.of_parts, passages), hit, digest)
+    }
+
     /// The hits in an octave, also of passages.
     fn all_of_octave(
         &mut self,
@@ -282,7 +321,7 @@ impl WinnowSearch {
                 let message = group.first + column as u32;
                 let present = if self.strict() { of } else { counts.at(column) };
                 let fill = share(fill) as f32;
-                hits.push(Hit { message, present, of, fill, passage: None });
+                hits.push(Hit { message, present, of, fill, passage: None, within: None });
             }
         }
         hits.retain(|hit| self.is_hit(hit));
@@ -324,12 +363,19 @@ fn elements(winnow: &Winnow, number: usize, part: &Part) -> Result<Vec<u64>, Too
 }
 
 impl Search for WinnowSearch {
+    fn locate(&mut self) {
+        self.locates = true;
+    }
+
     fn digests(&mut self, digests: &[&[u8]], hit: &mut dyn FnMut(Hit)) {
         let (mut required, mut evident) = (BTreeMap::new(), BTreeMap::new());
         for (message, digest) in (0..).zip(digests) {
-            let Some((class, filter)) = digest::parse(digest) else { continue };
+            let Some(digest) = digest::parse(digest) else { continue };
+            let (class, filter) = (digest.class, digest.filter);
             if self.elements.is_empty() {
-                self.passages.in_digest(message, class, filter).into_iter().for_each(&mut *hit);
+                if let Some(found) = self.passages.in_digest(message, class, filter) {
+                    hit(self.located(found, &digest));
+                }
                 continue;
             }
             if !self.may_match(class) {
@@ -354,12 +400,12 @@ impl Search for WinnowSearch {
                 continue;
             }
             let present = of - free.min(of);
-            let found = Hit { message, present, of, fill, passage: None };
+            let found = Hit { message, present, of, fill, passage: None, within: None };
             if is_candidate && self.is_hit(&found) {
                 if self.passages.is_empty() {
-                    hit(found);
+                    hit(self.located(found, &digest));
                 } else if let Some(passage) = self.passages.in_digest(message, class, filter) {
-                    hit(longer(found, passage));
+                    hit(self.located(longer(found, passage), &digest));
                 }
             } else if sampling {
                 let places = self.elements.iter().map(|&element| bit(element, class.bits()));
@@ -390,7 +436,14 @@ impl Search for WinnowSearch {
         let mut unsearched = None;
         for octave in &table.octaves {
             match self.all_of_octave(body, octave, selection.as_mut()) {
-                Ok(found) => found.into_iter().for_each(&mut *hit),
+                Ok(mut found) => {
+                    // Of damage, only where they are is unknown.
+                    let located = self.locate_in_octave(body, &table, octave, &mut found);
+                    found.into_iter().for_each(&mut *hit);
+                    if let Err(damage) = located {
+                        Unsearched::add(&mut unsearched, octave.messages(), damage);
+                    }
+                }
                 Err(damage) => Unsearched::add(&mut unsearched, octave.messages(), damage),
             }
         }

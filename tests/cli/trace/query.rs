@@ -372,7 +372,7 @@ fn a_passage_of_a_document_is_found_and_shown() {
     let output = trace(spool, &["query", "--file", file, "--format", "csv"]);
     let lines = stdout(&output);
     let columns = |line: &str| line.split(',').count();
-    assert!(lines.lines().all(|line| columns(line) == 12), "{lines}");
+    assert!(lines.lines().all(|line| columns(line) == 13), "{lines}");
     assert_eq!(lines.lines().count(), 3);
     // Without the passage, nothing is found.
     let output = trace(spool, &["query", "--text", &document(""), "--any-passage", "--count"]);
@@ -414,8 +414,8 @@ fn results_are_counted_and_written_as_lines() {
         lines,
         format!(
             "time,id,sender,recipients,client,authenticated,partial,chance,present,of,\
-             passage_start,passage_bytes\n2026-11-18T09:12:04Z,{Q3},alice@example.org,\
-             bob@example.org,192.0.2.7,,no,,,,,\n"
+             passage_start,passage_bytes,in\n2026-11-18T09:12:04Z,{Q3},alice@example.org,\
+             bob@example.org,192.0.2.7,,no,,,,,,\n"
         )
     );
     let out = |arguments: &[&str]| stdout(&trace(spool, &[&["export"], arguments].concat()));
@@ -454,6 +454,76 @@ fn an_excerpt_of_an_attachment_that_is_text_is_found_as_text() {
     assert!(stdout(&output).contains(id), "{}", stderr(&output));
     let said = stderr(&output);
     assert!(said.contains("1 message matches it as text, and 0 as bytes"), "{said}");
+}
+
+#[test]
+fn a_message_that_matches_as_bytes_and_as_text_counts_once() {
+    let spool = passed();
+    let spool = spool.path();
+    let rows: String = (0..400).map(|n| format!("{n};part {};{}.50\n", n * n, n * 31)).collect();
+    let with = |number: usize, binary: bool| {
+        let end = if binary { "--b\nContent-Type: application/x; name=list\n\n" } else { "" };
+        let more = if binary { format!("\u{1}\0{rows}\0\n") } else { String::new() };
+        let message = format!(
+            "Subject: the list {number}\nContent-Type: multipart/mixed; boundary=b\n\n\
+             --b\nContent-Type: text/csv; name=list.csv\n\n{rows}\n{end}{more}--b--\n"
+        );
+        let id = format!("1vM1aB-00000000{number}Ab-1aBc");
+        let output = pipe(spool, &["record", "--id", &id, "-"], message.as_bytes());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    };
+    (1..=5).for_each(|number| with(number, number < 4));
+    let file = spool.join("piece");
+    std::fs::write(&file, &rows[100..5000]).unwrap();
+    let ask = |arguments: &[&str]| {
+        let file = ["query", "--bytes", file.to_str().unwrap()];
+        let output = trace(spool, &[&file, arguments].concat());
+        let said = stderr(&output);
+        assert!(said.contains("5 messages match it as text, and 3 as bytes"), "{said}");
+        stdout(&output)
+    };
+    assert_eq!(ask(&["--count"]), "5\n");
+    let limited = ask(&["--limit", "1"]);
+    assert!(limited.contains("\nand 4 more, without --limit\n5 of 10 messages"), "{limited}");
+    assert!(ask(&[]).contains("\n5 of 10 messages"));
+}
+
+#[test]
+fn the_part_of_a_message_is_shown() {
+    let spool = busy();
+    let spool = spool.path();
+    let parts = |arguments: &[&str]| answer(spool, arguments)["found"][0]["in"].clone();
+    let text = "the margin of the northern branch fell to four percent in the third quarter";
+    assert_eq!(parts(&["--text", text]), serde_json::json!(["text"]));
+    let subject = "mail delivery failed: returning message to sender";
+    // Others may match by chance.
+    let bounce = ["--text", subject, "--id", BOUNCE];
+    assert_eq!(parts(&bounce), serde_json::json!(["subject"]));
+    assert_eq!(parts(&["--id", Q3]), Value::Null);
+    let file = spool.join("plan.pdf");
+    std::fs::write(&file, mail::plan()).unwrap();
+    let file = file.to_str().unwrap();
+    assert_eq!(parts(&["--attachment", file]), serde_json::json!(["attachment 1"]));
+    let out = |arguments: &[&str]| stdout(&trace(spool, &[&["query"], arguments].concat()));
+    let shown = out(&["--attachment", file]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[0].contains("  IN  ") && lines[1].contains("  attachment 1  "), "{shown}");
+    let csv = out(&[&bounce[..], &["--format", "csv"]].concat());
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].ends_with(",in") && lines[1].ends_with(",subject"), "{csv}");
+    // A text with the same in HTML.
+    let both = format!(
+        "Subject: both\nContent-Type: multipart/alternative; boundary=b\n\n--b\n\n{text}s\n\
+         --b\nContent-Type: text/html\n\n<p>{text}s</p>\n--b--\n"
+    );
+    let id = "1vM1aB-000000001Ab-1aBc";
+    pipe(spool, &["record", "--id", id, "-"], both.as_bytes());
+    assert_eq!(
+        parts(&["--text", &format!("{text}s"), "--id", id]),
+        serde_json::json!(["text", "HTML"])
+    );
+    let shown = out(&["--text", text, "--id", id]);
+    assert!(shown.contains("  text or HTML  "), "{shown}");
 }
 
 #[test]

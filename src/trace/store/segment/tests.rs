@@ -9,8 +9,8 @@ use super::blocks::BlockItems;
 use super::codes::{Sink, Sizes, What};
 use super::*;
 use crate::sys::files;
-use crate::trace::store::key;
 use crate::trace::store::query::Address;
+use crate::trace::store::{VERSION, key};
 use crate::trace::{Envelope, Scheme};
 
 const NAME: &CStr = c"00000001.segment";
@@ -270,11 +270,11 @@ fn another_key_and_a_later_version_are_reported() {
     assert_eq!(other.open(&bytes).unwrap_err(), Fault::OtherKey);
     let mut later = bytes.clone();
     let second = later.len() - HEAD_BYTES - CRC_BYTES;
-    later[8] = 6;
+    later[8] = VERSION as u8 + 1;
     // One copy may be damaged.
     assert!(!world.open(&later).unwrap().whole);
-    later[second + 8] = 6;
-    assert_eq!(world.open(&later).unwrap_err(), Fault::Version(6));
+    later[second + 8] = VERSION as u8 + 1;
+    assert_eq!(world.open(&later).unwrap_err(), Fault::Version(VERSION + 1));
     for length in [0, 1, 47, 48, HEAD_BYTES - 1] {
         assert_eq!(world.open(&bytes[..length]).unwrap_err(), Fault::Damaged);
     }
