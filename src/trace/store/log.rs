@@ -56,11 +56,13 @@ pub(super) struct Limits {
     pub(super) bytes: u64,
     /// Segments are merged up to so many messages.
     pub(super) merged: u32,
+    /// So many segments of about the same size are merged, at least 2.
+    pub(super) together: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { messages: 256, bytes: 512 << 10, merged: MESSAGES_MAX }
+        Self { messages: 256, bytes: 512 << 10, merged: MESSAGES_MAX, together: 8 }
     }
 }
 
