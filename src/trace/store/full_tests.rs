@@ -5,12 +5,13 @@ use crate::sys::failpoint;
 use crate::sys::simulated_disk::memory_folder;
 
 use super::kill_tests::{FULL, OPERATIONS, Operation, check_after, copy};
-use super::tests::{assert_sound, envelope, found, open, record, text};
+use super::tests::{TOGETHER, assert_sound, envelope, found, open, record, text};
 use super::*;
 
 /// Runs an operation with so much free space; returns its error, if it failed.
 fn with_room(operation: Operation, trace: &mut TraceStore, bytes: u64) -> Option<String> {
     trace.limits.messages = FULL;
+    trace.limits.together = TOGETHER;
     failpoint::limit_disk(Some(bytes));
     let n = operation.before();
     let done = match operation {

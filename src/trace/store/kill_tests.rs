@@ -12,7 +12,7 @@ use crate::sys::failpoint::{self, Failure};
 use crate::sys::fork::tests::{Child, in_child};
 use crate::sys::simulated_disk::memory_folder;
 
-use super::tests::{assert_sound, found, open, open_small, record};
+use super::tests::{TOGETHER, assert_sound, found, open, open_small, record};
 use super::*;
 
 /// The number of messages in a full log here.
@@ -85,6 +85,7 @@ impl Operation {
     /// Runs it.
     pub(super) fn run(self, trace: &mut TraceStore) {
         trace.limits.messages = FULL;
+        trace.limits.together = TOGETHER;
         match self {
             Self::Record | Self::RecordBeyond | Self::Merge => record(trace, self.before()),
             Self::Seal => trace.seal().unwrap(),
@@ -156,6 +157,16 @@ fn stopped_after(steps: u32, operation: Operation, folder: &Path) -> Child {
         operation.run(&mut trace);
         true
     })
+}
+
+#[test]
+fn all_segments_are_merged_by_that_operation() {
+    let folder = memory_folder();
+    Operation::Merge.prepare(folder.path());
+    let mut trace = open(folder.path());
+    assert_eq!(trace.stats().unwrap().segments, u64::from(TOGETHER - 1));
+    Operation::Merge.run(&mut trace);
+    assert_eq!(trace.stats().unwrap().segments, 1);
 }
 
 #[test]

@@ -59,11 +59,13 @@ pub(super) struct Limits {
     pub(super) bytes: u64,
     /// Segments are merged up to so many messages.
     pub(super) merged: u32,
+    /// So many segments of about the same size are merged, at least 2.
+    pub(super) together: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { messages: 256, bytes: 512 << 10, merged: MERGED_MAX }
+        Self { messages: 256, bytes: 512 << 10, merged: MERGED_MAX, together: 8 }
     }
 }
 
@@ -137,12 +139,12 @@ pub(super) struct Log {
     pub(super) status: Option<Status>,
     /// The size of the file.
     pub(super) size: u64,
-    /// The end in the status, if this process has written it.
-    ends: Option<u64>,
     /// Device and inode.
     pub(super) identity: (u64, u64),
     /// Whether both copies of the head are equal, and unused bytes are zero.
     pub(super) whole: bool,
+    /// Whether the status is the one that this process wrote with its last record.
+    is_own_status: bool,
 }
 
 /// What is before the records of a log.
@@ -204,20 +206,32 @@ impl Log {
     /// then: a record is written before the status.
     pub(super) fn refresh(self, dir: &SecureDir, key: &Key, name: &CStr) -> Option<Self> {
         let info = files::info_at(dir.directory(), name).ok()?;
-        if self.ends == Some(info.size) && info.identity == self.identity {
+        let end = self.status.filter(|_| self.is_own_status).map(|status| status.end);
+        if end == Some(info.size) && info.identity == self.identity {
             return Some(Self { size: info.size, ..self });
         }
         let mut bytes = [0; STATUS_BYTES];
         let read = files::read_at(&self.file, STATUS as u64, &mut bytes).ok()?;
         let is_same = info.identity == self.identity && read == STATUS_BYTES;
         let status = read_status(&bytes, key, &self.tagger);
-        is_same.then_some(Self { status, size: info.size, ends: None, ..self })
+        is_same.then_some(Self { status, size: info.size, is_own_status: false, ..self })
     }
 
     fn of((file, path): (File, PathBuf), info: &FileInfo, found: Beginning) -> Self {
         let Beginning { head, settings, tagger, status, whole } = found;
         let FileInfo { size, identity, .. } = *info;
-        Self { file, path, head, settings, tagger, status, size, ends: None, identity, whole }
+        Self {
+            file,
+            path,
+            head,
+            settings,
+            tagger,
+            status,
+            size,
+            identity,
+            whole,
+            is_own_status: false,
+        }
     }
 
     /// Appends a record, which was made for this place but for its tag, after the last one. The
@@ -232,11 +246,11 @@ impl Log {
         let end = before.end.saturating_add(record.len() as u64);
         let status = Status { end, messages: before.messages.saturating_add(1) };
         self.tagger.set(before.end, &mut record);
-        self.ends = None;
+        self.is_own_status = false;
         files::write_at(&self.file, before.end, &record)?;
         let bytes = write_status(&status, key, &self.tagger, nonce);
         files::write_at(&self.file, STATUS as u64, &bytes)?;
-        (self.status, self.ends) = (Some(status), Some(end));
+        (self.status, self.is_own_status) = (Some(status), true);
         Ok(())
     }
 

@@ -2,19 +2,18 @@
 //!
 //! A log is sealed while it is small, so that most messages are in segments at any moment. So
 //! that queries open few files, segments of about the same size are merged: each message is
-//! written again once for each power of [`FANOUT`]. The result has the name of its newest
+//! written again once for each power of [`Limits::together`]. The result has the name of its newest
 //! source and replaces all of them: its head says from which number on.
 
 use std::ops::Range;
 
+use super::log::Limits;
 use super::names::{self, Kind, Numbered};
 use super::segment::{Origin, Segment, build};
 use super::{TraceError, TraceStore};
 
 /// Segments are not merged to more than so many bytes.
 const MERGED_BYTES_MAX: u64 = 32 << 20;
-/// So many segments of about the same size are merged.
-const FANOUT: u32 = 8;
 /// Only so many of the newest files are considered by a recording process. There are fewer
 /// that are small, unless something keeps them from being merged.
 pub(super) const NEWEST: usize = 64;
@@ -22,7 +21,7 @@ pub(super) const NEWEST: usize = 64;
 /// How much is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merging {
-    /// As many as [`FANOUT`] segments of about the same size.
+    /// As many as [`Limits::together`] segments of about the same size.
     Some,
     /// All that fit into one.
     All,
@@ -47,9 +46,9 @@ impl Size {
         }
     }
 
-    /// Segments of one tier differ in size by less than a factor of [`FANOUT`].
-    fn tier(self) -> u32 {
-        self.messages.max(1).ilog(FANOUT)
+    /// Segments of one tier differ in size by less than a factor of `together`.
+    fn tier(self, together: u32) -> u32 {
+        self.messages.max(1).ilog(together)
     }
 }
 
@@ -60,6 +59,8 @@ struct Most {
     bytes: u64,
     /// The seconds between its first and last message: all are removed together.
     span: u64,
+    /// So many of about the same size are merged.
+    together: u32,
 }
 
 impl Most {
@@ -83,15 +84,15 @@ impl Most {
     /// are at most of some tier, if there are enough of them, those that fit into one.
     fn next(self, sizes: &[Size], merging: Merging) -> Option<Range<usize>> {
         let enough = match merging {
-            Merging::Some => FANOUT as usize,
+            Merging::Some => self.together as usize,
             Merging::All => 2,
         };
         let tiers = match merging {
-            Merging::Some => 0..=self.messages.max(1).ilog(FANOUT),
+            Merging::Some => 0..=self.messages.max(1).ilog(self.together),
             Merging::All => u32::BITS..=u32::BITS,
         };
         for tier in tiers {
-            let larger = sizes.iter().rposition(|size| size.tier() > tier);
+            let larger = sizes.iter().rposition(|size| size.tier(self.together) > tier);
             let mut start = larger.map_or(0, |larger| larger + 1);
             while start + enough <= sizes.len() {
                 let fitting = self.fitting(sizes.get(start..).unwrap_or_default());
@@ -126,8 +127,9 @@ impl TraceStore {
     pub(super) fn merge(&mut self, merging: Merging) -> Result<bool, TraceError> {
         let mut segments = self.mergeable(merging)?;
         let span = self.options.keep.map_or(u64::MAX, |keep| keep / super::append::KEEP_PARTS);
+        let Limits { merged: messages, together, .. } = self.limits;
         let bytes = MERGED_BYTES_MAX.min(self.options.max_bytes / super::append::KEEP_PARTS);
-        let most = Most { messages: self.limits.merged, bytes, span };
+        let most = Most { messages, bytes, span, together };
         loop {
             let sizes: Vec<Size> = segments.iter().map(|(_, segment)| size_of(segment)).collect();
             let Some(range) = most.plan(&sizes, merging) else { return Ok(false) };

@@ -15,7 +15,7 @@ use super::*;
 use crate::trace::{ContentQuery, Envelope, Part};
 
 /// Small logs and segments.
-const LIMITS: Limits = Limits { messages: 9, bytes: u64::MAX, merged: 40 };
+const LIMITS: Limits = Limits { messages: 9, bytes: u64::MAX, merged: 40, together: 4 };
 /// Operations in each run.
 const OPERATIONS: u32 = 60;
 const RUNS: u64 = 2;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::DirError;
 
-use super::tests::{envelope, for_ever, secret, text};
+use super::tests::{TOGETHER, envelope, for_ever, secret, text};
 use super::*;
 
 /// The number of workers.
@@ -78,6 +78,7 @@ pub(super) fn work(folder: &Path, worker: u32, little: bool) -> ! {
     let mut trace = TraceStore::open(&trace_directory(folder), Access::Write).unwrap();
     trace.limits.messages = FULL;
     trace.limits.merged = 4 * FULL;
+    trace.limits.together = TOGETHER;
     loop {
         let n = notes.get(worker, BEGUN) as u32 + 1;
         while u64::from(n) > notes.get(worker, MAY) {

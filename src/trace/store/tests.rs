@@ -19,10 +19,14 @@ pub(super) fn open(folder: &Path) -> TraceStore {
     trace
 }
 
+/// How many segments are merged in these tests: fewer, so that it happens more often.
+pub(super) const TOGETHER: u32 = 4;
+
 /// A store whose logs are full after so many messages.
 pub(super) fn open_small(folder: &Path, messages: u32) -> TraceStore {
     let mut trace = open(folder);
     trace.limits.messages = messages;
+    trace.limits.together = TOGETHER;
     trace
 }
 
