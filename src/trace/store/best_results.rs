@@ -106,27 +106,39 @@ impl Best {
     }
 
     /// The best results in order, and the tally of all. Missing envelopes are
-    /// read by `read`: for some hits of one segment, in order of positions.
+    /// read by `read`: for some hits of one segment, in order of positions; all of them, or
+    /// at least the first so many by the order of recording.
     pub(super) fn take(
         mut self,
         searches: &Searches<'_>,
-        mut read: impl FnMut(usize, Vec<(usize, Hit)>) -> Vec<Pending>,
+        mut read: impl FnMut(usize, Vec<(usize, Hit)>, Option<usize>) -> Vec<Pending>,
     ) -> (Vec<Pending>, Tally) {
         self.cut(searches);
         let mut tally = self.rest;
-        let (mut hits, mut results) = (Vec::new(), Vec::new());
-        for (source, found) in self.found {
+        let (mut hits, mut alike, mut results) = (Vec::new(), Vec::new(), Vec::new());
+        // Of those that are as good as the last one, and in the same segment, there may be
+        // thousands.
+        let key = |(source, found): &(usize, Found)| rank(found.matched(searches), *source);
+        let last = self.limit.checked_sub(1).and_then(|last| self.found.get(last)).map(key);
+        let better = match last {
+            Some(last) => self.found.partition_point(|found| key(found) < last),
+            None => self.found.len(),
+        };
+        for (at, (source, found)) in self.found.into_iter().enumerate() {
             tally.add(found.matched(searches));
             match found {
+                Found::Hit(number, hit) if at >= better => alike.push((source, (number, hit))),
                 Found::Hit(number, hit) => hits.push((source, (number, hit))),
                 Found::Pending(result) => results.push((source, result)),
             }
         }
-        hits.sort_by_key(|(source, (_, hit))| (*source, hit.message));
-        for hits in hits.chunk_by(|(source, _), (next, _)| source == next) {
-            let source = hits.first().map_or(0, |(source, _)| *source);
-            let read = read(source, hits.iter().map(|(_, hit)| *hit).collect());
-            results.extend(read.into_iter().map(|result| (source, result)));
+        for (mut hits, first) in [(hits, None), (alike, Some(self.limit.saturating_sub(better)))] {
+            hits.sort_by_key(|(source, (_, hit))| (*source, hit.message));
+            for hits in hits.chunk_by(|(source, _), (next, _)| source == next) {
+                let source = hits.first().map_or(0, |(source, _)| *source);
+                let read = read(source, hits.iter().map(|(_, hit)| *hit).collect(), first);
+                results.extend(read.into_iter().map(|result| (source, result)));
+            }
         }
         results.sort_by_cached_key(|(source, result)| rank(result.matched(searches), *source));
         results.truncate(self.limit);

@@ -93,6 +93,7 @@ impl RunningQuery<'_, '_> {
             return (Vec::new(), 0);
         }
         let hits = self.hits(segment, damage);
+        let limit = limit.filter(|_| hits.is_none());
         let found = envelopes(segment, query, hits, limit, damage);
         self.summary.unreadable += found.unreadable;
         (found.results, found.others)
@@ -148,7 +149,7 @@ pub(super) struct Found {
 }
 
 /// The messages of a segment that match a query, among those with a hit if
-/// `hits` is given, which is in order of positions. If it is not, at least the first `limit`.
+/// `hits` is given, which is in order of positions; all of them, or at least the first `limit`.
 pub(super) fn envelopes(
     segment: &Segment,
     query: &Query<'_>,
@@ -220,7 +221,7 @@ pub(super) fn envelopes(
         auth: auth.as_ref(),
         ids: &query.ids,
         messages: hits.as_ref().map(|_| numbers.as_slice()),
-        first: limit.filter(|_| all_known && hits.is_none()),
+        first: limit.filter(|_| all_known),
     };
     let unread = messages.read(&words, &wanted, &mut |row| {
         let hit = hit_of(row.message);

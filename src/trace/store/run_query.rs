@@ -238,12 +238,12 @@ impl<'a, 'q> Run<'a, 'q> {
     ) -> QuerySummary {
         if let Some(best) = self.best.take() {
             let RunningQuery { query, searches, summary } = &mut self.running;
-            let (results, all) = best.take(searches, |number, hits| {
+            let (results, all) = best.take(searches, |number, hits, first| {
                 let Some((name, Source::Segment(segment))) = sources.list.get(number) else {
                     return Vec::new();
                 };
                 let mut damage = Vec::new();
-                let found = envelopes(segment, query, Some(hits), None, &mut damage);
+                let found = envelopes(segment, query, Some(hits), first, &mut damage);
                 if is_past(deadline) {
                     summary.late = true;
                     return Vec::new();

@@ -68,6 +68,9 @@ pub(super) struct Segment {
     pub(super) deadline: Option<Instant>,
 }
 
+/// A segment, or why it cannot be read, and its file.
+type Opened = (Result<Segment, Fault>, File);
+
 /// A block whose tag is right, and of which any part can be decrypted.
 #[derive(Clone, Copy, Debug)]
 struct SealedBlock<'a> {
@@ -105,9 +108,8 @@ impl Segment {
         name: &CStr,
     ) -> Result<Option<Result<Self, Fault>>, DirError> {
         let opened = Self::open_file(dir, key, name)?;
-        let with = |(opened, file): (Result<Self, Fault>, File)| {
-            opened.map(|segment| Self { file: Some(file), ..segment })
-        };
+        let with =
+            |(opened, file): Opened| opened.map(|segment| Self { file: Some(file), ..segment });
         Ok(opened.map(with))
     }
 
@@ -116,11 +118,7 @@ impl Segment {
         self.file = None;
     }
 
-    fn open_file(
-        dir: &SecureDir,
-        key: &Key,
-        name: &CStr,
-    ) -> Result<Option<(Result<Self, Fault>, File)>, DirError> {
+    fn open_file(dir: &SecureDir, key: &Key, name: &CStr) -> Result<Option<Opened>, DirError> {
         let Some((file, info)) = dir.open_file(Access::Read, name)? else { return Ok(None) };
         if info.size < HEAD_BYTES as u64 {
             return Ok(Some((Err(Fault::Damaged), file)));

@@ -54,6 +54,9 @@ pub(in super::super) struct Wanted<'a> {
     pub(in super::super) first: Option<usize>,
 }
 
+/// The bytes of a block, and the numbers of the messages it should contain.
+type BlockOf = (Vec<u8>, Range<usize>);
+
 /// What was not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Unread {
@@ -88,13 +91,7 @@ impl<'a> Messages<'a> {
     }
 
     /// The bytes of a block, and the numbers of the messages it should contain.
-    fn block(
-        &self,
-        section: usize,
-        table: &Table,
-        number: usize,
-        each: usize,
-    ) -> Option<(Vec<u8>, Range<usize>)> {
+    fn block(&self, section: usize, table: &Table, number: usize, each: usize) -> Option<BlockOf> {
         let bytes = self.segment.block(section, table.block(number)?)?;
         Some((bytes, self.range_of(number, each)?))
     }
@@ -160,7 +157,7 @@ impl<'a> Messages<'a> {
     /// The same for a few positions, each of which is searched for; `None` if a block that this
     /// reads is damaged.
     fn at_few_positions(&self, wanted: &[u32]) -> Option<Vec<Option<u32>>> {
-        let mut blocks: BTreeMap<usize, Rc<(Vec<u8>, Range<usize>)>> = BTreeMap::new();
+        let mut blocks: BTreeMap<usize, Rc<BlockOf>> = BTreeMap::new();
         let mut block = |number: usize| {
             if let Entry::Vacant(vacant) = blocks.entry(number) {
                 let block = self.block(POSITIONS, &self.positions, number, positions::EACH)?;
