@@ -236,7 +236,7 @@ fn verify_checks_the_trace_store_as_well() {
     assert!(said.contains("0 logs were not checked"), "{said}");
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("1 problem") && !said.contains("checksum"), "{said}");
-    assert!(last.ends_with("an unknown number of messages in 1 trace file"), "{said}");
+    assert!(last.ends_with("an unknown number of messages in 2 trace files"), "{said}");
     let counted = &json(&machine.run("exirate verify --json"))["trace"]["messages"];
     assert!(counted.is_null(), "{counted}");
     let segment = std::fs::read_dir(machine.spool().join("exirate/trace")).unwrap();
