@@ -23,11 +23,13 @@
 //! - [`rate`]: the arithmetic: moving average, Bloom filter, waits
 //! - [`trace`]: message → digests → segments → query
 //! - [`sys`]: locks, mappings, secure files, clock, fork detection
+//! - `counted`: a number of things, in words
 //!
 //! `unsafe` is allowed in [`exim`] and [`sys`] only.
 
 #[cfg(feature = "cli")]
 pub mod cli;
+mod counted;
 pub mod engine;
 #[cfg(any(feature = "rates", feature = "trace"))]
 pub mod exim;

@@ -80,7 +80,10 @@ impl Repair {
         }
         if left > 0 {
             screen.flush()?;
-            return Err(Failure::new(format!("{left} problem(s) could not be repaired")));
+            return Err(Failure::new(format!(
+                "{} could not be repaired",
+                text::counted_items(left, "problem", "problems")
+            )));
         }
         Ok(Outcome::found_if(found))
     }
@@ -118,7 +121,7 @@ fn repair_rates(spool: &mut Spool, report: &mut Report) -> Result<(), Failure> {
         && repaired.rebuilt > 0
         && report.done.is_empty()
     {
-        report.done.push(format!("rebuilt {} shard(s)", repaired.rebuilt));
+        report.done.push(format!("rebuilt {}", text::counted(repaired.rebuilt, "shard", "shards")));
     }
     report.left = spool.verify()?.problems().collect();
     match repaired {

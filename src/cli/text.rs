@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+pub(super) use crate::counted::{counted, counted_items};
 use crate::rate::{Timestamp, Wait};
 
 /// `bytes` as text that cannot drive a terminal: what is not printable, and
@@ -117,12 +118,6 @@ pub(super) fn whole_seconds(wait: Wait) -> Option<u64> {
 /// A number as short as can be: `100`, `0.5`, `inf`.
 pub(super) fn number(value: f64) -> String {
     format!("{value}")
-}
-
-/// A number of things: `1 message`, `2 messages`. The words may go on: `1 file is`.
-pub(super) fn counted(number: impl Into<u64>, one: &str, many: &str) -> String {
-    let number = number.into();
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// A part of a whole in per cent: `85%`. Only what is the whole or more is shown

@@ -32,7 +32,7 @@ is found, by their checksums.
 Exit status: 0 no problem was found; 1 there are problems, one a line; 2 an error.
 
 JSON: an object; `problems` is an array of texts, `trace` is null where there is no
-trace store.")]
+trace store, and `messages` of it is null where its key is missing.")]
 pub(super) struct Verify {
     #[command(flatten)]
     common: Common,
@@ -57,7 +57,8 @@ pub(super) struct Findings {
 #[derive(Serialize)]
 struct TraceFindings {
     files: u64,
-    messages: u64,
+    /// How many are readable; `None` without the key.
+    messages: Option<u64>,
     bytes: u64,
     problems: u64,
 }
@@ -88,7 +89,7 @@ impl Findings {
         let found = TraceStore::verify_without_key(traces, &mut |problem| {
             problems.push(problem.to_string());
         })?;
-        findings.trace = Some(found.into());
+        findings.trace = Some(TraceFindings { messages: None, ..found.into() });
         Ok(findings)
     }
 
@@ -112,7 +113,7 @@ impl Findings {
 
 impl From<Verified> for TraceFindings {
     fn from(Verified { files, messages, bytes, problems }: Verified) -> Self {
-        Self { files, messages, bytes, problems }
+        Self { files, messages: Some(messages), bytes, problems }
     }
 }
 
@@ -148,8 +149,15 @@ fn print(screen: &mut Screen<'_>, findings: &Findings) -> std::io::Result<()> {
         .has_rates
         .then(|| format!("{} records in {} shards", findings.records, findings.shards));
     let traces = findings.trace.as_ref().map(|trace| {
-        let messages = text::counted(trace.messages, "message", "messages");
-        format!("{messages} in {}", text::counted(trace.files, "trace file", "trace files"))
+        let files = text::counted(trace.files, "trace file", "trace files");
+        match trace.messages {
+            Some(messages) => {
+                format!("{} in {files}", text::counted(messages, "message", "messages"))
+            }
+            None => {
+                format!("an unknown number of messages in {files}")
+            }
+        }
     });
     let checked: Vec<String> = rates.into_iter().chain(traces).collect();
     writeln!(screen, "{verdict}: {}", checked.join(", "))

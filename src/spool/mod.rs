@@ -65,6 +65,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use crate::counted::counted;
 use crate::engine::{RecordKey, Remembered};
 use crate::rate::bloom::Event;
 use crate::sys::fork;
@@ -193,8 +194,10 @@ impl Spool {
         if new > 0 {
             self.reported = self.damaged;
             incidents.push(format!(
-                "dropped {new} damaged record(s) in {}; their keys count from zero again",
-                self.directory().display()
+                "dropped {} in {}; {} from zero again",
+                counted(new, "damaged record", "damaged records"),
+                self.directory().display(),
+                if new == 1 { "its key counts" } else { "their keys count" }
             ));
         }
         incidents

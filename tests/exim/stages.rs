@@ -94,7 +94,7 @@ fn damage_is_logged_once_and_repaired() {
     }
     recipient(&exim);
     recipient(&exim);
-    exim.wait_for_log("exirate: dropped 1 damaged record(s) in ", 1);
+    exim.wait_for_log("exirate: dropped 1 damaged record in ", 1);
     assert_eq!(exim.log("main").matches("damaged").count(), 1, "{}", exim.log("main"));
     assert_eq!(rate(&exim, "100 / 1h / per_rcpt / readonly / damaged"), "2.0");
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::super::Failure;
 use super::super::screen::Screen;
+use super::super::text;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -163,7 +164,7 @@ impl Findings {
 
 /// `1 note`, `2 notes`.
 pub(super) fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+    text::counted_items(count, what, &format!("{what}s"))
 }
 
 /// `text` without terminal control characters. Backslashes and quotes stay,

@@ -170,8 +170,10 @@ impl Call {
                 false => format!("{fewest} to {most}"),
             };
             return Some(format!(
-                "{} takes {takes} argument(s), and {given} are given",
-                self.function
+                "{} takes {takes} {}, and {given} {} given",
+                self.function,
+                if most == 1 { "argument" } else { "arguments" },
+                if given == 1 { "is" } else { "are" }
             ));
         }
         self.wrong_library(function)
@@ -400,7 +402,7 @@ mod tests {
         );
         assert!(fault("${dlfunc{/exirate.so}{ratelimit}{1 / 1h}").contains("closing brace"));
         assert!(
-            fault("${dlfunc{/exirate.so}{ratelimit}}").contains("takes 1 to 3 argument(s), and 0")
+            fault("${dlfunc{/exirate.so}{ratelimit}}").contains("takes 1 to 3 arguments, and 0")
         );
         for (text, expected) in [
             ("${dlfunc{/l/exirate-trace.so}{record}}", ""),

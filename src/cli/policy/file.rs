@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::Failure;
 use super::super::screen::complain;
-use super::super::text::printable;
+use super::super::text::{self, printable};
 use crate::policy::model::Policies;
 use crate::policy::source::{Compiled, read};
 use crate::toml_file::diagnostic::place;
@@ -43,7 +43,6 @@ pub(super) fn now() -> i64 {
 pub(in crate::cli) fn many(count: usize, one: &str, several: &str) -> String {
     match count {
         0 => format!("no {one}"),
-        1 => format!("1 {one}"),
-        _ => format!("{count} {several}"),
+        _ => text::counted_items(count, one, several),
     }
 }

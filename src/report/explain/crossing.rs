@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::rule;
+use crate::counted::counted;
 use crate::policy::network::Cidr;
 use crate::spec::StoredKey;
 use crate::spool::{EventWindow, LoggedEvent};
@@ -486,7 +487,7 @@ fn network_text(network: Cidr) -> String {
 
 /// `1 message`, `1234 messages`.
 fn many(count: u64, one: &str) -> String {
-    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+    counted(count, one, &format!("{one}s"))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::counted::counted_items;
 use crate::sys::files::Access;
 use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::SecureDir;
@@ -34,9 +35,10 @@ impl TraceStore {
         let mut problems = vec![Problem {
             path: dir.path_of(KEY),
             what: format!(
-                "it is missing: without it, only damage in {} segment(s) can be found, and not \
-                 whether they were changed on purpose; {logs} log(s) were not checked",
-                segments.len()
+                "it is missing: without it, only damage in {} can be found, and not whether they \
+                 were changed on purpose; {} not checked",
+                counted_items(segments.len(), "segment", "segments"),
+                counted_items(logs, "log was", "logs were")
             ),
         }];
         let mut verified = Verified { files: segments.len() as u64, ..Verified::default() };

@@ -7,6 +7,7 @@
 use std::ffi::CStr;
 use std::time::Duration;
 
+use crate::counted::counted;
 use crate::sys::clock;
 use crate::sys::files::{self, Access};
 use crate::sys::lock::Kind as LockKind;
@@ -148,9 +149,9 @@ impl TraceStore {
         messages.truncate(MESSAGES_MAX as usize);
         if lost > 0 {
             self.report(format!(
-                "{} was damaged in {lost} place(s); the messages there are lost, the other {} can \
-                 be found",
+                "{} was damaged in {}; the messages there are lost, the other {} can be found",
                 self.dir.path_of(&name).display(),
+                counted(lost, "place", "places"),
                 messages.len()
             ));
         }

@@ -1,6 +1,6 @@
 //! A list of all logs and segments at one moment.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::time::Instant;
@@ -33,6 +33,14 @@ impl Source {
         match self {
             Self::Log(log) => log.head.id,
             Self::Segment(segment) => segment.head.log,
+        }
+    }
+
+    /// Whether its status belongs to its head. A segment has none.
+    fn has_status(&self) -> bool {
+        match self {
+            Self::Log(log) => log.status.is_some(),
+            Self::Segment(_) => true,
         }
     }
 
@@ -82,7 +90,8 @@ pub(super) struct Sources {
     pub(super) other_key: u64,
     /// Whether the deadline passed before all were opened.
     pub(super) late: bool,
-    ids: HashSet<u64>,
+    /// Where in the list the file with each id is.
+    ids: HashMap<u64, usize>,
 }
 
 impl TraceStore {
@@ -166,16 +175,39 @@ impl TraceStore {
         }
     }
 
+    /// What is wrong with a log that has the id of a file, but not the status that belongs to it.
+    fn with_head_of(&self, name: &CStr) -> String {
+        format!(
+            "it has the head of {}, and what follows is damaged or of another log: it was not \
+             searched",
+            self.dir.path_of(name).display()
+        )
+    }
+
     /// Adds a file. A file that no longer exists is skipped: its successor was
     /// listed after it.
     fn add_source(&self, sources: &mut Sources, name: &CStr, opened: Opened<Source>) {
         let what = match opened {
             Ok(None) => return,
             Ok(Some(Ok(source))) => {
-                if sources.ids.insert(source.id()) {
+                let Some(&before) = sources.ids.get(&source.id()) else {
+                    sources.ids.insert(source.id(), sources.list.len());
                     sources.list.push((name.to_owned(), source));
+                    return;
+                };
+                let Some((known, first)) = sources.list.get_mut(before) else { return };
+                if source.has_status() {
+                    if first.has_status() {
+                        return;
+                    }
+                    // The one found before has the head of this one.
+                    let wrong = std::mem::replace(known, name.to_owned());
+                    *first = source;
+                    let (path, what) = (self.dir.path_of(&wrong), self.with_head_of(name));
+                    sources.problems.push(Problem { path, what });
+                    return;
                 }
-                return;
+                self.with_head_of(&known.clone())
             }
             Ok(Some(Err(Fault::OtherKey))) => {
                 sources.other_key += 1;

@@ -173,6 +173,7 @@ fn a_log_is_not_changed_without_the_key() {
     let [(full, _), (name, _)] = LOGS;
     let (bytes, other) = (image.get(name), image.get(full));
     let [own, theirs] = [bytes, other].map(|bytes| records(bytes, &key));
+    let look_at = look;
     let look = |changed, what: &str| look(folder.path(), &image, name, changed, what);
     for at in (0..bytes.len()).step_by(STEP) {
         let mut changed = bytes.to_vec();
@@ -204,6 +205,13 @@ fn a_log_is_not_changed_without_the_key() {
     look(with(bytes, &status, &other[status.clone()]), "the status of another log");
     let head = 0..100;
     look(with(bytes, &head, &other[head.clone()]), "one head of another log");
+    // Both: of a log that comes before it, and of one that comes after it.
+    let copy = 512..612;
+    let both = |bytes: &[u8], other: &[u8]| {
+        with(&with(bytes, &head, &other[head.clone()]), &copy, &other[copy.clone()])
+    };
+    look(both(bytes, other), "both heads of another log");
+    look_at(folder.path(), &image, full, both(other, bytes), "both heads of a later log");
 }
 
 #[test]
