@@ -7,16 +7,13 @@
 //! |---|---|
 //! | 1 | how often the body has been folded |
 //! | 1 | the number of sizes, c |
-//! | 7·c | for each size: the number of its [`Class`] (1 byte), ascending, the number of
-//! messages (4), not 0, and the lowest fill of their filters (1) and the step (1) |
-//! | ½ each | for each size, and each of its messages: how many steps its fill is above the
-//! lowest one, in 4 bits, the lower ones of a byte first |
+//! | 5·c | for each size: the number of its [`Class`] (1 byte), ascending, and
+//! the number of messages (4), not 0 |
+//! | 1 each | for each message: the share of set bits in its filter, in 255ths
+//! |
 //! | … | the filters of each [`Octave`] |
 //!
-//! A fill is the share of set bits in 255ths. Those of a size differ little, so that four bits
-//! are enough: with eight, chances would hardly be more accurate, and the store half a byte a
-//! message larger. The fills of each size, and those of each octave's filters, begin at a byte
-//! boundary; unused bits of its last byte are zero.
+//! An octave begins at a byte boundary; unused bits of its last byte are zero.
 //! Folding joins the bits 2i and 2i + 1 of a filter, which halves the number of
 //! buckets.
 
@@ -26,19 +23,20 @@ use crate::trace::{Body, Damage, Sealed, filter};
 use super::class::Class;
 use super::digest;
 use super::matrix::{self, Counts};
-use super::octave::{Group, Levels, Octave, Range};
+use super::octave::{Group, Octave, Range};
 
 /// How often a body can be folded: all filters have at least two to this power
 /// of buckets.
 const FOLDS_MAX: u8 = 3;
 const HEAD: usize = 2;
-const ENTRY: usize = 7;
+const ENTRY: usize = 5;
 
 /// The structure of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     folds: u8,
     pub(super) octaves: Vec<Octave>,
+    fills: usize,
     /// The offset after the last octave.
     end: u64,
 }
@@ -56,17 +54,16 @@ impl Table {
         let entries = entries.get_mut(..usize::from(count)).unwrap_or_default();
         body.read(HEAD, entries.as_flattened_mut())?;
         let mut sizes = Vec::with_capacity(entries.len());
-        for [class, a, b, c, d, low, step] in entries {
+        for [class, count @ ..] in entries {
             let class =
                 Class::numbered(*class).ok_or(Damage("its table contains an invalid size"))?;
-            let messages = u32::from_le_bytes([*a, *b, *c, *d]);
-            sizes.push(Size { class, messages, low: *low, step: *step });
+            sizes.push((class, u32::from_le_bytes(*count)));
         }
         let table = Self::of(&sizes, folds)?;
         let last = table.octaves.iter().flat_map(|octave| &octave.groups).last();
-        let empty = sizes.first().filter(|size| size.class == Class::EMPTY);
+        let empty = sizes.first().filter(|(class, _)| *class == Class::EMPTY);
         let found =
-            last.map_or(empty.map_or(0, |size| size.messages), |last| last.first + last.messages);
+            last.map_or(empty.map_or(0, |(_, count)| *count), |last| last.first + last.messages);
         if found != messages {
             return Err(Damage("its number of messages is wrong"));
         }
@@ -77,23 +74,19 @@ impl Table {
     }
 
     /// The structure for so many messages of each size.
-    fn of(sizes: &[Size], folds: u8) -> Result<Self, Damage> {
+    fn of(sizes: &[(Class, u32)], folds: u8) -> Result<Self, Damage> {
         let wrong = Damage("its table is inconsistent");
         let mut groups = Vec::with_capacity(sizes.len());
         let mut messages = 0_u32;
-        // At most 255 sizes of 2^32 messages.
-        let mut end = (HEAD + sizes.len() * ENTRY) as u64;
-        for &Size { class, messages: count, low, step } in sizes {
-            let offset = usize::try_from(end).map_err(|_| Damage("it is too large"))?;
-            let mut group = Group::new(class, messages, count);
-            group.levels = Levels { low, step, offset };
-            groups.push(group);
+        for &(class, count) in sizes {
+            groups.push(Group::new(class, messages, count));
             messages = messages.checked_add(count).filter(|_| count > 0).ok_or(wrong)?;
-            end += u64::from(count.div_ceil(2));
         }
         if !groups.is_sorted_by(|a, b| a.class < b.class) {
             return Err(wrong);
         }
+        let fills = HEAD + groups.len() * ENTRY;
+        let mut end = fills as u64 + u64::from(messages);
         let mut octaves = Vec::new();
         let filters = groups.iter().position(|group| group.class > Class::EMPTY);
         let groups = filters.and_then(|first| groups.get(first..)).unwrap_or_default();
@@ -103,32 +96,16 @@ impl Table {
             end = end.checked_add(octave.bytes()).ok_or(wrong)?;
             octaves.push(octave);
         }
-        Ok(Self { folds, octaves, end })
+        Ok(Self { folds, octaves, fills, end })
     }
 
     /// The share of set bits in the filter of each message of a group, in
     /// 255ths.
     pub(super) fn fills(&self, body: &Body<'_>, group: &Group) -> Result<Vec<u8>, Damage> {
-        if group.levels.offset as u64 > self.end {
-            return Err(Damage("an offset is beyond its end"));
-        }
-        let messages = group.messages as usize;
-        let mut packed = vec![0; messages.div_ceil(2)];
-        body.read(group.levels.offset, &mut packed)?;
-        let mut fills: Vec<u8> =
-            packed.into_iter().flat_map(|byte| group.levels.unpack(byte)).collect();
-        fills.truncate(messages);
+        let mut fills = vec![0; group.messages as usize];
+        body.read(self.fills + group.first as usize, &mut fills)?;
         Ok(fills)
     }
-}
-
-/// The entry of a size in the table.
-#[derive(Clone, Copy)]
-struct Size {
-    class: Class,
-    messages: u32,
-    low: u8,
-    step: u8,
 }
 
 /// Lays out digests; damaged ones are treated as those of empty messages.
@@ -139,23 +116,16 @@ pub(super) fn seal(digests: &[&[u8]]) -> Sealed {
     messages.sort_by_key(|(_, class, _)| *class);
     let order: Vec<u32> = messages.iter().map(|(number, _, _)| *number).collect();
     let filters: Vec<&[u8]> = messages.iter().map(|(_, _, filter)| *filter).collect();
-    let (mut sizes, mut fills) = (Vec::new(), Vec::new());
-    for group in messages.chunk_by(|(_, a, _), (_, b, _)| a == b) {
-        let Some(&(_, class, _)) = group.first() else { continue };
-        let all: Vec<u8> = group.iter().map(|(_, _, filter)| level(filter::fill(filter))).collect();
-        let levels = Levels::of(&all);
-        fills.extend(all.chunks(2).map(|pair| levels.pack(pair)));
-        let Levels { low, step, .. } = levels;
-        sizes.push(Size { class, messages: group.len() as u32, low, step });
-    }
+    let groups = messages.chunk_by(|(_, a, _), (_, b, _)| a == b);
+    let sizes = groups.filter_map(|group| Some((group.first()?.1, group.len() as u32)));
+    let sizes: Vec<(Class, u32)> = sizes.collect();
     // There are fewer classes than fit a byte.
     let mut body = vec![0, sizes.len() as u8];
-    for Size { class, messages, low, step } in &sizes {
+    for (class, count) in &sizes {
         body.push(class.number());
-        body.extend(messages.to_le_bytes());
-        body.extend([*low, *step]);
+        body.extend(count.to_le_bytes());
     }
-    body.extend(fills);
+    body.extend(filters.iter().map(|filter| level(filter::fill(filter))));
     // The sizes are sorted and counted correctly, so this cannot fail.
     let octaves = Table::of(&sizes, 0).map_or_else(|_| Vec::new(), |table| table.octaves);
     for octave in &octaves {
@@ -278,16 +248,10 @@ pub(super) fn fold(body: &[u8]) -> Option<Vec<u8>> {
                 let places = (half.place(group, row)..).step_by(64);
                 places.zip(&joined).for_each(|(place, word)| matrix::put(&mut bits, place, *word));
             }
-            let level = |column| level(counts.at(column) as f32 / rows as f32);
-            let all: Vec<u8> = (0..group.messages as usize).map(level).collect();
-            let levels = Levels::of(&all);
-            let packed = folded.get_mut(group.levels.offset..)?.iter_mut();
-            packed.zip(all.chunks(2)).for_each(|(to, pair)| *to = levels.pack(pair));
-            let (entries, _) = folded.get_mut(HEAD..)?.as_chunks_mut::<ENTRY>();
-            let mut entries = entries.iter_mut();
-            let entry = entries.find(|entry| entry.first() == Some(&group.class.number()))?;
-            let [.., low, step] = entry;
-            (*low, *step) = (levels.low, levels.step);
+            let fills = folded.get_mut(table.fills + group.first as usize..)?;
+            for (column, fill) in fills.iter_mut().take(group.messages as usize).enumerate() {
+                *fill = level(counts.at(column) as f32 / rows as f32);
+            }
         }
         folded.extend_from_slice(&bits);
     }
@@ -298,7 +262,7 @@ pub(super) fn fold(body: &[u8]) -> Option<Vec<u8>> {
 fn messages(body: &[u8]) -> Option<u32> {
     let count = usize::from(*body.get(1)?);
     let (entries, _) = body.get(HEAD..HEAD + count * ENTRY)?.as_chunks::<ENTRY>();
-    let mut counts = entries.iter().map(|[_, a, b, c, d, ..]| u32::from_le_bytes([*a, *b, *c, *d]));
+    let mut counts = entries.iter().map(|[_, count @ ..]| u32::from_le_bytes(*count));
     counts.try_fold(0_u32, u32::checked_add)
 }
 
