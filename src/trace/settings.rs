@@ -20,8 +20,8 @@ pub struct WinnowSettings {
     pub bytes_gram: u8,
     /// The window of an attachment's bytes: 1 to 255.
     pub bytes_window: u8,
-    /// The size of a filter, in hundredths of a bit for each kept gram;
-    /// repeated grams of a message count half: 25 to 3,200.
+    /// The size of a filter, in hundredths of a bit for each kept gram of a message with 256 of
+    /// them, with fewer for longer messages; repeated grams count a quarter: 25 to 3,200.
     pub centibits: u16,
     /// The order of the grams of text.
     pub order: GramOrder,
@@ -178,7 +178,7 @@ impl Default for WinnowSettings {
             window: 8,
             bytes_gram: 16,
             bytes_window: 255,
-            centibits: 127,
+            centibits: 140,
             order: GramOrder::OpenClosed,
         }
     }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn layout() {
         let bytes = Settings::default().encode();
-        assert_eq!(bytes, [1, 8, 8, 16, 255, 127, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes, [1, 8, 8, 16, 255, 140, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         let hbf = HbfSettings { counted: Counted::Blocks, ..HbfSettings::default() };
         let bytes = Settings::Hbf(hbf).encode();
         assert_eq!(bytes, [2, 32, 0, 0, 0, 1, 0, 4, 0x11, 0x11, 0, 0, 1, 0, 0, 0]);

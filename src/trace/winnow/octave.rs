@@ -24,49 +24,8 @@ pub(super) struct Group {
     pub(super) first: u32,
     /// The number of messages.
     pub(super) messages: u32,
-    /// Where and how their fills are stored.
-    pub(super) levels: Levels,
     /// The bit offsets of the rows in a bucket.
     starts: Vec<u64>,
-}
-
-/// The fills of the filters of one size: a level is the share of set bits in 255ths. Each is
-/// stored in four bits, as the nearest of 16.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Levels {
-    /// The lowest.
-    pub(super) low: u8,
-    /// The difference of two that follow each other.
-    pub(super) step: u8,
-    /// The byte offset in the body.
-    pub(super) offset: usize,
-}
-
-impl Levels {
-    /// The highest number of a level.
-    const LAST: u8 = 15;
-
-    /// For these levels.
-    pub(super) fn of(levels: &[u8]) -> Self {
-        let low = levels.iter().copied().min().unwrap_or(0);
-        let high = levels.iter().copied().max().unwrap_or(0);
-        Self { low, step: (high - low).div_ceil(Self::LAST), offset: 0 }
-    }
-
-    /// Two levels as a byte.
-    pub(super) fn pack(self, pair: &[u8]) -> u8 {
-        let number = |level: u8| {
-            let steps = u16::from(level.saturating_sub(self.low)) + u16::from(self.step / 2);
-            (steps / u16::from(self.step.max(1))).min(Self::LAST.into()) as u8
-        };
-        pair.iter().rev().fold(0, |byte, level| byte << 4 | number(*level))
-    }
-
-    /// The levels in a byte.
-    pub(super) fn unpack(self, byte: u8) -> [u8; 2] {
-        let level = |number: u8| self.low.saturating_add(self.step.saturating_mul(number));
-        [level(byte & 15), level(byte >> 4)]
-    }
 }
 
 /// The messages whose filters have sizes of one octave.
@@ -78,14 +37,16 @@ pub(super) struct Octave {
     bucket: u64,
     /// The groups, by size.
     pub(super) groups: Vec<Group>,
-    /// The byte offset in the body.
+    /// The byte offset in the body of the filters.
     pub(super) offset: usize,
+    /// That of their fills.
+    pub(super) fills: usize,
 }
 
 impl Group {
     /// The group of these messages; its octave computes where its rows are.
     pub(super) fn new(class: Class, first: u32, messages: u32) -> Self {
-        Self { class, first, messages, levels: Levels::default(), starts: Vec::new() }
+        Self { class, first, messages, starts: Vec::new() }
     }
 
     /// The number of words of 64 messages each.
@@ -117,7 +78,7 @@ impl Octave {
         }
         let bucket = sizes.iter().map(|(units, messages)| units * messages).sum();
         let buckets = groups.first().map_or(0, |group| group.class.buckets()) >> folds;
-        Self { buckets, bucket, groups, offset }
+        Self { buckets, bucket, groups, offset, fills: 0 }
     }
 
     /// Its length in bytes.
@@ -240,16 +201,6 @@ mod tests {
     }
 
     quickcheck! {
-        fn levels_are_the_nearest_of_sixteen(all: Vec<u8>) -> bool {
-            let levels = Levels::of(&all);
-            let packed = all.chunks(2).map(|pair| levels.pack(pair));
-            let unpacked: Vec<u8> = packed.flat_map(|byte| levels.unpack(byte)).collect();
-            let span = all.iter().max().unwrap_or(&0) - all.iter().min().unwrap_or(&0);
-            let near = |(a, b): (&u8, &u8)| a.abs_diff(*b) <= span.div_ceil(15) / 2;
-            let lowest = |levels: &[u8]| levels.iter().take(all.len()).min().copied();
-            all.iter().zip(&unpacked).all(near) && lowest(&all) == lowest(&unpacked)
-        }
-
         fn rows_are_adjacent(number: u8, messages: Vec<u8>, folds: u8) -> bool {
             let Some(octave) = octave(number % 5, &messages, folds % 4) else { return true };
             let mut rows: Vec<(u64, u64)> = octave.groups.iter().flat_map(|group| {

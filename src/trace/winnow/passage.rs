@@ -129,7 +129,7 @@ impl Passages {
         body: &Body<'_>,
         octave: &Octave,
     ) -> Result<Vec<(u32, u8, Run)>, Damage> {
-        let all = Fills::new(body, &octave.groups);
+        let all = Fills::new(body, octave);
         let mut searched = Vec::new();
         for group in &octave.groups {
             let fills = all.of(group)?;

@@ -7,17 +7,14 @@
 //! |---|---|
 //! | 1 | how often the body has been folded |
 //! | 1 | the number of sizes, c |
-//! | 7·c | for each size: the number of its [`Class`] (1 byte), ascending, the number of
-//! messages (4), not 0, and the lowest fill of their filters (1) and the step (1) |
-//! | ½ each | for each size, and each of its messages: how many steps its fill is above the
-//! lowest one, in 4 bits, the lower ones of a byte first |
-//! | ½ each | for each message: the number of its [`Composition`], in 4 bits in the same way |
+//! | 5·c | for each size: the number of its [`Class`] (1 byte), ascending, and the number of
+//! messages (4), not 0 |
+//! | 1 each | for each message: its fill, the share of set bits in its filter, in 255ths |
+//! | ½ each | for each message: the number of its [`Composition`], in 4 bits, the lower ones of a
+//! byte first; unused bits of the last byte are zero |
 //! | … | the filters of each [`Octave`] |
 //!
-//! A fill is the share of set bits in 255ths. Those of a size differ little, so that four bits
-//! are enough: with eight, chances would hardly be more accurate, and the store half a byte a
-//! message larger. The fills of each size, and those of each octave's filters, begin at a byte
-//! boundary; unused bits of its last byte are zero.
+//! An octave begins at a byte boundary; unused bits of its last byte are zero.
 //! Folding joins the bits 2i and 2i + 1 of a filter, which halves the number of
 //! buckets.
 
@@ -30,13 +27,13 @@ use super::class::Class;
 use super::digest::{self, Parsed};
 use super::marks::Composition;
 use super::matrix::{self, Counts};
-use super::octave::{Group, Levels, Octave, Range};
+use super::octave::{Group, Octave, Range};
 
 /// How often a body can be folded: all filters have at least two to this power
 /// of buckets.
 const FOLDS_MAX: u8 = 3;
 const HEAD: usize = 2;
-const ENTRY: usize = 7;
+const ENTRY: usize = 5;
 /// Where the filter of a digest begins.
 const FILTER: usize = 2;
 
@@ -63,17 +60,16 @@ impl Table {
         let entries = entries.get_mut(..usize::from(count)).unwrap_or_default();
         body.read(HEAD, entries.as_flattened_mut())?;
         let mut sizes = Vec::with_capacity(entries.len());
-        for [class, a, b, c, d, low, step] in entries {
+        for [class, count @ ..] in entries {
             let class =
                 Class::numbered(*class).ok_or(Damage("its table contains an invalid size"))?;
-            let messages = u32::from_le_bytes([*a, *b, *c, *d]);
-            sizes.push(Size { class, messages, low: *low, step: *step });
+            sizes.push((class, u32::from_le_bytes(*count)));
         }
         let table = Self::of(&sizes, folds)?;
         let last = table.octaves.iter().flat_map(|octave| &octave.groups).last();
-        let empty = sizes.first().filter(|size| size.class == Class::EMPTY);
+        let empty = sizes.first().filter(|(class, _)| *class == Class::EMPTY);
         let found =
-            last.map_or(empty.map_or(0, |size| size.messages), |last| last.first + last.messages);
+            last.map_or(empty.map_or(0, |(_, count)| *count), |last| last.first + last.messages);
         if found != messages {
             return Err(Damage("its number of messages is wrong"));
         }
@@ -84,23 +80,19 @@ impl Table {
     }
 
     /// The structure for so many messages of each size.
-    fn of(sizes: &[Size], folds: u8) -> Result<Self, Damage> {
+    fn of(sizes: &[(Class, u32)], folds: u8) -> Result<Self, Damage> {
         let wrong = Damage("its table is inconsistent");
         let mut groups = Vec::with_capacity(sizes.len());
         let mut messages = 0_u32;
-        // At most 255 sizes of 2^32 messages.
-        let mut end = (HEAD + sizes.len() * ENTRY) as u64;
-        for &Size { class, messages: count, low, step } in sizes {
-            let offset = usize::try_from(end).map_err(|_| Damage("it is too large"))?;
-            let mut group = Group::new(class, messages, count);
-            group.levels = Levels { low, step, offset };
-            groups.push(group);
+        for &(class, count) in sizes {
+            groups.push(Group::new(class, messages, count));
             messages = messages.checked_add(count).filter(|_| count > 0).ok_or(wrong)?;
-            end += u64::from(count.div_ceil(2));
         }
         if !groups.is_sorted_by(|a, b| a.class < b.class) {
             return Err(wrong);
         }
+        let fills = HEAD + groups.len() * ENTRY;
+        let mut end = fills as u64 + u64::from(messages);
         let compositions = usize::try_from(end).map_err(|_| Damage("it is too large"))?;
         end += u64::from(messages.div_ceil(2));
         let mut octaves = Vec::new();
@@ -108,7 +100,8 @@ impl Table {
         let groups = filters.and_then(|first| groups.get(first..)).unwrap_or_default();
         for groups in groups.chunk_by(|a, b| a.class.octave() == b.class.octave()) {
             let offset = usize::try_from(end).map_err(|_| Damage("it is too large"))?;
-            let octave = Octave::new(groups.to_vec(), folds, offset);
+            let mut octave = Octave::new(groups.to_vec(), folds, offset);
+            octave.fills = fills + groups.first().map_or(0, |group| group.first as usize);
             end = end.checked_add(octave.bytes()).ok_or(wrong)?;
             octaves.push(octave);
         }
@@ -125,21 +118,20 @@ impl Table {
     }
 }
 
-/// The share of set bits in the filters of an octave, in 255ths. They are read when they are
-/// needed, all of them: that takes no longer than decrypting one.
+/// The fills of the filters of an octave. They are read when they are needed, all of them: that
+/// takes no longer than decrypting one.
 pub(super) struct Fills<'a> {
     body: &'a Body<'a>,
-    groups: &'a [Group],
+    octave: &'a Octave,
     levels: OnceCell<Vec<u8>>,
 }
 
 impl<'a> Fills<'a> {
-    /// Those of some groups that follow each other.
-    pub(super) fn new(body: &'a Body<'a>, groups: &'a [Group]) -> Self {
-        Self { body, groups, levels: OnceCell::new() }
+    pub(super) fn new(body: &'a Body<'a>, octave: &'a Octave) -> Self {
+        Self { body, octave, levels: OnceCell::new() }
     }
 
-    /// Those of a group.
+    /// Those of a group of the octave.
     pub(super) fn of(&self, group: &Group) -> Result<&[u8], Damage> {
         let levels = match self.levels.get() {
             Some(levels) => levels,
@@ -148,33 +140,17 @@ impl<'a> Fills<'a> {
                 self.levels.get_or_init(|| levels)
             }
         };
-        let before = group.first - self.groups.first().map_or(group.first, |group| group.first);
+        let before = group.first - self.octave.groups.first().map_or(0, |first| first.first);
         let levels = levels.get(before as usize..).unwrap_or_default();
         Ok(levels.get(..group.messages as usize).unwrap_or_default())
     }
 
     fn read(&self) -> Result<Vec<u8>, Damage> {
-        let packed = |group: &Group| group.messages.div_ceil(2) as usize;
-        let mut bytes = vec![0; self.groups.iter().map(packed).sum()];
-        self.body.read(self.groups.first().map_or(0, |group| group.levels.offset), &mut bytes)?;
-        let (mut levels, mut rest) = (Vec::new(), &*bytes);
-        for group in self.groups {
-            let (these, after) = rest.split_at_checked(packed(group)).unwrap_or_default();
-            rest = after;
-            let fills = these.iter().flat_map(|&byte| group.levels.unpack(byte));
-            levels.extend(fills.take(group.messages as usize));
-        }
+        let messages = self.octave.groups.iter().map(|group| group.messages as usize).sum();
+        let mut levels = vec![0; messages];
+        self.body.read(self.octave.fills, &mut levels)?;
         Ok(levels)
     }
-}
-
-/// The entry of a size in the table.
-#[derive(Clone, Copy)]
-struct Size {
-    class: Class,
-    messages: u32,
-    low: u8,
-    step: u8,
 }
 
 /// Lays out digests; damaged ones are treated as those of empty messages.
@@ -185,24 +161,16 @@ pub(super) fn seal(digests: &[&[u8]]) -> Sealed {
     messages.sort_by_key(|(_, message)| message.class);
     let order: Vec<u32> = messages.iter().map(|(number, _)| *number).collect();
     let filters: Vec<&[u8]> = messages.iter().map(|(_, message)| message.filter).collect();
-    let (mut sizes, mut fills) = (Vec::new(), Vec::new());
-    for group in messages.chunk_by(|(_, a), (_, b)| a.class == b.class) {
-        let Some((_, Parsed { class, .. })) = group.first() else { continue };
-        let all: Vec<u8> =
-            group.iter().map(|(_, message)| level(filter::fill(message.filter))).collect();
-        let levels = Levels::of(&all);
-        fills.extend(all.chunks(2).map(|pair| levels.pack(pair)));
-        let Levels { low, step, .. } = levels;
-        sizes.push(Size { class: *class, messages: group.len() as u32, low, step });
-    }
+    let groups = messages.chunk_by(|(_, a), (_, b)| a.class == b.class);
+    let sizes = groups.filter_map(|group| Some((group.first()?.1.class, group.len() as u32)));
+    let sizes: Vec<(Class, u32)> = sizes.collect();
     // There are fewer classes than fit a byte.
     let mut body = vec![0, sizes.len() as u8];
-    for Size { class, messages, low, step } in &sizes {
+    for (class, count) in &sizes {
         body.push(class.number());
-        body.extend(messages.to_le_bytes());
-        body.extend([*low, *step]);
+        body.extend(count.to_le_bytes());
     }
-    body.extend(fills);
+    body.extend(filters.iter().map(|filter| level(filter::fill(filter))));
     body.extend(messages.chunks(2).map(|two| {
         let numbers = two.iter().map(|(_, message)| message.composition.number());
         numbers.rev().fold(0, |byte, number| byte << 4 | number)
@@ -314,6 +282,7 @@ pub(super) fn fold(body: &[u8]) -> Option<Vec<u8>> {
     let (mut bits, mut range) = (Vec::new(), Range::default());
     for octave in &table.octaves {
         let half = Octave::new(octave.groups.clone(), table.folds + 1, 0);
+        let first = half.groups.first()?.first;
         bits.clear();
         bits.resize(half.bytes() as usize, 0);
         for group in &half.groups {
@@ -333,16 +302,10 @@ pub(super) fn fold(body: &[u8]) -> Option<Vec<u8>> {
                 let places = (half.place(group, row)..).step_by(64);
                 places.zip(&joined).for_each(|(place, word)| matrix::put(&mut bits, place, *word));
             }
-            let level = |column| level(counts.at(column) as f32 / rows as f32);
-            let all: Vec<u8> = (0..group.messages as usize).map(level).collect();
-            let levels = Levels::of(&all);
-            let packed = folded.get_mut(group.levels.offset..)?.iter_mut();
-            packed.zip(all.chunks(2)).for_each(|(to, pair)| *to = levels.pack(pair));
-            let (entries, _) = folded.get_mut(HEAD..)?.as_chunks_mut::<ENTRY>();
-            let mut entries = entries.iter_mut();
-            let entry = entries.find(|entry| entry.first() == Some(&group.class.number()))?;
-            let [.., low, step] = entry;
-            (*low, *step) = (levels.low, levels.step);
+            let fills = folded.get_mut(octave.fills + (group.first - first) as usize..)?;
+            for (column, fill) in fills.iter_mut().take(group.messages as usize).enumerate() {
+                *fill = level(counts.at(column) as f32 / rows as f32);
+            }
         }
         folded.extend_from_slice(&bits);
     }
@@ -353,7 +316,7 @@ pub(super) fn fold(body: &[u8]) -> Option<Vec<u8>> {
 fn messages(body: &[u8]) -> Option<u32> {
     let count = usize::from(*body.get(1)?);
     let (entries, _) = body.get(HEAD..HEAD + count * ENTRY)?.as_chunks::<ENTRY>();
-    let mut counts = entries.iter().map(|[_, a, b, c, d, ..]| u32::from_le_bytes([*a, *b, *c, *d]));
+    let mut counts = entries.iter().map(|[_, count @ ..]| u32::from_le_bytes(*count));
     counts.try_fold(0_u32, u32::checked_add)
 }
 

@@ -280,7 +280,7 @@ impl WinnowSearch {
             let may_match = octave.groups.iter().any(|group| self.may_match(group.class));
             let mut found = Vec::new();
             if may_match {
-                let fills = Fills::new(body, &octave.groups);
+                let fills = Fills::new(body, octave);
                 found = self.octave(body, &fills, octave)?;
                 if let Some(selection) = selection {
                     self.sample(body, &fills, octave, &found, selection)?;

@@ -128,7 +128,7 @@ fn differences(of_digests: &[Hit], of_body: &[Hit], order: &[u32]) -> Vec<Hit> {
     of_body.sort_by_key(|hit| hit.message);
     let same = |(a, b): &(&Hit, &Hit)| {
         (a.message, a.present, a.of) == (b.message, b.present, b.of)
-            && (a.fill - b.fill).abs() < 0.036
+            && (a.fill - b.fill).abs() < 0.003
     };
     if of_digests.len() == of_body.len() && of_digests.iter().zip(&of_body).all(|pair| same(&pair))
     {

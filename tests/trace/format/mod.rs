@@ -105,7 +105,7 @@ fn store(folder: &std::path::Path, messages: u32) -> Result<TraceStore, TraceErr
 }
 
 fn record(trace: &mut TraceStore, n: u32) -> Result<(), TraceError> {
-    let words = format!("words of {n}, ").repeat(1 + n as usize % 50);
+    let words: String = (0..1 + n % 50).map(|word| format!("words of {n}, {word}, ")).collect();
     trace.record(&envelope(n), format!("Subject: {n}\n\n{words}\n").as_bytes())
 }
 
