@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::sys::clock;
 
+use super::super::decode::normalise;
 use super::super::{Body, ContentQuery, Envelope, Part};
 use super::*;
 
@@ -92,7 +93,7 @@ pub(super) fn text(n: u32) -> String {
 }
 
 pub(super) fn content_query(text: &str) -> Query<'static> {
-    let content_query = ContentQuery { parts: vec![Part::Text(text.to_owned())], min_share: 1.0 };
+    let content_query = ContentQuery { parts: vec![Part::Text(normalise(text))], min_share: 1.0 };
     Query { content: Some(content_query), ..Query::default() }
 }
 
