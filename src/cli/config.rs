@@ -384,7 +384,8 @@ fn evicted_by(spool: &mut Spool, max_bytes: u64) -> Result<Option<String>, Failu
     }
     let evicted = spool.would_evict(max_bytes, now())?;
     let limit = bytes(max_bytes);
-    Ok((evicted > 0).then(|| format!("{evicted} record(s) have no room in {limit}")))
+    let records = text::counted(evicted, "record has", "records have");
+    Ok((evicted > 0).then(|| format!("{records} no room in {limit}")))
 }
 
 /// What other options would remove from the trace store, in words.

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use super::Failure;
+use super::text::counted_items;
 
 /// How many of the things to be changed are named in the question.
 const NAMED: usize = 20;
@@ -13,9 +14,10 @@ const NAMED: usize = 20;
 /// There is no terminal to ask at.
 pub(super) fn ask(verb: &str, things: &[String], yes: bool) -> Result<bool, Failure> {
     let count = things.len();
+    let records = counted_items(count, "record", "records");
     if !yes && !is_terminal() {
         return Err(Failure::new(format!(
-            "this would {verb} {count} record(s), and there is no terminal to ask at: use --yes, \
+            "this would {verb} {records}, and there is no terminal to ask at: use --yes, \
              or --dry-run to see them",
         )));
     }
@@ -23,7 +25,7 @@ pub(super) fn ask(verb: &str, things: &[String], yes: bool) -> Result<bool, Fail
     if count > NAMED {
         lines.push(format!("and {} more", count - NAMED));
     }
-    Ok(yes || confirmed(&lines, &format!("{verb} {count} record(s)?"))?)
+    Ok(yes || confirmed(&lines, &format!("{verb} {records}?"))?)
 }
 
 /// Asks whether to go on although something will be lost. With `yes`, it does not

@@ -167,7 +167,8 @@ pub(super) fn visit(
     drop(tally);
     unread.parts.iter().for_each(complain);
     if unread.damaged > 0 {
-        note(format_args!("left out {} damaged record(s) in {}", unread.damaged, store.location()));
+        let damaged = text::counted(unread.damaged, "damaged record", "damaged records");
+        note(format_args!("left out {damaged} in {}", store.location()));
     }
     Ok(unread.parts.len())
 }

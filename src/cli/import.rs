@@ -267,15 +267,17 @@ fn print(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()
             writeln!(screen, "{count} {what}")?;
         }
     }
-    if counts.filters_left_out > 0 {
+    let left_out = counts.filters_left_out;
+    if left_out > 0 {
         let why = match form {
             Form::Exim(_) => "exim_dumpdb does not print them",
             Form::Export { .. } => "they depend on the key of another database",
         };
         writeln!(
             screen,
-            "{} filter(s) of unique events left out: {why}, so their events count once more",
-            counts.filters_left_out
+            "{} left out: {why}, so {} events count once more",
+            text::counted(left_out, "filter of unique events", "filters of unique events"),
+            if left_out == 1 { "its" } else { "their" }
         )?;
     }
     if !counts.unknown_fields.is_empty() {

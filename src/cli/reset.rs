@@ -127,7 +127,7 @@ impl Reset {
             Err(Failure::Said(what)) if !self.dry_run && keys.len() > 1 => {
                 screen.flush()?;
                 Err(Failure::new(format!(
-                    "{what}; {} of {} record(s) were reset; run the command again for the rest",
+                    "{what}; {} of {} records were reset; run the command again for the rest",
                     done.count,
                     keys.len()
                 )))

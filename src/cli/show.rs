@@ -134,7 +134,8 @@ impl Show {
         screen.flush()?;
         let dropped = keys.len() - records.len();
         if dropped > 0 {
-            note(format_args!("{dropped} record(s) were dropped while this ran"));
+            let records = text::counted_items(dropped, "record was", "records were");
+            note(format_args!("{records} dropped while this ran"));
         }
         let missing = selection.report_missing(&mut *store)?;
         database::incomplete(unread)?;

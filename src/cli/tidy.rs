@@ -98,10 +98,9 @@ impl RatesTidied {
         };
         writeln!(
             screen,
-            "rebuilt {} shard(s), dropped {} expired record(s){evicted}; the database takes {} of \
-             disk, {} before",
-            self.rebuilt,
-            self.forgotten,
+            "rebuilt {}, dropped {}{evicted}; the database takes {} of disk, {} before",
+            text::counted(self.rebuilt, "shard", "shards"),
+            text::counted(self.forgotten, "expired record", "expired records"),
             bytes(self.disk_after),
             bytes(self.disk_before)
         )

@@ -26,6 +26,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::counted::counted;
 use crate::engine::{self, Algorithm, Authority, Check, Decision, Forced, Update};
 use crate::rate::{Average, Timestamp};
 use crate::spool::{Options, Spool, SpoolError};
@@ -237,7 +238,8 @@ impl Cluster {
             }
             Changed::Back { seconds, apart, over } => format!(
                 "the shared limits are reached again through the agent at {socket}, after {seconds} s \
-                 in which {apart} event(s) were decided without them, {over} of them over a limit"
+                 in which {} decided without them, {over} of them over a limit",
+                counted(apart, "event was", "events were")
             ),
         }
     }

@@ -128,7 +128,7 @@ fn a_lower_limit_evicts_nothing_without_a_confirmation() {
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
     let said = stderr(&output);
     assert!(
-        said.contains(" record(s) have no room in 16 MiB; nothing was changed: use --yes"),
+        said.contains(" records have no room in 16 MiB; nothing was changed: use --yes"),
         "{said}"
     );
     let expected: u64 = said.split(' ').nth(1).unwrap().parse().unwrap();

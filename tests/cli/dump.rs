@@ -61,10 +61,7 @@ fn after_the_import_the_next_answer_is_the_one_that_exim_gives() {
     let text = dump(&exim.spool(), &[], "UTC");
     assert_eq!(text.lines().count(), 3, "{text}");
     let said = import(&exim.spool(), &text, &[], "UTC");
-    assert!(
-        said.starts_with("imported 3 records\n1 filter(s) of unique events left out"),
-        "{said}"
-    );
+    assert!(said.starts_with("imported 3 records\n1 filter of unique events left out"), "{said}");
     // Root has made all this, for Exim to use.
     let owner = std::fs::metadata(exim.spool()).unwrap();
     for file in std::fs::read_dir(exim.spool().join("exirate")).unwrap() {

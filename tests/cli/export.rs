@@ -107,10 +107,7 @@ fn events_that_were_seen_stay_seen_only_with_the_same_key() {
     let output = run(other.path(), &["import", path]);
     assert_eq!(output.status.code(), Some(0));
     let said = stdout(&output);
-    assert!(
-        said.starts_with("imported 2 records\n1 filter(s) of unique events left out"),
-        "{said}"
-    );
+    assert!(said.starts_with("imported 2 records\n1 filter of unique events left out"), "{said}");
     assert_eq!(count(other.path()), 1.0);
     assert_eq!(list(other.path()).len(), 3);
 

@@ -70,7 +70,7 @@ fn a_glob_needs_a_confirmation() {
     }
     let output = run(spool.path(), &["reset", "*@x.test"]);
     assert_eq!(output.status.code(), Some(2));
-    let words = "this would reset 2 record(s), and there is no terminal to ask at: use --yes";
+    let words = "this would reset 2 records, and there is no terminal to ask at: use --yes";
     assert!(stderr(&output).contains(words), "{}", stderr(&output));
     assert_eq!(keys(spool.path()).len(), 3);
 
@@ -199,7 +199,7 @@ fn keys_reset_before_an_error_are_reported_and_logged() {
     shard.lock_shared().unwrap();
     let output = run(spool.path(), &["reset", "*", "--mode", "per_mail", "--yes"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = format!("; {} of {all} record(s) were reset", all - 1);
+    let said = format!("; {} of {all} records were reset", all - 1);
     assert!(stderr(&output).contains(&said), "{}", stderr(&output));
     assert_eq!(stdout(&output).lines().count(), all - 1);
     let log = std::fs::read_to_string(spool.path().join("exirate/audit.log")).unwrap();

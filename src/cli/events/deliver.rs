@@ -253,7 +253,8 @@ fn deliver(
     let report = delivery.report;
     if report.remaining > 0 && !report.failed {
         let Report { receiver, remaining, .. } = report;
-        note(format_args!("{receiver}: no time for {remaining} more event(s) in this run"));
+        let events = text::counted_items(remaining, "more event", "more events");
+        note(format_args!("{receiver}: no time for {events} in this run"));
     }
     Ok(report)
 }

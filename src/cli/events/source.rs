@@ -7,6 +7,7 @@ use crate::cli::database::now;
 use crate::cli::rates::Rates;
 use crate::cli::screen::note;
 use crate::cli::servers;
+use crate::cli::text::counted;
 use crate::redis::SharedEvents;
 use crate::spool::{EventKind, EventReader, LoggedEvent, Spool};
 
@@ -78,7 +79,7 @@ impl Source {
                     Failure::new(format!("{name}: the crossings cannot be read: {error}"))
                 })?;
                 let mut events = Vec::new();
-                let mut unknown = 0;
+                let mut unknown = 0_u64;
                 for one in read {
                     *place = Some(one.place);
                     match LoggedEvent::decode(&one.bytes) {
@@ -90,9 +91,8 @@ impl Source {
                     }
                 }
                 if unknown > 0 {
-                    note(format_args!(
-                        "left out {unknown} event(s) in {name} that this exirate cannot read"
-                    ));
+                    let events = counted(unknown, "event", "events");
+                    note(format_args!("left out {events} in {name} that this exirate cannot read"));
                 }
                 events.sort_by_key(|(event, _)| event.at);
                 Ok(events)
@@ -105,6 +105,7 @@ impl Source {
 fn report_damage(reader: &EventReader, before: u64) {
     let damaged = reader.damaged() - before;
     if damaged > 0 {
-        note(format_args!("skipped {damaged} byte(s) of the log that are no event"));
+        let bytes = counted(damaged, "byte of the log that is", "bytes of the log that are");
+        note(format_args!("skipped {bytes} no event"));
     }
 }
