@@ -27,13 +27,13 @@ const KINDS: [Kind; 3] = [
         name: "winnowed in a random order",
         window: 8,
         order: GramOrder::Random,
-        centibits: &[50, 70, 85, 105, 130, 158, 210, 300],
+        centibits: &[50, 70, 85, 116, 130, 158, 210, 300],
     },
     Kind {
         name: "winnowed in the open-closed order",
         window: 8,
         order: GramOrder::OpenClosed,
-        centibits: &[60, 85, 103, 127, 157, 191, 254, 363],
+        centibits: &[60, 85, 103, 140, 157, 191, 254, 363],
     },
     // A run of 8 grams is a piece of 15 bytes, present if all of them are.
     Kind {

@@ -8,10 +8,12 @@ pub(crate) fn winnows(others: &[WinnowSettings]) -> Vec<(String, Settings)> {
     let default = WinnowSettings::default();
     let usual = [
         // The same space in a random order; `curves` compares more of them.
-        WinnowSettings { order: GramOrder::Random, centibits: 105, ..default },
-        WinnowSettings { centibits: 85, ..default },
+        WinnowSettings { order: GramOrder::Random, centibits: 116, ..default },
+        WinnowSettings { centibits: 100, ..default },
         WinnowSettings { centibits: 191, ..default },
         WinnowSettings { gram: 6, ..default },
+        // The same shortest excerpt, with fewer elements.
+        WinnowSettings { gram: 6, window: 10, centibits: 125, ..default },
         WinnowSettings { window: 12, ..default },
         WinnowSettings { bytes_window: 64, ..default },
     ];
