@@ -151,7 +151,7 @@ regard to case.
 
 THERE is the share of the text that a message contains. More than half of any text is in
 a digest by chance, and messages with no more than that are left out: of an edited text
-of 150 bytes about 90% must be there, of 500 bytes 75%, of 2000 bytes 65%. With
+of 150 bytes about 85% must be there, of 500 bytes 70%, of 2000 bytes 60%. With
 --at-least auto, what must be there depends on the length of the text and on how full each
 message's digest is: as much as one unrelated message in a thousand has.
 
