@@ -225,10 +225,7 @@ impl Decoder {
     /// The code with these lengths; `None` if the lengths are not those of a
     /// prefix code.
     pub(super) fn of(lengths: &[u8]) -> Option<Self> {
-        let mut counts = [0_u32; OUTER];
-        for &length in lengths {
-            *counts.get_mut(usize::from(length))? += 1;
-        }
+        let counts = histogram(lengths)?;
         let (mut ends, mut firsts) = ([0; OUTER], [(0, 0); OUTER]);
         let (mut next, mut index) = (0_u64, 0_u32);
         let mut indices = [0_u32; OUTER];
@@ -249,21 +246,25 @@ impl Decoder {
         }
         let quick_bits =
             longest.min(if index as usize >= MANY { QUICK_BITS_MANY } else { QUICK_BITS });
-        let mut quick = vec![0; 1 << quick_bits];
-        let mut symbols = vec![0; index as usize];
-        for (&length, symbol) in lengths.iter().zip(0..).filter(|(length, _)| **length > 0) {
-            let index = indices.get_mut(usize::from(length))?;
-            *symbols.get_mut(*index as usize)? = symbol;
-            let bits = u32::from(length);
-            let (first, start) = *firsts.get(usize::from(length))?;
-            if bits <= quick_bits {
-                let word = (first >> (LENGTH_MAX - quick_bits))
-                    + ((*index - start) << (quick_bits - bits));
-                let all = word as usize..word as usize + (1 << (quick_bits - bits));
-                quick.get_mut(all)?.fill(symbol << 5 | bits);
-            }
-            *index += 1;
+        // Without a branch: those that never occur are put after the others.
+        *indices.first_mut()? = index;
+        let mut symbols = vec![0; lengths.len()];
+        for (symbol, &length) in (0..).zip(lengths) {
+            let next = indices.get_mut(usize::from(length))?;
+            *symbols.get_mut(*next as usize)? = symbol;
+            *next += 1;
         }
+        symbols.truncate(index as usize);
+        let mut quick = Vec::with_capacity(1 << quick_bits);
+        for ((bits, &count), (_, start)) in
+            (1..=quick_bits).zip(counts.iter().skip(1)).zip(firsts.iter().skip(1))
+        {
+            let (start, count) = (*start as usize, count as usize);
+            for &symbol in symbols.get(start..start + count)? {
+                quick.extend(std::iter::repeat_n(symbol << 5 | bits, 1 << (quick_bits - bits)));
+            }
+        }
+        quick.resize(1 << quick_bits, 0);
         Some(Self { quick, quick_bits, ends, firsts, symbols })
     }
 
@@ -302,6 +303,20 @@ impl Decoder {
         let number = (word - first) >> (LENGTH_MAX as usize - length);
         self.symbols.get((index + number) as usize).copied()
     }
+}
+
+/// How many of some lengths are equal to each possible one; `None` if one is too large.
+fn histogram(lengths: &[u8]) -> Option<[u32; OUTER]> {
+    // Consecutive lengths are often equal, and are counted separately: an addition would have to
+    // wait for the one before.
+    let mut counts = [[0_u32; OUTER]; 4];
+    for lengths in lengths.chunks(4) {
+        for (counts, &length) in counts.iter_mut().zip(lengths) {
+            *counts.get_mut(usize::from(length))? += 1;
+        }
+    }
+    let [a, b, c, d] = counts;
+    Some(std::array::from_fn(|at| [a, b, c, d].iter().filter_map(|counts| counts.get(at)).sum()))
 }
 
 #[cfg(test)]
