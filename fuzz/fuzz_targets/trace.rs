@@ -63,7 +63,7 @@ static GROUND: LazyLock<Ground> = LazyLock::new(|| {
     let spool = std::env::temp_dir().join(format!("trace-{}", std::process::id()));
     let directory = trace_directory(&spool);
     std::fs::create_dir_all(&directory).unwrap();
-    let mut key = [b"EXIRATEK", &[4, 0, 0, 0, 0, 0, 0, 0][..], &[7; 32]].concat();
+    let mut key = [b"EXIRATEK", &[format::VERSION, 0, 0, 0, 0, 0, 0, 0][..], &[7; 32]].concat();
     key.extend(crc32fast::hash(&key).to_le_bytes());
     key.resize(512, 0);
     let key = [&key[..], &key].concat();

@@ -13,6 +13,9 @@ use chacha20::XChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
 use siphasher::sip::SipHasher24;
 
+/// The version that these are of.
+pub(crate) const VERSION: u8 = 5;
+
 pub(crate) const DOCUMENT: &str = include_str!("../../src/trace/FORMAT.md");
 
 /// Every field in the tables of the document: offset and size.
@@ -59,7 +62,7 @@ impl Key {
     /// Of the content of the file `key`.
     pub(crate) fn of(file: &[u8]) -> Self {
         assert_eq!(field(file, "key.magic"), b"EXIRATEK");
-        assert_eq!(value(file, "key.version"), 5);
+        assert_eq!(value(file, "key.version"), u64::from(VERSION));
         assert_eq!(file.len(), 1024);
         assert_eq!(file[..52], file[512..564]);
         assert!(file[52..512].iter().chain(&file[564..]).all(|&byte| byte == 0));
@@ -146,7 +149,7 @@ impl Segment {
     /// Deciphers a sound one.
     pub(crate) fn read(bytes: &[u8], key: &Key) -> Self {
         assert_eq!(field(bytes, "start.magic"), b"EXIRATEG");
-        assert_eq!(value(bytes, "start.version"), 5);
+        assert_eq!(value(bytes, "start.version"), u64::from(VERSION));
         assert_eq!(value(bytes, "start.key"), key.number);
         let (rest, expected) = bytes.split_at(bytes.len() - 4);
         assert_eq!(number(expected), crc(rest));
@@ -266,7 +269,7 @@ impl Log {
             [0, 512].map(|at| key.untagged(of_file, at, &bytes[at..at + LOG_HEAD]).to_vec());
         assert_eq!(head, copy, "the second head");
         assert_eq!(field(&head, "start.magic"), b"EXIRATEL");
-        assert_eq!(value(&head, "start.version"), 5);
+        assert_eq!(value(&head, "start.version"), u64::from(VERSION));
         assert_eq!(value(&head, "start.key"), key.number);
         key.apply(of_file, 48, &mut head[48..]);
         let zeros = [
