@@ -161,14 +161,18 @@ impl Segment {
     /// A range that ends with its tag, decrypted and without the tag; `None` if that is wrong,
     /// if it is beyond the end of the file, or the deadline has passed.
     fn plain(&self, range: Range<usize>) -> Option<Vec<u8>> {
+        let sealed = self.sealed(range)?;
+        sealed.plain(0..sealed.bytes.len())
+    }
+
+    /// The same, to be decrypted in part.
+    fn sealed(&self, range: Range<usize>) -> Option<SealedBlock<'_>> {
         if is_past(self.deadline) {
             return None;
         }
-        let length = range.end.checked_sub(range.start)?;
-        let bytes = self.map.bytes(range.start, length)?;
-        let mut plain = self.tagger.check(range.start as u64, bytes)?.to_vec();
-        self.stream.apply(range.start as u64, &mut plain);
-        Some(plain)
+        let (start, length) = (range.start as u64, range.end.checked_sub(range.start)?);
+        let bytes = self.tagger.check(start, self.map.bytes(range.start, length)?)?;
+        Some(SealedBlock { stream: &self.stream, start, bytes })
     }
 
     /// A block of a section, decrypted; its range includes its tag.
@@ -182,12 +186,10 @@ impl Segment {
         let section = self.parts.sections.get(number)?;
         let start = section.start.checked_add(range.start)?;
         let end = section.start.checked_add(range.end)?;
-        if end > section.end || is_past(self.deadline) {
+        if end > section.end {
             return None;
         }
-        let bytes = self.map.bytes(start, end.checked_sub(start)?)?;
-        let bytes = self.tagger.check(start as u64, bytes)?;
-        Some(SealedBlock { stream: &self.stream, start: start as u64, bytes })
+        self.sealed(start..end)
     }
 
     /// The first sound copy of a table.
