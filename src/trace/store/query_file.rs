@@ -75,7 +75,7 @@ impl RunningQuery<'_, '_> {
     /// Searches the messages of a segment. Damaged parts do not prevent results
     /// from the rest.
     ///
-    /// If the query is not about content, only the first `first` results have to be returned;
+    /// If the query is not about content, only the first `limit` results have to be returned;
     /// the others may be counted, and their number is returned.
     pub(super) fn segment(
         &mut self,
