@@ -16,28 +16,39 @@ const COMPARED: u64 = 20;
 /// A kind of elements.
 struct Kind {
     name: &'static str,
+    gram: u8,
     window: u8,
     order: GramOrder,
     /// Hundredths of a bit for each element.
     centibits: &'static [u16],
 }
 
-const KINDS: [Kind; 3] = [
+const KINDS: [Kind; 4] = [
     Kind {
-        name: "winnowed in a random order",
+        name: "8/8 in a random order",
+        gram: 8,
         window: 8,
         order: GramOrder::Random,
         centibits: &[50, 70, 85, 116, 130, 158, 210, 300],
     },
     Kind {
-        name: "winnowed in the open-closed order",
+        name: "8/8 in the open-closed order",
+        gram: 8,
         window: 8,
         order: GramOrder::OpenClosed,
         centibits: &[60, 85, 103, 140, 157, 191, 254, 363],
     },
+    Kind {
+        name: "6/10 in the open-closed order",
+        gram: 6,
+        window: 10,
+        order: GramOrder::OpenClosed,
+        centibits: &[70, 99, 122, 140, 165, 185, 225, 300],
+    },
     // A run of 8 grams is a piece of 15 bytes, present if all of them are.
     Kind {
         name: "all grams, in runs (findere)",
+        gram: 8,
         window: 1,
         order: GramOrder::Random,
         centibits: &[25, 35, 47, 67],
@@ -57,9 +68,10 @@ pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts) {
     let messages = corpus.texts.len().min(SEGMENT);
     let text = corpus.volume_of(messages).text as f64;
     let mut points = Vec::new();
-    for (kind, Kind { window, order, centibits, .. }) in KINDS.iter().enumerate() {
+    for (kind, Kind { gram, window, order, centibits, .. }) in KINDS.iter().enumerate() {
         for &centibits in *centibits {
             let settings = Settings::Winnow(WinnowSettings {
+                gram: *gram,
                 window: *window,
                 order: *order,
                 centibits,

@@ -7,14 +7,13 @@ use exirate::trace::{GramOrder, Settings, WinnowSettings};
 pub(crate) fn winnows(others: &[WinnowSettings]) -> Vec<(String, Settings)> {
     let default = WinnowSettings::default();
     let usual = [
-        // The same space in a random order; `curves` compares more of them.
-        WinnowSettings { order: GramOrder::Random, centibits: 116, ..default },
-        WinnowSettings { centibits: 100, ..default },
-        WinnowSettings { centibits: 191, ..default },
-        WinnowSettings { gram: 6, ..default },
-        // The same shortest excerpt, with fewer elements.
-        WinnowSettings { gram: 6, window: 10, centibits: 125, ..default },
-        WinnowSettings { window: 12, ..default },
+        // About the same space in a random order; `curves` compares more of them.
+        WinnowSettings { order: GramOrder::Random, centibits: 107, ..default },
+        WinnowSettings { centibits: 150, ..default },
+        // The same shortest excerpt, with more elements.
+        WinnowSettings { gram: 8, window: 8, centibits: 103, ..default },
+        WinnowSettings { gram: 8, window: 8, centibits: 140, ..default },
+        WinnowSettings { window: 16, ..default },
         WinnowSettings { bytes_window: 64, ..default },
     ];
     let others = if others.is_empty() { &usual[..] } else { others };

@@ -174,11 +174,11 @@ impl Default for Settings {
 impl Default for WinnowSettings {
     fn default() -> Self {
         Self {
-            gram: 8,
-            window: 8,
+            gram: 6,
+            window: 10,
             bytes_gram: 16,
             bytes_window: 255,
-            centibits: 140,
+            centibits: 122,
             order: GramOrder::OpenClosed,
         }
     }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn layout() {
         let bytes = Settings::default().encode();
-        assert_eq!(bytes, [1, 8, 8, 16, 255, 140, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes, [1, 6, 10, 16, 255, 122, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         let hbf = HbfSettings { counted: Counted::Blocks, ..HbfSettings::default() };
         let bytes = Settings::Hbf(hbf).encode();
         assert_eq!(bytes, [2, 32, 0, 0, 0, 1, 0, 4, 0x11, 0x11, 0, 0, 1, 0, 0, 0]);

@@ -11,7 +11,7 @@ const MESSAGES: usize = 12_000;
 const EXCERPTS: usize = 90;
 const LENGTHS: [usize; 7] = [36, 45, 55, 70, 85, 100, 120];
 /// A message with a larger share of an excerpt's grams is related to it.
-const NEAR: f64 = 0.5;
+pub(crate) const NEAR: f64 = 0.5;
 /// All of this many false hits of one excerpt are examined, and every 32nd of
 /// the others.
 const EXAMINED: u64 = 100;

@@ -1,7 +1,7 @@
 //! How many false hits a search says that there are, against those that there are, where
 //! filters are of all sizes and some segments are folded.
 
-use crate::chance::is_related;
+use crate::chance::{NEAR, is_related};
 use crate::mail_common::World;
 use crate::mail_common::random::Random;
 use exirate::trace::decode::{self, Limits};
@@ -27,7 +27,11 @@ struct Store {
 #[derive(Clone, Copy, Debug, Default)]
 struct Compared {
     said: f64,
+    /// Of messages that do not have the text, or a smaller share of it than wanted.
     seen: f64,
+    /// Of these, messages that do not have most of it either. Others are hits for a reason: they
+    /// have the same phrases in another order, for example.
+    unrelated: f64,
 }
 
 impl Store {
@@ -87,15 +91,17 @@ impl Store {
             let (search, hits) = self.ask(&excerpt, min_share, wanted);
             let least = hits.iter().map(share).fold(1.0, f64::min);
             sums.said += search.expected(least).unwrap();
-            // One that has as large a share of the text is right.
-            let is_false = |hit: &&Hit| {
-                let text = &self.texts[hit.message as usize];
-                match min_share < 1.0 {
+            let texts = hits.iter().map(|hit| &self.texts[hit.message as usize]);
+            for text in texts {
+                // One that has as large a share of the text is right.
+                let is_false = match min_share < 1.0 {
                     true => !is_related(text, &excerpt, min_share - 0.05),
                     false => memmem::find(text, excerpt.as_bytes()).is_none(),
-                }
-            };
-            sums.seen += hits.iter().filter(is_false).count() as f64;
+                };
+                sums.seen += f64::from(u8::from(is_false));
+                let is_unrelated = is_false && !is_related(text, &excerpt, NEAR);
+                sums.unrelated += f64::from(u8::from(is_unrelated));
+            }
         }
         sums
     }
@@ -140,12 +146,15 @@ fn as_many_false_hits_are_seen_as_said() {
     let mut compared = 0;
     for wanted in [&[0][..], &[1], &[2], &[0, 1], &FOLDS] {
         for length in [36, 50, 70, 100, 150, 256] {
-            let Compared { said, seen } = store.compare(length, 1.0, wanted);
-            println!("folded {wanted:?}, {length} bytes: said {said:.1}, seen {seen}");
-            compared += u32::from(seen >= 100.0);
-            // With fewer, chance has a part in it.
+            let all = store.compare(length, 1.0, wanted);
+            println!("folded {wanted:?}, {length} bytes: {all:?}");
+            let Compared { said, seen, unrelated } = all;
+            compared += u32::from(unrelated >= 100.0);
+            // With fewer, chance has a part in it. Whether it says those that have most of the text
+            // is left open.
             if seen >= 100.0 || said >= 100.0 {
-                assert!((0.5..=2.0).contains(&(said / seen)), "{wanted:?} {length}: {said} {seen}");
+                let range = unrelated / 2.0..=seen * 2.0;
+                assert!(range.contains(&said), "{wanted:?} {length}: {all:?}");
             }
         }
     }
@@ -157,7 +166,7 @@ fn no_more_messages_have_a_share_of_a_text_than_said() {
     let store = Store::new(Settings::default());
     for wanted in [&[0][..], &[1], &FOLDS] {
         for (length, min_share) in [(150, 0.9), (300, 0.8), (500, 0.7)] {
-            let Compared { said, seen } = store.compare(length, min_share, wanted);
+            let Compared { said, seen, .. } = store.compare(length, min_share, wanted);
             println!("{wanted:?}, {min_share} of {length} bytes: said {said:.1}, seen {seen}");
             assert!(seen <= 2.0 * said + 30.0, "{wanted:?} {length}: {said} {seen}");
         }

@@ -184,7 +184,7 @@ fn the_part_that_has_a_text_is_shown() {
         f64::from(answers.right) / f64::from(answers.all())
     };
     for (kind, length, bar) in [
-        ("subject", 30, 0.4),
+        ("subject", 30, 0.2),
         ("text", 100, 0.5),
         ("text", 400, 0.5),
         ("text of an attachment", 400, 0.5),

@@ -111,14 +111,16 @@ fn a_passage_of_a_page_is_found() {
 }
 
 #[test]
-fn a_text_that_shares_nothing_with_mail_is_not_found() {
-    let (store, mut random) = (Store::new(), Random::new(22));
+fn a_text_that_shares_nothing_with_mail_is_hardly_ever_found() {
+    let (store, mut random, mut found) = (Store::new(), Random::new(22), 0);
     for _ in 0..QUERIES {
         let letters = (0..PAGE).map(|_| char::from(b"abcdefghijklmnop"[random.below(16)]));
         let (search, hits) = store.ask(Part::Passage(letters.collect()), 1.0);
-        assert!(hits.is_empty(), "{hits:?}");
+        found += hits.len();
         assert_eq!(search.expected(1.0), None);
     }
+    // Up to one in a million is there by chance, so of these less than half a message.
+    assert!(found <= 2, "{found} of {}", QUERIES * MESSAGES);
 }
 
 /// A text with a share of its words replaced by other words.

@@ -149,9 +149,9 @@ as text as well, since attachments such as CSV, JSON and RTF are digested as tex
 says which matched. TIME is local time, as in Exim's log. Addresses are compared without
 regard to case.
 
-THERE is the share of the text that a message contains. About half of any text is in a
+THERE is the share of the text that a message contains. More than half of any text is in a
 digest by chance, and messages with no more than that are left out: of an edited text
-of 150 bytes about 85% must be there, of 500 bytes 70%, of 2000 bytes 60%. With
+of 150 bytes about 95% must be there, of 500 bytes 77%, of 2000 bytes 66%. With
 --at-least auto, what must be there depends on the length of the text and on how full each
 message's digest is: as much as one unrelated message in a thousand has.
 

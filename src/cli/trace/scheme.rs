@@ -31,11 +31,11 @@ pub(super) struct Scheme {
     #[arg(long, value_name = "NAME")]
     scheme: Option<Name>,
 
-    /// winnow: bytes of a gram of text, 4 to 32 [first: 8]
+    /// winnow: bytes of a gram of text, 4 to 32 [first: 6]
     #[arg(long, value_name = "BYTES")]
     gram: Option<u8>,
 
-    /// winnow: of how many grams of text one at least is kept, 1 to 64 [first: 8]
+    /// winnow: of how many grams of text one at least is kept, 1 to 64 [first: 10]
     #[arg(long, value_name = "GRAMS")]
     window: Option<u8>,
 
@@ -47,9 +47,9 @@ pub(super) struct Scheme {
     #[arg(long, value_name = "GRAMS")]
     bytes_window: Option<u8>,
 
-    /// winnow: bits of a filter for each gram that is kept, 0.25 to 32; with 0.1
-    /// fewer, a store takes 6 % less disk and has about 1.5 times as many false hits of
-    /// 64 bytes [first: 1.4]; hbf: bits of a filter (m) [first: 65536]
+    /// winnow: bits of a filter for each gram that is kept, 0.25 to 32; with 0.3
+    /// more, a store takes a quarter more disk and has a quarter of the false hits of
+    /// 64 bytes [first: 1.22]; hbf: bits of a filter (m) [first: 65536]
     #[arg(long, value_name = "BITS")]
     bits: Option<f64>,
 
@@ -208,10 +208,10 @@ mod tests {
         assert!(error_of(&gram, winnow).starts_with("--gram belongs to the scheme winnow"));
         for bits in [0.0, -1.0, f64::NAN, 1e9] {
             let why = error_of(&Scheme { bits: Some(bits), ..Scheme::default() }, winnow);
-            assert!(why.contains("the nearest are --scheme winnow --gram 8"), "{why}");
+            assert!(why.contains("the nearest are --scheme winnow --gram 6"), "{why}");
         }
         assert!(error_of(&Scheme { gram: Some(200), ..Scheme::default() }, winnow).ends_with(
-            "--scheme winnow --gram 32 --window 8 --bytes-gram 16 --bytes-window 255 --bits 1.4"
+            "--scheme winnow --gram 32 --window 10 --bytes-gram 16 --bytes-window 255 --bits 1.22"
         ));
     }
     #[test]
