@@ -146,10 +146,14 @@ fn what_is_no_address_is_doubted() {
 fn parts_must_all_have_been_carried() {
     let spool = passed();
     let spool = spool.path();
-    let (one, two) = ("the figures you asked for", "until the board has met");
+    let one = "the figures you asked for. as we feared, the margin";
+    let two = "keep this among us until the board has met in december";
     let none: [&str; 0] = [];
-    assert_eq!(ids(spool, &["--text", &format!("{one} * {two}")]), [Q3, LEAK]);
-    assert_eq!(ids(spool, &["--text", one, "--text", two]), [Q3, LEAK]);
+    for arguments in [&["--text", &format!("{one} * {two}")][..], &["--text", one, "--text", two]] {
+        let mut found = ids(spool, arguments);
+        found.sort();
+        assert_eq!(found, [Q3, LEAK]);
+    }
     let other = "The new place by the river has a table for three at half past twelve.";
     assert_eq!(ids(spool, &["--text", &format!("{one} * {other}")]), none);
     assert_eq!(ids(spool, &["--text", one, "--text", other]), none);
@@ -334,7 +338,8 @@ const KEPT: &str = "please keep this among us until the board has met in decembe
 /// A document of other text in which `passage` is.
 fn document(passage: &str) -> String {
     let other = |from: u64| -> String {
-        (from..from + 90).map(|n| format!("paragraph {} of the annex; ", n * 7919 % 1000)).collect()
+        let number = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (from..from + 12).map(|n| format!("order {:016x}; ", number(n + 1))).collect()
     };
     format!("{}{passage}{}", other(0), other(500))
 }

@@ -187,14 +187,14 @@ fn the_scheme_is_kept_with_the_store() {
         let settings: Value = serde_json::from_slice(&output.stdout).unwrap();
         settings["trace"]["digests"].as_str().unwrap().to_owned()
     };
-    assert!(digests().starts_with("--scheme winnow --gram 8 "));
+    assert!(digests().starts_with("--scheme winnow --gram 6 "));
     let record = |arguments: &[&str]| {
         pipe(spool, &[&["record", "-"], arguments].concat(), mail::archived()[0].text.as_bytes())
     };
     let output = record(&["--window", "12"]);
     assert!(
         stderr(&output)
-            .starts_with("exirate: note: from now on: --scheme winnow --gram 8 --window 12 ")
+            .starts_with("exirate: note: from now on: --scheme winnow --gram 6 --window 12 ")
     );
     assert_eq!(stderr(&record(&[])), "", "nothing has changed");
     assert!(digests().contains("--window 12 "));
