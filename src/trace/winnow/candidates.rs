@@ -1,5 +1,7 @@
 //! The messages of a group that may still be hits during a search.
 
+use std::ops::Range as Span;
+
 use super::matrix::Counts;
 use super::octave::Group;
 
@@ -12,6 +14,8 @@ pub(super) struct Candidates<'t> {
     pub(super) group: &'t Group,
     /// The remaining candidates, if all elements must be present.
     pub(super) all: Vec<u64>,
+    /// Those of its words that have any.
+    words: Span<usize>,
     /// How many elements are present, if not all must be.
     pub(super) counts: Counts,
     /// The number of distinct bits of the elements, and how many of them must
@@ -27,17 +31,30 @@ impl<'t> Candidates<'t> {
     pub(super) fn new(group: &'t Group, of: u32, min: u32) -> Self {
         let words = group.words();
         let (all, counts) = (vec![u64::MAX; words], Counts::new(words));
-        Self { group, all, counts, of, min, looked_up: 0, last: None }
+        Self { group, all, words: 0..words, counts, of, min, looked_up: 0, last: None }
     }
 
-    /// Applies a bit that must be set. Returns whether any candidate is left.
+    /// The messages that may be candidates, numbered from the first one of the group.
+    pub(super) fn columns(&self) -> Span<u32> {
+        // A group has at most as many messages as a segment.
+        let [start, end] = [self.words.start, self.words.end].map(|word| word as u32 * 64);
+        start..end.min(self.group.messages)
+    }
+
+    /// Applies a bit that must be set: the row of the messages in [`Candidates::columns`].
+    /// Returns whether any candidate is left.
     pub(super) fn require(&mut self, row: impl Iterator<Item = u64>) -> bool {
-        let mut any = 0;
-        for (all, row) in self.all.iter_mut().zip(row) {
-            *all &= row;
-            any |= *all;
-        }
-        any != 0
+        let all = self.all.get_mut(self.words.clone()).unwrap_or_default();
+        all.iter_mut().zip(row).for_each(|(all, row)| *all &= row);
+        let start = self.words.start;
+        self.words = match all.iter().position(|&word| word != 0) {
+            Some(first) => {
+                let last = all.iter().rposition(|&word| word != 0).unwrap_or(first);
+                start + first..start + last + 1
+            }
+            None => 0..0,
+        };
+        !self.words.is_empty()
     }
 
     /// Counts a bit that may be set. Returns whether any message can still be a

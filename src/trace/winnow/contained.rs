@@ -85,7 +85,14 @@ impl Examined {
                     }
                 });
                 let most = likely.into_iter().fold(f64::NEG_INFINITY, f64::max);
-                let likely = likely.map(|ln| (ln - most).exp());
+                // Several shares of a few elements are equally many of them.
+                let mut last = (f64::NEG_INFINITY, 0.0);
+                let likely = likely.map(|ln| {
+                    if ln != last.0 {
+                        last = (ln, (ln - most).exp());
+                    }
+                    last.1
+                });
                 (
                     messages as f32,
                     lanes(&likely.map(|one| if one < LIKELY_MIN { 0.0 } else { one })),

@@ -10,6 +10,8 @@
 //! is a row, with one bit for each message. Rows follow each other without
 //! gaps; bit 0 is the lowest bit of the first byte.
 
+use std::ops::Range as Span;
+
 use crate::trace::{Body, Damage};
 
 use super::class::Class;
@@ -123,12 +125,43 @@ impl Octave {
         &self,
         body: &Body<'_>,
         element: u64,
-        groups: impl Iterator<Item = &'g Group> + Clone,
+        groups: impl Iterator<Item = &'g Group>,
         into: &mut Range,
     ) -> Result<(), Damage> {
-        let places = groups.map(|group| {
+        let groups = groups.map(|group| (group, 0..group.messages));
+        self.read_columns(body, element, groups, into)
+    }
+
+    /// The same for some messages of each group, numbered from its first one.
+    pub(super) fn read_columns<'g>(
+        &self,
+        body: &Body<'_>,
+        element: u64,
+        groups: impl Iterator<Item = (&'g Group, Span<u32>)>,
+        into: &mut Range,
+    ) -> Result<(), Damage> {
+        let bytes = self.bytes();
+        if bytes <= WHOLE_MAX {
+            if into.whole != Some(self.offset) {
+                into.fill(body, self.offset, 0, bytes * 8)?;
+                into.whole = Some(self.offset);
+            }
+            return Ok(());
+        }
+        self.read_rows(body, element, groups, into)
+    }
+
+    /// The same, and nothing but these rows and what is between them.
+    fn read_rows<'g>(
+        &self,
+        body: &Body<'_>,
+        element: u64,
+        groups: impl Iterator<Item = (&'g Group, Span<u32>)>,
+        into: &mut Range,
+    ) -> Result<(), Damage> {
+        let places = groups.map(|(group, columns)| {
             let place = self.place(group, bit(element, self.rows(group)));
-            (place, place + u64::from(group.messages))
+            (place + u64::from(columns.start), place + u64::from(columns.end))
         });
         let (first, end) =
             places.fold((u64::MAX, 0), |(first, end), (from, to)| (first.min(from), end.max(to)));
@@ -136,12 +169,18 @@ impl Octave {
     }
 }
 
+/// An octave of up to so many bytes is read as a whole: that takes no longer than to read the
+/// rows of some elements.
+const WHOLE_MAX: u64 = 12 << 10;
+
 /// A range of an octave that was read.
 #[derive(Default)]
 pub(super) struct Range {
     bytes: Vec<u8>,
     /// The bit of the octave at which it begins.
     first: u64,
+    /// The offset of the octave, if all of it was read.
+    whole: Option<usize>,
 }
 
 impl Range {
@@ -153,6 +192,7 @@ impl Range {
         first: u64,
         end: u64,
     ) -> Result<(), Damage> {
+        self.whole = None;
         self.first = first / 8 * 8;
         let length = (end.div_ceil(8) - first / 8) as usize;
         if length > body.len() {
@@ -220,9 +260,11 @@ mod tests {
         fn the_rows_of_an_element_are_read(number: u8, messages: Vec<u8>, element: u64, few: bool) -> bool {
             let Some(octave) = octave(number % 5, &messages, 0) else { return true };
             let bytes: Vec<u8> = (0..octave.bytes()).map(|n| (n.wrapping_mul(n) >> 3) as u8).collect();
-            let mut range = Range::default();
+            let (mut range, mut all) = (Range::default(), Range::default());
             let groups = octave.groups.iter().skip(usize::from(few));
-            octave.read(&Body::plain(&bytes), element, groups.clone(), &mut range).unwrap();
+            let rows = groups.clone().map(|group| (group, 0..group.messages));
+            octave.read_rows(&Body::plain(&bytes), element, rows, &mut range).unwrap();
+            octave.read(&Body::plain(&bytes), element, groups.clone(), &mut all).unwrap();
             // An eighth of a bucket, and the two rows at its ends.
             let max = octave.bucket / octave.groups[0].class.units().max(1) as u64;
             let short = range.bytes.len() as u64 <= max / 8 * 2 + 2 * 256 / 8 + 18;
@@ -233,7 +275,8 @@ mod tests {
                     let bit = place as usize + column;
                     bytes[bit / 8] >> (bit % 8) & 1 == 1
                 });
-                ones == plain.collect::<Vec<_>>()
+                let of_all = matrix::ones(all.words(place, group.messages));
+                ones == plain.collect::<Vec<_>>() && of_all.eq(ones)
             })
         }
     }

@@ -191,14 +191,16 @@ impl WinnowSearch {
             if remaining.is_empty() {
                 break;
             }
-            let groups = remaining.iter().map(|candidates| candidates.group);
-            octave.read(body, element, groups, &mut range)?;
+            let groups =
+                remaining.iter().map(|candidates| (candidates.group, candidates.columns()));
+            octave.read_columns(body, element, groups, &mut range)?;
             remaining.retain_mut(|candidates| {
                 let row = bit(element, octave.rows(candidates.group));
                 // A bit shared by several elements counts once.
                 candidates.last.replace(row) == Some(row) || {
-                    let words =
-                        range.words(octave.place(candidates.group, row), candidates.group.messages);
+                    let columns = candidates.columns();
+                    let place = octave.place(candidates.group, row) + u64::from(columns.start);
+                    let words = range.words(place, columns.end - columns.start);
                     if self.strict() { candidates.require(words) } else { candidates.count(words) }
                 }
             });
