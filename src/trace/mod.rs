@@ -25,11 +25,11 @@ pub use file_hash::{FileHash, file_hash};
 pub use hbf::Hbf;
 pub use likeness::{Likeness, Sketch, grouped};
 pub use message_part::{MessagePart, MessageParts};
-use scheme::is_past;
 pub use scheme::{
     Body, ContentQuery, Damage, DigestKey, Digester, Fragment, Hit, Part, Passage, Scheme, Sealed,
     Search, TooShort, Unsearched,
 };
+use scheme::{is_past, share};
 pub use settings::{Counted, GramOrder, HbfSettings, Settings, WinnowSettings};
 pub use store::{
     Accepts, Access, Address, Copied, ERASED, ErasedEnvelopes, KEEP_DEFAULT, KEEP_MIN, Match,

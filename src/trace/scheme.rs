@@ -186,6 +186,18 @@ pub struct Hit {
     pub within: Option<MessageParts>,
 }
 
+impl Hit {
+    /// The share of the elements that are present, 0 to 1.
+    pub fn share(&self) -> f64 {
+        share(self.present, self.of)
+    }
+}
+
+/// A share of some elements, 0 to 1.
+pub(super) fn share(present: u32, of: u32) -> f64 {
+    f64::from(present) / f64::from(of.max(1))
+}
+
 /// A passage of a [`Part::Passage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {

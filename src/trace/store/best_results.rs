@@ -40,8 +40,12 @@ pub(super) struct Tally {
 impl Tally {
     /// Counts a message.
     pub(super) fn add(&mut self, hit: Option<Match>) {
+        self.add_share(hit.map(|hit| hit.share()));
+    }
+
+    /// Counts a message that has this share of the content.
+    fn add_share(&mut self, share: Option<f64>) {
         self.messages += 1;
-        let share = hit.map(|hit| hit.share());
         self.share = match (self.share, share) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -94,15 +98,23 @@ impl Best {
     /// them and in the same segment: the order of those depends on their
     /// envelopes.
     fn cut(&mut self, searches: &Searches<'_>) {
-        self.found.sort_by_cached_key(|(source, found)| rank(found.matched(searches), *source));
-        let rank = |(source, found): &(_, Found)| rank(found.matched(searches), *source);
-        let last = self.limit.checked_sub(1).and_then(|last| self.found.get(last)).map(rank);
-        let kept = match last {
-            Some(last) => self.found.partition_point(|found| rank(found) <= last),
-            None => self.limit.min(self.found.len()),
-        };
-        let removed = self.found.drain(kept..);
-        removed.for_each(|(_, found)| self.rest.add(found.matched(searches)));
+        let key = |(source, found): &(usize, Found)| rank(found.matched(searches), *source);
+        let mut keys: Vec<_> = self.found.iter().map(key).collect();
+        let last = self.limit.checked_sub(1).filter(|&last| last < keys.len());
+        // Most are not among the best, and are not sorted.
+        let last = last.map(|last| *keys.clone().select_nth_unstable(last).1);
+        let mut keys = keys.drain(..);
+        let rest = &mut self.rest;
+        let limit = self.limit;
+        self.found.retain(|(_, found)| {
+            let is_kept =
+                limit > 0 && keys.next().is_some_and(|key| last.is_none_or(|last| key <= last));
+            if !is_kept {
+                rest.add_share(found.share());
+            }
+            is_kept
+        });
+        self.found.sort_by_cached_key(key);
     }
 
     /// The best results in order, and the tally of all. Missing envelopes are
@@ -125,7 +137,7 @@ impl Best {
             None => self.found.len(),
         };
         for (at, (source, found)) in self.found.into_iter().enumerate() {
-            tally.add(found.matched(searches));
+            tally.add_share(found.share());
             match found {
                 Found::Hit(number, hit) if at >= better => alike.push((source, (number, hit))),
                 Found::Hit(number, hit) => hits.push((source, (number, hit))),
@@ -147,6 +159,14 @@ impl Best {
 }
 
 impl Found {
+    /// How much of the content it has; `None` if the query was about envelopes only.
+    fn share(&self) -> Option<f64> {
+        match self {
+            Self::Hit(_, hit) => Some(hit.share()),
+            Self::Pending(pending) => pending.hit.map(|(_, hit)| hit.share()),
+        }
+    }
+
     /// How well it matches the query.
     fn matched(&self, searches: &Searches<'_>) -> Option<Match> {
         match self {

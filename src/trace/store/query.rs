@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::trace::{
-    ContentQuery, Envelope, Hit, MessageParts, Passage, Scheme, Search, Settings, TooShort,
+    ContentQuery, Envelope, Hit, MessageParts, Passage, Scheme, Search, Settings, TooShort, share,
 };
 
 use super::error::Problem;
@@ -113,7 +113,7 @@ pub struct Match {
 impl Match {
     /// The share of the content that is present, 0 to 1.
     pub fn share(&self) -> f64 {
-        f64::from(self.present) / f64::from(self.of.max(1))
+        share(self.present, self.of)
     }
 
     /// Its chance, if a false match like this is to be expected among ten
