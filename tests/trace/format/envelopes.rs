@@ -132,6 +132,8 @@ fn words(segment: &Segment) -> Words {
 /// The codes of the table of messages, and the rest of the table.
 struct Messages<'a> {
     blocks: Vec<(&'a [u8], u64)>,
+    senders: Vec<(&'a [u8], u64)>,
+    names: Vec<(&'a [u8], u64)>,
     places: Vec<(&'a [u8], u64)>,
     starts: Vec<u64>,
     codes: Vec<Code>,
@@ -141,15 +143,16 @@ fn messages(segment: &Segment) -> Messages<'_> {
     let count = |name: &str| value(&segment.head, &format!("segment.{name}"));
     let mut bits = Bits::of(&segment.tables[1]);
     let blocks_of = blocks(&segment.sections[5], count("messages"), 128, &mut bits);
-    let places = blocks(&segment.sections[6], count("messages"), 1024, &mut bits);
+    let [senders, names, places] = [6, 7, 8]
+        .map(|section| blocks(&segment.sections[section], count("messages"), 1024, &mut bits));
     let starts = (0..count("runs")).map(|_| bits.take(32)).collect();
     let clients = count("fours") + count("sixes") + 1;
     let addresses = count("addresses");
-    let symbols = [65, 65, 8, 65, 65, 65, 256, 65, 65, count("runs"), addresses, addresses];
-    let symbols = symbols.into_iter().chain([clients, count("names") + 3]);
+    let symbols = [65, 65, 8, 65, 65, 65, 256, 65, 65, count("runs")];
+    let symbols = symbols.into_iter().chain([count("names") + 3, clients, addresses, addresses]);
     let codes = symbols.map(|symbols| Code::read(symbols, &mut bits)).collect();
     bits.end();
-    Messages { blocks: blocks_of, places, starts, codes }
+    Messages { blocks: blocks_of, senders, names, places, starts, codes }
 }
 
 /// A number in base 62, with so many digits.
@@ -190,25 +193,27 @@ pub(crate) fn of_segment(segment: &Segment) -> Vec<Envelope> {
         id_shared,
         id_rest,
         _,
+        name,
+        client,
         from,
         to,
-        client,
-        name,
     ] = &table.codes[..]
     else {
         panic!()
     };
     let first = values(&segment.head, "segment.times", 8)[0];
     let mut found = Vec::new();
+    let mut senders = symbols(from, &table.senders).into_iter();
+    let mut names = symbols(name, &table.names).into_iter();
     for (mut block, messages) in table.blocks {
-        let sizes = [(); 4].map(|()| size(&mut block));
+        let sizes = [(); 2].map(|()| size(&mut block));
         let columns = sizes.map(|size| take(&mut block, size));
-        let [mut times, mut senders, mut recipients, mut names] = columns.map(Bits::of);
+        let [mut times, mut recipients] = columns.map(Bits::of);
         let mut rest = Bits::of(block);
         let (mut now, mut process, mut before) = (first, 0_i64, Vec::new());
         for _ in 0..messages {
             now = now.wrapping_add(time.number(&mut times));
-            let sender = words.addresses[from.symbol(&mut senders) as usize].clone();
+            let sender = words.addresses[senders.next().unwrap() as usize].clone();
             let recipients = (0..count.number(&mut recipients))
                 .map(|_| words.addresses[to.symbol(&mut recipients) as usize].clone())
                 .collect();
@@ -232,7 +237,7 @@ pub(crate) fn of_segment(segment: &Segment) -> Vec<Envelope> {
                 0 => None,
                 n => Some(words.clients[n as usize - 1]),
             };
-            let authenticated = match name.symbol(&mut names) {
+            let authenticated = match names.next().unwrap() {
                 0 => String::new(),
                 1 => sender.clone(),
                 2 => sender.rsplit_once('@').map_or(&*sender, |(local, _)| local).to_owned(),
@@ -241,7 +246,18 @@ pub(crate) fn of_segment(segment: &Segment) -> Vec<Envelope> {
             let (time, partial) = (now.cast_signed(), kind >= 4);
             found.push(Envelope { time, id, sender, recipients, client, authenticated, partial });
         }
-        [times, senders, recipients, names, rest].into_iter().for_each(Bits::end);
+        [times, recipients, rest].into_iter().for_each(Bits::end);
+    }
+    found
+}
+
+/// The symbols of some blocks that contain nothing else.
+fn symbols(code: &Code, blocks: &[(&[u8], u64)]) -> Vec<u64> {
+    let mut found = Vec::new();
+    for (bytes, count) in blocks {
+        let mut bits = Bits::of(bytes);
+        found.extend((0..*count).map(|_| code.symbol(&mut bits)));
+        bits.end();
     }
     found
 }

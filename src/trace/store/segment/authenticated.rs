@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use super::super::query::Address;
 use super::lookup::Words;
-use super::words::{LOCAL_PART, SENDER, local_part};
+use super::words::local_part;
 
 /// The authenticated ids that a query is about.
 #[derive(Debug)]
@@ -14,16 +14,22 @@ pub(in super::super) struct Authenticated<'a> {
     wanted: &'a Address<'a>,
     /// The numbers of those that are stored, or of none, in order.
     names: Vec<u32>,
+    /// The numbers of the addresses that are selected, in order, if one is wanted.
+    senders: Option<Vec<u32>>,
     /// For each sender that was looked up, whether its address and its local part are selected.
-    senders: RefCell<Vec<Option<[bool; 2]>>>,
+    known: RefCell<Vec<Option<[bool; 2]>>>,
 }
 
 impl<'a> Authenticated<'a> {
     /// Those that are wanted; `None` if some of those that are stored are damaged.
     pub(in super::super) fn of(words: &'a Words<'a>, wanted: &'a Address<'a>) -> Option<Self> {
         let names = words.matching_names(&|name| wanted.matches(name))?;
-        let senders = RefCell::new(vec![None; words.addresses_count()]);
-        Some(Self { words, wanted, names, senders })
+        let senders = match wanted {
+            Address::Is(address) => Some(words.find(address)?),
+            Address::Test(_) => None,
+        };
+        let known = RefCell::new(vec![None; words.addresses_count()]);
+        Some(Self { words, wanted, names, senders, known })
     }
 
     /// The numbers of those that are stored, or of none, in order.
@@ -31,21 +37,18 @@ impl<'a> Authenticated<'a> {
         &self.names
     }
 
-    /// Whether this is the name of one of them, for some sender.
-    pub(super) fn may_have(&self, name: u32) -> bool {
-        [SENDER, LOCAL_PART].contains(&name) || self.names.binary_search(&name).is_ok()
+    /// The numbers of the addresses that are selected, in order, if they are known.
+    pub(super) fn senders(&self) -> Option<&[u32]> {
+        self.senders.as_deref()
     }
 
-    /// Whether this is the name of one of them, for this sender. So it is if the sender is
-    /// damaged.
-    pub(super) fn has(&self, name: u32, sender: u32) -> bool {
-        if ![SENDER, LOCAL_PART].contains(&name) {
-            return self.names.binary_search(&name).is_ok();
-        }
-        let mut senders = self.senders.borrow_mut();
-        let Some(known) = senders.get_mut(sender as usize) else { return true };
-        let [address, local] = *known.get_or_insert_with(|| self.look_up(sender));
-        if name == SENDER { address } else { local }
+    /// Whether the address with this number is selected, or else its local part. So it is if it
+    /// is damaged.
+    pub(super) fn has_sender(&self, number: u32, as_address: bool) -> bool {
+        let mut known = self.known.borrow_mut();
+        let Some(known) = known.get_mut(number as usize) else { return true };
+        let [address, local] = *known.get_or_insert_with(|| self.look_up(number));
+        if as_address { address } else { local }
     }
 
     /// Whether a sender and its local part are selected; both if it is damaged.

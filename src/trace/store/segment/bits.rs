@@ -54,8 +54,12 @@ impl<'a> BitReader<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The number of bits read.
-    #[cfg(test)]
+    /// From this bit on.
+    pub(super) fn from(bytes: &'a [u8], at: u64) -> Self {
+        Self { bytes, at }
+    }
+
+    /// The number of bits read, or before the first one.
     pub(super) fn at(&self) -> u64 {
         self.at
     }

@@ -12,7 +12,7 @@ use super::body;
 use super::codes::{Counts, MESSAGES, Sizes, WORDS, What};
 use super::head::{HEAD_BYTES, Head, SECTIONS};
 use super::ids::{self, Form};
-use super::messages::Messages;
+use super::messages::{Messages, Names, Senders};
 use super::positions::Positions;
 use super::words::Words;
 
@@ -83,7 +83,10 @@ pub(super) fn encode(
     words.names.count_symbols(&mut counts);
     words.fours.count_symbols(&mut counts);
     words.sixes.count_symbols(&mut counts);
+    let (senders, names) = (Senders(&rows), Names(&rows));
     rows.count_symbols(&mut counts);
+    senders.count_symbols(&mut counts);
+    names.count_symbols(&mut counts);
     positions.count_symbols(&mut counts);
     let codes = counts.codes();
     let sections = [
@@ -93,9 +96,11 @@ pub(super) fn encode(
         words.fours.write(&codes),
         words.sixes.write(&codes),
         rows.write(&codes),
+        senders.write(&codes),
+        names.write(&codes),
         positions.write(&codes),
     ];
-    let (first, last) = sections.split_at(SECTIONS - 2);
+    let (first, last) = sections.split_at(SECTIONS - 4);
     let tables =
         [table(first, &counts, &WORDS, &[]), table(last, &counts, &MESSAGES, &positions.starts)];
     let (ids, texts) = seconds(envelopes);

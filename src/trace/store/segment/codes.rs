@@ -1,10 +1,11 @@
 //! The codes of a segment, one for each kind of symbol.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 
 use super::super::wire::TEXT_BYTES_MAX;
 use super::bits::{BitReader, BitWriter};
 use super::huffman::{Code, Decoder};
+use super::ranks::Ranks;
 
 /// The kinds of symbols, each with its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ const KINDS: usize = 21;
 /// The kinds needed to look up an address.
 pub(super) const WORDS: [What; 7] =
     [What::Byte, What::Shared, What::Rest, What::Domain, What::Four, What::Six, What::Low];
-/// The kinds needed to read messages.
+/// The kinds needed to read messages; those of many symbols come last.
 pub(super) const MESSAGES: [What; 14] = [
     What::Time,
     What::Count,
@@ -71,10 +72,10 @@ pub(super) const MESSAGES: [What; 14] = [
     What::IdShared,
     What::IdRest,
     What::Run,
+    What::Authenticated,
+    What::Client,
     What::From,
     What::To,
-    What::Client,
-    What::Authenticated,
 ];
 /// The number of symbols for a number: its bit lengths.
 const NUMBER: usize = 65;
@@ -214,42 +215,96 @@ impl Sink for Writer<'_> {
 }
 
 /// Codes for reading.
+///
+/// Each is read when it is needed, with those before it, and its tables are made when they are
+/// needed: many queries need a few.
 #[derive(Debug)]
 pub(super) struct Decoders {
-    /// One decoder for each kind. They are on the heap because Exim may have
+    /// The table that contains them.
+    table: Vec<u8>,
+    which: &'static [What],
+    sizes: Sizes,
+    /// How many of them were read, and the bit at which the next one begins.
+    read: Cell<usize>,
+    at: Cell<u64>,
+    /// One for each kind; `None` if it is invalid. They are on the heap because Exim may have
     /// little stack left.
-    decoders: Vec<Option<Lazy>>,
+    codes: Vec<OnceCell<Option<Lazy>>>,
 }
 
-/// A code that was read. Its decoder is made when it is needed: many queries need a few.
+/// A code that was read.
 #[derive(Debug)]
 struct Lazy {
     lengths: Vec<u8>,
     decoder: OnceCell<Option<Decoder>>,
+    ranks: OnceCell<Option<Ranks>>,
 }
 
 impl Decoders {
-    /// Reads some codes; `None` if they are invalid.
-    pub(super) fn read(which: &[What], sizes: &Sizes, reader: &mut BitReader<'_>) -> Option<Self> {
-        let mut decoders: Vec<Option<Lazy>> = Vec::new();
-        decoders.resize_with(KINDS, || None);
-        for &what in which {
-            let lengths = Decoder::read_lengths(what.symbols(sizes), reader)?;
-            *decoders.get_mut(what as usize)? = Some(Lazy { lengths, decoder: OnceCell::new() });
-        }
-        Some(Self { decoders })
+    /// Some codes, of which the first begins at a bit of a table.
+    pub(super) fn new(which: &'static [What], sizes: Sizes, table: Vec<u8>, at: u64) -> Self {
+        let codes = std::iter::repeat_with(OnceCell::new).take(KINDS).collect();
+        Self { table, which, sizes, read: Cell::new(0), at: Cell::new(at), codes }
     }
 
-    /// Whether a symbol occurs.
-    pub(super) fn has(&self, what: What, symbol: u32) -> bool {
-        let code = self.decoders.get(what as usize).and_then(Option::as_ref);
-        code.and_then(|code| code.lengths.get(symbol as usize)).is_some_and(|&length| length > 0)
+    #[inline]
+    fn code(&self, what: What) -> Option<&Lazy> {
+        let code = self.codes.get(what as usize)?;
+        if code.get().is_none() {
+            self.read_up_to(what);
+        }
+        code.get()?.as_ref()
+    }
+
+    /// Reads codes until this one was read.
+    #[cold]
+    fn read_up_to(&self, what: What) {
+        let place = self.which.iter().position(|&one| one == what);
+        let end = place.map_or(0, |place| place + 1);
+        let next = self.which.get(self.read.get()..end).unwrap_or_default();
+        for &what in next {
+            let mut reader = BitReader::from(&self.table, self.at.get());
+            let lengths = Decoder::read_lengths(what.symbols(&self.sizes), &mut reader);
+            // After an invalid one, none can be found.
+            self.at.set(if lengths.is_some() { reader.at() } else { u64::MAX });
+            let (decoder, ranks) = Default::default();
+            let code = lengths.map(|lengths| Lazy { lengths, decoder, ranks });
+            if let Some(place) = self.codes.get(what as usize) {
+                place.get_or_init(|| code);
+            }
+            self.read.set(self.read.get() + 1);
+        }
+    }
+
+    /// Whether a symbol occurs; `None` if that cannot be read.
+    pub(super) fn has(&self, what: What, symbol: u32) -> Option<bool> {
+        let lengths = &self.code(what)?.lengths;
+        Some(lengths.get(symbol as usize).is_some_and(|&length| length > 0))
     }
 
     #[inline]
     fn get(&self, what: What) -> Option<&Decoder> {
-        let code = self.decoders.get(what as usize)?.as_ref()?;
+        let code = self.code(what)?;
         code.decoder.get_or_init(|| Decoder::of(&code.lengths)).as_ref()
+    }
+
+    fn ranks(&self, what: What) -> Option<(&Ranks, &[u8])> {
+        let code = self.code(what)?;
+        let ranks = code.ranks.get_or_init(|| Ranks::of(&code.lengths));
+        Some((ranks.as_ref()?, &code.lengths))
+    }
+
+    /// The ranks of some symbols, in order, without those that do not occur; `None` if they
+    /// cannot be read.
+    pub(super) fn ranks_of(&self, what: What, symbols: &[u32]) -> Option<Vec<u32>> {
+        let (ranks, lengths) = self.ranks(what)?;
+        Some(ranks.of_symbols(lengths, symbols))
+    }
+
+    /// The symbol with this rank; `None` if there is none.
+    pub(super) fn symbol_of(&self, what: What, rank: u32) -> Option<u32> {
+        let (ranks, lengths) = self.ranks(what)?;
+        ranks.symbol(lengths, rank)
     }
 }
 
@@ -271,14 +326,13 @@ impl<'a> Reader<'a> {
         self.decoders.get(what)?.take(&mut self.bits)
     }
 
-    /// Reads so many symbols.
-    pub(super) fn symbols(&mut self, what: What, count: usize) -> Option<Vec<u32>> {
-        let decoder = self.decoders.get(what)?;
-        let mut symbols = Vec::with_capacity(count);
-        for _ in 0..count {
-            symbols.push(decoder.take(&mut self.bits)?);
+    /// Reads the ranks of symbols ([`Ranks`]), and appends them, up to so many in all.
+    pub(super) fn ranks(&mut self, what: What, up_to: usize, into: &mut Vec<u32>) -> Option<()> {
+        let (ranks, _) = self.decoders.ranks(what)?;
+        while into.len() < up_to {
+            into.push(ranks.take(&mut self.bits)?);
         }
-        Some(symbols)
+        Some(())
     }
 
     /// Reads a number.
@@ -299,8 +353,9 @@ impl<'a> Reader<'a> {
             return None;
         }
         text.truncate(shared);
+        let byte = self.decoders.get(byte)?;
         for _ in 0..rest {
-            text.push(self.symbol(byte)? as u8);
+            text.push(byte.take(&mut self.bits)? as u8);
         }
         (text.len() <= TEXT_BYTES_MAX).then_some(())
     }
@@ -337,14 +392,17 @@ mod tests {
         let mut table = BitWriter::default();
         counts.write(&MESSAGES, &mut table);
         let table = table.finish();
-        let mut reader = BitReader::new(&table);
-        let decoders = Decoders::read(&MESSAGES, &sizes, &mut reader).unwrap();
+        let decoders = Decoders::new(&MESSAGES, sizes, table, 0);
         let mut reader = Reader::new(&decoders, &bytes);
         numbers.iter().for_each(|&n| assert_eq!(reader.number(What::Time), Some(n)));
         signed.iter().for_each(|&n| assert_eq!(reader.signed(What::IdTime), Some(n)));
         assert_eq!(reader.symbol(What::From), Some(2));
         assert_eq!(reader.bits.take(3), Some(5));
         assert_eq!(reader.symbol(What::Byte), None);
-        assert!(decoders.has(What::From, 2) && !decoders.has(What::From, 1));
+        let has = |symbol| decoders.has(What::From, symbol);
+        assert_eq!([has(2), has(1), has(9)], [Some(true), Some(false), Some(false)]);
+        assert_eq!(decoders.has(What::Byte, 2), None);
+        assert_eq!(decoders.ranks_of(What::From, &[0, 1, 2]), Some(vec![0]));
+        assert_eq!(decoders.symbol_of(What::From, 0), Some(2));
     }
 }

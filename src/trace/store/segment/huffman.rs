@@ -12,11 +12,11 @@ use super::bits::{BitReader, BitWriter};
 
 /// The maximum length of a word: enough for more symbols than a log can have
 /// addresses.
-const LENGTH_MAX: u32 = 24;
+pub(super) const LENGTH_MAX: u32 = 24;
 /// The maximum length of a word in the code for the lengths.
 const OUTER_MAX: u32 = 15;
 /// The symbols of that code: all lengths.
-const OUTER: usize = LENGTH_MAX as usize + 1;
+pub(super) const OUTER: usize = LENGTH_MAX as usize + 1;
 /// The number of bits for each of its own lengths.
 const OUTER_BITS: u32 = 4;
 
@@ -155,11 +155,11 @@ pub(super) struct Decoder {
 
 /// The maximum number of bits for a table lookup.
 const QUICK_BITS: u32 = 10;
-/// The same for a code of many symbols, most of which have longer words.
-const QUICK_BITS_MANY: u32 = 12;
 /// From this number of symbols on, a table that decodes several at once is
 /// worthwhile.
 const MANY: usize = 2048;
+/// So many bits are looked up in that table.
+const SEVERAL_BITS: u32 = 8;
 /// The maximum number of symbols decoded at once.
 const SEVERAL: usize = 8;
 
@@ -188,9 +188,9 @@ impl Decoder {
     fn take_all(&self, count: usize, reader: &mut BitReader<'_>) -> Option<Vec<u8>> {
         let mut all = Vec::new();
         if count >= MANY && self.symbols.len() > 1 {
-            let several: Vec<_> = (0..1 << QUICK_BITS).map(|word| self.several(word)).collect();
+            let several: Vec<_> = (0..1 << SEVERAL_BITS).map(|word| self.several(word)).collect();
             while all.len() + SEVERAL <= count {
-                let found = several.get(reader.peek(QUICK_BITS) as usize)?;
+                let found = several.get(reader.peek(SEVERAL_BITS) as usize)?;
                 if found.count == 0 {
                     all.push(self.take(reader)? as u8);
                     continue;
@@ -210,10 +210,10 @@ impl Decoder {
     /// The symbols whose words are completely within some bits.
     fn several(&self, word: u32) -> Several {
         let mut several = Several::default();
-        let word = word << (LENGTH_MAX - QUICK_BITS);
+        let word = word << (LENGTH_MAX - SEVERAL_BITS);
         for slot in &mut several.symbols {
             let rest = word << several.bits & ((1 << LENGTH_MAX) - 1);
-            let found = self.short(rest).filter(|(_, bits)| several.bits + bits <= QUICK_BITS);
+            let found = self.short(rest).filter(|(_, bits)| several.bits + bits <= SEVERAL_BITS);
             let Some((symbol, bits)) = found else { break };
             *slot = symbol as u8;
             several.bits += bits;
@@ -244,8 +244,7 @@ impl Decoder {
                 longest = length;
             }
         }
-        let quick_bits =
-            longest.min(if index as usize >= MANY { QUICK_BITS_MANY } else { QUICK_BITS });
+        let quick_bits = longest.min(QUICK_BITS);
         // Without a branch: those that never occur are put after the others.
         *indices.first_mut()? = index;
         let mut symbols = vec![0; lengths.len()];
@@ -306,7 +305,7 @@ impl Decoder {
 }
 
 /// How many of some lengths are equal to each possible one; `None` if one is too large.
-fn histogram(lengths: &[u8]) -> Option<[u32; OUTER]> {
+pub(super) fn histogram(lengths: &[u8]) -> Option<[u32; OUTER]> {
     // Consecutive lengths are often equal, and are counted separately: an addition would have to
     // wait for the one before.
     let mut counts = [[0_u32; OUTER]; 4];

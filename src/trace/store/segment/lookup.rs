@@ -58,18 +58,48 @@ impl Texts {
         let before = number.checked_sub(1).and_then(|before| self.ends.get(before));
         self.bytes.get(before.copied().unwrap_or(0)..*self.ends.get(number)?)
     }
+}
 
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.ends.len()).filter_map(|number| self.get(number))
+/// A block of texts or of addresses, which is read as far as it is needed.
+#[derive(Debug)]
+struct Block {
+    bytes: Vec<u8>,
+    /// The number of words that it should contain.
+    count: usize,
+    /// The bit after the last word that was read.
+    at: u64,
+    /// The last word that was read, without its domain.
+    last: Vec<u8>,
+    /// Of addresses, the numbers of their domains.
+    domains: Vec<u32>,
+    texts: Texts,
+}
+
+impl Block {
+    /// Reads up to so many words, of addresses if `are_addresses`; `None` if it is damaged.
+    fn read_up_to(&mut self, decoders: &Decoders, end: usize, are_addresses: bool) -> Option<()> {
+        let end = end.min(self.count);
+        if self.texts.ends.len() >= end {
+            return Some(());
+        }
+        let mut reader = Reader::new(decoders, &self.bytes);
+        reader.bits.skip(self.at)?;
+        while self.texts.ends.len() < end {
+            if are_addresses {
+                let before = self.domains.last().map_or(0, |&before| u64::from(before));
+                let domain = before.checked_add(reader.number(What::Domain)?)?;
+                self.domains.push(u32::try_from(domain).ok()?);
+            }
+            reader.text(TEXT, &mut self.last)?;
+            self.texts.push(&self.last);
+        }
+        self.at = reader.bits.at();
+        Some(())
     }
 }
 
-/// Addresses: the numbers of their domains, and their local parts.
-#[derive(Debug, Default)]
-struct Addresses {
-    domains: Vec<u32>,
-    locals: Texts,
-}
+/// The blocks of a section that were read; `None` for one that is damaged.
+type Blocks = RefCell<BTreeMap<usize, Option<Block>>>;
 
 /// The words of a segment.
 #[derive(Debug)]
@@ -77,9 +107,8 @@ pub(in super::super) struct Words<'a> {
     segment: &'a Segment,
     decoders: Decoders,
     tables: [Table; COUNT],
-    domains: Cache<Texts>,
-    addresses: Cache<Addresses>,
-    names: Cache<Texts>,
+    /// Of domains, addresses, and names.
+    texts: [Blocks; 3],
     fours: Cache<Vec<u32>>,
     sixes: Cache<Vec<u128>>,
     /// Whether a block that was read is damaged.
@@ -101,14 +130,13 @@ impl<'a> Words<'a> {
         let [Some(domains), Some(addresses), Some(names), Some(fours), Some(sixes)] = tables else {
             return None;
         };
-        let decoders = Decoders::read(&WORDS, &head.sizes(), &mut bits)?;
+        let at = bits.at();
+        let decoders = Decoders::new(&WORDS, head.sizes(), bytes, at);
         Some(Self {
             segment,
             decoders,
             tables: [domains, addresses, names, fours, sixes],
-            domains: Cache::new(),
-            addresses: Cache::new(),
-            names: Cache::new(),
+            texts: Default::default(),
             fours: Cache::new(),
             sixes: Cache::new(),
             damaged: Cell::new(false),
@@ -123,9 +151,12 @@ impl<'a> Words<'a> {
     /// Reads all words; returns whether all are sound.
     pub(in super::super) fn check(&self) -> bool {
         let blocks = |section: usize| 0..self.tables.get(section).map_or(0, Table::len);
-        let sound = blocks(DOMAINS).all(|n| self.domains(n).is_some())
+        let has_all = |section, count: u32| {
+            (0..count as usize).all(|n| self.with_text(section, n, |_| Some(())).is_some())
+        };
+        let sound = has_all(DOMAINS, self.segment.head.domains)
             && (0..self.segment.head.addresses).all(|n| self.address(n).is_some())
-            && blocks(NAMES).all(|n| self.names(n).is_some())
+            && has_all(NAMES, self.segment.head.names)
             && blocks(FOURS).all(|n| self.fours(n).is_some())
             && blocks(SIXES).all(|n| self.sixes(n).is_some());
         sound && !self.is_damaged()
@@ -155,43 +186,50 @@ impl<'a> Words<'a> {
         sections.all(|(section, table)| table.is_authentic(self.segment, section))
     }
 
-    /// The texts of a block of domains or names, up to `limit`.
-    fn texts(&self, section: usize, number: usize, limit: usize) -> Option<Texts> {
-        let (bytes, count) = self.block(section, number)?;
-        let mut reader = Reader::new(&self.decoders, &bytes);
-        let (mut text, mut texts) = (Vec::new(), Texts::default());
-        for _ in 0..count.min(limit) {
-            reader.text(TEXT, &mut text)?;
-            texts.push(&text);
+    /// Passes a block of domains, addresses, or names to `work`, read up to so many words; `None`
+    /// if it is damaged.
+    fn with<T>(
+        &self,
+        section: usize,
+        number: usize,
+        end: usize,
+        work: impl FnOnce(&Block) -> Option<T>,
+    ) -> Option<T> {
+        let mut blocks = self.texts.get(section)?.borrow_mut();
+        let entry = blocks.entry(number).or_insert_with(|| {
+            let (bytes, count) = self.block(section, number)?;
+            let (last, domains, texts) = Default::default();
+            Some(Block { bytes, count, at: 0, last, domains, texts })
+        });
+        let read = entry.as_mut()?.read_up_to(&self.decoders, end, section == ADDRESSES);
+        if read.is_none() {
+            *entry = None;
         }
-        Some(texts)
+        work(entry.as_ref()?)
     }
 
-    fn domains(&self, number: usize) -> Option<Rc<Texts>> {
-        self.domains.get(number, || self.texts(DOMAINS, number, EACH))
+    /// Passes the domain or name with this number to `work`; `None` if it is damaged.
+    fn with_text<T>(
+        &self,
+        section: usize,
+        number: usize,
+        work: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Option<T> {
+        let (block, at) = (number / EACH, number % EACH);
+        self.with(section, block, at + 1, |block| work(block.texts.get(at)?))
     }
 
-    fn names(&self, number: usize) -> Option<Rc<Texts>> {
-        self.names.get(number, || self.texts(NAMES, number, EACH))
-    }
-
-    /// A block of addresses, up to `limit`.
-    fn some_addresses(&self, number: usize, limit: usize) -> Option<Addresses> {
-        let (bytes, count) = self.block(ADDRESSES, number)?;
-        let mut reader = Reader::new(&self.decoders, &bytes);
-        let (mut text, mut domain) = (Vec::new(), 0_u64);
-        let mut addresses = Addresses::default();
-        for _ in 0..count.min(limit) {
-            domain = domain.checked_add(reader.number(What::Domain)?)?;
-            reader.text(TEXT, &mut text)?;
-            addresses.domains.push(u32::try_from(domain).ok()?);
-            addresses.locals.push(&text);
-        }
-        Some(addresses)
-    }
-
-    fn addresses(&self, number: usize) -> Option<Rc<Addresses>> {
-        self.addresses.get(number, || self.some_addresses(number, EACH))
+    /// Passes the local part of the address with this number, and the number of its domain, to
+    /// `work`; `None` if it is damaged.
+    fn with_address<T>(
+        &self,
+        number: usize,
+        work: impl FnOnce(&[u8], u32) -> Option<T>,
+    ) -> Option<T> {
+        let (block, at) = (number / EACH, number % EACH);
+        self.with(ADDRESSES, block, at + 1, |block| {
+            work(block.texts.get(at)?, *block.domains.get(at)?)
+        })
     }
 
     fn fours(&self, number: usize) -> Option<Rc<Vec<u32>>> {
@@ -225,20 +263,16 @@ impl<'a> Words<'a> {
 
     /// The address with this number; `None` if it is damaged.
     pub(super) fn address(&self, number: u32) -> Option<String> {
-        let number = number as usize;
-        let addresses = self.addresses(number / EACH)?;
-        let domain = *addresses.domains.get(number % EACH)? as usize;
-        let domains = self.domains(domain / EACH)?;
-        join(addresses.locals.get(number % EACH)?, domains.get(domain % EACH)?)
+        self.with_address(number as usize, |local, domain| {
+            self.with_text(DOMAINS, domain as usize, |domain| join(local, domain))
+        })
     }
 
     /// Whether the address with this number has this local part, ignoring case; `None` if it is
     /// damaged.
     pub(super) fn has_local_part(&self, number: u32, wanted: &str) -> Option<bool> {
-        let number = number as usize;
-        let addresses = self.addresses(number / EACH)?;
-        let local = addresses.locals.get(number % EACH)?;
-        Some(local.eq_ignore_ascii_case(wanted.as_bytes()))
+        let is = |local: &[u8], _| Some(local.eq_ignore_ascii_case(wanted.as_bytes()));
+        self.with_address(number as usize, is)
     }
 
     /// The client with this number, 0 for none; `None` if it is damaged.
@@ -262,8 +296,8 @@ impl<'a> Words<'a> {
             };
             return Some(name.to_owned());
         };
-        let number = number as usize;
-        String::from_utf8(self.names(number / EACH)?.get(number % EACH)?.to_vec()).ok()
+        let text = |name: &[u8]| String::from_utf8(name.to_vec()).ok();
+        self.with_text(NAMES, number as usize, text)
     }
 
     /// The numbers of an address, ignoring case, in order; `None` if damage
@@ -272,17 +306,16 @@ impl<'a> Words<'a> {
         let (local, domain) = split(address);
         let (local, domain) = (local.to_ascii_lowercase(), domain.to_ascii_lowercase());
         let mut found = Vec::new();
-        let first = |block| Some(self.texts(DOMAINS, block, 1)?.get(0)?.to_ascii_lowercase());
-        let before = |block| Some(first(block)? < domain);
+        let order =
+            |number: usize| self.with_text(DOMAINS, number, |text| Some(compare(text, &domain)));
+        let before = |block| Some(order(block * EACH)? == Ordering::Less);
         let blocks = self.tables.get(DOMAINS).map_or(0, Table::len);
         let mut domains = Vec::new();
-        'domains: for block in first_block(blocks, before)?..blocks {
-            for (text, n) in self.domains(block)?.iter().zip(0..) {
-                match text.to_ascii_lowercase().cmp(&domain) {
-                    Ordering::Less => {}
-                    Ordering::Equal => domains.push((block * EACH + n) as u32),
-                    Ordering::Greater => break 'domains,
-                }
+        for number in first_block(blocks, before)? * EACH..self.segment.head.domains as usize {
+            match order(number)? {
+                Ordering::Less => {}
+                Ordering::Equal => domains.push(number as u32),
+                Ordering::Greater => break,
             }
         }
         for domain in domains {
@@ -293,23 +326,18 @@ impl<'a> Words<'a> {
 
     /// Adds the numbers of matching addresses in a domain.
     fn find_local(&self, domain: u32, local: &[u8], found: &mut Vec<u32>) -> Option<()> {
-        let order = |number: u32, text: &[u8]| {
-            number.cmp(&domain).then_with(|| text.to_ascii_lowercase().as_slice().cmp(local))
+        let order = |number: usize| {
+            self.with_address(number, |text, one| {
+                Some(one.cmp(&domain).then_with(|| compare(text, local)))
+            })
         };
-        let before = |block| {
-            let first = self.some_addresses(block, 1)?;
-            Some(order(*first.domains.first()?, first.locals.get(0)?) == Ordering::Less)
-        };
+        let before = |block| Some(order(block * EACH)? == Ordering::Less);
         let blocks = self.tables.get(ADDRESSES).map_or(0, Table::len);
-        for block in first_block(blocks, before)?..blocks {
-            let addresses = self.some_addresses(block, EACH)?;
-            let all = addresses.domains.iter().zip(addresses.locals.iter());
-            for ((&number, text), n) in all.zip(0..) {
-                match order(number, text) {
-                    Ordering::Less => {}
-                    Ordering::Equal => found.push((block * EACH + n) as u32),
-                    Ordering::Greater => return Some(()),
-                }
+        for number in first_block(blocks, before)? * EACH..self.addresses_count() {
+            match order(number)? {
+                Ordering::Less => {}
+                Ordering::Equal => found.push(number as u32),
+                Ordering::Greater => break,
             }
         }
         Some(())
@@ -345,6 +373,11 @@ impl<'a> Words<'a> {
         }
         Some(found)
     }
+}
+
+/// Compares a text, ignoring case, with one in lower case.
+fn compare(text: &[u8], lower: &[u8]) -> Ordering {
+    text.iter().map(u8::to_ascii_lowercase).cmp(lower.iter().copied())
 }
 
 /// The last block that begins before the value, or the first block.

@@ -1,8 +1,8 @@
 //! The envelopes, ordered by time, in blocks that can be read separately.
 //!
-//! A block has five columns, so that a search for an address need not read the
-//! rest: times, senders, recipients, authenticated ids, and everything else. It begins with
-//! the lengths of the first four in bytes, each in groups of 7 bits, the lowest
+//! Senders and authenticated ids are in sections of their own, so that a search for them reads
+//! nothing else. A block of the rest has three columns: times, recipients, and everything else.
+//! It begins with the lengths of the first two in bytes, each in groups of 7 bits, the lowest
 //! first; the highest bit of a byte is set if another group follows.
 
 use std::borrow::Cow;
@@ -18,14 +18,16 @@ use super::words::Words;
 
 /// The number of messages in a block.
 pub(super) const EACH: usize = 128;
+/// The number of messages in a block of senders or of authenticated ids.
+pub(super) const EACH_SENDER: usize = 1024;
 /// The kinds of symbols of an id's text.
 const ID: [What; 3] = [What::IdByte, What::IdShared, What::IdRest];
 /// Added to the number of an id's form if the message is partial.
 const PARTIAL: u32 = 4;
 /// The number of columns.
-const COLUMNS: usize = 5;
+const COLUMNS: usize = 3;
 
-/// So many bytes of a block are decrypted at once: the lengths of the columns take at most 20.
+/// So many bytes of a block are decrypted at once: the lengths of the columns take at most 10.
 const FIRST: usize = 256;
 
 /// The envelopes of a segment being built.
@@ -49,24 +51,12 @@ impl Messages<'_> {
         }
     }
 
-    fn put_senders(&self, envelopes: &[Envelope], sink: &mut dyn Sink) {
-        for envelope in envelopes {
-            sink.symbol(What::From, self.words.address(&envelope.sender));
-        }
-    }
-
     fn put_recipients(&self, envelopes: &[Envelope], sink: &mut dyn Sink) {
         for envelope in envelopes {
             sink.number(What::Count, envelope.recipients.len() as u64);
             for recipient in &envelope.recipients {
                 sink.symbol(What::To, self.words.address(recipient));
             }
-        }
-    }
-
-    fn put_names(&self, envelopes: &[Envelope], sink: &mut dyn Sink) {
-        for envelope in envelopes {
-            sink.symbol(What::Authenticated, self.words.name(envelope));
         }
     }
 
@@ -103,22 +93,15 @@ impl BlockItems for Messages<'_> {
     fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
         let envelopes = self.envelopes.get(range).unwrap_or(&[]);
         self.put_times(envelopes, sink);
-        self.put_senders(envelopes, sink);
         self.put_recipients(envelopes, sink);
-        self.put_names(envelopes, sink);
         self.put_rest(envelopes, sink);
     }
 
     fn write(&self, codes: &Codes) -> Section {
         let mut section = Section::default();
         for envelopes in self.envelopes.chunks(EACH) {
-            let puts: [Put<Self>; COLUMNS] = [
-                Self::put_times,
-                Self::put_senders,
-                Self::put_recipients,
-                Self::put_names,
-                Self::put_rest,
-            ];
+            let puts: [Put<Self>; COLUMNS] =
+                [Self::put_times, Self::put_recipients, Self::put_rest];
             let columns = puts.map(|put| {
                 let mut writer = Writer::new(codes);
                 put(self, envelopes, &mut writer);
@@ -131,6 +114,42 @@ impl BlockItems for Messages<'_> {
             section.push(&[block, columns.concat()].concat());
         }
         section
+    }
+}
+
+/// The senders of a segment being built.
+#[derive(Debug)]
+pub(super) struct Senders<'a>(pub(super) &'a Messages<'a>);
+
+impl BlockItems for Senders<'_> {
+    const EACH: usize = EACH_SENDER;
+
+    fn count(&self) -> usize {
+        self.0.count()
+    }
+
+    fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
+        for envelope in self.0.envelopes.get(range).unwrap_or_default() {
+            sink.symbol(What::From, self.0.words.address(&envelope.sender));
+        }
+    }
+}
+
+/// The authenticated ids of a segment being built.
+#[derive(Debug)]
+pub(super) struct Names<'a>(pub(super) &'a Messages<'a>);
+
+impl BlockItems for Names<'_> {
+    const EACH: usize = EACH_SENDER;
+
+    fn count(&self) -> usize {
+        self.0.count()
+    }
+
+    fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
+        for envelope in self.0.envelopes.get(range).unwrap_or_default() {
+            sink.symbol(What::Authenticated, self.0.words.name(envelope));
+        }
     }
 }
 
@@ -156,6 +175,33 @@ fn take_length(block: &mut &[u8]) -> Option<usize> {
         }
     }
     None
+}
+
+/// A block of senders or of authenticated ids, which is read as far as it is needed.
+#[derive(Debug)]
+pub(super) struct Column {
+    what: What,
+    bytes: Vec<u8>,
+    /// The bit after the last symbol that was read.
+    at: u64,
+    /// The ranks of the symbols that were read.
+    ranks: Vec<u32>,
+}
+
+impl Column {
+    /// The block with these bytes.
+    pub(super) fn new(what: What, bytes: Vec<u8>) -> Self {
+        Self { what, bytes, at: 0, ranks: Vec::with_capacity(EACH_SENDER) }
+    }
+
+    /// The ranks of some symbols of the block, or of the first of them.
+    pub(super) fn ranks(&mut self, decoders: &Decoders, range: Range<usize>) -> Option<&[u32]> {
+        let mut reader = Reader::new(decoders, &self.bytes);
+        reader.bits.skip(self.at)?;
+        reader.ranks(self.what, range.end, &mut self.ranks)?;
+        self.at = reader.bits.at();
+        self.ranks.get(range)
+    }
 }
 
 /// A block for reading.
@@ -235,6 +281,11 @@ impl<'a> Block<'a> {
         Some(Self { decoders, bytes, first, columns, count })
     }
 
+    /// Leaves out all messages but the first `count`.
+    pub(super) fn keep(&mut self, count: usize) {
+        self.count = self.count.min(count);
+    }
+
     /// A column, decrypted.
     fn column(&self, number: usize) -> Option<Cow<'_, [u8]>> {
         let range = self.columns.get(number)?.clone();
@@ -256,24 +307,9 @@ impl<'a> Block<'a> {
         Some(times)
     }
 
-    /// The sender of each message.
-    pub(super) fn senders(&self) -> Option<Vec<u32>> {
-        self.symbols(1, What::From)
-    }
-
-    /// The authenticated id of each message.
-    pub(super) fn names(&self) -> Option<Vec<u32>> {
-        self.symbols(3, What::Authenticated)
-    }
-
-    /// A column that has one symbol for each message.
-    fn symbols(&self, column: usize, what: What) -> Option<Vec<u32>> {
-        Reader::new(self.decoders, &self.column(column)?).symbols(what, self.count)
-    }
-
-    /// The recipients of each message.
+    /// The recipients of each message: their ranks.
     pub(super) fn recipients(&self) -> Option<Recipients> {
-        let column = self.column(2)?;
+        let column = self.column(1)?;
         let mut reader = Reader::new(self.decoders, &column);
         // A code with one symbol takes no bits, so the number is limited by
         // what a log can contain.
@@ -285,9 +321,8 @@ impl<'a> Block<'a> {
         for _ in 0..self.count {
             let count = reader.number(What::Count)?;
             left = left.checked_sub(count)?;
-            for _ in 0..count {
-                found.all.push(reader.symbol(What::To)?);
-            }
+            let end = found.all.len().checked_add(usize::try_from(count).ok()?)?;
+            reader.ranks(What::To, end, &mut found.all)?;
             found.ends.push(found.all.len());
         }
         Some(found)
@@ -295,7 +330,7 @@ impl<'a> Block<'a> {
 
     /// Everything else, for the first messages, which have these times.
     pub(super) fn rest(&self, times: &[i64]) -> Option<Vec<Rest>> {
-        let column = self.column(4)?;
+        let column = self.column(2)?;
         let mut reader = Reader::new(self.decoders, &column);
         let (mut process, mut text) = (0_i64, Vec::new());
         (times.iter().take(self.count))

@@ -18,8 +18,10 @@ mod ids;
 mod lookup;
 mod messages;
 mod positions;
+mod ranks;
 mod read;
 mod rewrite;
+mod rows;
 mod sound;
 #[cfg(test)]
 mod tests;

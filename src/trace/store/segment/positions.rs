@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::SealedBlock;
 use super::bits::BitReader;
 use super::blocks::BlockItems;
 use super::codes::{Decoders, Reader, Sink, What};
@@ -83,12 +84,19 @@ pub(super) struct Block<'a> {
     runs: Reader<'a>,
 }
 
-/// The position of the next message of a run, which begins at `start`, from the block with these
-/// bytes on, of a segment of so many messages.
-pub(super) fn next_of(bytes: &[u8], run: usize, start: u32, messages: u32) -> Option<u32> {
-    let (bits, mut reader) = (bits(messages as usize), BitReader::new(bytes));
-    reader.skip(u64::from(bits).checked_mul(run as u64)?)?;
-    start.checked_add(reader.take(bits)? as u32)
+/// The position of the next message of a run, which begins at `start`, from this block on, of a
+/// segment of so many messages. Only a few bytes of the block are decrypted.
+pub(super) fn next_of(
+    block: &SealedBlock<'_>,
+    run: usize,
+    start: u32,
+    messages: u32,
+) -> Option<u32> {
+    let bits = bits(messages as usize);
+    let at = (bits as usize).checked_mul(run)?;
+    let end = at.checked_add(bits as usize)?;
+    let bytes = block.plain(at / 8..end.div_ceil(8))?;
+    start.checked_add(BitReader::from(&bytes, at as u64 % 8).take(bits)? as u32)
 }
 
 impl<'a> Block<'a> {
@@ -109,6 +117,20 @@ impl<'a> Block<'a> {
     /// The position of the first message of a run from this block on.
     pub(super) fn next(&self, run: usize) -> u32 {
         self.next.get(run).copied().unwrap_or(u32::MAX)
+    }
+
+    /// Which of the `count` messages of the block follows `before` others of its run in it.
+    pub(super) fn place_of(mut self, run: u32, before: u32, count: usize) -> Option<usize> {
+        let mut left = before;
+        for place in 0..count {
+            if self.runs.symbol(What::Run)? == run {
+                left = match left.checked_sub(1) {
+                    Some(left) => left,
+                    None => return Some(place),
+                };
+            }
+        }
+        None
     }
 
     /// The positions in the body of its `count` messages; `None` if they are

@@ -3,33 +3,38 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
-use std::rc::Rc;
 
 use crate::trace::Envelope;
 
-use super::Segment;
 use super::authenticated::Authenticated;
 use super::bits::BitReader;
 use super::blocks::Table;
 use super::codes::{Decoders, MESSAGES, What};
-use super::ids;
 use super::lookup::Words;
-use super::messages::{Block, EACH, Recipients, Rest};
+use super::messages::{EACH, EACH_SENDER};
 use super::positions;
+use super::rows::Reading;
 use super::words::{LOCAL_PART, SENDER};
+use super::{SealedBlock, Segment};
 
-/// The numbers of the sections of envelopes and of positions.
-const ENVELOPES: usize = 5;
-const POSITIONS: usize = 6;
+/// The numbers of the sections of envelopes, senders, authenticated ids, and positions.
+pub(super) const ENVELOPES: usize = 5;
+pub(super) const SENDERS: usize = 6;
+pub(super) const NAMES: usize = 7;
+const POSITIONS: usize = 8;
+/// So often a block is searched for along a line, and then by halves.
+const LINES: usize = 4;
 /// If fewer positions are wanted than one of so many blocks, each is searched for.
 const FEW_OF: usize = 4;
 
 /// The envelopes of a segment.
 #[derive(Debug)]
 pub(in super::super) struct Messages<'a> {
-    segment: &'a Segment,
-    decoders: Decoders,
-    envelopes: Table,
+    pub(super) segment: &'a Segment,
+    pub(super) decoders: Decoders,
+    pub(super) envelopes: Table,
+    pub(super) senders: Table,
+    pub(super) names: Table,
     positions: Table,
     /// The position in the body at which each run begins.
     starts: Vec<u32>,
@@ -84,10 +89,13 @@ impl<'a> Messages<'a> {
         let mut bits = BitReader::new(&bytes);
         let head = &segment.head;
         let envelopes = Table::read(head.messages, EACH, &mut bits)?;
+        let senders = Table::read(head.messages, EACH_SENDER, &mut bits)?;
+        let names = Table::read(head.messages, EACH_SENDER, &mut bits)?;
         let positions = Table::read(head.messages, positions::EACH, &mut bits)?;
         let starts = (0..head.runs).map(|_| Some(bits.take(32)? as u32)).collect::<Option<_>>()?;
-        let decoders = Decoders::read(&MESSAGES, &head.sizes(), &mut bits)?;
-        Some(Self { segment, decoders, envelopes, positions, starts })
+        let at = bits.at();
+        let decoders = Decoders::new(&MESSAGES, head.sizes(), bytes, at);
+        Some(Self { segment, decoders, envelopes, senders, names, positions, starts })
     }
 
     /// The bytes of a block, and the numbers of the messages it should contain.
@@ -97,7 +105,7 @@ impl<'a> Messages<'a> {
     }
 
     /// The numbers of the messages that a block should contain.
-    fn range_of(&self, number: usize, each: usize) -> Option<Range<usize>> {
+    pub(super) fn range_of(&self, number: usize, each: usize) -> Option<Range<usize>> {
         let start = number.checked_mul(each)?;
         let end = (self.segment.head.messages as usize).min(start.checked_add(each)?);
         Some(start..end)
@@ -105,7 +113,12 @@ impl<'a> Messages<'a> {
 
     /// Whether the tags of all blocks are right.
     pub(super) fn is_authentic(&self) -> bool {
-        let sections = [(ENVELOPES, &self.envelopes), (POSITIONS, &self.positions)];
+        let sections = [
+            (ENVELOPES, &self.envelopes),
+            (SENDERS, &self.senders),
+            (NAMES, &self.names),
+            (POSITIONS, &self.positions),
+        ];
         sections.iter().all(|(section, table)| table.is_authentic(self.segment, *section))
     }
 
@@ -157,34 +170,46 @@ impl<'a> Messages<'a> {
     /// The same for a few positions, each of which is searched for; `None` if a block that this
     /// reads is damaged.
     fn at_few_positions(&self, wanted: &[u32]) -> Option<Vec<Option<u32>>> {
-        let mut blocks: BTreeMap<usize, Rc<BlockOf>> = BTreeMap::new();
-        let mut block = |number: usize| {
-            if let Entry::Vacant(vacant) = blocks.entry(number) {
-                let block = self.block(POSITIONS, &self.positions, number, positions::EACH)?;
-                vacant.insert(Rc::new(block));
+        let mut blocks: BTreeMap<usize, SealedBlock<'_>> = BTreeMap::new();
+        let mut block = |number: usize| match blocks.entry(number) {
+            Entry::Occupied(known) => Some(*known.get()),
+            Entry::Vacant(vacant) => {
+                let range = self.positions.block(number)?;
+                Some(*vacant.insert(self.segment.sealed_block(POSITIONS, range)?))
             }
-            blocks.get(&number).map(Rc::clone)
         };
         let messages = self.segment.head.messages;
-        let mut read: Option<(usize, Vec<u32>)> = None;
         let mut found = Vec::with_capacity(wanted.len());
         for &position in wanted {
             let run = self.starts.partition_point(|&start| start <= position).checked_sub(1)?;
             let start = *self.starts.get(run)?;
-            // The last block from which on the next message of the run is not after it.
-            let (mut low, mut high) = (0, self.positions.len());
-            while low + 1 < high {
-                let middle = low.midpoint(high);
-                let next = positions::next_of(&block(middle)?.0, run, start, messages)?;
-                *(if next <= position { &mut low } else { &mut high }) = middle;
+            // The last block from which on the next message of the run is not after it. Messages
+            // of a run are mostly spread evenly, so that it is about where a line from the first
+            // to the last would be.
+            let end = self.starts.get(run + 1).copied().unwrap_or(messages);
+            let (mut low, mut high) = ((0, start), (self.positions.len(), end));
+            for tried in 0.. {
+                let (blocks, positions) = (high.0 - low.0, high.1.checked_sub(low.1)?);
+                if blocks <= 1 {
+                    break;
+                }
+                let middle = if tried < LINES {
+                    let part = u64::from(position.checked_sub(low.1)?) * blocks as u64;
+                    (part / u64::from(positions.max(1))) as usize
+                } else {
+                    blocks / 2
+                };
+                let middle = low.0 + middle.clamp(1, blocks - 1);
+                let next = positions::next_of(&block(middle)?, run, start, messages)?;
+                *(if next <= position { &mut low } else { &mut high }) = (middle, next);
             }
-            let block = block(low)?;
-            let (bytes, range) = &*block;
-            if read.as_ref().is_none_or(|(number, _)| *number != low) {
-                let block = positions::Block::of(&self.decoders, bytes, &self.starts, messages)?;
-                read = Some((low, block.positions(range.len())?));
-            }
-            let at = read.as_ref()?.1.iter().position(|&one| one == position)?;
+            let (number, next) = low;
+            let range = self.range_of(number, positions::EACH)?;
+            let bytes = block(number)?;
+            let bytes = bytes.plain(0..bytes.bytes.len())?;
+            let block = positions::Block::of(&self.decoders, &bytes, &self.starts, messages)?;
+            let before = position.checked_sub(next)?;
+            let at = block.place_of(run as u32, before, range.len())?;
             found.push(Some((range.start + at) as u32));
         }
         Some(found)
@@ -196,20 +221,26 @@ impl<'a> Messages<'a> {
         self.at_positions(&all).iter().all(Option::is_some)
     }
 
-    /// Whether any message has one of these senders.
+    /// Whether any message has one of these senders, unless that cannot be read.
     pub(in super::super) fn has_sender(&self, numbers: &[u32]) -> bool {
-        numbers.iter().any(|&number| self.decoders.has(What::From, number))
+        self.has_any(What::From, numbers)
     }
 
     /// Whether any message may have one of these authenticated ids.
     pub(in super::super) fn has_name(&self, auth: &Authenticated<'_>) -> bool {
-        let has = |number: u32| self.decoders.has(What::Authenticated, number);
-        auth.names().iter().any(|&number| has(number)) || has(SENDER) || has(LOCAL_PART)
+        let is_sender = || auth.senders().is_none_or(|senders| self.has_sender(senders));
+        self.has_any(What::Authenticated, auth.names())
+            || self.has_any(What::Authenticated, &[SENDER]) && is_sender()
+            || self.has_any(What::Authenticated, &[LOCAL_PART])
     }
 
     /// Whether any message has one of these recipients.
     pub(in super::super) fn has_recipient(&self, numbers: &[u32]) -> bool {
-        numbers.iter().any(|&number| self.decoders.has(What::To, number))
+        self.has_any(What::To, numbers)
+    }
+
+    fn has_any(&self, what: What, numbers: &[u32]) -> bool {
+        numbers.iter().any(|&number| self.decoders.has(what, number) != Some(false))
     }
 
     /// Passes the selected messages to `row`, in order; returns which it did not.
@@ -220,7 +251,10 @@ impl<'a> Messages<'a> {
         row: &mut dyn FnMut(Row),
     ) -> Unread {
         let mut unread = Unread::default();
-        let mut left = wanted.first.filter(|_| wanted.ids.is_empty()).unwrap_or(usize::MAX);
+        let Some(mut reading) = Reading::new(self, words, wanted) else {
+            unread.damaged.push(0..self.segment.head.messages);
+            return unread;
+        };
         for number in 0..self.envelopes.len() {
             let start = (number * EACH) as u32;
             let end = self.segment.head.messages.min(start.saturating_add(EACH as u32));
@@ -230,126 +264,11 @@ impl<'a> Messages<'a> {
                     continue;
                 }
             }
-            match self.read_block(number, words, wanted, &mut left, row) {
+            match reading.block(number, row) {
                 Some(others) => unread.others += others as u64,
                 None => unread.damaged.push(start..end),
             }
         }
         unread
-    }
-
-    /// As [`Messages::read`], for one block, and at most `left` messages; returns how many
-    /// others there are, or `None` if it is damaged.
-    fn read_block(
-        &self,
-        number: usize,
-        words: &Words<'_>,
-        wanted: &Wanted<'_>,
-        left: &mut usize,
-        row: &mut dyn FnMut(Row),
-    ) -> Option<usize> {
-        let bytes = self.segment.sealed_block(ENVELOPES, self.envelopes.block(number)?)?;
-        let range = self.range_of(number, EACH)?;
-        let oldest = self.segment.head.times[0];
-        let number_of = |n: usize| (range.start + n) as u32;
-        let mut fits: Vec<usize> = match wanted.messages {
-            None => (0..range.len()).collect(),
-            Some(messages) => {
-                let from = |n: usize| messages.partition_point(|&message| message < number_of(n));
-                let these = messages.get(from(0)..from(range.len())).unwrap_or_default();
-                these.iter().map(|&message| message as usize - range.start).collect()
-            }
-        };
-        // Messages after the last selected one need not be read.
-        let block = Block::of(&self.decoders, bytes, fits.last().map_or(0, |last| last + 1))?;
-        let mut times = Vec::new();
-        if let Some((since, until)) = wanted.times {
-            times = block.times(oldest)?;
-            fits.retain(|&n| times.get(n).is_some_and(|time| (since..=until).contains(time)));
-        }
-        if fits.is_empty() {
-            return Some(0);
-        }
-        let (mut senders, mut names) = (Vec::new(), Vec::new());
-        if let Some(auth) = wanted.auth {
-            names = block.names()?;
-            fits.retain(|&n| names.get(n).is_some_and(|&name| auth.may_have(name)));
-            if fits.is_empty() {
-                return Some(0);
-            }
-        }
-        if wanted.from.is_some() || wanted.auth.is_some() {
-            senders = block.senders()?;
-        }
-        if let Some(from) = wanted.from {
-            fits.retain(|&n| senders.get(n).is_some_and(|one| from.binary_search(one).is_ok()));
-        }
-        if fits.is_empty() {
-            return Some(0);
-        }
-        if let Some(auth) = wanted.auth {
-            let has = |n: usize| Some(auth.has(*names.get(n)?, *senders.get(n)?));
-            fits.retain(|&n| has(n) == Some(true));
-        }
-        if fits.is_empty() {
-            return Some(0);
-        }
-        let mut recipients = Recipients::default();
-        if let Some(to) = wanted.to {
-            recipients = block.recipients()?;
-            fits.retain(|&n| recipients.of(n).iter().any(|one| to.binary_search(one).is_ok()));
-        }
-        let others = fits.len().saturating_sub(*left);
-        fits.truncate(*left);
-        if fits.is_empty() {
-            return Some(others);
-        }
-        *left -= fits.len();
-        if wanted.to.is_none() {
-            recipients = block.recipients()?;
-        }
-        if wanted.times.is_none() {
-            times = block.times(oldest)?;
-        }
-        if wanted.from.is_none() && wanted.auth.is_none() {
-            senders = block.senders()?;
-        }
-        if wanted.auth.is_none() {
-            names = block.names()?;
-        }
-        let time = |n: usize| times.get(n).copied().unwrap_or_default();
-        let number = |of: &[u32], n: usize| of.get(n).copied().unwrap_or_default();
-        let last = fits.last().map_or(0, |last| last + 1);
-        let rest = block.rest(times.get(..last)?)?;
-        let ids: Vec<_> = wanted.ids.iter().map(|id| (id, ids::parse(id))).collect();
-        for n in fits {
-            let fits_id = |rest: &&Rest| {
-                ids.is_empty() || ids.iter().any(|(id, parsed)| rest.has_id(id, *parsed))
-            };
-            let Some(rest) = rest.get(n).filter(fits_id) else { continue };
-            let mut damaged = false;
-            let mut address = |number| {
-                words.address(number).unwrap_or_else(|| {
-                    damaged = true;
-                    String::new()
-                })
-            };
-            let sender = address(number(&senders, n));
-            let recipients = recipients.of(n).iter().map(|&number| address(number)).collect();
-            let (client, name) =
-                (words.client(rest.client), words.name(number(&names, n), &sender));
-            damaged |= client.is_none() || name.is_none();
-            let envelope = Envelope {
-                time: time(n),
-                id: rest.id(),
-                sender,
-                recipients,
-                client: client.flatten(),
-                authenticated: name.unwrap_or_default(),
-                partial: rest.partial,
-            };
-            row(Row { message: number_of(n), envelope, damaged });
-        }
-        Some(others)
     }
 }

@@ -291,7 +291,17 @@ fn envelopes_of_an_ordinary_site_are_small() {
     let head = segment.head;
     let each = |bytes: u64| bytes as f64 / 16_384.0;
     let plain: usize = all.iter().map(|one| super::super::wire::encode(one).len()).sum();
-    let names = ["domains", "addresses", "names", "IPv4", "IPv6", "envelopes", "positions"];
+    let names = [
+        "domains",
+        "addresses",
+        "names",
+        "IPv4",
+        "IPv6",
+        "envelopes",
+        "senders",
+        "names",
+        "positions",
+    ];
     for (name, bytes) in names.iter().zip(head.sections) {
         println!("{name}: {:.2}", each(bytes.into()));
     }
@@ -360,6 +370,8 @@ fn codes_are_worth_their_tables() {
     put_all(&words.fours, &mut simple);
     put_all(&words.sixes, &mut simple);
     put_all(&rows, &mut simple);
+    put_all(&super::messages::Senders(&rows), &mut simple);
+    put_all(&super::messages::Names(&rows), &mut simple);
     let numbers: u64 = simple.numbers.values().map(|all| all.iter().min().unwrap()).sum();
     let simple = (simple.bits + numbers) as f64 / 8.0 / 16_384.0;
     let head = segment.head;

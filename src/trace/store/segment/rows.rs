@@ -1,0 +1,245 @@
+//! Reading the messages that are selected.
+
+use std::ops::Range;
+
+use crate::trace::Envelope;
+
+use super::SealedBlock;
+use super::authenticated::Authenticated;
+use super::blocks::Table;
+use super::codes::What;
+use super::ids::{self, Form, Id};
+use super::lookup::Words;
+use super::messages::{Block, Column, EACH, EACH_SENDER, Recipients, Rest};
+use super::read::{ENVELOPES, Messages, NAMES, Row, SENDERS, Wanted};
+use super::words::{LOCAL_PART, SENDER};
+
+/// Messages being read.
+pub(super) struct Reading<'r, 's> {
+    messages: &'r Messages<'s>,
+    words: &'r Words<'s>,
+    wanted: &'r Wanted<'r>,
+    ids: Vec<(&'r str, (Form, Id))>,
+    /// The ranks of the senders and recipients that are selected.
+    from: Option<Vec<u32>>,
+    to: Option<Vec<u32>>,
+    auth: Option<Auth<'r>>,
+    senders: Cursor<'r>,
+    names: Cursor<'r>,
+    /// At most so many messages are still read.
+    left: usize,
+}
+
+/// The ranks of the authenticated ids that are selected.
+struct Auth<'r> {
+    by: &'r Authenticated<'r>,
+    /// Those that are stored, or of none.
+    names: Vec<u32>,
+    /// That of the sender.
+    sender: Option<u32>,
+    /// That of the sender's local part.
+    local_part: Option<u32>,
+    /// The senders that are selected, if they are known.
+    senders: Option<Vec<u32>>,
+}
+
+/// The block of a column that was read last.
+struct Cursor<'r> {
+    what: What,
+    section: usize,
+    table: &'r Table,
+    read: Option<(usize, Column)>,
+}
+
+impl Cursor<'_> {
+    /// The ranks of the symbols of some messages of a segment, all in one block.
+    fn ranks(&mut self, messages: &Messages<'_>, range: Range<usize>) -> Option<&[u32]> {
+        let number = range.start / EACH_SENDER;
+        if self.read.as_ref().is_none_or(|(read, _)| *read != number) {
+            let bytes = messages.segment.block(self.section, self.table.block(number)?)?;
+            self.read = Some((number, Column::new(self.what, bytes)));
+        }
+        let start = range.start % EACH_SENDER;
+        let (_, column) = self.read.as_mut()?;
+        column.ranks(&messages.decoders, start..start + range.len())
+    }
+}
+
+impl<'r, 's> Reading<'r, 's> {
+    /// Selects messages; `None` if it cannot be read which ones.
+    pub(super) fn new(
+        messages: &'r Messages<'s>,
+        words: &'r Words<'s>,
+        wanted: &'r Wanted<'r>,
+    ) -> Option<Self> {
+        let decoders = &messages.decoders;
+        let ranks = |what, numbers: Option<&[u32]>| match numbers {
+            Some(numbers) => decoders.ranks_of(what, numbers).map(Some),
+            None => Some(None),
+        };
+        let auth = match wanted.auth {
+            None => None,
+            Some(by) => {
+                let rank =
+                    |name| Some(decoders.ranks_of(What::Authenticated, &[name])?.first().copied());
+                Some(Auth {
+                    by,
+                    names: decoders.ranks_of(What::Authenticated, by.names())?,
+                    sender: rank(SENDER)?,
+                    local_part: rank(LOCAL_PART)?,
+                    senders: ranks(What::From, by.senders())?,
+                })
+            }
+        };
+        let cursor = |what, section, table| Cursor { what, section, table, read: None };
+        Some(Self {
+            messages,
+            words,
+            wanted,
+            ids: wanted.ids.iter().map(|id| (id.as_str(), ids::parse(id))).collect(),
+            from: ranks(What::From, wanted.from)?,
+            to: ranks(What::To, wanted.to)?,
+            auth,
+            senders: cursor(What::From, SENDERS, &messages.senders),
+            names: cursor(What::Authenticated, NAMES, &messages.names),
+            left: wanted.first.filter(|_| wanted.ids.is_empty()).unwrap_or(usize::MAX),
+        })
+    }
+
+    /// Passes the selected messages of a block to `row`; returns how many others there are, or
+    /// `None` if it is damaged.
+    pub(super) fn block(&mut self, number: usize, row: &mut dyn FnMut(Row)) -> Option<usize> {
+        let range = self.messages.range_of(number, EACH)?;
+        let mut fits: Vec<usize> = match self.wanted.messages {
+            None => (0..range.len()).collect(),
+            Some(messages) => {
+                let from = |n: usize| messages.partition_point(|&one| (one as usize) < n);
+                let these = messages.get(from(range.start)..from(range.end)).unwrap_or_default();
+                these.iter().map(|&message| message as usize - range.start).collect()
+            }
+        };
+        self.keep_names(&range, &mut fits)?;
+        self.keep_senders(&range, &mut fits)?;
+        if fits.is_empty() {
+            return Some(0);
+        }
+        let bytes = self.messages.envelopes.block(number)?;
+        let bytes = self.messages.segment.sealed_block(ENVELOPES, bytes)?;
+        self.rows(bytes, range.start, fits, row)
+    }
+
+    /// Keeps the messages with one of the authenticated ids.
+    fn keep_names(&mut self, range: &Range<usize>, fits: &mut Vec<usize>) -> Option<()> {
+        let Some(auth) = &self.auth else { return Some(()) };
+        let Some(end) = fits.last().map(|last| range.start + last + 1) else { return Some(()) };
+        let names = self.names.ranks(self.messages, range.start..end)?;
+        let is_stored = |name: u32| auth.names.binary_search(&name).is_ok();
+        let is_derived = |name| [auth.sender, auth.local_part].contains(&Some(name));
+        fits.retain(|&n| names.get(n).is_some_and(|&name| is_stored(name) || is_derived(name)));
+        if !fits.iter().any(|&n| names.get(n).is_some_and(|&name| !is_stored(name))) {
+            return Some(());
+        }
+        let senders = self.senders.ranks(self.messages, range.start..end)?;
+        let fits_sender = |name: u32, sender: u32| {
+            if is_stored(name) {
+                return true;
+            }
+            let is_address = Some(name) == auth.sender;
+            match auth.senders.as_ref().filter(|_| is_address) {
+                Some(senders) => senders.binary_search(&sender).is_ok(),
+                None => {
+                    let number = self.messages.decoders.symbol_of(What::From, sender);
+                    number.is_none_or(|number| auth.by.has_sender(number, is_address))
+                }
+            }
+        };
+        fits.retain(|&n| match (names.get(n), senders.get(n)) {
+            (Some(&name), Some(&sender)) => fits_sender(name, sender),
+            _ => false,
+        });
+        Some(())
+    }
+
+    /// Keeps the messages with one of the senders.
+    fn keep_senders(&mut self, range: &Range<usize>, fits: &mut Vec<usize>) -> Option<()> {
+        let Some(from) = &self.from else { return Some(()) };
+        let Some(end) = fits.last().map(|last| range.start + last + 1) else { return Some(()) };
+        let senders = self.senders.ranks(self.messages, range.start..end)?;
+        fits.retain(|&n| senders.get(n).is_some_and(|sender| from.binary_search(sender).is_ok()));
+        Some(())
+    }
+
+    /// As [`Reading::block`], for messages of the block with these bytes, of which the first is
+    /// that with the number `start`.
+    fn rows(
+        &mut self,
+        bytes: SealedBlock<'_>,
+        start: usize,
+        mut fits: Vec<usize>,
+        row: &mut dyn FnMut(Row),
+    ) -> Option<usize> {
+        // Messages after the last selected one need not be read.
+        let count = |fits: &[usize]| fits.last().map_or(0, |last| last + 1);
+        let decoders = &self.messages.decoders;
+        let oldest = self.messages.segment.head.times[0];
+        let mut block = Block::of(decoders, bytes, count(&fits))?;
+        let mut times = Vec::new();
+        if let Some((since, until)) = self.wanted.times {
+            times = block.times(oldest)?;
+            fits.retain(|&n| times.get(n).is_some_and(|time| (since..=until).contains(time)));
+        }
+        let mut recipients = Recipients::default();
+        if let Some(to) = self.to.as_ref().filter(|_| !fits.is_empty()) {
+            recipients = block.recipients()?;
+            fits.retain(|&n| recipients.of(n).iter().any(|one| to.binary_search(one).is_ok()));
+        }
+        let others = fits.len().saturating_sub(self.left);
+        fits.truncate(self.left);
+        if fits.is_empty() {
+            return Some(others);
+        }
+        self.left -= fits.len();
+        block.keep(count(&fits));
+        if self.to.is_none() {
+            recipients = block.recipients()?;
+        }
+        if self.wanted.times.is_none() {
+            times = block.times(oldest)?;
+        }
+        let rest = block.rest(times.get(..count(&fits))?)?;
+        let range = start..start + count(&fits);
+        let senders = self.senders.ranks(self.messages, range.clone())?;
+        let names = self.names.ranks(self.messages, range)?;
+        for n in fits {
+            let fits_id = |rest: &&Rest| {
+                self.ids.is_empty() || self.ids.iter().any(|(id, parsed)| rest.has_id(id, *parsed))
+            };
+            let Some(rest) = rest.get(n).filter(fits_id) else { continue };
+            let mut damaged = false;
+            let mut address = |what, rank| {
+                let number = decoders.symbol_of(what, rank);
+                number.and_then(|number| self.words.address(number)).unwrap_or_else(|| {
+                    damaged = true;
+                    String::new()
+                })
+            };
+            let sender = address(What::From, *senders.get(n)?);
+            let recipients = recipients.of(n).iter().map(|&rank| address(What::To, rank)).collect();
+            let name = decoders.symbol_of(What::Authenticated, *names.get(n)?);
+            let name = name.and_then(|name| self.words.name(name, &sender));
+            let client = self.words.client(rest.client);
+            damaged |= client.is_none() || name.is_none();
+            let envelope = Envelope {
+                time: times.get(n).copied().unwrap_or_default(),
+                id: rest.id(),
+                sender,
+                recipients,
+                client: client.flatten(),
+                authenticated: name.unwrap_or_default(),
+                partial: rest.partial,
+            };
+            row(Row { message: (start + n) as u32, envelope, damaged });
+        }
+        Some(others)
+    }
+}
