@@ -16,6 +16,8 @@ pub mod secure_dir;
 pub mod unix_stream;
 #[cfg(feature = "cli")]
 pub mod users;
+#[cfg(feature = "trace")]
+pub mod vectors;
 
 #[cfg(test)]
 pub(crate) mod counts;

@@ -20,7 +20,7 @@ pub(super) fn with(bits: impl Iterator<Item = usize>, bytes: usize) -> Vec<u8> {
 }
 
 /// Bit n is the lowest bit of byte n; all other bits of these bytes must be zero.
-#[inline]
+#[inline(always)]
 pub(super) fn packed(bytes: &[u8; 8]) -> u8 {
     // The product moves bit 0 of byte n to bit n of its highest byte.
     (u64::from_le_bytes(*bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8

@@ -62,6 +62,15 @@ pub fn write_start(file: &File, bytes: &[u8]) -> io::Result<()> {
 /// The file would exceed the size limit of this process.
 pub fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     within_limit(offset.saturating_add(bytes.len() as u64))?;
+    overwrite_at(file, offset, bytes)
+}
+
+/// The same for a part of the file that is there already: a file within the size limit of this
+/// process stays within it, which is not asked for.
+///
+/// # Errors
+/// Those of `pwrite`; a part may have been written then.
+pub fn overwrite_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
     #[cfg(test)]
     let (bytes, fault) = failpoint::writable_part(file, offset, bytes);
     let mut at = 0;

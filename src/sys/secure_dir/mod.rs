@@ -106,8 +106,7 @@ impl SecureDir {
 
     /// For `map_err`: `action` on the file `name` failed.
     pub fn failed(&self, action: &'static str, name: &CStr) -> impl FnOnce(io::Error) -> DirError {
-        let path = self.path_of(name);
-        move |source| DirError::Io { action, path, source }
+        move |source| DirError::Io { action, path: self.path_of(name), source }
     }
 
     /// Whether its path still leads to this directory.

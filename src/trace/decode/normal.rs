@@ -21,6 +21,7 @@
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 use super::chars::{self, Becomes};
+use crate::sys::vectors::{self, Work};
 use crate::trace::filter::packed;
 
 /// How many of a run of one character are kept.
@@ -137,6 +138,11 @@ struct Normal {
 impl Normal {
     /// Appends ASCII characters that nothing combines with.
     fn ascii(&mut self, bytes: &[u8]) {
+        vectors::wide(Ascii { normal: self, bytes });
+    }
+
+    #[inline(always)]
+    fn ascii_blocks(&mut self, bytes: &[u8]) {
         let (mut at, mut block) = (RUN.min(bytes.len()), [0; BLOCK]);
         self.ascii_slowly(&bytes[..at]);
         while let Some(window) = bytes[at - RUN.min(at)..].first_chunk() {
@@ -151,6 +157,7 @@ impl Normal {
     }
 
     /// Appends a block of which only white space and quote marks may be dropped.
+    #[inline(always)]
     fn spaced(&mut self, block: &[u8; BLOCK]) {
         let (mut spaces, mut both) = ([0; BLOCK], [0; BLOCK]);
         for ((&byte, space), either) in block.iter().zip(&mut spaces).zip(&mut both) {
@@ -276,6 +283,21 @@ impl Normal {
     }
 }
 
+/// ASCII characters that are appended.
+struct Ascii<'a> {
+    normal: &'a mut Normal,
+    bytes: &'a [u8],
+}
+
+impl Work for Ascii<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.normal.ascii_blocks(self.bytes);
+    }
+}
+
 /// What a block of ASCII characters becomes.
 enum Usual {
     /// All of them are kept.
@@ -290,6 +312,7 @@ enum Usual {
 /// before the block, some of which may have been dropped.
 ///
 /// Uses only steps that vectorise.
+#[inline(always)]
 fn usual(window: &[u8; RUN + BLOCK], block: &mut [u8; BLOCK]) -> Usual {
     let is_space = |byte: u8| (byte == b' ') | (byte.wrapping_sub(b'\t') < 5);
     let mut is_odd = false;

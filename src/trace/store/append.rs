@@ -21,6 +21,9 @@ pub(super) const KEEP_PARTS: u64 = 16;
 /// A log is full after so many seconds: a day.
 const AGE_MAX: u64 = 86_400;
 
+/// A message of at most so many bytes is small.
+const SMALL: usize = 16 << 10;
+
 /// The result of appending a record.
 enum Appended {
     /// It was appended; whether a full log was renamed first.
@@ -41,10 +44,14 @@ enum Stale {
 ///
 /// Four times the size of the message is for its decoded forms; up to three
 /// times the limit of decoded text is for text that grows when it is
-/// normalised, into a buffer that doubles. Measured, in addition to the process
+/// normalised, into a buffer that doubles. So much memory as a small message takes is not asked
+/// for: it would take longer than all other allocations for that message. Measured, in addition to the process
 /// itself and including the message: 13 times its length for 2 MiB of U+FDFA,
 /// which grows elevenfold, 5 for 10 MiB and 4 for 45; 6, 4 and 3 for HTML.
 fn require_memory(bytes: usize) -> Result<(), TraceError> {
+    if bytes <= SMALL {
+        return Ok(());
+    }
     let growth = bytes.saturating_mul(12).min(3 * decode::Limits::default().text);
     let wanted = bytes.saturating_mul(4).saturating_add(growth);
     let mut probe = Vec::<u8>::new();

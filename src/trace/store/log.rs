@@ -249,7 +249,7 @@ impl Log {
         self.is_own_status = false;
         files::write_at(&self.file, before.end, &record)?;
         let bytes = write_status(&status, key, &self.tagger, nonce);
-        files::write_at(&self.file, STATUS as u64, &bytes)?;
+        files::overwrite_at(&self.file, STATUS as u64, &bytes)?;
         (self.status, self.is_own_status) = (Some(status), true);
         Ok(())
     }

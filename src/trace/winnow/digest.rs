@@ -9,6 +9,8 @@
 //! tenth larger at equal numbers of false hits. If they did not count, it would be no smaller at
 //! equal numbers, but such mail would cause most of them.
 
+use std::sync::Mutex;
+
 use crate::trace::{Digester, Fragment, MessagePart, file_hash, filter};
 
 use super::Winnow;
@@ -49,10 +51,43 @@ struct Elements {
 
 impl<'a> WinnowDigester<'a> {
     pub(super) fn new(winnow: &'a Winnow) -> Self {
+        let Buffers { mut recent, scratch } = winnow.spare.take();
         // Enough for most messages.
-        let elements = Elements { recent: Vec::with_capacity(1024), ..Elements::default() };
-        let (scratch, composition) = (Scratch::default(), Composition::default());
+        recent.reserve(1024);
+        let elements = Elements { recent, ..Elements::default() };
+        let composition = Composition::default();
         Self { winnow, elements, scratch, composition, part: MessagePart::Text }
+    }
+}
+
+/// What one message after another is digested in.
+#[derive(Debug, Default)]
+struct Buffers {
+    /// Empty.
+    recent: Vec<u64>,
+    scratch: Scratch,
+}
+
+/// The buffers of the last message, for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Spare(Mutex<Option<Buffers>>);
+
+impl Spare {
+    fn take(&self) -> Buffers {
+        // Another thread may have them.
+        self.0.try_lock().ok().and_then(|mut spare| spare.take()).unwrap_or_default()
+    }
+
+    fn keep(&self, buffers: Buffers) {
+        if let Ok(mut spare) = self.0.try_lock() {
+            *spare = Some(buffers);
+        }
+    }
+}
+
+impl Clone for Spare {
+    fn clone(&self) -> Self {
+        Self::default()
     }
 }
 
@@ -86,6 +121,9 @@ impl Digester for WinnowDigester<'_> {
         let (class, filter) = self.elements.filter(self.winnow.centibits);
         let mut digest = vec![class.number(), self.composition.number()];
         digest.extend(filter);
+        let Self { winnow, elements: Elements { mut recent, .. }, scratch, .. } = *self;
+        recent.clear();
+        winnow.spare.keep(Buffers { recent, scratch });
         digest
     }
 }

@@ -20,6 +20,7 @@
 //! random. And every window about as wide as a gram has a closed one, so that
 //! the rest is hardly ever selected.
 
+use crate::sys::vectors::{self, Work};
 use crate::trace::GramOrder;
 use crate::trace::filter::packed;
 
@@ -91,8 +92,8 @@ impl Winnower {
         loop {
             let count = (grams - first).min(CHUNK);
             let part = &text[first..first + count + self.gram - 1];
-            self.orders(part, count, scratch);
-            for i in 0..scratch.minima(count, window) {
+            let found = vectors::wide(Chunk { winnower: self, part, count, window, scratch });
+            for i in 0..found {
                 let at = usize::from(scratch.selected[i]);
                 let (order, gram) = (scratch.orders[at], &part[at..at + self.gram]);
                 // Avoids hashing repeated text again and again.
@@ -111,6 +112,7 @@ impl Winnower {
     /// Computes the order of each of the `count` grams of `text`, as numbers.
     /// The compiler vectorises all loops: they have no multiplication wider than
     /// 16 bits, which every x86-64 has for eight numbers at once.
+    #[inline(always)]
     fn orders(&self, text: &[u8], count: usize, scratch: &mut Scratch) {
         let Scratch { orders, pairs, one, other, .. } = scratch;
         let (orders, pairs) = (&mut orders[..count], &mut pairs[..text.len() - 1]);
@@ -140,6 +142,7 @@ impl Winnower {
 
     /// The open-closed order of grams with `N` pairs of bytes, an odd number: the same as below, in
     /// one pass.
+    #[inline(always)]
     fn orders_of_few<const N: usize>(&self, orders: &mut [i16], pairs: &[i16]) {
         let count = orders.len();
         let pairs: [&[i16]; N] = std::array::from_fn(|at| &pairs[at..][..count]);
@@ -157,6 +160,7 @@ impl Winnower {
     }
 
     /// Moves open syncmers to the front of the order, and closed ones after them.
+    #[inline(always)]
     fn prefer(&self, orders: &mut [i16], pairs: &[i16], one: &mut [i16], other: &mut [i16]) {
         let (middle, last) = ((self.gram - PAIR) / 2, self.gram - PAIR);
         let all = pairs.len();
@@ -180,10 +184,30 @@ impl Winnower {
 
 /// The order of a gram by its kind, in the two highest bits, and then by its
 /// hash.
-#[inline]
+#[inline(always)]
 fn ordered(hash: i16, is_open: bool, is_closed: bool) -> i16 {
     let kind = i16::from(!is_open) * (2 - i16::from(is_closed));
     ((hash as u16 >> 2) as i16 | kind << 14) ^ i16::MIN
+}
+
+/// The grams of a text that are processed at once.
+struct Chunk<'a> {
+    winnower: &'a Winnower,
+    part: &'a [u8],
+    count: usize,
+    window: usize,
+    scratch: &'a mut Scratch,
+}
+
+impl Work for Chunk<'_> {
+    type Output = usize;
+
+    /// Finds the indices of those that are selected; returns how many there are.
+    #[inline(always)]
+    fn run(self) -> usize {
+        self.winnower.orders(self.part, self.count, self.scratch);
+        self.scratch.minima(self.count, self.window)
+    }
 }
 
 /// Buffers for one chunk, reused. They are on the heap because Exim may have
@@ -225,6 +249,7 @@ impl Scratch {
 
     /// Finds the indices of those of the first `count` orders that are smallest
     /// in any window; returns how many there are.
+    #[inline(always)]
     fn minima(&mut self, count: usize, window: usize) -> usize {
         if window >= WIDE {
             self.minima_of_wide(count, window)
@@ -236,6 +261,7 @@ impl Scratch {
     /// In wide windows few orders are smallest. The search goes from one to the
     /// next: the next order that is not larger, or, if there is none before the
     /// window has passed the last one, the smallest of the window then.
+    #[inline(always)]
     fn minima_of_wide(&mut self, count: usize, window: usize) -> usize {
         let Self { orders, selected, .. } = self;
         let orders = &orders[..count];
@@ -257,6 +283,7 @@ impl Scratch {
     /// In narrow windows, an order is smallest in some window if it equals the
     /// largest of the minima of the windows around it. This is branch-free, and
     /// the compiler vectorises most of it.
+    #[inline(always)]
     fn minima_of_narrow(&mut self, count: usize, window: usize) -> usize {
         let Self { orders, selected, one, other, around, least, .. } = self;
         let orders = &orders[..count];
@@ -292,6 +319,7 @@ impl Scratch {
 }
 
 /// The index of the first order that is not larger than `min`.
+#[inline(always)]
 fn not_larger(orders: &[i16], min: i16) -> Option<usize> {
     // The compiler vectorises the comparison of a block.
     let (blocks, _) = orders.as_chunks::<32>();
@@ -303,6 +331,7 @@ fn not_larger(orders: &[i16], min: i16) -> Option<usize> {
 /// The `best` of every `width` consecutive numbers, by doubling: combines that
 /// of two adjacent or overlapping ranges. The result is in one of the two
 /// slices.
+#[inline(always)]
 fn slide<'a>(
     mut from: &'a mut [i16],
     mut into: &'a mut [i16],

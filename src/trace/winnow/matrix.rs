@@ -1,17 +1,25 @@
 //! Bit matrices, processed 64 bits at a time.
 
-/// Transposes columns to rows. Each column has `rows` bits; bit 0 is the lowest
-/// bit of the first byte. Calls `part` with parts of rows: the row, the first
+use std::ops::Range;
+
+use crate::sys::vectors::{self, Work};
+
+/// Transposes some rows of columns, from a multiple of 64 on. Bit n of a column, of which bit 0 is
+/// the lowest of the first byte, is in row n. Calls `part` with parts of rows: the row, the first
 /// column, and the bits of 64 columns from there.
-pub(super) fn transpose(columns: &[&[u8]], rows: u32, mut part: impl FnMut(u32, usize, u64)) {
+pub(super) fn transpose(
+    columns: &[&[u8]],
+    rows: Range<u32>,
+    mut part: impl FnMut(u32, usize, u64),
+) {
     for (block, columns) in columns.chunks(64).enumerate() {
-        for first in (0..rows).step_by(64) {
+        for first in rows.clone().step_by(64) {
             let mut words = [0; 64];
             for (word, column) in words.iter_mut().zip(columns) {
                 *word = word_at(column, first as usize / 8);
             }
-            transpose_block(&mut words);
-            for (row, word) in (first..rows).zip(words) {
+            vectors::wide(Transpose(&mut words));
+            for (row, word) in (first..rows.end).zip(words) {
                 part(row, block * 64, word);
             }
         }
@@ -44,7 +52,7 @@ pub(super) fn untranspose(
                 *word = take(bits, row + first_column as u64);
             }
             // The bits of other rows that follow come out as columns that are not passed on.
-            transpose_block(&mut words);
+            vectors::wide(Transpose(&mut words));
             for (column, word) in words.into_iter().take(count).enumerate() {
                 part(first_column + column, block * 64, word);
             }
@@ -77,22 +85,64 @@ pub(super) fn put(bits: &mut [u8], place: u64, word: u64) {
     bytes.iter_mut().zip(wide.to_le_bytes()).for_each(|(to, from)| *to |= from);
 }
 
+/// Writes words of bits one after the other, the lowest bit first.
+pub(super) struct RowWriter {
+    bytes: Vec<u8>,
+    /// The last bits, fewer than 64, and their number.
+    last: u64,
+    count: u32,
+}
+
+impl RowWriter {
+    /// Writes so many bytes.
+    pub(super) fn of(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes + 8), last: 0, count: 0 }
+    }
+
+    /// Appends the lowest bits of a word, at most 64; the others are 0.
+    #[inline]
+    pub(super) fn put(&mut self, word: u64, bits: u32) {
+        self.last |= word << self.count;
+        let count = self.count + bits;
+        if count >= 64 {
+            self.bytes.extend(self.last.to_le_bytes());
+            self.last = word.checked_shr(64 - self.count).unwrap_or(0);
+        }
+        self.count = count % 64;
+    }
+
+    /// All of them; unused bits of the last byte are 0.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        let last = self.last.to_le_bytes();
+        self.bytes.extend(last.iter().take(self.count.div_ceil(8) as usize));
+        self.bytes
+    }
+}
+
 /// Transposes 64 times 64 bits (Warren, "Hacker's Delight", 7-3): swaps the
 /// off-diagonal blocks, at each step of half the size.
-fn transpose_block(words: &mut [u64; 64]) {
-    let mut width = 32;
-    let mut mask = u64::MAX >> 32;
-    while width > 0 {
-        for pair in words.chunks_exact_mut(2 * width) {
-            let (ones, others) = pair.split_at_mut(width);
-            for (one, other) in ones.iter_mut().zip(others) {
-                let swapped = (*one >> width ^ *other) & mask;
-                *one ^= swapped << width;
-                *other ^= swapped;
+struct Transpose<'a>(&'a mut [u64; 64]);
+
+impl Work for Transpose<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self(words) = self;
+        let mut width = 32;
+        let mut mask = u64::MAX >> 32;
+        while width > 0 {
+            for pair in words.chunks_exact_mut(2 * width) {
+                let (ones, others) = pair.split_at_mut(width);
+                for (one, other) in ones.iter_mut().zip(others) {
+                    let swapped = (*one >> width ^ *other) & mask;
+                    *one ^= swapped << width;
+                    *other ^= swapped;
+                }
             }
+            width /= 2;
+            mask ^= mask << width;
         }
-        width /= 2;
-        mask ^= mask << width;
     }
 }
 
@@ -277,7 +327,7 @@ mod tests {
             // With one bit between rows, so that overlapping writes are
             // detected.
             let mut bits = vec![0; (rows * (count + 1)).div_ceil(8)];
-            transpose(&columns, rows as u32, |row, column, word| {
+            transpose(&columns, 0..rows as u32, |row, column, word| {
                 put(&mut bits, (row as usize * (count + 1) + column) as u64, word);
             });
             let places: Vec<u64> = (0..rows).map(|row| (row * (count + 1)) as u64).collect();

@@ -16,6 +16,10 @@ use crate::trace::{Body, Damage};
 
 use super::class::Class;
 use super::hashing::bit;
+use super::matrix::{self, RowWriter};
+
+/// So many buckets are written at once: as many rows as a multiple of 64.
+const TOGETHER: usize = 64;
 
 /// The messages whose filters have one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,10 +117,57 @@ impl Octave {
     }
 
     /// The bit offsets of all rows of a group, in order.
-    pub(super) fn places<'g>(&self, group: &'g Group) -> impl Iterator<Item = u64> + use<'g> {
-        let (buckets, bucket) = (u64::from(self.buckets), self.bucket);
-        (0..buckets)
-            .flat_map(move |number| group.starts.iter().map(move |start| number * bucket + start))
+    pub(super) fn places(&self, group: &Group) -> Vec<u64> {
+        let mut places = Vec::with_capacity(self.rows(group) as usize);
+        for number in 0..u64::from(self.buckets) {
+            places.extend(group.starts.iter().map(|start| number * self.bucket + start));
+        }
+        places
+    }
+
+    /// Writes the rows of columns, which are the filters of all groups, one after the other.
+    pub(super) fn write(&self, columns: &[&[u8]]) -> Vec<u8> {
+        let mut bits = RowWriter::of(self.bytes() as usize);
+        let mut groups = Vec::with_capacity(self.groups.len());
+        let mut rest = columns;
+        for group in &self.groups {
+            let these;
+            (these, rest) = rest.split_at(rest.len().min(group.messages as usize));
+            groups.push((group, these, Vec::new()));
+        }
+        // The rows of a bucket in the order of their places.
+        let mut order: Vec<(u64, usize, usize)> = Vec::new();
+        for (at, group) in self.groups.iter().enumerate() {
+            order.extend((0..).zip(&group.starts).map(|(unit, &start)| (start, at, unit)));
+        }
+        order.sort_unstable();
+        for first in (0..self.buckets).step_by(TOGETHER) {
+            let end = self.buckets.min(first + TOGETHER as u32);
+            for (group, columns, rows) in &mut groups {
+                let (units, words) = (group.class.units(), group.words());
+                rows.clear();
+                rows.resize(((end - first) * units) as usize * words, 0);
+                let first = first * units;
+                matrix::transpose(columns, first..end * units, |row, column, word| {
+                    if let Some(to) = rows.get_mut((row - first) as usize * words + column / 64) {
+                        *to = word;
+                    }
+                });
+            }
+            for bucket in 0..(end - first) as usize {
+                for &(_, at, unit) in &order {
+                    let Some((group, _, rows)) = groups.get(at) else { continue };
+                    let (units, words) = (group.class.units() as usize, group.words());
+                    let row = rows.get((bucket * units + unit) * words..).unwrap_or_default();
+                    let mut left = group.messages;
+                    for &word in row.iter().take(words) {
+                        bits.put(word, left.min(64));
+                        left = left.saturating_sub(64);
+                    }
+                }
+            }
+        }
+        bits.finish()
     }
 
     /// Reads the rows of an element for some of the groups. Returns the error
@@ -224,7 +275,7 @@ impl Range {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::winnow::matrix;
+    use crate::trace::filter;
     use quickcheck::quickcheck;
 
     /// An octave with some of its sizes, and some messages of each.
@@ -255,6 +306,28 @@ mod tests {
             rows.first().is_some_and(|row| row.0 == 0)
                 && rows.last().is_some_and(|row| row.1 == bits)
                 && rows.windows(2).all(|pair| pair[0].1 == pair[1].0)
+        }
+
+        fn rows_are_written_where_they_are_read(number: u8, messages: Vec<u8>) -> bool {
+            let Some(octave) = octave(number % 5, &messages, 0) else { return true };
+            let mut columns: Vec<Vec<u8>> = Vec::new();
+            for group in &octave.groups {
+                for message in 0..group.messages {
+                    let byte = |n: usize| (n * n * (message as usize + 3) >> 4) as u8;
+                    columns.push((0..group.class.bytes()).map(byte).collect());
+                }
+            }
+            let bits = octave.write(&columns.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            let mut rest = columns.as_slice();
+            bits.len() as u64 == octave.bytes() && octave.groups.iter().all(|group| {
+                let these;
+                (these, rest) = rest.split_at(group.messages as usize);
+                octave.places(group).iter().zip(0..).all(|(place, row)| {
+                    these.iter().zip(*place as usize..).all(|(column, bit)| {
+                        filter::is_set(&bits, bit) == filter::is_set(column, row)
+                    }) && *place == octave.place(group, row as u32)
+                })
+            })
         }
 
         fn the_rows_of_an_element_are_read(number: u8, messages: Vec<u8>, element: u64, few: bool) -> bool {

@@ -2,6 +2,7 @@
 
 use super::super::settings::{GramOrder, WinnowSettings};
 use super::super::{DigestKey, MessagePart};
+use super::digest::Spare;
 use super::grams::{Scratch, Winnower};
 use super::hashing::Hashing;
 use super::marks::{Marker, Material};
@@ -13,6 +14,7 @@ pub struct Winnow {
     pub(super) text: Winnower,
     pub(super) bytes: Winnower,
     pub(super) centibits: u16,
+    pub(super) spare: Spare,
 }
 
 impl Winnow {
@@ -31,6 +33,7 @@ impl Winnow {
             ),
             centibits: settings.centibits,
             hashing,
+            spare: Spare::default(),
         }
     }
 

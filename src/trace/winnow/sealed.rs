@@ -178,17 +178,9 @@ pub(super) fn seal(digests: &[&[u8]]) -> Sealed {
     // The sizes are sorted and counted correctly, so this cannot fail.
     let octaves = Table::of(&sizes, 0).map_or_else(|_| Vec::new(), |table| table.octaves);
     for octave in &octaves {
-        let mut bits = vec![0; octave.bytes() as usize];
-        for group in &octave.groups {
-            let first = group.first as usize;
-            let columns = filters.get(first..first + group.messages as usize).unwrap_or_default();
-            let places: Vec<u64> = octave.places(group).collect();
-            matrix::transpose(columns, places.len() as u32, |row, column, word| {
-                let place = places.get(row as usize).copied().unwrap_or(0);
-                matrix::put(&mut bits, place + column as u64, word);
-            });
-        }
-        body.extend(bits);
+        let first = octave.groups.first().map_or(0, |group| group.first as usize);
+        let end = first + octave.messages() as usize;
+        body.extend(octave.write(filters.get(first..end).unwrap_or_default()));
     }
     Sealed { order, body }
 }
@@ -212,7 +204,7 @@ pub(super) fn unseal(body: &[u8]) -> Option<Vec<Vec<u8>>> {
                 digest.resize(FILTER + group.class.bytes(), 0);
                 *digest.first_mut()? = group.class.number();
             }
-            let places: Vec<u64> = octave.places(group).collect();
+            let places = octave.places(group);
             matrix::untranspose(bits, &places, these.len(), |message, first, word| {
                 let digest = these.get_mut(message);
                 let filter = digest.and_then(|digest| digest.get_mut(FILTER + first / 8..));
