@@ -11,7 +11,8 @@ use std::io;
 use rustix::io::Errno;
 
 pub use content::{
-    append, data_from, empty, overwrite_at, read_at, read_start, reserve, sync, write_at, write_start,
+    append, data_from, empty, overwrite_at, read_at, read_start, reserve, sync, write_at,
+    write_start,
 };
 pub use info::{DIRECTORY, FileInfo, REGULAR, info, info_at, info_of};
 pub use names::{link_at, names, remove_at, remove_directory_at, rename_at, rename_new_at};

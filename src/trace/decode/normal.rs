@@ -143,12 +143,12 @@ impl Normal {
 
     #[inline(always)]
     fn ascii_blocks(&mut self, bytes: &[u8]) {
-        let (mut at, mut block) = (RUN.min(bytes.len()), [0; BLOCK]);
+        let (mut at, mut block, mut runs) = (RUN.min(bytes.len()), [0; BLOCK], [0; BLOCK]);
         self.ascii_slowly(&bytes[..at]);
         while let Some(window) = bytes[at - RUN.min(at)..].first_chunk() {
-            match usual(window, &mut block) {
+            match usual(window, &mut block, &mut runs) {
                 Usual::Kept => self.out.extend_from_slice(&block),
-                Usual::Spaced => self.spaced(&block),
+                Usual::Shorter => self.shorter(&block, &runs),
                 Usual::Odd => self.ascii_slowly(&window[RUN..]),
             }
             at += BLOCK;
@@ -156,15 +156,16 @@ impl Normal {
         self.ascii_slowly(&bytes[at..]);
     }
 
-    /// Appends a block of which only white space and quote marks may be dropped.
+    /// Appends a block of which only white space, quote marks and the ends of runs, marked with 1,
+    /// may be dropped.
     #[inline(always)]
-    fn spaced(&mut self, block: &[u8; BLOCK]) {
+    fn shorter(&mut self, block: &[u8; BLOCK], runs: &[u8; BLOCK]) {
         let (mut spaces, mut both) = ([0; BLOCK], [0; BLOCK]);
         for ((&byte, space), either) in block.iter().zip(&mut spaces).zip(&mut both) {
             *space = u8::from(byte == b' ');
             *either = u8::from((byte == b' ') | (byte == b'>') | (byte == b'|'));
         }
-        let [spaces, both] = [spaces, both].map(|marks| {
+        let [spaces, both, runs] = [&spaces, &both, runs].map(|marks| {
             let (eights, _) = marks.as_chunks::<8>();
             eights.iter().rev().fold(0_u32, |bits, eight| bits << 8 | u32::from(packed(eight)))
         });
@@ -172,7 +173,7 @@ impl Normal {
         // one of them is dropped where it is set.
         let is_after_space = matches!(self.out.last(), None | Some(b' '));
         let after_space = (both + spaces + u32::from(is_after_space)) ^ both ^ spaces;
-        let mut dropped = both & after_space;
+        let mut dropped = both & after_space | runs;
         let (mut kept, mut count) = ([0; BLOCK], 0);
         for &byte in block {
             kept[count % BLOCK] = byte;
@@ -302,39 +303,42 @@ impl Work for Ascii<'_> {
 enum Usual {
     /// All of them are kept.
     Kept,
-    /// Only what follows white space may be dropped.
-    Spaced,
+    /// Some may be dropped: after white space, and of runs.
+    Shorter,
     /// It needs a closer look.
     Odd,
 }
 
-/// The normal form of each of a block of ASCII characters. `window` begins with the characters
-/// before the block, some of which may have been dropped.
+/// The normal form of each of a block of ASCII characters, and for each a 1 if it is one too many
+/// of a run, else 0. `window` begins with the characters before the block, some of which may have
+/// been dropped.
 ///
 /// Uses only steps that vectorise.
 #[inline(always)]
-fn usual(window: &[u8; RUN + BLOCK], block: &mut [u8; BLOCK]) -> Usual {
+fn usual(window: &[u8; RUN + BLOCK], block: &mut [u8; BLOCK], runs: &mut [u8; BLOCK]) -> Usual {
     let is_space = |byte: u8| (byte == b' ') | (byte.wrapping_sub(b'\t') < 5);
-    let mut is_odd = false;
-    // After such a character, the preceding ones in `window` are not those in the output. What is
-    // dropped after white space makes no difference: a run does not continue there.
+    let is_quote = |byte: u8| (byte == b'>') | (byte == b'|');
+    let (mut is_odd, mut is_shorter) = (false, false);
+    // After such a character, the preceding ones in `window` are not those in the output.
     for &byte in window {
         is_odd |= ((byte < b' ') & !is_space(byte)) | (byte == 0x7f);
     }
-    let mut is_spaced = false;
-    for (at, to) in block.iter_mut().enumerate() {
+    for (at, (to, run)) in block.iter_mut().zip(runs).enumerate() {
         let [c, b, a, byte] = [window[at], window[at + 1], window[at + 2], window[at + 3]];
-        let is_quote = |byte: u8| (byte == b'>') | (byte == b'|');
-        is_spaced |= (is_space(a) | is_quote(a)) & is_space(byte) | is_quote(byte);
-        // Lower case, for letters.
+        is_shorter |= (is_space(a) | is_quote(a)) & is_space(byte) | is_quote(byte);
+        // Of a run of white space, all after the first is dropped in any case. Where those before
+        // were dropped because they follow white space, this one is as well.
+        let is_same = (byte == a) & (a == b) & (b == c);
         let [c, b, a, low] = [c | 0x20, b | 0x20, a | 0x20, byte | 0x20];
-        is_odd |= (low == a) & (a == b) & (b == c);
+        let is_letter = low.wrapping_sub(b'a') < 26;
+        let is_run = is_same | is_letter & (low == a) & (a == b) & (b == c);
+        is_shorter |= is_run;
         let byte = if byte.is_ascii_uppercase() { low } else { byte };
-        *to = if is_space(byte) { b' ' } else { byte };
+        (*to, *run) = (if is_space(byte) { b' ' } else { byte }, u8::from(is_run));
     }
-    match (is_odd, is_spaced) {
+    match (is_odd, is_shorter) {
         (true, _) => Usual::Odd,
-        (_, true) => Usual::Spaced,
+        (_, true) => Usual::Shorter,
         _ => Usual::Kept,
     }
 }

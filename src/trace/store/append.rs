@@ -22,7 +22,7 @@ pub(super) const KEEP_PARTS: u64 = 16;
 const AGE_MAX: u64 = 86_400;
 
 /// A message of at most so many bytes is small.
-const SMALL: usize = 16 << 10;
+const SMALL: usize = 32 << 10;
 
 /// The result of appending a record.
 enum Appended {

@@ -18,8 +18,18 @@ use super::class::Class;
 use super::hashing::bit;
 use super::matrix::{self, RowWriter};
 
-/// So many buckets are written at once: as many rows as a multiple of 64.
-const TOGETHER: usize = 64;
+/// So many buckets are written at once: a multiple of 64 rows of each size.
+const TOGETHER: u32 = 64;
+
+/// Where the words of a row are: those of the first bucket, and how far apart those of two buckets
+/// are.
+struct RowInBuckets {
+    first: usize,
+    width: usize,
+    each: usize,
+    /// The number of messages.
+    bits: u32,
+}
 
 /// The messages whose filters have one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,39 +138,42 @@ impl Octave {
     /// Writes the rows of columns, which are the filters of all groups, one after the other.
     pub(super) fn write(&self, columns: &[&[u8]]) -> Vec<u8> {
         let mut bits = RowWriter::of(self.bytes() as usize);
-        let mut groups = Vec::with_capacity(self.groups.len());
-        let mut rest = columns;
+        // The rows of some buckets, of one group after the other, in words of 64 messages.
+        let mut words = Vec::new();
+        let together = self.buckets.min(TOGETHER);
+        let mut order = Vec::new();
         for group in &self.groups {
-            let these;
-            (these, rest) = rest.split_at(rest.len().min(group.messages as usize));
-            groups.push((group, these, Vec::new()));
+            let (units, width) = (group.class.units() as usize, group.words());
+            let after = words.len() + together as usize * units * width;
+            let rows = group.starts.iter().zip((words.len()..).step_by(width.max(1)));
+            order.extend(rows.map(|(&start, first)| {
+                (start, RowInBuckets { first, width, each: units * width, bits: group.messages })
+            }));
+            words.resize(after, 0);
         }
-        // The rows of a bucket in the order of their places.
-        let mut order: Vec<(u64, usize, usize)> = Vec::new();
-        for (at, group) in self.groups.iter().enumerate() {
-            order.extend((0..).zip(&group.starts).map(|(unit, &start)| (start, at, unit)));
-        }
-        order.sort_unstable();
-        for first in (0..self.buckets).step_by(TOGETHER) {
-            let end = self.buckets.min(first + TOGETHER as u32);
-            for (group, columns, rows) in &mut groups {
-                let (units, words) = (group.class.units(), group.words());
-                rows.clear();
-                rows.resize(((end - first) * units) as usize * words, 0);
+        // As they follow each other in a bucket.
+        order.sort_unstable_by_key(|(start, _)| *start);
+        for first in (0..self.buckets).step_by(TOGETHER as usize) {
+            let end = self.buckets.min(first + TOGETHER);
+            let (mut rest, mut before) = (columns, 0);
+            for group in &self.groups {
+                let (units, width) = (group.class.units(), group.words());
+                let these;
+                (these, rest) = rest.split_at(rest.len().min(group.messages as usize));
                 let first = first * units;
-                matrix::transpose(columns, first..end * units, |row, column, word| {
-                    if let Some(to) = rows.get_mut((row - first) as usize * words + column / 64) {
+                matrix::transpose(these, first..end * units, |row, column, word| {
+                    let at = before + (row - first) as usize * width + column / 64;
+                    if let Some(to) = words.get_mut(at) {
                         *to = word;
                     }
                 });
+                before += together as usize * units as usize * width;
             }
             for bucket in 0..(end - first) as usize {
-                for &(_, at, unit) in &order {
-                    let Some((group, _, rows)) = groups.get(at) else { continue };
-                    let (units, words) = (group.class.units() as usize, group.words());
-                    let row = rows.get((bucket * units + unit) * words..).unwrap_or_default();
-                    let mut left = group.messages;
-                    for &word in row.iter().take(words) {
+                for (_, row) in &order {
+                    let first = row.first + bucket * row.each;
+                    let mut left = row.bits;
+                    for &word in words.get(first..first + row.width).unwrap_or_default() {
                         bits.put(word, left.min(64));
                         left = left.saturating_sub(64);
                     }

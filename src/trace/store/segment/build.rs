@@ -9,7 +9,7 @@ use super::super::key::Key;
 use super::bits::BitWriter;
 use super::blocks::{BlockItems, Section};
 use super::body;
-use super::codes::{Counts, MESSAGES, Sizes, WORDS, What};
+use super::codes::{Codes, Counts, MESSAGES, Sizes, WORDS, What};
 use super::head::{HEAD_BYTES, Head, SECTIONS};
 use super::ids::{self, Form};
 use super::messages::{Messages, Names, Senders};
@@ -102,7 +102,7 @@ pub(super) fn encode(
     ];
     let (first, last) = sections.split_at(SECTIONS - 4);
     let tables =
-        [table(first, &counts, &WORDS, &[]), table(last, &counts, &MESSAGES, &positions.starts)];
+        [table(first, &codes, &WORDS, &[]), table(last, &codes, &MESSAGES, &positions.starts)];
     let (ids, texts) = seconds(envelopes);
     let head = Head {
         number: origin.number,
@@ -147,11 +147,11 @@ fn seconds(envelopes: &[Envelope]) -> ([i64; 2], u32) {
 }
 
 /// The table of some sections and of their codes.
-fn table(sections: &[Section], counts: &Counts, which: &[What], starts: &[u32]) -> Vec<u8> {
+fn table(sections: &[Section], codes: &Codes, which: &[What], starts: &[u32]) -> Vec<u8> {
     let mut bits = BitWriter::default();
     sections.iter().for_each(|section| section.write_table(&mut bits));
     starts.iter().for_each(|&start| bits.put(start.into(), 32));
-    counts.write(which, &mut bits);
+    codes.write(which, &mut bits);
     bits.finish()
 }
 

@@ -157,18 +157,9 @@ impl Counts {
         Self { counts }
     }
 
-    fn of(&self, what: What) -> &[u32] {
-        self.counts.get(what as usize).map_or(&[], Vec::as_slice)
-    }
-
     /// The optimal codes.
     pub(super) fn codes(&self) -> Codes {
         Codes { codes: self.counts.each_ref().map(|counts| Code::of(counts)) }
-    }
-
-    /// Writes some of these codes.
-    pub(super) fn write(&self, which: &[What], writer: &mut BitWriter) {
-        which.iter().for_each(|&what| Code::write(self.of(what), writer));
     }
 }
 
@@ -187,6 +178,14 @@ impl Sink for Counts {
 #[derive(Debug)]
 pub(super) struct Codes {
     codes: [Code; KINDS],
+}
+
+impl Codes {
+    /// Writes some of these codes.
+    pub(super) fn write(&self, which: &[What], writer: &mut BitWriter) {
+        let codes = which.iter().filter_map(|&what| self.codes.get(what as usize));
+        codes.for_each(|code| code.write(writer));
+    }
 }
 
 /// Writes symbols with their codes.
@@ -390,7 +389,7 @@ mod tests {
         put(&mut writer);
         let bytes = writer.bits.finish();
         let mut table = BitWriter::default();
-        counts.write(&MESSAGES, &mut table);
+        codes.write(&MESSAGES, &mut table);
         let table = table.finish();
         let decoders = Decoders::new(&MESSAGES, sizes, table, 0);
         let mut reader = Reader::new(&decoders, &bytes);

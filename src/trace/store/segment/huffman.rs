@@ -25,6 +25,8 @@ const OUTER_BITS: u32 = 4;
 pub(super) struct Code {
     /// The word of each symbol, and its length.
     words: Vec<(u32, u8)>,
+    /// The lengths by which the code is defined.
+    lengths: Vec<u8>,
 }
 
 impl Code {
@@ -49,7 +51,7 @@ impl Code {
             }
             next += 1;
         }
-        Self { words }
+        Self { words, lengths }
     }
 
     /// Writes a symbol.
@@ -58,21 +60,19 @@ impl Code {
         writer.put(word.into(), bits.into());
     }
 
-    /// Writes the code itself, without the number of symbols; `counts` are the
-    /// frequencies it was made from.
-    pub(super) fn write(counts: &[u32], writer: &mut BitWriter) {
-        let lengths = lengths(counts, LENGTH_MAX);
+    /// Writes the code itself, without the number of symbols.
+    pub(super) fn write(&self, writer: &mut BitWriter) {
         let mut outer_counts = [0; OUTER];
-        for &length in &lengths {
+        for &length in &self.lengths {
             if let Some(count) = outer_counts.get_mut(usize::from(length)) {
                 *count += 1;
             }
         }
-        for length in self::lengths(&outer_counts, OUTER_MAX) {
+        let outer = Self::with(&outer_counts, OUTER_MAX);
+        for &length in &outer.lengths {
             writer.put(length.into(), OUTER_BITS);
         }
-        let outer = Self::with(&outer_counts, OUTER_MAX);
-        lengths.iter().for_each(|&length| outer.put(length.into(), writer));
+        self.lengths.iter().for_each(|&length| outer.put(length.into(), writer));
     }
 }
 
@@ -324,9 +324,9 @@ mod tests {
 
     fn round_trip(counts: &[u32], text: &[u32]) -> u64 {
         let mut writer = BitWriter::default();
-        Code::write(counts, &mut writer);
-        let start = writer.len();
         let code = Code::of(counts);
+        code.write(&mut writer);
+        let start = writer.len();
         text.iter().for_each(|&symbol| code.put(symbol, &mut writer));
         let bits = writer.len() - start;
         let bytes = writer.finish();
