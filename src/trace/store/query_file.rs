@@ -238,7 +238,7 @@ pub(super) fn envelopes(
         }
         results.extend(range.filter_map(hit_of).map(|hit| Pending::unread(first, Some(hit))));
     }
-    if words.is_damaged() {
+    if words.is_damaged() || messages.is_damaged() {
         damage.push("some of its addresses are damaged".into());
     }
     damage.dedup();

@@ -19,6 +19,14 @@ impl<'a> Bits<'a> {
         })
     }
 
+    /// Takes a number: its bit length, in so many bits, and all its bits except the first.
+    pub(crate) fn number(&mut self, length_bits: u64) -> u64 {
+        match self.take(length_bits) {
+            0 => 0,
+            count => 1 << (count - 1) | self.take(count - 1),
+        }
+    }
+
     /// Asserts that only the zeros that pad the last byte are left.
     pub(crate) fn end(mut self) {
         let left = self.bytes.len() * 8 - self.at;
@@ -47,9 +55,40 @@ impl Code {
         Self(words)
     }
 
-    pub(crate) fn read(symbols: u64, bits: &mut Bits<'_>) -> Self {
+    /// Reads the code for the lengths of another one.
+    fn outer(bits: &mut Bits<'_>) -> Self {
         let outer: Vec<_> = (0..25).map(|_| bits.take(4)).collect();
-        let outer = Self::of(&outer);
+        Self::of(&outer)
+    }
+
+    /// Reads a code of many symbols, whose lengths are in some blocks.
+    pub(crate) fn read_many<'a>(
+        symbols: u64,
+        blocks: &mut impl Iterator<Item = &'a [u8]>,
+        bits: &mut Bits<'_>,
+    ) -> Self {
+        let outer = Self::outer(bits);
+        let (shortest, longest) = (bits.take(5), bits.take(5));
+        let mut lengths = Vec::new();
+        for start in (0..symbols).step_by(2048) {
+            let mut block = Bits::of(blocks.next().unwrap());
+            let count = 2048.min(symbols - start);
+            let these: Vec<_> = (0..count).map(|_| outer.symbol(&mut block)).collect();
+            block.end();
+            assert!(these.iter().all(|&one| one == 0 || (shortest..=longest).contains(&one)));
+            for length in shortest..=longest {
+                let count = these.iter().filter(|one| **one == length).count() as u64;
+                assert_eq!(bits.number(4), count);
+            }
+            lengths.extend(these);
+        }
+        let used = || lengths.iter().copied().filter(|&length| length > 0);
+        assert_eq!((used().min().unwrap_or(1), used().max().unwrap_or(0)), (shortest, longest));
+        Self::of(&lengths)
+    }
+
+    pub(crate) fn read(symbols: u64, bits: &mut Bits<'_>) -> Self {
+        let outer = Self::outer(bits);
         let lengths: Vec<_> = (0..symbols).map(|_| outer.symbol(bits)).collect();
         Self::of(&lengths)
     }

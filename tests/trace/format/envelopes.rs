@@ -45,7 +45,7 @@ fn blocks<'a>(
 ) -> Vec<(&'a [u8], u64)> {
     assert_eq!(section.len() as u64, count.div_ceil(each));
     let sized = (0..).zip(section).map(|(block, bytes)| {
-        assert_eq!(table.take(32), bytes.len() as u64);
+        assert_eq!(table.number(6), bytes.len() as u64);
         (bytes.as_slice(), each.min(count - block * each))
     });
     sized.collect()
@@ -142,15 +142,19 @@ struct Messages<'a> {
 fn messages(segment: &Segment) -> Messages<'_> {
     let count = |name: &str| value(&segment.head, &format!("segment.{name}"));
     let mut bits = Bits::of(&segment.tables[1]);
-    let blocks_of = blocks(&segment.sections[5], count("messages"), 128, &mut bits);
-    let [senders, names, places] = [6, 7, 8]
+    let [clients, addresses] = [count("fours") + count("sixes") + 1, count("addresses")];
+    let many = [count("names") + 3, clients, addresses, addresses];
+    let lengths = many.iter().map(|symbols| symbols.div_ceil(2048)).sum();
+    let lengths = blocks(&segment.sections[5], lengths, 1, &mut bits);
+    let blocks_of = blocks(&segment.sections[6], count("messages"), 128, &mut bits);
+    let [senders, names, places] = [7, 8, 9]
         .map(|section| blocks(&segment.sections[section], count("messages"), 1024, &mut bits));
     let starts = (0..count("runs")).map(|_| bits.take(32)).collect();
-    let clients = count("fours") + count("sixes") + 1;
-    let addresses = count("addresses");
+    let mut lengths = lengths.into_iter().map(|(bytes, _)| bytes);
+    let many = many.map(|symbols| Code::read_many(symbols, &mut lengths, &mut bits));
     let symbols = [65, 65, 8, 65, 65, 65, 256, 65, 65, count("runs")];
-    let symbols = symbols.into_iter().chain([count("names") + 3, clients, addresses, addresses]);
-    let codes = symbols.map(|symbols| Code::read(symbols, &mut bits)).collect();
+    let few = symbols.map(|symbols| Code::read(symbols, &mut bits));
+    let codes = few.into_iter().chain(many).collect();
     bits.end();
     Messages { blocks: blocks_of, senders, names, places, starts, codes }
 }

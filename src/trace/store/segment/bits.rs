@@ -29,6 +29,13 @@ impl BitWriter {
         }
     }
 
+    /// Appends the bit length of a number, in so many bits, and all its bits except the first.
+    pub(super) fn put_number(&mut self, number: u64, length_bits: u32) {
+        let length = u64::BITS - number.leading_zeros();
+        self.put(length.into(), length_bits);
+        self.put(number, length.saturating_sub(1));
+    }
+
     /// The number of bits written.
     #[cfg(test)]
     pub(super) fn len(&self) -> u64 {
@@ -41,6 +48,9 @@ impl BitWriter {
         self.bytes
     }
 }
+
+/// The number of bits that can be looked at together.
+pub(super) const AT_ONCE: u32 = 57;
 
 /// Reads bits.
 #[derive(Clone, Debug)]
@@ -68,6 +78,13 @@ impl<'a> BitReader<'a> {
     /// the end.
     #[inline]
     pub(super) fn peek(&self, bits: u32) -> u32 {
+        (self.peek_many() >> 32 >> (32 - bits.min(32))) as u32
+    }
+
+    /// The next [`AT_ONCE`] bits, the first one highest, and perhaps some more, without consuming
+    /// them; zeros after the end.
+    #[inline]
+    pub(super) fn peek_many(&self) -> u64 {
         let start = usize::try_from(self.at / 8).unwrap_or(usize::MAX);
         let rest = self.bytes.get(start..).unwrap_or(&[]);
         let word = match rest.first_chunk::<8>() {
@@ -80,8 +97,8 @@ impl<'a> BitReader<'a> {
                     .0
             }
         };
-        // Of 64 bits, at most 7 are consumed, and at most 32 are needed.
-        (word << (self.at % 8) >> 32 >> (32 - bits.min(32))) as u32
+        // Of 64 bits, at most 7 are consumed.
+        word << (self.at % 8)
     }
 
     /// Skips `bits` bits; `None` if there are fewer.
@@ -89,6 +106,16 @@ impl<'a> BitReader<'a> {
     pub(super) fn skip(&mut self, bits: u64) -> Option<()> {
         let at = self.at.checked_add(bits)?;
         (at <= self.bytes.len() as u64 * 8).then(|| self.at = at)
+    }
+
+    /// Reads a number that [`BitWriter::put_number`] wrote, of at most 64 bits.
+    #[inline]
+    pub(super) fn take_number(&mut self, length_bits: u32) -> Option<u64> {
+        match self.take(length_bits)? as u32 {
+            0 => Some(0),
+            length if length <= u64::BITS => Some(1 << (length - 1) | self.take(length - 1)?),
+            _ => None,
+        }
     }
 
     /// Reads the next `bits` bits, at most 64; `None` if there are fewer.

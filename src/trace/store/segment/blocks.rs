@@ -8,6 +8,9 @@ use super::Segment;
 use super::bits::{BitReader, BitWriter};
 use super::codes::{Codes, Counts, Sink, Writer};
 
+/// The number of bits of the bit length of a block's size.
+const SIZE_BITS: u32 = 6;
+
 /// A section being built.
 #[derive(Debug, Default)]
 pub(super) struct Section {
@@ -26,7 +29,7 @@ impl Section {
 
     /// Writes the table of the blocks.
     pub(super) fn write_table(&self, bits: &mut BitWriter) {
-        self.table.iter().for_each(|&length| bits.put(length.into(), 32));
+        self.table.iter().for_each(|&size| bits.put_number(size.into(), SIZE_BITS));
     }
 
     /// The blocks, without tags.
@@ -86,7 +89,8 @@ impl Table {
         let (mut blocks, mut start) = (Vec::new(), 0_usize);
         // It stops at the end of the bits, whatever the count.
         for _ in 0..(count as usize).div_ceil(each) {
-            let end = start.checked_add(bits.take(32)? as usize)?.checked_add(TAG_BYTES)?;
+            let size = usize::try_from(bits.take_number(SIZE_BITS)?).ok()?;
+            let end = start.checked_add(size)?.checked_add(TAG_BYTES)?;
             blocks.push(start..end);
             start = end;
         }

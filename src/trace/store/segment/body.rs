@@ -117,9 +117,12 @@ impl BodyBlocks {
         let bytes = match file {
             None => map.bytes(start, end - start).ok_or(short)?,
             Some(file) => {
-                buffer.resize(end - start, 0);
-                file.read_exact_at(&mut buffer, start as u64).map_err(|_| short)?;
-                &buffer
+                if buffer.len() < end - start {
+                    buffer.resize(end - start, 0);
+                }
+                let buffer = buffer.get_mut(..end - start).unwrap_or_default();
+                file.read_exact_at(buffer, start as u64).map_err(|_| short)?;
+                buffer
             }
         };
         let (mut within, mut into) = (offset % BLOCK, into);

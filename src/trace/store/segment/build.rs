@@ -9,9 +9,10 @@ use super::super::key::Key;
 use super::bits::BitWriter;
 use super::blocks::{BlockItems, Section};
 use super::body;
-use super::codes::{Codes, Counts, MESSAGES, Sizes, WORDS, What};
+use super::codes::{Counts, MESSAGES, Sizes, WORDS};
 use super::head::{HEAD_BYTES, Head, SECTIONS};
 use super::ids::{self, Form};
+use super::many::Many;
 use super::messages::{Messages, Names, Senders};
 use super::positions::Positions;
 use super::words::Words;
@@ -88,21 +89,27 @@ pub(super) fn encode(
     senders.count_symbols(&mut counts);
     names.count_symbols(&mut counts);
     positions.count_symbols(&mut counts);
-    let codes = counts.codes();
+    let (codes, many) = (counts.codes(), Many::of(&counts));
     let sections = [
         words.domains.write(&codes),
         words.addresses.write(&codes),
         words.names.write(&codes),
         words.fours.write(&codes),
         words.sixes.write(&codes),
+        many.write(),
         rows.write(&codes),
         senders.write(&codes),
         names.write(&codes),
         positions.write(&codes),
     ];
-    let (first, last) = sections.split_at(SECTIONS - 4);
-    let tables =
-        [table(first, &codes, &WORDS, &[]), table(last, &codes, &MESSAGES, &positions.starts)];
+    let (first, last) = sections.split_at(SECTIONS - 5);
+    let words_table = table(first, |bits| codes.write(&WORDS, bits));
+    let messages_table = table(last, |bits| {
+        positions.starts.iter().for_each(|&start| bits.put(start.into(), 32));
+        many.write_table(bits);
+        codes.write(&MESSAGES, bits);
+    });
+    let tables = [words_table, messages_table];
     let (ids, texts) = seconds(envelopes);
     let head = Head {
         number: origin.number,
@@ -146,12 +153,11 @@ fn seconds(envelopes: &[Envelope]) -> ([i64; 2], u32) {
     (seconds, texts)
 }
 
-/// The table of some sections and of their codes.
-fn table(sections: &[Section], codes: &Codes, which: &[What], starts: &[u32]) -> Vec<u8> {
+/// The table of some sections; `put` writes what follows their blocks.
+fn table(sections: &[Section], put: impl FnOnce(&mut BitWriter)) -> Vec<u8> {
     let mut bits = BitWriter::default();
     sections.iter().for_each(|section| section.write_table(&mut bits));
-    starts.iter().for_each(|&start| bits.put(start.into(), 32));
-    codes.write(which, &mut bits);
+    put(&mut bits);
     bits.finish()
 }
 

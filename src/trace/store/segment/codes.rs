@@ -5,7 +5,6 @@ use std::cell::{Cell, OnceCell};
 use super::super::wire::TEXT_BYTES_MAX;
 use super::bits::{BitReader, BitWriter};
 use super::huffman::{Code, Decoder};
-use super::ranks::Ranks;
 
 /// The kinds of symbols, each with its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +59,8 @@ const KINDS: usize = 21;
 /// The kinds needed to look up an address.
 pub(super) const WORDS: [What; 7] =
     [What::Byte, What::Shared, What::Rest, What::Domain, What::Four, What::Six, What::Low];
-/// The kinds needed to read messages; those of many symbols come last.
-pub(super) const MESSAGES: [What; 14] = [
+/// The kinds needed to read messages, except those of many symbols.
+pub(super) const MESSAGES: [What; 10] = [
     What::Time,
     What::Count,
     What::Form,
@@ -72,11 +71,9 @@ pub(super) const MESSAGES: [What; 14] = [
     What::IdShared,
     What::IdRest,
     What::Run,
-    What::Authenticated,
-    What::Client,
-    What::From,
-    What::To,
 ];
+/// The kinds of many symbols.
+pub(super) const MANY: [What; 4] = [What::Authenticated, What::Client, What::From, What::To];
 /// The number of symbols for a number: its bit lengths.
 const NUMBER: usize = 65;
 /// The number of symbols of [`What::Form`].
@@ -149,12 +146,17 @@ pub(super) struct Counts {
 impl Counts {
     pub(super) fn new(sizes: &Sizes) -> Self {
         let mut counts = [const { Vec::new() }; KINDS];
-        for what in WORDS.into_iter().chain(MESSAGES) {
+        for what in WORDS.into_iter().chain(MESSAGES).chain(MANY) {
             if let Some(counts) = counts.get_mut(what as usize) {
                 counts.resize(what.symbols(sizes), 0);
             }
         }
         Self { counts }
+    }
+
+    /// How often each symbol occurs.
+    pub(super) fn of(&self, what: What) -> &[u32] {
+        self.counts.get(what as usize).map_or(&[], Vec::as_slice)
     }
 
     /// The optimal codes.
@@ -236,7 +238,6 @@ pub(super) struct Decoders {
 struct Lazy {
     lengths: Vec<u8>,
     decoder: OnceCell<Option<Decoder>>,
-    ranks: OnceCell<Option<Ranks>>,
 }
 
 impl Decoders {
@@ -266,8 +267,7 @@ impl Decoders {
             let lengths = Decoder::read_lengths(what.symbols(&self.sizes), &mut reader);
             // After an invalid one, none can be found.
             self.at.set(if lengths.is_some() { reader.at() } else { u64::MAX });
-            let (decoder, ranks) = Default::default();
-            let code = lengths.map(|lengths| Lazy { lengths, decoder, ranks });
+            let code = lengths.map(|lengths| Lazy { lengths, decoder: OnceCell::new() });
             if let Some(place) = self.codes.get(what as usize) {
                 place.get_or_init(|| code);
             }
@@ -275,35 +275,10 @@ impl Decoders {
         }
     }
 
-    /// Whether a symbol occurs; `None` if that cannot be read.
-    pub(super) fn has(&self, what: What, symbol: u32) -> Option<bool> {
-        let lengths = &self.code(what)?.lengths;
-        Some(lengths.get(symbol as usize).is_some_and(|&length| length > 0))
-    }
-
     #[inline]
     fn get(&self, what: What) -> Option<&Decoder> {
         let code = self.code(what)?;
         code.decoder.get_or_init(|| Decoder::of(&code.lengths)).as_ref()
-    }
-
-    fn ranks(&self, what: What) -> Option<(&Ranks, &[u8])> {
-        let code = self.code(what)?;
-        let ranks = code.ranks.get_or_init(|| Ranks::of(&code.lengths));
-        Some((ranks.as_ref()?, &code.lengths))
-    }
-
-    /// The ranks of some symbols, in order, without those that do not occur; `None` if they
-    /// cannot be read.
-    pub(super) fn ranks_of(&self, what: What, symbols: &[u32]) -> Option<Vec<u32>> {
-        let (ranks, lengths) = self.ranks(what)?;
-        Some(ranks.of_symbols(lengths, symbols))
-    }
-
-    /// The symbol with this rank; `None` if there is none.
-    pub(super) fn symbol_of(&self, what: What, rank: u32) -> Option<u32> {
-        let (ranks, lengths) = self.ranks(what)?;
-        ranks.symbol(lengths, rank)
     }
 }
 
@@ -323,15 +298,6 @@ impl<'a> Reader<'a> {
     #[inline]
     pub(super) fn symbol(&mut self, what: What) -> Option<u32> {
         self.decoders.get(what)?.take(&mut self.bits)
-    }
-
-    /// Reads the ranks of symbols ([`Ranks`]), and appends them, up to so many in all.
-    pub(super) fn ranks(&mut self, what: What, up_to: usize, into: &mut Vec<u32>) -> Option<()> {
-        let (ranks, _) = self.decoders.ranks(what)?;
-        while into.len() < up_to {
-            into.push(ranks.take(&mut self.bits)?);
-        }
-        Some(())
     }
 
     /// Reads a number.
@@ -379,7 +345,7 @@ mod tests {
         let put = |sink: &mut dyn Sink| {
             numbers.iter().for_each(|&number| sink.number(What::Time, number));
             signed.iter().for_each(|&number| sink.signed(What::IdTime, number));
-            sink.symbol(What::From, 2);
+            sink.symbol(What::Form, 2);
             sink.bits(5, 3);
         };
         let mut counts = Counts::new(&sizes);
@@ -395,13 +361,8 @@ mod tests {
         let mut reader = Reader::new(&decoders, &bytes);
         numbers.iter().for_each(|&n| assert_eq!(reader.number(What::Time), Some(n)));
         signed.iter().for_each(|&n| assert_eq!(reader.signed(What::IdTime), Some(n)));
-        assert_eq!(reader.symbol(What::From), Some(2));
+        assert_eq!(reader.symbol(What::Form), Some(2));
         assert_eq!(reader.bits.take(3), Some(5));
         assert_eq!(reader.symbol(What::Byte), None);
-        let has = |symbol| decoders.has(What::From, symbol);
-        assert_eq!([has(2), has(1), has(9)], [Some(true), Some(false), Some(false)]);
-        assert_eq!(decoders.has(What::Byte, 2), None);
-        assert_eq!(decoders.ranks_of(What::From, &[0, 1, 2]), Some(vec![0]));
-        assert_eq!(decoders.symbol_of(What::From, 0), Some(2));
     }
 }

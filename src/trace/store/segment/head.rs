@@ -16,9 +16,9 @@ use super::ids::{self, Form};
 /// The magic of a segment.
 pub(in super::super) const SEGMENT_MAGIC: [u8; 8] = *b"EXIRATEG";
 /// The size of a head, including its tag.
-pub(in super::super) const HEAD_BYTES: usize = 224;
+pub(in super::super) const HEAD_BYTES: usize = 228;
 /// The number of sections made of blocks.
-pub(super) const SECTIONS: usize = 9;
+pub(super) const SECTIONS: usize = 10;
 
 /// The head of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

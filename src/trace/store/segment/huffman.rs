@@ -5,6 +5,7 @@
 //! order of their symbols; those of the next length continue after the last
 //! one, doubled. A code with a single symbol needs no bits.
 
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -60,10 +61,21 @@ impl Code {
         writer.put(word.into(), bits.into());
     }
 
+    /// The lengths of the words of the optimal code for symbols with these frequencies.
+    pub(super) fn lengths(counts: &[u32]) -> Vec<u8> {
+        lengths(counts, LENGTH_MAX)
+    }
+
     /// Writes the code itself, without the number of symbols.
     pub(super) fn write(&self, writer: &mut BitWriter) {
+        let outer = Self::write_outer(&self.lengths, writer);
+        self.lengths.iter().for_each(|&length| outer.put(length.into(), writer));
+    }
+
+    /// Writes the code for some lengths, and returns it.
+    pub(super) fn write_outer(lengths: &[u8], writer: &mut BitWriter) -> Self {
         let mut outer_counts = [0; OUTER];
-        for &length in &self.lengths {
+        for &length in lengths {
             if let Some(count) = outer_counts.get_mut(usize::from(length)) {
                 *count += 1;
             }
@@ -72,7 +84,7 @@ impl Code {
         for &length in &outer.lengths {
             writer.put(length.into(), OUTER_BITS);
         }
-        self.lengths.iter().for_each(|&length| outer.put(length.into(), writer));
+        outer
     }
 }
 
@@ -154,10 +166,10 @@ pub(super) struct Decoder {
 }
 
 /// The maximum number of bits for a table lookup.
-const QUICK_BITS: u32 = 10;
+const QUICK_BITS: u32 = 8;
 /// From this number of symbols on, a table that decodes several at once is
 /// worthwhile.
-const MANY: usize = 2048;
+const MANY: usize = 1024;
 /// So many bits are looked up in that table.
 const SEVERAL_BITS: u32 = 8;
 /// The maximum number of symbols decoded at once.
@@ -172,27 +184,35 @@ struct Several {
     bits: u32,
 }
 
-impl Decoder {
-    /// Reads the lengths of the words of a code with so many symbols; `None` if they are
-    /// invalid.
-    pub(super) fn read_lengths(symbols: usize, reader: &mut BitReader<'_>) -> Option<Vec<u8>> {
+/// The code for the lengths of the words of another one.
+#[derive(Clone, Debug)]
+pub(super) struct Lengths {
+    code: Decoder,
+    /// For each value of the next [`SEVERAL_BITS`] bits: the lengths at their start.
+    several: OnceCell<Vec<Several>>,
+}
+
+impl Lengths {
+    /// Reads the code; `None` if it is invalid.
+    pub(super) fn read(reader: &mut BitReader<'_>) -> Option<Self> {
         let mut outer = [0; OUTER];
         for length in &mut outer {
             *length = reader.take(OUTER_BITS)? as u8;
         }
-        Self::of(&outer)?.take_all(symbols, reader)
+        Some(Self { code: Decoder::of(&outer)?, several: OnceCell::new() })
     }
 
-    /// Reads so many symbols, each of which fits a byte; several at a time if
-    /// there are many.
-    fn take_all(&self, count: usize, reader: &mut BitReader<'_>) -> Option<Vec<u8>> {
+    /// Reads so many lengths; several at a time if there are many.
+    pub(super) fn take(&self, count: usize, reader: &mut BitReader<'_>) -> Option<Vec<u8>> {
         let mut all = Vec::new();
-        if count >= MANY && self.symbols.len() > 1 {
-            let several: Vec<_> = (0..1 << SEVERAL_BITS).map(|word| self.several(word)).collect();
+        if count >= MANY && self.code.symbols.len() > 1 {
+            let several = self.several.get_or_init(|| {
+                (0..1 << SEVERAL_BITS).map(|word| self.code.several(word)).collect()
+            });
             while all.len() + SEVERAL <= count {
                 let found = several.get(reader.peek(SEVERAL_BITS) as usize)?;
                 if found.count == 0 {
-                    all.push(self.take(reader)? as u8);
+                    all.push(self.code.take(reader)? as u8);
                     continue;
                 }
                 reader.skip(found.bits.into())?;
@@ -202,9 +222,17 @@ impl Decoder {
             }
         }
         while all.len() < count {
-            all.push(self.take(reader)? as u8);
+            all.push(self.code.take(reader)? as u8);
         }
         Some(all)
+    }
+}
+
+impl Decoder {
+    /// Reads the lengths of the words of a code with so many symbols; `None` if they are
+    /// invalid.
+    pub(super) fn read_lengths(symbols: usize, reader: &mut BitReader<'_>) -> Option<Vec<u8>> {
+        Lengths::read(reader)?.take(symbols, reader)
     }
 
     /// The symbols whose words are completely within some bits.
@@ -305,7 +333,7 @@ impl Decoder {
 }
 
 /// How many of some lengths are equal to each possible one; `None` if one is too large.
-pub(super) fn histogram(lengths: &[u8]) -> Option<[u32; OUTER]> {
+fn histogram(lengths: &[u8]) -> Option<[u32; OUTER]> {
     // Consecutive lengths are often equal, and are counted separately: an addition would have to
     // wait for the one before.
     let mut counts = [[0_u32; OUTER]; 4];

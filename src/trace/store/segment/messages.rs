@@ -11,9 +11,11 @@ use std::ops::Range;
 use crate::trace::Envelope;
 
 use super::SealedBlock;
+use super::bits::BitReader;
 use super::blocks::{BlockItems, Section};
 use super::codes::{Codes, Decoders, Reader, Sink, What, Writer};
 use super::ids::{self, Form, Id};
+use super::many::ManyCodes;
 use super::words::Words;
 
 /// The number of messages in a block.
@@ -195,11 +197,10 @@ impl Column {
     }
 
     /// The ranks of some symbols of the block, or of the first of them.
-    pub(super) fn ranks(&mut self, decoders: &Decoders, range: Range<usize>) -> Option<&[u32]> {
-        let mut reader = Reader::new(decoders, &self.bytes);
-        reader.bits.skip(self.at)?;
-        reader.ranks(self.what, range.end, &mut self.ranks)?;
-        self.at = reader.bits.at();
+    pub(super) fn ranks(&mut self, codes: &ManyCodes<'_>, range: Range<usize>) -> Option<&[u32]> {
+        let mut bits = BitReader::from(&self.bytes, self.at);
+        codes.of(self.what)?.take(&mut bits, range.end, &mut self.ranks)?;
+        self.at = bits.at();
         self.ranks.get(range)
     }
 }
@@ -208,6 +209,7 @@ impl Column {
 #[derive(Clone, Debug)]
 pub(super) struct Block<'a> {
     decoders: &'a Decoders,
+    codes: &'a ManyCodes<'a>,
     bytes: SealedBlock<'a>,
     /// Its first bytes, decrypted: mostly as far as the senders.
     first: Vec<u8>,
@@ -224,6 +226,7 @@ pub(super) struct Rest {
     numbers: Id,
     text: String,
     pub(super) partial: bool,
+    /// The rank of the client.
     pub(super) client: u32,
 }
 
@@ -263,7 +266,11 @@ impl Recipients {
 impl<'a> Block<'a> {
     /// The first `count` messages of the block with these bytes; `None` if they
     /// are invalid.
-    pub(super) fn of(decoders: &'a Decoders, bytes: SealedBlock<'a>, count: usize) -> Option<Self> {
+    pub(super) fn of(
+        (decoders, codes): (&'a Decoders, &'a ManyCodes<'a>),
+        bytes: SealedBlock<'a>,
+        count: usize,
+    ) -> Option<Self> {
         let all = bytes.bytes.len();
         let first = bytes.plain(0..all.min(FIRST))?;
         let (mut rest, mut lengths) = (first.as_slice(), [0; COLUMNS - 1]);
@@ -278,7 +285,7 @@ impl<'a> Block<'a> {
             start = end;
         }
         *columns.last_mut()? = start..all;
-        Some(Self { decoders, bytes, first, columns, count })
+        Some(Self { decoders, codes, bytes, first, columns, count })
     }
 
     /// Leaves out all messages but the first `count`.
@@ -309,7 +316,7 @@ impl<'a> Block<'a> {
 
     /// The recipients of each message: their ranks.
     pub(super) fn recipients(&self) -> Option<Recipients> {
-        let column = self.column(1)?;
+        let (column, to) = (self.column(1)?, self.codes.of(What::To)?);
         let mut reader = Reader::new(self.decoders, &column);
         // A code with one symbol takes no bits, so the number is limited by
         // what a log can contain.
@@ -322,7 +329,7 @@ impl<'a> Block<'a> {
             let count = reader.number(What::Count)?;
             left = left.checked_sub(count)?;
             let end = found.all.len().checked_add(usize::try_from(count).ok()?)?;
-            reader.ranks(What::To, end, &mut found.all)?;
+            to.take(&mut reader.bits, end, &mut found.all)?;
             found.ends.push(found.all.len());
         }
         Some(found)
@@ -332,7 +339,8 @@ impl<'a> Block<'a> {
     pub(super) fn rest(&self, times: &[i64]) -> Option<Vec<Rest>> {
         let column = self.column(2)?;
         let mut reader = Reader::new(self.decoders, &column);
-        let (mut process, mut text) = (0_i64, Vec::new());
+        let clients = self.codes.of(What::Client)?;
+        let (mut process, mut text, mut client) = (0_i64, Vec::new(), Vec::new());
         (times.iter().take(self.count))
             .map(|&time| {
                 let form = reader.symbol(What::Form)?;
@@ -351,8 +359,9 @@ impl<'a> Block<'a> {
                 }
                 let text = if form == Form::Text { text.clone() } else { Vec::new() };
                 let text = String::from_utf8(text).ok()?;
-                let client = reader.symbol(What::Client)?;
-                Some(Rest { form, numbers, text, partial, client })
+                client.clear();
+                clients.take(&mut reader.bits, 1, &mut client)?;
+                Some(Rest { form, numbers, text, partial, client: *client.first()? })
             })
             .collect()
     }

@@ -11,6 +11,7 @@ use super::bits::BitReader;
 use super::blocks::Table;
 use super::codes::{Decoders, MESSAGES, What};
 use super::lookup::Words;
+use super::many::{self, ManyCodes};
 use super::messages::{EACH, EACH_SENDER};
 use super::positions;
 use super::rows::Reading;
@@ -18,10 +19,10 @@ use super::words::{LOCAL_PART, SENDER};
 use super::{SealedBlock, Segment};
 
 /// The numbers of the sections of envelopes, senders, authenticated ids, and positions.
-pub(super) const ENVELOPES: usize = 5;
-pub(super) const SENDERS: usize = 6;
-pub(super) const NAMES: usize = 7;
-const POSITIONS: usize = 8;
+pub(super) const ENVELOPES: usize = 6;
+pub(super) const SENDERS: usize = 7;
+pub(super) const NAMES: usize = 8;
+const POSITIONS: usize = 9;
 /// So often a block is searched for along a line, and then by halves.
 const LINES: usize = 4;
 /// If fewer positions are wanted than one of so many blocks, each is searched for.
@@ -32,6 +33,7 @@ const FEW_OF: usize = 4;
 pub(in super::super) struct Messages<'a> {
     pub(super) segment: &'a Segment,
     pub(super) decoders: Decoders,
+    pub(super) codes: ManyCodes<'a>,
     pub(super) envelopes: Table,
     pub(super) senders: Table,
     pub(super) names: Table,
@@ -88,14 +90,17 @@ impl<'a> Messages<'a> {
         let bytes = segment.table(1)?;
         let mut bits = BitReader::new(&bytes);
         let head = &segment.head;
+        let sizes = head.sizes();
+        let lengths = Table::read(u32::try_from(many::blocks(&sizes)).ok()?, 1, &mut bits)?;
         let envelopes = Table::read(head.messages, EACH, &mut bits)?;
         let senders = Table::read(head.messages, EACH_SENDER, &mut bits)?;
         let names = Table::read(head.messages, EACH_SENDER, &mut bits)?;
         let positions = Table::read(head.messages, positions::EACH, &mut bits)?;
         let starts = (0..head.runs).map(|_| Some(bits.take(32)? as u32)).collect::<Option<_>>()?;
+        let codes = ManyCodes::read(segment, lengths, &mut bits)?;
         let at = bits.at();
-        let decoders = Decoders::new(&MESSAGES, head.sizes(), bytes, at);
-        Some(Self { segment, decoders, envelopes, senders, names, positions, starts })
+        let decoders = Decoders::new(&MESSAGES, sizes, bytes, at);
+        Some(Self { segment, decoders, codes, envelopes, senders, names, positions, starts })
     }
 
     /// The bytes of a block, and the numbers of the messages it should contain.
@@ -111,9 +116,16 @@ impl<'a> Messages<'a> {
         Some(start..end)
     }
 
+    /// Whether a block is damaged that was read to find an address, a client, or an
+    /// authenticated id.
+    pub(in super::super) fn is_damaged(&self) -> bool {
+        self.codes.are_damaged()
+    }
+
     /// Whether the tags of all blocks are right.
     pub(super) fn is_authentic(&self) -> bool {
         let sections = [
+            (many::LENGTHS, &self.codes.table),
             (ENVELOPES, &self.envelopes),
             (SENDERS, &self.senders),
             (NAMES, &self.names),
@@ -240,7 +252,8 @@ impl<'a> Messages<'a> {
     }
 
     fn has_any(&self, what: What, numbers: &[u32]) -> bool {
-        numbers.iter().any(|&number| self.decoders.has(what, number) != Some(false))
+        let has = |&number: &u32| self.codes.ranks_of(what, &[number]) != Some(Vec::new());
+        numbers.iter().any(has)
     }
 
     /// Passes the selected messages to `row`, in order; returns which it did not.

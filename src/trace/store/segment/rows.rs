@@ -61,7 +61,31 @@ impl Cursor<'_> {
         }
         let start = range.start % EACH_SENDER;
         let (_, column) = self.read.as_mut()?;
-        column.ranks(&messages.decoders, start..start + range.len())
+        column.ranks(&messages.codes, start..start + range.len())
+    }
+
+    /// Of some messages of a block that begins with the first of `range`, keeps those with one of
+    /// the symbols with these ranks.
+    fn keep(
+        &mut self,
+        messages: &Messages<'_>,
+        range: &Range<usize>,
+        wanted: &[u32],
+        these: &mut Vec<usize>,
+    ) -> Option<()> {
+        let Some(last) = these.last() else { return Some(()) };
+        let ranks = self.ranks(messages, range.start..range.start + last + 1)?;
+        these.retain(|&n| ranks.get(n).is_some_and(|&rank| has(wanted, rank)));
+        Some(())
+    }
+}
+
+/// Whether one of some ranks, in order, is this one.
+fn has(ranks: &[u32], rank: u32) -> bool {
+    match ranks {
+        [] => false,
+        [one] => *one == rank,
+        _ => ranks.binary_search(&rank).is_ok(),
     }
 }
 
@@ -72,19 +96,19 @@ impl<'r, 's> Reading<'r, 's> {
         words: &'r Words<'s>,
         wanted: &'r Wanted<'r>,
     ) -> Option<Self> {
-        let decoders = &messages.decoders;
+        let codes = &messages.codes;
         let ranks = |what, numbers: Option<&[u32]>| match numbers {
-            Some(numbers) => decoders.ranks_of(what, numbers).map(Some),
+            Some(numbers) => codes.ranks_of(what, numbers).map(Some),
             None => Some(None),
         };
         let auth = match wanted.auth {
             None => None,
             Some(by) => {
                 let rank =
-                    |name| Some(decoders.ranks_of(What::Authenticated, &[name])?.first().copied());
+                    |name| Some(codes.ranks_of(What::Authenticated, &[name])?.first().copied());
                 Some(Auth {
                     by,
-                    names: decoders.ranks_of(What::Authenticated, by.names())?,
+                    names: codes.ranks_of(What::Authenticated, by.names())?,
                     sender: rank(SENDER)?,
                     local_part: rank(LOCAL_PART)?,
                     senders: ranks(What::From, by.senders())?,
@@ -119,7 +143,9 @@ impl<'r, 's> Reading<'r, 's> {
             }
         };
         self.keep_names(&range, &mut fits)?;
-        self.keep_senders(&range, &mut fits)?;
+        if let Some(from) = &self.from {
+            self.senders.keep(self.messages, &range, from, &mut fits)?;
+        }
         if fits.is_empty() {
             return Some(0);
         }
@@ -131,9 +157,16 @@ impl<'r, 's> Reading<'r, 's> {
     /// Keeps the messages with one of the authenticated ids.
     fn keep_names(&mut self, range: &Range<usize>, fits: &mut Vec<usize>) -> Option<()> {
         let Some(auth) = &self.auth else { return Some(()) };
+        if let Some(senders) = &auth.senders
+            && auth.names.is_empty()
+            && auth.local_part.is_none()
+        {
+            // Few messages have the sender.
+            self.senders.keep(self.messages, range, senders, fits)?;
+        }
         let Some(end) = fits.last().map(|last| range.start + last + 1) else { return Some(()) };
         let names = self.names.ranks(self.messages, range.start..end)?;
-        let is_stored = |name: u32| auth.names.binary_search(&name).is_ok();
+        let is_stored = |name: u32| has(&auth.names, name);
         let is_derived = |name| [auth.sender, auth.local_part].contains(&Some(name));
         fits.retain(|&n| names.get(n).is_some_and(|&name| is_stored(name) || is_derived(name)));
         if !fits.iter().any(|&n| names.get(n).is_some_and(|&name| !is_stored(name))) {
@@ -146,9 +179,9 @@ impl<'r, 's> Reading<'r, 's> {
             }
             let is_address = Some(name) == auth.sender;
             match auth.senders.as_ref().filter(|_| is_address) {
-                Some(senders) => senders.binary_search(&sender).is_ok(),
+                Some(senders) => has(senders, sender),
                 None => {
-                    let number = self.messages.decoders.symbol_of(What::From, sender);
+                    let number = self.messages.codes.symbol_of(What::From, sender);
                     number.is_none_or(|number| auth.by.has_sender(number, is_address))
                 }
             }
@@ -157,15 +190,6 @@ impl<'r, 's> Reading<'r, 's> {
             (Some(&name), Some(&sender)) => fits_sender(name, sender),
             _ => false,
         });
-        Some(())
-    }
-
-    /// Keeps the messages with one of the senders.
-    fn keep_senders(&mut self, range: &Range<usize>, fits: &mut Vec<usize>) -> Option<()> {
-        let Some(from) = &self.from else { return Some(()) };
-        let Some(end) = fits.last().map(|last| range.start + last + 1) else { return Some(()) };
-        let senders = self.senders.ranks(self.messages, range.start..end)?;
-        fits.retain(|&n| senders.get(n).is_some_and(|sender| from.binary_search(sender).is_ok()));
         Some(())
     }
 
@@ -180,9 +204,9 @@ impl<'r, 's> Reading<'r, 's> {
     ) -> Option<usize> {
         // Messages after the last selected one need not be read.
         let count = |fits: &[usize]| fits.last().map_or(0, |last| last + 1);
-        let decoders = &self.messages.decoders;
+        let codes = &self.messages.codes;
         let oldest = self.messages.segment.head.times[0];
-        let mut block = Block::of(decoders, bytes, count(&fits))?;
+        let mut block = Block::of((&self.messages.decoders, codes), bytes, count(&fits))?;
         let mut times = Vec::new();
         if let Some((since, until)) = self.wanted.times {
             times = block.times(oldest)?;
@@ -217,7 +241,7 @@ impl<'r, 's> Reading<'r, 's> {
             let Some(rest) = rest.get(n).filter(fits_id) else { continue };
             let mut damaged = false;
             let mut address = |what, rank| {
-                let number = decoders.symbol_of(what, rank);
+                let number = codes.symbol_of(what, rank);
                 number.and_then(|number| self.words.address(number)).unwrap_or_else(|| {
                     damaged = true;
                     String::new()
@@ -225,9 +249,10 @@ impl<'r, 's> Reading<'r, 's> {
             };
             let sender = address(What::From, *senders.get(n)?);
             let recipients = recipients.of(n).iter().map(|&rank| address(What::To, rank)).collect();
-            let name = decoders.symbol_of(What::Authenticated, *names.get(n)?);
+            let name = codes.symbol_of(What::Authenticated, *names.get(n)?);
             let name = name.and_then(|name| self.words.name(name, &sender));
-            let client = self.words.client(rest.client);
+            let client = codes.symbol_of(What::Client, rest.client);
+            let client = client.and_then(|client| self.words.client(client));
             damaged |= client.is_none() || name.is_none();
             let envelope = Envelope {
                 time: times.get(n).copied().unwrap_or_default(),

@@ -297,6 +297,7 @@ fn envelopes_of_an_ordinary_site_are_small() {
         "names",
         "IPv4",
         "IPv6",
+        "lengths",
         "envelopes",
         "senders",
         "names",
