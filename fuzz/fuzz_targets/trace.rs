@@ -98,38 +98,51 @@ fn change_within(bytes: &mut [u8], patch: &Patch) {
 fn segment(changes: &[(u8, Patch)]) -> Vec<u8> {
     let mut segment = Segment::read(&GROUND.segment, &GROUND.key);
     for (part, patch) in changes {
-        match part % 11 {
+        match part % 17 {
             // Except the magic, the version and the key.
             0 => change_within(&mut segment.head[24..], patch),
             n @ 1..3 => change(&mut segment.tables[usize::from(n) - 1], patch),
-            // All of them have one block.
-            n @ 3..10 => {
-                let section = &mut segment.sections[usize::from(n) - 3];
-                if let Some(block) = section.first_mut() {
+            // Lengths have four, and all other sections one.
+            n @ 3..16 => {
+                let mut blocks = segment.sections.iter_mut().flatten();
+                if let Some(block) = blocks.nth(usize::from(n) - 3) {
                     change(block, patch);
                 }
             }
             _ => change(&mut segment.body, patch),
         }
     }
-    fix_blocks(&mut segment);
+    fix_blocks(&mut segment, &Segment::read(&GROUND.segment, &GROUND.key));
     segment.write(&GROUND.key)
 }
 
-/// Sets the size of the only block of each section.
-fn fix_blocks(segment: &mut Segment) {
-    for (table, sections) in [(0, 0..5), (1, 5..7)] {
-        let mut at = 0;
-        for block in segment.sections[sections].iter().flatten() {
-            let table = &mut segment.tables[table];
-            if table.len() < at + 4 {
-                continue;
-            }
-            // The highest byte first, as in all sequences of bits.
-            table[at..at + 4].copy_from_slice(&(block.len() as u32).to_be_bytes());
-            at += 4;
-        }
+/// Sets the sizes of the blocks of each section, which was made from a sound segment.
+fn fix_blocks(segment: &mut Segment, sound: &Segment) {
+    for (table, sections) in [(0, 0..5), (1, 5..10)] {
+        let sizes = |segment: &Segment| {
+            let blocks = segment.sections[sections.clone()].iter().flatten();
+            blocks.flat_map(|block| size(block.len())).collect::<Vec<bool>>()
+        };
+        let (before, mut bits) = (sizes(sound).len(), sizes(segment));
+        let table = &mut segment.tables[table];
+        bits.extend(
+            table
+                .iter()
+                .flat_map(|byte| (0..8).rev().map(move |n| byte >> n & 1 == 1))
+                .skip(before),
+        );
+        let byte = |bits: &[bool]| {
+            (0..8).fold(0, |sum, n| sum << 1 | u8::from(bits.get(n) == Some(&true)))
+        };
+        *table = bits.chunks(8).map(byte).collect();
     }
+}
+
+/// A size in a table, as bits.
+fn size(size: usize) -> impl Iterator<Item = bool> {
+    let length = (usize::BITS - size.leading_zeros()) as usize;
+    let bits = |number: usize, count: usize| (0..count).rev().map(move |n| number >> n & 1 == 1);
+    bits(length, 6).chain(bits(size, length.saturating_sub(1)))
 }
 
 fn log(changes: &[(u8, Patch)], head: Option<&Patch>) -> Vec<u8> {

@@ -114,7 +114,7 @@ impl Key {
 }
 
 /// The size of a segment's head.
-pub(crate) const HEAD: usize = 216;
+pub(crate) const HEAD: usize = 228;
 /// The size of what of it is in plain.
 pub(crate) const START: usize = 48;
 /// The size of a tag.
@@ -134,15 +134,37 @@ pub(crate) struct Segment {
 
 /// The numbers of blocks of the sections that a table is about, from the counts in the head.
 fn blocks(head: &[u8], table: usize) -> Vec<u64> {
-    let kinds: &[(&str, u64)] = match table {
+    let count = |name: &str| value(head, &format!("segment.{name}"));
+    match table {
         0 => {
-            &[("domains", 128), ("addresses", 128), ("names", 128), ("fours", 128), ("sixes", 128)]
+            let kinds = ["domains", "addresses", "names", "fours", "sixes"];
+            kinds.iter().map(|name| count(name).div_ceil(128)).collect()
         }
-        _ => &[("messages", 128), ("messages", 1024)],
-    };
-    let count =
-        |(name, each): &(&str, u64)| value(head, &format!("segment.{name}")).div_ceil(*each);
-    kinds.iter().map(count).collect()
+        _ => {
+            let (clients, addresses) = (count("fours") + count("sixes") + 1, count("addresses"));
+            let symbols = [count("names") + 3, clients, addresses, addresses];
+            let lengths = symbols.into_iter().map(|symbols| symbols.div_ceil(2048)).sum();
+            let messages = count("messages");
+            let thousands = messages.div_ceil(1024);
+            vec![lengths, messages.div_ceil(128), thousands, thousands, thousands]
+        }
+    }
+}
+
+/// The sizes of blocks at the start of a table: each the bit length of a number in 6 bits, and
+/// all its bits except the first.
+fn block_sizes(table: &[u8]) -> impl Iterator<Item = u64> {
+    let mut bits =
+        table.iter().flat_map(|byte| (0..8).rev().map(move |bit| u64::from(byte >> bit & 1)));
+    std::iter::from_fn(move || {
+        let mut take = |first: u64, count: u64| {
+            bits.by_ref().take(count as usize).fold(first, |sum, bit| sum << 1 | bit)
+        };
+        match take(0, 6) {
+            0 => Some(0),
+            length => Some(take(1, length - 1)),
+        }
+    })
 }
 
 impl Segment {
@@ -175,10 +197,7 @@ impl Segment {
         let tables = [next(sizes[0]), next(sizes[1])];
         let mut sections = Vec::new();
         for (number, table) in tables.iter().enumerate() {
-            // The highest byte first, as in all sequences of bits.
-            let mut sizes = table
-                .chunks(4)
-                .map(|size| size.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte)));
+            let mut sizes = block_sizes(table);
             for count in blocks(&head, number) {
                 let sizes = sizes.by_ref().take(count as usize);
                 sections.push(sizes.map(|size| next(size + TAG as u64)).collect::<Vec<_>>());

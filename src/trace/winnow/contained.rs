@@ -89,9 +89,9 @@ impl Examined {
                 let mut last = (f64::NEG_INFINITY, 0.0);
                 let likely = likely.map(|ln| {
                     if ln != last.0 {
-                        last = (ln, (ln - most).exp());
+                        last = (ln, ((ln - most) as f32).exp());
                     }
-                    last.1
+                    f64::from(last.1)
                 });
                 (
                     messages as f32,

@@ -19,6 +19,7 @@
 //! buckets.
 
 use std::cell::OnceCell;
+use std::ops::Range as Span;
 
 use crate::trace::likeness::Bits;
 use crate::trace::{Body, Damage, Sealed, filter};
@@ -118,8 +119,7 @@ impl Table {
     }
 }
 
-/// The fills of the filters of an octave. They are read when they are needed, all of them: that
-/// takes no longer than decrypting one.
+/// The fills of the filters of an octave, which are read when they are needed.
 pub(super) struct Fills<'a> {
     body: &'a Body<'a>,
     octave: &'a Octave,
@@ -143,6 +143,18 @@ impl<'a> Fills<'a> {
         let before = group.first - self.octave.groups.first().map_or(0, |first| first.first);
         let levels = levels.get(before as usize..).unwrap_or_default();
         Ok(levels.get(..group.messages as usize).unwrap_or_default())
+    }
+
+    /// Those of some messages of a group, numbered from its first one: only they are read, unless
+    /// all are known.
+    pub(super) fn some_of(&self, group: &Group, columns: Span<usize>) -> Result<Vec<u8>, Damage> {
+        if self.levels.get().is_some() {
+            return Ok(self.of(group)?.get(columns).unwrap_or_default().to_vec());
+        }
+        let before = group.first - self.octave.groups.first().map_or(0, |first| first.first);
+        let mut levels = vec![0; columns.len()];
+        self.body.read(self.octave.fills + before as usize + columns.start, &mut levels)?;
+        Ok(levels)
     }
 
     fn read(&self) -> Result<Vec<u8>, Damage> {

@@ -314,11 +314,13 @@ impl WinnowSearch {
         for Candidates { group, all, counts, min, .. } in self.candidates(body, fills, octave)? {
             let (of, _) = self.required(octave.rows(group));
             let columns = if self.strict() { all } else { counts.at_least(min) };
-            if columns.iter().all(|&word| word == 0) {
-                continue;
-            }
-            let fills = fills.of(group)?;
-            for (column, &fill) in matrix::ones(columns).filter_map(|at| Some((at, fills.get(at)?)))
+            let columns: Vec<usize> = matrix::ones(columns)
+                .take_while(|&column| column < group.messages as usize)
+                .collect();
+            let (Some(&start), Some(&last)) = (columns.first(), columns.last()) else { continue };
+            let fills = fills.some_of(group, start..last + 1)?;
+            for (column, &fill) in
+                columns.into_iter().filter_map(|at| Some((at, fills.get(at - start)?)))
             {
                 let message = group.first + column as u32;
                 let present = if self.strict() { of } else { counts.at(column) };

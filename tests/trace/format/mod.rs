@@ -29,7 +29,7 @@ fn tables_have_no_gaps() {
         ("log", 48, 84),
         ("status", 0, 36),
         ("record", 0, 36),
-        ("segment", 48, 208),
+        ("segment", 48, 220),
     ];
     let mut fields = 0;
     for (name, start, size) in sizes {

@@ -25,8 +25,6 @@ pub(super) const NAMES: usize = 8;
 const POSITIONS: usize = 9;
 /// So often a block is searched for along a line, and then by halves.
 const LINES: usize = 4;
-/// If fewer positions are wanted than one of so many blocks, each is searched for.
-const FEW_OF: usize = 4;
 
 /// The envelopes of a segment.
 #[derive(Debug)]
@@ -137,7 +135,8 @@ impl<'a> Messages<'a> {
     /// The messages at these positions of the body, which are in order; `None`
     /// for a position that is unknown because of damage.
     pub(in super::super) fn at_positions(&self, wanted: &[u32]) -> Vec<Option<u32>> {
-        let are_few = wanted.len() < self.positions.len() / FEW_OF;
+        // Two or three blocks are read for one of a few positions, and all of them for many.
+        let are_few = wanted.len() < self.positions.len();
         if let Some(found) = are_few.then(|| self.at_few_positions(wanted)).flatten() {
             return found;
         }

@@ -75,12 +75,16 @@ impl Cursor<'_> {
     ) -> Option<()> {
         let Some(last) = these.last() else { return Some(()) };
         let ranks = self.ranks(messages, range.start..range.start + last + 1)?;
-        these.retain(|&n| ranks.get(n).is_some_and(|&rank| has(wanted, rank)));
+        match wanted {
+            [one] => these.retain(|&n| ranks.get(n) == Some(one)),
+            _ => these.retain(|&n| ranks.get(n).is_some_and(|&rank| has(wanted, rank))),
+        }
         Some(())
     }
 }
 
 /// Whether one of some ranks, in order, is this one.
+#[inline]
 fn has(ranks: &[u32], rank: u32) -> bool {
     match ranks {
         [] => false,
