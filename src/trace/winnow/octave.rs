@@ -326,7 +326,7 @@ mod tests {
             let mut columns: Vec<Vec<u8>> = Vec::new();
             for group in &octave.groups {
                 for message in 0..group.messages {
-                    let byte = |n: usize| (n * n * (message as usize + 3) >> 4) as u8;
+                    let byte = |n: usize| ((n * n * (message as usize + 3)) >> 4) as u8;
                     columns.push((0..group.class.bytes()).map(byte).collect());
                 }
             }
