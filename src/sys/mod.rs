@@ -1,5 +1,5 @@
 //! Operating system services: locks, memory mappings, secure files, the clock,
-//! fork detection, unix sockets.
+//! fork detection, unix sockets, wide vectors.
 //!
 //! Nothing here depends on the rest of the crate, so points in time are plain
 //! numbers. Apart from `exim`, this is the only module with `unsafe`.
