@@ -49,7 +49,8 @@ use head::Head;
 use head::Parts;
 pub(super) use head::{HEAD_BYTES, SEGMENT_MAGIC};
 pub(super) use lookup::Words;
-pub(super) use read::{Messages, Wanted};
+pub(super) use read::Messages;
+pub(super) use rows::Wanted;
 
 /// An open sealed segment.
 #[derive(Debug)]

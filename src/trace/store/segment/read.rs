@@ -1,20 +1,16 @@
-//! Reading the envelopes of a segment.
+//! The tables of the messages of a segment, and the messages at positions of its body.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-use crate::trace::Envelope;
-
 use super::authenticated::Authenticated;
 use super::bits::BitReader;
 use super::blocks::Table;
 use super::codes::{Decoders, MESSAGES, What};
-use super::lookup::Words;
 use super::many::{self, ManyCodes};
 use super::messages::{EACH, EACH_SENDER};
 use super::positions;
-use super::rows::Reading;
 use super::words::{LOCAL_PART, SENDER};
 use super::{SealedBlock, Segment};
 
@@ -40,46 +36,8 @@ pub(in super::super) struct Messages<'a> {
     starts: Vec<u32>,
 }
 
-/// Selects messages. A condition that is `None` matches all.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in super::super) struct Wanted<'a> {
-    /// Received within these seconds.
-    pub(in super::super) times: Option<(i64, i64)>,
-    /// From one of these senders' numbers, in order.
-    pub(in super::super) from: Option<&'a [u32]>,
-    /// Authenticated as one of these.
-    pub(in super::super) auth: Option<&'a Authenticated<'a>>,
-    /// To one of these recipients' numbers, in order.
-    pub(in super::super) to: Option<&'a [u32]>,
-    /// With this id.
-    pub(in super::super) ids: &'a [String],
-    /// Only these, in order.
-    pub(in super::super) messages: Option<&'a [u32]>,
-    /// Only the first so many; the others are counted, unless ids are given.
-    pub(in super::super) first: Option<usize>,
-}
-
 /// The bytes of a block, and the numbers of the messages it should contain.
 type BlockOf = (Vec<u8>, Range<usize>);
-
-/// What was not read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Unread {
-    /// The numbers of those that cannot be read.
-    pub(in super::super) damaged: Vec<Range<u32>>,
-    /// How many others there are that were wanted.
-    pub(in super::super) others: u64,
-}
-
-/// A message that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Row {
-    /// Its number.
-    pub(in super::super) message: u32,
-    pub(in super::super) envelope: Envelope,
-    /// Whether a part could not be read, and is empty.
-    pub(in super::super) damaged: bool,
-}
 
 impl<'a> Messages<'a> {
     /// The messages of a segment; `None` if both copies of their table are
@@ -253,34 +211,5 @@ impl<'a> Messages<'a> {
     fn has_any(&self, what: What, numbers: &[u32]) -> bool {
         let has = |&number: &u32| self.codes.ranks_of(what, &[number]) != Some(Vec::new());
         numbers.iter().any(has)
-    }
-
-    /// Passes the selected messages to `row`, in order; returns which it did not.
-    pub(in super::super) fn read(
-        &self,
-        words: &Words<'_>,
-        wanted: &Wanted<'_>,
-        row: &mut dyn FnMut(Row),
-    ) -> Unread {
-        let mut unread = Unread::default();
-        let Some(mut reading) = Reading::new(self, words, wanted) else {
-            unread.damaged.push(0..self.segment.head.messages);
-            return unread;
-        };
-        for number in 0..self.envelopes.len() {
-            let start = (number * EACH) as u32;
-            let end = self.segment.head.messages.min(start.saturating_add(EACH as u32));
-            if let Some(messages) = wanted.messages {
-                let first = messages.partition_point(|&message| message < start);
-                if messages.get(first).is_none_or(|&message| message >= end) {
-                    continue;
-                }
-            }
-            match reading.block(number, row) {
-                Some(others) => unread.others += others as u64,
-                None => unread.damaged.push(start..end),
-            }
-        }
-        unread
     }
 }

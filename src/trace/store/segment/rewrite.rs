@@ -10,7 +10,8 @@ use super::build::{Origin, Plain, assemble, encode};
 use super::head::Head;
 use super::lookup::Words;
 use super::positions::Positions;
-use super::read::{Messages, Wanted};
+use super::read::Messages;
+use super::rows::Wanted;
 
 impl Segment {
     /// All envelopes, in order; `None` if one of them cannot be read.

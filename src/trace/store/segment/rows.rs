@@ -11,11 +11,80 @@ use super::codes::What;
 use super::ids::{self, Form, Id};
 use super::lookup::Words;
 use super::messages::{Block, Column, EACH, EACH_SENDER, Recipients, Rest};
-use super::read::{ENVELOPES, Messages, NAMES, Row, SENDERS, Wanted};
+use super::read::{ENVELOPES, Messages, NAMES, SENDERS};
 use super::words::{LOCAL_PART, SENDER};
 
+/// Selects messages. A condition that is `None` matches all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct Wanted<'a> {
+    /// Received within these seconds.
+    pub(in super::super) times: Option<(i64, i64)>,
+    /// From one of these senders' numbers, in order.
+    pub(in super::super) from: Option<&'a [u32]>,
+    /// Authenticated as one of these.
+    pub(in super::super) auth: Option<&'a Authenticated<'a>>,
+    /// To one of these recipients' numbers, in order.
+    pub(in super::super) to: Option<&'a [u32]>,
+    /// With this id.
+    pub(in super::super) ids: &'a [String],
+    /// Only these, in order.
+    pub(in super::super) messages: Option<&'a [u32]>,
+    /// Only the first so many; the others are counted, unless ids are given.
+    pub(in super::super) first: Option<usize>,
+}
+
+/// What was not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Unread {
+    /// The numbers of those that cannot be read.
+    pub(in super::super) damaged: Vec<Range<u32>>,
+    /// How many others there are that were wanted.
+    pub(in super::super) others: u64,
+}
+
+/// A message that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Row {
+    /// Its number.
+    pub(in super::super) message: u32,
+    pub(in super::super) envelope: Envelope,
+    /// Whether a part could not be read, and is empty.
+    pub(in super::super) damaged: bool,
+}
+
+impl Messages<'_> {
+    /// Passes the selected messages to `row`, in order; returns which it did not.
+    pub(in super::super) fn read(
+        &self,
+        words: &Words<'_>,
+        wanted: &Wanted<'_>,
+        row: &mut dyn FnMut(Row),
+    ) -> Unread {
+        let mut unread = Unread::default();
+        let Some(mut reading) = Reading::new(self, words, wanted) else {
+            unread.damaged.push(0..self.segment.head.messages);
+            return unread;
+        };
+        for number in 0..self.envelopes.len() {
+            let start = (number * EACH) as u32;
+            let end = self.segment.head.messages.min(start.saturating_add(EACH as u32));
+            if let Some(messages) = wanted.messages {
+                let first = messages.partition_point(|&message| message < start);
+                if messages.get(first).is_none_or(|&message| message >= end) {
+                    continue;
+                }
+            }
+            match reading.block(number, row) {
+                Some(others) => unread.others += others as u64,
+                None => unread.damaged.push(start..end),
+            }
+        }
+        unread
+    }
+}
+
 /// Messages being read.
-pub(super) struct Reading<'r, 's> {
+struct Reading<'r, 's> {
     messages: &'r Messages<'s>,
     words: &'r Words<'s>,
     wanted: &'r Wanted<'r>,
