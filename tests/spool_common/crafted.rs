@@ -21,9 +21,9 @@ pub(crate) fn lay(shard: &Shard) -> tempfile::TempDir {
     static BOUNDS: Once = Once::new();
     BOUNDS.call_once(|| {
         for (resource, most) in [
-            // Seconds of CPU time, bytes of a file, bytes of memory.
+            // Seconds of CPU time, bytes of a file (other tests copy this program), bytes of memory.
             (Resource::Cpu, 1_200),
-            (Resource::Fsize, 256 << 20),
+            (Resource::Fsize, 512 << 20),
             (Resource::As, 64 << 30),
         ] {
             let maximum = rustix::process::getrlimit(resource).maximum;
