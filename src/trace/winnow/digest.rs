@@ -9,11 +9,10 @@
 //! tenth larger at equal numbers of false hits. If they did not count, it would be no smaller at
 //! equal numbers, but such mail would cause most of them.
 
-use std::sync::Mutex;
-
 use crate::trace::{Digester, Fragment, MessagePart, file_hash, filter};
 
 use super::Winnow;
+use super::buffers::Buffers;
 use super::class::Class;
 use super::grams::Scratch;
 use super::hashing::bit;
@@ -60,37 +59,6 @@ impl<'a> WinnowDigester<'a> {
     }
 }
 
-/// What one message after another is digested in.
-#[derive(Debug, Default)]
-struct Buffers {
-    /// Empty.
-    recent: Vec<u64>,
-    scratch: Scratch,
-}
-
-/// The buffers of the last message, for the next one.
-#[derive(Debug, Default)]
-pub(super) struct Spare(Mutex<Option<Buffers>>);
-
-impl Spare {
-    fn take(&self) -> Buffers {
-        // Another thread may have them.
-        self.0.try_lock().ok().and_then(|mut spare| spare.take()).unwrap_or_default()
-    }
-
-    fn keep(&self, buffers: Buffers) {
-        if let Ok(mut spare) = self.0.try_lock() {
-            *spare = Some(buffers);
-        }
-    }
-}
-
-impl Clone for Spare {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
 impl Digester for WinnowDigester<'_> {
     fn begin(&mut self, part: MessagePart) {
         self.part = part;
@@ -121,8 +89,7 @@ impl Digester for WinnowDigester<'_> {
         let (class, filter) = self.elements.filter(self.winnow.centibits);
         let mut digest = vec![class.number(), self.composition.number()];
         digest.extend(filter);
-        let Self { winnow, elements: Elements { mut recent, .. }, scratch, .. } = *self;
-        recent.clear();
+        let Self { winnow, elements: Elements { recent, .. }, scratch, .. } = *self;
         winnow.spare.keep(Buffers { recent, scratch });
         digest
     }

@@ -7,6 +7,7 @@
 //! filters of one size are stored transposed, so that one bit of all of them is
 //! read at once ([`sealed`]).
 
+mod buffers;
 mod candidates;
 mod chance;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::super::settings::{GramOrder, WinnowSettings};
 use super::super::{DigestKey, MessagePart};
-use super::digest::Spare;
+use super::buffers::Spare;
 use super::grams::{Scratch, Winnower};
 use super::hashing::Hashing;
 use super::marks::{Marker, Material};
