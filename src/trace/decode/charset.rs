@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use encoding_rs::{Encoding, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use mail_parser::decoders::charsets::map::charset_decoder;
 
 /// A charset that can be decoded.
@@ -71,14 +71,18 @@ fn of_font(label: &[u8]) -> Option<Charset> {
 /// Without a label, or with one that is unknown or means US-ASCII, the bytes are
 /// decoded as UTF-8 if they are valid UTF-8, and as Windows-1252 otherwise.
 pub(super) fn to_utf8<'a>(bytes: &'a [u8], label: Option<&str>) -> Cow<'a, str> {
-    match label.filter(|label| !is_ascii_label(label)).and_then(Charset::of) {
-        Some(Charset::Standard(encoding)) if encoding == WINDOWS_1252 => to_utf8(bytes, None),
-        Some(charset) => charset.decode(bytes),
-        None => match std::str::from_utf8(bytes) {
-            Ok(text) => Cow::Borrowed(text),
-            Err(_) => Charset::Standard(WINDOWS_1252).decode(bytes),
-        },
+    let charset = label.filter(|label| !is_ascii_label(label)).and_then(Charset::of);
+    let charset = charset.unwrap_or(Charset::Standard(WINDOWS_1252));
+    let may_be_utf8 = matches!(
+        charset,
+        Charset::Standard(encoding) if encoding == UTF_8 || encoding == WINDOWS_1252
+    );
+    // For UTF-8, encoding_rs would first ask the processor what it can do, which takes a virtual
+    // machine 0.05 ms in each process.
+    if may_be_utf8 && let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
     }
+    charset.decode(bytes)
 }
 
 /// Whether a label means US-ASCII. The Encoding Standard treats these labels as
