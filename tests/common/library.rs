@@ -59,7 +59,8 @@ pub fn build(folder: &str, feature: &str, flags: &str) -> PathBuf {
     }
     let status = command
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--quiet", "--release", "--lib", "--no-default-features"])
+        .args(["build", "--config", ".cargo/library.toml"])
+        .args(["--quiet", "--release", "--lib", "--no-default-features"])
         .args(["--features", feature])
         .arg("--target-dir")
         .arg(&target)
