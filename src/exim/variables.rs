@@ -159,13 +159,10 @@ impl Variables {
     }
 }
 
-/// Finds the addresses of Exim's variables: by symbol in a build that exports them,
-/// else in its tables.
+/// Finds the addresses of Exim's variables: in its tables, else by symbol.
 pub(super) struct Source<'a> {
     pub(super) host: &'a Host,
     tables: &'a Tables,
-    /// This build exports its variables.
-    exports: bool,
     /// The types of strings and numbers in the table of variables; `None` if that
     /// table is not trusted.
     kinds: Option<Kinds>,
@@ -197,8 +194,7 @@ impl Kinds {
 
 impl<'a> Source<'a> {
     pub(super) fn new(host: &'a Host, tables: &'a Tables) -> Self {
-        let exports = host.variable::<*const Uschar>(c"sender_rate").is_some();
-        Self { host, tables, exports, kinds: Kinds::find(host, tables) }
+        Self { host, tables, kinds: Kinds::find(host, tables) }
     }
 
     /// The exported variable `name`, if it is in the main program.
@@ -224,17 +220,13 @@ impl<'a> Source<'a> {
         Number { address: self.address(symbol, expansion, |kinds| kinds.number), expansion }
     }
 
-    /// Stock builds export a few of them too, but looking up a missing symbol is slow,
-    /// and each connection would pay for it.
+    /// Looking up a symbol that is missing is slow, and stock builds export few.
     fn address<T>(
         &self,
         symbol: &CStr,
         expansion: &CStr,
         kind: fn(&Kinds) -> usize,
     ) -> Option<NonNull<T>> {
-        if self.exports {
-            return self.symbol(symbol).or_else(|| self.tabled(expansion, kind));
-        }
         self.tabled(expansion, kind).or_else(|| self.symbol(symbol))
     }
 

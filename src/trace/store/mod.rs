@@ -57,8 +57,8 @@ mod wire;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process;
 
-use crate::sys::fork;
 use crate::sys::secure_dir::{DirError, SecureDir};
 
 pub use copy::Copied;
@@ -130,7 +130,6 @@ impl TraceStore {
         let key = Key::open(&dir, writable)?;
         let key_file = key::identity(&dir);
         let options = Options::read(&dir)?;
-        let process = fork::process();
         let (limits, open_log, digesting, incidents) = (Limits::default(), None, None, Vec::new());
         Ok(Self {
             dir,
@@ -138,7 +137,7 @@ impl TraceStore {
             key_file,
             options,
             writable,
-            process,
+            process: process::id(),
             limits,
             open_log,
             digesting,
@@ -188,7 +187,7 @@ impl TraceStore {
     /// Opens the directory again in a child process: a lock belongs to the open
     /// file that parent and child share, so both would hold it at once.
     fn after_fork(&mut self) -> Result<(), TraceError> {
-        let process = fork::process();
+        let process = process::id();
         if process != self.process {
             self.dir.reopen()?;
             self.process = process;

@@ -86,7 +86,7 @@ impl Winnower {
             return;
         };
         let window = self.window.min(grams);
-        scratch.make_room(grams.min(CHUNK), self.gram, window);
+        scratch.make_room(self.gram, self.window);
         let mut last: (i16, &[u8]) = (0, &[]);
         let mut first = 0;
         loop {
@@ -239,21 +239,19 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes room for chunks of `count` grams, for the pairs in them, and for an
-    /// edge on both sides.
-    fn make_room(&mut self, count: usize, gram: usize, window: usize) {
-        let mut pairs = count + gram - PAIR;
-        if self.orders.len() < count {
-            // For any later text: most messages have a short text first.
+    /// Makes room for chunks of grams of `gram` bytes, for the pairs in them, and for an edge of a
+    /// window on both sides.
+    fn make_room(&mut self, gram: usize, window: usize) {
+        if self.orders.is_empty() {
             self.orders.resize(CHUNK, 0);
             self.selected.resize(CHUNK, 0);
             self.least.resize(CHUNK.next_multiple_of(BITS), 0);
-            pairs = CHUNK + gram - PAIR;
         }
+        let pairs = CHUNK + gram - PAIR;
         if self.pairs.len() < pairs {
             self.pairs.resize(pairs, 0);
         }
-        let room = (self.orders.len() + 2 * (window - 1)).max(pairs);
+        let room = pairs.max(CHUNK + 2 * (window - 1));
         if self.one.len() < room {
             for numbers in [&mut self.one, &mut self.other, &mut self.around] {
                 numbers.resize(room, 0);
@@ -397,7 +395,7 @@ mod tests {
             return selected;
         }
         let mut scratch = Scratch::default();
-        scratch.make_room(1, winnower.gram, 1);
+        scratch.make_room(winnower.gram, 1);
         let order_of = |gram: &&[u8]| {
             winnower.orders(gram, 1, &mut scratch);
             scratch.orders[0]
