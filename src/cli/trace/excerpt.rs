@@ -19,8 +19,8 @@ struct Options {
     text: Vec<OsString>,
 
     /// Read the text from a file, as one part in which * is an asterisk; - is
-    /// standard input. Of a text of a page or more, any passage is found, unless
-    /// --at-least is given
+    /// standard input. Of a text of 300 bytes or more, any passage that is long enough
+    /// is found, unless --at-least is given
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
 

@@ -56,8 +56,8 @@ pub(super) struct Query {
     #[arg(long, conflicts_with = "at_least")]
     any_passage: bool,
 
-    /// With --at-least, also messages that may match by chance: those that one
-    /// unrelated message in a hundred would match
+    /// With --at-least and a share, also messages that may match by chance: more than
+    /// one unrelated message in a hundred would
     #[arg(long)]
     doubtful: bool,
 

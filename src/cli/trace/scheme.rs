@@ -39,17 +39,18 @@ pub(super) struct Scheme {
     #[arg(long, value_name = "GRAMS")]
     window: Option<u8>,
 
-    /// winnow: the same of other attachments, 4 to 32 [first: 16]
+    /// winnow: bytes of a gram of an attachment that is not text, 4 to 32 [first: 16]
     #[arg(long, value_name = "BYTES")]
     bytes_gram: Option<u8>,
 
-    /// winnow: the same of other attachments, 1 to 255 [first: 255]
+    /// winnow: of how many such grams one at least is kept, 1 to 255 [first: 255]
     #[arg(long, value_name = "GRAMS")]
     bytes_window: Option<u8>,
 
-    /// winnow: bits of a filter for each gram that is kept, 0.25 to 32; with 0.3
-    /// more, a store takes a fifth more disk and has a third of the false hits of
-    /// 64 bytes; above 1.5, --gram 8 --window 8 has fewer of them [first: 1.22]; hbf: bits of a filter (m) [first: 65536]
+    /// winnow: bits of a filter for each gram that is kept, 0.25 to 32 [first: 1.22];
+    /// with 1.5, a store takes a sixth more disk and has little more than a third of
+    /// the false hits of 64 bytes; for fewer than that, set --gram 8 --window 8 too.
+    /// hbf: bits of a filter (m) [first: 65536]
     #[arg(long, value_name = "BITS")]
     bits: Option<f64>,
 
