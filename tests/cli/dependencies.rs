@@ -41,7 +41,7 @@ const RATES: &[&str] = &[
 
 /// Those that exirate-trace.so depends on as well.
 const TRACE: &[&str] =
-    &["chacha20", "encoding_rs", "mail-parser", "memchr", "sha2", "unicode-normalization"];
+    &["chacha20", "encoding_rs", "libm", "mail-parser", "memchr", "sha2", "unicode-normalization"];
 
 fn cargo(arguments: &[&str]) -> Vec<u8> {
     let output = Command::new(env!("CARGO"))
