@@ -159,10 +159,13 @@ impl Variables {
     }
 }
 
-/// Finds the addresses of Exim's variables: in its tables, else by symbol.
+/// Finds the addresses of Exim's variables: by symbol in a build that exports them,
+/// else in its tables.
 pub(super) struct Source<'a> {
     pub(super) host: &'a Host,
     tables: &'a Tables,
+    /// This build exports its variables.
+    exports: bool,
     /// The types of strings and numbers in the table of variables; `None` if that
     /// table is not trusted.
     kinds: Option<Kinds>,
@@ -194,7 +197,8 @@ impl Kinds {
 
 impl<'a> Source<'a> {
     pub(super) fn new(host: &'a Host, tables: &'a Tables) -> Self {
-        Self { host, tables, kinds: Kinds::find(host, tables) }
+        let exports = host.variable::<*const Uschar>(c"sender_rate").is_some();
+        Self { host, tables, exports, kinds: Kinds::find(host, tables) }
     }
 
     /// The exported variable `name`, if it is in the main program.
@@ -220,13 +224,17 @@ impl<'a> Source<'a> {
         Number { address: self.address(symbol, expansion, |kinds| kinds.number), expansion }
     }
 
-    /// Looking up a symbol that is missing is slow, and stock builds export few.
+    /// Stock builds export a few of them too, but looking up a missing symbol is slow,
+    /// and each connection would pay for it.
     fn address<T>(
         &self,
         symbol: &CStr,
         expansion: &CStr,
         kind: fn(&Kinds) -> usize,
     ) -> Option<NonNull<T>> {
+        if self.exports {
+            return self.symbol(symbol).or_else(|| self.tabled(expansion, kind));
+        }
         self.tabled(expansion, kind).or_else(|| self.symbol(symbol))
     }
 
