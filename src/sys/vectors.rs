@@ -86,7 +86,10 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_dynamic_linker_knows_the_processor() {
-        assert_eq!(linker::has_avx2(), Some(std::arch::is_x86_feature_detected!("avx2")));
+        // Other C libraries than glibc do not say.
+        if let Some(known) = linker::has_avx2() {
+            assert_eq!(known, std::arch::is_x86_feature_detected!("avx2"));
+        }
     }
 
     struct Sum<'a>(&'a [u16]);

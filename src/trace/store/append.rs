@@ -44,10 +44,12 @@ enum Stale {
 ///
 /// Four times the size of the message is for its decoded forms; up to three
 /// times the limit of decoded text is for text that grows when it is
-/// normalised, into a buffer that doubles. So much memory as a small message takes is not asked
-/// for: it would take longer than all other allocations for that message. Measured, in addition to the process
+/// normalised, into a buffer that doubles. Measured, in addition to the process
 /// itself and including the message: 13 times its length for 2 MiB of U+FDFA,
 /// which grows elevenfold, 5 for 10 MiB and 4 for 45; 6, 4 and 3 for HTML.
+///
+/// Small messages are not checked, as that would take longer than all their
+/// allocations. If there is not even memory for one of them, the process ends.
 fn require_memory(bytes: usize) -> Result<(), TraceError> {
     if bytes <= SMALL {
         return Ok(());

@@ -17,6 +17,9 @@ const DIGESTS_AT_ONCE: usize = 256;
 /// A description of damage.
 type Damage = String;
 
+/// The description of damage that hides addresses, clients or authenticated ids.
+pub(super) const DAMAGED_ADDRESSES: &str = "some of its addresses are damaged";
+
 impl RunningQuery<'_, '_> {
     /// Searches the messages of a log.
     pub(super) fn log(
@@ -145,7 +148,7 @@ pub(super) struct Found {
     /// How many others match.
     pub(super) others: u64,
     /// How many of all messages could not be read.
-    unreadable: u64,
+    pub(super) unreadable: u64,
 }
 
 /// The messages of a segment that match a query, among those with a hit if
@@ -239,7 +242,7 @@ pub(super) fn envelopes(
         results.extend(range.filter_map(hit_of).map(|hit| Pending::unread(first, Some(hit))));
     }
     if words.is_damaged() || messages.is_damaged() {
-        damage.push("some of its addresses are damaged".into());
+        damage.push(DAMAGED_ADDRESSES.to_owned());
     }
     damage.dedup();
     Found { results, others: unread.others, unreadable }
@@ -257,7 +260,7 @@ pub(super) fn numbers_of(
         Address::Test(test) => words.matching(test),
     };
     if found.is_none() {
-        damage.push("some of its addresses are damaged".into());
+        damage.push(DAMAGED_ADDRESSES.to_owned());
     }
     found
 }
@@ -270,7 +273,7 @@ pub(super) fn authenticated_as<'a>(
 ) -> Option<Authenticated<'a>> {
     let found = Authenticated::of(words, auth);
     if found.is_none() {
-        damage.push("some of its addresses are damaged".into());
+        damage.push(DAMAGED_ADDRESSES.to_owned());
     }
     found
 }

@@ -6,7 +6,7 @@ use crate::trace::{Envelope, Scheme, Settings, Sketch};
 
 use super::error::Problem;
 use super::query::{Accepts, Query, QueryResult, QuerySummary};
-use super::query_file::{authenticated_as, numbers_of};
+use super::query_file::{DAMAGED_ADDRESSES, authenticated_as, numbers_of};
 use super::segment::{Messages, Segment, Wanted, Words};
 use super::sources::Source;
 use super::{TraceError, TraceStore, wire};
@@ -150,7 +150,7 @@ fn chosen(count: usize, most: usize) -> Vec<usize> {
 }
 
 /// The messages of a segment that fit, with their numbers.
-fn in_segment(
+pub(super) fn in_segment(
     segment: &Segment,
     query: &Query<'_>,
     damage: &mut Vec<String>,
@@ -179,7 +179,9 @@ fn in_segment(
         messages: None,
         first: None,
     };
+    let mut is_damaged = false;
     let unread = messages.read(&words, &wanted, &mut |row| {
+        is_damaged |= row.damaged;
         if query.fits(&row.envelope) {
             found.push((row.envelope, row.message as usize));
         }
@@ -188,6 +190,10 @@ fn in_segment(
         let (start, end) = (range.start, range.end);
         damage.push(format!("the envelopes of its messages {start} to {end} are damaged"));
     }
+    if is_damaged || words.is_damaged() || messages.is_damaged() {
+        damage.push(DAMAGED_ADDRESSES.to_owned());
+    }
+    damage.dedup();
     found
 }
 

@@ -67,8 +67,7 @@ impl Locator {
             // Some elements at its ends are there by chance.
             return self.parts_of(&elements, Needed::Share(1.0), hit, composition, is_set);
         }
-        let share = f64::from(hit.present) / f64::from(hit.of.max(1));
-        let needed = if self.strict { Needed::All } else { Needed::Share(share) };
+        let needed = if self.strict { Needed::All } else { Needed::Share(hit.share()) };
         let mut parts = MessageParts::default();
         for elements in elements {
             parts = parts.and(self.parts_of(elements, needed, hit, composition, is_set)?);

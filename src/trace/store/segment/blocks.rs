@@ -1,7 +1,10 @@
 //! Sections made of blocks, each with a tag, so that it is read and checked separately, and
 //! damage loses one block only.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use super::super::cipher::TAG_BYTES;
 use super::Segment;
@@ -73,6 +76,33 @@ pub(super) trait BlockItems {
             section.push(&writer.bits.finish());
         }
         section
+    }
+}
+
+/// Blocks that were read; `None` for one that is damaged.
+#[derive(Debug)]
+pub(super) struct Cache<T>(RefCell<BTreeMap<usize, Option<Rc<T>>>>);
+
+impl<T> Default for Cache<T> {
+    fn default() -> Self {
+        Self(RefCell::default())
+    }
+}
+
+impl<T> Cache<T> {
+    /// A block, read by `read` the first time; `None` if it is damaged.
+    pub(super) fn get(&self, number: usize, read: impl FnOnce() -> Option<T>) -> Option<Rc<T>> {
+        if let Some(cached) = self.0.borrow().get(&number) {
+            return cached.clone();
+        }
+        let found = read().map(Rc::new);
+        self.0.borrow_mut().insert(number, found.clone());
+        found
+    }
+
+    /// Whether a block that was read is damaged.
+    pub(super) fn has_damaged(&self) -> bool {
+        self.0.borrow().values().any(Option::is_none)
     }
 }
 

@@ -13,7 +13,7 @@ use super::codes::{Counts, MESSAGES, Sizes, WORDS};
 use super::head::{HEAD_BYTES, Head, SECTIONS};
 use super::ids::{self, Form};
 use super::many::Many;
-use super::messages::{Messages, Names, Senders};
+use super::messages::{Messages, NameColumn, Senders};
 use super::positions::Positions;
 use super::words::Words;
 
@@ -84,12 +84,13 @@ pub(super) fn encode(
     words.names.count_symbols(&mut counts);
     words.fours.count_symbols(&mut counts);
     words.sixes.count_symbols(&mut counts);
-    let (senders, names) = (Senders(&rows), Names(&rows));
+    let (senders, names) = (Senders(&rows), NameColumn(&rows));
     rows.count_symbols(&mut counts);
     senders.count_symbols(&mut counts);
     names.count_symbols(&mut counts);
     positions.count_symbols(&mut counts);
-    let (codes, many) = (counts.codes(), Many::of(&counts));
+    let codes = counts.codes();
+    let many = Many::of(&codes);
     let sections = [
         words.domains.write(&codes),
         words.addresses.write(&codes),

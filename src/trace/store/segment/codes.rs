@@ -154,11 +154,6 @@ impl Counts {
         Self { counts }
     }
 
-    /// How often each symbol occurs.
-    pub(super) fn of(&self, what: What) -> &[u32] {
-        self.counts.get(what as usize).map_or(&[], Vec::as_slice)
-    }
-
     /// The optimal codes.
     pub(super) fn codes(&self) -> Codes {
         Codes { codes: self.counts.each_ref().map(|counts| Code::of(counts)) }
@@ -183,6 +178,11 @@ pub(super) struct Codes {
 }
 
 impl Codes {
+    /// The length of each symbol's word.
+    pub(super) fn lengths(&self, what: What) -> &[u8] {
+        self.codes.get(what as usize).map_or(&[], Code::lengths)
+    }
+
     /// Writes some of these codes.
     pub(super) fn write(&self, which: &[What], writer: &mut BitWriter) {
         let codes = which.iter().filter_map(|&what| self.codes.get(what as usize));

@@ -61,9 +61,9 @@ impl Code {
         writer.put(word.into(), bits.into());
     }
 
-    /// The lengths of the words of the optimal code for symbols with these frequencies.
-    pub(super) fn lengths(counts: &[u32]) -> Vec<u8> {
-        lengths(counts, LENGTH_MAX)
+    /// The length of each symbol's word; 0 for a symbol that does not occur.
+    pub(super) fn lengths(&self) -> &[u8] {
+        &self.lengths
     }
 
     /// Writes the code itself, without the number of symbols.
@@ -169,7 +169,7 @@ pub(super) struct Decoder {
 const QUICK_BITS: u32 = 8;
 /// From this number of symbols on, a table that decodes several at once is
 /// worthwhile.
-const MANY: usize = 1024;
+const SEVERAL_FROM: usize = 1024;
 /// So many bits are looked up in that table.
 const SEVERAL_BITS: u32 = 8;
 /// The maximum number of symbols decoded at once.
@@ -205,7 +205,7 @@ impl Lengths {
     /// Reads so many lengths; several at a time if there are many.
     pub(super) fn take(&self, count: usize, reader: &mut BitReader<'_>) -> Option<Vec<u8>> {
         let mut all = Vec::new();
-        if count >= MANY && self.code.symbols.len() > 1 {
+        if count >= SEVERAL_FROM && self.code.symbols.len() > 1 {
             let several = self.several.get_or_init(|| {
                 (0..1 << SEVERAL_BITS).map(|word| self.code.several(word)).collect()
             });

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::Segment;
 use super::bits::BitReader;
-use super::blocks::Table;
+use super::blocks::{Cache, Table};
 use super::codes::{Decoders, Reader, WORDS, What};
 use super::words::{EACH, SENDER, SHORTCUTS, TEXT, join, local_part, split};
 
@@ -20,26 +20,6 @@ const FOURS: usize = 3;
 const SIXES: usize = 4;
 /// The number of these sections.
 const COUNT: usize = 5;
-
-/// Blocks that were read.
-#[derive(Debug)]
-struct Cache<T>(RefCell<BTreeMap<usize, Option<Rc<T>>>>);
-
-impl<T> Cache<T> {
-    fn new() -> Self {
-        Self(RefCell::default())
-    }
-
-    /// A block, read by `read` the first time; `None` if it is damaged.
-    fn get(&self, number: usize, read: impl FnOnce() -> Option<T>) -> Option<Rc<T>> {
-        if let Some(cached) = self.0.borrow().get(&number) {
-            return cached.clone();
-        }
-        let found = read().map(Rc::new);
-        self.0.borrow_mut().insert(number, found.clone());
-        found
-    }
-}
 
 /// A list of texts.
 #[derive(Debug, Default)]
@@ -137,8 +117,8 @@ impl<'a> Words<'a> {
             decoders,
             tables: [domains, addresses, names, fours, sixes],
             texts: Default::default(),
-            fours: Cache::new(),
-            sixes: Cache::new(),
+            fours: Cache::default(),
+            sixes: Cache::default(),
             damaged: Cell::new(false),
         })
     }

@@ -6,15 +6,13 @@
 //! of the words of all symbols are in blocks, with the number of words of each length that are in
 //! earlier ones; so one block is read to find the symbol of a rank, or the rank of a symbol.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use super::Segment;
 use super::bits::{self, BitReader, BitWriter};
-use super::blocks::{Section, Table};
-use super::codes::{Counts, MANY, Sizes, What};
+use super::blocks::{Cache, Section, Table};
+use super::codes::{Codes, MANY, Sizes, What};
 use super::huffman::{Code, LENGTH_MAX, Lengths, OUTER};
 
 /// The number of symbols in a block of lengths.
@@ -29,7 +27,7 @@ const COUNT_BITS: u32 = 4;
 const START_BITS: u32 = 8;
 /// So many lengths are compared before it is added up how many of them were equal: few enough
 /// that a byte can count them.
-const AT_ONCE: usize = 128;
+const COUNTED_AT_ONCE: usize = 128;
 
 /// How many of some lengths, at most 255, are equal to one.
 fn equal(lengths: &[u8], length: u8) -> u8 {
@@ -38,16 +36,16 @@ fn equal(lengths: &[u8], length: u8) -> u8 {
 
 /// How many of some lengths are equal to one.
 fn count(lengths: &[u8], length: u8) -> u32 {
-    lengths.chunks(AT_ONCE).map(|chunk| u32::from(equal(chunk, length))).sum()
+    lengths.chunks(COUNTED_AT_ONCE).map(|chunk| u32::from(equal(chunk, length))).sum()
 }
 
 /// The lengths of the words of the codes of a segment being built.
 #[derive(Debug)]
-pub(super) struct Many([Vec<u8>; MANY.len()]);
+pub(super) struct Many<'a>([&'a [u8]; MANY.len()]);
 
-impl Many {
-    pub(super) fn of(counts: &Counts) -> Self {
-        Self(MANY.map(|what| Code::lengths(counts.of(what))))
+impl<'a> Many<'a> {
+    pub(super) fn of(codes: &'a Codes) -> Self {
+        Self(MANY.map(|what| codes.lengths(what)))
     }
 
     /// Writes the lengths.
@@ -86,9 +84,6 @@ pub(super) fn blocks(sizes: &Sizes) -> usize {
     MANY.into_iter().map(|what| what.symbols(sizes).div_ceil(EACH)).sum()
 }
 
-/// The lengths in a block; `None` if it is damaged.
-type Block = Option<Rc<Vec<u8>>>;
-
 /// A code for reading.
 #[derive(Debug)]
 pub(super) struct ManyCode<'a> {
@@ -96,12 +91,12 @@ pub(super) struct ManyCode<'a> {
     /// The number of symbols.
     symbols: usize,
     lengths: Lengths,
-    words: Words,
+    words: CodeWords,
     /// The number of the first block in the section.
     first: usize,
     /// For each block, how many words of each length are in earlier ones.
     before: Vec<[u32; OUTER]>,
-    read: RefCell<BTreeMap<usize, Block>>,
+    read: Cache<Vec<u8>>,
 }
 
 /// The codes of a segment.
@@ -148,7 +143,7 @@ impl<'a> ManyCodes<'a> {
 
     /// Whether a block that was read is damaged.
     pub(super) fn are_damaged(&self) -> bool {
-        self.codes.iter().any(|code| code.read.borrow().values().any(Option::is_none))
+        self.codes.iter().any(|code| code.read.has_damaged())
     }
 
     /// The code for a kind of symbols.
@@ -179,7 +174,7 @@ impl<'a> ManyCode<'a> {
                 *sum = sum.checked_add(count)?;
             }
         }
-        let (words, read) = (Words::of(&sums, &used)?, RefCell::default());
+        let (words, read) = (CodeWords::of(&sums, &used)?, Cache::default());
         Some(Self { segment, symbols, lengths, words, first, before, read })
     }
 
@@ -210,19 +205,13 @@ impl<'a> ManyCode<'a> {
     }
 
     /// The lengths of the words in a block; `None` if it is damaged.
-    fn block(&self, number: usize, table: &Table) -> Block {
-        if let Some(known) = self.read.borrow().get(&number) {
-            return known.clone();
-        }
-        let read = || {
+    fn block(&self, number: usize, table: &Table) -> Option<Rc<Vec<u8>>> {
+        self.read.get(number, || {
             let range = table.block(self.first.checked_add(number)?)?;
             let bytes = self.segment.block(LENGTHS, range)?;
             let count = self.symbols.checked_sub(number.checked_mul(EACH)?)?.min(EACH);
-            self.lengths.take(count, &mut BitReader::new(&bytes)).map(Rc::new)
-        };
-        let lengths = read();
-        self.read.borrow_mut().insert(number, lengths.clone());
-        lengths
+            self.lengths.take(count, &mut BitReader::new(&bytes))
+        })
     }
 
     /// The rank of a symbol, if it occurs; `None` if it cannot be read.
@@ -250,7 +239,7 @@ impl<'a> ManyCode<'a> {
             self.before.partition_point(|before| earlier(before) <= left).checked_sub(1)?;
         left -= earlier(self.before.get(number)?);
         let (lengths, length) = (self.block(number, table)?, length as u8);
-        for (chunk, start) in lengths.chunks(AT_ONCE).zip((0..).step_by(AT_ONCE)) {
+        for (chunk, start) in lengths.chunks(COUNTED_AT_ONCE).zip((0..).step_by(COUNTED_AT_ONCE)) {
             let found = u32::from(equal(chunk, length));
             if left >= found {
                 left -= found;
@@ -266,7 +255,7 @@ impl<'a> ManyCode<'a> {
 
 /// The words of a code.
 #[derive(Clone, Debug)]
-struct Words {
+struct CodeWords {
     /// For each value of the first bits: the length of the shortest word that begins with them.
     shortest: [u8; 1 << START_BITS],
     /// For each length, aligned to the longest word: the first value that does not begin with a
@@ -278,7 +267,7 @@ struct Words {
     count: u32,
 }
 
-impl Words {
+impl CodeWords {
     /// The code with so many words of each length; `None` if there is none.
     fn of(counts: &[u32; OUTER], used: &RangeInclusive<usize>) -> Option<Self> {
         let (mut ends, mut firsts) = ([0; OUTER], [(0, 0); OUTER]);
@@ -334,7 +323,8 @@ mod tests {
     fn ranks_are_the_places_of_words() {
         fn holds(counts: Vec<u16>, text: Vec<u16>) -> bool {
             let counts: Vec<u32> = counts.into_iter().map(|n| u32::from(n % 300)).collect();
-            let lengths = Code::lengths(&counts);
+            let code = Code::of(&counts);
+            let lengths = code.lengths();
             let mut order: Vec<(u8, u32)> =
                 lengths.iter().copied().zip(0..).filter(|(length, _)| *length > 0).collect();
             order.sort_unstable();
@@ -342,13 +332,14 @@ mod tests {
                 return true;
             }
             let text: Vec<usize> = text.into_iter().map(|n| usize::from(n) % order.len()).collect();
-            let (code, mut writer) = (Code::of(&counts), BitWriter::default());
+            let mut writer = BitWriter::default();
             text.iter().for_each(|&rank| code.put(order[rank].1, &mut writer));
             let bytes = writer.finish();
             let mut sums = [0; OUTER];
             lengths.iter().filter(|length| **length > 0).for_each(|&n| sums[usize::from(n)] += 1);
             let used = usize::from(order[0].0)..=usize::from(order[order.len() - 1].0);
-            let (words, mut bits) = (Words::of(&sums, &used).unwrap(), BitReader::new(&bytes));
+            let words = CodeWords::of(&sums, &used).unwrap();
+            let mut bits = BitReader::new(&bytes);
             text.iter().all(|&rank| {
                 let length = u32::from(order[rank].0);
                 let found = words.first(bits.peek(LENGTH_MAX));
@@ -369,7 +360,7 @@ mod tests {
         fn holds(counts: Vec<u8>, words: Vec<u32>) -> bool {
             let mut sums = [0; OUTER];
             sums.iter_mut().skip(1).zip(counts).for_each(|(sum, count)| *sum = count.into());
-            if let Some(code) = Words::of(&sums, &(1..=LENGTH_MAX as usize)) {
+            if let Some(code) = CodeWords::of(&sums, &(1..=LENGTH_MAX as usize)) {
                 for word in words {
                     code.first(word >> (32 - LENGTH_MAX));
                     code.length_of(word);
@@ -380,6 +371,6 @@ mod tests {
         quickcheck::QuickCheck::new()
             .tests(2_000)
             .quickcheck(holds as fn(Vec<u8>, Vec<u32>) -> bool);
-        assert_eq!(Words::of(&[0; OUTER], &(1..=1)).unwrap().first(7), None);
+        assert_eq!(CodeWords::of(&[0; OUTER], &(1..=1)).unwrap().first(7), None);
     }
 }

@@ -139,9 +139,9 @@ impl BlockItems for Senders<'_> {
 
 /// The authenticated ids of a segment being built.
 #[derive(Debug)]
-pub(super) struct Names<'a>(pub(super) &'a Messages<'a>);
+pub(super) struct NameColumn<'a>(pub(super) &'a Messages<'a>);
 
-impl BlockItems for Names<'_> {
+impl BlockItems for NameColumn<'_> {
     const EACH: usize = EACH_SENDER;
 
     fn count(&self) -> usize {
@@ -199,7 +199,11 @@ impl Column {
     /// The ranks of some symbols of the block, or of the first of them.
     pub(super) fn ranks(&mut self, codes: &ManyCodes<'_>, range: Range<usize>) -> Option<&[u32]> {
         let mut bits = BitReader::from(&self.bytes, self.at);
-        codes.of(self.what)?.take(&mut bits, range.end, &mut self.ranks)?;
+        let before = self.ranks.len();
+        if codes.of(self.what)?.take(&mut bits, range.end, &mut self.ranks).is_none() {
+            self.ranks.truncate(before);
+            return None;
+        }
         self.at = bits.at();
         self.ranks.get(range)
     }
@@ -211,7 +215,7 @@ pub(super) struct Block<'a> {
     decoders: &'a Decoders,
     codes: &'a ManyCodes<'a>,
     bytes: SealedBlock<'a>,
-    /// Its first bytes, decrypted: mostly as far as the senders.
+    /// Its first bytes, decrypted: mostly all of the times.
     first: Vec<u8>,
     /// Where each column is.
     columns: [Range<usize>; COLUMNS],

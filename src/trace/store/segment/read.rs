@@ -59,10 +59,16 @@ impl<'a> Messages<'a> {
         Some(Self { segment, decoders, codes, envelopes, senders, names, positions, starts })
     }
 
-    /// The bytes of a block, and the numbers of the messages it should contain.
-    fn block(&self, section: usize, table: &Table, number: usize, each: usize) -> Option<BlockOf> {
-        let bytes = self.segment.block(section, table.block(number)?)?;
-        Some((bytes, self.range_of(number, each)?))
+    /// The range of a block of lengths in its section.
+    #[cfg(test)]
+    pub(super) fn lengths_block(&self, number: usize) -> Option<Range<usize>> {
+        self.codes.table.block(number)
+    }
+
+    /// The bytes of a block of positions, and the numbers of the messages it should contain.
+    fn positions_block(&self, number: usize) -> Option<BlockOf> {
+        let bytes = self.segment.block(POSITIONS, self.positions.block(number)?)?;
+        Some((bytes, self.range_of(number, positions::EACH)?))
     }
 
     /// The numbers of the messages that a block should contain.
@@ -99,9 +105,8 @@ impl<'a> Messages<'a> {
             return found;
         }
         let mut found = vec![None; wanted.len()];
-        let bytes: Vec<_> = (0..self.positions.len())
-            .map(|number| self.block(POSITIONS, &self.positions, number, positions::EACH))
-            .collect();
+        let bytes: Vec<_> =
+            (0..self.positions.len()).map(|number| self.positions_block(number)).collect();
         let blocks = bytes.iter().map(|bytes| {
             let (bytes, range) = bytes.as_ref()?;
             let block = positions::Block::of(

@@ -10,6 +10,7 @@ use super::blocks::Table;
 use super::codes::What;
 use super::ids::{self, Form, Id};
 use super::lookup::Words;
+use super::many::ManyCodes;
 use super::messages::{Block, Column, EACH, EACH_SENDER, Recipients, Rest};
 use super::read::{ENVELOPES, Messages, NAMES, SENDERS};
 use super::words::{LOCAL_PART, SENDER};
@@ -53,7 +54,8 @@ pub(in super::super) struct Row {
 }
 
 impl Messages<'_> {
-    /// Passes the selected messages to `row`, in order; returns which it did not.
+    /// Passes the selected messages to `row`, in order; returns which it did not. Where damage
+    /// hides which addresses are selected, messages with others are passed too.
     pub(in super::super) fn read(
         &self,
         words: &Words<'_>,
@@ -61,10 +63,7 @@ impl Messages<'_> {
         row: &mut dyn FnMut(Row),
     ) -> Unread {
         let mut unread = Unread::default();
-        let Some(mut reading) = Reading::new(self, words, wanted) else {
-            unread.damaged.push(0..self.segment.head.messages);
-            return unread;
-        };
+        let mut reading = Reading::new(self, words, wanted);
         for number in 0..self.envelopes.len() {
             let start = (number * EACH) as u32;
             let end = self.segment.head.messages.min(start.saturating_add(EACH as u32));
@@ -110,6 +109,24 @@ struct Auth<'r> {
     local_part: Option<u32>,
     /// The senders that are selected, if they are known.
     senders: Option<Vec<u32>>,
+}
+
+impl<'r> Auth<'r> {
+    /// The ranks of these authenticated ids; `None` if they cannot be read.
+    fn of(by: &'r Authenticated<'r>, codes: &ManyCodes<'_>) -> Option<Self> {
+        let rank = |name| Some(codes.ranks_of(What::Authenticated, &[name])?.first().copied());
+        let senders = match by.senders() {
+            Some(senders) => Some(codes.ranks_of(What::From, senders)?),
+            None => None,
+        };
+        Some(Self {
+            by,
+            names: codes.ranks_of(What::Authenticated, by.names())?,
+            sender: rank(SENDER)?,
+            local_part: rank(LOCAL_PART)?,
+            senders,
+        })
+    }
 }
 
 /// The block of a column that was read last.
@@ -163,49 +180,34 @@ fn has(ranks: &[u32], rank: u32) -> bool {
 }
 
 impl<'r, 's> Reading<'r, 's> {
-    /// Selects messages; `None` if it cannot be read which ones.
-    pub(super) fn new(
-        messages: &'r Messages<'s>,
-        words: &'r Words<'s>,
-        wanted: &'r Wanted<'r>,
-    ) -> Option<Self> {
+    /// Selects messages. A condition whose ranks cannot be read matches all.
+    fn new(messages: &'r Messages<'s>, words: &'r Words<'s>, wanted: &'r Wanted<'r>) -> Self {
         let codes = &messages.codes;
-        let ranks = |what, numbers: Option<&[u32]>| match numbers {
-            Some(numbers) => codes.ranks_of(what, numbers).map(Some),
-            None => Some(None),
-        };
-        let auth = match wanted.auth {
-            None => None,
-            Some(by) => {
-                let rank =
-                    |name| Some(codes.ranks_of(What::Authenticated, &[name])?.first().copied());
-                Some(Auth {
-                    by,
-                    names: codes.ranks_of(What::Authenticated, by.names())?,
-                    sender: rank(SENDER)?,
-                    local_part: rank(LOCAL_PART)?,
-                    senders: ranks(What::From, by.senders())?,
-                })
-            }
-        };
+        let from = wanted.from.and_then(|from| codes.ranks_of(What::From, from));
+        let to = wanted.to.and_then(|to| codes.ranks_of(What::To, to));
+        let auth = wanted.auth.and_then(|by| Auth::of(by, codes));
+        let is_exact = wanted.from.is_some() == from.is_some()
+            && wanted.to.is_some() == to.is_some()
+            && wanted.auth.is_some() == auth.is_some();
+        let first = wanted.first.filter(|_| is_exact && wanted.ids.is_empty());
         let cursor = |what, section, table| Cursor { what, section, table, read: None };
-        Some(Self {
+        Self {
             messages,
             words,
             wanted,
             ids: wanted.ids.iter().map(|id| (id.as_str(), ids::parse(id))).collect(),
-            from: ranks(What::From, wanted.from)?,
-            to: ranks(What::To, wanted.to)?,
+            from,
+            to,
             auth,
             senders: cursor(What::From, SENDERS, &messages.senders),
             names: cursor(What::Authenticated, NAMES, &messages.names),
-            left: wanted.first.filter(|_| wanted.ids.is_empty()).unwrap_or(usize::MAX),
-        })
+            left: first.unwrap_or(usize::MAX),
+        }
     }
 
     /// Passes the selected messages of a block to `row`; returns how many others there are, or
     /// `None` if it is damaged.
-    pub(super) fn block(&mut self, number: usize, row: &mut dyn FnMut(Row)) -> Option<usize> {
+    fn block(&mut self, number: usize, row: &mut dyn FnMut(Row)) -> Option<usize> {
         let range = self.messages.range_of(number, EACH)?;
         let mut fits: Vec<usize> = match self.wanted.messages {
             None => (0..range.len()).collect(),
@@ -288,14 +290,13 @@ impl<'r, 's> Reading<'r, 's> {
         let mut recipients = Recipients::default();
         if let Some(to) = self.to.as_ref().filter(|_| !fits.is_empty()) {
             recipients = block.recipients()?;
-            fits.retain(|&n| recipients.of(n).iter().any(|one| to.binary_search(one).is_ok()));
+            fits.retain(|&n| recipients.of(n).iter().any(|&one| has(to, one)));
         }
         let others = fits.len().saturating_sub(self.left);
         fits.truncate(self.left);
         if fits.is_empty() {
             return Some(others);
         }
-        self.left -= fits.len();
         block.keep(count(&fits));
         if self.to.is_none() {
             recipients = block.recipients()?;
@@ -307,6 +308,7 @@ impl<'r, 's> Reading<'r, 's> {
         let range = start..start + count(&fits);
         let senders = self.senders.ranks(self.messages, range.clone())?;
         let names = self.names.ranks(self.messages, range)?;
+        self.left -= fits.len();
         for n in fits {
             let fits_id = |rest: &&Rest| {
                 self.ids.is_empty() || self.ids.iter().any(|(id, parsed)| rest.has_id(id, *parsed))
