@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io;
-use std::process;
 use std::time::{Duration, Instant};
+
+use super::fork;
 
 /// Attempts before the first sleep: a check holds its lock for about as long as
 /// one attempt takes.
@@ -49,7 +50,7 @@ pub fn try_lock(file: &File, kind: Kind) -> io::Result<Option<Guard<'_>>> {
             Kind::Exclusive => fs2::FileExt::try_lock_exclusive(file),
         };
         match result {
-            Ok(()) => return Ok(Some(Guard { file, process: process::id(), waited: false })),
+            Ok(()) => return Ok(Some(Guard { file, process: fork::process(), waited: false })),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(error),
@@ -121,7 +122,7 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         // The lock belongs to the open file that parent and child share: if a
         // child released it, the parent would lose it.
-        if self.process == process::id() {
+        if self.process == fork::process() {
             // This fails only if the file is not open.
             let _ = fs2::FileExt::unlock(self.file);
         }
@@ -131,7 +132,6 @@ impl Drop for Guard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::fork::tests::in_child;
 
     #[test]
     fn a_lock_excludes_others_until_dropped() {
@@ -168,7 +168,7 @@ mod tests {
         let mut guard = try_lock(&one, Kind::Exclusive).unwrap();
         assert!(guard.is_some());
         // The child drops its own copy of the guard, and the file.
-        assert!(in_child(|| guard.take().is_some()).succeeds());
+        assert!(fork::tests::in_child(|| guard.take().is_some()).succeeds());
         assert!(try_lock(&two, Kind::Exclusive).unwrap().is_none());
         drop(guard);
         assert!(try_lock(&two, Kind::Exclusive).unwrap().is_some());
