@@ -4,7 +4,7 @@
 use super::host::Host;
 use super::recipients::Recipients;
 use super::variables::{Number, Source, Text, Variables};
-use crate::policy::event::{Event, SessionFacts};
+use crate::policy::event::{Event, Local, Origin, SessionFacts};
 use crate::policy::key::address;
 use crate::policy::word::{OnError, Word as _};
 use crate::stage::AclStage;
@@ -101,7 +101,7 @@ pub(super) struct PolicyFacts<'v> {
     sender: Option<Cow<'v, str>>,
     recipient: Option<String>,
     message_id: Option<Cow<'v, str>>,
-    local: bool,
+    local: Local,
     in_router: bool,
     pub(super) session: SessionFacts,
 }
@@ -116,12 +116,14 @@ impl<'v> PolicyFacts<'v> {
     ) -> Self {
         let text = |text: &'v Text| text.read(host).map(lossy);
         let number = |number: &Number| number.read(host).unwrap_or(0);
-        let client = text(&variables.sender_host_address);
-        // What is written but cannot be read is not local.
-        let local = client.is_none();
-        let client = client.and_then(|text| address(&text));
+        // What is written but cannot be read is a client all the same.
+        let origin = match text(&variables.sender_host_address) {
+            None => Origin::Program,
+            Some(client) => Origin::of_client(address(&client)),
+        };
+        let has_used_auth = more.sender_host_authenticated.is_there(host);
         let interface = || text(&more.received_ip_address).and_then(|text| address(&text));
-        let local = local || client.is_some_and(|c| c.is_loopback() || Some(c) == interface());
+        let local = Local::of(has_used_auth, origin, interface);
         let sender = text(&variables.sender_address);
         let message_id = text(&variables.message_id);
         let has_recipient = matches!(stage, AclStage::Rcpt | AclStage::Prdr | AclStage::Outside);
@@ -134,12 +136,11 @@ impl<'v> PolicyFacts<'v> {
         };
         Self {
             // For local mail it is the account, which has not authenticated.
-            auth: text(&more.authenticated_id)
-                .filter(|_| more.sender_host_authenticated.is_there(host)),
+            auth: text(&more.authenticated_id).filter(|_| has_used_auth),
             // For a client on the network it is what that client claims.
-            local_account: text(&more.sender_ident).filter(|_| client.is_none() && local),
+            local_account: text(&more.sender_ident).filter(|_| origin == Origin::Program),
             helo: text(&more.sender_helo_name),
-            client,
+            client: origin.client(),
             sender: match sender {
                 None if variables.sender_address.is_set() => Some(Cow::Borrowed("")),
                 sender => sender,

@@ -85,6 +85,8 @@ pub struct Joiner {
 struct Begun {
     session: Option<SessionKey>,
     client: Option<std::net::IpAddr>,
+    /// It was not received from a client.
+    local: bool,
     auth: Option<String>,
     user: Option<String>,
 }

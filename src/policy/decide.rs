@@ -365,7 +365,7 @@ fn holds(when: &When, identity: &Identity, event: &Event<'_>) -> bool {
             let is = match state {
                 State::Always => true,
                 State::Authenticated => event.auth.is_some_and(|login| !login.trim().is_empty()),
-                State::Local => event.local,
+                State::Local => event.local.is(),
                 State::Relay => within(&identity.relay),
                 State::NullSender => event.sender == Some(""),
             };

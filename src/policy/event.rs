@@ -27,11 +27,74 @@ pub struct Event<'a> {
     pub package: Option<&'a str>,
     /// The message id of the mail server.
     pub message_id: Option<&'a str>,
-    /// Handed over on this machine, not by SMTP from another.
-    pub local: bool,
+    /// Whether it is `local`.
+    pub local: Local,
     /// Count each message and each of its recipients at most once a period, by the
     /// message id: for routers, which run again when a delivery is retried.
     pub once_a_message: bool,
+}
+
+/// Where an event comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// There is no client address: a program of this machine hands the message over.
+    Program,
+    /// The client with this address.
+    Client(IpAddr),
+    /// A client whose address is not known.
+    #[default]
+    Unknown,
+}
+
+impl Origin {
+    /// A client, whose address may not be known.
+    #[must_use]
+    pub fn of_client(client: Option<IpAddr>) -> Self {
+        client.map_or(Self::Unknown, Self::Client)
+    }
+
+    /// The client's address.
+    #[must_use]
+    pub fn client(self) -> Option<IpAddr> {
+        match self {
+            Self::Client(client) => Some(client),
+            Self::Program | Self::Unknown => None,
+        }
+    }
+}
+
+/// Whether an event is `local`: handed over by what runs on this machine itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Local(bool);
+
+impl Local {
+    /// It is if it has no client address, or if its client is a loopback address or the one of
+    /// the `server` that it is connected to; never if the client has used AUTH: it is somebody
+    /// who has logged in, as by a webmail on this machine.
+    #[must_use]
+    #[inline]
+    pub fn of(
+        has_used_auth: bool,
+        origin: Origin,
+        server: impl FnOnce() -> Option<IpAddr>,
+    ) -> Self {
+        Self(match origin {
+            _ if has_used_auth => false,
+            Origin::Program => true,
+            Origin::Unknown => false,
+            Origin::Client(client) => {
+                let client = client.to_canonical();
+                let is_own = || server().is_some_and(|server| server.to_canonical() == client);
+                client.is_loopback() || is_own()
+            }
+        })
+    }
+
+    /// Whether it is.
+    #[must_use]
+    pub fn is(self) -> bool {
+        self.0
+    }
 }
 
 /// A unit that an event counts.
@@ -192,6 +255,28 @@ mod tests {
         counted.occurrences(stage, &facts, &mut all);
         let counts = all.iter().filter(|one| one.count > 0.0).map(|one| (one.unit, one.count));
         counts.filter(|(unit, _)| !matches!(unit, Unit::UniqueClients)).collect()
+    }
+
+    #[test]
+    fn local_is_what_has_no_client_or_a_client_of_this_machine_without_a_login() {
+        let server = || "2001:db8::25".parse().ok();
+        let client = |text: &str| Origin::Client(text.parse().unwrap());
+        for (origin, is_local) in [
+            (Origin::Program, true),
+            (Origin::Unknown, false),
+            (client("127.0.0.1"), true),
+            (client("127.8.0.1"), true),
+            (client("::ffff:127.0.0.1"), true),
+            (client("::1"), true),
+            (client("2001:db8::25"), true),
+            (client("2001:db8::26"), false),
+            (client("192.0.2.1"), false),
+        ] {
+            assert_eq!(Local::of(false, origin, server).is(), is_local, "{origin:?}");
+            assert!(!Local::of(true, origin, server).is(), "{origin:?}");
+        }
+        let mapped = || "::ffff:192.0.2.1".parse().ok();
+        assert!(Local::of(false, client("192.0.2.1"), mapped).is());
     }
 
     #[test]

@@ -54,6 +54,11 @@ text = "too many {unit} for {client} {sender}"
 default.recipients = "6.5/2h"
 default.unique_senders = "2.5/2h"
 default.connections = "3.5/2h"
+[policy.e]
+when = "local"
+key = ["client", "sender"]
+text = "local {unit}"
+default.messages = "2.5/2h"
 "#;
 
 const LOGINS: [&str; 4] = ["", "alice", "Bob+x", "carol"];

@@ -47,7 +47,7 @@ impl Joiner {
                     helo: None,
                     auth: begun.auth,
                     user: begun.user,
-                    local: begun.client.is_none(),
+                    local: begun.local,
                     size,
                     recipients: Vec::new(),
                     recipients_known: false,
@@ -98,6 +98,7 @@ impl Joiner {
         let begun = Begun {
             session: session.filter(|_| begin.client.is_some()),
             client: begin.client.and_then(|client| client.parse().ok()),
+            local: begin.client.is_none(),
             auth: begin.auth.map(str::to_owned),
             user: begin.uid.map(str::to_owned),
         };

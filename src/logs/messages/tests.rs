@@ -315,6 +315,11 @@ fn postfixs_lines_become_the_same_items() {
     let ItemKind::Message(message) = &joined.items[7].what else { panic!() };
     assert_eq!((message.user.as_deref(), message.local), (Some("33"), true));
     assert_eq!(joined.counts.first_not_understood, None);
+    // A client without an address is a client all the same.
+    let unknown = POSTFIX.replace("client=localhost[127.0.0.1]", "client=unknown[unknown]");
+    let joined_unknown = join(&unknown);
+    let ItemKind::Message(message) = &joined_unknown.items[3].what else { panic!() };
+    assert_eq!((message.client, message.local), (None, false));
     // The same with RFC 3339 stamps.
     let rfc =
         POSTFIX.replace("Nov 24 ", "2026-11-24T").replace(" mail postfix", ".5+00:00 mail postfix");

@@ -39,8 +39,8 @@ pub struct ReplayEvent {
     pub message_id: Option<String>,
     /// The size of the message in bytes.
     pub size: Option<u64>,
-    /// Whether it is handed over on this machine. `None`: it is if the client is not
-    /// known, or is this machine.
+    /// Whether the client is this machine; of an event with a login, it says nothing.
+    /// `None`: it is if there is no client, or a loopback address.
     pub local: Option<bool>,
     /// What came of it for reasons other than the policy.
     pub outcome: Option<ReplayOutcome>,

@@ -9,15 +9,13 @@ mod event;
 mod json;
 mod sessions;
 
-use std::net::IpAddr;
-
 pub use event::{RECIPIENTS_MAX, Recipients, ReplayEvent, ReplayOutcome, Stage};
 use sessions::Sessions;
 
 use super::decide::{DecideError, Decided};
 #[cfg(doc)]
 use super::event::Counted;
-use super::event::{Event, SessionFacts};
+use super::event::{Event, Local, Origin, SessionFacts};
 use super::image::{Image, ImageError};
 use super::model::Head;
 use super::outcome::Outcome;
@@ -283,7 +281,14 @@ impl Decisions {
 /// What the policies know of an event.
 fn policy_event<'a>(event: &'a ReplayEvent, recipient: Option<&'a str>) -> Event<'a> {
     let known = |text: &'a Option<String>| text.as_deref();
-    let at_home = || event.client.is_none_or(|client: IpAddr| client.is_loopback());
+    let has_login = event.auth.as_ref().is_some_and(|login| !login.trim().is_empty());
+    let (origin, server) = match (event.client, event.local) {
+        (None, Some(false)) => (Origin::Unknown, None),
+        (None, _) => (Origin::Program, None),
+        (Some(_), Some(false)) => (Origin::Unknown, None),
+        (Some(client), Some(true)) => (Origin::Client(client), Some(client)),
+        (Some(client), None) => (Origin::Client(client), None),
+    };
     Event {
         auth: known(&event.auth),
         local_account: known(&event.local_account),
@@ -294,7 +299,7 @@ fn policy_event<'a>(event: &'a ReplayEvent, recipient: Option<&'a str>) -> Event
         recipient,
         package: known(&event.package),
         message_id: known(&event.message_id),
-        local: event.local.unwrap_or_else(at_home),
+        local: Local::of(has_login, origin, || server),
         once_a_message: event.stage == Stage::Router && event.message_id.is_some(),
     }
 }

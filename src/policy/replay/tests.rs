@@ -332,6 +332,34 @@ fn each_stage_counts_each_thing_once() {
 }
 
 #[test]
+fn local_is_never_who_has_logged_in() {
+    let image =
+        image("[policy.p]\nwhen = \"local\"\nkey = \"sender\"\ndefault.messages = \"9/1h\"\n");
+    for (auth, client, local, applies) in [
+        (None, None, None, true),
+        (None, None, Some(false), false),
+        (None, Some("127.0.0.1"), None, true),
+        (None, Some("127.0.0.1"), Some(false), false),
+        (None, Some("192.0.2.1"), None, false),
+        (None, Some("192.0.2.1"), Some(true), true),
+        (Some(" "), Some("::1"), None, true),
+        (Some("alice"), None, None, false),
+        (Some("alice"), Some("::1"), None, false),
+        (Some("alice"), Some("192.0.2.1"), Some(true), false),
+    ] {
+        let (mut replay, mut store) = (Replay::new(&image, "*").unwrap(), Memory::new());
+        let event = ReplayEvent {
+            auth: auth.map(str::to_owned),
+            client: client.map(|client| client.parse().unwrap()),
+            local,
+            ..message(&["a@x.test"])
+        };
+        let decisions = replay.decide(&event, &mut store).unwrap();
+        assert_eq!(!decisions.windows.is_empty(), applies, "{auth:?} {client:?} {local:?}");
+    }
+}
+
+#[test]
 fn a_message_is_refused_recipient_by_recipient() {
     let image = image("[policy.out]\nupdate = \"strict\"\ndefault.recipients = \"3/1h\"\n");
     let (mut replay, mut store) = (Replay::new(&image, "out").unwrap(), Memory::new());

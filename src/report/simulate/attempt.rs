@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use crate::policy::event::Event;
+use crate::policy::event::{Event, Local};
 use crate::rate::Timestamp;
 
 /// What the steps of a message have in common. What is `None` is not known.
@@ -21,8 +21,8 @@ pub struct Envelope {
     pub sender: Option<String>,
     /// The id of the message, if it was received.
     pub message_id: Option<String>,
-    /// Handed over on this machine, not by SMTP from another.
-    pub local: bool,
+    /// Whether it is local.
+    pub local: Local,
 }
 
 /// A step of an SMTP session, or a message handed over without one.
@@ -107,6 +107,9 @@ impl Envelope {
     /// Whether it is from another mail server, as far as is known: one that tries again
     /// later. Users and local programs do not.
     pub(super) fn is_of_a_server(&self) -> bool {
-        self.auth.is_none() && self.local_account.is_none() && self.client.is_some() && !self.local
+        self.auth.is_none()
+            && self.local_account.is_none()
+            && self.client.is_some()
+            && !self.local.is()
     }
 }

@@ -21,6 +21,7 @@ use std::collections::{HashMap, VecDeque};
 use self::session::{End, Login, Open, Transaction, Visit, Who, close, end_all, not_smtp};
 use super::attempt::{InLog, Part};
 use crate::logs::item::{Item, ItemKind, Refusal, SessionKey, Stage};
+use crate::policy::event::Origin;
 use crate::rate::Timestamp;
 
 /// For how long a refused recipient waits for the end of its message: as long as Exim waits
@@ -237,12 +238,13 @@ impl Converter {
             ItemKind::Connect { client } => {
                 self.unshown.connections += 1;
                 open.is_smtp = true;
-                let who = Who { client, ..Who::default() };
+                let who = Who { origin: origin(client, true), ..Who::default() };
                 open.visit(at, &who, Part::Connect, InLog::Accepted, visit);
             }
             ItemKind::Close { .. } => end_all(open, visit),
             ItemKind::FailedLogin(login) => {
-                let who = Who { client: login.client, helo: login.helo, ..Who::default() };
+                let origin = origin(login.client, true);
+                let who = Who { origin, helo: login.helo, ..Who::default() };
                 open.not_yet(visit);
                 open.visit(at, &who, Part::Auth, InLog::Rejected, visit);
             }
@@ -252,7 +254,7 @@ impl Converter {
                     open.logged_in(incomplete.auth, visit);
                 }
                 let who = Who {
-                    client: incomplete.client,
+                    origin: origin(incomplete.client, true),
                     helo: incomplete.helo,
                     user: incomplete.user,
                     sender: Some(incomplete.sender),
@@ -273,7 +275,7 @@ impl Converter {
                 }
                 open.logged_in(message.auth, visit);
                 let who = Who {
-                    client: message.client,
+                    origin: origin(message.client, message.local),
                     helo: message.helo,
                     user: message.user,
                     sender: Some(message.sender),
@@ -309,7 +311,7 @@ impl Converter {
         visit: &mut Visit<'_>,
     ) {
         let Refusal { stage, client, helo, user, auth, sender, recipient, local, .. } = refusal;
-        let who = Who { client, helo, user, sender };
+        let who = Who { origin: origin(client, local), helo, user, sender };
         if local && stage == Stage::Data && !open.is_smtp {
             self.unshown.refused_after_data += 1;
             let part = Part::NotSmtp { recipients: vec![String::new()], size: None };
@@ -363,6 +365,11 @@ fn guessed(what: &ItemKind) -> Option<Key> {
         ItemKind::Connect { .. } | ItemKind::Close { .. } => return None,
     };
     Some(Key::Guessed(client?, helo.clone()))
+}
+
+/// Where an item is from whose client this is: without any, it may be a local one.
+fn origin(client: Option<std::net::IpAddr>, local: bool) -> Origin {
+    if local && client.is_none() { Origin::Program } else { Origin::of_client(client) }
 }
 
 fn in_log(refusal: &Refusal) -> InLog {

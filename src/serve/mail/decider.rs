@@ -143,7 +143,7 @@ impl Decider {
             return (session, self.too_many(&settings));
         }
         let _in_flight = self.in_flight.add(1);
-        let (client, local) = (event.client, event.local);
+        let (client, local) = (event.client, event.local.is());
         let (reply, done) = oneshot::channel();
         let job = Job { session, event, settings: Arc::clone(&settings), reply };
         if let Err(job) = self.jobs.push(job, most) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::policy::event::{Event, SessionFacts};
+use crate::policy::event::{Event, Local, SessionFacts};
 use crate::policy::outcome::{Outcome, Reason};
 use crate::policy::session::Strictest;
 use crate::policy::word::{Verdict, Word as _};
@@ -41,8 +41,8 @@ pub struct MailEvent {
     pub size: u64,
     /// Recipients of the message that were refused so far for other reasons.
     pub rejected_recipients: u32,
-    /// Handed over on this machine.
-    pub local: bool,
+    /// Whether it is local.
+    pub local: Local,
 }
 
 impl MailEvent {
@@ -62,7 +62,7 @@ impl MailEvent {
             message_id: None,
             size: 0,
             rejected_recipients: 0,
-            local: false,
+            local: Local::default(),
         }
     }
 
@@ -153,7 +153,7 @@ impl From<Strictest<'_>> for MailVerdict {
 pub(super) struct LogLine<'a> {
     pub(super) verdict: &'a MailVerdict,
     pub(super) client: Option<IpAddr>,
-    /// Handed over on this machine.
+    /// It is local.
     pub(super) local: bool,
 }
 

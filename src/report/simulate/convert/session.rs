@@ -1,11 +1,11 @@
 //! A session of which a log shows what came of it: who it is of, its transactions, and the
 //! attempts that these are.
 
-use std::net::IpAddr;
 use std::rc::Rc;
 
 use super::super::attempt::{Attempt, Envelope, InLog, Part};
 use crate::logs::item::{ItemKind, Message, Stage};
+use crate::policy::event::{Local, Origin};
 use crate::rate::Timestamp;
 
 /// A session that is open.
@@ -56,7 +56,7 @@ impl Login {
 /// What the lines of an event have in common.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Who {
-    pub(super) client: Option<IpAddr>,
+    pub(super) origin: Origin,
     pub(super) helo: Option<String>,
     pub(super) user: Option<String>,
     pub(super) sender: Option<String>,
@@ -194,18 +194,21 @@ impl Open {
     }
 
     fn envelope(&self, who: &Who, message_id: Option<String>) -> Envelope {
+        let auth = match &self.login {
+            Login::Yes(auth) => Some(auth.clone()),
+            _ => None,
+        };
+        // A log seldom names the server's own address.
+        let local = Local::of(auth.is_some(), who.origin, || None);
         Envelope {
-            auth: match &self.login {
-                Login::Yes(auth) => Some(auth.clone()),
-                _ => None,
-            },
+            auth,
             // What a client on the network says of its user counts for nothing.
-            local_account: who.user.clone().filter(|_| who.client.is_none()),
-            client: who.client,
+            local_account: who.user.clone().filter(|_| who.origin == Origin::Program),
+            client: who.origin.client(),
             helo: who.helo.clone(),
             sender: who.sender.clone(),
             message_id,
-            local: who.client.is_none_or(|client| client.is_loopback()),
+            local,
         }
     }
 }
@@ -234,7 +237,7 @@ pub(super) fn close(open: &mut Open, at: Timestamp, visit: &mut Visit<'_>) {
 /// A message that was handed over without SMTP.
 pub(super) fn not_smtp(open: &mut Open, at: Timestamp, message: Message, visit: &mut Visit<'_>) {
     let who = Who {
-        client: message.client,
+        origin: Origin::Program,
         helo: None,
         user: message.user,
         sender: Some(message.sender),

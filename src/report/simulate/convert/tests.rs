@@ -1,7 +1,5 @@
 //! Attempts from lines as a real Exim 4.96 writes them.
 
-use std::fmt::Write as _;
-
 use super::*;
 use crate::logs::files::Stamped;
 use crate::logs::item::Message;
@@ -11,11 +9,7 @@ use crate::report::simulate::Attempt;
 
 /// The attempts of a log, one a line: session, second, part, login, result.
 fn converted(log: &str) -> (String, Unshown) {
-    let stamps = Stamps::new("2026-11-25T00:00:00Z".parse().unwrap());
-    let mut joiner = Joiner::new(JoinSettings::default());
-    let mut converter = Converter::default();
-    let mut text = String::new();
-    let mut visit = |attempt: &Attempt| {
+    converted_as(log, |attempt| {
         let Attempt { at, session, envelope, part, in_log } = attempt;
         let part = match part {
             Part::Rcpt { recipient } => format!("rcpt {recipient}"),
@@ -25,8 +19,17 @@ fn converted(log: &str) -> (String, Unshown) {
         };
         let who = envelope.auth.as_deref().or(envelope.local_account.as_deref()).unwrap_or("-");
         let seconds = at.seconds % 60;
-        writeln!(text, "{session} {seconds}: {part} {who} {in_log:?}").unwrap();
-    };
+        format!("{session} {seconds}: {part} {who} {in_log:?}\n")
+    })
+}
+
+/// The attempts of a log, each as `show` has it.
+fn converted_as(log: &str, show: impl Fn(&Attempt) -> String) -> (String, Unshown) {
+    let stamps = Stamps::new("2026-11-25T00:00:00Z".parse().unwrap());
+    let mut joiner = Joiner::new(JoinSettings::default());
+    let mut converter = Converter::default();
+    let mut text = String::new();
+    let mut visit = |attempt: &Attempt| text += &show(attempt);
     for (number, line) in (1..).zip(log.lines()) {
         let crate::logs::stamp::Stamp { at, rest, .. } = stamps.read(line).unwrap();
         let stamped = Stamped { line, at, program: None, rest, place: ("mainlog", number) };
@@ -203,6 +206,19 @@ fn local_mail_is_smtp_only_in_a_session() {
 3 7: close web Accepted
 "
     );
+}
+
+#[test]
+fn webmail_that_logs_in_is_not_local() {
+    let log = "2026-11-24 05:24:01 1xVj0h-0005aO-0Q <= a@x H=(w) [127.0.0.1] P=esmtp S=1 for r@y
+2026-11-24 05:24:02 1xVj0h-0005aO-0R <= a@x H=(w) [127.0.0.1] P=esmtpa A=plain:alice S=1 for r@y
+2026-11-24 05:24:03 1xVj0h-0005aO-0S <= a@x U=web P=local S=1 for r@y
+";
+    let (local, _) = converted_as(log, |attempt| match attempt.part {
+        Part::Mail | Part::NotSmtp { .. } => format!("{}\n", attempt.envelope.local.is()),
+        _ => String::new(),
+    });
+    assert_eq!(local, "true\nfalse\ntrue\n");
 }
 
 #[test]

@@ -6,7 +6,6 @@
 //! elsewhere only get their replies.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use super::content::{Content, Kept};
 use super::macros::{Macros, address, text};
@@ -14,6 +13,7 @@ use super::negotiate::{Agreed, NoAgreement, Wants, step};
 use super::packet::{self, PacketFault, Piece};
 use super::reply::Reply;
 use super::room::{Room, Share};
+use crate::policy::event::{Local, Origin};
 use crate::policy::word::Verdict;
 use crate::serve::mail::event::{MailEvent, MailVerdict};
 use crate::stage::AclStage;
@@ -127,10 +127,8 @@ pub struct Begun {
 /// The client of the SMTP connection.
 #[derive(Debug, Default)]
 struct Client {
-    address: Option<IpAddr>,
     helo: Option<String>,
-    /// Handed over on this machine.
-    local: bool,
+    origin: Origin,
     /// Not by SMTP.
     submission: bool,
     /// All of its messages are held for this reason.
@@ -303,12 +301,10 @@ impl Dialogue {
         };
         let inet = matches!(family, b'4' | b'6');
         let address = packet::texts(rest).next().filter(|_| inet).and_then(address);
-        let interface = self.macros.interface;
         self.end_message();
         let loopback = address.is_some_and(|address| address.is_loopback());
         self.client = Client {
-            address,
-            local: family == b'U' || loopback || address.is_some() && address == interface,
+            origin: if family == b'U' { Origin::Program } else { Origin::of_client(address) },
             // Sendmail has no address then; Postfix writes that of the local host without a
             // port, which no SMTP client is without.
             submission: family == b'U' || loopback && port == 0,
@@ -426,7 +422,7 @@ impl Dialogue {
                 id: queue_id.unwrap_or_default(),
                 sender: message.sender,
                 recipients: message.recipients,
-                client: self.client.address.filter(|_| !self.client.submission),
+                client: self.client.origin.client().filter(|_| !self.client.submission),
                 authenticated: login.unwrap_or_default(),
                 partial: content.partial || message.partial,
             },
@@ -438,11 +434,12 @@ impl Dialogue {
     /// The event that is known now.
     fn decide(&mut self, stage: AclStage) -> Step {
         self.deciding = Some(stage);
-        let Client { address, helo, local, .. } = &self.client;
+        let Client { origin, helo, .. } = &self.client;
+        let Macros { interface, has_used_auth, .. } = self.macros;
         let mut event = MailEvent {
-            client: *address,
+            client: origin.client(),
             helo: helo.clone(),
-            local: *local,
+            local: Local::of(has_used_auth, *origin, || interface),
             ..MailEvent::at(stage)
         };
         if let Some(message) = &self.message {

@@ -15,6 +15,8 @@ pub(super) struct Macros {
     pub(super) interface: Option<IpAddr>,
     /// `{auth_authen}`: the login. It comes at MAIL, and holds until the message ends.
     pub(super) login: Option<String>,
+    /// `{auth_type}` or `{auth_authen}`: the client has used AUTH.
+    pub(super) has_used_auth: bool,
     /// `i`: the queue id. Postfix knows it after the first recipient.
     pub(super) queue_id: Option<String>,
     /// `{rcpt_mailer}` is `error`: the mail server has refused the recipient.
@@ -44,7 +46,11 @@ impl Macros {
         let known = || Some(text(value)).filter(|value| !value.is_empty());
         match inner.unwrap_or(name) {
             b"if_addr" | b"daemon_addr" => self.interface = address(value).or(self.interface),
-            b"auth_authen" => self.login = known(),
+            b"auth_type" => self.has_used_auth |= !value.is_empty(),
+            b"auth_authen" => {
+                self.login = known();
+                self.has_used_auth |= self.login.is_some();
+            }
             b"i" => self.queue_id = known().or(self.queue_id.take()),
             b"rcpt_mailer" => self.is_refused = value == b"error",
             b"rcpt_host" => self.refused_with = known(),
@@ -91,6 +97,7 @@ mod tests {
         let mut macros = Macros::default();
         macros.take(b"Cj\0mx.example.org\0{if_addr}\0IPv6:2001:db8::25\0");
         macros.take(b"M{auth_authen}\0ann\0{auth_type}\0PLAIN\0");
+        assert!(macros.has_used_auth);
         macros.take(b"Ri\0");
         macros.take(b"Ri\x004XYZ\0{rcpt_mailer}\0error\0{rcpt_host}\x005.1.1\0");
         assert_eq!(macros.interface, Some("2001:db8::25".parse().unwrap()));
@@ -106,6 +113,9 @@ mod tests {
         macros.take(b"M");
         assert!(macros.login.is_none() && macros.queue_id.is_none());
         assert!(macros.interface.is_some());
+        assert!(!macros.has_used_auth);
+        macros.take(b"M{auth_type}\0EXTERNAL\0{auth_authen}\0\0");
+        assert!(macros.has_used_auth && macros.login.is_none());
         macros.take(b"C");
         assert!(macros.interface.is_none());
     }

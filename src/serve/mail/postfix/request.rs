@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::policy::event::{Local, Origin};
 use crate::policy::key::address;
 use crate::serve::mail::event::MailEvent;
 use crate::stage::AclStage;
@@ -84,7 +85,9 @@ impl PolicyRequest {
         let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let has_sender = !matches!(stage, AclStage::Connect | AclStage::Helo);
         let client = address(&self.client_address);
-        let server = address(&self.server_address);
+        let server = || address(&self.server_address);
+        // Postfix has no login but that of a client that has used AUTH.
+        let has_used_auth = !self.sasl_username.is_empty();
         let recipient = known(&self.recipient);
         let recipient_count = self.recipient_count.parse().unwrap_or(0);
         // Postfix names the recipient of a message that has only one.
@@ -102,7 +105,7 @@ impl PolicyRequest {
             recipient_count,
             message_id: known(&self.queue_id),
             size: self.size.parse().unwrap_or(0),
-            local: client.is_some_and(|client| client.is_loopback() || Some(client) == server),
+            local: Local::of(has_used_auth, Origin::of_client(client), server),
             ..MailEvent::at(stage)
         })
     }

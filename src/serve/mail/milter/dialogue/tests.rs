@@ -137,7 +137,7 @@ fn recipients_are_decided_one_by_one_and_the_message_at_its_end() {
     assert_eq!(first.client, Some("192.0.2.7".parse().unwrap()));
     assert_eq!((&first.helo, &first.auth), (&text("client.example"), &text("ann")));
     assert_eq!((&first.sender, &first.recipient), (&text("ann@example.org"), &text("a@x")));
-    assert!(!first.local && first.recipients.is_empty());
+    assert!(!first.local.is() && first.recipients.is_empty());
     let last = &talk.events[4];
     assert_eq!((&last.auth, &last.message_id), (&text("ann"), &text("4QID")));
     assert_eq!(last.recipients, ["a@x", "b@x"]);
@@ -350,7 +350,7 @@ fn local_submission_is_decided_at_its_end() {
         assert_eq!(talk.say(packet::END, b""), "c");
         assert_eq!(talk.stages(), [AclStage::NotSmtp]);
         let event = talk.events.pop().unwrap();
-        assert!(event.local);
+        assert!(event.local.is());
         assert_eq!(event.client, client.map(|client| client.parse().unwrap()));
         assert_eq!(event.recipients, ["rejected@x", "a@x"]);
         assert_eq!(talk.accepted.pop().unwrap().envelope.client, None);
@@ -367,9 +367,13 @@ fn local_submission_is_decided_at_its_end() {
         talk.say(packet::NEGOTIATE, &words(OFFER));
         talk.say(packet::MACRO, b"C{daemon_addr}\x00192.0.2.1\0");
         talk.say(packet::CONNECT, connect);
+        // Whoever has logged in is not local.
         talk.message(&["a@x"]);
         assert_eq!(talk.stages(), [AclStage::Rcpt, AclStage::Data], "{connect:?}");
-        assert_eq!(talk.events[0].local, local, "{connect:?}");
+        assert!(!talk.events[0].local.is() && !talk.events[1].local.is(), "{connect:?}");
+        talk.say(packet::MAIL, b"<s@x>\0");
+        talk.say(packet::RCPT, b"<a@x>\0");
+        assert_eq!(talk.events[2].local.is(), local, "{connect:?}");
     }
 }
 
