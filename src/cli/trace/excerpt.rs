@@ -138,8 +138,7 @@ impl Excerpts {
                     if graded || bytes.len() > Limits::default().attachments {
                         parts.extend(pieces(&bytes));
                     } else {
-                        let file = decode::canonical_file(&bytes);
-                        parts.push(Part::File(file.into_owned()));
+                        parts.push(Part::File(bytes));
                     }
                 }
                 Source::Bytes(path) => parts.push(Part::Bytes(whole(path, "--bytes")?)),

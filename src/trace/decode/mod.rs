@@ -34,7 +34,6 @@ mod walk;
 mod words;
 
 pub use charset::Charset;
-pub use file::canonical_file;
 pub use normal::{excerpt, normalise};
 pub use pieces::Limits;
 
@@ -43,21 +42,22 @@ use std::borrow::Cow;
 
 /// The version of the decoder, raised as well when the same settings digest a text in another
 /// way. Messages of another version are found by their envelopes only.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// Decodes a message, header and body, with lines that end in LF or CRLF, and
 /// passes its fragments to `sink`. Returns whether the message was within the
 /// limits; the excess is left out.
 ///
 /// Any bytes are a valid message. The time is proportional to their number, and
-/// the memory to the limits: a few times that of text, and once that of
-/// attachments.
+/// the memory to the limits: a few times that of text, and up to three times
+/// that of attachments.
 ///
 /// The fragments are: the subject and the display names, of this message and of
 /// those within it; the names of attachments; the text of each body; of HTML
 /// the text, the title, hidden text, alternative texts of images, and the
-/// targets of links; of each attachment the whole file, and its text if it is
-/// text, else its bytes.
+/// targets of links; of each attachment the whole file, byte for byte, and its text
+/// if it is text, else its bytes. A file without a binary encoding, whose line ends depend on
+/// the path, is there with LF and with CR LF.
 pub fn decode(message: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<'_>)) -> bool {
     decode_parts(message, limits, &mut |_, piece| sink(piece))
 }

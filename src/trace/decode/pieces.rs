@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use super::fields::{Media, Visible};
-use super::file::canonical_file;
+use super::file::contents;
 use super::html::Page;
 use super::normal::{Normalised, normalise_up_to};
+use super::transfer::Encoding;
 use super::{charset, flowed};
 use crate::trace::{Fragment, MessagePart};
 
@@ -122,9 +123,13 @@ impl<'s> Pieces<'s> {
     fn names(&mut self, media: &Media) {
         let (named, filename) = (media.named.as_deref(), media.filename.as_deref());
         for name in filename.into_iter().chain(named.filter(|_| named != filename)) {
-            if self.take_text(name.len()) {
-                self.text(name);
-            }
+            self.name(name);
+        }
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.take_text(name.len()) {
+            self.text(name);
         }
     }
 
@@ -138,6 +143,9 @@ impl<'s> Pieces<'s> {
             self.begin_attachment();
         }
         self.names(media);
+        if let Some(name) = media.encoding.name(body).filter(|_| !is_file) {
+            self.name(&String::from_utf8_lossy(name));
+        }
         let limit = if is_text && !is_file { self.left.text } else { self.left.attachments };
         let (bytes, is_whole) = media.encoding.decode(body, limit);
         self.is_whole &= is_whole;
@@ -149,7 +157,7 @@ impl<'s> Pieces<'s> {
         }
         self.left.attachments -= bytes.len();
         if matches!(media.kind.as_str(), "message/rfc822" | "message/global") {
-            self.message(bytes, is_whole, depth);
+            self.message(media.encoding, bytes, is_whole, depth);
         } else {
             self.attachment(media, &bytes, is_text, is_whole);
         }
@@ -166,9 +174,9 @@ impl<'s> Pieces<'s> {
     }
 
     /// Adds a message that was encoded as a whole and has been counted.
-    fn message(&mut self, bytes: Cow<'_, [u8]>, is_whole: bool, depth: usize) {
+    fn message(&mut self, encoding: Encoding, bytes: Cow<'_, [u8]>, is_whole: bool, depth: usize) {
         if is_whole {
-            self.whole_file(&bytes);
+            self.whole_file(encoding, &bytes);
         }
         if depth + 1 < self.left.depth {
             let attachment = self.attachment.unwrap_or(self.attachments);
@@ -197,29 +205,36 @@ impl<'s> Pieces<'s> {
             return self.leave_out();
         }
         self.left.attachments -= bytes.len();
-        self.whole_file(bytes);
+        self.whole_file(Encoding::None, bytes);
     }
 
-    fn whole_file(&mut self, bytes: &[u8]) {
-        let file = canonical_file(bytes);
-        if !file.is_empty() {
-            (self.sink)(self.part, Fragment::File(&file));
+    /// Adds a whole file that was encoded so: with each content that it may have where it came
+    /// from.
+    fn whole_file(&mut self, encoding: Encoding, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if encoding.is_binary() {
+            (self.sink)(self.part, Fragment::File(bytes));
+        } else {
+            contents(bytes).for_each(|content| (self.sink)(self.part, Fragment::File(&content)));
         }
     }
 
-    /// Adds an attachment without header fields.
+    /// Adds an attachment without header fields, of which the exact bytes are known.
     pub(super) fn lone_file(&mut self, bytes: &[u8]) {
         let some = &bytes[..bytes.len().min(self.left.attachments)];
         self.is_whole &= some.len() == bytes.len();
         self.left.attachments -= some.len();
         self.begin_attachment();
-        self.attachment(&Media::default(), some, false, some.len() == bytes.len());
+        let media = Media { encoding: Encoding::Base64, ..Media::default() };
+        self.attachment(&media, some, false, some.len() == bytes.len());
     }
 
     /// Adds an attachment that has been counted.
     fn attachment(&mut self, media: &Media, bytes: &[u8], is_text: bool, is_whole: bool) {
         if is_whole {
-            self.whole_file(bytes);
+            self.whole_file(media.encoding, bytes);
         }
         let charset = media.charset.as_deref();
         let is_html = is_html(media) || is_html_file(media, bytes);

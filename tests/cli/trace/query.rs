@@ -442,6 +442,76 @@ fn an_attachment_is_found_by_its_hash() {
     assert!(stderr(&output).contains("64 hexadecimal digits"), "{}", stderr(&output));
 }
 
+/// As published: of the exact bytes, also where they have line ends of either kind, or end in
+/// one. Without a binary encoding, the line ends are those of the path.
+#[test]
+fn the_hash_of_a_file_is_that_of_its_bytes() {
+    let spool = passed();
+    let spool = spool.path();
+    let message = |number: usize, part: &str| {
+        let id = format!("1vM1aB-00000000{number}Ab-1aBc");
+        let message = format!(
+            "Subject: a file\nMIME-Version: 1.0\n\
+             Content-Type: multipart/mixed; boundary=b\n\n--b\n{part}\n--b--\n"
+        );
+        pipe(spool, &["record", "--id", &id, "-"], message.as_bytes());
+        id
+    };
+    let pdf = "%PDF-1.4\n1 0 obj<</Type/Catalog>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n";
+    let base64 = "JVBERi0xLjQKMSAwIG9iajw8L1R5cGUvQ2F0YWxvZz4+ZW5kb2JqCnRyYWlsZXI8PC9Sb290IDEgMCBSPj4K\n\
+                  JSVFT0YK\n";
+    let of_pdf = message(
+        1,
+        &format!("Content-Type: application/pdf\nContent-Transfer-Encoding: base64\n\n{base64}"),
+    );
+    let rows = "one;two\nthree;four\n";
+    let of_rows = message(2, &format!("Content-Type: text/csv; name=a.csv\n\n{rows}"));
+    let uu = "begin 644 a.png\n(B5!.1PT*&@H \n`\nend\n";
+    let of_png = message(
+        3,
+        &format!("Content-Type: image/png\nContent-Transfer-Encoding: x-uuencode\n\n{uu}"),
+    );
+    let file = spool.join("file");
+    for (content, id) in [
+        (pdf.as_bytes(), Some(&of_pdf)),
+        (pdf.trim_end().as_bytes(), None),
+        (pdf.replace('\n', "\r\n").as_bytes(), None),
+        (rows.as_bytes(), Some(&of_rows)),
+        (rows.replace('\n', "\r\n").as_bytes(), Some(&of_rows)),
+        (b"\x89PNG\r\n\x1a\n", Some(&of_png)),
+        (b"\x89PNG\n\x1a\n", None),
+    ] {
+        std::fs::write(&file, content).unwrap();
+        let hash: String =
+            exirate::trace::file_hash(content).iter().map(|byte| format!("{byte:02x}")).collect();
+        let expected: Vec<String> = id.into_iter().cloned().collect();
+        assert_eq!(
+            ids(spool, &["--attachment-sha256", &hash]),
+            expected,
+            "{}",
+            content.escape_ascii()
+        );
+        assert_eq!(ids(spool, &["--attachment", file.to_str().unwrap()]), expected);
+    }
+}
+
+/// Programs write it into the header, and mail programs decode it, although MIME has no such
+/// encoding.
+#[test]
+fn a_uuencoded_text_is_found() {
+    let spool = passed();
+    let text = "The margin of the northern branch fell to four percent in the third quarter";
+    let message = "From: alice@example.org\nTo: bob@example.net\nSubject: notes\nMIME-Version: 1.0\n\
+         Content-Type: text/plain; charset=\"us-ascii\"; name=\"notes.txt\"\n\
+         Content-Transfer-Encoding: x-uuencode\n\n\
+         begin 644 notes.txt\n\
+         M5&AE(&UA<F=I;B!O9B!T:&4@;F]R=&AE<FX@8G)A;F-H(&9E;&P@=&\\@9F]U\n\
+         @<B!P97)C96YT(&EN('1H92!T:&ER9\"!Q=6%R=&5R+@H \n`\nend\n";
+    let id = "1vM1aB-000000001Ab-1aBc";
+    pipe(spool.path(), &["record", "--id", id, "-"], message.as_bytes());
+    assert!(ids(spool.path(), &["--text", text]).contains(&id.to_owned()));
+}
+
 #[test]
 fn an_excerpt_of_an_attachment_that_is_text_is_found_as_text() {
     let spool = passed();
