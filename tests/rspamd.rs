@@ -106,7 +106,8 @@ fn check<'a>((name, burst, rate): &'a (String, f64, f64), message: &Message) -> 
         cost: message.recipients.len() as f64,
         event: None,
         update: Update::Leaky,
-        observed: false,
+        refuses: Some(1.0),
+        total: false,
         forced: None,
     }
 }

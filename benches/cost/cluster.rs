@@ -157,7 +157,8 @@ fn check(key: &[u8]) -> OneCheck<'_> {
         cost: 1.0,
         event: None,
         update: Update::Strict,
-        observed: false,
+        refuses: Some(1.0),
+        total: false,
         forced: None,
     }
 }

@@ -52,14 +52,23 @@ impl Authority<'_> {
             }
             Self::Cluster { decisions, servers } => {
                 pending.clear();
-                let all = checks.iter().zip(decisions).enumerate();
-                pending.extend(all.map(|(number, (check, decision))| {
+                let all = checks.iter().zip(decisions);
+                let refused = refused_by_own(all.clone());
+                pending.extend(all.enumerate().map(|(number, (check, decision))| {
                     let before = read(number).0.map(|remembered| remembered.state);
-                    take_over(check, decision, before, f64::from(servers.max(1)), now)
+                    let check = if refused { check.of_refused() } else { *check };
+                    take_over(&check, decision, before, f64::from(servers.max(1)), now)
                 }));
             }
         }
     }
+}
+
+/// Whether one of these checks that is no total refuses the event.
+pub(crate) fn refused_by_own<'a>(
+    mut decided: impl Iterator<Item = (&'a Check<'a>, &'a Decision)>,
+) -> bool {
+    decided.any(|(check, decision)| !check.total && decision.refuses(check.refuses))
 }
 
 /// The rate or level at `now`, if nothing is counted.
@@ -187,6 +196,8 @@ fn take_over(
         first_over: false,
         before,
         update: check.update,
+        refuses: check.refuses,
+        total: check.total,
         same_as: None,
     };
     if one.is_over_decision() {

@@ -131,7 +131,7 @@ impl Algorithm {
 /// When an event is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Only while no enforced leaky check is over its limit: measures accepted
+    /// Only while no leaky or read-only check refuses the event: measures accepted
     /// events.
     Leaky,
     /// Always: measures attempted events.
@@ -188,9 +188,14 @@ pub struct Check<'a> {
     pub event: Option<&'a [u8]>,
     /// When the event is counted.
     pub update: Update,
-    /// Whether the check only observes: it counts as a strict check does, and
-    /// never keeps another check from counting.
-    pub observed: bool,
+    /// The part of its limit from which the check refuses the event: 1 is all of it,
+    /// infinity means that only an override refuses it. `None`: the check only
+    /// observes. It then counts as a strict check does, and never keeps another check
+    /// from counting. That of a spec which is read-only refuses nothing either.
+    pub refuses: Option<f64>,
+    /// Whether others are counted in the record too: the event is not counted there if
+    /// a check without this refuses it.
+    pub total: bool,
     /// The override in force, if any. The spool database sets it from its list of
     /// overrides; front ends leave it empty.
     pub forced: Option<Forced>,
@@ -211,11 +216,21 @@ impl<'a> Check<'a> {
         self.event.filter(|_| self.update != Update::ReadOnly)
     }
 
+    /// This check of an event that another check refuses, if it is a total: it counts
+    /// nothing.
+    #[must_use]
+    pub(crate) fn of_refused(&self) -> Self {
+        match self.total {
+            true => Self { cost: 0.0, update: Update::ReadOnly, ..*self },
+            false => *self,
+        }
+    }
+
     /// The update mode that takes effect.
     #[inline]
     pub(super) fn effective_update(&self) -> Update {
         match self.update {
-            Update::Leaky if self.observed => Update::Strict,
+            Update::Leaky if self.refuses.is_none() => Update::Strict,
             update => update,
         }
     }

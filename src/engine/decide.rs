@@ -24,6 +24,9 @@ pub struct Pending {
     /// The remembered state.
     pub(super) before: Option<State>,
     pub(super) update: Update,
+    /// As in the check.
+    pub(super) refuses: Option<f64>,
+    pub(super) total: bool,
     /// The earlier check of this call whose record this one shares.
     pub(super) same_as: Option<usize>,
 }
@@ -55,11 +58,18 @@ impl Pending {
         self.first_over
     }
 
+    /// Whether this check refuses the event.
+    #[must_use]
+    #[inline]
+    pub fn refuses(&self) -> bool {
+        self.decision.refuses(self.refuses)
+    }
+
     /// Whether this check keeps the leaky checks of the same call from
     /// counting.
     #[inline]
-    fn refuses(&self) -> bool {
-        self.update == Update::Leaky && self.decision.over
+    fn stops_leaky(&self) -> bool {
+        self.update != Update::Strict && self.refuses()
     }
 }
 
@@ -74,7 +84,7 @@ pub fn decide_one(
     now: Timestamp,
 ) -> Pending {
     let mut one = compute(check, remembered, event, now);
-    one.settle(one.refuses(), one.is_over_decision());
+    one.settle(one.stops_leaky(), one.is_over_decision());
     one
 }
 
@@ -102,6 +112,26 @@ pub(super) fn decide_adjusted<'r>(
     now: Timestamp,
     pending: &mut Vec<Pending>,
 ) {
+    compute_all(checks, &read, &adjust, now, pending);
+    let refused = pending.iter().any(|one| !one.total && one.refuses());
+    if refused && pending.iter().any(|one| one.total) {
+        let of_refused: Vec<_> = checks.iter().map(Check::of_refused).collect();
+        compute_all(&of_refused, &read, &adjust, now, pending);
+        for (one, check) in pending.iter_mut().zip(checks) {
+            one.decision.next_count = next_count(check);
+        }
+    }
+    settle(pending);
+}
+
+/// Computes all checks of a call.
+fn compute_all<'r>(
+    checks: &[Check<'_>],
+    read: &impl Fn(usize) -> (Option<Remembered<'r>>, Option<Event>),
+    adjust: &impl Fn(usize, &Check<'_>, &mut Pending),
+    now: Timestamp,
+    pending: &mut Vec<Pending>,
+) {
     pending.clear();
     for (number, check) in checks.iter().enumerate() {
         let same = |earlier: &usize| {
@@ -117,6 +147,7 @@ pub(super) fn decide_adjusted<'r>(
             Some((number, first)) => repeat(check, number, first),
             None => {
                 let (remembered, event) = read(number);
+                let event = event.filter(|_| check.update != Update::ReadOnly);
                 let mut one = compute(check, remembered, event, now);
                 adjust(number, check, &mut one);
                 one
@@ -124,7 +155,6 @@ pub(super) fn decide_adjusted<'r>(
         };
         pending.push(next);
     }
-    settle(pending);
 }
 
 /// Computes a check from the remembered state.
@@ -198,6 +228,8 @@ fn compute(
         first_over: false,
         before,
         update: check.effective_update(),
+        refuses: check.refuses,
+        total: check.total,
         same_as: None,
     }
 }
@@ -215,6 +247,8 @@ fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
     Pending {
         decision: Decision { next_count: next_count(check), ..decision },
         update: check.effective_update(),
+        refuses: check.refuses,
+        total: check.total,
         same_as: Some(number),
         changed: false,
         ..*first
@@ -224,7 +258,7 @@ fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
 /// After all checks have been computed, decides which of them count the event,
 /// and the changes to the records.
 fn settle(pending: &mut [Pending]) {
-    let refused = pending.iter().any(Pending::refuses);
+    let refused = pending.iter().any(Pending::stops_leaky);
     if pending.iter().all(|one| one.same_as.is_none()) {
         pending.iter_mut().for_each(|one| one.settle(refused, one.is_over_decision()));
         return;
@@ -266,8 +300,8 @@ impl Pending {
         self.decision.over && self.update != Update::ReadOnly && self.decision.forced.is_none()
     }
 
-    /// Completes the change to the record. `refused`: a leaky check of this call
-    /// is over its limit; `over`: a leaky or strict check of this record is.
+    /// Completes the change to the record. `refused`: a check of this call keeps leaky
+    /// ones from counting; `over`: a leaky or strict check of this record is.
     #[inline(always)]
     fn settle(&mut self, refused: bool, over: bool) {
         let written = match self.update {

@@ -66,6 +66,34 @@ impl Decision {
         Self { limit, over, crossed: false, ..self }
     }
 
+    /// The part of the limit that the rate has reached, at least 1 if it is over.
+    #[must_use]
+    pub fn part(&self) -> f64 {
+        let part = if self.limit > 0.0 { self.rate / self.limit } else { f64::INFINITY };
+        // A rate that is not a number is over.
+        let part = if part.is_nan() { 1.0 } else { part };
+        if self.over { part.max(1.0) } else { part }
+    }
+
+    /// Whether the rate has reached this part of the limit. What applies from all of it
+    /// on applies to what is over, as a bucket is not that is exactly full.
+    #[must_use]
+    #[inline]
+    pub fn reaches(&self, part: f64) -> bool {
+        if part == 1.0 { self.over } else { self.part() >= part && (self.over || part < 1.0) }
+    }
+
+    /// Whether a check that refuses from this part of its limit on refuses the event:
+    /// see [`Check::refuses`](super::Check::refuses).
+    #[must_use]
+    #[inline]
+    pub fn refuses(&self, from: Option<f64>) -> bool {
+        from.is_some_and(|from| match self.forced {
+            None => self.reaches(from),
+            Some(forced) => forced == Forced::Deny,
+        })
+    }
+
     /// How many more events of the same kind would pass at `now`.
     #[must_use]
     pub fn remaining(&self, now: Timestamp) -> f64 {

@@ -3,8 +3,11 @@
 //! locks.
 //!
 //! The checks of one call are one event. All are computed first. Then, if any
-//! enforced leaky check is over its limit, no leaky check counts the event;
-//! strict checks always count it, read-only ones never.
+//! leaky or read-only check refuses the event, no leaky check counts it; strict checks
+//! always count it, read-only ones never. A check refuses the event from a part of its
+//! limit on ([`Check::refuses`]). If one that is no total refuses it, the totals
+//! ([`Check::total`]) are decided as read-only ones: what refuses one user uses up
+//! nothing of what he shares with others.
 //!
 //! If several checks of one call have the same record, the event is counted in
 //! it once, by the first of them that is not read-only. Each later one compares
@@ -29,6 +32,7 @@ mod state;
 mod unique;
 
 pub use authority::Authority;
+pub(crate) use authority::refused_by_own;
 pub use check::{Algorithm, AlgorithmKind, Check, Forced, Kind, RecordKey, Update};
 pub(crate) use decide::over_since;
 pub use decide::{Pending, decide, decide_one};

@@ -202,26 +202,38 @@ pub fn decide<T: Tables, S: Store>(
 #[derive(Clone, Copy)]
 struct Mode {
     update: Update,
-    observed: bool,
+    /// See [`Check::refuses`].
+    refuses: Option<f64>,
     only_looks: bool,
 }
 
 impl Mode {
     fn of(head: &Head, exempt: bool) -> Self {
-        // Where being over the limit does not refuse, the event happens, and counts.
-        let refuses = super::outcome::verdict_at(head, true, 1.0) >= Verdict::Defer;
-        let observed = exempt || head.action == Action::Observe || !refuses;
+        let refusals = head.verdicts.iter().filter(|grade| grade.verdict >= Verdict::Defer);
+        // Where being over the limit does not refuse, the event happens, and counts. An
+        // override refuses it all the same.
+        let from =
+            refusals.map(|grade| grade.from).filter(|_| !exempt).fold(f64::INFINITY, f64::min);
+        let refuses = (head.action == Action::Enforce).then_some(from);
         let update = match head.update {
-            Counting::Leaky if !observed => Update::Leaky,
+            Counting::Leaky if refuses.is_some() => Update::Leaky,
             _ => Update::Strict,
         };
-        Self { update, observed, only_looks: false }
+        Self { update, refuses, only_looks: false }
     }
 
     /// How a check for so many counts.
     fn update(self, count: f64) -> Update {
         if self.only_looks || count == 0.0 { Update::ReadOnly } else { self.update }
     }
+}
+
+/// Whether an event that is refused does not count against this limit. What has already
+/// come to pass counts in any case.
+fn is_total(limit: &Limit<'_>) -> bool {
+    let counts_always =
+        matches!(limit.unit, Unit::Connections | Unit::RejectedRecipients | Unit::AuthFailures);
+    limit.per == Per::Domain && !counts_always
 }
 
 /// What `event` counts against `limit`; `None` if what it needs is not known.
@@ -301,7 +313,8 @@ fn decide_new<S: Store>(
         cost: if update == Update::ReadOnly { 0.0 } else { one.count },
         event: one.event.as_ref().map(text),
         update,
-        observed: mode.observed,
+        refuses: mode.refuses,
+        total: is_total(&one.limit),
         forced: None,
     };
     for one in &mut *planned {
@@ -309,12 +322,20 @@ fn decide_new<S: Store>(
         let before = cache.recall(one.scope, &key);
         one.decision = before.map(|before| before.against(one.limit.algorithm.limit()));
     }
-    // One that was over before in this command, message or connection still refuses
-    // the event, which then counts nowhere.
-    let blocked = mode.update == Update::Leaky
-        && planned.iter().any(|one| one.decision.is_some_and(|decision| decision.over));
+    // One that refused it before in this command, message or connection still does, and
+    // the event then counts nowhere; under strict, against no total.
+    let leaky = mode.update == Update::Leaky;
+    let stops = |one: &Planned<'_>, decision: &Decision| {
+        (leaky || !is_total(&one.limit)) && decision.refuses(mode.refuses)
+    };
+    let blocked =
+        planned.iter().any(|one| one.decision.is_some_and(|decision| stops(one, &decision)));
     let update = |one: &Planned<'_>| {
-        if blocked { Update::ReadOnly } else { mode.update(one.count) }
+        if blocked && (leaky || is_total(&one.limit)) {
+            Update::ReadOnly
+        } else {
+            mode.update(one.count)
+        }
     };
     // As most policies are: what follows, without lists.
     if let [one] = planned {
@@ -326,20 +347,22 @@ fn decide_new<S: Store>(
         }
         return Ok(());
     }
-    let new = planned.iter().filter(|one| one.decision.is_none());
-    let checks: Vec<Check<'_>> = new.map(|one| check(one, update(one))).collect();
+    let new = || planned.iter().filter(|one| one.decision.is_none());
+    let checks: Vec<Check<'_>> = new().map(|one| check(one, update(one))).collect();
     let mut decisions = Vec::with_capacity(checks.len());
     match &checks[..] {
         [] => return Ok(()),
         checks => store.decide(checks, clock, &mut decisions)?,
     }
-    // Where one of them kept the others from counting, they are still to be counted,
-    // by the next recipient perhaps.
-    let refused =
-        mode.update == Update::Leaky && (blocked || decisions.iter().any(|decision| decision.over));
-    for (check, decision) in checks.iter().zip(&decisions) {
-        let one = planned.iter().find(|one| text(&one.name) == check.key.name);
-        if let Some(one) = one.filter(|_| !refused || decision.over) {
+    // Where one of them kept others from counting, these are still to be counted, by the
+    // next recipient perhaps.
+    let refused = blocked || new().zip(&decisions).any(|(one, decision)| stops(one, decision));
+    for ((one, check), decision) in new().zip(&checks).zip(&decisions) {
+        let is_kept = match leaky {
+            true => decision.over,
+            false => !is_total(&one.limit),
+        };
+        if !refused || is_kept {
             cache.keep(one.scope, &check.key, *decision);
         }
     }

@@ -99,7 +99,7 @@ pub struct Head {
     pub when: Vec<When>,
     /// Whether it refuses.
     pub action: Action,
-    /// When an event over the limit counts. Always strict if only observed.
+    /// When a refused event counts. Always strict if only observed.
     pub update: Counting,
     /// What it makes of an event when it cannot be evaluated.
     pub on_error: OnError,

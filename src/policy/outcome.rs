@@ -98,21 +98,12 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// The part of the limit that the rate has reached, at least 1 if it is over.
-    fn part(&self) -> f64 {
-        let Decision { rate, limit, over, .. } = self.decision;
-        let part = if limit > 0.0 { rate / limit } else { f64::INFINITY };
-        // A rate that is not a number is over.
-        let part = if part.is_nan() { 1.0 } else { part };
-        if over { part.max(1.0) } else { part }
-    }
-
     fn verdict(&self, head: &Head) -> Verdict {
         match self.decision.forced {
-            None => verdict_at(head, self.decision.over, self.part()),
+            None => strictest(head, |from| self.decision.reaches(from)),
             Some(Forced::Allow) => Verdict::Accept,
             // The strictest there is, and a refusal.
-            Some(Forced::Deny) => verdict_at(head, true, f64::INFINITY).max(Verdict::Defer),
+            Some(Forced::Deny) => strictest(head, |_| true).max(Verdict::Defer),
         }
     }
 
@@ -130,10 +121,8 @@ impl<'a> Decided<'a> {
     }
 }
 
-/// The verdict where a rate has reached `part` of its limit. What applies from 100%
-/// on applies to what is over, as a bucket is not that is exactly full.
-pub(super) fn verdict_at(head: &Head, over: bool, part: f64) -> Verdict {
-    let reached = |from: f64| part >= from && (over || from < 1.0);
+/// The strictest verdict of the parts of the limit that are reached.
+fn strictest(head: &Head, reached: impl Fn(f64) -> bool) -> Verdict {
     let grades = head.verdicts.iter().filter(|grade| reached(grade.from));
     grades.map(|grade| grade.verdict).max().unwrap_or(Verdict::Accept)
 }
@@ -170,7 +159,8 @@ impl Outcome {
             let better = best.is_none_or(|(before, strictest)| {
                 verdict > strictest
                     || verdict == strictest
-                        && (one.wait(), one.part()) > (before.wait(), before.part())
+                        && (one.wait(), one.decision.part())
+                            > (before.wait(), before.decision.part())
             });
             if better {
                 best = Some((one, verdict));

@@ -5,8 +5,9 @@
 -- ARGV[1]: 8 bytes, the number of the event.
 -- ARGV[n + 1]: check n, in this layout:
 --   u8 algorithm (1 = moving average, 2 = bucket), u8 update (1 = leaky, 2 = strict,
---   3 = read-only), u8 observed, u8 forced (0, 1 = allow, 2 = deny),
---   f64 limit, f64 period, f64 leak, f64 cost, u32 size of a new filter (0: the check has
+--   3 = read-only), u8 total, u8 forced (0, 1 = allow, 2 = deny),
+--   f64 limit, f64 period, f64 leak, f64 cost, f64 the part of the limit from which it
+--   refuses the event (NaN: it only observes), u32 size of a new filter (0: the check has
 --   no unique event), 8 * 8 bytes: the hashes of the probes.
 -- Returns one string for each check: see `reply`.
 -- record.lua stands before this.
@@ -83,6 +84,17 @@ local function decide_over(measured, forced)
   return forced == DENY
 end
 
+-- Whether the check refuses the event, as Decision::refuses of src/engine.
+local function refuses(one)
+  local from = one.check.refuses
+  if from ~= from then return false end
+  if one.forced ~= 0 then return one.forced == DENY end
+  local part = math.huge
+  if one.limit > 0 then part = one.rate / one.limit end
+  if part ~= part or one.over and part < 1 then part = 1 end
+  return part >= from and (one.over or from < 1)
+end
+
 -- As Average::next of src/rate.
 local function average_next(record, period, count)
   local interval = now - seconds(record.at)
@@ -103,13 +115,20 @@ local function is_counted(record)
   return false
 end
 
+-- A leaky event that was counted was accepted.
+local function accepted(one)
+  if one.counted and one.update == LEAKY then one.over = decide_over(false, one.forced) end
+  one.refuses = refuses(one) and not (one.counted and one.update == LEAKY and one.forced == 0)
+  return one
+end
+
 local function compute(check, key, record)
   local one = {
     key = key, record = record, update = check.update, limit = check.limit,
     period = check.period, forced = check.forced, check = check, filter = 'keep', count = check.cost,
     crossings = record and record.crossings or 0, found = record ~= nil and record.has_rate,
   }
-  if check.observed == 1 and check.update == LEAKY then one.update = STRICT end
+  if check.refuses ~= check.refuses and check.update == LEAKY then one.update = STRICT end
   one.counted = check.update ~= READ_ONLY and is_counted(record)
   if one.counted then
     one.count = 0
@@ -135,9 +154,7 @@ local function compute(check, key, record)
   end
   one.measured = is_over(check, one.rate, one.count)
   one.over = decide_over(one.measured, one.forced)
-  -- A leaky event that was counted was accepted.
-  if one.counted and one.update == LEAKY then one.over = decide_over(false, one.forced) end
-  return one
+  return accepted(one)
 end
 
 -- A later check of the same record: the rate of the first one against its own limit.
@@ -145,18 +162,17 @@ local function again(check, first, number)
   local one = {}
   for name, value in pairs(first) do one[name] = value end
   one.check, one.same_as, one.update, one.limit, one.forced = check, number, check.update, check.limit, check.forced
-  if check.observed == 1 and check.update == LEAKY then one.update = STRICT end
+  if check.refuses ~= check.refuses and check.update == LEAKY then one.update = STRICT end
   one.over = decide_over(is_over(check, one.rate, one.count), one.forced)
-  if one.counted and one.update == LEAKY then one.over = decide_over(false, one.forced) end
-  return one
+  return accepted(one)
 end
 
 local function is_over_decision(one)
   return one.over and one.update ~= READ_ONLY and one.forced == 0
 end
 
--- Completes a check, and writes its record. `refused`: a leaky check of this event is over
--- its limit; `over`: a check of this record is.
+-- Completes a check, and writes its record. `refused`: a check of this event keeps leaky ones
+-- from counting; `over`: a check of this record is.
 local function settle(one, refused, over)
   local written = one.update == STRICT or one.update == LEAKY and not refused
   local state, record = {}, one.record
@@ -229,31 +245,44 @@ local function reply(one)
     one.kept_rate or 0, one.kept_at or 0)
 end
 
-local all = {}
-for number, key in ipairs(KEYS) do
-  local argument = ARGV[number + 1]
-  local check = {}
-  check.algorithm, check.update, check.observed, check.forced, check.limit, check.period, check.leak,
-    check.cost, check.filter_bytes = struct.unpack('<BBBBddddI4', argument)
-  check.probes = string.sub(argument, 41)
-  local first
-  for earlier = 1, number - 1 do
-    local one = all[earlier]
-    if one.key == key and not one.same_as and one.update ~= READ_ONLY then
-      first = earlier
-      break
+-- Computes all checks. Where another check has refused the event, totals are read-only.
+local function compute_all(refused)
+  local all = {}
+  for number, key in ipairs(KEYS) do
+    local argument = ARGV[number + 1]
+    local check = {}
+    check.algorithm, check.update, check.total, check.forced, check.limit, check.period, check.leak,
+      check.cost, check.refuses, check.filter_bytes = struct.unpack('<BBBBdddddI4', argument)
+    check.probes = string.sub(argument, 49)
+    if refused and check.total == 1 then check.update, check.cost = READ_ONLY, 0 end
+    local first
+    for earlier = 1, number - 1 do
+      local one = all[earlier]
+      if one.key == key and not one.same_as and one.update ~= READ_ONLY then
+        first = earlier
+        break
+      end
+    end
+    if first then
+      all[number] = again(check, all[first], first)
+    else
+      all[number] = compute(check, key, read(key))
     end
   end
-  if first then
-    all[number] = again(check, all[first], first)
-  else
-    all[number] = compute(check, key, read(key))
-  end
+  return all
 end
+
+local all = compute_all(false)
+local totals, refused_by_own = false, false
+for _, one in ipairs(all) do
+  if one.check.total == 1 then totals = true
+  elseif one.refuses then refused_by_own = true end
+end
+if totals and refused_by_own then all = compute_all(true) end
 
 local refused = false
 for _, one in ipairs(all) do
-  if one.update == LEAKY and one.over then refused = true end
+  if one.update ~= STRICT and one.refuses then refused = true end
 end
 -- Checks of one record share one change: the event is counted if any of them counts it, and
 -- the record is over its limit if any of them is.

@@ -13,7 +13,8 @@
 //!
 //! On a cluster, checks of several identities are sent at the same time, and each identity
 //! is decided by itself: a leaky check of one does not know whether one of another is over
-//! its limit, and counts the event where the other stores do not.
+//! its limit, and counts the event where the other stores do not. Totals are sent when the
+//! others are decided: one that is no total may count an event that a total refuses.
 //!
 //! Unique events and tags are hashed with the secret in the key `exirate:secret`, which
 //! the first agent creates. The hash `exirate:servers` has what the servers publish of
@@ -42,7 +43,7 @@ use rand::rngs::SysRng;
 use redis::{Cmd, Value, cmd};
 use siphasher::sip128::{Hash128, SipHasher24};
 
-use crate::engine::{Algorithm, AlgorithmKind, Check, Decision, Forced, Update};
+use crate::engine::{Algorithm, AlgorithmKind, Check, Decision, Forced, Update, refused_by_own};
 use crate::rate::Timestamp;
 use crate::rate::bloom::{self, Event};
 use crate::remote::wire::read_decision;
@@ -123,7 +124,8 @@ impl RedisStore {
             cost: 1.0,
             event: Some(b"probe"),
             update: Update::Strict,
-            observed: false,
+            refuses: None,
+            total: false,
             forced: None,
         };
         let mut connection = self.connection.clone();
@@ -172,11 +174,42 @@ impl RedisStore {
                 &forced
             }
         };
-        let groups = match &self.connection {
-            Connection::Single(_) if checks.is_empty() => Vec::new(),
-            Connection::Single(_) => vec![(0..checks.len()).collect()],
-            Connection::Cluster(_) => groups(checks),
-        };
+        let mut all: Vec<Option<Decision>> = vec![None; checks.len()];
+        match &self.connection {
+            Connection::Single(_) if checks.is_empty() => {}
+            Connection::Single(_) => {
+                let group = (0..checks.len()).collect();
+                self.decide_groups(event, checks, &[group], &mut all).await?;
+            }
+            Connection::Cluster(_) => {
+                let (own, totals) = (groups(checks, false), groups(checks, true));
+                self.decide_groups(event, checks, &own, &mut all).await?;
+                let decided = checks.iter().zip(&all);
+                let decided = decided.filter_map(|(check, one)| Some((check, one.as_ref()?)));
+                let of_refused: Vec<_>;
+                let checks = match refused_by_own(decided) {
+                    false => checks,
+                    true => {
+                        of_refused = checks.iter().map(Check::of_refused).collect();
+                        &of_refused
+                    }
+                };
+                self.decide_groups(event, checks, &totals, &mut all).await?;
+            }
+        }
+        decisions.extend(all.into_iter().flatten());
+        if decisions.len() == checks.len() { Ok(()) } else { Err(RedisError::Reply) }
+    }
+
+    /// Decides the checks of each of these groups by one call of the script, all at the
+    /// same time.
+    async fn decide_groups(
+        &self,
+        event: u128,
+        checks: &[Check<'_>],
+        groups: &[Vec<usize>],
+        all: &mut [Option<Decision>],
+    ) -> Result<(), RedisError> {
         let calls: Vec<Call> = groups.iter().map(|group| self.call(event, checks, group)).collect();
         let mut connection = self.connection.clone();
         let replies = match &calls[..] {
@@ -188,7 +221,6 @@ impl RedisStore {
                 connection.send_all(&commands).await
             }
         };
-        let mut all: Vec<Option<Decision>> = vec![None; checks.len()];
         for ((group, call), reply) in groups.iter().zip(&calls).zip(replies) {
             let reply = match reply {
                 // A restart, a failover or FLUSH has removed the script; EVAL loads it.
@@ -211,8 +243,7 @@ impl RedisStore {
                 }
             }
         }
-        decisions.extend(all.into_iter().flatten());
-        if decisions.len() == checks.len() { Ok(()) } else { Err(RedisError::Reply) }
+        Ok(())
     }
 
     /// The time by which overrides end.
@@ -260,9 +291,11 @@ impl RedisStore {
             Some(Forced::Allow) => 1,
             Some(Forced::Deny) => 2,
         };
-        let mut argument = vec![algorithm, update, check.observed.into(), forced];
+        let mut argument = vec![algorithm, update, check.total.into(), forced];
         let numbers = [check.algorithm.limit(), check.algorithm.period(), check.algorithm.leak()];
-        for number in numbers.into_iter().chain([check.cost]) {
+        // No rate reaches a part that is not a number.
+        let refuses = check.refuses.unwrap_or(f64::NAN);
+        for number in numbers.into_iter().chain([check.cost, refuses]) {
             argument.extend_from_slice(&number.to_le_bytes());
         }
         let event = check.counted_event().map(|text| self.event(text));
@@ -309,10 +342,11 @@ impl Call {
     }
 }
 
-/// The numbers of the checks of each identity, in the order of the first of each.
-fn groups(checks: &[Check<'_>]) -> Vec<Vec<usize>> {
+/// The numbers of those checks of each identity that are totals, or are not, in the order
+/// of the first of each.
+fn groups(checks: &[Check<'_>], total: bool) -> Vec<Vec<usize>> {
     let mut groups: Vec<(&[u8], Vec<usize>)> = Vec::new();
-    for (number, check) in checks.iter().enumerate() {
+    for (number, check) in checks.iter().enumerate().filter(|(_, check)| check.total == total) {
         let identity = check.key.identity();
         match groups.iter_mut().find(|(known, _)| *known == identity) {
             Some((_, group)) => group.push(number),

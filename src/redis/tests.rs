@@ -131,7 +131,8 @@ struct RandomCheck {
     name: u8,
     update: u8,
     bucket: bool,
-    observed: bool,
+    refuses: u8,
+    total: bool,
     forced: u8,
     limit: f64,
     period: f64,
@@ -146,7 +147,8 @@ impl Arbitrary for RandomCheck {
             name: u8::arbitrary(g) % 3,
             update,
             bucket: u8::arbitrary(g).is_multiple_of(3),
-            observed: u8::arbitrary(g).is_multiple_of(5),
+            refuses: u8::arbitrary(g),
+            total: u8::arbitrary(g).is_multiple_of(3),
             forced: u8::arbitrary(g) % 12,
             limit: [0.5, 3.0, 10.0, 100.0, 3000.0][usize::from(u8::arbitrary(g) % 5)],
             period: [1.0, 60.0, 3600.0][usize::from(u8::arbitrary(g) % 3)],
@@ -171,7 +173,8 @@ impl RandomCheck {
             event: unique.map(|number| &EVENTS[number..=number]),
             update: [Update::Leaky, Update::Strict, Update::Leaky, Update::ReadOnly]
                 [usize::from(self.update)],
-            observed: self.observed,
+            refuses: conformance::refuses(self.refuses),
+            total: self.total,
             forced: [Some(Forced::Allow), Some(Forced::Deny)]
                 .get(usize::from(self.forced))
                 .copied()
@@ -234,7 +237,16 @@ fn strict(limit: f64) -> Check<'static> {
     let algorithm = Algorithm::MovingAverage { limit, period: 3600.0 };
     let key = RecordKey { identity_start: 12, ..b"1h/per_rcpt/alice".into() };
     let (update, event) = (Update::Strict, None);
-    Check { key, algorithm, cost: 1.0, event, update, observed: false, forced: None }
+    Check {
+        key,
+        algorithm,
+        cost: 1.0,
+        event,
+        update,
+        refuses: Some(1.0),
+        total: false,
+        forced: None,
+    }
 }
 
 const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, micros: 5 };

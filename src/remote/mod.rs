@@ -272,7 +272,8 @@ pub fn probe(settings: &ClusterSettings) -> Result<Duration, String> {
         cost: 0.0,
         event: None,
         update: Update::ReadOnly,
-        observed: false,
+        refuses: None,
+        total: false,
         forced: None,
     };
     let start = Instant::now();

@@ -199,7 +199,8 @@ fn check(limit: f64) -> Check<'static> {
         cost: 1.0,
         event: None,
         update: Update::Strict,
-        observed: false,
+        refuses: Some(1.0),
+        total: false,
         forced: None,
     }
 }

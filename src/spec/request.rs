@@ -64,7 +64,8 @@ impl Request {
             cost: self.count,
             event: self.unique.as_deref(),
             update: self.update,
-            observed: false,
+            refuses: (self.update != Update::ReadOnly).then_some(1.0),
+            total: false,
             forced: None,
         }
     }

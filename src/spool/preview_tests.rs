@@ -18,7 +18,8 @@ struct Step {
     cost: u8,
     unique: Option<u8>,
     update: Update,
-    observed: bool,
+    refuses: u8,
+    total: bool,
     pause: u16,
 }
 
@@ -31,7 +32,8 @@ impl Arbitrary for Step {
             cost: u8::arbitrary(g) % 5,
             unique: Option::<u8>::arbitrary(g).map(|event| event % 6),
             update: *g.choose(&updates).unwrap_or(&Update::Strict),
-            observed: u8::arbitrary(g) % 5 == 0,
+            refuses: u8::arbitrary(g),
+            total: bool::arbitrary(g),
             pause: u16::arbitrary(g) % 200,
         }
     }
@@ -57,7 +59,8 @@ fn checks<'a>(step: &Step, names: &'a [String], unique: Option<&'a str>) -> Vec<
         cost: if step.update == Update::ReadOnly { 0.0 } else { f64::from(step.cost) },
         event: unique.map(str::as_bytes),
         update: step.update,
-        observed: step.observed,
+        refuses: crate::store::conformance::refuses(step.refuses),
+        total: step.total,
         forced: None,
     })
     .collect()
@@ -115,7 +118,8 @@ fn a_preview_counts_its_own_events_and_no_other_sees_them() {
         cost: 3,
         unique: None,
         update: Update::Strict,
-        observed: false,
+        refuses: 4,
+        total: false,
         pause: 0,
     };
     let checks = checks(&step, &names, None);

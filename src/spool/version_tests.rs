@@ -37,7 +37,8 @@ fn check(name: &str) -> Check<'_> {
         cost: 1.0,
         event: None,
         update: Update::Strict,
-        observed: false,
+        refuses: Some(1.0),
+        total: false,
         forced: None,
     }
 }

@@ -20,6 +20,8 @@ pub(crate) fn all<S: Store>(mut fresh: impl FnMut() -> S) {
     readonly_changes_nothing(&mut fresh());
     an_enforced_leaky_check_over_its_limit_keeps_all_leaky_ones_from_counting(&mut fresh());
     observed_checks_keep_no_other_from_counting(&mut fresh());
+    what_another_refuses_counts_against_no_total(&mut fresh);
+    a_check_refuses_from_its_part_of_the_limit(&mut fresh());
     one_record_counts_one_event_once(&mut fresh());
     unique_events_count_once_a_period(&mut fresh());
     filters_survive_a_change_of_limit(&mut fresh());
@@ -50,7 +52,8 @@ fn check(name: &str) -> Check<'_> {
         cost: 1.0,
         event: None,
         update: Update::Strict,
-        observed: false,
+        refuses: Some(1.0),
+        total: false,
         forced: None,
     }
 }
@@ -166,7 +169,7 @@ fn an_enforced_leaky_check_over_its_limit_keeps_all_leaky_ones_from_counting<S: 
 }
 
 fn observed_checks_keep_no_other_from_counting<S: Store>(store: &mut S) {
-    let observed = Check { observed: true, ..with_limit(0.0, leaky("observed")) };
+    let observed = Check { refuses: None, ..with_limit(0.0, leaky("observed")) };
     for n in 0..3 {
         let decisions = decide(store, &[observed, leaky("enforced")], at(n));
         assert!(decisions[0].over && decisions[0].details.written);
@@ -175,6 +178,88 @@ fn observed_checks_keep_no_other_from_counting<S: Store>(store: &mut S) {
     assert_eq!(rate(store, "observed", at(3)).round(), 3.0);
     let refused = decide(store, &[observed, with_limit(0.0, leaky("enforced"))], at(3));
     assert!(refused[0].details.written && !refused[1].details.written);
+}
+
+/// Whatever else refuses the event, and whichever comes first.
+fn what_another_refuses_counts_against_no_total<S: Store>(fresh: &mut impl FnMut() -> S) {
+    let total = |update| {
+        let one = Check { update, ..with_limit(100.0, check("domain")) };
+        Check { total: true, event: Some(b"x"), ..one }
+    };
+    let read = |name| Check { update: Update::ReadOnly, cost: 0.0, ..check(name) };
+    let denied = |one| Check { forced: Some(Forced::Deny), ..with_limit(100.0, one) };
+    let grade = |from, one| Check { refuses: Some(from), ..with_limit(4.0, one) };
+    for (own, refused) in [
+        (with_limit(1.0, check("own")), true),
+        (with_limit(1.0, leaky("own")), true),
+        (with_limit(0.0, read("own")), true),
+        (denied(check("own")), true),
+        (denied(read("own")), true),
+        (grade(0.25, leaky("own")), true),
+        (grade(0.26, check("own")), false),
+        (grade(1.5, Check { cost: 5.0, ..check("own") }), false),
+        (grade(1.25, Check { cost: 5.0, ..check("own") }), true),
+        (Check { refuses: Some(f64::INFINITY), ..denied(check("own")) }, true),
+        (Check { refuses: None, ..denied(check("own")) }, false),
+        (Check { refuses: None, ..with_limit(1.0, leaky("own")) }, false),
+        (Check { forced: Some(Forced::Allow), ..with_limit(1.0, leaky("own")) }, false),
+        (check("own"), false),
+    ] {
+        for update in [Update::Leaky, Update::Strict] {
+            let total = total(update);
+            for checks in [[own, total], [total, own]] {
+                let store = &mut fresh();
+                decide(store, &[Check { event: Some(b"w"), ..total }], at(0));
+                let decisions = decide(store, &checks, at(0));
+                let decided = decisions[usize::from(checks[0] == own)];
+                let counted = f64::from(u8::from(!refused));
+                let what = format!("{own:?}");
+                assert_eq!(rate(store, "domain", at(0)).round(), 1.0 + counted, "{what}");
+                assert_eq!((decided.rate.round(), decided.count), (1.0 + counted, counted));
+                assert_eq!((decided.details.written, decided.next_count), (!refused, 1.0));
+                // What was not counted is not remembered either.
+                let seen = decide(store, &[total], at(0))[0].details.seen;
+                assert_eq!(seen, Some(!refused), "{what}");
+                let strict = own.update == Update::Strict || own.refuses.is_none();
+                let kept = decisions[usize::from(checks[1] == own)].details.written;
+                assert_eq!(kept, own.update != Update::ReadOnly && (strict || !refused), "{what}");
+            }
+        }
+    }
+    // A refused event does not take a total over its limit, and so is no crossing of it.
+    let store = &mut fresh();
+    let total = with_limit(1.5, total(Update::Strict));
+    let own = with_limit(1.0, check("own"));
+    for n in 0..100 {
+        let event = n.to_string();
+        let total = Check { event: Some(event.as_bytes()), ..total };
+        let before = Check { event: Some(b"first"), ..total };
+        decide(store, &[before], at(0));
+        let refused = decide(store, &[own, total], at(0))[1];
+        assert!(!refused.over && !refused.crossed && refused.crossings == 0, "{refused:?}");
+    }
+    // A total refuses too, but no strict check is kept from counting by it.
+    let decisions = decide(store, &[check("other"), with_limit(0.5, total)], at(0));
+    assert!(decisions[1].over && decisions.iter().all(|one| one.details.written));
+    let decisions =
+        decide(store, &[leaky("third"), Check { update: Update::Leaky, ..total }], at(0));
+    assert!(decisions[1].over && decisions.iter().all(|one| !one.details.written));
+}
+
+fn a_check_refuses_from_its_part_of_the_limit<S: Store>(store: &mut S) {
+    let graded = |from, name| Check { refuses: Some(from), ..with_limit(4.0, leaky(name)) };
+    for (from, name, most) in [(0.5, "half", 1.0), (1.0, "all", 3.0), (2.0, "twice", 7.0)] {
+        for _ in 0..12 {
+            decide(store, &[graded(from, name), with_limit(100.0, leaky("other"))], at(0));
+        }
+        assert_eq!(rate(store, name, at(0)).round(), most, "{name}");
+    }
+    let never = graded(f64::INFINITY, "never");
+    let denied = Check { forced: Some(Forced::Deny), ..never };
+    for check in [never, never, never, never, never, denied, denied] {
+        decide(store, &[check], at(0));
+    }
+    assert_eq!(rate(store, "never", at(0)).round(), 5.0);
 }
 
 fn one_record_counts_one_event_once<S: Store>(store: &mut S) {
@@ -376,6 +461,17 @@ fn decides_an_empty_slice<S: Store>(store: &mut S) {
     assert_eq!(decisions, []);
 }
 
+/// From which part of its limit a random check refuses the event.
+pub(crate) fn refuses(choice: u8) -> Option<f64> {
+    match choice % 8 {
+        0 => None,
+        1 => Some(0.5),
+        2 => Some(1.5),
+        3 => Some(f64::INFINITY),
+        _ => Some(1.0),
+    }
+}
+
 /// One check of a random call.
 #[derive(Clone, Debug)]
 struct Random {
@@ -385,7 +481,8 @@ struct Random {
     cost: u8,
     event: Option<u8>,
     update: u8,
-    observed: bool,
+    refuses: u8,
+    total: bool,
     forced: u8,
 }
 
@@ -398,7 +495,8 @@ impl Arbitrary for Random {
             cost: u8::arbitrary(g) % 4,
             event: Option::<u8>::arbitrary(g).map(|event| event % 4),
             update: u8::arbitrary(g),
-            observed: bool::arbitrary(g),
+            refuses: u8::arbitrary(g),
+            total: bool::arbitrary(g),
             forced: u8::arbitrary(g),
         }
     }
@@ -434,7 +532,8 @@ fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
                         cost: if readonly { 0.0 } else { one.cost.into() },
                         event: one.event.map(|event| EVENTS[usize::from(event)]),
                         update,
-                        observed: one.observed,
+                        refuses: refuses(one.refuses),
+                        total: one.total,
                         forced: match one.forced % 6 {
                             0 => Some(Forced::Allow),
                             1 => Some(Forced::Deny),

@@ -24,7 +24,8 @@ fn database(name: &str, events: u32) -> tempfile::TempDir {
         cost: 1.0,
         event: None,
         update: Update::Strict,
-        observed: false,
+        refuses: Some(1.0),
+        total: false,
         forced: None,
     };
     let mut database = Spool::open(spool.path(), Options::default()).unwrap();

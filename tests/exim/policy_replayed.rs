@@ -28,6 +28,7 @@ use exirate::store::{Entry, Inspect, Memory};
 const POLICIES: &str = r#"
 [identity]
 fold = { case = true, plus = true }
+qualify = "x.test"
 [policy.a]
 when = "authenticated"
 text = "{policy} {unit} {limit} {key} {recipient}"
@@ -40,6 +41,12 @@ recipients = "unlimited"
 when = "authenticated"
 action = "observe"
 default.messages = "2.5/2h"
+[policy.e]
+when = "authenticated"
+update = "strict"
+text = "{rule} {unit} {limit} {key}"
+default.recipients = "7.5/2h"
+default.total = { recipients = "12.5/2h", messages = "8.5/4h" }
 [policy.c]
 when = "null_sender"
 key = ["recipient"]

@@ -189,3 +189,27 @@ fn a_failover_to_a_slower_clock_makes_no_rate_jump() {
         }
     });
 }
+
+/// Own limits are decided first, then totals.
+#[test]
+fn what_a_user_is_refused_uses_up_nothing_of_his_domain() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path());
+    let settings = with_long_deadline(&settings(nodes(&cluster)));
+    runtime().block_on(async {
+        let mut asker = Asker::new(&settings);
+        for number in 0..12 {
+            let (user, domain) = (format!("carol{number}"), format!("domain{number}"));
+            let own = Algorithm::Bucket { burst: 5.0, rate: 0.0 };
+            let own = Check { algorithm: own, ..level(&user) };
+            let total = Check { total: true, ..level(&domain) };
+            for attempt in 1..=20 {
+                let (_, decisions) = asker.until_decided(&[total, own]).await;
+                let counted = f64::from(attempt.min(5));
+                assert_eq!((decisions[0].rate, decisions[1].rate), (counted, attempt.into()));
+                assert_eq!(decisions[0].details.written, attempt <= 5);
+            }
+            assert_eq!(asker.sum(total).await, 5);
+        }
+    });
+}

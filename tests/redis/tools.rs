@@ -91,7 +91,8 @@ impl Site {
             cost: 1.0,
             event: event.map(str::as_bytes),
             update: Update::Strict,
-            observed: false,
+            refuses: Some(1.0),
+            total: false,
             forced: None,
         };
         let decision = self.runtime.block_on(self.asker.ask(&[check])).unwrap()[0];
@@ -175,7 +176,8 @@ fn crossings_are_shared(site: &mut Site) {
             cost: 1.0,
             event: None,
             update: Update::Strict,
-            observed: false,
+            refuses: Some(1.0),
+            total: false,
             forced: None,
         };
         let now = Timestamp::from(exirate::sys::clock::now());

@@ -25,7 +25,8 @@ fn check(key: &str) -> Check<'_> {
         cost: 30.0,
         event: None,
         update: if key.starts_with("leaky") { Update::Leaky } else { Update::Strict },
-        observed: false,
+        refuses: Some(1.0),
+        total: false,
         forced: None,
     }
 }

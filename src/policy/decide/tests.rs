@@ -11,7 +11,7 @@ use crate::policy::model::{Policies, Policy};
 use crate::policy::source::compile;
 use crate::rate::Average;
 use crate::stage::AclStage;
-use crate::store::Memory;
+use crate::store::{Entry, Inspect, Memory};
 
 const START: Timestamp = Timestamp { seconds: 1_700_000_000, micros: 0 };
 
@@ -436,6 +436,244 @@ fn a_router_counts_a_message_once() {
     }
     // The reason is the limit that is the closest.
     assert!((rates[&Unit::Recipients] - 3.0).abs() < 1e-6, "{rates:?}");
+}
+
+/// Rounded rates by the end of the record's name.
+fn counted(session: &mut Session<'_>, record: &str) -> f64 {
+    let mut rate = 0.0;
+    let visit = &mut |entry: Entry| {
+        if entry.key == record.as_bytes() {
+            rate = entry.average.rate.round();
+        }
+    };
+    session.store.for_each(visit).unwrap();
+    rate
+}
+
+#[test]
+fn what_the_own_limit_refuses_uses_up_no_total() {
+    for update in ["leaky", "strict"] {
+        let all = policies(&format!(
+            "[policy.p]\nupdate = \"{update}\"\ndefault.recipients = [\"5.5/1h\", \"90/1d\"]\n\
+             default.total.recipients = [\"50/1h\", \"500/1d\"]\n"
+        ));
+        let mut session = Session::new(&all);
+        let mut accepted = |auth, attempts| {
+            let event = Event { auth: Some(auth), ..to(alice(), "x@x.test") };
+            let all = (0..attempts).map(|_| session.at(AclStage::Rcpt, "p", &event));
+            all.filter(|outcome| outcome.verdict == Verdict::Accept).count()
+        };
+        assert_eq!(accepted("carol@a.test", 200), 5);
+        assert_eq!([accepted("dave@a.test", 5), accepted("erin@a.test", 5)], [5, 5], "{update}");
+        assert_eq!(counted(&mut session, "p/recipients/1h/domain:a.test"), 15.0);
+        assert_eq!(counted(&mut session, "p/recipients/1d/domain:a.test"), 15.0);
+        let own = if update == "strict" { 200.0 } else { 5.0 };
+        assert_eq!(counted(&mut session, "p/recipients/1h/auth:carol@a.test"), own);
+    }
+}
+
+/// The message is refused at each RCPT by what was decided at the first one.
+#[test]
+fn what_was_refused_before_in_a_message_uses_up_no_total() {
+    let all = policies(
+        "[policy.p]\nupdate = \"strict\"\ndefault.messages = \"1.5/1h\"\n\
+         default.total = { recipients = \"50/1h\", messages = \"50/1h\" }\n",
+    );
+    let mut session = Session::new(&all);
+    for n in 0..3 {
+        session.new_message();
+        for recipient in ["a@x", "b@x", "c@x"] {
+            let event = to(alice(), recipient);
+            let outcome = session.at(AclStage::Rcpt, "p", &event);
+            // Another line of the same ACL.
+            session.again(AclStage::Rcpt, "p", &event, SessionFacts::default());
+            assert_eq!(outcome.verdict == Verdict::Accept, n == 0);
+        }
+    }
+    assert_eq!(counted(&mut session, "p/recipients/1h/domain:example.org"), 3.0);
+    assert_eq!(counted(&mut session, "p/messages/1h/domain:example.org"), 1.0);
+    assert_eq!(counted(&mut session, "p/messages/1h/auth:alice@example.org"), 3.0);
+    // One refused recipient does not keep the message from being counted with another.
+    let all = policies(
+        "[policy.p]\nupdate = \"strict\"\ndefault.unique_recipients = \"1.5/1h\"\n\
+         default.total.messages = \"50/1w\"\n",
+    );
+    let mut session = Session::new(&all);
+    let rcpt = |session: &mut Session<'_>, recipient| {
+        let verdict = session.at(AclStage::Rcpt, "p", &to(alice(), recipient)).verdict;
+        (verdict, counted(session, "p/messages/1w/domain:example.org"))
+    };
+    assert_eq!(rcpt(&mut session, "a@x"), (Verdict::Accept, 1.0));
+    session.new_message();
+    assert_eq!(rcpt(&mut session, "b@x"), (Verdict::Defer, 1.0));
+    session.now = later(START, 7200);
+    assert_eq!(rcpt(&mut session, "a@x"), (Verdict::Accept, 2.0));
+    assert_eq!(rcpt(&mut session, "a@x"), (Verdict::Accept, 2.0));
+}
+
+/// What has already come to pass is counted, and what it refuses is not.
+#[test]
+fn outcomes_count_against_a_total_although_they_are_refused() {
+    let all = policies(
+        "[policy.p]\nupdate = \"strict\"\ndefault.rejected_recipients = \"1.5/1h\"\n\
+         default.total = { rejected_recipients = \"9/1h\", connections = \"9/1h\", recipients = \"9/1h\" }\n",
+    );
+    let mut session = Session::new(&all);
+    let event = to(alice(), "b@x.test");
+    for rejected_recipients in [0, 1, 2, 2, 4] {
+        let facts = SessionFacts { rejected_recipients, ..SessionFacts::default() };
+        let refused = session.with(AclStage::Rcpt, "p", &event, facts).verdict == Verdict::Defer;
+        assert_eq!(refused, rejected_recipients > 1);
+    }
+    let mut of_domain =
+        |unit: &str| counted(&mut session, &format!("p/{unit}/1h/domain:example.org"));
+    assert_eq!(of_domain("rejected_recipients"), 4.0);
+    assert_eq!(of_domain("connections"), 1.0);
+    assert_eq!(of_domain("recipients"), 2.0);
+}
+
+/// A memory store whose overrides deny all checks of one identity.
+struct Denying(Memory, &'static [u8]);
+
+impl Store for Denying {
+    type Error = std::convert::Infallible;
+
+    fn decide(
+        &mut self,
+        checks: &[Check<'_>],
+        clock: impl FnOnce() -> Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) -> Result<(), Self::Error> {
+        let forced = |check: &Check<'_>| {
+            let denies = check.key.identity() == self.1;
+            denies.then_some(crate::engine::Forced::Deny)
+        };
+        let checks: Vec<_> =
+            checks.iter().map(|check| Check { forced: forced(check), ..*check }).collect();
+        self.0.decide(&checks, clock, decisions)
+    }
+
+    fn decide_one(
+        &mut self,
+        check: &Check<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<Decision, Self::Error> {
+        let mut decisions = Vec::new();
+        self.decide(std::slice::from_ref(check), clock, &mut decisions)?;
+        Ok(decisions[0])
+    }
+}
+
+#[test]
+fn what_an_override_denies_uses_up_no_total() {
+    let exempt = "[[policy.p.exempt]]\nmatch = \"alice@example.org\"\n";
+    for (more, verdict) in [
+        ("", Verdict::Defer),
+        (exempt, Verdict::Defer),
+        ("verdicts = { \"100%\" = \"log\" }\n", Verdict::Defer),
+        ("action = \"observe\"\n", Verdict::Log),
+    ] {
+        for update in ["leaky", "strict"] {
+            let all = policies(&format!(
+                "[policy.p]\nupdate = \"{update}\"\ndefault.recipients = \"9/1h\"\n\
+                 default.total.recipients = \"50/1h\"\n{more}"
+            ));
+            let mut session = Session::new(&all);
+            let policy = &all.policies["p"];
+            let rules =
+                Rules { name: "p", identity: &all.identity, head: &policy.head, tables: policy };
+            let once = [Occurrence::one(Unit::Recipients, crate::stage::Scope::Command)];
+            let mut store = Denying(Memory::new(), b"auth:alice@example.org");
+            for _ in 0..5 {
+                session.cache.new_command();
+                let (event, cache) = (to(alice(), "b@x.test"), &mut session.cache);
+                let outcome =
+                    decide(&rules, &event, &once, false, cache, &mut store, || START, |_| {});
+                assert_eq!(outcome.unwrap().verdict, verdict, "{more}");
+            }
+            session.store = store.0;
+            let total = counted(&mut session, "p/recipients/1h/domain:example.org");
+            assert_eq!(total, if verdict == Verdict::Log { 5.0 } else { 0.0 }, "{more}");
+        }
+    }
+}
+
+/// A policy with a total, and the users of two domains who send.
+#[derive(Clone, Debug)]
+struct Shared {
+    strict: bool,
+    observes: bool,
+    exempts: bool,
+    /// The part of the limit from which it refuses, in percent.
+    from: u8,
+    own: u8,
+    total: u8,
+    users: Vec<u8>,
+}
+
+impl Arbitrary for Shared {
+    fn arbitrary(g: &mut Gen) -> Self {
+        Self {
+            strict: bool::arbitrary(g),
+            observes: u8::arbitrary(g).is_multiple_of(5),
+            exempts: u8::arbitrary(g).is_multiple_of(4),
+            from: *g.choose(&[100, 100, 50, 150]).unwrap(),
+            own: u8::arbitrary(g) % 12,
+            total: u8::arbitrary(g) % 24,
+            users: (0..80).map(|_| u8::arbitrary(g)).collect(),
+        }
+    }
+}
+
+/// Random users against counts that are written out. No time passes.
+#[test]
+fn totals_count_as_a_plain_count() {
+    fn run(shared: Shared) -> bool {
+        let Shared { strict, observes, exempts, from, own, total, users } = shared;
+        let text = format!(
+            "[policy.p]\nupdate = \"{}\"\naction = \"{}\"\n\
+             verdicts = {{ \"40%\" = \"log\", \"{from}%\" = \"defer\" }}\n\
+             default.recipients = [\"{own}.4/1h\", \"{own}.3/1d\"]\n\
+             default.total.recipients = \"{total}.4/1h\"\n{}",
+            if strict { "strict" } else { "leaky" },
+            if observes { "observe" } else { "enforce" },
+            if exempts { "[[policy.p.exempt]]\nmatch = \"u0@a.test\"\n" } else { "" },
+        );
+        let all = policies(&text);
+        let mut session = Session::new(&all);
+        let mut counts: HashMap<String, f64> = HashMap::new();
+        let from = f64::from(from) / 100.0;
+        for user in users {
+            let domain = ["a.test", "b.test"][usize::from(user % 2)];
+            let login = format!("u{}@{domain}", user / 2 % 3);
+            session.new_message();
+            let event = Event { auth: Some(&login), ..to(alice(), "x@x.test") };
+            let refused = session.at(AclStage::Rcpt, "p", &event).verdict == Verdict::Defer;
+            let exempt = exempts && login == "u0@a.test";
+            let enforced = !observes && !exempt;
+            let mut with_this =
+                |who: &str| counts.entry(who.to_owned()).or_default().to_owned() + 1.0;
+            let (of_user, of_domain) = (with_this(&login), with_this(domain));
+            let refuses = |count: f64, limit: u8, part: f64| {
+                let limit = f64::from(limit) + part;
+                enforced && count / limit >= from && (count >= limit || from < 1.0)
+            };
+            let by_own = refuses(of_user, own, 0.4) || refuses(of_user, own, 0.3);
+            let by_total = !by_own && refuses(of_domain, total, 0.4);
+            assert_eq!(refused, by_own || by_total, "{text} {login}");
+            if strict || observes || !(by_own || by_total) {
+                counts.insert(login.clone(), of_user);
+            }
+            if !by_own && (strict || observes || !by_total) {
+                counts.insert(domain.to_owned(), of_domain);
+            }
+            let mut rate = |key: String| counted(&mut session, &format!("p/recipients/1h/{key}"));
+            assert_eq!(rate(format!("auth:{login}")), counts[&login], "{text} {login}");
+            assert_eq!(rate(format!("domain:{domain}")), counts[domain], "{text} {login}");
+        }
+        true
+    }
+    quickcheck::QuickCheck::new().tests(300).quickcheck(run as fn(Shared) -> bool);
 }
 
 /// One recipient of a user, or a pause.

@@ -93,6 +93,8 @@ struct NaiveCheck {
     limit: f64,
     period: f64,
     unique: Option<String>,
+    /// It counts nothing if an earlier check, which is none of these, refuses the event.
+    total: bool,
 }
 
 #[derive(Default)]
@@ -101,13 +103,14 @@ struct Naive(HashMap<String, Record>);
 impl Naive {
     /// The rate of each check and whether it is over.
     fn decide(&mut self, checks: &[NaiveCheck], leaky: bool, now: (i64, f64)) -> Vec<(f64, bool)> {
-        let mut new = Vec::new();
+        let mut new: Vec<(Record, f64, bool)> = Vec::new();
         for check in checks {
+            let looks = check.total && leaky && new.iter().any(|(_, _, over)| *over);
             let mut record = self.0.get(&check.record).cloned().unwrap_or_default();
             if record.seen.as_ref().is_some_and(|(e, _)| now.0 as f64 > *e as f64 + check.period) {
                 record.seen = None;
             }
-            let mut count = 1.0;
+            let mut count = f64::from(u8::from(!looks));
             if let Some(unique) = &check.unique {
                 let (_, seen) = record.seen.get_or_insert((now.0, HashSet::new()));
                 count = f64::from(u8::from(seen.insert(unique.clone())));
@@ -150,6 +153,7 @@ impl Naive {
                 limit,
                 period,
                 unique,
+                total: unit == "messages" && policy == "a",
             };
             let login =
                 event.login.map(|n| ["alice@a.test", "bob@a.test", LOGINS[2], LOGINS[3]][n]);
@@ -179,6 +183,7 @@ impl Naive {
                     limit: 3.0,
                     period: 0.05,
                     unique: None,
+                    total: false,
                 }),
                 ("d", None) => checks.push(average("recipients", 4.0, 60.0, "client", None)),
                 _ => {}

@@ -277,7 +277,8 @@ impl Simulation {
                 cost: part.size,
                 event: None,
                 update: part.update,
-                observed: false,
+                refuses: (part.update != Update::ReadOnly).then_some(1.0),
+                total: false,
                 forced: None,
             }
         };

@@ -22,7 +22,7 @@
 //! | 0 | 1 | `record_kind` | 1 = spec, 2 = policy |
 //! | 1 | 1 | `algorithm` | 1 = moving average, 2 = leaky bucket |
 //! | 2 | 1 | `update` | 1 = leaky, 2 = strict, 3 = read-only |
-//! | 3 | 1 | `flags` | 1 = observed, 2 = has a unique event, 4 = allowed, 8 = denied |
+//! | 3 | 1 | `flags` | 1 = observed, 2 = has a unique event, 4 = allowed, 8 = denied, 16 = total |
 //! | 4 | 2 | `name_bytes` | the size of the record's name |
 //! | 6 | 2 | `identity_start` | where in the name the identity begins |
 //! | 8 | 2 | `unique_bytes` | the size of the text of the unique event |
@@ -30,6 +30,7 @@
 //! | 16 | 8 | `limit` | of a bucket: the burst |
 //! | 24 | 8 | `period` | in seconds; of a bucket: what leaks out in a second |
 //! | 32 | 8 | `cost` | the size of the event |
+//! | 40 | 8 | `refuses` | the part of the limit from which the event is refused; 0 = all of it |
 //!
 //! The name and the text of the unique event follow each of them. The items of a reply
 //! with the status 0 are decisions:

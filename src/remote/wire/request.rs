@@ -7,7 +7,7 @@ use crate::store::ByteReader;
 use super::{Fault, Header, REQUEST_MAGIC, finish, item};
 
 /// The size of the fixed part of a check.
-pub const CHECK_BYTES: usize = 40;
+pub const CHECK_BYTES: usize = 48;
 /// The kind of a request to decide.
 const DECIDE: u16 = 1;
 
@@ -15,6 +15,7 @@ const OBSERVED: u8 = 1;
 const HAS_UNIQUE: u8 = 2;
 const ALLOWED: u8 = 4;
 const DENIED: u8 = 8;
+const TOTAL: u8 = 16;
 
 /// A request to decide the checks of one event, as the agent reads it.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +65,7 @@ pub fn write_request(
 }
 
 fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), Fault> {
-    let Check { key, algorithm, cost, event, update, observed, forced } = *check;
+    let Check { key, algorithm, cost, event, update, refuses, total, forced } = *check;
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     let short = |bytes: usize, field| u16::try_from(bytes).map_err(|_| Fault::Field(field));
     let unique = event.unwrap_or_default();
@@ -81,7 +82,8 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), Fault> {
         Update::Strict => 2,
         Update::ReadOnly => 3,
     };
-    let flags = flag(observed, OBSERVED)
+    let flags = flag(refuses.is_none(), OBSERVED)
+        | flag(total, TOTAL)
         | flag(event.is_some(), HAS_UNIQUE)
         | flag(forced == Some(Forced::Allow), ALLOWED)
         | flag(forced == Some(Forced::Deny), DENIED);
@@ -90,7 +92,7 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), Fault> {
     out.extend_from_slice(&short(key.identity_start, "identity_start")?.to_le_bytes());
     out.extend_from_slice(&short(unique.len(), "unique_bytes")?.to_le_bytes());
     out.extend_from_slice(&[0; 6]);
-    for number in [limit, period, cost] {
+    for number in [limit, period, cost, refuses.unwrap_or_default()] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     out.extend_from_slice(key.name);
@@ -131,7 +133,7 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
     };
     fixed.take(6).ok_or(short)?;
     let mut number = || fixed.array().map(f64::from_le_bytes).ok_or(short);
-    let (limit, period, cost) = (number()?, number()?, number()?);
+    let (limit, period, cost, from) = (number()?, number()?, number()?, number()?);
     let name = rest.take(name_bytes).ok_or(Fault::Field("name_bytes"))?;
     let unique = rest.take(unique_bytes).ok_or(Fault::Field("unique_bytes"))?;
     if identity_start > name_bytes {
@@ -171,6 +173,12 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
         _ => Some(unique),
     };
     let key = RecordKey { name, identity_start, kind, algorithm: algorithm.kind() };
-    let observed = flags & OBSERVED != 0;
-    Ok(Check { key, algorithm, cost, event, update, observed, forced })
+    let refuses = match flags & OBSERVED {
+        0 if from > 0.0 => Some(from),
+        0 if from == 0.0 => Some(1.0),
+        0 => return Err(Fault::Field("refuses")),
+        _ => None,
+    };
+    let total = flags & TOTAL != 0;
+    Ok(Check { key, algorithm, cost, event, update, refuses, total, forced })
 }

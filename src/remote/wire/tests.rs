@@ -67,7 +67,9 @@ impl Item {
             cost: if update == Update::ReadOnly { 0.0 } else { cost },
             event: self.unique.as_deref(),
             update,
-            observed: self.choice & 16 != 0,
+            refuses: [None, Some(0.01), Some(1.0), Some(f64::INFINITY)]
+                [usize::from(self.choice >> 4 & 3)],
+            total: self.choice & 64 != 0,
             forced: [None, Some(Forced::Allow), Some(Forced::Deny), None]
                 [usize::from(self.choice >> 5 & 3)],
         }
@@ -219,7 +221,16 @@ fn impossible_values_are_refused_by_name() {
     let key = RecordKey { name: b"1h/per_mail/a", identity_start: 0, ..b"".into() };
     let algorithm = Algorithm::MovingAverage { limit: 1.0, period: 2.0 };
     let (update, event) = (Update::Leaky, Some(&b"u"[..]));
-    let check = Check { key, algorithm, cost: 1.0, event, update, observed: false, forced: None };
+    let check = Check {
+        key,
+        algorithm,
+        cost: 1.0,
+        event,
+        update,
+        refuses: Some(1.0),
+        total: false,
+        forced: None,
+    };
     let mut message = Vec::new();
     write_request(&mut message, 1, 2, &[check]).unwrap();
     assert!(read_request(&message).is_ok());
@@ -249,6 +260,8 @@ fn impossible_values_are_refused_by_name() {
         (24, &[0; 8], "period"),
         (32, &nan, "cost"),
         (32, &minus, "cost"),
+        (40, &nan, "refuses"),
+        (40, &minus, "refuses"),
     ] {
         assert_eq!(at(offset, bytes), Fault::Field(field), "{offset} {bytes:?}");
     }
@@ -309,7 +322,16 @@ fn what_does_not_fit_is_not_written() {
     let key = RecordKey { algorithm: AlgorithmKind::MovingAverage, ..(&name).into() };
     let algorithm = Algorithm::MovingAverage { limit: 1.0, period: 2.0 };
     let (update, event) = (Update::Leaky, None);
-    let check = Check { key, algorithm, cost: 1.0, event, update, observed: false, forced: None };
+    let check = Check {
+        key,
+        algorithm,
+        cost: 1.0,
+        event,
+        update,
+        refuses: Some(1.0),
+        total: false,
+        forced: None,
+    };
     let mut message = b"kept".to_vec();
     assert!(matches!(write_request(&mut message, 1, 2, &[check; 20]), Err(Fault::Size(_))));
     assert!(matches!(write_request(&mut message, 1, 2, &[check; 65]), Err(Fault::Field("count"))));
@@ -329,7 +351,7 @@ fn the_tables_name_every_field() {
     );
     let fields = documented(&document);
     for (last, size) in
-        [("item_bytes", HEADER_BYTES), ("cost", CHECK_BYTES), ("kept_at", DECISION_BYTES)]
+        [("item_bytes", HEADER_BYTES), ("refuses", CHECK_BYTES), ("kept_at", DECISION_BYTES)]
     {
         let (offset, bytes) = fields[last];
         assert_eq!(offset + bytes, size, "{last}");

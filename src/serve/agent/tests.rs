@@ -195,7 +195,16 @@ fn check(name: &[u8]) -> Check<'_> {
     let algorithm = Algorithm::MovingAverage { limit: 10.0, period: 3600.0 };
     let key = RecordKey::from(name);
     let (cost, update) = (1.0, Update::Strict);
-    Check { key, algorithm, cost, event: None, update, observed: false, forced: None }
+    Check {
+        key,
+        algorithm,
+        cost,
+        event: None,
+        update,
+        refuses: Some(1.0),
+        total: false,
+        forced: None,
+    }
 }
 
 fn request(event: u128, deadline: Duration, name: &[u8]) -> Vec<u8> {

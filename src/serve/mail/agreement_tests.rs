@@ -61,6 +61,13 @@ verdicts = { "50%" = "log", "70%" = "hold", "100%" = "defer", "150%" = "reject" 
 default.recipients = "6.5/2h"
 default.connections = "5.5/2h"
 default.unique_clients = "2.5/2h"
+[policy.f]
+when = "authenticated"
+update = "strict"
+text = "{rule} {unit} {limit} {key}"
+default.recipients = "5.5/2h"
+default.messages = "4.5/4h"
+default.total = { recipients = "8.5/2h", messages = "7.5/4h", unique_recipients = "7.5/2h" }
 [policy.e]
 when = "local"
 key = ["sender"]

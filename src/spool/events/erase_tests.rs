@@ -37,7 +37,8 @@ fn over(spool: &mut Spool, key: &str, second: i64, details: EventDetails<'_>) {
         cost: 30.0,
         event: None,
         update: Update::Strict,
-        observed: false,
+        refuses: Some(1.0),
+        total: false,
         forced: None,
     };
     spool.decide_one(&check, || at(second)).unwrap();

@@ -60,9 +60,9 @@ impl Decided<'_> {
     }
 
     /// Whether it is a refusal to be logged: the first over decision of the record in
-    /// this second, and enforced.
+    /// this second, which refuses the event.
     fn is_refusal(&self) -> bool {
-        self.is_event() && !self.check.observed && self.pending.decision().over
+        self.is_event() && self.pending.refuses()
     }
 
     fn window(&self) -> EventWindow {

@@ -22,7 +22,8 @@ fn over(spool: &mut Spool, key: &str, second: i64) -> Decision {
         cost: 30.0,
         event: None,
         update: Update::Strict,
-        observed: false,
+        refuses: Some(1.0),
+        total: false,
         forced: None,
     };
     let decision = spool.decide_one(&check, || at(second)).unwrap();

@@ -25,7 +25,8 @@ fn check(key: &str, update: Update, cost: f64) -> Check<'_> {
         cost,
         event: None,
         update,
-        observed: false,
+        refuses: Some(1.0),
+        total: false,
         forced: None,
     }
 }
@@ -150,7 +151,7 @@ fn a_refusal_is_logged_once_a_second_for_each_record() {
                 spool.describe(&EventDetails { sender: b"s@example.org", ..Default::default() });
             }
         }
-        decide(&mut spool, &Check { observed: true, ..check("c", Update::Leaky, 30.0) }, second);
+        decide(&mut spool, &Check { refuses: None, ..check("c", Update::Leaky, 30.0) }, second);
         decide(&mut spool, &Check { cost: 0.0, ..check("c", Update::ReadOnly, 0.0) }, second);
         spool.describe(&EventDetails::default());
     }

@@ -43,7 +43,8 @@ fn check(name: &[u8], start: usize) -> Check<'_> {
         cost: 1.0,
         event: None,
         update: Update::Leaky,
-        observed: false,
+        refuses: Some(1.0),
+        total: false,
         forced: None,
     }
 }

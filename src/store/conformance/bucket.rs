@@ -146,7 +146,7 @@ fn a_full_bucket_keeps_averages_from_counting<S: Store>(store: &mut S) {
     assert!(refused[0].over && !refused[1].over && !refused[1].details.written);
     assert_eq!(level(store, "other"), Some((at(8), 0.0)));
     // A bucket that is only observed adds all, and keeps nothing from counting.
-    let observed = Check { observed: true, ..with_burst(1.0, bucket("observed")) };
+    let observed = Check { refuses: None, ..with_burst(1.0, bucket("observed")) };
     for n in 1..4 {
         let decisions = decide(store, &[observed, bucket("with")], at(0));
         assert!(decisions.iter().all(|decision| decision.details.written));
