@@ -17,8 +17,8 @@ use std::ffi::{CStr, c_int};
 ///
 /// Login, client, sender, recipient and size are read from Exim. The event is
 /// counted as the stage has it: a recipient in the ACL for RCPT, a message once, and
-/// so on. An ATTRIBUTE is `package=TEXT`, `script=TEXT` or `on_error=WORD`; the text
-/// is taken literally.
+/// so on. An ATTRIBUTE is `package=TEXT`, `script=TEXT`, `on_error=WORD` or `refused=yes`;
+/// the text is taken literally. With the last, the recipient of this RCPT has been refused.
 ///
 /// Where the policy cannot be evaluated (there is no such policy, no image, or no
 /// database), the policy's `on_error` decides, or that of the call: `fail-open` returns

@@ -159,7 +159,7 @@ impl Session {
         let policy = policy.ok_or_else(|| (unknown(name, image), open))?;
         let head = policy.head();
         let rules = Rules { name, identity, head, tables: &policy };
-        let facts = PolicyFacts::read(host, variables, more, stage);
+        let facts = PolicyFacts::read(host, variables, more, stage, attributes);
         let by = counted_by(&mut policies.counted, name);
         let occurrences = &mut policies.occurrences;
         by.counted.occurrences(stage, &facts.session, occurrences);

@@ -47,10 +47,12 @@ pub(super) struct Attributes<'a> {
     pub(super) package: Option<Cow<'a, str>>,
     pub(super) script: Option<Cow<'a, str>>,
     pub(super) on_error: Option<OnError>,
+    /// The recipient of this RCPT has been refused, which Exim counts after the ACL.
+    pub(super) refused: Option<bool>,
 }
 
 /// The attributes that a call may have, for the error that lists them.
-const NAMES: &str = "package=, script=, on_error=";
+const NAMES: &str = "package=, script=, on_error=, refused=";
 
 impl<'a> Attributes<'a> {
     /// Reads the arguments after the policy's name. All that follows `=` is the
@@ -67,8 +69,18 @@ impl<'a> Attributes<'a> {
                 b"package" => attributes.package.replace(value).is_some(),
                 b"script" => attributes.script.replace(value).is_some(),
                 b"on_error" => {
-                    let word = OnError::of(&value).ok_or_else(|| wrong_word(&value))?;
+                    let word = OnError::of(&value).ok_or_else(|| {
+                        wrong_word("on_error=", &OnError::words().join(" or "), &value)
+                    })?;
                     attributes.on_error.replace(word).is_some()
+                }
+                b"refused" => {
+                    let word = match &*value {
+                        "yes" => true,
+                        "no" => false,
+                        _ => return Err(wrong_word("refused=", "yes or no", &value)),
+                    };
+                    attributes.refused.replace(word).is_some()
                 }
                 _ => return Err(unknown(argument)),
             };
@@ -86,10 +98,9 @@ fn unknown(argument: &[u8]) -> String {
     format!("\"{shown}\" is not an attribute (the attributes are: {NAMES})")
 }
 
-fn wrong_word(value: &str) -> String {
-    let words = OnError::words().join(" or ");
+fn wrong_word(attribute: &str, words: &str, value: &str) -> String {
     let value: String = value.chars().take(40).collect();
-    format!("on_error= is {words}, not \"{}\"", value.escape_debug())
+    format!("{attribute} is {words}, not \"{}\"", value.escape_debug())
 }
 
 /// The values of one call.
@@ -113,6 +124,7 @@ impl<'v> PolicyFacts<'v> {
         variables: &'v Variables,
         more: &'v PolicyVariables,
         stage: AclStage,
+        attributes: &Attributes<'_>,
     ) -> Self {
         let text = |text: &'v Text| text.read(host).map(lossy);
         let number = |number: &Number| number.read(host).unwrap_or(0);
@@ -126,11 +138,13 @@ impl<'v> PolicyFacts<'v> {
         let local = Local::of(has_used_auth, origin, interface);
         let sender = text(&variables.sender_address);
         let message_id = text(&variables.message_id);
+        let rejected = u32::try_from(number(&more.rcpt_fail_count)).unwrap_or(0);
+        let is_refused = attributes.refused == Some(true) && stage == AclStage::Rcpt;
         let has_recipient = matches!(stage, AclStage::Rcpt | AclStage::Prdr | AclStage::Outside);
         let session = SessionFacts {
             recipients: u32::try_from(number(&variables.recipients_count)).unwrap_or(0),
             message_size: u64::try_from(number(&variables.message_size)).unwrap_or(0),
-            rejected_recipients: u32::try_from(number(&more.rcpt_fail_count)).unwrap_or(0),
+            rejected_recipients: rejected.saturating_add(is_refused.into()),
             auth_failed: number(&more.authentication_failed) != 0,
             has_message: message_id.is_some(),
         };
@@ -215,16 +229,17 @@ mod tests {
         for (argument, error) in [
             (
                 "gold",
-                "\"gold\" is not an attribute (the attributes are: package=, script=, on_error=)",
+                "\"gold\" is not an attribute (the attributes are: package=, script=, on_error=, refused=)",
             ),
             ("on_error=no", "on_error= is fail-open or fail-closed, not \"no\""),
+            ("refused=", "refused= is yes or no, not \"\""),
             (
                 "package",
-                "\"package\" is not an attribute (the attributes are: package=, script=, on_error=)",
+                "\"package\" is not an attribute (the attributes are: package=, script=, on_error=, refused=)",
             ),
             (
                 "x\n=",
-                "\"x\\n=\" is not an attribute (the attributes are: package=, script=, on_error=)",
+                "\"x\\n=\" is not an attribute (the attributes are: package=, script=, on_error=, refused=)",
             ),
         ] {
             assert_eq!(Attributes::read(&[argument.as_bytes()]).unwrap_err(), error);

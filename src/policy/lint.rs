@@ -1,6 +1,6 @@
 //! What is sound but probably not meant.
 
-use super::model::{Amount, Exempt, Location, Policies, Policy, Rates, When};
+use super::model::{Amount, Exempt, Location, Policies, Policy, When};
 use super::word::{Action, Counting, Field, State, Unit, Verdict, Word as _};
 use crate::toml_file::diagnostic::Diagnostics;
 
@@ -64,14 +64,8 @@ fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut D
     }
 }
 
-/// All tables of limits of a policy.
-fn tables(policy: &Policy) -> impl Iterator<Item = &Rates> {
-    let members = policy.domains.values().chain(policy.users.values()).map(|member| &member.rates);
-    std::iter::once(&policy.default).chain(policy.packages.values()).chain(members)
-}
-
 fn limits(policy: &Policy) -> bool {
-    tables(policy).any(|rates| {
+    policy.tables().any(|rates| {
         rates.each.values().chain(rates.total.values()).any(|amount| !amount.windows.is_empty())
             || rates.buckets.as_ref().is_some_and(|buckets| !buckets.buckets.is_empty())
     })
@@ -79,7 +73,7 @@ fn limits(policy: &Policy) -> bool {
 
 /// Windows that can never matter, and units that are never counted.
 fn amounts(policy: &Policy, diagnostics: &mut Diagnostics) {
-    for rates in tables(policy) {
+    for rates in policy.tables() {
         for (unit, amount) in rates.each.iter().chain(&rates.total) {
             windows(amount, diagnostics);
             if *unit == Unit::AuthFailures && requires(policy, State::Authenticated) {

@@ -31,6 +31,8 @@ pub mod limit;
 #[cfg(feature = "cli")]
 pub mod lint;
 pub mod model;
+#[cfg(feature = "cli")]
+pub mod needs;
 pub mod network;
 pub mod outcome;
 #[cfg(feature = "cli")]

@@ -92,6 +92,21 @@ pub struct Policy {
     pub exempt: Vec<Exempt>,
 }
 
+impl Policy {
+    /// All of its tables of limits.
+    pub fn tables(&self) -> impl Iterator<Item = &Rates> {
+        let members = self.domains.values().chain(self.users.values());
+        let members = members.map(|member| &member.rates);
+        std::iter::once(&self.default).chain(self.packages.values()).chain(members)
+    }
+
+    /// Whether a table names `unit`.
+    #[must_use]
+    pub fn limits(&self, unit: Unit) -> bool {
+        self.tables().any(|rates| rates.names(unit))
+    }
+}
+
 /// What a policy says apart from its tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
@@ -188,6 +203,15 @@ impl Rates {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.each.is_empty() && self.buckets.is_none() && self.total.is_empty()
+    }
+
+    /// Whether it says something of `unit`.
+    #[must_use]
+    pub fn names(&self, unit: Unit) -> bool {
+        let buckets = self.buckets.iter().flat_map(|buckets| &buckets.buckets);
+        self.each.contains_key(&unit)
+            || self.total.contains_key(&unit)
+            || buckets.into_iter().any(|bucket| bucket.unit == unit)
     }
 }
 

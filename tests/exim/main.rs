@@ -23,6 +23,7 @@ mod mail_front_ends;
 #[allow(dead_code)]
 mod mta;
 mod native;
+mod outcomes;
 mod overrides;
 mod policy;
 mod policy_examples;

@@ -348,7 +348,8 @@ fn wrong_calls_show_how_to_write_them() {
         ("{policy}", "policy takes the name of a policy, and attributes"),
         (
             "{policy}{p}{gold}",
-            "\"gold\" is not an attribute (the attributes are: package=, script=, on_error=)",
+            "\"gold\" is not an attribute (the attributes are: package=, script=, on_error=, \
+             refused=)",
         ),
         ("{policy}{p}{on_error=open}", "on_error= is fail-open or fail-closed, not \"open\""),
         ("{policy_info}{verdict}", "no policy has been evaluated in this process yet"),

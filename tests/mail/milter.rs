@@ -53,6 +53,49 @@ fn the_limit_bites_at_the_recipient() {
     assert_eq!(mta.recipient("ann", "z@example.com"), ('y', refused));
 }
 
+/// How a client gives up a message.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Reset,
+    Helo,
+    AnotherConnection,
+    Disconnect,
+}
+
+#[test]
+fn one_refused_recipient_a_message_is_counted_however_the_message_ends() {
+    let policy = "[policy.in]\nkey = [\"client\"]\nupdate = \"strict\"\n\
+                  default.rejected_recipients = \"5.5/1w\"\n";
+    let (machine, _daemon) = Machine::with_milter(policy, "");
+    let ends = [End::Reset, End::Helo, End::AnotherConnection, End::Disconnect];
+    for (end, client) in ends.into_iter().zip(["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"])
+    {
+        let mut open = None;
+        for _ in 0..6 {
+            let mta = open.get_or_insert_with(|| Mta::begun_for(&machine, client));
+            // As Sendmail and Postfix say that they refuse the recipient.
+            mta.say(b'M', b"<a@example.org>\0");
+            mta.say(b'D', b"R{rcpt_mailer}\0error\0{rcpt_host}\x005.1.1\0");
+            mta.say(b'R', b"<bad@example.com>\0");
+            assert_eq!(mta.code(), Some('c'));
+            match end {
+                End::Reset => mta.say(b'A', b""),
+                End::Helo => mta.say(b'H', b"client.example\0"),
+                End::AnotherConnection => {
+                    mta.say(b'K', b"");
+                    let connect = [&b"client.example\x004\x9c\x40"[..], client.as_bytes(), b"\0"];
+                    mta.say(b'C', &connect.concat());
+                }
+                End::Disconnect => drop(open.take()),
+            }
+        }
+        let rate = machine.rate(&format!("client:{client}"), "rejected_recipients");
+        assert!((rate - 6.0).abs() < 0.1, "{end:?}: {rate}");
+        let mut mta = open.take().unwrap_or_else(|| Mta::begun_for(&machine, client));
+        assert_eq!(mta.recipient("", "a@example.com").0, 'y', "{end:?}");
+    }
+}
+
 #[test]
 fn every_command_of_every_version_is_answered() {
     let (machine, _daemon) = Machine::with_milter(TWO, "");

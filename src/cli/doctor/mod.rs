@@ -118,7 +118,7 @@ impl Doctor {
                 let who = Account::named(MAIL_USER);
                 // A directory of Exim belongs to Exim's user.
                 let who = who.filter(|_| spool.starts_with("/var/lib"));
-                self.stores(spool, who.as_ref(), false, |_, _| {}, &mut findings);
+                self.stores(spool, who.as_ref(), None, false, |_, _| {}, &mut findings);
             }
             return Ok(findings);
         }
@@ -143,7 +143,7 @@ impl Doctor {
             let check = |spec: &str, findings: &mut Findings| {
                 library::check_once(&installation, &libraries, spec, findings);
             };
-            self.stores(spool, who, libraries.record, check, &mut findings);
+            self.stores(spool, who, rules.as_ref(), libraries.record, check, &mut findings);
         }
         findings.about("The machine");
         machine::daemon(&installation.exim, &mut findings);
@@ -166,6 +166,7 @@ impl Doctor {
         &self,
         spool: &Path,
         who: Option<&Account>,
+        rules: Option<&Rules>,
         record: bool,
         check: impl FnOnce(&str, &mut Findings),
         findings: &mut Findings,
@@ -180,6 +181,9 @@ impl Doctor {
         }
         findings.about("The policies");
         policy::look(spool, Path::new(FILE), findings);
+        if let Some(rules) = rules {
+            policy::stages(spool, rules, findings);
+        }
         alerts::look(spool, findings);
         findings.about("The shared limits");
         cluster::look(spool, Path::new(config::FILE), findings);

@@ -3,11 +3,14 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use super::super::exim_config::Rules;
 use super::super::policy::many;
 use super::finding::{Findings, quoted};
 use crate::policy::image::{ImageError, PolicyFile};
+use crate::policy::needs;
 use crate::policy::settings::settings;
 use crate::policy::source::read;
+use crate::policy::word::{Unit, Word as _};
 use crate::sys::secure_dir::DirError;
 
 /// Checks the image in `spool`, and that it is what `file` says.
@@ -67,6 +70,41 @@ fn cannot_read(error: &ImageError, apply: &str, findings: &mut Findings) {
             if source.kind() == ErrorKind::NotFound => {}
         _ => {
             findings.problem(error.to_string()).fix(apply);
+        }
+    }
+}
+
+/// Checks that Exim's configuration `rules` evaluates the policies in use in `spool` wherever
+/// what they limit becomes known.
+pub(super) fn stages(spool: &Path, rules: &Rules, findings: &mut Findings) {
+    let in_use = PolicyFile::open(spool);
+    let Ok(Ok(policies)) = in_use.image().map(|image| image.policies()) else { return };
+    let calls = rules.limiting().filter(|rule| rule.call.function.starts_with("policy"));
+    let calls: Vec<_> = calls.collect();
+    if calls.is_empty() {
+        return;
+    }
+    let calls_in = |acl: &&str| calls.iter().any(|rule| rule.used_by.iter().any(|by| by == acl));
+    let refused = calls.iter().any(|rule| {
+        rule.call.arguments.iter().any(|argument| argument.replace(' ', "") == "refused=yes")
+    });
+    for (unit, names) in needs::outcomes(&policies) {
+        let is_exact = unit == Unit::RejectedRecipients && refused;
+        let (names, word) = (names.join(", "), unit.word());
+        let missing: Vec<&str> =
+            needs::acls(unit).iter().copied().filter(|acl| !calls_in(acl)).collect();
+        if !is_exact && !missing.is_empty() {
+            findings.problem(format!(
+                "{word} of {names} are not all counted: {} must evaluate the policies too; see \
+                 acl_policy.conf and acl_policy_end.conf in /etc/exim4/exirate",
+                missing.join(", ")
+            ));
+        } else if !is_exact && unit == Unit::RejectedRecipients {
+            findings.note(format!(
+                "{word} of {names} do not count recipients that are followed by RSET, of which \
+                 Exim knows nothing later; acl_policy_refused.conf in /etc/exim4/exirate counts \
+                 them"
+            ));
         }
     }
 }

@@ -206,10 +206,8 @@ fn free_counters(spool: &Path, policies: &Policies) {
 fn known_rules(policies: &Policies) -> HashSet<(String, String)> {
     let mut known = HashSet::new();
     for (name, policy) in &policies.policies {
-        let members = policy.domains.values().chain(policy.users.values());
-        let tables = members.map(|member| &member.rates).chain(policy.packages.values());
         let mut rules = HashSet::new();
-        for rates in tables.chain([&policy.default]) {
+        for rates in policy.tables() {
             for (amounts, total) in [(&rates.each, false), (&rates.total, true)] {
                 for (unit, amount) in amounts {
                     let windows = amount.windows.iter();

@@ -7,11 +7,12 @@ use clap::Args;
 use serde::Serialize;
 
 use super::super::diagnostics;
-use super::super::screen::Screen;
+use super::super::screen::{Screen, note};
 use super::super::text::printable;
 use super::super::{Failure, Outcome};
 use super::file::{FILE, many, now, open};
 use crate::policy::lint::lint;
+use crate::policy::needs::{FrontEnd, unseen};
 use crate::toml_file::diagnostic::{Diagnostic, Severity};
 
 /// Check a policy file
@@ -26,7 +27,8 @@ use crate::toml_file::diagnostic::{Diagnostic, Severity};
 
 Each line is an error, with which the file cannot be used, or a warning: such as an
 exemption that has expired, a limit that never matters, or an identity that
-strangers can claim.
+strangers can claim. Notes on standard error name what the front ends for other mail
+servers cannot see, such as failed logins.
 
 Exit status: 0 nothing was found; 1 errors or warnings; 2 the command failed.
 
@@ -94,6 +96,9 @@ impl Lint {
                 let (users, found) =
                     (many(users, "user", "users"), many(warnings, "warning", "warnings"));
                 writeln!(screen, "{file}: {policies}, {users}; no error, {found}")?;
+                for what in unseen(&all.policies, &FrontEnd::ALL) {
+                    note(what);
+                }
             }
         }
         Ok(Outcome::found_if(!list.is_empty()))

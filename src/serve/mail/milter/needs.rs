@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::negotiate::Wants;
 use crate::policy::image::{Image, ImageError, PolicyFile};
-use crate::policy::model::{Policy, Rates};
+use crate::policy::model::Policy;
 use crate::policy::word::Unit;
 
 /// The policies that are in use, and what they need.
@@ -55,22 +55,8 @@ fn units_of(image: &Image, policies: Option<&[String]>) -> Result<Units, ImageEr
     let used = |name: &String| policies.is_none_or(|policies| policies.contains(name));
     let used: Vec<&Policy> =
         all.iter().filter(|(name, _)| used(name)).map(|(_, policy)| policy).collect();
-    let limits = |unit| used.iter().any(|policy| tables(policy).any(|rates| has(rates, unit)));
+    let limits = |unit| used.iter().any(|policy| policy.limits(unit));
     Ok(Units { bytes: limits(Unit::Bytes), rejected_recipients: limits(Unit::RejectedRecipients) })
-}
-
-fn tables(policy: &Policy) -> impl Iterator<Item = &Rates> {
-    let members = policy.domains.values().chain(policy.users.values());
-    let members = members.map(|member| &member.rates);
-    std::iter::once(&policy.default).chain(policy.packages.values()).chain(members)
-}
-
-fn has(rates: &Rates, unit: Unit) -> bool {
-    let Rates { each, buckets, total, .. } = rates;
-    let buckets = buckets.iter().flat_map(|buckets| &buckets.buckets);
-    each.contains_key(&unit)
-        || total.contains_key(&unit)
-        || buckets.into_iter().any(|bucket| bucket.unit == unit)
 }
 
 #[cfg(test)]
