@@ -79,6 +79,11 @@ impl Flag {
         Self(source.symbol(name))
     }
 
+    /// Whether it is exported.
+    fn is_known(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Whether it is set; `false` if it is not exported.
     pub(super) fn read(&self) -> bool {
         // SAFETY: the address is that of an exported BOOL of Exim's.
@@ -133,11 +138,20 @@ impl Variables {
         }
     }
 
-    /// Whether this is a test session (`exim -bh`) in which checks do not count: any
-    /// local user can start one in the name of any client. For root and Exim's own
+    /// Whether this is a test (`exim -bh`, `-bt`, `-bv`) in which checks do not count: any
+    /// local user can start one, in the name of any client. For root and Exim's own
     /// user they count, as Exim's own condition does.
     pub(super) fn only_looks(&self, host: &Host) -> bool {
-        self.host_checking.read() && !Self::counts_in_tests(host)
+        (self.host_checking.read() || self.handles_no_mail(host)) && !Self::counts_in_tests(host)
+    }
+
+    /// Whether no client is connected, and no message is received or delivered: an address is
+    /// tested, or a string expanded. A test may set the protocol (`-oMr`), but no message id.
+    fn handles_no_mail(&self, host: &Host) -> bool {
+        self.smtp_input.is_known()
+            && !self.smtp_input.read()
+            && !self.message_id.is_there(host)
+            && (self.router_name.is_there(host) || !self.received_protocol.is_there(host))
     }
 
     /// Exim no longer runs as root here, so only Exim knows which user started it.

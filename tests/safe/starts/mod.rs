@@ -306,6 +306,45 @@ fn a_test_session_counts_for_root_and_exims_user_alone() {
 }
 
 #[test]
+fn a_test_of_an_address_counts_for_root_and_exims_user_alone() {
+    let world = World::new();
+    let mut started = 0;
+    // What a router decides, by the user who starts a test of an address.
+    let mut ask = |by: (u32, u32), options: &[&str]| {
+        let arguments = [options, &["someone@routed.test"]].concat();
+        let start = Start { arguments: &arguments, by: Some(by), ..Start::default() };
+        let output = world.start(&start);
+        started += 1;
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let answer = said.split_once("answer ").unwrap_or_else(|| panic!("{options:?}: {said}")).1;
+        answer.lines().next().unwrap().to_owned()
+    };
+    let (root, exim, nobody) = ((0, 0), user(USER), user("nobody"));
+    assert_eq!(ask(root, &["-bt"]), "no 1.0");
+    assert_eq!(ask(root, &["-bv"]), "no 2.0");
+    assert_eq!(ask(exim, &["-bt"]), "no 3.0");
+    let before = world.database();
+    for mode in ["-bt", "-bv", "-bvs"] {
+        for more in [
+            &[][..],
+            &["-oMr", "esmtp"],
+            &["-oMa", "192.0.2.1", "-oMr", "esmtpa", "-oMai", "alice", "-oMaa", "plain"],
+            &["-oMs", "host.example", "-oMt", "ident", "-f", "alice@private.test"],
+        ] {
+            let options = [more, &[mode]].concat();
+            assert_eq!(ask(nobody, &options), "no 3.0", "{options:?}");
+        }
+    }
+    assert_eq!(world.database(), before, "something was written");
+    assert_eq!(ask(root, &["-bv"]), "no 4.0");
+    // Mail counts, whoever hands it over: Exim does not route it before its delivery.
+    let start = Start { arguments: &["-odi", "someone@routed.test"], ..Start::default() };
+    world.start(&start);
+    assert_eq!(ask(nobody, &["-bt"]), "no 5.0", "{}", world.log("mainlog"));
+    counts::record("hostile starts", started);
+}
+
+#[test]
 fn no_user_reaches_the_database_by_a_configuration_of_their_own() {
     let mut counted = Counted::new();
     counted.start_and_count(&Start::default());

@@ -33,6 +33,11 @@ rcpt:
   warn logwrite = answer ${dlfunc{/exirate.so}{ratelimit}{2.5 / 52w / per_rcpt / leaky}{other}{$local_part}}
   accept
 begin routers
+counted:
+  driver = redirect
+  domains = routed.test
+  allow_fail
+  data = :fail: answer ${dlfunc{/exirate.so}{ratelimit}{100000 / 52w / per_rcpt / strict}{router}} $sender_rate
 discard:
   driver = redirect
   data = :blackhole:
