@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_local};
 
 use super::agent::{Agent, Backend};
-use super::config::{self, Config};
+use super::config::{self, Config, exim_group};
 use super::log::{Level, Log};
 use super::notify::Manager;
 use super::socket::{Access, Listener};
@@ -32,8 +32,12 @@ pub fn run_agent<B: Backend>(
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     // Before anybody can connect: from then on a signal stops it as it should.
     let signals = Signals::within(&runtime).map_err(cannot)?;
-    let listener = Listener::bind(&config.agent_socket, Access::ALL);
+    let access = Access::of_group(config.agent.socket_group, exim_group());
+    let listener = Listener::bind(&config.agent_socket, access);
     let listener = listener.map_err(|error| error.to_string())?;
+    if let Some(why) = config.unreachable() {
+        log.write(Level::Warning, why);
+    }
     let (options, deadline) = (config.agent.clone(), config.redis.deadline);
     let agent = Rc::new(Agent::<B>::new(options, deadline, store(&config), Rc::clone(&log)));
     agent.show_servers_in(servers_file(&config.agent_socket));
@@ -98,6 +102,10 @@ impl<B: Backend, F: Fn(&Config) -> B::Settings> Unit for Daemon<B, F> {
             let (old, new) = (self.config.agent_socket.display(), config.agent_socket.display());
             let text = format!("still listening on {old}; restart to listen on {new}");
             self.log.write(Level::Warning, text);
+        }
+        if config.agent.socket_group != self.config.agent.socket_group {
+            self.log
+                .write(Level::Warning, "socket_group has changed: restart to use the new value");
         }
         let (options, deadline) = (config.agent.clone(), config.redis.deadline);
         self.agent.set(options, deadline, (self.store)(&config));

@@ -82,8 +82,19 @@ pub struct Access {
 }
 
 impl Access {
-    /// Every user.
-    pub const ALL: Self = Self { mode: 0o666, group: None };
+    /// The owner and a group: if `group` is none, the `usual` one where this process may set it,
+    /// else that which the directory or this process gives the socket.
+    #[must_use]
+    pub fn of_group(group: Option<u32>, usual: Option<u32>) -> Self {
+        Self { mode: 0o660, group: group.or(usual.filter(|group| may_set(*group))) }
+    }
+}
+
+/// Whether this process may set this group.
+fn may_set(group: u32) -> bool {
+    use rustix::process::{getegid, geteuid, getgroups};
+    let is_member = || getgroups().is_ok_and(|all| all.iter().any(|one| one.as_raw() == group));
+    geteuid().is_root() || getegid().as_raw() == group || is_member()
 }
 
 /// A socket that this process listens on. While it exists, no other instance can listen at
@@ -189,6 +200,8 @@ impl Drop for Listener {
 mod tests {
     use super::*;
 
+    const ACCESS: Access = Access { mode: 0o660, group: None };
+
     #[test]
     fn a_stale_socket_is_replaced_and_one_in_use_is_not() {
         let folder = tempfile::tempdir().unwrap();
@@ -196,16 +209,16 @@ mod tests {
         // What an instance leaves behind that was killed.
         drop(UnixListener::bind(&path).unwrap());
         assert!(UnixStream::connect(&path).is_err());
-        let first = Listener::bind(&path, Access::ALL).unwrap();
+        let first = Listener::bind(&path, ACCESS).unwrap();
         UnixStream::connect(&path).unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
-        let second = Listener::bind(&path, Access::ALL).unwrap_err().to_string();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        let second = Listener::bind(&path, ACCESS).unwrap_err().to_string();
         let (own, socket) = (std::process::id(), path.display());
         assert!(second.starts_with(&format!("{socket} is in use by process {own} (")), "{second}");
         UnixStream::connect(&path).unwrap();
         drop(first);
         assert!(!path.exists());
-        drop(Listener::bind(&path, Access::ALL).unwrap());
+        drop(Listener::bind(&path, ACCESS).unwrap());
     }
 
     #[test]
@@ -213,24 +226,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
         std::fs::write(&path, "precious").unwrap();
-        let error = Listener::bind(&path, Access::ALL).unwrap_err().to_string();
+        let error = Listener::bind(&path, ACCESS).unwrap_err().to_string();
         assert!(error.contains("exists and is no socket"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
         std::fs::remove_file(&path).unwrap();
         // Another program, which does not know the lock.
         let _other = UnixListener::bind(&path).unwrap();
-        let error = Listener::bind(&path, Access::ALL).unwrap_err().to_string();
+        let error = Listener::bind(&path, ACCESS).unwrap_err().to_string();
         assert!(error.contains("is in use by another program"), "{error}");
         UnixStream::connect(&path).unwrap();
         // The socket of an instance that was replaced is not removed with the old one.
         let path = folder.path().join("b.sock");
-        let old = Listener::bind(&path, Access::ALL).unwrap();
+        let old = Listener::bind(&path, ACCESS).unwrap();
         std::fs::remove_file(&path).unwrap();
         let _new = UnixListener::bind(&path).unwrap();
         drop(old);
         UnixStream::connect(&path).unwrap();
         let error =
-            Listener::bind(Path::new("/nonexistent/a.sock"), Access::ALL).unwrap_err().to_string();
+            Listener::bind(Path::new("/nonexistent/a.sock"), ACCESS).unwrap_err().to_string();
         assert!(error.contains("the directory /nonexistent must exist"), "{error}");
     }
 }

@@ -14,18 +14,65 @@ pub fn name_of(uid: u32) -> Option<OsString> {
         // of the buffer.
         unsafe { libc::getpwuid_r(uid, entry, buffer, length, found) }
     })
-    .map(|(name, _)| name)
+    .map(|user| user.name)
 }
 
 /// The id of the user with this name.
 #[must_use]
 pub fn id_of(name: &OsStr) -> Option<u32> {
+    named(name).map(|user| user.uid)
+}
+
+/// The primary group of the user with this id.
+#[must_use]
+pub fn group_of(uid: u32) -> Option<u32> {
+    entry(|entry, buffer, length, found| {
+        // SAFETY: as above.
+        unsafe { libc::getpwuid_r(uid, entry, buffer, length, found) }
+    })
+    .map(|user| user.gid)
+}
+
+/// The user and all groups of the user with this name, the primary one first.
+#[must_use]
+pub fn ids_of(name: &OsStr) -> Option<(u32, Vec<u32>)> {
+    let user = named(name)?;
+    let text = CString::new(name.as_bytes()).ok()?;
+    let mut count = 64;
+    loop {
+        let mut groups = vec![0; usize::try_from(count).ok()?];
+        // SAFETY: `text` ends in a zero byte, and there is room for `count` groups.
+        let status = unsafe {
+            libc::getgrouplist(text.as_ptr(), user.gid, groups.as_mut_ptr(), &raw mut count)
+        };
+        if status >= 0 {
+            groups.truncate(usize::try_from(count).unwrap_or(0));
+            return Some((user.uid, groups));
+        }
+        // As many as there are.
+        if usize::try_from(count).ok()? <= groups.len() {
+            return None;
+        }
+    }
+}
+
+/// The name of the group with this id, as the system's file has it.
+#[must_use]
+pub fn group_name_of(gid: u32) -> Option<String> {
+    let groups = std::fs::read_to_string("/etc/group").ok()?;
+    let mut lines = groups.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| {
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(gid)).then(|| name.to_owned())
+    })
+}
+
+fn named(name: &OsStr) -> Option<User> {
     let name = CString::new(name.as_bytes()).ok()?;
     entry(|entry, buffer, length, found| {
         // SAFETY: as above; `name` ends in a zero byte and outlives the call.
         unsafe { libc::getpwnam_r(name.as_ptr(), entry, buffer, length, found) }
     })
-    .map(|(_, uid)| uid)
 }
 
 /// The id of the group with this name.
@@ -51,7 +98,14 @@ pub fn group_id_of(name: &OsStr) -> Option<u32> {
     }
 }
 
-/// The name and id in the entry that `look_up` finds.
+/// What is used of an entry.
+struct User {
+    name: OsString,
+    uid: u32,
+    gid: u32,
+}
+
+/// The entry that `look_up` finds.
 fn entry(
     look_up: impl Fn(
         *mut libc::passwd,
@@ -59,7 +113,7 @@ fn entry(
         libc::size_t,
         *mut *mut libc::passwd,
     ) -> libc::c_int,
-) -> Option<(OsString, u32)> {
+) -> Option<User> {
     let mut buffer = vec![0; 1024];
     loop {
         // SAFETY: a passwd is made of pointers and integers, for which zero is
@@ -77,7 +131,8 @@ fn entry(
         // SAFETY: the C library has set it to a string in `buffer`, which is
         // alive and no longer written to.
         let name = unsafe { CStr::from_ptr(entry.pw_name) };
-        return Some((OsString::from_vec(name.to_bytes().to_vec()), entry.pw_uid));
+        let name = OsString::from_vec(name.to_bytes().to_vec());
+        return Some(User { name, uid: entry.pw_uid, gid: entry.pw_gid });
     }
 }
 
@@ -93,6 +148,10 @@ mod tests {
         assert_eq!(id_of(OsStr::new("no such user")), None);
         assert_eq!(id_of(OsStr::from_bytes(b"a\0b")), None);
         assert_eq!(group_id_of(OsStr::new("root")), Some(0));
+        assert_eq!((group_of(0), group_of(3_999_999_999)), (Some(0), None));
+        assert_eq!(ids_of(OsStr::new("root")).map(|(uid, all)| (uid, all[0])), Some((0, 0)));
+        assert_eq!(ids_of(OsStr::new("no such user")), None);
+        assert_eq!(group_name_of(0).as_deref(), Some("root"));
         assert_eq!(group_id_of(OsStr::new("no such group")), None);
     }
 }

@@ -1,6 +1,8 @@
 //! Start, reload and stop; who may ask; what systemd sees.
 
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output};
 
 use exirate::remote::wire::Status;
@@ -111,6 +113,38 @@ fn a_reload_takes_a_sound_configuration_only() {
     assert_eq!(before.ask("alice").unwrap(), 2);
 }
 
+/// Whether a process of this user and group can connect to the socket.
+fn connects(machine: &Machine, uid: u32, gid: u32) -> bool {
+    let script = "exit(IO::Socket::UNIX->new(Peer => $ARGV[0]) ? 0 : 1)";
+    let mut command = Command::new("perl");
+    command.args(["-MIO::Socket::UNIX", "-e", script]).arg(machine.path("agent.sock"));
+    command.current_dir("/").uid(uid).gid(gid).status().unwrap().success()
+}
+
+#[test]
+fn only_the_group_of_the_socket_can_connect() {
+    let group = rustix::process::getgid().as_raw();
+    // Groups and users of these numbers need not exist.
+    let (user, other) = (4_000_001, 4_000_002);
+    let machine = Machine::new("", "");
+    std::fs::set_permissions(machine.folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let _redis = machine.redis();
+    let agent = machine.start_deciding();
+    let socket = std::fs::metadata(machine.path("agent.sock")).unwrap();
+    assert_eq!(socket.mode() & 0o777, 0o660);
+    // The group of Exim's processes, without any configuration.
+    let exim = exirate::serve::config::exim_group().unwrap();
+    assert_eq!(socket.gid(), exim);
+    assert!(connects(&machine, user, exim) && !connects(&machine, user, other));
+    assert!(!machine.log().contains("no process but root's"), "{}", machine.log());
+    drop(agent);
+    // Another one, which nobody has who may ask.
+    machine.configure("", "socket_group = \"root\"");
+    let _agent = machine.start_deciding();
+    assert!(connects(&machine, user, group) && !connects(&machine, user, exim));
+    machine.until_logged("its group is root, which no user in [agent] has; set socket_group");
+}
+
 #[test]
 fn a_configuration_with_errors_does_not_start() {
     let machine = Machine::new("deadline = \"20\"", "");
@@ -215,13 +249,22 @@ fn a_user_who_may_not_run_the_script_is_never_connected() {
     let _agent = machine.start();
     machine.until_logged("lacks a permission");
     let mut client = machine.client();
-    // For longer than the longest pause between two attempts.
-    let begun = std::time::Instant::now();
-    while begun.elapsed() < std::time::Duration::from_millis(1200) {
+    // Each attempt is a connection that Redis accepts.
+    let attempts = || {
+        let mut info = Command::new("redis-cli");
+        info.arg("-s").arg(machine.path("redis.sock")).args(["info", "stats"]);
+        let said = String::from_utf8(output(&mut info).stdout).unwrap();
+        let line = said.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    // This asks as often as it looks, and each look is a connection too.
+    let (before, mut looks) = (attempts(), 0);
+    until("it was attempted three times more", || {
         let refused = client.ask("alice");
         assert!(matches!(refused, Err(NotDecided::Refused(Status::Unavailable, _))), "{refused:?}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+        looks += 1;
+        attempts() >= before + looks + 3
+    });
     let log = machine.log();
     assert!(!log.contains("connected to") && log.lines().count() <= 5, "{log}");
 }

@@ -156,17 +156,22 @@ fn thousands_of_silent_connections_leave_room_for_no_more_and_disturb_nobody() {
     machine.until_decided();
     let mut good = machine.client();
     good.ask("alice").unwrap();
-    let own = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let raised = rustix::process::Rlimit { current: own.maximum, ..own };
-    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).unwrap();
-    let full = "processes are connected, and no more may";
-    let mut silent = (0..1490).map(|_| machine.client()).collect::<Vec<_>>();
-    // The agent accepts connections in their order, so it has all of the above once it answers.
-    assert_eq!(machine.client().ask("bob").unwrap(), 1);
-    assert!(!machine.log().contains(full), "{}", machine.log());
-    silent.extend((0..110).map(|_| machine.client()));
-    until("the agent is full", || machine.log().contains(full));
+    // One process gets its share, and no more.
+    let silent = (0..300).map(|_| machine.client()).collect::<Vec<_>>();
+    let share = format!("process {} has 187 connections, and no more may", std::process::id());
+    until("the process has its share", || machine.log().contains(&share));
     assert_eq!(good.ask("alice").unwrap(), 2);
+    let full = "processes are connected, and no more may";
+    assert!(!machine.log().contains(full), "{}", machine.log());
+    let script = "@all = map { IO::Socket::UNIX->new(Peer => $ARGV[0]) } 1..187; <STDIN>";
+    let mut command = std::process::Command::new("perl");
+    command.args(["-MIO::Socket::UNIX", "-e", script]).arg(machine.path("agent.sock"));
+    command.stdin(std::process::Stdio::piped());
+    let others: Vec<_> =
+        (0..8).map(|_| crate::process::Process(command.spawn().unwrap())).collect();
+    until("the agent is full", || machine.log().contains(full));
+    assert_eq!(good.ask("alice").unwrap(), 3);
+    drop(others);
     drop(silent);
     until("there is room again", || machine.client().ask("alice").is_ok());
     agent.signal(Signal::TERM);

@@ -72,6 +72,9 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
                  was told {joined}"
             ));
         }
+        if let Some(why) = config.unreachable() {
+            findings.problem(why).fix("systemctl restart exirate-agent");
+        }
         usable = servers(&config, findings);
     }
     if usable {

@@ -1,5 +1,6 @@
 //! The processes that connect.
 
+use std::collections::hash_map::Entry;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,6 +18,9 @@ use crate::serve::log::Level;
 
 /// After a failure to accept a connection, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How many connections one process may have, at least: the mail front ends have one for each
+/// of their threads. Others must be able to connect beside it.
+const PROCESS_MAX: usize = 100;
 /// How long connections may take to end when the daemon stops.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
@@ -67,28 +71,53 @@ impl<B: Backend> Agent<B> {
             refuse(&stream, Status::Busy, "too many processes are connected");
             return;
         }
-        match stream.peer_cred() {
-            Ok(peer) if limits.agent.peers.allow(peer.uid(), peer.gid()) => {}
-            Ok(peer) => {
-                let process = peer.pid().map(|pid| format!(" (process {pid})"));
-                let why = format!(
-                    "user {} with group {} may not ask: see users and groups in [agent]",
-                    peer.uid(),
-                    peer.gid()
-                );
-                let text = format!("{why}{}", process.unwrap_or_default());
-                self.log.write_seldom("users refused", Level::Warning, text);
-                refuse(&stream, Status::NotAllowed, &why);
-                return;
-            }
+        let peer = match stream.peer_cred() {
+            Ok(peer) => peer,
             Err(error) => {
                 let text = format_args!("cannot see who has connected: {error}");
                 self.log.write_seldom("users refused", Level::Warning, text);
                 return;
             }
+        };
+        // 0: one that this process cannot see.
+        let process = peer.pid().unwrap_or(0);
+        if !limits.agent.peers.allow(peer.uid(), peer.gid()) {
+            let why = format!(
+                "user {} with group {} may not ask: see users and groups in [agent]",
+                peer.uid(),
+                peer.gid()
+            );
+            let text = format_args!("{why} (process {process})");
+            self.log.write_seldom("users refused", Level::Warning, text);
+            refuse(&stream, Status::NotAllowed, &why);
+            return;
         }
+        let of_process = self.processes.borrow().get(&process).copied().unwrap_or(0);
+        if process != 0 && of_process >= PROCESS_MAX.max(limits.agent.max_connections / 8) {
+            let text =
+                format_args!("process {process} has {of_process} connections, and no more may");
+            self.log.write_seldom("connections refused", Level::Warning, text);
+            refuse(&stream, Status::Busy, "the process has too many connections");
+            return;
+        }
+        *self.processes.borrow_mut().entry(process).or_default() += 1;
         let counted = self.connections.add(1);
-        spawn_local(connection::serve(Rc::clone(self), stream, stop, counted));
+        let agent = Rc::clone(self);
+        spawn_local(async move {
+            connection::serve(Rc::clone(&agent), stream, stop, counted).await;
+            agent.disconnected(process);
+        });
+    }
+
+    /// A connection of the process has ended.
+    fn disconnected(&self, process: i32) {
+        let mut processes = self.processes.borrow_mut();
+        if let Entry::Occupied(mut entry) = processes.entry(process) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
     }
 }
 

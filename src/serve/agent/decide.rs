@@ -1,6 +1,7 @@
 //! What the agent decides, and how much of it at the same time.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -49,6 +50,8 @@ pub struct Agent<B: Backend> {
     in_flight: Count,
     pub(super) large_bytes: Count,
     pub(super) connections: Count,
+    /// The connections of each process.
+    pub(super) processes: RefCell<HashMap<i32, usize>>,
     decided: Cell<u64>,
 }
 
@@ -65,6 +68,7 @@ impl<B: Backend> Agent<B> {
             in_flight: Count::default(),
             large_bytes: Count::default(),
             connections: Count::default(),
+            processes: RefCell::default(),
             decided: Cell::new(0),
         }
     }

@@ -126,7 +126,14 @@ fn options() -> config::Agent {
     let users = BTreeSet::from([rustix::process::geteuid().as_raw()]);
     let peers = config::Peers { users, groups: BTreeSet::new() };
     let server_name = "mx1".to_owned();
-    config::Agent { max_in_flight: 100, max_connections: 100, peers, servers: 4, server_name }
+    config::Agent {
+        max_in_flight: 100,
+        max_connections: 100,
+        peers,
+        servers: 4,
+        server_name,
+        socket_group: None,
+    }
 }
 
 const DEADLINE: Duration = Duration::from_secs(2);

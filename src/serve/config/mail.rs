@@ -142,7 +142,7 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Mail>
     if mail.policy.is_none() && mail.milter.is_none() && !reader.diagnostics.has_errors() {
         let message = "[listen] names no socket for mail servers, such as \
                        policy = \"unix:/var/spool/postfix/exirate/policy\" or \
-                       milter = \"inet:127.0.0.1:8893\"";
+                       milter = \"unix:/var/spool/postfix/exirate/milter\"";
         reader.diagnostics.error(Location::START, message);
     }
     Some(mail)
@@ -156,7 +156,10 @@ fn listen(reader: &mut Reader<'_>, value: Value<'_>, mail: &mut Mail) {
                 let example = "unix:/var/spool/postfix/exirate/policy";
                 mail.policy = address(reader, value, example);
             }
-            "milter" => mail.milter = address(reader, value, "inet:127.0.0.1:8893"),
+            "milter" => {
+                let example = "unix:/var/spool/postfix/exirate/milter";
+                mail.milter = address(reader, value, example);
+            }
             "agent" => {}
             _ => reader.unknown_key(key, "in [listen]", &keys::LISTEN),
         }
@@ -166,7 +169,18 @@ fn listen(reader: &mut Reader<'_>, value: Value<'_>, mail: &mut Mail) {
 fn address(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<Address> {
     let text = reader.string(value, &format!("{example:?}"))?;
     let address = parse(text, example);
-    address.map_err(|message| reader.error(value, message)).ok()
+    let address = address.map_err(|message| reader.error(value, message)).ok()?;
+    if let Address::Inet(place) = &address
+        && place.ip().is_loopback()
+    {
+        let message = format!(
+            "every user of this machine can connect to {address}, and count in the name of \
+             others; use a unix socket, such as {example:?}"
+        );
+        let at = reader.at(value);
+        reader.diagnostics.warning(at, message);
+    }
+    Some(address)
 }
 
 /// `[mail]`
@@ -220,7 +234,7 @@ fn section(reader: &mut Reader<'_>, value: Value<'_>, mail: &mut Mail) {
             "max_message" => mail.max_message = size(reader, value, "16M").unwrap_or(SIZE_MIN),
             "max_buffered" => mail.max_buffered = size(reader, value, "128M").unwrap_or(SIZE_MIN),
             "socket_mode" => mail.access.mode = mode(reader, value).unwrap_or(0),
-            "socket_group" => mail.access.group = group(reader, value),
+            "socket_group" => mail.access.group = group(reader, value, "postfix"),
             "max_connections" => {
                 mail.max_connections = reader.integer(value, 1..=100_000).unwrap_or(1);
             }
@@ -264,8 +278,8 @@ fn mode(reader: &mut Reader<'_>, value: Value<'_>) -> Option<u32> {
 }
 
 /// The id of a group.
-fn group(reader: &mut Reader<'_>, value: Value<'_>) -> Option<u32> {
-    let name = reader.string(value, "\"postfix\"")?;
+pub(super) fn group(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<u32> {
+    let name = reader.string(value, &format!("{example:?}"))?;
     let id = users::group_id_of(OsStr::new(name));
     if id.is_none() {
         reader.error(value, format!("there is no group {name:?} on this machine"));

@@ -40,7 +40,7 @@ fn everything_can_be_set_beside_the_agent() {
         r#"
         [listen]
         agent = "/run/exirate/agent.sock"
-        policy = "inet:[::1]:10031"
+        policy = "inet:[2001:db8::1]:10031"
         milter = "unix:/run/exirate/milter"
         [redis]
         password_file = "/nonexistent/which/only/the/agent/may/read"
@@ -64,7 +64,7 @@ fn everything_can_be_set_beside_the_agent() {
         "#,
     );
     let expected = Mail {
-        policy: Some(Address::Inet("[::1]:10031".parse().unwrap())),
+        policy: Some(Address::Inet("[2001:db8::1]:10031".parse().unwrap())),
         milter: Some(Address::Unix("/run/exirate/milter".into())),
         spool: "/srv/exirate".into(),
         policies: Some(vec!["users".to_owned(), "clients".to_owned()]),
@@ -81,14 +81,29 @@ fn everything_can_be_set_beside_the_agent() {
         idle_timeout: Duration::from_secs(20),
     };
     assert_eq!(mail, expected);
-    assert_eq!(expected.policy.unwrap().to_string(), "inet:[::1]:10031");
-    for (text, address) in [
-        ("inet:localhost:25", "inet:127.0.0.1:25"),
-        ("/run/a", "unix:/run/a"),
-        ("inet:0.0.0.0:1", "inet:0.0.0.0:1"),
-    ] {
+    assert_eq!(expected.policy.unwrap().to_string(), "inet:[2001:db8::1]:10031");
+    for (text, address) in [("/run/a", "unix:/run/a"), ("inet:0.0.0.0:1", "inet:0.0.0.0:1")] {
         let mail = sound(&format!("[listen]\npolicy = {text:?}\n[mail]\npolicies = \"*\""));
         assert_eq!((mail.policy.unwrap().to_string().as_str(), mail.policies), (address, None));
+    }
+}
+
+#[test]
+fn a_port_that_every_local_user_reaches_is_a_warning() {
+    for (text, address) in [
+        ("inet:localhost:25", "inet:127.0.0.1:25"),
+        ("inet:127.0.0.2:25", "inet:127.0.0.2:25"),
+        ("inet:[::1]:25", "inet:[::1]:25"),
+    ] {
+        for name in ["policy", "milter"] {
+            let (mail, lines) = found(&format!("[listen]\n{name} = {text:?}\n"));
+            let expected = format!(
+                "f:2:10: every user of this machine can connect to {address}, and count in the name \
+                 of others; use a unix socket, such as \"unix:/var/spool/postfix/exirate/{name}\""
+            );
+            assert_eq!(lines, [expected]);
+            assert!(mail.is_some());
+        }
     }
 }
 
@@ -106,7 +121,8 @@ fn every_error_says_where_and_what_would_be_right() {
         (
             String::new(),
             "f:1:1: [listen] names no socket for mail servers, such as policy = \
-             \"unix:/var/spool/postfix/exirate/policy\" or milter = \"inet:127.0.0.1:8893\""
+             \"unix:/var/spool/postfix/exirate/policy\" or milter = \
+             \"unix:/var/spool/postfix/exirate/milter\""
                 .to_owned(),
         ),
         (listen("tcp:1"), address("tcp:1")),

@@ -31,7 +31,7 @@ use crate::toml_file::diagnostic::{Diagnostics, Severity, place};
 use crate::toml_file::reader::{Reader, Value, parse};
 use crate::toml_file::text::load;
 
-/// Exim's spool directory on Debian: its owner may ask the agent.
+/// Exim's spool directory on Debian: its owner may ask the agent, whose socket has its group.
 const SPOOL: &str = "/var/spool/exim4";
 
 /// What the file says to the agent, checked.
@@ -43,6 +43,29 @@ pub struct Config {
     pub redis: Settings,
     /// `[agent]`
     pub agent: Agent,
+}
+
+impl Config {
+    /// Who cannot connect to the socket that is there, although they may ask, or can although
+    /// they may not; in words. `None` also if there is no socket.
+    #[must_use]
+    pub fn unreachable(&self) -> Option<String> {
+        let info = files::info_of(&self.agent_socket).ok()?;
+        let socket = self.agent_socket.display();
+        if info.mode & 0o002 != 0 {
+            return Some(format!(
+                "every user of this machine can connect to {socket}, and keep the agent busy"
+            ));
+        }
+        if self.agent.is_reached_by(info.gid) {
+            return None;
+        }
+        let group = users::group_name_of(info.gid).unwrap_or_else(|| info.gid.to_string());
+        Some(format!(
+            "no process but root's can connect to {socket}: its group is {group}, which no user in \
+             [agent] has; set socket_group, or the group of its directory and g+s"
+        ))
+    }
 }
 
 /// `[agent]`
@@ -59,6 +82,20 @@ pub struct Agent {
     pub servers: u32,
     /// The name of this one.
     pub server_name: String,
+    /// The group of the socket, if it is configured.
+    pub socket_group: Option<u32>,
+}
+
+impl Agent {
+    /// Whether a socket of the group `gid` lets anybody connect who may ask, besides root.
+    #[must_use]
+    pub fn is_reached_by(&self, gid: u32) -> bool {
+        let mut users = self.peers.users.iter().filter(|uid| **uid != 0).peekable();
+        let nobody_else = users.peek().is_none() && self.peers.groups.is_empty();
+        nobody_else
+            || self.peers.groups.contains(&gid)
+            || users.any(|uid| users::group_of(*uid) == Some(gid))
+    }
 }
 
 /// The users and groups whose processes may ask.
@@ -202,14 +239,22 @@ fn socket(reader: &mut Reader<'_>, value: Value<'_>) -> Option<PathBuf> {
 
 /// `[agent]`
 fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
-    const KEYS: &[&str] =
-        &["servers", "server_name", "users", "groups", "max_in_flight", "max_connections"];
+    const KEYS: &[&str] = &[
+        "servers",
+        "server_name",
+        "users",
+        "groups",
+        "socket_group",
+        "max_in_flight",
+        "max_connections",
+    ];
     let mut agent = Agent {
         max_in_flight: 1000,
         max_connections: 4000,
         peers: Peers { users: default_users(), groups: BTreeSet::new() },
         servers: 0,
         server_name: host_name(),
+        socket_group: None,
     };
     let table = reader.table(value, "[agent]")?;
     for (key, value) in table {
@@ -243,6 +288,7 @@ fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
                 let ids = reader.each(value, "[\"Debian-exim\"]", id);
                 agent.peers.groups = ids.unwrap_or_default().into_iter().collect();
             }
+            "socket_group" => agent.socket_group = mail::group(reader, value, "Debian-exim"),
             "max_in_flight" => {
                 agent.max_in_flight = reader.integer(value, 1..=100_000).unwrap_or(1);
             }
@@ -266,6 +312,13 @@ fn default_users() -> BTreeSet<u32> {
     let owner = files::info_of(Path::new(SPOOL)).ok().map(|info| info.uid);
     let named = ["Debian-exim", "exirate-mail"].map(|name| users::id_of(OsStr::new(name)));
     [Some(0), owner].into_iter().chain(named).flatten().collect()
+}
+
+/// The group of Exim's processes: that of the spool directory, or of Debian's Exim.
+#[must_use]
+pub fn exim_group() -> Option<u32> {
+    let of_spool = files::info_of(Path::new(SPOOL)).ok().map(|info| info.gid);
+    of_spool.or_else(|| users::group_id_of(OsStr::new("Debian-exim")))
 }
 
 /// The name of this machine.
