@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use super::diagnostics;
-use super::screen::Screen;
+use super::screen::{Screen, note};
 use super::{Failure, Outcome};
+use crate::policy::image::PolicyFile;
+use crate::policy::needs::{FrontEnd, unseen};
 use crate::redis::RedisStore;
 use crate::serve::config::{self, FILE};
 use crate::serve::daemon::run_agent;
 use crate::serve::mail::daemon::run_mail;
+use crate::serve::mail::surroundings::{USER, faults};
+use crate::sys::users::name_of;
 use crate::toml_file::diagnostic::Severity;
 
 /// Run the daemon
@@ -114,7 +118,9 @@ impl Agent {
 Postfix's check_policy_service asks over the socket listen.policy; Postfix and Sendmail use
 listen.milter as a milter, which can also record messages for `exirate trace query`. The
 policies are those that `exirate policy apply` has put into use. docs/mail.md describes the
-configuration, and what happens when the daemon is away.
+configuration, and what happens when the daemon is away. --check also looks at the user, the
+directory of the database and those of the sockets, and has a note for each unit of the
+policies in use that a front end cannot see.
 
 SIGTERM and SIGINT stop it when it has replied to the requests that have arrived. SIGHUP
 makes it read its configuration again; with an error there, the old one stays in use.
@@ -126,9 +132,14 @@ struct Mail {
     #[arg(long, value_name = "FILE", default_value = FILE)]
     config: PathBuf,
 
-    /// Check the configuration file, and exit
+    /// Check the configuration file and what it needs on this machine, and exit
     #[arg(long)]
     check: bool,
+
+    /// The user as which the daemon will run, for --check; the default is exirate-mail if you
+    /// are root, else you
+    #[arg(long, value_name = "NAME", requires = "check")]
+    user: Option<String>,
 }
 
 impl Mail {
@@ -145,19 +156,44 @@ impl Mail {
         let files = checked.diagnostics.files.clone();
         let list = checked.diagnostics.sorted();
         diagnostics::print(screen, &files, &list)?;
-        if let Some(config) = checked.config {
-            let printable =
-                |path: &Path| super::text::printable(path.display().to_string().as_bytes());
-            let (file, spool) = (printable(&self.config), printable(&config.spool));
-            let sockets = [("policy", config.policy), ("milter", config.milter)];
-            let listen: String = sockets
-                .iter()
-                .filter_map(|(name, address)| Some(format!("{name} {}, ", address.as_ref()?)))
-                .collect();
-            let warnings = list.iter().filter(|one| one.severity == Severity::Warning).count();
-            let warnings = super::policy::many(warnings, "warning", "warnings");
-            writeln!(screen, "{file}: {listen}database in {spool}; no error, {warnings}")?;
+        let Some(config) = checked.config else { return Ok(Outcome::found_if(true)) };
+        let printable = |path: &Path| super::text::printable(path.display().to_string().as_bytes());
+        let (file, spool) = (printable(&self.config), printable(&config.spool));
+        let faults = faults(&config, &self.user());
+        for fault in &faults {
+            writeln!(screen, "{file}: error: {}", super::text::printable(fault.as_bytes()))?;
         }
-        Ok(Outcome::found_if(!list.is_empty()))
+        let sockets = [
+            ("policy", FrontEnd::PolicyProtocol, &config.policy),
+            ("milter", FrontEnd::Milter, &config.milter),
+        ];
+        let listen: String = sockets
+            .iter()
+            .filter_map(|(name, _, address)| Some(format!("{name} {}, ", address.as_ref()?)))
+            .collect();
+        let errors = super::policy::many(faults.len(), "error", "errors");
+        let warnings = super::policy::many(list.len(), "warning", "warnings");
+        writeln!(screen, "{file}: {listen}database in {spool}; {errors}, {warnings}")?;
+        let used = |end: &&(_, FrontEnd, &Option<_>)| end.2.is_some();
+        let front_ends: Vec<FrontEnd> = sockets.iter().filter(used).map(|end| end.1).collect();
+        let in_use = PolicyFile::open(&config.spool);
+        if let Ok(Ok(all)) = in_use.image().map(|image| image.policies()) {
+            let named = |name: &String| {
+                config.policies.as_ref().is_none_or(|policies| policies.contains(name))
+            };
+            let used = all.policies.iter().filter(|(name, _)| named(name));
+            unseen(used, &front_ends).iter().for_each(|what| note(what));
+        }
+        Ok(Outcome::found_if(!list.is_empty() || !faults.is_empty()))
+    }
+
+    /// The user as which the daemon will run.
+    fn user(&self) -> String {
+        let own = rustix::process::geteuid();
+        match &self.user {
+            Some(user) => user.clone(),
+            None if own.is_root() => USER.to_owned(),
+            None => name_of(own.as_raw()).unwrap_or_default().to_string_lossy().into_owned(),
+        }
     }
 }

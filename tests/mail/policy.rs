@@ -253,22 +253,39 @@ fn systemd_is_told_what_happens() {
 
 #[test]
 fn the_check_says_what_is_wrong() {
-    let machine = Machine::new(TWO, "");
-    let check = || {
-        let mut command = exirate(&["serve", "mail", "--check", "--config"]);
-        command.arg(machine.path("exirate.toml")).stderr(Stdio::piped()).output().unwrap()
+    let outcomes = "[policy.in]\ndefault.auth_failures = \"9/1h\"\n\
+                    default.rejected_recipients = \"9/1h\"\n";
+    let machine = Machine::new(&format!("{TWO}{outcomes}"), "socket_mode = \"0600\"");
+    let check = |user: &str| {
+        let mut command = exirate(&["serve", "mail", "--check", "--user", user, "--config"]);
+        let output = command.arg(machine.path("exirate.toml")).output().unwrap();
+        let [text, notes] =
+            [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap());
+        (output.status.code(), text, notes)
     };
-    let output = check();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{text}");
+    let (code, text, notes) = check("root");
+    assert_eq!(code, Some(0), "{text}");
     let [socket, spool] = [machine.path("policy.sock"), machine.spool()];
     let expected =
         format!(": policy unix:{}, database in {}; no error, ", socket.display(), spool.display());
     assert!(text.contains(&expected), "{text}");
+    // What the front end cannot see.
+    for unit in ["auth_failures", "rejected_recipients"] {
+        let note =
+            format!("exirate: note: policy \"in\": Postfix's policy protocol cannot see {unit}\n");
+        assert!(notes.contains(&note), "{notes}");
+    }
+    // Another user could not run it.
+    let (code, text, _) = check("games");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains(": error: mail.spool: ") && text.contains("; 2 errors, "), "{text}");
+    std::fs::remove_dir_all(machine.spool()).unwrap();
+    let (code, text, _) = check("root");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("/spool does not exist: install -d -o root -g root "), "{text}");
     machine.write("", "");
-    let output = check();
-    assert_eq!(output.status.code(), Some(1));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let (code, text, _) = check("root");
+    assert_eq!(code, Some(1));
     assert!(text.contains("[listen] names no socket for mail servers"), "{text}");
 }
 

@@ -7,6 +7,7 @@
 //! - [`milter`]: Sendmail's protocol for filters, which Postfix speaks too
 //! - [`postfix`]: Postfix's policy delegation
 //! - [`daemon`]: start, reload and stop
+//! - [`surroundings`]: what they need on a machine before they start
 
 #[cfg(test)]
 mod agreement_tests;
@@ -18,6 +19,7 @@ pub mod milter;
 pub mod postfix;
 mod queue;
 mod recorder;
+pub mod surroundings;
 #[cfg(test)]
 mod tests;
 mod worker;
