@@ -4,9 +4,10 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use super::Failure;
+use crate::sys::child;
 
 /// Exim under the names it is installed as; Debian's has both.
 const PROGRAMS: [&str; 4] = ["exim4", "exim", "/usr/sbin/exim4", "/usr/sbin/exim"];
@@ -50,7 +51,7 @@ fn usual(directories: &[&Path]) -> Option<PathBuf> {
 
 /// The directory that `program -bP spool_directory` prints.
 fn of_exim(program: &str) -> Option<PathBuf> {
-    let output = Command::new(program)
+    let output = child::command(program.as_ref())
         .args(["-bP", "spool_directory"])
         .stdin(Stdio::null())
         .stderr(Stdio::null())

@@ -4,10 +4,12 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek as _};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
+
+use crate::sys::child;
 
 /// Formats that a program decompresses: their first bytes, the program, Debian's package.
 const PROGRAMS: [(&[u8], &str, &str); 3] = [
@@ -73,7 +75,7 @@ struct Program {
 
 impl Program {
     fn run(name: &'static str, package: &str, file: File) -> io::Result<Self> {
-        let mut command = Command::new(name);
+        let mut command = child::command(name.as_ref());
         command.arg("-dc").stdin(file).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => io::Error::other(format!(

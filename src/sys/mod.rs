@@ -5,6 +5,8 @@
 //! numbers. Apart from `exim`, this is the only module with `unsafe`.
 #![allow(unsafe_code)]
 
+#[cfg(feature = "cli")]
+pub mod child;
 pub mod clock;
 pub mod descriptors;
 pub mod files;

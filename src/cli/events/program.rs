@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::cli::text;
+use crate::sys::child;
 
 /// How long a program may take for an alert.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,15 +31,22 @@ impl Account {
     }
 }
 
-/// Runs a program with `input`, which fits in a pipe. It and what it has started are
-/// killed when it takes too long. The error is the first line that it wrote on standard
-/// error, if it wrote one.
-pub(super) fn run(mut command: Command, account: Account, input: &str) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
+/// Runs `program` with `input`, which fits in a pipe; `prepare` adds arguments and variables
+/// to its command, which has an environment and a session of its own. It and what it has
+/// started are killed when it takes too long. The error is the first line that it wrote on
+/// standard error, if it wrote one.
+pub(super) fn run(
+    program: &str,
+    prepare: impl FnOnce(&mut Command),
+    account: Account,
+    input: &str,
+) -> Result<(), String> {
     let begun = Instant::now();
+    let mut command = child::command(program.as_ref());
+    child::own_session(&mut command);
+    prepare(&mut command);
     // What it prints must not mix with our alerts.
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-    command.current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     if let Account(Some((uid, gid))) = account {
         // No other group remains.
         command.gid(gid).uid(uid);

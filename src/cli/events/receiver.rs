@@ -1,5 +1,6 @@
 //! Where alerts go: standard output, a program, a URL or a mail address.
 
+use std::env::var_os;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
@@ -15,6 +16,8 @@ use crate::redis::SharedEvents;
 
 /// The program for `post`.
 pub(in crate::cli) const CURL: &str = "curl";
+/// What curl may have of the environment: how it reaches other machines.
+const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"];
 
 /// The names of all receivers: those in `[on.crossing]`, and the stream of all servers.
 pub(in crate::cli) const NAMES: [&str; 5] = ["log", "run", "post", "mail", "shared"];
@@ -100,29 +103,35 @@ impl<'a> Receiver<'a> {
             }
             Self::Run(words) => {
                 let mut words = words.iter().map(|word| alert.expand(word));
-                let mut command = Command::new(words.next().unwrap_or_default());
-                command
-                    .args(words)
-                    .env("EXIRATE_EVENT_ID", alert.id)
-                    .env("EXIRATE_ATTEMPT", alert.attempt.to_string())
-                    .env("EXIRATE_REDELIVERED", alert.redelivered());
-                run(command, account, &alert.json()?)
+                let program = words.next().unwrap_or_default();
+                let prepare = |command: &mut Command| {
+                    command
+                        .args(words)
+                        .env("EXIRATE_EVENT_ID", alert.id)
+                        .env("EXIRATE_ATTEMPT", alert.attempt.to_string())
+                        .env("EXIRATE_REDELIVERED", alert.redelivered());
+                };
+                run(&program, prepare, account, &alert.json()?)
             }
             Self::Post(url) => {
-                let mut command = Command::new(CURL);
-                command
-                    // Its first option: no file of a user's changes what it does.
-                    .args(["--disable", "--silent", "--show-error", "--fail", "--globoff"])
-                    .args(["--proto", "=http,https", "--output", "/dev/null", "--max-time"])
-                    .arg(TIMEOUT.as_secs().to_string())
-                    .args(["--config", "-"]);
-                run(command, account, &curl_config(url, alert)?)
+                let prepare = |command: &mut Command| {
+                    command
+                        // Its first option: no file of a user's changes what it does.
+                        .args(["--disable", "--silent", "--show-error", "--fail", "--globoff"])
+                        .args(["--proto", "=http,https", "--output", "/dev/null", "--max-time"])
+                        .arg(TIMEOUT.as_secs().to_string())
+                        .args(["--config", "-"]);
+                    let set = PROXIES.iter().filter_map(|name| Some((name, var_os(name)?)));
+                    command.envs(set);
+                };
+                run(CURL, prepare, account, &curl_config(url, alert)?)
             }
             Self::Mail(to, sendmail) => {
-                let mut command = Command::new(sendmail);
-                // The null sender: what cannot be delivered is not returned.
-                command.args(["-oi", "-f", "<>", "--", to]);
-                run(command, account, &alert.mail(to))
+                let prepare = |command: &mut Command| {
+                    // The null sender: what cannot be delivered is not returned.
+                    command.args(["-oi", "-f", "<>", "--", to]);
+                };
+                run(sendmail, prepare, account, &alert.mail(to))
             }
             Self::Shared(stream) => stream.append(alert),
         }

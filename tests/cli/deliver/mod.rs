@@ -211,6 +211,42 @@ fn what_happened_before_repeat_or_a_receiver_was_set_is_not_sent() {
 }
 
 #[test]
+fn programs_get_nothing_of_the_environment_but_what_is_documented() {
+    let (url, received) = post::server();
+    let on = format!("run = [\"DIR/over\"]\nmail = \"a@example.org\"\npost = \"{url}\"");
+    let machine = Machine::new(&on);
+    let write = |file: &str| format!("env >\"${{0%/*}}/{file}\"; pwd >>\"${{0%/*}}/{file}\"");
+    machine.program("over", &write("ran"));
+    machine.program("sendmail", &write("mailed"));
+    machine.cross("alice");
+    let mut command = exirate();
+    command.args(["events", "deliver", "--spool"]).arg(machine.spool());
+    command.arg("--sendmail").arg(machine.path("sendmail"));
+    for name in ["NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY", "TOKEN", "LD_PRELOAD", "HOME", "IFS"] {
+        command.env(name, "/nonexistent/secret");
+    }
+    let output = command.output().unwrap();
+    assert_eq!(code(&output), Some(0), "{}", stderr(&output));
+    let documented = ["PATH", "EXIRATE_EVENT_ID", "EXIRATE_ATTEMPT", "EXIRATE_REDELIVERED"];
+    for (file, documented) in [("ran", &documented[..]), ("mailed", &documented[..1])] {
+        let lines = machine.lines(file);
+        // What the shell itself sets.
+        let own = |line: &&String| {
+            ["PWD=", "OLDPWD=", "SHLVL=", "_="].iter().any(|v| line.starts_with(v))
+        };
+        let variables = lines.iter().filter(|line| line.contains('=') && !own(line));
+        let mut names: Vec<_> = variables.map(|line| line.split('=').next().unwrap()).collect();
+        names.sort_unstable();
+        let mut expected = documented.to_vec();
+        expected.sort_unstable();
+        assert_eq!(names, expected, "{lines:?}");
+        assert!(!lines.concat().contains("secret"), "{lines:?}");
+        assert_eq!(lines.last().unwrap(), "/");
+    }
+    drop(received);
+}
+
+#[test]
 fn a_receiver_that_does_not_end_is_stopped() {
     let machine = Machine::new("run = [\"DIR/over\"]");
     machine.program("over", "sleep 300 & echo $! >\"${0%/*}/child\"; wait");
