@@ -162,6 +162,55 @@ mod tests {
     }
 
     #[test]
+    fn acls_in_which_outcomes_become_known_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (spool, file) = (folder.path(), folder.path().join("policy.toml"));
+        let text = "version = 1\n[policy.p]\ndefault.auth_failures = \"1/1h\"\n[policy.q]\n\
+                    default.rejected_recipients = \"1/1h\"\n[policy.r]\ndefault.bytes = \"1M/1h\"\n";
+        std::fs::write(&file, text).unwrap();
+        install(spool, &build(&read(&file).unwrap().policies.unwrap())).unwrap();
+        let found = |options: &[&str], attribute: &str| {
+            let conf = spool.join("exim.conf");
+            let options = options.iter().map(|option| format!("{option} = a\n"));
+            let options: String = options.collect();
+            let acl = format!(
+                "begin acl\na:\n  warn condition = ${{dlfunc{{/l/exirate.so}}{{policy_over}}{{*}}\
+                 {attribute}}}\n  accept\n"
+            );
+            std::fs::write(&conf, options + &acl).unwrap();
+            let mut findings = Findings::default();
+            stages(spool, &Rules::read(&conf, []).unwrap(), &mut findings);
+            findings.list.into_iter().map(|one| (one.level, one.text)).collect::<Vec<_>>()
+        };
+        // The policies are not used at all, which is reported elsewhere.
+        assert_eq!(found(&[], ""), []);
+        let all = ["acl_smtp_auth", "acl_smtp_rcpt", "acl_smtp_quit", "acl_smtp_notquit"];
+        for (options, missing) in [
+            (
+                &all[1..2],
+                [
+                    "acl_smtp_auth, acl_smtp_quit, acl_smtp_notquit",
+                    "acl_smtp_quit, acl_smtp_notquit",
+                ],
+            ),
+            (&all[..3], ["acl_smtp_notquit"; 2]),
+        ] {
+            let found = found(options, "");
+            let units = ["auth_failures of p", "rejected_recipients of q"];
+            assert_eq!(found.len(), 2, "{found:?}");
+            for (((level, text), unit), missing) in found.iter().zip(units).zip(missing) {
+                assert_eq!(*level, Level::Problem);
+                let start = format!("{unit} are not all counted: {missing} must evaluate ");
+                assert!(text.starts_with(&start), "{text}");
+            }
+        }
+        let [(level, text)] = &found(&all, "")[..] else { panic!() };
+        assert_eq!(*level, Level::Note);
+        assert!(text.contains("followed by RSET") && text.contains("acl_policy_refused.conf"));
+        assert_eq!(found(&all, "{refused=yes}"), []);
+    }
+
+    #[test]
     fn a_damaged_image_is_reported() {
         let spool = tempfile::tempdir().unwrap();
         let (dir, file) = (spool.path(), spool.path().join("policy.toml"));
