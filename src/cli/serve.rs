@@ -182,7 +182,9 @@ impl Mail {
                 config.policies.as_ref().is_none_or(|policies| policies.contains(name))
             };
             let used = all.policies.iter().filter(|(name, _)| named(name));
-            unseen(used, &front_ends).iter().for_each(|what| note(what));
+            for what in unseen(used, &front_ends) {
+                note(what);
+            }
         }
         Ok(Outcome::found_if(!list.is_empty() || !faults.is_empty()))
     }
