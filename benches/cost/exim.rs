@@ -27,6 +27,8 @@ pub(crate) enum Check {
     Before(PathBuf, Vec<String>),
     /// exirate's `ratelimit_all` with this key and all of these specs.
     All(&'static str, Vec<String>),
+    /// exirate's condition, with this expansion as KEY.
+    Keyed(&'static str),
     /// exirate's `policy_over` with the policy `p` of this file.
     Policy(String),
 }
@@ -48,6 +50,10 @@ impl Check {
                 let specs: String = specs.iter().map(|s| format!("{{{s}}}")).collect();
                 let call = format!("{{EXIRATE}}{{ratelimit_all}}{{{key}}}{specs}");
                 vec![format!("condition = ${{dlfunc{call}}}")]
+            }
+            Check::Keyed(key) => {
+                let spec = "1000000 / 1h / per_rcpt / strict";
+                vec![format!("condition = ${{dlfunc{{EXIRATE}}{{ratelimit}}{{{spec}}}{{{key}}}}}")]
             }
             Check::Policy(_) => {
                 vec!["condition = ${dlfunc{EXIRATE}{policy_over}{p}}".to_owned()]

@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --bench cost -- [PART]...` with the parts `session` (a session
 //! in a real Exim, compared with native `ratelimit`), `parallel` (several
-//! concurrent sessions), `first` (the first check of a new process), `spool`
+//! concurrent sessions), `identity` (keys that are folded), `first` (the first check of a new
+//! process), `spool`
 //! (the database in process, by size), `growth` (pauses during growth),
 //! `library` (size and load time), `image` (compiled policies in process: compiling,
 //! opening, searching), `policy` (policies, compared with a check
@@ -84,7 +85,8 @@ fn main() {
     let parts: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
     let known = [
-        "session", "parallel", "first", "spool", "growth", "library", "image", "policy", "cluster",
+        "session", "parallel", "identity", "first", "spool", "growth", "library", "image",
+        "policy", "cluster",
     ];
     if let Some(unknown) = parts.iter().find(|p| !known.contains(p)) {
         eprintln!("bench: unknown part {unknown:?}; the parts are {}", known.join(", "));
@@ -96,6 +98,9 @@ fn main() {
     }
     if wanted("parallel") {
         session::parallel(effort, before);
+    }
+    if wanted("identity") {
+        session::identities(effort);
     }
     if wanted("first") {
         first::run(effort);

@@ -58,6 +58,20 @@ pub(crate) fn alone(effort: Effort, before: Option<&Path>) {
     }
 }
 
+/// Prints the cost of a check whose KEY is folded.
+pub(crate) fn identities(effort: Effort) {
+    let case = |name, key| Case { name, native: None, before: None, ours: Check::Keyed(key) };
+    let cases = vec![
+        case("a key as it is", "$sender_helo_name"),
+        case("in lower case", "${lc:$sender_helo_name}"),
+        case("a login, folded already", "${dlfunc{EXIRATE}{identity}{auth}{$sender_helo_name}}"),
+        case("a login to fold", "${dlfunc{EXIRATE}{identity}{auth}{Client.Test.}}"),
+        case("a client of IPv4", "${dlfunc{EXIRATE}{identity}{client}{192.0.2.7}}"),
+        case("a client of IPv6", "${dlfunc{EXIRATE}{identity}{client}{2001:db8::7}}"),
+    ];
+    measure("keys that are folded", cases, &names(1), effort);
+}
+
 /// Prints the cost of a check in several concurrent sessions, each with its own
 /// key, and all with the same key.
 pub(crate) fn parallel(effort: Effort, before: Option<&Path>) {
