@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::runs::{Event, Runs};
 use crate::cli::Failure;
+use crate::identity::fold::Folding;
 use crate::logs::files::Stamped;
 use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner};
 use crate::rate::Timestamp;
@@ -25,9 +26,9 @@ const KEY_MAX: usize = 4096;
 pub(in crate::cli) enum By {
     /// The envelope sender
     Sender,
-    /// The client's IP address
+    /// The client's IP address; of IPv6, its network of 64 bits
     Host,
-    /// The authenticated user (A=)
+    /// The authenticated user (A=), in lower case
     Auth,
     /// The local user, or the ident of a client (U=)
     User,
@@ -54,8 +55,15 @@ impl By {
             Self::All => Some(Cow::Borrowed("")),
             Self::Sender if origin.sender == Some("") => Some(Cow::Borrowed("<>")),
             Self::Sender => origin.sender.map(Cow::Borrowed),
-            Self::Host => origin.client.map(|client| Cow::Owned(client.to_string())),
-            Self::Auth => origin.auth.map(Cow::Borrowed),
+            // As the shipped ACLs count them.
+            Self::Host => {
+                let network = |client| Folding::default().client(client).to_string();
+                origin.client.map(|client| Cow::Owned(network(client)))
+            }
+            Self::Auth => origin.auth.map(|login| match Folding::default() {
+                folding if folding.is_folded(login) => Cow::Borrowed(login),
+                folding => folding.identity(login).map_or(Cow::Borrowed(login), Cow::Owned),
+            }),
             Self::User => origin.user.map(Cow::Borrowed),
         }
     }
