@@ -23,6 +23,7 @@
 //! - [`rate`]: the arithmetic: moving average, Bloom filter, waits
 //! - [`trace`]: message → digests → segments → query
 //! - [`sys`]: locks, mappings, secure files, clock, fork detection
+//! - [`identity`]: who is counted: fields, folding, networks
 //! - `counted`: a number of things, in words
 //!
 //! `unsafe` is allowed in [`exim`] and [`sys`] only.
@@ -33,6 +34,7 @@ mod counted;
 pub mod engine;
 #[cfg(any(feature = "rates", feature = "trace"))]
 pub mod exim;
+pub mod identity;
 #[cfg(feature = "cli")]
 pub mod logs;
 #[cfg(feature = "rates")]

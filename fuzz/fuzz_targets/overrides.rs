@@ -4,6 +4,7 @@
 
 use arbitrary::Arbitrary;
 use exirate::engine::{Forced, Kind, RecordKey};
+use exirate::identity::fold::Folding;
 use exirate::store::{FOREVER, Override, Overrides, Target, compile_glob, deciding};
 use libfuzzer_sys::fuzz_target;
 
@@ -29,7 +30,11 @@ struct Input<'a> {
 #[derive(Arbitrary, Debug)]
 struct One<'a> {
     deny: bool,
-    ignore_case: bool,
+    folded: bool,
+    case: bool,
+    plus: bool,
+    dots: Vec<&'a str>,
+    qualify: Option<&'a str>,
     until: Option<i64>,
     glob: bool,
     key: &'a str,
@@ -67,7 +72,8 @@ fn decode(bytes: Vec<u8>, input: &Input<'_>) -> Option<Vec<Override>> {
     for identity in input.identities {
         let key = key_of(identity, input.policy);
         let naive = deciding(&list, &key, input.second).map(|one| one.forced);
-        assert_eq!(found.find(&key).at(input.second), naive, "{identity:?} {list:?}");
+        let candidates = found.find(&key, &mut String::new());
+        assert_eq!(candidates.at(input.second), naive, "{identity:?} {list:?}");
     }
     if let Ok(again) = Overrides::encode(&list) {
         assert_eq!(Overrides::decode(again).map(|again| again.list()).ok(), Some(list.clone()));
@@ -84,13 +90,22 @@ fn key_of(identity: &[u8], policy: bool) -> RecordKey<'_> {
 /// The override that `one` describes, if its key is one. A glob is compared with the
 /// independent matcher.
 fn to_override(one: &One<'_>, input: &Input<'_>) -> Option<Override> {
-    let ignore_case = one.ignore_case;
+    let text = |text: &str| text.get(..text.floor_char_boundary(100)).unwrap_or_default().to_owned();
+    let folding = Folding {
+        case: one.case,
+        plus: one.plus,
+        dots: one.dots.iter().take(100).map(|domain| text(domain)).collect(),
+        qualify: one.qualify.map(text).filter(|domain| !domain.is_empty()),
+        ..Folding::default()
+    };
+    let folding = folding.without_masks();
     let target = if one.glob {
-        let target =
-            Target::Glob { alternatives: compile_glob(one.key, ignore_case).ok()?, ignore_case };
+        let alternatives = compile_glob(one.key, one.case).ok()?;
+        let target = Target::Glob { alternatives, folding: folding.clone() };
         let node = glob::parse(one.key.as_bytes());
         for identity in input.identities {
-            let expected = glob::matches(&node, identity, ignore_case);
+            let folded = folding.folded_bytes(identity, &mut String::new()).to_vec();
+            let expected = glob::matches(&node, &folded, one.case);
             assert_eq!(
                 target.applies_to(&key_of(identity, false)),
                 expected,
@@ -100,7 +115,11 @@ fn to_override(one: &One<'_>, input: &Input<'_>) -> Option<Override> {
         }
         target
     } else {
-        Target::Exact { key: one.key.into(), ignore_case }
+        Target::Exact {
+            key: one.key.into(),
+            counted_as: one.plus.then(|| b"2001:db8::/64".to_vec()),
+            folding: one.folded.then_some(folding),
+        }
     };
     Some(Override {
         forced: if one.deny { Forced::Deny } else { Forced::Allow },

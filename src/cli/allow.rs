@@ -9,13 +9,17 @@ use serde::Serialize;
 use super::audit_log::{self, AuditLog};
 use super::complete;
 use super::database::{now, print_incidents, require_owner};
-use super::keys;
+use super::events::Source;
+use super::key_text;
+use super::keys::{self, Narrow, Selection};
 use super::override_state::{self, OverrideJson};
 use super::rates::Rates;
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, text, time};
 use crate::engine::Forced;
-use crate::store::{FOREVER, Override};
+use crate::identity::fold::Folding;
+use crate::spool::EventKind;
+use crate::store::{FOREVER, Inspect, Override, Target};
 
 /// How long an override lasts unless it says so itself.
 const UNTIL: &str = "1d";
@@ -51,13 +55,9 @@ struct Setting {
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
 
-    /// Take KEY byte for byte: no globs, no escapes, no other notations
+    /// Take KEY byte for byte: no globs, no escapes, no folding
     #[arg(long)]
     exact: bool,
-
-    /// Ignore the case of the ASCII letters in KEY
-    #[arg(long, short, conflicts_with = "exact")]
-    ignore_case: bool,
 
     #[command(flatten)]
     common: Rates,
@@ -96,10 +96,16 @@ KEY is as for `exirate reset`: a key such as alice@example.org, an IP address in
 notation, local:NAME, or a glob such as '*@example.org'. It is compared with the key of
 a spec, so it applies to all limits, periods and modes of that key; a whole stored key
 such as 1h/per_rcpt/alice is refused. In a policy's key, such as auth:alice, it is
-compared with the value, alice, and with auth:alice: the KEY auth:alice applies to
-policies that count logins, and to nothing else of alice. Keys are case-sensitive
-without --ignore-case. A glob also matches keys that have no record yet; `**` is not
-possible in it.
+compared with the value, alice, if that is a login, a local account, a script or a client.
+A sender, a recipient, their domains and a HELO are chosen by strangers: name the field,
+as in sender:bob@example.org or 'sender_domain:*'. The KEY auth:alice applies to policies
+that count logins, and to nothing else of alice; the glob '*' is everything.
+
+KEY and the keys of specs are folded as the policies in use fold identities (by default:
+case, blanks and dots at the end, IPv6 networks of 64 bits), so Alice@Example.org is
+alice@example.org. --exact compares byte for byte. A glob also matches keys that have no
+record yet; `**` is not possible in it. For a KEY that no record and no event has, the
+override is set all the same, and a note says so.
 
 {effect}
 
@@ -114,7 +120,8 @@ overrides` lists it. It is logged to audit.log in the database's directory and t
 Exit status: 0 set; 2 an error.
 
 JSON: an object, as in `exirate overrides`; `replaced` is the earlier override of KEY,
-or null, and `stronger` the one that decides instead of this one, or null."
+or null, `stronger` the one that decides instead of this one, or null, and `seen` whether a
+record or an event of KEY is known."
     )
 }
 
@@ -125,6 +132,7 @@ struct Report {
     set: OverrideJson,
     replaced: Option<OverrideJson>,
     stronger: Option<OverrideJson>,
+    seen: bool,
 }
 
 impl Allow {
@@ -141,7 +149,8 @@ impl Deny {
 
 impl Setting {
     fn run(&self, screen: &mut Screen<'_>, forced: Forced) -> Result<Outcome, Failure> {
-        let (target, argument) = keys::override_target(&self.key, self.exact, self.ignore_case)?;
+        let folding = self.common.folding()?;
+        let (target, argument) = keys::override_target(&self.key, self.exact, &folding)?;
         require_owner(&self.common.directory()?)?;
         let mut store = self.common.open_to_change()?;
         let now = now();
@@ -169,10 +178,12 @@ impl Setting {
         let word = forced.word();
         AuditLog::new().add(&mut *store, format_args!("{word} until={until} key={key}{why}"));
         print_incidents(&mut *store);
+        let unseen = self.unseen(&set.target, &folding, &mut *store)?;
         if self.common.json {
             let [replaced, stronger] =
                 [replaced, stronger].map(|one| one.as_ref().map(OverrideJson::of));
-            screen.json(&Report { set: OverrideJson::of(&set), replaced, stronger })?;
+            let (set, seen) = (OverrideJson::of(&set), unseen.is_none());
+            screen.json(&Report { set, replaced, stronger, seen })?;
             return Ok(Outcome::Fine);
         }
         writeln!(screen, "{}", override_state::sentence(&set))?;
@@ -184,10 +195,53 @@ impl Setting {
                 "no effect, as a stronger override applies to it: {}; to end that one: exirate \
                  overrides --remove {}",
                 override_state::sentence(&stronger),
-                stronger.argument
+                override_state::key(&stronger)
             ));
         }
+        if let Some(unseen) = unseen {
+            screen.flush()?;
+            note(unseen);
+        }
         Ok(Outcome::Fine)
+    }
+
+    /// What is to be said if no record and no event is of `target`.
+    fn unseen(
+        &self,
+        target: &Target,
+        folding: &Folding,
+        store: &mut dyn Inspect,
+    ) -> Result<Option<String>, Failure> {
+        let narrow = Narrow::unselective(self.exact);
+        let mut selection = Selection::new(std::slice::from_ref(&self.key), &narrow, folding)?;
+        let (records, _) = selection.keys(store)?;
+        if records.iter().any(|key| target.applies_to(&key.key())) || self.has_event(target) {
+            return Ok(None);
+        }
+        if let Some(key) = records.first() {
+            let key = key_text::key(key.key().identity());
+            return Ok(Some(format!(
+                "no login, local account, script or client of this name was seen; what strangers \
+                 choose must be named with its field, as in {key}"
+            )));
+        }
+        // What cannot be searched may have it.
+        let sentence = selection.missing(store).ok().and_then(|mut all| all.pop());
+        Ok(sentence.map(|sentence| format!("not seen yet, no record and no event: {sentence}")))
+    }
+
+    /// Whether a crossing or a refusal is of `target`. What cannot be read has none.
+    fn has_event(&self, target: &Target) -> bool {
+        [EventKind::Refusals, EventKind::Crossings].into_iter().any(|kind| {
+            let source = Source::open(&self.common, kind);
+            let events = source.and_then(|mut source| source.next(true)).unwrap_or_default();
+            events.iter().any(|(event, _)| {
+                let [_, _, _, login, client, ..] = &event.texts;
+                let seen = [login, client].into_iter().filter(|name| !name.is_empty());
+                target.applies_to(&event.record_key())
+                    || seen.into_iter().any(|name| target.applies_to(&name.into()))
+            })
+        })
     }
 }
 

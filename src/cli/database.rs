@@ -9,6 +9,8 @@ use indicatif::ProgressBar;
 
 use super::screen::{Tally, complain, note, progress};
 use super::{Failure, spool_dir, text};
+use crate::identity::fold::Folding;
+use crate::policy::image::{ImageError, PolicyFile};
 use crate::rate::Timestamp;
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Entry, Inspect};
@@ -33,6 +35,23 @@ impl Common {
     /// The spool directory.
     pub(super) fn directory(&self) -> Result<PathBuf, Failure> {
         spool_dir::find(self.spool.as_deref())
+    }
+
+    /// How the policies in use fold identities; where there are none, the default.
+    pub(super) fn folding(&self) -> Result<Folding, Failure> {
+        let file = PolicyFile::open(&self.directory()?);
+        let folding = match file.image() {
+            Ok(image) => image.identity().map_err(|error| error.to_string()),
+            Err(ImageError::Absent { .. }) => return Ok(Folding::default()),
+            Err(error) => Err(error.to_string()),
+        };
+        Ok(folding.map_or_else(
+            |error| {
+                note(format_args!("identities are folded as without policies: {error}"));
+                Folding::default()
+            },
+            |identity| identity.folding.clone(),
+        ))
     }
 
     /// Opens the database for reading only; it must exist.

@@ -71,7 +71,7 @@ not everything could be read.",
 impl Export {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut store = self.common.open()?;
-        let mut selection = Selection::new(&self.keys, &self.narrow)?;
+        let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         let (keys, unread) = selection.keys(&mut *store)?;
         let written = match &self.output {
             Some(path) => {

@@ -1,5 +1,6 @@
 //! How a command ends.
 
+use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
@@ -64,6 +65,15 @@ impl Failure {
             _ => "",
         };
         Self::Said(format!("{error}{advice}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Said(text) => f.write_str(text),
+            Self::Output(error) => error.fmt(f),
+        }
     }
 }
 

@@ -118,6 +118,14 @@ pub(super) fn looks_stored(text: &[u8]) -> bool {
 pub(super) fn unescape_one(text: &[u8]) -> Option<(Result<char, u8>, &[u8])> {
     let (&escape, rest) = text.split_first()?;
     let c = match escape {
+        // As Exim writes what is not ASCII; a 0 alone is NUL, as `exirate list` writes it.
+        b'1'..=b'3' => {
+            let (digits, rest) = text.split_at_checked(3)?;
+            let is_octal = digits.iter().all(|digit| matches!(digit, b'0'..=b'7'));
+            let number = u32::from_str_radix(str::from_utf8(digits).ok()?, 8).ok();
+            let byte = number.filter(|_| is_octal).and_then(|number| u8::try_from(number).ok())?;
+            return Some((Err(byte), rest));
+        }
         b'0' => '\0',
         b'n' => '\n',
         b'r' => '\r',

@@ -154,7 +154,7 @@ impl First {
 impl List {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut store = self.common.open()?;
-        let mut selection = Selection::new(&self.keys, &self.narrow)?;
+        let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         let now = now();
         let mut first = First::new(self.sort, now, self.limit.unwrap_or(usize::MAX));
         let unread = database::visit(&mut *store, |entry| {

@@ -1,11 +1,15 @@
 //! Overrides as commands show them.
 
+use std::ffi::OsStr;
+
 use serde::Serialize;
 
 use super::key_state::KeyState;
+use super::keys;
 use super::screen::note;
 use super::text;
 use crate::engine::{AlgorithmKind, Forced, Kind, RecordKey};
+use crate::identity::fold::{Folding, split_field};
 use crate::rate::Timestamp;
 use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
 
@@ -16,7 +20,7 @@ pub(super) struct OverrideJson {
     forced: &'static str,
     key: String,
     glob: bool,
-    ignore_case: bool,
+    exact: bool,
     until: Option<String>,
     since: String,
     reason: String,
@@ -30,7 +34,7 @@ impl OverrideJson {
             forced: one.forced.word(),
             key: one.argument.clone(),
             glob: matches!(one.target, Target::Glob { .. }),
-            ignore_case: ignores_case(one),
+            exact: is_exact(one),
             until,
             since: text::iso(second(one.since)),
             reason: one.reason.clone(),
@@ -39,9 +43,9 @@ impl OverrideJson {
     }
 }
 
-fn ignores_case(one: &Override) -> bool {
-    let (Target::Exact { ignore_case, .. } | Target::Glob { ignore_case, .. }) = &one.target;
-    *ignore_case
+/// Whether it is for one name, byte for byte.
+fn is_exact(one: &Override) -> bool {
+    matches!(one.target, Target::Exact { folding: None, .. })
 }
 
 fn second(second: i64) -> Timestamp {
@@ -50,8 +54,8 @@ fn second(second: i64) -> Timestamp {
 
 /// KEY and how it was given.
 pub(super) fn key(one: &Override) -> String {
-    let case = if ignores_case(one) { " --ignore-case" } else { "" };
-    format!("{}{case}", one.argument)
+    let exact = if is_exact(one) { " --exact" } else { "" };
+    format!("{}{exact}", one.argument)
 }
 
 /// When it ends: a time, for logs.
@@ -106,6 +110,21 @@ pub(super) fn change<T>(
     result.ok_or_else(|| "the overrides were not changed".into())
 }
 
+/// Folds the names of all overrides so; those set with --exact stay as they are.
+///
+/// # Errors
+/// They could not be read or written; they are unchanged.
+pub(super) fn refold(store: &mut dyn Inspect, folding: &Folding) -> Result<(), InspectError> {
+    change(store, |list| {
+        for one in list.iter_mut().filter(|one| !is_exact(one)) {
+            let argument = OsStr::new(&one.argument);
+            if let Ok((target, _)) = keys::override_target(argument, false, folding) {
+                one.target = target;
+            }
+        }
+    })
+}
+
 /// `allowed` or `denied`.
 pub(super) fn participle(forced: Forced) -> &'static str {
     match forced {
@@ -126,10 +145,33 @@ pub(super) fn stronger<'a>(
     set: &Override,
     second: i64,
 ) -> Option<&'a Override> {
-    let Target::Exact { key, .. } = &set.target else { return None };
-    let (kind, algorithm) = (Kind::Spec, AlgorithmKind::default());
-    let key = RecordKey { name: key, identity_start: 0, kind, algorithm };
-    deciding(list, &key, second).filter(|one| one.forced != set.forced)
+    of_target(list, &set.target, second).filter(|one| one.forced != set.forced)
+}
+
+/// The override that decides in this second for the one identity of `target`.
+pub(super) fn of_target<'a>(
+    list: &'a [Override],
+    target: &Target,
+    second: i64,
+) -> Option<&'a Override> {
+    let Target::Exact { key, .. } = target else { return None };
+    deciding(list, &record_of(key), second)
+}
+
+/// Whether `target` means this override: the same identity, or one that it matches.
+pub(super) fn covers(target: &Target, one: &Override) -> bool {
+    match &one.target {
+        _ if one.target == *target => true,
+        Target::Exact { key, .. } => target.applies_to(&record_of(key)),
+        Target::Glob { .. } => false,
+    }
+}
+
+/// The key that a record of the identity `name` has; one of fields is that of a policy.
+fn record_of(name: &[u8]) -> RecordKey<'_> {
+    let is_field = split_field(name).is_some();
+    let kind = if is_field { Kind::Policy } else { Kind::Spec };
+    RecordKey { name, identity_start: 0, kind, algorithm: AlgorithmKind::default() }
 }
 
 /// `allowed until 2026-12-31 18:00:00 +01:00 (year-end letter)`.

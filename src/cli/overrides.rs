@@ -15,7 +15,7 @@ use super::screen::{Screen, complain, note};
 use super::table::{Column, Layout};
 use super::{Failure, Outcome, text};
 use crate::rate::Timestamp;
-use crate::store::Override;
+use crate::store::{Override, Target};
 
 /// List the keys that are allowed or denied, or remove such overrides
 #[derive(Debug, Args)]
@@ -39,13 +39,13 @@ Exit status: 0 listed, also if there are none, or removed; 1 --remove finds no s
 override; 2 an error.
 
 JSON: an array of objects, with --remove of those that were removed; `override` is allow
-or deny, `until` is null if it does not end.")]
+or deny, `exact` whether it was set with --exact, `until` is null if it does not end.")]
 pub(super) struct Overrides {
     /// Remove the override of this KEY; may be repeated
     #[arg(long, value_name = "KEY")]
     remove: Vec<OsString>,
 
-    /// Take KEY byte for byte: no globs, no escapes, no other notations
+    /// Take KEY byte for byte: no globs, no escapes, no folding
     #[arg(long, requires = "remove")]
     exact: bool,
 
@@ -87,24 +87,21 @@ impl Overrides {
     }
 
     fn remove(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        // The case that was ignored when it was set need not be said again.
+        let folding = self.common.folding()?;
         let mut wanted = Vec::new();
         for key in &self.remove {
-            let (plain, argument) = keys::override_target(key, self.exact, false)?;
-            let folded = keys::override_target(key, false, true).map(|(target, _)| target);
-            wanted.push((plain, folded.ok().filter(|_| !self.exact), argument));
+            wanted.push(keys::override_target(key, self.exact, &folding)?);
         }
         require_owner(&self.common.directory()?)?;
         let mut store = self.common.open_to_change()?;
         let now = now();
-        let removed = override_state::change(&mut *store, |list| {
+        let (removed, missing) = override_state::change(&mut *store, |list| {
             list.retain(|one| one.is_active(now.seconds));
-            let is_wanted = |one: &mut Override| {
-                wanted.iter().any(|(plain, folded, _)| {
-                    one.target == *plain || folded.as_ref() == Some(&one.target)
-                })
-            };
-            list.extract_if(.., is_wanted).collect::<Vec<_>>()
+            let found = wanted.iter().map(|(target, _)| named(list, target)).collect::<Vec<_>>();
+            let missing = wanted.iter().zip(&found).filter(|(_, found)| found.is_none());
+            let missing: Vec<&str> = missing.map(|((_, argument), _)| &**argument).collect();
+            let is_wanted = |one: &mut Override| found.iter().flatten().any(|it| *it == one.target);
+            (list.extract_if(.., is_wanted).collect::<Vec<_>>(), missing)
         })?;
         let mut log = AuditLog::new();
         for one in &removed {
@@ -120,17 +117,22 @@ impl Overrides {
             }
         }
         screen.flush()?;
-        let mut missing = false;
-        for (plain, folded, argument) in &wanted {
-            let is_it =
-                |one: &Override| one.target == *plain || folded.as_ref() == Some(&one.target);
-            if !removed.iter().any(is_it) {
-                missing = true;
-                complain(format_args!("no override of {argument}; `exirate overrides` lists them"));
-            }
+        for argument in &missing {
+            complain(format_args!("no override of {argument}; `exirate overrides` lists them"));
         }
-        Ok(Outcome::found_if(missing))
+        Ok(Outcome::found_if(!missing.is_empty()))
     }
+}
+
+/// What an override of `list` has for `target`: the same, else that of this name which was set
+/// with --exact.
+fn named(list: &[Override], target: &Target) -> Option<Target> {
+    let has = |wanted: &Target| list.iter().any(|one| one.target == *wanted);
+    let literal = match target {
+        Target::Exact { key, .. } => Some(Target::literal(key)),
+        Target::Glob { .. } => None,
+    };
+    std::iter::once(target.clone()).chain(literal).find(has)
 }
 
 const COLUMNS: [Column; 6] = [

@@ -99,7 +99,7 @@ impl Reset {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut store =
             if self.dry_run { self.common.open()? } else { self.common.open_to_change()? };
-        let mut selection = Selection::new(&self.keys, &self.narrow)?;
+        let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         let (keys, unread) = selection.keys(&mut *store)?;
         let missing = selection.report_missing(&mut *store)?;
         let keys = if self.over { over(&mut *store, keys)? } else { keys };

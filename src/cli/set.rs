@@ -140,7 +140,8 @@ impl Set {
         }
         let narrow = Narrow::of(self.mode.as_deref(), self.period.as_deref(), self.exact)
             .map_err(|what| Failure::new(format!("--mode or --period: {what}")))?;
-        let mut selection = Selection::new(std::slice::from_ref(&self.key), &narrow)?;
+        let mut selection =
+            Selection::new(std::slice::from_ref(&self.key), &narrow, &self.common.folding()?)?;
         let (keys, unread) = selection.keys(store)?;
         match &*keys {
             [] => {

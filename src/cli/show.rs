@@ -97,7 +97,7 @@ struct Next {
 impl Show {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut store = self.common.open()?;
-        let mut selection = Selection::new(&self.keys, &self.narrow)?;
+        let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         let (keys, unread) = selection.keys(&mut *store)?;
         let now = now();
         let mut records = Vec::with_capacity(keys.len());

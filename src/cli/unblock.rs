@@ -19,7 +19,7 @@ use super::reset;
 use super::screen::{Screen, complain, note};
 use super::{Failure, Outcome};
 use crate::engine::Forced;
-use crate::store::{Override, Target};
+use crate::store::Override;
 
 /// Unblock keys: reset them, and end denials of them
 #[derive(Debug, Args)]
@@ -29,13 +29,9 @@ pub(super) struct Unblock {
     #[arg(value_name = "KEY", required = true, add = complete::keys())]
     keys: Vec<OsString>,
 
-    /// Take KEY byte for byte: no globs, no escapes, no other notations
+    /// Take KEY byte for byte: no globs, no escapes, no folding
     #[arg(long)]
     exact: bool,
-
-    /// Ignore the case of letters in KEY
-    #[arg(long, short, conflicts_with = "exact")]
-    ignore_case: bool,
 
     /// Do not ask for confirmation
     #[arg(long, short)]
@@ -81,16 +77,18 @@ struct Report {
 
 impl Unblock {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let folding = self.common.folding()?;
         let mut targets = Vec::new();
         for key in &self.keys {
-            targets.push(keys::override_target(key, self.exact, self.ignore_case)?);
+            targets.push(keys::override_target(key, self.exact, &folding)?);
         }
         require_owner(&self.common.directory()?)?;
         let mut store = self.common.open_to_change()?;
-        let narrow = Narrow::unselective(self.exact, self.ignore_case);
-        let mut selection = Selection::new(&self.keys, &narrow)?;
+        let narrow = Narrow::unselective(self.exact);
+        let mut selection = Selection::new(&self.keys, &narrow, &folding)?;
         let (records, unread) = selection.keys(&mut *store)?;
-        let covered = |one: &Override| targets.iter().any(|(target, _)| covers(target, one));
+        let covered =
+            |one: &Override| targets.iter().any(|(target, _)| override_state::covers(target, one));
         let is_denial = |one: &Override| one.forced == Forced::Deny && one.is_active(now().seconds);
         let denials: Vec<Override> =
             store.overrides()?.into_iter().filter(|one| is_denial(one) && covered(one)).collect();
@@ -137,13 +135,15 @@ impl Unblock {
         screen.flush()?;
         let mut failed = false;
         let left = store.overrides()?;
-        for (target, argument) in &targets {
-            let has_records = reset.iter().any(|record| target.applies_to(&record.record_key()));
-            if !has_records && !removed.iter().any(|one| covers(target, one)) {
+        for (n, (target, argument)) in targets.iter().enumerate() {
+            if !selection.has_matched(n)
+                && !removed.iter().any(|one| override_state::covers(target, one))
+            {
                 failed = true;
                 complain(format_args!("{argument} has no record, and is not denied"));
             }
-            if let Some(denial) = still_denied(&left, target) {
+            let deciding = override_state::of_target(&left, target, now().seconds);
+            if let Some(denial) = deciding.filter(|one| one.forced == Forced::Deny) {
                 failed = true;
                 complain(format_args!(
                     "{argument} is still denied by {}; `exirate overrides --remove` ends that, or \
@@ -165,20 +165,4 @@ impl Unblock {
         let keys = self.keys.iter().map(|key| super::text::printable(key.as_encoded_bytes()));
         keys.collect::<Vec<_>>().join(" ")
     }
-}
-
-/// Whether `target` means this override: the same keys, or one that it matches.
-fn covers(target: &Target, one: &Override) -> bool {
-    match &one.target {
-        _ if one.target == *target => true,
-        Target::Exact { key, .. } => target.applies_to(&key.into()),
-        Target::Glob { .. } => false,
-    }
-}
-
-/// The override that still denies the one key of `target`.
-fn still_denied<'a>(list: &'a [Override], target: &Target) -> Option<&'a Override> {
-    let Target::Exact { key, .. } = target else { return None };
-    let deciding = crate::store::deciding(list, &key.into(), now().seconds)?;
-    (deciding.forced == Forced::Deny).then_some(deciding)
 }

@@ -8,8 +8,8 @@
 //! `${lookup ratelimit {SPEC}…}`, by [`lookup`]. All code that depends on Exim's memory
 //! layout is below here, from the outside in:
 //!
-//! - [`dlfunc`], [`dlfunc_policy`], [`dlfunc_shadow`], `dlfunc_trace`: the entry points;
-//!   [`lookup`]: another one
+//! - [`dlfunc`], [`dlfunc_identity`], [`dlfunc_policy`], [`dlfunc_shadow`], `dlfunc_trace`:
+//!   the entry points; [`lookup`]: another one
 //! - `dlfunc_elsewhere`: the trace store's functions, called in exirate.so by mistake
 //! - `boundary`: the one boundary, behind all of them, that catches panics
 //! - `session`: what exirate.so keeps between calls
@@ -49,6 +49,8 @@ mod directory;
 pub mod dlfunc;
 #[cfg(all(feature = "rates", not(feature = "trace")))]
 pub mod dlfunc_elsewhere;
+#[cfg(feature = "rates")]
+pub mod dlfunc_identity;
 #[cfg(feature = "rates")]
 pub mod dlfunc_policy;
 #[cfg(feature = "rates")]

@@ -4,6 +4,7 @@ use super::boundary::{self, Boundary};
 use super::context::{self, Acls, CallFacts};
 use super::debug;
 use super::directory::{self, NoDirectory};
+use super::dlfunc_identity::Identities;
 use super::host::Host;
 use super::marks::Marks;
 use super::policy_facts::{PolicyVariables, recipient};
@@ -79,6 +80,7 @@ pub(super) struct Session {
     pub(super) latest: Option<Latest>,
     pub(super) policies: Policies,
     pub(super) shadow: Shadow,
+    pub(super) identities: Identities,
     specs: SpecCache,
     pub(super) variables: Variables,
     pub(super) acls: Acls,
@@ -113,6 +115,7 @@ impl boundary::Session for Session {
             latest: None,
             policies: Policies::default(),
             shadow: Shadow::default(),
+            identities: Identities::default(),
             specs: SpecCache::default(),
             variables: Variables::find(&source),
             rate_variables,

@@ -1,16 +1,13 @@
 //! Who is counted: the fields of an event, folded, and the key made of them.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 use super::event::Event;
-use super::fold::{Folding, domain, lower};
+use super::fold::{DOMAIN, domain, escaped, lower};
 use super::model::Identity;
-use super::word::{Field, Word as _};
+use super::word::Field;
 
-/// The longest value of a field in a key. The rest of a longer one is replaced by
-/// its hash, so that no client can make a key that is too long to be counted.
-const LONGEST: usize = 255;
+pub use super::fold::{address, shortened};
 
 /// What a policy counts, and whose limits apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,9 +23,13 @@ pub struct Key<'e> {
 #[must_use]
 pub fn value<'e>(identity: &Identity, event: &Event<'e>, field: Field) -> Option<Cow<'e, str>> {
     let folding = &identity.folding;
-    let fold = |text: Option<&'e str>| match text {
-        Some(text) if is_folded(folding, text) => Some(Cow::Borrowed(text)),
-        text => text.and_then(|text| folding.identity(text)).map(Cow::Owned),
+    let fold = |text: Option<&'e str>| {
+        let text = text?;
+        if folding.is_folded(text) {
+            return Some(Cow::Borrowed(text));
+        }
+        let mut folded = String::new();
+        folding.field_into(field, text, &mut folded).then_some(Cow::Owned(folded))
     };
     let text = match field {
         Field::Auth => fold(event.auth),
@@ -45,25 +46,6 @@ pub fn value<'e>(identity: &Identity, event: &Event<'e>, field: Field) -> Option
         }),
     };
     text.filter(|text| !text.is_empty())
-}
-
-/// Whether `text` is surely folded, as most are: then there is nothing to allocate.
-fn is_folded(folding: &Folding, text: &str) -> bool {
-    let (mut letters, mut ats) = (0, 0);
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' => letters += 1,
-            b'0'..=b'9' | b'-' | b'_' | b'.' => {}
-            b'@' => ats += 1,
-            _ => return false,
-        }
-    }
-    // Without letters it may be an IP address.
-    letters > 0
-        && folding.dots.is_empty()
-        && (ats == 1 || ats == 0 && folding.qualify.is_none())
-        && !text.starts_with('@')
-        && !text.ends_with(['@', '.'])
 }
 
 /// Whether `text` is surely a folded domain.
@@ -113,35 +95,13 @@ impl<'e> Key<'e> {
 /// The key that all users of a domain share.
 #[must_use]
 pub fn of_domain(domain: &str) -> String {
-    format!("domain:{}", shortened(domain))
-}
-
-/// A value that is not too long.
-#[must_use]
-pub fn shortened(value: &str) -> Cow<'_, str> {
-    if value.len() <= LONGEST {
-        return Cow::Borrowed(value);
-    }
-    let start = &value[..value.floor_char_boundary(LONGEST - 17)];
-    // The key of the hash may be known: equal hashes only share a limit.
-    let hash = siphasher::sip::SipHasher13::new().hash(value.as_bytes());
-    Cow::Owned(format!("{start}~{hash:016x}"))
-}
-
-fn escaped(value: &str) -> Cow<'_, str> {
-    if value.contains(',') { value.replace(',', ",,").into() } else { value.into() }
-}
-
-/// The address in `text`, perhaps with a zone.
-#[must_use]
-pub fn address(text: &str) -> Option<IpAddr> {
-    text.split('%').next()?.trim().parse().ok()
+    format!("{DOMAIN}:{}", shortened(domain))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::word::Word;
+    use crate::policy::fold::{Folding, LONGEST};
     use quickcheck::quickcheck;
 
     fn event() -> Event<'static> {
@@ -177,6 +137,13 @@ mod tests {
         assert_eq!(of(&[Field::Recipient, Field::Helo]), None);
         let bounce = Event { sender: Some(""), ..event() };
         assert_eq!(Key::of(&identity, &[Field::Sender], &bounce), None);
+        // Exim takes off the quotes of `" "@example.org`.
+        for sender in [" @Example.ORG", "\" \"@example.org", "@"] {
+            let event = Event { sender: Some(sender), recipient: Some(sender), ..event() };
+            let key = Key::of(&identity, &[Field::Sender, Field::Recipient], &event).unwrap();
+            let sender = sender.to_lowercase();
+            assert_eq!(key.text, format!("sender:{sender},recipient:{sender}"));
+        }
     }
 
     #[test]
@@ -205,7 +172,7 @@ mod tests {
             let folding = Folding { plus, qualify, ..Folding::default() };
             let short: String = text.chars().map(|c| char::from(b"aB1.@-+: "[c as usize % 9])).collect();
             [text, short].iter().all(|text| {
-                let same = !is_folded(&folding, text) || folding.identity(text).as_ref() == Some(text);
+                let same = !folding.is_folded(text) || folding.identity(text).as_ref() == Some(text);
                 same && (!is_folded_domain(text) || lower(text) == *text)
             })
         }

@@ -24,7 +24,6 @@ pub mod counters;
 pub mod decide;
 pub mod event;
 pub mod explain;
-pub mod fold;
 pub mod image;
 pub mod key;
 pub mod limit;
@@ -33,7 +32,6 @@ pub mod lint;
 pub mod model;
 #[cfg(feature = "cli")]
 pub mod needs;
-pub mod network;
 pub mod outcome;
 #[cfg(feature = "cli")]
 pub mod replay;
@@ -46,3 +44,5 @@ pub mod settings;
 #[cfg(feature = "cli")]
 pub mod source;
 pub mod word;
+
+pub use crate::identity::{fold, network};

@@ -1,5 +1,6 @@
 //! The words of the policy language: each an enum with its spelling.
 
+pub use crate::identity::Field;
 pub use crate::toml_file::Word;
 
 macro_rules! words {
@@ -42,35 +43,11 @@ words! {
     }
 }
 
-words! {
-    /// What is known of an event; identities are made of these.
-    Field {
-        /// The login.
-        Auth = "auth",
-        /// The local Unix account that hands over the message.
-        LocalAccount = "local_account",
-        /// The script of a web host that hands over the message.
-        Script = "script",
-        /// The client's address, masked.
-        Client = "client",
-        /// The envelope sender.
-        Sender = "sender",
-        /// The domain of the envelope sender.
-        SenderDomain = "sender_domain",
-        /// The recipient.
-        Recipient = "recipient",
-        /// The domain of the recipient.
-        RecipientDomain = "recipient_domain",
-        /// The name in HELO.
-        Helo = "helo",
-    }
-}
+impl Word for Field {
+    const ALL: &'static [Self] = Self::ALL;
 
-impl Field {
-    /// Whether any client can choose it.
-    #[must_use]
-    pub fn is_claimed(self) -> bool {
-        matches!(self, Self::Sender | Self::SenderDomain | Self::Helo)
+    fn word(self) -> &'static str {
+        Self::word(self)
     }
 }
 

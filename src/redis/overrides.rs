@@ -93,8 +93,10 @@ impl SharedOverrides {
     /// already stay so.
     pub(super) fn apply<'a>(&self, checks: &[Check<'a>], now: Timestamp) -> Vec<Check<'a>> {
         let list = Arc::clone(&self.lock().list);
+        let mut scratch = String::new();
         let decided = |check: &Check<'a>| {
-            let forced = check.forced.or_else(|| list.find(&check.key).at(now.seconds));
+            let found = |scratch: &mut String| list.find(&check.key, scratch).at(now.seconds);
+            let forced = check.forced.or_else(|| found(&mut scratch));
             Check { forced, ..*check }
         };
         checks.iter().map(decided).collect()

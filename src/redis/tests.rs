@@ -397,7 +397,7 @@ fn the_state_of_a_server_is_known() {
 fn an_override(key: &[u8], forced: Forced) -> Override {
     Override {
         forced,
-        target: Target::Exact { key: key.into(), ignore_case: false },
+        target: Target::literal(key),
         argument: String::from_utf8_lossy(key).into(),
         until: NOW.seconds + 100,
         since: NOW.seconds,

@@ -493,7 +493,7 @@ fn overrides_of_this_server_hold() {
     assert!(!decide(&mut store, &check(100.0)).unwrap().over);
     let deny = Override {
         forced: Forced::Deny,
-        target: Target::Exact { key: KEY.to_vec(), ignore_case: false },
+        target: Target::literal(KEY),
         argument: "alice".to_owned(),
         until: FOREVER,
         since: 0,

@@ -9,6 +9,8 @@ pub(super) struct Known {
     /// The word they belong to; 0 says that there never were any.
     pub(super) word: u64,
     pub(super) list: Overrides,
+    /// Where keys are folded, so that a check allocates nothing.
+    pub(super) scratch: String,
     /// The fault that was reported last.
     pub(super) reported: Option<String>,
     /// The second of the coarse clock in which the mapped file was last found to be

@@ -16,7 +16,7 @@ use crate::sys::mapping::Mapping;
 use super::audit_log::LOG;
 use super::database::Database;
 use super::format::{DATABASE_FILE_BYTES, DATABASE_MAGIC, DATABASE_WORD};
-use super::known_overrides::{Known, Word};
+use super::known_overrides::Word;
 use super::superblock::DATABASE;
 use super::{Spool, SpoolError};
 
@@ -76,8 +76,8 @@ impl Spool {
     }
 
     #[cold]
-    fn find(&self, key: &RecordKey<'_>) -> Candidates {
-        self.overrides.list.find(key)
+    fn find(&mut self, key: &RecordKey<'_>) -> Candidates {
+        self.overrides.list.find(key, &mut self.overrides.scratch)
     }
 
     /// Finds out, once a second, whether `database` is another file, such as when it was
@@ -127,7 +127,9 @@ impl Spool {
         {
             self.database.report(format!("overrides are ignored: {fault}"));
         }
-        self.overrides = Known { word, list, reported: fault, ..self.overrides };
+        self.overrides.word = word;
+        self.overrides.list = list;
+        self.overrides.reported = fault;
     }
 
     /// Reads the word and the file: the word is [`UNKNOWN`] if it is to be read again at

@@ -69,7 +69,7 @@ fn checks<'a>(step: &Step, names: &'a [String], unique: Option<&'a str>) -> Vec<
 fn deny(spool: &mut Spool, identity: &str) {
     let one = Override {
         forced: Forced::Deny,
-        target: Target::Exact { key: identity.as_bytes().to_vec(), ignore_case: false },
+        target: Target::literal(identity.as_bytes()),
         argument: identity.to_owned(),
         until: FOREVER,
         since: 0,

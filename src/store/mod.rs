@@ -21,7 +21,7 @@ pub use inspect::{
 pub use memory::Memory;
 pub use overrides::{
     ALTERNATIVES_MAX, Candidates, FOREVER, LIST_BYTES_MAX, LIST_HEADER_BYTES, ListFault,
-    OVERRIDES_MAX, Override, Overrides, TEXT_MAX, Target, compile_glob, deciding, names,
+    OVERRIDES_MAX, Override, Overrides, Sort, TEXT_MAX, Target, compile_glob, deciding, names,
 };
 
 /// A store of rates.

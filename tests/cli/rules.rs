@@ -11,7 +11,7 @@ fn rules(exim: &PrivateExim, arguments: &[&str]) -> std::process::Output {
 
 fn exim() -> PrivateExim {
     let acl = "  defer condition = ${dlfunc{EXIRATE}{ratelimit}{BASE / per_addr / strict}\
-               {${lc:$authenticated_id}}}\n  message = ${dlfunc{EXIRATE}{ratelimit_info}{rate}}\n  \
+               {${dlfunc{EXIRATE}{identity}{auth}{$authenticated_id}}}}\n  message = ${dlfunc{EXIRATE}{ratelimit_info}{rate}}\n  \
                warn acl = below\n  warn ratelimit = 5 / 1h / strict\n  accept\n";
     let acls = "below:\n  defer condition = ${dlfunc{EXIRATE}{ratelimit}{7 / 1d / x}}\n  accept\n\
                 unused:\n  accept condition = ${dlfunc{EXIRATE}{ratelimit}{8 / 1w}}\n";
@@ -27,6 +27,8 @@ fn every_call_has_its_place_and_its_limit() {
     let config = std::fs::read_to_string(exim.config()).unwrap();
     let line = |text: &str| config.lines().position(|line| line.contains(text)).unwrap() + 1;
     let library = exim.library();
+    let key =
+        format!("${{dlfunc{{{}}}{{identity}}{{auth}}{{$authenticated_id}}}}", library.display());
     let [first, second, third] = &found["rules"].as_array().unwrap()[..] else {
         panic!("{found:#}");
     };
@@ -36,8 +38,8 @@ fn every_call_has_its_place_and_its_limit() {
             "file": exim.config(), "line": line("BASE / per_addr"), "section": "acl",
             "acl": "private_smtp_rcpt", "used_by": ["acl_smtp_rcpt"], "form": "dlfunc",
             "library": library, "function": "ratelimit",
-            "arguments": ["9 / 1h / per_addr / strict", "${lc:$authenticated_id}"],
-            "key": "${lc:$authenticated_id}",
+            "arguments": ["9 / 1h / per_addr / strict", key],
+            "key": key,
             "limits": [{"limit": "9 / 1h", "mode": "per_addr, strict"}],
             "errors": [], "warnings": [],
         })
@@ -56,7 +58,7 @@ fn every_call_has_its_place_and_its_limit() {
     let row =
         |words: &[&str]| shown.lines().any(|line| words.iter().all(|word| line.contains(word)));
     assert!(
-        row(&["9 / 1h", "per_addr, strict", "${lc:$authenticated_id}", "acl_smtp_rcpt"]),
+        row(&["9 / 1h", "per_addr, strict", "{identity}{auth}{$authent", "acl_smtp_rcpt"]),
         "{shown}"
     );
     assert!(row(&["8 / 1w", "unused", "nothing"]), "{shown}");

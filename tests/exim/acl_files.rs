@@ -10,7 +10,7 @@ use crate::common::{Client, PrivateExim, Setup};
 use exirate::trace::{Access, ContentQuery, Part, Query, TraceStore, decode, trace_directory};
 
 /// An Exim with `macros` above `exirate.conf`, and `file` in the ACL `option`.
-fn exim(macros: &str, option: &str, file: &str) -> PrivateExim {
+pub(crate) fn exim(macros: &str, option: &str, file: &str) -> PrivateExim {
     let exim = Setup::new()
         .library()
         .auth()
@@ -61,8 +61,8 @@ pub(crate) fn shipped() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/exim"))
 }
 
-pub(crate) fn login(client: &mut Client, name: &str) {
-    let plain = base64(format!("\0{name}\0good").as_bytes());
+pub(crate) fn login(client: &mut Client, name: impl AsRef<[u8]>) {
+    let plain = base64(&[b"\0", name.as_ref(), b"\0good"].concat());
     assert_eq!(client.command(format!("AUTH PLAIN {plain}")).code, 235);
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 }
 
 /// A session from `source` that has said EHLO.
-fn session(exim: &PrivateExim, source: [u8; 4]) -> Client {
+pub(crate) fn session(exim: &PrivateExim, source: [u8; 4]) -> Client {
     let mut client = exim.connect(Ipv4Addr::from(source));
     assert_eq!(client.expect().code, 220);
     client.command("EHLO client.test");
@@ -89,13 +89,13 @@ fn session(exim: &PrivateExim, source: [u8; 4]) -> Client {
 }
 
 /// Replies to RCPT commands for these local parts.
-fn recipients(client: &mut Client, names: &[&str]) -> Vec<String> {
+pub(crate) fn recipients(client: &mut Client, names: &[&str]) -> Vec<String> {
     assert_eq!(client.command("MAIL FROM:<s@client.test>").code, 250);
     let replies = names.iter().map(|n| client.command(format!("RCPT TO:<{n}@private.test>")).text);
     replies.collect()
 }
 
-fn codes(replies: &[String]) -> Vec<&str> {
+pub(crate) fn codes(replies: &[String]) -> Vec<&str> {
     replies.iter().map(|r| &r[..3]).collect()
 }
 
@@ -290,7 +290,7 @@ fn bytes_are_counted() {
 }
 
 #[test]
-fn local_accounts_may_send_so_many_messages() {
+fn local_accounts_may_write_to_so_many_recipients() {
     // Who names a configuration of their own has no rights but their own, so
     // this Exim belongs to the account; it is limited all the same.
     let macros = "RATELIMIT_LOCAL = 2.5 / 1w\nRATELIMIT_EXEMPT = 0\n\
@@ -305,17 +305,29 @@ fn local_accounts_may_send_so_many_messages() {
         let ran = exim.run(&["-t"], message);
         assert_eq!(ran.code, 0, "root is not limited: {ran:?}");
     }
-    let ran: Vec<Ran> = (0..3)
-        .map(|_| {
-            let mut command = exim.command();
-            command.args(["-t"]).uid(uid).gid(gid);
-            run(command, message)
-        })
-        .collect();
+    let send = |message: &[u8]| {
+        let mut command = exim.command();
+        command.args(["-t"]).uid(uid).gid(gid);
+        run(command, message)
+    };
+    // One message to thousands is no one message.
+    let to: Vec<String> = (0..3001).map(|n| format!("u{n}@private.test")).collect();
+    let many = format!("From: f@client.test\nTo: {}\n\nhello\n", to.join(",\n "));
+    let refused = send(many.as_bytes());
+    assert_eq!(refused.code, 1, "{refused:?}");
+    let said = "account www-data sent to 3001.0 recipients / 1w";
+    assert!(refused.stderr.contains(said), "{refused:?}");
+    // It counted, as it was tried.
+    assert_eq!(send(message).code, 1);
+    let reset = exirate::spool::Spool::open(&exim.spool(), exirate::spool::Options::default());
+    let mut reset = reset.unwrap();
+    let key = format!("1w/per_rcpt/local:{uid}");
+    assert!(exirate::store::Inspect::remove(&mut reset, key.as_bytes().into()).unwrap().is_some());
+    let ran: Vec<Ran> = (0..3).map(|_| send(message)).collect();
     let codes: Vec<i32> = ran.iter().map(|ran| ran.code).collect();
     assert_eq!(codes, [0, 0, 1], "{ran:?}");
     // It logs to standard error, as the log is root's.
-    assert!(ran[2].stderr.contains("account www-data sent 3.0 messages / 1w"), "{ran:?}");
+    assert!(ran[2].stderr.contains("account www-data sent to 3.0 recipients / 1w"), "{ran:?}");
     assert!(ran[2].stderr.contains(" / 1w is over 2.5; try again in "), "{ran:?}");
     assert_eq!(exim.log("panic"), "");
 }

@@ -17,6 +17,7 @@ mod daemon;
 mod end_to_end;
 mod events;
 mod explain;
+mod identities;
 mod logs;
 mod mail_front_ends;
 #[path = "../mail/mta.rs"]

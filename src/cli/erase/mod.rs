@@ -33,8 +33,8 @@ use crate::trace::TraceStore;
   Remove it:
     exirate erase alice@example.org --yes
 
-PERSON is an address, or a login without `@`. Whatever the case of its letters, it is looked
-for as a whole: alice@example.org is neither in malice@example.org nor in
+PERSON is an address, or a login without `@`. Whatever the case of its letters, and also as
+the policies in use fold it, it is looked for as a whole: alice@example.org is neither in malice@example.org nor in
 alice+news@example.org. It is removed from
 
   rates      records whose name contains it are deleted
@@ -77,7 +77,7 @@ pub(super) struct Erase {
 
 impl Erase {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let person = Person::of(&self.person).map_err(Failure::new)?;
+        let person = Person::of(&self.person, &self.common.folding()?).map_err(Failure::new)?;
         let directory = self.common.directory()?;
         let mut both = match self.dry_run {
             true => Both::open(&directory)?,

@@ -2,11 +2,14 @@
 
 use std::ops::Range;
 
+use crate::identity::fold::Folding;
+
 /// An address or a login, found in texts whatever the case of its letters.
 #[derive(Debug)]
 pub(super) struct Person {
-    /// In lower case.
-    name: Vec<u8>,
+    /// What texts may have: as given and folded, in lower case, and these as Exim writes what
+    /// is not ASCII.
+    names: Vec<Vec<u8>>,
 }
 
 impl Person {
@@ -14,7 +17,7 @@ impl Person {
     ///
     /// # Errors
     /// It is neither.
-    pub(super) fn of(text: &str) -> Result<Self, String> {
+    pub(super) fn of(text: &str, folding: &Folding) -> Result<Self, String> {
         let wrong = |what: &str| Err(format!("{text:?} {what}: expected an address or a login"));
         if text.len() < 2 {
             return wrong("is too short");
@@ -25,8 +28,28 @@ impl Person {
         match text.split_once('@') {
             Some(("", _) | (_, "")) => wrong("is a part of an address"),
             Some((_, domain)) if domain.contains('@') => wrong("has two `@`"),
-            _ => Ok(Self { name: text.to_ascii_lowercase().into_bytes() }),
+            _ => Ok(Self::named(text, folding)),
         }
+    }
+
+    fn named(text: &str, folding: &Folding) -> Self {
+        let mut texts = vec![text.to_ascii_lowercase(), text.to_lowercase(), text.to_uppercase()];
+        texts.extend(folding.identity(text));
+        let escaped = texts.iter().map(|text| {
+            let octal = |byte: u8| match byte {
+                128.. => format!("\\{byte:03o}"),
+                _ => char::from(byte).to_string(),
+            };
+            text.bytes().map(octal).collect()
+        });
+        texts.extend(escaped.collect::<Vec<String>>());
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        for name in texts.iter().map(|text| text.to_ascii_lowercase().into_bytes()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        Self { names }
     }
 
     /// Whether `text` names the person.
@@ -46,26 +69,29 @@ impl Person {
     }
 
     fn next(&self, text: &[u8], from: usize) -> Option<Range<usize>> {
-        let length = self.name.len();
-        (from..=text.len().checked_sub(length)?).map(|start| start..start + length).find(|place| {
-            text.get(place.clone()).is_some_and(|part| part.eq_ignore_ascii_case(&self.name))
-                && !text
-                    .get(..place.start)
-                    .and_then(<[u8]>::last)
-                    .is_some_and(|b| goes_on_before(*b))
-                && !self.goes_on_after(text.get(place.end..).unwrap_or_default())
-        })
+        let places = self.names.iter().filter_map(|name| next(name, text, from));
+        places.min_by_key(|place| place.start)
     }
+}
 
-    /// Whether a domain, or a login, goes on here.
-    fn goes_on_after(&self, rest: &[u8]) -> bool {
-        let is_word = |b: &u8| b.is_ascii_alphanumeric() || !b.is_ascii();
-        match rest {
-            [b'.', after, ..] => is_word(after),
-            [b'@' | b'+' | b'_', ..] if !self.name.contains(&b'@') => true,
-            [b, ..] => is_word(b) || matches!(b, b'-'),
-            [] => false,
-        }
+/// Where `text` has this name next.
+fn next(name: &[u8], text: &[u8], from: usize) -> Option<Range<usize>> {
+    let length = name.len();
+    (from..=text.len().checked_sub(length)?).map(|start| start..start + length).find(|place| {
+        text.get(place.clone()).is_some_and(|part| part.eq_ignore_ascii_case(name))
+            && !text.get(..place.start).and_then(<[u8]>::last).is_some_and(|b| goes_on_before(*b))
+            && !goes_on_after(name, text.get(place.end..).unwrap_or_default())
+    })
+}
+
+/// Whether a domain, or a login, goes on after `name`.
+fn goes_on_after(name: &[u8], rest: &[u8]) -> bool {
+    let is_word = |b: &u8| b.is_ascii_alphanumeric() || !b.is_ascii();
+    match rest {
+        [b'.', after, ..] => is_word(after),
+        [b'@' | b'+' | b'_', ..] if !name.contains(&b'@') => true,
+        [b, ..] => is_word(b) || matches!(b, b'-'),
+        [] => false,
     }
 }
 
@@ -81,7 +107,7 @@ mod tests {
 
     #[test]
     fn only_the_whole_address_counts() {
-        let alice = Person::of("Alice@Example.org").unwrap();
+        let alice = Person::of("Alice@Example.org", &Folding::default()).unwrap();
         for text in [
             "alice@example.org",
             "ALICE@EXAMPLE.ORG",
@@ -112,8 +138,18 @@ mod tests {
     }
 
     #[test]
+    fn names_are_folded_and_found_as_exim_writes_them() {
+        let folding = Folding { qualify: Some("x.org".into()), plus: true, ..Folding::default() };
+        let person = Person::of("Älice+x", &folding).unwrap();
+        for text in ["auth:älice@x.org", r"\303\204LICE+x", r"\303\244lice@x.org", "ÄLICE+X"] {
+            assert!(person.is_in(text.as_bytes()), "{text}");
+        }
+        assert!(!person.is_in(r"\303\244lice@y.org".as_bytes()));
+    }
+
+    #[test]
     fn a_login_is_no_part_of_an_address() {
-        let login = Person::of("alice").unwrap();
+        let login = Person::of("alice", &Folding::default()).unwrap();
         assert!(login.is_in(b"auth:alice") && login.is_in(b"key=ALICE who=x"));
         for text in ["alice@example.org", "alice_b", "alice+x@y", "malice", "x@alice", "alice2"] {
             assert!(!login.is_in(text.as_bytes()), "{text}");
@@ -124,7 +160,7 @@ mod tests {
     fn what_is_no_address_is_refused() {
         for text in ["", "a", "@example.org", "alice@", "a@b@c", "*@example.org", "a b@c", "<a@b>"]
         {
-            let error = Person::of(text).unwrap_err();
+            let error = Person::of(text, &Folding::default()).unwrap_err();
             assert!(error.ends_with("expected an address or a login"), "{error}");
         }
     }

@@ -133,7 +133,7 @@ impl Events {
         if let Some(Command::Deliver(deliver)) = &self.command {
             return deliver.run(screen);
         }
-        let mut selection = Selection::new(&self.keys, &self.narrow)?;
+        let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         let kind = if self.refusals { EventKind::Refusals } else { EventKind::Crossings };
         let mut source = Source::open(&self.common, kind)?;
         let mut events = source.next(!self.follow)?;

@@ -61,11 +61,12 @@ enum Specs {
 }
 
 /// The functions of the libraries.
-pub(in crate::cli) const FUNCTIONS: [Function; 11] = [
+pub(in crate::cli) const FUNCTIONS: [Function; 12] = [
     Function { key: Some(1), ..Function::of_rates("ratelimit", Specs::First, 1, 3) },
     Function { key: Some(1), ..Function::of_rates("ratelimit_or_no", Specs::First, 1, 3) },
     Function { key: Some(0), ..Function::of_rates("ratelimit_all", Specs::Rest, 2, 8) },
     Function::of_rates("ratelimit_info", Specs::None, 1, 1),
+    Function::of_rates("identity", Specs::None, 2, 2),
     Function::of_rates("shadow", Specs::None, 3, 3),
     Function::of_rates("policy", Specs::None, 1, 5),
     Function::of_rates("policy_over", Specs::None, 1, 5),

@@ -47,7 +47,7 @@ pub(in crate::cli) struct Outcome {
 pub(in crate::cli) struct Variable {
     /// Without the `$`.
     pub(in crate::cli) name: String,
-    /// Its letters are made lower-case.
+    /// It is folded, as policies do, by our function `identity`.
     pub(in crate::cli) folded: bool,
     /// Only a digest of it, or what `quote_ratelimit` makes of it, is used.
     pub(in crate::cli) harmless: bool,
@@ -176,7 +176,6 @@ fn variables(nodes: &[Node], folded: bool, harmless: bool, found: &mut Vec<Varia
                 found.push(Variable { name: name.clone(), folded, harmless });
             }
             Node::Operator(name, nodes) => {
-                let folded = folded || name == "lc" || name == "uc";
                 let harmless = harmless || DIGESTS.iter().any(|digest| name.starts_with(digest));
                 variables(nodes, folded, harmless, found);
             }
@@ -192,6 +191,9 @@ fn variables(nodes: &[Node], folded: bool, harmless: bool, found: &mut Vec<Varia
             }
             Node::Item(name, parts) => {
                 let harmless = harmless || name == "hmac";
+                let function = parts.get(1).map(Vec::as_slice);
+                let is_ours = matches!(function, Some([Node::Text(name)]) if name == "identity");
+                let folded = folded || name == "dlfunc" && is_ours;
                 parts.iter().for_each(|nodes| variables(nodes, folded, harmless, found));
             }
         }
@@ -518,7 +520,10 @@ mod tests {
         };
         assert_eq!(found("1 / 1h / $sender_host_address"), Vec::<String>::new());
         assert_eq!(found("1 / 1h / $sender_address"), ["sender_address"]);
-        assert_eq!(found("1 / 1h / ${lc:$authenticated_id}"), ["authenticated_id~"]);
+        assert_eq!(
+            found("1 / 1h / ${dlfunc{/x}{identity}{auth}{$authenticated_id}}"),
+            ["authenticated_id~"]
+        );
         assert_eq!(found("1 / 1h / ${sha256:$h_subject:}"), Vec::<String>::new());
         assert_eq!(found("1 / 1h / ${quote_ratelimit:$local_part}"), Vec::<String>::new());
         assert_eq!(found("1 / 1h / $h_subject:"), ["h_subject"]);

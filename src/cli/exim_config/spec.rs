@@ -105,8 +105,8 @@ fn comment(text: &str) -> Option<String> {
 }
 
 /// Warnings of a key that a client can choose: text of a client in a spec may
-/// hold options, such as `noupdate`, and switch the limit off; and a user who is
-/// known in any case of letters has as many keys as ways to write the name.
+/// hold options, such as `noupdate`, and switch the limit off; and a user whose login may
+/// be written in several ways has as many keys.
 fn unsafe_key(text: &str, key: Option<&str>) -> Vec<String> {
     let mut warnings = Vec::new();
     let in_spec: Vec<Variable> = Expansion::of(text)
@@ -134,19 +134,24 @@ fn unsafe_key(text: &str, key: Option<&str>) -> Vec<String> {
     });
     if let Some(variable) = unfolded {
         warnings.push(format!(
-            "${0} is counted as the client writes it, so ALICE and alice have separate limits: \
-             write ${{lc:${0}}}",
-            variable.name
+            "${} is counted as the client writes it, so ALICE, alice and `alice.` have separate \
+             limits: write {}",
+            variable.name,
+            FOLDED_LOGIN.replace("authenticated_id", &variable.name)
         ));
     }
     warnings
 }
 
+/// A login as policies count it.
+const FOLDED_LOGIN: &str = "${dlfunc{EXIRATE}{identity}{auth}{$authenticated_id}}";
+
 /// What to write in place of a spec with a key in it.
 fn safe_form(text: &str) -> String {
     let (spec, key) = split_key(text);
     let key = key.replace("${lc:$authenticated_id}", "$authenticated_id");
-    let key = key.replace("$authenticated_id", "${lc:$authenticated_id}");
+    let key = key.replace(FOLDED_LOGIN, "$authenticated_id");
+    let key = key.replace("$authenticated_id", FOLDED_LOGIN);
     if key.is_empty() {
         return "write none of it into limit, period and options".to_owned();
     }
@@ -242,7 +247,10 @@ mod tests {
     fn what_a_client_chooses_in_a_spec_is_warned_of_with_the_safe_form() {
         for (text, safe) in [
             ("9 / 1h / strict / $sender_address", "{9 / 1h / strict}{$sender_address}"),
-            ("9 / 1h / per_addr / strict / x:$authenticated_id", "{x:${lc:$authenticated_id}}"),
+            (
+                "9 / 1h / per_addr / strict / x:$authenticated_id",
+                "{x:${dlfunc{EXIRATE}{identity}{auth}{$authenticated_id}}}",
+            ),
             (
                 "${lookup{$authenticated_id}lsearch{/nonexistent}{$value}{9 / 1h}} / strict / $local_part",
                 "{${lookup{$authenticated_id}lsearch{/nonexistent}{$value}{9 / 1h}} / strict}{$local_part}",
@@ -260,11 +268,12 @@ mod tests {
     fn an_id_that_is_not_folded_is_warned_of() {
         let warned = |text, key| {
             let warnings = SpecReport::of(text, key).warnings;
-            warnings.iter().any(|warning| warning.contains("ALICE and alice have separate limits"))
+            warnings.iter().any(|warning| warning.contains("have separate limits"))
         };
         assert!(warned("9 / 1h", Some("$authenticated_id")));
         assert!(warned("9 / 1h / $authenticated_id", None));
-        assert!(!warned("9 / 1h", Some("${lc:$authenticated_id}")));
+        assert!(warned("9 / 1h", Some("${lc:$authenticated_id}")));
+        assert!(!warned("9 / 1h", Some(FOLDED_LOGIN)));
         assert!(!warned("9 / 1h", Some("$sender_address")));
     }
 }

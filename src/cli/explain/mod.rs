@@ -138,7 +138,7 @@ struct Json<'a> {
 
 impl Explain {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut selection = Selection::new(&self.keys, &self.narrow)?;
+        let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         if self.now {
             return self.explain_now(screen, &mut selection);
         }
@@ -334,7 +334,8 @@ impl Explain {
         screen.flush()?;
         let missing = selection.report_missing(&mut *store)?;
         if missing {
-            now::print_overrides(screen, &mut *store, &self.keys, &self.narrow)?;
+            let folding = self.common.folding()?;
+            now::print_overrides(screen, &mut *store, &self.keys, &self.narrow, &folding)?;
         }
         database::incomplete(unread)?;
         Ok(Outcome::found_if(missing))

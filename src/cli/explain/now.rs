@@ -12,6 +12,7 @@ use crate::cli::override_state::{Active, OverrideJson, sentence};
 use crate::cli::screen::Screen;
 use crate::cli::{Failure, key_text, keys, text};
 use crate::engine::{AlgorithmKind, Forced, Kind};
+use crate::identity::fold::Folding;
 use crate::policy::explain::{Measured, remedies};
 use crate::policy::model::Policies;
 use crate::rate::{Timestamp, Wait};
@@ -151,11 +152,12 @@ pub(super) fn print_overrides(
     store: &mut dyn Inspect,
     keys: &[OsString],
     narrow: &keys::Narrow,
+    folding: &Folding,
 ) -> Result<(), Failure> {
     let second = now().seconds;
     let active = store.overrides()?;
     for key in keys {
-        let Ok(target) = narrow.override_target(key) else { continue };
+        let Ok(target) = narrow.override_target(key, folding) else { continue };
         for one in active.iter().filter(|one| one.is_active(second) && one.target == target) {
             writeln!(screen, "now, {}", sentence(one))?;
         }

@@ -15,6 +15,7 @@ use super::key_text::{self, MODES};
 use super::screen::{Tally, complain};
 use super::text;
 use crate::engine::RecordKey;
+use crate::identity::fold::Folding;
 use crate::spec::StoredKey;
 use crate::store::{Inspect, OwnedKey, Target};
 use pattern::{Pattern, Syntax};
@@ -24,11 +25,12 @@ use similar::Similar;
 pub(super) const HELP: &str = "\
 KEY is the key of the spec, such as alice@example.org; an IP address in any
 notation; local:NAME for a local user; or a glob, such as '*@example.org', which
-matches all keys that it fits. Keys are case-sensitive. A key that `exirate list`
-prints can be pasted: it escapes special characters with a backslash. --exact takes
-KEY byte for byte. The key of a policy, such as auth:alice, is matched by alice too. A
-key may have several records, for several periods, modes or policies: all of them match,
-unless --mode or --period selects one.";
+matches all keys that it fits. KEY is folded as the policies in use fold identities, and so
+are keys while they are compared: a login can be typed as a log shows it, and ALICE is alice.
+A key that `exirate list` prints can be pasted: it escapes special characters with a
+backslash. --exact takes KEY byte for byte. The key of a policy, such as auth:alice, is
+matched by alice too. A key may have several records, for several periods, modes or
+policies: all of them match, unless --mode or --period selects one.";
 
 /// Which of a key's records are meant, and how keys are read.
 #[derive(Clone, Debug, Default, Args)]
@@ -41,13 +43,9 @@ pub(super) struct Narrow {
     #[arg(long, value_name = "P", value_parser = period, add = complete::periods())]
     period: Option<f64>,
 
-    /// Take KEY byte for byte: no globs, no escapes, no other notations
+    /// Take KEY byte for byte: no globs, no escapes, no folding
     #[arg(long)]
     exact: bool,
-
-    /// Ignore the case of letters in KEY
-    #[arg(long, short, conflicts_with = "exact")]
-    ignore_case: bool,
 }
 
 impl Narrow {
@@ -64,21 +62,24 @@ impl Narrow {
             mode: mode.map(self::mode).transpose()?,
             period: period.map(self::period).transpose()?,
             exact,
-            ignore_case: false,
         })
     }
 
     /// All records of a key.
-    pub(super) fn unselective(exact: bool, ignore_case: bool) -> Self {
-        Self { mode: None, period: None, exact, ignore_case }
+    pub(super) fn unselective(exact: bool) -> Self {
+        Self { mode: None, period: None, exact }
     }
 
     /// What a KEY means as that of an override.
     ///
     /// # Errors
     /// It cannot be that of one.
-    pub(super) fn override_target(&self, argument: &OsStr) -> Result<Target, Failure> {
-        Ok(override_target(argument, self.exact, self.ignore_case)?.0)
+    pub(super) fn override_target(
+        &self,
+        argument: &OsStr,
+        folding: &Folding,
+    ) -> Result<Target, Failure> {
+        Ok(override_target(argument, self.exact, folding)?.0)
     }
 
     /// As arguments, for messages and logs.
@@ -86,8 +87,7 @@ impl Narrow {
         let mode = self.mode.map(|mode| format!("--mode {mode}"));
         let period = self.period.map(|period| format!("--period {}", written(period)));
         let exact = self.exact.then(|| "--exact".to_owned());
-        let ignore_case = self.ignore_case.then(|| "--ignore-case".to_owned());
-        mode.into_iter().chain(period).chain(exact).chain(ignore_case)
+        mode.into_iter().chain(period).chain(exact)
     }
 
     /// Whether the mode and period of this record are those selected. That of a policy
@@ -109,9 +109,9 @@ impl Narrow {
 pub(super) fn override_target(
     argument: &OsStr,
     exact: bool,
-    ignore_case: bool,
+    folding: &Folding,
 ) -> Result<(Target, String), Failure> {
-    let syntax = Syntax { exact, ignore_case };
+    let syntax = Syntax { exact, folding: folding.clone() };
     let bytes = argument.as_bytes();
     let pattern = Pattern::parse(bytes, syntax).and_then(|pattern| pattern.override_target());
     pattern.map_err(Failure::new)
@@ -170,14 +170,18 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Parses the arguments.
+    /// Parses the arguments, with the folding of the policies in use.
     ///
     /// # Errors
     /// One cannot be parsed.
-    pub(super) fn new(arguments: &[OsString], narrow: &Narrow) -> Result<Self, Failure> {
-        let syntax = Syntax { exact: narrow.exact, ignore_case: narrow.ignore_case };
-        let patterns: Result<Vec<Pattern>, String> =
-            arguments.iter().map(|argument| Pattern::parse(argument.as_bytes(), syntax)).collect();
+    pub(super) fn new(
+        arguments: &[OsString],
+        narrow: &Narrow,
+        folding: &Folding,
+    ) -> Result<Self, Failure> {
+        let syntax = Syntax { exact: narrow.exact, folding: folding.clone() };
+        let parse = |argument: &OsString| Pattern::parse(argument.as_bytes(), syntax.clone());
+        let patterns: Result<Vec<Pattern>, String> = arguments.iter().map(parse).collect();
         let patterns = patterns.map_err(Failure::new)?;
         let matched = vec![false; patterns.len()];
         Ok(Self { narrow: narrow.clone(), patterns, matched, any: false })
@@ -228,6 +232,11 @@ impl Selection {
         Ok((keys, unread.parts.len()))
     }
 
+    /// Whether the argument of this number has matched a record.
+    pub(super) fn has_matched(&self, argument: usize) -> bool {
+        self.matched.get(argument) == Some(&true)
+    }
+
     /// Prints each argument that has matched nothing, with what resembles it,
     /// and returns whether there was one. To be called once all records have
     /// been seen.
@@ -243,6 +252,16 @@ impl Selection {
             }
             return Ok(missing);
         }
+        let missing = self.missing(store)?;
+        missing.iter().for_each(complain);
+        Ok(!missing.is_empty())
+    }
+
+    /// A sentence for each argument that has matched nothing, with what resembles it.
+    ///
+    /// # Errors
+    /// As of [`Selection::report_missing`].
+    pub(super) fn missing(&self, store: &mut dyn Inspect) -> Result<Vec<String>, Failure> {
         let mut searches: Vec<Search<'_>> = self
             .patterns
             .iter()
@@ -255,7 +274,7 @@ impl Selection {
             })
             .collect();
         if searches.is_empty() {
-            return Ok(false);
+            return Ok(Vec::new());
         }
         let mut unread = store.for_each(&mut |entry| {
             let selected = self.narrow.selects(&entry.record_key());
@@ -266,8 +285,7 @@ impl Selection {
         if let Some(error) = unread.parts.pop() {
             return Err(error.into());
         }
-        searches.iter().for_each(Search::complain);
-        Ok(true)
+        Ok(searches.iter().map(Search::sentence).collect())
     }
 }
 
@@ -288,14 +306,13 @@ impl Search<'_> {
         }
     }
 
-    fn complain(&self) {
+    fn sentence(&self) -> String {
         let shown = match &*self.pattern.argument {
             b"" => "(the empty key)".to_owned(),
             argument => text::printable(argument),
         };
         if self.elsewhere {
-            complain(format_args!("{shown} has no record with this --mode or --period"));
-            return;
+            return format!("{shown} has no record with this --mode or --period");
         }
         let similar: Vec<String> =
             self.similar.keys().iter().map(|key| key_text::key(key)).collect();
@@ -304,7 +321,7 @@ impl Search<'_> {
         } else {
             format!("similar: {}", similar.join(", "))
         };
-        complain(format_args!("no key matches {shown}; {advice}"));
+        format!("no key matches {shown}; {advice}")
     }
 }
 

@@ -12,15 +12,16 @@ use globset::{GlobBuilder, GlobMatcher};
 use super::super::key_text::{self, WILDCARDS, local_user, looks_stored, unescape_one};
 use super::super::text;
 use crate::engine::{Kind, RecordKey};
+use crate::identity::fold::Folding;
 use crate::store::{Target, compile_glob, names};
 
 /// How arguments are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Syntax {
     /// The argument is the key, byte for byte.
     pub(super) exact: bool,
-    /// Upper and lower case are the same.
-    pub(super) ignore_case: bool,
+    /// How identities are folded, as the policies in use do.
+    pub(super) folding: Folding,
 }
 
 /// A parsed argument.
@@ -28,47 +29,66 @@ pub(super) struct Syntax {
 pub(super) struct Pattern {
     /// The argument as it was written.
     pub(super) argument: Vec<u8>,
-    matcher: Matcher,
     /// It is matched against whole stored keys instead of keys.
     stored: bool,
-    ignore_case: bool,
+    /// How keys of specs are folded before they are compared; `None` if they are not.
+    folding: Option<Folding>,
+    /// The key that is meant, as written.
+    meant: Vec<u8>,
+    /// The names of what it is about: itself, and as a policy counts it; both folded.
+    names: Vec<Vec<u8>>,
+    matcher: Matcher,
 }
 
 #[derive(Debug)]
 enum Matcher {
-    Literal { text: Vec<u8>, ip: Option<IpAddr>, bracketed: Option<Vec<u8>> },
+    Literal(Vec<u8>),
     Glob(GlobMatcher),
 }
 
 impl Pattern {
     /// Parses `argument`; an error says what is wrong with it.
     pub(super) fn parse(argument: &[u8], syntax: Syntax) -> Result<Self, String> {
-        let Syntax { exact, ignore_case } = syntax;
+        let Syntax { exact, folding } = syntax;
         let stored = !exact && looks_stored(argument);
-        let plain = |text: Vec<u8>| Matcher::Literal { text, ip: None, bracketed: None };
-        let matcher = if exact {
-            plain(argument.to_vec())
+        let (literal, meant) = if exact {
+            (argument.to_vec(), None)
         } else {
             let tokens = Token::parse(argument)?;
             let is_escaped = tokens.iter().any(|token| token.escaped);
             if !is_escaped && !stored && ip(argument).is_some() {
                 // `[192.0.2.7]` is an address and not a set of letters.
-                Matcher::Literal { text: argument.to_vec(), ip: ip(argument), bracketed: None }
+                (argument.to_vec(), ip(argument).map(|ip| ip.to_string().into_bytes()))
             } else if tokens.iter().any(Token::is_wildcard) {
-                Matcher::Glob(glob(&tokens, ignore_case)?)
+                let glob = glob(&tokens, if stored { None } else { Some(&folding) })?;
+                let folding = (!stored).then(|| folding.without_masks());
+                let (argument, meant, names) = (argument.to_vec(), Vec::new(), Vec::new());
+                let matcher = Matcher::Glob(glob);
+                return Ok(Self { argument, stored, folding, meant, names, matcher });
             } else if is_escaped || stored {
-                plain(tokens.iter().flat_map(|token| token.bytes()).collect())
+                (tokens.iter().flat_map(|token| token.bytes()).collect(), None)
             } else {
                 let bracketed = enclosed(argument, b"<", b">").map(<[u8]>::to_vec);
-                let bracketed = bracketed.or_else(|| local_user(argument));
-                Matcher::Literal { text: argument.to_vec(), ip: None, bracketed }
+                (argument.to_vec(), bracketed.or_else(|| local_user(argument)))
             }
         };
-        Ok(Self { argument: argument.to_vec(), matcher, stored, ignore_case })
+        let meant = meant.unwrap_or_else(|| literal.clone());
+        let spelling = (!exact && !stored).then(|| folding.without_masks());
+        let names = match &spelling {
+            None => vec![meant.clone()],
+            Some(spelling) => {
+                let fold = |by: &Folding| by.folded_bytes(&meant, &mut String::new()).to_vec();
+                let mut names = vec![fold(spelling), fold(&folding)];
+                names.dedup();
+                names
+            }
+        };
+        let (argument, matcher) = (argument.to_vec(), Matcher::Literal(literal));
+        Ok(Self { argument, stored, folding: spelling, meant, names, matcher })
     }
 
-    /// What it means for an override, and how that is shown: a key of a spec, or a glob
-    /// over such keys. Addresses are taken as Exim writes them.
+    /// What it means for an override, and how that is shown: an identity, or a glob over
+    /// such. Addresses are taken as Exim writes them.
     ///
     /// # Errors
     /// It is about whole stored keys, or a glob that an override cannot have.
@@ -80,29 +100,30 @@ impl Pattern {
                  period and mode; --exact takes it literally"
             ));
         }
-        let ignore_case = self.ignore_case;
         match &self.matcher {
             Matcher::Glob(glob) => {
                 let wrong = |why: String| format!("{shown}: {why}");
-                let alternatives = compile_glob(glob.glob().glob(), ignore_case).map_err(wrong)?;
+                let folding = self.folding.clone().unwrap_or_default();
+                let alternatives = compile_glob(glob.glob().glob(), folding.case).map_err(wrong)?;
                 let argument = String::from_utf8_lossy(&self.argument);
                 if argument.contains(char::is_control) {
                     return Err(wrong("write a control character as `exirate list` does".into()));
                 }
-                Ok((Target::Glob { alternatives, ignore_case }, argument.into_owned()))
+                Ok((Target::Glob { alternatives, folding }, argument.into_owned()))
             }
-            Matcher::Literal { text, ip, bracketed } => {
-                let address = ip.map(|ip| ip.to_string().into_bytes());
-                let key = address.or_else(|| bracketed.clone()).unwrap_or_else(|| text.clone());
-                let shown = key_text::key(&key);
-                Ok((Target::Exact { key, ignore_case }, shown))
+            Matcher::Literal(_) => {
+                let mut names = self.names.iter().cloned();
+                let key = names.next().unwrap_or_default();
+                let shown = key_text::key(&self.meant);
+                let folding = self.folding.clone();
+                Ok((Target::Exact { key, counted_as: names.next(), folding }, shown))
             }
         }
     }
 
     /// Whether it may match more than one key.
     pub(super) fn is_loose(&self) -> bool {
-        self.ignore_case || matches!(self.matcher, Matcher::Glob(_))
+        matches!(self.matcher, Matcher::Glob(_))
     }
 
     /// Whether it matches the record of this key. That of a policy is matched by its
@@ -110,9 +131,15 @@ impl Pattern {
     pub(super) fn matches(&self, key: &RecordKey<'_>) -> bool {
         match (key.kind, self.stored) {
             (_, true) => self.matches_text(key.name),
-            (Kind::Spec, false) => self.matches_text(key_text::key_of(key)),
+            (Kind::Spec, false) => {
+                let subject = key_text::key_of(key);
+                let mut scratch = String::new();
+                let folding = self.folding.as_ref();
+                let folded = folding.map_or(subject, |f| f.folded_bytes(subject, &mut scratch));
+                self.matches_text(folded) || self.is_literally(subject)
+            }
             (Kind::Policy, false) => {
-                names(key).any(|name| self.matches_text(&name)) || self.matches_text(key.name)
+                names(key).any(|(name, _)| self.matches_text(&name)) || self.is_literally(key.name)
             }
         }
     }
@@ -120,15 +147,15 @@ impl Pattern {
     fn matches_text(&self, subject: &[u8]) -> bool {
         match &self.matcher {
             Matcher::Glob(glob) => glob.is_match(Path::new(OsStr::from_bytes(subject))),
-            Matcher::Literal { text, ip: wanted, bracketed } => {
-                let same = |text: &[u8]| match self.ignore_case {
-                    true => lower(text) == lower(subject),
-                    false => text == subject,
-                };
-                same(text)
-                    || bracketed.as_deref().is_some_and(same)
-                    || wanted.is_some_and(|wanted| ip(subject) == Some(wanted))
-            }
+            Matcher::Literal(_) => self.names.iter().any(|name| name == subject),
+        }
+    }
+
+    /// Whether this is the argument itself, or what its glob matches.
+    fn is_literally(&self, subject: &[u8]) -> bool {
+        match &self.matcher {
+            Matcher::Glob(_) => self.matches_text(subject),
+            Matcher::Literal(text) => text == subject,
         }
     }
 }
@@ -188,8 +215,8 @@ impl Token {
     }
 }
 
-/// The glob that `tokens` are. A slash is a letter like any other.
-fn glob(tokens: &[Token], ignore_case: bool) -> Result<GlobMatcher, String> {
+/// The glob that `tokens` are, for texts that are folded. A slash is a letter like any other.
+fn glob(tokens: &[Token], folding: Option<&Folding>) -> Result<GlobMatcher, String> {
     let mut bytes = Vec::new();
     let mut in_class = false;
     for token in tokens {
@@ -207,8 +234,15 @@ fn glob(tokens: &[Token], ignore_case: bool) -> Result<GlobMatcher, String> {
     }
     let wrong = |why: String| format!("{}: {why}", text::printable(&bytes));
     let text = std::str::from_utf8(&bytes).map_err(|_| wrong("a glob must be UTF-8".into()))?;
-    GlobBuilder::new(text)
-        .case_insensitive(ignore_case)
+    let case = folding.is_some_and(|folding| folding.case);
+    // A domain is in lower case even where a local part is not.
+    let domain =
+        if case { 0 } else { text.rfind('@').filter(|_| folding.is_some()).unwrap_or(text.len()) };
+    let (local, domain) = text.split_at(domain);
+    let text =
+        if case { lower_but_ascii(domain) } else { local.to_owned() + &domain.to_lowercase() };
+    GlobBuilder::new(&text)
+        .case_insensitive(case)
         .literal_separator(false)
         .backslash_escape(true)
         .build()
@@ -235,8 +269,10 @@ fn enclosed<'a>(text: &'a [u8], open: &[u8], close: &[u8]) -> Option<&'a [u8]> {
     text.strip_prefix(open)?.strip_suffix(close)
 }
 
-fn lower(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).to_lowercase()
+/// In lower case, but for the letters of sets such as `[A-Z]`, which are ASCII.
+fn lower_but_ascii(text: &str) -> String {
+    let lower = |c: char| (!c.is_ascii()).then(|| c.to_lowercase());
+    text.chars().flat_map(|c| lower(c).map_or_else(|| vec![c], Iterator::collect)).collect()
 }
 
 #[cfg(test)]
@@ -266,7 +302,7 @@ mod tests {
             (b"<a@x.test>", b"1h/per_mail/a@x.test", true),
             (b"<a@x.test>", b"1h/per_mail/<a@x.test>", true),
             (br"\<a@x.test>", b"1h/per_mail/a@x.test", false),
-            (b"ALICE@example.org", b"1h/per_mail/alice@Example.org", false),
+            (b"ALICE@example.org", b"1h/per_mail/alice@Example.org", true),
             (b"local:root", b"1h/per_mail/local:0", true),
             (b"local:0", b"1h/per_mail/local:0", true),
         ] {
@@ -309,7 +345,7 @@ mod tests {
         ] {
             assert!(matches(argument.as_bytes(), stored), "{argument}");
         }
-        for argument in ["1*", "*@EXAMPLE.org", "1h/per_mail/*", r"\*", r"al\?ce@*"] {
+        for argument in ["1*", "*@example.net", "1h/per_mail/*", r"\*", r"al\?ce@*"] {
             assert!(!matches(argument.as_bytes(), stored), "{argument}");
         }
         assert!(matches(b"10.0.0.*", b"1h/per_conn/10.0.0.0/24"));
@@ -330,13 +366,36 @@ mod tests {
     }
 
     #[test]
-    fn case_is_ignored_where_requested() {
-        let syntax = Syntax { ignore_case: true, ..Syntax::default() };
-        for (argument, key) in [("JÜRGEN", "jürgen"), ("*@EXAMPLE.org", "a@example.org")] {
+    fn keys_are_folded_as_the_policies_do() {
+        let plus = Folding { plus: true, qualify: Some("x.org".into()), ..Folding::default() };
+        let case = Folding { case: false, ..Folding::default() };
+        for (folding, argument, key, expected) in [
+            (Folding::default(), "Paula@Example.org", "paula@example.org", true),
+            (Folding::default(), "paula@example.org", "PAULA@Example.ORG.", true),
+            (Folding::default(), r"\303\204lice", "älice", true),
+            (Folding::default(), "älice", r"\303\204LICE\n", true),
+            (Folding::default(), "*@EXAMPLE.org", "A@example.org", true),
+            (Folding::default(), "Ä*", "älice", true),
+            (Folding::default(), "2001:db8::7", "2001:db8::/64", true),
+            (Folding::default(), "2001:db8::7", "2001:db8::8", false),
+            (plus.clone(), "Alice+x", "alice@x.org", true),
+            (plus, "alice@x.org", "alice+y", true),
+            (case.clone(), "Alice@X.org", "alice@x.org", false),
+            (case.clone(), "Alice@X.org", "Alice@x.ORG", true),
+            (case.clone(), "A*@X.org", "Alice@x.ORG", true),
+            (case, "a*@X.org", "Alice@x.ORG", false),
+        ] {
+            let syntax = Syntax { folding, ..Syntax::default() };
             let pattern = Pattern::parse(argument.as_bytes(), syntax).unwrap();
-            assert!(pattern.matches(&(&format!("1h/per_mail/{key}")).into()), "{argument}");
-            assert!(pattern.is_loose());
+            let stored = format!("1h/per_mail/{key}");
+            assert_eq!(pattern.matches(&(&stored).into()), expected, "{argument} {key}");
+            let (target, _) = pattern.override_target().unwrap();
+            assert_eq!(target.applies_to(&key.into()), expected, "{argument} {key}");
         }
+        let exact = Syntax { exact: true, ..Syntax::default() };
+        let exact = Pattern::parse(b"Alice", exact).unwrap();
+        assert!(exact.matches(&b"1h/per_mail/Alice".into()));
+        assert!(!exact.matches(&b"1h/per_mail/alice".into()));
     }
 
     quickcheck! {
@@ -354,6 +413,11 @@ mod tests {
                 })
                 .collect();
             let shown = key_text::key(&key);
+            let is_same = |one: &[u8], other: &[u8]| {
+                let folding = Folding::default();
+                let fold = |name: &[u8]| folding.folded_bytes(name, &mut String::new()).to_vec();
+                fold(one) == fold(other)
+            };
             let stored = |key: &[u8]| [b"1h/per_rcpt/", key].concat();
             let whole = key_text::stored(&stored(&key));
             if key.is_empty() || ip(&key).is_some() {
@@ -361,7 +425,7 @@ mod tests {
             }
             matches(shown.as_bytes(), &stored(&key))
                 && matches(whole.as_bytes(), &stored(&key))
-                && (other == key || !matches(shown.as_bytes(), &stored(&other)))
+                && (is_same(&key, &other) || !matches(shown.as_bytes(), &stored(&other)))
                 && !matches(whole.as_bytes(), &[b"1d/per_mail/", &*stored(&key)].concat())
         }
     }
@@ -381,8 +445,9 @@ mod tests {
             (br"\*x", b"*x", r"\*x"),
             (b"", b"", ""),
         ] {
-            let wanted = Target::Exact { key: key.to_vec(), ignore_case: false };
-            assert_eq!(target(argument), Ok((wanted, shown.to_owned())), "{argument:?}");
+            let (found, found_shown) = target(argument).unwrap();
+            assert!(matches!(&found, Target::Exact { key: of, .. } if of == key), "{found:?}");
+            assert_eq!(found_shown, shown, "{argument:?}");
         }
         assert!(target(b"1h/per_rcpt/alice").unwrap_err().contains("without its period and mode"));
         assert!(target(b"*/per_rcpt/alice").unwrap_err().contains("without its period and mode"));
@@ -393,7 +458,7 @@ mod tests {
     quickcheck! {
         /// The matcher of the libraries and that of the program have the same results.
         fn overrides_match_as_globs_do(
-            glob: Vec<u8>, subjects: Vec<Vec<u8>>, ignore_case: bool
+            glob: Vec<u8>, subjects: Vec<Vec<u8>>, case: bool
         ) -> bool {
             const PARTS: [&str; 20] = [
                 "*", "?", "[", "]", "{", "}", ",", "!", "-", "a", "b", "A", "/", "@", ".", "[a-c]",
@@ -401,7 +466,8 @@ mod tests {
             ];
             let part = |byte: &u8| PARTS[usize::from(*byte) % PARTS.len()];
             let glob: String = glob.iter().take(10).map(part).collect();
-            let syntax = Syntax { exact: false, ignore_case };
+            let folding = Folding { case, ..Folding::default() };
+            let syntax = Syntax { exact: false, folding };
             let Ok(pattern) = Pattern::parse(glob.as_bytes(), syntax) else { return true };
             let Ok((target @ Target::Glob { .. }, _)) = pattern.override_target() else {
                 return true;

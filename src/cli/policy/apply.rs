@@ -12,6 +12,8 @@ use serde::Serialize;
 use super::super::audit_log::AuditLog;
 use super::super::cluster;
 use super::super::database::{Common, require_owner};
+use super::super::override_state;
+use super::super::rates;
 use super::super::screen::{Screen, complain, note};
 use super::super::servers;
 use super::super::size::bytes;
@@ -24,6 +26,7 @@ use crate::policy::lint::lint;
 use crate::policy::model::Policies;
 use crate::policy::settings::{Changes, changes, digest};
 use crate::spool::{Options, Spool};
+use crate::store::{Inspect, Memory};
 use crate::toml_file::diagnostic::{Diagnostics, place};
 
 /// Put a policy file in use
@@ -106,6 +109,7 @@ impl Apply {
             let path = install(&spool, &image)?;
             log(&spool, &self.file)?;
             free_counters(&spool, &policies);
+            refold(&spool, &policies);
             publish(&spool, &policies);
             path
         };
@@ -189,6 +193,29 @@ fn publish(spool: &Path, policies: &Policies) {
     });
     if let Err(why) = published {
         note(format_args!("the tools of other servers do not know that these are in use: {why}"));
+    }
+}
+
+/// Has overrides compare names as the policies do now. The policies are in use whether this
+/// succeeds or not.
+fn refold(spool: &Path, policies: &Policies) {
+    let mut stores: Vec<Result<Box<dyn Inspect>, Failure>> = Vec::new();
+    if Spool::require(spool).is_ok() {
+        let opened = Spool::open(spool, Options::default());
+        stores.push(opened.map(|own| Box::new(own) as Box<dyn Inspect>).map_err(Into::into));
+    }
+    if let Ok((_, Some(settings))) = cluster::settings(spool)
+        && File::open(&settings.config).is_ok()
+    {
+        stores.push(rates::connect(&settings, Box::new(Memory::new())));
+    }
+    for store in stores {
+        let refold = |mut store: Box<dyn Inspect>| {
+            Ok(override_state::refold(&mut *store, &policies.identity.folding)?)
+        };
+        if let Err(failure) = store.and_then(refold) {
+            note(format_args!("overrides are still folded as before: {failure}; apply again"));
+        }
     }
 }
 

@@ -114,7 +114,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 impl Top {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut selection = Selection::new(&self.keys, &self.narrow)?;
+        let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         let mut store = self.common.open()?;
         if self.keys.is_empty() {
             drop(store);

@@ -18,7 +18,7 @@ use super::*;
 const NOW: i64 = 1_700_000_000;
 
 fn exact(forced: Forced, key: &str, until: i64) -> Override {
-    let target = Target::Exact { key: key.into(), ignore_case: false };
+    let target = Target::literal(key.as_bytes());
     Override {
         forced,
         target,
@@ -32,7 +32,7 @@ fn exact(forced: Forced, key: &str, until: i64) -> Override {
 
 fn glob(forced: Forced, glob: &str) -> Override {
     let alternatives = compile_glob(glob, false).unwrap();
-    let target = Target::Glob { alternatives, ignore_case: false };
+    let target = Target::Glob { alternatives, folding: crate::identity::fold::Folding::default() };
     Override { target, ..exact(forced, glob, FOREVER) }
 }
 

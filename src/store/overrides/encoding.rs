@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::engine::Forced;
+use crate::identity::fold::Folding;
 use crate::store::byte_reader::ByteReader;
 
 use super::glob;
@@ -22,8 +23,11 @@ pub const LIST_BYTES_MAX: usize = 16 << 20;
 /// The kinds of targets.
 const EXACT: u8 = 0;
 const GLOB: u8 = 1;
-/// Flag of a kind: case is ignored.
-const IGNORE_CASE: u8 = 2;
+/// Flag of a kind: keys of specs are folded; how, comes after the texts.
+const FOLDED: u8 = 2;
+/// Flags of a folding.
+const CASE: u8 = 1;
+const PLUS: u8 = 2;
 
 /// Why bytes are no list of overrides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,18 +55,17 @@ impl fmt::Display for ListFault {
 pub(super) struct Entry {
     pub(super) forced: Forced,
     pub(super) until: i64,
-    pub(super) ignore_case: bool,
     pub(super) patterns: Range<usize>,
 }
 
 impl Entry {
-    /// The alternatives of a glob, or the exact key.
+    /// The alternatives of a glob, or the name and what follows.
     pub(super) fn patterns<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let mut reader = ByteReader { rest: bytes.get(self.patterns.clone()).unwrap_or_default() };
         std::iter::from_fn(move || reader.text())
     }
 
-    /// The exact key.
+    /// The name.
     pub(super) fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         self.patterns(bytes).next().unwrap_or_default()
     }
@@ -77,6 +80,8 @@ pub(super) struct Encoded<'a> {
     argument: &'a str,
     reason: &'a str,
     who: &'a str,
+    /// How keys of specs are folded.
+    folding: Option<FoldingBytes<'a>>,
     /// Each pattern after its length.
     pub(super) patterns: &'a [u8],
     /// How many bytes of the list come after where they begin.
@@ -99,17 +104,21 @@ impl<'a> Encoded<'a> {
             argument: "",
             reason: "",
             who: "",
+            folding: None,
             patterns: &[],
             behind: 0,
         };
         for text in [&mut entry.argument, &mut entry.reason, &mut entry.who] {
             *text = std::str::from_utf8(reader.text()?).ok()?;
         }
+        if kind & FOLDED != 0 {
+            entry.folding = Some(FoldingBytes::read(reader)?);
+        }
         let count = usize::from(reader.u16()?);
         let start = reader.rest;
-        let is_glob = kind & !IGNORE_CASE == GLOB;
-        let most = if is_glob { glob::ALTERNATIVES_MAX } else { 1 };
-        if kind > GLOB | IGNORE_CASE || count == 0 || count > most {
+        let is_glob = entry.is_glob();
+        let most = if is_glob { glob::ALTERNATIVES_MAX } else { 2 };
+        if kind > GLOB | FOLDED || kind == GLOB || count == 0 || count > most {
             return None;
         }
         for _ in 0..count {
@@ -123,8 +132,9 @@ impl<'a> Encoded<'a> {
         Some(entry)
     }
 
-    pub(super) fn ignore_case(&self) -> bool {
-        self.kind & IGNORE_CASE != 0
+    /// How keys of specs are folded; masks are for the command that sets an override.
+    pub(super) fn folding(&self) -> Option<Folding> {
+        self.folding.map(FoldingBytes::to_folding)
     }
 
     pub(super) fn is_glob(&self) -> bool {
@@ -135,10 +145,13 @@ impl<'a> Encoded<'a> {
     pub(super) fn to_override(&self) -> Override {
         let mut reader = ByteReader { rest: self.patterns };
         let mut patterns = std::iter::from_fn(|| reader.text().map(<[u8]>::to_vec));
-        let ignore_case = self.ignore_case();
-        let target = match self.is_glob() {
-            true => Target::Glob { alternatives: patterns.collect(), ignore_case },
-            false => Target::Exact { key: patterns.next().unwrap_or_default(), ignore_case },
+        let target = match (self.is_glob(), self.folding()) {
+            (true, Some(folding)) => Target::Glob { alternatives: patterns.collect(), folding },
+            (_, folding) => Target::Exact {
+                key: patterns.next().unwrap_or_default(),
+                counted_as: patterns.next(),
+                folding,
+            },
         };
         Override {
             forced: self.forced,
@@ -150,6 +163,53 @@ impl<'a> Encoded<'a> {
             who: self.who.to_owned(),
         }
     }
+}
+
+/// A folding, as it is encoded.
+#[derive(Clone, Copy)]
+struct FoldingBytes<'a> {
+    flags: u8,
+    qualify: &'a str,
+    /// Each domain after its length.
+    dots: &'a [u8],
+}
+
+impl<'a> FoldingBytes<'a> {
+    fn read(reader: &mut ByteReader<'a>) -> Option<Self> {
+        let [flags] = reader.array()?;
+        let qualify = str::from_utf8(reader.text()?).ok()?;
+        let count = reader.u16()?;
+        let start = reader.rest;
+        for _ in 0..count {
+            str::from_utf8(reader.text()?).ok()?;
+        }
+        let dots = start.get(..start.len().checked_sub(reader.rest.len())?)?;
+        (flags <= CASE | PLUS).then_some(Self { flags, qualify, dots })
+    }
+
+    fn to_folding(self) -> Folding {
+        let mut reader = ByteReader { rest: self.dots };
+        let dots = std::iter::from_fn(|| reader.text());
+        let dots = dots.map(|domain| String::from_utf8_lossy(domain).into_owned());
+        Folding {
+            case: self.flags & CASE != 0,
+            plus: self.flags & PLUS != 0,
+            dots: dots.collect(),
+            qualify: Some(self.qualify.to_owned()).filter(|domain| !domain.is_empty()),
+            ..Folding::default().without_masks()
+        }
+    }
+}
+
+fn push_folding(bytes: &mut Vec<u8>, folding: &Folding) -> Result<(), String> {
+    let Folding { case, plus, dots, qualify, v4: _, v6: _ } = folding;
+    bytes.push(if *case { CASE } else { 0 } | if *plus { PLUS } else { 0 });
+    push_text(bytes, qualify.as_deref().unwrap_or_default().as_bytes());
+    let count = u16::try_from(dots.len());
+    let count = count.map_err(|_| "the policies leave out dots in too many domains".to_owned())?;
+    bytes.extend(count.to_le_bytes());
+    dots.iter().for_each(|domain| push_text(bytes, domain.as_bytes()));
+    Ok(())
 }
 
 /// Encodes a list.
@@ -164,12 +224,17 @@ pub(super) fn encode(list: &[Override]) -> Result<Vec<u8>, String> {
     }
     let mut bytes = vec![0; HEADER_BYTES];
     for one in list {
-        let (kind, ignore_case, patterns) = match &one.target {
-            Target::Exact { key, ignore_case } => (EXACT, ignore_case, std::slice::from_ref(key)),
-            Target::Glob { alternatives, ignore_case } => (GLOB, ignore_case, &**alternatives),
+        let (kind, patterns): (_, Vec<&[u8]>) = match &one.target {
+            Target::Exact { key, counted_as, .. } => {
+                (EXACT, std::iter::once(key).chain(counted_as).map(|name| &**name).collect())
+            }
+            Target::Glob { alternatives, .. } => {
+                (GLOB, alternatives.iter().map(|steps| &**steps).collect())
+            }
         };
+        let folding = one.target.folding();
         bytes.push(u8::from(one.forced == Forced::Deny));
-        bytes.push(kind | if *ignore_case { IGNORE_CASE } else { 0 });
+        bytes.push(kind | if folding.is_some() { FOLDED } else { 0 });
         bytes.extend(one.until.to_le_bytes());
         bytes.extend(one.since.to_le_bytes());
         for (what, text) in
@@ -179,6 +244,9 @@ pub(super) fn encode(list: &[Override]) -> Result<Vec<u8>, String> {
                 return Err(format!("{what} is longer than {TEXT_MAX} bytes"));
             }
             push_text(&mut bytes, text.as_bytes());
+        }
+        if let Some(folding) = folding {
+            push_folding(&mut bytes, folding)?;
         }
         bytes.extend((patterns.len() as u16).to_le_bytes()); // at most ALTERNATIVES_MAX
         for pattern in patterns {

@@ -1,17 +1,27 @@
 //! A list of overrides, ready for matching.
 
 use crate::engine::{Forced, RecordKey};
+use crate::identity::fold::Folding;
+use crate::store::byte_reader::ByteReader;
 
 use super::encoding::{self, Entry, ListFault};
-use super::glob;
-use super::target::{Override, names};
+use super::target::{Override, Sort, each_name, matches};
 
 /// The overrides of a store, ready for matching.
 #[derive(Debug, Default)]
 pub struct Overrides {
     /// The encoded list; the entries point into it.
     bytes: Vec<u8>,
-    /// Those of one identity, in the order of their keys in lower case.
+    /// One group, unless some were set byte for byte.
+    groups: Vec<Group>,
+}
+
+/// Those that compare names alike.
+#[derive(Debug)]
+struct Group {
+    /// How keys of specs are folded; `None` if they are not.
+    folding: Option<Folding>,
+    /// Those of one identity, in the order of their names.
     exact: Vec<Entry>,
     globs: Vec<Entry>,
 }
@@ -69,33 +79,35 @@ impl Overrides {
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.exact.is_empty() && self.globs.is_empty()
+        self.groups.is_empty()
     }
 
-    /// Those that apply to the identity of `key`.
+    /// Those that apply to the identity of `key`. `scratch` is used again, so that nothing
+    /// is allocated.
     #[must_use]
-    pub fn find(&self, key: &RecordKey<'_>) -> Candidates {
+    pub fn find(&self, key: &RecordKey<'_>, scratch: &mut String) -> Candidates {
         let mut found = Candidates::default();
-        names(key).for_each(|name| self.add(&name, &mut found));
+        for group in &self.groups {
+            each_name(key, group.folding.as_ref(), scratch, |name, sort| {
+                if sort != Sort::Other {
+                    group.add(&self.bytes, name, sort, &mut found);
+                }
+            });
+        }
         found
     }
+}
 
+impl Group {
     /// Adds those that are, or match, `name`.
-    fn add(&self, name: &[u8], found: &mut Candidates) {
-        let folded = |key: &[u8]| key.iter().map(u8::to_ascii_lowercase).cmp(fold(name));
-        let first = self.exact.partition_point(|entry| folded(entry.key(&self.bytes)).is_lt());
-        for entry in self.exact.get(first..).unwrap_or_default() {
-            let key = entry.key(&self.bytes);
-            if folded(key).is_ne() {
-                break;
-            }
-            if entry.ignore_case || key == name {
-                found.exact.add(entry.forced, entry.until);
-            }
+    fn add(&self, bytes: &[u8], name: &[u8], sort: Sort, found: &mut Candidates) {
+        let first = self.exact.partition_point(|entry| entry.key(bytes) < name);
+        let exact = self.exact.get(first..).unwrap_or_default();
+        for entry in exact.iter().take_while(|entry| entry.key(bytes) == name) {
+            found.exact.add(entry.forced, entry.until);
         }
         for entry in &self.globs {
-            let mut alternatives = entry.patterns(&self.bytes);
-            if alternatives.any(|steps| glob::matches(steps, name, entry.ignore_case)) {
+            if entry.patterns(bytes).any(|steps| matches(steps, name, sort)) {
                 found.globs.add(entry.forced, entry.until);
             }
         }
@@ -108,21 +120,38 @@ impl Overrides {
     /// # Errors
     /// See [`ListFault`].
     pub fn decode(bytes: Vec<u8>) -> Result<Self, ListFault> {
-        let mut list = Self { bytes: Vec::new(), exact: Vec::new(), globs: Vec::new() };
+        let mut groups: Vec<Group> = Vec::new();
         encoding::read(&bytes, |entry| {
+            let folding = entry.folding();
+            let at =
+                groups.iter().position(|group| group.folding == folding).unwrap_or_else(|| {
+                    groups.push(Group { folding, exact: Vec::new(), globs: Vec::new() });
+                    groups.len() - 1
+                });
+            let Some(group) = groups.get_mut(at) else { return };
             let from = bytes.len() - entry.behind;
-            let (sort, forced) = (entry.is_glob(), entry.forced);
-            let kept = Entry {
-                forced,
-                until: entry.until,
-                ignore_case: entry.ignore_case(),
-                patterns: from..from + entry.patterns.len(),
+            let kept = |patterns: &[u8], skipped: usize| {
+                let from = from + skipped;
+                let patterns = from..from + patterns.len();
+                Entry { forced: entry.forced, until: entry.until, patterns }
             };
-            if sort { list.globs.push(kept) } else { list.exact.push(kept) }
+            if entry.is_glob() {
+                group.globs.push(kept(entry.patterns, 0));
+                return;
+            }
+            // Each name of it.
+            let mut rest = entry.patterns;
+            while !rest.is_empty() {
+                let skipped = entry.patterns.len() - rest.len();
+                group.exact.push(kept(rest, skipped));
+                let mut reader = ByteReader { rest };
+                rest = reader.text().map_or(&[][..], |_| reader.rest);
+            }
         })?;
-        list.exact.sort_by(|a, b| fold(a.key(&bytes)).cmp(fold(b.key(&bytes))));
-        list.bytes = bytes;
-        Ok(list)
+        for group in &mut groups {
+            group.exact.sort_by(|a, b| a.key(&bytes).cmp(b.key(&bytes)));
+        }
+        Ok(Self { bytes, groups })
     }
 
     /// All of them, in the order in which they were set.
@@ -143,9 +172,4 @@ impl Overrides {
     pub fn encode(list: &[Override]) -> Result<Vec<u8>, String> {
         encoding::encode(list)
     }
-}
-
-/// `key` in lower case.
-fn fold(key: &[u8]) -> impl Iterator<Item = u8> + '_ {
-    key.iter().map(u8::to_ascii_lowercase)
 }

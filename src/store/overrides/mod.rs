@@ -3,8 +3,9 @@
 //! before it decides.
 //!
 //! An override is about an identity: it applies to all records and policies of a
-//! key. A policy's `auth:alice` is also `alice`. An exact key is stronger than a glob,
-//! and of these, a denial is stronger than a permission.
+//! key. A policy's `auth:alice` is also `alice`; what a stranger chooses must be named with
+//! its field, `sender:bob@example.org`. Names are folded as the policies fold them. An exact
+//! key is stronger than a glob, and of these, a denial is stronger than a permission.
 
 mod encoding;
 mod glob;
@@ -17,4 +18,4 @@ pub use encoding::HEADER_BYTES as LIST_HEADER_BYTES;
 pub use encoding::{LIST_BYTES_MAX, ListFault};
 pub use glob::{ALTERNATIVES_MAX, compile as compile_glob};
 pub use list::{Candidates, Overrides};
-pub use target::{FOREVER, OVERRIDES_MAX, Override, TEXT_MAX, Target, deciding, names};
+pub use target::{FOREVER, OVERRIDES_MAX, Override, Sort, TEXT_MAX, Target, deciding, names};

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 
 use crate::engine::{Forced, Kind, RecordKey};
+use crate::identity::fold::Folding;
+use crate::identity::{Field, first_field};
 
 use super::glob;
 
@@ -18,39 +20,68 @@ pub const FOREVER: i64 = i64::MAX;
 /// Which identities an override applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// One identity, byte for byte; with `ignore_case`, ASCII letters are the same
-    /// in both cases.
+    /// One identity.
     Exact {
-        /// The identity.
+        /// Its name.
         key: Vec<u8>,
-        /// Whether case is ignored.
-        ignore_case: bool,
+        /// What a policy counts it as, if that is another name: the network of an address.
+        counted_as: Option<Vec<u8>>,
+        /// How keys of specs are folded before they are compared; `None` if names are
+        /// compared byte for byte.
+        folding: Option<Folding>,
     },
     /// All identities that a glob matches.
     Glob {
         /// Its alternatives, as [`super::compile_glob`] returns them.
         alternatives: Vec<Vec<u8>>,
-        /// Whether it was compiled to ignore case.
-        ignore_case: bool,
+        /// How keys of specs are folded before they are compared.
+        folding: Folding,
     },
 }
 
 impl Target {
-    /// Whether it is, or matches, one of the [`names`] of `key`.
+    /// The identity of this name, byte for byte.
     #[must_use]
-    pub fn applies_to(&self, key: &RecordKey<'_>) -> bool {
-        names(key).any(|name| self.is_or_matches(&name))
+    pub fn literal(name: &[u8]) -> Self {
+        Self::Exact { key: name.to_vec(), counted_as: None, folding: None }
     }
 
-    fn is_or_matches(&self, name: &[u8]) -> bool {
+    /// How names are compared.
+    pub(super) fn folding(&self) -> Option<&Folding> {
         match self {
-            Self::Exact { key, ignore_case: true } => key.eq_ignore_ascii_case(name),
-            Self::Exact { key, ignore_case: false } => key == name,
-            Self::Glob { alternatives, ignore_case } => {
-                alternatives.iter().any(|steps| glob::matches(steps, name, *ignore_case))
+            Self::Exact { folding, .. } => folding.as_ref(),
+            Self::Glob { folding, .. } => Some(folding),
+        }
+    }
+
+    /// Whether it is, or matches, one of the names of `key`.
+    #[must_use]
+    pub fn applies_to(&self, key: &RecordKey<'_>) -> bool {
+        let mut scratch = String::new();
+        let mut applies = false;
+        each_name(key, self.folding(), &mut scratch, |name, sort| {
+            applies = applies || self.is_or_matches(name, sort);
+        });
+        applies
+    }
+
+    fn is_or_matches(&self, name: &[u8], sort: Sort) -> bool {
+        match self {
+            _ if sort == Sort::Other => false,
+            Self::Exact { key, counted_as, .. } => {
+                key == name || counted_as.as_deref() == Some(name)
+            }
+            Self::Glob { alternatives, .. } => {
+                alternatives.iter().any(|steps| matches(steps, name, sort))
             }
         }
     }
+}
+
+/// Whether an alternative of a glob matches a name: what names a field is for globs that
+/// name one.
+pub(super) fn matches(steps: &[u8], name: &[u8], sort: Sort) -> bool {
+    (sort == Sort::Bare || glob::names_field(steps)) && glob::matches(steps, name)
 }
 
 /// One override.
@@ -92,69 +123,64 @@ impl Override {
     }
 }
 
+/// What a name of an identity is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// The key of a spec, or the value of a field that no stranger chooses: `alice`.
+    Bare,
+    /// Of a policy, all of its key or a field of it: `auth:alice`.
+    Field,
+    /// The value of another field, which overrides never mean.
+    Other,
+}
+
 /// The names of the identity of `key`, with which KEY arguments are compared. That of a
 /// spec is its key. That of a policy, `auth:alice,client:192.0.2.7`, is this whole, and
 /// each of its fields, `auth:alice`, and each of their values, `alice`.
 ///
 /// Allocates only for a value with a comma in it, which is doubled in an identity.
-pub fn names<'a>(key: &RecordKey<'a>) -> impl Iterator<Item = Cow<'a, [u8]>> {
+pub fn names<'a>(key: &RecordKey<'a>) -> impl Iterator<Item = (Cow<'a, [u8]>, Sort)> {
     let identity = key.identity();
-    let mut rest = Some(identity).filter(|_| key.kind == Kind::Policy);
+    let is_policy = key.kind == Kind::Policy;
+    let mut rest = Some(identity).filter(|_| is_policy);
     let mut value = None;
     let others = std::iter::from_fn(move || {
         value.take().or_else(|| {
             let field = first_field(&mut rest)?;
             value = value_of(&field);
-            Some(field)
+            Some((field, Sort::Field))
         })
     });
+    let whole = if is_policy { Sort::Field } else { Sort::Bare };
     // A single field is the whole.
-    std::iter::once(Cow::Borrowed(identity)).chain(others.filter(move |name| **name != *identity))
+    let others = others.filter(move |(name, _)| **name != *identity);
+    std::iter::once((Cow::Borrowed(identity), whole)).chain(others)
 }
 
-/// Takes the first field from `rest`, in which a comma separates two.
-fn first_field<'a>(rest: &mut Option<&'a [u8]>) -> Option<Cow<'a, [u8]>> {
-    let text = (*rest)?;
-    let (mut end, mut doubled) = (0, false);
-    loop {
-        match text.get(end..) {
-            Some([b',', b',', ..]) => {
-                end += 2;
-                doubled = true;
-            }
-            Some([b',', after @ ..]) => {
-                *rest = Some(after);
-                break;
-            }
-            Some([_, ..]) => end += 1,
-            _ => {
-                *rest = None;
-                break;
-            }
-        }
+/// Calls `visit` with the names of `key`. The key of a spec, which is literal, is folded if
+/// there is a folding; that of a policy is already. `scratch` is used again, so that nothing
+/// is allocated.
+pub(super) fn each_name(
+    key: &RecordKey<'_>,
+    folding: Option<&Folding>,
+    scratch: &mut String,
+    mut visit: impl FnMut(&[u8], Sort),
+) {
+    match folding.filter(|_| key.kind == Kind::Spec) {
+        None => names(key).for_each(|(name, sort)| visit(&name, sort)),
+        Some(folding) => visit(folding.folded_bytes(key.identity(), scratch), Sort::Bare),
     }
-    let field = text.get(..end).unwrap_or_default();
-    if !doubled {
-        return Some(Cow::Borrowed(field));
-    }
-    let mut single = Vec::with_capacity(field.len());
-    let mut bytes = field.iter();
-    while let Some(&byte) = bytes.next() {
-        single.push(byte);
-        if byte == b',' {
-            bytes.next();
-        }
-    }
-    Some(Cow::Owned(single))
 }
 
-/// What follows the first colon.
-fn value_of<'a>(field: &Cow<'a, [u8]>) -> Option<Cow<'a, [u8]>> {
+/// The value of a field.
+fn value_of<'a>(field: &Cow<'a, [u8]>) -> Option<(Cow<'a, [u8]>, Sort)> {
     let at = field.iter().position(|&byte| byte == b':')? + 1;
-    match field {
+    let is_bare = Field::of(field.get(..at - 1)?).is_some_and(Field::has_bare_names);
+    let value = match field {
         Cow::Borrowed(field) => field.get(at..).map(Cow::Borrowed),
         Cow::Owned(field) => field.get(at..).map(|value| Cow::Owned(value.to_vec())),
-    }
+    };
+    Some((value?, if is_bare { Sort::Bare } else { Sort::Other }))
 }
 
 /// The override of `list` that decides for `key` in this second, for display: as the

@@ -4,6 +4,7 @@ use quickcheck::{Arbitrary, Gen, QuickCheck};
 
 use super::*;
 use crate::engine::{Forced, Kind, RecordKey};
+use crate::identity::fold::Folding;
 
 const KEYS: [&[u8]; 8] =
     [b"", b"a", b"A", b"ab", b"aB@x.test", b"ab@x.test", b"\xff\0", b"b@y.test"];
@@ -21,12 +22,33 @@ fn one(forced: Forced, target: Target, until: i64) -> Override {
     }
 }
 
-fn exact(key: &[u8], ignore_case: bool) -> Target {
-    Target::Exact { key: key.to_vec(), ignore_case }
+/// A folding with a case, or without.
+fn folding(case: bool) -> Folding {
+    let dots = vec!["x.test".to_owned(), "\u{e9}".to_owned()];
+    let qualify = case.then(|| "y.test".to_owned());
+    Folding { case, dots, qualify, ..Folding::default() }.without_masks()
 }
 
-fn glob(glob: &str, ignore_case: bool) -> Target {
-    Target::Glob { alternatives: compile_glob(glob, ignore_case).unwrap(), ignore_case }
+fn folded(folding: &Folding, key: &[u8]) -> Vec<u8> {
+    folding.folded_bytes(key, &mut String::new()).to_vec()
+}
+
+fn exact(key: &[u8], is_folded: bool) -> Target {
+    let folding = folding(true);
+    match is_folded {
+        true => {
+            Target::Exact { key: folded(&folding, key), counted_as: None, folding: Some(folding) }
+        }
+        false => Target::literal(key),
+    }
+}
+
+fn glob(glob: &str, case: bool) -> Target {
+    Target::Glob { alternatives: compile_glob(glob, case).unwrap(), folding: folding(case) }
+}
+
+fn find(list: &Overrides, key: &RecordKey<'_>) -> Candidates {
+    list.find(key, &mut String::new())
 }
 
 fn overrides(list: &[Override]) -> Overrides {
@@ -61,8 +83,8 @@ fn a_list_decides_as_a_naive_evaluator() {
         KEYS.iter().all(|key| {
             let applies = |one: &&Override| {
                 let fits = match &one.target {
-                    Target::Exact { key: wanted, ignore_case: true } => {
-                        wanted.eq_ignore_ascii_case(key)
+                    Target::Exact { key: wanted, folding: Some(folding), .. } => {
+                        *wanted == folded(folding, key)
                     }
                     Target::Exact { key: wanted, .. } => wanted == key,
                     Target::Glob { .. } => one.applies_to(&key.into()),
@@ -77,7 +99,7 @@ fn a_list_decides_as_a_naive_evaluator() {
             let expected = [true, false].into_iter().find_map(|is_exact| {
                 [Forced::Deny, Forced::Allow].into_iter().find(|&forced| any(is_exact, forced))
             });
-            found.find(&key.into()).at(second) == expected
+            find(&found, &key.into()).at(second) == expected
                 && deciding(&list, &key.into(), second).map(|one| one.forced) == expected
         })
     }
@@ -101,14 +123,14 @@ fn an_exact_key_is_stronger_than_a_glob_and_a_denial_than_a_permission() {
         one(Forced::Allow, glob("a*", false), FOREVER),
     ];
     let found = overrides(&list);
-    assert_eq!(found.find(&b"ab@x.test".into()).at(second), Some(Forced::Allow));
+    assert_eq!(find(&found, &b"ab@x.test".into()).at(second), Some(Forced::Allow));
     assert_eq!(
-        found.find(&b"ab@x.test".into()).at(150),
+        find(&found, &b"ab@x.test".into()).at(150),
         Some(Forced::Deny),
         "the exact one has ended"
     );
-    assert_eq!(found.find(&b"ab@x.test".into()).at(200), Some(Forced::Allow));
-    assert_eq!(found.find(&b"b@x.test".into()).at(200), None);
+    assert_eq!(find(&found, &b"ab@x.test".into()).at(200), Some(Forced::Allow));
+    assert_eq!(find(&found, &b"b@x.test".into()).at(200), None);
 }
 
 fn policy(identity: &str) -> RecordKey<'_> {
@@ -118,9 +140,16 @@ fn policy(identity: &str) -> RecordKey<'_> {
 #[test]
 fn a_value_is_the_key_of_specs_and_of_every_field_of_a_policy() {
     for (list, spec, of_policy) in [
-        (exact(b"alice", false), &["alice"][..], &["auth:alice", "sender:alice"][..]),
+        (
+            exact(b"alice", false),
+            &["alice"][..],
+            &["auth:alice", "local_account:alice", "script:alice", "client:::1,auth:alice"][..],
+        ),
         (exact(b"auth:alice", false), &["auth:alice"], &["auth:alice", "auth:alice,client:::1"]),
-        (exact(b"AUTH:alice", true), &["auth:ALICE"], &["auth:alice"]),
+        (exact(b"Alice@Z.test", true), &["alice@z.TEST.", "ALICE@z.test"], &["auth:alice@z.test"]),
+        (exact(b"Alice", true), &["alice", "alice@Y.test"], &["auth:alice@y.test"]),
+        (exact(b"auth:Alice@Z.test", true), &["auth:ALICE@Z.test"], &["auth:alice@z.test"]),
+        (exact(b"sender:b@z.test", true), &["sender:B@z.test"], &["sender:b@z.test,helo:h"]),
         (
             exact(b"192.0.2.7", false),
             &["192.0.2.7"],
@@ -131,11 +160,15 @@ fn a_value_is_the_key_of_specs_and_of_every_field_of_a_policy() {
         (exact(b"auth:a,", false), &[], &["auth:a,,,client:x", "auth:a,,"]),
         (exact(b"", false), &[""], &[]),
         (glob("al*e", false), &["alice"], &["auth:alice", "client:x,auth:alice"]),
-        (glob("auth:*", false), &[], &["auth:alice", "client:x,auth:alice"]),
+        (glob("auth:*", false), &["auth:x"], &["auth:alice", "client:x,auth:alice"]),
         (glob("*:alice", false), &["x:alice"], &["auth:alice", "sender:alice,client:x"]),
+        (glob("{helo,sender}:a*", false), &[], &["sender:alice", "client:x,helo:a"]),
+        (glob("*", false), &["x"], &["sender:alice", "helo:x", "domain:x.test"]),
+        (glob("domain:*", false), &[], &["domain:x.test"]),
+        (glob("*@Z.test", true), &["A@z.TEST"], &["auth:a@z.test"]),
     ] {
         let list = overrides(&[one(Forced::Deny, list, FOREVER)]);
-        let denied = |key: RecordKey<'_>| list.find(&key).at(0) == Some(Forced::Deny);
+        let denied = |key: RecordKey<'_>| find(&list, &key).at(0) == Some(Forced::Deny);
         for key in spec {
             assert!(denied(key.into()), "{key} {:?}", list.list());
         }
@@ -147,6 +180,17 @@ fn a_value_is_the_key_of_specs_and_of_every_field_of_a_policy() {
     for (list, key) in [
         (exact(b"auth:alice", false), "alice".into()),
         (exact(b"alice", false), "auth:alice".into()),
+        // What a stranger chooses.
+        (exact(b"alice", false), policy("sender:alice")),
+        (exact(b"alice", true), policy("client:::1,recipient:alice@y.test")),
+        (exact(b"x.test", false), policy("sender_domain:x.test")),
+        (exact(b"x.test", false), policy("recipient_domain:x.test")),
+        (exact(b"x.test", false), policy("helo:x.test")),
+        (exact(b"x.test", false), policy("domain:x.test")),
+        (glob("*x.test", false), policy("sender:a@x.test")),
+        (glob("*x.test", false), policy("sender_domain:x.test,helo:x.test")),
+        (glob("[s]ender:*", false), policy("sender:a@x.test")),
+        (exact(b"Alice", false), "alice".into()),
         (exact(b"auth:alice", false), policy("sender:alice")),
         (exact(b"auth:alice", false), policy("auth:alice2")),
         (exact(b"b", false), policy("auth:a,,b")),
@@ -155,7 +199,32 @@ fn a_value_is_the_key_of_specs_and_of_every_field_of_a_policy() {
         (glob("al*", false), policy("auth:bob,client:x")),
     ] {
         let list = overrides(&[one(Forced::Deny, list, FOREVER)]);
-        assert_eq!(list.find(&key).at(0), None, "{key:?} {:?}", list.list());
+        assert_eq!(find(&list, &key).at(0), None, "{key:?} {:?}", list.list());
+    }
+}
+
+#[test]
+fn an_address_is_also_what_a_policy_counts_it_as() {
+    let target = Target::Exact {
+        key: b"2001:db8::7".to_vec(),
+        counted_as: Some(b"2001:db8::/64".to_vec()),
+        folding: Some(folding(true)),
+    };
+    let list = overrides(&[one(Forced::Deny, target, FOREVER)]);
+    let denied = |key: RecordKey<'_>| find(&list, &key).at(0) == Some(Forced::Deny);
+    assert!(denied("2001:DB8:0::7".into()) && denied("2001:db8::/64".into()));
+    assert!(denied(policy("client:2001:db8::/64")) && !denied("2001:db8::8".into()));
+    assert!(!denied(policy("sender:2001:db8::7")));
+}
+
+#[test]
+fn keys_are_folded_without_allocating_again() {
+    let list = overrides(&[one(Forced::Deny, exact(b"alice@z.test", true), FOREVER)]);
+    let mut scratch = String::with_capacity(300);
+    let place = scratch.as_ptr();
+    for key in ["ALICE@z.test", "alice@z.test", "2001:DB8::7", " Alice@Z.test. "] {
+        let denied = list.find(&key.into(), &mut scratch).at(0) == Some(Forced::Deny);
+        assert_eq!((denied, scratch.as_ptr()), (!key.contains(':'), place), "{key}");
     }
 }
 
@@ -206,7 +275,7 @@ fn hostile_lists_with_sound_checksums_never_panic() {
         bytes.truncate(length.saturating_sub(usize::from(cut % 4)).max(24));
         if let Ok(found) = Overrides::decode(sealed(bytes)) {
             KEYS.iter().for_each(|key| {
-                let _ = found.find(&key.into()).at(3);
+                let _ = find(&found, &key.into()).at(3);
             });
             return found.list().len() <= OVERRIDES_MAX;
         }

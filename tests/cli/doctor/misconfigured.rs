@@ -323,7 +323,9 @@ fn keys_that_a_client_chooses_are_warned_of() {
         &["$sender_address", "noupdate", "{9 / 1h / per_addr}{$sender_address}"],
     );
     let exim = configured("${dlfunc{EXIRATE}{ratelimit}{9 / 1h}{$authenticated_id}}");
-    Diagnosis::of(&exim).finding("warning", &["ALICE", "${lc:$authenticated_id}"]);
-    let exim = configured("${dlfunc{EXIRATE}{ratelimit}{9 / 1h}{${lc:$authenticated_id}}}");
+    Diagnosis::of(&exim).finding("warning", &["ALICE", "{identity}{auth}{$authenticated_id}"]);
+    let exim = configured(
+        "${dlfunc{EXIRATE}{ratelimit}{9 / 1h}{${dlfunc{EXIRATE}{identity}{auth}{$authenticated_id}}}}",
+    );
     assert_eq!(Diagnosis::of(&exim).texts("warning"), Vec::<&str>::new());
 }

@@ -1,0 +1,567 @@
+//! Folding: what different spellings of one identity become.
+//!
+//! `Alice+shop@Example.org` is counted as, and finds the limits of, `alice@example.org`.
+//! So is what a client appends to a login that authenticators often leave out, blanks,
+//! control characters and dots at the end; and the notation in which Exim hands over
+//! logins, `\303\244` for bytes that are not ASCII, is what it stands for. Bytes that are not
+//! UTF-8 are all one character, U+FFFD.
+//!
+//! Not folded, as no authenticator takes them for one login: composed and decomposed
+//! letters (NFC and NFD), letters that only look alike, blanks and control characters within
+//! a login, and the encodings of headers (RFC 2047).
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use super::field::{Field, first_field};
+use super::network::Cidr;
+
+/// The longest value of a field in a key. The rest of a longer one is replaced by
+/// its hash, so that no client can make a key that is too long to be counted.
+pub const LONGEST: usize = 255;
+
+/// How identities are folded: `fold` and `mask` of `[identity]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folding {
+    /// Upper case is lower case in local parts and logins. In domains it always is.
+    pub case: bool,
+    /// What follows the first `+` of a local part is left out.
+    pub plus: bool,
+    /// Dots in the local part are left out in these domains.
+    pub dots: Vec<String>,
+    /// The domain of an identity without one.
+    pub qualify: Option<String>,
+    /// Leading bits of IPv4 addresses that count.
+    pub v4: u8,
+    /// Leading bits of IPv6 addresses that count.
+    pub v6: u8,
+}
+
+impl Default for Folding {
+    fn default() -> Self {
+        Self { case: true, plus: false, dots: Vec::new(), qualify: None, v4: 32, v6: 64 }
+    }
+}
+
+impl Folding {
+    /// A client's address, masked.
+    #[must_use]
+    pub fn client(&self, address: IpAddr) -> Cidr {
+        let bits = if address.to_canonical().is_ipv4() { self.v4 } else { self.v6 };
+        Cidr::around(address, bits)
+    }
+
+    /// The same folding without masks: every address is an identity of its own.
+    #[must_use]
+    pub fn without_masks(&self) -> Self {
+        Self { v4: 32, v6: 128, ..self.clone() }
+    }
+
+    /// An identity as text: a login, an account or an address is folded, an IP
+    /// address or network is masked. `None` where nothing is left of it: an empty
+    /// identity is none.
+    #[must_use]
+    pub fn identity(&self, text: &str) -> Option<String> {
+        let mut folded = String::new();
+        self.fold_into(text, &mut folded).then_some(folded)
+    }
+
+    /// As [`Folding::identity`], into `out`, which is cleared before. Returns false, and
+    /// leaves `out` empty, where nothing is left. Allocates only where `out` is too short,
+    /// or `text` is not ASCII or written with escapes.
+    #[must_use]
+    pub fn fold_into(&self, text: &str, out: &mut String) -> bool {
+        out.clear();
+        match unescaped(text) {
+            Some(text) => self.append(&text, out),
+            None => self.append(text, out),
+        }
+    }
+
+    /// Appends the identity in `text`.
+    fn append(&self, text: &str, out: &mut String) -> bool {
+        let start = out.len();
+        let (mut local, mut domain) = (trimmed(text, false, false), None);
+        // `alice@` has no domain.
+        while domain.is_none()
+            && let Some((before, after)) = local.rsplit_once('@')
+        {
+            domain = Some(trimmed(after, false, true)).filter(|domain| !domain.is_empty());
+            local = if domain.is_some() { before } else { trimmed(before, false, false) };
+        }
+        if domain.is_none() {
+            local = trimmed(local, false, true);
+            if self.network_into(local, out) {
+                return true;
+            }
+        }
+        let qualify = self.qualify.as_deref().filter(|domain| !domain.is_empty());
+        let is_dotless = |domain: &str| {
+            let lower = |known: &String| {
+                if domain.is_ascii() {
+                    known.eq_ignore_ascii_case(domain)
+                } else {
+                    *known == domain.to_lowercase()
+                }
+            };
+            self.dots.iter().any(lower)
+        };
+        let dots = domain.or(qualify).is_some_and(is_dotless);
+        // Nothing would be left of `+shop@example.org`.
+        let is_cut = |before: &str| !trimmed(before, dots, dots).is_empty();
+        let local = match local.split_once('+') {
+            Some((before, _)) if self.plus && is_cut(before) => before,
+            _ => local,
+        };
+        let local = trimmed(local, dots, dots || domain.is_none());
+        if local.is_empty() {
+            return false;
+        }
+        if dots {
+            local.split('.').for_each(|part| push(out, part, self.case));
+        } else {
+            push(out, local, self.case);
+        }
+        if let Some(domain) = domain.or(qualify) {
+            out.push('@');
+            push(out, domain, true);
+        } else if local.len() < text.len() {
+            // `192.0.2.7+x`
+            let rest = out.split_off(start);
+            if !self.network_into(&rest, out) {
+                out.push_str(&rest);
+            }
+        }
+        true
+    }
+
+    /// An address that strangers choose, folded, into `out`, which is cleared before. All of
+    /// `" "@example.org` is one as well, in lower case. Returns false, and leaves `out` empty, if
+    /// there is nothing but blanks.
+    #[must_use]
+    pub fn address_into(&self, text: &str, out: &mut String) -> bool {
+        if !self.fold_into(text, out) && !text.trim().is_empty() {
+            push(out, text, true);
+        }
+        !out.is_empty()
+    }
+
+    /// Whether `text` is surely folded, as most are: then there is nothing to write.
+    #[must_use]
+    pub fn is_folded(&self, text: &str) -> bool {
+        let (mut letters, mut ats) = (0, 0);
+        for byte in text.bytes() {
+            match byte {
+                b'a'..=b'z' => letters += 1,
+                b'0'..=b'9' | b'-' | b'_' | b'.' => {}
+                b'@' => ats += 1,
+                _ => return false,
+            }
+        }
+        // Without letters it may be an IP address.
+        letters > 0
+            && text.len() <= LONGEST
+            && self.dots.is_empty()
+            && (ats == 1 || ats == 0 && self.qualify.is_none())
+            && !text.starts_with('@')
+            && !text.ends_with(['@', '.'])
+    }
+
+    /// What an event has in `field`, folded, into `out`, which is cleared before. Returns
+    /// false, and leaves `out` empty, where nothing is left.
+    #[must_use]
+    pub fn field_into(&self, field: Field, text: &str, out: &mut String) -> bool {
+        out.clear();
+        match field {
+            Field::Auth => return self.fold_into(text, out),
+            Field::Sender | Field::Recipient => return self.address_into(text, out),
+            Field::Client if self.network_into(text.trim(), out) => {}
+            Field::Client | Field::LocalAccount | Field::Script => out.push_str(text.trim()),
+            Field::SenderDomain | Field::RecipientDomain | Field::Helo => {
+                out.push_str(&lower(text));
+            }
+        }
+        !out.is_empty()
+    }
+
+    /// What names an identity, folded, into `out`, which is cleared before: a value such as
+    /// `Alice`, or fields as in the key of a policy, `auth:Alice,client:192.0.2.7`. Where
+    /// nothing would be left, the case and what is around it are folded.
+    pub fn name_into(&self, text: &str, out: &mut String) {
+        if self.fields_into(text, out) {
+            return;
+        }
+        if !self.fold_into(text, out) {
+            push(out, trimmed(text, false, false), self.case);
+        }
+        if out.len() > LONGEST {
+            *out = shortened(out).into_owned();
+        }
+    }
+
+    /// As [`Folding::name_into`], of bytes. What is surely folded is not written.
+    pub fn folded_bytes<'a>(&self, name: &'a [u8], out: &'a mut String) -> &'a [u8] {
+        match str::from_utf8(name) {
+            Ok(text) if self.is_folded(text) => return name,
+            Ok(text) => self.name_into(text, out),
+            Err(_) => self.name_into(&String::from_utf8_lossy(name), out),
+        }
+        out.as_bytes()
+    }
+
+    /// Writes `text` if it consists of fields; else returns false.
+    fn fields_into(&self, text: &str, out: &mut String) -> bool {
+        let is_field = |text: &[u8]| split_field(text).is_some();
+        if !is_field(text.as_bytes()) {
+            return false;
+        }
+        out.clear();
+        let (mut rest, mut value) = (Some(text.as_bytes()), String::new());
+        while let Some(field) = first_field(&mut rest) {
+            let Some((name, text)) = split_field(&field) else { return false };
+            let text = str::from_utf8(text).unwrap_or_default();
+            let known = match Field::of(name) {
+                Some(field) => self.field_into(field, text, &mut value),
+                None => self.field_into(Field::SenderDomain, text, &mut value),
+            };
+            if !known {
+                value.push_str(text);
+            }
+            if !out.is_empty() {
+                out.push(',');
+            }
+            out.push_str(str::from_utf8(name).unwrap_or_default());
+            out.push(':');
+            out.push_str(&escaped(&shortened(&value)));
+        }
+        true
+    }
+
+    /// Writes an IP address or network, masked; false if `text` is neither.
+    fn network_into(&self, text: &str, out: &mut String) -> bool {
+        // What no address begins with: spares most logins the attempts to parse them.
+        if !text.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':') {
+            return false;
+        }
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, bits.parse().ok()),
+            None => (text, None),
+        };
+        let Some(address) = self::address(address) else { return false };
+        let masked = self.client(address);
+        let wider = Cidr::around(address, bits.unwrap_or(u8::MAX));
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{}", if wider.covers(masked) { wider } else { masked });
+        true
+    }
+}
+
+/// What the totals of a domain are named by, beside the fields.
+pub const DOMAIN: &str = "domain";
+
+/// `auth:alice` as a field's name and its value, if there is such a field.
+pub(crate) fn split_field(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (name, value) = text.split_at(text.iter().position(|&byte| byte == b':')?);
+    let is_known = Field::of(name).is_some() || name == DOMAIN.as_bytes();
+    is_known.then(|| (name, value.get(1..).unwrap_or_default()))
+}
+
+/// The address in `text`, perhaps with a zone.
+#[must_use]
+pub fn address(text: &str) -> Option<IpAddr> {
+    text.split('%').next()?.trim().parse().ok()
+}
+
+/// A value that is not too long.
+#[must_use]
+pub fn shortened(value: &str) -> Cow<'_, str> {
+    if value.len() <= LONGEST {
+        return Cow::Borrowed(value);
+    }
+    let start = &value[..value.floor_char_boundary(LONGEST - 17)];
+    // The key of the hash may be known: equal hashes only share a limit.
+    let hash = siphasher::sip::SipHasher13::new().hash(value.as_bytes());
+    Cow::Owned(format!("{start}~{hash:016x}"))
+}
+
+/// A value as it is in a key, where a comma separates two.
+#[must_use]
+pub fn escaped(value: &str) -> Cow<'_, str> {
+    if value.contains(',') { value.replace(',', ",,").into() } else { value.into() }
+}
+
+/// `text` with the bytes that Exim has written as `\303`; `None` if there are none. Others that
+/// it writes so, control characters, matter at the ends only: see [`trimmed`].
+fn unescaped(text: &str) -> Option<String> {
+    let mut rest = text.as_bytes();
+    let mut bytes = Vec::new();
+    while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
+        let (before, escape) = rest.split_at(at);
+        if let Some(byte) = octal(escape).filter(|byte| !byte.is_ascii()) {
+            bytes.extend_from_slice(before);
+            bytes.push(byte);
+            rest = escape.get(4..).unwrap_or_default();
+        } else if bytes.is_empty() && !escape.windows(4).any(|four| octal(four).is_some()) {
+            return None;
+        } else {
+            bytes.extend_from_slice(rest.get(..=at).unwrap_or_default());
+            rest = rest.get(at + 1..).unwrap_or_default();
+        }
+    }
+    if bytes.is_empty() {
+        return None;
+    }
+    bytes.extend_from_slice(rest);
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The byte that `\303` stands for, at the start of `text`.
+fn octal(text: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| matches!(byte, b'0'..=b'7').then(|| byte - b'0');
+    match *text {
+        [b'\\', high @ b'0'..=b'3', middle, low, ..] => {
+            Some((high - b'0') << 6 | digit(middle)? << 3 | digit(low)?)
+        }
+        _ => None,
+    }
+}
+
+/// The length of what Exim has written for a control character, if `text` is that alone.
+fn is_control(text: &[u8]) -> bool {
+    match text {
+        [b'\\', letter] => b"bfnrtv".contains(&letter.to_ascii_lowercase()),
+        [b'\\', _, _, _] => octal(text).is_some_and(|byte| byte.is_ascii_control() || byte == b' '),
+        _ => false,
+    }
+}
+
+/// `text` without the blanks and control characters around it, also as Exim writes them,
+/// `\n`; and without dots before or after it.
+fn trimmed(text: &str, dots_before: bool, dots_after: bool) -> &str {
+    let is_blank = |c: char| c.is_whitespace() || c.is_control();
+    let mut rest = text;
+    loop {
+        let mut next = rest.trim_start_matches(|c| is_blank(c) || dots_before && c == '.');
+        next = next.trim_end_matches(|c| is_blank(c) || dots_after && c == '.');
+        for length in [2, 4] {
+            if next.as_bytes().get(..length).is_some_and(is_control) {
+                next = &next[length..];
+            }
+            let end = next.len().saturating_sub(length);
+            if next.as_bytes().get(end..).is_some_and(is_control) {
+                next = &next[..end];
+            }
+        }
+        if next.len() == rest.len() {
+            return rest;
+        }
+        rest = next;
+    }
+}
+
+/// Appends `text`, in lower case if `lower`.
+fn push(out: &mut String, text: &str, lower: bool) {
+    let start = out.len();
+    if lower && !text.is_ascii() {
+        out.push_str(&text.to_lowercase());
+        return;
+    }
+    out.push_str(text);
+    if lower && let Some(added) = out.get_mut(start..) {
+        added.make_ascii_lowercase();
+    }
+}
+
+/// A domain as it is compared: in lower case, without dots at its end.
+#[must_use]
+pub fn lower(text: &str) -> String {
+    trimmed(text, false, true).to_lowercase()
+}
+
+/// The domain of a folded identity.
+#[must_use]
+pub fn domain(identity: &str) -> Option<&str> {
+    identity.rsplit_once('@').map(|(_, domain)| domain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_identity_are_one() {
+        let all = Folding { plus: true, dots: vec!["gmail.com".into()], ..Folding::default() };
+        for (text, folded) in [
+            ("Alice+shop@Example.ORG", "alice@example.org"),
+            ("a.l.i.c.e+x+y@GMail.com", "alice@gmail.com"),
+            ("a.l@example.org", "a.l@example.org"),
+            ("+shop@example.org", "+shop@example.org"),
+            ("ALICE", "alice"),
+            ("alice@", "alice"),
+            ("alice@ . ", "alice"),
+            ("a@b@@", "a@b"),
+            ("192.0.2.7@", "192.0.2.7"),
+            ("192.0.2.7+x", "192.0.2.7"),
+            ("192.0.2.7/8@example.org", "192.0.2.7/8@example.org"),
+            (" alice ", "alice"),
+            ("alice\t\u{a0}\0", "alice"),
+            ("alice\n", "alice"),
+            (r"alice \n\t", "alice"),
+            (r"\r\nalice\012\177", "alice"),
+            (r"alice\n@Example.org.\n", "alice@example.org"),
+            ("alice.", "alice"),
+            ("alice. .", "alice"),
+            ("alice.@example.org", "alice.@example.org"),
+            (r"\303\204LICE", "älice"),
+            ("ÄLICE@x.org", "älice@x.org"),
+            (r"al\344ice\n", "al\u{fffd}ice"),
+            (r"alice\302\240", "alice"),
+            (r"CORP\Bob", r"corp\bob"),
+            (r"a\001b\\303x", "a\\001b\\\u{fffd}x"),
+            ("=?utf-8?q?alice?=", "=?utf-8?q?alice?="),
+            ("2001:db8::1%eth0", "2001:db8::/64"),
+            ("\"a@b\"@example.org.", "\"a@b\"@example.org"),
+            ("192.0.2.7", "192.0.2.7"),
+            ("2001:DB8:0:0:1::7", "2001:db8::/64"),
+            ("2001:db8::/32", "2001:db8::/32"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+        ] {
+            assert_eq!(all.identity(text).as_deref(), Some(folded), "{text}");
+            assert_eq!(all.identity(folded).as_deref(), Some(folded), "{folded} again");
+        }
+        for text in ["", " ", "@", "@@", "@ . ", "@example.org", "...@gmail.com", "..", r"\n"] {
+            assert_eq!(all.identity(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_switched_off_is_kept() {
+        let none = Folding { case: false, ..Folding::default() };
+        assert_eq!(none.identity("Al.Ice+x@GMail.com").as_deref(), Some("Al.Ice+x@gmail.com"));
+        let qualify = Some("example.org".to_owned());
+        let qualified = Folding { qualify, v4: 24, ..Folding::default() };
+        assert_eq!(qualified.identity("Alice").as_deref(), Some("alice@example.org"));
+        assert_eq!(qualified.identity("Alice@").as_deref(), Some("alice@example.org"));
+        assert_eq!(qualified.identity("bob@x.test").as_deref(), Some("bob@x.test"));
+        for address in ["192.0.2.7", "::ffff:192.0.2.7"] {
+            assert_eq!(qualified.identity(address).as_deref(), Some("192.0.2.0/24"));
+        }
+    }
+
+    #[test]
+    fn a_buffer_is_used_again() {
+        let folding = Folding { plus: true, ..Folding::default() };
+        let mut out = String::with_capacity(100);
+        let place = out.as_ptr();
+        out.push_str("what was there");
+        for (text, folded) in
+            [("Bob+x@EXAMPLE.org", "bob@example.org"), ("", ""), ("192.0.2.7", "192.0.2.7")]
+        {
+            assert_eq!(folding.fold_into(text, &mut out), !folded.is_empty());
+            assert_eq!(out, folded);
+            assert_eq!(out.as_ptr(), place, "{text}");
+        }
+    }
+
+    #[test]
+    fn composed_and_decomposed_letters_are_two_logins() {
+        let folding = Folding::default();
+        assert_ne!(folding.identity("\u{e4}lice"), folding.identity("a\u{308}lice"));
+    }
+
+    #[test]
+    fn names_are_folded_field_by_field() {
+        let folding = Folding::default();
+        let name = |text: &str| {
+            let mut out = "what was there".to_owned();
+            folding.name_into(text, &mut out);
+            let mut again = String::new();
+            folding.name_into(&out, &mut again);
+            assert_eq!(out, again, "{text}");
+            out
+        };
+        for (text, folded) in [
+            ("Paula@Example.org", "paula@example.org"),
+            ("auth:Paula@Example.org ", "auth:paula@example.org"),
+            ("client:2001:DB8::7", "client:2001:db8::/64"),
+            ("2001:DB8::7", "2001:db8::/64"),
+            ("auth:A,client:::ffff:192.0.2.7", "auth:a,client:192.0.2.7"),
+            ("auth:A,,B,sender:C@D.", "auth:a,,b,sender:c@d"),
+            ("auth:A,B", "auth:a,b"),
+            ("local_account:WWW", "local_account:WWW"),
+            ("helo:Mail.Example.", "helo:mail.example"),
+            ("domain:Example.ORG", "domain:example.org"),
+            ("bytes:ALICE", "bytes:alice"),
+            ("@Example.ORG", "@example.org"),
+            ("", ""),
+        ] {
+            assert_eq!(name(text), folded, "{text}");
+        }
+        let long = "A".repeat(1000);
+        assert_eq!(name(&long), shortened(&"a".repeat(1000)));
+        assert_eq!(name(&format!("auth:{long}")), format!("auth:{}", name(&long)));
+    }
+
+    /// Texts of what is special.
+    #[derive(Clone, Debug)]
+    struct Special(String);
+
+    impl quickcheck::Arbitrary for Special {
+        fn arbitrary(g: &mut quickcheck::Gen) -> Self {
+            const PIECES: [&str; 24] = [
+                "a",
+                "B",
+                "@",
+                "+",
+                ".",
+                " ",
+                "/",
+                "8",
+                "192.0.2.7",
+                "2001:DB8::1",
+                ":",
+                "x.org",
+                "X.ORG",
+                "É",
+                "ΑΣ",
+                "\u{a0}",
+                "İ",
+                "\"",
+                "::ffff:",
+                "\u{212a}",
+                r"\n",
+                r"\303",
+                r"\244",
+                r"\001",
+            ];
+            let pieces = Vec::<u8>::arbitrary(g);
+            let piece = |at: u8| PIECES[usize::from(at) % PIECES.len()];
+            Self(pieces.into_iter().take(8).map(piece).collect())
+        }
+    }
+
+    #[test]
+    fn folding_twice_changes_nothing() {
+        fn holds(special: Special, any: String, flags: u8) -> bool {
+            let flag = |bit: u8| flags & 1 << bit != 0;
+            let folding = Folding {
+                case: flag(0),
+                plus: flag(1),
+                dots: if flag(2) { vec!["x.org".into(), "é".into()] } else { Vec::new() },
+                qualify: flag(3).then(|| "x.org".to_owned()),
+                v4: if flag(4) { 24 } else { 32 },
+                v6: if flag(5) { 0 } else { 64 },
+            };
+            let mut out = String::from("x");
+            [&special.0, &any, &format!("{any}@x"), &format!("{any}+{any}@x")].iter().all(|text| {
+                let once = folding.identity(text);
+                assert_eq!(folding.fold_into(text, &mut out), once.is_some());
+                assert_eq!(out, once.clone().unwrap_or_default());
+                once.as_deref().is_none_or(|once| folding.identity(once).as_deref() == Some(once))
+            })
+        }
+        let check: fn(Special, String, u8) -> bool = holds;
+        quickcheck::QuickCheck::new().tests(5000).quickcheck(check);
+    }
+}
