@@ -32,7 +32,10 @@ fn exact(forced: Forced, key: &str, until: i64) -> Override {
 
 fn glob(forced: Forced, glob: &str) -> Override {
     let alternatives = compile_glob(glob, false).unwrap();
-    let target = Target::Glob { alternatives, folding: crate::identity::fold::Folding::default() };
+    let target = Target::Glob {
+        alternatives,
+        folding: crate::identity::fold::Folding::default().without_masks(),
+    };
     Override { target, ..exact(forced, glob, FOREVER) }
 }
 
