@@ -27,7 +27,8 @@ as .ifdef, and macros. Each call of ratelimit and ratelimit_all is a line; with
 --all, so is each call of the other functions.
 
 USED BY is the option that leads to the ACL of the call, such as acl_smtp_rcpt; where
-nothing does, Exim never comes to the call. LIMIT is `m / p`: `?` stands for what is
+nothing does, Exim never comes to the call. `acl_smtp_rcpt?` stands for a name of an ACL
+that only Exim knows and that may be this one. LIMIT is `m / p`: `?` stands for what is
 known only when Exim expands it, and a file of limits gives one line for each limit
 in it. Errors and warnings follow on standard error; `exirate doctor` has them too.
 
@@ -35,7 +36,7 @@ Exit status: 0 something is limited, and no call has an error; 1 nothing is limi
 or a call cannot work; 2 an error.
 
 JSON: `rules` is an array of objects with `file`, `line`, `section`, `acl` (null
-outside of ACLs), `used_by`, `form` (dlfunc or lookup), `library` (null in a lookup),
+outside of ACLs), `used_by`, `perhaps_used_by`, `form` (dlfunc or lookup), `library` (null in a lookup),
 `function`, `arguments`, `key` (null where it is in the spec), `limits` (each with
 `limit` and `mode`), `errors` and `warnings`; `native` is an array of Exim's own
 ratelimit conditions, with `file`, `line` and `text`.")]
@@ -65,6 +66,7 @@ struct JsonRule<'a> {
     section: &'a str,
     acl: Option<&'a str>,
     used_by: &'a [String],
+    perhaps_used_by: &'a [String],
     form: &'static str,
     library: Option<&'a str>,
     function: &'a str,
@@ -122,7 +124,8 @@ impl Rules {
         } else {
             self.print(screen, &rules, &found)?;
         }
-        let broken = found.rules.iter().any(|r| !r.used_by.is_empty() && !r.errors.is_empty());
+        let broken = found.rules.iter().any(|rule| rule.is_used() && !rule.errors.is_empty())
+            || found.acls.faults().next().is_some();
         Ok(Outcome::found_if(broken || found.limiting().next().is_none()))
     }
 
@@ -151,6 +154,9 @@ impl Rules {
                 "nothing is limited: Exim comes to no call of ratelimit; see `exirate doctor`",
             );
         }
+        for fault in found.acls.faults() {
+            complain(printable(fault.as_bytes()));
+        }
         for rule in &found.rules {
             let at = &rule.position;
             for error in &rule.errors {
@@ -169,13 +175,16 @@ fn cells(rule: &Rule) -> Vec<(Style, [String; 6])> {
     let shown = |text: &str| printable(text.as_bytes());
     let style = match () {
         () if !rule.errors.is_empty() => AnsiColor::Red.on_default(),
-        () if rule.used_by.is_empty() => Style::new().dimmed(),
+        () if !rule.is_used() => Style::new().dimmed(),
         () => Style::new(),
     };
-    let used_by = match &rule.used_by[..] {
-        [] => "nothing".to_owned(),
-        options => options.join(", "),
+    let surely = rule.used_by.iter().cloned();
+    let perhaps = rule.perhaps_used_by.iter().map(|option| format!("{option}?"));
+    let used_by: Vec<String> = match &rule.ending {
+        Some(_) => Vec::new(),
+        None => surely.chain(perhaps).collect(),
     };
+    let used_by = if used_by.is_empty() { "nothing".to_owned() } else { used_by.join(", ") };
     let key = rule.key_text().unwrap_or_default();
     let acl = rule.acl.as_deref().unwrap_or_default();
     let row = |limit: &str, mode: &str| {
@@ -203,6 +212,7 @@ fn json<'a>(rules: &[&'a Rule], found: &'a Found) -> Json<'a> {
         section: if rule.section.is_empty() { "main" } else { &rule.section },
         acl: rule.acl.as_deref(),
         used_by: &rule.used_by,
+        perhaps_used_by: &rule.perhaps_used_by,
         form: match rule.call.form {
             Form::Dlfunc { .. } => "dlfunc",
             Form::Lookup => "lookup",

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::super::policy::many;
 use super::super::servers::look as look_at_servers;
 use super::finding::{Findings, quoted};
+use super::units;
 use crate::redis::{ServerState, examine};
 use crate::remote::{ClusterSettings, probe};
 use crate::serve::config::{Config, read};
@@ -49,8 +50,8 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
             let socket = settings.socket.display();
             findings
                 .problem(format!("the agent at {socket} does not decide: {error}"))
-                .fix("systemctl status exirate-agent")
-                .fix(format!("exirate serve agent --check --config {}", quoted(file)));
+                .fix(format!("exirate serve agent --check --config {}", quoted(file)))
+                .fix(units::start("exirate-agent.service"));
         }
     }
     // `exirate events deliver` writes this file when it first sends something.

@@ -1,6 +1,7 @@
 //! Running other programs, above all Exim.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +12,8 @@ use rustix::process::{Pid, Signal};
 
 /// How long a program may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// More links on the way to one file are too many for the system, too.
+const LINKS_MAX: usize = 40;
 /// The names of Exim; Debian's has both.
 const NAMES: [&str; 2] = ["exim4", "exim"];
 /// Where Exim is installed, besides directories in `PATH`: administrators' paths
@@ -40,13 +43,20 @@ impl Output {
 }
 
 /// Runs a program to its end, with a timeout, and with an empty environment: Exim
-/// would log that it has dropped variables.
+/// would log that it has dropped variables. As root, only a program that nobody else can
+/// change.
 pub(super) fn run(command: Command) -> Result<Output, String> {
     run_for(command, TIMEOUT)
 }
 
 fn run_for(mut command: Command, timeout: Duration) -> Result<Output, String> {
     let name = command.get_program().display().to_string();
+    if rustix::process::geteuid().is_root() && !is_only_roots(Path::new(command.get_program())) {
+        return Err(format!(
+            "{name} is not run as root: it, or a directory above it, belongs to another user or \
+             can be changed by one"
+        ));
+    }
     let failed = |error: io::Error| format!("cannot run {name}: {error}");
     command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // In a process group with its children, so that all can be killed.
@@ -71,6 +81,33 @@ fn run_for(mut command: Command, timeout: Duration) -> Result<Output, String> {
             Err(format!("{name} did not end within {} s and was killed", timeout.as_secs()))
         }
     }
+}
+
+/// Whether nobody but root can change what is at `path`: it, all links on the way to it, and
+/// the directories above belong to root, and only root may write to them.
+pub(super) fn is_only_roots(path: &Path) -> bool {
+    let is_roots = |part: &Path| {
+        part.symlink_metadata().is_ok_and(|facts| {
+            let mode = facts.mode();
+            let shared = mode & 0o002 != 0 || mode & 0o020 != 0 && facts.gid() != 0;
+            // In a directory with the sticky bit, others cannot replace what is root's.
+            let is_safe = !shared || facts.is_symlink() || facts.is_dir() && mode & 0o1000 != 0;
+            facts.uid() == 0 && is_safe
+        })
+    };
+    let Ok(real) = path.canonicalize() else { return false };
+    let mut step = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let parts = step.ancestors().filter(|part| !part.as_os_str().is_empty());
+        if !step.is_absolute() || !parts.into_iter().all(is_roots) {
+            return false;
+        }
+        match step.read_link() {
+            Ok(target) => step = step.parent().unwrap_or(Path::new("/")).join(target),
+            Err(_) => return real.ancestors().all(is_roots),
+        }
+    }
+    false
 }
 
 /// An Exim, with the configuration that it is to read.
@@ -151,7 +188,8 @@ pub(super) fn named(given: &Path, path: &std::ffi::OsStr) -> Option<PathBuf> {
     std::env::split_paths(path).map(|place| place.join(given)).find(|program| is_program(program))
 }
 
-fn is_program(path: &Path) -> bool {
+/// Whether it is a file that can be run.
+pub(super) fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     path.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
 }
@@ -171,6 +209,41 @@ mod tests {
         assert_eq!(found.first(), Some(&exim));
         assert_eq!(named(Path::new("exim4"), folder.path().as_os_str()), Some(exim));
         assert_eq!(named(Path::new("exim5"), folder.path().as_os_str()), None);
+    }
+
+    #[test]
+    fn root_runs_nothing_that_others_can_change() {
+        use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let (exim, link) = (folder.path().join("exim"), folder.path().join("link"));
+        std::fs::copy("/bin/true", &exim).unwrap();
+        symlink("exim", &link).unwrap();
+        let set = |path: &Path, mode: u32| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        assert!(
+            is_only_roots(&exim) && is_only_roots(&link) && is_only_roots(Path::new("/bin/sh"))
+        );
+        assert!(run(Command::new(&link)).unwrap().success);
+        let refused = |case: &str| {
+            for path in [&exim, &link] {
+                assert!(!is_only_roots(path), "{case}");
+            }
+            let said = run(Command::new(&exim)).unwrap_err();
+            assert!(said.contains("is not run as root"), "{said}");
+        };
+        set(&exim, 0o757);
+        refused("everyone may write to it");
+        set(&exim, 0o755);
+        set(folder.path(), 0o777);
+        refused("everyone may replace it");
+        set(folder.path(), 0o755);
+        chown(&exim, Some(7), None).unwrap();
+        refused("it is another user's");
+        chown(&exim, Some(0), None).unwrap();
+        chown(folder.path(), Some(7), None).unwrap();
+        refused("its directory is another user's");
+        assert!(!is_only_roots(Path::new("relative")) && !is_only_roots(Path::new("/nonexistent")));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The limits in Exim's configuration, and errors in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::super::exim_config::{Absent, Rule, Rules};
@@ -31,7 +31,9 @@ pub(super) fn read(exim: &Exim, file: &Path) -> Result<Rules, ConfigurationError
     let own = output.stdout.lines().filter(|line| line.starts_with('_'));
     let own = own.filter_map(|line| line.split_once('='));
     let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    Rules::read(file, own).map_err(|error| {
+    let printed = exim.run(&["-bP", "config"]).map_err(ConfigurationError::Failed)?;
+    let printed = printed.success.then_some(&*printed.stdout);
+    Rules::read(file, own, printed).map_err(|error| {
         let denied = error.error.kind() == std::io::ErrorKind::PermissionDenied;
         if denied && !rustix::process::geteuid().is_root() {
             ConfigurationError::Hidden(format!("the limits were not checked: {error}"))
@@ -58,17 +60,25 @@ pub(super) fn look(
             return None;
         }
     };
-    compare(&installation.exim, &rules, findings);
+    if rules.settled {
+        findings.note(
+            "Exim reads its configuration otherwise than exirate does: what follows is about what \
+             Exim reads (`exim -bP config`), and line numbers may be those of lines near by",
+        );
+    }
     absent_files(&rules.source.absent, findings);
     misspelt_names(&rules, findings);
+    for fault in rules.acls.faults() {
+        findings.problem(fault);
+    }
     for rule in &rules.rules {
         for error in &rule.errors {
             // A call that Exim never reaches does no harm.
             let text = format!("{}: {error}", rule.position);
-            if rule.used_by.is_empty() {
-                findings.warning(text);
-            } else {
+            if rule.is_used() {
                 findings.problem(text);
+            } else {
+                findings.warning(text);
             }
         }
         for warning in &rule.warnings {
@@ -79,26 +89,6 @@ pub(super) fn look(
     natives(&rules, findings);
     limited(&rules, setup, findings);
     Some(rules)
-}
-
-/// Whether Exim reads as many calls of libraries as this program does.
-fn compare(exim: &Exim, rules: &Rules, findings: &mut Findings) {
-    let Ok(output) = exim.run(&["-bP", "config"]) else { return };
-    let count = |line: &str| line.matches("${dlfunc").count();
-    let definition = |line: &&str| {
-        let end = line.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(0);
-        let (name, rest) = line.split_at(end);
-        name.starts_with(|c: char| c.is_ascii_uppercase()) && rest.trim_start().starts_with('=')
-    };
-    let lines = output.stdout.lines().map(str::trim).filter(|line| !definition(line));
-    let theirs: usize = lines.map(count).sum();
-    let ours: usize = rules.source.lines.iter().map(|line| count(&line.text)).sum();
-    if output.success && theirs != ours {
-        findings.warning(format!(
-            "`exim -bP config` has {theirs} calls of libraries, and exirate found {ours}: what \
-             follows may be incomplete"
-        ));
-    }
 }
 
 /// Files of exirate that `.include_if_exists` did not find: Exim prints nothing
@@ -199,15 +189,21 @@ fn limited(rules: &Rules, setup: &Setup, findings: &mut Findings) {
     let config = setup.config.display();
     let limiting: Vec<&Rule> = rules.limiting().collect();
     let mut unused: BTreeMap<&str, &Rule> = BTreeMap::new();
-    for rule in rules.rules.iter().filter(|rule| rule.used_by.is_empty()) {
+    for rule in rules.rules.iter().filter(|rule| !rule.is_used()) {
         unused.entry(rule.acl.as_deref().unwrap_or_default()).or_insert(rule);
     }
     let records = rules.rules.iter().any(|rule| rule.call.function == "record");
-    if limiting.is_empty() && unused.is_empty() {
-        let text = format!(
-            "nothing is limited: no line of {config} calls ratelimit of exirate.so; include a file \
-             such as acl_check_rcpt.conf of /etc/exim4/exirate in the ACL that acl_smtp_rcpt names"
-        );
+    let is_ended = rules.rules.iter().any(|rule| rule.ending.is_some());
+    if limiting.is_empty() && unused.is_empty() && !is_ended {
+        let text = format!("nothing is limited: no line of {config} calls ratelimit of exirate.so");
+        // What Exim would not understand there is reported.
+        let text = match rules.acls.faults().next() {
+            None => format!(
+                "{text}; include a file such as acl_check_rcpt.conf of /etc/exim4/exirate in the \
+                 ACL that acl_smtp_rcpt names, in the section of ACLs"
+            ),
+            Some(_) => text,
+        };
         // Perhaps only the trace store is used.
         if records {
             findings.note(text);
@@ -244,15 +240,31 @@ fn limited(rules: &Rules, setup: &Setup, findings: &mut Findings) {
             add(findings, &format!("name it in an option, such as `acl_smtp_rcpt = {acl}`"));
         }
     }
-    if !limiting.is_empty() {
-        let mut options: Vec<&str> =
-            limiting.iter().flat_map(|rule| rule.used_by.iter().map(String::as_str)).collect();
-        options.sort_unstable();
-        options.dedup();
+    if limiting.is_empty() {
+        return;
+    }
+    let options = |of: fn(&Rule) -> &[String]| {
+        let options: BTreeSet<&str> =
+            limiting.iter().flat_map(|rule| of(rule)).map(String::as_str).collect();
+        options.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    let (surely, perhaps): (Vec<&&Rule>, _) =
+        limiting.iter().partition(|rule| !rule.used_by.is_empty());
+    if !surely.is_empty() {
         findings.ok(format!(
             "{} in use, from {}: see `exirate rules`",
-            counted(limiting.len(), "limit"),
-            options.join(", ")
+            counted(surely.len(), "limit"),
+            options(|rule| &rule.used_by)
+        ));
+    }
+    if let Some(first) = perhaps.first() {
+        findings.note(format!(
+            "{}: whether Exim comes to the ACL {} cannot be known: only Exim knows the name that {} \
+             leads to ({} of this kind)",
+            first.position,
+            first.acl.as_deref().unwrap_or_default(),
+            options(|rule| &rule.perhaps_used_by),
+            counted(perhaps.len(), "limit")
         ));
     }
 }

@@ -26,7 +26,8 @@ pub(super) struct Contents {
 
 /// Checks the database in `spool`.
 pub(super) fn look(spool: &Path, findings: &mut Findings) -> Option<Contents> {
-    let found = Spool::open_existing(spool, Options::default())
+    let found = Spool::require(spool)
+        .and_then(|()| Spool::open_existing(spool, Options::default()))
         .and_then(|mut database| Ok((database.verify()?, database.stats(), harmless(&database))));
     let (report, stats, harmless) = match found {
         Ok(found) => found,
@@ -79,6 +80,13 @@ fn cannot_read(spool: &Path, error: &SpoolError, findings: &mut Findings) {
         SpoolError::Directory(DirError::Unsafe { .. })
         | SpoolError::Directory(DirError::WrongKind { .. })
             if findings.count(Level::Problem) > 0 => {}
+        // Policies and the trace store may be in its directory before.
+        SpoolError::Absent { path } => {
+            findings.note(format!(
+                "no rate database at {} yet: it is made at the first check",
+                path.display()
+            ));
+        }
         SpoolError::Damaged { .. } => {
             findings.problem(error.to_string());
             findings.fix(format!("exirate repair --spool {}", quoted(spool)));

@@ -58,13 +58,13 @@ pub(super) fn look(
         Ok(facts) if facts.is_dir() => facts,
         Ok(_) => {
             findings.problem(format!(
-                "{} should be Exim's spool directory, but is a file",
+                "{} should be the spool directory, but is a file",
                 spool.display()
             ));
             return None;
         }
         Err(error) => {
-            findings.problem(format!("{}, Exim's spool directory: {error}", spool.display()));
+            findings.problem(format!("{}, the spool directory: {error}", spool.display()));
             if let (ErrorKind::NotFound, Some(who)) = (error.kind(), exim) {
                 findings.fix(format!(
                     "install -d -m 0750 -o {} -g {} {}",

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::super::Failure;
 use super::super::screen::Screen;
 use super::super::text;
+use super::command;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -74,7 +75,10 @@ impl Findings {
     /// Something that only root can check.
     pub(super) fn hidden(&mut self, text: impl Into<String>) {
         self.hidden = true;
-        self.note(text).fix(as_root());
+        self.note(text);
+        if let Some(command) = as_root() {
+            self.fix(command);
+        }
     }
 
     /// Whether something could not be checked.
@@ -98,6 +102,14 @@ impl Findings {
     pub(super) fn fix(&mut self, command: impl Into<String>) -> &mut Self {
         if let Some(last) = self.list.last_mut() {
             last.fix.push(command.into());
+        }
+        self
+    }
+
+    /// Adds several commands that fix it together.
+    pub(super) fn fixes(&mut self, commands: impl IntoIterator<Item = String>) -> &mut Self {
+        if let Some(last) = self.list.last_mut() {
+            last.fix.extend(commands);
         }
         self
     }
@@ -187,12 +199,23 @@ pub(super) fn quoted(path: &Path) -> String {
     shlex::try_quote(&text).map_or_else(|_| text.clone(), Cow::into_owned)
 }
 
-/// The command that runs this again as root.
-fn as_root() -> String {
-    let arguments = std::env::args_os().skip(1);
-    arguments.fold("sudo exirate".to_owned(), |command, argument| {
-        format!("{command} {}", quoted(Path::new(&argument)))
-    })
+/// The command that runs this again as root; none where an argument is a program that another
+/// user can change.
+fn as_root() -> Option<String> {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if arguments.iter().any(|argument| is_others_program(Path::new(argument))) {
+        return None;
+    }
+    Some(arguments.iter().fold("sudo exirate".to_owned(), |command, argument| {
+        format!("{command} {}", quoted(Path::new(argument)))
+    }))
+}
+
+fn is_others_program(argument: &Path) -> bool {
+    let text = argument.to_string_lossy();
+    let path = text.strip_prefix("--exim=").map_or(argument, Path::new);
+    let absolute = std::path::absolute(path);
+    absolute.is_ok_and(|path| command::is_program(&path) && !command::is_only_roots(&path))
 }
 
 #[cfg(test)]

@@ -37,7 +37,10 @@ pub(super) fn find(
     findings: &mut Findings,
 ) -> Result<Exim, Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let others = command::installed(&path);
+    let mut others = command::installed(&path);
+    if rustix::process::geteuid().is_root() {
+        others.retain(|program| command::is_only_roots(program));
+    }
     let program = match given {
         Some(given) => command::named(given, &path).ok_or_else(|| {
             Failure::new(format!(

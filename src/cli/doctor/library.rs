@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::super::exim_config::{Form, Library, Rule, Rules};
-use super::command::Output;
+use super::command::{Output, is_only_roots};
 use super::elf;
 use super::finding::{Findings, Level, quoted};
 use super::installation::{Installation, Setup};
@@ -245,7 +245,7 @@ pub(super) fn reinstall(path: &Path, findings: &mut Findings) {
     else {
         return;
     };
-    if new.is_file() && users::real(&new) != users::real(path) {
+    if is_only_roots(&new) && users::real(&new) != users::real(path) {
         findings.fix(format!("install -m 644 {} {}", quoted(&new), quoted(path)));
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::super::exim_config::{Form, LOOKUPS, Library, Rule, Rules};
+use super::command::is_only_roots;
 use super::elf;
 use super::finding::{Findings, quoted};
 use super::library::reinstall;
@@ -51,6 +52,7 @@ fn files(
     let beside = directory.parent().map(|parent| parent.join(Library::Rates.file_name()));
     let mut known = libraries.iter().cloned().chain(beside).chain(paths.clone());
     let target = known.find(is_ours).map(|path| users::real(&path));
+    let target = target.filter(|target| is_only_roots(target));
     for ((name, path), call) in LOOKUPS.iter().zip(&paths).zip(calls) {
         let at = call.map_or(String::new(), |rule| format!("{}: ", rule.position));
         let shown = path.display();
@@ -105,14 +107,15 @@ fn is_one(path: &Path, used: bool, libraries: &[PathBuf], findings: &mut Finding
     match other.filter(|_| used) {
         None => findings.ok(format!("{} is exirate {OURS}", path.display())),
         Some(other) => {
-            findings
-                .problem(format!(
-                    "{} and {} are two libraries: in one process they count some events twice, \
-                     and policy_info and ratelimit_info do not see the lookup's decisions",
-                    path.display(),
-                    other.display()
-                ))
-                .fix(format!("ln -sfT {} {}", quoted(other), quoted(path)));
+            findings.problem(format!(
+                "{} and {} are two libraries: in one process they count some events twice, \
+                 and policy_info and ratelimit_info do not see the lookup's decisions",
+                path.display(),
+                other.display()
+            ));
+            if is_only_roots(other) {
+                findings.fix(format!("ln -sfT {} {}", quoted(other), quoted(path)));
+            }
         }
     }
 }

@@ -1,11 +1,15 @@
-//! What the machine allows Exim: the resource limits of its daemon, and AppArmor
-//! and SELinux if they are enforced.
+//! Exim's daemon: what the machine allows it by resource limits, and by AppArmor and SELinux
+//! if they are enforced; and whether it has read the configuration as it is now.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-use super::command::Exim;
+use super::command::is_only_roots;
 use super::finding::{Findings, quoted};
-use super::installation::is_same_program;
+use super::installation::{Installation, is_same_program};
 
 /// Open files that a check of any key needs: one a shard, the directory, and
 /// what Exim has open besides.
@@ -15,16 +19,30 @@ const FILES_NEEDED: u64 = 32;
 /// A shard of the default size limit, and some more.
 const SIZE_WANTED: u64 = 8 << 20;
 
+/// What the kernel counts a process's start in: USER_HZ, the same on all machines.
+const TICKS: u64 = 100;
+/// The time at which the machine started is known to a second only.
+const TOLERANCE: Duration = Duration::from_secs(1);
+
 /// A running daemon.
 #[derive(Debug, PartialEq, Eq)]
 struct Daemon {
     id: u32,
+    parent: u32,
     program: PathBuf,
+    /// The program was replaced since.
+    replaced: bool,
+    started: SystemTime,
+    /// The file that it writes its number into, if its command line names one.
+    pid_file: Option<PathBuf>,
 }
 
-/// Checks the limits of the daemons that run with this Exim's configuration.
-pub(super) fn daemon(exim: &Exim, findings: &mut Findings) {
-    let daemons = running(Path::new("/proc"), exim.config.as_deref());
+/// Checks the limits of the daemons that run with this Exim's configuration, which is in
+/// `files`, and that it is this that they have read.
+pub(super) fn daemon(installation: &Installation, files: &[PathBuf], findings: &mut Findings) {
+    let exim = &installation.exim;
+    let who = installation.setup.as_ref().map_or(0, |setup| setup.who.uid);
+    let daemons = running(Path::new("/proc"), exim.config.as_deref(), who);
     let (ours, others): (Vec<_>, Vec<_>) =
         daemons.into_iter().partition(|daemon| is_same_program(exim, &daemon.program));
     for other in others {
@@ -48,7 +66,80 @@ pub(super) fn daemon(exim: &Exim, findings: &mut Findings) {
                 ));
             }
         }
+        is_current(installation, &daemon, files, findings);
     }
+}
+
+/// Whether a daemon has read what is in `files` now: it does so when it starts, and on HUP.
+fn is_current(
+    installation: &Installation,
+    daemon: &Daemon,
+    files: &[PathBuf],
+    findings: &mut Findings,
+) {
+    let id = daemon.id;
+    let unit = std::fs::read_to_string(format!("/proc/{id}/cgroup")).ok();
+    let unit = unit.as_deref().and_then(unit_of);
+    let restart = |findings: &mut Findings, verb: &str| {
+        if let Some(unit) = unit {
+            findings.fix(format!("systemctl {verb} {unit}"));
+        }
+    };
+    if daemon.replaced {
+        findings.warning(format!(
+            "{} was replaced after Exim's daemon (process {id}) was started, which goes on with \
+             the old one until it is started again",
+            daemon.program.display()
+        ));
+        restart(findings, "restart");
+    }
+    // It writes its number at each start, and again on HUP.
+    let said = match &daemon.pid_file {
+        Some(_) => None,
+        None => pid_file(installation).and_then(|file| written_by(&file, id)),
+    };
+    let read = daemon.started.max(said.unwrap_or(SystemTime::UNIX_EPOCH));
+    let newer = files.iter().find(|file| changed(file).is_some_and(|at| at > read + TOLERANCE));
+    if let Some(newer) = newer {
+        findings.problem(format!(
+            "{} was changed after Exim's daemon (process {id}) read its configuration: mail that \
+             comes by SMTP is still decided by the old one, until the daemon is started again",
+            newer.display()
+        ));
+        restart(findings, if said.is_some() { "reload" } else { "restart" });
+    }
+}
+
+/// When a file, or the link to it, was changed or put in its place.
+fn changed(path: &Path) -> Option<SystemTime> {
+    let of = |facts: std::fs::Metadata| {
+        let seconds = Duration::from_secs(u64::try_from(facts.ctime()).ok()?);
+        SystemTime::UNIX_EPOCH.checked_add(seconds)
+    };
+    path.metadata().ok().and_then(of).max(path.symlink_metadata().ok().and_then(of))
+}
+
+/// The file that a daemon writes its number into.
+fn pid_file(installation: &Installation) -> Option<PathBuf> {
+    let output = installation.exim.run(&["-bP", "pid_file_path"]).ok()?;
+    let named = output.stdout.trim().strip_prefix("pid_file_path =").map(str::trim)?;
+    match named {
+        "" => Some(installation.setup.as_ref()?.spool.join("exim-daemon.pid")),
+        named => Some(named.into()),
+    }
+}
+
+/// When process `id` has written its number into `file`, if that is what is in it.
+fn written_by(file: &Path, id: u32) -> Option<SystemTime> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let is_this = text.trim() == id.to_string();
+    file.metadata().ok().filter(|_| is_this)?.modified().ok()
+}
+
+/// The service that a process belongs to, by its `/proc/PID/cgroup`.
+fn unit_of(cgroup: &str) -> Option<&str> {
+    let paths = cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    paths.filter_map(|path| path.rsplit('/').next()).find(|unit| unit.ends_with(".service"))
 }
 
 /// Checks whether a daemon's limits are enough.
@@ -99,9 +190,14 @@ fn limit(limits: &str, name: &str) -> [Option<u64>; 2] {
     [values.next().flatten(), values.next().flatten()]
 }
 
-/// The Exim daemons that run with this configuration, or with their usual one.
-fn running(proc: &Path, config: Option<&Path>) -> Vec<Daemon> {
+/// The Exim daemons that run with this configuration, or with their usual one. They belong to
+/// root or to `who`, Exim's user, and nobody but root can change their program: any user's
+/// process can have the name of Exim.
+fn running(proc: &Path, config: Option<&Path>, who: u32) -> Vec<Daemon> {
     let mut found = Vec::new();
+    let boot = std::fs::read_to_string(proc.join("stat")).unwrap_or_default();
+    let boot = boot.lines().find_map(|line| line.strip_prefix("btime "));
+    let boot = boot.and_then(|seconds| seconds.trim().parse().ok()).unwrap_or_default();
     for entry in proc.read_dir().into_iter().flatten().flatten() {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
@@ -109,14 +205,43 @@ fn running(proc: &Path, config: Option<&Path>) -> Vec<Daemon> {
         let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
         let words: Vec<&[u8]> = line.split(|&b| b == 0).collect();
         let Ok(program) = entry.path().join("exe").read_link() else { continue };
-        if is_daemon(&words, config) {
-            found.push(Daemon { id, program });
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let (Some((parent, ticks)), Ok(facts)) = (parent_and_start(&stat), entry.metadata()) else {
+            continue;
+        };
+        // So does the kernel mark a file that is no longer there.
+        let text = program.display().to_string();
+        let (program, replaced) = match text.strip_suffix(" (deleted)") {
+            Some(program) => (PathBuf::from(program), true),
+            None => (program, false),
+        };
+        let is_trusted = (facts.uid() == 0 || facts.uid() == who) && is_only_roots(&program);
+        if is_daemon(&words, config) && is_trusted {
+            let started = Duration::from_secs(boot) + Duration::from_millis(ticks * 1000 / TICKS);
+            let named = words.iter().position(|&word| word == b"-oP");
+            let pid_file = named.and_then(|at| words.get(at + 1));
+            found.push(Daemon {
+                id,
+                parent,
+                program,
+                replaced,
+                started: SystemTime::UNIX_EPOCH + started,
+                pid_file: pid_file.map(|path| OsStr::from_bytes(path).into()),
+            });
         }
     }
+    // A daemon's connections have its command line.
+    let ids: Vec<u32> = found.iter().map(|daemon: &Daemon| daemon.id).collect();
+    found.retain(|daemon| !ids.contains(&daemon.parent));
     found.sort_by_key(|daemon| daemon.id);
-    // A daemon's connections have its command line: the first one stands for all.
-    found.dedup_by(|later, first| later.program == first.program);
     found
+}
+
+/// The parent of a process and when it was started, by its `/proc/PID/stat`.
+fn parent_and_start(stat: &str) -> Option<(u32, u64)> {
+    // The name before may have anything in it.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    Some((fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?))
 }
 
 /// Whether this is the command line of an Exim daemon with this configuration.
@@ -183,6 +308,35 @@ mod tests {
         assert!(!is("exim -bs", None));
         assert!(!is("vi -bd", None));
         assert!(!is("", None));
+    }
+
+    #[test]
+    fn processes_of_others_are_no_daemons() {
+        // This process is neither root's program alone nor called exim.
+        assert_eq!(running(Path::new("/proc"), Some(Path::new("/nonexistent")), 0), []);
+        let stat = "12 (a) b) S 7 1 1 0 -1 4194560 1 0 0 0 3 4 0 0 20 0 1 0 55102 1 1";
+        assert_eq!(parent_and_start(stat), Some((7, 55_102)));
+        assert_eq!(unit_of("0::/system.slice/exim4.service\n"), Some("exim4.service"));
+        assert_eq!(unit_of("1:name=systemd:/system.slice/exim4.service\n"), Some("exim4.service"));
+        assert_eq!(unit_of("0::/\n"), None);
+    }
+
+    #[test]
+    fn what_a_process_wrote_is_known_by_its_number() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "77\n").unwrap();
+        let now = file.path().metadata().unwrap().modified().unwrap();
+        assert_eq!(written_by(file.path(), 77), Some(now));
+        assert_eq!(written_by(file.path(), 7), None);
+        // The link to a file counts as well: it may be another one now.
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/proc/version", &link).unwrap();
+        let made = link.symlink_metadata().unwrap();
+        assert!(
+            changed(&link).unwrap()
+                >= SystemTime::UNIX_EPOCH + Duration::from_secs(made.ctime().try_into().unwrap())
+        );
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod mail;
 mod policy;
 mod servers;
 mod trace;
+mod units;
 mod users;
 
 use std::path::{Path, PathBuf};
@@ -41,6 +42,7 @@ use super::screen::Screen;
 use super::{Failure, Outcome};
 use crate::serve::config;
 use finding::{Findings, Level};
+use policy::Caller;
 use users::Account;
 
 pub(super) use configuration::ConfigurationError;
@@ -60,11 +62,14 @@ const MAIL_USER: &str = "exirate-mail";
 
 Run it as root: other users cannot read all of Exim's configuration and files. It
 checks Exim and what it can load, every call of our libraries in its configuration
-(`exirate rules` lists them), the libraries, the database and its files, that the
-policies in use are those of /etc/exirate/policy.toml, the agent and the Redis servers
-if limits are shared with other servers, and those servers: how many run, and whether
-their releases, policies and clocks are the same; the trace store if there is one,
-the file system, and the limits of Exim's daemon. Where there is no Exim, it checks in its place that
+(`exirate rules` lists them) and whether mail comes to it, the libraries, the database
+and its files, that the policies in use are those of /etc/exirate/policy.toml and are
+evaluated where they count, the agent and the Redis servers if limits are shared with
+other servers, and those servers: how many run, and whether their releases, policies
+and clocks are the same; the trace store if there is one, the file system, the limits
+of Exim's daemon, and whether that has read the configuration as it is now. Warnings of
+`exirate policy lint` about the policies in use are warnings here. As root it runs no
+program that another user can change. Where there is no Exim, it checks in its place that
 Postfix or Sendmail asks `exirate serve mail`, at the right place of its lists, on the
 socket where that listens, and that mail goes on without it. It changes nothing. A problem
 means that mail is not limited as it should be, or is deferred; where commands fix it, they
@@ -113,12 +118,15 @@ impl Doctor {
     fn examine(&self) -> Result<Findings, Failure> {
         let mut findings = Findings::default();
         if let Some(server) = self.other_server() {
-            let config = mail::look(&server, Path::new(config::FILE), &mut findings);
-            if let Some(spool) = self.spool.as_ref().or(config.as_ref()) {
+            let file = Path::new(config::FILE);
+            let config = mail::look(&server, file, &mut findings);
+            let spool = config.as_ref().map(|config| config.spool.clone());
+            if let Some(spool) = self.spool.clone().or(spool) {
                 let who = Account::named(MAIL_USER);
                 // A directory of Exim belongs to Exim's user.
                 let who = who.filter(|_| spool.starts_with("/var/lib"));
-                self.stores(spool, who.as_ref(), None, false, |_, _| {}, &mut findings);
+                let callers = config.map(|config| vec![Caller::daemon(file, &config)]);
+                self.stores(&spool, who.as_ref(), callers, false, |_, _| {}, &mut findings);
             }
             return Ok(findings);
         }
@@ -143,10 +151,12 @@ impl Doctor {
             let check = |spec: &str, findings: &mut Findings| {
                 library::check_once(&installation, &libraries, spec, findings);
             };
-            self.stores(spool, who, rules.as_ref(), libraries.record, check, &mut findings);
+            let callers = rules.as_ref().map(Caller::of_exim);
+            self.stores(spool, who, callers, libraries.record, check, &mut findings);
         }
         findings.about("The machine");
-        machine::daemon(&installation.exim, &mut findings);
+        let files = rules.as_ref().map_or(&[][..], |rules| &rules.source.files);
+        machine::daemon(&installation, files, &mut findings);
         if let Some(spool) = spool {
             machine::confinement(spool, &libraries.usable, &mut findings);
         }
@@ -161,12 +171,12 @@ impl Doctor {
         (!is_exim).then(mail::Server::of_this_machine).flatten()
     }
 
-    /// Checks what is kept in a directory; `check` has the mail server do a check by this spec.
+    /// Checks what is kept in a directory, whose policies `callers` evaluate; `check` has the mail server do a check by this spec.
     fn stores(
         &self,
         spool: &Path,
         who: Option<&Account>,
-        rules: Option<&Rules>,
+        callers: Option<Vec<Caller>>,
         record: bool,
         check: impl FnOnce(&str, &mut Findings),
         findings: &mut Findings,
@@ -180,10 +190,9 @@ impl Doctor {
             check(spec, findings);
         }
         findings.about("The policies");
-        policy::look(spool, Path::new(FILE), findings);
-        if let Some(rules) = rules {
-            policy::stages(spool, rules, findings);
-        }
+        // Exim and the daemon use the policies of their configuration.
+        let callers = callers.filter(|_| self.spool.is_none());
+        policy::look(spool, Path::new(FILE), callers.as_deref(), findings);
         alerts::look(spool, findings);
         findings.about("The shared limits");
         cluster::look(spool, Path::new(config::FILE), findings);

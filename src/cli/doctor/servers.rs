@@ -9,6 +9,7 @@ use super::super::policy::many;
 use super::super::servers::{Seen, short, unreadable};
 use super::super::text;
 use super::finding::{Findings, quoted};
+use super::units;
 use crate::redis::{KnownServer, KnownServers};
 use crate::remote::{Away, CONFIG_DEFAULT, ClusterSettings, DEADLINE_DEFAULT, SOCKET_DEFAULT};
 use crate::sys::users;
@@ -103,7 +104,7 @@ fn not_seen(seen: &Seen, too_many: bool, findings: &mut Findings) {
         let Some(agent) = &server.agent else {
             if *name == seen.own {
                 let text = "the agent of this server has published nothing: its log says why";
-                findings.warning(text).fix("systemctl status exirate-agent");
+                findings.warning(text).fix(units::start("exirate-agent.service"));
             }
             continue;
         };

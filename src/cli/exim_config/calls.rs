@@ -1,5 +1,7 @@
 //! The calls of our functions in a line of Exim's configuration.
 
+use super::spec::key_of;
+
 /// A function that a configuration may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Function {
@@ -121,6 +123,25 @@ impl Call {
     pub(in crate::cli) fn limits(&self) -> bool {
         let evaluates = matches!(&*self.function, "policy" | "policy_over");
         evaluates || self.known().is_some_and(|function| function.specs != Specs::None)
+    }
+
+    /// The names of the policies that it evaluates, as written.
+    pub(in crate::cli) fn policies(&self) -> Option<&str> {
+        let evaluates = matches!(&*self.function, "policy" | "policy_over");
+        let first = self.arguments.first().filter(|_| evaluates)?;
+        // A lookup has the attributes behind the names.
+        let of_lookup = first.split('/').next().filter(|_| self.form == Form::Lookup);
+        Some(of_lookup.unwrap_or(first))
+    }
+
+    /// Whether it limits authenticated users only.
+    pub(in crate::cli) fn is_of_users(&self) -> bool {
+        let is_login = |key: String| {
+            ["authenticated_id", "authenticated_sender"].iter().any(|name| key.contains(name))
+        };
+        let keys = self.specs().into_iter();
+        let mut keys = keys.map(|(spec, key)| key.map_or_else(|| key_of(spec), str::to_owned));
+        keys.next().is_some_and(is_login)
     }
 
     /// The specs among its arguments, each with the key that is an argument of

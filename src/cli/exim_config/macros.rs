@@ -112,7 +112,7 @@ mod tests {
                     begin acl\ncheck:\n  defer condition = RATELIMTI_OVER{RATELIMIT_USER}}\n  \
                     message = RATELIMIT_MESAGE\n  condition = RATELIMIT_OVER{RATELIMIT_USER}}\n";
         std::fs::write(&conf, text).unwrap();
-        let found = Rules::read(&conf, []).unwrap().misspelt();
+        let found = Rules::read(&conf, [], None).unwrap().misspelt();
         let found: Vec<_> = found
             .iter()
             .map(|found| {

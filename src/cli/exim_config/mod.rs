@@ -1,15 +1,18 @@
 //! Exim's configuration, for what it limits by our library: `exirate rules`
 //! lists it, `exirate doctor` judges it.
 //!
-//! [`source`] reads the files, [`acls`] finds the ACLs in use, [`calls`] the calls
-//! of our functions, [`expansion`] what may become of their arguments, [`spec`]
-//! what they limit, and [`lookup_file`] the files that limits are looked up in.
+//! [`source`] reads the files, [`acls`] finds the ACLs in use, [`order`] what ends them
+//! before a line, [`calls`] the calls of our functions, [`expansion`] what may become of
+//! their arguments, [`spec`] what they limit, and [`lookup_file`] the files that limits are
+//! looked up in. What Exim itself prints of its configuration comes first: the reader
+//! explains it.
 
 mod acls;
 mod calls;
 mod expansion;
 mod lookup_file;
 mod macros;
+mod order;
 mod source;
 mod spec;
 
@@ -19,10 +22,12 @@ use std::rc::Rc;
 pub(super) use acls::Acls;
 pub(super) use calls::{Call, Form, LOOKUPS, Library};
 pub(super) use lookup_file::LookupFile;
+pub(super) use order::Ending;
 pub(super) use source::{Absent, Position, ReadError, Refused, Source};
 pub(super) use spec::{Limit, SpecReport};
 
-use expansion::Expansion;
+use expansion::{Expansion, UNKNOWN};
+use order::{Mail, ends_before};
 
 /// One call of ours in the configuration, and what is known of it.
 #[derive(Clone, Debug)]
@@ -34,6 +39,12 @@ pub(super) struct Rule {
     /// The options that lead to it, such as `acl_smtp_rcpt`; none where nothing
     /// does. Outside of ACLs, the section.
     pub(super) used_by: Vec<String>,
+    /// The options that lead to it if a name of an ACL is the one that only Exim knows.
+    pub(super) perhaps_used_by: Vec<String>,
+    /// The statement above that ends the ACL for all mail that it limits.
+    pub(super) ending: Option<Ending>,
+    /// That which ends it for all mail of authenticated users.
+    pub(super) ending_of_users: Option<Ending>,
     pub(super) call: Call,
     pub(super) limits: Vec<Limit>,
     pub(super) errors: Vec<String>,
@@ -50,15 +61,20 @@ pub(super) struct Rules {
     pub(super) source: Source,
     /// Files that the limits of calls in use are looked up in.
     pub(super) lookup_files: Vec<LookupFile>,
+    /// Exim reads other lines than were read here: those of Exim are the ones above.
+    pub(super) settled: bool,
 }
 
 impl Rules {
-    /// Reads the configuration in `file`; `predefined` are Exim's own macros.
+    /// Reads the configuration in `file`; `predefined` are Exim's own macros, `printed` is what
+    /// `exim -bP config` prints.
     pub(super) fn read(
         file: &Path,
         predefined: impl IntoIterator<Item = (String, String)>,
+        printed: Option<&str>,
     ) -> Result<Self, ReadError> {
-        let source = Source::read(file, predefined)?;
+        let mut source = Source::read(file, predefined)?;
+        let settled = printed.is_some_and(|printed| source.settle(printed));
         let acls = Acls::of(&source);
         let (mut rules, mut native, mut lookup_files) = (Vec::new(), Vec::new(), Vec::new());
         for line in source.lines.iter().chain(&acls.from_files) {
@@ -73,11 +89,20 @@ impl Rules {
                     }
                     None => vec![line.section.to_string()],
                 };
+                let perhaps = line.acl.as_ref().map(|acl| acls.perhaps_used_by(acl).to_vec());
+                let ending = |mail| ends_before(&acls, &source, line, mail);
                 let mut rule = Rule {
                     position: line.position.clone(),
                     section: line.section.clone(),
                     acl: line.acl.clone(),
                     used_by,
+                    perhaps_used_by: perhaps.unwrap_or_default(),
+                    ending: ending(if call.is_of_users() {
+                        Mail::Authenticated
+                    } else {
+                        Mail::All
+                    }),
+                    ending_of_users: ending(Mail::Authenticated),
                     call,
                     limits: Vec::new(),
                     errors: Vec::new(),
@@ -94,18 +119,49 @@ impl Rules {
                 rules.push(rule);
             }
         }
-        Ok(Self { rules, native, acls, source, lookup_files })
+        Ok(Self { rules, native, acls, source, lookup_files, settled })
     }
 
-    /// The calls that limit something and that Exim comes to.
+    /// The calls that limit something and that Exim comes to, or may come to.
     pub(super) fn limiting(&self) -> impl Iterator<Item = &Rule> {
-        self.rules.iter().filter(|rule| rule.call.limits() && !rule.used_by.is_empty())
+        let is_read =
+            |rule: &&Rule| !rule.acl.as_deref().is_some_and(|acl| self.acls.is_foreign(acl));
+        self.rules.iter().filter(|rule| rule.call.limits() && rule.is_reached()).filter(is_read)
     }
 }
 
 impl Rule {
+    /// Whether an option leads to it, or may lead to it.
+    pub(super) fn is_used(&self) -> bool {
+        !self.used_by.is_empty() || !self.perhaps_used_by.is_empty()
+    }
+
+    /// Whether mail that it limits comes to it.
+    pub(super) fn is_reached(&self) -> bool {
+        self.is_used() && self.ending.is_none()
+    }
+
+    /// The policies that it calls: `None` for all of them, and where only Exim knows which.
+    pub(super) fn policies(&self) -> Option<Vec<String>> {
+        let names = self.call.policies()?;
+        let outcomes = Expansion::of(names).outcomes();
+        let known = outcomes.iter().map(|one| one.text.trim()).filter(|name| *name != "*");
+        let known: Vec<&str> = known.filter(|name| !name.contains(UNKNOWN)).collect();
+        let whole = known.len() == outcomes.len();
+        let each = known.iter().flat_map(|names| names.split(','));
+        whole.then(|| each.map(|name| name.trim().to_owned()).collect())
+    }
+
     /// Finds what is wrong with the call.
     fn judge(&mut self) {
+        if let (true, Some(Ending { position, text })) = (self.is_used(), &self.ending) {
+            let who =
+                if self.call.is_of_users() { "mail of an authenticated user" } else { "mail" };
+            self.errors.push(format!(
+                "no {who} comes to this line: `{text}` ({position}) ends the ACL before; move the \
+                 line, or the .include of its file, above that statement"
+            ));
+        }
         if let Some(fault) = self.call.fault() {
             self.errors.push(fault);
             return;

@@ -4,6 +4,7 @@
 //! `exim -bP config` prints the same without line numbers, and without the files
 //! that `.include_if_exists` did not find.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -85,6 +86,10 @@ pub(in crate::cli) struct Source {
     pub(in crate::cli) refused: Vec<Refused>,
     /// The words that `.ifdef` and its like test.
     pub(in crate::cli) tested: BTreeSet<String>,
+    /// The files that were read, in this order.
+    pub(in crate::cli) files: Vec<PathBuf>,
+    /// All lines as Exim keeps them, definitions of macros and `begin` as well.
+    texts: Vec<(Position, String)>,
 }
 
 /// A file of the configuration that could not be read.
@@ -119,7 +124,45 @@ impl Source {
             used: false,
         }));
         reader.file(file, None, 0)?;
+        if let Some(last) = reader.unfinished.take() {
+            reader.logical(last);
+        }
         Ok(reader.source)
+    }
+
+    /// Puts the lines that Exim read, as `exim -bP config` prints them in `printed`, in place
+    /// of those that were read here. Returns whether they differ.
+    pub(in crate::cli) fn settle(&mut self, printed: &str) -> bool {
+        let theirs =
+            printed.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+        let theirs: Vec<&str> = theirs.collect();
+        // Exim prints several blanks as one.
+        let is_same =
+            |ours: &str, theirs: &str| ours.split_whitespace().eq(theirs.split_whitespace());
+        let mut pairs = self.texts.iter().zip(&theirs);
+        if self.texts.len() == theirs.len() && pairs.all(|((_, ours), text)| is_same(ours, text)) {
+            return false;
+        }
+        let Some((first, _)) = self.texts.first().cloned() else { return false };
+        let mut reader = Reader { source: std::mem::take(self), ..Reader::default() };
+        reader.source.lines.clear();
+        let texts = std::mem::take(&mut reader.source.texts);
+        let (mut texts, mut position) = (texts.iter(), first);
+        for text in theirs {
+            if definition(text).is_some_and(|(name, _)| reader.source.macro_named(name).is_some()) {
+                continue;
+            }
+            // Where it stands, or near: what was read here only is passed over.
+            let mut ahead = texts.clone();
+            if let Some((at, _)) = ahead.find(|(_, known)| is_same(known, text)) {
+                (position, texts) = (at.clone(), ahead);
+            }
+            let line =
+                Line { position: position.clone(), text: text.to_owned(), ..Line::default() };
+            reader.logical(line);
+        }
+        *self = reader.source;
+        true
     }
 
     /// The value of a macro.
@@ -129,13 +172,34 @@ impl Source {
 
     /// The value of an option of the main section, such as `acl_smtp_rcpt`, and
     /// where it is set.
-    pub(in crate::cli) fn main_options(&self) -> impl Iterator<Item = (&str, &str, &Position)> {
+    pub(in crate::cli) fn main_options(
+        &self,
+    ) -> impl Iterator<Item = (&str, Cow<'_, str>, &Position)> {
         self.lines.iter().filter(|line| line.section.is_empty()).filter_map(|line| {
-            let text = line.text.strip_prefix("hide ").unwrap_or(&line.text);
-            let (name, value) = text.split_once('=')?;
-            Some((name.trim(), value.trim(), &line.position))
+            let (name, value) = line.text.split_once('=')?;
+            let name = name.split_whitespace().find(|word| *word != "hide")?;
+            Some((name, unquoted(value.trim()), &line.position))
         })
     }
+}
+
+/// A value as Exim takes it, which may be in double quotes.
+fn unquoted(value: &str) -> Cow<'_, str> {
+    let Some(inside) = value.strip_prefix('"') else { return Cow::Borrowed(value) };
+    let (mut text, mut chars) = (String::new(), inside.chars());
+    while let Some(c) = chars.next() {
+        match c {
+            '"' => break,
+            '\\' => match chars.next() {
+                Some('n') => text.push('\n'),
+                Some('r') => text.push('\r'),
+                Some('t') => text.push('\t'),
+                other => text.extend(other),
+            },
+            _ => text.push(c),
+        }
+    }
+    Cow::Owned(text)
 }
 
 /// One `.ifdef` … `.endif`.
@@ -154,6 +218,8 @@ struct Reader {
     acl: Option<Rc<str>>,
     conditionals: Vec<Conditional>,
     lines_read: usize,
+    /// A line that ends in a backslash, and goes on in another file as well.
+    unfinished: Option<Line>,
 }
 
 impl Default for Line {
@@ -175,7 +241,7 @@ impl Reader {
         let text = String::from_utf8_lossy(&bytes);
         let file: Rc<Path> = path.into();
         let mut pieces = Pieces::default();
-        let mut unfinished: Option<Line> = None;
+        self.source.files.push(path.to_owned());
         for (n, raw) in text.lines().enumerate() {
             self.lines_read += 1;
             if self.lines_read > LINES_MAX {
@@ -184,8 +250,6 @@ impl Reader {
             let line = raw.trim_start();
             if line.starts_with('#') {
                 pieces.comment(line);
-            }
-            if line.is_empty() || line.starts_with('#') {
                 continue;
             }
             let directive = line.starts_with('.').then(|| line.split_whitespace().next()).flatten();
@@ -200,38 +264,46 @@ impl Reader {
             if !self.is_active() {
                 continue;
             }
-            let (expanded, _) = self.expand(line, unfinished.is_none());
-            let position =
-                Position { file: file.clone(), line: n + 1, piece: pieces.current.clone() };
-            if unfinished.is_none()
-                && let Some(rest) = expanded.strip_prefix(".include")
-            {
-                self.include(rest, position, depth)?;
+            let (expanded, _) = self.expand(line, self.unfinished.is_none());
+            let expanded = expanded.trim_start();
+            // A macro may stand for a comment.
+            if expanded.starts_with('#') {
                 continue;
             }
-            let logical = unfinished.get_or_insert_with(|| Line { position, ..Line::default() });
-            logical.text.push_str(expanded.trim_end());
-            if logical.text.ends_with('\\') {
-                logical.text.pop();
-            } else if let Some(logical) = unfinished.take() {
-                self.logical(logical);
+            let position =
+                Position { file: file.clone(), line: n + 1, piece: pieces.current.clone() };
+            if let Some((optional, name)) = included_by(expanded) {
+                self.include(optional, name, position, depth)?;
+                continue;
             }
-        }
-        if let Some(logical) = unfinished {
-            self.logical(logical);
+            // An empty line ends one that is continued.
+            let mut logical =
+                self.unfinished.take().unwrap_or(Line { position, ..Line::default() });
+            logical.text.push_str(expanded);
+            logical.text.truncate(logical.text.trim_end().len());
+            let goes_on = logical.text.ends_with('\\');
+            if goes_on {
+                logical.text.pop();
+            }
+            match (logical.text.is_empty(), goes_on) {
+                (true, _) => {}
+                (false, true) => self.unfinished = Some(logical),
+                (false, false) => self.logical(logical),
+            }
         }
         Ok(())
     }
 
-    /// `.include FILE`, or `.include_if_exists FILE`.
-    fn include(&mut self, rest: &str, position: Position, depth: usize) -> Result<(), ReadError> {
-        let (optional, name) = match rest.strip_prefix("_if_exists") {
-            Some(name) => (true, name),
-            None => (false, rest),
-        };
-        let name = name.trim();
-        let name = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name);
-        let path = PathBuf::from(name);
+    /// `.include FILE`, or `.include_if_exists FILE`. What is relative is in the directory of
+    /// the file that includes it.
+    fn include(
+        &mut self,
+        optional: bool,
+        name: &str,
+        position: Position,
+        depth: usize,
+    ) -> Result<(), ReadError> {
+        let path = position.file.parent().unwrap_or(Path::new("/")).join(name);
         if optional && path.metadata().is_err() {
             self.source.absent.push(Absent { position, path });
             return Ok(());
@@ -292,6 +364,7 @@ impl Reader {
     }
 
     fn logical(&mut self, mut line: Line) {
+        self.source.texts.push((line.position.clone(), line.text.clone()));
         if let Some((name, at)) = definition(&line.text) {
             let value = line.text.get(at..).unwrap_or_default();
             let value = value.trim_start_matches('=').trim().to_owned();
@@ -316,22 +389,49 @@ impl Reader {
             }
             return;
         }
-        if let Some(name) = line.text.strip_prefix("begin ") {
-            self.section = name.trim().into();
+        if let Some((begin, name)) = line.text.split_once(' ')
+            && begin.eq_ignore_ascii_case("begin")
+        {
+            self.section = section(name);
             self.acl = None;
             return;
         }
         if &*self.section == "acl" {
             let end = line.text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             let (name, rest) = line.text.split_at(end.unwrap_or(line.text.len()));
-            if let (false, Some(rest)) = (name.is_empty(), rest.trim_start().strip_prefix(':')) {
+            if !name.is_empty() && rest.trim_start().starts_with(':') {
                 self.acl = Some(name.into());
-                line.text = rest.trim().to_owned();
+                // Exim ignores the rest of the line.
+                line.text.clear();
             }
         }
         line.section = self.section.clone();
         line.acl = self.acl.clone();
         self.source.lines.push(line);
+    }
+}
+
+/// Whether the file of an `.include` may be missing, and its name.
+fn included_by(line: &str) -> Option<(bool, &str)> {
+    let rest = line.strip_prefix(".include")?;
+    let (optional, name) = match rest.strip_prefix("_if_exists") {
+        Some(name) => (true, name),
+        None => (false, rest),
+    };
+    if !name.starts_with(char::is_whitespace) {
+        return None;
+    }
+    let name = name.trim();
+    let inside = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+    Some((optional, inside.unwrap_or(name)))
+}
+
+/// The name of a section: Exim takes it in any case, and with or without an `s` at its end.
+fn section(name: &str) -> Rc<str> {
+    let name = name.trim().to_ascii_lowercase();
+    match name.strip_suffix('s').unwrap_or(&name) {
+        one @ ("authenticator" | "router" | "transport") => format!("{one}s").into(),
+        one => one.into(),
     }
 }
 
@@ -396,6 +496,43 @@ mod tests {
         source.lines.iter().map(line).collect()
     }
 
+    fn options(source: &Source) -> Vec<String> {
+        source.main_options().map(|(name, value, _)| format!("{name} = {value}")).collect()
+    }
+
+    #[test]
+    fn options_and_sections_are_written_in_several_ways() {
+        let text = "a = \"b\\\"c\\\\d\" \nhide\te = f\nhide g=\nBegin ACL\ncheck:\n accept\n\
+                    BEGIN  router\nr:\n";
+        let (_folder, source) = read(&[("conf", text)]);
+        assert_eq!(options(&source), ["a = b\"c\\d", "e = f", "g = "]);
+        assert_eq!(
+            texts(&source)[3..],
+            ["conf:5 acl check ", "conf:6 acl check accept", "conf:8 routers - r:"]
+        );
+    }
+
+    #[test]
+    fn what_exim_reads_comes_first() {
+        let text = "A = b\na = 1\nbegin acl\ncheck:\n  accept\n";
+        let (_folder, mut source) = read(&[("conf", text)]);
+        let printed = "# Exim Configuration (4.96)\n# 1 \"conf\"\nA = b\na = 1\n\nbegin acl\n\n  \
+                       check:\n    accept\n";
+        assert!(!source.settle(printed));
+        assert!(!source.settle(&printed.replace("A = b", "A  =\tb")));
+        assert!(source.settle(&printed.replace("  accept", "  deny hosts = x\n    accept")));
+        assert_eq!(
+            texts(&source),
+            [
+                "conf:2  - a = 1",
+                "conf:4 acl check ",
+                "conf:4 acl check deny hosts = x",
+                "conf:5 acl check accept",
+            ]
+        );
+        assert!(source.macro_named("A").is_some() && source.refused.is_empty());
+    }
+
     #[test]
     fn includes_conditionals_macros_and_continuations_are_those_of_exim() {
         let (_folder, source) = read(&[
@@ -419,7 +556,7 @@ mod tests {
                 "conf:18 acl check ",
                 "rcpt:2 acl check defer condition = 10 / 1h / strict{ 10 / 1h / strict } end",
                 "conf:20 acl check accept",
-                "conf:21 acl other accept",
+                "conf:21 acl other ",
             ]
         );
         let [absent] = &source.absent[..] else { panic!("{:?}", source.absent) };
@@ -427,8 +564,7 @@ mod tests {
         let unused = source.macros.iter().filter(|known| !known.used);
         assert_eq!(unused.count(), 0);
         assert!(source.tested.contains("A_LIMIT"));
-        let options: Vec<_> = source.main_options().map(|(name, value, _)| (name, value)).collect();
-        assert_eq!(options, [("acl_smtp_rcpt", "check"), ("y", "2")]);
+        assert_eq!(options(&source), ["acl_smtp_rcpt = check", "y = 2"]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(in crate::cli) fn sound(path: &Path) -> Result<Policies, Failure> {
 }
 
 /// Now, in seconds since 1970.
-pub(super) fn now() -> i64 {
+pub(in crate::cli) fn now() -> i64 {
     jiff::Timestamp::now().as_second()
 }
 

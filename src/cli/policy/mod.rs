@@ -11,7 +11,7 @@ mod show;
 
 use clap::{Args, Subcommand};
 
-pub(super) use file::{FILE, many, sound};
+pub(super) use file::{FILE, many, now, sound};
 
 use super::screen::Screen;
 use super::{Failure, Outcome};

@@ -139,7 +139,7 @@ fn another_spool_directory_can_be_looked_at() {
     Diagnosis::with(&exim, &["--spool", spool.to_str().unwrap()]).is_well();
     std::fs::remove_dir_all(&spool).unwrap();
     let found = Diagnosis::with(&exim, &["--spool", spool.to_str().unwrap()]);
-    found.fix("problem", &["Exim's spool directory: No such file"]);
+    found.fix("problem", &["the spool directory: No such file"]);
     Diagnosis::with(&exim, &["--spool", spool.to_str().unwrap()]).is_well();
 }
 

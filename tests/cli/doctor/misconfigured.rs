@@ -200,6 +200,26 @@ fn debians_split_configuration_without_its_line_is_a_problem() {
         finding["text"].as_str().unwrap().contains("2 limits in use, from acl_smtp_rcpt")
     };
     assert!(found.iter().any(|finding| limited(&finding)), "{found:#?}");
+    // Debian's hook for lines of one's own comes after what accepts users.
+    shell(&format!(
+        "sed -i '/^MAIN_ACL_CHECK_RCPT/d' {0}/conf.d/main/000_local && echo \
+         'CHECK_RCPT_LOCAL_ACL_FILE = {0}/exirate/acl_check_rcpt.conf' >> {0}/conf.d/main/000_local",
+        confdir.display()
+    ));
+    generate();
+    let words =
+        ["no mail of an authenticated user comes to this line", "`accept authenticated = *`"];
+    let found = doctor();
+    let is_that = |f: &&serde_json::Value| {
+        f["level"] == "problem"
+            && words.iter().all(|word| f["text"].as_str().unwrap().contains(word))
+    };
+    assert!(found.iter().any(|f| is_that(&f)), "{found:#?}");
+    shell(&format!(
+        "sed -i 's/^CHECK_RCPT_LOCAL_ACL_FILE.*/MAIN_ACL_CHECK_RCPT = acl_exirate_check_rcpt/' \
+         {}/conf.d/main/000_local",
+        confdir.display()
+    ));
     // The same line misspelt.
     shell(&format!(
         "sed -i s/MAIN_ACL_CHECK_RCPT/MAIN_ACL_CHEK_RCPT/ {}/conf.d/main/000_local",
@@ -328,4 +348,92 @@ fn keys_that_a_client_chooses_are_warned_of() {
         "${dlfunc{EXIRATE}{ratelimit}{9 / 1h}{${dlfunc{EXIRATE}{identity}{auth}{$authenticated_id}}}}",
     );
     assert_eq!(Diagnosis::of(&exim).texts("warning"), Vec::<&str>::new());
+}
+
+#[test]
+fn a_limit_below_what_accepts_everybody_is_a_problem() {
+    let limit = "  defer authenticated = *\n        condition = \
+                 ${dlfunc{EXIRATE}{ratelimit}{1 / 1h / per_rcpt / strict}{${lc:$authenticated_id}}}\n";
+    let exim = |acl: &str| Setup::new().library().auth().acl("acl_smtp_rcpt", acl).build();
+    let reply = |exim: &PrivateExim| {
+        let (mut client, _) = exim.pipe(&["-bs"]);
+        client.expect();
+        client.command("EHLO x.test");
+        assert_eq!(client.command("AUTH PLAIN AGFsaWNlAGdvb2Q=").code, 235);
+        client.command("MAIL FROM:<a@x.test>");
+        client.command("RCPT TO:<b@x.test>").code
+    };
+    let wrong = exim(&format!("  accept authenticated = *\n{limit}  accept\n"));
+    is_problem(&wrong, &["`accept authenticated = *` (", "ends the ACL before"]);
+    assert_eq!(reply(&wrong), 250);
+    let right = exim(&format!("{limit}  accept authenticated = *\n"));
+    Diagnosis::of(&right).is_well();
+    assert_eq!(reply(&right), 451);
+    // Others are limited.
+    let part =
+        exim(&format!("  accept hosts = 192.0.2.0/24\n  authenticated = *\n{limit}  accept\n"));
+    Diagnosis::of(&part).is_well();
+    assert_eq!(reply(&part), 451);
+}
+
+#[test]
+fn lines_that_an_acl_of_its_own_does_not_know_are_a_problem() {
+    let exim = Setup::new().library().main("acl_smtp_rcpt = PRIVATE/own\n").build();
+    let own = exim.folder().join("own");
+    let shipped = crate::prepared::source("exim/acl_check_rcpt.conf");
+    std::fs::write(&own, format!("{shipped}accept\n")).unwrap();
+    let line = shipped.lines().position(|line| line.starts_with(".ifdef")).unwrap() + 1;
+    is_problem(&exim, &[&format!("{}:{line}", own.display()), "and defers with 451"]);
+    let found = Diagnosis::of(&exim);
+    assert!(found.texts("problem").iter().all(|text| !text.contains("include a file such as")));
+    assert_eq!(reply(&exim), 451);
+}
+
+#[test]
+fn policies_that_are_evaluated_and_limit_nothing_are_problems() {
+    let exim = configured("${dlfunc{EXIRATE}{policy_over}{outbound}}");
+    let at = format!("{}:", exim.config().display());
+    let found = Diagnosis::of(&exim);
+    let words = [&*at, "policies are evaluated, and none is in use"];
+    assert_eq!(found.finding("problem", &words)["fix"], serde_json::json!([]));
+    let policy = exim.folder().join("policy.toml");
+    let apply = |name: &str, unit: &str| {
+        let text = format!("version = 1\n[policy.{name}]\ndefault.{unit} = \"1/1h\"\n");
+        std::fs::write(&policy, text).unwrap();
+        let mut apply = exirate();
+        apply.args(["policy", "apply", "--spool"]).arg(exim.spool()).arg(&policy);
+        assert!(apply.output().unwrap().status.success());
+    };
+    apply("outbuond", "recipients");
+    let found = Diagnosis::of(&exim);
+    found.finding("problem", &[&at, "there is no policy \"outbound\"", "is outbuond meant?"]);
+    assert_eq!(reply(&exim), 250);
+    apply("outbound", "bytes");
+    Diagnosis::of(&exim).finding("problem", &["the policy outbound limits bytes", "acl_smtp_data"]);
+    assert_eq!(reply(&exim), 250);
+    apply("outbound", "recipients");
+    Diagnosis::of(&exim).is_well();
+    // The name may be one that only Exim knows.
+    let exim = configured("${dlfunc{EXIRATE}{policy_over}{$acl_m_name}}");
+    Diagnosis::of(&exim).finding("problem", &["none is in use"]);
+}
+
+#[test]
+fn a_daemon_with_an_older_configuration_is_a_problem() {
+    let mut exim = super::exim();
+    exim.start();
+    Diagnosis::of(&exim).is_well();
+    // The times of files and processes are known to a second.
+    let text = std::fs::read(exim.config()).unwrap();
+    let words = ["exim.conf was changed after Exim's daemon (process ", "read its configuration"];
+    let is_found = || {
+        std::fs::write(exim.config(), &text).unwrap();
+        let texts = Diagnosis::of(&exim);
+        texts.texts("problem").iter().any(|text| words.iter().all(|word| text.contains(word)))
+    };
+    assert!((0..1000).any(|_| is_found()));
+    // Another start reads it.
+    exim.stop();
+    exim.start();
+    Diagnosis::of(&exim).is_well();
 }

@@ -28,7 +28,70 @@ pub(super) fn all(server: &Server) {
     if server.front_end != FrontEnd::Policy {
         messages_are_found_in_the_trace_store(server);
     }
+    if server.front_end == FrontEnd::Policy {
+        postfix_takes_the_fixes(server);
+    }
     the_doctor_sees_it(server);
+}
+
+/// What the doctor prints is taken by Postfix's own commands, and repairs what it was printed
+/// for.
+fn postfix_takes_the_fixes(server: &Server) {
+    let check = "check_policy_service { unix:exirate/policy, timeout=10s, default_action=DUNNO }";
+    let submission = "postconf -M 'submission/inet=submission inet n - y - - smtpd'";
+    let back = "postconf -M '127.0.0.1:10025/inet=127.0.0.1:10025 inet n - y - - smtpd' && \
+                postconf -P '127.0.0.1:10025/inet/content_filter='";
+    let own = "submission/inet/smtpd_recipient_restrictions=$mua";
+    for (broken, problem) in [
+        (
+            format!(
+                "{submission} && postconf -P '{own}' && \
+                 postconf -e 'mua = permit_sasl_authenticated, reject'"
+            ),
+            "the check is not in smtpd_recipient_restrictions of submission/inet",
+        ),
+        (
+            format!(
+                "{submission} && postconf -P '{own}' && postconf -e 'mua = permit_mynetworks, \
+                 check_policy_service {{ unix:other/service, default_action={{450 try later}} }}'"
+            ),
+            "the check is not in smtpd_recipient_restrictions of submission/inet",
+        ),
+        (
+            "postconf -e 'smtpd_recipient_restrictions = check_policy_service \
+             unix:private/exirate, permit_mynetworks, reject'"
+                .to_owned(),
+            "smtpd_recipient_restrictions in main.cf asks unix:private/exirate",
+        ),
+        (
+            format!(
+                "postconf -e 'smtpd_restriction_classes = limited' 'limited = {check}' \
+                 'smtpd_recipient_restrictions = permit_mynetworks, limited, reject'"
+            ),
+            "permit_mynetworks is before the check",
+        ),
+        (back.to_owned(), "each message counts twice"),
+    ] {
+        server.machine.run(&broken);
+        let output = server.exirate("doctor --json");
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let findings = found["findings"].as_array().unwrap();
+        let is_problem = |text: &str| {
+            findings.iter().any(|one| {
+                one["level"] == "problem" && one["text"].as_str().unwrap().contains(text)
+            })
+        };
+        assert!(is_problem(problem), "{broken}: {found:#}");
+        for fix in findings.iter().flat_map(|one| one["fix"].as_array().unwrap()) {
+            let fix = fix.as_str().unwrap();
+            if fix.starts_with("postconf ") {
+                server.machine.run(fix);
+            }
+        }
+        server.machine.run("postfix check");
+        let output = server.exirate("doctor");
+        assert_eq!(output.status.code(), Some(0), "{broken}: {output:?}");
+    }
 }
 
 /// The refused recipients get nothing, the others the message.

@@ -1,6 +1,7 @@
 //! Postfix's settings: `main.cf`, and the services in `master.cf` that replace some.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,6 +32,8 @@ pub(super) struct Service {
     pub(super) chroot: bool,
     /// The settings that it does not take from `main.cf`.
     own: BTreeMap<String, String>,
+    /// It takes back what a content filter has seen: another service has received it.
+    pub(super) reinjects: bool,
 }
 
 impl Service {
@@ -64,7 +67,34 @@ impl Postfix {
 
     /// From the text of both files.
     pub(super) fn new(main: &str, master: &str) -> Self {
-        Self { main: parse(main), services: services(master) }
+        let main = parse(main);
+        // Without a level, Postfix keeps the defaults of version 2.
+        let level = main.get("compatibility_level").and_then(|level| level.split('.').next());
+        let is_old = level.and_then(|level| level.trim().parse().ok()).unwrap_or(0) < 1;
+        Self { services: services(master, is_old), main }
+    }
+
+    /// The words of a list of restrictions for a service or for all, with the lists of
+    /// restriction classes in the place of their names.
+    pub(super) fn restrictions(&self, service: Option<&Service>, list: &str) -> Vec<String> {
+        let classes = words(&self.value(service, "smtpd_restriction_classes"));
+        self.with_classes(service, words(list), &classes, 0)
+    }
+
+    fn with_classes(
+        &self,
+        service: Option<&Service>,
+        list: Vec<String>,
+        classes: &[String],
+        depth: u32,
+    ) -> Vec<String> {
+        let each = list.into_iter().flat_map(|word| {
+            if depth > 8 || !classes.contains(&word) {
+                return vec![word];
+            }
+            self.with_classes(service, words(&self.value(service, &word)), classes, depth + 1)
+        });
+        each.collect()
     }
 
     /// A setting, for a service or for all.
@@ -133,8 +163,9 @@ fn parse(text: &str) -> BTreeMap<String, String> {
     lines(text).iter().filter_map(setting).collect()
 }
 
-/// The services in `master.cf` that receive mail by SMTP.
-fn services(text: &str) -> Vec<Service> {
+/// The services in `master.cf` that receive mail by SMTP. `default_chroot` is what `-` stands
+/// for in the column for the chroot.
+fn services(text: &str, default_chroot: bool) -> Vec<Service> {
     let service = |line: &String| {
         let words = split(line, char::is_whitespace);
         let [name, kind, _, _, chroot, _, _, program, arguments @ ..] = &words[..] else {
@@ -156,9 +187,30 @@ fn services(text: &str) -> Vec<Service> {
                 own.insert(name.trim().to_owned(), value.trim().to_owned());
             }
         }
-        Some(Service { name: format!("{name}/{kind}"), chroot: chroot == "y", own })
+        let chroot = chroot == "y" || chroot == "-" && default_chroot;
+        let is_empty = |name: &str| own.get(name).is_some_and(String::is_empty);
+        let reinjects =
+            is_loopback(name) && (is_empty("content_filter") || is_empty("smtpd_proxy_filter"));
+        Some(Service { name: format!("{name}/{kind}"), chroot, own, reinjects })
     };
     lines(text).iter().filter_map(service).collect()
+}
+
+/// Whether a service listens on this machine only: `127.0.0.1:10025`, `[::1]:10026`.
+fn is_loopback(name: &str) -> bool {
+    let host = name.rsplit_once(':').map_or("", |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// A list without blanks, as `postconf -P` takes it: commas between the words, also of those
+/// in braces. A text in braces keeps its blanks.
+pub(super) fn without_blanks(list: &str) -> String {
+    let word = |word: String| match inside(&word) {
+        Some(list) => format!("{{{}}}", without_blanks(list)),
+        None => word,
+    };
+    words(list).into_iter().map(word).collect::<Vec<_>>().join(",")
 }
 
 /// What is within braces.
@@ -219,7 +271,7 @@ mod tests {
                       pickup    unix  n       -       y       60      1       pickup\n\
                       submission inet n - - - - smtpd\n  -o syslog_name=postfix/submission\n  \
                       -o { smtpd_recipient_restrictions = permit_sasl_authenticated, reject }\n";
-        let postfix = Postfix::new("syslog_name = postfix\n", master);
+        let postfix = Postfix::new("syslog_name = postfix\ncompatibility_level = 3.6\n", master);
         let [smtp, submission] = &postfix.services[..] else { panic!("{postfix:?}") };
         assert_eq!((&*smtp.name, smtp.chroot), ("smtp/inet", true));
         assert_eq!((&*submission.name, submission.chroot), ("submission/inet", false));
@@ -228,6 +280,47 @@ mod tests {
         let list = postfix.value(Some(submission), "smtpd_recipient_restrictions");
         assert_eq!(list, "permit_sasl_authenticated, reject");
         assert!(submission.replaces("smtpd_recipient_restrictions"));
+    }
+
+    #[test]
+    fn the_default_of_the_chroot_is_that_of_the_level() {
+        let chroot = |main: &str| {
+            let master = "smtp inet n - - - - smtpd\n";
+            Postfix::new(main, master).services[0].chroot
+        };
+        assert!(chroot("") && chroot("compatibility_level = 0\n"));
+        assert!(!chroot("compatibility_level = 1\n") && !chroot("compatibility_level = 3.6\n"));
+    }
+
+    #[test]
+    fn a_service_that_takes_back_filtered_mail_is_known() {
+        let is = |line: &str| Postfix::new("", line).services[0].reinjects;
+        assert!(is("127.0.0.1:10025 inet n - n - - smtpd -o content_filter=\n"));
+        assert!(is("[::1]:10025 inet n - n - - smtpd -o smtpd_proxy_filter=\n"));
+        assert!(!is("127.0.0.1:10025 inet n - n - - smtpd\n"));
+        assert!(!is("10025 inet n - n - - smtpd -o content_filter=\n"));
+        assert!(!is("192.0.2.1:25 inet n - n - - smtpd -o content_filter=\n"));
+    }
+
+    #[test]
+    fn classes_stand_for_their_lists() {
+        let main = "smtpd_restriction_classes = a, b\na = b, permit_mynetworks\nb = reject\n\
+                    c = no\n";
+        let postfix = Postfix::new(main, "");
+        assert_eq!(postfix.restrictions(None, "x, a c"), ["x", "reject", "permit_mynetworks", "c"]);
+        let endless = Postfix::new("smtpd_restriction_classes = a\na = a\n", "");
+        assert_eq!(endless.restrictions(None, "a"), ["a"]);
+    }
+
+    #[test]
+    fn lists_can_do_without_blanks() {
+        assert_eq!(
+            without_blanks(
+                "check_policy_service { unix:a, timeout=10s }, permit_mynetworks  reject"
+            ),
+            "check_policy_service,{unix:a,timeout=10s},permit_mynetworks,reject"
+        );
+        assert!(without_blanks("{ unix:a, default_action={450 later} }").contains(' '));
     }
 
     #[test]

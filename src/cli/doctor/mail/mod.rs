@@ -7,11 +7,11 @@ mod sendmail;
 
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::finding::{Findings, quoted};
-use crate::policy::image::{ImageError, PolicyFile};
+use super::units;
 use crate::serve::config::{Address, Mail, read_mail};
 
 use main_cf::Postfix;
@@ -45,8 +45,8 @@ impl Server {
 }
 
 /// Checks the configuration at `file`, the daemon, and whether `server` asks it. Returns the
-/// directory of the database.
-pub(super) fn look(server: &Server, file: &Path, findings: &mut Findings) -> Option<PathBuf> {
+/// configuration.
+pub(super) fn look(server: &Server, file: &Path, findings: &mut Findings) -> Option<Mail> {
     findings.about(server.name());
     let config = configuration(server, file, findings)?;
     match server {
@@ -64,18 +64,12 @@ pub(super) fn look(server: &Server, file: &Path, findings: &mut Findings) -> Opt
             Err(error) => {
                 findings
                     .problem(format!("it does not listen on {address}: {error}"))
-                    .fix("systemctl status exirate-mail")
-                    .fix(format!("exirate serve mail --check --config {}", quoted(file)));
+                    .fix(format!("exirate serve mail --check --config {}", quoted(file)))
+                    .fix(units::start("exirate-mail.service"));
             }
         }
     }
-    let image = PolicyFile::open(&config.spool);
-    if matches!(image.image(), Err(ImageError::Absent { .. })) {
-        findings
-            .problem("no policies are in use: exirate limits nothing")
-            .fix(format!("exirate policy apply --spool {}", quoted(&config.spool)));
-    }
-    Some(config.spool)
+    Some(config)
 }
 
 /// The configuration of the daemon, if it can be used.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use super::super::finding::{Findings, quoted};
-use super::main_cf::{Postfix, Service, inside, words};
+use super::main_cf::{Postfix, Service, inside, without_blanks, words};
 use crate::serve::config::Address;
 
 /// The lists that can have a policy service.
@@ -20,6 +20,7 @@ const LISTS: [&str; 7] = [
 ];
 const RECIPIENT: &str = "smtpd_recipient_restrictions";
 const END_OF_DATA: &str = "smtpd_end_of_data_restrictions";
+const CHECK: &str = "check_policy_service";
 const MILTERS: &str = "smtpd_milters";
 const LOCAL_MILTERS: &str = "non_smtpd_milters";
 /// Postfix waits so long for a reply that clients give up, if exirate hangs: in seconds.
@@ -42,12 +43,12 @@ struct Asked {
     /// `None` if it is not an address.
     address: Option<Address>,
     options: Vec<(String, String)>,
-    /// The first `permit…` before it in the list.
-    permit: Option<String>,
+    /// The first word before it in the list that decides for all mail, or for some.
+    ending: Option<String>,
 }
 
 impl Asked {
-    fn new(word: &str, permit: Option<String>, queue: &Path) -> Option<Self> {
+    fn new(word: &str, ending: Option<String>, queue: &Path) -> Option<Self> {
         let parts = words(inside(word).unwrap_or(word));
         let (text, options) = parts.split_first()?;
         let option = |text: &String| {
@@ -55,7 +56,7 @@ impl Asked {
             Some((name.trim().to_owned(), value.trim().to_owned()))
         };
         let options = options.iter().filter_map(option).collect();
-        Some(Self { text: text.clone(), address: address(text, queue), options, permit })
+        Some(Self { text: text.clone(), address: address(text, queue), options, ending })
     }
 
     fn option(&self, name: &str) -> Option<&str> {
@@ -77,19 +78,23 @@ fn address(text: &str, queue: &Path) -> Option<Address> {
     Some(Address::Inet(SocketAddr::new(host, port.parse().ok()?)))
 }
 
+/// Whether a restriction accepts mail, or refuses all of it, so that nothing behind it counts.
+fn ends(word: &str) -> bool {
+    word.starts_with("permit") || matches!(word, "reject" | "defer" | "discard")
+}
+
 /// The policy services in a list of restrictions.
-fn policy_services(list: &str, queue: &Path) -> Vec<Asked> {
-    let words = words(list);
+fn policy_services(words: &[String], queue: &Path) -> Vec<Asked> {
     let mut found = Vec::new();
-    let mut permit: Option<&String> = None;
+    let mut ending: Option<&String> = None;
     for (at, word) in words.iter().enumerate() {
-        if word.starts_with("permit") && permit.is_none() {
-            permit = Some(word);
+        if ends(word) && ending.is_none() {
+            ending = Some(word);
         }
-        if word == "check_policy_service"
+        if word == CHECK
             && let Some(next) = words.get(at + 1)
         {
-            found.extend(Asked::new(next, permit.cloned(), queue));
+            found.extend(Asked::new(next, ending.cloned(), queue));
         }
     }
     found
@@ -114,7 +119,9 @@ fn name(address: &Address, queue: &Path) -> String {
 pub(super) fn look(postfix: &Postfix, sockets: Sockets<'_>, findings: &mut Findings) {
     let queue = postfix.value(None, "queue_directory");
     let queue = Path::new(&queue);
-    let mut receivers: Vec<Option<&Service>> = postfix.services.iter().map(Some).collect();
+    let (reinjecting, receiving): (Vec<&Service>, _) =
+        postfix.services.iter().partition(|service| service.reinjects);
+    let mut receivers: Vec<Option<&Service>> = receiving.into_iter().map(Some).collect();
     if receivers.is_empty() {
         receivers.push(None);
     }
@@ -132,6 +139,9 @@ pub(super) fn look(postfix: &Postfix, sockets: Sockets<'_>, findings: &mut Findi
         seen.push(group);
         let service = service.filter(|_| own);
         Look { postfix, service, queue, sockets }.look(&mut ways, findings);
+    }
+    for service in reinjecting {
+        Look { postfix, service: Some(service), queue, sockets }.counts_again(findings);
     }
     let one = Look { postfix, service: None, queue, sockets };
     one.local(&ways, findings);
@@ -155,8 +165,8 @@ pub(super) fn look(postfix: &Postfix, sockets: Sockets<'_>, findings: &mut Findi
                 "Postfix asks both the policy service and the milter: everything counts twice. \
                  Use one of them",
             )
-            .fix(set(None, MILTERS, ""))
-            .fix(set(None, LOCAL_MILTERS, ""));
+            .fixes(set(None, MILTERS, ""))
+            .fixes(set(None, LOCAL_MILTERS, ""));
     }
     if findings.list.len() == before {
         let by = if ways.policy { "the policy protocol" } else { "the milter" };
@@ -192,8 +202,8 @@ impl Look<'_> {
         }
     }
 
-    /// The command that sets it.
-    fn set(&self, name: &str, value: &str) -> String {
+    /// The commands that set it.
+    fn set(&self, name: &str, value: &str) -> Vec<String> {
         set(self.service.filter(|service| service.replaces(name)), name, value)
     }
 
@@ -217,50 +227,98 @@ impl Look<'_> {
         findings.problem(format!("{who} does not ask exirate: its mail is not limited"));
         if name == RECIPIENT {
             for name in [RECIPIENT, END_OF_DATA] {
-                findings.fix(self.set(name, &self.with_check(name, address)));
+                findings.fixes(self.set(name, &self.with_check(name, Some(address))));
             }
         } else {
-            findings.fix(self.set(name, &self.with_milter(address)));
+            findings.fixes(self.set(name, &self.with_milter(Some(address))));
         }
     }
 
-    /// A list with the check before what permits.
-    fn with_check(&self, list: &str, address: &Address) -> String {
-        let name = name(address, self.queue);
-        let check = format!("check_policy_service {{ {name}, timeout=10s, default_action=DUNNO }}");
-        let mut words = words(&self.value(list));
-        let mut at = 0;
-        while let Some(word) = words.get(at) {
-            if word == "check_policy_service"
-                && let Some(next) = words.get(at + 1)
-                && let Some(asked) = Asked::new(next, None, self.queue)
-                && asked.address.as_ref() == Some(address)
+    /// Whether a service or milter is one of exirate, at this address or another one.
+    fn is_ours(&self, asked: &Asked) -> bool {
+        let sockets = [self.sockets.policy, self.sockets.milter];
+        let listens = asked.address.is_some() && sockets.contains(&asked.address.as_ref());
+        listens || asked.text.contains("exirate")
+    }
+
+    /// A list with the check before what ends it, or without the check; with no other check of
+    /// exirate. A class that has the check is moved.
+    fn with_check(&self, list: &str, address: Option<&Address>) -> String {
+        let mut words = words(&self.value(list)).into_iter();
+        let (mut others, mut class): (Vec<String>, Option<String>) = (Vec::new(), None);
+        while let Some(word) = words.next() {
+            // With what it checks.
+            if word.starts_with("check_")
+                && let Some(next) = words.next()
             {
-                words.drain(at..at + 2);
-            } else if word == "check_policy_service" || word.starts_with("check_") {
-                // With what it checks.
-                at += 2;
+                let asked = (word == CHECK).then(|| Asked::new(&next, None, self.queue)).flatten();
+                if !asked.is_some_and(|asked| self.is_ours(&asked)) {
+                    others.push(format!("{word} {next}"));
+                }
+                continue;
+            }
+            let within = self.postfix.restrictions(self.service, &word);
+            let mut asked = policy_services(&within, self.queue).into_iter();
+            let is_check =
+                |asked: Asked| asked.address.as_ref() == address && asked.ending.is_none();
+            if address.is_some() && asked.any(is_check) {
+                class = Some(word);
             } else {
-                at += 1;
+                others.push(word);
             }
         }
-        let permit = words.iter().position(|word| word.starts_with("permit"));
-        words.insert(permit.unwrap_or(words.len()), check);
-        words.join(", ").replace("check_policy_service, ", "check_policy_service ")
+        if let Some(address) = address {
+            let name = name(address, self.queue);
+            let check = format!("{CHECK} {{ {name}, timeout=10s, default_action=DUNNO }}");
+            let at = others.iter().position(|word| ends(word)).unwrap_or(others.len());
+            others.insert(at, class.unwrap_or(check));
+        }
+        others.join(", ")
     }
 
-    fn with_milter(&self, address: &Address) -> String {
-        let name = name(address, self.queue);
-        let milter = format!("{{ {name}, command_timeout=10s, default_action=accept }}");
-        let others = self.value(MILTERS);
-        if others.trim().is_empty() { milter } else { format!("{milter}, {others}") }
+    /// The milters with that of exirate, or without it.
+    fn with_milter(&self, address: Option<&Address>) -> String {
+        let milter = address.map(|address| {
+            let name = name(address, self.queue);
+            format!("{{ {name}, command_timeout=10s, default_action=accept }}")
+        });
+        let others = words(&self.value(MILTERS)).into_iter().filter(|word| {
+            !Asked::new(word, None, self.queue).is_some_and(|asked| self.is_ours(&asked))
+        });
+        milter.into_iter().chain(others).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A service that takes back filtered mail asks for what was counted already.
+    fn counts_again(&self, findings: &mut Findings) {
+        let asks = |list: &&str| {
+            let words = self.postfix.restrictions(self.service, &self.value(list));
+            policy_services(&words, self.queue).iter().any(|asked| self.is_ours(asked))
+        };
+        let lists: Vec<&str> = LISTS.into_iter().filter(asks).collect();
+        let asks_milter =
+            milters(&self.value(MILTERS), self.queue).iter().any(|asked| self.is_ours(asked));
+        if lists.is_empty() && !asks_milter {
+            return;
+        }
+        let who = self.service.map_or("", |service| &service.name);
+        findings.problem(format!(
+            "{who} of master.cf takes back mail from a content filter and asks exirate again: each \
+             message counts twice"
+        ));
+        for list in lists {
+            findings.fixes(set(self.service, list, &self.with_check(list, None)));
+        }
+        if asks_milter {
+            findings.fixes(set(self.service, MILTERS, &self.with_milter(None)));
+        }
     }
 
     /// Whether it asks the policy service.
     fn policy(&self, findings: &mut Findings) -> bool {
         let mut lists = Vec::new();
         for list in LISTS {
-            for asked in policy_services(&self.value(list), self.queue) {
+            let words = self.postfix.restrictions(self.service, &self.value(list));
+            for asked in policy_services(&words, self.queue) {
                 let is_ours =
                     asked.address.is_some() && asked.address.as_ref() == self.sockets.policy;
                 if is_ours {
@@ -273,13 +331,15 @@ impl Look<'_> {
         let Some(address) = self.sockets.policy.filter(|_| !lists.is_empty()) else { return false };
         let position = |name: &str| lists.iter().find(|(list, _)| *list == name);
         match position(RECIPIENT) {
-            Some((list, Asked { permit: Some(permit), .. })) => {
+            Some((list, Asked { ending: Some(ending), .. })) => {
+                let what = match ending.starts_with("permit") {
+                    true => "what it permits is not limited",
+                    false => "no mail comes to it",
+                };
+                let place = self.place(list);
                 findings
-                    .problem(format!(
-                        "in {}, {permit} is before the check: what it permits is not limited",
-                        self.place(list)
-                    ))
-                    .fix(self.set(list, &self.with_check(list, address)));
+                    .problem(format!("in {place}, {ending} is before the check: {what}"))
+                    .fixes(self.set(list, &self.with_check(list, Some(address))));
             }
             Some(_) => {}
             None => {
@@ -288,14 +348,14 @@ impl Look<'_> {
                     .problem(format!(
                         "the check is not in {place}: recipients are not refused one by one"
                     ))
-                    .fix(self.set(RECIPIENT, &self.with_check(RECIPIENT, address)));
+                    .fixes(self.set(RECIPIENT, &self.with_check(RECIPIENT, Some(address))));
             }
         }
         if position(END_OF_DATA).is_none() {
             let place = self.place(END_OF_DATA);
             findings
                 .warning(format!("the check is not in {place}: bytes and messages are not counted"))
-                .fix(self.set(END_OF_DATA, &self.with_check(END_OF_DATA, address)));
+                .fixes(self.set(END_OF_DATA, &self.with_check(END_OF_DATA, Some(address))));
         }
         for (list, asked) in &lists {
             let default = self.value("smtpd_policy_service_default_action");
@@ -307,7 +367,7 @@ impl Look<'_> {
                          mail is refused",
                         self.place(list)
                     ))
-                    .fix(self.set(list, &self.with_check(list, address)));
+                    .fixes(self.set(list, &self.with_check(list, Some(address))));
             }
             let default = self.value("smtpd_policy_service_timeout");
             let timeout = asked.option("timeout").unwrap_or(&default);
@@ -317,7 +377,7 @@ impl Look<'_> {
                         "in {}, Postfix waits up to {timeout} for a reply, and its client with it",
                         self.place(list)
                     ))
-                    .fix(self.set(list, &self.with_check(list, address)));
+                    .fixes(self.set(list, &self.with_check(list, Some(address))));
             }
         }
         true
@@ -352,7 +412,7 @@ impl Look<'_> {
                     "{} lacks {{auth_authen}}: users are not known by their logins",
                     self.place("milter_mail_macros")
                 ))
-                .fix(self.set("milter_mail_macros", &format!("{macros} {{auth_authen}}")));
+                .fixes(self.set("milter_mail_macros", &format!("{macros} {{auth_authen}}")));
         }
         true
     }
@@ -364,7 +424,7 @@ impl Look<'_> {
         if !list.iter().any(|asked| asked.address.as_ref() == Some(address)) {
             findings
                 .note("mail by the sendmail command is not limited: the milter is not in non_smtpd_milters")
-                .fix(set(None, LOCAL_MILTERS, "$smtpd_milters"));
+                .fixes(set(None, LOCAL_MILTERS, "$smtpd_milters"));
         }
     }
 
@@ -373,7 +433,7 @@ impl Look<'_> {
         &self,
         list: &str,
         asked: &Asked,
-        listens: Option<&Address>,
+        address: Option<&Address>,
         key: &str,
         findings: &mut Findings,
     ) {
@@ -381,24 +441,39 @@ impl Look<'_> {
             Some(address @ Address::Unix(_)) => format!("{} ({address})", asked.text),
             _ => asked.text.clone(),
         };
-        let listens = listens.map_or_else(
+        let listens = address.map_or_else(
             || format!("[listen] has no {key}"),
             |address| format!("{key} in [listen] is {address}"),
         );
         let place = self.place(list);
-        findings.problem(format!("{place} asks {where_}, and {listens}"));
+        let value = match list {
+            MILTERS => self.with_milter(address),
+            RECIPIENT | END_OF_DATA => self.with_check(list, address),
+            _ => self.with_check(list, None),
+        };
+        findings
+            .problem(format!("{place} asks {where_}, and {listens}"))
+            .fixes(self.set(list, &value));
     }
 }
 
-/// The command that sets a setting, in `master.cf` or `main.cf`.
-fn set(service: Option<&Service>, name: &str, value: &str) -> String {
-    match service {
-        Some(service) => {
-            let setting = format!("{}/{name} = {value}", service.name);
-            format!("postconf -P {}", quoted(Path::new(&setting)))
-        }
-        None => format!("postconf -e {}", quoted(Path::new(&format!("{name} = {value}")))),
+/// The commands that set a setting, in `master.cf` or `main.cf`.
+fn set(service: Option<&Service>, name: &str, value: &str) -> Vec<String> {
+    let main =
+        |name: &str| format!("postconf -e {}", quoted(Path::new(&format!("{name} = {value}"))));
+    let Some(service) = service else { return vec![main(name)] };
+    let master = |value: &str| {
+        let setting = format!("{}/{name}={value}", service.name);
+        format!("postconf -P {}", quoted(Path::new(&setting)))
+    };
+    let short = without_blanks(value);
+    if !short.contains(char::is_whitespace) {
+        return vec![master(&short)];
     }
+    // postconf takes no blanks there.
+    let part = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let own: String = format!("exirate_{}_{name}", service.name).chars().map(part).collect();
+    vec![main(&own), master(&format!("${own}"))]
 }
 
 /// Postfix's times: `100s`, `10`, `2m`.
@@ -552,8 +627,24 @@ mod tests {
             "unix:private/exirate (unix:/var/spool/postfix/private/exirate), and policy"
         ));
         assert!(text.ends_with(" in [listen] is unix:/var/spool/postfix/exirate/policy"), "{text}");
-        let (texts, _) = found("smtpd_milters = unix:/run/exirate/milter\n", "");
+        let (right, other) = (by_policy(CHECK), CHECK.replace("exirate/policy", "private/exirate"));
+        for wrong in [
+            main.clone(),
+            // The right one is there as well, or the wrong one is in another list.
+            by_policy(&format!("{other}, {CHECK}")),
+            format!(
+                "{right}smtpd_sender_restrictions = check_policy_service unix:private/exirate\n"
+            ),
+        ] {
+            let (_, fixes) = found(&wrong, "");
+            assert!(fixes.iter().all(|fix| !fix.contains("private/exirate")), "{fixes:?}");
+            is_repaired(&wrong, &fixes);
+        }
+        let (texts, fixes) =
+            found("smtpd_milters = unix:/run/exirate/milter, inet:localhost:1\n", "");
         assert!(texts[0].1.contains("milter in [listen] is inet:127.0.0.1:8893"), "{texts:?}");
+        assert!(!fixes.concat().contains("/run/exirate/milter"), "{fixes:?}");
+        assert!(fixes.concat().contains("inet:localhost:1"), "{fixes:?}");
     }
 
     #[test]
@@ -565,11 +656,61 @@ mod tests {
         let place =
             "the check is not in smtpd_recipient_restrictions of submission/inet in master.cf";
         assert!(text.starts_with(place), "{text}");
-        let fix = format!(
-            "postconf -P 'submission/inet/smtpd_recipient_restrictions = {CHECK}, \
-             permit_sasl_authenticated, reject'"
-        );
+        // postconf takes no blanks there.
+        let fix = "postconf -P 'submission/inet/smtpd_recipient_restrictions=check_policy_service,\
+                   {unix:exirate/policy,timeout=10s,default_action=DUNNO},\
+                   permit_sasl_authenticated,reject'";
         assert_eq!(fixes, [fix]);
+        // A text keeps its blanks.
+        let master = master.replace(
+            "  -o smtpd_recipient_restrictions=permit_sasl_authenticated,reject",
+            "  -o { smtpd_recipient_restrictions = check_policy_service { unix:other, \
+             default_action={450 later} }, reject }",
+        );
+        let (_, fixes) = found(&by_policy(CHECK), &master);
+        let own = "exirate_submission_inet_smtpd_recipient_restrictions";
+        assert!(fixes[0].starts_with(&format!("postconf -e '{own} = ")), "{fixes:?}");
+        assert!(fixes[0].contains("{450 later}"), "{fixes:?}");
+        let refers = format!("postconf -P 'submission/inet/smtpd_recipient_restrictions=${own}'");
+        assert_eq!(fixes[1..], [refers]);
+    }
+
+    #[test]
+    fn a_check_in_a_class_counts() {
+        let classes = format!("smtpd_restriction_classes = limited\nlimited = {CHECK}\n");
+        let main = |list: &str| by_policy(list) + &classes;
+        assert_eq!(found(&main("limited, permit_mynetworks"), "").0, []);
+        let behind = main("permit_mynetworks, limited, reject");
+        let (texts, fixes) = found(&behind, "");
+        assert!(texts[0].1.contains("permit_mynetworks is before the check"), "{texts:?}");
+        let moved = format!("postconf -e '{RECIPIENT} = limited, permit_mynetworks, reject'");
+        assert_eq!(fixes, [moved]);
+        is_repaired(&behind, &fixes);
+    }
+
+    #[test]
+    fn a_check_behind_a_plain_reject_is_a_problem() {
+        let main = by_policy(&format!("reject_unauth_destination, reject, {CHECK}"));
+        let (texts, fixes) = found(&main, "");
+        assert!(
+            texts[0].1.contains("reject is before the check: no mail comes to it"),
+            "{texts:?}"
+        );
+        is_repaired(&main, &fixes);
+    }
+
+    #[test]
+    fn mail_that_a_filter_gives_back_is_counted_once() {
+        let main = by_policy(CHECK) + "content_filter = scan:[127.0.0.1]:10024\n";
+        let smtp = "smtp inet n - n - - smtpd\n";
+        let back = "127.0.0.1:10025 inet n - n - - smtpd\n -o content_filter=\n \
+                    -o smtpd_recipient_restrictions=permit_mynetworks,reject\n";
+        let once = format!("{smtp}{back} -o smtpd_end_of_data_restrictions=\n");
+        assert_eq!(found(&main, &once).0, []);
+        let (texts, fixes) = found(&main, &format!("{smtp}{back}"));
+        let [(Level::Problem, text)] = &texts[..] else { panic!("{texts:?}") };
+        assert!(text.contains("each message counts twice"), "{text}");
+        assert_eq!(fixes, ["postconf -P '127.0.0.1:10025/inet/smtpd_end_of_data_restrictions='"]);
     }
 
     #[test]

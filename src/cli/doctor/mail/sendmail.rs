@@ -13,6 +13,15 @@ pub(in crate::cli::doctor) struct Sendmail {
     used: Vec<String>,
     /// The macros that a milter gets at MAIL.
     macros: Option<String>,
+    daemons: Vec<Daemon>,
+}
+
+/// `O DaemonPortOptions=…`
+#[derive(Debug)]
+struct Daemon {
+    name: String,
+    /// The milters of its own; `None` for those of all.
+    used: Option<Vec<String>>,
 }
 
 /// `Xexirate, S=local:/run/exirate-mail/milter, T=C:5s`
@@ -35,18 +44,52 @@ impl Sendmail {
     /// From the text of `sendmail.cf`.
     pub(super) fn new(text: &str) -> Self {
         let mut sendmail = Self::default();
-        for line in text.lines() {
+        for line in logical_lines(text) {
             if let Some(filter) = line.strip_prefix('X') {
                 sendmail.filters.push(filter_of(filter));
-            } else if let Some(names) = line.strip_prefix("O InputMailFilters=") {
-                let names = names.split([',', ';']).map(|name| name.trim().to_owned());
-                sendmail.used = names.filter(|name| !name.is_empty()).collect();
-            } else if let Some(macros) = line.strip_prefix("O Milter.macros.envfrom=") {
-                sendmail.macros = Some(macros.to_owned());
+            }
+            // The names of options are in any case, and blanks may be around the `=`.
+            let option = line.strip_prefix("O ").and_then(|option| option.split_once('='));
+            let Some((name, value)) = option else { continue };
+            match &*name.trim().to_ascii_lowercase() {
+                "inputmailfilters" => sendmail.used = names(value),
+                "milter.macros.envfrom" => sendmail.macros = Some(value.to_owned()),
+                "daemonportoptions" => sendmail.daemons.push(daemon_of(value)),
+                _ => {}
             }
         }
         sendmail
     }
+}
+
+/// The lines of `sendmail.cf`: one that starts with a blank continues the one before.
+fn logical_lines(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match lines.last_mut() {
+            Some(last) if line.starts_with([' ', '\t']) => last.push_str(line),
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    lines
+}
+
+fn names(text: &str) -> Vec<String> {
+    let names = text.split([',', ';']).map(|name| name.trim().to_owned());
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// `Port=smtp, Name=MTA, InputMailFilters=exirate`: the first letters of the names count.
+fn daemon_of(text: &str) -> Daemon {
+    let mut daemon = Daemon { name: "the daemon".to_owned(), used: None };
+    for (key, value) in text.split(',').filter_map(|part| part.split_once('=')) {
+        match key.trim().chars().next().map(|c| c.to_ascii_uppercase()) {
+            Some('N') => value.trim().clone_into(&mut daemon.name),
+            Some('I') => daemon.used = Some(names(value)),
+            _ => {}
+        }
+    }
+    daemon
 }
 
 fn filter_of(text: &str) -> Filter {
@@ -123,6 +166,15 @@ pub(super) fn look(sendmail: &Sendmail, milter: Option<&Address>, findings: &mut
             filter.name
         ));
     }
+    for daemon in &sendmail.daemons {
+        if daemon.used.as_ref().is_some_and(|used| !used.contains(&filter.name)) {
+            findings.problem(format!(
+                "{} in DAEMON_OPTIONS of sendmail.mc has its own InputMailFilters, and {} is not \
+                 among them: the mail that it receives is not limited",
+                daemon.name, filter.name
+            ));
+        }
+    }
     if filter.flags.contains(['T', 'R', '4']) {
         findings.warning(format!(
             "the milter {} has F={}: while the daemon is away, mail is refused; without F= it passes",
@@ -167,6 +219,12 @@ mod tests {
             ("milter, T", "milter, F=T, T", Level::Warning, "while the daemon is away"),
             ("{auth_authen}", "", Level::Problem, "lacks {auth_authen}"),
             (
+                "Xother",
+                "O DaemonPortOptions=Name=MSA, Port=587, InputMailFilters=other\nXother",
+                Level::Problem,
+                "MSA in DAEMON_OPTIONS",
+            ),
+            (
                 "-mail/milter",
                 "/milter",
                 Level::Problem,
@@ -176,6 +234,21 @@ mod tests {
             let list = found(&GOOD.replace(from, to));
             assert_eq!(list[0].0, level, "{list:?}");
             assert!(list[0].1.contains(words), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn options_are_read_as_sendmail_reads_them() {
+        let socket = Address::Unix("/run/exirate-mail/milter".into());
+        for text in [
+            GOOD.replace("O InputMailFilters=", "O inputMAILfilters = "),
+            GOOD.replace("O Milter.macros.envfrom=", "O milter.Macros.EnvFrom =\t"),
+            GOOD.replace("Xexirate, ", "Xexirate,\n\t"),
+            GOOD.replace("Xother", "O DaemonPortOptions=Name=MTA\nXother"),
+            GOOD.replace("Xother", "O DaemonPortOptions=Name=MTA, I=exirate;other\nXother"),
+        ] {
+            let list = found(&text, Some(&socket));
+            assert_eq!(list[0].0, Level::Ok, "{text}: {list:?}");
         }
     }
 

@@ -1,0 +1,274 @@
+//! Whether mail comes to a line of an ACL, or a statement above it has ended the ACL for all
+//! mail that the line is for.
+
+use std::collections::BTreeSet;
+
+use super::acls::Acls;
+use super::calls::verb;
+use super::source::{Line, Position, Source};
+
+/// Conditions of ACLs whose value stays the same from one statement to the next, if it has
+/// nothing in it that changes.
+const STEADY: [&str; 9] = [
+    "authenticated",
+    "condition",
+    "domains",
+    "encrypted",
+    "hosts",
+    "local_parts",
+    "recipients",
+    "sender_domains",
+    "senders",
+];
+/// What stands in a value that may be another one the next time.
+const CHANGING: [&str; 6] = ["acl_c", "acl_m", "dlfunc", "lookup", "${run", "readsocket"];
+/// What an ACL does besides: it holds always.
+const MODIFIERS: [&str; 14] = [
+    "add_header",
+    "bmi_optin",
+    "continue",
+    "control",
+    "delay",
+    "endpass",
+    "log_message",
+    "log_reject_target",
+    "logwrite",
+    "message",
+    "queue",
+    "remove_header",
+    "set",
+    "udpsend",
+];
+/// How deep ACLs call one another: Exim's own limit.
+const DEPTH_MAX: usize = 20;
+
+/// Something that holds for mail: a condition as it is written.
+type Fact = String;
+/// The client has authenticated.
+const AUTHENTICATED: &str = "authenticated = *";
+
+/// For which mail a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mail {
+    All,
+    /// That of clients that have authenticated.
+    Authenticated,
+}
+
+/// A statement that ends the ACL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Ending {
+    pub(in crate::cli) position: Position,
+    /// Its verb and conditions: `accept authenticated = *`.
+    pub(in crate::cli) text: String,
+}
+
+/// A condition or modifier.
+enum Part {
+    Always,
+    Never,
+    /// It may hold or not.
+    Sometimes(Option<Fact>),
+}
+
+/// A statement: a verb, and its conditions with their lines.
+struct Statement<'a> {
+    verb: &'a str,
+    parts: Vec<(&'a Line, &'a str)>,
+}
+
+impl Statement<'_> {
+    /// If mail with these facts never gets past it, how it is written.
+    fn ends(&self, facts: &BTreeSet<Fact>) -> Option<Ending> {
+        if matches!(self.verb, "warn" | "require") {
+            return None;
+        }
+        let mut written = Vec::new();
+        for (_, text) in &self.parts {
+            // What comes after it decides only how the ACL ends.
+            if *text == "endpass" {
+                break;
+            }
+            match part(text) {
+                Part::Always => {}
+                Part::Sometimes(Some(fact)) if facts.contains(&fact) => {
+                    written.push(text.split_whitespace().collect::<Vec<_>>().join(" "));
+                }
+                Part::Sometimes(_) | Part::Never => return None,
+            }
+        }
+        written.insert(0, self.verb.to_owned());
+        let position = self.parts.first().map(|(line, _)| line.position.clone())?;
+        Some(Ending { position, text: written.join(" ") })
+    }
+}
+
+/// The statement that all `mail` meets before it comes to `line`, on every way to it.
+pub(super) fn ends_before(acls: &Acls, source: &Source, line: &Line, mail: Mail) -> Option<Ending> {
+    let mut facts = BTreeSet::new();
+    if mail == Mail::Authenticated {
+        facts.insert(AUTHENTICATED.to_owned());
+    }
+    before(acls, source, line.acl.as_deref()?, &line.position, facts, 0)
+}
+
+fn before(
+    acls: &Acls,
+    source: &Source,
+    acl: &str,
+    at: &Position,
+    mut facts: BTreeSet<Fact>,
+    depth: usize,
+) -> Option<Ending> {
+    let mut statements = statements(acls.lines(source, acl));
+    let is_here = |(line, _): &(&Line, &str)| line.position == *at;
+    let here = statements.iter().position(|one| one.parts.iter().any(is_here))?;
+    let upto = statements.get(here)?.parts.iter().take_while(|part| !is_here(part));
+    for (_, text) in upto {
+        if let Part::Sometimes(Some(fact)) = part(text) {
+            facts.insert(fact);
+        }
+    }
+    statements.truncate(here);
+    if let Some(ending) = statements.iter().find_map(|statement| statement.ends(&facts)) {
+        return Some(ending);
+    }
+    let mut first = None;
+    for site in acls.sites(acl) {
+        let (caller, position) = site.as_ref().filter(|_| depth < DEPTH_MAX)?;
+        let ending = before(acls, source, caller, position, facts.clone(), depth + 1)?;
+        first.get_or_insert(ending);
+    }
+    first
+}
+
+fn statements<'a>(lines: impl Iterator<Item = &'a Line>) -> Vec<Statement<'a>> {
+    let mut statements: Vec<Statement<'a>> = Vec::new();
+    for line in lines.filter(|line| !line.text.is_empty()) {
+        let (verb, rest) = verb(&line.text);
+        if let Some(verb) = verb {
+            statements.push(Statement { verb, parts: Vec::new() });
+        }
+        if let Some(last) = statements.last_mut() {
+            last.parts.push((line, rest));
+        }
+    }
+    statements
+}
+
+/// What a condition comes to, as far as it can be known.
+fn part(text: &str) -> Part {
+    let (negated, rest) = match text.strip_prefix('!') {
+        Some(rest) => (true, rest.trim_start()),
+        None => (false, text),
+    };
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+    let (name, value) = rest.split_at(end);
+    if name.is_empty() || MODIFIERS.contains(&name) {
+        return Part::Always;
+    }
+    let value: Vec<&str> =
+        value.trim_start().strip_prefix('=').unwrap_or(value).split_whitespace().collect();
+    let value = value.join(" ");
+    let all = match (name, &*value) {
+        ("condition", "true" | "yes" | "1") => Some(true),
+        ("condition", "false" | "no" | "0" | "") => Some(false),
+        ("authenticated" | "encrypted", _) => None,
+        (_, "*") if STEADY.contains(&name) => Some(true),
+        (_, "!*") if STEADY.contains(&name) => Some(false),
+        _ => None,
+    };
+    match all {
+        Some(all) if all != negated => return Part::Always,
+        Some(_) => return Part::Never,
+        None => {}
+    }
+    if !STEADY.contains(&name) || CHANGING.iter().any(|word| value.contains(word)) {
+        return Part::Sometimes(None);
+    }
+    let fact = match (name, says_authenticated(&value)) {
+        ("condition", Some(yes)) if yes != negated => AUTHENTICATED.to_owned(),
+        _ => format!("{}{name} = {value}", if negated { "!" } else { "" }),
+    };
+    Part::Sometimes(Some(fact))
+}
+
+/// Whether a condition only asks for a login: whether it holds with one.
+fn says_authenticated(value: &str) -> Option<bool> {
+    let text: String = value.chars().filter(|c| !c.is_whitespace()).collect();
+    let text = text.strip_prefix("${if")?.strip_suffix('}')?;
+    let yes = ["{yes}{no}", "{true}{false}", "{1}{0}"];
+    let text = yes.iter().find_map(|tail| text.strip_suffix(tail)).unwrap_or(text);
+    let (negated, text) = match text.strip_prefix('!') {
+        Some(text) => (true, text),
+        None => (false, text),
+    };
+    ["authenticated_id", "sender_host_authenticated"].iter().find_map(|name| {
+        let empty = [format!("eq{{${name}}}{{}}"), format!("eq{{}}{{${name}}}")];
+        match text {
+            _ if text == format!("def:{name}") => Some(!negated),
+            _ if empty.iter().any(|one| one == text) => Some(negated),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Rules;
+
+    /// What ends the ACL before the limit in the last line of `acl`.
+    fn ending(acl: &str) -> Option<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let conf = folder.path().join("conf");
+        let call = "defer condition = ${dlfunc{/exirate.so}{ratelimit}{9 / 1h}";
+        let acl = acl.replace("LIMIT", &format!("{call}{{$sender_host_address}}}}"));
+        let acl = acl.replace("OF_LOGIN", &format!("{call}{{${{lc:$authenticated_id}}}}}}"));
+        std::fs::write(&conf, format!("acl_smtp_rcpt = a\nbegin acl\na:\n{acl}\n")).unwrap();
+        let rules = Rules::read(&conf, [], None).unwrap().rules;
+        rules.last().unwrap().ending.as_ref().map(|ending| ending.text.clone())
+    }
+
+    #[test]
+    fn a_line_that_no_mail_comes_to_is_known() {
+        for (acl, expected) in [
+            ("accept\nLIMIT", Some("accept")),
+            ("deny message = no\n log_message = x\nLIMIT", Some("deny")),
+            ("accept hosts = *\n endpass\n verify = recipient\nLIMIT", Some("accept")),
+            ("accept hosts = +relay\nLIMIT", None),
+            ("accept !hosts = *\nLIMIT", None),
+            ("accept condition = no\nLIMIT", None),
+            ("warn\nrequire verify = sender\nLIMIT", None),
+            ("LIMIT\naccept", None),
+            // What is meant for logins.
+            (
+                "accept authenticated = *\n control = submission\nOF_LOGIN",
+                Some("accept authenticated = *"),
+            ),
+            ("accept authenticated = *\nLIMIT", None),
+            ("accept hosts = +a : +b\n authenticated = *\nOF_LOGIN", None),
+            (
+                "accept condition = ${if def:authenticated_id}\nOF_LOGIN",
+                Some("accept condition = ${if def:authenticated_id}"),
+            ),
+            (
+                "accept !condition = ${if eq{$authenticated_id}{} {yes}{no}}\nOF_LOGIN",
+                Some("accept !condition = ${if eq{$authenticated_id}{} {yes}{no}}"),
+            ),
+            // What is meant for those that an earlier statement accepts.
+            ("accept hosts = +relay\nwarn hosts = +relay\n condition = yes\nLIMIT", None),
+            (
+                "accept hosts =  +relay\nwarn hosts = +relay\n acl = b\nb:\nLIMIT",
+                Some("accept hosts = +relay"),
+            ),
+            ("warn acl = b\naccept\nb:\nLIMIT", None),
+            ("accept\nwarn acl = b\nb:\nLIMIT", Some("accept")),
+            ("warn acl = b\naccept\nwarn acl = b\nb:\nLIMIT", None),
+            // What may change in between.
+            ("accept condition = $acl_m_x\nwarn condition = $acl_m_x\n acl = b\nb:\nLIMIT", None),
+            ("accept verify = sender\nwarn verify = sender\n acl = b\nb:\nLIMIT", None),
+        ] {
+            assert_eq!(ending(acl).as_deref(), expected, "{acl}");
+        }
+    }
+}
