@@ -5,6 +5,15 @@
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 2; }
 
+# wait_for WHAT COMMAND...: until the command succeeds. Busy machines get a minute.
+wait_for() {
+  local deadline=$((SECONDS + 60))
+  until "${@:2}"; do
+    ((SECONDS < deadline)) || die "waited a minute for $1"
+    sleep 0.05
+  done
+}
+
 # need PACKAGE...: install those of these Debian packages that are missing.
 need() {
   local package missing=() temporary_policy=

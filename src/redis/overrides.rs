@@ -102,6 +102,12 @@ impl SharedOverrides {
         checks.iter().map(decided).collect()
     }
 
+    /// How often the list could not be read, one time after the other.
+    #[cfg(test)]
+    pub(super) fn failures(&self) -> u32 {
+        self.lock().failures
+    }
+
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().header.is_empty()

@@ -12,7 +12,7 @@ use crate::store::{Inspect, Memory, Override, Store, Target, conformance};
 #[path = "../../tests/redis_common/mod.rs"]
 mod redis_common;
 
-use redis_common::RedisServer;
+use redis_common::{RedisServer, until};
 
 /// A Redis server on a unix socket, which ends with this.
 struct TestServer {
@@ -424,22 +424,22 @@ fn shared_overrides_decide_everywhere_a_second_later() {
     })
     .unwrap();
     assert_eq!((calls, Inspect::overrides(&mut a).unwrap().len()), (1, 2));
-    std::thread::sleep(Duration::from_millis(1001));
-    let allowed = decide(0.5, 0);
-    assert!(!allowed.over && allowed.forced == Some(Forced::Allow), "{allowed:?}");
+    until("it is allowed", || !decide(0.5, 0).over);
+    assert_eq!(decide(0.5, 0).forced, Some(Forced::Allow));
     assert!(decide(0.5, 100).over, "it has ended");
     // What this server has decided stays so.
     let denied = Check { forced: Some(Forced::Deny), ..strict(100.0) };
     assert!(b.decide_event(77, &[denied], NOW)[0].over);
     // A list that is damaged changes nothing but the message.
     a.ask(cmd("SET").arg("exirate:overrides").arg("x"));
-    std::thread::sleep(Duration::from_millis(1001));
-    assert!(!decide(0.5, 0).over);
+    until("it is looked at", || {
+        assert!(!decide(0.5, 0).over);
+        b.overrides.failures() > 0
+    });
     let error = Inspect::overrides(&mut a).unwrap_err().to_string();
     assert!(error.contains("in the key exirate:overrides is damaged: delete this key"), "{error}");
     a.ask(cmd("DEL").arg("exirate:overrides"));
-    std::thread::sleep(Duration::from_millis(2001));
-    assert!(decide(0.5, 0).over, "it is read again, and there is none");
+    until("it is read again, and there is none", || decide(0.5, 0).over);
 }
 
 /// Changes of the list that are made at the same time are all made.

@@ -34,9 +34,13 @@ mod policy;
 mod policy_apply;
 mod policy_try;
 mod prepared;
+#[path = "../redis_common/process.rs"]
+#[allow(dead_code)]
+mod process;
 mod readme;
 mod reset;
 mod rules;
+mod scripts;
 mod set;
 mod show;
 mod simulate;

@@ -1,7 +1,7 @@
 //! The ACL stages and what is logged there, in a real Exim:
 //! what cannot be compared with native, which knows ACLs only.
 
-use crate::common::{EntryPoint, PrivateExim, Setup};
+use crate::common::{EntryPoint, FakeClock, PrivateExim, Setup};
 
 /// The condition of an ACL, on a spec.
 fn ask(spec: &str) -> String {
@@ -131,15 +131,16 @@ fn debugging_is_in_the_words_of_native() {
         specs.map(|spec| format!("  warn {}\n", condition(spec))).concat() + "  accept\n"
     };
     let ours = acl(&|spec| format!("condition = {}", ask(spec)));
-    let ours = Setup::new().library().acl("acl_smtp_rcpt", &ours).build();
+    let clock = FakeClock::new();
+    let ours = Setup::new().library().clock(&clock).acl("acl_smtp_rcpt", &ours).build();
     let natives = acl(&|spec| format!("ratelimit = {spec}"));
-    let natives = Setup::new().acl("acl_smtp_rcpt", &natives).build();
+    let natives = Setup::new().clock(&clock).acl("acl_smtp_rcpt", &natives).build();
     let session =
         "EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nRCPT TO:<c@d.test>\r\nQUIT\r\n";
     for round in 1..=2 {
         if round == 2 {
             // For the filter of three seconds to grow too old.
-            std::thread::sleep(std::time::Duration::from_millis(5_100));
+            clock.set(6);
         }
         let (ours, natives) = (debugged(&ours, session), debugged(&natives, session));
         assert_eq!(ours, natives);

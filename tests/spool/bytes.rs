@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::spool_common::records::{KEYS, database, directory, files, key, rate, use_all, write};
-use crate::spool_common::{assert_sound, open};
+use crate::spool_common::{assert_sound, next_second, open};
 use exirate::spool::{Options, Spool, SpoolError};
 
 /// Reproducible random numbers.
@@ -121,7 +121,7 @@ fn truncated_files_lose_only_the_records_cut_off() {
         if let Some(mut old) = old {
             // Its files were replaced while it had them open, which it may
             // notice only within the next second.
-            std::thread::sleep(std::time::Duration::from_millis(1_100));
+            next_second();
             (0..KEYS).for_each(|n| assert_eq!(rate(&mut old, n), Some(f64::from(n))));
         }
     }

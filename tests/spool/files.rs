@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use crate::spool_common::records::{KEYS, database, directory, files, key, rate, use_all, write};
-use crate::spool_common::{assert_sound, event, open};
+use crate::spool_common::{assert_sound, event, next_second, open};
 use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};
@@ -255,7 +255,7 @@ fn a_shard_deleted_or_replaced_is_noticed() {
     }
     // A process checks at most once a second whether a name still belongs to
     // its file.
-    std::thread::sleep(std::time::Duration::from_millis(2_100));
+    next_second();
     (0..KEYS).for_each(|n| assert_eq!(rate(&mut spool, n), None));
     (0..KEYS).for_each(|n| write(&mut spool, n));
     assert_eq!(use_all(folder.path()), 0);

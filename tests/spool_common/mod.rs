@@ -54,6 +54,15 @@ pub(crate) fn open(folder: &Path) -> Spool {
     Spool::open(folder, Options::default()).unwrap()
 }
 
+/// Waits until the second of the clock ends by which a process looks whether a file has been
+/// replaced.
+pub(crate) fn next_second() {
+    let second = clock::coarse_seconds();
+    while clock::coarse_seconds() == second {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 pub(crate) fn now() -> Timestamp {
     let (seconds, micros) = clock::now();
     Timestamp { seconds, micros }

@@ -198,17 +198,17 @@ fn a_deadline_ends_the_reading_of_a_single_file() {
             record(&mut trace, 50);
         }
         for late in [false, true] {
-            // Delays once, while the newest file is being read.
-            let slept = std::cell::Cell::new(!late);
+            let allowed = Duration::from_millis(if late { 500 } else { 600_000 });
+            let deadline = std::time::Instant::now() + allowed;
+            // Waits for the deadline, while the newest file is being read.
             let slow = Address::Test(Box::new(move |_| {
-                if !slept.replace(true) {
-                    std::thread::sleep(Duration::from_millis(600));
+                while late && std::time::Instant::now() < deadline {
+                    std::thread::sleep(Duration::from_millis(5));
                 }
                 true
             }));
-            let allowed = Duration::from_millis(if late { 500 } else { 600_000 });
-            let deadline = Some(std::time::Instant::now() + allowed);
-            let query = Query { from: Some(slow), deadline, limit: Some(1000), ..Query::default() };
+            let (from, deadline) = (Some(slow), Some(deadline));
+            let query = Query { from, deadline, limit: Some(1000), ..Query::default() };
             let mut found = 0;
             let summary = trace.query(&query, &mut |_, _| {}, &mut |_| found += 1).unwrap();
             assert_eq!((summary.late, summary.segments == 0, found == 0), (late, late, late));

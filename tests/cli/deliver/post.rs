@@ -55,7 +55,7 @@ fn a_failure_of_the_server_is_reported() {
     let fault = "exirate: post: curl failed (exit status 22): curl: (22) \
                  The requested URL returned error: 503; event ";
     assert!(said.starts_with(fault), "{said}");
-    assert!(received.recv_timeout(Duration::from_secs(10)).unwrap().starts_with("POST /wrong "));
+    assert!(received.recv_timeout(TIMEOUT).unwrap().starts_with("POST /wrong "));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! An ACL asks whether a text was seen before.
 
 use super::RECORD;
-use crate::common::{PrivateExim, Setup};
+use crate::common::{FakeClock, PrivateExim, Setup};
 
 /// An Exim that refuses what was seen before, and records the rest.
 fn that_asks(text: &str) -> PrivateExim {
@@ -68,7 +68,8 @@ fn text_is_queried_as_it_was_received() {
 
 #[test]
 fn queries_can_be_limited_and_short_texts_can_have_a_result() {
-    let exim = Setup::new().library().acl("acl_not_smtp", RECORD).build();
+    let clock = FakeClock::new();
+    let exim = Setup::new().library().clock(&clock).acl("acl_not_smtp", RECORD).build();
     let expand = |arguments: &str| {
         let ran = exim.expand(&format!("${{dlfunc{{EXIRATE_TRACE}}{{recorded}}{arguments}}}"));
         (ran.stdout + &ran.stderr).trim_end().to_owned()
@@ -95,7 +96,7 @@ fn queries_can_be_limited_and_short_texts_can_have_a_result() {
     ] {
         assert_eq!(expand(arguments), answer, "{arguments}");
     }
-    std::thread::sleep(std::time::Duration::from_millis(2_100));
+    clock.set(3);
     assert_eq!(expand(&format!("{lost}{{since=1s}}")), "no");
     for (arguments, error) in [
         ("{keys}", "Failed: recorded: the text is too short: it has 4 bytes"),
