@@ -24,6 +24,7 @@
 //! - [`trace`]: message → digests → segments → query
 //! - [`sys`]: locks, mappings, secure files, clock, fork detection
 //! - [`identity`]: who is counted: fields, folding, networks
+//! - `csv`: comma-separated values, read and written
 //! - `counted`: a number of things, in words
 //!
 //! `unsafe` is allowed in [`exim`] and [`sys`] only.
@@ -31,6 +32,8 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 mod counted;
+#[cfg(feature = "cli")]
+mod csv;
 pub mod engine;
 #[cfg(any(feature = "rates", feature = "trace"))]
 pub mod exim;

@@ -26,6 +26,62 @@ fn file(users: usize) -> String {
     text
 }
 
+/// The same users in a file of their own.
+fn users_file(users: usize) -> String {
+    let mut text = "user,package,recipients\n".to_owned();
+    for n in 0..users {
+        let what = if n % 2 == 0 { "gold," } else { ",50/1h" };
+        let _ = writeln!(text, "user{n}@example.org,{what}");
+    }
+    text
+}
+
+/// Runs a command; the seconds and the megabytes that it takes.
+fn measured(spool: &Path, arguments: &[&str]) -> [String; 2] {
+    let figures = spool.join("figures");
+    let mut command = Command::new("/usr/bin/time");
+    command.args(["-f", "%e %M", "-o"]).arg(&figures).arg(env!("CARGO_BIN_EXE_exirate"));
+    let output = command.args(arguments).arg("--spool").arg(spool).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let figures = std::fs::read_to_string(figures).unwrap();
+    let (seconds, kilobytes) = figures.trim().split_once(' ').unwrap();
+    let megabytes = kilobytes.parse::<f64>().unwrap() / 1024.0;
+    [format!("{seconds} s"), format!("{megabytes:.0} MB")]
+}
+
+/// Prints the time and the memory of whole commands for very many users.
+fn commands(effort: Effort) {
+    let users = effort.many_users;
+    head(&format!("Commands for {users} users: time and memory"));
+    let mut rows = vec![row(["", "time", "memory"])];
+    let table = "default.recipients = [\"100/1h\", \"500/1d\"]\n\
+                 package.gold.recipients = \"1000/1h\"\nusers = \"users.csv\"\n";
+    let csv = [
+        ("policy.toml", format!("version = 1\n[policy.p]\n{table}")),
+        ("users.csv", users_file(users)),
+    ];
+    let user = format!("user{}@example.org", users / 2 + 1);
+    for (form, files) in
+        [("TOML", vec![("policy.toml", file(users))]), ("CSV", csv.into_iter().collect())]
+    {
+        let spool = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(spool.path().join(name), text).unwrap();
+        }
+        let file = spool.path().join("policy.toml");
+        let apply = ["policy", "apply", file.to_str().unwrap()];
+        for (what, arguments) in [
+            ("policy apply, the first", &apply[..]),
+            ("policy apply, again", &apply),
+            ("policy show --user", &["policy", "show", "--user", &user]),
+        ] {
+            let [time, memory] = measured(spool.path(), arguments);
+            rows.push(row([&format!("{form}: {what}"), &time, &memory]));
+        }
+    }
+    print(&rows);
+}
+
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let begun = Instant::now();
     let result = work();
@@ -101,4 +157,5 @@ pub(crate) fn run(effort: Effort) {
         ]));
     }
     print(&rows);
+    commands(effort);
 }

@@ -47,6 +47,8 @@ pub(crate) struct Effort {
     pub(crate) growth: usize,
     /// Users in the table of the large policy.
     pub(crate) users: usize,
+    /// Users of the policy file whose commands are measured as a whole.
+    pub(crate) many_users: usize,
     /// Rounds in process, which are short.
     pub(crate) short_rounds: usize,
     /// How often the large policy is applied.
@@ -61,6 +63,7 @@ const FULL: Effort = Effort {
     keys: &[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
     growth: 10_000_000,
     users: 100_000,
+    many_users: 1_000_000,
     short_rounds: 301,
     applied_rounds: 7,
 };
@@ -72,6 +75,7 @@ const SMOKE: Effort = Effort {
     keys: &[500],
     growth: 2_000,
     users: 100,
+    many_users: 10_000,
     short_rounds: 2,
     applied_rounds: 1,
 };

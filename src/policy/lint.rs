@@ -106,14 +106,14 @@ fn windows(amount: &Amount, diagnostics: &mut Diagnostics) {
 
 /// Limits of users that are what they would inherit.
 fn redundant(policy: &Policy, diagnostics: &mut Diagnostics) {
-    for (name, member) in &policy.users {
+    for (name, member) in policy.users.iter() {
         // The front end may hand over any package.
         if member.package.is_none() && !policy.packages.is_empty() {
             continue;
         }
         let domain = super::fold::domain(name).and_then(|name| policy.domains.get(name));
         let package = member.package.as_ref().or(domain.and_then(|d| d.package.as_ref()));
-        let package = package.and_then(|name| policy.packages.get(name));
+        let package = package.and_then(|name| policy.packages.get(&**name));
         let inherited = [domain.map(|domain| &domain.rates), package, Some(&policy.default)];
         for (unit, amount) in &member.rates.each {
             let would = inherited.iter().flatten().find_map(|rates| rates.each.get(unit));

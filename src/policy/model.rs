@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::fold::Folding;
 use super::network::Cidr;
@@ -85,9 +86,9 @@ pub struct Policy {
     /// By package.
     pub packages: BTreeMap<String, Rates>,
     /// By domain, folded.
-    pub domains: BTreeMap<String, Member>,
+    pub domains: Members,
     /// By identity, folded.
-    pub users: BTreeMap<String, Member>,
+    pub users: Members,
     /// Who is not limited.
     pub exempt: Vec<Exempt>,
 }
@@ -104,6 +105,75 @@ impl Policy {
     #[must_use]
     pub fn limits(&self, unit: Unit) -> bool {
         self.tables().any(|rates| rates.names(unit))
+    }
+}
+
+/// The tables of a policy that are by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberKind {
+    /// `[policy.NAME.domain.…]`
+    Domain,
+    /// `[policy.NAME.user.…]`
+    User,
+}
+
+impl MemberKind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Domain, Self::User];
+
+    /// `domain` or `user`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Domain => "domain",
+            Self::User => "user",
+        }
+    }
+}
+
+impl Policy {
+    /// Its domains or its users.
+    #[must_use]
+    pub fn members(&self, kind: MemberKind) -> &Members {
+        match kind {
+            MemberKind::Domain => &self.domains,
+            MemberKind::User => &self.users,
+        }
+    }
+
+    /// As [`Self::members`], to change them.
+    pub fn members_mut(&mut self, kind: MemberKind) -> &mut Members {
+        match kind {
+            MemberKind::Domain => &mut self.domains,
+            MemberKind::User => &mut self.users,
+        }
+    }
+
+    /// A copy without domains and users, of which there may be a million.
+    #[must_use]
+    pub fn outline(&self) -> Self {
+        Self {
+            at: self.at,
+            head: self.head.clone(),
+            default: self.default.clone(),
+            packages: self.packages.clone(),
+            domains: Members::default(),
+            users: Members::default(),
+            exempt: self.exempt.clone(),
+        }
+    }
+}
+
+impl Policies {
+    /// A copy without the domains and users of policies.
+    #[must_use]
+    pub fn outline(&self) -> Self {
+        Self {
+            files: self.files.clone(),
+            identity: self.identity.clone(),
+            on_crossing: self.on_crossing.clone(),
+            policies: self.policies.iter().map(|(n, p)| (n.clone(), p.outline())).collect(),
+        }
     }
 }
 
@@ -191,11 +261,11 @@ pub struct Rates {
     /// Where the table starts.
     pub at: Location,
     /// For each user.
-    pub each: BTreeMap<Unit, Amount>,
+    pub each: ByUnit,
     /// For each key, by leaky buckets.
-    pub buckets: Option<Buckets>,
+    pub buckets: Option<Box<Buckets>>,
     /// For all users of a domain together.
-    pub total: BTreeMap<Unit, Amount>,
+    pub total: ByUnit,
 }
 
 impl Rates {
@@ -215,13 +285,168 @@ impl Rates {
     }
 }
 
+/// The windows of each unit, in the order of units: as small as possible, as a million users
+/// may have some.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ByUnit(Box<[(Unit, Amount)]>);
+
+impl ByUnit {
+    /// Whether there is no unit.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many units there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The windows of a unit, if it is there.
+    #[must_use]
+    pub fn get(&self, unit: &Unit) -> Option<&Amount> {
+        self.iter().find(|(one, _)| *one == unit).map(|(_, amount)| amount)
+    }
+
+    /// Whether a unit is there.
+    #[must_use]
+    pub fn contains_key(&self, unit: &Unit) -> bool {
+        self.get(unit).is_some()
+    }
+
+    /// The units and their windows.
+    pub fn iter(&self) -> impl Iterator<Item = (&Unit, &Amount)> {
+        self.into_iter()
+    }
+
+    /// The windows of all units.
+    pub fn values(&self) -> impl Iterator<Item = &Amount> {
+        self.iter().map(|(_, amount)| amount)
+    }
+
+    /// Sets the windows of a unit.
+    pub fn insert(&mut self, unit: Unit, amount: Amount) {
+        let mut all = std::mem::take(&mut self.0).into_vec();
+        match all.binary_search_by_key(&unit, |(unit, _)| *unit) {
+            Ok(at) => {
+                if let Some(place) = all.get_mut(at) {
+                    place.1 = amount;
+                }
+            }
+            Err(at) => {
+                all.reserve_exact(1);
+                all.insert(at, (unit, amount));
+            }
+        }
+        self.0 = all.into_boxed_slice();
+    }
+}
+
+impl<'a> IntoIterator for &'a ByUnit {
+    type Item = (&'a Unit, &'a Amount);
+    type IntoIter = std::iter::Map<
+        std::slice::Iter<'a, (Unit, Amount)>,
+        fn(&'a (Unit, Amount)) -> (&'a Unit, &'a Amount),
+    >;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter().map(|(unit, amount)| (unit, amount))
+    }
+}
+
+impl FromIterator<(Unit, Amount)> for ByUnit {
+    fn from_iter<T: IntoIterator<Item = (Unit, Amount)>>(all: T) -> Self {
+        let mut units = Self::default();
+        all.into_iter().for_each(|(unit, amount)| units.insert(unit, amount));
+        units
+    }
+}
+
 /// A user or a domain: limits of its own, and a package.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Member {
     /// The package, which exists in the policy.
-    pub package: Option<String>,
+    pub package: Option<Arc<str>>,
     /// Limits of its own.
     pub rates: Rates,
+}
+
+/// Domains or users by name, in the order of names: as small as possible, as there may be a
+/// million.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Members(Vec<(Box<str>, Member)>);
+
+impl Members {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn search(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(one, _)| (**one).cmp(name))
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Member> {
+        self.search(name).ok().and_then(|at| self.0.get(at)).map(|(_, member)| member)
+    }
+
+    /// Whether there is one of this name.
+    #[must_use]
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.search(name).is_ok()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Member)> {
+        self.0.iter().map(|(name, member)| (&**name, member))
+    }
+
+    /// Their names.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.iter().map(|(name, _)| name)
+    }
+
+    /// What they say.
+    pub fn values(&self) -> impl Iterator<Item = &Member> {
+        self.iter().map(|(_, member)| member)
+    }
+
+    /// Adds or replaces one. Of many, [`FromIterator`] is quicker.
+    pub fn insert(&mut self, name: &str, member: Member) {
+        match self.search(name) {
+            Ok(at) => {
+                if let Some(place) = self.0.get_mut(at) {
+                    place.1 = member;
+                }
+            }
+            Err(at) => self.0.insert(at, (name.into(), member)),
+        }
+    }
+}
+
+/// No two have the same name.
+impl<N: Into<Box<str>>> FromIterator<(N, Member)> for Members {
+    fn from_iter<T: IntoIterator<Item = (N, Member)>>(all: T) -> Self {
+        all.into_iter().map(|(name, member)| (name.into(), member)).collect::<Vec<_>>().into()
+    }
+}
+
+/// No two have the same name.
+impl From<Vec<(Box<str>, Member)>> for Members {
+    fn from(mut all: Vec<(Box<str>, Member)>) -> Self {
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        Self(all)
+    }
 }
 
 /// The windows of a unit; none: unlimited.
@@ -230,14 +455,14 @@ pub struct Amount {
     /// Where it is written.
     pub at: Location,
     /// The windows, as written.
-    pub windows: Vec<Window>,
+    pub windows: Box<[Window]>,
 }
 
 /// So many events in a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
     /// As written, without blanks: `100/1h`.
-    pub text: String,
+    pub text: Box<str>,
     /// The most events.
     pub limit: f64,
     /// The period in seconds.

@@ -112,9 +112,9 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
             total.entry(*unit).or_insert(Applied { what, rule });
         }
     }
-    let buckets = tables
-        .iter()
-        .find_map(|(rule, rates)| rates.buckets.as_ref().map(|what| Applied { what, rule: *rule }));
+    let buckets = tables.iter().find_map(|(rule, rates)| {
+        rates.buckets.as_deref().map(|what| Applied { what, rule: *rule })
+    });
     let exempt = policy.exempt.iter().find(|entry| exempts(entry, subject, now));
     let package = package_name.map(|name| {
         let known = policy.packages.contains_key(name);
@@ -173,8 +173,8 @@ fn means(one: &Match, identity: &str) -> bool {
 #[must_use]
 pub fn location(policy: &Policy, rule: &Rule<'_>) -> Option<Location> {
     match rule {
-        Rule::User(name) => policy.users.get(*name).map(|member| member.rates.at),
-        Rule::Domain(name) => policy.domains.get(*name).map(|member| member.rates.at),
+        Rule::User(name) => policy.users.get(name).map(|member| member.rates.at),
+        Rule::Domain(name) => policy.domains.get(name).map(|member| member.rates.at),
         Rule::Package(name) => policy.packages.get(*name).map(|rates| rates.at),
         Rule::Default => Some(policy.default.at),
     }

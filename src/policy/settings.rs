@@ -6,10 +6,12 @@ use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hash128, Hasher128 as _, SipHasher24};
 
+use super::image::{Image, ImageError, PolicyImage};
 use super::model::{
-    Amount, Buckets, DomainPattern, Match, Member, Piece, Policies, Policy, Rates, Template, When,
+    Amount, Buckets, ByUnit, DomainPattern, Match, Member, MemberKind, Members, Piece, Policies,
+    Policy, Rates, Template, When,
 };
-use super::word::{Unit, Word};
+use super::word::Word;
 
 /// The name of each setting and its value. Where something is written, and how it
 /// is spelled (`60m` apart from `1h`), is not in it; what is default is.
@@ -60,11 +62,22 @@ pub fn settings(policies: &Policies) -> BTreeMap<String, String> {
 #[must_use]
 pub fn digest(policies: &Policies) -> String {
     let mut hasher = SipHasher24::new();
-    for (name, value) in settings(policies) {
+    let mut add = |name: &str, value: &str| {
         // Neither has a byte that is 0.
         for text in [name, value] {
             hasher.write(text.as_bytes());
             hasher.write(&[0]);
+        }
+    };
+    settings(&policies.outline()).iter().for_each(|(name, value)| add(name, value));
+    for (name, policy) in &policies.policies {
+        for kind in MemberKind::ALL {
+            for (member, table) in policy.members(kind).iter() {
+                let name = format!("policy.{name}.{} {member:?}", kind.word());
+                of_member(table)
+                    .iter()
+                    .for_each(|(what, value)| add(&(name.clone() + what), value));
+            }
         }
     }
     let Hash128 { h1, h2 } = hasher.finish128();
@@ -82,67 +95,128 @@ pub struct Changes {
     pub changed: usize,
 }
 
+impl Changes {
+    /// Adds what differs between some settings.
+    fn add(&mut self, old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) {
+        for (name, value) in new {
+            match old.get(name) {
+                None => self.added += 1,
+                Some(before) => self.changed += usize::from(before != value),
+            }
+        }
+        self.removed += old.keys().filter(|name| !new.contains_key(*name)).count();
+    }
+
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// How many settings differ, by part: `identity`, `on.crossing`, `policy.outbound`.
 /// Without old ones, all are added.
-#[must_use]
-pub fn changes(old: Option<&Policies>, new: &Policies) -> BTreeMap<String, Changes> {
-    // Of a hundred thousand users, most are alike.
-    let (old, new) = match old {
-        Some(old) => (settings(&unlike(old, new)), settings(&unlike(new, old))),
-        None => (BTreeMap::new(), settings(new)),
-    };
+///
+/// Of a million users, one after the other is compared: no list of their settings is made.
+///
+/// # Errors
+/// The image of the old ones is damaged.
+pub fn changes(
+    old: Option<&Image>,
+    new: &Policies,
+) -> Result<BTreeMap<String, Changes>, ImageError> {
+    let before = old.map(Image::outline).transpose()?;
     let mut all: BTreeMap<String, Changes> = BTreeMap::new();
-    let mut part = |name: &str, count: fn(&mut Changes) -> &mut usize| {
+    let [before, after] =
+        [before.as_ref().map(by_part).unwrap_or_default(), by_part(&new.outline())];
+    let none = BTreeMap::new();
+    for part in before.keys().chain(after.keys()) {
+        let [before, after] = [&before, &after].map(|parts| parts.get(part).unwrap_or(&none));
+        let mut changes = Changes::default();
+        changes.add(before, after);
+        all.insert(part.clone(), changes);
+    }
+    let mut names: Vec<&str> = new.policies.keys().map(String::as_str).collect();
+    names.extend(old.into_iter().flat_map(Image::names));
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let changes = all.entry(format!("policy.{name}")).or_default();
+        let old = old.map(|old| old.policy(name)).transpose()?.flatten();
+        for kind in MemberKind::ALL {
+            members(
+                old.as_ref(),
+                new.policies.get(name).map(|new| new.members(kind)),
+                kind,
+                changes,
+            )?;
+        }
+    }
+    all.retain(|_, changes| !changes.is_none());
+    Ok(all)
+}
+
+/// The settings of each part.
+fn by_part(policies: &Policies) -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut parts: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for (name, value) in settings(policies) {
         // No name of a policy has a dot.
         let levels = if name.starts_with("identity.") { 1 } else { 2 };
         let end = name.match_indices('.').nth(levels - 1).map_or(name.len(), |(end, _)| end);
-        *count(all.entry(name.get(..end).unwrap_or(name).to_owned()).or_default()) += 1;
-    };
-    for (name, value) in &new {
-        match old.get(name) {
-            None => part(name, |changes| &mut changes.added),
-            Some(before) if before != value => part(name, |changes| &mut changes.changed),
-            Some(_) => {}
-        }
+        let part = name.get(..end).unwrap_or(&name).to_owned();
+        parts.entry(part).or_default().insert(name, value);
     }
-    for name in old.keys().filter(|name| !new.contains_key(*name)) {
-        part(name, |changes| &mut changes.removed);
-    }
-    all
+    parts
 }
 
-/// The policies without the users that `other` has as well, with the same settings.
-fn unlike(policies: &Policies, other: &Policies) -> Policies {
-    let of = |name: &String, policy: &Policy| {
-        // Both are sorted by name: one pass through both.
-        let others = other.policies.get(name).map(|other| &other.users);
-        let mut others = others.into_iter().flatten().peekable();
-        let mut is_alike = |user: &String, member: &Member| {
-            while others.next_if(|(name, _)| *name < user).is_some() {}
-            others.peek().is_some_and(|(name, other)| *name == user && alike(member, other))
-        };
-        let users = policy.users.iter().filter(|(user, member)| !is_alike(user, member));
-        Policy {
-            at: policy.at,
-            head: policy.head.clone(),
-            default: policy.default.clone(),
-            packages: policy.packages.clone(),
-            domains: policy.domains.clone(),
-            users: users.map(|(user, member)| (user.clone(), member.clone())).collect(),
-            exempt: policy.exempt.clone(),
+/// Adds what differs between the domains, or the users, of two policies.
+fn members(
+    old: Option<&PolicyImage<'_>>,
+    new: Option<&Members>,
+    kind: MemberKind,
+    changes: &mut Changes,
+) -> Result<(), ImageError> {
+    let mut kept = 0;
+    for (name, member) in new.into_iter().flat_map(Members::iter) {
+        match old.map(|old| old.find_member(kind, name)).transpose()?.flatten() {
+            None => changes.added += count(member),
+            Some(before) => {
+                kept += 1;
+                if !alike(&before, member) {
+                    changes.add(&of_member(&before), &of_member(member));
+                }
+            }
         }
-    };
-    Policies {
-        files: Vec::new(),
-        identity: policies.identity.clone(),
-        on_crossing: policies.on_crossing.clone(),
-        policies: policies.policies.iter().map(|(n, p)| (n.clone(), of(n, p))).collect(),
     }
+    let Some(old) = old else { return Ok(()) };
+    if old.members(kind)? > kept {
+        old.each_member(kind, &mut |name, member| {
+            if new.is_none_or(|new| !new.contains_key(name)) {
+                changes.removed += count(&member);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// How many settings a member has.
+fn count(member: &Member) -> usize {
+    let Rates { each, total, buckets, .. } = &member.rates;
+    let one = usize::from;
+    one(member.package.is_some()) + each.len() + total.len() + one(buckets.is_some())
+}
+
+/// The settings of a member: `.recipients`, `.package`.
+fn of_member(table: &Member) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut set = |name: String, value: String| {
+        all.insert(name, value);
+    };
+    member(&mut set, "", table);
+    all
 }
 
 /// Whether two members certainly have the same settings.
 fn alike(one: &Member, other: &Member) -> bool {
-    let amounts = |one: &BTreeMap<Unit, Amount>, other: &BTreeMap<Unit, Amount>| {
+    let amounts = |one: &ByUnit, other: &ByUnit| {
         one.iter()
             .map(|(unit, amount)| (unit, &amount.windows))
             .eq(other.iter().map(|(unit, amount)| (unit, &amount.windows)))
@@ -178,10 +252,10 @@ fn add(all: &mut BTreeMap<String, String>, name: &str, policy: &Policy) {
         set(format!("package {package:?}"), "exists".into());
         rates(&mut set, &format!("package {package:?}"), table);
     }
-    for (domain, table) in &policy.domains {
+    for (domain, table) in policy.domains.iter() {
         member(&mut set, &format!("domain {domain:?}"), table);
     }
-    for (user, table) in &policy.users {
+    for (user, table) in policy.users.iter() {
         member(&mut set, &format!("user {user:?}"), table);
     }
     for entry in &policy.exempt {
@@ -202,7 +276,7 @@ fn add(all: &mut BTreeMap<String, String>, name: &str, policy: &Policy) {
 
 fn member(set: &mut impl FnMut(String, String), name: &str, member: &Member) {
     if let Some(package) = &member.package {
-        set(format!("{name}.package"), package.clone());
+        set(format!("{name}.package"), package.to_string());
     }
     rates(set, name, &member.rates);
 }
@@ -305,6 +379,14 @@ mod tests {
         compile(Path::new("p"), text, &none).policies.unwrap()
     }
 
+    fn image(policies: &Policies) -> Image {
+        Image::from_bytes(crate::policy::image::build(policies)).unwrap()
+    }
+
+    fn differ(old: &Policies, new: &Policies) -> BTreeMap<String, Changes> {
+        changes(Some(&image(old)), new).unwrap()
+    }
+
     fn of(text: &str) -> BTreeMap<String, String> {
         settings(&read(text))
     }
@@ -372,19 +454,43 @@ mod tests {
                       default.bytes = \"1/1h\"\n[on.crossing]\nlog = true\n",
         );
         let of = |added, removed, changed| Changes { added, removed, changed };
-        let found: Vec<_> = changes(Some(&old), &new).into_iter().collect();
+        let found: Vec<_> = differ(&old, &new).into_iter().collect();
         let wanted = [
             ("identity".to_owned(), of(0, 0, 1)),
             ("on.crossing".to_owned(), of(0, 0, 1)),
             ("policy.a".to_owned(), of(1, 1, 1)),
         ];
         assert_eq!(found, wanted);
-        assert!(changes(Some(&new), &new).is_empty());
+        assert!(differ(&new, &new).is_empty());
+        // As the two lists of settings have it, for all pairs; without old ones, all are added.
+        let two = read(
+            "version = 1\n[policy.a]\ndefault.messages = \"1/1h\"\npackage.p = {}\n\
+                        user.x = { package = \"p\", bytes = \"1/1h\" }\ndomain.\"x.y\" = { \
+                        total.bytes = \"1/1h\", bucket = { burst = 1, rate = 1 } }\n",
+        );
+        let sum = |found: BTreeMap<String, Changes>| {
+            let all = found.values();
+            all.fold([0; 3], |[a, r, c], one| [a + one.added, r + one.removed, c + one.changed])
+        };
+        for one in [&old, &new, &two] {
+            let all = settings(one);
+            assert_eq!(sum(changes(None, one).unwrap()), [all.len(), 0, 0]);
+            for other in [&old, &new, &two] {
+                let others = settings(other);
+                let added = others.keys().filter(|name| !all.contains_key(*name)).count();
+                let removed = all.keys().filter(|name| !others.contains_key(*name)).count();
+                let differs = |(name, value): &(&String, &String)| {
+                    all.get(*name).is_some_and(|before| before != *value)
+                };
+                let changed = others.iter().filter(differs).count();
+                assert_eq!(sum(differ(one, other)), [added, removed, changed]);
+            }
+        }
         // However it is spelled.
         let user = |text| read(&format!("version = 1\n[policy.a.user.x]\n{text}\n"));
         let hour = user("bytes = \"1k/1h\"");
         let same = user("\nbytes = \"1024/60m\"");
-        assert!(changes(Some(&hour), &same).is_empty());
+        assert!(differ(&hour, &same).is_empty());
         assert!(digest(&hour) == digest(&same) && digest(&hour).len() == 32);
         for other in [
             "bytes = \"2k/1h\"",
@@ -393,7 +499,7 @@ mod tests {
             "",
             "bytes = \"1k/1h\"\nbucket = { burst = 1, rate = 1 }",
         ] {
-            assert_eq!(changes(Some(&hour), &user(other)).len(), 1, "{other}");
+            assert_eq!(differ(&hour, &user(other)).len(), 1, "{other}");
             assert_ne!(digest(&hour), digest(&user(other)), "{other}");
         }
     }

@@ -5,6 +5,8 @@
 pub mod diagnostic;
 mod location;
 #[cfg(feature = "cli")]
+mod long_tables;
+#[cfg(feature = "cli")]
 pub(crate) mod reader;
 #[cfg(feature = "cli")]
 pub(crate) mod text;

@@ -7,6 +7,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::diagnostic::{Diagnostics, allowed_instead};
+use super::long_tables::{Cut, cut, pieces};
 use super::{Location, Word};
 
 /// A value with its place.
@@ -51,19 +52,76 @@ pub(crate) fn parse<'t>(
     errors.is_empty().then_some(document)
 }
 
+/// A text whose long tables are read in pieces.
+pub(crate) struct Shortened {
+    /// Without the entries of these tables.
+    pub(crate) text: String,
+    cuts: Vec<Cut>,
+}
+
+/// Cuts out the entries of long tables whose headers are such.
+pub(crate) fn shortened(text: &str, is_long: impl Fn(&str) -> bool) -> Option<Shortened> {
+    cut(text, is_long).map(|(text, cuts)| Shortened { text, cuts })
+}
+
 /// Reads values, and collects what is wrong with them.
 pub(crate) struct Reader<'a> {
     lines: Lines<'a>,
     pub(crate) diagnostics: Diagnostics,
+    /// The entries that are missing in the text of the values, and were not read yet.
+    cuts: Vec<Cut>,
+    /// Where the text of the values begins in the whole text, while a piece is read.
+    piece: Option<usize>,
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(text: &'a str, diagnostics: Diagnostics) -> Self {
-        Self { lines: Lines::of(text), diagnostics }
+        Self { lines: Lines::of(text), diagnostics, cuts: Vec::new(), piece: None }
+    }
+
+    /// For values of a text that is shortened; `text` is the whole.
+    pub(crate) fn of_shortened(text: &'a str, short: &Shortened, diagnostics: Diagnostics) -> Self {
+        Self { cuts: short.cuts.clone(), ..Self::new(text, diagnostics) }
     }
 
     pub(crate) fn at<T>(&self, spanned: &Spanned<T>) -> Location {
-        self.lines.locate(0, spanned.span().start)
+        let start = spanned.span().start;
+        let before = self.cuts.iter().filter(|cut| cut.header.end <= start);
+        let offset = match self.piece {
+            Some(piece) => piece + start,
+            None => start + before.map(|cut| cut.entries.len()).sum::<usize>(),
+        };
+        self.lines.locate(0, offset)
+    }
+
+    /// Calls `read` with each piece of the entries that were cut out of the table whose header
+    /// has this key.
+    pub(crate) fn cut_out<T>(
+        &mut self,
+        key: &Spanned<T>,
+        mut read: impl FnMut(&mut Self, &DeTable<'_>),
+    ) {
+        let start = key.span().start;
+        let Some(cut) = self.cuts.iter_mut().find(|cut| cut.header.contains(&start)) else {
+            return;
+        };
+        cut.is_read = true;
+        let (text, entries) = (self.lines.text, cut.entries.clone());
+        for piece in pieces(text, entries) {
+            let (table, errors) =
+                DeTable::parse_recoverable(text.get(piece.clone()).unwrap_or_default());
+            self.piece = Some(piece.start);
+            if let Some(error) = errors.first() {
+                self.error(&table, error.message());
+            }
+            read(self, table.get_ref());
+            self.piece = None;
+        }
+    }
+
+    /// Whether all was read that was cut out.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.cuts.iter().all(|cut| cut.is_read)
     }
 
     pub(crate) fn error<T>(&mut self, spanned: &Spanned<T>, message: impl Into<String>) {

@@ -1,6 +1,6 @@
 //! `exirate policy apply`: put a policy file in use.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -94,19 +94,19 @@ impl Apply {
         }
         let policies = sound(&self.file)?;
         let warnings = warn(&policies);
-        let image = build(&policies);
+        let image = Image::from_bytes(build(&policies))?;
         let changed = thread::scope(|scope| {
-            let changed = scope.spawn(|| changes(in_use(&spool).as_ref(), &policies));
-            let back = Image::from_bytes(image.clone())?.policies()?;
-            if !changes(Some(&back), &policies).is_empty() {
+            let changed = scope.spawn(|| since(&spool, &policies));
+            if !changes(Some(&image), &policies)?.is_empty() {
                 return Err(Failure::new("the compiled policies are not those of the file"));
             }
-            changed.join().map_err(|_| Failure::new("an internal error"))
+            changed.join().map_err(|_| Failure::new("an internal error"))?
         })?;
+        let image = image.written().unwrap_or_default();
         let path = if self.dry_run {
             spool.join("exirate/policy.image")
         } else {
-            let path = install(&spool, &image)?;
+            let path = install(&spool, image)?;
             log(&spool, &self.file)?;
             free_counters(&spool, &policies);
             refold(&spool, &policies);
@@ -168,16 +168,22 @@ fn warn(policies: &Policies) -> usize {
     warnings.len()
 }
 
-/// The policies in use, if there are any that can be read.
-fn in_use(spool: &Path) -> Option<Policies> {
+/// What differs from the policies in use, if there are any that can be read.
+fn since(spool: &Path, policies: &Policies) -> Result<BTreeMap<String, Changes>, Failure> {
     let file = PolicyFile::open(spool);
     let unknown = |error: &ImageError| {
         if !matches!(error, ImageError::Absent { .. }) {
             note(format_args!("what changes is not known: {error}"));
         }
     };
-    let image = file.image().map_err(unknown).ok()?;
-    image.policies().map_err(|error| unknown(&error)).ok()
+    let image = file.image().map_err(unknown).ok();
+    match changes(image, policies) {
+        Ok(found) => Ok(found),
+        Err(error) => {
+            unknown(&error);
+            Ok(changes(None, policies)?)
+        }
+    }
 }
 
 /// Publishes the digest of the policies, if this server shares limits with others and the user

@@ -15,7 +15,7 @@ use super::super::{Failure, Outcome, spool_dir, time};
 use super::file::{FILE, now, sound};
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::limit::{Rule, Subject};
-use crate::policy::model::{Location, Policies, Policy};
+use crate::policy::model::{Location, MemberKind, Policies, Policy};
 use crate::policy::resolve::{Effective, resolve};
 use crate::policy::settings::condition;
 use crate::policy::word::{Field, Word as _};
@@ -160,7 +160,7 @@ const COLUMNS: [Column; 7] = [
 
 impl Show {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let policies = self.policies()?;
+        let (mut policies, image) = self.policies()?;
         let at = self.at.map_or_else(now, |at| at.seconds);
         if let Some(name) = self.policy.as_ref().filter(|n| !policies.policies.contains_key(*n)) {
             let names = || policies.policies.keys().map(String::as_str);
@@ -172,15 +172,19 @@ impl Show {
             return Err(Failure::new(format!("{file} has no policy {name:?}; {instead}")));
         }
         let wanted = |name: &str| self.policy.as_ref().is_none_or(|only| only == name);
-        let searched: Vec<(&str, &Policy, Searched)> = policies
+        policies.policies.retain(|name, _| wanted(name));
+        let searched: Vec<Searched> =
+            policies.policies.values().map(|policy| self.searched(&policies, policy)).collect();
+        if let Some(image) = image {
+            for ((name, policy), searched) in policies.policies.iter_mut().zip(&searched) {
+                add_members(&image, name, policy, &searched.identity)?;
+            }
+        }
+        let shown: Vec<Shown<'_>> = policies
             .policies
             .iter()
-            .filter(|(name, _)| wanted(name))
-            .map(|(name, policy)| (name.as_str(), policy, self.searched(&policies, policy)))
-            .collect();
-        let shown: Vec<Shown<'_>> = searched
-            .iter()
-            .map(|(name, policy, searched)| self.shown(&policies, name, policy, searched, at))
+            .zip(&searched)
+            .map(|((name, policy), searched)| self.shown(&policies, name, policy, searched, at))
             .collect();
         if self.json {
             let file = place(&policies.files, Location::default());
@@ -203,10 +207,11 @@ impl Show {
         Ok(Outcome::found_if(!limited))
     }
 
-    /// The policies that are shown.
-    fn policies(&self) -> Result<Policies, Failure> {
+    /// The policies that are shown; and the image that has their domains and users, if these
+    /// are in none of them.
+    fn policies(&self) -> Result<(Policies, Option<PolicyFile>), Failure> {
         if let Some(file) = &self.file {
-            return sound(file);
+            return Ok((sound(file)?, None));
         }
         let in_use = match spool_dir::find(self.spool.as_deref()) {
             Ok(spool) => Some(PolicyFile::open(&spool)),
@@ -217,11 +222,11 @@ impl Show {
         match in_use.as_ref().map(PolicyFile::image) {
             Some(Ok(image)) => {
                 self.note(format_args!("the policies in use, {}", image.path().display()));
-                Ok(image.policies()?)
+                Ok((image.outline()?, in_use))
             }
             None | Some(Err(ImageError::Absent { .. })) => {
                 self.note(format_args!("no policies are in use; those of {FILE}"));
-                sound(Path::new(FILE))
+                Ok((sound(Path::new(FILE))?, None))
             }
             Some(Err(error)) => Err(error.into()),
         }
@@ -282,6 +287,27 @@ impl Show {
     }
 }
 
+/// Adds what the image has of this user, and of its domain.
+fn add_members(
+    image: &PolicyFile,
+    name: &str,
+    policy: &mut Policy,
+    identity: &str,
+) -> Result<(), Failure> {
+    let Some(image) = image.image()?.policy(name)? else { return Ok(()) };
+    let domain = domain_of(Some(identity));
+    for (kind, name) in
+        [(MemberKind::User, Some(identity)), (MemberKind::Domain, domain.as_deref())]
+    {
+        let Some(name) = name else { continue };
+        let member = image.find_member(kind, name)?;
+        if let Some(member) = member {
+            policy.members_mut(kind).insert(name, member);
+        }
+    }
+    Ok(())
+}
+
 fn domain_of(address: Option<&str>) -> Option<String> {
     address.and_then(crate::policy::fold::domain).map(str::to_owned)
 }
@@ -313,7 +339,7 @@ fn lines(all: &Policies, effective: &Effective<'_>, per: &str, identity: &str) -
         let (unit, at) = (unit.word(), applied.what.at);
         for window in &applied.what.windows {
             let of = Some((window.limit, window.period));
-            add(unit, per, "window", window.text.clone(), of, &applied.rule, at);
+            add(unit, per, "window", window.text.to_string(), of, &applied.rule, at);
         }
         if applied.what.windows.is_empty() {
             add(unit, per, "window", "unlimited".to_owned(), None, &applied.rule, at);

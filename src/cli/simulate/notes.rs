@@ -167,7 +167,7 @@ fn tables(policy: &Policy) -> impl Iterator<Item = &Rates> {
 }
 
 fn counts(rates: &Rates, unit: Unit) -> bool {
-    let is = |amounts: &std::collections::BTreeMap<Unit, crate::policy::model::Amount>| {
+    let is = |amounts: &crate::policy::model::ByUnit| {
         amounts.get(&unit).is_some_and(|amount| !amount.windows.is_empty())
     };
     let buckets = rates.buckets.iter().flat_map(|buckets| &buckets.buckets);

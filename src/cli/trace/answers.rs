@@ -12,6 +12,7 @@ use super::super::table::{Column, Layout};
 use super::super::{Failure, text};
 use super::envelope::{EnvelopeJson, moment};
 use super::probability::one_in;
+use crate::csv;
 use crate::trace::{Match, MessagePart, MessageParts, Part, Passage, QueryResult};
 
 /// How many recipients of one message a table shows.
@@ -153,15 +154,14 @@ pub(super) const CSV_HEAD: &str = "chance,present,of,passage_start,passage_bytes
 pub(super) fn csv_line(answer: &QueryResult, parts: &[Part]) -> String {
     let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     let (hit, passage) = (answer.hit, passage(answer, parts));
-    [
+    csv::line([
         chance(answer).map(|chance| format!("{chance:e}")).unwrap_or_default(),
         number(hit.map(|hit| hit.present.into())),
         number(hit.map(|hit| hit.of.into())),
         number(passage.as_ref().map(|passage| passage.start as u64)),
         number(passage.as_ref().map(|passage| passage.bytes as u64)),
         within(answer).map(|parts| names(parts).collect::<Vec<_>>().join("|")).unwrap_or_default(),
-    ]
-    .join(",")
+    ])
 }
 
 /// Of a longer passage, so many letters of its beginning and its end are printed.

@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::super::text;
+use crate::csv;
 use crate::rate::Timestamp;
 use crate::trace::Envelope;
 
@@ -80,31 +81,5 @@ pub(super) fn csv_line(envelope: &Envelope) -> String {
         &*envelope.authenticated,
         if envelope.partial { "yes" } else { "no" },
     ];
-    fields.map(csv).join(",")
-}
-
-/// A field of CSV (RFC 4180).
-fn csv(field: &str) -> String {
-    if field.contains(['"', ',', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_are_quoted_where_they_must_be() {
-        for (field, text) in [
-            ("alice@example.org", "alice@example.org"),
-            ("", ""),
-            ("\"a,b\"@c.test", "\"\"\"a,b\"\"@c.test\""),
-            ("a\nb", "\"a\nb\""),
-        ] {
-            assert_eq!(csv(field), text);
-        }
-    }
+    csv::line(fields)
 }

@@ -48,7 +48,8 @@ No text of any message is stored, so none is written: only times, ids, addresses
 and clients. The digests are left out as well, for without the store's key they say
 nothing. Messages come in the order in which they were recorded, about. In CSV,
 recipients are separated by blanks. Fields are chosen by clients, and a spreadsheet
-may take one that begins with = for a formula. Exim may run meanwhile.
+would take one that begins with =, +, -, @, a tab or a carriage return for a formula: an
+apostrophe is written before it, numbers excepted. Exim may run meanwhile.
 
 Exit status: 0 written; 2 an error, or not everything could be read.
 

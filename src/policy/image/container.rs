@@ -122,6 +122,15 @@ impl Container {
         }
     }
 
+    /// Its bytes, which are in memory as they were written; `None` if they are mapped.
+    #[cfg(feature = "cli")]
+    pub(super) fn written(&self) -> Option<&[u8]> {
+        match &self.source {
+            Source::Mapped(_) => None,
+            Source::Owned(bytes) => Some(bytes),
+        }
+    }
+
     /// A copy of its bytes; the word is 0, as in a new image.
     #[cfg(feature = "cli")]
     pub(super) fn to_bytes(&self) -> Vec<u8> {

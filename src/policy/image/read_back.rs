@@ -9,12 +9,19 @@ use super::fields::{Fields, What};
 use super::layout::{BUCKETS, EACH, TOTAL, Table, unit_of};
 use super::rates::{amount, numbers};
 use super::settings::{pattern, string};
-use super::{Decoded, Image, ImageError};
+use super::{Decoded, Image, ImageError, PolicyImage};
 use crate::policy::model::{
-    Amount, Bucket, Buckets, Exempt, Location, Match, Member, Policies, Policy, Rates, Window,
+    Amount, Bucket, Buckets, Exempt, Location, Match, Member, MemberKind, Members, Policies,
+    Policy, Rates, Window,
 };
 
 impl Image {
+    /// Its bytes, as they were written; `None` if it is mapped.
+    #[must_use]
+    pub fn written(&self) -> Option<&[u8]> {
+        self.container.written()
+    }
+
     /// A copy of its bytes, as they were written.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -27,6 +34,26 @@ impl Image {
     /// # Errors
     /// The image is damaged.
     pub fn policies(&self) -> Result<Policies, ImageError> {
+        let mut policies = self.outline()?;
+        for (name, policy) in &mut policies.policies {
+            let Some(image) = self.policy(name)? else { continue };
+            for kind in MemberKind::ALL {
+                let mut found: Vec<(Box<str>, Member)> = Vec::new();
+                image.each_member(kind, &mut |name, member| {
+                    found.push((name.into(), member));
+                })?;
+                *policy.members_mut(kind) = found.into();
+            }
+        }
+        Ok(policies)
+    }
+
+    /// As [`Self::policies`], without their domains and users, of which there may be a
+    /// million. [`PolicyImage::find_member`] returns one of them.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn outline(&self) -> Result<Policies, ImageError> {
         let mut policies = Policies {
             files: vec![self.path().to_path_buf()],
             identity: self.identity()?.clone(),
@@ -35,7 +62,7 @@ impl Image {
         };
         for name in self.names() {
             let Some(policy) = self.policy(name)? else { continue };
-            let read = read(&self.container, policy.decoded);
+            let read = outline(&self.container, policy.decoded);
             let read = read.map_err(|fault| fault.of(self.path()))?;
             policies.policies.insert(name.to_owned(), read);
         }
@@ -43,8 +70,68 @@ impl Image {
     }
 }
 
-fn read(container: &Container, decoded: &Decoded) -> Result<Policy, Fault> {
-    let mut names = BTreeMap::new();
+impl PolicyImage<'_> {
+    fn table(&self, kind: MemberKind) -> Table {
+        match kind {
+            MemberKind::Domain => self.decoded.domains,
+            MemberKind::User => self.decoded.users,
+        }
+    }
+
+    /// The domain or the user of this name, folded.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn find_member(&self, kind: MemberKind, name: &str) -> Result<Option<Member>, ImageError> {
+        let found = self.image.container.find(self.table(kind), name.as_bytes());
+        let found = found.and_then(|found| {
+            found.map(|found| self.read_member(Fields(found.value), found.row)).transpose()
+        });
+        found.map_err(|fault| fault.of(&self.image.path))
+    }
+
+    /// How many domains or users there are.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn members(&self, kind: MemberKind) -> Result<usize, ImageError> {
+        let mut count = 0;
+        let counted = each(&self.image.container, self.table(kind), |_, _, _| {
+            count += 1;
+            Ok(())
+        });
+        counted.map_err(|fault| fault.of(&self.image.path))?;
+        Ok(count)
+    }
+
+    /// Calls `visit` with the name of each domain or user, in no order, and what it is.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn each_member(
+        &self,
+        kind: MemberKind,
+        visit: &mut dyn FnMut(&str, Member),
+    ) -> Result<(), ImageError> {
+        let visited = each(&self.image.container, self.table(kind), |name, value, row| {
+            visit(name, self.read_member(value, row)?);
+            Ok(())
+        });
+        visited.map_err(|fault| fault.of(&self.image.path))
+    }
+
+    fn read_member(&self, mut value: Fields<'_>, row: u32) -> Result<Member, Fault> {
+        let damaged = |what| fault_at(row, what);
+        let package = match value.u32().map_err(damaged)? {
+            0 => None,
+            at => Some(self.package_at(at)?.name.into()),
+        };
+        Ok(Member { package, rates: rates(value).map_err(damaged)? })
+    }
+}
+
+/// A policy without its domains and users.
+fn outline(container: &Container, decoded: &Decoded) -> Result<Policy, Fault> {
     let mut packages = BTreeMap::new();
     each(container, decoded.packages, |name, mut value, row| {
         let at = value.u32().map_err(|what| fault_at(row, what))?;
@@ -53,32 +140,17 @@ fn read(container: &Container, decoded: &Decoded) -> Result<Policy, Fault> {
         if own != name {
             return Err(fault_at(at, "a package has another name in its table"));
         }
-        names.insert(at, own);
-        packages.insert(name, rates(fields).map_err(|what| fault_at(at, what))?);
+        packages.insert(own, rates(fields).map_err(|what| fault_at(at, what))?);
         Ok(())
     })?;
-    let members = |table: Table| -> Result<BTreeMap<String, Member>, Fault> {
-        let mut members = BTreeMap::new();
-        each(container, table, |name, mut value, row| {
-            let damaged = |what| fault_at(row, what);
-            let package = match value.u32().map_err(damaged)? {
-                0 => None,
-                at => Some(names.get(&at).ok_or(damaged("a package does not exist"))?.clone()),
-            };
-            let rates = rates(value).map_err(damaged)?;
-            members.insert(name, Member { package, rates });
-            Ok(())
-        })?;
-        Ok(members)
-    };
     let entries = container.read(decoded.exempts.entries, |row| row.list(Fields::u32))?;
     let exempt = entries.iter().map(|&at| exemption(container, at)).collect::<Result<_, _>>()?;
     Ok(Policy {
         at: Location::default(),
         head: decoded.head.clone(),
         default: rates(Fields(&decoded.default)).map_err(|what| fault_at(decoded.at, what))?,
-        domains: members(decoded.domains)?,
-        users: members(decoded.users)?,
+        domains: Members::default(),
+        users: Members::default(),
         packages,
         exempt,
     })
@@ -88,7 +160,7 @@ fn read(container: &Container, decoded: &Decoded) -> Result<Policy, Fault> {
 fn each(
     container: &Container,
     table: Table,
-    mut visit: impl FnMut(String, Fields<'_>, u32) -> Result<(), Fault>,
+    mut visit: impl FnMut(&str, Fields<'_>, u32) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     for index in 0..table.slots {
         let row = container.slot(table, index)?;
@@ -100,7 +172,7 @@ fn each(
             let (name, value) = entry(&mut entries).map_err(|what| fault_at(row, what))?;
             let name = std::str::from_utf8(name);
             let name = name.map_err(|_| fault_at(row, "a text is not UTF-8"))?;
-            visit(name.to_owned(), Fields(value), row)?;
+            visit(name, Fields(value), row)?;
         }
     }
     Ok(())
@@ -123,11 +195,11 @@ fn rates(mut row: Fields<'_>) -> Result<Rates, What> {
                 text: one.text.to_owned(),
             };
             let buckets = all.iter().map(bucket).collect();
-            rates.buckets = Some(Buckets { at: Location::default(), buckets });
+            rates.buckets = Some(Box::new(Buckets { at: Location::default(), buckets }));
             continue;
         }
         let window = |one: &super::rates::Numbers<'_>| Window {
-            text: one.text.to_owned(),
+            text: one.text.into(),
             limit: one.first,
             period: one.second,
         };

@@ -10,12 +10,12 @@ use super::{Image, build};
 use crate::policy::fold::Folding;
 use crate::policy::limit::{Exemption, Limit, Subject};
 use crate::policy::model::{
-    Amount, Bucket, Buckets, DomainPattern, Exempt, Grade, Head, Identity, Location, Match, Member,
-    OnCrossing, Piece, Policies, Policy, Rates, Template, When, Window,
+    Amount, Bucket, Buckets, ByUnit, DomainPattern, Exempt, Grade, Head, Identity, Location, Match,
+    Member, OnCrossing, Piece, Policies, Policy, Rates, Template, When, Window,
 };
 use crate::policy::network::Cidr;
 use crate::policy::resolve::resolve;
-use crate::policy::word::{Counting, Field, OnError, Unit, Word};
+use crate::policy::word::{Counting, Field, OnError, Word};
 
 /// Identities, of which some are in the tables and some are not.
 const IDENTITIES: [&str; 14] = [
@@ -60,13 +60,14 @@ fn number(g: &mut Gen) -> f64 {
     f64::from(u32::arbitrary(g)) / 8.0 + 0.5
 }
 
-fn amounts(g: &mut Gen) -> BTreeMap<Unit, Amount> {
+fn amounts(g: &mut Gen) -> ByUnit {
     let window = |g: &mut Gen| {
         let (limit, period) = (number(g), number(g));
-        Window { text: format!("{limit}/{period}s"), limit, period }
+        Window { text: format!("{limit}/{period}s").into(), limit, period }
     };
-    let amount =
-        |g: &mut Gen| (word(g), Amount { at: Location::default(), windows: some(g, 3, window) });
+    let amount = |g: &mut Gen| {
+        (word(g), Amount { at: Location::default(), windows: some(g, 3, window).into() })
+    };
     some(g, 4, amount).into_iter().collect()
 }
 
@@ -79,7 +80,7 @@ fn rates(g: &mut Gen) -> Rates {
     Rates {
         at: Location::default(),
         each: amounts(g),
-        buckets: maybe(g, buckets),
+        buckets: maybe(g, buckets).map(Box::new),
         total: amounts(g),
     }
 }
@@ -153,7 +154,7 @@ fn policy(g: &mut Gen) -> Policy {
     let names: Vec<String> = packages.keys().cloned().collect();
     // A member's package exists.
     let member = |g: &mut Gen| Member {
-        package: maybe(g, |g| g.choose(&names).cloned()).flatten(),
+        package: maybe(g, |g| g.choose(&names).map(|name| name.as_str().into())).flatten(),
         rates: rates(g),
     };
     let domains = some(g, 4, |g| (one(g, &DOMAINS).to_owned(), member(g)));

@@ -23,7 +23,7 @@ fn subject(identity: &str) -> Subject<'_> {
 /// The windows and the rule of a unit.
 fn said(effective: &Effective<'_>, unit: Unit) -> Option<String> {
     let applied = effective.each.get(&unit)?;
-    let windows: Vec<&str> = applied.what.windows.iter().map(|w| w.text.as_str()).collect();
+    let windows: Vec<&str> = applied.what.windows.iter().map(|w| &*w.text).collect();
     Some(format!("{} by {}", windows.join(" "), applied.rule))
 }
 

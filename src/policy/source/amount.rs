@@ -10,12 +10,15 @@ use crate::toml_file::diagnostic::allowed_instead;
 /// What lifts a limit.
 pub(super) const UNLIMITED: &str = "unlimited";
 
+/// The largest number: more events or bytes are never counted.
+const MOST: f64 = 1e18;
+
 /// A decimal number that is not negative, with an optional suffix k, M or G.
 fn number(text: &str) -> Option<f64> {
     let digits = text.strip_suffix(['k', 'K', 'm', 'M', 'g', 'G']).unwrap_or(text);
     let decimal = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let any = digits.bytes().any(|b| b.is_ascii_digit());
-    spec::limit(text.as_bytes()).filter(|limit| decimal && any && limit.is_finite())
+    spec::limit(text.as_bytes()).filter(|limit| decimal && any && (0.0..=MOST).contains(limit))
 }
 
 /// A period in seconds.
@@ -44,7 +47,7 @@ fn ratio(text: &str, example: &str) -> Result<(String, f64, f64), String> {
         ));
     }
     let most = number(limit).ok_or_else(|| {
-        format!("{limit:?} is not a limit; expected a number such as 100, 1.5k or 500M")
+        format!("{limit:?} is not a limit; expected a number such as 100, 1.5k or 500M, up to 1e18")
     })?;
     Ok((format!("{limit}/{time}"), most, period(time)?))
 }
@@ -58,7 +61,7 @@ pub(super) fn window(text: &str) -> Result<Window, String> {
         return Err("\"unlimited\" stands alone, not among windows".to_owned());
     }
     let (text, limit, period) = ratio(text, "100/1h")?;
-    Ok(Window { text, limit, period })
+    Ok(Window { text: text.into(), limit, period })
 }
 
 /// A bucket's rate, as in `1 / 1h`, or as a number a second: the text and the leak.

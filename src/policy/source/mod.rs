@@ -5,7 +5,6 @@
 //! is reported: all else would be a guess.
 
 mod amount;
-mod csv;
 mod exempt;
 mod policy;
 mod tables;
@@ -19,7 +18,7 @@ use toml::de::DeTable;
 use super::model::{Identity, Location, OnCrossing, Policies, Template};
 use super::word::Field;
 use crate::toml_file::diagnostic::Diagnostics;
-use crate::toml_file::reader::{Reader, Value, parse};
+use crate::toml_file::reader::{Reader, Value, parse, shortened};
 pub use crate::toml_file::text::Load;
 use crate::toml_file::text::load;
 use values::{networks, template};
@@ -46,13 +45,36 @@ pub fn read(path: &Path) -> Result<Compiled, String> {
 /// Checks `text`, the policy file at `path`; `load` reads the files it names.
 #[must_use]
 pub fn compile(path: &Path, text: &str, load: Load<'_>) -> Compiled {
+    if let Some(compiled) = compile_long(path, text, load) {
+        return compiled;
+    }
     let mut diagnostics = Diagnostics::of(path);
     let Some(document) = parse(text, &mut diagnostics) else {
         return Compiled { policies: None, diagnostics };
     };
     let mut reader = Reader::new(text, diagnostics);
-    let mut policies = read_document(&mut reader, document.get_ref(), load);
-    let diagnostics = reader.diagnostics;
+    let policies = read_document(&mut reader, document.get_ref(), load);
+    compiled(policies, reader.diagnostics)
+}
+
+/// As [`compile`], for a text with very many users or domains; `None` if it has not, or if
+/// anything is wrong with it.
+fn compile_long(path: &Path, text: &str, load: Load<'_>) -> Option<Compiled> {
+    let is_long = |header: &str| {
+        let name = header.strip_prefix("policy.");
+        let name = name.and_then(|n| n.strip_suffix(".user").or(n.strip_suffix(".domain")));
+        name.is_some_and(|name| !name.contains(['.', '"', '\'', ' ']))
+    };
+    let short = shortened(text, is_long)?;
+    let mut diagnostics = Diagnostics::of(path);
+    let document = parse(&short.text, &mut diagnostics)?;
+    let mut reader = Reader::of_shortened(text, &short, diagnostics);
+    let policies = read_document(&mut reader, document.get_ref(), load);
+    let sound = reader.is_complete() && !reader.diagnostics.has_errors();
+    sound.then(|| compiled(policies, reader.diagnostics))
+}
+
+fn compiled(mut policies: Policies, diagnostics: Diagnostics) -> Compiled {
     policies.files.clone_from(&diagnostics.files);
     let policies = Some(policies).filter(|_| !diagnostics.has_errors());
     Compiled { policies, diagnostics }

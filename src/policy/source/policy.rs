@@ -5,7 +5,7 @@ use toml::de::{DeString, DeValue};
 
 use super::super::model::{Grade, Head, Identity, Location, Policy, Rates, When};
 use super::super::word::{Action, Counting, OnError, State, Verdict, Word as _};
-use super::tables::{self, Packages};
+use super::tables::{self, Listed, Packages};
 use super::values::{networks, template};
 use super::{amount, exempt, users};
 use crate::policy::model::DomainPattern;
@@ -59,6 +59,7 @@ pub(super) fn read(
     let table = reader.table(value, "[policy.outbound]")?;
     let mut policy = empty(at);
     let mut packages = Packages::default();
+    let (mut domains, mut users) = (Listed::default(), Listed::default());
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "when" => policy.head.when = when(reader, identity, value),
@@ -88,21 +89,24 @@ pub(super) fn read(
             }
             "bucket" => {
                 let buckets = tables::buckets(reader, value);
-                policy.default.buckets = buckets;
+                policy.default.buckets = buckets.map(Box::new);
             }
             "package" => policy.packages = tables::packages(reader, name.get_ref(), value),
-            "domain" => tables::domains(reader, name.get_ref(), value, &mut policy, &mut packages),
+            "domain" => {
+                tables::domains(reader, name.get_ref(), key, value, &mut domains, &mut packages);
+            }
             "user" => {
-                let folding = &identity.folding;
-                tables::users(reader, folding, name.get_ref(), value, &mut policy, &mut packages);
+                let (name, folding) = (name.get_ref(), &identity.folding);
+                tables::users(reader, folding, name, key, value, &mut users, &mut packages);
             }
             "users" | "exempt" => {}
             _ => reader.unknown_key(key, &format!("in [policy.{}]", name.get_ref()), KEYS),
         }
     }
     if let Some(value) = table.get("users") {
-        users::read(reader, &identity.folding, value, load, &mut policy, &mut packages);
+        users::read(reader, &identity.folding, value, load, &mut users, &mut packages);
     }
+    (policy.domains, policy.users) = (domains.into_members(), users.into_members());
     if let Some(value) = table.get("exempt") {
         policy.exempt = exempt::read(reader, &identity.folding, name.get_ref(), value);
     }

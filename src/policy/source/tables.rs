@@ -1,29 +1,37 @@
 //! The tables of a policy: limits by default, package, domain and user.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::super::fold::Folding;
-use super::super::model::{Amount, Bucket, Buckets, Location, Member, Policy, Rates};
+use super::super::model::{
+    Amount, Bucket, Buckets, ByUnit, Location, Member, Members, Policy, Rates,
+};
 use super::super::word::{Unit, Word as _};
 use super::amount::{self, UNLIMITED};
 use crate::toml_file::diagnostic::similar;
 use crate::toml_file::reader::{Reader, Value};
 
-/// The packages that domains and users name; they must exist.
+/// The packages that domains and users name, and where; they must exist.
 #[derive(Default)]
-pub(super) struct Packages(Vec<(String, Location)>);
+pub(super) struct Packages(BTreeMap<Arc<str>, Vec<Location>>);
 
 impl Packages {
-    pub(super) fn add(&mut self, name: &str, at: Location) {
-        self.0.push((name.to_owned(), at));
+    /// Adds a place; returns the name, which all places share.
+    pub(super) fn add(&mut self, name: &str, at: Location) -> Arc<str> {
+        let known = self.0.get_key_value(name).map(|(name, _)| Arc::clone(name));
+        let name = known.unwrap_or_else(|| name.into());
+        self.0.entry(Arc::clone(&name)).or_default().push(at);
+        name
     }
 
     pub(super) fn check(self, reader: &mut Reader<'_>, policy: &Policy) {
-        for (name, at) in self.0 {
-            if policy.packages.contains_key(&name) {
+        for (name, places) in self.0 {
+            if policy.packages.contains_key(&*name) {
                 continue;
             }
             let known = || policy.packages.keys().map(String::as_str);
@@ -34,8 +42,49 @@ impl Packages {
                     format!("its packages: {}", known().take(20).collect::<Vec<_>>().join(", "))
                 }
             };
-            reader.diagnostics.error(at, format!("unknown package {name:?}; {instead}"));
+            for at in places {
+                reader.diagnostics.error(at, format!("unknown package {name:?}; {instead}"));
+            }
         }
+    }
+}
+
+/// The domains or users that were read so far.
+#[derive(Default)]
+pub(super) struct Listed {
+    all: Vec<(Box<str>, Member)>,
+    /// By the hash of its name, where each is.
+    places: HashMap<u64, usize>,
+    hasher: RandomState,
+}
+
+impl Listed {
+    /// Adds a user or a domain, once.
+    pub(super) fn add(
+        &mut self,
+        reader: &mut Reader<'_>,
+        what: &str,
+        written: &str,
+        folded: String,
+        member: Member,
+    ) {
+        let hash = self.hasher.hash_one(folded.as_str());
+        let first = self.places.get(&hash).and_then(|at| self.all.get(*at));
+        if let Some((_, first)) = first.filter(|(name, _)| **name == *folded) {
+            let files = &reader.diagnostics.files;
+            let place = crate::toml_file::diagnostic::place(files, first.rates.at);
+            let folding =
+                if written == folded { String::new() } else { format!(", folded to {folded:?},") };
+            let message = format!("{what} {written:?}{folding} is listed twice; first at {place}");
+            reader.diagnostics.error(member.rates.at, message);
+            return;
+        }
+        self.places.insert(hash, self.all.len());
+        self.all.push((folded.into(), member));
+    }
+
+    pub(super) fn into_members(self) -> Members {
+        self.all.into()
     }
 }
 
@@ -55,9 +104,11 @@ fn limit(
     rates: &mut Rates,
 ) -> bool {
     if let Some(unit) = Unit::of(key) {
-        rates.each.extend(amount(reader, value).map(|amount| (unit, amount)));
+        if let Some(amount) = amount(reader, value) {
+            rates.each.insert(unit, amount);
+        }
     } else if key == "bucket" {
-        rates.buckets = buckets(reader, value);
+        rates.buckets = buckets(reader, value).map(Box::new);
     } else if key == "total" {
         rates.total = total(reader, value, place);
     } else {
@@ -85,21 +136,25 @@ pub(super) fn rates(
 
 /// The windows of a unit.
 pub(super) fn amount(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Amount> {
-    let mut amount = Amount { at: reader.at(value), windows: Vec::new() };
+    let mut amount = Amount { at: reader.at(value), windows: Box::default() };
     if value.get_ref().as_str().is_some_and(|text| text.trim() == UNLIMITED) {
         return Some(amount);
     }
     let example = "\"100/1h\", [\"100/1h\", \"500/1d\"] or \"unlimited\"";
-    amount.windows = reader.each(value, example, amount::window)?;
+    amount.windows = reader.each(value, example, amount::window)?.into();
     Some(amount)
 }
 
-fn total(reader: &mut Reader<'_>, value: Value<'_>, place: &str) -> BTreeMap<Unit, Amount> {
-    let mut total = BTreeMap::new();
+fn total(reader: &mut Reader<'_>, value: Value<'_>, place: &str) -> ByUnit {
+    let mut total = ByUnit::default();
     let Some(table) = reader.table(value, "{ recipients = \"3000/1h\" }") else { return total };
     for (key, value) in table {
         match Unit::of(key.get_ref()) {
-            Some(unit) => total.extend(amount(reader, value).map(|amount| (unit, amount))),
+            Some(unit) => {
+                if let Some(amount) = amount(reader, value) {
+                    total.insert(unit, amount);
+                }
+            }
             None => reader.unknown_key(key, &format!("in total {place}"), &allowed(&[])),
         }
     }
@@ -204,8 +259,7 @@ fn member(
         match key.get_ref().as_ref() {
             "package" => {
                 let Some(name) = reader.string(value, "\"gold\"") else { continue };
-                packages.add(name, reader.at(value));
-                member.package = Some(name.to_owned());
+                member.package = Some(packages.add(name, reader.at(value)));
             }
             "total" if !is_domain => {
                 reader.error(key, "total is for all users of a domain; write it in a domain, a package or the default");
@@ -235,13 +289,25 @@ fn as_written<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Spanned<D
 pub(super) fn domains(
     reader: &mut Reader<'_>,
     name: &str,
+    key: &Key<'_>,
     value: Value<'_>,
-    policy: &mut Policy,
+    listed: &mut Listed,
     packages: &mut Packages,
 ) {
     let Some(table) = reader.table(value, "[policy.outbound.domain.\"example.org\"]") else {
         return;
     };
+    some_domains(reader, name, table, listed, packages);
+    reader.cut_out(key, |reader, table| some_domains(reader, name, table, listed, packages));
+}
+
+fn some_domains(
+    reader: &mut Reader<'_>,
+    name: &str,
+    table: &DeTable<'_>,
+    listed: &mut Listed,
+    packages: &mut Packages,
+) {
     for (key, value) in as_written(table) {
         let text = key.get_ref();
         let domain = match amount::domain(text) {
@@ -260,7 +326,7 @@ pub(super) fn domains(
         };
         let place = format!("in [policy.{name}.domain.{text:?}]");
         let member = member(reader, key, value, &place, true, packages);
-        add(reader, &mut policy.domains, "domain", text, domain, member);
+        listed.add(reader, "domain", text, domain, member);
     }
 }
 
@@ -269,43 +335,34 @@ pub(super) fn users(
     reader: &mut Reader<'_>,
     folding: &Folding,
     name: &str,
+    key: &Key<'_>,
     value: Value<'_>,
-    policy: &mut Policy,
+    listed: &mut Listed,
     packages: &mut Packages,
 ) {
     let Some(table) = reader.table(value, "[policy.outbound.user.\"news@example.org\"]") else {
         return;
     };
+    some_users(reader, folding, name, table, listed, packages);
+    reader.cut_out(key, |reader, table| some_users(reader, folding, name, table, listed, packages));
+}
+
+fn some_users(
+    reader: &mut Reader<'_>,
+    folding: &Folding,
+    name: &str,
+    table: &DeTable<'_>,
+    listed: &mut Listed,
+    packages: &mut Packages,
+) {
     for (key, value) in as_written(table) {
         let text = key.get_ref();
         let place = format!("in [policy.{name}.user.{text:?}]");
         let member = member(reader, key, value, &place, false, packages);
         match folding.identity(text) {
-            Some(user) => add(reader, &mut policy.users, "user", text, user, member),
+            Some(user) => listed.add(reader, "user", text, user, member),
             None => reader
                 .error(key, format!("{text:?} is not a user: nothing is left of it after folding")),
         }
-    }
-}
-
-/// Adds a user or a domain, once.
-pub(super) fn add(
-    reader: &mut Reader<'_>,
-    to: &mut BTreeMap<String, Member>,
-    what: &str,
-    written: &str,
-    folded: String,
-    member: Member,
-) {
-    let at = member.rates.at;
-    if let Some(first) = to.get(&folded) {
-        let place = crate::toml_file::diagnostic::place(&reader.diagnostics.files, first.rates.at);
-        let folding =
-            if written == folded { String::new() } else { format!(", folded to {folded:?},") };
-        reader
-            .diagnostics
-            .error(at, format!("{what} {written:?}{folding} is listed twice; first at {place}"));
-    } else {
-        to.insert(folded, member);
     }
 }

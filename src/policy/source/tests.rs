@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::super::model::{Match, Piece, When};
+use super::super::model::{Match, Member, Piece, When};
 use super::super::network::Cidr;
 use super::super::word::{Action, Counting, Field, Placeholder, State, Unit};
-use super::{Compiled, compile};
+use super::{Compiled, Load, compile, compile_long};
 use crate::policy::lint::lint;
 use crate::toml_file::diagnostic::{Severity, place};
 
@@ -59,15 +59,27 @@ fn the_example_is_accepted_as_it_stands() {
         amount.windows.iter().map(|w| (w.limit, w.period)).collect::<Vec<_>>()
     };
     let each = &outbound.default.each;
-    assert_eq!(windows(&each[&Unit::Recipients]), [(100.0, 3600.0), (500.0, 86400.0)]);
-    assert_eq!(windows(&each[&Unit::UniqueRecipients]), [(60.0, 3600.0)]);
-    assert_eq!(windows(&each[&Unit::Bytes]), [(500.0 * 1048576.0, 86400.0)]);
-    let gold = &outbound.packages["gold"].each[&Unit::Recipients];
+    assert_eq!(windows(each.get(&Unit::Recipients).unwrap()), [(100.0, 3600.0), (500.0, 86400.0)]);
+    assert_eq!(windows(each.get(&Unit::UniqueRecipients).unwrap()), [(60.0, 3600.0)]);
+    assert_eq!(windows(each.get(&Unit::Bytes).unwrap()), [(500.0 * 1048576.0, 86400.0)]);
+    let gold = outbound.packages["gold"].each.get(&Unit::Recipients).unwrap();
     assert_eq!(windows(gold), [(1000.0, 3600.0), (5000.0, 86400.0)]);
-    let domain = &outbound.domains["example.org"];
+    let domain = outbound.domains.get("example.org").unwrap();
     assert_eq!(domain.package.as_deref(), Some("gold"));
-    assert_eq!(windows(&domain.rates.total[&Unit::Recipients]), [(3000.0, 3600.0)]);
-    assert_eq!(windows(&outbound.users["news@example.org"].rates.each[&Unit::Recipients]), []);
+    assert_eq!(windows(domain.rates.total.get(&Unit::Recipients).unwrap()), [(3000.0, 3600.0)]);
+    assert_eq!(
+        windows(
+            outbound
+                .users
+                .get("news@example.org")
+                .unwrap()
+                .rates
+                .each
+                .get(&Unit::Recipients)
+                .unwrap()
+        ),
+        []
+    );
     let exempt = &outbound.exempt[0];
     let network = Match::Client(Cidr::parse("192.0.2.0/24").unwrap());
     assert_eq!(exempt.matches, [Match::Identity("ceo@example.org".into()), network]);
@@ -170,10 +182,13 @@ fn users_come_from_a_file_too() {
     assert_eq!(policies.files.len(), 2);
     let users = &policies.policies["out"].users;
     assert_eq!(users.keys().collect::<Vec<_>>(), ["alice@x.org", "bob", "carl"]);
-    let alice = &users["alice@x.org"];
+    let alice = users.get("alice@x.org").unwrap();
     assert_eq!(alice.package.as_deref(), Some("gold"));
-    assert_eq!(alice.rates.each[&Unit::Recipients].windows.len(), 2);
-    assert_eq!(users["carl"].rates.each[&Unit::Recipients].windows, []);
+    assert_eq!(alice.rates.each.get(&Unit::Recipients).unwrap().windows.len(), 2);
+    assert_eq!(
+        users.get("carl").unwrap().rates.each.get(&Unit::Recipients).unwrap().windows[..],
+        []
+    );
 
     let wrong = "user,package,recipients\nBOB,,1/1h\nalice,silver,1/1h\ndora,gold\n,,1/1h\neve,gold, 1/1h x/1h\n";
     assert_eq!(
@@ -237,5 +252,79 @@ fn any_text_is_read_without_a_panic() {
             let compiled = compiled(&text, before);
             assert_eq!(compiled.policies.is_none(), compiled.diagnostics.has_errors());
         }
+    }
+}
+
+/// A policy file with so many users that they are read in pieces, the line of one of them
+/// replaced; each is a line.
+fn many(replaced: usize, by: &str) -> String {
+    let mut text = "version = 1\n[policy.p]\ndefault.recipients = \"100/1h\"\n\
+                    package.gold.recipients = \"1000/1h\"\n[policy.p.user] # many\n"
+        .to_owned();
+    for n in 0..20_000 {
+        let line = format!("\"user{n}@example.org\" = {{ package = \"gold\" }}");
+        text += if n == replaced { by } else { &line };
+        text += "\n";
+    }
+    text + "[policy.p.domain]\n\"x.org\" = { total.recipients = \"5/1h\" }\n[on.crossing]\nlog = true\n"
+}
+
+fn whole(text: &str) -> Compiled {
+    // A comment within the brackets of the header keeps them together.
+    let text = text.replace("[policy.p.user] #", "[policy.p. user] #");
+    assert!(compile_long(Path::new("p.toml"), &text, &|_| Err(String::new())).is_none());
+    compile(Path::new("p.toml"), &text, &|_| Err(String::new()))
+}
+
+#[test]
+fn a_table_that_is_read_in_pieces_is_as_one_that_is_not() {
+    let load: Load<'_> = &|_| Err(String::new());
+    let none = usize::MAX;
+    for (replaced, by) in [
+        (none, ""),
+        // Several lines; a limit as it is inherited, of which lint warns.
+        (5_000, "\"b\" = { recipients = [\n  \"1/1h\",\n\"2/1d\", # a = b\n] }"),
+        (19_999, "\"b\" = { recipients = \"100/1h\" }"),
+        (9_000, "\"b\".recipients = \"1/1h\"\n\"b\".package = \"gold\""),
+    ] {
+        let text = many(replaced, by);
+        let long = compile_long(Path::new("p.toml"), &text, load).expect("it is long");
+        let whole = whole(&text);
+        let places = |compiled: &Compiled| -> Vec<_> {
+            let users = &compiled.policies.as_ref().unwrap().policies["p"].users;
+            let limit = |member: &Member| member.rates.each.values().map(|a| a.at).next();
+            users.iter().map(|(name, user)| (name.to_owned(), user.rates.at, limit(user))).collect()
+        };
+        assert_eq!(places(&long), places(&whole), "{by}");
+        let [long, whole] = [long, whole].map(|one| one.policies.unwrap());
+        assert!(long.policies["p"].users.len() >= 19_999 && long.on_crossing.log);
+        assert_eq!(long.policies["p"].domains, whole.policies["p"].domains);
+        assert!(
+            crate::policy::settings::settings(&long) == crate::policy::settings::settings(&whole)
+        );
+    }
+    // What is wrong is found by reading all of it.
+    for by in [
+        "\"user9@example.org\" = {}",
+        "\"user4999@example.org\".recipients = \"1/1h\"",
+        "\"x\" = { package = \"silver\" }",
+        "\"x\" = { recipients = \"many\" }",
+        "\"x\" = {",
+        "x",
+        "[policy.p.user]",
+        "[policy]",
+    ] {
+        let text = many(5_000, by);
+        assert!(compile_long(Path::new("p.toml"), &text, load).is_none(), "{by}");
+        let found = compile(Path::new("p.toml"), &text, load).diagnostics.sorted();
+        assert!(!found.is_empty() && found[0].at.line >= 14, "{by}: {found:?}");
+    }
+    // A header within a text, and one that is no table.
+    for (header, instead) in
+        [("[policy.p.user]", "on.x = \"\"\"\n[policy.p.user]"), ("user]", "user]]")]
+    {
+        let text = many(none, "").replacen(header, instead, 1);
+        assert!(compile_long(Path::new("p.toml"), &text, load).is_none());
+        assert!(compile(Path::new("p.toml"), &text, load).diagnostics.has_errors());
     }
 }

@@ -4,11 +4,11 @@
 //! says nothing; several windows are separated by blanks: `100/1h 500/1d`.
 
 use super::super::fold::Folding;
-use super::super::model::{Amount, Location, Member, Policy};
+use super::super::model::{Amount, Location, Member};
 use super::super::word::{Unit, Word as _};
 use super::amount::{self, UNLIMITED};
-use super::csv::{Cell, row};
-use super::tables::{Packages, add};
+use super::tables::{Listed, Packages};
+use crate::csv::{Cell, row};
 use crate::toml_file::diagnostic::allowed_instead;
 use crate::toml_file::reader::{Lines, Reader, Value};
 use crate::toml_file::text::{Load, beside};
@@ -31,13 +31,13 @@ impl Column {
     }
 }
 
-/// Reads the files that `value` names into the users of `policy`.
+/// Reads the files that `value` names into `listed`.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     folding: &Folding,
     value: Value<'_>,
     load: Load<'_>,
-    policy: &mut Policy,
+    listed: &mut Listed,
     packages: &mut Packages,
 ) {
     for (name, at) in reader.strings(value, "\"users.csv\"").unwrap_or_default() {
@@ -55,7 +55,7 @@ pub(super) fn read(
             return;
         };
         files.push(path);
-        Table { reader, folding, lines: Lines::of(&text), file, policy, packages }.read(&text);
+        Table { reader, folding, lines: Lines::of(&text), file, listed, packages }.read(&text);
     }
 }
 
@@ -65,7 +65,7 @@ struct Table<'t, 'r> {
     folding: &'t Folding,
     lines: Lines<'t>,
     file: u16,
-    policy: &'t mut Policy,
+    listed: &'t mut Listed,
     packages: &'t mut Packages,
 }
 
@@ -143,8 +143,7 @@ impl Table<'_, '_> {
                 }
                 _ if text.is_empty() => {}
                 Column::Package => {
-                    self.packages.add(&text, at);
-                    member.package = Some(text);
+                    member.package = Some(self.packages.add(&text, at));
                 }
                 Column::Unit(unit) => {
                     let amount = self.amount(offset, at, &text);
@@ -155,7 +154,7 @@ impl Table<'_, '_> {
         let Some(user) = user else { return };
         match self.folding.identity(&user) {
             Some(folded) => {
-                add(self.reader, &mut self.policy.users, "user", &user, folded, member);
+                self.listed.add(self.reader, "user", &user, folded, member);
             }
             None => {
                 let at = member.rates.at;
@@ -167,13 +166,13 @@ impl Table<'_, '_> {
     }
 
     fn amount(&mut self, offset: usize, at: Location, text: &str) -> Amount {
-        let mut amount = Amount { at, windows: Vec::new() };
+        let mut windows = Vec::new();
         if text != UNLIMITED {
             let mut any = false;
             for one in text.split([' ', ';']).filter(|one| !one.is_empty()) {
                 any = true;
                 match amount::window(one) {
-                    Ok(window) => amount.windows.push(window),
+                    Ok(window) => windows.push(window),
                     Err(message) => self.error(offset, message),
                 }
             }
@@ -181,6 +180,6 @@ impl Table<'_, '_> {
                 self.error(offset, format!("{text:?} has no limit; expected such as 100/1h"));
             }
         }
-        amount
+        Amount { at, windows: windows.into() }
     }
 }

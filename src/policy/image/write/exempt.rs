@@ -53,12 +53,11 @@ impl Keys {
 
     fn write(&self, writer: &mut Writer, row: &mut Out) {
         let mut table = |keys: &BTreeMap<Vec<u8>, Lists>| {
-            writer.table(keys.iter().map(|(key, (alone, both))| {
-                let mut value = Out::default();
+            let entries = keys.iter().map(|(key, lists)| (key.as_slice(), lists));
+            writer.table(entries, |(alone, both), value| {
                 value.bytes(alone);
                 value.0.extend_from_slice(both);
-                (key.as_slice(), value.0)
-            }))
+            })
         };
         row.table(table(&self.identities));
         row.table(table(&self.domains));

@@ -7,7 +7,7 @@ mod settings;
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::layout::{BUCKETS, EACH, TOTAL, unit_code};
-use crate::policy::model::{Member, Policies, Policy, Rates};
+use crate::policy::model::{Members, Policies, Policy, Rates};
 use crate::policy::word::Unit;
 use out::{Out, Writer};
 
@@ -59,15 +59,15 @@ fn write(writer: &mut Writer, policy: &Policy) -> u32 {
         let found = rows.binary_search_by_key(&name.as_bytes(), |(name, _)| name);
         found.ok().and_then(|found| rows.get(found)).map_or(0, |(_, row)| *row)
     };
-    let value = |member: &Member| {
-        let mut value = Out::default();
-        value.u32(member.package.as_deref().map_or(0, package));
-        rates(&mut value, &member.rates);
-        value.0
+    let packages = writer.table(rows.iter().copied(), |row, value| value.u32(*row));
+    let mut members = |members: &Members| {
+        let entries = members.iter().map(|(name, member)| (name.as_bytes(), member));
+        writer.table(entries, |member, value| {
+            value.u32(member.package.as_deref().map_or(0, package));
+            rates(value, &member.rates);
+        })
     };
-    let packages = writer.table(rows.iter().map(|(name, row)| (*name, row.to_le_bytes().to_vec())));
-    let domains = writer.table(policy.domains.iter().map(|(n, m)| (n.as_bytes(), value(m))));
-    let users = writer.table(policy.users.iter().map(|(n, m)| (n.as_bytes(), value(m))));
+    let (domains, users) = (members(&policy.domains), members(&policy.users));
     let mut row = Out::default();
     settings::head(&mut row, &policy.head);
     let mut default = Out::default();

@@ -124,14 +124,15 @@ impl Writer {
     }
 
     /// Writes a table of names and values: as many slots as entries, and the entries of
-    /// each slot in one row.
-    pub(super) fn table<'n>(
+    /// each slot in one row. `write` writes a value.
+    pub(super) fn table<'n, T>(
         &mut self,
-        entries: impl ExactSizeIterator<Item = (&'n [u8], Vec<u8>)>,
+        entries: impl ExactSizeIterator<Item = (&'n [u8], T)>,
+        write: impl Fn(&T, &mut Out),
     ) -> Table {
         let slots = u32::try_from(entries.len()).unwrap_or(u32::MAX);
         let shape = Table { start: 0, slots };
-        let mut placed: Vec<(u32, &[u8], Vec<u8>)> = entries
+        let mut placed: Vec<(u32, &[u8], T)> = entries
             .map(|(name, value)| (shape.slot(self.hasher.hash(name)), name, value))
             .collect();
         // Equal slots stay in the order of the names.
@@ -139,17 +140,19 @@ impl Writer {
         let start = self.position();
         self.bytes.resize(self.bytes.len() + slots as usize * SLOT_BYTES, 0);
         let mut left = placed.chunk_by(|(one, ..), (other, ..)| one == other).peekable();
-        let mut contents = Out::default();
+        let (mut contents, mut value) = (Out::default(), Out::default());
         for slot in 0..slots {
             contents.0.clear();
             if let Some(entries) =
                 left.next_if(|entries| entries.first().is_some_and(|(at, ..)| *at == slot))
             {
-                for (_, name, value) in entries {
+                for (_, name, one) in entries {
+                    value.0.clear();
+                    write(one, &mut value);
                     contents.length(name.len());
-                    contents.length(value.len());
+                    contents.length(value.0.len());
                     contents.0.extend_from_slice(name);
-                    contents.0.extend_from_slice(value);
+                    contents.0.extend_from_slice(&value.0);
                 }
             }
             let row = if contents.0.is_empty() { 0 } else { self.row(&contents.0) };
