@@ -1,7 +1,7 @@
 //! `exirate copy`: a backup while the stores are in use.
 
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -13,7 +13,7 @@ use super::key_state::KeyState;
 use super::policy::many;
 use super::screen::{Screen, progress};
 use super::size::bytes;
-use super::{Failure, Outcome, text};
+use super::{Failure, Outcome, output_file, text};
 use crate::policy::image::{ImageError, PolicyFile, install};
 use crate::spool::{Options, Spool};
 
@@ -26,7 +26,8 @@ use crate::spool::{Options, Spool};
 The copy is DIR/exirate, and DIR/exirate/trace for the trace store. It contains all
 records, the overrides (`exirate allow`, `exirate deny`), the policies in use and the
 logs of `exirate events`, but not audit.log and not quarantined files. DIR is created,
-readable by its owner only, if it does not exist; it may hold no database yet. Exim may
+readable by its owner only, if it does not exist; it may hold no database yet, and not
+belong to a stranger. Exim may
 run meanwhile: each shard is locked while it is copied, so each record is consistent, but
 two records may be some moments apart. The copy is then verified. It is as secret as the
 original: anyone who reads its keys can forge unique events and query the trace store.
@@ -78,12 +79,9 @@ impl Copy {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let spool = self.common.directory()?;
         let mut both = Both::open(&spool)?;
-        match std::fs::DirBuilder::new().mode(0o700).create(&self.dir) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(Failure::new(format!("cannot create {}: {error}", self.dir.display())));
-            }
-            _ => {}
-        }
+        // What is copied belongs to the owner of the directory.
+        let owner = std::fs::metadata(&spool).map_or(0, |spool| spool.uid());
+        output_file::directory(&self.dir, owner)?;
         let mut report =
             Report { path: self.dir.join("exirate").display().to_string(), ..Report::default() };
         if let Some(rates) = &mut both.rates {

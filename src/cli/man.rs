@@ -14,7 +14,10 @@ use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use super::screen::Screen;
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, output_file};
+
+/// Everybody may read the pages.
+const PUBLIC: u32 = 0o666;
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
@@ -159,11 +162,12 @@ fn write_all(program: &Command, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut paths = Vec::new();
     for command in std::iter::once(program).chain(all(program)) {
         let path = dir.join(Page::new(command.clone()).section(SECTION).get_filename());
-        fs::write(&path, page(command, program)?).map_err(|error| failed("write", &path, error))?;
+        let page = page(command, program)?;
+        output_file::replace(&path, PUBLIC, |out| Ok(out.write_all(&page)?))?;
         paths.push(path);
     }
     let path = dir.join(FUNCTIONS.0);
-    fs::write(&path, FUNCTIONS.1).map_err(|error| failed("write", &path, error))?;
+    output_file::replace(&path, PUBLIC, |out| Ok(out.write_all(FUNCTIONS.1.as_bytes())?))?;
     paths.push(path);
     Ok(paths)
 }
