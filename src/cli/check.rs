@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::database::{Common, now};
 use super::exim_config::SpecReport;
 use super::screen::{Screen, note};
-use super::{Failure, Outcome, spool_dir, text};
+use super::{Failure, Outcome, range, spool_dir, text};
 use crate::engine::{Decision, Forced};
 use crate::spec::{Context, Request, Spec, Update};
 use crate::spool::{EventDetails, Options, Spool, SpoolError};
@@ -227,10 +227,8 @@ fn split_address(address: &[u8]) -> (&[u8], &[u8]) {
 
 /// The size of an event as a spec takes it: a number, not negative.
 fn cost(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(cost) if cost >= 0.0 => Ok(cost),
-        _ => Err("it takes a number that is not negative, such as 1, 0 or 2.5".to_owned()),
-    }
+    let cost = text.parse::<f64>();
+    cost.map_err(|_| "expected a number, such as 1, 0 or 2.5".to_owned()).and_then(range::rate)
 }
 
 #[cfg(test)]
@@ -248,7 +246,7 @@ mod tests {
     #[test]
     fn costs_are_numbers_that_are_not_negative() {
         assert_eq!(cost("2.5"), Ok(2.5));
-        for text in ["-1", "nan", "x", ""] {
+        for text in ["-1", "nan", "inf", "1e308", "x", ""] {
             assert!(cost(text).is_err(), "{text}");
         }
     }

@@ -15,7 +15,7 @@ use super::key_state::KeyState;
 use super::lines::{LINE_MAX, Lines};
 use super::rates::Rates;
 use super::screen::{Screen, Tally, complain};
-use super::{Failure, Outcome, exim_dump, text};
+use super::{Failure, Outcome, exim_dump, range, text};
 use crate::rate::Timestamp;
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Entry, Inspect, InspectError, Restored};
@@ -37,7 +37,8 @@ const UNKNOWN_REPORTED: usize = 20;
 The format is recognised by the first line. Exim may run meanwhile. A record that is
 newer than the stored one replaces it; one that is as new, or older, is skipped, so
 importing twice does no harm. Invalid lines are reported with their numbers, and all
-others are imported. Fields that a later exirate has added are left out and reported.
+others are imported; so are those that no check can have written: a rate or a limit that
+is negative or above 1e18, a time before 1970 or more than a year ahead. Fields that a later exirate has added are left out and reported.
 
 Filters of unique events depend on the database's key. Where there is no database, one
 is created with the key of the export, and nothing is lost. Where there is one with
@@ -221,11 +222,13 @@ fn entry(
     match form {
         Form::Exim(zone) => {
             let dumped = exim_dump::read(&lines.line, zone, now)?;
+            range::entry(&dumped.entry, now)?;
             Ok((dumped.entry, dumped.filter))
         }
         Form::Export { filters } => {
             let line = std::str::from_utf8(&lines.line).map_err(|_| "it is not UTF-8")?;
             let (mut entry, names) = export_format::read(line)?;
+            range::entry(&entry, now)?;
             let room = UNKNOWN_REPORTED.saturating_sub(unknown.len());
             unknown.extend(names.into_iter().take(room));
             let lost = entry.filter.is_some() && !filters;

@@ -44,6 +44,7 @@ mod output_file;
 mod override_state;
 mod overrides;
 mod policy;
+mod range;
 mod rates;
 mod repair;
 mod report;

@@ -15,7 +15,7 @@ use super::key_text;
 use super::keys::{self, Narrow, Selection};
 use super::rates::Rates;
 use super::screen::{Screen, note};
-use super::{Failure, Outcome, reset, text, time};
+use super::{Failure, Outcome, range, reset, text, time};
 use crate::rate::Timestamp;
 use crate::spec::{Context, Spec, StoredKey};
 use crate::store::{Edit, Edited, Inspect, OwnedKey};
@@ -37,7 +37,7 @@ pub(super) struct Set {
     limit: Option<f64>,
 
     /// Set when the last event was counted; the default with --rate is `now`
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    #[arg(long, value_name = "TIME", value_parser = at)]
     at: Option<Timestamp>,
 
     /// Mark this unique event, such as a recipient, as counted
@@ -248,10 +248,8 @@ impl Set {
 
 /// A rate: a number, not negative.
 fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if rate >= 0.0 && rate.is_finite() => Ok(rate),
-        _ => Err("expected a number that is not negative, such as 0, 12 or 2.5".to_owned()),
-    }
+    let rate = text.parse::<f64>();
+    rate.map_err(|_| "expected a number, such as 0, 12 or 2.5".to_owned()).and_then(range::rate)
 }
 
 /// A limit, as a spec has it.
@@ -262,8 +260,14 @@ fn limit(text: &str) -> Result<f64, String> {
     let spec = format!("{} / 1h / strict / x", text.replace('/', "//"));
     Spec::parse(spec.as_bytes())
         .and_then(|spec| spec.request(&Context::outside()))
-        .map(|request| request.limit)
         .map_err(|error| error.to_string())
+        .and_then(|request| range::limit(request.limit))
+}
+
+/// When the last event was counted.
+fn at(text: &str) -> Result<Timestamp, String> {
+    let at = time::parse(text)?;
+    range::time(at.seconds, now()).map(|_| at)
 }
 
 #[cfg(test)]
@@ -274,11 +278,16 @@ mod tests {
     fn limits_are_those_of_a_spec() {
         assert_eq!(limit("10k"), Ok(10_240.0));
         assert_eq!(limit("0.5"), Ok(0.5));
-        for text in ["-1", "x", "", "1/2"] {
+        assert_eq!(limit("inf"), Ok(f64::INFINITY));
+        for text in ["-1", "x", "", "1/2", "nan", "1e308", "-9e18"] {
             assert!(limit(text).is_err(), "{text}");
         }
         assert_eq!(rate("2.5"), Ok(2.5));
-        for text in ["-1", "nan", "inf", "x"] {
+        assert!(at("@1795175437").is_ok() && at("now").is_ok());
+        for text in ["@-1", "1969-12-31T00:00:00Z", "9999-01-01T00:00:00Z", "@253402207200"] {
+            assert!(at(text).is_err(), "{text}");
+        }
+        for text in ["-1", "nan", "inf", "x", "1e308", "-9e18"] {
             assert!(rate(text).is_err(), "{text}");
         }
     }

@@ -21,9 +21,14 @@ fn export(spool: &Path) -> Vec<u8> {
 /// A key, the bits of its rate and limit, the time, and a filter.
 type Random = (Vec<u8>, u64, u64, (i32, u32, u32), Option<(i64, Vec<u8>)>);
 
+/// A record of numbers and times as checks write them.
 fn entry((key, rate, limit, (seconds, micros, over_since), filter): Random) -> Entry {
-    let at = Timestamp { seconds: seconds.into(), micros: micros % 1_000_000 };
+    let number = |bits| Some(f64::from_bits(bits).abs()).filter(|number| *number <= 1e18);
+    let at = Timestamp { seconds: seconds.unsigned_abs().into(), micros: micros % 1_000_000 };
+    let at = Timestamp { seconds: at.seconds.min(1_700_000_000), ..at };
+    let over_since = over_since % 1_700_000_000;
     let filter = filter.filter(|(_, bits)| !bits.is_empty());
+    let filter = filter.map(|(epoch, bits)| (epoch.rem_euclid(1_700_000_000), bits));
     let (identity_start, kind) = {
         let key = StoredKey::record_key(&key);
         (key.identity_start, key.kind)
@@ -33,8 +38,8 @@ fn entry((key, rate, limit, (seconds, micros, over_since), filter): Random) -> E
         kind,
         algorithm: AlgorithmKind::MovingAverage,
         key,
-        average: Average { at, rate: f64::from_bits(rate) },
-        limit: f64::from_bits(limit),
+        average: Average { at, rate: number(rate).unwrap_or(0.1) },
+        limit: number(limit).unwrap_or(f64::INFINITY),
         over_since,
         period: f64::from(over_since),
         last_over: over_since / 2,
@@ -181,6 +186,57 @@ fn wrong_lines_are_reported_and_all_others_imported() {
     let said = stderr(&run(spool.path(), &["import", path]));
     assert_eq!(said.matches(", line ").count(), 20);
     assert!(said.contains("and 31 more lines are invalid"), "{said}");
+}
+
+/// Also in a dump of Exim's own database.
+#[test]
+fn what_no_check_can_have_written_is_refused_with_its_line() {
+    let spool = tempfile::tempdir().unwrap();
+    let file = spool.path().join("import");
+    let path = file.to_str().unwrap();
+    let good = r#"{"key":"1h/per_mail/a","rate":1,"limit":2,"seconds":1795170000,"micros":0,"over_since":0}"#;
+    for (from, to, words) in [
+        (r#""rate":1"#, r#""rate":-9e18"#, "its rate: -9e18 is not a number from 0 to 1e18"),
+        (r#""rate":1"#, r#""rate":1e308"#, "its rate: 1e308 is not"),
+        (r#""rate":1"#, r#""rate":"nan""#, "its rate: NaN is not"),
+        (r#""rate":1"#, r#""rate":"inf""#, "its rate: inf is not"),
+        (r#""limit":2"#, r#""limit":-1"#, "its limit: -1.0 is not a number from 0 to 1e18, or inf"),
+        (r#""limit":2"#, r#""limit":1e308"#, "its limit: 1e308 is not"),
+        ("1795170000", "-5", "its time: -5 is a time before 1970"),
+        ("1795170000", "253402300799", "its time: 253402300799 is a time more than a year ahead"),
+        ("1795170000", "9000000000000", "its time: 9000000000000 is a time more than a year"),
+        (r#""over_since":0"#, r#""over_since":-1"#, "expected u32"),
+        (r#""over_since":0"#, r#""over_since":4294967295"#, "its over_since: 4294967295 is"),
+        (r#""over_since":0"#, r#""over_since":0,"crossings":-1"#, "expected u32"),
+        (
+            r#""over_since":0"#,
+            r#""over_since":0,"filter":{"since":-9000000000000000000,"bits":"AA=="}"#,
+            "its filter: -9000000000000000000 is a time before 1970",
+        ),
+    ] {
+        let lines = [r#"{"exirate_export":1}"#, &good.replace(from, to)];
+        assert_ne!(lines[1], good, "{from}");
+        std::fs::write(&file, lines.join("\n")).unwrap();
+        let output = run(spool.path(), &["import", path]);
+        assert_eq!(output.status.code(), Some(2), "{to}");
+        let said = stderr(&output);
+        assert!(said.contains("import, line 2: ") && said.contains(words), "{to}: {said}");
+    }
+    for (time, rate, words) in [
+        ("20-Nov-2026 11:50:37.000000", "-9e18", "its rate: -9e18 is not"),
+        ("20-Nov-2026 11:50:37.000000", "1e308", "its rate: 1e308 is not"),
+        ("20-Nov-2026 11:50:37.000000", "nan", "its rate: NaN is not"),
+        ("20-Nov-2026 11:50:37.000000", "inf", "its rate: inf is not"),
+        ("20-Nov-9999 11:50:37.000000", "1", "a time more than a year ahead"),
+        ("20-Nov-1960 11:50:37.000000", "1", "is a time before 1970"),
+    ] {
+        std::fs::write(&file, format!("{time} rate: {rate} key: 1h/per_mail/a\n")).unwrap();
+        let output = run(spool.path(), &["import", path]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("import, line 1: ") && said.contains(words), "{said}");
+    }
+    assert_eq!(list(spool.path()).len(), 0);
 }
 
 #[test]
