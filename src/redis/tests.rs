@@ -434,7 +434,7 @@ fn shared_overrides_decide_everywhere_a_second_later() {
     a.ask(cmd("SET").arg("exirate:overrides").arg("x"));
     until("it is looked at", || {
         assert!(!decide(0.5, 0).over);
-        b.overrides.failures() > 0
+        b.store.overrides.failures() > 0
     });
     let error = Inspect::overrides(&mut a).unwrap_err().to_string();
     assert!(error.contains("in the key exirate:overrides is damaged: delete this key"), "{error}");

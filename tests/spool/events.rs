@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::spool_common::{now, open, start};
 use exirate::engine::{Algorithm, Check, Decision, Update};
+use exirate::rate::Timestamp;
 use exirate::spool::{EventDetails, EventKind, EventReader, LoggedEvent, Spool};
 use exirate::store::Store as _;
 

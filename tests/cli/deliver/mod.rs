@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::common::FakeClock;
 use crate::common::exim::{USER, open_to_all, user};
-use crate::process::until;
+use crate::process::{TIMEOUT, until};
 use crate::{exirate, run, stderr, stdout};
 
 /// A spool directory with a policy in use, and a directory for what is received.
