@@ -37,8 +37,9 @@ const UNKNOWN_REPORTED: usize = 20;
 The format is recognised by the first line. Exim may run meanwhile. A record that is
 newer than the stored one replaces it; one that is as new, or older, is skipped, so
 importing twice does no harm. Invalid lines are reported with their numbers, and all
-others are imported; so are those that no check can have written: a rate or a limit that
-is negative or above 1e18, a time before 1970 or more than a year ahead. Fields that a later exirate has added are left out and reported.
+others are imported. A line is invalid as well if no check can have written it: a rate or
+a limit that is negative or above 1e18, a time before 1970 or more than a year ahead.
+Fields that a later exirate has added are left out and reported.
 
 Filters of unique events depend on the database's key. Where there is no database, one
 is created with the key of the export, and nothing is lost. Where there is one with

@@ -390,6 +390,12 @@ impl Members {
         self.0.len()
     }
 
+    fn sorted(mut all: Vec<(Box<str>, Member)>) -> Self {
+        all.dedup_by(|(one, _), (other, _)| one == other);
+        all.shrink_to_fit();
+        Self(all)
+    }
+
     fn search(&self, name: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(one, _)| (**one).cmp(name))
     }
@@ -434,18 +440,23 @@ impl Members {
     }
 }
 
-/// No two have the same name.
+/// Of several with the same name, the last.
 impl<N: Into<Box<str>>> FromIterator<(N, Member)> for Members {
     fn from_iter<T: IntoIterator<Item = (N, Member)>>(all: T) -> Self {
-        all.into_iter().map(|(name, member)| (name.into(), member)).collect::<Vec<_>>().into()
+        let all = all.into_iter().map(|(name, member)| (name.into(), member));
+        let mut all: Vec<(Box<str>, Member)> = all.collect();
+        all.reverse();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Self::sorted(all)
     }
 }
 
-/// No two have the same name.
+/// Of several with the same name, one.
 impl From<Vec<(Box<str>, Member)>> for Members {
     fn from(mut all: Vec<(Box<str>, Member)>) -> Self {
+        // Without a second list, as a stable order would need.
         all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        Self(all)
+        Self::sorted(all)
     }
 }
 

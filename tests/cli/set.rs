@@ -84,7 +84,7 @@ fn what_cannot_be_set_is_an_error() {
             "bob matches 2 records: 1d/per_mail/bob, 1h/per_mail/bob",
         ),
         (&["set", "nobody", "--rate", "1"], 1, "no key matches nobody"),
-        (&["set", "bob", "--rate", "-1"], 2, "expected a number that is not negative"),
+        (&["set", "bob", "--rate", "-1"], 2, "-1.0 is not a number from 0 to 1e18"),
         (&["set", "bob", "--at", "soon"], 2, "expected a time, such as"),
         (
             &["set", "bob", "--rate", "1", "--period", "soon"],

@@ -15,10 +15,15 @@ const MOST: f64 = 1e18;
 
 /// A decimal number that is not negative, with an optional suffix k, M or G.
 fn number(text: &str) -> Option<f64> {
+    any_number(text).filter(|number| *number <= MOST)
+}
+
+/// As [`number`], however large.
+fn any_number(text: &str) -> Option<f64> {
     let digits = text.strip_suffix(['k', 'K', 'm', 'M', 'g', 'G']).unwrap_or(text);
     let decimal = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let any = digits.bytes().any(|b| b.is_ascii_digit());
-    spec::limit(text.as_bytes()).filter(|limit| decimal && any && (0.0..=MOST).contains(limit))
+    spec::limit(text.as_bytes()).filter(|_| decimal && any)
 }
 
 /// A period in seconds.
@@ -46,8 +51,11 @@ fn ratio(text: &str, example: &str) -> Result<(String, f64, f64), String> {
             "{text:?} has more than a limit and a period; expected such as {example:?}"
         ));
     }
+    if any_number(limit).is_some_and(|number| number > MOST) {
+        return Err(format!("the limit {limit:?} is too large: the largest is 1e18"));
+    }
     let most = number(limit).ok_or_else(|| {
-        format!("{limit:?} is not a limit; expected a number such as 100, 1.5k or 500M, up to 1e18")
+        format!("{limit:?} is not a limit; expected a number such as 100, 1.5k or 500M")
     })?;
     Ok((format!("{limit}/{time}"), most, period(time)?))
 }
@@ -197,12 +205,16 @@ mod tests {
             ("k/1h", "\"k\" is not a limit; expected a number such as 100, 1.5k or 500M"),
             ("-1/1h", "\"-1\" is not a limit; expected a number such as 100, 1.5k or 500M"),
             ("inf/1h", "\"inf\" is not a limit; expected a number such as 100, 1.5k or 500M"),
+            ("1000000000G/1h", "the limit \"1000000000G\" is too large: the largest is 1e18"),
+            ("1e308/1h", "\"1e308\" is not a limit; expected a number such as 100, 1.5k or 500M"),
             ("1/0", "\"0\" is not a period; expected such as 30s, 15m, 1h, 1d or 1d12h"),
             ("1/99999w", "the period \"99999w\" is longer than 68 years"),
             ("unlimited", "\"unlimited\" stands alone, not among windows"),
         ] {
             assert_eq!(window(text), Err(error.to_owned()), "{text}");
         }
+        let endless = window(&format!("{}/1h", "9".repeat(400)));
+        assert!(endless.is_err_and(|error| error.ends_with("the largest is 1e18")));
     }
 
     #[test]
