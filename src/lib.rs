@@ -22,6 +22,7 @@
 //!   and time
 //! - [`rate`]: the arithmetic: moving average, Bloom filter, waits
 //! - [`trace`]: message → digests → segments → query
+//! - [`bypass`]: the file that lifts all limits for a while
 //! - [`sys`]: locks, mappings, secure files, clock, fork detection
 //! - [`identity`]: who is counted: fields, folding, networks
 //! - `csv`: comma-separated values, read and written
@@ -29,6 +30,7 @@
 //!
 //! `unsafe` is allowed in [`exim`] and [`sys`] only.
 
+pub mod bypass;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod counted;

@@ -39,8 +39,13 @@ impl AuditLog {
             note(format_args!("the change is not logged: {error}"));
             self.failed = true;
         }
+        self.add_without_store(what);
+    }
+
+    /// Logs a change to syslog alone.
+    pub(super) fn add_without_store(&self, what: impl Display) {
         // There is not always a syslog, and nothing depends on it.
-        let _ = send_to_syslog(Path::new(SYSLOG), &format!("{what} ({who})"));
+        let _ = send_to_syslog(Path::new(SYSLOG), &format!("{what} ({})", self.who));
     }
 }
 

@@ -75,7 +75,7 @@ fn is_plain(key: &[u8]) -> bool {
 /// Whatever fails, nothing is printed: the user is typing.
 fn visit(mut visit: impl FnMut(&RecordKey<'_>)) {
     let spool = spool_option(std::env::args_os());
-    let Ok(directory) = spool_dir::find(spool.as_deref()) else { return };
+    let Ok(directory) = spool_dir::find_silently(spool.as_deref()) else { return };
     let Ok(spool) = Spool::open_existing(&directory, Options::default()) else { return };
     let store: &mut dyn Inspect = &mut { spool };
     if store.statistics().is_ok_and(|statistics| statistics.bytes <= DISK_MAX) {

@@ -21,7 +21,7 @@ const PUBLIC: u32 = 0o666;
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 51] = [
+const TRANSCRIPTS: [(&str, &str); 52] = [
     ("allow", include_str!("../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../docs/transcripts/check.txt")),
     ("cluster", include_str!("../../docs/transcripts/cluster.txt")),
@@ -71,6 +71,7 @@ const TRANSCRIPTS: [(&str, &str); 51] = [
     ("trace-export", include_str!("../../docs/transcripts/trace-export.txt")),
     ("trace-query", include_str!("../../docs/transcripts/trace-query.txt")),
     ("trace-record", include_str!("../../docs/transcripts/trace-record.txt")),
+    ("bypass", include_str!("../../docs/transcripts/bypass.txt")),
     ("unblock", include_str!("../../docs/transcripts/unblock.txt")),
     ("verify", include_str!("../../docs/transcripts/verify.txt")),
 ];

@@ -11,6 +11,7 @@
 
 mod allow;
 mod audit_log;
+mod bypass;
 mod check;
 mod cluster;
 mod compact;
@@ -116,6 +117,7 @@ enum Command {
     Deny(allow::Deny),
     Overrides(overrides::Overrides),
     Unblock(unblock::Unblock),
+    Bypass(bypass::BypassCommand),
     Reset(reset::Reset),
     Set(set::Set),
     Stats(stats::Stats),
@@ -155,6 +157,7 @@ impl Command {
             Self::Deny(deny) => deny.run(screen),
             Self::Overrides(overrides) => overrides.run(screen),
             Self::Unblock(unblock) => unblock.run(screen),
+            Self::Bypass(bypass) => bypass.run(screen),
             Self::Reset(reset) => reset.run(screen),
             Self::Set(set) => set.run(screen),
             Self::Stats(stats) => stats.run(screen),

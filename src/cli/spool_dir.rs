@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use super::Failure;
+use super::{Failure, bypass};
 use crate::sys::child;
 
 /// Exim under the names it is installed as; Debian's has both.
@@ -15,8 +15,16 @@ const PROGRAMS: [&str; 4] = ["exim4", "exim", "/usr/sbin/exim4", "/usr/sbin/exim
 /// for `exirate serve mail` beside Postfix or Sendmail.
 const USUAL: [&str; 3] = ["/var/spool/exim4", "/var/spool/exim", "/var/lib/exirate"];
 
-/// The spool directory `given`, or else that of the Exim on this machine.
+/// The spool directory `given`, or else that of the Exim on this machine. Where nothing is
+/// refused now, that is shown.
 pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
+    let found = find_silently(given)?;
+    bypass::announce(&found);
+    Ok(found)
+}
+
+/// As above, for shells that complete a line.
+pub(super) fn find_silently(given: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(dir) = given {
         return if dir.is_dir() {
             Ok(dir.to_owned())
@@ -92,6 +100,6 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_not_there_is_an_error() {
-        assert!(find(Some(Path::new("/nonexistent/spool"))).is_err());
+        assert!(find_silently(Some(Path::new("/nonexistent/spool"))).is_err());
     }
 }

@@ -24,6 +24,9 @@ pub(super) trait Session: Sized {
     /// The program that calls.
     fn host(&self) -> &Host;
 
+    /// Whether nothing may be refused now, although `what`. It is logged.
+    fn lifts(&mut self, what: &dyn Display) -> bool;
+
     /// Closes the files after a panic. Exim's variables may still point into the
     /// rest.
     fn abandon(self);
@@ -61,7 +64,8 @@ impl<S: Session> Boundary<S> {
     }
 
     /// Runs `function` for one call of Exim's. A panic becomes one error in Exim, and
-    /// the next call starts with a new session.
+    /// the next call starts with a new session. While nothing may be refused, a call that
+    /// fails returns `lifted`.
     ///
     /// # Safety
     /// To be called by Exim as a dlfunc: `yield_` and `argv` as `local_scan.h`
@@ -71,6 +75,7 @@ impl<S: Session> Boundary<S> {
         yield_: *mut *const Uschar,
         argc: c_int,
         argv: *const *const Uschar,
+        lifted: &'static CStr,
         function: impl FnOnce(&mut S, &mut Buffer, &[&[u8]]) -> Result<Reply, S::Error>,
     ) -> c_int {
         // Only a panic that got past this boundary could poison the lock.
@@ -92,6 +97,9 @@ impl<S: Session> Boundary<S> {
                 Ok(Reply::Word(word)) => (word.as_ptr(), Status::Ok),
                 Ok(Reply::Kept) => (buffer.pointer(), Status::Ok),
                 Ok(Reply::Exims(text)) => (text, Status::Ok),
+                Err(error) if session.lifts(&format_args!("a call has failed: {error}")) => {
+                    (lifted.as_ptr(), Status::Ok)
+                }
                 Err(error) => (explain(session.host(), buffer, &error.to_string()), Status::Fail),
             }
         }));
@@ -105,6 +113,10 @@ impl<S: Session> Boundary<S> {
             // The session may be in any state, so it is not used again. A panic while
             // its files are closed is ignored.
             let _ = catch_unwind(AssertUnwindSafe(|| session.map(S::abandon)));
+            let lifts = || S::begin().lifts(&"a call has met an internal error");
+            if catch_unwind(lifts).unwrap_or(false) {
+                return (lifted.as_ptr(), Status::Ok);
+            }
             (copied.unwrap_or(buffer.pointer()), Status::Error)
         });
         if !yield_.is_null() {
@@ -129,7 +141,7 @@ impl<S: Session> Boundary<S> {
     ) -> c_int {
         let mut text = std::ptr::null();
         // SAFETY: by this function's contract; the text is written to this frame.
-        let status = unsafe { self.call(&raw mut text, argc, argv, function) };
+        let status = unsafe { self.call(&raw mut text, argc, argv, c"no", function) };
         if status != Status::Ok as c_int {
             if LOGGED.swap(fork::process(), Ordering::Relaxed) != fork::process() {
                 // SAFETY: `call` returns a NUL-terminated text with each error.
@@ -198,7 +210,15 @@ mod tests {
             &self.0
         }
 
+        fn lifts(&mut self, what: &dyn Display) -> bool {
+            LIFTS.get() && what.to_string().starts_with("a call has ")
+        }
+
         fn abandon(self) {}
+    }
+
+    thread_local! {
+        static LIFTS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
     }
 
     fn call(
@@ -212,7 +232,8 @@ mod tests {
         // SAFETY: the arguments are NUL-terminated and outlive the call, and
         // the text that comes back is a buffer's or a literal.
         unsafe {
-            let status = boundary.call(&raw mut text, argc, arguments.as_ptr(), function);
+            let status =
+                boundary.call(&raw mut text, argc, arguments.as_ptr(), c"lifted", function);
             (status, CStr::from_ptr(text).to_str().unwrap().to_owned())
         }
     }
@@ -230,6 +251,20 @@ mod tests {
     }
 
     #[test]
+    fn nothing_fails_while_nothing_may_be_refused() {
+        let boundary = Boundary::new();
+        for lifts in [true, false, true] {
+            LIFTS.set(lifts);
+            let panicked = call(&boundary, &[], |_, _, _| panic!("by design"));
+            let failed = call(&boundary, &[], |_, _, _| Err("wrong".to_owned()));
+            let lifted = (0, "lifted".to_owned());
+            assert_eq!((panicked == lifted, failed == lifted), (lifts, lifts));
+            assert_eq!(call(&boundary, &[], |_, _, _| Ok(true.into())), (0, "yes".to_owned()));
+        }
+        LIFTS.set(false);
+    }
+
+    #[test]
     fn calls_that_exim_never_makes_are_harmless() {
         let boundary = Boundary::new();
         let twelve = [c"x"; 12];
@@ -238,7 +273,7 @@ mod tests {
         assert_eq!((status, &*text), (2, "8"));
         // SAFETY: neither pointer is used when it is null.
         let status = unsafe {
-            boundary.call(std::ptr::null_mut(), 3, std::ptr::null(), |_, _, arguments| {
+            boundary.call(std::ptr::null_mut(), 3, std::ptr::null(), c"", |_, _, arguments| {
                 assert!(arguments.is_empty());
                 Ok(true.into())
             })

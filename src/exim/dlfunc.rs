@@ -36,7 +36,7 @@ pub unsafe extern "C" fn ratelimit(
     argv: *const *const Uschar,
 ) -> c_int {
     // SAFETY: what Exim passes is passed on.
-    unsafe { SESSION.call(yield_, argc, argv, check) }
+    unsafe { SESSION.call(yield_, argc, argv, c"no", check) }
 }
 
 /// `${dlfunc{…}{ratelimit_or_no}{SPEC}{KEY}{UNIQUE}}`: as [`ratelimit`], but `no`
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn ratelimit_all(
 ) -> c_int {
     // SAFETY: what Exim passes is passed on.
     unsafe {
-        SESSION.call(yield_, argc, argv, |session, _, arguments| match arguments {
+        SESSION.call(yield_, argc, argv, c"no", |session, _, arguments| match arguments {
             [key, specs @ ..] if !specs.is_empty() => Ok(session.ratelimit_all(key, specs)?.into()),
             _ => Err(wants_specs(arguments.len())),
         })
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn ratelimit_info(
 ) -> c_int {
     // SAFETY: what Exim passes is passed on.
     unsafe {
-        SESSION.call(yield_, argc, argv, |session, buffer, arguments| match arguments {
+        SESSION.call(yield_, argc, argv, c"0", |session, buffer, arguments| match arguments {
             [field] => {
                 let field = info::field(session.latest.as_ref(), field, clock::now().into())?;
                 present(&session.host, buffer, &field)

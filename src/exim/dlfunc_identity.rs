@@ -29,7 +29,7 @@ pub unsafe extern "C" fn identity(
 ) -> c_int {
     // SAFETY: what Exim passes is passed on.
     unsafe {
-        SESSION.call(yield_, argc, argv, |session, _, arguments| match arguments {
+        SESSION.call(yield_, argc, argv, c"", |session, _, arguments| match arguments {
             [field, text] => session.identity(field, text),
             _ => Err(wrong_count(arguments.len())),
         })

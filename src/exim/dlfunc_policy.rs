@@ -37,7 +37,7 @@ pub unsafe extern "C" fn policy(
 ) -> c_int {
     // SAFETY: what Exim passes is passed on.
     unsafe {
-        SESSION.call(yield_, argc, argv, |session, _, arguments| {
+        SESSION.call(yield_, argc, argv, c"accept", |session, _, arguments| {
             Ok(Reply::Word(word(verdict(session, "policy", arguments)?)))
         })
     }
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn policy_over(
 ) -> c_int {
     // SAFETY: what Exim passes is passed on.
     unsafe {
-        SESSION.call(yield_, argc, argv, |session, _, arguments| {
+        SESSION.call(yield_, argc, argv, c"no", |session, _, arguments| {
             Ok((verdict(session, "policy_over", arguments)? >= Verdict::Defer).into())
         })
     }
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn policy_info(
 ) -> c_int {
     // SAFETY: what Exim passes is passed on.
     unsafe {
-        SESSION.call(yield_, argc, argv, |session, buffer, arguments| match arguments {
+        SESSION.call(yield_, argc, argv, c"0", |session, buffer, arguments| match arguments {
             [field] => {
                 let field = policy::field(&session.policies, field, clock::now().into())?;
                 present(&session.host, buffer, &field)

@@ -28,7 +28,7 @@ pub unsafe extern "C" fn shadow(
 ) -> c_int {
     // SAFETY: what Exim passes is passed on.
     unsafe {
-        SESSION.call(yield_, argc, argv, |session, _, arguments| {
+        SESSION.call(yield_, argc, argv, c"no", |session, _, arguments| {
             let [verdict, rate, spec] = *arguments else {
                 return Err(usage(&format!("{} were given", arguments.len())));
             };
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn shadow(
             let rate = from_utf8(rate).ok().and_then(|rate| rate.parse().ok());
             let rate = rate.ok_or_else(|| usage("the second one is not a number"))?;
             session.shadow(Answer { over, rate }, spec);
-            Ok(over.into())
+            Ok(session.refuses(over).into())
         })
     }
 }
@@ -72,7 +72,8 @@ impl Session {
     fn compare(&mut self, native: Answer, spec: &[u8]) {
         let Some(latest) = &self.latest else { return };
         let Decision { over, rate, next_count, period, forced, .. } = latest.decision;
-        if forced.is_some() {
+        // Ours is no answer then.
+        if forced.is_some() || self.stop.is_active(&self.host, &self.variables) {
             return;
         }
         let now = u64::try_from(clock::now().0).unwrap_or(0);

@@ -3,6 +3,7 @@
 
 use super::abi::Uschar;
 use super::boundary::{self, Boundary};
+use super::bypass::Stop;
 use super::context::{self, Acls};
 use super::host::Host;
 use super::record::{Call, Recorder};
@@ -21,6 +22,7 @@ struct Session {
     variables: Variables,
     acls: Acls,
     recorder: Recorder,
+    stop: Stop,
 }
 
 // SAFETY: the addresses in it are those of Exim's global variables, which are the
@@ -36,11 +38,16 @@ impl boundary::Session for Session {
         let tables = Tables::find();
         let source = Source::new(&host, &tables);
         let (variables, recorder) = (Variables::find(&source), Recorder::find(&source));
-        Self { variables, acls: Acls::new(tables), recorder, host }
+        let stop = Stop::default();
+        Self { variables, acls: Acls::new(tables), recorder, stop, host }
     }
 
     fn host(&self) -> &Host {
         &self.host
+    }
+
+    fn lifts(&mut self, what: &dyn std::fmt::Display) -> bool {
+        self.stop.lifts(&self.host, &self.variables, what)
     }
 
     fn abandon(self) {}
@@ -86,7 +93,9 @@ pub unsafe extern "C" fn record(
 ) -> c_int {
     // SAFETY: what Exim passes is passed on.
     unsafe {
-        SESSION.call(yield_, argc, argv, |session, _, options| Ok(session.record(options).into()))
+        SESSION.call(yield_, argc, argv, c"no", |session, _, options| {
+            Ok(session.record(options).into())
+        })
     }
 }
 
@@ -109,7 +118,7 @@ pub unsafe extern "C" fn recorded(
 ) -> c_int {
     // SAFETY: what Exim passes is passed on.
     unsafe {
-        SESSION.call(yield_, argc, argv, |session, _, arguments| {
+        SESSION.call(yield_, argc, argv, c"no", |session, _, arguments| {
             Ok(session.recorded(arguments)?.into())
         })
     }

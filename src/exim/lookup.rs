@@ -119,19 +119,25 @@ unsafe extern "C" fn find(
     // SAFETY: Exim passes NUL-terminated strings, or NULL, and the places for the
     // results, or NULL.
     unsafe {
-        call.answer("ratelimit", "SPEC} {OVER THE LIMIT} {UNDER IT", |session, buffer, query| {
-            let arguments = match split_key(query) {
-                Some((spec, key)) => SpecArguments { spec, key: Some(key), unique: None },
-                None => query.into(),
-            };
-            let found = session.ratelimit(arguments)?;
-            let rate = session.latest.as_ref().map_or(0.0, |latest| latest.decision.rate);
-            buffer.keep_rate(rate);
-            // `$value` will point to this text, which must be valid after the next
-            // call: that may come before `$value` is read.
-            Ok(found
-                .then(|| session.host.clean_copy(buffer.text()).map_or(Reply::Kept, Reply::Exims)))
-        })
+        call.answer(
+            "ratelimit",
+            "SPEC} {OVER THE LIMIT} {UNDER IT",
+            None,
+            |session, buffer, query| {
+                let arguments = match split_key(query) {
+                    Some((spec, key)) => SpecArguments { spec, key: Some(key), unique: None },
+                    None => query.into(),
+                };
+                let found = session.ratelimit(arguments)?;
+                let rate = session.latest.as_ref().map_or(0.0, |latest| latest.decision.rate);
+                buffer.keep_rate(rate);
+                // `$value` will point to this text, which must be valid after the next
+                // call: that may come before `$value` is read.
+                Ok(found.then(|| {
+                    session.host.clean_copy(buffer.text()).map_or(Reply::Kept, Reply::Exims)
+                }))
+            },
+        )
     }
 }
 
@@ -155,7 +161,7 @@ unsafe extern "C" fn find_policy(
     let call = Call { query, result, message, cache_seconds, options };
     // SAFETY: as for `find`.
     unsafe {
-        call.answer("policy", "NAME / package=TEXT", |session, _, query| {
+        call.answer("policy", "NAME / package=TEXT", Some(c"accept"), |session, _, query| {
             let slash = query.iter().position(|&b| b == b'/');
             let (name, attribute) = query.split_at(slash.unwrap_or(query.len()));
             let attribute = attribute.strip_prefix(b"/");
@@ -176,7 +182,8 @@ struct Call {
 impl Call {
     /// Returns to Exim what `work` has found for the query, that it has found nothing, or
     /// why it failed; it is never cached, so that each lookup counts. `usage` is what the
-    /// braces of `${lookup NAME {…}}` hold.
+    /// braces of `${lookup NAME {…}}` hold; `lifted` is found where it fails while nothing may
+    /// be refused.
     ///
     /// # Safety
     /// The query and the options are NULL or NUL-terminated strings, the others NULL or
@@ -185,25 +192,31 @@ impl Call {
         self,
         name: &str,
         usage: &str,
+        lifted: Option<&'static CStr>,
         work: impl FnOnce(&mut Session, &mut Buffer, &[u8]) -> Result<Option<Reply>, CallError>,
     ) -> c_int {
         let Self { query, result, message, cache_seconds, options } = self;
         let arguments = [query];
         let mut text = std::ptr::null();
-        let mut found = true;
+        let mut found = lifted.is_some();
         // SAFETY: by this function's contract.
         unsafe {
             if !cache_seconds.is_null() {
                 cache_seconds.write(0);
             }
-            let status =
-                SESSION.call(&raw mut text, 1, arguments.as_ptr(), |session, buffer, queries| {
+            let status = SESSION.call(
+                &raw mut text,
+                1,
+                arguments.as_ptr(),
+                lifted.unwrap_or(c""),
+                |session, buffer, queries| {
                     refuse_options(name, usage, options)?;
                     let reply =
                         work(session, buffer, queries.first().copied().unwrap_or_default())?;
                     found = reply.is_some();
                     Ok(reply.unwrap_or(Reply::Kept))
-                });
+                },
+            );
             let (place, code) = match (status, found) {
                 (0, false) => return Status::Fail as c_int,
                 (0, true) => (result, Status::Ok),

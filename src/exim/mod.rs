@@ -12,6 +12,7 @@
 //!   the entry points; [`lookup`]: another one
 //! - `dlfunc_elsewhere`: the trace store's functions, called in exirate.so by mistake
 //! - `boundary`: the one boundary, behind all of them, that catches panics
+//! - `bypass`: looks for the emergency stop
 //! - `session`: what exirate.so keeps between calls
 //! - `context`, `marks`: at which ACL stage a call is made, and whether the command
 //!   and the message are still those of the call before
@@ -38,6 +39,8 @@
 mod abi;
 #[cfg_attr(not(all(feature = "rates", feature = "trace")), allow(dead_code))]
 mod boundary;
+#[cfg_attr(not(all(feature = "rates", feature = "trace")), allow(dead_code))]
+mod bypass;
 #[cfg_attr(not(all(feature = "rates", feature = "trace")), allow(dead_code))]
 mod context;
 #[cfg(feature = "trace")]

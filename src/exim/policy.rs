@@ -1,5 +1,6 @@
 //! What a call of `policy` does: facts → policy → verdict.
 
+use super::boundary::Session as _;
 use super::context;
 use super::info::Field;
 use super::policy_facts::{Attributes, PolicyFacts, PolicyVariables, lossy};
@@ -7,7 +8,7 @@ use super::policy_state::{CountedBy, Latest, Policies};
 use super::rate_variables::Setting;
 use super::session::{CallError, Session};
 use super::variables::Source;
-use crate::policy::counters::Counters;
+use crate::policy::counters::{Checked, Counters};
 use crate::policy::decide::{DecideError, Rules, decide};
 use crate::policy::event::{Event, Occurrence};
 use crate::policy::explain;
@@ -101,10 +102,14 @@ impl Session {
     /// Evaluates one policy.
     fn one_policy(&mut self, name: &str, attributes: &Attributes<'_>, stage: AclStage) -> Latest {
         let policy = name.to_owned();
-        let latest = match self.evaluate(name, attributes, stage) {
+        let mut latest = match self.evaluate(name, attributes, stage) {
             Ok(outcome) => Latest { policy, outcome, error: None },
             Err((error, on_error)) => {
-                let on_error = attributes.on_error.unwrap_or(on_error);
+                let mut on_error = attributes.on_error.unwrap_or(on_error);
+                let failed = format_args!("the policy {name:?} cannot be evaluated");
+                if on_error == OnError::FailClosed && self.lifts(&failed) {
+                    on_error = OnError::FailOpen;
+                }
                 self.log_policy_error(name, &error, on_error);
                 if let Some(counters) = &mut self.policies.counters {
                     counters.count_error();
@@ -120,6 +125,11 @@ impl Session {
                 Latest { policy, outcome, error: Some(error.to_string()) }
             }
         };
+        let Outcome { verdict, .. } = latest.outcome;
+        let refused = format_args!("the policy {name:?} says {}", verdict.word());
+        if verdict > Verdict::Log && self.lifts(&refused) {
+            latest.outcome.lift();
+        }
         if self.has_events() {
             let reason = latest.outcome.reason.as_ref();
             let (rule, unit) = reason.map_or(("", ""), |one| (&one.rule, one.unit.word()));
@@ -144,6 +154,7 @@ impl Session {
             .map(|_| ())
             .map_err(|error| (PolicyError::Store(error), self.on_error(name)))?;
         let only_looks = self.variables.only_looks(&self.host);
+        let bypassed = self.stop.is_active(&self.host, &self.variables);
         let Self { host, variables, acls, policies, decisions, store, .. } = self;
         let more = policies
             .variables
@@ -167,7 +178,9 @@ impl Session {
         let mut of = |event: &Event<'_>, occurrences: &[Occurrence]| {
             let count = |decided: &Decided<'_>| {
                 if !only_looks {
-                    counters.count(&decided.checked(head));
+                    let checked = decided.checked(head);
+                    let observed = checked.observed || bypassed;
+                    counters.count(&Checked { observed, ..checked });
                 }
             };
             let now = || clock::now().into();

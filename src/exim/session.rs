@@ -1,6 +1,7 @@
 //! What exirate.so keeps between calls, and what a call does.
 
 use super::boundary::{self, Boundary};
+use super::bypass::Stop;
 use super::context::{self, Acls, CallFacts};
 use super::debug;
 use super::directory::{self, NoDirectory};
@@ -93,6 +94,7 @@ pub(super) struct Session {
     /// The process in which the cached decisions were made.
     process: u32,
     pub(super) store: Option<RemoteStore>,
+    pub(super) stop: Stop,
 }
 
 // SAFETY: its `Rc`s never leave it, so their counts are only changed under the lock
@@ -125,6 +127,7 @@ impl boundary::Session for Session {
             recipient: None,
             process: fork::process(),
             store: None,
+            stop: Stop::default(),
             acls: Acls::new(tables),
             host,
         }
@@ -132,6 +135,10 @@ impl boundary::Session for Session {
 
     fn host(&self) -> &Host {
         &self.host
+    }
+
+    fn lifts(&mut self, what: &dyn fmt::Display) -> bool {
+        self.stop.lifts(&self.host, &self.variables, what)
     }
 
     /// Closes the files and leaks the rest: Exim's variables may still point into it.
@@ -173,11 +180,12 @@ impl Session {
         self.rate_variables.set_rate(Some(decision.rate));
         self.command_marks.set();
         self.message_marks.set();
-        self.keep_for_info(&spec, &request, decision);
         if recalled.is_none() {
             self.decisions.keep(request.scope, &request.check().key, decision);
         }
-        Ok(decision.over)
+        let over = self.refuses(decision.over);
+        self.keep_for_info(&spec, &request, Decision { over, ..decision });
+        Ok(over)
     }
 
     /// Decides several specs of one key together, as one event: whether the
@@ -214,9 +222,17 @@ impl Session {
             let arguments = SpecArguments { spec, key: Some(key), unique: None };
             let spec = self.specs.parse(arguments).map_err(CallError::Spec)?;
             self.show_texts(Ok(&spec));
-            self.keep_for_info(&spec, request, decision);
+            let over = self.refuses(decision.over);
+            self.keep_for_info(&spec, request, Decision { over, ..decision });
+            return Ok(over);
         }
-        Ok(decision.over)
+        Ok(self.refuses(decision.over))
+    }
+
+    /// Whether what is over its limit is refused: not while nothing may be.
+    #[inline]
+    pub(super) fn refuses(&mut self, over: bool) -> bool {
+        over && !boundary::Session::lifts(self, &"a check is over its limit")
     }
 
     /// The request of one spec, whose texts are shown where it is wrong.
@@ -399,15 +415,18 @@ impl Session {
     }
 
     pub(super) fn store(&mut self) -> Result<&mut RemoteStore, CallError> {
-        match &mut self.store {
-            Some(store) => Ok(store),
+        let bypassed = self.stop.is_active(&self.host, &self.variables);
+        let store = match &mut self.store {
+            Some(store) => store,
             none => {
                 let directory = directory::spool(&self.host, &self.variables);
                 let directory = directory.map_err(CallError::Directory)?;
                 let store = RemoteStore::open(&directory, Options::default());
-                Ok(none.insert(store.map_err(|error| CallError::Database(error.into()))?))
+                none.insert(store.map_err(|error| CallError::Database(error.into()))?)
             }
-        }
+        };
+        store.set_bypassed(bypassed);
+        Ok(store)
     }
 
     /// Keeps the decision for `ratelimit_info`.

@@ -142,6 +142,13 @@ impl Outcome {
         self.verdict > before.verdict || before.reason.is_none() && self.reason.is_some()
     }
 
+    /// Lifts what is stricter than a line in the log: the event is only observed.
+    pub fn lift(&mut self) {
+        self.verdict = self.verdict.min(Verdict::Log);
+        self.observed = true;
+        self.delay = 0.0;
+    }
+
     /// The outcome of the limits that were decided. The reason is the one with the
     /// strictest verdict; of several, the one with the longest wait; and where none
     /// must wait, the one that is the closest to its limit.

@@ -7,6 +7,7 @@
 mod acl_files;
 mod alerts;
 mod build;
+mod bypass;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../../src/sys/counts.rs"]

@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use crate::client::{Client, Message};
 use crate::daemon::{Machine, exirate, succeeds};
+use crate::mta::Mta;
 use crate::redis_common::{Process, TIMEOUT, until};
 
 /// Two recipients a week for each login.
@@ -325,4 +326,46 @@ fn a_second_instance_is_refused() {
     assert!(said.contains("policy.sock is in use by process "), "{said}");
     let mut client = Client::connect(&machine);
     until("it decides", || client.rcpt(&Message::new("a"), "a@example.net") == "DUNNO");
+}
+
+/// By policies, by an error with `fail-closed`, and by the daemon's own `on_error`.
+#[test]
+fn a_bypass_refuses_nothing_by_either_protocol() {
+    let closed = format!("{TWO}on_error = \"fail-closed\"\n");
+    let (machine, _daemon) =
+        Machine::with_milter(&closed.replace("2.5/1w", "0.5/1w"), "on_error = \"tempfail\"");
+    let mut client = Client::connect(&machine);
+    let mut number = 0;
+    let mut refused = || {
+        number += 1;
+        let recipient = format!("r{number}@example.net");
+        let mut mta = Mta::begun(&machine);
+        let by_milter = mta.recipient("ann", &recipient).0 == 'y';
+        let by_policy = client.rcpt(&Message::new("ann"), &recipient) != "DUNNO";
+        (by_milter, by_policy)
+    };
+    let bypass = |arguments: &[&str]| {
+        let mut command = exirate(&["bypass", "--spool"]);
+        succeeds(command.arg(machine.spool()).args(arguments));
+    };
+    let database = machine.spool().join("exirate");
+    assert_eq!(refused(), (true, true), "over the limit");
+    bypass(&["--reason", "a test"]);
+    assert_eq!(refused(), (false, false));
+    machine.until_logged(" s (uid=");
+    machine.until_logged(": a test): nothing is refused, although the policy \"out\" says defer");
+    bypass(&["--end"]);
+    until("it has ended", || refused() == (true, true));
+    // The daemon that starts with such a database cannot use it.
+    std::fs::rename(&database, machine.path("sound")).unwrap();
+    std::fs::write(&database, "x").unwrap();
+    drop(_daemon);
+    let _daemon = machine.start();
+    let mut client = Client::connect(&machine);
+    let message = Message::new("ann");
+    assert_ne!(client.rcpt(&message, "a@example.net"), "DUNNO");
+    bypass(&[]);
+    assert_eq!(client.rcpt(&message.next(), "b@example.net"), "DUNNO");
+    bypass(&["--end"]);
+    assert_ne!(client.rcpt(&message.next().next(), "c@example.net"), "DUNNO");
 }

@@ -29,7 +29,7 @@ pub(super) enum Level {
 /// One thing that was checked.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
-    about: &'static str,
+    pub(super) about: &'static str,
     pub(super) level: Level,
     pub(super) text: String,
     /// Shell commands that fix it, in order; none if no command does.

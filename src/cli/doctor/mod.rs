@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::bypass;
 use super::exim_config::Rules;
 use super::policy::FILE;
 use super::screen::Screen;
@@ -47,6 +48,8 @@ use users::Account;
 
 pub(super) use configuration::ConfigurationError;
 
+/// Where the doctor says whether anything is refused.
+const LIMITS: &str = "The limits";
 /// The user of `exirate serve mail`.
 const MAIL_USER: &str = "exirate-mail";
 
@@ -101,7 +104,9 @@ pub(super) struct Doctor {
 
 impl Doctor {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let findings = self.examine()?;
+        let mut findings = self.examine()?;
+        // What matters most comes first.
+        findings.list.sort_by_key(|finding| finding.about != LIMITS);
         if self.json {
             findings.json(screen)?;
         } else {
@@ -181,6 +186,12 @@ impl Doctor {
         check: impl FnOnce(&str, &mut Findings),
         findings: &mut Findings,
     ) {
+        findings.about(LIMITS);
+        match bypass::state(spool) {
+            None => {}
+            Some(Ok(what)) => drop(findings.warning(what).fix("exirate bypass --end")),
+            Some(Err(why)) => drop(findings.problem(why).fix("exirate bypass --end")),
+        }
         findings.about("The database");
         let owner = directory::look(spool, who, findings);
         let contents = owner.and_then(|_| database::look(spool, findings));

@@ -12,6 +12,7 @@ use super::super::rates;
 use super::super::screen::note;
 use super::super::servers::{self, JsonServer};
 use super::super::{Failure, text};
+use crate::bypass::Bypass;
 use crate::policy::counters::{self, RuleCounts};
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::Timestamp;
@@ -30,6 +31,8 @@ const KINDS_MAX: usize = 100;
 pub(super) struct Counts {
     #[serde(flatten)]
     pub(super) rates: Option<Rates>,
+    /// Until the bypass ends; 0 without one.
+    pub(super) bypass_seconds: u64,
     pub(super) policies: Option<Policies>,
     pub(super) cluster: Option<Cluster>,
     #[serde(rename = "trace")]
@@ -148,7 +151,11 @@ impl Counts {
         shared: bool,
         now: Timestamp,
     ) -> Result<Self, Failure> {
+        let bypass = Bypass::read(spool).ok().flatten();
+        let bypass = bypass.filter(|bypass| bypass.is_active(now.seconds));
+        let left = bypass.map_or(0, |bypass| bypass.until - now.seconds);
         Ok(Self {
+            bypass_seconds: u64::try_from(left).unwrap_or(0),
             policies: counters::read(spool).map_err(SpoolError::from)?.map(Policies::of),
             cluster: Cluster::of(spool, shared.then_some(now))?,
             rates: both.rates.as_mut().map(|spool| Rates::of(spool, now)).transpose()?,

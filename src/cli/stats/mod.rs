@@ -51,6 +51,7 @@ all the same.
 
 JSON: an object; `kinds` is an array with the counts for each mode and period, `fill`
 the used part of the size limit, `over` how many keys are over their limits,
+`bypass_seconds` how long `exirate bypass` lasts on, 0 without one,
 `policies` an object, null before a policy was evaluated: `rules` is an array with the
 checks of each rule by mode and verdict, `errors` counts evaluations that failed, and
 `uncounted` checks of rules for which there was no room; `cluster` an object, null where

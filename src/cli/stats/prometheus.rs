@@ -22,7 +22,14 @@ pub(super) fn write(out: &mut dyn Write, counts: &Counts, now: Timestamp) -> io:
         write_traces(out, traces)?;
     }
     let time = u64::try_from(now.seconds).unwrap_or(0);
-    write_all(out, "gauge", &[("stats_timestamp_seconds", "When this was counted.", time)])
+    write_all(
+        out,
+        "gauge",
+        &[
+            ("bypass_seconds", "Until the bypass ends; 0 without one.", counts.bypass_seconds),
+            ("stats_timestamp_seconds", "When this was counted.", time),
+        ],
+    )
 }
 
 fn write_rates(out: &mut dyn Write, rates: &Rates) -> io::Result<()> {

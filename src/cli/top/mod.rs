@@ -17,7 +17,7 @@ use super::list::{COLUMNS, OVER, Sort, cells};
 use super::rates::Rates;
 use super::screen::Screen;
 use super::table::Layout;
-use super::{Failure, Outcome, text};
+use super::{Failure, Outcome, bypass, text};
 use crate::rate::Timestamp;
 use snapshot::{Snapshot, View};
 use terminal::{Input, Terminal};
@@ -156,16 +156,22 @@ impl Top {
     fn watch(&self, screen: &mut Screen<'_>, selection: &mut Selection) -> Result<(), Failure> {
         let terminal = Terminal::take()?;
         let (mut sort, mut over) = (self.sort, self.over);
+        let spool = self.common.directory()?;
         let mut last = before(super::database::now(), self.interval);
         loop {
             let started = Instant::now();
             let (width, height) = terminal.size()?;
-            let room = usize::from(height).saturating_sub(OTHER_LINES);
+            let bypass = bypass::state(&spool).and_then(Result::ok);
+            let others = OTHER_LINES + usize::from(bypass.is_some());
+            let room = usize::from(height).saturating_sub(others);
             let view = View { sort, over, limit: self.limit.unwrap_or(room).min(room), last };
             let snapshot = Snapshot::take(&self.common, selection, view);
             let mut bytes = Vec::new();
             {
                 let mut page = screen.page(&mut bytes, width);
+                if let Some(bypass) = &bypass {
+                    writeln!(page, "{}", page.paint(OVER, bypass))?;
+                }
                 match &snapshot {
                     Ok(snapshot) => draw(&mut page, snapshot, view)?,
                     // The next snapshot may succeed.

@@ -17,6 +17,7 @@ use super::event::{LogLine, MailEvent, MailVerdict};
 use super::queue::Queue;
 use super::recorder::{Recorder, not_recorded};
 use super::worker::{Note, Worker};
+use crate::bypass::Watch;
 use crate::policy::session::PolicySession;
 use crate::policy::word::Verdict;
 use crate::serve::config::{Mail, OnError};
@@ -51,10 +52,11 @@ impl Settings {
         Arc::new(Self { policies, on_error, max_in_flight })
     }
 
-    fn unavailable(&self) -> MailVerdict {
+    /// The verdict without a decision; `bypassed`: nothing may be refused now.
+    fn unavailable(&self, bypassed: bool) -> MailVerdict {
         MailVerdict::unavailable(match self.on_error {
-            OnError::Accept => Verdict::Accept,
-            OnError::Tempfail => Verdict::Defer,
+            OnError::Tempfail if !bypassed => Verdict::Defer,
+            OnError::Accept | OnError::Tempfail => Verdict::Accept,
         })
     }
 }
@@ -88,6 +90,7 @@ pub struct Decider {
     messages: Arc<Queue<Message>>,
     threads: RefCell<Vec<JoinHandle<()>>>,
     log: Rc<Log>,
+    bypass: RefCell<Watch>,
     in_flight: Count,
     decided: Cell<u64>,
     refused: Cell<u64>,
@@ -106,6 +109,7 @@ impl Decider {
             messages: Arc::new(Queue::new()),
             threads: RefCell::default(),
             log,
+            bypass: RefCell::new(Watch::new(&mail.spool)),
             in_flight: Count::default(),
             decided: Cell::default(),
             refused: Cell::default(),
@@ -154,7 +158,7 @@ impl Decider {
             let text = format_args!("there was no decision in {seconds} s");
             self.log.write_seldom("late decisions", Level::Error, text);
             self.unavailable.set(self.unavailable.get() + 1);
-            return (PolicySession::default(), settings.unavailable());
+            return (PolicySession::default(), settings.unavailable(self.is_bypassed()));
         };
         for Note { subject, level, text } in notes {
             self.log.write_seldom(subject, level, text);
@@ -208,7 +212,11 @@ impl Decider {
         let text = format_args!("{most} steps wait for a decision, and no more may");
         self.log.write_seldom("steps without a decision", Level::Warning, text);
         self.unavailable.set(self.unavailable.get() + 1);
-        settings.unavailable()
+        settings.unavailable(self.is_bypassed())
+    }
+
+    fn is_bypassed(&self) -> bool {
+        self.bypass.borrow_mut().is_active_now()
     }
 
     fn count(&self, verdict: &MailVerdict) {
@@ -256,18 +264,20 @@ fn work(jobs: &Queue<Job>, spool: &Path) {
         let policies = settings.policies.as_deref();
         let decide = || worker.decide(&mut session, &event, policies);
         let decided = catch_unwind(AssertUnwindSafe(decide));
-        let mut notes = std::mem::take(&mut worker.notes);
         let verdict = decided.unwrap_or_else(|panic| {
             // They may be in any state.
+            let notes = std::mem::take(&mut worker.notes);
             worker = Worker::new(spool);
+            worker.notes = notes;
             session = PolicySession::default();
             Err(format!("internal error: {}", panic_text(&*panic)))
         });
         let verdict = verdict.unwrap_or_else(|why| {
             let text = format!("cannot decide: {why}");
-            notes.push(Note { subject: "faults", level: Level::Error, text });
-            settings.unavailable()
+            worker.notes.push(Note { subject: "faults", level: Level::Error, text });
+            settings.unavailable(worker.lifts(&why))
         });
+        let notes = std::mem::take(&mut worker.notes);
         // Without the one who waits for it, it is counted all the same.
         let _ = reply.send(Done { session, verdict, notes });
     }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::event::{MailEvent, MailVerdict, UNAVAILABLE};
-use crate::policy::counters::Counters;
+use crate::bypass::Watch;
+use crate::policy::counters::{Checked, Counters};
 use crate::policy::decide::{DecideError, Decided};
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::model::Head;
@@ -67,6 +68,7 @@ pub(super) struct Worker {
     store: Option<RemoteStore>,
     file: Option<PolicyFile>,
     counters: Counters,
+    bypass: Watch,
     /// What is to be logged.
     pub(super) notes: Vec<Note>,
 }
@@ -79,6 +81,7 @@ impl Worker {
             store: None,
             file: None,
             counters: Counters::new(spool),
+            bypass: Watch::new(spool),
             notes: Vec::new(),
         }
     }
@@ -113,7 +116,9 @@ impl Worker {
             is_one_of: None,
         };
         session.new_command();
-        let Self { store, counters, notes, .. } = self;
+        let bypassed = self.bypass.is_active();
+        let mut lifted = None;
+        let Self { store, counters, notes, bypass, .. } = self;
         let result = strictest(names, |name| {
             let policy = match image.policy(name) {
                 Ok(Some(policy)) => policy,
@@ -127,8 +132,11 @@ impl Worker {
             let on_error = policy.head().on_error;
             let evaluated = match (&mut *store, &opened) {
                 (Some(store), _) => {
+                    store.set_bypassed(bypassed);
                     let count = |head: &Head, decided: &Decided<'_>| {
-                        counters.count(&decided.checked(head));
+                        let checked = decided.checked(head);
+                        let observed = checked.observed || bypassed;
+                        counters.count(&Checked { observed, ..checked });
                     };
                     let clock = || clock::now().into();
                     let evaluated = session.evaluate(image, name, &step, store, clock, count);
@@ -140,8 +148,10 @@ impl Worker {
                     Err(WorkerError::Store(error))
                 }
             };
-            Ok(evaluated.unwrap_or_else(|error| {
+            let mut outcome = evaluated.unwrap_or_else(|error| {
                 counters.count_error();
+                let lifts = on_error == OnError::FailClosed && bypass.is_active_now();
+                let on_error = if lifts { OnError::FailOpen } else { on_error };
                 notes.push(policy_error(name, &error, on_error));
                 match on_error {
                     OnError::FailOpen => Outcome::default(),
@@ -151,8 +161,18 @@ impl Worker {
                         ..Outcome::default()
                     },
                 }
-            }))
+            });
+            // One that has just begun is noticed where it matters.
+            if outcome.verdict > Verdict::Log && bypass.is_active_now() {
+                let word = outcome.verdict.word();
+                lifted.get_or_insert_with(|| format!("the policy {name:?} says {word}"));
+                outcome.lift();
+            }
+            Ok(outcome)
         });
+        if let Some(line) = lifted.and_then(|what| self.bypass.line(&what)) {
+            self.notes.push(bypass_note(line));
+        }
         let incidents = self.store.as_mut().map(RemoteStore::take_incidents);
         for text in incidents.into_iter().flatten() {
             let (subject, level) = ("incidents of the database", Level::Warning);
@@ -164,6 +184,16 @@ impl Worker {
         }
         Ok(verdict)
     }
+    /// Whether nothing may be refused now, although `what`. It is logged.
+    pub(super) fn lifts(&mut self, what: &str) -> bool {
+        let is_active = self.bypass.is_active_now();
+        self.notes.extend(self.bypass.line(&what).map(bypass_note));
+        is_active
+    }
+}
+
+fn bypass_note(text: String) -> Note {
+    Note { subject: "the bypass", level: Level::Warning, text }
 }
 
 /// Completes crossings and refusals with what is known of the event.

@@ -86,6 +86,19 @@ impl SecureDir {
         opened_dir.ok_or_else(|| DirError::Absent { path: spool.to_path_buf() })
     }
 
+    /// Opens the spool directory itself.
+    ///
+    /// # Errors
+    /// It could be changed by unauthorized users, or cannot be opened.
+    pub fn of_spool(spool: &Path) -> Result<Self, DirError> {
+        let failed = || DirError::io("open", spool);
+        let directory = files::open_directory(spool).map_err(failed())?;
+        let info = files::info(&directory).map_err(failed())?;
+        let directory_owner = check_directory(&directory, spool, info.uid)?;
+        let owner = (info.uid, info.gid);
+        Ok(Self { directory, path: spool.to_owned(), owner, directory_owner })
+    }
+
     /// The directory itself, to access names in it.
     #[must_use]
     pub fn directory(&self) -> &File {
