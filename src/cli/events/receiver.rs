@@ -16,8 +16,16 @@ use crate::redis::SharedEvents;
 
 /// The program for `post`.
 pub(in crate::cli) const CURL: &str = "curl";
-/// What curl may have of the environment: how it reaches other machines.
-const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "no_proxy"];
+/// What curl may have of the environment: how it reaches other machines, and trusts them.
+const CURL_VARIABLES: [&str; 7] = [
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "CURL_CA_BUNDLE",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+];
 
 /// The names of all receivers: those in `[on.crossing]`, and the stream of all servers.
 pub(in crate::cli) const NAMES: [&str; 5] = ["log", "run", "post", "mail", "shared"];
@@ -121,7 +129,7 @@ impl<'a> Receiver<'a> {
                         .args(["--proto", "=http,https", "--output", "/dev/null", "--max-time"])
                         .arg(TIMEOUT.as_secs().to_string())
                         .args(["--config", "-"]);
-                    let set = PROXIES.iter().filter_map(|name| Some((name, var_os(name)?)));
+                    let set = CURL_VARIABLES.iter().filter_map(|name| Some((name, var_os(name)?)));
                     command.envs(set);
                 };
                 run(CURL, prepare, account, &curl_config(url, alert)?)

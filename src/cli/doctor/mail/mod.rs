@@ -76,7 +76,12 @@ pub(super) fn look(server: &Server, file: &Path, findings: &mut Findings) -> Opt
 fn configuration(server: &Server, file: &Path, findings: &mut Findings) -> Option<Mail> {
     let shown = file.display();
     match read_mail(file) {
-        Ok(checked) if checked.config.is_some() => checked.config,
+        Ok(checked) if checked.config.is_some() => {
+            for one in checked.diagnostics.sorted() {
+                findings.warning(format!("{shown}: {}", one.message));
+            }
+            checked.config
+        }
         Ok(_) => {
             findings
                 .problem(format!("{shown} has errors: the daemon does not start with it"))

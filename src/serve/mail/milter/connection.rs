@@ -76,6 +76,7 @@ pub struct Shared<D> {
     decider: Rc<D>,
     log: Rc<Log>,
     settings: Cell<Settings>,
+    packet_timeout: Cell<Duration>,
     room: Room,
     recording: Count,
     /// What was read of the connection that is being looked at.
@@ -89,6 +90,7 @@ impl<D: Decide> Shared<D> {
             decider,
             log,
             settings: Cell::new(settings),
+            packet_timeout: Cell::new(PACKET_TIMEOUT),
             room: Room::new(settings.max_buffered),
             recording: Count::default(),
             chunk: RefCell::new(vec![0; CHUNK]),
@@ -242,7 +244,7 @@ impl<D: Decide, S: AsyncRead + AsyncWrite + Unpin> Connection<D, S> {
             self.flush().await?;
             let end = match packet_end {
                 _ if packets.is_within() => {
-                    *packet_end.get_or_insert(Instant::now() + PACKET_TIMEOUT)
+                    *packet_end.get_or_insert(Instant::now() + self.shared.packet_timeout.get())
                 }
                 _ if self.dialogue.has_agreed() => {
                     Instant::now() + self.idle_timeout.max(SESSION_IDLE)
@@ -313,7 +315,10 @@ impl<D: Decide, S: AsyncRead + AsyncWrite + Unpin> Connection<D, S> {
             self.stream.write_all(&output).await?;
             self.stream.flush().await
         };
-        timeout(PACKET_TIMEOUT, written).await.map_err(|_| End::Slow)?.map_err(End::from)
+        timeout(self.shared.packet_timeout.get(), written)
+            .await
+            .map_err(|_| End::Slow)?
+            .map_err(End::from)
     }
 
     /// Waits for bytes until `end`.

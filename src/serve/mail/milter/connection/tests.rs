@@ -285,6 +285,48 @@ fn who_says_nothing_is_closed() {
 }
 
 #[test]
+fn who_is_slow_within_a_packet_or_takes_no_replies_is_closed() {
+    // What docs/mail.md says.
+    let documented = include_str!("../../../../../docs/mail.md");
+    assert!(documented.contains("takes more than a minute from the first byte of a milter packet"));
+    assert_eq!(PACKET_TIMEOUT, Duration::from_mins(1));
+    with(RECORD, TIMEOUT, async |world| {
+        world.shared.packet_timeout.set(Duration::from_millis(100));
+        // It sends a byte now and then: that does not help.
+        let mut slow = world.client();
+        let mut bytes = Vec::new();
+        write(&mut bytes, packet::NEGOTIATE, OFFER);
+        slow.send(&bytes).await;
+        assert_eq!(slow.code().await, 'O');
+        bytes.clear();
+        write(&mut bytes, packet::MACRO, &[b'x'; 30_000]);
+        for byte in bytes {
+            if slow.stream.write_all(&[byte]).await.is_err() {
+                break;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        let is_logged = |world: &World, times| world.log.lines().len() >= times;
+        world.until("the slow one is closed", |world| is_logged(world, 1)).await;
+        world.until("nobody is connected", |world| world.peers.connected() == 0).await;
+        // Replies that nobody takes.
+        let stuck = world.client();
+        bytes = Vec::new();
+        write(&mut bytes, packet::NEGOTIATE, OFFER);
+        let all = bytes.repeat(1000);
+        let sent = Cell::new(0);
+        let is_closed = |_: &World| match stuck.stream.try_write(&all[sent.get()..]) {
+            Ok(more) => {
+                sent.set((sent.get() + more) % all.len());
+                false
+            }
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        };
+        world.until("the stuck one is closed", is_closed).await;
+    });
+}
+
+#[test]
 fn who_was_silent_for_longest_makes_place_for_another() {
     with(RECORD, TIMEOUT, async |world| {
         let mut silent = [world.client(), world.client(), world.client()];
