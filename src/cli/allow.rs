@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::audit_log::{self, AuditLog};
 use super::complete;
+use super::confirm;
 use super::database::{now, print_incidents, require_owner};
 use super::events::Source;
 use super::key_text;
@@ -59,6 +60,10 @@ struct Setting {
     #[arg(long)]
     exact: bool,
 
+    /// Do not ask for confirmation of a glob
+    #[arg(long, short)]
+    yes: bool,
+
     #[command(flatten)]
     common: Rates,
 }
@@ -70,7 +75,7 @@ fn help(forced: Forced) -> String {
             "  Exempt alice from all limits for a day:
     exirate allow alice@example.org --reason 'year-end letter'
   Exempt a domain until a given time:
-    exirate allow '*@example.org' --until '2999-12-31 18:00'",
+    exirate allow '*@example.org' --until '2999-12-31 18:00' --yes",
             "Checks of an allowed key are counted as usual, and are never over: ratelimit returns
 no, and $sender_rate shows the rate. When the override ends, the rate is what it would
 be without it, so a key may be over its limits then: `exirate reset` deletes its
@@ -104,7 +109,8 @@ that count logins, and to nothing else of alice; the glob '*' is everything.
 KEY and the keys of specs are folded as the policies in use fold identities (by default:
 case, blanks and dots at the end, IPv6 networks of 64 bits), so Alice@Example.org is
 alice@example.org. --exact compares byte for byte. A glob also matches keys that have no
-record yet; `**` is not possible in it. For a KEY that no record and no event has, the
+record yet; `**` is not possible in it. For a glob, it asks first; without a terminal, --yes
+is needed. For a KEY that no record and no event has, the
 override is set all the same, and a note says so.
 
 {effect}
@@ -117,7 +123,7 @@ apply a change at their next check. An override never makes a crossing. `exirate
 overrides` lists it. It is logged to audit.log in the database's directory and to syslog
 (facility mail), with who set it.
 
-Exit status: 0 set; 2 an error.
+Exit status: 0 set; 1 not confirmed; 2 an error.
 
 JSON: an object, as in `exirate overrides`; `replaced` is the earlier override of KEY,
 or null, `stronger` the one that decides instead of this one, or null, and `seen` whether a
@@ -153,6 +159,10 @@ impl Setting {
         let (target, argument) = keys::override_target(&self.key, self.exact, &folding)?;
         require_owner(&self.common.directory()?)?;
         let mut store = self.common.open_to_change()?;
+        if matches!(target, Target::Glob { .. }) && !self.is_meant(&mut *store, &folding, forced)? {
+            note("nothing was changed");
+            return Ok(Outcome::Found);
+        }
         let now = now();
         let set = Override {
             forced,
@@ -192,10 +202,9 @@ impl Setting {
         }
         if let Some(stronger) = stronger {
             note(format_args!(
-                "no effect, as a stronger override applies to it: {}; to end that one: exirate \
-                 overrides --remove {}",
+                "no effect, as a stronger override applies to it: {}; to end that one: `{}`",
                 override_state::sentence(&stronger),
-                override_state::key(&stronger)
+                self.common.command_about("overrides --remove", &stronger)
             ));
         }
         if let Some(unseen) = unseen {
@@ -242,6 +251,22 @@ impl Setting {
                     || seen.into_iter().any(|name| target.applies_to(&name.into()))
             })
         })
+    }
+
+    /// Asks whether all keys that the glob matches are meant.
+    fn is_meant(
+        &self,
+        store: &mut dyn Inspect,
+        folding: &Folding,
+        forced: Forced,
+    ) -> Result<bool, Failure> {
+        let narrow = Narrow::unselective(false);
+        let key = std::slice::from_ref(&self.key);
+        let (records, _) = Selection::new(key, &narrow, folding)?.keys(store)?;
+        let records: Vec<String> =
+            records.iter().map(|record| key_text::stored(&record.name)).collect();
+        let glob = text::printable(self.key.as_encoded_bytes());
+        confirm::glob(forced.word(), &glob, &records, self.yes)
     }
 }
 

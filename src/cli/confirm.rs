@@ -21,11 +21,32 @@ pub(super) fn ask(verb: &str, things: &[String], yes: bool) -> Result<bool, Fail
              or --dry-run to see them",
         )));
     }
-    let mut lines: Vec<String> = things.iter().take(NAMED).cloned().collect();
-    if count > NAMED {
-        lines.push(format!("and {} more", count - NAMED));
+    Ok(yes || confirmed(&named(things), &format!("{verb} {records}?"))?)
+}
+
+/// Asks whether to do what `verb` says to all keys that a glob matches, now and later; `now` are
+/// the records of those that it matches now. With `yes`, it does not ask.
+///
+/// # Errors
+/// There is no terminal to ask at.
+pub(super) fn glob(verb: &str, glob: &str, now: &[String], yes: bool) -> Result<bool, Failure> {
+    if !yes && !is_terminal() {
+        let records = counted_items(now.len(), "record", "records");
+        return Err(Failure::new(format!(
+            "this would {verb} every key that {glob} matches, now {records}, and there is no \
+             terminal to ask at: use --yes",
+        )));
     }
-    Ok(yes || confirmed(&lines, &format!("{verb} {records}?"))?)
+    Ok(yes || confirmed(&named(now), &format!("{verb} every key that {glob} matches?"))?)
+}
+
+/// The first of these things, and how many more there are.
+fn named(things: &[String]) -> Vec<String> {
+    let mut lines: Vec<String> = things.iter().take(NAMED).cloned().collect();
+    if things.len() > NAMED {
+        lines.push(format!("and {} more", things.len() - NAMED));
+    }
+    lines
 }
 
 /// Asks whether to go on although something will be lost. With `yes`, it does not

@@ -8,7 +8,8 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::database::{self, Both, Common, now};
+use super::database::{self, Both, Common};
+use super::in_force::InForce;
 use super::key_state::KeyState;
 use super::policy::many;
 use super::screen::{Screen, progress};
@@ -43,7 +44,7 @@ reports their number, and `exirate reset --over` unblocks them.
 
 Exit status: 0 copied; 1 the copy has problems, as the original has; 2 an error.
 
-JSON: an object; `over` is how many keys are over their limits, `policies` is how many
+JSON: an object; `over` is how many keys are blocked, `policies` is how many
 are in use, `trace` is null where there is no trace store.")]
 pub(super) struct Copy {
     /// The directory for the copy
@@ -85,7 +86,7 @@ impl Copy {
         let mut report =
             Report { path: self.dir.join("exirate").display().to_string(), ..Report::default() };
         if let Some(rates) = &mut both.rates {
-            copy_rates(rates, &self.dir, &mut report)?;
+            copy_rates(rates, &spool, &self.dir, &mut report)?;
         }
         if let Some(traces) = &mut both.traces {
             let bar: ProgressBar = progress(traces.stats()?.bytes, "bytes");
@@ -108,16 +109,23 @@ impl Copy {
     }
 }
 
-fn copy_rates(spool: &mut Spool, directory: &Path, report: &mut Report) -> Result<(), Failure> {
+fn copy_rates(
+    spool: &mut Spool,
+    of: &Path,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Failure> {
     let bar = progress(256, "shards");
     let copied = spool.copy_to(directory, |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
     report.problems.extend(spool.take_incidents());
     let mut copy = Spool::open_existing(directory, Options::default())?;
     let verified = copy.verify()?;
-    let now = now();
+    // As `exirate list --over` has them of what is copied.
+    let in_force = InForce::or_note(spool, of);
     let mut over = 0;
-    database::visit(&mut copy, |entry| over += u64::from(KeyState::from(entry).is_over(now)))?;
+    let mut count = |entry| over += u64::from(in_force.refuses(&KeyState::from(entry)));
+    database::visit(&mut copy, &mut count)?;
     report.shards = copied.shards;
     report.bytes = copied.bytes;
     report.records = verified.records();
@@ -154,7 +162,7 @@ fn print(screen: &mut Screen<'_>, report: &Report, rates: bool) -> std::io::Resu
     if rates {
         writeln!(
             screen,
-            "copied {} records in {} shards, {}, to {}; {} are over their limits",
+            "copied {} records in {} shards, {}, to {}; {} are blocked",
             report.records,
             report.shards,
             bytes(report.bytes),

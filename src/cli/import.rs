@@ -9,8 +9,9 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::audit_log::AuditLog;
-use super::database::{now, print_incidents};
+use super::database::print_incidents;
 use super::export_format::{self, Header};
+use super::in_force::InForce;
 use super::key_state::KeyState;
 use super::lines::{LINE_MAX, Lines};
 use super::rates::Rates;
@@ -119,7 +120,8 @@ impl Import {
             opened
         };
         let mut counts = Counts::default();
-        let done = import(&mut *store, &form, &mut lines, now(), &mut counts);
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let done = import(&mut *store, &form, &mut lines, &in_force, &mut counts);
         print_incidents(&mut *store);
         // Also after an error: the lines before it are imported.
         log(&mut *store, &lines.name, &counts);
@@ -171,9 +173,10 @@ fn import(
     store: &mut dyn Inspect,
     form: &Form,
     lines: &mut Lines,
-    now: Timestamp,
+    in_force: &InForce,
     counts: &mut Counts,
 ) -> Result<(), Failure> {
+    let now = in_force.now;
     let mut tally = Tally::of("lines read");
     while !lines.done {
         tally.add();
@@ -181,7 +184,8 @@ fn import(
             match entry(form, lines, now, &mut counts.unknown_fields) {
                 Ok((entry, lost)) => match store.restore(&entry) {
                     Ok(restored) => {
-                        let over = restored != Restored::Kept && KeyState::from(entry).is_over(now);
+                        let over =
+                            restored != Restored::Kept && in_force.refuses(&KeyState::from(entry));
                         counts.over += u64::from(over);
                         match restored {
                             Restored::Added => counts.added += 1,
@@ -265,7 +269,7 @@ fn print(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()
     for (count, what) in [
         (counts.replaced, "of them replaced older ones"),
         (counts.kept, "skipped: the stored record is as new, or newer"),
-        (counts.over, "of the imported are over their limits now: see `exirate list --over`"),
+        (counts.over, "of the imported are blocked now: see `exirate list --over`"),
     ] {
         if count > 0 {
             writeln!(screen, "{count} {what}")?;

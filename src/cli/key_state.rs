@@ -234,9 +234,9 @@ impl KeyState {
     }
 
     /// The record in JSON.
-    pub(super) fn json(&self, now: Timestamp) -> KeyStateJson {
+    pub(super) fn json(&self, next: Next, now: Timestamp) -> KeyStateJson {
         let key = self.key();
-        let wait = self.wait(now).and_then(text::whole_seconds);
+        let wait = next.wait.and_then(text::whole_seconds);
         let over_for = wait.filter(|&seconds| seconds > 0);
         KeyStateJson {
             key: String::from_utf8(key.to_vec()).ok(),
@@ -255,7 +255,9 @@ impl KeyState {
             limit: self.limit,
             rate: self.rate(now),
             share: self.share(now),
-            over: self.is_over(now),
+            over: next.is_refused,
+            over_limit: next.is_over,
+            decided_by: next.decided_by,
             over_since: self.over_since().map(text::iso),
             retry_after: wait,
             free_at: over_for.map(|seconds| text::iso(later(now, seconds))),
@@ -270,6 +272,19 @@ impl KeyState {
             }),
         }
     }
+}
+
+/// What becomes of the next event of a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Next {
+    /// It is refused.
+    pub(super) is_refused: bool,
+    /// It is over the limit.
+    pub(super) is_over: bool,
+    /// What decides.
+    pub(super) decided_by: &'static str,
+    /// When one passes, if that is known.
+    pub(super) wait: Option<Wait>,
 }
 
 /// A record in JSON.
@@ -289,6 +304,8 @@ pub(super) struct KeyStateJson {
     rate: f64,
     share: f64,
     over: bool,
+    over_limit: bool,
+    decided_by: &'static str,
     over_since: Option<String>,
     retry_after: Option<u64>,
     free_at: Option<String>,
@@ -311,7 +328,9 @@ struct FilterJson {
 pub(super) const JSON_HELP: &str = "\
 `rate`, `share` and `over` are those of now: `share` is the part of
 the limit that is used up, `over` is whether one more event of size 1 would
-be refused, `retry_after` is in how many seconds it would pass (null: never),
+be refused, `over_limit` whether it is over the limit, and `decided_by` what decides:
+rate, allow, deny, exempt, observe, or a verdict that does not refuse (log, delay,
+hold). `retry_after` is in how many seconds it would pass (null: never),
 `free_at` is when. What is infinite is null. `key` is null where it is not UTF-8;
 `key_hex` has its bytes in any case, `user` the name of a local user. `stored` is the
 whole stored key in hexadecimal. `mode` of a policy's key is POLICY/UNIT. `algorithm` is \"average\" or \"bucket\": the rate of a bucket is its level,
@@ -365,7 +384,8 @@ mod tests {
         assert_eq!(strict.forgettable_from(), Some(second(1000 + 10_000_000)));
         let never = KeyState { period: Some(f64::INFINITY), ..bucket };
         assert_eq!((never.forgettable_from(), never.rate(second(1 << 40))), (None, 5.0));
-        let json = serde_json::to_value(strict.json(second(1000))).unwrap();
+        let next = Next { is_refused: true, is_over: true, decided_by: "rate", wait: None };
+        let json = serde_json::to_value(strict.json(next, second(1000))).unwrap();
         assert_eq!((&json["algorithm"], &json["leak"]), (&"bucket".into(), &0.1.into()));
         assert_eq!((&json["limit"], &json["period"]), (&5.0.into(), &50.0.into()));
     }

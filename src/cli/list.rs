@@ -8,11 +8,11 @@ use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer as _};
 
 use super::complete;
-use super::database::{self, now};
+use super::database;
+use super::in_force::InForce;
 use super::key_state::{self, KeyState, KeyStateJson};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
-use super::override_state::{Active, participle};
 use super::rates::Rates;
 use super::screen::{Screen, note};
 use super::table::{Column, Layout};
@@ -30,7 +30,7 @@ pub(super) struct List {
     #[command(flatten)]
     narrow: Narrow,
 
-    /// List only keys over their limits: one more event would be refused
+    /// List only keys that are blocked: one more event would be refused
     #[arg(long)]
     over: bool,
 
@@ -70,11 +70,12 @@ recipients that count once as per_addr. SEEN is when the last event was counted,
 only: leaky ones do not count events over the limit. FREE AGAIN is when one more event
 of size 1 would pass. FILTER is how full a filter of unique events is, and about how
 many it holds. Empty columns are left out, and on a narrow terminal the less important
-ones. A local user's key has the user's name in parentheses, and one that `exirate
-allow` or `exirate deny` is about, (allowed) or (denied); its figures are those that are
-measured.
+ones. A local user's key has the user's name in parentheses. What decides instead of the
+rate is in parentheses as well: (allowed) or (denied) by `exirate allow` or `exirate
+deny`, (exempt) or (observed) by the policy in use, or its verdict where that does not
+refuse what is over: (log), (delay), (hold). The figures are those that are measured.
 
-Exit status: 0 listed, also if no key is over its limit (--over); 1 a KEY, --mode or
+Exit status: 0 listed, also if no key is blocked (--over); 1 a KEY, --mode or
 --period matches nothing; 2 an error. Where a file is damaged, the others are listed
 all the same.
 
@@ -155,25 +156,25 @@ impl List {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut store = self.common.open()?;
         let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
-        let now = now();
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let now = in_force.now;
         let mut first = First::new(self.sort, now, self.limit.unwrap_or(usize::MAX));
         let unread = database::visit(&mut *store, |entry| {
             if selection.contains(&entry.record_key()) {
                 let record = KeyState::from(entry);
-                if !self.over || record.is_over(now) {
+                if !self.over || in_force.refuses(&record) {
                     first.add(record);
                 }
             }
         })?;
         let records = first.take();
-        let overrides = Active::or_note(&mut *store, now);
-        self.print(screen, &records, &overrides, now)?;
+        self.print(screen, &records, &in_force)?;
         // Printed in whole before any error.
         screen.flush()?;
         database::incomplete(unread)?;
         let missing = selection.report_missing(&mut *store)?;
         if records.is_empty() && self.over && !missing && !self.common.json {
-            note("no key is over its limit");
+            note("no key is blocked: the next event of each would pass");
         }
         Ok(Outcome::found_if(missing))
     }
@@ -182,12 +183,11 @@ impl List {
         &self,
         screen: &mut Screen<'_>,
         records: &[KeyState],
-        overrides: &Active,
-        now: Timestamp,
+        in_force: &InForce,
     ) -> Result<(), Failure> {
-        let cells = |record: &KeyState| cells(record, overrides, now);
+        let cells = |record: &KeyState| cells(record, in_force);
         if self.common.json {
-            let facts = records.iter().map(|record| Listed::of(record, overrides, now));
+            let facts = records.iter().map(|record| Listed::of(record, in_force));
             serde_json::Serializer::new(&mut *screen)
                 .collect_seq(facts)
                 .map_err(std::io::Error::from)?;
@@ -195,9 +195,9 @@ impl List {
         } else if !records.is_empty() {
             let layout = Layout::of(screen, COLUMNS, records.iter().map(cells));
             layout.head(screen)?;
-            for alike in records.chunk_by(|a, b| a.is_over(now) == b.is_over(now)) {
-                let over = alike.first().is_some_and(|record| record.is_over(now));
-                let style = if over { OVER } else { Style::new() };
+            for alike in records.chunk_by(|a, b| in_force.refuses(a) == in_force.refuses(b)) {
+                let blocked = alike.first().is_some_and(|record| in_force.refuses(record));
+                let style = if blocked { OVER } else { Style::new() };
                 layout.write(screen, style, alike.iter().map(cells), None)?;
             }
         }
@@ -215,13 +215,14 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    pub(super) fn of(record: &KeyState, overrides: &Active, now: Timestamp) -> Self {
-        let forced = overrides.deciding(record).map(|one| one.forced.word());
-        Self { facts: record.json(now), forced }
+    pub(super) fn of(record: &KeyState, in_force: &InForce) -> Self {
+        let next = in_force.next(record);
+        let forced = next.forced().map(|one| one.forced.word());
+        Self { facts: in_force.json(record), forced }
     }
 }
 
-/// The style of a key over its limit.
+/// The style of a key that is blocked.
 pub(super) const OVER: Style = AnsiColor::Red.on_default();
 
 /// The columns of [`cells`].
@@ -239,18 +240,16 @@ pub(super) const COLUMNS: [Column; 10] = [
 ];
 
 /// A record as a row of the table.
-pub(super) fn cells(record: &KeyState, overrides: &Active, now: Timestamp) -> [String; 10] {
+pub(super) fn cells(record: &KeyState, in_force: &InForce) -> [String; 10] {
+    let (next, now) = (in_force.next(record), in_force.now);
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
     let filter = match &record.filter {
         None => String::new(),
         Some(_) if record.filter_expired(now) => "expired".to_owned(),
         Some(filter) => format!("{:.1}% ~{:.0}", filter.fill * 100.0, filter.events()),
     };
-    let over = record.is_over(now);
-    let since = record.over_since().filter(|_| over);
-    let free = if over { record.wait(now).map(text::rough_wait) } else { None };
-    let forced = overrides.deciding(record).map(|one| one.forced);
-    let forced = forced.map_or_else(String::new, |one| format!(" ({})", participle(one)));
+    let since = record.over_since().filter(|_| next.over);
+    let free = next.wait(record, now).filter(|_| next.is_refused()).map(text::rough_wait);
     [
         format!("{:.1}", record.rate(now)),
         text::number(record.limit),
@@ -261,6 +260,6 @@ pub(super) fn cells(record: &KeyState, overrides: &Active, now: Timestamp) -> [S
         since.map_or_else(String::new, |since| text::rough_age(since, now)),
         free.unwrap_or_default(),
         filter,
-        key_text::shown(record.key()) + &forced,
+        key_text::shown(record.key()) + &next.mark(),
     ]
 }

@@ -33,6 +33,7 @@ mod export;
 mod export_format;
 mod failure;
 mod import;
+mod in_force;
 mod input;
 mod key_state;
 mod key_text;

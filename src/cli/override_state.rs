@@ -4,9 +4,7 @@ use std::ffi::OsStr;
 
 use serde::Serialize;
 
-use super::key_state::KeyState;
 use super::keys;
-use super::screen::note;
 use super::text;
 use crate::engine::{AlgorithmKind, Forced, Kind, RecordKey};
 use crate::identity::fold::{Folding, split_field};
@@ -66,34 +64,6 @@ pub(super) fn until(one: &Override) -> String {
 /// When it ends, for people.
 pub(super) fn local_until(one: &Override) -> String {
     if one.until == FOREVER { "forever".to_owned() } else { text::local(second(one.until)) }
-}
-
-/// The overrides of a store that are in force, for showing them beside keys.
-#[derive(Default)]
-pub(super) struct Active {
-    list: Vec<Override>,
-    now: i64,
-}
-
-impl Active {
-    /// # Errors
-    /// They cannot be read.
-    pub(super) fn of(store: &mut dyn Inspect, now: Timestamp) -> Result<Self, InspectError> {
-        Ok(Self { list: store.overrides()?, now: now.seconds })
-    }
-
-    /// As [`Active::of`]; if they cannot be read, reports why and shows none.
-    pub(super) fn or_note(store: &mut dyn Inspect, now: Timestamp) -> Self {
-        Self::of(store, now).unwrap_or_else(|error| {
-            note(error);
-            Self::default()
-        })
-    }
-
-    /// The override that decides for the key of a record.
-    pub(super) fn deciding(&self, record: &KeyState) -> Option<&Override> {
-        deciding(&self.list, &record.record_key(), self.now)
-    }
 }
 
 /// Changes the overrides of a store in one step. Returns what `change` does; it may be called

@@ -10,10 +10,11 @@ use super::Failure;
 use super::cluster;
 use super::database::Common;
 use super::servers;
+use super::text;
 use crate::redis::SharedRates;
 use crate::remote::ClusterSettings;
 use crate::spool::{Options, Spool, SpoolError};
-use crate::store::{Inspect, Memory};
+use crate::store::{Inspect, Memory, Override, Target};
 
 /// The options of a command that shows or changes rates.
 #[derive(Debug, Args)]
@@ -73,6 +74,42 @@ impl Rates {
             // Without the directory there is no database: opening it says so.
             Err(_) if self.spool_is_absent()? => Ok(None),
             Err(failure) => Err(failure),
+        }
+    }
+
+    /// A command for people that uses the same rates: `words`, such as `allow`, and KEY as it
+    /// is shown.
+    pub(super) fn command(&self, words: &str, key: &str) -> String {
+        self.command_with(words, key, "")
+    }
+
+    fn command_with(&self, words: &str, key: &str, options: &str) -> String {
+        let mut options = options.to_owned();
+        if self.local {
+            options += " --local";
+        }
+        if let Some(directory) = &self.common.spool {
+            options += &format!(" --spool {}", text::shell(&directory.display().to_string()));
+        }
+        let shown = text::shell(key);
+        match key.starts_with('-') {
+            false => format!("exirate {words} {shown}{options}"),
+            true if words.contains(" --") => format!("exirate {words}={shown}{options}"),
+            true => format!("exirate {words}{options} -- {shown}"),
+        }
+    }
+
+    /// As [`Rates::command`], with the KEY of an override, which means that one.
+    pub(super) fn command_about(&self, words: &str, one: &Override) -> String {
+        match &one.target {
+            Target::Exact { key, folding: None, .. } => {
+                let literal = std::str::from_utf8(key).ok();
+                match literal.filter(|key| !key.contains(char::is_control)) {
+                    Some(key) => self.command_with(words, key, " --exact"),
+                    None => self.command(words, &one.argument),
+                }
+            }
+            _ => self.command(words, &one.argument),
         }
     }
 

@@ -10,7 +10,8 @@ use serde::Serialize;
 use super::audit_log::AuditLog;
 use super::complete;
 use super::confirm;
-use super::database::{now, print_incidents};
+use super::database::print_incidents;
+use super::in_force::InForce;
 use super::key_state::{KeyState, KeyStateJson};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
@@ -34,7 +35,7 @@ pub(super) struct Reset {
     #[command(flatten)]
     narrow: Narrow,
 
-    /// Reset only keys over their limits: one more event would be refused
+    /// Reset only keys that their rates block: one more event would be refused
     #[arg(long)]
     over: bool,
 
@@ -102,7 +103,8 @@ impl Reset {
         let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         let (keys, unread) = selection.keys(&mut *store)?;
         let missing = selection.report_missing(&mut *store)?;
-        let keys = if self.over { over(&mut *store, keys)? } else { keys };
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let keys = if self.over { over(&mut *store, keys, &in_force)? } else { keys };
         if selection.is_loose() && !self.dry_run && !keys.is_empty() {
             let things: Vec<String> = keys.iter().map(|key| key_text::stored(&key.name)).collect();
             if !confirm::ask("reset", &things, self.yes)? {
@@ -111,7 +113,7 @@ impl Reset {
             }
         }
         let mut done = Done::default();
-        let result = self.reset(&mut *store, &keys, screen, &mut done);
+        let result = self.reset(&mut *store, &keys, &in_force, screen, &mut done);
         if !self.dry_run && keys.len() > LOGGED && done.count > 0 {
             let what = self.arguments();
             AuditLog::new()
@@ -121,7 +123,7 @@ impl Reset {
         if self.common.json {
             screen.json(&Report { dry_run: self.dry_run, reset: done.records })?;
         } else if self.over && keys.is_empty() && unread == 0 {
-            writeln!(screen, "no key is over its limit")?;
+            writeln!(screen, "no key is blocked by its rate")?;
         }
         match result {
             Err(Failure::Said(what)) if !self.dry_run && keys.len() > 1 => {
@@ -149,6 +151,7 @@ impl Reset {
         &self,
         store: &mut dyn Inspect,
         keys: &[OwnedKey],
+        in_force: &InForce,
         screen: &mut Screen<'_>,
         done: &mut Done,
     ) -> Result<(), Failure> {
@@ -171,10 +174,10 @@ impl Reset {
                 );
             }
             if self.common.json {
-                done.records.push(record.json(now()));
+                done.records.push(in_force.json(&record));
             } else {
                 let verb = if self.dry_run { "would reset" } else { "reset" };
-                print(screen, verb, &record)?;
+                print(screen, verb, &record, in_force)?;
             }
         }
         Ok(())
@@ -188,12 +191,18 @@ impl Reset {
     }
 }
 
-/// Those of these keys that are over their limits.
-fn over(store: &mut dyn Inspect, keys: Vec<OwnedKey>) -> Result<Vec<OwnedKey>, Failure> {
+/// Those of these keys that their rates block: to reset others helps nobody.
+fn over(
+    store: &mut dyn Inspect,
+    keys: Vec<OwnedKey>,
+    in_force: &InForce,
+) -> Result<Vec<OwnedKey>, Failure> {
     let mut over = Vec::new();
     for key in keys {
         let entry = store.get(key.key())?;
-        if entry.is_some_and(|entry| KeyState::from(entry).is_over(now())) {
+        let Some(record) = entry.map(KeyState::from) else { continue };
+        let next = in_force.next(&record);
+        if next.is_refused() && next.forced().is_none() {
             over.push(key);
         }
     }
@@ -229,15 +238,21 @@ pub(super) fn log(
     }
 }
 
-/// Prints what `verb` says of a record.
-pub(super) fn print(screen: &mut Screen<'_>, verb: &str, record: &KeyState) -> std::io::Result<()> {
-    let now = now();
-    let state = if record.is_over(now) { "over the limit" } else { "under the limit" };
+/// Prints what `verb` says of a record, and how it stood.
+pub(super) fn print(
+    screen: &mut Screen<'_>,
+    verb: &str,
+    record: &KeyState,
+    in_force: &InForce,
+) -> std::io::Result<()> {
+    let next = in_force.next(record);
+    let state = if next.over { "over the limit" } else { "under the limit" };
     writeln!(
         screen,
-        "{verb} {}: {state}, rate {:.1}, limit {}",
+        "{verb} {}: {state}{}, rate {:.1}, limit {}",
         name(record),
-        record.rate(now),
+        next.mark(),
+        record.rate(in_force.now),
         text::number(record.limit)
     )
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::audit_log::AuditLog;
 use super::complete;
 use super::database::{self, now, print_incidents};
+use super::in_force::InForce;
 use super::key_state::{KeyState, KeyStateJson};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
@@ -129,7 +130,8 @@ impl Set {
             return Ok(Outcome::Found);
         };
         self.log(&mut *store, &edited);
-        self.print(screen, edited)?;
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        self.print(screen, edited, &in_force)?;
         Ok(Outcome::Fine)
     }
 
@@ -213,14 +215,19 @@ impl Set {
         );
     }
 
-    fn print(&self, screen: &mut Screen<'_>, edited: Edited) -> Result<(), Failure> {
-        let now = now();
+    fn print(
+        &self,
+        screen: &mut Screen<'_>,
+        edited: Edited,
+        in_force: &InForce,
+    ) -> Result<(), Failure> {
+        let now = in_force.now;
         let after = KeyState::from(edited.after);
         let before = edited.before.map(KeyState::from);
         if self.common.json {
             return screen.json(&Report {
-                before: before.map(|before| before.json(now)),
-                after: after.json(now),
+                before: before.map(|before| in_force.json(&before)),
+                after: in_force.json(&after),
                 event_was_counted: edited.seen,
             });
         }

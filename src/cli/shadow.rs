@@ -58,12 +58,14 @@ impl ShadowCommand {
 Each limit is a line: CHECKS is how often both were asked, OVER in how many of these Exim was
 over the limit. DIFFER are answers with another verdict, or with rates that are apart by
 more than the event itself. CLOSE are those apart by at most that event: two sessions at the
-same moment are not always counted in the same order. WARMING are rates of Exim's that still
+same moment are not always counted in the same order. ROUNDING are those with the same verdict
+of which only the last digit of the rates differs, such as 65.8 and 65.9. WARMING are rates of Exim's that still
 hold events from before the comparison began; `exirate import` of Exim's database avoids
 them. LARGEST is the largest difference of the rates, without WARMING.
 
 SAFE is `yes` where a limit was compared for --days, in the last day as well, nothing DIFFERs,
-at most 1 % is CLOSE, and at most half is WARMING. Else it is `no` or `not yet`, and the
+of the verdicts at most 1 % are CLOSE, and at most half is WARMING. ROUNDING, and rates that are
+CLOSE with the same verdict, do not count against it, and are said. Else it is `no` or `not yet`, and the
 reason follows. Differences are lines with `exirate shadow:` in Exim's main log. Keys that
 are allowed or denied by exirate are not compared.
 
@@ -71,7 +73,7 @@ Exit status: 0 all limits are safe to switch; 1 one is not, a check failed, or n
 compared; 2 an error.
 
 JSON: an object; `limits` is an array of objects: `limit`, `since` and `latest` (seconds since
-1970), `checks`, `over`, `rates` and `rates_close` (only the rates differ), `only_native` and
+1970), `checks`, `over`, `rounding` (only the last digit), `rates` and `rates_close` (only the rates differ), `only_native` and
 `only_exirate` (who was over the limit), `verdicts_close` (of these two), `warming_up`,
 `largest`, `safe` (yes, no or not yet) and `reason`. `failed` is the number of checks that
 exirate could not answer or count.")]
@@ -115,6 +117,7 @@ struct LimitJson<'a> {
     latest: u64,
     checks: u64,
     over: u64,
+    rounding: u64,
     rates: u64,
     rates_close: u64,
     only_native: u64,
@@ -155,7 +158,7 @@ fn differing(seen: &Seen) -> u64 {
 /// Whether it is safe to switch this limit at `now`, after `days`, and why.
 fn judge(seen: &Seen, days: u32, now: u64) -> (Safe, String) {
     let differ = differing(seen);
-    let close = seen.rates_close.saturating_add(seen.verdicts_close);
+    let close = seen.verdicts_close;
     let silent = now.saturating_sub(seen.latest);
     let age = now.saturating_sub(seen.since);
     let span = |seconds: u64| text::duration(seconds as f64);
@@ -172,8 +175,8 @@ fn judge(seen: &Seen, days: u32, now: u64) -> (Safe, String) {
         return (
             Safe::No,
             format!(
-                "{close} of {} answers differ by one event: more than 1 %, so sessions at \
-                     the same moment do not explain it",
+                "the verdicts of {close} of {} answers differ, by one event: more than 1 %, so \
+                     sessions at the same moment do not explain it",
                 seen.checks
             ),
         );
@@ -193,20 +196,31 @@ fn judge(seen: &Seen, days: u32, now: u64) -> (Safe, String) {
         0 => "the answers agree; the limit was never reached",
         _ => "the answers agree, also at the limit",
     };
-    (Safe::Yes, reason.to_owned())
+    let apart: Vec<String> =
+        [(seen.rounding, "by the last digit"), (seen.rates_close, "by at most one event")]
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, by)| format!("{count} {by}"))
+            .collect();
+    let numbers = match &apart[..] {
+        [] => String::new(),
+        _ => format!("; only numbers differ, {}", apart.join(", ")),
+    };
+    (Safe::Yes, format!("{reason}{numbers}"))
 }
 
 fn as_count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 10] = [
     Column::words("SAFE"),
     Column::words("SINCE"),
     Column::numbers("CHECKS"),
     Column::numbers("OVER"),
     Column::numbers("DIFFER"),
     Column::numbers("CLOSE"),
+    Column::numbers("ROUNDING"),
     Column::numbers("WARMING"),
     Column::numbers("LARGEST"),
     Column::words("LIMIT"),
@@ -257,6 +271,7 @@ fn json<'a>(seen: &'a Seen, safe: Safe, reason: &'a str) -> LimitJson<'a> {
         latest: seen.latest,
         checks: seen.checks,
         over: seen.over,
+        rounding: seen.rounding,
         rates: seen.rates,
         rates_close: seen.rates_close,
         only_native: seen.only_native,
@@ -269,7 +284,7 @@ fn json<'a>(seen: &'a Seen, safe: Safe, reason: &'a str) -> LimitJson<'a> {
     }
 }
 
-fn cells(seen: &Seen, safe: Safe, now: Timestamp) -> [String; 9] {
+fn cells(seen: &Seen, safe: Safe, now: Timestamp) -> [String; 10] {
     let since = Timestamp { seconds: i64::try_from(seen.since).unwrap_or(0), micros: 0 };
     [
         safe.word().to_owned(),
@@ -278,6 +293,7 @@ fn cells(seen: &Seen, safe: Safe, now: Timestamp) -> [String; 9] {
         seen.over.to_string(),
         differing(seen).to_string(),
         seen.rates_close.saturating_add(seen.verdicts_close).to_string(),
+        seen.rounding.to_string(),
         seen.warming_up.to_string(),
         format!("{:.1}", seen.largest),
         text::printable(seen.limit.as_bytes()),
@@ -316,7 +332,14 @@ mod tests {
             (Seen { over: 0, ..good() }, Safe::Yes, "never reached"),
             (Seen { rates_close: 10, ..good() }, Safe::Yes, "agree"),
             (Seen { only_ours: 5, verdicts_close: 5, ..good() }, Safe::Yes, "agree"),
-            (Seen { rates_close: 11, ..good() }, Safe::No, "11 of 1000 answers"),
+            // Only numbers.
+            (Seen { rounding: 500, ..good() }, Safe::Yes, "only numbers differ, 500 by the last"),
+            (Seen { rates_close: 11, ..good() }, Safe::Yes, "11 by at most one event"),
+            (
+                Seen { only_ours: 11, verdicts_close: 11, ..good() },
+                Safe::No,
+                "the verdicts of 11 of 1000 answers differ",
+            ),
             (Seen { rates: 1, ..good() }, Safe::No, "1 answer differs by more"),
             (Seen { only_native: 2, verdicts_close: 1, ..good() }, Safe::No, "1 answer differs"),
             (Seen { only_ours: 2, ..good() }, Safe::No, "2 answers differ"),

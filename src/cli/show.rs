@@ -9,18 +9,19 @@ use clap::Args;
 use serde::Serialize;
 
 use super::complete;
-use super::database::{self, now};
+use super::database;
+use super::in_force::{By, InForce, NextEvent};
 use super::key_state::{self, KeyState, KeyStateJson, later};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
 use super::list::OVER;
-use super::override_state::{self, Active, OverrideJson};
+use super::override_state::OverrideJson;
 use super::rates::Rates;
 use super::screen::{Screen, note};
 use super::{Failure, Outcome, text};
-use crate::engine::{AlgorithmKind, Forced};
+use crate::engine::AlgorithmKind;
 use crate::rate::{Timestamp, Wait};
-use crate::store::{Inspect, Override, OwnedKey};
+use crate::store::{Inspect, OwnedKey};
 
 /// Show all details of a key, and the decision on its next event
 #[derive(Debug, Args)]
@@ -59,12 +60,14 @@ not been counted yet. For a key counted per_byte (stored as per_mail) the next e
 is as large as the message: use `exirate check SPEC --cost BYTES`. A record is
 dropped only when that cannot change a decision any more. Of a leaky bucket, the level,
 the burst and the leak are shown in place of rate, limit and period. Where an override
-(`exirate allow`, `exirate deny`) decides, it is shown; all else is what is measured.
+(`exirate allow`, `exirate deny`) decides, or the policy in use exempts the key, only
+observes or does not refuse, that is shown; all else is what is measured.
 
 Exit status: 0 shown; 1 a KEY matches nothing, or a record is gone; 2 an error.
 
 JSON: an array of objects, with the fields of `exirate list` and these: `next` is the
-result of one more event; `remaining` is how many more would pass now; `forgotten_from`
+result of one more event, of which `over` is as in `exirate list`; `why` says what decides
+instead of the rate, or is null; `remaining` is how many more would pass now; `forgotten_from`
 is when the record may be dropped, if no more events come (null: never); `event_seen`
 is null without --event or without a filter; `override` is null or an object, as in
 `exirate overrides`. {}",
@@ -79,6 +82,7 @@ struct Shown {
     #[serde(flatten)]
     facts: KeyStateJson,
     next: Next,
+    why: Option<String>,
     remaining: Option<f64>,
     forgotten_from: Option<String>,
     event_seen: Option<bool>,
@@ -99,7 +103,8 @@ impl Show {
         let mut store = self.common.open()?;
         let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         let (keys, unread) = selection.keys(&mut *store)?;
-        let now = now();
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let now = in_force.now;
         let mut records = Vec::with_capacity(keys.len());
         for key in &keys {
             if let Some(entry) = store.get(key.key())? {
@@ -111,24 +116,17 @@ impl Show {
                 records.push((record, seen));
             }
         }
-        let overrides = Active::or_note(&mut *store, now);
         records.sort_by(|(a, _), (b, _)| b.share(now).total_cmp(&a.share(now)));
         if self.common.json {
-            let shown: Vec<Shown> = records
-                .iter()
-                .map(|(record, seen)| {
-                    let deciding = overrides.deciding(record);
-                    let forced = deciding.map(OverrideJson::of);
-                    Shown { forced, ..shown(record, *seen, now) }
-                })
-                .collect();
+            let shown: Vec<Shown> =
+                records.iter().map(|(record, seen)| shown(record, &in_force, *seen)).collect();
             screen.json(&shown)?;
         } else {
             for (index, (record, seen)) in records.iter().enumerate() {
                 if index > 0 {
                     writeln!(screen)?;
                 }
-                self.print(screen, record, overrides.deciding(record), *seen, now)?;
+                self.print(screen, record, &in_force.next(record), *seen, now)?;
             }
         }
         screen.flush()?;
@@ -146,26 +144,32 @@ impl Show {
         &self,
         screen: &mut Screen<'_>,
         record: &KeyState,
-        forced: Option<&Override>,
+        next: &NextEvent<'_>,
         seen: Option<bool>,
         now: Timestamp,
     ) -> Result<(), Failure> {
-        let (over, wait) = (record.is_over(now), record.wait(now));
-        let style = if over { OVER.bold() } else { Style::new().bold() };
+        let (over, wait) = (next.over, record.wait(now));
+        let style = if next.is_refused() { OVER.bold() } else { Style::new().bold() };
         let key = key_text::title(record.key());
         let verdict = match (over, wait) {
             (true, Some(Wait::Seconds(_))) => "over the limit",
-            (true, _) => "every event is refused",
+            (true, _) if next.is_refused() => "every event is refused",
+            (true, _) => "every event is over the limit",
             (false, _) => "under the limit",
         };
-        let but = forced.map_or("", |one| match one.forced {
-            Forced::Allow => ", and allowed by an override",
-            Forced::Deny => ", and denied by an override",
-        });
+        let but = match &next.by {
+            By::Rate => String::new(),
+            By::Override(_) => {
+                format!(", and{} by an override", next.mark().replace(['(', ')'], ""))
+            }
+            By::Exempt(..) => ", and exempt by the policy".to_owned(),
+            By::Observed(_) => ", and only observed by the policy".to_owned(),
+            By::Accepted(..) => ", which the policy does not refuse".to_owned(),
+        };
         writeln!(screen, "{}", screen.paint(style, format_args!("{key}: {verdict}{but}")))?;
         let mut line = |name: &str, value: String| writeln!(screen, "  {name:<12}  {value}");
-        if let Some(one) = forced {
-            line("override", override_state::sentence(one))?;
+        if let Some(why) = next.why() {
+            line(if next.forced().is_some() { "override" } else { "policy" }, why)?;
         }
         let bucket = record.algorithm == AlgorithmKind::Bucket;
         let (at, last) = (record.average.at, record.average.rate);
@@ -184,17 +188,18 @@ impl Show {
                 line("was over", format!("at its last event, since {}", moment(since, now)))?;
             }
         }
-        let next = match forced.map(|one| one.forced) {
-            None => next_event(record, now),
-            Some(Forced::Allow) => {
-                format!("passes; without the override: {}", next_event(record, now))
-            }
-            Some(Forced::Deny) => {
-                format!("refused; without the override: {}", next_event(record, now))
-            }
-        };
-        line("next event", next)?;
-        if let (true, Some(wait), None) = (over, wait, forced) {
+        let what = if next.is_refused() { "refused" } else { "passes" };
+        line(
+            "next event",
+            match &next.by {
+                By::Rate => next_event(record, now),
+                By::Override(_) => {
+                    format!("{what}; without the override: {}", next_event(record, now))
+                }
+                _ => format!("{what}; by the rate alone: {}", next_event(record, now)),
+            },
+        )?;
+        if let (true, Some(wait)) = (next.is_refused(), next.wait(record, now)) {
             line("free again", free(wait, now))?;
         }
         line("counts", counts(record))?;
@@ -343,15 +348,17 @@ fn moment(at: Timestamp, now: Timestamp) -> String {
     format!("{} ({age})", text::local(at))
 }
 
-fn shown(record: &KeyState, event_seen: Option<bool>, now: Timestamp) -> Shown {
+fn shown(record: &KeyState, in_force: &InForce, event_seen: Option<bool>) -> Shown {
+    let (next, now) = (in_force.next(record), in_force.now);
     let rate = record.rate_after(now, 1.0);
     Shown {
-        facts: record.json(now),
-        next: Next { count: 1.0, rate, over: record.is_over(now) },
-        remaining: record.remaining(now),
+        facts: in_force.json(record),
+        next: Next { count: 1.0, rate, over: next.is_refused() },
+        why: next.why(),
+        remaining: next.remaining(record, now),
         forgotten_from: record.forgettable_from().map(text::iso),
         event_seen,
-        forced: None,
+        forced: next.forced().map(OverrideJson::of),
     }
 }
 

@@ -115,6 +115,12 @@ pub(super) fn whole_seconds(wait: Wait) -> Option<u64> {
     }
 }
 
+/// `word` as a shell reads it back.
+pub(super) fn shell(word: &str) -> String {
+    // Only a zero byte cannot be quoted, which no argument contains.
+    shlex::try_quote(word).map_or_else(|_| word.to_owned(), std::borrow::Cow::into_owned)
+}
+
 /// A number as short as can be: `100`, `0.5`, `inf`.
 pub(super) fn number(value: f64) -> String {
     format!("{value}")

@@ -10,6 +10,7 @@ use super::audit_log::AuditLog;
 use super::complete;
 use super::confirm;
 use super::database::{now, print_incidents, require_owner};
+use super::in_force::InForce;
 use super::key_state::{KeyState, KeyStateJson};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
@@ -111,6 +112,8 @@ impl Unblock {
             let key = override_state::key(one);
             log.add(&mut *store, format_args!("unblock removed=deny key={key}"));
         }
+        // As the records stand without the denials.
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
         let mut reset = Vec::new();
         for key in &records {
             // It may have been dropped since.
@@ -121,7 +124,7 @@ impl Unblock {
         print_incidents(&mut *store);
         if self.common.json {
             screen.json(&Report {
-                reset: reset.iter().map(|record| record.json(now())).collect(),
+                reset: reset.iter().map(|one| in_force.json(one)).collect(),
                 removed: removed.iter().map(OverrideJson::of).collect(),
             })?;
         } else {
@@ -129,7 +132,7 @@ impl Unblock {
                 writeln!(screen, "removed: {}", override_state::sentence(one))?;
             }
             for record in &reset {
-                reset::print(screen, "reset", record)?;
+                reset::print(screen, "reset", record, &in_force)?;
             }
         }
         screen.flush()?;
@@ -146,9 +149,10 @@ impl Unblock {
             if let Some(denial) = deciding.filter(|one| one.forced == Forced::Deny) {
                 failed = true;
                 complain(format_args!(
-                    "{argument} is still denied by {}; `exirate overrides --remove` ends that, or \
-                     `exirate allow {argument}`",
-                    override_state::key(denial)
+                    "{argument} is still denied by {}; `{}` ends that, or `{}`",
+                    override_state::key(denial),
+                    self.common.command("overrides --remove", &denial.argument),
+                    self.common.command("allow", argument),
                 ));
             }
         }

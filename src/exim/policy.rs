@@ -133,7 +133,8 @@ impl Session {
         if self.has_events() {
             let reason = latest.outcome.reason.as_ref();
             let (rule, unit) = reason.map_or(("", ""), |one| (&one.rule, one.unit.word()));
-            self.describe_events([&latest.policy, rule, unit].map(str::as_bytes));
+            let texts = [&latest.policy, rule, unit].map(str::as_bytes);
+            self.describe_events(texts, latest.outcome.enforcement());
         }
         if self.variables.debugs_acls(&self.host) {
             self.host.debug(&debug_line(&latest));

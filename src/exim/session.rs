@@ -18,7 +18,7 @@ use crate::engine::{Decision, Update};
 use crate::rate::Wait;
 use crate::remote::{RemoteError, RemoteStore};
 use crate::spec::{AclStage, Mode, Request, Spec, SpecArguments, SpecCache, SpecError, Variable};
-use crate::spool::{EventDetails, Options};
+use crate::spool::{Enforcement, EventDetails, Options};
 use crate::stage::DecisionCache;
 use crate::store::Store as _;
 use crate::sys::{clock, fork};
@@ -365,7 +365,7 @@ impl Session {
     ) -> Result<T, CallError> {
         let decided = self.store().and_then(|store| decide(store).map_err(CallError::Database));
         if self.has_events() {
-            self.describe_events([&[]; 3]);
+            self.describe_events([&[]; 3], Enforcement::Enforced);
         }
         self.log_damage();
         if decided.is_err() {
@@ -386,7 +386,11 @@ impl Session {
     /// Completes crossings and refusals with what Exim knows of the event, and with a
     /// policy, its rule and its unit.
     #[cold]
-    pub(super) fn describe_events(&mut self, [policy, rule, unit]: [&[u8]; 3]) {
+    pub(super) fn describe_events(
+        &mut self,
+        [policy, rule, unit]: [&[u8]; 3],
+        enforcement: Enforcement,
+    ) {
         let Self { host, variables, acls, policies, store, .. } = self;
         let Some(store) = store else { return };
         let more = policies
@@ -403,6 +407,7 @@ impl Session {
             sender: &read(&variables.sender_address),
             recipient: recipient.as_bytes(),
             message_id: &read(&variables.message_id),
+            enforcement,
         });
     }
 

@@ -98,30 +98,6 @@ pub fn decided(decision: &Decision, window: &str, what: &str, now: Timestamp) ->
     format!("{what}, {measured}; {next}")
 }
 
-/// What would let an event pass, one a line: `limits` are all that it was compared with,
-/// `key` is what overrides take, `passes` is when it would pass by itself.
-#[must_use]
-pub fn remedies(
-    limits: &[Measured<'_>],
-    key: &str,
-    is_policy: bool,
-    passes: Option<&str>,
-) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let Some(when) = passes {
-        lines.push(format!("wait: it would pass {when}"));
-    }
-    for limit in limits.iter().filter(|limit| limit.over) {
-        let what = if limit.bucket { "a burst" } else { "a limit" };
-        lines.push(format!("{what} of at least {} in {}", limit.least_limit(), limit.window));
-    }
-    lines.push(format!("`exirate allow {key}`: no limit holds for a day"));
-    if is_policy {
-        lines.push("an entry of exempt in the policy: no limit of it holds".to_owned());
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,20 +183,5 @@ mod tests {
             "recipients of alice, 3/1h: rate 1.0 with this event, which counts 1: under the limit; \
              2 more would pass"
         );
-    }
-
-    #[test]
-    fn remedies_are_of_what_was_over() {
-        let under = Measured { window: "500/1d", over: false, ..OVER };
-        assert_eq!(
-            remedies(&[OVER, under], "auth:alice", true, Some("in 26m")),
-            [
-                "wait: it would pass in 26m",
-                "a limit of at least 101 in 100/1h",
-                "`exirate allow auth:alice`: no limit holds for a day",
-                "an entry of exempt in the policy: no limit of it holds",
-            ]
-        );
-        assert_eq!(remedies(&[under], "alice", false, None).len(), 1);
     }
 }

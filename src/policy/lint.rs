@@ -82,6 +82,40 @@ fn amounts(policy: &Policy, diagnostics: &mut Diagnostics) {
             }
         }
     }
+    zeros(policy, diagnostics);
+}
+
+/// So many limits of 0 are listed one by one; an import may have thousands.
+const ZEROS: usize = 5;
+
+/// Limits that block everybody, and bursts that do not burst: elsewhere, 0 may mean unlimited.
+fn zeros(policy: &Policy, diagnostics: &mut Diagnostics) {
+    let mut found: Vec<(Location, String)> = Vec::new();
+    for rates in policy.tables() {
+        let amounts = rates.each.values().chain(rates.total.values());
+        for (amount, window) in amounts.flat_map(|one| one.windows.iter().map(move |w| (one, w))) {
+            if window.limit == 0.0 {
+                let text = format!("{:?} blocks everything: 0 is no event at all", window.text);
+                found.push((amount.at, text));
+            }
+        }
+        for (all, bucket) in
+            rates.buckets.iter().flat_map(|all| all.buckets.iter().map(move |b| (all, b)))
+        {
+            if bucket.burst == 0.0 {
+                let text = "a burst of 0 blocks all but the first event of an empty bucket";
+                found.push((all.at, text.to_owned()));
+            }
+        }
+    }
+    let more = found.len().saturating_sub(ZEROS);
+    for (n, (at, text)) in found.into_iter().take(ZEROS).enumerate() {
+        let rest = match more {
+            more if more > 0 && n + 1 == ZEROS => format!("; so do {more} more limits"),
+            _ => String::new(),
+        };
+        diagnostics.warning(at, format!("{text}; for no limit, write \"unlimited\"{rest}"));
+    }
 }
 
 fn windows(amount: &Amount, diagnostics: &mut Diagnostics) {

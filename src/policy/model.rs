@@ -59,6 +59,8 @@ pub struct OnCrossing {
     pub mail: Option<String>,
     /// Do it again for a key that is still refused so many seconds after its last alert.
     pub repeat: Option<f64>,
+    /// Do it also for what a policy only observes.
+    pub observed: bool,
 }
 
 /// A text with placeholders.

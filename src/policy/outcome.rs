@@ -11,6 +11,7 @@ use super::model::{Head, Piece, Template};
 use super::word::{Action, Placeholder, Unit, Verdict, Word as _};
 use crate::engine::{AlgorithmKind, Decision, Forced};
 use crate::rate::{Timestamp, Wait, score};
+use crate::spool::Enforcement;
 
 /// What the client reads if the policy has no `text`.
 const TEXT: &str = "Over the limit";
@@ -122,7 +123,8 @@ impl<'a> Decided<'a> {
 }
 
 /// The strictest verdict of the parts of the limit that are reached.
-fn strictest(head: &Head, reached: impl Fn(f64) -> bool) -> Verdict {
+#[must_use]
+pub fn strictest(head: &Head, reached: impl Fn(f64) -> bool) -> Verdict {
     let grades = head.verdicts.iter().filter(|grade| reached(grade.from));
     grades.map(|grade| grade.verdict).max().unwrap_or(Verdict::Accept)
 }
@@ -147,6 +149,16 @@ impl Outcome {
         self.verdict = self.verdict.min(Verdict::Log);
         self.observed = true;
         self.delay = 0.0;
+    }
+
+    /// Whether what was decided is held against whoever sent the event.
+    #[must_use]
+    pub fn enforcement(&self) -> Enforcement {
+        match (self.exempt, self.observed) {
+            (_, false) => Enforcement::Enforced,
+            (true, true) => Enforcement::Exempt,
+            (false, true) => Enforcement::Observed,
+        }
     }
 
     /// The outcome of the limits that were decided. The reason is the one with the

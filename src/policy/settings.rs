@@ -39,6 +39,9 @@ pub fn settings(policies: &Policies) -> BTreeMap<String, String> {
     }
     let on = &policies.on_crossing;
     set("on.crossing.log", on.log.to_string());
+    if on.observed {
+        set("on.crossing.observed", "true".to_owned());
+    }
     if !on.run.is_empty() {
         set("on.crossing.run", format!("{:?}", on.run.iter().map(template).collect::<Vec<_>>()));
     }
@@ -428,6 +431,7 @@ mod tests {
             "[on.crossing]\nlog = true",
             "[on.crossing]\nrun = \"/bin/true\"",
             "[on.crossing]\nrepeat = \"1d\"",
+            "[on.crossing]\nobserved = true",
             "[on.crossing]\nmail = \"a@b\"",
             "[identity]\nchain = \"auth\"",
             "[identity]\nfold.case = false",

@@ -14,6 +14,9 @@ pub struct Answer {
 pub enum Difference {
     /// They do not.
     None,
+    /// Only the last digit of the rates does, as they are printed: by rounding, or by the time
+    /// between the two checks. The verdicts are the same.
+    Rounding,
     /// Native knows events from before the comparison began.
     WarmingUp,
     /// The rates differ, the verdicts do not.
@@ -30,6 +33,8 @@ pub enum Difference {
 
 /// What two equal rates may differ by: native's is rounded to a tenth.
 const ROUNDING: f64 = 0.051;
+/// What they may differ by where they are printed with neighbouring last digits: 65.8 and 65.9.
+const LAST_DIGIT: f64 = 0.151;
 /// How many seconds may pass between the two, for each event.
 const DELAY: f64 = 0.05;
 /// After so many periods, a thousandth of what was counted before is left.
@@ -47,6 +52,8 @@ pub fn compare(native: Answer, ours: Answer, count: f64, period: f64, age: f64) 
     let close = apart <= tolerance + count;
     if native.over == ours.over && apart <= tolerance {
         Difference::None
+    } else if native.over == ours.over && apart <= tolerance.max(LAST_DIGIT) {
+        Difference::Rounding
     } else if native.rate > ours.rate && apart > tolerance && age < WARM_UP_PERIODS * period {
         Difference::WarmingUp
     } else if native.over == ours.over {
@@ -70,6 +77,11 @@ mod tests {
         for (native, ours, age, expected) in [
             (answer(false, 5.0), answer(false, 5.04), OLD, Difference::None),
             (answer(true, 100.0), answer(true, 99.95), OLD, Difference::None),
+            // 65.8 and 65.9, as they are printed.
+            (answer(false, 65.8), answer(false, 65.86), OLD, Difference::Rounding),
+            (answer(true, 65.9), answer(true, 65.75), 60.0, Difference::Rounding),
+            (answer(false, 65.8), answer(false, 66.0), OLD, Difference::Rate { close: true }),
+            (answer(false, 65.8), answer(true, 65.9), OLD, Difference::Verdict { close: true }),
             // Rounded, native's rate is that of the limit.
             (answer(false, 100.0), answer(true, 100.0), OLD, Difference::Verdict { close: true }),
             (answer(false, 99.0), answer(true, 100.0), OLD, Difference::Verdict { close: true }),

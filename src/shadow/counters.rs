@@ -26,6 +26,7 @@ const SINCE: usize = 8;
 const LATEST: usize = 9;
 /// In thousandths.
 const LARGEST: usize = 10;
+const ROUNDING: usize = 11;
 
 /// How a limit is called: as in its spec, without the key.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +88,7 @@ impl ShadowCounters {
         }
         match difference {
             Difference::None => {}
+            Difference::Rounding => add(ROUNDING),
             Difference::WarmingUp => add(WARMING_UP),
             Difference::Rate { close } => add(if close { RATES_CLOSE } else { RATES }),
             Difference::Verdict { close } => {
@@ -128,6 +130,8 @@ pub struct Seen {
     pub over: u64,
     /// In how many native knew events from before the comparison.
     pub warming_up: u64,
+    /// In how many only the last digit of the rates differed, as they are printed.
+    pub rounding: u64,
     /// In how many the rates differed by more than the event, not the verdicts.
     pub rates: u64,
     /// In how many the rates differed by at most the event, not the verdicts.
@@ -151,6 +155,7 @@ impl Seen {
             checks: counters[CHECKS],
             over: counters[OVER],
             warming_up: counters[WARMING_UP],
+            rounding: counters[ROUNDING],
             rates: counters[RATES],
             rates_close: counters[RATES_CLOSE],
             only_native: counters[ONLY_NATIVE],
@@ -204,6 +209,7 @@ mod tests {
         for (pair, difference, times) in [
             ([over, over], Difference::None, 5),
             ([over, none], Difference::WarmingUp, 3),
+            ([under, Answer { rate: 100.1, ..under }], Difference::Rounding, 7),
             ([under, under], Difference::Rate { close: true }, 2),
             ([under, Answer { rate: 97.5, ..under }], Difference::Rate { close: false }, 1),
             ([over, under], Difference::Verdict { close: true }, 4),
@@ -217,9 +223,10 @@ mod tests {
             limit: "100 / 1h / per_mail / strict".into(),
             since: 1000,
             latest: 3000,
-            checks: 16,
+            checks: 23,
             over: 12,
             warming_up: 3,
+            rounding: 7,
             rates: 1,
             rates_close: 2,
             only_native: 4,

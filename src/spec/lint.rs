@@ -31,6 +31,8 @@ pub enum Lint {
         /// The text in its place.
         text: Vec<u8>,
     },
+    /// The limit is written as 0, which blocks everything.
+    ZeroLimit,
     /// `count=` without a number: nothing is counted.
     EmptyCount,
 }
@@ -61,6 +63,11 @@ impl fmt::Display for Lint {
                 "the limit \"{}\" has no digits, so it is 0 and blocks everything",
                 Printable(text)
             ),
+            Self::ZeroLimit => write!(
+                f,
+                "the limit is 0, which blocks everything and does not mean unlimited; where nothing \
+                 is to be limited, ask for no check"
+            ),
             Self::EmptyCount => write!(f, "there is no number after count=, so nothing is counted"),
         }
     }
@@ -78,9 +85,11 @@ pub(super) fn lints(text: &[u8]) -> Vec<Lint> {
     let mut items = Items::new(text);
     if let Some(limit) = items.next()
         && number::limit(&limit) == Some(0.0)
-        && !limit.iter().any(u8::is_ascii_digit)
     {
-        lints.push(Lint::EmptyLimit { text: limit.into_owned() });
+        lints.push(match limit.iter().any(u8::is_ascii_digit) {
+            true => Lint::ZeroLimit,
+            false => Lint::EmptyLimit { text: limit.into_owned() },
+        });
     }
     // A period that parses cannot be a mistake of this kind.
     let mut has_key = false;
@@ -190,6 +199,18 @@ mod tests {
                 format!("\"{piece}\" looks like the option {option}, but it is part of the key");
             assert_eq!(lints(&format!("1 / 1h / {piece}")), [expected], "{piece}");
         }
+    }
+
+    #[test]
+    fn a_limit_of_zero_blocks_everything() {
+        for limit in ["0", "0.0", "0k", " 0 "] {
+            assert_eq!(
+                lints(&format!("{limit}/ 1h / x")),
+                [Lint::ZeroLimit.to_string()],
+                "{limit}"
+            );
+        }
+        assert!(lints("0.5 / 1h / x").is_empty());
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub use copy::Copied;
 pub use database::{FILE_MODE, Options, open_directory};
 pub use error::SpoolError;
 pub use events::{
-    EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EVENT_WINDOWS_MAX, ErasedEvents,
+    EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EVENT_WINDOWS_MAX, Enforcement, ErasedEvents,
     EventDetails, EventKind, EventLimits, EventReader, EventWindow, LogLimits, LoggedEvent,
 };
 pub use eviction::capacity;

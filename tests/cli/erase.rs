@@ -38,7 +38,7 @@ fn fill(spool: &Path) {
     count(spool, "100 / 1w / per_rcpt / strict", "alice+news@example.org", "r1@x.test");
     fine(&run(spool, &["allow", ALICE, "--until", "forever", "--reason", "holiday"]));
     fine(&run(spool, &["deny", "carol@example.org", "--reason", "asked by alice@example.org."]));
-    fine(&run(spool, &["deny", "*@example.net", "--reason", "spam"]));
+    fine(&run(spool, &["deny", "*@example.net", "--reason", "spam", "--yes"]));
     let message = "From: x@y\r\nSubject: plans\r\n\r\nA text long enough to be found again.\r\n";
     for (id, sender, recipient) in [("a-1", ALICE, "r@x.test"), ("b-2", "bob@example.org", ALICE)] {
         let mut command = exirate();

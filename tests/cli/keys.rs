@@ -98,7 +98,10 @@ fn a_selection_that_matches_nothing_is_reported() {
     }
     let output = machine.run("exirate list alice --over");
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(stderr(&output), "exirate: note: no key is over its limit\n");
+    assert_eq!(
+        stderr(&output),
+        "exirate: note: no key is blocked: the next event of each would pass\n"
+    );
 }
 
 #[test]

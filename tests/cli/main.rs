@@ -34,6 +34,7 @@ mod policy;
 mod policy_apply;
 mod policy_try;
 mod prepared;
+mod printed;
 #[path = "../redis_common/process.rs"]
 #[allow(dead_code)]
 mod process;

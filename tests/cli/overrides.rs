@@ -132,16 +132,19 @@ fn unseen(output: &Output) -> String {
 fn globs_are_weaker_than_keys_and_unblock_names_what_is_left() {
     let spool = database();
     let spool = spool.path();
-    fine(&run(spool, &["deny", "*", "--until", "1h"]));
-    fine(&run(spool, &["allow", "{al,x}*", "--until", "1h"]));
+    fine(&run(spool, &["deny", "*", "--until", "1h", "--yes"]));
+    fine(&run(spool, &["allow", "{al,x}*", "--until", "1h", "--yes"]));
     assert_eq!((check(spool, "alice"), check(spool, "bob")), (Some(1), Some(1)));
     fine(&run(spool, &["allow", "alice"]));
     assert_eq!((check(spool, "alice"), check(spool, "bob")), (Some(0), Some(1)));
     let output = run(spool, &["unblock", "bob"]);
     assert_eq!(code(&output), Some(1));
-    let said = "bob is still denied by *; `exirate overrides --remove` ends that, or `exirate \
-                allow bob`";
-    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    let at = spool.display();
+    let said = format!(
+        "bob is still denied by *; `exirate overrides --remove '*' --spool {at}` ends that, or \
+         `exirate allow bob --spool {at}`"
+    );
+    assert!(stderr(&output).contains(&said), "{}", stderr(&output));
     let output = run(spool, &["unblock", "*"]);
     assert_eq!(code(&output), Some(2));
     assert!(stderr(&output).contains("use --yes"), "{}", stderr(&output));
@@ -189,8 +192,12 @@ fn overrides_are_listed_and_replaced() {
     let weaker = run(spool, &["allow", "bob", "--until", "1h"]);
     assert_eq!(
         stderr(&weaker),
-        "exirate: note: no effect, as a stronger override applies to it: bob --exact is \
-         denied forever (stolen); to end that one: exirate overrides --remove bob --exact\n"
+        format!(
+            "exirate: note: no effect, as a stronger override applies to it: bob --exact is \
+             denied forever (stolen); to end that one: `exirate overrides --remove bob --exact \
+             --spool {}`\n",
+            spool.display()
+        )
     );
     assert_eq!(check(spool, "bob"), Some(1));
     let weaker = json(&run(spool, &["allow", "bob", "--json"]));
@@ -280,7 +287,7 @@ fn wrong_input_says_what_would_be_right() {
 #[test]
 fn a_damaged_list_is_reported_and_denies_nobody() {
     let spool = database();
-    fine(&run(spool.path(), &["deny", "*"]));
+    fine(&run(spool.path(), &["deny", "*", "--yes"]));
     assert_eq!(check(spool.path(), "bob"), Some(1));
     let path = spool.path().join("exirate/overrides");
     let mut bytes = std::fs::read(&path).unwrap();
@@ -312,7 +319,7 @@ fn a_damaged_list_is_reported_and_denies_nobody() {
 #[test]
 fn a_check_that_counts_quarantines_a_damaged_list_and_says_so_once() {
     let spool = database();
-    fine(&run(spool.path(), &["deny", "*"]));
+    fine(&run(spool.path(), &["deny", "*", "--yes"]));
     std::fs::write(spool.path().join("exirate/overrides"), "damaged").unwrap();
     let count = ["check", "--count", "10 / 1w / strict", "--key", "bob"];
     let said = stderr(&run(spool.path(), &count));

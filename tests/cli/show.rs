@@ -104,7 +104,9 @@ fn limits_that_no_wait_helps_are_shown_as_such() {
     let machine = Prepared::new();
     let checks = "exirate check --count '1 / 1h / strict / one'; exirate check --count '0 / 1h / strict / none'; \
                   exirate check --count 'inf / 1h / strict / any'; exirate check --count '9 / 1h / strict' --key ''";
-    assert_eq!(stderr(&machine.run(checks)), "");
+    let said = stderr(&machine.run(checks));
+    assert!(said.starts_with("exirate: note: the limit is 0, which blocks everything"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
     let text = machine.show("exirate show one none any ''");
     for line in [
         "one: every event is refused",

@@ -46,7 +46,7 @@ fn keys_are_counted_by_their_kinds() {
         bytes
     );
     let human = stdout(&run(spool.path(), &["stats"]));
-    assert!(human.starts_with("keys        3, 1 over the limit now\n"), "{human}");
+    assert!(human.starts_with("keys        3, 1 blocked now\n"), "{human}");
     assert!(human.contains("1w      per_mail"), "{human}");
 }
 

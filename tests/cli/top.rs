@@ -112,7 +112,7 @@ fn it_redraws_in_place_and_obeys_keys() {
     count(spool.path(), "high", "20");
     let mut pty = Pty::top(spool.path(), "--interval 0.1");
     pty.expect(ENTER);
-    pty.expect("2 keys, 1 over");
+    pty.expect("2 keys, 1 blocked");
     let heads = pty.expect("high");
     assert!(heads.contains("by share of the limit") && heads.contains("FREE AGAIN"), "{heads:?}");
     assert!(heads.contains("\x1b[31m"), "what is over is red: {heads:?}");
@@ -120,11 +120,11 @@ fn it_redraws_in_place_and_obeys_keys() {
     // A page begins at the top left corner: nothing scrolls.
     pty.expect("\x1b[1;1H");
     count(spool.path(), "newcomer", "15");
-    pty.expect("3 keys, 2 over");
+    pty.expect("3 keys, 2 blocked");
     pty.expect("newcomer");
     pty.press("o");
-    pty.expect("only those over their limits");
-    pty.expect("3 keys, 2 over");
+    pty.expect("only those that are blocked");
+    pty.expect("3 keys, 2 blocked");
     let page = pty.expect("\x1b[J");
     assert!(page.contains("high") && !page.contains("low"), "{page:?}");
     pty.press("ok");
@@ -180,7 +180,7 @@ fn without_a_terminal_it_looks_once() {
     }
     let text = stdout(&run(spool.path(), &["top", "--interval", "86400"]));
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].contains("30 keys, 25 over, 30 active in the last 1 d"), "{text}");
+    assert!(lines[0].contains("30 keys, 25 blocked, 30 active in the last 1 d"), "{text}");
     assert!(lines[3].ends_with("key29"), "{text}");
     assert_eq!(lines.len(), 3 + 20);
     let look = json(&run(spool.path(), &["top", "key1*", "--over", "--json", "--limit", "3"]));

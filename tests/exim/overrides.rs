@@ -44,7 +44,7 @@ fn a_running_session_applies_overrides_at_its_next_message() {
     assert_eq!(code("a@x.test").0, 250);
     assert_eq!(code("a@x.test").0, 250);
     // It was counted meanwhile.
-    exirate(&exim, &clock, &["deny", "*@x.test", "--until", "1h"]);
+    exirate(&exim, &clock, &["deny", "*@x.test", "--until", "1h", "--yes"]);
     assert_eq!(code("a@x.test").0, 250, "the key is stronger than the glob");
     let (refused, text) = code("b@x.test");
     assert!(refused == 451 && text.contains("refused <deny> 1.0"), "{text}");

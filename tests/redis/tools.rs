@@ -135,7 +135,7 @@ fn commands_work(site: &mut Site) {
     assert_eq!(site.count("carol", Some("z")).0, 2.0, "it is known");
 
     let stats = site.output("mx1", &["stats"]);
-    assert!(stats.contains("\n  keys      3, 0 over the limit now\n"), "{stats}");
+    assert!(stats.contains("\n  keys      3, 0 blocked now\n"), "{stats}");
 
     // What is exported and reset can be imported again, with the unique events.
     let file = site.folder.path().join("rates.jsonl");

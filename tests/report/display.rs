@@ -35,10 +35,23 @@ pub(crate) fn limits_are_compared_exactly(browser: &mut Browser) {
         assert_eq!(browser.value(&bars(".hit")), hit, "{limit}");
         assert_eq!(browser.value(&bars(":not(.hit)")), 62 - hit, "{limit}");
     }
-    // A peak below a limit is not shown as if it had reached it.
-    let shown = text(browser, "#identities tbody td.n").replace(',', "");
-    let shown: f64 = shown.parse().unwrap();
-    assert!(shown <= highest && highest - shown < 0.1, "{shown}, {highest}");
+    // Rates are rounded as commands do, but none is shown on the other side of the limit.
+    let rounded = |peak: f64| format!("{peak:.1}").parse::<f64>().unwrap();
+    let up = *peaks.iter().rev().find(|peak| rounded(**peak) > **peak).unwrap();
+    for limit in [2.0, rounded(up)] {
+        answer(browser, limit);
+        let shown = strings(browser.value(
+            "[...document.querySelectorAll('#identities tbody tr')].map((one) => one.querySelector('td.n').textContent)",
+        ));
+        assert_eq!(shown.len(), 50);
+        for (shown, peak) in shown.iter().zip(peaks.iter().rev()) {
+            let shown = shown.replace(',', "");
+            let number: f64 = shown.parse().unwrap();
+            assert_eq!(number >= limit, *peak >= limit, "{shown}, {peak}, {limit}");
+            assert!(number != rounded(*peak) || shown == format!("{peak:.1}"), "{shown}, {peak}");
+            assert!((rounded(*peak) >= limit) != (*peak >= limit) || number == rounded(*peak));
+        }
+    }
     assert!(answer(browser, 9999.0).contains("at about 0 of"));
 }
 
@@ -178,6 +191,24 @@ pub(crate) fn every_width_is_used(browser: &mut Browser) {
     browser.value("document.querySelector('#hours .scroll').scrollLeft = 9999");
     narrow(browser, 360);
     assert_eq!(browser.value("document.querySelector('#hours .more') === null"), true);
+}
+
+/// An address is broken after an `@` or a dot, and nowhere else.
+pub(crate) fn addresses_break_at_their_parts(browser: &mut Browser) {
+    for width in [360, 768, 1440] {
+        narrow(browser, width);
+        // More than one box is more than one line.
+        let broken = strings(browser.value(
+            "[...document.querySelectorAll('bdi > .part')]
+                 .filter((one) => one.getClientRects().length > 1).map((one) => one.textContent)",
+        ));
+        assert_eq!(broken, [""; 0], "{width}");
+        let parts = strings(browser.value(
+            "[...document.querySelectorAll('#identities bdi')].map((one) =>
+                 [...one.children].map((part) => part.tagName === 'WBR' ? '|' : part.textContent).join(''))",
+        ));
+        assert!(parts.iter().any(|parts| parts == "carl@|example.|org"), "{parts:?}");
+    }
 }
 
 /// The least contrast of a text with what is behind it, and the text.

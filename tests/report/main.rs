@@ -148,6 +148,7 @@ fn the_page_answers_without_the_network_or_a_complaint() {
     display::every_text_has_contrast(&mut browser);
     display::all_is_printed(&mut browser);
     display::every_width_is_used(&mut browser);
+    display::addresses_break_at_their_parts(&mut browser);
     assert_eq!(browser.complaints(&file), Vec::<String>::new());
 
     // What is not the page's own script does not run: the policy is there, and complaints are

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::event::{EventJson, decisive, key, period};
-use crate::cli::text;
+use crate::cli::{key_text, text};
 use crate::policy::model::{Piece, Template};
 use crate::policy::word::Placeholder;
-use crate::spool::LoggedEvent;
+use crate::spool::{Enforcement, LoggedEvent};
 
 /// What the texts of an event are called in the line and in mail.
 const TEXTS: [&str; 8] =
@@ -36,12 +36,22 @@ impl<'a> Alert<'a> {
         if self.redelivered { "yes" } else { "no" }
     }
 
+    /// What is said of the key.
+    fn state(&self) -> &'static str {
+        match self.event.enforcement {
+            Enforcement::Enforced => "is over the limit",
+            Enforcement::Observed => "is over the limit, which is only observed",
+            Enforcement::Exempt => "is over the limit, and exempt",
+        }
+    }
+
     /// What has happened, without details.
     fn summary(&self) -> String {
         let (event, window) = (self.event, decisive(self.event));
         format!(
-            "{} is over the limit: {:.1}/{} in {}",
+            "{} {}: {:.1}/{} in {}",
             text::printable(key(event)),
+            self.state(),
             window.after,
             text::number(window.limit),
             period(event, &window),
@@ -108,7 +118,9 @@ impl<'a> Alert<'a> {
 
     /// A mail message. Exim adds `From:`, `Date:` and `Message-ID:`.
     pub(super) fn mail(&self, to: &str) -> String {
-        let subject: String = text::printable(key(self.event))
+        let key = text::shell(&key_text::key(self::key(self.event)));
+        let key = if key.starts_with('-') { format!("-- {key}") } else { key };
+        let subject: String = text::printable(self::key(self.event))
             .chars()
             .map(|c| if c.is_ascii() { c } else { '?' })
             .take(120)
@@ -119,12 +131,15 @@ impl<'a> Alert<'a> {
             body += "\nThis alert may have been sent before.\n";
         }
         format!(
-            "To: {to}\nSubject: exirate: {subject} is over the limit\n\
+            "To: {to}\nSubject: exirate: {subject} {}\n\
              Auto-Submitted: auto-generated\nX-Exirate-Event-Id: {}\nX-Exirate-Attempt: {}\n\
              X-Exirate-Redelivered: {}\nMIME-Version: 1.0\n\
              Content-Type: text/plain; charset=utf-8\n\n{body}\n\
-             `exirate show KEY` shows all limits of a key, `exirate events --refusals KEY` what was\n\
-             refused. `exirate deny KEY` stops it, `exirate unblock KEY` lets it send again.\n",
+             Show all its limits: `exirate show {key}`\n\
+             Show what was refused: `exirate events --refusals {key}`\n\
+             Stop it: `exirate deny {key}`\n\
+             Let it send again: `exirate unblock {key}`\n",
+            self.state(),
             self.id,
             self.attempt,
             self.redelivered(),

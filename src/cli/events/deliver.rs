@@ -19,7 +19,7 @@ use crate::cli::screen::{Screen, complain, note};
 use crate::cli::{Failure, Outcome, text};
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::model::OnCrossing;
-use crate::spool::{EventKind, EventReader, LoggedEvent, Spool};
+use crate::spool::{Enforcement, EventKind, EventReader, LoggedEvent, Spool};
 use crate::sys::files;
 
 /// How long a run goes on with one receiver. The others get what is new in the next run.
@@ -40,7 +40,8 @@ const GIVEN_UP: (u32, i64) = (10, 86_400);
     exirate events deliver --json
 
 `log` prints a line, `run` runs a program, `post` sends JSON to a URL, with curl, and `mail`
-sends mail. Each receiver gets each crossing at least once. What fails is attempted again
+sends mail. Each receiver gets each crossing at least once; not those of keys that a policy
+exempts, and those of policies that only observe with `observed = true`. What fails is attempted again
 by a later run, and marked. exirate-deliver.path and exirate-deliver.timer, or cron, run this
 command. Programs run as the owner of the spool directory. docs/alerts.md has the details.
 
@@ -90,7 +91,7 @@ impl Deliver {
                 CursorFile::open(&directory, name)?.remove()?;
             }
             let account = Account::owner(owner.uid, owner.gid);
-            reports = deliver_all(&mut spool, &directory, &all, on.repeat, account)?;
+            reports = deliver_all(&mut spool, &directory, &all, &on, account)?;
             Ok(())
         })?;
         if !alone {
@@ -135,20 +136,21 @@ fn deliver_all(
     spool: &mut Spool,
     directory: &Path,
     receivers: &[Receiver<'_>],
-    repeat: Option<f64>,
+    on: &OnCrossing,
     account: Account,
 ) -> Result<Vec<Report>, Failure> {
     if receivers.is_empty() {
         return Ok(Vec::new());
     }
     let crossings = read(spool, EventKind::Crossings)?;
-    let refusals = match repeat {
+    let refusals = match on.repeat {
         Some(_) => read(spool, EventKind::Refusals)?,
         None => Vec::new(),
     };
     let events = Events {
-        repeats: repeat.map(|repeat| repeats(&crossings, &refusals, repeat)),
+        repeats: on.repeat.map(|repeat| repeats(&crossings, &refusals, repeat, on.observed)),
         crossings: crossings.iter().map(|event| (event, event.id())).collect(),
+        observed: on.observed,
     };
     let results: Vec<_> = thread::scope(|scope| {
         let events = &events;
@@ -191,6 +193,17 @@ struct Events<'a> {
     /// Refusals of keys that were still over a limit `repeat` seconds after their last
     /// alert; `None` if alerts are not repeated.
     repeats: Option<Vec<Event<'a>>>,
+    /// Whether there are alerts of what is only observed.
+    observed: bool,
+}
+
+/// Whether there is an alert of a crossing; `observed`: also of what is only observed.
+fn alerts(event: &LoggedEvent, observed: bool) -> bool {
+    match event.enforcement {
+        Enforcement::Enforced => true,
+        Enforcement::Observed => observed,
+        Enforcement::Exempt => false,
+    }
 }
 
 /// The refusals that repeat an alert. They depend on the logs alone, so that each run and
@@ -199,9 +212,10 @@ fn repeats<'a>(
     crossings: &[LoggedEvent],
     refusals: &'a [LoggedEvent],
     repeat: f64,
+    observed: bool,
 ) -> Vec<Event<'a>> {
     let mut crossed: HashMap<&[u8], Vec<f64>> = HashMap::new();
-    for event in crossings {
+    for event in crossings.iter().filter(|event| alerts(event, observed)) {
         crossed.entry(&event.stored).or_default().push(event.at.as_seconds());
     }
     let mut alerted: HashMap<&[u8], f64> = HashMap::new();
@@ -243,9 +257,9 @@ fn deliver(
         Report { receiver: receiver.name(), sent: 0, given_up: 0, remaining: 0, failed: false };
     let begun = Instant::now();
     let mut delivery = Delivery { receiver, account, file, cursor, begun, report };
-    let complete = delivery.crossings(&events.crossings)?;
+    let complete = delivery.crossings(events)?;
     match &events.repeats {
-        Some(repeats) if complete && receiver.gets_repeats() => delivery.repeats(repeats)?,
+        Some(repeats) if complete && receiver.is_alerted() => delivery.repeats(repeats)?,
         Some(_) => {}
         None => delivery.cursor.skip_repeats(now()),
     }
@@ -281,7 +295,8 @@ struct Delivery<'a> {
 
 impl Delivery<'_> {
     /// Sends the crossings that are new; false if some remain.
-    fn crossings(&mut self, events: &[Event<'_>]) -> Result<bool, Failure> {
+    fn crossings(&mut self, events: &Events<'_>) -> Result<bool, Failure> {
+        let Events { crossings: events, observed, .. } = events;
         let known = events.iter().rposition(|(_, id)| self.cursor.is_done(id));
         let from = known.map_or_else(|| self.cursor.lose_place(), |_| i64::MIN);
         let new: Vec<_> = events
@@ -290,12 +305,16 @@ impl Delivery<'_> {
             .filter(|(event, _)| micros(event.at) >= from)
             .collect();
         for (sent, (event, id)) in new.iter().enumerate() {
-            if !self.send(event, id)? {
+            // Others get to see all: what they have is their own list.
+            let is_due = alerts(event, *observed) || !self.receiver.is_alerted();
+            if is_due && !self.send(event, id)? {
                 self.report.remaining = new.len() - sent;
                 return Ok(false);
             }
             self.cursor.finish(id, event.at);
-            self.file.write(&self.cursor)?;
+            if is_due {
+                self.file.write(&self.cursor)?;
+            }
         }
         Ok(true)
     }

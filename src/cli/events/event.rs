@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::cli::{key_text, keys, text};
 use crate::rate::Timestamp;
-use crate::spool::{EventKind, EventWindow, LoggedEvent};
+use crate::spool::{Enforcement, EventKind, EventWindow, LoggedEvent};
 
 /// The first limit that was over.
 pub(in crate::cli) fn decisive(event: &LoggedEvent) -> EventWindow {
@@ -26,6 +26,14 @@ pub(in crate::cli) fn period(event: &LoggedEvent, window: &EventWindow) -> Strin
     }
 }
 
+/// What follows the key of an event that is not held against it: ` (exempt)`.
+pub(in crate::cli) fn mark(event: &LoggedEvent) -> String {
+    match event.enforcement {
+        Enforcement::Enforced => String::new(),
+        other => format!(" ({})", other.word()),
+    }
+}
+
 /// An event in JSON.
 #[derive(Serialize)]
 pub(in crate::cli) struct EventJson {
@@ -38,6 +46,7 @@ pub(in crate::cli) struct EventJson {
     stored: String,
     number: Option<u32>,
     update: &'static str,
+    enforcement: &'static str,
     limit: f64,
     period: f64,
     rate: f64,
@@ -94,6 +103,7 @@ impl EventJson {
             stored: text::hex(&event.stored),
             number: (event.kind == EventKind::Crossings).then_some(event.number),
             update: if event.strict { "strict" } else { "leaky" },
+            enforcement: event.enforcement.word(),
             limit: window.limit,
             period: window.period,
             rate: window.after,

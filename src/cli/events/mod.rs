@@ -16,7 +16,7 @@ use std::time::Duration;
 use anstyle::Style;
 use clap::{Args, Subcommand};
 
-pub(super) use self::event::{EventJson, decisive, key, period};
+pub(super) use self::event::{EventJson, decisive, key, mark, period};
 pub(super) use self::receiver::{CURL, NAMES as RECEIVERS};
 pub(super) use self::source::{Event, Source};
 use super::complete;
@@ -87,7 +87,9 @@ A crossing is an over decision of a leaky or strict check whose record had none 
 the period before: who stays over a limit crosses it once. RATE is the rate with the
 event, LIMIT what it was compared with. Of refusals, the first of each record in each
 second is logged, and BEFORE is the rate that was remembered before the event. LOGIN,
-CLIENT, SENDER, RECIPIENT and MESSAGE are those of the event, where Exim knew them.
+CLIENT, SENDER, RECIPIENT and MESSAGE are those of the event, where Exim knew them. A key
+that crossed a limit and was not held to it is marked: (observed) where the policy only
+observes, (exempt) where it exempts the key.
 Empty columns are left out, and on a narrow terminal the less important ones. With
 --follow, each new event is printed as it happens, until the command is interrupted.
 
@@ -107,6 +109,7 @@ Exit status: 0 listed, also if nothing has happened; 1 no event matches KEY, --m
 
 JSON: an object a line. `event` is crossing or refusal. `key`, `key_hex` and `stored` are
 those of `exirate list`. `number` counts the crossings of the record (null: a refusal).
+`enforcement` is enforced, observed or exempt.
 `limit`, `period` (in seconds) and `rate` are those of the first limit that was over;
 `windows` lists all that were compared, with `rate_before`, and `algorithm` (average or
 bucket). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient` and
@@ -246,6 +249,6 @@ fn cells((event, server): &Event) -> [String; COLUMNS.len()] {
         sender,
         recipient,
         message,
-        key_text::shown(key(event)),
+        key_text::shown(key(event)) + &mark(event),
     ]
 }

@@ -94,8 +94,9 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Whether it gets alerts about keys that stay over their limits.
-    pub(super) fn gets_repeats(&self) -> bool {
+    /// Whether it is to alert somebody: the stream of all servers gets every crossing, and
+    /// no refusal.
+    pub(super) fn is_alerted(&self) -> bool {
         !matches!(self, Self::Shared(_))
     }
 

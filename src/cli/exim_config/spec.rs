@@ -2,7 +2,7 @@
 //! it, and whether a client could choose a part of it.
 
 use super::expansion::{Expansion, UNKNOWN, Variable};
-use crate::spec::{Context, Spec};
+use crate::spec::{Context, Lint, Spec};
 
 /// What a spec limits, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,8 +73,14 @@ fn judge(text: &str) -> Result<(Limit, Vec<String>), String> {
                 let shown = if known { limit } else { of_two.join(" / ") };
                 let limit = Limit { limit: shown.replace(UNKNOWN, "?"), mode };
                 // A lint may be about the sample.
-                let lints = if unknown { Vec::new() } else { lints };
-                return Ok((limit, lints));
+                let is_known = |lint: &Lint| match lint {
+                    Lint::ZeroLimit | Lint::EmptyLimit { .. } => {
+                        of_two.first().is_some_and(|item| !item.contains(UNKNOWN))
+                    }
+                    _ => !unknown,
+                };
+                let lints = lints.iter().filter(|lint| is_known(lint));
+                return Ok((limit, lints.map(ToString::to_string).collect()));
             }
             Err(error) => first_error = first_error.or(Some(error)),
         }
@@ -82,14 +88,14 @@ fn judge(text: &str) -> Result<(Limit, Vec<String>), String> {
     Err(comment(text).unwrap_or_else(|| first_error.unwrap_or_default()))
 }
 
-fn parse(text: &str) -> Result<(String, String, Vec<String>), String> {
+fn parse(text: &str) -> Result<(String, String, Vec<Lint>), String> {
     let spec = Spec::parse(text.as_bytes()).map_err(|error| error.to_string())?;
     let request = spec.request(&Context::outside()).map_err(|error| error.to_string())?;
     let written = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
     Ok((
         format!("{} / {}", written(spec.limit_text()), written(spec.period_text())),
         format!("{}, {}", request.mode.word(), request.update.word()),
-        spec.lints().iter().map(ToString::to_string).collect(),
+        spec.lints(),
     ))
 }
 
@@ -241,6 +247,23 @@ mod tests {
             assert_eq!(report.errors.len(), 1, "{text}: {report:?}");
             assert!(report.errors[0].contains(words), "{text}: {report:?}");
         }
+    }
+
+    #[test]
+    fn a_limit_of_zero_is_warned_of_also_in_a_file_of_limits() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "alice: 0 / 1h\nbob: 5 / 1h\n").unwrap();
+        let lookup =
+            format!("${{lookup{{$x}}lsearch{{{}}}{{$value}}{{9 / 1h}}}}", file.path().display());
+        for (text, from) in
+            [("0 / 1h / $x", String::new()), (&*lookup, format!("{}:1: ", file.path().display()))]
+        {
+            let warnings = SpecReport::of(text, Some("x")).warnings;
+            let [warning] = &warnings[..] else { panic!("{text}: {warnings:?}") };
+            let start = format!("{from}the limit is 0, which blocks everything");
+            assert!(warning.starts_with(&start), "{warning}");
+        }
+        assert!(SpecReport::of("$x / 1h / key", None).warnings.is_empty());
     }
 
     #[test]

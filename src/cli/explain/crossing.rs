@@ -74,8 +74,9 @@ pub(super) fn explain(
     }
     if !known && let Some(other) = elsewhere {
         note(format_args!(
-            "messages are recorded where they pass: run exirate explain --crossing on {}",
-            text::printable(other.as_bytes())
+            "messages are recorded where they pass: on {}, run `exirate explain --crossing {}`",
+            text::printable(other.as_bytes()),
+            text::shell(&key_text::key(key(event)))
         ));
     } else if store.is_none() {
         note(

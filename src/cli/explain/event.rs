@@ -4,18 +4,18 @@ use std::io::Write as _;
 
 use serde::Serialize;
 
+use super::remedies;
 use crate::cli::database::now;
 use crate::cli::events::{decisive, key, period};
 use crate::cli::key_state::later;
 use crate::cli::list::OVER;
 use crate::cli::screen::Screen;
 use crate::cli::{Failure, key_text, text};
-use crate::engine::Kind;
-use crate::policy::explain::{Measured, remedies};
+use crate::policy::explain::Measured;
 use crate::rate::Timestamp;
 use crate::report::explain::past::{PastWindow, longest_wait};
 use crate::report::explain::rule;
-use crate::spool::{EventWindow, LoggedEvent};
+use crate::spool::{Enforcement, EventWindow, LoggedEvent};
 
 /// An event that was logged, explained, as JSON has it.
 #[derive(Serialize)]
@@ -64,8 +64,6 @@ impl EventExplanation {
             let (at, wait) = (text::local(at), text::duration(seconds as f64));
             format!("at {at}, {wait} after the event, if nothing else was counted")
         });
-        let is_policy = event.record_key().kind == Kind::Policy;
-        let key = key_text::key(key(event));
         let windows = past.iter().zip(&measured).map(|(one, measured)| WindowJson {
             window: measured.window.to_owned(),
             algorithm: if measured.bucket { "bucket" } else { "average" },
@@ -81,7 +79,7 @@ impl EventExplanation {
             windows: windows.collect(),
             passes_at: passes.map(text::iso),
             text: measured.iter().map(ToString::to_string).collect(),
-            remedies: remedies(&measured, &key, is_policy, when.as_deref()),
+            remedies: remedies::then(&measured, event.record_key().kind, when.as_deref()),
         }
     }
 
@@ -96,6 +94,7 @@ impl EventExplanation {
         let (at, age) = (text::local(event.at), text::age(event.at, now()));
         let what = match refused {
             WasRefused::Yes => "refused",
+            _ if event.enforcement != Enforcement::Enforced => "over its limit, not refused,",
             WasRefused::NotLogged => "over its limit, no refusal is logged,",
             WasRefused::Elsewhere => "over its limit",
         };
@@ -126,15 +125,24 @@ impl EventExplanation {
         }
         match refused {
             WasRefused::Yes => {}
+            _ if event.enforcement == Enforcement::Observed => {
+                line("why", "the policy only observed")?;
+            }
+            _ if event.enforcement == Enforcement::Exempt => {
+                line("why", "the policy exempted the key")?;
+            }
             WasRefused::NotLogged => {
-                let why = "it was only observed or counted, the key is exempt, or the log of \
-                           refusals does not go back so far";
+                let why = "it was only counted, or the log of refusals does not go back so far";
                 line("why", why)?;
             }
             WasRefused::Elsewhere => {
-                let why =
-                    "whether it was refused is logged on that server: run exirate explain there";
-                line("why", why)?;
+                let key = text::shell(&key_text::key(key(event)));
+                line(
+                    "why",
+                    &format!(
+                        "see there, `exirate explain {key}`: refusals are logged where they happen"
+                    ),
+                )?;
             }
         }
         for (n, text) in self.remedies.iter().enumerate() {

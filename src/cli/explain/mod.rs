@@ -3,6 +3,7 @@
 mod crossing;
 mod event;
 mod now;
+mod remedies;
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -14,13 +15,12 @@ use serde::Serialize;
 use self::event::{EventExplanation, WasRefused};
 use self::now::NowExplanation;
 use super::events::{self, Event, Source, key};
+use super::in_force::InForce;
 use super::keys::{self, Narrow, Selection};
 use super::policy::many;
 use super::rates::Rates;
 use super::screen::{Screen, complain, note};
 use super::{Failure, Outcome, complete, database, key_text, text, time};
-use crate::policy::image::PolicyFile;
-use crate::policy::model::Policies;
 use crate::rate::Timestamp;
 use crate::spool::{EventKind, LoggedEvent};
 use crate::store::OwnedKey;
@@ -165,7 +165,7 @@ impl Explain {
             return Ok(Outcome::found_if(!known));
         }
         let mut store = self.common.open()?;
-        let policies = self.policies();
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
         let wanted: HashSet<Vec<u8>> = found.iter().map(|(event, _)| key(event).to_vec()).collect();
         let mut records = Vec::new();
         let unread = store.for_each(&mut |entry| {
@@ -178,7 +178,7 @@ impl Explain {
             let explained = EventExplanation::of(event);
             let own = records.iter().filter(|record| key_text::key_of(&record.key()) == key(event));
             let own: Vec<OwnedKey> = own.cloned().collect();
-            let now = NowExplanation::of(&mut *store, &own, policies.as_ref())?;
+            let now = NowExplanation::of(&mut *store, &own, &self.common, &in_force)?;
             if self.common.json {
                 let event = Some(events::EventJson::on(server, event));
                 screen.json(&Json { event, explained: Some(&explained), now: &now })?;
@@ -324,8 +324,8 @@ impl Explain {
     ) -> Result<Outcome, Failure> {
         let mut store = self.common.open()?;
         let (keys, unread) = selection.keys(&mut *store)?;
-        let policies = self.policies();
-        let found = NowExplanation::of(&mut *store, &keys, policies.as_ref())?;
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let found = NowExplanation::of(&mut *store, &keys, &self.common, &in_force)?;
         if self.common.json {
             screen.json(&Json { event: None, explained: None, now: &found })?;
         } else {
@@ -339,12 +339,6 @@ impl Explain {
         }
         database::incomplete(unread)?;
         Ok(Outcome::found_if(missing))
-    }
-
-    /// The policies in use, if there are any that can be read.
-    fn policies(&self) -> Option<Policies> {
-        let directory = self.common.directory().ok()?;
-        PolicyFile::open(&directory).image().ok()?.policies().ok()
     }
 }
 

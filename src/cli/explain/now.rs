@@ -6,17 +6,18 @@ use std::io::Write as _;
 use serde::Serialize;
 
 use super::event::window_text;
+use super::remedies;
 use crate::cli::database::now;
+use crate::cli::in_force::{By, InForce};
 use crate::cli::key_state::{KeyState, KeyStateJson, later};
-use crate::cli::override_state::{Active, OverrideJson, sentence};
+use crate::cli::override_state::{OverrideJson, sentence};
+use crate::cli::rates::Rates;
 use crate::cli::screen::Screen;
 use crate::cli::{Failure, key_text, keys, text};
-use crate::engine::{AlgorithmKind, Forced, Kind};
+use crate::engine::AlgorithmKind;
 use crate::identity::fold::Folding;
-use crate::policy::explain::{Measured, remedies};
-use crate::policy::model::Policies;
+use crate::policy::explain::Measured;
 use crate::rate::{Timestamp, Wait};
-use crate::report::explain::rule;
 use crate::store::{Inspect, OwnedKey};
 
 /// What would happen to the next event of a record, as JSON has it.
@@ -40,27 +41,22 @@ impl NowExplanation {
     pub(super) fn of(
         store: &mut dyn Inspect,
         keys: &[OwnedKey],
-        policies: Option<&Policies>,
+        rates: &Rates,
+        in_force: &InForce,
     ) -> Result<Vec<Self>, Failure> {
-        let now = now();
         let mut found = Vec::new();
         for key in keys {
             if let Some(entry) = store.get(key.key())? {
                 found.push(KeyState::from(entry));
             }
         }
-        let overrides = Active::or_note(store, now);
+        let now = in_force.now;
         found.sort_by(|a, b| b.share(now).total_cmp(&a.share(now)));
-        Ok(found.iter().map(|record| Self::of_record(record, &overrides, policies, now)).collect())
+        Ok(found.iter().map(|record| Self::of_record(record, rates, in_force)).collect())
     }
 
-    fn of_record(
-        record: &KeyState,
-        overrides: &Active,
-        policies: Option<&Policies>,
-        now: Timestamp,
-    ) -> Self {
-        let key = record.record_key();
+    fn of_record(record: &KeyState, rates: &Rates, in_force: &InForce) -> Self {
+        let (next, now) = (in_force.next(record), in_force.now);
         let bucket = record.algorithm == AlgorithmKind::Bucket;
         let as_written = record.period_text().filter(|_| !bucket);
         let period = as_written.or_else(|| record.period().map(keys::written));
@@ -72,56 +68,37 @@ impl NowExplanation {
             after: record.rate_after(now, 1.0),
             limit: record.limit,
             count: Some(1.0),
-            over: record.is_over(now),
+            over: next.over,
         };
-        let forced = overrides.deciding(record);
-        let rule = policies.and_then(|all| rule::find(all, &key, None, now.seconds).ok());
-        let exempt = rule.as_ref().and_then(|rule| rule.exempt);
-        // Another limit is that of a package which Exim hands over, or of an earlier policy.
-        let same = rule.filter(|rule| rule.algorithm.limit() == record.limit);
-        let by = match (key.kind, &same, record.mode()) {
-            (Kind::Spec, ..) => record.mode().unwrap_or_default(),
-            (_, Some(rule), Some(mode)) => format!("{mode} by the rule {}", rule.table),
-            (_, _, mode) => mode.unwrap_or_default(),
+        let rule = in_force.rule(record);
+        let by = match (&rule, record.mode()) {
+            (Some(rule), Some(mode)) => format!("{mode} by the rule {}", rule.table),
+            (_, mode) => mode.unwrap_or_default(),
         };
-        let but = match (forced.map(|one| (one.forced, sentence(one))), exempt) {
-            (Some((Forced::Allow, why)), _) => format!("; passes: {why}"),
-            (Some((Forced::Deny, why)), _) => format!("; refused: {why}"),
-            (None, Some((_, why))) => {
-                let why = text::printable(why.unwrap_or("no reason given").as_bytes());
-                format!("; passes: the policy exempts the key ({why})")
-            }
-            (None, None) => match (measured.over, record.wait(now)) {
-                (true, Some(wait)) => format!("; would pass {}", passes(wait, now)),
-                (true, None) => "; when it would pass is not known".to_owned(),
-                (false, _) => "; passes".to_owned(),
+        let wait = next.wait(record, now);
+        let but = match (next.why(), next.is_refused()) {
+            (Some(why), true) => format!("; refused: {why}"),
+            (Some(why), false) => format!("; passes: {why}"),
+            (None, false) => "; passes".to_owned(),
+            (None, true) => match wait {
+                Some(wait) => format!("; would pass {}", passes(wait, now)),
+                None => "; when it would pass is not known".to_owned(),
             },
         };
-        let is_refused = match forced.map(|one| one.forced) {
-            Some(Forced::Allow) => false,
-            Some(Forced::Deny) => true,
-            None => measured.over && exempt.is_none(),
-        };
-        let named = key_text::key(record.key());
-        let remedies = match (is_refused, forced) {
-            (false, _) => Vec::new(),
-            (true, Some(_)) => {
-                vec![format!("`exirate overrides --remove {named}`: the rate decides again")]
-            }
-            (true, None) => {
-                let when = record.wait(now).map(|wait| passes(wait, now));
-                remedies(&[measured], &named, key.kind == Kind::Policy, when.as_deref())
-            }
+        let when = wait.map(|wait| passes(wait, now));
+        let exempt = match &next.by {
+            By::Exempt(_, exempt) => Some(exempt.reason.clone().unwrap_or_default()),
+            _ => None,
         };
         Self {
             title: format!("{}, {by}", key_text::title(record.key())),
-            rule: same.map(|rule| rule.table),
+            rule: rule.map(|rule| rule.table),
             least_limit: measured.least_limit(),
-            forced: forced.map(OverrideJson::of),
-            exempt: exempt.map(|(_, why)| why.unwrap_or_default().to_owned()),
+            forced: next.forced().map(OverrideJson::of),
+            exempt,
             text: format!("{measured}{but}"),
-            remedies,
-            state: record.json(now),
+            remedies: remedies::now(rates, record, &measured, &next, when.as_deref()),
+            state: in_force.json(record),
         }
     }
 }

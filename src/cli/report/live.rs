@@ -1,7 +1,8 @@
 //! The state of the rate database, as the page has it.
 
-use crate::cli::database::{now, open_traces};
+use crate::cli::database::open_traces;
 use crate::cli::events::{decisive, key, period};
+use crate::cli::in_force::InForce;
 use crate::cli::key_state::KeyState;
 use crate::cli::rates::Rates;
 use crate::cli::screen::{complain, note};
@@ -24,17 +25,18 @@ const DAYS: i64 = 30 * 86_400;
 
 /// The state of the database, which must exist.
 pub(super) fn read(rates: &Rates) -> Result<Live, Failure> {
-    let now = now();
-    let mut live = Live { at: text::local(now), ..Live::default() };
     let mut store = rates.open()?;
+    let in_force = InForce::or_note(&mut *store, &rates.directory()?);
+    let now = in_force.now;
+    let mut live = Live { at: text::local(now), ..Live::default() };
     let (mut over, mut close) = (Vec::new(), Vec::new());
     let unread = store.for_each(&mut |entry| {
         live.keys += 1;
         let state = KeyState::from(entry);
-        if state.is_over(now) {
-            keep(&mut over, of_key(&state, now));
-        } else if state.share(now) >= CLOSE {
-            keep(&mut close, of_key(&state, now));
+        if in_force.refuses(&state) {
+            keep(&mut over, of_key(&state, &in_force));
+        } else if state.share(now) >= CLOSE || state.is_over(now) {
+            keep(&mut close, of_key(&state, &in_force));
         }
     })?;
     unread.parts.iter().for_each(complain);
@@ -103,7 +105,8 @@ fn sort(list: &mut [LiveKey]) {
     list.sort_by(|a, b| share(b).total_cmp(&share(a)).then_with(|| a.key.cmp(&b.key)));
 }
 
-fn of_key(state: &KeyState, now: Timestamp) -> LiveKey {
+fn of_key(state: &KeyState, in_force: &InForce) -> LiveKey {
+    let (next, now) = (in_force.next(state), in_force.now);
     let share = state.share(now);
     let what = [state.mode(), state.period_text()].into_iter().flatten();
     LiveKey {
@@ -112,7 +115,8 @@ fn of_key(state: &KeyState, now: Timestamp) -> LiveKey {
         rate: state.rate(now),
         limit: state.limit,
         share: share.is_finite().then_some(share),
-        free: state.wait(now).map(text::rough_wait).unwrap_or_default(),
+        free: next.wait(state, now).map(text::rough_wait).unwrap_or_default(),
+        why: next.why().unwrap_or_default(),
     }
 }
 
@@ -127,6 +131,7 @@ fn of_crossing(event: &LoggedEvent, traces: Option<&TraceStore>) -> Result<LiveC
     Ok(LiveCrossing {
         when: text::local(event.at),
         key: String::from_utf8_lossy(key(event)).into_owned(),
+        enforcement: event.enforcement.word(),
         limit: format!("{} in {}", text::number(window.limit), period(event, &window)),
         rate: window.after,
         judgement,

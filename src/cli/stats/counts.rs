@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::super::database::{self, Both, bar};
+use super::super::in_force::InForce;
 use super::super::key_state::KeyState;
 use super::super::rates;
 use super::super::screen::note;
@@ -157,16 +158,16 @@ impl Counts {
         Ok(Self {
             bypass_seconds: u64::try_from(left).unwrap_or(0),
             policies: counters::read(spool).map_err(SpoolError::from)?.map(Policies::of),
-            cluster: Cluster::of(spool, shared.then_some(now))?,
-            rates: both.rates.as_mut().map(|spool| Rates::of(spool, now)).transpose()?,
+            cluster: Cluster::of(spool, shared)?,
+            rates: both.rates.as_mut().map(|rates| Rates::of(rates, spool)).transpose()?,
             traces: both.traces.as_ref().map(Traces::of).transpose()?,
         })
     }
 }
 
 impl Cluster {
-    /// `None` if this server counts alone. The shared keys are counted at `now`.
-    fn of(spool: &Path, now: Option<Timestamp>) -> Result<Option<Self>, Failure> {
+    /// `None` if this server counts alone. The shared keys are counted if `shared`.
+    fn of(spool: &Path, count: bool) -> Result<Option<Self>, Failure> {
         let directory = match open_directory(spool, false) {
             Ok(directory) => directory,
             // The trace store may be the only one.
@@ -179,7 +180,7 @@ impl Cluster {
         let ClusterCounts { shared, apart, apart_over, away_since } =
             read_counts(&directory).unwrap_or_default();
         Ok(settings.map(|settings| Self {
-            keys: now.and_then(|now| SharedKeys::of(&settings, now)),
+            keys: if count { SharedKeys::of(&settings, spool) } else { None },
             servers: settings.servers,
             is_away: away_since.is_some(),
             decided_shared: shared,
@@ -193,13 +194,14 @@ impl Cluster {
 
 impl SharedKeys {
     /// Counts them; notes why, if they cannot be read.
-    fn of(settings: &ClusterSettings, now: Timestamp) -> Option<Self> {
+    fn of(settings: &ClusterSettings, spool: &Path) -> Option<Self> {
         let count = || {
             let mut rates = rates::connect(settings, Box::new(Memory::new()))?;
+            let in_force = InForce::or_note(&mut *rates, spool);
             let mut counts = Self::default();
             database::visit(&mut *rates, |entry| {
                 counts.keys += 1;
-                counts.over += u64::from(KeyState::from(entry).is_over(now));
+                counts.over += u64::from(in_force.refuses(&KeyState::from(entry)));
             })?;
             Ok(counts)
         };
@@ -215,14 +217,15 @@ impl SharedKeys {
 }
 
 impl Rates {
-    fn of(spool: &mut Spool, now: Timestamp) -> Result<Self, Failure> {
+    fn of(spool: &mut Spool, directory: &Path) -> Result<Self, Failure> {
+        let in_force = InForce::or_note(spool, directory);
         let mut kinds: BTreeMap<(String, String), Kind> = BTreeMap::new();
         let (mut keys, mut over) = (0, 0);
         let damaged_before = spool.damaged();
         let unread = database::visit(spool, |entry| {
             let bytes = entry_bytes(&entry) as u64;
             let state = KeyState::from(entry);
-            let is_over = u64::from(state.is_over(now));
+            let is_over = u64::from(in_force.refuses(&state));
             keys += 1;
             over += is_over;
             let name = (state.period_text().unwrap_or_default(), state.mode().unwrap_or_default());

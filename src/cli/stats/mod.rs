@@ -22,7 +22,7 @@ const READABLE: u32 = 0o644;
 /// Show key counts and database health
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Count keys, and those over their limits:
+  Count keys, and those that are blocked:
     exirate stats
   For Prometheus, through the textfile collector of its node exporter:
     exirate stats --prometheus /var/lib/prometheus/node-exporter/exirate.prom
@@ -50,8 +50,8 @@ Exit status: 0 counted; 2 an error. Where a file is damaged, the others are coun
 all the same.
 
 JSON: an object; `kinds` is an array with the counts for each mode and period, `fill`
-the used part of the size limit, `over` how many keys are over their limits,
-`bypass_seconds` how long `exirate bypass` lasts on, 0 without one,
+the used part of the size limit, `over` how many keys are blocked: their next event would be
+refused, `bypass_seconds` how long `exirate bypass` lasts on, 0 without one,
 `policies` an object, null before a policy was evaluated: `rules` is an array with the
 checks of each rule by mode and verdict, `errors` counts evaluations that failed, and
 `uncounted` checks of rules for which there was no room; `cluster` an object, null where
@@ -130,7 +130,7 @@ fn print_cluster(screen: &mut Screen<'_>, cluster: &Cluster) -> Result<(), Failu
     let now = if *is_away { ", which cannot be reached now" } else { "" };
     writeln!(screen, "shared      by {servers} servers{now}")?;
     if let Some(SharedKeys { keys, over }) = &cluster.keys {
-        writeln!(screen, "  keys      {keys}, {over} over the limit now")?;
+        writeln!(screen, "  keys      {keys}, {over} blocked now")?;
     }
     writeln!(screen, "  decided   {decided_shared} events by the shared store")?;
     writeln!(screen, "  apart     {decided_apart} without it, {apart_over} of them over a limit")?;
@@ -139,7 +139,7 @@ fn print_cluster(screen: &mut Screen<'_>, cluster: &Cluster) -> Result<(), Failu
 
 fn print_rates(screen: &mut Screen<'_>, rates: &Rates) -> Result<(), Failure> {
     let rows = [
-        ("keys", format!("{}, {} over the limit now", rates.keys, rates.over)),
+        ("keys", format!("{}, {} blocked now", rates.keys, rates.over)),
         ("disk", disk(rates.disk_bytes, rates.max_bytes, rates.fill)),
         (
             "records",
@@ -173,7 +173,7 @@ fn print_rates(screen: &mut Screen<'_>, rates: &Rates) -> Result<(), Failure> {
     writeln!(screen)?;
     let columns = [
         Column::numbers("KEYS"),
-        Column::numbers("OVER"),
+        Column::numbers("BLOCKED"),
         Column::numbers("BYTES"),
         Column::words("PERIOD"),
         Column::words("MODE"),

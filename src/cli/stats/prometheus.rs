@@ -52,7 +52,7 @@ fn write_rates(out: &mut dyn Write, rates: &Rates) -> io::Result<()> {
     type OfKind = fn(&Kind) -> u64;
     let of_kinds: [(&str, &str, OfKind); 3] = [
         ("keys", "Keys in the database.", |kind| kind.keys),
-        ("keys_over_limit", "Keys for which one more event is over the limit.", |kind| kind.over),
+        ("keys_over_limit", "Keys of which one more event would be refused.", |kind| kind.over),
         ("record_bytes", "Records of keys, without dead ones.", |kind| kind.bytes),
     ];
     for (name, help, value) in of_kinds {

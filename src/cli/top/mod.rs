@@ -33,7 +33,7 @@ pub(super) struct Top {
     #[command(flatten)]
     narrow: Narrow,
 
-    /// Show only keys over their limits: one more event would be refused
+    /// Show only keys that are blocked: one more event would be refused
     #[arg(long)]
     over: bool,
 
@@ -74,15 +74,15 @@ fn help() -> String {
   Print once, for a script or a mail:
     exirate top --once --limit 10
 
-Keys on the keyboard: q, Esc or ^C quits; o shows only keys over their limits, or all
+Keys on the keyboard: q, Esc or ^C quits; o shows only keys that are blocked, or all
 again; s sorts by share of the limit, r by rate, t by time (latest first), k by key;
 Enter refreshes at once; ^Z suspends. Where standard output is not a terminal, and
 with --json, it prints once.
 
-The first line shows how many keys there are, how many are over their limits now, and
+The first line shows how many keys there are, how many are blocked now, and
 how many had an event counted since the last refresh; these are bold. The columns are
-those of `exirate list`: RATE is the level of a leaky bucket, and (allowed) or (denied)
-marks what `exirate allow` or `exirate deny` is about. Reading a large database takes
+those of `exirate list`: RATE is the level of a leaky bucket, and what decides instead of
+the rate is in parentheses, such as (allowed) or (exempt). Reading a large database takes
 time: the next refresh waits at least four times as long as the last one took.
 
 {}
@@ -209,14 +209,14 @@ fn draw(page: &mut Screen<'_>, snapshot: &Snapshot, view: View) -> Result<(), Fa
         Sort::Seen => "time",
         Sort::Key => "key",
     };
-    let only = if view.over { "only those over their limits, " } else { "" };
+    let only = if view.over { "only those that are blocked, " } else { "" };
     let first = page.paint(Style::new().bold(), summary(snapshot, view));
     writeln!(page, "{first}")?;
-    writeln!(page, "{only}by {sorted}; q quit, o only over, sort: s share r rate t time k key")?;
+    writeln!(page, "{only}by {sorted}; q quit, o only blocked, sort: s share r rate t time k key")?;
     Ok(table(page, snapshot, view, Some(1))?)
 }
 
-/// `exirate 14:05:12  1024 keys, 3 over, 12 active in the last 2 s`.
+/// `exirate 14:05:12  1024 keys, 3 blocked, 12 active in the last 2 s`.
 fn summary(snapshot: &Snapshot, view: View) -> String {
     let span = (snapshot.at.as_seconds() - view.last.as_seconds()).max(0.0).round();
     let unread = match snapshot.unread {
@@ -224,7 +224,7 @@ fn summary(snapshot: &Snapshot, view: View) -> String {
         unread => format!(", {unread} UNREADABLE (exirate verify)"),
     };
     format!(
-        "exirate {}  {} keys, {} over, {} active in the last {}{unread}",
+        "exirate {}  {} keys, {} blocked, {} active in the last {}{unread}",
         text::clock(snapshot.at),
         snapshot.keys,
         snapshot.over,
@@ -244,12 +244,12 @@ fn table(
         return Ok(());
     }
     let rows = |records: &'_ [key_state::KeyState]| -> Vec<_> {
-        records.iter().map(|record| cells(record, &snapshot.overrides, snapshot.at)).collect()
+        records.iter().map(|record| cells(record, &snapshot.in_force)).collect()
     };
     let layout = Layout::of(screen, COLUMNS, rows(&snapshot.records).into_iter());
     layout.head(screen)?;
     for record in &snapshot.records {
-        let style = if record.is_over(snapshot.at) { OVER } else { Style::new() };
+        let style = if snapshot.in_force.refuses(record) { OVER } else { Style::new() };
         let active = record.average.at > view.last;
         let style = if active { style.bold() } else { style };
         layout.write(screen, style, rows(std::slice::from_ref(record)).into_iter(), lines)?;

@@ -2,11 +2,10 @@
 
 use serde::Serialize;
 
-use super::super::database::now;
+use super::super::in_force::InForce;
 use super::super::key_state::KeyState;
 use super::super::keys::Selection;
 use super::super::list::{First, Listed, Sort};
-use super::super::override_state::Active;
 use super::super::rates::Rates;
 use super::super::{Failure, text};
 use crate::rate::Timestamp;
@@ -16,23 +15,23 @@ pub(super) struct Snapshot {
     pub(super) at: Timestamp,
     /// How many keys are selected.
     pub(super) keys: u64,
-    /// How many of them are over their limits.
+    /// How many of them are blocked: their next event would be refused.
     pub(super) over: u64,
     /// How many had an event counted since the last snapshot.
     pub(super) active: u64,
-    /// Shards that could not be read, damaged records, and a list of overrides that
-    /// could not be read.
+    /// Shards that could not be read, damaged records, and overrides and policies that could
+    /// not be read.
     pub(super) unread: u64,
     /// The first of them.
     pub(super) records: Vec<KeyState>,
-    pub(super) overrides: Active,
+    pub(super) in_force: InForce,
 }
 
 /// What a snapshot shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     pub(super) sort: Sort,
-    /// Only keys that are over their limits are shown; all are counted.
+    /// Only keys that are blocked are shown; all are counted.
     pub(super) over: bool,
     /// How many are shown at most.
     pub(super) limit: usize,
@@ -49,7 +48,8 @@ impl Snapshot {
         view: View,
     ) -> Result<Self, Failure> {
         let mut store = common.open()?;
-        let at = now();
+        let (in_force, problems) = InForce::of(&mut *store, &common.directory()?);
+        let at = in_force.now;
         let mut first = First::new(view.sort, at, view.limit);
         let (mut keys, mut over, mut active) = (0, 0, 0);
         let left_out = store.for_each(&mut |entry| {
@@ -57,7 +57,7 @@ impl Snapshot {
                 return;
             }
             let record = KeyState::from(entry);
-            let is_over = record.is_over(at);
+            let is_over = in_force.refuses(&record);
             keys += 1;
             over += u64::from(is_over);
             active += u64::from(record.average.at > view.last);
@@ -65,10 +65,8 @@ impl Snapshot {
                 first.add(record);
             }
         })?;
-        let overrides = Active::of(&mut *store, at);
-        let unread = left_out.damaged + left_out.parts.len() as u64 + u64::from(overrides.is_err());
-        let (records, overrides) = (first.take(), overrides.unwrap_or_default());
-        Ok(Self { at, keys, over, active, unread, records, overrides })
+        let unread = left_out.damaged + left_out.parts.len() as u64 + problems.len() as u64;
+        Ok(Self { at, keys, over, active, unread, records: first.take(), in_force })
     }
 
     /// The snapshot in JSON.
@@ -79,11 +77,7 @@ impl Snapshot {
             over: self.over,
             active: self.active,
             unread: self.unread,
-            records: self
-                .records
-                .iter()
-                .map(|record| Listed::of(record, &self.overrides, self.at))
-                .collect(),
+            records: self.records.iter().map(|record| Listed::of(record, &self.in_force)).collect(),
         }
     }
 }

@@ -26,6 +26,7 @@ pub(super) fn on_crossing(row: &mut Fields<'_>) -> Result<OnCrossing, What> {
         post: row.option(string)?,
         mail: row.option(string)?,
         repeat: row.option(Fields::number)?,
+        observed: row.flag()?,
     })
 }
 

@@ -192,6 +192,7 @@ impl Arbitrary for AnyPolicies {
             post: maybe(g, String::arbitrary),
             mail: maybe(g, String::arbitrary),
             repeat: maybe(g, number),
+            observed: bool::arbitrary(g),
         };
         let names = ["outbound", "bounces", "web"];
         let policies = some(g, 3, |g| (one(g, &names).to_owned(), policy(g)));

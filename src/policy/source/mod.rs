@@ -205,12 +205,13 @@ fn on(reader: &mut Reader<'_>, value: Value<'_>) -> OnCrossing {
 
 /// `[on.crossing]`
 fn crossing(reader: &mut Reader<'_>, value: Value<'_>) -> OnCrossing {
-    const KEYS: &[&str] = &["log", "run", "post", "mail", "repeat"];
+    const KEYS: &[&str] = &["log", "run", "post", "mail", "repeat", "observed"];
     let mut on = OnCrossing::default();
     let Some(table) = reader.table(value, "[on.crossing]") else { return on };
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "log" => on.log = reader.boolean(value).unwrap_or(false),
+            "observed" => on.observed = reader.boolean(value).unwrap_or(false),
             "run" => on.run = command(reader, value),
             "post" => {
                 let url = reader.string(value, "\"https://ops.example/hook\"");

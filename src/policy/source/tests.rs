@@ -229,6 +229,12 @@ const DOUBTFUL: &[(&str, &str)] = &[
          dir/p.toml:6:47: 300% is hardly ever reached: what is refused does not count with update = \"leaky\"; write update = \"strict\"\n",
     ),
     (
+        "version = 1\n[policy.out]\ndefault.messages = [\"0/1h\", \"9/1d\"]\ndefault.total.bytes = \"0k/1d\"\nbucket = { burst = 0, rate = 1 }\npackage.gold.messages = \"unlimited\"\n",
+        "dir/p.toml:3:20: \"0/1h\" blocks everything: 0 is no event at all; for no limit, write \"unlimited\"\n\
+         dir/p.toml:4:23: \"0k/1d\" blocks everything: 0 is no event at all; for no limit, write \"unlimited\"\n\
+         dir/p.toml:5:10: a burst of 0 blocks all but the first event of an empty bucket; for no limit, write \"unlimited\"\n",
+    ),
+    (
         "version = 1\n[policy.out]\nwhen = \"authenticated\"\ndefault.auth_failures = \"9/1h\"\n[[policy.out.exempt]]\nmatch = \"a@x.org\"\nuntil = 2020-01-01T00:00:00Z\n[[policy.out.exempt]]\nmatch = [\"b@x.org\", \"192.0.2.7\"]\n[[policy.out.exempt]]\nmatch = [\"@x.org\", \"192.0.2.0/24\"]\n",
         "dir/p.toml:4:25: auth_failures are never counted: they come before the client is authenticated, and this policy is for authenticated clients\n\
          dir/p.toml:5:1: expired at 2020-01-01T00:00:00Z: nobody is exempt by it\n\
@@ -241,6 +247,20 @@ fn what_is_probably_not_meant_is_a_warning() {
     for (text, warnings) in DOUBTFUL {
         assert_eq!(&diagnostics_of(text, ""), warnings, "{text}");
     }
+}
+
+#[test]
+fn limits_of_zero_in_a_file_of_users_are_warned_of_and_counted() {
+    let text = "version = 1\n[policy.out]\nusers = \"users.csv\"\n";
+    let users: String = (0..9).map(|n| format!("u{n}@example.org,0/1h\n")).collect();
+    let found = diagnostics_of(text, &format!("user,messages\n{users}"));
+    let lines: Vec<&str> = found.lines().collect();
+    assert_eq!(lines.len(), 5, "{found}");
+    assert!(lines[0].starts_with("dir/users.csv:2:"), "{found}");
+    assert!(
+        lines[4].ends_with("for no limit, write \"unlimited\"; so do 4 more limits"),
+        "{found}"
+    );
 }
 
 #[test]

@@ -1,44 +1,41 @@
-//! The rule of a policy that a record is counted by.
+//! What the policies in use say of a record.
 
 use std::net::IpAddr;
 
 use crate::engine::{Algorithm, Kind, RecordKey};
+use crate::policy::image::{Image, ImageError};
 use crate::policy::key;
 use crate::policy::limit::{Limit, Per, Subject};
-use crate::policy::model::{Head, Location, Policies};
-use crate::policy::resolve::{Effective, exempts, resolve};
-use crate::policy::word::{Unit, Word as _};
+use crate::policy::model::Head;
+use crate::policy::word::Word as _;
+
+/// What the policy that counts a record says of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Said<'i> {
+    /// What the policy says apart from its tables.
+    pub head: &'i Head,
+    /// The limit; `None` if the policy has no such limit for this identity any more.
+    pub rule: Option<Rule>,
+    /// The entry of `exempt` that lifts it, whoever the mail is for.
+    pub exempt: Option<Exempt>,
+}
 
 /// A limit of a policy, and where it is from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rule<'p> {
-    /// The policy.
-    pub policy: &'p str,
-    /// What the policy says apart from its tables.
-    pub head: &'p Head,
-    /// What is counted.
-    pub unit: Unit,
-    /// How it is counted, and the limit.
-    pub algorithm: Algorithm,
-    /// The limit as written; of a bucket its rate.
-    pub text: String,
-    /// The table that the limit is from: `user news@example.org`.
+pub struct Rule {
+    /// The limit; of a bucket, the burst.
+    pub limit: f64,
+    /// The table that it is from: `user news@example.org`.
     pub table: String,
-    /// Where it is written.
-    pub at: Location,
-    /// The entry of `exempt` that lifts it: until when, and why.
-    pub exempt: Option<(Option<i64>, Option<&'p str>)>,
 }
 
-/// Why there is no rule of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoRule {
-    /// It is the record of a spec.
-    Spec,
-    /// The policies have no policy of that name.
-    NoPolicy,
-    /// The policy has no such limit for this identity any more.
-    NoLimit,
+/// An entry of `exempt`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exempt {
+    /// Until then, in seconds since 1970.
+    pub until: Option<i64>,
+    /// Why.
+    pub reason: Option<String>,
 }
 
 /// The parts of the name of a policy's record: `POLICY/UNIT/WINDOW/identity`.
@@ -62,21 +59,22 @@ pub fn fields(identity: &str) -> Vec<(String, String)> {
     fields.map(|(name, value)| (name.to_owned(), value.replace('\0', ","))).collect()
 }
 
-/// The rule of `policies` that the record is counted by at `now`, in seconds since 1970;
-/// `package` is what the front end would hand over.
+/// What the policies say at `now`, in seconds since 1970, of a record; `None` if it is that of
+/// a spec, or of a policy that is not in use. A package that only a front end knows does not
+/// count.
 ///
 /// # Errors
-/// Why there is none.
-pub fn find<'p>(
-    policies: &'p Policies,
+/// The image is damaged.
+pub fn find<'i>(
+    image: &'i Image,
     record: &RecordKey<'_>,
-    package: Option<&str>,
     now: i64,
-) -> Result<Rule<'p>, NoRule> {
-    let [name, unit, window, identity] = parts(record).ok_or(NoRule::Spec)?;
-    let (name, policy) = policies.policies.get_key_value(name).ok_or(NoRule::NoPolicy)?;
+) -> Result<Option<Said<'i>>, ImageError> {
+    let Some([name, unit, window, identity]) = parts(record) else { return Ok(None) };
+    let Some(policy) = image.policy(name)? else { return Ok(None) };
     let fields = fields(identity);
-    let (field, value) = fields.first().ok_or(NoRule::NoLimit)?;
+    let mut said = Said { head: policy.head(), rule: None, exempt: None };
+    let Some((field, value)) = fields.first() else { return Ok(Some(said)) };
     // A total is of the domain, whoever of it has sent.
     let (per, who) = match field.as_str() {
         "domain" => (Per::Domain, format!("@{value}")),
@@ -84,9 +82,8 @@ pub fn find<'p>(
     };
     let of = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value);
     let client: Option<IpAddr> = of("client").and_then(|client| key::address(client));
-    let subject =
-        Subject { identity: &who, package, client, recipient: of("recipient").map(String::as_str) };
-    let effective = resolve(policy, &subject, now);
+    let recipient = of("recipient").map(String::as_str);
+    let subject = Subject { identity: &who, package: None, client, recipient };
     let same = |limit: &Limit<'_>| {
         let text = match limit.algorithm {
             Algorithm::MovingAverage { .. } => {
@@ -99,41 +96,26 @@ pub fn find<'p>(
             && text == window
             && limit.algorithm.kind() == record.algorithm
     };
-    let limits = effective.limits();
-    let limit = limits.iter().find(|limit| same(limit)).ok_or(NoRule::NoLimit)?;
-    let exempt = policy.exempt.iter().find(|entry| exempts(entry, &subject, now));
-    Ok(Rule {
-        policy: name,
-        head: &policy.head,
-        unit: limit.unit,
-        algorithm: limit.algorithm,
-        text: limit.text.to_owned(),
+    let mut limits = Vec::new();
+    policy.limits(&subject, &mut limits)?;
+    said.rule = limits.iter().find(|limit| same(limit)).map(|limit| Rule {
+        limit: limit.algorithm.limit(),
         table: match limit.per {
             Per::Key => limit.rule.to_string(),
             Per::Domain => format!("{} (total)", limit.rule),
         },
-        at: location(&effective, limit),
-        exempt: exempt.map(|entry| (entry.until, entry.reason.as_deref())),
-    })
-}
-
-/// Where a limit is written.
-fn location(effective: &Effective<'_>, limit: &Limit<'_>) -> Location {
-    let amounts = match limit.per {
-        Per::Key => &effective.each,
-        Per::Domain => &effective.total,
-    };
-    let at = match limit.algorithm {
-        Algorithm::MovingAverage { .. } => amounts.get(&limit.unit).map(|one| one.what.at),
-        Algorithm::Bucket { .. } => effective.buckets.as_ref().map(|one| one.what.at),
-    };
-    at.unwrap_or_default()
+    });
+    let exempt = policy.exemption(&subject, now)?;
+    said.exempt =
+        exempt.map(|entry| Exempt { until: entry.until, reason: entry.reason.map(str::to_owned) });
+    Ok(Some(said))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::engine::AlgorithmKind;
+    use crate::policy::image::build;
     use crate::policy::source::compile;
     use std::path::Path;
 
@@ -142,85 +124,70 @@ mod tests {
 default.recipients = ["100/1h", "500/1d"]
 default.total = { recipients = "900/1h" }
 bucket = { burst = 5, rate = "1 / 1h", unit = "messages" }
-package.gold.recipients = "1000/1h"
 domain."example.org".total = { recipients = "3000/1h" }
 user."a,b@example.org".recipients = "7/1h"
 [[policy.out.exempt]]
 match = ["ceo@example.org"]
 until = 2026-12-31T00:00:00Z
 reason = "letter"
+[[policy.out.exempt]]
+match = ["x@list.example"]
+recipients = ["all@list.example"]
 "#;
 
-    fn policies() -> Policies {
+    fn image() -> Image {
         let compiled = compile(Path::new("p.toml"), TEXT, &|_| Err("none".to_owned()));
-        compiled.policies.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics))
+        let policies = compiled.policies.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics));
+        Image::from_bytes(build(&policies)).unwrap()
     }
 
-    fn record(name: &str, start: usize, algorithm: AlgorithmKind) -> RecordKey<'_> {
-        RecordKey { name: name.as_bytes(), identity_start: start, kind: Kind::Policy, algorithm }
-    }
-
-    fn found(
-        prefix: &str,
-        identity: &str,
-        package: Option<&str>,
-    ) -> Result<(String, f64, u32), NoRule> {
+    fn said<'i>(image: &'i Image, prefix: &str, identity: &str, now: i64) -> Option<Said<'i>> {
         let name = format!("{prefix}{identity}");
-        let policies = policies();
-        let kind = match prefix {
+        let algorithm = match prefix {
             "out/messages/1/1h/" => AlgorithmKind::Bucket,
             _ => AlgorithmKind::MovingAverage,
         };
-        let rule = find(&policies, &record(&name, prefix.len(), kind), package, 1_795_000_000)?;
-        Ok((rule.table.clone(), rule.algorithm.limit(), rule.at.line))
+        let (identity_start, kind) = (prefix.len(), Kind::Policy);
+        let key = RecordKey { name: name.as_bytes(), identity_start, kind, algorithm };
+        find(image, &key, now).unwrap()
     }
 
     #[test]
     fn each_record_has_the_rule_that_counts_it() {
-        let gold = Some("gold");
-        for (prefix, identity, package, table, limit, line) in [
-            ("out/recipients/1h/", "auth:x@example.net", None, "default", 100.0, 3),
-            ("out/recipients/1d/", "auth:x@example.net", None, "default", 500.0, 3),
-            ("out/recipients/1h/", "auth:x@example.net", gold, "package gold", 1000.0, 6),
-            ("out/recipients/1h/", "auth:a,,b@example.org", gold, "user a,b@example.org", 7.0, 8),
-            (
-                "out/recipients/1h/",
-                "domain:example.org",
-                None,
-                "domain example.org (total)",
-                3000.0,
-                7,
-            ),
-            ("out/recipients/1h/", "domain:example.net", None, "default (total)", 900.0, 4),
-            ("out/messages/1/1h/", "auth:x,client:192.0.2.7", None, "default", 5.0, 5),
+        let image = image();
+        let found = |prefix, identity| said(&image, prefix, identity, 1_795_000_000);
+        for (prefix, identity, table, limit) in [
+            ("out/recipients/1h/", "auth:x@example.net", "default", 100.0),
+            ("out/recipients/1d/", "auth:x@example.net", "default", 500.0),
+            ("out/recipients/1h/", "auth:a,,b@example.org", "user a,b@example.org", 7.0),
+            ("out/recipients/1h/", "domain:example.org", "domain example.org (total)", 3000.0),
+            ("out/recipients/1h/", "domain:example.net", "default (total)", 900.0),
+            ("out/messages/1/1h/", "auth:x,client:192.0.2.7", "default", 5.0),
         ] {
-            assert_eq!(
-                found(prefix, identity, package),
-                Ok((table.to_owned(), limit, line)),
-                "{identity}"
-            );
+            let rule = Rule { limit, table: table.to_owned() };
+            assert_eq!(found(prefix, identity).unwrap().rule, Some(rule), "{identity}");
         }
-        for (prefix, identity, why) in [
-            ("gone/recipients/1h/", "auth:x", NoRule::NoPolicy),
-            ("out/recipients/1w/", "auth:x", NoRule::NoLimit),
-            ("out/bytes/1h/", "auth:x", NoRule::NoLimit),
-            ("out/recipients/1h/", "x", NoRule::NoLimit),
-            ("odd/", "x", NoRule::Spec),
+        for (prefix, identity) in [
+            ("out/recipients/1w/", "auth:x"),
+            ("out/bytes/1h/", "auth:x"),
+            ("out/recipients/1h/", "x"),
         ] {
-            assert_eq!(found(prefix, identity, None), Err(why), "{prefix}{identity}");
+            assert_eq!(found(prefix, identity).unwrap().rule, None, "{prefix}{identity}");
         }
+        assert_eq!(found("gone/recipients/1h/", "auth:x"), None);
+        assert_eq!(found("odd/", "x"), None);
+        let key = RecordKey::from("1h/per_rcpt/x");
+        assert_eq!(find(&image, &key, 1_795_000_000).unwrap(), None, "a spec's");
     }
 
     #[test]
     fn an_exemption_is_found() {
-        let policies = policies();
-        let name = "out/recipients/1h/auth:ceo@example.org";
-        let of = |now| {
-            let key = record(name, 18, AlgorithmKind::MovingAverage);
-            find(&policies, &key, None, now).unwrap().exempt
-        };
-        assert_eq!(of(1_795_000_000), Some((Some(1_798_675_200), Some("letter"))));
-        assert_eq!(of(1_800_000_000), None);
+        let image = image();
+        let of = |identity, now| said(&image, "out/recipients/1h/", identity, now).unwrap().exempt;
+        let entry = Exempt { until: Some(1_798_675_200), reason: Some("letter".to_owned()) };
+        assert_eq!(of("auth:ceo@example.org", 1_795_000_000), Some(entry));
+        assert_eq!(of("auth:ceo@example.org", 1_800_000_000), None);
+        assert_eq!(of("auth:x@list.example", 1_795_000_000), None, "only for some recipients");
     }
 
     #[test]

@@ -171,7 +171,8 @@ pub struct Live {
     pub at: String,
     /// How many keys there are.
     pub keys: u64,
-    /// Those over their limits, and those close to them, the highest shares first.
+    /// Those that are blocked, and others close to their limits or over them, the highest
+    /// shares first.
     pub over: Vec<LiveKey>,
     /// See [`Self::over`].
     pub close: Vec<LiveKey>,
@@ -198,6 +199,8 @@ pub struct LiveKey {
     pub share: Option<f64>,
     /// When one more event would pass.
     pub free: String,
+    /// What decides instead of the rate; empty where that does.
+    pub why: String,
 }
 
 /// A crossing.
@@ -211,6 +214,8 @@ pub struct LiveCrossing {
     pub limit: String,
     /// The rate.
     pub rate: f64,
+    /// Whether it was held against the sender: enforced, observed or exempt.
+    pub enforcement: &'static str,
     /// What was sent, as far as the trace store knows.
     pub judgement: String,
 }

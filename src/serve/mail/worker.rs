@@ -214,6 +214,7 @@ fn describe(store: &mut RemoteStore, policy: &str, outcome: Option<&Outcome>, ev
         sender: &bytes(&event.sender),
         recipient: &bytes(&event.recipient),
         message_id: &bytes(&event.message_id),
+        enforcement: outcome.map(Outcome::enforcement).unwrap_or_default(),
     });
 }
 

@@ -98,6 +98,41 @@ pub struct EventWindow {
     pub over: bool,
 }
 
+/// Whether an event that is over is held against whoever sent it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Enforcement {
+    /// It is.
+    #[default]
+    Enforced,
+    /// The policy only observes.
+    Observed,
+    /// The policy exempts it.
+    Exempt,
+}
+
+impl Enforcement {
+    const ALL: [Self; 3] = [Self::Enforced, Self::Observed, Self::Exempt];
+
+    /// Its word in the output.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Enforced => "enforced",
+            Self::Observed => "observed",
+            Self::Exempt => "exempt",
+        }
+    }
+
+    fn byte(self) -> u8 {
+        self as u8
+    }
+
+    /// What is unknown is taken for enforced: it is to be seen.
+    fn of(byte: u8) -> Self {
+        Self::ALL.get(usize::from(byte)).copied().unwrap_or_default()
+    }
+}
+
 /// What the front end knows of an event. Texts are bytes as clients sent them; longer
 /// ones are cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,6 +153,8 @@ pub struct EventDetails<'a> {
     pub recipient: &'a [u8],
     /// The message id.
     pub message_id: &'a [u8],
+    /// Whether the policy enforces what it has decided.
+    pub enforcement: Enforcement,
 }
 
 /// An entry.
@@ -133,6 +170,7 @@ pub(in crate::spool) struct Entry {
     /// 1: leaky; 2: strict.
     pub(in crate::spool) update: u8,
     pub(in crate::spool) identity_start: u16,
+    pub(in crate::spool) enforcement: Enforcement,
     pub(in crate::spool) windows: Vec<EventWindow>,
     /// The record's name, then the fields of [`EventDetails`] in order.
     pub(in crate::spool) texts: [Vec<u8>; TEXTS],
@@ -147,7 +185,8 @@ pub(in crate::spool) struct PendingEvent {
 
 /// The texts of an entry.
 pub(in crate::spool) fn texts(name: &[u8], details: &EventDetails<'_>) -> [Vec<u8>; TEXTS] {
-    let EventDetails { policy, rule, unit, login, client, sender, recipient, message_id } = details;
+    let EventDetails { policy, rule, unit, login, client, sender, recipient, message_id, .. } =
+        details;
     let mut texts = [name, policy, rule, unit, login, client, sender, recipient, message_id]
         .map(<[u8]>::to_vec);
     texts.iter_mut().zip(TEXTS_MAX).for_each(|(text, most)| text.truncate(most));
@@ -175,7 +214,7 @@ impl Entry {
         bytes.extend(self.sequence.to_le_bytes());
         bytes.extend([self.record.kind, self.record.algorithm, self.update, windows.len() as u8]);
         bytes.extend(self.identity_start.to_le_bytes());
-        bytes.extend([0; 2]);
+        bytes.extend([self.enforcement.byte(), 0]);
         for window in windows {
             for number in [window.limit, window.period, window.before, window.after] {
                 bytes.extend(number.to_le_bytes());
@@ -232,7 +271,7 @@ impl Entry {
         let sequence = reader.u32()?;
         let [kind, algorithm, update, windows] = reader.array()?;
         let identity_start = reader.u16()?;
-        let _reserved = reader.u16()?;
+        let [enforcement, _reserved] = reader.array()?;
         let mut entry = Self {
             what,
             record: RecordId { hash, kind, algorithm },
@@ -244,6 +283,7 @@ impl Entry {
             sequence,
             update,
             identity_start,
+            enforcement: Enforcement::of(enforcement),
             windows: Vec::new(),
             texts: Default::default(),
         };

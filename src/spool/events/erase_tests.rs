@@ -115,8 +115,17 @@ fn an_event_of_theirs_goes_and_another_loses_the_text_that_is_theirs() {
             let mut fields = sound.map(str::as_bytes);
             fields[field] = text.as_bytes();
             let [key, policy, rule, unit, login, client, sender, recipient, message_id] = fields;
-            let details =
-                EventDetails { policy, rule, unit, login, client, sender, recipient, message_id };
+            let details = EventDetails {
+                policy,
+                rule,
+                unit,
+                login,
+                client,
+                sender,
+                recipient,
+                message_id,
+                ..by("")
+            };
             over(&mut spool, "first", 1000, by("alice"));
             over(&mut spool, std::str::from_utf8(key).unwrap(), 1001, details);
             over(&mut spool, "last", 1002, by("xbob@example.orga"));

@@ -8,7 +8,8 @@ use crate::rate::Timestamp;
 use crate::sys::files;
 
 use super::entry::{
-    ENTRY_BYTES_MAX, Entry, EventDetails, Fault, RecordId, What, has_another, next_magic, texts,
+    ENTRY_BYTES_MAX, Enforcement, Entry, EventDetails, Fault, RecordId, What, has_another,
+    next_magic, texts,
 };
 
 /// How many bytes are read to remove some entries.
@@ -41,6 +42,7 @@ pub(super) fn blank(size: usize, seed: u32, skip: u64) -> Vec<u8> {
         sequence: 0,
         update: 0,
         identity_start: 0,
+        enforcement: Enforcement::Enforced,
         windows: Vec::new(),
         texts: texts(b"", &EventDetails::default()),
     };

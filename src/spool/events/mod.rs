@@ -29,7 +29,7 @@ use super::shard::Body;
 use super::{Spool, SpoolError};
 use crate::sys::lock;
 
-pub use entry::{EVENT_WINDOWS_MAX, EventDetails, EventWindow};
+pub use entry::{EVENT_WINDOWS_MAX, Enforcement, EventDetails, EventWindow};
 use entry::{Entry, PendingEvent, RecordId, What, texts};
 pub use erase::ErasedEvents;
 pub use limits::{
@@ -90,6 +90,8 @@ impl Decided<'_> {
             sequence: current.map_or(0, |current| current.state.sequence),
             update: if self.check.update == Update::Strict { 2 } else { 1 },
             identity_start: u16::try_from(key.identity_start).unwrap_or(0),
+            // The front end knows.
+            enforcement: Enforcement::Enforced,
             windows,
             texts: texts(key.name, &EventDetails::default()),
         }
@@ -181,6 +183,7 @@ impl Spool {
             // Of a crossing, the name is known.
             let name = if entry.what == What::Refusal { &name[..] } else { b"" };
             entry.texts = texts(name, details);
+            entry.enforcement = details.enforcement;
             if self.database.append_event(log, &entry.encode(seed)).is_err() {
                 self.count_lost_in(shard);
             }
@@ -217,6 +220,7 @@ impl Spool {
             sequence: 0,
             update: 0,
             identity_start: 0,
+            enforcement: Enforcement::Enforced,
             windows: Vec::new(),
             texts: texts(b"", &EventDetails::default()),
         };

@@ -9,7 +9,8 @@ use crate::sys::files::{self, Access};
 use super::super::database::ATTEMPTS;
 use super::super::{Spool, SpoolError};
 use super::entry::{
-    ENTRY_BYTES_MAX, Entry, EventWindow, Fault, RecordId, What, has_another, next_magic,
+    ENTRY_BYTES_MAX, Enforcement, Entry, EventWindow, Fault, RecordId, What, has_another,
+    next_magic,
 };
 use super::limits::{EVENT_BYTES_MAX, EventKind};
 use super::log::EventLog;
@@ -42,6 +43,9 @@ pub struct LoggedEvent {
     /// The policy, its rule and its unit; the login, the client's address, the sender,
     /// the recipient and the message id: see [`super::EventDetails`].
     pub texts: [Vec<u8>; 8],
+    /// Whether the event is held against whoever sent it; a crossing without details is taken
+    /// for one that is.
+    pub enforcement: Enforcement,
     /// Whether the front end has written these texts.
     pub has_details: bool,
     record: RecordId,
@@ -65,6 +69,7 @@ impl LoggedEvent {
             strict: entry.update == 2,
             windows: entry.windows,
             texts,
+            enforcement: entry.enforcement,
             has_details: kind == EventKind::Refusals,
             record: entry.record,
             sequence: entry.sequence,
@@ -87,6 +92,7 @@ impl LoggedEvent {
             sequence: self.sequence,
             update: if self.strict { 2 } else { 1 },
             identity_start: u16::try_from(self.identity_start).unwrap_or(u16::MAX),
+            enforcement: self.enforcement,
             windows: self.windows.clone(),
             texts: [
                 self.stored.clone(),
@@ -234,6 +240,7 @@ impl EventReader {
                 if let Some(event) = event.filter(|event| !event.has_details) {
                     let [_, texts @ ..] = entry.texts;
                     (event.texts, event.has_details) = (texts, true);
+                    event.enforcement = entry.enforcement;
                 }
             }
             (EventKind::Crossings, What::Reset) => {

@@ -58,6 +58,7 @@ fn entry() -> Entry {
         sequence: u32::MAX,
         update: 2,
         identity_start: 5,
+        enforcement: Enforcement::Exempt,
         windows: vec![
             EventWindow {
                 limit: 1.0,

@@ -23,6 +23,7 @@ pub(super) fn on_crossing(row: &mut Out, on: &OnCrossing) {
     row.option(on.post.as_deref(), Out::text);
     row.option(on.mail.as_deref(), Out::text);
     row.option(on.repeat, Out::number);
+    row.flag(on.observed);
 }
 
 pub(super) fn head(row: &mut Out, head: &Head) {

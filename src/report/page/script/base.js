@@ -30,18 +30,28 @@ function visible(text, most) {
   if (!most || safe.length <= most) return safe;
   return safe.slice(0, most) + "… (" + whole(text.length) + " characters)";
 }
-// Lines end after the parts of an address, if they can.
+// Lines end after an `@`, a dot or a blank of a name, and nowhere else, unless a part is longer
+// than a narrow window.
+const PART = 30;
 const name = (text) => element("bdi", visible(text === "" ? "(empty)" : text, NAME)
-  .split(/(?<=[@.])/).flatMap((part, n) => (n ? [element("wbr"), part] : [part])));
+  .split(/(?<=[@. ])/).flatMap((part, n) => {
+    const made = element("span", part, { class: part.length > PART ? "long" : "part" });
+    return n ? [element("wbr"), made] : [made];
+  }));
 
 const decimals = (most) => (n) => n.toLocaleString("en-US", { maximumFractionDigits: most });
 const whole = decimals(0);
 // A limit, as it was given.
 const exactly = decimals(6);
-// A rate that is below a limit is not shown as if it had reached it: it is rounded down.
-function rate(n) {
+// A rate, rounded as the commands do: to a tenth, and what is in the middle to the even one; with
+// more decimals where it takes them to be on its side of the limit.
+function rate(n, limit) {
   if (n === null || n === undefined) return "none";
-  return decimals(1)(n >= 10000 ? Math.floor(n) : Math.floor(n * 10) / 10);
+  let places = 1, shown = n % 1 === 0.25 ? Math.floor(n * 10) / 10 : Number(n.toFixed(1));
+  if (limit !== null && limit !== undefined) {
+    while (places < 6 && Math.sign(shown - limit) !== Math.sign(n - limit)) shown = Number(n.toFixed(places += 1));
+  }
+  return shown.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
 }
 const many = (n, one, several) => `${whole(n)} ${n === 1 ? one : several}`;
 function share(part, all) {

@@ -85,7 +85,7 @@ function drawRate(W, shown, limit) {
   svg.append(drawn("path", { d: line, class: "data" }));
   for (const [t, value] of bites) {
     const bit = drawn("circle", { cx: x(t).toFixed(1), cy: y(value).toFixed(1), r: 2.6, class: "bit" });
-    bit.append(drawn("title", {}, `${time(t)}: ${rate(value)}`));
+    bit.append(drawn("title", {}, `${time(t)}: ${rate(value, limit)}`));
     svg.append(bit);
   }
   if (limit !== null && limit <= top) {

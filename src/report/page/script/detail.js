@@ -40,7 +40,7 @@ const say = (text, attributes) => detail.append(element("p", text, attributes));
 function identity(i) {
   title(log.names[i]);
   const counts = log.unit === "messages" ? "" : `, ${whole(log.counts[i])} ${log.unit}`;
-  say(`${many(log.messages[i], "message", "messages")}${counts}. Its highest rate was ${rate(log.peaks[i])} ${what}, on ${time(log.when[i])}.`);
+  say(`${many(log.messages[i], "message", "messages")}${counts}. Its highest rate was ${rate(log.peaks[i], limit)} ${what}, on ${time(log.when[i])}.`);
   const series = log.series.find((one) => one.id === i);
   if (series) {
     const [from, to] = series.around;
@@ -104,7 +104,7 @@ function refusals(n, i, count) {
     ? [`${many(count, "attempt", "attempts")} of this one refused; ${whole(one.refused)} of all that are counted together by the key `, key, "."]
     : [`${many(count, "attempt", "attempts")} refused, counted by the key `, key, "."]));
   const often = one.times === 0 ? "The rate did not reach the limit" : `The rate went over the limit ${one.times === 1 ? "once" : whole(one.times) + " times"}`;
-  say(`First on ${time(one.first)}, last on ${time(one.last)}. The limit is ${exactly(one.limit)}, the highest rate by its own count was ${rate(one.peak)}. ` +
+  say(`First on ${time(one.first)}, last on ${time(one.last)}. The limit is ${exactly(one.limit)}, the highest rate by its own count was ${rate(one.peak, one.limit)}. ` +
     often + (one.over > 0 ? `, and was over it for ${duration(one.over)}${one.times > 1 ? " in all" : ""}.` : "."));
   const of = policy.refusals.filter((row) => row[0] === n), rows = of.filter((row) => !isShared || row[5] === i);
   if (!rows.length) {

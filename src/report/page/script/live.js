@@ -7,18 +7,19 @@ function percent(part) {
 
 function showLive(live) {
   const made = section("now", "Now", `The rate database at ${live.at}.`);
-  const facts = [[live.keys, "keys"], [live.over.length, "over the limit"], [live.close.length, "at 80 % of it or more"]];
+  const facts = [[live.keys, "keys"], [live.over.length, "blocked"], [live.close.length, "others at 80\u00a0% of the limit or more"]];
   if (live.trace) facts.push([live.trace.messages, "messages in the trace store"], [Math.round(live.trace.bytes / 1048576), "MiB of it"]);
   made.append(element("ul", facts.map(([count, title]) => element("li", [element("b", whole(count)), title])), { class: "facts" }));
   const columns = (rows) => [
     { title: "Key", value: (i) => rows[i].key, node: (i) => name(rows[i].key) },
     { title: "Share", number: true, value: (i) => rows[i].share, text: (i) => percent(rows[i].share) },
-    { title: "Rate", number: true, value: (i) => rows[i].rate, text: (i) => rate(rows[i].rate), over: (i) => rows[i].rate >= rows[i].limit },
+    { title: "Rate", number: true, value: (i) => rows[i].rate, text: (i) => rate(rows[i].rate, rows[i].limit), over: (i) => rows[i].rate >= rows[i].limit },
     { title: "Limit", number: true, value: (i) => rows[i].limit, text: (i) => exactly(rows[i].limit) },
     { title: "Passes again", value: (i) => rows[i].free, text: (i) => rows[i].free },
+    { title: "Decided by", value: (i) => rows[i].why, node: (i) => (rows[i].why ? name(rows[i].why) : "its rate") },
     { title: "What", value: (i) => rows[i].what, node: (i) => name(rows[i].what) },
   ];
-  for (const [title, rows] of [["Over the limit", live.over], ["Close to the limit", live.close]]) {
+  for (const [title, rows] of [["Blocked", live.over], ["Close to the limit, or over it and not refused", live.close]]) {
     made.append(element("h3", title));
     if (!rows.length) made.append(element("p", "Nobody."));
     else made.append(grid(columns(rows), rows.length, { sorted: 1, caption: "The rate at that time, its share of the limit, and when one more event would pass.", label: "Search", search: (i) => rows[i].key }));
@@ -37,6 +38,7 @@ function showCrossings(made, rows) {
     { title: "Key", value: (i) => rows[i].key, node: (i) => name(rows[i].key) },
     { title: "Limit", value: (i) => rows[i].limit, text: (i) => rows[i].limit },
     { title: "Rate", number: true, value: (i) => rows[i].rate, text: (i) => rate(rows[i].rate) },
+    { title: "The limit is", value: (i) => rows[i].enforcement, text: (i) => rows[i].enforcement },
     { title: "What was sent", value: (i) => rows[i].judgement, node: (i) => visible(rows[i].judgement) },
   ], rows.length, { sorted: 0, caption: "Each key that went over a limit.", label: "Search", search: (i) => rows[i].key }));
 }

@@ -33,7 +33,7 @@ function chooseLimit() {
     answer.textContent = `A limit of ${exactly(limit)} ${what} would have hit ${whole(hit)} of ${whole(peaks.length)} ` +
       `${log.who} (${share(hit, peaks.length)}), at about ${whole(messages)} of ${whole(log.total)} messages (${share(messages, log.total)}).`;
     who.replaceChildren(hit ? "The highest: " : "Nobody.");
-    byPeak.slice(0, Math.min(hit, 8)).forEach((i, n) => who.append(n ? ", " : "", name(log.names[i]), ` (${rate(log.peaks[i])})`));
+    byPeak.slice(0, Math.min(hit, 8)).forEach((i, n) => who.append(n ? ", " : "", name(log.names[i]), ` (${rate(log.peaks[i], limit)})`));
     if (hit > 8) who.append(", …");
     for (const one of changed) one();
   }
@@ -70,7 +70,7 @@ function chooseLimit() {
 function rateFigure(title, parent, series, near) {
   const [from, to] = near ? series.around : log.span;
   const figure = element("figure", element("figcaption", title));
-  const highest = `Rate of ${visible(log.names[series.id], 60)} ${near ? "around its peak" : "over time"}: at most ${rate(log.peaks[series.id])} ${what}`;
+  const highest = `Rate of ${visible(log.names[series.id], 60)} ${near ? "around its peak" : "over time"}: at most ${rate(log.peaks[series.id], limit)} ${what}`;
   const shown = { points: near ? series.near : series.points, from, to, title: highest };
   parent.append(figure);
   return plot(figure, (width) => drawRate(width, shown, limit));
@@ -110,7 +110,7 @@ function showIdentities() {
   const made = section("identities", "All " + log.who, "Choose one to see its rate over time, from where its mail came, and what refused it.");
   const columns = [
     { title: log.one, value: (i) => log.names[i], node: pick },
-    { title: "Peak", number: true, value: (i) => log.peaks[i], text: (i) => rate(log.peaks[i]), over: (i) => limit !== null && log.peaks[i] >= limit },
+    { title: "Peak", number: true, value: (i) => log.peaks[i], text: (i) => rate(log.peaks[i], limit), over: (i) => limit !== null && log.peaks[i] >= limit },
   ];
   if (policy) columns.push({ title: "Refused", number: true, value: (i) => policy.of[i] ?? -1, text: refusedOf });
   columns.push(

@@ -43,7 +43,7 @@ function showPolicy() {
     { title: "Refused", number: true, value: of("refused"), text: (i) => whole(policy.limits[i].refused) },
     { title: "First", value: of("first"), cell: (i) => moment(policy.limits[i].first) },
     { title: "Limit", value: (i) => policy.limits[i].unit + policy.limits[i].window, text: (i) => `${policy.limits[i].unit} ${policy.limits[i].window}` },
-    { title: "Highest rate", number: true, value: of("peak"), text: (i) => rate(policy.limits[i].peak), over: () => true },
+    { title: "Highest rate", number: true, value: of("peak"), text: (i) => rate(policy.limits[i].peak, policy.limits[i].limit), over: () => true },
     { title: "Times over", number: true, value: of("times"), text: (i) => whole(policy.limits[i].times) },
     { title: "Time over", number: true, value: of("over"), text: (i) => duration(policy.limits[i].over) },
     { title: "Policy", value: of("policy"), node: (i) => name(policy.limits[i].policy) },
