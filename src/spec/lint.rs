@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(of("100 / 1h / count= "), [Lint::EmptyCount]);
         assert_eq!(of("k / 1h"), [Lint::EmptyLimit { text: b"k".to_vec() }]);
         assert_eq!(of("/ 1h"), [Lint::EmptyLimit { text: Vec::new() }]);
-        assert_eq!(of("0 / 1h"), []);
+        assert_eq!(of("0 / 1h"), [Lint::ZeroLimit]);
         assert_eq!(of("inf / 1h"), []);
         assert_eq!(of("1 / 1h / key=a"), [Lint::KeyEquals { piece: b"key=a".to_vec() }]);
     }
