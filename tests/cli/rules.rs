@@ -206,11 +206,11 @@ const ODD: [Odd; 22] = [
         reply: 451,
     },
     Odd {
-        main: "hide\tacl_smtp_rcpt = check",
+        main: "acl_smtp_rcpt = accept\nhide\tacl_smtp_predata = check",
         acls: CHECK,
         files: &[],
-        used_by: &[(RCPT, "")],
-        reply: 451,
+        used_by: &[("acl_smtp_predata", "")],
+        reply: 0,
     },
     // What stands behind a label is nothing.
     Odd {
