@@ -154,7 +154,8 @@ impl Rule {
 
     /// Finds what is wrong with the call.
     fn judge(&mut self) {
-        if let (true, Some(Ending { position, text })) = (self.is_used(), &self.ending) {
+        let decides = self.call.limits() || self.call.function == "record";
+        if let (true, Some(Ending { position, text })) = (decides && self.is_used(), &self.ending) {
             let who =
                 if self.call.is_of_users() { "mail of an authenticated user" } else { "mail" };
             self.errors.push(format!(
