@@ -113,6 +113,7 @@ pub(super) struct PolicyFacts<'v> {
     recipient: Option<String>,
     message_id: Option<Cow<'v, str>>,
     local: Local,
+    system: bool,
     in_router: bool,
     pub(super) session: SessionFacts,
 }
@@ -138,6 +139,9 @@ impl<'v> PolicyFacts<'v> {
         let local = Local::of(has_used_auth, origin, interface);
         let sender = text(&variables.sender_address);
         let message_id = text(&variables.message_id);
+        // `exim -be` hands over nothing.
+        let is_mail = stage != AclStage::Outside || message_id.is_some();
+        let system = origin == Origin::Program && is_mail && is_systems(host, variables);
         let rejected = u32::try_from(number(&more.rcpt_fail_count)).unwrap_or(0);
         let is_refused = attributes.refused == Some(true) && stage == AclStage::Rcpt;
         let has_recipient = matches!(stage, AclStage::Rcpt | AclStage::Prdr | AclStage::Outside);
@@ -163,6 +167,7 @@ impl<'v> PolicyFacts<'v> {
             in_router: stage == AclStage::Outside && message_id.is_some(),
             message_id,
             local,
+            system,
             session,
         }
     }
@@ -180,9 +185,21 @@ impl<'v> PolicyFacts<'v> {
             package: attributes.package.as_deref(),
             message_id: self.message_id.as_deref(),
             local: self.local,
+            system: self.system,
             once_a_message: self.in_router,
         }
     }
+}
+
+/// Whether mail without a client is from Exim or root. Exim hands over its bounces as its own
+/// user, and cron its mail as root: unlike a sender or a header, nobody else can claim that. Behind
+/// an SMTP dialogue (`-bs`) may be anybody.
+#[cold]
+fn is_systems(host: &Host, variables: &Variables) -> bool {
+    let is_dialogue = variables.smtp_input.read() && !variables.smtp_batched_input.read();
+    let protocol = variables.received_protocol.read(host).unwrap_or_default();
+    let was_dialogue = [&b"local-smtp"[..], b"local-esmtp"].iter().any(|p| protocol.starts_with(p));
+    !is_dialogue && !was_dialogue && Variables::is_system(host, c"$originator_uid")
 }
 
 /// `$local_part@$domain`

@@ -142,7 +142,7 @@ impl Variables {
     /// local user can start one, in the name of any client. For root and Exim's own
     /// user they count, as Exim's own condition does.
     pub(super) fn only_looks(&self, host: &Host) -> bool {
-        (self.host_checking.read() || self.handles_no_mail(host)) && !Self::counts_in_tests(host)
+        (self.host_checking.read() || self.handles_no_mail(host)) && !Self::is_system(host, c"$caller_uid")
     }
 
     /// Whether no client is connected, and no message is received or delivered: an address is
@@ -154,11 +154,12 @@ impl Variables {
             && (self.router_name.is_there(host) || !self.received_protocol.is_there(host))
     }
 
-    /// Exim no longer runs as root here, so only Exim knows which user started it.
+    /// Whether the user id that this expands to is root's or that of Exim's own user, which only
+    /// Exim knows: it no longer runs as root here.
     #[cold]
-    fn counts_in_tests(host: &Host) -> bool {
-        host.expand(c"$caller_uid").is_some_and(|caller| {
-            caller == b"0" || (!caller.is_empty() && Some(caller) == host.expand(c"$exim_uid"))
+    pub(super) fn is_system(host: &Host, user: &CStr) -> bool {
+        host.expand(user).is_some_and(|user| {
+            user == b"0" || (!user.is_empty() && Some(user) == host.expand(c"$exim_uid"))
         })
     }
 

@@ -151,7 +151,7 @@ pub fn decide<T: Tables, S: Store>(
     mut visit: impl FnMut(&Decided<'_>),
 ) -> Result<Outcome, DecideError<T::Error, S::Error>> {
     let Rules { name, identity, head, tables } = *rules;
-    if !head.when.iter().all(|when| holds(when, identity, event)) {
+    if !applies(head, identity, event) {
         return Ok(Outcome::default());
     }
     let Some(key) = Key::of(identity, &head.key, event) else { return Ok(Outcome::default()) };
@@ -373,6 +373,13 @@ fn decide_new<S: Store>(
     Ok(())
 }
 
+/// Whether the policy is about `event`. What a limit refuses of the mail server's own mail is
+/// lost, so a policy has to name that mail.
+fn applies(head: &Head, identity: &Identity, event: &Event<'_>) -> bool {
+    let names_system = || head.when.contains(&When::Is { state: State::System, not: false });
+    (!event.system || names_system()) && head.when.iter().all(|when| holds(when, identity, event))
+}
+
 /// Whether a condition of `when` holds for `event`. One about what is not known yet
 /// does not hold.
 fn holds(when: &When, identity: &Identity, event: &Event<'_>) -> bool {
@@ -391,6 +398,7 @@ fn holds(when: &When, identity: &Identity, event: &Event<'_>) -> bool {
                 State::Local => event.local.is(),
                 State::Relay => within(&identity.relay),
                 State::NullSender => event.sender == Some(""),
+                State::System => event.system,
             };
             is != *not
         }

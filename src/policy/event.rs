@@ -29,6 +29,9 @@ pub struct Event<'a> {
     pub message_id: Option<&'a str>,
     /// Whether it is `local`.
     pub local: Local,
+    /// The mail server's own mail, such as a bounce, or root's: handed over without a client's
+    /// address or an SMTP dialogue by a process of the mail server's user or of root.
+    pub system: bool,
     /// Count each message and each of its recipients at most once a period, by the
     /// message id: for routers, which run again when a delivery is retried.
     pub once_a_message: bool,
@@ -95,6 +98,13 @@ impl Local {
     pub fn is(self) -> bool {
         self.0
     }
+}
+
+/// Whether what the local account `name` hands over is [`Event::system`], where nothing but
+/// the name is known: root, or the mail server's user by a name that distributions give it.
+#[must_use]
+pub fn is_system_account(name: &str) -> bool {
+    ["root", "Debian-exim", "exim", "mail", "mailnull"].contains(&name)
 }
 
 /// A unit that an event counts.

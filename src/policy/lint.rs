@@ -8,6 +8,8 @@ use crate::toml_file::diagnostic::Diagnostics;
 pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
     for (name, policy) in &policies.policies {
         claimed(policies, name, policy, diagnostics);
+        chosen(name, policy, diagnostics);
+        system(name, policy, diagnostics);
         amounts(policy, diagnostics);
         redundant(policy, diagnostics);
         exempt(policy, now, diagnostics);
@@ -59,6 +61,40 @@ fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut D
             at,
             format!(
                 "any client can claim the {field} in the chain, which {name:?} counts, {advice}"
+            ),
+        );
+    }
+}
+
+/// A key that a stranger chooses: he would have it refused to those who need it. What is
+/// counted at RCPT may never become a message.
+fn chosen(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
+    let key = &policy.head.key;
+    let is_recipient = |field: &&Field| matches!(field, Field::Recipient | Field::RecipientDomain);
+    let is_chosen = key.iter().all(|field| field.is_claimed() || is_recipient(&field));
+    let Some(field) = key.iter().find(is_recipient).filter(|_| is_chosen) else { return };
+    let of_strangers =
+        [State::Authenticated, State::Relay, State::Local].map(|state| !requires(policy, state));
+    if policy.head.action == Action::Enforce && of_strangers == [true; 3] {
+        let field = field.word();
+        diagnostics.warning(
+            policy.at,
+            format!(
+                "any client can choose the {field} that {name:?} counts, so strangers can keep its mail from a recipient; \
+                 write action = \"observe\", or add client to the key"
+            ),
+        );
+    }
+}
+
+/// A policy that refuses what the mail server or the system sends.
+fn system(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
+    if policy.head.action == Action::Enforce && requires(policy, State::System) {
+        diagnostics.warning(
+            policy.at,
+            format!(
+                "what {name:?} refuses is lost: bounces and warnings of the mail server, and mail of root; \
+                 write action = \"observe\""
             ),
         );
     }

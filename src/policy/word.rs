@@ -64,6 +64,8 @@ words! {
         Relay = "relay",
         /// A bounce: the envelope sender is empty.
         NullSender = "null_sender",
+        /// The mail server's own mail, or root's: only policies that name this apply to it.
+        System = "system",
     }
 }
 

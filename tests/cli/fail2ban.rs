@@ -21,7 +21,7 @@ update = \"strict\"
 text = \"Over {limit}: {sender} {recipient} {key}\"
 default.recipients = \"2.5/1w\"
 [policy.web]
-when = \"local\"
+when = [\"local\", \"system\"]
 update = \"strict\"
 default.recipients = \"2.5/1w\"
 [policy.inbound]

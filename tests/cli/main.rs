@@ -39,6 +39,7 @@ mod printed;
 #[allow(dead_code)]
 mod process;
 mod readme;
+mod references;
 mod reset;
 mod rules;
 mod scripts;

@@ -228,7 +228,8 @@ fn limited(rules: &Rules, setup: &Setup, findings: &mut Findings) {
         };
         let debian = "MAIN_ACL_CHECK_RCPT";
         if rules.source.tested.contains(debian) && acl == "acl_exirate_check_rcpt" {
-            let line = format!("{debian} = {acl}");
+            // It leaves an ACL of their own in use, and Exim does without it once it is removed.
+            let line = "RATELIMIT_CHECK_RCPT = yes";
             add(
                 findings,
                 &format!("this line in /etc/exim4/conf.d/main/000_local uses it: {line}"),

@@ -17,6 +17,7 @@ use super::super::{Failure, Outcome, time};
 use super::decided::DecisionsJson;
 use super::file::sound;
 use crate::engine::{Kind, RecordKey};
+use crate::policy::event::is_system_account;
 use crate::policy::image::{Image, PolicyFile, build};
 use crate::policy::replay::{Decisions, Recipients, Replay, ReplayEvent, Stage, Window};
 use crate::policy::word::{Verdict, Word as _};
@@ -168,7 +169,13 @@ impl Check {
         }
         screen.flush()?;
         if decisions.windows.is_empty() {
-            note(format_args!("no limit of {} applies to such an event", self.name));
+            let why = match event.local_account.as_deref().is_some_and(is_system_account) {
+                true => {
+                    ", which is the mail server's or the system's: see `system` in docs/policy.md"
+                }
+                false => "",
+            };
+            note(format_args!("no limit of {} applies to such an event{why}", self.name));
         }
         Ok(Outcome::found_if(decisions.outcome.verdict >= Verdict::Hold))
     }
@@ -189,6 +196,7 @@ impl Check {
             message_id: None,
             size: self.size,
             local: None,
+            system: None,
             outcome: None,
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use quickcheck::{Arbitrary, Gen};
 
 use super::*;
-use crate::policy::event::{Counted, SessionFacts};
+use crate::policy::event::{Counted, Local, Origin, SessionFacts};
 use crate::policy::model::{Policies, Policy};
 use crate::policy::source::compile;
 use crate::rate::Average;
@@ -306,6 +306,34 @@ fn a_policy_applies_where_its_conditions_hold() {
         (second.verdict, second.reason.unwrap().key().to_owned()),
         (Verdict::Defer, "recipient:b@x.test".into())
     );
+}
+
+#[test]
+fn only_a_policy_that_names_it_is_about_the_mail_servers_own_mail() {
+    let bounce = Event {
+        local_account: Some("Debian-exim"),
+        sender: Some(""),
+        local: Local::of(false, Origin::Program, || None),
+        system: true,
+        ..Event::default()
+    };
+    // What a web form can claim.
+    let forged = Event { system: false, ..bounce };
+    for (when, (own, others)) in [
+        ("[]", (false, true)),
+        ("\"always\"", (false, true)),
+        ("\"local\"", (false, true)),
+        ("[\"local\", \"null_sender\"]", (false, true)),
+        ("[\"local\", \"!system\"]", (false, true)),
+        ("\"system\"", (true, false)),
+        ("[\"local\", \"system\"]", (true, false)),
+    ] {
+        let all = policies(&format!("[policy.p]\nwhen = {when}\ndefault.recipients = \"9/1h\"\n"));
+        for (event, applies) in [(bounce, own), (forged, others)] {
+            let outcome = Session::new(&all).at(AclStage::Rcpt, "p", &to(event, "b@x.test"));
+            assert_eq!(outcome.reason.is_some(), applies, "{when}: {}", event.system);
+        }
+    }
 }
 
 #[test]

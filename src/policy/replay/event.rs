@@ -42,6 +42,9 @@ pub struct ReplayEvent {
     /// Whether the client is this machine; of an event with a login, it says nothing.
     /// `None`: it is if there is no client, or a loopback address.
     pub local: Option<bool>,
+    /// Whether it is the mail server's own mail or root's. `None`: it is if there is no client
+    /// and the local account is that of one of them.
+    pub system: Option<bool>,
     /// What came of it for reasons other than the policy.
     pub outcome: Option<ReplayOutcome>,
 }

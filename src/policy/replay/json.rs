@@ -9,7 +9,7 @@ use crate::rate::Timestamp;
 use crate::toml_file::diagnostic::similar;
 
 /// All fields, for the error that lists them.
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 18] = [
     "time",
     "stage",
     "session",
@@ -25,6 +25,7 @@ const FIELDS: [&str; 17] = [
     "message_id",
     "size",
     "local",
+    "system",
     "outcome",
     "comment",
 ];
@@ -62,6 +63,7 @@ impl ReplayEvent {
             message_id: text("message_id")?,
             size: size(&fields)?,
             local: flag(&fields, "local")?,
+            system: flag(&fields, "system")?,
             outcome: word::<ReplayOutcome>(&fields, "outcome")?,
         };
         event.checked()

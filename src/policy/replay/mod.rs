@@ -15,7 +15,7 @@ use sessions::Sessions;
 use super::decide::{DecideError, Decided};
 #[cfg(doc)]
 use super::event::Counted;
-use super::event::{Event, Local, Origin, SessionFacts};
+use super::event::{Event, Local, Origin, SessionFacts, is_system_account};
 use super::image::{Image, ImageError};
 use super::model::Head;
 use super::outcome::Outcome;
@@ -289,6 +289,9 @@ fn policy_event<'a>(event: &'a ReplayEvent, recipient: Option<&'a str>) -> Event
         (Some(client), Some(true)) => (Origin::Client(client), Some(client)),
         (Some(client), None) => (Origin::Client(client), None),
     };
+    let is_systems = || {
+        origin == Origin::Program && event.local_account.as_deref().is_some_and(is_system_account)
+    };
     Event {
         auth: known(&event.auth),
         local_account: known(&event.local_account),
@@ -300,6 +303,7 @@ fn policy_event<'a>(event: &'a ReplayEvent, recipient: Option<&'a str>) -> Event
         package: known(&event.package),
         message_id: known(&event.message_id),
         local: Local::of(has_login, origin, || server),
+        system: event.system.unwrap_or_else(is_systems),
         once_a_message: event.stage == Stage::Router && event.message_id.is_some(),
     }
 }

@@ -106,7 +106,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "version = 1\n[policy.out]\nwhen = \"autenticated\"\naction = 5\nbucket = { burst = 5 }\n",
-        "dir/p.toml:3:8: unknown condition \"autenticated\"; did you mean \"authenticated\"? Allowed: always, authenticated, local, relay, null_sender\n\
+        "dir/p.toml:3:8: unknown condition \"autenticated\"; did you mean \"authenticated\"? Allowed: always, authenticated, local, relay, null_sender, system\n\
          dir/p.toml:4:10: expected a string such as \"enforce\", found an integer\n\
          dir/p.toml:5:10: the bucket has no rate; expected such as { burst = 5, rate = \"1 / 1h\" }\n",
     ),
@@ -215,6 +215,15 @@ const DOUBTFUL: &[(&str, &str)] = &[
     (
         "version = 1\nidentity.relay = \"10.0.0.0/8\"\n[policy.out]\nkey = \"sender_domain\"\ndefault.messages = \"9/1h\"\n[policy.in]\nwhen = \"relay\"\nkey = \"sender_domain\"\ndefault.messages = \"9/1h\"\n",
         "dir/p.toml:3:9: any client can claim the sender_domain that \"out\" counts, so strangers can use up the limit of a customer; use it only with when = \"relay\" or \"local\"\n",
+    ),
+    (
+        "version = 1\nidentity.relay = \"10.0.0.0/8\"\n[policy.a]\nwhen = \"null_sender\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n[policy.b]\nkey = [\"recipient_domain\", \"helo\"]\ndefault.messages = \"9/1h\"\n[policy.c]\nkey = [\"recipient\", \"client\"]\ndefault.messages = \"9/1h\"\n[policy.d]\naction = \"observe\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n[policy.e]\nwhen = \"authenticated\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n[policy.f]\nwhen = \"relay\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n",
+        "dir/p.toml:3:9: any client can choose the recipient that \"a\" counts, so strangers can keep its mail from a recipient; write action = \"observe\", or add client to the key\n\
+         dir/p.toml:7:9: any client can choose the recipient_domain that \"b\" counts, so strangers can keep its mail from a recipient; write action = \"observe\", or add client to the key\n",
+    ),
+    (
+        "version = 1\n[policy.a]\nwhen = [\"local\", \"system\"]\ndefault.messages = \"9/1h\"\n[policy.b]\nwhen = \"system\"\naction = \"observe\"\ndefault.messages = \"9/1h\"\n[policy.c]\nwhen = [\"local\", \"!system\"]\ndefault.messages = \"9/1h\"\n",
+        "dir/p.toml:2:9: what \"a\" refuses is lost: bounces and warnings of the mail server, and mail of root; write action = \"observe\"\n",
     ),
     (
         "version = 1\n[policy.out.default]\nmessages = [\"100/1h\", \"50/1d\"]\nbytes = [\"1/1h\", \"1/60m\"]\nrecipients = [\"9/1m\", \"90/1h\"]\n",

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use crate::policy::event::{Event, Local};
+use crate::policy::event::{Event, Local, is_system_account};
 use crate::rate::Timestamp;
 
 /// What the steps of a message have in common. What is `None` is not known.
@@ -87,8 +87,9 @@ pub enum InLog {
 }
 
 impl Envelope {
-    /// What policies know of an event with this envelope.
-    pub(super) fn event<'a>(&'a self, recipient: Option<&'a str>) -> Event<'a> {
+    /// What policies know of an event with this envelope, whose part is `of`.
+    pub(super) fn event<'a>(&'a self, of: &Part, recipient: Option<&'a str>) -> Event<'a> {
+        let is_systems = || self.local_account.as_deref().is_some_and(is_system_account);
         Event {
             auth: self.auth.as_deref(),
             local_account: self.local_account.as_deref(),
@@ -100,6 +101,7 @@ impl Envelope {
             package: None,
             message_id: self.message_id.as_deref(),
             local: self.local,
+            system: matches!(of, Part::NotSmtp { .. }) && self.client.is_none() && is_systems(),
             once_a_message: false,
         }
     }

@@ -402,7 +402,7 @@ impl<'i> Simulation<'i> {
         };
         let step = Step {
             stage,
-            event: attempt.envelope.event(recipient),
+            event: attempt.envelope.event(&attempt.part, recipient),
             facts: SessionFacts {
                 recipients: u32::try_from(message.accepted.len()).unwrap_or(u32::MAX),
                 message_size: size.unwrap_or(0),

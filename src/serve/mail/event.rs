@@ -79,6 +79,8 @@ impl MailEvent {
             package: None,
             message_id: self.message_id.as_deref(),
             local: self.local,
+            // Their own bounces reach no filter, and they do not name the local account.
+            system: false,
             once_a_message: false,
         }
     }

@@ -151,7 +151,7 @@ fn debians_split_configuration_without_its_line_is_a_problem() {
     let built = Setup::new().library().build();
     // The files of the package, where they are now, and its library.
     shell(&format!(
-        "sed -i s,/etc/exim4/exirate,{0}/exirate, {0}/conf.d/*/*exirate && \
+        "sed -i s,/etc/exim4/exirate,{0}/exirate, {0}/conf.d/*/*exirate {0}/exirate/*.conf && \
          printf 'EXIRATE = {1}\nSPOOLDIR = {2}\\n' > {0}/conf.d/main/000_local && chmod -R go+rX {0}",
         confdir.display(),
         built.library().display(),
@@ -186,11 +186,7 @@ fn debians_split_configuration_without_its_line_is_a_problem() {
         "{text}"
     );
     let fix = problem["fix"][0].as_str().unwrap();
-    assert_eq!(
-        fix,
-        "echo 'MAIN_ACL_CHECK_RCPT = acl_exirate_check_rcpt' >> \
-         /etc/exim4/conf.d/main/000_local"
-    );
+    assert_eq!(fix, "echo 'RATELIMIT_CHECK_RCPT = yes' >> /etc/exim4/conf.d/main/000_local");
     // It does what it says, in the copy.
     shell(&fix.replace("/etc/exim4", &confdir.to_string_lossy()));
     generate();
@@ -222,11 +218,11 @@ fn debians_split_configuration_without_its_line_is_a_problem() {
     ));
     // The same line misspelt.
     shell(&format!(
-        "sed -i s/MAIN_ACL_CHECK_RCPT/MAIN_ACL_CHEK_RCPT/ {}/conf.d/main/000_local",
+        "sed -i s/RATELIMIT_CHECK_RCPT/RATELIMIT_CHEK_RCPT/ {}/conf.d/main/000_local",
         confdir.display()
     ));
     generate();
-    let words = "nothing uses the macro MAIN_ACL_CHEK_RCPT; is MAIN_ACL_CHECK_RCPT meant?";
+    let words = "nothing uses the macro RATELIMIT_CHEK_RCPT; is RATELIMIT_CHECK_RCPT meant?";
     let found = doctor();
     assert!(found.iter().any(|f| f["text"].as_str().unwrap().contains(words)), "{found:#?}");
 }
