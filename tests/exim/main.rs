@@ -15,6 +15,7 @@ mod counts;
 #[path = "../mail/daemon.rs"]
 #[allow(dead_code)]
 mod daemon;
+mod day_of_mail;
 mod end_to_end;
 mod events;
 mod explain;
